@@ -1,0 +1,103 @@
+# The ways to add a test. Every test carries the name of its folder as a label: `ctest -L unit`.
+
+include_guard(GLOBAL)
+include(GoogleTest)
+
+find_package(Python3 COMPONENTS Interpreter)
+find_program(PIPEWRIGHT_NODE node)
+mark_as_advanced(PIPEWRIGHT_NODE)
+
+# What each C++ test knows of its surroundings. Where a path is empty or leads nowhere, the test skips itself and says
+# what is missing.
+add_library(pipewright_test_options INTERFACE)
+target_link_libraries(pipewright_test_options INTERFACE pipewright_options)
+target_compile_features(pipewright_test_options INTERFACE cxx_std_20)
+target_include_directories(pipewright_test_options INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_definitions(
+  pipewright_test_options
+  INTERFACE PIPEWRIGHT_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+            PIPEWRIGHT_GOLDEN_DIR="${PIPEWRIGHT_GOLDEN_DIR}"
+            PIPEWRIGHT_ORACLE="${PIPEWRIGHT_ORACLE}"
+            PIPEWRIGHT_PYTHON="$<$<BOOL:${Python3_FOUND}>:${Python3_EXECUTABLE}>"
+            PIPEWRIGHT_NODE="$<$<BOOL:${PIPEWRIGHT_NODE}>:${PIPEWRIGHT_NODE}>"
+            PIPEWRIGHT_COMMAND="${PROJECT_BINARY_DIR}/pipewright")
+
+# pipewright_test(NAME SOURCES a_test.cpp... [LIBS pipewright::core...] [LABELS threads slow...] [TIMEOUT seconds])
+# makes one GoogleTest executable (target <folder>_NAME) and one CTest test for each of its cases, named
+# <folder>.NAME.<Suite>.<Case>. LIBS is pipewright::core where it is not given. Labels that .ci/run looks at:
+#   threads   starts threads: also runs under ThreadSanitizer
+#   slow      takes seconds: left out under sanitizers
+# COMMAND marks a test that runs the `pipewright` executable: it is built before the test.
+function(pipewright_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "COMMAND" "TIMEOUT" "SOURCES;LIBS;LABELS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "pipewright_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  pipewright_existing(arg_SOURCES)
+  if(NOT arg_SOURCES)
+    return()
+  endif()
+  if(NOT arg_LIBS)
+    set(arg_LIBS pipewright::core)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+
+  cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
+  set(target ${folder}_${name})
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE pipewright_test_options ${arg_LIBS} GTest::gmock GTest::gtest_main)
+  if(arg_COMMAND AND TARGET pipewright)
+    add_dependencies(${target} pipewright)
+  endif()
+  # Escaped twice: gtest_discover_tests takes the list of properties apart and puts it together again.
+  list(PREPEND arg_LABELS ${folder})
+  list(JOIN arg_LABELS "\\;" labels)
+  gtest_discover_tests(
+    ${target}
+    TEST_PREFIX "${folder}.${name}."
+    DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS "${labels}" TIMEOUT ${arg_TIMEOUT} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+endfunction()
+
+# pipewright_script_test(NAME COMMAND program args... [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...])
+# adds a test that is a program of its own. It says on stdout what it misses and exits 77 to be counted as skipped.
+function(pipewright_script_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS;ENVIRONMENT")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "pipewright_script_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
+  add_test(NAME ${folder}.${name} COMMAND ${arg_COMMAND})
+  set_tests_properties(
+    ${folder}.${name} PROPERTIES LABELS "${folder};${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
+                                 ENVIRONMENT "${arg_ENVIRONMENT}")
+endfunction()
+
+# pipewright_benchmark(NAME SOURCES a_bench.cpp... [LIBS ...] [SMOKE filter])
+# makes a Google Benchmark executable (target bench_NAME). With SMOKE, CTest runs the cases that match the filter for a
+# moment, to keep them alive; it never judges a time.
+function(pipewright_benchmark name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SMOKE" "SOURCES;LIBS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "pipewright_benchmark(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  pipewright_existing(arg_SOURCES)
+  if(NOT arg_SOURCES)
+    return()
+  endif()
+  if(NOT arg_LIBS)
+    set(arg_LIBS pipewright::core)
+  endif()
+  add_executable(bench_${name} ${arg_SOURCES})
+  target_link_libraries(bench_${name} PRIVATE pipewright_test_options ${arg_LIBS} benchmark::benchmark_main)
+  if(arg_SMOKE)
+    add_test(NAME bench.${name} COMMAND bench_${name} --benchmark_filter=${arg_SMOKE} --benchmark_min_time=0.001)
+    set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 300)
+  endif()
+endfunction()

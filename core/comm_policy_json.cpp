@@ -1,0 +1,47 @@
+#include "core/comm_policy_json.hpp"
+
+#include "core/json_fields.hpp"
+
+namespace pipewright {
+
+namespace {
+
+CommPolicy read_preset(const JsonCursor& name) {
+  return parsed_at(name, [&] { return comm_policy_preset(name.string()); });
+}
+
+template <class Field>
+void read_field(const JsonCursor& object, std::string_view key, Field (*parse)(std::string_view),
+                Field& field) {
+  if (const auto value = object.find(key)) {
+    field = parsed_at(*value, [&] { return parse(value->string()); });
+  }
+}
+
+}  // namespace
+
+CommPolicy read_comm_policy(const JsonCursor& value) {
+  if (value.value().is_string()) {
+    return read_preset(value);
+  }
+  value.only({"preset", "issue", "channel", "post", "run_order", "send_f", "send_b"});
+  CommPolicy policy;
+  if (const auto preset = value.find("preset")) {
+    policy = read_preset(*preset);
+  }
+  read_field(value, "issue", parse_issue, policy.issue);
+  read_field(value, "channel", parse_channel, policy.channel);
+  read_field(value, "post", parse_post, policy.post);
+  read_field(value, "run_order", parse_run_order, policy.run_order);
+  read_field(value, "send_f", parse_protocol, policy.send_f);
+  read_field(value, "send_b", parse_protocol, policy.send_b);
+  return policy;
+}
+
+Json to_json(const CommPolicy& policy) {
+  return {{"issue", to_string(policy.issue)},         {"channel", to_string(policy.channel)},
+          {"post", to_string(policy.post)},           {"run_order", to_string(policy.run_order)},
+          {"send_f", to_string(policy.send_f)},       {"send_b", to_string(policy.send_b)}};
+}
+
+}  // namespace pipewright

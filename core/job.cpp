@@ -1,0 +1,215 @@
+// job.json: reading, checking, writing; and the plan that a job loads.
+#include "core/job.hpp"
+
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/job_strategy.hpp"
+#include "core/json_fields.hpp"
+#include "core/suggest.hpp"
+#include "core/training_json.hpp"
+
+namespace pipewright {
+
+namespace {
+
+constexpr int kMostGlobalBatch = 1 << 30;
+
+bool is_one_of(std::string_view name, const std::vector<std::string_view>& names) {
+  for (std::string_view known : names) {
+    if (known == name) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// "model" and "cluster": an object, a preset's name, or the path of a file.
+template <class Read, class Preset>
+auto read_part(const JsonCursor& value, const std::vector<std::string_view>& presets, Read read,
+               Preset preset) {
+  if (value.value().is_object()) {
+    return read(value);
+  }
+  if (!value.value().is_string()) {
+    value.fail("an object, a preset's name or the path of a file");
+  }
+  const std::string text = value.string();
+  if (is_one_of(text, presets)) {
+    return preset(text);
+  }
+  const std::string path = read_path(value);
+  const bool names_file = text.ends_with(".json") || text.find('/') != std::string::npos;
+  std::error_code ignored;
+  if (!names_file || !std::filesystem::exists(path, ignored)) {
+    std::string list;
+    for (std::string_view name : presets) {
+      list += (list.empty() ? "" : ", ") + std::string(name);
+    }
+    value.fail("an object, a preset (" + list + ") or the path of a file that exists" +
+               did_you_mean(text, presets));
+  }
+  const Json document = parse_json(read_text(path), path);
+  return read(JsonCursor(document, path));
+}
+
+std::optional<std::int64_t> only_number(const Choice& choice) {
+  return choice.size() == 1 ? std::optional(std::stoll(choice.front())) : std::nullopt;
+}
+
+/// Where the job leaves no choice, the numbers have to agree.
+void check_batch(const JsonCursor& batch, const Job& job) {
+  const auto size = only_number(job.strategy.micro_batch_size);
+  const auto steps = only_number(job.strategy.accumulate_steps);
+  if (size && steps && *size * *steps != job.global_batch) {
+    batch.fail("micro_batch_size times accumulate_steps, " + std::to_string(*size) + " * " +
+               std::to_string(*steps) + " = " + std::to_string(*size * *steps));
+  }
+  if (size && job.global_batch % *size != 0) {
+    batch.fail("a multiple of micro_batch_size " + std::to_string(*size));
+  }
+  if (steps && job.global_batch % *steps != 0) {
+    batch.fail("a multiple of accumulate_steps " + std::to_string(*steps));
+  }
+}
+
+void read_tuner_fields(const JsonCursor& document, Job& job) {
+  if (const auto mode = document.find("auto_mode")) {
+    job.auto_mode =
+        read_choice<AutoMode>(*mode, {{"full", AutoMode::Full}, {"semi", AutoMode::Semi}});
+  }
+  if (const auto path = document.find("tuner_load_path")) {
+    job.tuner_load_path = read_path(*path);
+  }
+  if (const auto path = document.find("tuner_save_path")) {
+    job.tuner_save_path = read_path(*path);
+  }
+  if (const auto mode = document.find("tuner_run_mode")) {
+    job.tuner_run_mode =
+        read_choice<TunerRunMode>(*mode, {{"tuner_and_run", TunerRunMode::TunerAndRun},
+                                          {"tuner_only", TunerRunMode::TunerOnly},
+                                          {"run_only", TunerRunMode::RunOnly}});
+    if (job.tuner_run_mode == TunerRunMode::RunOnly && job.tuner_load_path.empty()) {
+      throw InputError(mode->file(), mode->pointer(),
+                       "\"run_only\" runs a saved plan; say which by \"tuner_load_path\"");
+    }
+  }
+}
+
+std::string_view run_mode_name(TunerRunMode mode) {
+  switch (mode) {
+    case TunerRunMode::TunerAndRun:
+      return "tuner_and_run";
+    case TunerRunMode::TunerOnly:
+      return "tuner_only";
+    case TunerRunMode::RunOnly:
+      return "run_only";
+  }
+  throw_bug(__FILE__, __LINE__, "a tuner mode has no name");
+}
+
+/// The first place where two models differ, in words; "" if nowhere.
+std::string difference(const Model& planned, const Model& asked) {
+  const Json ours = to_json(planned), theirs = to_json(asked);
+  const Json patch = Json::diff(ours, theirs);
+  if (patch.empty()) {
+    return "";
+  }
+  const std::string pointer = patch.front().at("path").get<std::string>();
+  const auto shown = [&](const Json& model) {
+    const Json::json_pointer place(pointer);
+    return model.contains(place) && model.at(place).is_primitive() ? model.at(place).dump()
+                                                                   : std::string("something else");
+  };
+  return "at " + pointer + " the plan has " + shown(ours) + ", the job " + shown(theirs);
+}
+
+void check_tuned_plan(const Job& job, const Plan& plan) {
+  const std::string& path = job.tuner_load_path;
+  if (fingerprint(plan.cluster) != fingerprint(job.cluster)) {
+    throw MachineError(path + ": this plan was made for another cluster.\n  the plan's: " +
+                       fingerprint(plan.cluster) + "\n  the job's:  " + fingerprint(job.cluster) +
+                       "\nTune again for this cluster, or name the plan's cluster in the job.");
+  }
+  const std::string model = difference(plan.model, job.model);
+  if (!model.empty()) {
+    throw InputError(path, "/model",
+                     "this plan was made for another model (" + model +
+                         "); tune again, or name the plan's model in the job");
+  }
+  const std::int64_t samples = static_cast<std::int64_t>(plan.micro_batches) *
+                               plan.micro_batch_size * plan.mesh.size("dp");
+  if (samples != job.global_batch) {
+    throw InputError(path, "/micro_batches",
+                     "this plan trains " + std::to_string(samples) +
+                         " samples a step, but the job's global_batch is " +
+                         std::to_string(job.global_batch) + "; tune again, or change the job");
+  }
+}
+
+}  // namespace
+
+Job read_job(const JsonCursor& document) {
+  require_schema(document, "job");
+  document.only({"schema", "model", "cluster", "global_batch", "strategy", "auto_mode",
+                 "tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path",
+                 "training"});
+  Job job;
+  job.model = read_part(document.at("model"), model_preset_names(), read_model,
+                        [](const std::string& name) { return model_preset(name); });
+  job.cluster = read_part(document.at("cluster"), cluster_preset_names(), read_cluster,
+                          [](const std::string& name) { return cluster_preset(name); });
+  const JsonCursor batch = document.at("global_batch");
+  job.global_batch = read_count(batch, 1, kMostGlobalBatch);
+  if (const auto strategy = document.find("strategy")) {
+    job.strategy = read_strategy(*strategy);
+    check_batch(batch, job);
+  }
+  read_tuner_fields(document, job);
+  if (const auto path = document.find("profile_path")) {
+    job.profile_path = read_path(*path);
+  }
+  if (const auto training = document.find("training")) {
+    job.training = read_training(*training);
+  }
+  return job;
+}
+
+Job load_job(const std::string& path) {
+  const Json document = parse_json(read_text(path), path);
+  return read_job(JsonCursor(document, path));
+}
+
+Json to_json(const Job& job) {
+  Json json = {{"schema", "pipewright.job/1"}};
+  json["model"] = to_json(job.model);
+  json["cluster"] = to_json(job.cluster);
+  json["global_batch"] = job.global_batch;
+  json["strategy"] = to_json(job.strategy);
+  json["auto_mode"] = job.auto_mode == AutoMode::Full ? "full" : "semi";
+  json["tuner_load_path"] = job.tuner_load_path;
+  json["tuner_save_path"] = job.tuner_save_path;
+  json["tuner_run_mode"] = run_mode_name(job.tuner_run_mode);
+  json["profile_path"] = job.profile_path;
+  json["training"] = to_json(job.training);
+  return json;
+}
+
+Plan load_tuned_plan(const Job& job) {
+  const std::string& path = job.tuner_load_path;
+  if (path.empty()) {
+    throw InputError("the job names no plan; set \"tuner_load_path\" to a plan file");
+  }
+  const std::string text = read_text(path);
+  constexpr char kPickle = '\x80';  // what Paddle's own tuner writes begins with this byte
+  if (!text.empty() && text.front() == kPickle) {
+    throw InputError(path, "", "this is a Python pickle, as Paddle's tuner writes it; Pipewright "
+                               "reads a plan.json: make one with `pipewright tune`");
+  }
+  const Json document = parse_json(text, path);
+  const Plan plan = read_plan(JsonCursor(document, path));
+  check_tuned_plan(job, plan);
+  return plan;
+}
+
+}  // namespace pipewright

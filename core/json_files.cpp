@@ -1,0 +1,188 @@
+// Files as a whole: reading, writing under a temporary name, and the text of a document.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/json.hpp"
+
+namespace pipewright {
+
+namespace {
+
+std::string system_reason(int code) { return std::strerror(code); }
+
+[[noreturn]] void write_failed(const std::filesystem::path& path, const std::string& why) {
+  throw MachineError("cannot write " + path.string() + ": " + why);
+}
+
+/// Closes on every way out; close() reports what a late write error says.
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (value_ >= 0) {
+      ::close(value_);
+    }
+  }
+  int get() const { return value_; }
+  int close() { return ::close(std::exchange(value_, -1)); }
+
+ private:
+  int value_;
+};
+
+/// All bytes into the descriptor; 0 or the errno of what went wrong.
+int write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      return errno;
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+/// Opens a name beside `path` that nobody has; `temporary` receives it.
+int open_temporary(const std::filesystem::path& path, std::filesystem::path& temporary) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    temporary = path;
+    temporary += "." + std::to_string(::getpid()) + "-" + std::to_string(attempt) + ".tmp";
+    const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0 || errno != EEXIST) {
+      return descriptor;
+    }
+  }
+  return -1;
+}
+
+/// A pipe or a terminal has no old content to keep and no place for a second name.
+void write_in_place(const std::filesystem::path& path, std::string_view bytes) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  int failure = file.get() < 0 ? errno : write_all(file.get(), bytes);
+  if (failure == 0 && file.close() != 0) {
+    failure = errno;
+  }
+  if (failure != 0) {
+    write_failed(path, system_reason(failure));
+  }
+}
+
+bool is_plain(const Json& value) { return !value.is_structured() || value.empty(); }
+
+std::string scalar_text(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void append_text(const Json& value, std::size_t indent, std::string& out) {
+  if (is_plain(value)) {
+    out += scalar_text(value);
+    return;
+  }
+  bool one_line = value.is_array();
+  for (const Json& element : value) {
+    one_line = one_line && is_plain(element);
+  }
+  out += value.is_array() ? '[' : '{';
+  bool first = true;
+  for (auto member = value.begin(); member != value.end(); ++member) {
+    if (!first) {
+      out += one_line ? ", " : ",";
+    }
+    first = false;
+    if (!one_line) {
+      out += '\n';
+      out.append(indent + 2, ' ');
+    }
+    if (value.is_object()) {
+      out += scalar_text(Json(member.key())) + ": ";
+    }
+    append_text(member.value(), indent + 2, out);
+  }
+  if (!one_line) {
+    out += '\n';
+    out.append(indent, ' ');
+  }
+  out += value.is_array() ? ']' : '}';
+}
+
+}  // namespace
+
+std::string read_text(const std::string& path) {
+  std::ostringstream text;
+  if (path == "-") {
+    text << std::cin.rdbuf();
+    return std::move(text).str();
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw InputError(path, "", "is a folder; expected a file");
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    const std::string why = errno != 0 ? system_reason(errno) : "unknown reason";
+    throw InputError(path, "", "cannot be read: " + why);
+  }
+  std::string result{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad()) {
+    throw InputError(path, "", "cannot be read to its end");
+  }
+  return result;
+}
+
+void write_file(const std::filesystem::path& path, std::string_view bytes) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status)) {
+    write_failed(path, "it is a folder");
+  }
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    write_in_place(path, bytes);
+    return;
+  }
+  // Through a symbolic link: the file it names is replaced, the link stays.
+  std::filesystem::path target = path;
+  if (std::filesystem::is_symlink(path, ignored) && std::filesystem::exists(status)) {
+    target = std::filesystem::canonical(path, ignored);
+  }
+  std::filesystem::path temporary;
+  Descriptor file(open_temporary(target, temporary));
+  if (file.get() < 0) {
+    write_failed(path, system_reason(errno));
+  }
+  int failure = write_all(file.get(), bytes);
+  if (failure == 0 && file.close() != 0) {
+    failure = errno;
+  }
+  if (failure == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) {
+    failure = errno;
+  }
+  if (failure != 0) {
+    ::unlink(temporary.c_str());
+    write_failed(path, system_reason(failure));
+  }
+}
+
+std::string to_text(const Json& document) {
+  std::string out;
+  append_text(document, 0, out);
+  out += '\n';
+  return out;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,124 @@
+#include "core/lowering.hpp"
+
+#include <algorithm>
+
+namespace pipewright::lowering {
+namespace {
+
+class Inputs {
+ public:
+  explicit Inputs(Program& program)
+      : program_(program),
+        receive_f_(table()),
+        receive_b_(table()),
+        forward_(table()),
+        gradient_(table()),
+        input_gradient_(table()) {}
+
+  void run() {
+    for (InstructionId id = 0; id < program_.code.size(); ++id) {
+      const Instruction& in = program_.code[id];
+      note(id, in.kind, in.stage, in.micro_batch);
+    }
+    for (const auto& [id, second] : program_.pairs) {
+      note(id, second.kind, second.stage.value, static_cast<std::uint32_t>(second.micro_batch.value));
+    }
+    for (int r = 0; r < program_.ranks(); ++r) {
+      begin_ = program_.rank_begin[static_cast<std::size_t>(r)];
+      end_ = program_.rank_begin[static_cast<std::size_t>(r) + 1];
+      for (id_ = begin_; id_ < end_; ++id_) resolve_instruction();
+    }
+    std::sort(program_.extra_inputs.begin(), program_.extra_inputs.end());
+    const auto [first, last] = std::ranges::unique(program_.extra_inputs);
+    program_.extra_inputs.erase(first, last);
+    for (const auto& [id, input] : program_.extra_inputs) program_.code[id].flags |= Instruction::kExtraInput;
+  }
+
+ private:
+  using Table = ByTensor<InstructionId>;
+  Table table() const { return Table(program_.stages, program_.micro_batches, kNoInstruction); }
+
+  void note(InstructionId id, ActionKind kind, int stage, std::uint32_t micro_batch) {
+    const auto first = [&](Table& t) {
+      InstructionId& slot = t.at(stage, micro_batch);
+      if (slot == kNoInstruction) slot = id;
+    };
+    switch (kind) {
+      case ActionKind::F: return first(forward_);
+      case ActionKind::B: return first(gradient_);
+      case ActionKind::I: first(gradient_); return first(input_gradient_);
+      case ActionKind::RecvF: return first(receive_f_);
+      case ActionKind::RecvB: return first(receive_b_);
+      default: return;
+    }
+  }
+
+  void resolve_instruction() {
+    Instruction& in = program_.code[id_];
+    if (is_transfer(in.kind)) {
+      if (in.kind == ActionKind::SendF) later(forward_, in.stage, in.micro_batch);
+      if (in.kind == ActionKind::SendB) later(gradient_, in.stage, in.micro_batch);
+      return;
+    }
+    if (in.kind == ActionKind::Opt || in.kind == ActionKind::ReduceGrad) return resolve_reduction(in);
+    in.link = resolve(in.kind, in.stage, in.micro_batch);
+    if (!in.has(Instruction::kPair)) return;
+    const auto at = std::lower_bound(program_.pairs.begin(), program_.pairs.end(), std::pair{id_, Action{}},
+                                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    const InstructionId receive = resolve(at->second.kind, at->second.stage.value, static_cast<std::uint32_t>(at->second.micro_batch.value));
+    if (receive != kNoInstruction) program_.extra_inputs.emplace_back(id_, receive);
+  }
+
+  /// Adds the inputs from this rank that stand later; returns the RECV that brings the one from another rank.
+  InstructionId resolve(ActionKind kind, int stage, std::uint32_t micro_batch) {
+    InstructionId receive = kNoInstruction;
+    if (kind == ActionKind::F && stage > 0) {
+      receive = here(receive_f_, stage, micro_batch);
+      if (receive == kNoInstruction) later(forward_, stage - 1, micro_batch);
+    }
+    if (kind == ActionKind::I || kind == ActionKind::B) {
+      later(forward_, stage, micro_batch);
+      if (stage + 1 < program_.stages) {
+        receive = here(receive_b_, stage, micro_batch);
+        if (receive == kNoInstruction) later(gradient_, stage + 1, micro_batch);
+      }
+    }
+    if (kind == ActionKind::W) later(input_gradient_, stage, micro_batch);
+    return receive;
+  }
+
+  /// REDUCE_GRAD waits for the weight gradients of its stage that stand later, OPT for those of all stages and for the reductions.
+  void resolve_reduction(const Instruction& in) {
+    const bool all = in.kind == ActionKind::Opt;
+    const auto weighs = [&](ActionKind kind, int stage) {
+      if (kind == ActionKind::ReduceGrad) return all;
+      return (kind == ActionKind::W || kind == ActionKind::B) && (all || stage == in.stage);
+    };
+    for (InstructionId other = id_ + 1; other < end_; ++other) {
+      const Cell cell = program_.cell(other);
+      if (weighs(cell.action.kind, cell.action.stage.value) ||
+          (cell.partner && weighs(cell.partner->kind, cell.partner->stage.value))) {
+        program_.extra_inputs.emplace_back(id_, other);
+      }
+    }
+  }
+
+  InstructionId here(Table& t, int stage, std::uint32_t micro_batch) const {
+    const InstructionId id = t.at(stage, micro_batch);
+    return id >= begin_ && id < end_ ? id : kNoInstruction;
+  }
+  void later(Table& t, int stage, std::uint32_t micro_batch) {
+    const InstructionId id = here(t, stage, micro_batch);
+    if (id != kNoInstruction && id > id_) program_.extra_inputs.emplace_back(id_, id);
+  }
+
+  Program& program_;
+  Table receive_f_, receive_b_, forward_, gradient_, input_gradient_;
+  InstructionId id_ = 0, begin_ = 0, end_ = 0;  // the instruction at hand and its rank's range
+};
+
+}  // namespace
+
+void find_inputs(Program& program) { Inputs(program).run(); }
+
+}  // namespace pipewright::lowering

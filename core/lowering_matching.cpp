@@ -1,0 +1,133 @@
+#include "core/lowering.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace pipewright::lowering {
+namespace {
+
+constexpr std::int32_t kNobody = -1;
+
+class Matching {
+ public:
+  explicit Matching(Program& program)
+      : program_(program), first_route_(2 * static_cast<std::size_t>(program.stages) + 2, kNoRoute) {}
+
+  void run() {
+    const bool by_tag = program_.policy.issue == Issue::Stream && program_.policy.channel == Channel::Tag;
+    for (int r = 0; r < program_.ranks(); ++r) {
+      for (InstructionId id = program_.rank_begin[static_cast<std::size_t>(r)];
+           id < program_.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
+        if (is_transfer(program_.code[id].kind)) find_route(RankId(r), program_.code[id]);
+      }
+    }
+    if (by_tag) {
+      match_by_tag();
+    } else {
+      match_by_position();
+    }
+  }
+
+ private:
+  void find_route(RankId rank, Instruction& in) {
+    const bool activation = carries_activation(in.kind);
+    const int producer = producing_stage(in.kind, in.stage);
+    const int peer_stage = is_send(in.kind) ? consuming_stage(in.kind, in.stage) : producer;
+    const RankId peer = peer_stage < 0 || peer_stage >= program_.stages
+                            ? RankId(kNobody)
+                            : program_.placement.rank_of(StageId(peer_stage), MicroBatchId(in.micro_batch));
+    const Route wanted{.send_kind = activation ? ActionKind::SendF : ActionKind::SendB,
+                       .stage = StageId(producer),
+                       .source = is_send(in.kind) ? rank : peer,
+                       .destination = is_send(in.kind) ? peer : rank};
+    std::uint32_t* slot = &first_route_[2 * static_cast<std::size_t>(producer) + (activation ? 1 : 0)];
+    while (*slot != kNoRoute) {
+      const Route& known = program_.routes[*slot];
+      if (known.source == wanted.source && known.destination == wanted.destination) break;
+      slot = &next_route_[*slot];
+    }
+    if (*slot == kNoRoute) {
+      *slot = static_cast<std::uint32_t>(program_.routes.size());
+      in.route = *slot;
+      program_.routes.push_back(wanted);
+      next_route_.push_back(kNoRoute);  // may move `slot`: last use is above
+      return;
+    }
+    in.route = *slot;
+  }
+
+  void join(InstructionId send, InstructionId receive) {
+    Instruction& s = program_.code[send];
+    Instruction& r = program_.code[receive];
+    s.link = receive;
+    r.link = send;
+    const bool same = carries_activation(s.kind) == carries_activation(r.kind) &&
+                      producing_stage(r.kind, r.stage) == s.stage && s.micro_batch == r.micro_batch;
+    if (!same) {
+      s.flags |= Instruction::kMismatch;
+      r.flags |= Instruction::kMismatch;
+    }
+  }
+
+  void match_by_tag() {
+    // The first unmatched SEND of each tensor, by class.
+    std::array<ByTensor<InstructionId>, 2> sends = {ByTensor<InstructionId>(program_.stages, program_.micro_batches, kNoInstruction),
+                                                    ByTensor<InstructionId>(program_.stages, program_.micro_batches, kNoInstruction)};
+    const auto slot = [&](const Instruction& in) -> InstructionId& {
+      return sends[carries_activation(in.kind) ? 1 : 0].at(producing_stage(in.kind, in.stage), in.micro_batch);
+    };
+    for (InstructionId id = 0; id < program_.code.size(); ++id) {
+      const Instruction& in = program_.code[id];
+      if (is_send(in.kind) && slot(in) == kNoInstruction) slot(in) = id;
+    }
+    for (InstructionId id = 0; id < program_.code.size(); ++id) {
+      const Instruction& in = program_.code[id];
+      if (!is_recv(in.kind) || producing_stage(in.kind, in.stage) >= program_.stages) continue;
+      InstructionId& send = slot(in);
+      if (send == kNoInstruction || program_.code[send].link != kNoInstruction) continue;
+      join(send, id);
+    }
+  }
+
+  void match_by_position() {
+    struct Edge {
+      std::vector<InstructionId> sends, receives;
+    };
+    // Edges by source rank; a rank has few peers.
+    std::vector<std::vector<std::pair<std::int32_t, Edge>>> edges(static_cast<std::size_t>(program_.ranks()));
+    std::vector<Edge*> of_route;
+    const auto edge = [&](const Route& route) -> Edge* {
+      if (route.source.value < 0 || route.destination.value < 0) return nullptr;
+      auto& list = edges[static_cast<std::size_t>(route.source.value)];
+      for (auto& [destination, known] : list) {
+        if (destination == route.destination.value) return &known;
+      }
+      return nullptr;
+    };
+    for (const Route& route : program_.routes) {
+      if (route.source.value < 0 || route.destination.value < 0 || edge(route) != nullptr) continue;
+      edges[static_cast<std::size_t>(route.source.value)].emplace_back(route.destination.value, Edge{});
+    }
+    for (const Route& route : program_.routes) of_route.push_back(edge(route));
+    for (InstructionId id = 0; id < program_.code.size(); ++id) {
+      const Instruction& in = program_.code[id];
+      if (in.route == kNoRoute || of_route[in.route] == nullptr) continue;
+      (is_send(in.kind) ? of_route[in.route]->sends : of_route[in.route]->receives).push_back(id);
+    }
+    for (const auto& list : edges) {
+      for (const auto& [destination, known] : list) {
+        const std::size_t count = std::min(known.sends.size(), known.receives.size());
+        for (std::size_t k = 0; k < count; ++k) join(known.sends[k], known.receives[k]);
+      }
+    }
+  }
+
+  Program& program_;
+  std::vector<std::uint32_t> first_route_, next_route_;  // chains of routes with the same kind and stage
+};
+
+}  // namespace
+
+void match_transfers(Program& program) { Matching(program).run(); }
+
+}  // namespace pipewright::lowering

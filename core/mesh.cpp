@@ -1,0 +1,106 @@
+#include "core/mesh.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/json_fields.hpp"
+
+namespace pipewright {
+
+namespace {
+
+constexpr int kMostDevices = 65536;
+/// Pipeline, data, tensor, expert and context parallelism.
+constexpr std::array<std::string_view, 5> kDimensions{"pp", "dp", "tp", "ep", "cp"};
+
+std::string read_dimension(const JsonCursor& value) {
+  std::vector<std::pair<std::string_view, std::string_view>> choices;
+  for (std::string_view name : kDimensions) {
+    choices.emplace_back(name, name);
+  }
+  return std::string(read_choice(value, choices));
+}
+
+}  // namespace
+
+int Mesh::size(std::string_view dim) const {
+  for (std::size_t k = 0; k < dim_names.size(); ++k) {
+    if (dim_names[k] == dim) {
+      return shape[k];
+    }
+  }
+  return 1;
+}
+
+Mesh Mesh::pipeline(int ranks) {
+  Mesh mesh;
+  mesh.shape = {ranks};
+  mesh.dim_names = {"pp"};
+  for (int device = 0; device < ranks; ++device) {
+    mesh.devices.push_back(device);
+  }
+  return mesh;
+}
+
+std::vector<int> Mesh::devices_of_pipeline() const {
+  // Row major: going one step along a dimension skips the sizes of all dimensions after it.
+  std::size_t stride = 1;
+  bool after = false;
+  for (std::size_t k = 0; k < dim_names.size(); ++k) {
+    stride *= after ? static_cast<std::size_t>(shape[k]) : 1;
+    after = after || dim_names[k] == "pp";
+  }
+  std::vector<int> result;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(size("pp")); ++rank) {
+    PIPEWRIGHT_ASSERT(rank * stride < devices.size(), "a mesh has fewer devices than its shape");
+    result.push_back(devices[rank * stride]);
+  }
+  return result;
+}
+
+Mesh read_mesh(const JsonCursor& value) {
+  value.only({"shape", "dim_names", "devices"});
+  Mesh mesh;
+  const JsonCursor shape = value.at("shape");
+  std::int64_t product = 1;
+  for (const JsonCursor& size : shape.elements()) {
+    mesh.shape.push_back(read_count(size, 1, kMostDevices));
+    product *= mesh.shape.back();
+    if (product > kMostDevices) {
+      shape.fail("a shape of at most 65536 devices in all");
+    }
+  }
+  if (mesh.shape.empty()) {
+    shape.fail("a shape with at least one dimension");
+  }
+  const JsonCursor names = value.at("dim_names");
+  for (const JsonCursor& name : names.elements()) {
+    mesh.dim_names.push_back(read_dimension(name));
+    if (std::count(mesh.dim_names.begin(), mesh.dim_names.end(), mesh.dim_names.back()) > 1) {
+      name.fail("a name that no other dimension has");
+    }
+  }
+  if (mesh.dim_names.size() != mesh.shape.size()) {
+    names.fail("one name for each of the " + std::to_string(mesh.shape.size()) + " dimensions");
+  }
+  const JsonCursor devices = value.at("devices");
+  std::set<int> seen;
+  for (const JsonCursor& device : devices.elements()) {
+    mesh.devices.push_back(read_count(device, 0, kMostDevices - 1));
+    if (!seen.insert(mesh.devices.back()).second) {
+      device.fail("a device that stands only once in the mesh");
+    }
+  }
+  if (static_cast<std::int64_t>(mesh.devices.size()) != product) {
+    devices.fail(std::to_string(product) + " devices, the product of the shape");
+  }
+  return mesh;
+}
+
+Json to_json(const Mesh& mesh) {
+  return {{"shape", mesh.shape}, {"dim_names", mesh.dim_names}, {"devices", mesh.devices}};
+}
+
+}  // namespace pipewright

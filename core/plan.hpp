@@ -1,0 +1,81 @@
+// plan.json: everything that a run needs and everything that was predicted of
+// it (docs/plan-format.md).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/cluster.hpp"
+#include "core/comm_policy.hpp"
+#include "core/costs.hpp"
+#include "core/json.hpp"
+#include "core/mesh.hpp"
+#include "core/model.hpp"
+#include "core/order.hpp"
+
+namespace pipewright {
+
+struct StagePlan {
+  int first_layer = 0, end_layer = 0; // half open
+  RankId rank;
+};
+
+/// Generator and its parameters; the order too where it was edited or read from
+/// a file.
+struct SchedulePlan {
+  std::string name; // registry name, or "custom" (then `order` is set)
+  int chunks = 1;   // vpp
+  std::map<std::string, std::string> parameters;
+  std::optional<Order> order;
+};
+
+struct TrainingSpec {
+  std::string optimizer = "adamw"; // or "sgd"
+  double learning_rate = 1e-3;
+  int steps = 20;
+  std::uint64_t seed = 1;
+  std::string data; // a file of bytes; empty: the caller gives it
+};
+
+struct Prediction {
+  Nanoseconds step;
+  double bubble_ratio = 0;
+  std::vector<int> peak_activations;
+  std::vector<Bytes> peak_bytes;
+};
+
+struct TunerRecord {
+  std::uint64_t seed = 0;
+  int evaluated = 0;
+  std::map<std::string, int> pruned; // by reason
+  std::vector<std::string> reasons;  // why this plan, in sentences
+  Nanoseconds baseline_step; // the best configuration of schedule "naive"; 0:
+                             // not compared
+};
+
+struct Plan {
+  Model model;
+  Cluster cluster;
+  Mesh mesh;
+  int micro_batches = 1, micro_batch_size = 1;
+  std::vector<StagePlan> stages;
+  SchedulePlan schedule;
+  CommPolicy policy;
+  CostTable costs;
+  Prediction predicted;
+  std::map<std::string, std::string>
+      executable; // device kind -> "yes", or what is missing
+  TrainingSpec training;
+  TunerRecord tuner;
+
+  int ranks() const { return mesh.size("pp"); }
+};
+
+Plan read_plan(const JsonCursor &document);
+Json to_json(const Plan &plan);
+Plan load_plan(const std::string &path);
+void save_plan(const Plan &plan, const std::string &path);
+
+} // namespace pipewright

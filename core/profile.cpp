@@ -1,0 +1,110 @@
+// profile.json: reading and writing.
+#include "core/profile.hpp"
+
+#include "core/error.hpp"
+#include "core/json_fields.hpp"
+
+namespace pipewright {
+
+namespace {
+
+constexpr int kMostMicroBatchSize = 65536;
+constexpr int kMostLayers = 4096;
+
+LayerTimes read_layer_times(const JsonCursor& value) {
+  value.only({"f_ns", "i_ns", "w_ns", "opt_ns"});
+  return {read_duration(value.at("f_ns")), read_duration(value.at("i_ns")),
+          read_duration(value.at("w_ns")), read_duration(value.at("opt_ns"))};
+}
+
+ProfileSize read_profile_size(const JsonCursor& value) {
+  value.only({"micro_batch_size", "layers", "loss"});
+  ProfileSize size;
+  size.micro_batch_size = read_count(value.at("micro_batch_size"), 1, kMostMicroBatchSize);
+  const JsonCursor layers = value.at("layers");
+  for (const JsonCursor& layer : layers.elements()) {
+    size.layers.push_back(read_layer_times(layer));
+  }
+  if (size.layers.empty() || size.layers.size() > static_cast<std::size_t>(kMostLayers)) {
+    layers.fail("1 to 4096 layers");
+  }
+  const JsonCursor loss = value.at("loss");
+  loss.only({"f_ns", "i_ns"});
+  size.loss.f = read_duration(loss.at("f_ns"));
+  size.loss.i = read_duration(loss.at("i_ns"));
+  return size;
+}
+
+void read_sizes(const JsonCursor& list, Profile& profile) {
+  for (const JsonCursor& element : list.elements()) {
+    ProfileSize size = read_profile_size(element);
+    if (!profile.sizes.empty()) {
+      const ProfileSize& before = profile.sizes.back();
+      if (size.micro_batch_size <= before.micro_batch_size) {
+        element.at("micro_batch_size")
+            .fail("more than " + std::to_string(before.micro_batch_size) +
+                  ", because sizes ascend");
+      }
+      if (size.layers.size() != before.layers.size()) {
+        element.at("layers").fail("as many layers as the first size has, " +
+                                  std::to_string(before.layers.size()));
+      }
+    }
+    profile.sizes.push_back(std::move(size));
+  }
+  if (profile.sizes.empty()) {
+    list.fail("at least one micro-batch size");
+  }
+}
+
+Json layer_times_json(const LayerTimes& times) {
+  return {{"f_ns", times.f.value},
+          {"i_ns", times.i.value},
+          {"w_ns", times.w.value},
+          {"opt_ns", times.opt.value}};
+}
+
+}  // namespace
+
+Profile read_profile(const JsonCursor& document) {
+  require_schema(document, "profile");
+  document.only({"schema", "model_name", "cluster", "ranks_measured", "repeats", "transfer",
+                 "action_overhead_ns", "sizes"});
+  Profile profile;
+  profile.model_name = read_name(document.at("model_name"));
+  profile.cluster = read_cluster(document.at("cluster"));
+  profile.ranks_measured = read_count(document.at("ranks_measured"), 1, 65536);
+  profile.repeats = read_count(document.at("repeats"), 1, 1'000'000);
+  const JsonCursor transfer = document.at("transfer");
+  transfer.only({"latency_ns", "bytes_per_second"});
+  profile.transfer_latency = read_duration(transfer.at("latency_ns"));
+  profile.transfer_bytes_per_second = transfer.at("bytes_per_second").number(1, 1e18);
+  profile.action_overhead = read_duration(document.at("action_overhead_ns"));
+  read_sizes(document.at("sizes"), profile);
+  return profile;
+}
+
+Json to_json(const Profile& profile) {
+  Json sizes = Json::array();
+  for (const ProfileSize& size : profile.sizes) {
+    Json layers = Json::array();
+    for (const LayerTimes& layer : size.layers) {
+      layers.push_back(layer_times_json(layer));
+    }
+    sizes.push_back({{"micro_batch_size", size.micro_batch_size},
+                     {"layers", std::move(layers)},
+                     {"loss", {{"f_ns", size.loss.f.value}, {"i_ns", size.loss.i.value}}}});
+  }
+  return {{"schema", "pipewright.profile/1"},
+          {"model_name", profile.model_name},
+          {"cluster", to_json(profile.cluster)},
+          {"ranks_measured", profile.ranks_measured},
+          {"repeats", profile.repeats},
+          {"transfer",
+           {{"latency_ns", profile.transfer_latency.value},
+            {"bytes_per_second", profile.transfer_bytes_per_second}}},
+          {"action_overhead_ns", profile.action_overhead.value},
+          {"sizes", std::move(sizes)}};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,127 @@
+// The Program: an order with its communication and its policy, as check, sim
+// and exec read it (docs/semantics.md). Plain data, immutable after lower();
+// any number of threads may read it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/action.hpp"
+#include "core/comm_policy.hpp"
+#include "core/placement.hpp"
+
+namespace pipewright {
+
+/// Position of an instruction in Program::code.
+using InstructionId = std::uint32_t;
+inline constexpr InstructionId kNoInstruction =
+    std::numeric_limits<InstructionId>::max();
+inline constexpr std::uint32_t kNoRoute =
+    std::numeric_limits<std::uint32_t>::max();
+
+/// 16 bytes, because a large Program holds tens of millions of them.
+struct Instruction {
+  /// Bits of `flags`.
+  static constexpr std::uint8_t kPair =
+      1; // overlapped: the second action is in Program::pairs
+  static constexpr std::uint8_t kExtraInput =
+      2; // Program::extra_inputs has rows for this instruction
+  static constexpr std::uint8_t kMismatch =
+      4; // a transfer end whose partner is for another tensor
+  static constexpr std::uint8_t kOnComputeLane = 8;
+  static constexpr std::uint8_t kAtStart = 16; // a RECV issued at time 0
+  static constexpr std::uint8_t kJoinsRun =
+      32; // grouped: waits for every member of the run right before it
+
+  ActionKind kind = ActionKind::F;
+  std::uint8_t flags = 0;
+  std::uint16_t stage = 0;
+  std::uint32_t micro_batch = 0;
+  /// Computation: the RECV on this rank that brings its input (of a pair: of
+  /// its first action). Transfer end: its partner. kNoInstruction: none.
+  InstructionId link = kNoInstruction;
+  /// Transfer end: its route. Else kNoRoute.
+  std::uint32_t route = kNoRoute;
+
+  bool has(std::uint8_t flag) const { return (flags & flag) != 0; }
+};
+
+/// What a transfer's cost depends on. One entry for each (kind, producing
+/// stage, source rank, destination rank) that occurs.
+struct Route {
+  ActionKind send_kind = ActionKind::SendF; // SendF or SendB
+  StageId stage;                            // the producing stage
+  RankId source, destination;
+};
+
+struct Program {
+  /// Instructions of rank r, in program order: code[rank_begin[r]] …
+  /// code[rank_begin[r+1] - 1].
+  std::vector<Instruction> code;
+  std::vector<InstructionId> rank_begin;
+  std::vector<Route> routes;
+  /// Second action of each overlapped pair, sorted by instruction.
+  std::vector<std::pair<InstructionId, Action>> pairs;
+  /// Inputs beyond Instruction::link that program order alone does not give,
+  /// (instruction, input), sorted.
+  std::vector<std::pair<InstructionId, InstructionId>> extra_inputs;
+  /// Weight version by instruction for asynchronous schedules; empty where
+  /// there is only one.
+  std::vector<std::int32_t> versions;
+
+  CommPolicy policy;
+  Placement placement;
+  int stages = 0;
+  int micro_batches = 0;
+  bool fragment = false;
+
+  int ranks() const { return static_cast<int>(rank_begin.size()) - 1; }
+  RankId rank_of(InstructionId id) const;
+  std::span<const Instruction> rank_code(RankId rank) const {
+    return {code.data() + rank_begin[static_cast<std::size_t>(rank.value)],
+            code.data() + rank_begin[static_cast<std::size_t>(rank.value) + 1]};
+  }
+  /// The instruction as the cell it came from ("0SEND_F1",
+  /// "(0F7;7B3)OVERLAP_F_B").
+  Cell cell(InstructionId id) const;
+  std::string text(InstructionId id) const { return to_string(cell(id)); }
+  std::span<const std::pair<InstructionId, InstructionId>>
+  extra_inputs_of(InstructionId id) const;
+};
+
+/// The lanes of a Program: the compute lane of each rank and the queue of each transfer end that is not on it (docs/semantics.md §2.1).
+/// Lanes of a rank are numbered by the place of their first instruction, the compute lane being 0. Built on demand, O(instructions).
+struct LaneTable {
+  std::vector<std::uint32_t> lane_of;          // by instruction
+  std::vector<RankId> rank_of_lane;            // by lane; lanes are sorted by rank, then number
+  std::vector<std::uint32_t> rank_lane_begin;  // lanes of rank r: [rank_lane_begin[r], rank_lane_begin[r+1])
+  std::vector<InstructionId> instructions;     // of lane l, in order: [lane_begin[l], lane_begin[l+1])
+  std::vector<std::uint32_t> lane_begin;
+
+  int number_of(std::uint32_t lane) const {
+    return static_cast<int>(lane - rank_lane_begin[static_cast<std::size_t>(rank_of_lane[lane].value)]);
+  }
+};
+LaneTable lane_table(const Program& program);
+/// "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0".
+std::string lane_name(const Program& program, const LaneTable& table, std::uint32_t lane);
+
+/// The same for display: one value a lane.
+struct Lanes {
+  struct Lane {
+    RankId rank;
+    int number = 0;
+    std::string name;
+    std::vector<InstructionId> instructions;
+  };
+  std::vector<Lane> lanes;
+  std::vector<std::uint32_t> lane_of;
+  std::vector<std::uint32_t> rank_lane_begin;
+};
+Lanes lanes_of(const Program& program);
+
+}  // namespace pipewright

@@ -1,0 +1,94 @@
+#include "core/timeline.hpp"
+
+#include <algorithm>
+
+namespace pipewright {
+namespace {
+
+/// Live activations and bytes of one rank along its compute lane (docs/semantics.md §6).
+class Live {
+ public:
+  Live(const Program& program, RankId rank, const CostTable& costs) : costs_(costs) {
+    if (costs.memory.empty()) return;
+    for (const StageId stage : program.placement.stages_of(rank)) {
+      if (const StageMemory* memory = of(stage.value)) bytes_ += memory->constant.value;
+    }
+    peak_bytes_ = bytes_;
+  }
+
+  void take(const Action& a) {
+    const StageMemory* memory = of(a.stage.value);
+    if (a.kind == ActionKind::F) {
+      ++activations_;
+      if (memory != nullptr) bytes_ += memory->f.value;
+    }
+    peak_activations_ = std::max(peak_activations_, activations_);
+    peak_bytes_ = std::max(peak_bytes_, bytes_);
+    if (a.kind == ActionKind::W || a.kind == ActionKind::B) --activations_;
+    if (memory == nullptr) return;
+    if (a.kind == ActionKind::I || a.kind == ActionKind::B) bytes_ += memory->i.value;
+    if (a.kind == ActionKind::W || a.kind == ActionKind::B) bytes_ += memory->w.value;
+    peak_bytes_ = std::max(peak_bytes_, bytes_);
+  }
+
+  int peak_activations() const { return peak_activations_; }
+  std::int64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  const StageMemory* of(int stage) const {
+    return static_cast<std::size_t>(stage) < costs_.memory.size() ? &costs_.memory[static_cast<std::size_t>(stage)] : nullptr;
+  }
+
+  const CostTable& costs_;
+  int activations_ = 0, peak_activations_ = 0;
+  std::int64_t bytes_ = 0, peak_bytes_ = 0;
+};
+
+}  // namespace
+
+std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs) {
+  std::vector<RankFigures> ranks(static_cast<std::size_t>(program.ranks()));
+  for (int r = 0; r < program.ranks(); ++r) {
+    Live live(program, RankId(r), costs);
+    for (const Instruction& in : program.rank_code(RankId(r))) {
+      if (!is_compute(in.kind)) continue;
+      live.take({.kind = in.kind, .stage = StageId(in.stage), .micro_batch = MicroBatchId(in.micro_batch)});
+      if (!in.has(Instruction::kPair)) continue;
+      const auto id = static_cast<InstructionId>(&in - program.code.data());
+      live.take(*program.cell(id).partner);
+    }
+    ranks[static_cast<std::size_t>(r)].peak_activations = live.peak_activations();
+    ranks[static_cast<std::size_t>(r)].peak_bytes = live.peak_bytes();
+  }
+  return ranks;
+}
+
+Figures figures_of(const Program& program, const Timeline& timeline, const CostTable& costs) {
+  Figures figures;
+  figures.ranks = peaks_of(program, costs);
+  figures.makespan_ns = timeline.makespan_ns;
+  std::int64_t busy = 0;
+  const RankFigures* longest = nullptr;
+  for (int r = 0; r < program.ranks(); ++r) {
+    RankFigures& rank = figures.ranks[static_cast<std::size_t>(r)];
+    bool first = true;
+    for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)]; id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
+      if (is_transfer(program.code[id].kind) || timeline.end[id] == kNotEnded) continue;
+      rank.busy_ns += timeline.end[id] - timeline.start[id];
+      if (first) rank.first_start_ns = timeline.start[id];
+      first = false;
+      rank.last_end_ns = timeline.end[id];
+    }
+    rank.span_ns = rank.last_end_ns - rank.first_start_ns;
+    busy += rank.busy_ns;
+    if (longest == nullptr || rank.span_ns > longest->span_ns) longest = &rank;
+  }
+  const double whole = static_cast<double>(figures.makespan_ns) * program.ranks();
+  figures.bubble_ratio = whole > 0 ? 1.0 - static_cast<double>(busy) / whole : 0.0;
+  if (longest != nullptr && longest->span_ns > 0) {
+    figures.span_bubble_ratio = 1.0 - static_cast<double>(longest->busy_ns) / static_cast<double>(longest->span_ns);
+  }
+  return figures;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,287 @@
+// Heads of the lanes, what each waits for and behind which other head that stands, then a shortest cycle among them.
+#include "core/wait_for.hpp"
+
+#include <algorithm>
+#include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/breadth_first_search.hpp>
+#include <boost/graph/filtered_graph.hpp>
+#include <limits>
+#include <unordered_map>
+
+namespace pipewright {
+namespace {
+
+/// The state of a Program that stands still, seen lane by lane.
+class StuckState {
+ public:
+  struct Head {
+    RankId rank;
+    int lane = 0;
+    InstructionId instruction = kNoInstruction;
+  };
+  struct Wait {
+    InstructionId waits_for = kNoInstruction;
+    std::size_t behind = 0;  // index of a head
+  };
+
+  StuckState(const Program& program, const Progress& progress, const std::vector<std::int64_t>& message_bytes)
+      : program_(program), progress_(progress), bytes_(message_bytes), lanes_(lane_table(program)) {
+    find_issued();
+    head_of_lane_.assign(lanes_.rank_of_lane.size(), kNone);
+    for (std::uint32_t lane = 0; lane < lanes_.rank_of_lane.size(); ++lane) find_head(lane);
+  }
+
+  const std::vector<Head>& heads() const { return heads_; }
+
+  /// Waits of a head, sorted by what is waited for. `outside` is set if something it needs can never come.
+  std::vector<Wait> waits_of(const Head& head, bool& outside) const {
+    std::vector<Wait> waits;
+    const Instruction& in = program_.code[head.instruction];
+    for (const InstructionId input : unmet_inputs(head.instruction)) add(waits, input, outside);
+    if (is_transfer(in.kind) && waits.empty()) {
+      const InstructionId other = partner_wait(head.instruction);
+      if (other == kNoInstruction) {
+        outside = true;
+      } else {
+        add(waits, other, outside);
+      }
+    }
+    std::sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.waits_for < b.waits_for; });
+    return waits;
+  }
+
+  /// A RECV that is ready and whose SEND, for another tensor, is ready or has left; the first by rank and program order.
+  InstructionId reached_mismatch() const {
+    for (const Head& head : heads_) {
+      const Instruction& in = program_.code[head.instruction];
+      if (!is_recv(in.kind) || !in.has(Instruction::kMismatch)) continue;
+      if (progress_.ended[in.link] != 0 || (is_head(in.link) && unmet_inputs(in.link).empty())) {
+        mismatches_.push_back(head.instruction);
+      }
+    }
+    return mismatches_.empty() ? kNoInstruction : *std::min_element(mismatches_.begin(), mismatches_.end());
+  }
+
+ private:
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+  void find_issued() {
+    issued_.assign(program_.code.size(), 0);
+    for (int r = 0; r < program_.ranks(); ++r) {
+      bool reached = true;  // the last instruction of the compute lane before this place has ended
+      for (InstructionId id = program_.rank_begin[static_cast<std::size_t>(r)]; id < program_.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
+        const Instruction& in = program_.code[id];
+        if (in.has(Instruction::kOnComputeLane)) {
+          issued_[id] = 1;
+          reached = progress_.ended[id] != 0;
+        } else {
+          issued_[id] = reached || in.has(Instruction::kAtStart);
+        }
+      }
+    }
+  }
+
+  void find_head(std::uint32_t lane) {
+    for (std::uint32_t i = lanes_.lane_begin[lane]; i < lanes_.lane_begin[lane + 1]; ++i) {
+      const InstructionId id = lanes_.instructions[i];
+      if (progress_.ended[id] != 0) continue;
+      if (issued_[id] == 0) return;
+      head_of_lane_[lane] = heads_.size();
+      heads_.push_back({lanes_.rank_of_lane[lane], lanes_.number_of(lane), id});
+      return;
+    }
+  }
+
+  bool is_head(InstructionId id) const {
+    const std::size_t head = head_of_lane_[lanes_.lane_of[id]];
+    return head != kNone && heads_[head].instruction == id;
+  }
+
+  std::vector<InstructionId> unmet_inputs(InstructionId id) const {
+    const Instruction& in = program_.code[id];
+    std::vector<InstructionId> unmet;
+    const auto want = [&](InstructionId input) {
+      if (input != kNoInstruction && progress_.ended[input] == 0) unmet.push_back(input);
+    };
+    if (!is_transfer(in.kind)) want(in.link);
+    for (const auto& [self, input] : program_.extra_inputs_of(id)) want(input);
+    if (in.has(Instruction::kJoinsRun)) {
+      for (InstructionId member = id; member-- > 0 && is_transfer(program_.code[member].kind);) {
+        if (program_.rank_of(member) != program_.rank_of(id)) break;
+        want(member);
+      }
+    }
+    return unmet;
+  }
+
+  const Protocol& protocol(const Instruction& in) const {
+    return program_.routes[in.route].send_kind == ActionKind::SendF ? program_.policy.send_f : program_.policy.send_b;
+  }
+
+  /// What a ready transfer end waits for: its partner, or the RECV that gives credit back.
+  InstructionId partner_wait(InstructionId id) const {
+    const Instruction& in = program_.code[id];
+    if (is_recv(in.kind)) return in.link;
+    const Protocol& p = protocol(in);
+    const bool finite = p.kind == Protocol::Kind::EagerMessages || p.kind == Protocol::Kind::EagerBytes;
+    if (!finite) return in.link;
+    if (p.kind == Protocol::Kind::EagerBytes && !bytes_.empty() && bytes_[in.route] > p.credit) return in.link;
+    const Route& route = program_.routes[in.route];
+    const auto begin = program_.rank_begin[static_cast<std::size_t>(route.source.value)];
+    for (InstructionId other = begin; other < id; ++other) {
+      const Instruction& o = program_.code[other];
+      if (o.kind != in.kind || program_.routes[o.route].destination != route.destination) continue;
+      if (progress_.left[other] != 0 && (o.link == kNoInstruction || progress_.ended[o.link] == 0)) return o.link;
+    }
+    return in.link;
+  }
+
+  void add(std::vector<Wait>& waits, InstructionId waits_for, bool& outside) const {
+    std::size_t behind = kNone;
+    if (waits_for != kNoInstruction && progress_.ended[waits_for] == 0) {
+      const std::uint32_t lane = issued_[waits_for] != 0
+                                     ? lanes_.lane_of[waits_for]
+                                     : lanes_.rank_lane_begin[static_cast<std::size_t>(program_.rank_of(waits_for).value)];
+      behind = head_of_lane_[lane];
+    }
+    if (behind == kNone) {
+      outside = true;
+    } else {
+      waits.push_back({waits_for, behind});
+    }
+  }
+
+  const Program& program_;
+  const Progress& progress_;
+  const std::vector<std::int64_t>& bytes_;
+  LaneTable lanes_;
+  std::vector<std::uint8_t> issued_;
+  std::vector<Head> heads_;  // by rank, then lane
+  std::vector<std::size_t> head_of_lane_;
+  mutable std::vector<InstructionId> mismatches_;
+};
+
+using Waits = std::vector<std::vector<StuckState::Wait>>;  // by head
+
+/// Edges run from what is waited for to who waits, so that a search from v gives each node's distance to v along the waits.
+using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS>;
+
+struct NotBelow {
+  std::size_t least = 0;
+  bool operator()(std::size_t vertex) const { return vertex >= least; }
+};
+
+constexpr std::size_t kFar = std::numeric_limits<std::size_t>::max();
+
+/// Distance of each head to `target` along the waits, among heads that do not come before it.
+std::vector<std::size_t> distances_to(const Graph& reversed, std::size_t target) {
+  std::vector<std::size_t> distance(boost::num_vertices(reversed), kFar);
+  distance[target] = 0;
+  const boost::filtered_graph<Graph, boost::keep_all, NotBelow> rest(reversed, boost::keep_all{}, NotBelow{target});
+  boost::breadth_first_search(rest, target,
+                              boost::visitor(boost::make_bfs_visitor(boost::record_distances(distance.data(), boost::on_tree_edge()))));
+  return distance;
+}
+
+/// The least of the shortest cycles (docs/semantics.md §7.1), as indices of heads; empty if there is none.
+std::vector<std::size_t> shortest_cycle(const Waits& waits) {
+  Graph reversed(waits.size());
+  for (std::size_t from = 0; from < waits.size(); ++from) {
+    for (const auto& wait : waits[from]) boost::add_edge(wait.behind, from, reversed);
+  }
+  std::vector<std::size_t> best;
+  for (std::size_t start = 0; start < waits.size(); ++start) {
+    const auto distance = distances_to(reversed, start);
+    std::vector<std::size_t> cycle = {start};
+    for (std::size_t at = start;;) {
+      std::size_t next = kFar, left = kFar;
+      for (const auto& wait : waits[at]) {
+        const std::size_t d = wait.behind < start ? kFar : distance[wait.behind];
+        if (d < left || (d == left && d != kFar && wait.behind < next)) {
+          next = wait.behind;
+          left = d;
+        }
+      }
+      if (left == kFar) {
+        cycle.clear();
+        break;
+      }
+      if (next == start) break;
+      cycle.push_back(next);
+      at = next;
+    }
+    if (!cycle.empty() && (best.empty() || cycle.size() < best.size())) best = std::move(cycle);
+    if (best.size() == 1) break;
+  }
+  return best;
+}
+
+std::string rank_text(RankId rank) { return "rank " + std::to_string(rank.value); }
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Ok: return "ok";
+    case Verdict::Deadlock: return "deadlock";
+    case Verdict::Mismatch: return "mismatch";
+    case Verdict::Invalid: return "invalid";
+  }
+  return "ok";
+}
+
+WaitReport explain_stuck(const Program& program, const Progress& progress, const std::vector<std::int64_t>& message_bytes) {
+  WaitReport report;
+  const StuckState state(program, progress, message_bytes);
+  const auto& heads = state.heads();
+  if (heads.empty()) return report;
+  for (const auto& head : heads) report.stuck.push_back({head.rank, head.lane, head.instruction});
+
+  Waits waits;
+  bool running = false;  // a head that waits for nothing: the Program is not stuck
+  std::vector<std::string> outside_waits;
+  for (const auto& head : heads) {
+    bool outside = false;
+    waits.push_back(state.waits_of(head, outside));
+    if (outside) {
+      outside_waits.push_back(program.text(head.instruction) + " on " + rank_text(head.rank) +
+                              " waits for something that never comes: nothing left to run matches it");
+    }
+    running |= waits.back().empty() && !outside;
+  }
+  report.mismatched_recv = state.reached_mismatch();
+  if (report.mismatched_recv != kNoInstruction) {
+    report.verdict = Verdict::Mismatch;
+    report.mismatched_send = program.code[report.mismatched_recv].link;
+    return report;
+  }
+  if (running) return report;
+  const auto cycle = shortest_cycle(waits);
+  for (std::size_t k = 0; k < cycle.size(); ++k) {
+    const std::size_t at = cycle[k], next = cycle[(k + 1) % cycle.size()];
+    const auto wait = std::find_if(waits[at].begin(), waits[at].end(), [next](const auto& w) { return w.behind == next; });
+    report.cycle.push_back({heads[at].rank, heads[at].instruction, wait->waits_for, heads[next].instruction});
+  }
+  report.verdict = !cycle.empty() || program.fragment ? Verdict::Deadlock : Verdict::Invalid;
+  if (cycle.empty()) report.reasons = std::move(outside_waits);
+  return report;
+}
+
+std::string describe(const Program& program, const WaitReport& report) {
+  std::string text;
+  if (report.verdict == Verdict::Mismatch) {
+    text += rank_text(program.rank_of(report.mismatched_send)) + "'s " + program.text(report.mismatched_send) + " meets " +
+            rank_text(program.rank_of(report.mismatched_recv)) + "'s " + program.text(report.mismatched_recv) +
+            ": they are for different tensors, but stand at the same place of their edge\n";
+  }
+  for (const WaitStep& step : report.cycle) {
+    text += rank_text(step.rank) + "  " + program.text(step.instruction) + " waits for " +
+            rank_text(program.rank_of(step.waits_for)) + "'s " + program.text(step.waits_for);
+    if (step.behind != step.waits_for) text += ", which stands behind " + program.text(step.behind);
+    text += '\n';
+  }
+  for (const std::string& reason : report.reasons) text += reason + '\n';
+  return text;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,32 @@
+// What the literature's formulas say about schedules with equal stages. They are a second opinion
+// on the simulator (tests/golden/closed_form_test.cpp holds the two equal, nanosecond by
+// nanosecond) and a quick first look for users. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/costs.hpp"
+#include "planner/schedules/registry.hpp"
+
+namespace pipewright::planner {
+
+struct ClosedForm {
+  std::int64_t makespan_ns = 0;
+  std::int64_t bubble_ns = 0;         // makespan minus the work of one rank
+  std::vector<int> peak_activations;  // by rank, in chunks
+};
+
+/// Under the policy `ideal`: every stage costs `each` for a micro-batch, `latency` is paid on each
+/// dependency between two ranks. nullopt where no closed form holds: an unknown schedule, a latency
+/// for others than naive and gpipe, interleaved unless m >= p and the group is p, paddle-vpp.
+std::optional<ClosedForm> closed_form(std::string_view schedule, const ScheduleRequest& request,
+                                      const StageCosts& each, Nanoseconds latency = Nanoseconds(0));
+
+/// Live chunk activations at most, by rank, under any costs; nullopt where no formula is known.
+std::optional<std::vector<int>> closed_form_peaks(std::string_view schedule,
+                                                  const ScheduleRequest& request);
+
+}  // namespace pipewright::planner

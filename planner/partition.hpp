@@ -1,0 +1,30 @@
+// Cuts a chain of layers into stages of consecutive layers, as even as the layers allow. Exact, not
+// a heuristic: uneven layers (an embedding, a head) are weighed like all others. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace pipewright::planner {
+
+struct Partition {
+  /// Stage s holds the layers [first_layer[s], first_layer[s + 1]); stages + 1 entries.
+  std::vector<int> first_layer;
+  std::int64_t largest = 0;  // cost of the most expensive stage
+
+  int stages() const { return static_cast<int>(first_layer.size()) - 1; }
+  bool operator==(const Partition&) const = default;
+};
+
+/// The partition into `stages` parts, none empty, whose largest stage costs least; of those the one
+/// with the least sum of squared stage costs; of those the one whose early stages have fewest
+/// layers (compared from stage 0 on). nullopt where there are fewer layers than stages.
+/// Costs must not be negative. O(stages * layers * layers of the longest stage allowed).
+std::optional<Partition> balanced_partition(std::span<const std::int64_t> layer_costs, int stages);
+
+/// Equal numbers of layers; where they do not divide, the first stages have one more.
+std::optional<Partition> even_partition(std::span<const std::int64_t> layer_costs, int stages);
+
+}  // namespace pipewright::planner

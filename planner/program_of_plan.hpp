@@ -1,0 +1,24 @@
+// From a plan to what its readers read. The tools use these two functions for simulate, check and
+// run alike, so that all of them read the same Program. Thread-safe.
+#pragma once
+
+#include "core/order.hpp"
+#include "core/plan.hpp"
+#include "core/program.hpp"
+#include "core/timeline.hpp"
+#include "core/wait_for.hpp"
+
+namespace pipewright::planner {
+
+/// The plan's own order, or the one its generator makes. Throws InputError if the schedule refuses
+/// the plan's sizes or the order does not fit the plan's stages, ranks and micro-batches.
+Order order_of_plan(const Plan& plan);
+
+/// order_of_plan() lowered under the plan's policy, with the update at the end of each rank.
+Program program_of_plan(const Plan& plan);
+
+/// Simulates the plan under its own costs and fills plan.predicted. Where the Program does not end,
+/// the report says why and plan.predicted stays as it was.
+WaitReport fill_prediction(Plan& plan);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,38 @@
+// What the schedules of this folder share: making cells fast, and refusals in the same words.
+// Pure functions; any number of threads may call them.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "planner/schedules/registry.hpp"
+
+namespace pipewright::planner {
+
+/// Appends one action to a rank's list. The list has to be reserved: orders of 10^7 actions are
+/// made in about a second.
+inline void append(std::vector<Cell>& cells, ActionKind kind, int stage, int micro_batch) {
+  cells.push_back(Cell{Action{kind, StageId(stage), MicroBatchId(micro_batch), -1}, std::nullopt});
+}
+
+/// Appends empty cells; none for a count below 1. They cost no time: PyTorch's generators put them
+/// where a rank waits, and lowering posts receives accordingly (docs/semantics.md §1.1).
+inline void append_idle(std::vector<Cell>& cells, int count) {
+  for (int k = 0; k < count; ++k) append(cells, ActionKind::Idle, 0, 0);
+}
+
+/// An order without cells: loop placement, `cells_per_rank` reserved on each rank.
+Order empty_order(const ScheduleRequest& request, std::size_t cells_per_rank);
+
+/// For schedules with one stage a rank: refuses more chunks and names the way out.
+std::optional<std::string> refuse_chunks(std::string_view name, const ScheduleRequest& request);
+
+/// "8 micro-batches", "1 rank".
+std::string count_of(int n, std::string_view noun);
+
+/// The parameter as a whole number, or nullopt where it is not one from 1 to 2^31 - 1.
+std::optional<int> positive_integer(std::string_view text);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,117 @@
+// Interleaved 1F1B: v chunks on each rank, stage k*p + r on rank r. Micro-batches go through the
+// chunks in groups; the fill is v times shorter than 1F1B's for the same model.
+#include <algorithm>
+
+#include "planner/schedules/building.hpp"
+#include "planner/schedules/chunk_turns.hpp"
+#include "planner/schedules/entries.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+/// PyTorch's rule: as many rounds as p fits into m (at least one), all of the same size.
+int default_group(const ScheduleRequest& request) {
+  return request.micro_batches / std::max(1, request.micro_batches / request.ranks);
+}
+
+int group_of(const ScheduleRequest& request) {
+  const auto found = request.parameters.find("group");
+  if (found == request.parameters.end()) return default_group(request);
+  return positive_integer(found->second).value_or(0);
+}
+
+bool rounds_are_equal(int micro_batches, int ranks) {
+  return micro_batches % std::max(1, micro_batches / ranks) == 0;
+}
+
+std::optional<std::string> refuse_rounds(const ScheduleRequest& request) {
+  const int m = request.micro_batches, p = request.ranks;
+  if (rounds_are_equal(m, p)) return std::nullopt;
+  // Multiples of p always fall into equal rounds, so both searches end.
+  int less = m - 1, more = m + 1;
+  while (!rounds_are_equal(less, p)) --less;
+  while (!rounds_are_equal(more, p)) ++more;
+  return "interleaved takes micro-batches in equal rounds, and " + std::to_string(m) +
+         " micro-batches do not divide into " + std::to_string(m / p) + " rounds on " +
+         count_of(p, "rank") + "; use " + std::to_string(less) + " or " + std::to_string(more) +
+         " micro-batches, or set the parameter group";
+}
+
+std::optional<std::string> refuse_group(const ScheduleRequest& request) {
+  const int m = request.micro_batches, p = request.ranks, group = group_of(request);
+  const int least = std::min(p, m);
+  if (group < least || group > m) {
+    return "the parameter group is a number of micro-batches from " + std::to_string(least) +
+           " (the smaller of p and m) to " + std::to_string(m) + " (m), not \"" +
+           request.parameters.at("group") + "\"";
+  }
+  const int rest = m % group;
+  if (rest == 0 || rest >= p) return std::nullopt;
+  return "groups of " + std::to_string(group) + " leave a last group of " + std::to_string(rest) +
+         ", fewer than the " + count_of(p, "rank") + "; choose a group that divides " +
+         std::to_string(m) + " or leaves at least " + std::to_string(p);
+}
+
+std::optional<std::string> refusal(const ScheduleRequest& request) {
+  return request.parameters.count("group") > 0 ? refuse_group(request) : refuse_rounds(request);
+}
+
+/// Writes one rank. Idle slots as PyTorch's generator has them: r before the first forward, then
+/// until the first gradient has come back, then one before each backward that stands alone.
+void write_rank(const ScheduleRequest& request, int group, int rank, std::vector<Cell>& cells) {
+  const int p = request.ranks, v = request.chunks;
+  const int total = request.micro_batches * v;
+  const int ahead = std::min((v - 1) * group + 2 * (p - 1 - rank), total);
+  const ChunkTurns turns(request.micro_batches, v, group);
+  const auto forward = [&](int k) {
+    const ChunkTurn turn = turns.forward(k);
+    append(cells, ActionKind::F, turn.chunk * p + rank, turn.micro_batch);
+  };
+  append_idle(cells, rank);
+  for (int k = 0; k < ahead; ++k) forward(k);
+  if (ahead > 0) append_idle(cells, v * p + 2 * (p - 1 - rank) - (ahead + rank));
+  for (int k = 0; k < total; ++k) {
+    if (ahead + k < total) {
+      forward(ahead + k);
+    } else {
+      append_idle(cells, 1);
+    }
+    const ChunkTurn turn = turns.backward(k);
+    append(cells, ActionKind::B, turn.chunk * p + rank, turn.micro_batch);
+  }
+}
+
+Order make(const ScheduleRequest& request) {
+  const auto total =
+      static_cast<std::size_t>(request.micro_batches) * static_cast<std::size_t>(request.chunks);
+  const auto stages = static_cast<std::size_t>(request.ranks * request.chunks);
+  Order order =
+      empty_order(request, 2 * total + 4 * stages + static_cast<std::size_t>(request.ranks));
+  for (int r = 0; r < request.ranks; ++r) {
+    write_rank(request, group_of(request), r, order.ranks[static_cast<std::size_t>(r)]);
+  }
+  return order;
+}
+
+}  // namespace
+
+Schedule interleaved_schedule() {
+  Schedule entry;
+  entry.name = "interleaved";
+  entry.aliases = {"VPP", "Interleaved1F1B", "interleaved-1f1b", "1F1B-I"};
+  entry.summary =
+      "1F1B with v chunks on each rank: 1/v of the bubble, more activations, more messages";
+  entry.constraint =
+      "m divides into max(1, m/p) equal rounds (G = micro-batches a round), or the parameter group "
+      "sets G: min(p,m) <= G <= m and m mod G is 0 or at least p";
+  entry.bubble = "(p-1)(F+B) of one chunk, for m >= p and G = p";
+  entry.memory = "min(mv, (v-1)G + 2(p-1-r) + 1) chunks";
+  entry.source = "Megatron-LM (arXiv:2104.04473); PyTorch ScheduleInterleaved1F1B";
+  entry.parameters = {"group", "jobs"};
+  entry.default_chunks = 2;
+  entry.refusal = refusal;
+  entry.make = make;
+  return entry;
+}
+
+}  // namespace pipewright::planner

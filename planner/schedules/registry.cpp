@@ -1,0 +1,106 @@
+#include "planner/schedules/registry.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "core/error.hpp"
+#include "core/suggest.hpp"
+#include "planner/schedules/building.hpp"
+#include "planner/schedules/entries.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+/// About 7 GB of cells. Beyond that the order is a slip of the keyboard, not a plan.
+constexpr double kMostActions = 2e8;
+/// The largest stage number that an instruction can hold, plus one.
+constexpr std::int64_t kMostStages = 65535;
+
+bool same_name(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) ==
+           std::tolower(static_cast<unsigned char>(y));
+  });
+}
+
+bool answers_to(const Schedule& schedule, std::string_view name) {
+  return same_name(schedule.name, name) ||
+         std::any_of(schedule.aliases.begin(), schedule.aliases.end(),
+                     [&](std::string_view alias) { return same_name(alias, name); });
+}
+
+std::optional<std::string> refuse_counts(const ScheduleRequest& request) {
+  if (request.ranks < 1 || request.micro_batches < 1 || request.chunks < 1) {
+    return "a schedule needs at least 1 rank, 1 micro-batch and 1 chunk a rank, not " +
+           std::to_string(request.ranks) + ", " + std::to_string(request.micro_batches) + " and " +
+           std::to_string(request.chunks);
+  }
+  const std::int64_t stages = std::int64_t{request.ranks} * request.chunks;
+  if (stages > kMostStages) {
+    return std::to_string(request.ranks) + " ranks with " + count_of(request.chunks, "chunk") +
+           " make " + std::to_string(stages) + " stages; at most " + std::to_string(kMostStages) +
+           " are possible";
+  }
+  const double actions = 3.0 * static_cast<double>(stages) * request.micro_batches;
+  if (actions > kMostActions) {
+    return count_of(request.ranks, "rank") + ", " + count_of(request.chunks, "chunk") + " and " +
+           std::to_string(request.micro_batches) +
+           " micro-batches make more than 200 million actions; use fewer micro-batches";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> refuse_parameters(const Schedule& schedule,
+                                             const ScheduleRequest& request) {
+  for (const auto& [key, value] : request.parameters) {
+    const auto& known = schedule.parameters;
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    std::string list;
+    for (const auto name : known) list += (list.empty() ? "" : ", ") + std::string(name);
+    return std::string(schedule.name) + " has no parameter \"" + key + "\"" +
+           did_you_mean(key, known) + (known.empty() ? "; it takes none" : "; it takes " + list);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::span<const Schedule> schedules() {
+  static const std::array<Schedule, 6> kSchedules = {naive_schedule(),       gpipe_schedule(),
+                                                     one_f_one_b_schedule(), interleaved_schedule(),
+                                                     zb_h1_schedule(),       paddle_vpp_schedule()};
+  return kSchedules;
+}
+
+const Schedule& find_schedule(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Schedule& schedule : schedules()) {
+    if (answers_to(schedule, name)) return schedule;
+    names.push_back(schedule.name);
+    names.insert(names.end(), schedule.aliases.begin(), schedule.aliases.end());
+  }
+  throw InputError("there is no schedule \"" + std::string(name) + "\"" +
+                   did_you_mean(name, names) + "; `pipewright schedules list` shows all");
+}
+
+const Schedule& resolve_schedule(std::string_view name,
+                                 const std::map<std::string, std::string>& parameters) {
+  const Schedule& schedule = find_schedule(name);
+  const bool paddle = schedule.name == "interleaved" && parameters.count("jobs") > 0;
+  return paddle ? find_schedule("paddle-vpp") : schedule;
+}
+
+std::optional<std::string> refusal_of(const Schedule& schedule, const ScheduleRequest& request) {
+  if (auto refused = refuse_counts(request)) return refused;
+  if (auto refused = refuse_parameters(schedule, request)) return refused;
+  return schedule.refusal(request);
+}
+
+Order make_order(std::string_view name, const ScheduleRequest& request) {
+  const Schedule& schedule = resolve_schedule(name, request.parameters);
+  if (const auto refused = refusal_of(schedule, request)) throw InputError(*refused);
+  return schedule.make(request);
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,58 @@
+// The registry of schedules: each is a rule that makes an order, with its
+// constraint, closed form and memory (docs/adding-a-schedule.md).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/costs.hpp"
+#include "core/order.hpp"
+
+namespace pipewright::planner {
+
+struct ScheduleRequest {
+  int ranks = 1;                                  // p
+  int micro_batches = 1;                          // m
+  int chunks = 1;                                 // v, stages a rank
+  std::map<std::string, std::string> parameters;  // "jobs" = "fused", "group" = "4"
+};
+
+/// One entry. Functions are pure: any number of threads may call them.
+struct Schedule {
+  std::string_view name;
+  std::vector<std::string_view> aliases;
+  std::string_view summary;                  // one line
+  std::string_view constraint;               // in words, with p, m, v
+  std::string_view bubble;                   // closed form of makespan - work, or "none known"
+  std::string_view memory;                   // peak live activations on rank r
+  std::string_view source;                   // paper or code it comes from
+  std::vector<std::string_view> parameters;  // keys it understands
+  bool splits_backward = false;              // I and W apart
+  int default_chunks = 1;                    // v where the user says none
+  /// The policy that shows what it is about, "" for the plan's default.
+  std::string_view policy;
+  /// nullopt: fine. Else one sentence: what is wrong, and the nearest legal
+  /// choice.
+  std::optional<std::string> (*refusal)(const ScheduleRequest&);
+  Order (*make)(const ScheduleRequest&);
+};
+
+std::span<const Schedule> schedules();
+/// By name or alias, case ignored. Throws InputError with a suggestion.
+const Schedule& find_schedule(std::string_view name);
+/// find_schedule(), except that `interleaved` asked for Paddle's jobs ("jobs" among the parameters)
+/// is `paddle-vpp`.
+const Schedule& resolve_schedule(std::string_view name,
+                                 const std::map<std::string, std::string>& parameters);
+/// Why the schedule cannot be made for the request, in one sentence; nullopt: it can. Unknown
+/// parameters, counts below 1 and orders too large to hold are refused for every schedule alike.
+std::optional<std::string> refusal_of(const Schedule& schedule, const ScheduleRequest& request);
+/// Checks parameters and constraint, then makes the order. Throws InputError
+/// with the refusal.
+Order make_order(std::string_view name, const ScheduleRequest& request);
+
+}  // namespace pipewright::planner

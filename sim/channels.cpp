@@ -1,0 +1,250 @@
+#include "sim/channels.hpp"
+
+#include <algorithm>
+#include <queue>
+
+#include "sim/credit.hpp"
+#include "sim/links.hpp"
+
+namespace pipewright::sim {
+namespace {
+
+class Channels {
+ public:
+  Channels(const Program& program, const CostTable& costs, const Durations& durations)
+      : program_(program),
+        durations_(durations),
+        lanes_(lane_table(program)),
+        links_(program, costs, durations),
+        credit_(program, durations.route_bytes()) {
+    const std::size_t n = program.code.size();
+    start_.assign(n, kNotEnded);
+    end_.assign(n, kNotEnded);
+    moving_.assign(n, kNotEnded);
+    state_.assign(n, 0);
+    next_.assign(lanes_.lane_begin.begin(), lanes_.lane_begin.end() - 1);
+    for (const auto& [id, input] : program.extra_inputs) sends_wait_for_data_ |= is_send(program.code[id].kind);
+  }
+
+  Result run() {
+    for (int r = 0; r < program_.ranks(); ++r) issue_at_start(r);
+    for (int r = 0; r < program_.ranks(); ++r) try_compute(static_cast<std::size_t>(r));
+    // An instant: everything that happens at now_, then the links, which need to know all who ask.
+    settle();
+    while (!events_.empty()) {
+      now_ = events_.top().time;
+      while (!events_.empty() && events_.top().time == now_) {
+        const Event event = events_.top();
+        events_.pop();
+        if (event.computation) {
+          computation_ended(event.id);
+        } else if (links_.on_event({event.time, event.id, event.stamp}, requested_)) {
+          transfer_ended(event.id);
+        }
+      }
+      settle();
+    }
+    return result();
+  }
+
+ private:
+  // Bits of state_.
+  static constexpr std::uint8_t kIssued = 1, kReady = 2, kLeft = 4, kArrived = 8, kMoving = 16, kRunning = 32;
+
+  struct Event {
+    std::int64_t time;
+    InstructionId id;
+    std::uint32_t stamp;
+    bool computation;
+    bool operator<(const Event& o) const { return time != o.time ? time > o.time : id > o.id; }  // for a min-heap
+  };
+
+  const Instruction& code(InstructionId id) const { return program_.code[id]; }
+  bool is(InstructionId id, std::uint8_t bits) const { return (state_[id] & bits) != 0; }
+  std::size_t rank_of_lane(std::uint32_t lane) const { return static_cast<std::size_t>(lanes_.rank_of_lane[lane].value); }
+  std::uint32_t compute_lane(std::size_t rank) const { return lanes_.rank_lane_begin[rank]; }
+
+  void settle() {
+    links_.settle(now_, requested_);
+    for (const Links::Event& e : requested_) events_.push({e.time, e.send, e.stamp, false});
+    requested_.clear();
+  }
+
+  void issue_at_start(int rank) {
+    const InstructionId begin = program_.rank_begin[static_cast<std::size_t>(rank)];
+    const InstructionId stop = program_.rank_begin[static_cast<std::size_t>(rank) + 1];
+    for (InstructionId id = begin; id < stop; ++id) {
+      if (code(id).has(Instruction::kAtStart)) issue(id);
+    }
+    issue_run(begin, stop);
+  }
+
+  /// Issues the transfer ends from `id` up to the next instruction of the compute lane.
+  void issue_run(InstructionId id, InstructionId stop) {
+    for (; id < stop && !code(id).has(Instruction::kOnComputeLane); ++id) issue(id);
+  }
+
+  void issue(InstructionId id) {
+    if (is(id, kIssued)) return;
+    state_[id] |= kIssued;
+    try_lane(lanes_.lane_of[id]);
+  }
+
+  void try_compute(std::size_t rank) { try_lane(compute_lane(rank)); }
+
+  /// Lets the head of the lane start if it can; goes on while heads end at once.
+  void try_lane(std::uint32_t lane) {
+    while (next_[lane] < lanes_.lane_begin[lane + 1]) {
+      const InstructionId id = lanes_.instructions[next_[lane]];
+      if ((state_[id] & (kReady | kRunning)) != 0 || !inputs_there(id)) return;
+      if (!is_transfer(code(id).kind)) return start_computation(id);
+      if (!code(id).has(Instruction::kOnComputeLane) && !is(id, kIssued)) return;
+      state_[id] |= kReady;
+      start_[id] = now_;
+      is_send(code(id).kind) ? send_ready(id) : receive_ready(id);
+      if (end_[id] == kNotEnded) return;
+    }
+  }
+
+  bool inputs_there(InstructionId id) const {
+    const Instruction& in = code(id);
+    const auto missing = [&](InstructionId input) { return input != kNoInstruction && end_[input] == kNotEnded; };
+    if (!is_transfer(in.kind) && missing(in.link)) return false;
+    if (in.has(Instruction::kExtraInput)) {
+      for (const auto& [self, input] : program_.extra_inputs_of(id)) {
+        if (missing(input)) return false;
+      }
+    }
+    if (in.has(Instruction::kJoinsRun)) {
+      const InstructionId begin = program_.rank_begin[rank_of_lane(lanes_.lane_of[id])];
+      for (InstructionId member = id; member > begin && is_transfer(code(member - 1).kind); --member) {
+        if (missing(member - 1)) return false;
+      }
+    }
+    return true;
+  }
+
+  void start_computation(InstructionId id) {
+    state_[id] |= kRunning;
+    start_[id] = now_;
+    moving_[id] = now_;
+    events_.push({now_ + durations_.compute(id), id, 0, true});
+  }
+
+  void computation_ended(InstructionId id) {
+    const std::uint32_t lane = lanes_.lane_of[id];
+    const std::size_t rank = rank_of_lane(lane);
+    end_[id] = now_;
+    ++next_[lane];
+    issue_run(id + 1, program_.rank_begin[rank + 1]);
+    if (sends_wait_for_data_) {
+      for (std::uint32_t l = compute_lane(rank) + 1; l < lanes_.rank_lane_begin[rank + 1]; ++l) try_lane(l);
+    }
+    try_lane(lane);
+  }
+
+  void send_ready(InstructionId id) {
+    if (credit_.take(id)) return leave(id);
+    const InstructionId receive = code(id).link;
+    if (receive != kNoInstruction && is(receive, kReady) && !code(id).has(Instruction::kMismatch)) begin_rendezvous(id);
+    if (!is(id, kMoving)) credit_.wait(id);
+  }
+
+  void receive_ready(InstructionId id) {
+    const InstructionId send = code(id).link;
+    if (send == kNoInstruction || code(id).has(Instruction::kMismatch)) return;
+    if (is(send, kLeft)) {
+      if (is(id, kArrived)) end_receive(id);
+    } else if (is(send, kReady)) {
+      credit_.stop_waiting(send);
+      begin_rendezvous(send);
+    }
+  }
+
+  void begin_rendezvous(InstructionId send) {
+    const InstructionId receive = code(send).link;
+    state_[send] |= kMoving;
+    state_[receive] |= kMoving;
+    moving_[send] = moving_[receive] = now_;
+    links_.request(send, now_, requested_);
+  }
+
+  void leave(InstructionId send) {
+    state_[send] |= kLeft;
+    moving_[send] = now_;
+    if (code(send).link != kNoInstruction) moving_[code(send).link] = now_;
+    links_.request(send, now_, requested_);
+    end_transfer_end(send);
+  }
+
+  void transfer_ended(InstructionId send) {
+    const InstructionId receive = code(send).link;
+    if (is(send, kLeft)) {
+      if (receive == kNoInstruction) return;
+      state_[receive] |= kArrived;
+      if (is(receive, kReady) && !code(receive).has(Instruction::kMismatch)) end_receive(receive);
+      return;
+    }
+    end_transfer_end(send);
+    end_transfer_end(receive);
+    try_lane(lanes_.lane_of[send]);
+    try_lane(lanes_.lane_of[receive]);
+  }
+
+  /// An eager message has been taken: its credit goes back to the sender, whose next sends may leave.
+  void end_receive(InstructionId receive) {
+    end_transfer_end(receive);
+    credit_.give_back(code(receive).link);
+    for (InstructionId send = credit_.next_to_leave(code(receive).link); send != kNoInstruction;
+         send = credit_.next_to_leave(code(receive).link)) {
+      leave(send);
+      try_lane(lanes_.lane_of[send]);
+    }
+    try_lane(lanes_.lane_of[receive]);
+  }
+
+  void end_transfer_end(InstructionId id) {
+    end_[id] = now_;
+    const std::uint32_t lane = lanes_.lane_of[id];
+    ++next_[lane];
+    const std::uint32_t compute = compute_lane(rank_of_lane(lane));
+    if (lane != compute) try_lane(compute);
+  }
+
+  Result result() {
+    Result result;
+    result.finished = std::all_of(end_.begin(), end_.end(), [](std::int64_t end) { return end != kNotEnded; });
+    for (const std::int64_t end : end_) result.timeline.makespan_ns = std::max(result.timeline.makespan_ns, end);
+    if (!result.finished) {
+      for (InstructionId id = 0; id < program_.code.size(); ++id) {
+        result.progress.ended.push_back(end_[id] != kNotEnded);
+        result.progress.left.push_back(is(id, kLeft));
+      }
+    }
+    result.timeline.start = std::move(start_);
+    result.timeline.end = std::move(end_);
+    result.timeline.moving = std::move(moving_);
+    return result;
+  }
+
+  const Program& program_;
+  const Durations& durations_;
+  LaneTable lanes_;
+  Links links_;
+  Credit credit_;
+  std::vector<std::int64_t> start_, end_, moving_;
+  std::vector<std::uint8_t> state_;
+  std::vector<std::uint32_t> next_;  // by lane: place of its head in lanes_.instructions
+  std::priority_queue<Event> events_;
+  std::vector<Links::Event> requested_;
+  std::int64_t now_ = 0;
+  bool sends_wait_for_data_ = false;
+};
+
+}  // namespace
+
+Result run_channels(const Program& program, const CostTable& costs, const Durations& durations) {
+  return Channels(program, costs, durations).run();
+}
+
+}  // namespace pipewright::sim

@@ -1,0 +1,14 @@
+// The engine for every policy: queues, rendezvous, credit, shared links (docs/semantics.md §2-§5), in the order of time.
+#pragma once
+
+#include "core/costs.hpp"
+#include "core/program.hpp"
+#include "sim/durations.hpp"
+#include "sim/engine.hpp"
+
+namespace pipewright::sim {
+
+/// O(n log lanes) without shared links.
+Result run_channels(const Program& program, const CostTable& costs, const Durations& durations);
+
+}  // namespace pipewright::sim

@@ -1,0 +1,20 @@
+#include "sim/durations.hpp"
+
+namespace pipewright::sim {
+
+Durations::Durations(const Program& program, const CostTable& costs)
+    : program_(program), costs_(costs), stages_(static_cast<std::size_t>(program.stages)) {
+  by_kind_.resize(static_cast<std::size_t>(kActionKinds) * stages_);
+  for (int kind = 0; kind < kActionKinds; ++kind) {
+    for (std::size_t stage = 0; stage < stages_; ++stage) {
+      const Action action{.kind = static_cast<ActionKind>(kind), .stage = StageId(static_cast<std::int64_t>(stage)), .micro_batch = {}};
+      by_kind_[static_cast<std::size_t>(kind) * stages_ + stage] = costs.compute_time(action).value;
+    }
+  }
+  for (const Route& route : program.routes) {
+    route_ns_.push_back(costs.transfer_time(route, program.ranks()).value);
+    route_bytes_.push_back(costs.message_bytes(route).value);
+  }
+}
+
+}  // namespace pipewright::sim

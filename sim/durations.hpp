@@ -1,0 +1,38 @@
+// The cost table resolved for one Program: what the engine looks up for each instruction.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/costs.hpp"
+#include "core/program.hpp"
+
+namespace pipewright::sim {
+
+class Durations {
+ public:
+  Durations(const Program& program, const CostTable& costs);
+
+  /// Of a computation, in ns.
+  std::int64_t compute(InstructionId id) const {
+    const Instruction& in = program_.code[id];
+    if (in.has(Instruction::kPair) || in.kind == ActionKind::Opt) return slow(id);
+    return by_kind_[static_cast<std::size_t>(in.kind) * stages_ + in.stage];
+  }
+  /// The same when the caller knows that it is neither a pair nor OPT.
+  std::int64_t plain(const Instruction& in) const { return by_kind_[static_cast<std::size_t>(in.kind) * stages_ + in.stage]; }
+  std::int64_t slow(InstructionId id) const { return costs_.duration(program_, id).value; }
+
+  /// By route: latency + bytes / bandwidth; the message's bytes.
+  const std::vector<std::int64_t>& route_ns() const { return route_ns_; }
+  const std::vector<std::int64_t>& route_bytes() const { return route_bytes_; }
+
+ private:
+  const Program& program_;
+  const CostTable& costs_;
+  std::size_t stages_;
+  std::vector<std::int64_t> by_kind_;  // kind * stages + stage
+  std::vector<std::int64_t> route_ns_, route_bytes_;
+};
+
+}  // namespace pipewright::sim

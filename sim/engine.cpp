@@ -1,0 +1,69 @@
+#include "sim/engine.hpp"
+
+#include <algorithm>
+
+#include "sim/channels.hpp"
+#include "sim/dataflow.hpp"
+#include "sim/durations.hpp"
+
+namespace pipewright::sim {
+namespace {
+
+bool needs_no_queues(const Program& program, const CostTable& costs) {
+  return program.policy.is_free_of_waits() && !costs.has_shared_links();
+}
+
+/// Starts and moves follow from the ends: receives were posted at 0, sends left when they were issued.
+Result from_ends(const Program& program, const Durations& durations, std::vector<std::int64_t> end) {
+  Result result;
+  const std::size_t n = program.code.size();
+  Timeline& timeline = result.timeline;
+  timeline.end = std::move(end);
+  timeline.start.assign(n, kNotEnded);
+  timeline.moving.assign(n, kNotEnded);
+  result.finished = true;
+  for (InstructionId id = 0; id < n; ++id) {
+    const std::int64_t ended = timeline.end[id];
+    if (ended == kNotEnded) {
+      result.finished = false;
+      if (is_recv(program.code[id].kind)) timeline.start[id] = 0;
+      continue;
+    }
+    timeline.makespan_ns = std::max(timeline.makespan_ns, ended);
+    const Instruction& in = program.code[id];
+    if (is_recv(in.kind)) {
+      timeline.start[id] = 0;
+      timeline.moving[id] = ended - durations.route_ns()[program.code[in.link].route];
+    } else {
+      timeline.start[id] = is_send(in.kind) ? ended : ended - durations.compute(id);
+      timeline.moving[id] = timeline.start[id];
+    }
+  }
+  if (!result.finished) {
+    for (InstructionId id = 0; id < n; ++id) {
+      result.progress.ended.push_back(timeline.end[id] != kNotEnded);
+      result.progress.left.push_back(is_send(program.code[id].kind) && timeline.end[id] != kNotEnded);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Result simulate(const Program& program, const CostTable& costs) {
+  const Durations durations(program, costs);
+  if (!needs_no_queues(program, costs)) return run_channels(program, costs, durations);
+  std::vector<std::int64_t> end;
+  run_dataflow(program, durations, end);
+  return from_ends(program, durations, std::move(end));
+}
+
+WaitReport check(const Program& program, const CostTable& costs) {
+  const Result result = simulate(program, costs);
+  if (result.finished) return {};
+  std::vector<std::int64_t> message_bytes;
+  for (const Route& route : program.routes) message_bytes.push_back(costs.message_bytes(route).value);
+  return explain_stuck(program, result.progress, message_bytes);
+}
+
+}  // namespace pipewright::sim

@@ -1,0 +1,129 @@
+#include "sim/links.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pipewright::sim {
+namespace {
+constexpr std::uint32_t kNoSlot = 0xffffffff;
+}
+
+Links::Links(const Program& program, const CostTable& costs, const Durations& durations)
+    : program_(program), costs_(costs), durations_(durations), shared_(costs.has_shared_links()) {
+  if (!shared_) return;
+  taken_.resize(costs.links.size());
+  users_.resize(costs.links.size());
+  slot_of_.assign(program.code.size(), kNoSlot);
+}
+
+const RouteCosts& Links::way(InstructionId send) const {
+  const Route& route = program_.routes[program_.code[send].route];
+  return costs_.route(route.source, route.destination, program_.ranks());
+}
+
+void Links::request(InstructionId send, std::int64_t now, std::vector<Event>& events) {
+  if (!shared_ || way(send).links.empty()) {
+    events.push_back({now + durations_.route_ns()[program_.code[send].route], send, 0});
+    return;
+  }
+  const Route& route = program_.routes[program_.code[send].route];
+  const Waiting waiting{now, route.source, route.destination, send};
+  waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), waiting), waiting);
+}
+
+void Links::settle(std::int64_t now, std::vector<Event>& events) {
+  if (waiting_.empty()) return;
+  std::erase_if(waiting_, [&](const Waiting& waiting) {
+    if (!begin_serial(waiting)) return false;
+    begin(waiting.send, now, events);
+    return true;
+  });
+}
+
+bool Links::begin_serial(const Waiting& waiting) {
+  const auto& links = way(waiting.send).links;
+  const auto serial = [&](std::uint32_t l) { return costs_.links[l].sharing == Sharing::Serial; };
+  if (std::any_of(links.begin(), links.end(), [&](std::uint32_t l) { return serial(l) && taken_[l] != 0; })) return false;
+  for (const std::uint32_t l : links) {
+    if (serial(l)) taken_[l] = 1;
+  }
+  return true;
+}
+
+void Links::begin(InstructionId send, std::int64_t now, std::vector<Event>& events) {
+  std::uint32_t slot = kNoSlot;
+  if (free_slots_.empty()) {
+    slot = static_cast<std::uint32_t>(moving_.size());
+    moving_.emplace_back();
+  } else {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  slot_of_[send] = slot;
+  Moving& transfer = moving_[slot];
+  // The stamp goes on counting over the slot's users, so that no old event fits a new one.
+  transfer = {.send = send,
+              .stamp = transfer.stamp + 1,
+              .in_latency = true,
+              .bytes_left = static_cast<double>(durations_.route_bytes()[program_.code[send].route]),
+              .bytes_per_ns = 0,
+              .since = now};
+  events.push_back({now + way(send).latency.value, send, transfer.stamp});
+}
+
+bool Links::on_event(const Event& event, std::vector<Event>& events) {
+  if (slot_of_.empty() || way(event.send).links.empty()) return true;
+  const std::uint32_t slot = slot_of_[event.send];
+  if (slot == kNoSlot || moving_[slot].stamp != event.stamp) return false;
+  if (moving_[slot].in_latency && way(event.send).bytes_per_second > 0 && moving_[slot].bytes_left > 0) {
+    join(slot, event.time, events);
+    return false;
+  }
+  leave(slot, event.time, events);
+  return true;
+}
+
+void Links::join(std::uint32_t slot, std::int64_t now, std::vector<Event>& events) {
+  Moving& transfer = moving_[slot];
+  transfer.in_latency = false;
+  transfer.since = now;
+  const RouteCosts& route = way(transfer.send);
+  for (const std::uint32_t l : route.links) users_[l].push_back(slot);
+  share_again(route, now, events);
+}
+
+void Links::leave(std::uint32_t slot, std::int64_t now, std::vector<Event>& events) {
+  const InstructionId send = moving_[slot].send;
+  const RouteCosts& route = way(send);
+  for (const std::uint32_t l : route.links) {
+    if (costs_.links[l].sharing == Sharing::Serial) taken_[l] = 0;
+    std::erase(users_[l], slot);
+  }
+  slot_of_[send] = kNoSlot;
+  free_slots_.push_back(slot);
+  share_again(route, now, events);
+}
+
+void Links::share_again(const RouteCosts& route, std::int64_t now, std::vector<Event>& events) {
+  for (const std::uint32_t l : route.links) {
+    for (const std::uint32_t slot : users_[l]) set_share(moving_[slot], now, events);
+  }
+}
+
+void Links::set_share(Moving& transfer, std::int64_t now, std::vector<Event>& events) {
+  const RouteCosts& route = way(transfer.send);
+  double share = route.bytes_per_second;
+  for (const std::uint32_t l : route.links) {
+    const Link& link = costs_.links[l];
+    if (link.sharing == Sharing::Fair) share = std::min(share, link.bytes_per_second / static_cast<double>(users_[l].size()));
+  }
+  share *= 1e-9;
+  if (share == transfer.bytes_per_ns) return;
+  transfer.bytes_left -= transfer.bytes_per_ns * static_cast<double>(now - transfer.since);
+  transfer.since = now;
+  transfer.bytes_per_ns = share;
+  const double left = std::max(0.0, transfer.bytes_left) / share;
+  events.push_back({now + static_cast<std::int64_t>(std::ceil(left - 1e-6)), transfer.send, ++transfer.stamp});
+}
+
+}  // namespace pipewright::sim

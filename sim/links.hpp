@@ -1,0 +1,68 @@
+// How transfers share the cluster's links (docs/semantics.md §5): alone, one after the other, or by equal shares of bandwidth.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/costs.hpp"
+#include "core/program.hpp"
+#include "sim/durations.hpp"
+
+namespace pipewright::sim {
+
+/// A transfer is named by its SEND. Events are given to the caller's queue and come back through on_event(); an event whose stamp is out of
+/// date is ignored, so that a change of bandwidth needs no search in the queue.
+class Links {
+ public:
+  struct Event {
+    std::int64_t time;
+    InstructionId send;
+    std::uint32_t stamp;
+  };
+
+  Links(const Program& program, const CostTable& costs, const Durations& durations);
+
+  /// The transfer may begin now.
+  void request(InstructionId send, std::int64_t now, std::vector<Event>& events);
+  /// To be called when all requests of an instant have been made: begins what can begin.
+  void settle(std::int64_t now, std::vector<Event>& events);
+  /// True if the transfer is over.
+  bool on_event(const Event& event, std::vector<Event>& events);
+
+ private:
+  struct Waiting {
+    std::int64_t since;
+    RankId source, destination;
+    InstructionId send;
+    auto operator<=>(const Waiting&) const = default;
+  };
+  struct Moving {  // a transfer on links with fair sharing
+    InstructionId send = kNoInstruction;
+    std::uint32_t stamp = 0;
+    bool in_latency = true;
+    double bytes_left = 0, bytes_per_ns = 0;
+    std::int64_t since = 0;
+  };
+
+  const RouteCosts& way(InstructionId send) const;
+  bool begin_serial(const Waiting& waiting);
+  void begin(InstructionId send, std::int64_t now, std::vector<Event>& events);
+  void join(std::uint32_t slot, std::int64_t now, std::vector<Event>& events);
+  void leave(std::uint32_t slot, std::int64_t now, std::vector<Event>& events);
+  /// New shares for everything that moves on the links of `way`.
+  void share_again(const RouteCosts& way, std::int64_t now, std::vector<Event>& events);
+  void set_share(Moving& transfer, std::int64_t now, std::vector<Event>& events);
+
+  const Program& program_;
+  const CostTable& costs_;
+  const Durations& durations_;
+  bool shared_;
+  std::vector<std::uint8_t> taken_;               // by link, for Sharing::Serial
+  std::vector<Waiting> waiting_;                  // sorted
+  std::vector<std::vector<std::uint32_t>> users_; // by link, for Sharing::Fair: slots
+  std::vector<Moving> moving_;                    // slots
+  std::vector<std::uint32_t> free_slots_;
+  std::vector<std::uint32_t> slot_of_;            // by instruction; empty without shared links
+};
+
+}  // namespace pipewright::sim

@@ -1,0 +1,144 @@
+// Paddle's job lists, before and after the fix of its hang, and what the Program makes of them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "core/comm_policy.hpp"
+#include "core/lower.hpp"
+#include "planner/schedules/registry.hpp"
+#include "sim/engine.hpp"
+#include "tests/golden/golden_orders.hpp"
+
+namespace pipewright {
+namespace {
+
+using planner::make_order;
+
+/// "forward1:3" -> type "forward", chunk 1, micro-batch 3.
+struct Job {
+  std::string type;
+  int chunk = 0, micro_batch = 0;
+};
+
+Job parse_job(const std::string& text) {
+  const auto colon = text.find(':');
+  Job job;
+  job.type = text.substr(0, colon);
+  job.micro_batch = std::stoi(text.substr(colon + 1));
+  const auto digit = job.type.find_last_not_of("0123456789") + 1;
+  if (digit < job.type.size()) {
+    job.chunk = std::stoi(job.type.substr(digit));
+    job.type.resize(digit);
+  }
+  return job;
+}
+
+/// The cells that Paddle's list stands for. A fused job brings its receive and its send along; in a
+/// split list forward keeps its send and backward keeps its receive.
+std::string cells_of(const nlohmann::json& jobs, int rank, int ranks, int chunks, bool split) {
+  const int last = ranks * chunks - 1;
+  std::string row;
+  const auto add = [&](const char* kind, int stage, int m) {
+    row += (row.empty() ? "" : ",") + std::to_string(stage) + kind + std::to_string(m);
+  };
+  for (const auto& text : jobs) {
+    const Job job = parse_job(text);
+    const int stage = job.chunk * ranks + rank, m = job.micro_batch;
+    if (job.type == "recv_forward" || (!split && job.type == "forward")) {
+      if (stage > 0) add("RECV_F", stage, m);
+    }
+    if (job.type == "forward") {
+      add("F", stage, m);
+      if (stage < last) add("SEND_F", stage, m);
+    }
+    if (job.type == "backward") {
+      if (stage < last) add("RECV_B", stage, m);
+      add("B", stage, m);
+    }
+    if (job.type == "send_backward" || (!split && job.type == "backward")) {
+      if (stage > 0) add("SEND_B", stage, m);
+    }
+  }
+  return row;
+}
+
+TEST(PaddleOrders, EqualEveryListOfPaddle) {
+  const auto path = golden::golden_dir() / "paddle/schedules.json";
+  PIPEWRIGHT_NEEDS_GOLDEN(path);
+  struct Ours {
+    const char* schedule;
+    const char* jobs;
+  };
+  const std::map<std::string, Ours> ours = {
+      {"FThenB", {"FThenB", nullptr}},
+      {"1F1B(old IR)", {"1F1B", "fused"}},
+      {"1F1B(PIR)", {"1F1B", "split"}},
+      {"VPP(before #71104)", {"paddle-vpp", "fused"}},
+      {"VPP(after #71104, PIR)", {"paddle-vpp", "split"}},
+  };
+  int compared = 0;
+  const auto document = nlohmann::json::parse(golden::text_of(path));
+  for (const auto& entry : document["static"]) {
+    const auto found = ours.find(entry["schedule"]);
+    if (found == ours.end()) continue;
+    const int p = entry["pp_degree"], v = entry["vpp_degree"];
+    planner::ScheduleRequest request{p, entry["num_micro_batches"], v, {}};
+    const char* jobs = found->second.jobs;
+    if (jobs != nullptr) request.parameters["jobs"] = jobs;
+    SCOPED_TRACE(found->first + " " + std::to_string(p) + " " +
+                 std::to_string(request.micro_batches) + " " + std::to_string(v));
+    const Order order = make_order(found->second.schedule, request);
+    for (int r = 0; r < p; ++r) {
+      auto expected = cells_of(entry["stages"][static_cast<std::size_t>(r)], r, p, v,
+                               jobs != nullptr && std::string(jobs) == "split");
+      auto actual = golden::rows_of(order)[static_cast<std::size_t>(r)];
+      if (jobs == nullptr) {  // without transfer ends: compare the computations alone
+        std::string alone;
+        for (const Cell& cell : read_order_csv(expected, "paddle").ranks[0]) {
+          if (is_compute(cell.action.kind)) alone += (alone.empty() ? "" : ",") + to_string(cell);
+        }
+        expected = alone;
+      }
+      EXPECT_EQ(actual, expected) << "stage " << r;
+    }
+    ++compared;
+  }
+  EXPECT_EQ(compared, 10);
+}
+
+TEST(PaddleOrders, InterleavedWithJobsIsPaddleVpp) {
+  for (const char* jobs : {"fused", "split"}) {
+    const planner::ScheduleRequest request{4, 8, 2, {{"jobs", jobs}}};
+    EXPECT_EQ(golden::rows_of(make_order("VPP", request)),
+              golden::rows_of(make_order("paddle-vpp", request)));
+  }
+  EXPECT_EQ(planner::resolve_schedule("VPP", {{"jobs", "split"}}).policy, "paddle-vpp");
+  EXPECT_EQ(planner::resolve_schedule("VPP", {}).name, "interleaved");
+}
+
+/// The hang that Paddle fixed, at the sizes for which the derivation says that it shows.
+class PaddleHang : public ::testing::TestWithParam<std::tuple<int, int, int>> {};
+
+TEST_P(PaddleHang, FusedHangsAndSplitPasses) {
+  const auto [p, m, v] = GetParam();
+  const CommPolicy& policy = comm_policy_preset("paddle-vpp");
+  const CostTable costs = CostTable::uniform(p * v, {});
+  const auto verdict = [&](const char* jobs) {
+    const Order order = make_order("paddle-vpp", {p, m, v, {{"jobs", jobs}}});
+    EXPECT_TRUE(problems_of(order).empty());
+    return sim::check(lower(order, policy), costs).verdict;
+  };
+  EXPECT_EQ(verdict("fused"), Verdict::Deadlock);
+  EXPECT_EQ(verdict("split"), Verdict::Ok);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, PaddleHang,
+                         ::testing::Values(std::tuple(4, 8, 2), std::tuple(4, 12, 2),
+                                           std::tuple(4, 16, 2), std::tuple(8, 16, 2),
+                                           std::tuple(4, 8, 4), std::tuple(3, 6, 2)));
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,110 @@
+#include "tests/golden/vector_file.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+namespace pipewright::tests {
+namespace {
+
+using namespace reference;
+using nlohmann::json;
+
+template <class T>
+T one_of(const json& policy, const char* key, const std::map<std::string, T>& names, T otherwise) {
+  return policy.contains(key) ? names.at(policy.at(key).get<std::string>()) : otherwise;
+}
+
+Protocol protocol_of(const json& policy, const char* kind) {
+  using Credit = Protocol::Credit;
+  if (!policy.contains(kind) || policy.at(kind) == "rendezvous") return {};
+  const json& value = policy.at(kind);
+  if (value == "eager") return {Credit::Unlimited, 0};
+  if (value.contains("messages")) return {Credit::Messages, value.at("messages")};
+  return {Credit::Bytes, value.at("bytes")};
+}
+
+Policy policy_of(const json& vector) {
+  const json policy = vector.value("policy", json::object());
+  Policy result;
+  result.issue = one_of<Issue>(
+      policy, "issue",
+      {{"inline", Issue::Inline}, {"stream", Issue::Stream}, {"grouped", Issue::Grouped}},
+      result.issue);
+  result.channel = one_of<Channel>(policy, "channel",
+                                   {{"rank", Channel::Rank},
+                                    {"pair", Channel::Pair},
+                                    {"edge", Channel::Edge},
+                                    {"tag", Channel::Tag}},
+                                   result.channel);
+  result.post = one_of<Post>(
+      policy, "post",
+      {{"early", Post::Early}, {"deferred", Post::Deferred}, {"at-start", Post::AtStart}},
+      result.post);
+  result.run_order = one_of<RunOrder>(
+      policy, "run_order", {{"as-lowered", RunOrder::AsLowered}, {"even-odd", RunOrder::EvenOdd}},
+      result.run_order);
+  result.forward = protocol_of(policy, "SEND_F");
+  result.backward = protocol_of(policy, "SEND_B");
+  return result;
+}
+
+Costs costs_of(const json& vector) {
+  Costs costs;
+  const json given = vector.value("costs", json::object());
+  for (const auto& [key, value] : given.items()) {
+    if (key == "latency") {
+      costs.latency = value;
+    } else if (key == "bytes") {
+      costs.bytes = value.get<std::map<std::string, std::int64_t>>();
+    } else if (key == "bytes_per_second") {
+      costs.bytes_per_second = value.get<std::int64_t>();
+    } else if (value.is_object()) {
+      for (const auto& [stage, cost] : value.items())
+        costs.kind_and_stage[key][std::stoi(stage)] = cost;
+    } else {
+      costs.kind[key] = value;
+    }
+  }
+  return costs;
+}
+
+}  // namespace
+
+std::vector<json> all_vectors() {
+  std::vector<std::filesystem::path> files;
+  for (const auto& file :
+       std::filesystem::directory_iterator(PIPEWRIGHT_SOURCE_DIR "/tests/golden/vectors")) {
+    if (file.path().extension() == ".json") files.push_back(file.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<json> vectors;
+  for (const auto& path : files) {
+    std::ifstream file(path);
+    for (const json& vector : json::parse(file)) vectors.push_back(vector);
+  }
+  return vectors;
+}
+
+Case case_of(const json& vector) {
+  std::string csv;
+  for (const json& row : vector.at("rows")) csv += row.get<std::string>() + "\n";
+  return {parse_order(csv), policy_of(vector), costs_of(vector), vector.value("fragment", false)};
+}
+
+std::string test_name(const json& vector) {
+  std::string name;
+  for (const char c : vector.at("name").get<std::string>()) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      name += c;
+    else if (!name.empty() && name.back() != '_')
+      name += '_';
+  }
+  return name;
+}
+
+}  // namespace pipewright::tests

@@ -1,0 +1,220 @@
+#include "tests/property/two_readings.hpp"
+
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "core/costs.hpp"
+#include "core/lower.hpp"
+#include "core/order.hpp"
+#include "core/program.hpp"
+#include "core/timeline.hpp"
+#include "core/wait_for.hpp"
+#include "sim/engine.hpp"
+#include "tests/reference/interpreter.hpp"
+#include "tests/reference/random_order.hpp"
+
+namespace pipewright::tests {
+namespace {
+
+Protocol translated(const reference::Protocol& p) {
+  using Credit = reference::Protocol::Credit;
+  switch (p.credit) {
+    case Credit::Messages:
+      return {Protocol::Kind::EagerMessages, p.amount};
+    case Credit::Bytes:
+      return {Protocol::Kind::EagerBytes, p.amount};
+    case Credit::Unlimited:
+      return {Protocol::Kind::EagerUnlimited, 0};
+    case Credit::None:
+      break;
+  }
+  return {};
+}
+
+CommPolicy translated(const reference::Policy& p) {
+  CommPolicy policy;
+  policy.issue = std::map<reference::Issue, Issue>{{reference::Issue::Inline, Issue::Inline},
+                                                   {reference::Issue::Stream, Issue::Stream},
+                                                   {reference::Issue::Grouped, Issue::Grouped}}
+                     .at(p.issue);
+  policy.channel = std::map<reference::Channel, Channel>{
+      {reference::Channel::Rank, Channel::Rank},
+      {reference::Channel::Pair, Channel::Pair},
+      {reference::Channel::Edge, Channel::Edge},
+      {reference::Channel::Tag,
+       Channel::Tag}}.at(p.channel);
+  policy.post = std::map<reference::Post, Post>{{reference::Post::Early, Post::Early},
+                                                {reference::Post::Deferred, Post::Deferred},
+                                                {reference::Post::AtStart, Post::AtStart}}
+                    .at(p.post);
+  policy.run_order =
+      p.run_order == reference::RunOrder::EvenOdd ? RunOrder::EvenOdd : RunOrder::AsLowered;
+  policy.send_f = translated(p.forward);
+  policy.send_b = translated(p.backward);
+  return policy;
+}
+
+std::int64_t value(const std::map<std::string, std::int64_t>& map, const std::string& key,
+                   std::int64_t otherwise = 0) {
+  const auto found = map.find(key);
+  return found == map.end() ? otherwise : found->second;
+}
+
+CostTable translated(const reference::Costs& costs, int stages) {
+  const auto of_stage = [&](const std::string& kind, int s, std::int64_t otherwise) {
+    const auto by_stage = costs.kind_and_stage.find(kind);
+    if (by_stage != costs.kind_and_stage.end() && by_stage->second.count(s))
+      return by_stage->second.at(s);
+    return value(costs.kind, kind, otherwise);
+  };
+  CostTable table;
+  for (int s = 0; s < stages; ++s) {
+    StageCosts stage;
+    stage.f = Nanoseconds(of_stage("F", s, 0));
+    stage.i = Nanoseconds(of_stage("I", s, 0));
+    stage.w = Nanoseconds(of_stage("W", s, 0));
+    stage.b = Nanoseconds(of_stage("B", s, stage.i.value + stage.w.value));
+    stage.opt = Nanoseconds(of_stage("OPT", s, 0));
+    table.stages.push_back(stage);
+    if (s + 1 == stages) break;
+    const auto bytes = [&](int from, const char* kind) {
+      return Bytes(value(costs.bytes, reference::name(from, kind, 0), value(costs.bytes, kind)));
+    };
+    table.activation_bytes.push_back(bytes(s, "SEND_F"));
+    table.gradient_bytes.push_back(bytes(s + 1, "SEND_B"));
+  }
+  table.overlapped_pair = Nanoseconds(value(costs.kind, "FB"));
+  table.every_route.latency = Nanoseconds(costs.latency);
+  table.every_route.bytes_per_second = static_cast<double>(costs.bytes_per_second.value_or(0));
+  return table;
+}
+
+// Both answers are written in one form, a line a fact, and compared as text.
+
+}  // namespace
+
+std::string of_library(const Case& c) {
+  std::ostringstream out;
+  const Order order = read_order_csv(reference::to_csv(c.order), "random");
+  const Program program = lower(order, translated(c.policy), {.fragment = c.fragment});
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    out << "list " << rank << ":";
+    for (InstructionId id = program.rank_begin[rank]; id < program.rank_begin[rank + 1]; ++id)
+      out << " " << program.text(id);
+    out << "\n";
+  }
+  const std::string lists = contradicts_itself(c.order) ? "" : out.str();
+  if (!c.fragment && !problems_of(order).empty())
+    return lists + "verdict invalid, before it is run\n";
+  const CostTable costs = translated(c.costs, order.stages());
+  const sim::Result result = sim::simulate(program, costs);
+  const WaitReport report = sim::check(program, costs);
+  out << "verdict " << to_string(report.verdict) << (result.finished ? ", finished" : "") << "\n";
+  for (InstructionId id = 0; id < program.code.size(); ++id) {
+    const Timeline& t = result.timeline;
+    out << program.rank_of(id).value << " " << program.text(id);
+    if (t.end[id] == kNotEnded) {
+      out << " never ends\n";
+      continue;
+    }
+    if (!is_recv(program.code[id].kind)) out << " moves " << t.moving[id];
+    out << " ends " << t.end[id] << "\n";
+  }
+  for (const StuckHead& head : report.stuck)
+    out << "head " << head.rank.value << "/" << head.lane << " " << program.text(head.instruction)
+        << "\n";
+  for (const WaitStep& step : report.cycle) {
+    out << "cycle " << step.rank.value << " " << program.text(step.instruction) << " waits for "
+        << program.text(step.waits_for) << " behind " << program.text(step.behind) << "\n";
+  }
+  if (report.verdict == Verdict::Mismatch) {
+    out << "met " << program.text(report.mismatched_recv) << " "
+        << program.text(report.mismatched_send) << "\n";
+  }
+  if (!result.finished) return out.str();
+  const Figures figures = figures_of(program, result.timeline, costs);
+  out << "makespan " << figures.makespan_ns << " bubble " << figures.bubble_ratio << " of the span "
+      << figures.span_bubble_ratio << "\n";
+  for (const RankFigures& rank : figures.ranks)
+    out << "busy " << rank.busy_ns << " span " << rank.span_ns << " peak " << rank.peak_activations
+        << "\n";
+  return out.str();
+}
+
+std::string of_reference(const Case& c) {
+  std::ostringstream out;
+  const reference::Result result =
+      reference::interpret(reference::to_csv(c.order), c.policy, c.costs, c.fragment);
+  for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
+    out << "list " << rank << ":";
+    for (const reference::Timed& timed : result.ranks[rank].instructions)
+      out << " " << timed.instruction;
+    out << "\n";
+  }
+  const std::string lists = contradicts_itself(c.order) ? "" : out.str();
+  if (!result.complaint.empty()) return lists + "verdict invalid, before it is run\n";
+  const bool finished = result.verdict == reference::Verdict::Ok;
+  out << "verdict " << to_string(result.verdict) << (finished ? ", finished" : "") << "\n";
+  for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
+    for (const reference::Timed& timed : result.ranks[rank].instructions) {
+      out << rank << " " << timed.instruction;
+      if (!timed.end) {
+        out << " never ends\n";
+        continue;
+      }
+      if (timed.instruction.find("RECV") == std::string::npos) out << " moves " << *timed.start;
+      out << " ends " << *timed.end << "\n";
+    }
+  }
+  for (const reference::Head& head : result.stuck)
+    out << "head " << head.rank << "/" << head.lane << " " << head.instruction << "\n";
+  for (const reference::CycleElement& e : result.cycle) {
+    out << "cycle " << e.rank << " " << e.instruction << " waits for " << e.waits_for << " behind "
+        << e.behind << "\n";
+  }
+  if (!result.mismatches.empty())
+    out << "met " << result.mismatches[0].recv << " " << result.mismatches[0].send << "\n";
+  if (!finished) return out.str();
+  out << "makespan " << result.makespan << " bubble " << result.bubble_ratio << " of the span "
+      << result.span_bubble_ratio << "\n";
+  for (const reference::RankResult& rank : result.ranks)
+    out << "busy " << rank.busy << " span " << rank.span << " peak " << rank.peak_activations
+        << "\n";
+  return out.str();
+}
+
+bool contradicts_itself(const reference::Order& order) {
+  std::map<std::string, int> seen;
+  std::map<std::pair<int, int>, std::size_t> rank_of;
+  for (std::size_t rank = 0; rank < order.size(); ++rank) {
+    for (const reference::Cell& cell : order[rank]) {
+      for (const reference::Action& a : cell) {
+        if (a.micro_batch < 0) continue;
+        std::string called = reference::name(a);
+        if (a.kind == "I") called = reference::name(a.stage, "B", a.micro_batch);
+        if (++seen[called] > 1 ||
+            rank_of.emplace(std::pair(a.stage, a.micro_batch), rank).first->second != rank)
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::string shown(const Case& c) {
+  std::ostringstream out;
+  out << to_string(c.policy) << (c.fragment ? " fragment" : "") << "\n"
+      << reference::to_csv(c.order) << "costs:";
+  for (const auto& [kind, cost] : c.costs.kind) out << " " << kind << "=" << cost;
+  for (const auto& [kind, stages] : c.costs.kind_and_stage) {
+    for (const auto& [stage, cost] : stages) out << " " << stage << kind << "=" << cost;
+  }
+  out << " latency=" << c.costs.latency << " bytes/s=" << c.costs.bytes_per_second.value_or(0);
+  for (const auto& [send, bytes] : c.costs.bytes) {
+    if (send.back() == '0') out << " " << send << ":" << bytes << "B";
+  }
+  return out.str() + "\n";
+}
+
+}  // namespace pipewright::tests

@@ -1,0 +1,32 @@
+// One case for both readings of docs/semantics.md: the library (core, sim) and the slow interpreter
+// of tests/reference/.
+#pragma once
+
+#include <string>
+
+#include "tests/reference/order.hpp"
+#include "tests/reference/policy.hpp"
+
+namespace pipewright::tests {
+
+/// Everything that both are given.
+struct Case {
+  reference::Order order;
+  reference::Policy policy;
+  reference::Costs costs;  // as in random_costs(): the same for every micro-batch
+  bool fragment = false;
+};
+
+// Both answers in one form, a line a fact, to be compared as text: the lists, the verdict, when
+// each instruction ended, the heads and the cycle, the figures of what has finished.
+[[nodiscard]] std::string of_library(const Case& c);
+[[nodiscard]] std::string of_reference(const Case& c);
+
+/// Whether an action is doubled, or a stage and micro-batch stand on two ranks. Such an order is
+/// refused if it is whole; of a fragment the page does not say what it means.
+[[nodiscard]] bool contradicts_itself(const reference::Order& order);
+
+/// The case in words.
+[[nodiscard]] std::string shown(const Case& c);
+
+}  // namespace pipewright::tests

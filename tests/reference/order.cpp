@@ -1,0 +1,101 @@
+#include "tests/reference/order.hpp"
+
+#include <regex>
+#include <sstream>
+#include <stdexcept>
+
+namespace pipewright::reference {
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+int number_or_none(const std::string& digits) { return digits.empty() ? -1 : std::stoi(digits); }
+
+Action parse_action(const std::string& text) {
+  static const std::regex passes(
+      R"(\s*(\d+)(SEND_F|RECV_F|SEND_B|RECV_B|F|I|W|B)(\d+)(?:@(\d+))?\s*)");
+  static const std::regex others(R"(\s*(\d+)(UNSHARD|RESHARD|REDUCE_GRAD)\s*)");
+  static const std::regex update(R"(\s*OPT\s*)");
+  std::smatch found;
+  if (std::regex_match(text, found, passes)) {
+    return {std::stoi(found[1]), found[2], std::stoi(found[3]), number_or_none(found[4])};
+  }
+  if (std::regex_match(text, found, others)) return {std::stoi(found[1]), found[2], -1, -1};
+  if (std::regex_match(text, found, update)) return {-1, "OPT", -1, -1};
+  throw std::invalid_argument("not an action: '" + text + "'");
+}
+
+std::string text_of(const Action& action) {
+  return name(action) + (action.version < 0 ? "" : "@" + std::to_string(action.version));
+}
+
+}  // namespace
+
+bool is_send(const Action& action) { return action.kind == "SEND_F" || action.kind == "SEND_B"; }
+bool is_recv(const Action& action) { return action.kind == "RECV_F" || action.kind == "RECV_B"; }
+bool is_transfer(const Cell& cell) {
+  return cell.size() == 1 && (is_send(cell[0]) || is_recv(cell[0]));
+}
+
+bool is_pass(const Action& action) {
+  return action.kind == "F" || action.kind == "I" || action.kind == "W" || action.kind == "B";
+}
+
+std::string name(int stage, const std::string& kind, int micro_batch) {
+  return (stage < 0 ? "" : std::to_string(stage)) + kind +
+         (micro_batch < 0 ? "" : std::to_string(micro_batch));
+}
+
+std::string name(const Action& action) {
+  return name(action.stage, action.kind, action.micro_batch);
+}
+
+std::string text(const Cell& cell) {
+  if (cell.empty()) return "";
+  if (cell.size() == 1) return text_of(cell[0]);
+  return "(" + text_of(cell.at(0)) + ";" + text_of(cell.at(1)) + ")OVERLAP_F_B";
+}
+
+Cell parse_cell(const std::string& cell) {
+  static const std::regex pair(R"(\s*\(([^;]*);([^;]*)\)\s*OVERLAP_F_B\s*)");
+  std::smatch found;
+  if (std::regex_match(cell, found, pair)) return {parse_action(found[1]), parse_action(found[2])};
+  return {parse_action(cell)};
+}
+
+Order parse_order(const std::string& csv) {
+  Order order;
+  int line_number = 0;
+  std::istringstream lines(csv);
+  for (std::string line; std::getline(lines, line); ++line_number) {
+    Row row;
+    bool any_action = false;
+    std::istringstream cells(line);
+    for (std::string cell; std::getline(cells, cell, ',');) {
+      try {
+        row.push_back(trimmed(cell).empty() ? Cell{} : parse_cell(trimmed(cell)));
+      } catch (const std::invalid_argument& error) {
+        throw std::invalid_argument("row " + std::to_string(line_number) + ", cell " +
+                                    std::to_string(row.size()) + ": " + error.what());
+      }
+      any_action = any_action || !row.back().empty();
+    }
+    if (any_action) order.push_back(row);
+  }
+  return order;
+}
+
+std::string to_csv(const Order& order) {
+  std::string csv;
+  for (const Row& row : order) {
+    for (std::size_t i = 0; i < row.size(); ++i) csv += (i == 0 ? "" : ",") + text(row[i]);
+    csv += "\n";
+  }
+  return csv;
+}
+
+}  // namespace pipewright::reference

@@ -1,0 +1,42 @@
+// The text form of an order: PyTorch's CSV grammar, one row a rank, one cell an action or an
+// overlapped pair. Nothing in tests/reference/ includes core/ or sim/: this is a second reading of
+// docs/semantics.md.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pipewright::reference {
+
+/// `2F0`, `1RECV_B3`, `0UNSHARD`, `OPT`. What an action does not have (OPT has no stage) is -1.
+struct Action {
+  int stage = -1;
+  std::string kind;
+  int micro_batch = -1;
+  int version = -1;  // `2F0@3`: kept in the text, without a meaning here
+};
+
+/// One action, or the two of an overlapped pair; nothing: an idle slot of the CSV.
+using Cell = std::vector<Action>;
+using Row = std::vector<Cell>;
+using Order = std::vector<Row>;
+
+[[nodiscard]] bool is_send(const Action& action);
+[[nodiscard]] bool is_recv(const Action& action);
+/// A cell that holds one transfer end.
+[[nodiscard]] bool is_transfer(const Cell& cell);
+/// F I W B.
+[[nodiscard]] bool is_pass(const Action& action);
+
+/// `<stage><kind><micro-batch>`, the name by which everything here looks things up (no version).
+[[nodiscard]] std::string name(int stage, const std::string& kind, int micro_batch);
+[[nodiscard]] std::string name(const Action& action);
+[[nodiscard]] std::string text(const Cell& cell);
+
+/// Reads a whole CSV. Empty cells stay, for lowering (section 1.1); a row without any action is no
+/// rank. Throws std::invalid_argument naming row and cell.
+[[nodiscard]] Order parse_order(const std::string& csv);
+[[nodiscard]] Cell parse_cell(const std::string& cell);
+[[nodiscard]] std::string to_csv(const Order& order);
+
+}  // namespace pipewright::reference

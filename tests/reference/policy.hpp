@@ -1,0 +1,44 @@
+// What the interpreter is told besides the order: the communication policy (sections 1.2 to 2.1 and
+// 4) and the costs (5).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace pipewright::reference {
+
+enum class Issue { Inline, Stream, Grouped };
+enum class Channel { Rank, Pair, Edge, Tag };
+enum class Post { Early, Deferred, AtStart };
+enum class RunOrder { AsLowered, EvenOdd };
+
+/// Section 4.2 or 4.3 for one kind of send.
+struct Protocol {
+  enum class Credit { None, Messages, Bytes, Unlimited };  // None: rendezvous
+  Credit credit = Credit::None;
+  std::int64_t amount = 0;
+};
+
+struct Policy {
+  Issue issue = Issue::Stream;
+  Channel channel = Channel::Edge;
+  Post post = Post::Early;
+  RunOrder run_order = RunOrder::AsLowered;
+  Protocol forward;   // SEND_F
+  Protocol backward;  // SEND_B
+};
+
+/// Integer nanoseconds. What is not given is 0, but B (I + W) and FB (the sum of its two actions).
+struct Costs {
+  std::map<std::string, std::int64_t> kind;  // "F", "I", "W", "B", "FB", "OPT", ...
+  std::map<std::string, std::map<int, std::int64_t>>
+      kind_and_stage;  // wins over `kind`; FB: the stage of the first action
+  std::int64_t latency = 0;
+  std::map<std::string, std::int64_t> latency_of;  // by the SEND's name, wins over `latency`
+  std::map<std::string, std::int64_t> bytes;  // "SEND_F", "SEND_B", or the SEND's name, which wins
+  std::optional<std::int64_t> bytes_per_second;  // of every route; none: bytes take no time
+};
+
+}  // namespace pipewright::reference

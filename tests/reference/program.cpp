@@ -1,0 +1,204 @@
+#include "tests/reference/program.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "tests/reference/lowering.hpp"
+
+namespace pipewright::reference {
+namespace {
+
+class Builder {
+ public:
+  Builder(const Order& lists, const Policy& policy)
+      : lists_(lists), policy_(policy), placement_(lists) {}
+
+  Program build() {
+    add_instructions();
+    for (Instruction& instruction : program_.instructions) find_inputs(instruction);
+    for (const std::vector<int>& list : program_.lists) find_issuers(list);
+    for (std::size_t rank = 0; rank < lists_.size(); ++rank) make_lanes(static_cast<int>(rank));
+    match();
+    return program_;
+  }
+
+ private:
+  void add_instructions() {
+    for (std::size_t rank = 0; rank < lists_.size(); ++rank) {
+      program_.lists.emplace_back();
+      for (const Cell& cell : lists_[rank]) {
+        const int id = static_cast<int>(program_.instructions.size());
+        Instruction instruction;
+        instruction.rank = static_cast<int>(rank);
+        instruction.cell = cell;
+        if (is_transfer(cell)) instruction.peer = placement_.peer_of(cell[0]);
+        program_.instructions.push_back(instruction);
+        program_.lists.back().push_back(id);
+        for (const Action& action : cell) where_[{instruction.rank, name(action)}].push_back(id);
+      }
+    }
+  }
+
+  // --- Section 3 ---
+
+  /// Adds the first instruction of this rank that is called so; false if there is none.
+  bool add(Instruction& to, const std::string& wanted) {
+    const auto found = where_.find({to.rank, wanted});
+    if (found == where_.end()) return false;
+    const int id = found->second.front();
+    // What one action of a pair gives the other is no input of the pair.
+    if (&program_.instructions[id] != &to) to.inputs.push_back(id);
+    return true;
+  }
+
+  void add_all(Instruction& to, const std::string& kind, int stage_or_any) {
+    for (const int id : program_.lists[to.rank]) {
+      if (&program_.instructions[id] == &to) continue;
+      for (const Action& a : program_.instructions[id].cell) {
+        if (a.kind == kind && (stage_or_any < 0 || a.stage == stage_or_any))
+          to.inputs.push_back(id);
+      }
+    }
+  }
+
+  void find_inputs(Instruction& to) {
+    for (const Action& a : to.cell) {
+      const int s = a.stage, m = a.micro_batch;
+      if (a.kind == "F") {
+        // S of a fragment is unknown, so s > 0 and s < S-1 are not asked: at an end there is
+        // nothing to find.
+        if (!add(to, name(s, "RECV_F", m))) add(to, name(s - 1, "F", m));
+      } else if (a.kind == "I" || a.kind == "B") {
+        add(to, name(s, "F", m));
+        if (!add(to, name(s, "RECV_B", m)) && !add(to, name(s + 1, "I", m)))
+          add(to, name(s + 1, "B", m));
+      } else if (a.kind == "W") {
+        add(to, name(s, "I", m));
+      } else if (a.kind == "REDUCE_GRAD") {
+        for (const char* kind : {"W", "B"}) add_all(to, kind, s);
+      } else if (a.kind == "OPT") {
+        for (const char* kind : {"W", "B", "REDUCE_GRAD"}) add_all(to, kind, -1);
+      } else if (a.kind == "SEND_F") {
+        add(to, name(s, "F", m));
+      } else if (a.kind == "SEND_B") {
+        if (!add(to, name(s, "I", m))) add(to, name(s, "B", m));
+      }
+    }
+  }
+
+  // --- Section 2 ---
+
+  void find_issuers(const std::vector<int>& list) {
+    int last_computation = kNobody;
+    std::vector<int> run;
+    for (const int id : list) {
+      Instruction& instruction = program_.instructions[id];
+      if (instruction.is_transfer()) {
+        if (last_computation != kNobody && !at_start(instruction))
+          instruction.issued_by = {last_computation};
+        run.push_back(id);
+      } else {
+        if (policy_.issue == Issue::Grouped) instruction.run_before = run;
+        run.clear();
+        last_computation = id;
+      }
+    }
+  }
+
+  /// Section 2.1: equal keys, one queue.
+  std::string queue_of(int id) const {
+    const Instruction& end = program_.instructions[id];
+    const std::string peer = std::to_string(end.peer);
+    const std::string direction = end.is_send() ? "to " : "from ";
+    if (policy_.issue == Issue::Grouped || policy_.channel == Channel::Edge)
+      return direction + peer;
+    if (policy_.channel == Channel::Pair) return "with " + peer;
+    if (policy_.channel == Channel::Tag) return "alone " + std::to_string(id);
+    return "all";
+  }
+
+  void make_lanes(int rank) {
+    program_.lanes.push_back({rank, 0, true, {}});
+    const std::size_t compute = program_.lanes.size() - 1;
+    std::map<std::string, std::size_t> queues;
+    for (const int id : program_.lists[rank]) {
+      std::size_t lane = compute;
+      if (program_.instructions[id].is_transfer() && policy_.issue != Issue::Inline) {
+        const auto [queue, is_new] = queues.emplace(queue_of(id), program_.lanes.size());
+        if (is_new)
+          program_.lanes.push_back(
+              {rank, static_cast<int>(program_.lanes.size() - compute), false, {}});
+        lane = queue->second;
+      }
+      program_.lanes[lane].instructions.push_back(id);
+      program_.instructions[id].lane = static_cast<int>(lane);
+    }
+    for (const auto& [key, lane] : queues) in_order_of_issue(program_.lanes[lane].instructions);
+  }
+
+  /// First issued, first in line: program order, but that what is issued `at-start` stands before
+  /// all others.
+  void in_order_of_issue(std::vector<int>& queue) const {
+    std::stable_partition(queue.begin(), queue.end(),
+                          [this](int id) { return at_start(program_.instructions[id]); });
+  }
+
+  bool at_start(const Instruction& instruction) const {
+    return policy_.post == Post::AtStart && policy_.issue == Issue::Stream && instruction.is_recv();
+  }
+
+  // --- Section 4.1 ---
+
+  void match() {
+    const bool by_tag = policy_.issue == Issue::Stream && policy_.channel == Channel::Tag;
+    // What is to meet: from rank to rank or, by tag, the tensor. The k-th of one list meets the
+    // k-th of the other.
+    std::map<std::string, std::vector<int>> sends, recvs;
+    for (std::size_t id = 0; id < program_.instructions.size(); ++id) {
+      const Instruction& end = program_.instructions[id];
+      if (!end.is_transfer() || (end.peer == kNobody && !by_tag)) continue;
+      const int from = end.is_send() ? end.rank : end.peer,
+                to = end.is_send() ? end.peer : end.rank;
+      const std::string meeting =
+          by_tag ? tensor(end.cell[0]) : std::to_string(from) + " to " + std::to_string(to);
+      (end.is_send() ? sends : recvs)[meeting].push_back(static_cast<int>(id));
+    }
+    for (const auto& [meeting, list] : sends) {
+      const std::vector<int>& others = recvs[meeting];
+      for (std::size_t k = 0; k < std::min(list.size(), others.size()); ++k)
+        meet(list[k], others[k]);
+    }
+  }
+
+  void meet(int send_id, int recv_id) {
+    Instruction& send = program_.instructions[send_id];
+    Instruction& recv = program_.instructions[recv_id];
+    send.partner = recv_id;
+    recv.partner = send_id;
+    send.mismatch = recv.mismatch = tensor(send.cell[0]) != tensor(recv.cell[0]);
+  }
+
+  /// What a transfer end carries: F or B, the stage that made it, the micro-batch.
+  static std::string tensor(const Action& end) {
+    int made_by = end.stage;
+    if (end.kind == "RECV_F") made_by = end.stage - 1;
+    if (end.kind == "RECV_B") made_by = end.stage + 1;
+    return name(made_by, end.kind.substr(5), end.micro_batch);
+  }
+
+  const Order& lists_;
+  const Policy& policy_;
+  Placement placement_;
+  Program program_;
+  std::map<std::pair<int, std::string>, std::vector<int>> where_;  // rank, name of an action
+};
+
+}  // namespace
+
+Program build_program(const Order& lists, const Policy& policy) {
+  return Builder(lists, policy).build();
+}
+
+}  // namespace pipewright::reference

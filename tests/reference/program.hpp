@@ -1,0 +1,49 @@
+// Sections 2, 3 and 4.1 of docs/semantics.md: the lanes, inputs and partners of a lowered order.
+#pragma once
+
+#include <vector>
+
+#include "tests/reference/order.hpp"
+#include "tests/reference/policy.hpp"
+
+namespace pipewright::reference {
+
+constexpr int kNobody = -1;
+
+struct Instruction {
+  int rank = 0;
+  Cell cell;
+  int lane = 0;
+  std::vector<int> inputs;  // section 3, without what stands nowhere
+  // Transfer ends only.
+  int peer = kNobody;     // the rank at the other end; kNobody if it lies outside a fragment
+  int partner = kNobody;  // 4.1
+  bool mismatch = false;
+  /// The instructions whose ends issue this one (section 2): nothing, or the last computation
+  /// before it.
+  std::vector<int> issued_by;
+  // `grouped`, computations only: the members of the run right before it.
+  std::vector<int> run_before;
+
+  [[nodiscard]] bool is_transfer() const { return reference::is_transfer(cell); }
+  [[nodiscard]] bool is_send() const { return is_transfer() && reference::is_send(cell[0]); }
+  [[nodiscard]] bool is_recv() const { return is_transfer() && reference::is_recv(cell[0]); }
+};
+
+/// A sequence that runs in order. Lane 0 of each rank is its compute lane, even if it is empty.
+struct Lane {
+  int rank = 0;
+  int number = 0;  // within the rank, 7.1
+  bool compute = false;
+  std::vector<int> instructions;
+};
+
+struct Program {
+  std::vector<Instruction> instructions;  // rank after rank, each in program order
+  std::vector<std::vector<int>> lists;    // the same by rank
+  std::vector<Lane> lanes;                // by rank, then number
+};
+
+[[nodiscard]] Program build_program(const Order& lists, const Policy& policy);
+
+}  // namespace pipewright::reference

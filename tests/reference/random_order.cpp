@@ -1,0 +1,287 @@
+#include "tests/reference/random_order.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tests/reference/lowering.hpp"
+
+namespace pipewright::reference {
+namespace {
+
+/// Makes a valid order by taking, again and again, any action that could run.
+class Scheduler {
+ public:
+  Scheduler(Dice& dice, const RandomOptions& options) : dice_(dice), options_(options) {
+    ranks_ = dice.between(1, options.most_ranks);
+    chunks_ = dice.between(1, options.most_chunks);
+    micro_batches_ = dice.between(1, options.most_micro_batches);
+    stages_ = ranks_ * chunks_;
+    split_ = dice.below(3);  // B everywhere, I and W everywhere, both
+    place();
+  }
+
+  RandomOrder run() {
+    RandomOrder result;
+    result.order.resize(ranks_);
+    start_actions();
+    while (!open_.empty()) take(result.order);
+    if (options_.pairs && dice_.chance(30)) overlap(result.order);
+    if (options_.bookkeeping && dice_.chance(20)) keep_books(result.order);
+    result.what = "p=" + std::to_string(ranks_) + " v=" + std::to_string(chunks_) +
+                  " m=" + std::to_string(micro_batches_) + " " + placement_name_;
+    return result;
+  }
+
+ private:
+  void place() {
+    const int kind = dice_.below(options_.replicas ? 5 : 4);
+    static const char* const names[] = {"loop", "v", "explicit", "one after another",
+                                        "two directions"};
+    placement_name_ = names[kind];
+    for (int s = 0; s < stages_; ++s) {
+      const int turn = s / ranks_;
+      const int forth = s % ranks_, back = ranks_ - 1 - s % ranks_;
+      const int by_kind[] = {forth, turn % 2 == 0 ? forth : back, dice_.below(ranks_), s / chunks_,
+                             forth};
+      for (int m = 0; m < micro_batches_; ++m) {
+        const bool mirrored = kind == 4 && m % 2 == 1;
+        rank_of_[{s, m}] = mirrored ? ranks_ - 1 - by_kind[kind] : by_kind[kind];
+      }
+    }
+  }
+
+  void start_actions() {
+    // Sometimes one pass after the other, so that schedules with little in flight occur too.
+    eager_backward_ = dice_.below(3) * 40;
+    for (int m = 0; m < micro_batches_; ++m) open_.push_back({0, "F", m, -1});
+  }
+
+  void take(Order& order) {
+    std::vector<std::size_t> choice;
+    const bool backward = dice_.chance(eager_backward_);
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      if (!backward || open_[i].kind != "F") choice.push_back(i);
+    }
+    if (choice.empty()) choice.push_back(dice_.below(static_cast<int>(open_.size())));
+    const std::size_t at = choice[dice_.below(static_cast<int>(choice.size()))];
+    const Action action = open_[at];
+    open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(at));
+    order[rank_of_.at({action.stage, action.micro_batch})].push_back({action});
+    open_next(action);
+  }
+
+  void open_next(const Action& taken) {
+    const int m = taken.micro_batch;
+    if (taken.kind == "F") {
+      if (taken.stage + 1 < stages_)
+        open_.push_back({taken.stage + 1, "F", m, -1});
+      else
+        open_backward(taken.stage, m);
+    } else if (taken.kind == "I" || taken.kind == "B") {
+      if (taken.kind == "I") open_.push_back({taken.stage, "W", m, -1});
+      if (taken.stage > 0) open_backward(taken.stage - 1, m);
+    }
+  }
+
+  void open_backward(int stage, int m) {
+    const bool fused = split_ == 0 || (split_ == 2 && dice_.chance(50));
+    open_.push_back({stage, fused ? "B" : "I", m, -1});
+  }
+
+  /// Makes pairs of some neighbours. What was valid may hang then: the pair needs the inputs of
+  /// both.
+  void overlap(Order& order) {
+    for (Row& row : order) {
+      for (std::size_t i = 0; i + 1 < row.size(); ++i) {
+        if (row[i].size() > 1 || row[i + 1].size() > 1 || !dice_.chance(30)) continue;
+        const Action first = row[i][0], second = row[i + 1][0];
+        if (first.kind == "F" && (second.kind == "B" || second.kind == "I")) {
+          row[i] = {first, second};
+          row.erase(row.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+        }
+      }
+    }
+  }
+
+  void keep_books(Order& order) {
+    for (Row& row : order) {
+      std::set<int> stages;
+      for (const Cell& cell : row) {
+        for (const Action& action : cell) stages.insert(action.stage);
+      }
+      for (const int s : stages) {
+        row.insert(row.begin(), Cell{{s, "UNSHARD", -1, -1}});
+        if (dice_.chance(50)) row.push_back({{s, "RESHARD", -1, -1}});
+        row.push_back({{s, "REDUCE_GRAD", -1, -1}});
+      }
+      if (!stages.empty()) row.push_back({{-1, "OPT", -1, -1}});
+    }
+  }
+
+  Dice& dice_;
+  const RandomOptions& options_;
+  int ranks_ = 0, chunks_ = 0, micro_batches_ = 0, stages_ = 0, split_ = 0, eager_backward_ = 0;
+  std::string placement_name_;
+  std::map<std::pair<int, int>, int> rank_of_;
+  std::vector<Action> open_;
+};
+
+bool is_transfer_at(const Row& row, std::size_t i) { return i < row.size() && is_transfer(row[i]); }
+
+/// Swaps neighbouring transfer ends, and lets some ends pass a computation.
+void shuffle_transfers(Dice& dice, Order& order) {
+  const int passing = dice.below(3) * 8;
+  for (Row& row : order) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) {
+      const int ends = is_transfer_at(row, i) + is_transfer_at(row, i + 1);
+      if (ends == 2 ? dice.chance(25) : ends == 1 && dice.chance(passing))
+        std::swap(row[i], row[i + 1]);
+    }
+  }
+}
+
+std::string break_order(Dice& dice, Order& order) {
+  Row& row = order[dice.below(static_cast<int>(order.size()))];
+  if (row.empty()) return "";
+  const std::size_t at = dice.below(static_cast<int>(row.size()));
+  const Cell cell = row[at];
+  const auto place = row.begin() + static_cast<std::ptrdiff_t>(at);
+  switch (dice.below(5)) {
+    case 0:
+      row.erase(place);
+      return ", dropped " + text(cell);
+    case 1:
+      row.insert(row.begin() + dice.below(static_cast<int>(row.size()) + 1), cell);
+      return ", doubled " + text(cell);
+    case 2: {
+      row.erase(place);
+      Row& other = order[dice.below(static_cast<int>(order.size()))];
+      other.insert(other.begin() + dice.below(static_cast<int>(other.size()) + 1), cell);
+      return ", moved " + text(cell);
+    }
+    case 3:
+      row.resize(at + 1);
+      return ", cut after " + text(cell);
+    default: {
+      const std::size_t with = dice.below(static_cast<int>(row.size()));
+      std::swap(row[at], row[with]);
+      return ", swapped " + text(row[at]) + " and " + text(row[with]);
+    }
+  }
+}
+
+}  // namespace
+
+RandomOrder random_order(Dice& dice, const RandomOptions& options) {
+  RandomOrder result = Scheduler(dice, options).run();
+  const bool broken = options.broken && dice.chance(35);
+  const bool before = dice.chance(50);  // broken before or after the transfers are written
+  if (broken && before) result.what += break_order(dice, result.order);
+  if (options.transfers && dice.chance(60)) {
+    result.order = add_communication(result.order);
+    if (dice.chance(70)) {
+      shuffle_transfers(dice, result.order);
+      result.what += ", transfers shuffled";
+    }
+  }
+  if (options.idle && dice.chance(30)) {
+    for (Row& row : result.order) {
+      for (int slots = dice.below(4); slots > 0; --slots) {
+        row.insert(row.begin() + dice.below(static_cast<int>(row.size()) + 1), Cell{});
+      }
+    }
+  }
+  if (broken && !before) {
+    for (int times = dice.between(1, 2); times > 0; --times)
+      result.what += break_order(dice, result.order);
+  }
+  result.broken = broken;
+  return result;
+}
+
+namespace {
+
+Protocol random_protocol(Dice& dice) {
+  using Credit = Protocol::Credit;
+  switch (dice.below(4)) {
+    case 0:
+      return {Credit::Messages, dice.between(1, 3)};
+    case 1:
+      return {Credit::Bytes, dice.between(1, 12)};
+    case 2:
+      return {Credit::Unlimited, 0};
+    default:
+      return {};
+  }
+}
+
+std::string to_string(const Protocol& protocol) {
+  switch (protocol.credit) {
+    case Protocol::Credit::Messages:
+      return "eager:" + std::to_string(protocol.amount);
+    case Protocol::Credit::Bytes:
+      return "eager:" + std::to_string(protocol.amount) + "B";
+    case Protocol::Credit::Unlimited:
+      return "eager";
+    case Protocol::Credit::None:
+      break;
+  }
+  return "rendezvous";
+}
+
+}  // namespace
+
+Policy random_policy(Dice& dice) {
+  Policy policy;
+  policy.issue =
+      std::vector{Issue::Inline, Issue::Stream, Issue::Stream, Issue::Grouped}[dice.below(4)];
+  policy.channel =
+      std::vector{Channel::Rank, Channel::Pair, Channel::Edge, Channel::Tag}[dice.below(4)];
+  policy.post = std::vector{Post::Early, Post::Deferred, Post::AtStart}[dice.below(3)];
+  policy.run_order = dice.chance(30) ? RunOrder::EvenOdd : RunOrder::AsLowered;
+  if (dice.chance(60)) policy.forward = random_protocol(dice);
+  if (dice.chance(60)) policy.backward = random_protocol(dice);
+  return policy;
+}
+
+Costs random_costs(Dice& dice, const Order& order) {
+  Costs costs;
+  if (dice.chance(10)) return costs;
+  int stages = 0;
+  for (const Row& row : order) {
+    for (const Cell& cell : row) {
+      for (const Action& a : cell) stages = std::max(stages, a.stage + 1);
+    }
+  }
+  const int least = dice.chance(30) ? 0 : 1;
+  for (const char* kind : {"F", "I", "W"}) {
+    for (int s = 0; s < stages; ++s) costs.kind_and_stage[kind][s] = dice.between(least, 9);
+  }
+  if (dice.chance(30)) {
+    for (int s = 0; s < stages; ++s) costs.kind_and_stage["B"][s] = dice.between(least, 15);
+  }
+  if (dice.chance(40)) costs.kind["FB"] = dice.between(1, 15);
+  costs.latency = dice.below(3) * dice.below(5);
+  // By name, because a cost belongs to a producing stage and a kind.
+  for (int s = 0; s < stages; ++s) {
+    for (const char* kind : {"SEND_F", "SEND_B"}) {
+      const int bytes = dice.between(0, 14);
+      for (int m = 0; m < 8; ++m) costs.bytes[name(s, kind, m)] = bytes;
+    }
+  }
+  if (dice.chance(50)) costs.bytes_per_second = dice.between(1, 4) * std::int64_t{500'000'000};
+  return costs;
+}
+
+std::string to_string(const Policy& policy) {
+  static const char* const issues[] = {"inline", "stream", "grouped"};
+  static const char* const channels[] = {"rank", "pair", "edge", "tag"};
+  static const char* const posts[] = {"early", "deferred", "at-start"};
+  return std::string(issues[static_cast<int>(policy.issue)]) + " " +
+         channels[static_cast<int>(policy.channel)] + " " + posts[static_cast<int>(policy.post)] +
+         (policy.run_order == RunOrder::EvenOdd ? " even-odd" : "") +
+         " SEND_F=" + to_string(policy.forward) + " SEND_B=" + to_string(policy.backward);
+}
+
+}  // namespace pipewright::reference

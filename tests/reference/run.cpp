@@ -1,0 +1,236 @@
+#include "tests/reference/run.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+namespace pipewright::reference {
+
+Run::Run(const Program& program, const Policy& policy, const Costs& costs)
+    : program_(program), policy_(policy), costs_(costs), same_credit_(program.instructions.size()) {
+  const std::size_t n = program.instructions.size();
+  happened_ = {std::vector<std::optional<std::int64_t>>(n),
+               std::vector<std::optional<std::int64_t>>(n),
+               std::vector<std::optional<std::int64_t>>(n), std::vector<bool>(n),
+               std::vector<std::optional<std::int64_t>>(n)};
+  std::map<std::tuple<int, int, std::string>, std::vector<int>> sends;
+  const auto key = [&](std::size_t id) {
+    const Instruction& send = program.instructions[id];
+    return std::tuple(send.rank, send.peer, send.cell[0].kind);
+  };
+  for (std::size_t id = 0; id < n; ++id) {
+    if (program.instructions[id].is_send()) sends[key(id)].push_back(static_cast<int>(id));
+  }
+  for (std::size_t id = 0; id < n; ++id) {
+    if (program.instructions[id].is_send()) same_credit_[id] = sends[key(id)];
+  }
+}
+
+void Run::to_the_end() {
+  while (true) {
+    bool something = true;
+    while (something) {
+      something = false;
+      for (const Lane& lane : program_.lanes) something = look_at(lane) || something;
+      // Credit first: only what finds none at the end of this instant meets its RECV without it.
+      if (!something) something = rendezvous_without_credit();
+    }
+    const std::optional<std::int64_t> next = next_instant();
+    if (!next) return;
+    now_ = *next;
+  }
+}
+
+std::optional<std::int64_t> Run::next_instant() const {
+  std::optional<std::int64_t> next;
+  for (const auto* times : {&happened_.end, &happened_.arrival}) {
+    for (const std::optional<std::int64_t>& time : *times) {
+      if (time && *time > now_ && (!next || *time < *next)) next = time;
+    }
+  }
+  return next;
+}
+
+// --- What is the case now ---
+
+bool Run::ended(int id) const { return happened_.end[id] && *happened_.end[id] <= now_; }
+
+bool Run::issued(int id) const {
+  if (policy_.issue == Issue::Inline)
+    return true;  // an instruction of the compute lane like any other
+  const std::vector<int>& by = program_.instructions[id].issued_by;
+  return std::all_of(by.begin(), by.end(), [this](int other) { return ended(other); });
+}
+
+int Run::first_unfinished(const Lane& lane) const {
+  for (const int id : lane.instructions) {
+    if (!ended(id)) return id;
+  }
+  return kNobody;
+}
+
+bool Run::ready(int id) const {
+  const Instruction& end = program_.instructions[id];
+  return issued(id) && first_unfinished(program_.lanes[end.lane]) == id &&
+         std::all_of(end.inputs.begin(), end.inputs.end(),
+                     [this](int input) { return ended(input); });
+}
+
+// --- What happens now ---
+
+bool Run::look_at(const Lane& lane) {
+  const int id = first_unfinished(lane);
+  if (id == kNobody || happened_.start[id]) return false;
+  if (!program_.instructions[id].is_transfer()) return compute(id);
+  if (!ready(id)) return false;
+  return program_.instructions[id].is_send() ? send(id) : recv(id);
+}
+
+bool Run::compute(int id) {
+  const Instruction& computation = program_.instructions[id];
+  for (const auto* needed : {&computation.inputs, &computation.run_before}) {
+    for (const int other : *needed) {
+      if (!ended(other)) return false;
+    }
+  }
+  happened_.start[id] = now_;
+  happened_.end[id] = now_ + computation_time(id);
+  return true;
+}
+
+bool Run::send(int id) {
+  const Instruction& end = program_.instructions[id];
+  if (gets_credit(id)) {
+    // Also if its RECV is for something else: that is found out when the message is to be received.
+    happened_.start[id] = happened_.end[id] = now_;
+    happened_.arrival[id] = now_ + transfer_time(id);
+    happened_.used_credit[id] = true;
+    return true;
+  }
+  if (end.partner == kNobody || end.mismatch || !ready(end.partner)) return false;
+  // A meeting for want of credit waits for the end of this instant, unless it takes no time: then
+  // it makes no difference to this pair, and what it sets free may give credit to others.
+  if (may_be_eager(id) && transfer_time(id) > 0) return false;
+  rendezvous(id);
+  return true;
+}
+
+bool Run::recv(int id) {
+  bool something = false;
+  if (!happened_.ready[id]) {
+    happened_.ready[id] = now_;
+    something = true;
+  }
+  const Instruction& end = program_.instructions[id];
+  if (end.partner == kNobody || end.mismatch) return something;
+  const std::optional<std::int64_t> arrival = happened_.arrival[end.partner];
+  if (!arrival || *arrival > now_) return something;
+  happened_.start[id] = happened_.ready[id];
+  happened_.end[id] = now_;
+  return true;
+}
+
+bool Run::rendezvous_without_credit() {
+  for (const Lane& lane : program_.lanes) {  // within a rank and a kind this is program order
+    const int send = first_unfinished(lane);
+    if (send == kNobody || happened_.start[send] || !program_.instructions[send].is_send())
+      continue;
+    const Instruction& end = program_.instructions[send];
+    if (end.partner == kNobody || end.mismatch || !ready(send) || !ready(end.partner)) continue;
+    rendezvous(send);
+    return true;
+  }
+  return false;
+}
+
+void Run::rendezvous(int send) {
+  for (const int id : {send, program_.instructions[send].partner}) {
+    happened_.start[id] = now_;
+    happened_.end[id] = now_ + transfer_time(send);
+  }
+}
+
+// --- Credit, section 4.3 ---
+
+const Protocol& Run::protocol_of(int send) const {
+  return program_.instructions[send].cell[0].kind == "SEND_F" ? policy_.forward : policy_.backward;
+}
+
+const std::vector<int>& Run::same_credit(int send) const { return same_credit_[send]; }
+
+bool Run::may_be_eager(int send) const {
+  const Protocol& protocol = protocol_of(send);
+  if (protocol.credit == Protocol::Credit::None) return false;
+  if (protocol.credit == Protocol::Credit::Unlimited) return true;
+  const std::int64_t wanted = protocol.credit == Protocol::Credit::Bytes ? bytes_of(send) : 1;
+  return wanted <= protocol.amount;
+}
+
+bool Run::gets_credit(int send) const {
+  if (!may_be_eager(send)) return false;
+  const Protocol& protocol = protocol_of(send);
+  if (protocol.credit == Protocol::Credit::Unlimited) return true;
+  const bool in_bytes = protocol.credit == Protocol::Credit::Bytes;
+  std::int64_t in_use = 0;
+  bool before = true;
+  for (const int other : same_credit(send)) {
+    if (other == send) before = false;
+    // Credit is taken in program order: a later send does not overtake one that is not ready or
+    // does not fit.
+    if (before && may_be_eager(other) && !happened_.start[other]) return false;
+    if (!happened_.used_credit[other]) continue;
+    const int recv = program_.instructions[other].partner;
+    if (recv == kNobody || !ended(recv)) in_use += in_bytes ? bytes_of(other) : 1;
+  }
+  return in_use + (in_bytes ? bytes_of(send) : 1) <= protocol.amount;
+}
+
+// --- Durations, section 5 ---
+
+std::int64_t Run::bytes_of(int send) const {
+  const Action& end = program_.instructions[send].cell[0];
+  for (const std::string& key : {name(end), end.kind}) {
+    const auto found = costs_.bytes.find(key);
+    if (found != costs_.bytes.end()) return found->second;
+  }
+  return 0;
+}
+
+std::int64_t Run::transfer_time(int send) const {
+  const auto found = costs_.latency_of.find(name(program_.instructions[send].cell[0]));
+  const std::int64_t latency = found == costs_.latency_of.end() ? costs_.latency : found->second;
+  if (!costs_.bytes_per_second) return latency;
+  __extension__ using Wide = __int128;
+  const Wide nanoseconds = static_cast<Wide>(bytes_of(send)) * 1'000'000'000;
+  const Wide rate = *costs_.bytes_per_second;
+  return latency + static_cast<std::int64_t>((nanoseconds + rate - 1) / rate);
+}
+
+namespace {
+
+std::optional<std::int64_t> given_cost(const Costs& costs, const std::string& kind, int stage) {
+  const auto by_stage = costs.kind_and_stage.find(kind);
+  if (by_stage != costs.kind_and_stage.end() && by_stage->second.count(stage))
+    return by_stage->second.at(stage);
+  const auto found = costs.kind.find(kind);
+  if (found != costs.kind.end()) return found->second;
+  return std::nullopt;
+}
+
+std::int64_t cost_of(const Costs& costs, const std::string& kind, int stage) {
+  if (const auto given = given_cost(costs, kind, stage)) return *given;
+  return kind == "B" ? cost_of(costs, "I", stage) + cost_of(costs, "W", stage) : 0;
+}
+
+}  // namespace
+
+std::int64_t Run::computation_time(int id) const {
+  const Cell& cell = program_.instructions[id].cell;
+  if (cell.size() == 1) return cost_of(costs_, cell[0].kind, cell[0].stage);
+  if (const auto pair = given_cost(costs_, "FB", cell[0].stage)) return *pair;
+  return cost_of(costs_, cell[0].kind, cell[0].stage) +
+         cost_of(costs_, cell[1].kind, cell[1].stage);
+}
+
+}  // namespace pipewright::reference

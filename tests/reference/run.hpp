@@ -1,0 +1,66 @@
+// Sections 2 to 5 of docs/semantics.md, read as slowly as possible: at every instant, look at every
+// lane until nothing more happens; then go to the next instant at which something ends or arrives.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tests/reference/policy.hpp"
+#include "tests/reference/program.hpp"
+
+namespace pipewright::reference {
+
+/// What has happened to each instruction; by instruction.
+struct Happened {
+  std::vector<std::optional<std::int64_t>> start, end;
+  std::vector<std::optional<std::int64_t>>
+      arrival;                    // SENDs that have left: when the message is there
+  std::vector<bool> used_credit;  // SENDs that have left
+  std::vector<std::optional<std::int64_t>> ready;  // RECVs: the moment they became ready
+};
+
+class Run {
+ public:
+  Run(const Program& program, const Policy& policy, const Costs& costs);
+
+  /// Until nothing can start or go on. `now` is then the last instant at which something happened.
+  void to_the_end();
+
+  [[nodiscard]] const Happened& happened() const { return happened_; }
+  [[nodiscard]] bool ended(int id) const;
+  [[nodiscard]] bool left(int id) const { return happened_.arrival[id].has_value(); }
+  [[nodiscard]] bool issued(int id) const;
+  /// The first unfinished instruction of a lane, kNobody if all have ended.
+  [[nodiscard]] int first_unfinished(const Lane& lane) const;
+  /// A transfer end that is issued, at the head of its lane, and has its input.
+  [[nodiscard]] bool ready(int id) const;
+  /// The protocol of this SEND is eager, and its message is not larger than the whole credit.
+  [[nodiscard]] bool may_be_eager(int send) const;
+  /// SENDs of the same edge and kind, in program order.
+  [[nodiscard]] const std::vector<int>& same_credit(int send) const;
+
+ private:
+  bool look_at(const Lane& lane);
+  bool compute(int id);
+  bool send(int id);
+  bool recv(int id);
+  bool rendezvous_without_credit();
+  bool gets_credit(int send) const;
+  void rendezvous(int send);
+  std::optional<std::int64_t> next_instant() const;
+
+  const Protocol& protocol_of(int send) const;
+  std::int64_t bytes_of(int send) const;
+  std::int64_t transfer_time(int send) const;
+  std::int64_t computation_time(int id) const;
+
+  const Program& program_;
+  const Policy& policy_;
+  const Costs& costs_;
+  Happened happened_;
+  std::int64_t now_ = 0;
+  std::vector<std::vector<int>> same_credit_;  // by SEND
+};
+
+}  // namespace pipewright::reference

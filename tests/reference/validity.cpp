@@ -1,0 +1,119 @@
+#include "tests/reference/validity.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tests/reference/lowering.hpp"
+
+namespace pipewright::reference {
+namespace {
+
+/// Where every action stands. Each of the checks below is one clause of the sentence in section 7.
+class Inspector {
+ public:
+  explicit Inspector(const Order& lists) : lists_(lists) {
+    for (std::size_t rank = 0; rank < lists.size(); ++rank) {
+      for (const Cell& cell : lists[rank]) {
+        for (const Action& action : cell) {
+          ranks_of_[name(action)].push_back(static_cast<int>(rank));
+          stages_ = std::max(stages_, action.stage + 1);
+          micro_batches_ = std::max(micro_batches_, action.micro_batch + 1);
+        }
+      }
+    }
+  }
+
+  std::string run() const {
+    for (const auto& check : {&Inspector::doubled, &Inspector::missing, &Inspector::wrong_rank,
+                              &Inspector::transfers}) {
+      const std::string complaint = (this->*check)();
+      if (!complaint.empty()) return complaint;
+    }
+    return "";
+  }
+
+ private:
+  bool has(int stage, const std::string& kind, int micro_batch) const {
+    return ranks_of_.count(name(stage, kind, micro_batch)) > 0;
+  }
+  int rank_of(int stage, const std::string& kind, int micro_batch) const {
+    return ranks_of_.at(name(stage, kind, micro_batch)).front();
+  }
+
+  std::string doubled() const {
+    for (const Row& row : lists_) {
+      for (const Cell& cell : row) {
+        for (const Action& a : cell) {
+          // A rank may gather and free its weights as often as it likes; OPT has one on every rank.
+          const bool once = is_pass(a) || is_send(a) || is_recv(a);
+          if (once && ranks_of_.at(name(a)).size() > 1) return name(a) + " is doubled";
+        }
+      }
+    }
+    return "";
+  }
+
+  std::string missing() const {
+    for (int s = 0; s < stages_; ++s) {
+      for (int m = 0; m < micro_batches_; ++m) {
+        if (!has(s, "F", m)) return name(s, "F", m) + " is missing";
+        const bool fused = has(s, "B", m), inputs = has(s, "I", m), weights = has(s, "W", m);
+        if (fused && (inputs || weights)) return name(s, "B", m) + " is doubled by its I or W";
+        if (!fused && !inputs) return name(s, "B", m) + " is missing";
+        if (!fused && !weights) return name(s, "W", m) + " is missing";
+      }
+    }
+    return "";
+  }
+
+  std::string wrong_rank() const {
+    std::set<std::pair<int, int>> computes;  // stage, rank
+    for (int s = 0; s < stages_; ++s) {
+      for (int m = 0; m < micro_batches_; ++m) computes.emplace(s, rank_of(s, "F", m));
+    }
+    for (const auto& [action, ranks] : ranks_of_) {
+      const Action a = parse_cell(action)[0];
+      for (const int rank : ranks) {
+        const bool per_micro_batch = a.micro_batch >= 0;
+        const bool wrong = per_micro_batch ? rank != rank_of(a.stage, "F", a.micro_batch)
+                                           : a.stage >= 0 && !computes.count({a.stage, rank});
+        if (wrong) return action + " stands on the wrong rank";
+      }
+    }
+    return "";
+  }
+
+  std::string transfers() const {
+    for (const auto& [action, ranks] : ranks_of_) {
+      const Action a = parse_cell(action)[0];
+      if (!is_send(a) && !is_recv(a)) continue;
+      const int other = a.kind == "SEND_F" || a.kind == "RECV_B" ? a.stage + 1 : a.stage - 1;
+      const std::string other_kind = (is_send(a) ? "RECV_" : "SEND_") + a.kind.substr(5);
+      if (other < 0 || !has(other, other_kind, a.micro_batch)) return action + " has no partner";
+    }
+    return missing_transfer();
+  }
+
+  /// A computation that takes its input from another rank needs the RECV.
+  std::string missing_transfer() const {
+    for (int s = 0; s + 1 < stages_; ++s) {
+      for (int m = 0; m < micro_batches_; ++m) {
+        if (rank_of(s, "F", m) == rank_of(s + 1, "F", m)) continue;
+        if (!has(s + 1, "RECV_F", m)) return name(s + 1, "RECV_F", m) + " is missing";
+        if (!has(s, "RECV_B", m)) return name(s, "RECV_B", m) + " is missing";
+      }
+    }
+    return "";
+  }
+
+  const Order& lists_;
+  std::map<std::string, std::vector<int>> ranks_of_;
+  int stages_ = 0, micro_batches_ = 1;  // an order that names no micro-batch is short of m0
+};
+
+}  // namespace
+
+std::string complaint_about(const Order& lists) { return Inspector(lists).run(); }
+
+}  // namespace pipewright::reference

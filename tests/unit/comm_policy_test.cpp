@@ -1,0 +1,50 @@
+#include "core/comm_policy.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+
+namespace pipewright {
+namespace {
+
+TEST(CommPolicy, DefaultIsWhatNcclGuaranteesWithACommunicatorForEachEdge) {
+  const CommPolicy policy;
+  EXPECT_EQ(to_string(policy.issue), "stream");
+  EXPECT_EQ(to_string(policy.channel), "edge");
+  EXPECT_EQ(to_string(policy.post), "early");
+  EXPECT_EQ(to_string(policy.send_f), "rendezvous");
+  EXPECT_EQ(name_of(policy), "torch");
+}
+
+TEST(CommPolicy, EveryPresetIsFoundByItsName) {
+  for (const auto& preset : comm_policy_presets()) {
+    EXPECT_EQ(comm_policy_preset(preset.name), preset.policy);
+    EXPECT_EQ(name_of(preset.policy), preset.name);
+  }
+  EXPECT_TRUE(comm_policy_preset("ideal").is_free_of_waits());
+  EXPECT_FALSE(comm_policy_preset("torch").is_free_of_waits());
+}
+
+TEST(CommPolicy, ProtocolTextRoundTrips) {
+  for (const char* text : {"rendezvous", "eager", "eager:1", "eager:12", "eager:4095B"}) EXPECT_EQ(to_string(parse_protocol(text)), text);
+  EXPECT_EQ(parse_protocol("eager:4KiB").credit, 4096);
+  for (const char* text : {"", "eager:", "eager:0", "eager:-1", "eager:x", "Rendezvous", "eager:1.5"}) {
+    EXPECT_THROW(parse_protocol(text), InputError) << text;
+  }
+}
+
+TEST(CommPolicy, UnknownNamesGetASuggestion) {
+  try {
+    comm_policy_preset("megatron-batchd");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("did you mean \"megatron-batched\""));
+  }
+  EXPECT_THROW(parse_issue("streams"), InputError);
+  EXPECT_THROW(parse_channel(""), InputError);
+  EXPECT_THROW(parse_post("late"), InputError);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,87 @@
+#include "core/order.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+
+namespace pipewright {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string complaint(std::string_view csv) {
+  try {
+    read_order_csv(csv, "order.csv");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(OrderCsv, KeepsRowsIdleSlotsAndPlacement) {
+  const Order order = read_order_csv("0F0,,2F0,2B0,0B0\n , 1F0 ,3F0,3B0,1B0,,\n", "order.csv");
+  EXPECT_EQ(order.rank_count(), 2);
+  EXPECT_EQ(order.stages(), 4);
+  EXPECT_EQ(order.micro_batches, 1);
+  EXPECT_EQ(order.placement.rank_of(StageId(3), MicroBatchId(0)), RankId(1));
+  EXPECT_EQ(write_order_csv(order), "0F0,,2F0,2B0,0B0\n,1F0,3F0,3B0,1B0\n");
+}
+
+TEST(OrderCsv, PointsAtTheBadCell) {
+  const std::string message = complaint("0F0,0B0\n1F0,1X0,1B0\n");
+  EXPECT_THAT(message, HasSubstr("order.csv"));
+  EXPECT_THAT(message, HasSubstr("row 2, cell 2"));
+  // The arrow stands under the cell: four characters of the line come before it.
+  EXPECT_THAT(message, HasSubstr("\n  1F0,1X0,1B0\n      ^"));
+}
+
+TEST(OrderCsv, RefusesWhatCannotBeAnOrder) {
+  EXPECT_THAT(complaint(""), HasSubstr("found none"));
+  EXPECT_THAT(complaint("\n,,\n"), HasSubstr("found none"));
+  EXPECT_THAT(complaint("0SEND_B0\n"), HasSubstr("no stage at its other end"));
+  EXPECT_THAT(complaint("0F900000000\n"), HasSubstr("too large"));
+  EXPECT_THAT(complaint("70000F0\n"), HasSubstr("too large"));
+}
+
+TEST(OrderCsv, AFragmentPlacesStagesByTheirTransfers) {
+  // PyTorch issue 172668: stage 1 is known on rank 1 by its send.
+  const Order order = read_order_csv("0SEND_F1,2RECV_F0,2F0\n1SEND_F0,1RECV_F1,1F1\n", "f.csv");
+  EXPECT_EQ(order.placement.rank_of(StageId(0), MicroBatchId(0)), RankId(0));
+  EXPECT_EQ(order.placement.rank_of(StageId(1), MicroBatchId(0)), RankId(1));
+  EXPECT_EQ(order.placement.rank_of(StageId(2), MicroBatchId(0)), RankId(0));
+}
+
+TEST(OrderCsv, ReplicasPlaceByMicroBatch) {
+  const Order order = read_order_csv("0F0,0B0\n0F1,0B1\n1F0,1B0,1F1,1B1\n", "rr.csv");
+  EXPECT_TRUE(order.placement.looks_at_micro_batch());
+  EXPECT_EQ(order.placement.rank_of(StageId(0), MicroBatchId(0)), RankId(0));
+  EXPECT_EQ(order.placement.rank_of(StageId(0), MicroBatchId(1)), RankId(1));
+  EXPECT_THAT(problems_of(order), IsEmpty());
+}
+
+TEST(OrderProblems, NamesWhatIsMissingDoubledOrMixed) {
+  const auto problems = [](std::string_view csv) {
+    std::string all;
+    for (const auto& problem : problems_of(read_order_csv(csv, "o"))) all += problem + "\n";
+    return all;
+  };
+  EXPECT_EQ(problems("0F0,0B0\n1F0,1B0\n"), "");
+  EXPECT_EQ(problems("0F0,0I0,0W0\n1F0,1B0\n"), "");
+  EXPECT_THAT(problems("0F0,0B0,0B1\n1F0,1B0,1F1,1B1\n"), HasSubstr("0F1 is missing"));
+  EXPECT_THAT(problems("0F0,0F0,0B0\n1F0,1B0\n"), HasSubstr("0F0 is there 2 times"));
+  EXPECT_THAT(problems("0F0\n1F0,1B0\n"), HasSubstr("backward of stage 0 for micro-batch 0 is missing"));
+  EXPECT_THAT(problems("0F0,0I0\n1F0,1B0\n"), HasSubstr("0W0 is missing"));
+  EXPECT_THAT(problems("0F0,0I0,0W0,0B0\n1F0,1B0\n"), HasSubstr("doubled or mixed"));
+}
+
+TEST(OrderProblems, WrittenTransfersNeedBothEnds) {
+  const Order whole = read_order_csv("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", "o");
+  EXPECT_THAT(problems_of(whole), IsEmpty());
+  const Order torn = read_order_csv("0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n", "o");
+  EXPECT_THAT(problems_of(torn), testing::ElementsAre("expected one 0SEND_F0 and one 1RECV_F0, found 1 and 0"));
+}
+
+}  // namespace
+}  // namespace pipewright
