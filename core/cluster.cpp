@@ -17,9 +17,8 @@ PortSpec read_port(const JsonCursor& value) {
   port.latency = read_duration(value.at("latency_ns"));
   port.bytes_per_second = value.at("bytes_per_second").number(1, kMostRate);
   if (const auto sharing = value.find("sharing")) {
-    port.sharing = read_choice<Sharing>(*sharing, {{"none", Sharing::None},
-                                                   {"serial", Sharing::Serial},
-                                                   {"fair", Sharing::Fair}});
+    port.sharing = read_choice<Sharing>(
+        *sharing, {{"none", Sharing::None}, {"serial", Sharing::Serial}, {"fair", Sharing::Fair}});
   }
   return port;
 }
@@ -76,8 +75,8 @@ Cluster read_cluster(const JsonCursor& document) {
     }
     return cluster;
   }
-  document.only({"schema", "name", "preset", "nodes", "devices_per_node", "device", "inside",
-                 "across"});
+  document.only(
+      {"schema", "name", "preset", "nodes", "devices_per_node", "device", "inside", "across"});
   cluster.name = read_name(document.at("name"));
   cluster.nodes = read_count(document.at("nodes"), 1, kMostDevices);
   const JsonCursor per_node = document.at("devices_per_node");

@@ -21,7 +21,8 @@ Cluster local_cpu(int devices) {
   return cluster;
 }
 
-/// `flops`: dense bf16. `inside`: NVLink, one direction. `across`: one InfiniBand port for each GPU.
+/// `flops`: dense bf16. `inside`: NVLink, one direction. `across`: one InfiniBand port for each
+/// GPU.
 Cluster dgx(std::string_view name, std::string model, double flops, double inside, double across,
             int devices) {
   if (devices % kDevicesOfDgx != 0) {

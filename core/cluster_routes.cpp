@@ -36,8 +36,7 @@ RouteCosts route_between(int source, int destination, const Cluster& cluster, Po
   if (source == destination) {
     return route;  // the data is there already
   }
-  const bool inside =
-      source / cluster.devices_per_node == destination / cluster.devices_per_node;
+  const bool inside = source / cluster.devices_per_node == destination / cluster.devices_per_node;
   const PortSpec& port = inside ? cluster.inside : cluster.across;
   route.latency = port.latency;
   route.bytes_per_second = port.bytes_per_second;
@@ -50,8 +49,7 @@ RouteCosts route_between(int source, int destination, const Cluster& cluster, Po
 
 }  // namespace
 
-void set_routes(CostTable& costs, const Cluster& cluster,
-                const std::vector<int>& device_of_rank) {
+void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>& device_of_rank) {
   for (const int device : device_of_rank) {
     PIPEWRIGHT_ASSERT(device >= 0 && device < cluster.devices(),
                       "a rank sits on a device that the cluster does not have");

@@ -39,9 +39,9 @@ CommPolicy read_comm_policy(const JsonCursor& value) {
 }
 
 Json to_json(const CommPolicy& policy) {
-  return {{"issue", to_string(policy.issue)},         {"channel", to_string(policy.channel)},
-          {"post", to_string(policy.post)},           {"run_order", to_string(policy.run_order)},
-          {"send_f", to_string(policy.send_f)},       {"send_b", to_string(policy.send_b)}};
+  return {{"issue", to_string(policy.issue)},   {"channel", to_string(policy.channel)},
+          {"post", to_string(policy.post)},     {"run_order", to_string(policy.run_order)},
+          {"send_f", to_string(policy.send_f)}, {"send_b", to_string(policy.send_b)}};
 }
 
 }  // namespace pipewright

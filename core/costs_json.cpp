@@ -37,9 +37,7 @@ bool routes_come_from_cluster(const CostTable& costs, const CostContext& context
          all_equal(derived.links, costs.links);
 }
 
-Bytes read_change(const JsonCursor& value) {
-  return Bytes(value.integer(-kMostBytes, kMostBytes));
-}
+Bytes read_change(const JsonCursor& value) { return Bytes(value.integer(-kMostBytes, kMostBytes)); }
 
 StageCosts read_stage(const JsonCursor& value) {
   value.only({"f_ns", "i_ns", "w_ns", "b_ns", "opt_ns"});
@@ -123,9 +121,9 @@ void read_links(const JsonCursor& costs, CostTable& table) {
     Link link;
     link.name = read_name(value.at("name"));
     link.bytes_per_second = value.at("bytes_per_second").number(1, kMostRate);
-    link.sharing = read_choice<Sharing>(value.at("sharing"), {{"none", Sharing::None},
-                                                              {"serial", Sharing::Serial},
-                                                              {"fair", Sharing::Fair}});
+    link.sharing = read_choice<Sharing>(
+        value.at("sharing"),
+        {{"none", Sharing::None}, {"serial", Sharing::Serial}, {"fair", Sharing::Fair}});
     table.links.push_back(std::move(link));
   }
 }

@@ -17,7 +17,8 @@ struct CostContext {
 };
 
 CostTable read_costs(const JsonCursor& value, const CostContext& context);
-/// Routes that are those of set_routes() are written as "routes": "cluster", the others edge by edge.
+/// Routes that are those of set_routes() are written as "routes": "cluster", the others edge by
+/// edge.
 Json costs_json(const CostTable& costs, const CostContext& context);
 
 }  // namespace pipewright

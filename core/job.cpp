@@ -137,8 +137,8 @@ void check_tuned_plan(const Job& job, const Plan& plan) {
                      "this plan was made for another model (" + model +
                          "); tune again, or name the plan's model in the job");
   }
-  const std::int64_t samples = static_cast<std::int64_t>(plan.micro_batches) *
-                               plan.micro_batch_size * plan.mesh.size("dp");
+  const std::int64_t samples =
+      static_cast<std::int64_t>(plan.micro_batches) * plan.micro_batch_size * plan.mesh.size("dp");
   if (samples != job.global_batch) {
     throw InputError(path, "/micro_batches",
                      "this plan trains " + std::to_string(samples) +
@@ -203,8 +203,9 @@ Plan load_tuned_plan(const Job& job) {
   const std::string text = read_text(path);
   constexpr char kPickle = '\x80';  // what Paddle's own tuner writes begins with this byte
   if (!text.empty() && text.front() == kPickle) {
-    throw InputError(path, "", "this is a Python pickle, as Paddle's tuner writes it; Pipewright "
-                               "reads a plan.json: make one with `pipewright tune`");
+    throw InputError(path, "",
+                     "this is a Python pickle, as Paddle's tuner writes it; Pipewright "
+                     "reads a plan.json: make one with `pipewright tune`");
   }
   const Json document = parse_json(text, path);
   const Plan plan = read_plan(JsonCursor(document, path));

@@ -11,7 +11,7 @@ namespace pipewright {
 namespace {
 
 constexpr std::array<std::string_view, 8> kFields{
-    "pp_degree",     "vpp_degree",  "accumulate_steps",           "micro_batch_size",
+    "pp_degree",     "vpp_degree",  "accumulate_steps",         "micro_batch_size",
     "schedule_mode", "comm_policy", "enable_send_recv_overlap", "memory_limit"};
 
 /// Degrees of the other kinds of parallelism: known, and 1 until they are planned too.
@@ -20,14 +20,15 @@ constexpr std::array<std::string_view, 3> kOtherDegrees{"dp_degree", "mp_degree"
 
 /// Fields of Paddle's pipeline strategy that have no counterpart here.
 constexpr std::array<std::string_view, 7> kUnusedFields{
-    "vpp_seg_method",     "generation_batch_size", "job_schedule_profiler_start",
-    "split_backward",     "program_runtimes",      "job_schedule_profiler_stop",
+    "vpp_seg_method",    "generation_batch_size", "job_schedule_profiler_start",
+    "split_backward",    "program_runtimes",      "job_schedule_profiler_stop",
     "memory_limit_times"};
 
 /// The fields of "strategy" and of "strategy.pipeline" as one set.
 class Fields {
  public:
-  explicit Fields(const JsonCursor& strategy) : outer_(strategy), inner_(strategy.find("pipeline")) {
+  explicit Fields(const JsonCursor& strategy)
+      : outer_(strategy), inner_(strategy.find("pipeline")) {
     std::vector<std::string_view> known(kFields.begin(), kFields.end());
     known.insert(known.end(), kOtherDegrees.begin(), kOtherDegrees.end());
     refuse_unused(outer_);
@@ -132,8 +133,7 @@ Bytes read_memory_limit(const JsonCursor& value) {
   if (!value.value().is_string()) {
     return read_size(value);
   }
-  const Bytes limit =
-      parsed_at(value, [&] { return parse_bytes(value.string(), "memory limit"); });
+  const Bytes limit = parsed_at(value, [&] { return parse_bytes(value.string(), "memory limit"); });
   if (limit.value < 0) {
     value.fail("a size that is not negative");
   }

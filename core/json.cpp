@@ -195,10 +195,11 @@ void require_schema(const JsonCursor& document, std::string_view kind) {
   const std::size_t slash = found.find('/');
   const std::string family = found.substr(0, slash);
   if (family == std::string(kOurs) + std::string(kind) && slash != std::string::npos) {
-    throw InputError(document.file(), schema.pointer(),
-                     "this file has format version " + Json(found.substr(slash + 1)).dump(
-                         -1, ' ', true, Json::error_handler_t::replace) +
-                         "; this Pipewright reads version 1 only (\"" + expected + "\")");
+    throw InputError(
+        document.file(), schema.pointer(),
+        "this file has format version " +
+            Json(found.substr(slash + 1)).dump(-1, ' ', true, Json::error_handler_t::replace) +
+            "; this Pipewright reads version 1 only (\"" + expected + "\")");
   }
   schema.fail("\"" + expected + "\"");
 }

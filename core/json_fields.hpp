@@ -57,7 +57,8 @@ auto parsed_at(const JsonCursor& value, Parse parse) {
   }
 }
 
-/// A path as an absolute one; a relative one starts at the folder of the file it stands in. "" stays "".
+/// A path as an absolute one; a relative one starts at the folder of the file it stands in. ""
+/// stays "".
 std::string read_path(const JsonCursor& value);
 std::filesystem::path resolved_path(const JsonCursor& value, const std::string& path);
 

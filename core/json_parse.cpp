@@ -81,7 +81,8 @@ class Builder : public nlohmann::json_sax<Json> {
   }
   bool open(Json container) {
     if (levels_.size() == kDeepest) {
-      throw InputError(file_, "", "nested more than 200 levels deep; no Pipewright file needs that");
+      throw InputError(file_, "",
+                       "nested more than 200 levels deep; no Pipewright file needs that");
     }
     Json* value = put(std::move(container));
     levels_.push_back({value, {}, {}});

@@ -139,8 +139,8 @@ class ChainReader {
     result.in = in ? read_count(*in, 1, kWidest) : width_;
     if (width_ != 0 && result.in != width_) {
       throw InputError(in->file(), in->pointer(),
-                       "expected " + std::to_string(width_) + ", the width of the layer before, found " +
-                           std::to_string(result.in));
+                       "expected " + std::to_string(width_) +
+                           ", the width of the layer before, found " + std::to_string(result.in));
     }
     result.out = result.in;
     if (result.kind == LayerKind::Linear) {
@@ -306,12 +306,9 @@ Model read_model(const JsonCursor& document) {
 Json to_json(const Model& model) {
   Json json = {{"schema", "pipewright.model/1"}, {"name", model.name}};
   if (const auto shape = transformer_shape_of(model)) {
-    json["transformer"] = {{"hidden", shape->hidden},
-                           {"layers", shape->layers},
-                           {"heads", shape->heads},
-                           {"ffn", shape->ffn},
-                           {"vocabulary", shape->vocabulary},
-                           {"sequence", shape->sequence}};
+    json["transformer"] = {{"hidden", shape->hidden},         {"layers", shape->layers},
+                           {"heads", shape->heads},           {"ffn", shape->ffn},
+                           {"vocabulary", shape->vocabulary}, {"sequence", shape->sequence}};
   } else {
     Json layers = Json::array();
     for (const Layer& layer : model.layers) {

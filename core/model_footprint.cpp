@@ -36,8 +36,8 @@ Parts linear(const Layer& layer, double rows) {
 
 Parts attention(const Layer& layer, double rows, double sequence) {
   const double width = layer.in, heads = layer.heads;
-  const double projections = 8 * rows * width * width;     // q, k, v and output
-  const double products = 4 * rows * sequence * width;     // scores, and their use on v
+  const double projections = 8 * rows * width * width;  // q, k, v and output
+  const double products = 4 * rows * sequence * width;  // scores, and their use on v
   const double probabilities = rows * heads * sequence;
   Parts parts;
   parts.parameters = 4 * width * width + 4 * width;

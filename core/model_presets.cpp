@@ -31,14 +31,10 @@ Model transformer(std::string name, const TransformerShape& shape, int bytes_per
 
 /// Byte level, so that any file is training data. One step of 16 sequences is 1.6e9 operations:
 /// hundreds of steps take seconds on one core, and four blocks can be cut into four stages.
-Model gpt_tiny() {
-  return transformer("gpt-tiny", {64, 4, 4, 256, 256, 64}, 4);
-}
+Model gpt_tiny() { return transformer("gpt-tiny", {64, 4, 4, 256, 256, 64}, 4); }
 
 /// Table 2.1 of "Language Models are Few-Shot Learners"; vocabulary padded as Megatron-LM does.
-Model gpt3_175b() {
-  return transformer("gpt3-175b", {12288, 96, 96, 4 * 12288, 51200, 2048}, 2);
-}
+Model gpt3_175b() { return transformer("gpt3-175b", {12288, 96, 96, 4 * 12288, 51200, 2048}, 2); }
 
 }  // namespace
 

@@ -115,13 +115,13 @@ Order read_order(const JsonCursor& list, const Plan& plan) {
     list.fail("one list of actions for each of the " + std::to_string(plan.ranks()) + " ranks");
   }
   // Before anything is made that is as large as stages times micro-batches.
-  const std::size_t least =
-      2 * plan.stages.size() * static_cast<std::size_t>(plan.micro_batches);
+  const std::size_t least = 2 * plan.stages.size() * static_cast<std::size_t>(plan.micro_batches);
   if (actions < least) {
-    throw InputError(list.file(), list.pointer(),
-                     "expected at least " + std::to_string(least) +
-                         " actions (a forward and a backward of each stage and micro-batch), found " +
-                         std::to_string(actions));
+    throw InputError(
+        list.file(), list.pointer(),
+        "expected at least " + std::to_string(least) +
+            " actions (a forward and a backward of each stage and micro-batch), found " +
+            std::to_string(actions));
   }
   const std::vector<std::string> problems = problems_of(order);
   if (!problems.empty()) {

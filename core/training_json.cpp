@@ -15,8 +15,7 @@ TrainingSpec read_training(const JsonCursor& value) {
   value.only({"optimizer", "learning_rate", "steps", "seed", "data"});
   TrainingSpec training;
   if (const auto optimizer = value.find("optimizer")) {
-    training.optimizer =
-        read_choice<std::string>(*optimizer, {{"adamw", "adamw"}, {"sgd", "sgd"}});
+    training.optimizer = read_choice<std::string>(*optimizer, {{"adamw", "adamw"}, {"sgd", "sgd"}});
   }
   if (const auto rate = value.find("learning_rate")) {
     training.learning_rate = rate->number(0, 1000);

@@ -139,8 +139,8 @@ std::string three_digits(std::int64_t value, std::int64_t scale, std::int64_t li
       continue;
     }
     const std::int64_t rest = (value % scale) * tenths;
-    const std::int64_t rounded = (value / scale) * tenths + rest / scale +
-                                 ((rest % scale) >= scale - rest % scale ? 1 : 0);
+    const std::int64_t rounded =
+        (value / scale) * tenths + rest / scale + ((rest % scale) >= scale - rest % scale ? 1 : 0);
     if (tenths > 1 && rounded >= 1000) {
       continue;  // 9.996 becomes 10.0, not 10.00
     }

@@ -68,10 +68,11 @@ void add_comparisons(const SearchResult& result, std::vector<std::string>& reaso
         best.step.value > 0
             ? static_cast<double>(next.step.value) / static_cast<double>(best.step.value) - 1
             : 0;
-    reasons.push_back("Next best is " + describe(next) + ", " +
-                      (next.step == best.step ? "as fast, with " + format_bytes(next.peak_bytes) +
-                                                    " on its fullest rank."
-                                              : percent(more) + " slower."));
+    reasons.push_back(
+        "Next best is " + describe(next) + ", " +
+        (next.step == best.step
+             ? "as fast, with " + format_bytes(next.peak_bytes) + " on its fullest rank."
+             : (more < 0.001 ? std::string("less than 0.1 %") : percent(more)) + " slower."));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/lower.hpp"
 #include "core/timeline.hpp"
+#include "planner/closed_form.hpp"
 #include "planner/memory.hpp"
 #include "planner/parallel.hpp"
 #include "planner/partition.hpp"
@@ -35,6 +36,7 @@ struct Prepared {
 struct Outcome {
   Candidate candidate;
   std::size_t schedule_index = 0;  // place in the registry, simpler schedules first
+  bool simulated = false;
   std::string pruned;
 };
 
@@ -125,19 +127,31 @@ class Search {
       return prepared;
     }
     prepared.stages = stages_of(configuration.even_layers ? *even : *balanced, configuration.ranks);
-    if (!state_fits(prepared)) prepared.pruned = kOverMemory;
+    if (!may_fit(prepared)) prepared.pruned = kOverMemory;
     prepared.bound = bound_of(prepared);
     return prepared;
   }
 
-  bool state_fits(const Prepared& prepared) const {
+  /// False only if no order of this schedule can keep to the limit: the state of a rank's stages,
+  /// and the peak of its activations where a formula knows it, each at least as large as that of
+  /// its lightest stage.
+  bool may_fit(const Prepared& prepared) const {
     if (limit_.value <= 0) return true;
-    std::vector<Bytes> held(static_cast<std::size_t>(prepared.configuration.ranks));
-    for (const StagePlan& stage : prepared.stages) {
-      held[static_cast<std::size_t>(stage.rank.value)] +=
-          state_of(job_.model, stage, job_.training.optimizer).sum();
+    const Configuration& c = prepared.configuration;
+    const auto memory =
+        memory_of(job_.model, prepared.stages, c.micro_batch_size, job_.training.optimizer);
+    const auto peaks =
+        closed_form_peaks(c.schedule->name, {c.ranks, c.micro_batches, c.chunks, {}});
+    for (int r = 0; r < c.ranks; ++r) {
+      Bytes held, lightest = memory[static_cast<std::size_t>(r)].f;
+      for (int s = r; s < c.stages(); s += c.ranks) {
+        held += memory[static_cast<std::size_t>(s)].constant;
+        lightest = std::min(lightest, memory[static_cast<std::size_t>(s)].f);
+      }
+      if (peaks) held += lightest * (*peaks)[static_cast<std::size_t>(r)];
+      if (held > limit_) return false;
     }
-    return *std::max_element(held.begin(), held.end()) <= limit_;
+    return true;
   }
 
   /// Each rank waits for the first micro-batch to reach it, computes everything once, and its last
@@ -169,13 +183,19 @@ class Search {
         model_.table(prepared.stages, c.ranks, c.micro_batch_size, job_.training.optimizer);
     const Order order = c.schedule->make({c.ranks, c.micro_batches, c.chunks, {}});
     const Program program = lower(order, policy_for(job_, *c.schedule), {false, true});
-    const sim::Result simulated = sim::simulate(program, costs);
     Outcome outcome;
-    if (!simulated.finished) {
+    // The peak follows from the order alone, and simulating costs more.
+    for (const RankFigures& rank : peaks_of(program, costs)) {
+      if (limit_.value > 0 && Bytes(rank.peak_bytes) > limit_) outcome.pruned = kOverMemory;
+    }
+    if (!outcome.pruned.empty()) return outcome;
+    const sim::Result result = sim::simulate(program, costs);
+    outcome.simulated = true;
+    if (!result.finished) {
       outcome.pruned = kStuck;
       return outcome;
     }
-    const Figures figures = figures_of(program, simulated.timeline, costs);
+    const Figures figures = figures_of(program, result.timeline, costs);
     Candidate& candidate = outcome.candidate;
     candidate.schedule = c.schedule->name;
     candidate.ranks = c.ranks;
@@ -190,7 +210,6 @@ class Search {
       candidate.peak_activations.push_back(rank.peak_activations);
       candidate.peak_bytes = std::max(candidate.peak_bytes, Bytes(rank.peak_bytes));
     }
-    if (limit_.value > 0 && candidate.peak_bytes > limit_) outcome.pruned = kOverMemory;
     outcome.schedule_index = static_cast<std::size_t>(c.schedule - schedules().data());
     return outcome;
   }
@@ -230,8 +249,8 @@ class Search {
     std::vector<Outcome> outcomes(end - begin);
     for_each_index(outcomes.size(), threads_,
                    [&](std::size_t i) { outcomes[i] = evaluate(*open[begin + i]); });
-    result_.evaluated += static_cast<int>(outcomes.size());
     for (Outcome& outcome : outcomes) {
+      if (outcome.simulated) ++result_.evaluated;
       if (outcome.pruned.empty()) {
         best.push_back(std::move(outcome));
       } else {

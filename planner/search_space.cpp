@@ -8,7 +8,7 @@
 namespace pipewright::planner {
 namespace {
 
-constexpr int kMostWithoutGaps = 16;  // every pp up to here, then powers of two and divisors
+constexpr int kMostWithoutGaps = 16;  // every pp up to here, then only regular ones
 
 std::vector<int> numbers(const Choice& choice, const char* field) {
   std::vector<int> values;
@@ -83,7 +83,9 @@ class SpaceBuilder {
     std::vector<int> list;
     const int devices = job_.cluster.devices();
     for (int p = 1; p <= devices; ++p) {
-      if (p <= kMostWithoutGaps || (p & (p - 1)) == 0 || devices % p == 0) list.push_back(p);
+      const bool regular =
+          (p & (p - 1)) == 0 || devices % p == 0 || p % job_.cluster.devices_per_node == 0;
+      if (p <= kMostWithoutGaps || regular) list.push_back(p);
     }
     return list;
   }

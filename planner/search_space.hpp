@@ -33,8 +33,8 @@ struct SearchSpace {
 
 /// Values that the job gives for a field limit it to these, in both auto modes: a value the user
 /// wrote is never ignored. Fields without values are searched:
-///   pp_degree         1 to the cluster's devices (beyond 16: powers of two and divisors); on a
-///                     machine that the ranks share, at most its cores
+///   pp_degree         1 to the cluster's devices (beyond 16: powers of two, divisors, and
+///                     whole nodes); on a machine that the ranks share, at most its cores
 ///   accumulate_steps  the divisors of the global batch (micro_batch_size is what is left)
 ///   vpp_degree        1, or 2, 4, 8 … for schedules with chunks
 ///   schedule_mode     every registry entry without a policy of its own

@@ -2,6 +2,8 @@
 // F != I != W that are equal on all stages (policy `ideal`).
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "core/comm_policy.hpp"
 #include "core/lower.hpp"
 #include "core/timeline.hpp"
@@ -19,7 +21,10 @@ using planner::ScheduleRequest;
 constexpr std::int64_t kCosts[][3] = {{11, 7, 5}, {10, 15, 4}, {9, 13, 17}, {6, 6, 5}};
 
 StageCosts stage_costs(const std::int64_t (&c)[3]) {
-  StageCosts each{Nanoseconds(c[0]), Nanoseconds(c[1]), Nanoseconds(c[2])};
+  StageCosts each;
+  each.f = Nanoseconds(c[0]);
+  each.i = Nanoseconds(c[1]);
+  each.w = Nanoseconds(c[2]);
   each.b = each.i + each.w;
   return each;
 }
@@ -49,7 +54,7 @@ void expect_equal(const char* name, const ScheduleRequest& request, std::int64_t
 /// m below, at and above p, next to the powers of two, and far above.
 const std::vector<int> kMicroBatches = {1,  2,  3,  4,  5,   7,   8,   13,
                                         16, 31, 33, 64, 100, 128, 255, 256};
-const std::vector<int> kRanks = {2, 3, 4, 5, 7, 8, 12, 16, 31, 32, 48, 63, 64};
+const std::vector<int> kRanks = {2, 5, 8, 31, 64};
 
 class SingleStage : public ::testing::TestWithParam<const char*> {};
 

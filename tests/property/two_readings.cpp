@@ -94,10 +94,18 @@ CostTable translated(const reference::Costs& costs, int stages) {
 
 }  // namespace
 
+Order order_of(const Case& c) { return read_order_csv(reference::to_csv(c.order), "random"); }
+
+Program program_of(const Case& c) {
+  return lower(order_of(c), translated(c.policy), {.fragment = c.fragment});
+}
+
+CostTable costs_of(const Case& c) { return translated(c.costs, order_of(c).stages()); }
+
 std::string of_library(const Case& c) {
   std::ostringstream out;
-  const Order order = read_order_csv(reference::to_csv(c.order), "random");
-  const Program program = lower(order, translated(c.policy), {.fragment = c.fragment});
+  const Order order = order_of(c);
+  const Program program = program_of(c);
   for (int rank = 0; rank < program.ranks(); ++rank) {
     out << "list " << rank << ":";
     for (InstructionId id = program.rank_begin[rank]; id < program.rank_begin[rank + 1]; ++id)

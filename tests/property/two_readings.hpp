@@ -4,6 +4,9 @@
 
 #include <string>
 
+#include "core/costs.hpp"
+#include "core/order.hpp"
+#include "core/program.hpp"
 #include "tests/reference/order.hpp"
 #include "tests/reference/policy.hpp"
 
@@ -21,6 +24,11 @@ struct Case {
 // each instruction ended, the heads and the cycle, the figures of what has finished.
 [[nodiscard]] std::string of_library(const Case& c);
 [[nodiscard]] std::string of_reference(const Case& c);
+
+/// The case as the library reads it.
+[[nodiscard]] Order order_of(const Case& c);
+[[nodiscard]] Program program_of(const Case& c);
+[[nodiscard]] CostTable costs_of(const Case& c);
 
 /// Whether an action is doubled, or a stage and micro-batch stand on two ranks. Such an order is
 /// refused if it is whole; of a fragment the page does not say what it means.

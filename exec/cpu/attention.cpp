@@ -1,0 +1,96 @@
+// Causal multi-head self-attention: for each sample and head, P = softmax(Q K^T / sqrt(d)) over the
+// keys up to the query's own place, and context = P V. Each head is a strided part of the rows, so
+// nothing is copied.
+#include <algorithm>
+#include <cmath>
+
+#include "exec/cpu/gemm.hpp"
+#include "exec/cpu/reduce.hpp"
+#include "exec/cpu/softmax.hpp"
+#include "exec/ops.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+using cpu::MatrixView;
+
+/// Where one head of one sample lies in the arrays.
+struct Head {
+  std::size_t qkv, context, probabilities;
+};
+
+Head head_at(const AttentionShape& s, int sample, int head) {
+  const auto row = static_cast<std::size_t>(sample) * static_cast<std::size_t>(s.sequence);
+  const auto width = static_cast<std::size_t>(s.width);
+  const auto column = static_cast<std::size_t>(head) * static_cast<std::size_t>(s.head_width());
+  const auto square = static_cast<std::size_t>(s.sequence) * static_cast<std::size_t>(s.sequence);
+  const auto index = static_cast<std::size_t>(sample) * static_cast<std::size_t>(s.heads) +
+                     static_cast<std::size_t>(head);
+  return {row * 3 * width + column, row * width + column, index * square};
+}
+
+float score_scale(const AttentionShape& s) {
+  return 1.0F / std::sqrt(static_cast<float>(s.head_width()));
+}
+
+void causal_softmax(int sequence, float* scores) {
+  for (int i = 0; i < sequence; ++i, scores += sequence) {
+    cpu::softmax(i + 1, scores, scores);
+    std::fill(scores + i + 1, scores + sequence, 0.0F);
+  }
+}
+
+/// dS = P · (dP - sum(P dP)) row by row; 0 beyond the diagonal.
+void causal_softmax_backward(int sequence, const float* p, float* d) {
+  for (int i = 0; i < sequence; ++i, p += sequence, d += sequence) {
+    const float dot = cpu::sum(i + 1, [p, d](int j) { return p[j] * d[j]; });
+    for (int j = 0; j <= i; ++j) d[j] = p[j] * (d[j] - dot);
+    std::fill(d + i + 1, d + sequence, 0.0F);
+  }
+}
+
+}  // namespace
+
+void attention_forward(const AttentionShape& s, const float* qkv, float* probabilities,
+                       float* context) {
+  const int t = s.sequence, d = s.head_width(), stride = 3 * s.width;
+  const float scale = score_scale(s);
+  for (int sample = 0; sample < s.samples; ++sample) {
+    for (int h = 0; h < s.heads; ++h) {
+      const Head at = head_at(s, sample, h);
+      const float* q = qkv + at.qkv;
+      const float* k = q + s.width;
+      const float* v = k + s.width;
+      float* p = probabilities + at.probabilities;
+      cpu::gemm({t, t, d}, scale, {q, stride}, {k, stride, true}, 0.0F, p, t);
+      causal_softmax(t, p);
+      cpu::gemm({t, d, t}, 1.0F, {p, t}, {v, stride}, 0.0F, context + at.context, s.width);
+    }
+  }
+}
+
+void attention_backward_input(const AttentionShape& s, const float* qkv, const float* probabilities,
+                              const float* dcontext, float* dqkv, float* scratch) {
+  const int t = s.sequence, d = s.head_width(), stride = 3 * s.width;
+  const float scale = score_scale(s);
+  for (int sample = 0; sample < s.samples; ++sample) {
+    for (int h = 0; h < s.heads; ++h) {
+      const Head at = head_at(s, sample, h);
+      const float* q = qkv + at.qkv;
+      const float* k = q + s.width;
+      const float* v = k + s.width;
+      float* dq = dqkv + at.qkv;
+      float* dk = dq + s.width;
+      float* dv = dk + s.width;
+      const float* p = probabilities + at.probabilities;
+      const float* dc = dcontext + at.context;
+      cpu::gemm({t, d, t}, 1.0F, {p, t, true}, {dc, s.width}, 0.0F, dv, stride);
+      cpu::gemm({t, t, d}, 1.0F, {dc, s.width}, {v, stride, true}, 0.0F, scratch, t);
+      causal_softmax_backward(t, p, scratch);
+      cpu::gemm({t, d, t}, scale, {scratch, t}, {k, stride}, 0.0F, dq, stride);
+      cpu::gemm({t, d, t}, scale, {scratch, t, true}, {q, stride}, 0.0F, dk, stride);
+    }
+  }
+}
+
+}  // namespace pipewright::exec

@@ -1,0 +1,78 @@
+// The CPU as a device: the stages of one rank (exec/cpu/stage.hpp), and the activations and
+// gradients that wait for their next reader. Numerics are the Stage's; this only moves vectors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/costs.hpp"
+#include "core/model.hpp"
+#include "core/plan.hpp"
+#include "core/program.hpp"
+#include "exec/cpu/stage.hpp"
+#include "exec/data.hpp"
+#include "exec/device.hpp"
+#include "exec/optimizer.hpp"
+#include "exec/runtime.hpp"
+
+namespace pipewright::exec::cpu {
+
+/// What is trained; all it points to must outlive the run.
+struct Training {
+  const Model* model = nullptr;
+  std::vector<StagePlan> stages;  // by stage: its layers
+  int micro_batch_size = 1, micro_batches = 1;
+  std::uint64_t seed = 1;
+  OptimizerSpec optimizer;
+  const DataSource* data = nullptr;
+  /// So many steps, from the first one, are compared with a serial run. The serial steps are
+  /// computed between the steps of the run and do not count in their times.
+  int verified_steps = 0;
+};
+
+class Device final : public exec::Device {
+ public:
+  /// Program and training must outlive it.
+  Device(const Program& program, const Training& training, RankId rank);
+
+  void begin_step(int step) override;
+  void compute(InstructionId id) override;
+  PayloadPtr give(InstructionId send) override;
+  void accept(InstructionId recv, PayloadPtr payload) override;
+  void end_step() override {}
+  std::optional<double> loss() const override;
+
+  /// This rank's stages; to be looked at while all ranks stand still.
+  std::vector<const Stage*> stages() const;
+
+ private:
+  /// What waits for its reader: by stage and micro-batch.
+  struct Waiting {
+    std::vector<float> values;
+    bool is_there = false;
+  };
+
+  void perform(const Action& action);
+  void forward(int stage, int micro_batch);
+  void backward_input(int stage, int micro_batch);
+  bool is_input_there(const Action& action) const;
+  Stage& stage_at(int stage);
+  std::size_t place(int stage, int micro_batch) const;
+  void put(std::vector<Waiting>& where, int stage, int micro_batch, std::vector<float> values);
+  std::vector<float> fetch(std::vector<Waiting>& from, int stage, int micro_batch,
+                           const char* what);
+
+  const Program& program_;
+  const Training& training_;
+  std::vector<std::unique_ptr<Stage>> stages_;  // by stage; null where another rank has it
+  std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
+  int step_ = 0;
+};
+
+/// Trains on this machine's CPU, one thread a rank. Throws InputError if the Program does not fit
+/// the training, and what run() throws.
+RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+                     const RunOptions& options = {});
+
+}  // namespace pipewright::exec::cpu

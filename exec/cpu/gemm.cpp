@@ -1,0 +1,46 @@
+#include "exec/cpu/gemm.hpp"
+
+#include <cblas.h>
+
+#include "exec/ops.hpp"
+
+namespace pipewright::exec {
+
+namespace cpu {
+namespace {
+
+// A rank is one thread on one core. If the library that was found is a threaded OpenBLAS, its own
+// threads would disturb the other ranks and make timings meaningless.
+void keep_blas_serial() {
+  static const bool done = [] {
+    openblas_set_num_threads(1);
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
+}  // namespace
+
+void gemm(const GemmSize& size, float alpha, const MatrixView& a, const MatrixView& b, float beta,
+          float* c, int c_stride) {
+  keep_blas_serial();
+  cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans,
+              b.transposed ? CblasTrans : CblasNoTrans, size.m, size.n, size.k, alpha, a.data,
+              a.stride, b.data, b.stride, beta, c, c_stride);
+}
+
+}  // namespace cpu
+
+void linear_forward(const LinearShape& s, const float* x, const float* w, float* y) {
+  cpu::gemm({s.rows, s.out, s.in}, 1.0F, {x, s.in}, {w, s.out}, 0.0F, y, s.out);
+}
+
+void linear_backward_input(const LinearShape& s, const float* dy, const float* w, float* dx) {
+  cpu::gemm({s.rows, s.in, s.out}, 1.0F, {dy, s.out}, {w, s.out, true}, 0.0F, dx, s.in);
+}
+
+void linear_backward_weight(const LinearShape& s, const float* x, const float* dy, float* dw) {
+  cpu::gemm({s.in, s.out, s.rows}, 1.0F, {x, s.in, true}, {dy, s.out}, 1.0F, dw, s.out);
+}
+
+}  // namespace pipewright::exec

@@ -1,0 +1,214 @@
+// From the description of a layer to a layer that computes: the check that widths fit, and the two
+// kinds that hold others.
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+#include "exec/cpu/leaf_layers.hpp"
+#include "exec/ops.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+class SequentialLayer final : public TrainableLayer {
+ public:
+  SequentialLayer(const Layer& layer, LayerSite site) {
+    const std::string outer = site.path;
+    for (int i = 0; i < static_cast<int>(layer.inner.size()); ++i) {
+      const Layer& inner = layer.inner[static_cast<std::size_t>(i)];
+      site.path = layer_path(outer, i, inner);
+      layers_.push_back(make_layer(inner, site));
+      site.width = width_behind(inner, site.width, site.path);
+    }
+  }
+
+  Saved new_saved() const override {
+    Saved saved;
+    for (const auto& layer : layers_) saved.inner.push_back(layer->new_saved());
+    return saved;
+  }
+
+  Buffer forward(Buffer x, Saved& saved) override {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      x = layers_[i]->forward(std::move(x), saved.inner[i]);
+    }
+    return x;
+  }
+
+  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    for (std::size_t i = layers_.size(); i-- > 0;) {
+      dy = layers_[i]->backward_input(std::move(dy), saved.inner[i], wanted || i > 0);
+    }
+    return dy;
+  }
+
+  void backward_weight(Saved& saved) override {
+    for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->backward_weight(saved.inner[i]);
+  }
+
+  void collect(std::vector<Parameter*>& parameters) override {
+    for (const auto& layer : layers_) layer->collect(parameters);
+  }
+
+ private:
+  std::vector<std::unique_ptr<TrainableLayer>> layers_;
+};
+
+/// x + inner(x). Keeps nothing itself: what must stay of x the inner layers keep.
+class ResidualLayer final : public TrainableLayer {
+ public:
+  ResidualLayer(const Layer& layer, const LayerSite& site)
+      : words_(site.extent.words(site.width)), pool_(*site.pool), inner_(layer, site) {}
+
+  Saved new_saved() const override { return inner_.new_saved(); }
+
+  Buffer forward(Buffer x, Saved& saved) override {
+    Buffer y = writable(inner_.forward(x, saved));
+    add_to(words_, x.floats(), y.floats());
+    return y;
+  }
+
+  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    if (!wanted) return inner_.backward_input(std::move(dy), saved, false);
+    Buffer dx = writable(inner_.backward_input(dy, saved, true));
+    add_to(words_, dy.floats(), dx.floats());
+    return dx;
+  }
+
+  void backward_weight(Saved& saved) override { inner_.backward_weight(saved); }
+  void collect(std::vector<Parameter*>& parameters) override { inner_.collect(parameters); }
+
+ private:
+  /// The buffer itself, or a copy if somebody else reads it (relu keeps its output).
+  Buffer writable(Buffer buffer) {
+    if (!buffer.is_shared()) return buffer;
+    Buffer copy = pool_.take(words_);
+    std::copy_n(buffer.floats(), words_, copy.floats());
+    return copy;
+  }
+
+  std::size_t words_;
+  BufferPool& pool_;
+  SequentialLayer inner_;
+};
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  throw InputError("layer \"" + path + "\": " + what);
+}
+
+void expect_floats(const std::string& path, int width) {
+  if (width <= 0) refuse(path, "it needs numbers, but token ids come in: put an embedding first");
+}
+
+void expect_width(const Layer& layer, int width, const std::string& path) {
+  if (layer.in > 0 && layer.in != width) {
+    refuse(path, "\"in\" is " + std::to_string(layer.in) + ", but the layer before it gives " +
+                     std::to_string(width) + " numbers a row: make them equal");
+  }
+}
+
+/// Width in front of the first layer of a chain, as that layer says.
+int first_width(const Layer& layer) {
+  switch (layer.kind) {
+    case LayerKind::Embedding:
+      return 0;
+    case LayerKind::Residual:
+    case LayerKind::Sequential:
+      return layer.inner.empty() ? std::max(layer.in, layer.out) : first_width(layer.inner.front());
+    default:
+      return layer.in > 0 ? layer.in : layer.out;
+  }
+}
+
+int width_behind_chain(const Layer& layer, int width, const std::string& path) {
+  for (int i = 0; i < static_cast<int>(layer.inner.size()); ++i) {
+    const Layer& inner = layer.inner[static_cast<std::size_t>(i)];
+    width = width_behind(inner, width, layer_path(path, i, inner));
+  }
+  return width;
+}
+
+void check_embedding(const Layer& layer, const LayerSite& site) {
+  if (layer.positions > 0 && layer.positions < site.extent.sequence) {
+    refuse(site.path, "it has " + std::to_string(layer.positions) +
+                          " positions, but a sample has " + std::to_string(site.extent.sequence) +
+                          " tokens: give it at least as many positions");
+  }
+  if (layer.vocabulary <= 0) refuse(site.path, "its vocabulary must be at least 1");
+}
+
+}  // namespace
+
+std::string layer_path(const std::string& outer, int index, const Layer& layer) {
+  std::string path = outer.empty() ? "" : outer + "/";
+  path += std::to_string(index);
+  return layer.name.empty() ? path : path + "." + layer.name;
+}
+
+int width_behind(const Layer& layer, int width, const std::string& path) {
+  if (layer.kind == LayerKind::Embedding) {
+    if (width != 0) refuse(path, "an embedding takes token ids: it can only be the first layer");
+    if (layer.out <= 0) refuse(path, "\"out\" must be at least 1");
+    return layer.out;
+  }
+  if (layer.kind == LayerKind::Sequential) return width_behind_chain(layer, width, path);
+  expect_floats(path, width);
+  switch (layer.kind) {
+    case LayerKind::Linear:
+      expect_width(layer, width, path);
+      if (layer.out <= 0) refuse(path, "\"out\" must be at least 1");
+      return layer.out;
+    case LayerKind::Residual:
+      if (width_behind_chain(layer, width, path) != width) {
+        refuse(path, "what is inside a residual must give as many numbers a row as it takes (" +
+                         std::to_string(width) + ")");
+      }
+      return width;
+    case LayerKind::CausalSelfAttention:
+      expect_width(layer, width, path);
+      if (layer.heads <= 0 || width % layer.heads != 0) {
+        refuse(path, std::to_string(layer.heads) + " heads do not divide the width " +
+                         std::to_string(width));
+      }
+      return width;
+    default:
+      expect_width(layer, width, path);
+      return width;
+  }
+}
+
+int width_in_front_of(const Model& model, int index) {
+  if (model.layers.empty()) throw InputError("the model has no layers");
+  int width = first_width(model.layers.front());
+  for (int i = 0; i < index; ++i) {
+    const Layer& layer = model.layers[static_cast<std::size_t>(i)];
+    width = width_behind(layer, width, layer_path("", i, layer));
+  }
+  return width;
+}
+
+std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& site) {
+  width_behind(layer, site.width, site.path);
+  switch (layer.kind) {
+    case LayerKind::Linear:
+      return cpu::make_linear(layer, site);
+    case LayerKind::Relu:
+      return cpu::make_relu(site);
+    case LayerKind::Gelu:
+      return cpu::make_gelu(site);
+    case LayerKind::LayerNorm:
+      return cpu::make_layer_norm(site);
+    case LayerKind::CausalSelfAttention:
+      return cpu::make_attention(layer, site);
+    case LayerKind::Embedding:
+      check_embedding(layer, site);
+      return cpu::make_embedding(layer, site);
+    case LayerKind::Residual:
+      return std::make_unique<ResidualLayer>(layer, site);
+    case LayerKind::Sequential:
+      return std::make_unique<SequentialLayer>(layer, site);
+  }
+  throw Bug("a layer kind without an implementation");
+}
+
+}  // namespace pipewright::exec

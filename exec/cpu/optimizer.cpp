@@ -1,0 +1,98 @@
+#include "exec/optimizer.hpp"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/suggest.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+void sgd(const OptimizerSpec& spec, Parameter& parameter) {
+  const auto rate = static_cast<float>(spec.learning_rate);
+  float* value = parameter.value.data();
+  const float* gradient = parameter.gradient.data();
+  const std::size_t n = parameter.value.size();
+  for (std::size_t i = 0; i < n; ++i) value[i] -= rate * gradient[i];
+}
+
+/// The factors of one AdamW step, with the corrections for the moments' start at 0 worked in.
+struct AdamFactors {
+  float keep_mean, take_mean, keep_square, take_square, rate, square_correction, epsilon,
+      keep_value;
+};
+
+AdamFactors factors_of(const OptimizerSpec& spec, int step) {
+  const double mean_correction = 1 - std::pow(spec.beta1, step + 1);
+  const double square_correction = 1 - std::pow(spec.beta2, step + 1);
+  return {static_cast<float>(spec.beta1),
+          static_cast<float>(1 - spec.beta1),
+          static_cast<float>(spec.beta2),
+          static_cast<float>(1 - spec.beta2),
+          static_cast<float>(spec.learning_rate / mean_correction),
+          static_cast<float>(1 / square_correction),
+          static_cast<float>(spec.epsilon),
+          static_cast<float>(1 - spec.learning_rate * spec.weight_decay)};
+}
+
+/// A moment whose gradient stays 0 (a token that does not occur) shrinks until it is denormal and
+/// then stays there, and arithmetic on denormal numbers is many times slower.
+inline float without_dust(float x) { return std::fabs(x) < 1e-30F ? 0.0F : x; }
+
+void adamw(const AdamFactors& f, std::size_t n, const float* gradient, float* mean, float* square,
+           float* value) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float g = gradient[i];
+    const float m = without_dust(f.keep_mean * mean[i] + f.take_mean * g);
+    const float s = without_dust(f.keep_square * square[i] + f.take_square * g * g);
+    mean[i] = m;
+    square[i] = s;
+    value[i] =
+        f.keep_value * value[i] - f.rate * m / (std::sqrt(s * f.square_correction) + f.epsilon);
+  }
+}
+
+}  // namespace
+
+OptimizerSpec optimizer_spec(std::string_view name, double learning_rate) {
+  OptimizerSpec spec;
+  if (!(learning_rate > 0) || !std::isfinite(learning_rate)) {
+    throw InputError("the learning rate must be a positive number");
+  }
+  spec.learning_rate = learning_rate;
+  if (name == "sgd") {
+    spec.kind = OptimizerKind::Sgd;
+  } else if (name != "adamw") {
+    throw InputError("unknown optimizer \"" + std::string(name) + "\"" +
+                     did_you_mean(name, {"sgd", "adamw"}) + "; choose sgd or adamw");
+  }
+  return spec;
+}
+
+Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> parameters)
+    : spec_(spec), parameters_(std::move(parameters)) {
+  if (spec_.kind != OptimizerKind::AdamW) return;
+  for (const Parameter* parameter : parameters_) {
+    const std::size_t n = parameter->value.size();
+    moments_.push_back({AlignedFloats(n, 0.0F), AlignedFloats(n, 0.0F)});
+  }
+}
+
+void Optimizer::update(int step) {
+  if (spec_.kind == OptimizerKind::Sgd) {
+    for (Parameter* parameter : parameters_) sgd(spec_, *parameter);
+    return;
+  }
+  const AdamFactors decaying = factors_of(spec_, step);
+  AdamFactors plain = decaying;
+  plain.keep_value = 1.0F;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& p = *parameters_[i];
+    adamw(p.decays ? decaying : plain, p.value.size(), p.gradient.data(), moments_[i].mean.data(),
+          moments_[i].square.data(), p.value.data());
+  }
+}
+
+}  // namespace pipewright::exec

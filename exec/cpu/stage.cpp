@@ -1,0 +1,245 @@
+#include "exec/cpu/stage.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+#include "exec/ops.hpp"
+
+namespace pipewright::exec::cpu {
+namespace {
+
+void check_ids(const std::vector<std::int32_t>& ids, std::size_t rows, int below,
+               const std::string& what) {
+  if (ids.size() != rows) {
+    throw InputError("a micro-batch needs " + std::to_string(rows) + " " + what + ", but has " +
+                     std::to_string(ids.size()));
+  }
+  for (const std::int32_t id : ids) {
+    if (id < 0 || id >= below) {
+      throw InputError("one of the " + what + " is " + std::to_string(id) +
+                       ", but the model knows 0 to " + std::to_string(below - 1));
+    }
+  }
+}
+
+void check_floats(const std::vector<float>& values, std::size_t words, const std::string& what) {
+  if (values.size() != words) {
+    throw InputError("a micro-batch needs " + std::to_string(words) + " " + what + ", but has " +
+                     std::to_string(values.size()));
+  }
+}
+
+/// Vocabulary of the embedding that the chain begins with, 0 if it begins with something else.
+int leading_vocabulary(const Layer& layer) {
+  if (layer.kind == LayerKind::Embedding) return layer.vocabulary;
+  return layer.inner.empty() ? 0 : leading_vocabulary(layer.inner.front());
+}
+
+}  // namespace
+
+Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch_size,
+             int micro_batches, std::uint64_t seed, const OptimizerSpec& optimizer)
+    : pool_(std::make_unique<BufferPool>()),
+      extent_{micro_batch_size, model.sequence},
+      loss_kind_(model.loss),
+      is_first_(first_layer == 0),
+      is_last_(end_layer == static_cast<int>(model.layers.size())) {
+  PIPEWRIGHT_ASSERT(0 <= first_layer && first_layer <= end_layer &&
+                        end_layer <= static_cast<int>(model.layers.size()),
+                    "a stage's layers lie outside the model");
+  PIPEWRIGHT_ASSERT(first_layer < end_layer || (is_last_ && !is_first_),
+                    "only the loss may be a stage without layers");
+  PIPEWRIGHT_ASSERT(micro_batch_size > 0 && micro_batches > 0 && model.sequence > 0,
+                    "a stage needs at least one row and one micro-batch");
+  width_in_ = width_in_front_of(model, first_layer);
+  width_out_ = width_in_front_of(model, end_layer);
+  if (is_first_) vocabulary_ = leading_vocabulary(model.layers.front());
+
+  LayerSite site{extent_, pool_.get(), seed, "", width_in_};
+  for (int i = first_layer; i < end_layer; ++i) {
+    const Layer& layer = model.layers[static_cast<std::size_t>(i)];
+    site.path = layer_path("", i, layer);
+    layers_.push_back(make_layer(layer, site));
+    site.width = width_behind(layer, site.width, site.path);
+  }
+  for (const auto& layer : layers_) layer->collect(parameters_);
+  optimizer_ = std::make_unique<Optimizer>(optimizer, parameters_);
+
+  in_flight_.resize(static_cast<std::size_t>(micro_batches));
+  for (InFlight& one : in_flight_) {
+    for (const auto& layer : layers_) one.saved.push_back(layer->new_saved());
+  }
+}
+
+Stage::~Stage() = default;
+
+Stage::InFlight& Stage::in_flight(int micro_batch, Phase expected, const char* what) {
+  PIPEWRIGHT_ASSERT(0 <= micro_batch && micro_batch < static_cast<int>(in_flight_.size()),
+                    std::string(what) + " of micro-batch " + std::to_string(micro_batch) +
+                        ", which the step does not have");
+  InFlight& one = in_flight_[static_cast<std::size_t>(micro_batch)];
+  PIPEWRIGHT_ASSERT(one.phase == expected, std::string(what) + " of micro-batch " +
+                                               std::to_string(micro_batch) +
+                                               " out of order: F, then I, then W");
+  return one;
+}
+
+void Stage::set_batch(int micro_batch, const MicroBatch& batch) {
+  InFlight& one = in_flight(micro_batch, Phase::Idle, "new data");
+  const auto rows = static_cast<std::size_t>(extent_.rows());
+  if (is_first_ && width_in_ == 0) {
+    check_ids(batch.tokens, rows, vocabulary_, "tokens");
+    one.batch.tokens = batch.tokens;
+  } else if (is_first_) {
+    check_floats(batch.inputs, extent_.words(width_in_), "inputs");
+    one.batch.inputs = batch.inputs;
+  }
+  if (is_last_ && loss_kind_ == LossKind::SoftmaxCrossEntropy) {
+    check_ids(batch.labels, rows, width_out_, "labels");
+    one.batch.labels = batch.labels;
+  } else if (is_last_) {
+    check_floats(batch.targets, extent_.words(width_out_), "targets");
+    one.batch.targets = batch.targets;
+  }
+  one.has_batch = true;
+}
+
+std::vector<float> Stage::forward(int micro_batch, std::vector<float> input) {
+  InFlight& one = in_flight(micro_batch, Phase::Idle, "F");
+  PIPEWRIGHT_ASSERT(one.has_batch || !(is_first_ || is_last_), "F before set_batch()");
+  Buffer x = is_first_ ? first_input(one, input) : received(std::move(input), input_floats());
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    x = layers_[i]->forward(std::move(x), one.saved[i]);
+  }
+  one.phase = Phase::Forwarded;
+  if (!is_last_) return message(x, output_floats());
+  forward_loss(one, std::move(x));
+  return {};
+}
+
+std::vector<float> Stage::backward_input(int micro_batch, std::vector<float> gradient) {
+  InFlight& one = in_flight(micro_batch, Phase::Forwarded, "I");
+  PIPEWRIGHT_ASSERT(!is_last_ || gradient.empty(), "the last stage makes its own gradient");
+  Buffer dy = is_last_ ? loss_gradient(one) : received(std::move(gradient), output_floats());
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    dy = layers_[i]->backward_input(std::move(dy), one.saved[i], i > 0 || !is_first_);
+  }
+  one.phase = Phase::InputDone;
+  return is_first_ ? std::vector<float>() : message(dy, input_floats());
+}
+
+void Stage::backward_weight(int micro_batch) {
+  InFlight& one = in_flight(micro_batch, Phase::InputDone, "W");
+  if (gradients_are_old_) begin_gradients();
+  for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->backward_weight(one.saved[i]);
+  one.phase = Phase::Idle;
+}
+
+void Stage::update(int step) {
+  for (const InFlight& one : in_flight_) {
+    PIPEWRIGHT_ASSERT(one.phase == Phase::Idle, "an update while a micro-batch is under way");
+  }
+  optimizer_->update(step);
+  gradients_are_old_ = true;
+}
+
+double Stage::loss() const {
+  double sum = 0;
+  for (int m = 0; m < static_cast<int>(in_flight_.size()); ++m) sum += loss(m);
+  return sum / static_cast<double>(in_flight_.size());
+}
+
+double Stage::loss(int micro_batch) const {
+  const InFlight& one = in_flight_.at(static_cast<std::size_t>(micro_batch));
+  PIPEWRIGHT_ASSERT(one.has_loss, "there is no loss before the last stage's F");
+  return one.loss;
+}
+
+std::vector<ParameterView> Stage::parameters() const {
+  std::vector<ParameterView> views;
+  for (const Parameter* p : parameters_) views.push_back({p->name, p->value, p->gradient});
+  return views;
+}
+
+std::int64_t Stage::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Parameter* p : parameters_) count += static_cast<std::int64_t>(p->value.size());
+  return count;
+}
+
+Buffer Stage::first_input(InFlight& one, std::vector<float>& input) {
+  PIPEWRIGHT_ASSERT(input.empty(), "the first stage takes its input from set_batch()");
+  if (width_in_ == 0) {
+    Buffer ids = pool_->take(one.batch.tokens.size());
+    std::copy(one.batch.tokens.begin(), one.batch.tokens.end(), ids.ids());
+    return ids;
+  }
+  Buffer x = pool_->take(one.batch.inputs.size());
+  std::copy(one.batch.inputs.begin(), one.batch.inputs.end(), x.floats());
+  return x;
+}
+
+void Stage::forward_loss(InFlight& one, Buffer output) {
+  const LossShape shape{extent_.rows(), width_out_};
+  if (loss_kind_ == LossKind::SoftmaxCrossEntropy) {
+    // The logits have served, unless the last layer keeps its own output.
+    Buffer probabilities = output.is_shared() ? pool_->take(output.words()) : output;
+    one.loss = softmax_cross_entropy_forward(shape, output.floats(), one.batch.labels.data(),
+                                             probabilities.floats()) /
+               extent_.rows();
+    one.loss_saved = std::move(probabilities);
+  } else {
+    one.loss = mse_forward(shape, output.floats(), one.batch.targets.data()) /
+               static_cast<double>(extent_.words(width_out_));
+    one.loss_saved = std::move(output);
+  }
+  one.has_loss = true;
+}
+
+Buffer Stage::loss_gradient(InFlight& one) {
+  const LossShape shape{extent_.rows(), width_out_};
+  const Buffer kept = std::exchange(one.loss_saved, Buffer());
+  Buffer gradient = kept.is_shared() ? pool_->take(kept.words()) : kept;
+  const double micro_batches = static_cast<double>(in_flight_.size());
+  if (loss_kind_ == LossKind::SoftmaxCrossEntropy) {
+    const double scale = 1 / (micro_batches * extent_.rows());
+    softmax_cross_entropy_backward_input(shape, kept.floats(), one.batch.labels.data(),
+                                         static_cast<float>(scale), gradient.floats());
+  } else {
+    const double scale = 1 / (micro_batches * static_cast<double>(extent_.words(width_out_)));
+    mse_backward_input(shape, kept.floats(), one.batch.targets.data(), static_cast<float>(scale),
+                       gradient.floats());
+  }
+  return gradient;
+}
+
+void Stage::begin_gradients() {
+  for (Parameter* p : parameters_) std::fill(p->gradient.begin(), p->gradient.end(), 0.0F);
+  gradients_are_old_ = false;
+}
+
+std::vector<float> Stage::message(const Buffer& buffer, std::size_t floats) {
+  PIPEWRIGHT_ASSERT(buffer.words() == floats, "a stage's result has the wrong size");
+  std::vector<float> sent;
+  if (!spare_messages_.empty()) {
+    sent = std::move(spare_messages_.back());
+    spare_messages_.pop_back();
+  }
+  sent.assign(buffer.floats(), buffer.floats() + floats);
+  return sent;
+}
+
+Buffer Stage::received(std::vector<float> message, std::size_t floats) {
+  PIPEWRIGHT_ASSERT(message.size() == floats,
+                    "a stage was given a message of " + std::to_string(message.size()) +
+                        " floats where " + std::to_string(floats) + " belong");
+  Buffer buffer = pool_->take(floats);
+  std::copy(message.begin(), message.end(), buffer.floats());
+  // A stage in the middle sends as many as it receives, so this neither grows nor runs dry there;
+  // the last stage, or an unusual schedule, must not pile them up.
+  if (spare_messages_.size() < in_flight_.size()) spare_messages_.push_back(std::move(message));
+  return buffer;
+}
+
+}  // namespace pipewright::exec::cpu

@@ -1,0 +1,111 @@
+// A stage on this machine's CPU: the layers [first, end) of a model with their parameters,
+// gradients, optimizer state, and what each micro-batch under way has left for its backward.
+//
+// A Stage owns all of that and borrows nothing: the Model may go after construction. It belongs to
+// one thread at a time; Stages share nothing, so ranks compute at once. Calls for a micro-batch go
+// set_batch (first and last stage) -> forward -> backward_input -> backward_weight, micro-batches
+// in any order among each other; another order is a Bug. Gradients add up over the micro-batches in
+// the order of backward_weight(), so two runs with the same order of W agree bit for bit.
+// Messages are row major, [rows][width] with rows = micro-batch size · sequence.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/model.hpp"
+#include "exec/buffer.hpp"
+#include "exec/data.hpp"
+#include "exec/layer.hpp"
+#include "exec/optimizer.hpp"
+
+namespace pipewright::exec::cpu {
+
+/// A look at one parameter; valid while its Stage lives and nobody trains it.
+struct ParameterView {
+  std::string name;  // unique in the model, the same whatever the partition
+  std::span<const float> value, gradient;
+};
+
+class Stage {
+ public:
+  /// Parameters start from the seed and their name alone. first == end is allowed behind the last
+  /// layer: a stage of the loss only. Throws InputError if the layers do not fit each other.
+  Stage(const Model& model, int first_layer, int end_layer, int micro_batch_size, int micro_batches,
+        std::uint64_t seed, const OptimizerSpec& optimizer = {});
+  Stage(Stage&&) noexcept = default;
+  Stage& operator=(Stage&&) = delete;
+  ~Stage();
+
+  bool is_first() const { return is_first_; }
+  bool is_last() const { return is_last_; }
+  /// Floats of the message that comes in from the stage before, and goes out to the one behind; 0
+  /// on the first and on the last stage. Gradients have the same sizes the other way.
+  std::size_t input_floats() const { return is_first_ ? 0 : extent_.words(width_in_); }
+  std::size_t output_floats() const { return is_last_ ? 0 : extent_.words(width_out_); }
+
+  /// Takes what this stage needs of the micro-batch: inputs on the first stage, targets on the last
+  /// one. Throws InputError for ids outside the vocabulary and for arrays of the wrong size.
+  void set_batch(int micro_batch, const MicroBatch& batch);
+
+  /// F. `input` is empty on the first stage; the result is empty on the last, which notes the loss.
+  std::vector<float> forward(int micro_batch, std::vector<float> input);
+  /// I. `gradient` is that of the output, empty on the last stage; the result is that of the input,
+  /// empty on the first stage.
+  std::vector<float> backward_input(int micro_batch, std::vector<float> gradient);
+  /// W; then nothing of the micro-batch is left. B is backward_input() and then this.
+  void backward_weight(int micro_batch);
+
+  /// The optimizer's update; `step` counts from 0. The gradients stay readable until the next W,
+  /// which begins them anew.
+  void update(int step);
+  /// Begins the gradients anew without an update.
+  void discard_gradients() { gradients_are_old_ = true; }
+
+  /// Last stage: the mean over the micro-batches of their latest losses. Bug if one has none.
+  double loss() const;
+  double loss(int micro_batch) const;
+
+  std::vector<ParameterView> parameters() const;
+  std::int64_t parameter_count() const;
+  /// Bytes kept for micro-batches under way, now and at most so far.
+  std::int64_t live_activation_bytes() const { return pool_->live_bytes(); }
+  std::int64_t peak_activation_bytes() const { return pool_->peak_bytes(); }
+
+ private:
+  enum class Phase : std::uint8_t { Idle, Forwarded, InputDone };
+  struct InFlight {
+    Phase phase = Phase::Idle;
+    bool has_batch = false, has_loss = false;
+    MicroBatch batch;
+    std::vector<Saved> saved;  // by layer
+    Buffer loss_saved;         // softmax's probabilities, or the output for mse
+    double loss = 0;
+  };
+
+  InFlight& in_flight(int micro_batch, Phase expected, const char* what);
+  Buffer first_input(InFlight& one, std::vector<float>& input);
+  void forward_loss(InFlight& one, Buffer output);
+  Buffer loss_gradient(InFlight& one);
+  void begin_gradients();
+  std::vector<float> message(const Buffer& buffer, std::size_t floats);
+  Buffer received(std::vector<float> message, std::size_t floats);
+
+  // The pool is first: whatever holds its buffers must go before it.
+  std::unique_ptr<BufferPool> pool_;
+  Extent extent_;
+  LossKind loss_kind_;
+  int width_in_ = 0, width_out_ = 0;
+  bool is_first_ = false, is_last_ = false;
+  int vocabulary_ = 0;  // of the first layer, if that is an embedding
+  std::vector<std::unique_ptr<TrainableLayer>> layers_;
+  std::vector<Parameter*> parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<InFlight> in_flight_;                 // by micro-batch
+  std::vector<std::vector<float>> spare_messages_;  // received ones, used again for sending
+  bool gradients_are_old_ = false;
+};
+
+}  // namespace pipewright::exec::cpu

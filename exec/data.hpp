@@ -1,0 +1,52 @@
+// Training data: what a micro-batch of a step holds. A source is a pure function of (step,
+// micro-batch), so the rank with the first stage and the rank with the last one can each ask for
+// their half, in any order, and a serial run gets the same.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/model.hpp"
+
+namespace pipewright::exec {
+
+/// Row major, as exec/ops.hpp says. Of the first two one is filled, and of the last two one.
+struct MicroBatch {
+  std::vector<std::int32_t> tokens;  // [rows], for a model that begins with an embedding
+  std::vector<float> inputs;         // [rows][width]
+  std::vector<std::int32_t> labels;  // [rows], for softmax-cross-entropy
+  std::vector<float> targets;        // [rows][width], for mse
+};
+
+/// Sources are immutable: any number of threads may ask one at once.
+class DataSource {
+ public:
+  virtual ~DataSource() = default;
+  virtual MicroBatch micro_batch(std::int64_t step, int micro_batch) const = 0;
+};
+
+/// What a source needs to know of the run.
+struct DataShape {
+  int samples = 1;        // a micro-batch
+  int micro_batches = 1;  // a step
+  std::uint64_t seed = 1;
+};
+
+/// Byte-level language modelling: samples begin at random places of `text`, each byte is a token
+/// and its label is the byte after it. Throws InputError if the text is shorter than a sample and
+/// the label behind it, or holds bytes outside the model's vocabulary; `file` names the text there.
+std::unique_ptr<DataSource> text_source(const Model& model, const DataShape& shape,
+                                        std::string text, const std::string& file);
+
+/// Random vectors. Targets (mse) are a fixed sparse random linear map of the inputs, so that the
+/// loss can fall; labels (softmax-cross-entropy) are the place of that map's largest element.
+std::unique_ptr<DataSource> vector_source(const Model& model, const DataShape& shape);
+
+/// The source that fits the model: the bytes of the file `path` where it begins with an embedding,
+/// random vectors otherwise (then `path` is not looked at). Throws InputError.
+std::unique_ptr<DataSource> make_data(const Model& model, const DataShape& shape,
+                                      const std::string& path);
+
+}  // namespace pipewright::exec

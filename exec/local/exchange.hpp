@@ -1,0 +1,107 @@
+// The transfers of one step as a state machine: queues, matching, rendezvous, credit and arrival
+// (docs/semantics.md §2.1, §4), driven from outside by issue(), provide() and the passing of time.
+// It has no thread and no lock: LocalTransport guards it. Only has_ended() may be asked at any time
+// from any thread. Times are nanoseconds from the step's start and never go back.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "core/program.hpp"
+#include "core/timeline.hpp"
+#include "core/wait_for.hpp"
+#include "exec/local/credit.hpp"
+#include "exec/transport.hpp"
+
+namespace pipewright::exec::local {
+
+/// What a message costs, by route. Times of 0 hand a message over as fast as the machine can.
+struct MessageCosts {
+  std::vector<std::int64_t> transfer_ns, bytes;
+};
+
+class Exchange {
+ public:
+  /// The Program must outlive it.
+  Exchange(const Program& program, MessageCosts costs);
+  /// Begins a step.
+  void reset();
+
+  void issue(InstructionId end, PayloadPtr data, std::int64_t now);
+  void provide(InstructionId send, PayloadPtr data, std::int64_t now);
+
+  /// When the next message arrives or transfer ends; nullopt if none is under way.
+  std::optional<std::int64_t> next_event() const;
+  /// Lets everything happen that is due at `until` or before, in the order of time.
+  void run_events(std::int64_t until);
+  /// Nothing else can happen at this instant: lets one send that got no credit meet its RECV. False
+  /// if there is none. (Credit that comes back at the same instant is taken first, §4.3.)
+  bool settle(std::int64_t now);
+
+  bool has_ended(InstructionId id) const {
+    return ended_[id].load(std::memory_order_acquire) != 0;
+  }
+  PayloadPtr take(InstructionId recv) { return std::move(payload_[recv]); }
+  /// Transfer ends that ended since the last call.
+  std::vector<InstructionId> take_just_ended();
+
+  void report(Timeline& timeline, Progress& progress) const;
+
+ private:
+  // Bits of state_.
+  static constexpr std::uint8_t kIssued = 1, kData = 2, kReady = 4, kLeft = 8, kArrived = 16,
+                                kMoving = 32;
+  struct Event {
+    std::int64_t time;
+    InstructionId send;
+    bool operator>(const Event& o) const { return time != o.time ? time > o.time : send > o.send; }
+  };
+
+  const Instruction& code(InstructionId id) const { return program_.code[id]; }
+  bool is(InstructionId id, std::uint8_t bits) const { return (state_[id] & bits) == bits; }
+  bool has_started(InstructionId id) const { return (state_[id] & (kLeft | kMoving)) != 0; }
+  /// Its partner, if the two are for the same tensor.
+  InstructionId true_partner(InstructionId id) const {
+    return code(id).has(Instruction::kMismatch) ? kNoInstruction : code(id).link;
+  }
+  std::int64_t transfer_ns(InstructionId send) const { return costs_.transfer_ns[code(send).route]; }
+
+  void look_at(InstructionId id);
+  void drain();
+  void try_lane(std::uint32_t lane);
+  void become_ready(InstructionId id);
+  void try_to_meet(InstructionId send);
+  void leave(InstructionId send);
+  void arrive(InstructionId send);
+  void begin_rendezvous(InstructionId send);
+  void end_rendezvous(InstructionId send);
+  void end_receive(InstructionId recv);
+  void serve(Credit::AccountId account);
+  void end(InstructionId id);
+
+  const Program& program_;
+  MessageCosts costs_;
+  LaneTable lanes_;
+  Credit credit_;
+  std::int64_t now_ = 0;
+
+  std::unique_ptr<std::atomic<std::uint8_t>[]> ended_;  // by instruction, like what follows
+  std::vector<std::uint8_t> state_;
+  std::vector<PayloadPtr> payload_;
+  std::vector<std::int64_t> start_, moving_, end_;
+
+  std::vector<std::uint32_t> next_;  // by lane: place of its head in lanes_.instructions
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<InstructionId> just_ended_;
+  // Work that the present call has still to do, so that a long chain is no deep recursion.
+  std::vector<Credit::AccountId> accounts_to_serve_;
+  std::vector<std::uint32_t> lanes_to_try_;
+  std::vector<InstructionId> quick_meetings_;  // meetings for want of credit that take no time
+  std::vector<InstructionId> meetings_;        // and those that wait for settle()
+};
+
+}  // namespace pipewright::exec::local

@@ -1,0 +1,45 @@
+// The update of the weights: plain SGD, or AdamW.
+//
+// An Optimizer owns its state (AdamW: two numbers a weight) and borrows the parameters, which must
+// outlive it. One thread at a time.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "exec/layer.hpp"
+
+namespace pipewright::exec {
+
+enum class OptimizerKind : std::uint8_t { Sgd, AdamW };
+
+struct OptimizerSpec {
+  OptimizerKind kind = OptimizerKind::AdamW;
+  double learning_rate = 1e-3;
+  // AdamW only. A memory of some twenty steps for the squares suits short runs.
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double weight_decay = 0.01;  // of matrices; biases and norms are left alone
+};
+
+/// "sgd" or "adamw", case as written. Throws InputError with a suggestion, and for a learning rate
+/// that is not a positive number.
+OptimizerSpec optimizer_spec(std::string_view name, double learning_rate);
+
+class Optimizer {
+ public:
+  Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> parameters);
+
+  /// One update from the gradients as they stand; `step` counts from 0.
+  void update(int step);
+
+ private:
+  struct Moments {
+    AlignedFloats mean, square;
+  };
+
+  OptimizerSpec spec_;
+  std::vector<Parameter*> parameters_;
+  std::vector<Moments> moments_;  // by parameter; empty for SGD
+};
+
+}  // namespace pipewright::exec

@@ -1,0 +1,27 @@
+#include "exec/serial.hpp"
+
+namespace pipewright::exec {
+
+SerialRun::SerialRun(const Model& model, const SerialSpec& spec)
+    : micro_batches_(spec.micro_batches),
+      stage_(model, 0, static_cast<int>(model.layers.size()), spec.micro_batch_size,
+             spec.micro_batches, spec.seed, spec.optimizer) {}
+
+double SerialRun::gradients(const DataSource& data, int step) {
+  stage_.discard_gradients();
+  for (int m = 0; m < micro_batches_; ++m) {
+    stage_.set_batch(m, data.micro_batch(step, m));
+    stage_.forward(m, {});
+    stage_.backward_input(m, {});
+    stage_.backward_weight(m);
+  }
+  return stage_.loss();
+}
+
+double SerialRun::step(const DataSource& data, int step) {
+  const double loss = gradients(data, step);
+  stage_.update(step);
+  return loss;
+}
+
+}  // namespace pipewright::exec

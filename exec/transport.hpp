@@ -1,0 +1,95 @@
+// How ranks meet: the transfers of a Program, and the clock by which they are timed.
+//
+// The runtime calls a Transport from one thread for each rank that lives in this process (all of
+// them for `local`; one for a transport between processes). It only ever *issues* a transfer end
+// and *waits* for one: the queues, the matching, rendezvous and credit (docs/semantics.md §2.1, §4)
+// belong to the Transport. Every call that may wait throws Stopped once stop() was called, from
+// whatever thread, so that no rank is left behind. Times are nanoseconds from the step's start.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/program.hpp"
+#include "core/timeline.hpp"
+#include "core/wait_for.hpp"
+
+namespace pipewright::exec {
+
+/// Thrown out of a wait when the run is being stopped; the runtime alone catches it.
+struct Stopped {};
+
+enum class MemoryKind : std::uint8_t { Host, Device };
+
+/// What a transfer carries: an activation or a gradient. Owned by one side at a time: the device
+/// that made it, then the transport, then the device that takes it. A device with streams derives
+/// from it and adds the event after which the data may be read.
+class Payload {
+ public:
+  virtual ~Payload() = default;
+  virtual std::byte* data() = 0;
+  virtual std::size_t size() const = 0;  // bytes
+  virtual MemoryKind memory() const = 0;
+};
+using PayloadPtr = std::unique_ptr<Payload>;
+
+/// Floats in host memory, with room for what a device wants to know of them.
+class HostPayload : public Payload {
+ public:
+  explicit HostPayload(std::vector<float> v) : values(std::move(v)) {}
+  std::byte* data() override { return reinterpret_cast<std::byte*>(values.data()); }
+  std::size_t size() const override { return values.size() * sizeof(float); }
+  MemoryKind memory() const override { return MemoryKind::Host; }
+
+  std::vector<float> values;
+};
+
+/// Time as the ranks see it.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual std::int64_t now() const = 0;
+  /// Lets time pass on a rank's compute lane. Throws Stopped.
+  virtual void sleep_until(RankId rank, std::int64_t deadline) = 0;
+};
+
+class Transport : public Clock {
+ public:
+  /// The ranks that live in this process, ascending; the runtime starts a thread for each.
+  virtual std::vector<RankId> local_ranks() const = 0;
+
+  /// All ranks wait here for one another, then `between` runs once while all stand still, then a
+  /// step begins: nothing is issued, nothing has ended, the time is 0. Throws Stopped, and
+  /// whatever `between` throws on the rank that ran it.
+  virtual void meet(RankId rank, const std::function<void()>& between) = 0;
+
+  /// The rank's compute lane has reached the transfer end. Takes no time. A SEND's data may be null
+  /// if it is not there yet; provide() hands it in later.
+  virtual void issue(RankId rank, InstructionId end, PayloadPtr data) = 0;
+  virtual void provide(RankId rank, InstructionId send, PayloadPtr data) = 0;
+  /// Returns when the transfer end has ended; a transport with streams may return earlier, when
+  /// what the payload's event says is enough to go on. Waiting for a computation never ends: that
+  /// is how an order whose input stands further down in its own list hangs. Throws Stopped.
+  virtual void wait(RankId rank, InstructionId id) = 0;
+  /// What an ended RECV brought; once.
+  virtual PayloadPtr take(RankId rank, InstructionId recv) = 0;
+
+  /// Ends all waits for good. Any thread, any number of times.
+  virtual void stop() noexcept = 0;
+
+  /// For the watchdog. Returns true as soon as it is certain that nothing can ever happen again (a
+  /// transport that cannot know never says so), false when the timeout is over or end_watch() was
+  /// called.
+  virtual bool stands_still_within(std::int64_t timeout_ns) = 0;
+  virtual void end_watch() noexcept = 0;
+  /// Transfer ends that have ended since the beginning of the run.
+  virtual std::uint64_t ended_count() const = 0;
+
+  /// Writes what it knows of its transfer ends; only while all ranks stand still or have left.
+  virtual void report(Timeline& timeline, Progress& progress) const = 0;
+};
+
+}  // namespace pipewright::exec

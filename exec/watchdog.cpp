@@ -1,0 +1,53 @@
+#include "exec/watchdog.hpp"
+
+#include <algorithm>
+
+#include "exec/local/waiting.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+// How soon an interruption is seen.
+constexpr std::int64_t kLookNs = 20'000'000;
+
+}  // namespace
+
+Watchdog::Watchdog(Transport& transport, const Record& record, std::int64_t patience_ns,
+                   const std::atomic<bool>* interrupted)
+    : transport_(transport),
+      record_(record),
+      patience_ns_(patience_ns),
+      interrupted_(interrupted),
+      last_change_ns_(local::steady_ns()),
+      thread_([this] { watch(); }) {}
+
+Watchdog::~Watchdog() { finish(); }
+
+StopCause Watchdog::finish() {
+  if (thread_.joinable()) {
+    over_.store(true);
+    transport_.end_watch();
+    thread_.join();
+  }
+  return cause_;
+}
+
+void Watchdog::watch() {
+  const std::int64_t pause_ns = std::clamp(patience_ns_ / 4, std::int64_t{1'000'000}, kLookNs);
+  while (!over_.load() && cause_ == StopCause::None) cause_ = look(pause_ns);
+  if (cause_ != StopCause::None) transport_.stop();
+}
+
+StopCause Watchdog::look(std::int64_t pause_ns) {
+  if (transport_.stands_still_within(pause_ns)) return StopCause::StandsStill;
+  if (interrupted_ != nullptr && interrupted_->load()) return StopCause::Interrupted;
+  const std::uint64_t seen = record_.computations.load() + transport_.ended_count();
+  const std::int64_t now = local::steady_ns();
+  if (seen != last_seen_ || record_.between_steps.load()) {
+    last_seen_ = seen;
+    last_change_ns_ = now;
+  }
+  return now - last_change_ns_ > patience_ns_ ? StopCause::NoProgress : StopCause::None;
+}
+
+}  // namespace pipewright::exec

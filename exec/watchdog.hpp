@@ -1,0 +1,49 @@
+// Ends a run that cannot go on. A thread of its own looks at the transport; when it is certain that
+// nothing can happen any more, when nothing has ended for too long, or when the user interrupts, it
+// stops the transport, which sends every rank home. It never kills and never detaches a thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "exec/rank.hpp"
+#include "exec/transport.hpp"
+
+namespace pipewright::exec {
+
+enum class StopCause : std::uint8_t {
+  None,
+  StandsStill,  // every rank waits and nothing is under way: a fact, not a guess
+  NoProgress,   // nothing has ended for the time allowed; a rank may still compute
+  Interrupted,
+};
+
+class Watchdog {
+ public:
+  /// `interrupted` may be null. All must outlive it.
+  Watchdog(Transport& transport, const Record& record, std::int64_t patience_ns,
+           const std::atomic<bool>* interrupted);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// Ends the watch and says why the run was stopped; None if it was not.
+  StopCause finish();
+
+ private:
+  void watch();
+  StopCause look(std::int64_t pause_ns);
+
+  Transport& transport_;
+  const Record& record_;
+  const std::int64_t patience_ns_;
+  const std::atomic<bool>* interrupted_;
+  std::atomic<bool> over_{false};
+  std::uint64_t last_seen_ = 0;
+  std::int64_t last_change_ns_ = 0;
+  StopCause cause_ = StopCause::None;  // written by the thread, read after joining it
+  std::thread thread_;
+};
+
+}  // namespace pipewright::exec
