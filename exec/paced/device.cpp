@@ -43,8 +43,7 @@ void Device::begin_step(int step) {
 
 void Device::compute(InstructionId id) {
   const std::int64_t start = clock_.now();
-  const Cell cell = program_.cell(id);
-  const Nanoseconds time = costs_.compute_time(cell.action, cell.partner ? &*cell.partner : nullptr);
+  const Nanoseconds time = costs_.duration(program_, id);
   if (time.value > 0) clock_.sleep_until(rank_, start + time.value);
 }
 

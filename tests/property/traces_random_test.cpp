@@ -70,7 +70,9 @@ TEST(TracesOfRandomPrograms, BubblesAddUpAndDoNotOverlap) {
     EXPECT_EQ(listed, report.total.sum());
     // In a simulation everything that waits waits for something.
     EXPECT_EQ(report.total.of(traces::BubbleCause::Overhead), 0) << shown(s.c);
-    if (s.result.finished) EXPECT_EQ(report.total.of(traces::BubbleCause::Stuck), 0);
+    if (s.result.finished) {
+      EXPECT_EQ(report.total.of(traces::BubbleCause::Stuck), 0);
+    }
   });
   EXPECT_GT(stuck, 100) << "the cases are too tame";
 }

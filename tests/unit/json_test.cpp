@@ -71,7 +71,8 @@ TEST(ParseJson, WhatJsonDoesNotHave) {
 TEST(Cursor, TypesAndRanges) {
   const Json document = parse_json(
       R"({"i": 7, "big": 99999999999999999999, "f": 4.0, "half": 0.5, "s": "text", "b": true,
-          "n": null, "u": 18446744073709551615})", "f.json");
+          "n": null, "u": 18446744073709551615})",
+      "f.json");
   const JsonCursor root = cursor(document);
   EXPECT_EQ(root.at("i").integer(0, 7), 7);
   EXPECT_EQ(root.at("f").integer(0, 7), 4);
@@ -203,9 +204,9 @@ TEST_F(Files, AFullDiskLeavesNothingBehind) {
 }
 
 TEST_F(Files, UnreadableOnesAreTheInputsFault) {
-  EXPECT_STREQ(refused([&] { read_text((folder_ / "none.json").string()); }).what(),
-               ((folder_ / "none.json").string() + ": cannot be read: No such file or directory")
-                   .c_str());
+  EXPECT_STREQ(
+      refused([&] { read_text((folder_ / "none.json").string()); }).what(),
+      ((folder_ / "none.json").string() + ": cannot be read: No such file or directory").c_str());
   EXPECT_EQ(refused([&] { read_text(folder_.string()); }).message(),
             "is a folder; expected a file");
 }

@@ -1,0 +1,31 @@
+// Measures what this machine costs: F, I, W and the update of every layer, the loss, a transfer
+// between two ranks, and the runtime's own part of an action. The result is what the planner reads
+// as profile.json. Starts and joins its own threads; uses the cores for about `budget_ns`.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "core/cluster.hpp"
+#include "core/model.hpp"
+#include "core/profile.hpp"
+#include "exec/optimizer.hpp"
+
+namespace pipewright::exec {
+
+struct ProfileOptions {
+  std::vector<int> micro_batch_sizes = {1};
+  /// Ranks that compute at once while it is measured, so that shared caches and cores are felt.
+  int ranks = 1;
+  std::int64_t budget_ns = 5'000'000'000;  // about; every number is measured at least 3 times
+  OptimizerSpec optimizer;
+  std::uint64_t seed = 1;
+  /// Set from outside to give up; may be null.
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+/// Throws InputError if the layers do not fit each other, RunError if it was interrupted.
+Profile measure_profile(const Model& model, const Cluster& machine, const ProfileOptions& options);
+
+}  // namespace pipewright::exec

@@ -1,0 +1,108 @@
+// The conformance matrix on the CPU: training with a pipeline gives the gradients and the losses of
+// the serial run, whatever the schedule, the number of ranks and the policy.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "exec/cpu/device.hpp"
+#include "exec/serial.hpp"
+#include "sim/engine.hpp"
+#include "tests/parity/run_case.hpp"
+
+namespace pipewright::tests {
+namespace {
+
+using exec::RunResult;
+using exec::cpu::run_on_cpu;
+using exec::cpu::Training;
+
+constexpr int kMicroBatchSize = 3;
+
+struct Setting {
+  Model model = small_model();
+  std::unique_ptr<exec::DataSource> data;
+  Training training;
+
+  explicit Setting(const Program& program) {
+    data = exec::vector_source(model, {.samples = kMicroBatchSize,
+                                       .micro_batches = program.micro_batches,
+                                       .seed = 7});
+    training.model = &model;
+    training.stages = equal_stages(model, program);
+    training.micro_batch_size = kMicroBatchSize;
+    training.micro_batches = program.micro_batches;
+    training.seed = 7;
+    training.data = data.get();
+  }
+};
+
+class Cpu : public testing::TestWithParam<RunCase> {};
+
+TEST_P(Cpu, GradientsAreThoseOfTheSerialRun) {
+  const Program program = program_of(GetParam());
+  const CostTable costs = costs_of(program, 1000);
+  Setting setting(program);
+  setting.training.verified_steps = 2;
+  const RunResult run = run_on_cpu(program, costs, setting.training, {.steps = 2});
+  const bool fine = sim::check(program, costs).verdict == Verdict::Ok;
+  ASSERT_EQ(run.finished(), fine);
+  if (!fine) return;
+  ASSERT_TRUE(run.verify.has_value());
+  EXPECT_LE(run.verify->gradients.norm_rel, 1e-6) << run.verify->gradients.worst;
+  EXPECT_GT(run.verify->compared, 0);
+}
+
+TEST_P(Cpu, LossesOfTwentyStepsAgreeToSixDigits) {
+  if (GetParam().policy != "torch") GTEST_SKIP() << "one policy is enough: values do not see it";
+  const Program program = program_of(GetParam());
+  Setting setting(program);
+  const RunResult run =
+      run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 20});
+  ASSERT_TRUE(run.finished());
+  ASSERT_EQ(run.steps.size(), 20U);
+  exec::SerialRun serial(setting.model, {.micro_batch_size = kMicroBatchSize,
+                                         .micro_batches = program.micro_batches,
+                                         .seed = 7,
+                                         .optimizer = {}});
+  for (int step = 0; step < 20; ++step) {
+    const double expected = serial.step(*setting.data, step);
+    const double found = run.steps[static_cast<std::size_t>(step)].loss.value();
+    EXPECT_LE(std::abs(found - expected), 5e-7 * std::abs(expected)) << "step " << step;
+  }
+  EXPECT_LT(*run.steps.back().loss, *run.steps.front().loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, Cpu, testing::ValuesIn(all_run_cases()),
+                         [](const auto& one) { return name_of(one.param); });
+
+TEST(CpuRun, VerifyNoticesAWrongWeight) {
+  // The serial run starts from another seed, so nothing agrees.
+  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
+  Setting setting(program), other(program);
+  exec::cpu::Device device(program, setting.training, RankId(0));
+  exec::SerialRun serial(setting.model, {.micro_batch_size = kMicroBatchSize,
+                                         .micro_batches = 4,
+                                         .seed = 8,
+                                         .optimizer = {}});
+  const auto stages = device.stages();
+  ASSERT_EQ(stages.size(), 1U);
+  const auto ours = stages[0]->parameters();
+  const auto theirs = serial.stage().parameters();
+  const std::vector<exec::cpu::ParameterView> first(theirs.begin(),
+                                                    theirs.begin() + static_cast<long>(ours.size()));
+  EXPECT_GT(exec::verify(ours, first).parameters.norm_rel, 0.1);
+}
+
+TEST(CpuRun, RefusesAProgramThatDoesNotFit) {
+  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
+  Setting setting(program);
+  setting.training.stages.pop_back();
+  EXPECT_THROW(run_on_cpu(program, costs_of(program, 1), setting.training), InputError);
+  setting.training.stages = equal_stages(setting.model, program);
+  setting.training.micro_batches = 5;
+  EXPECT_THROW(run_on_cpu(program, costs_of(program, 1), setting.training), InputError);
+}
+
+}  // namespace
+}  // namespace pipewright::tests

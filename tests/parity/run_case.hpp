@@ -1,0 +1,104 @@
+// What the parity tests run: the schedules, pipeline sizes and policies of the conformance matrix,
+// and a small model to train on them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/costs.hpp"
+#include "core/lower.hpp"
+#include "core/model.hpp"
+#include "core/plan.hpp"
+#include "planner/schedules/registry.hpp"
+
+namespace pipewright::tests {
+
+struct RunCase {
+  std::string schedule;
+  int ranks = 1;
+  int micro_batches = 4;
+  int chunks = 1;
+  std::string policy;
+};
+
+inline std::string name_of(const RunCase& c) {
+  std::string name = c.schedule + "_pp" + std::to_string(c.ranks) + "_" + c.policy;
+  for (char& letter : name) {
+    if (letter == '-') letter = '_';
+  }
+  return name;
+}
+
+/// Schedules x pipeline sizes x policy presets.
+inline std::vector<RunCase> all_run_cases() {
+  std::vector<RunCase> cases;
+  for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1"}) {
+    for (const int ranks : {1, 2, 4}) {
+      for (const CommPolicyPreset& preset : comm_policy_presets()) {
+        const int chunks = std::string(schedule) == "interleaved" ? 2 : 1;
+        cases.push_back({schedule, ranks, 8, chunks, std::string(preset.name)});
+      }
+    }
+  }
+  return cases;
+}
+
+inline Program program_of(const RunCase& c) {
+  const Order order = planner::make_order(
+      c.schedule,
+      {.ranks = c.ranks, .micro_batches = c.micro_batches, .chunks = c.chunks, .parameters = {}});
+  return lower(order, comm_policy_preset(c.policy), {.optimizer = true});
+}
+
+/// Unequal costs, so that ranks wait for one another; `unit` is the shortest action.
+inline CostTable costs_of(const Program& program, std::int64_t unit) {
+  const StageCosts each{.f = Nanoseconds(2 * unit),
+                        .i = Nanoseconds(3 * unit),
+                        .w = Nanoseconds(unit),
+                        .b = Nanoseconds(4 * unit),
+                        .opt = Nanoseconds(unit)};
+  CostTable costs = CostTable::uniform(program.stages, each, Nanoseconds(unit / 2));
+  for (std::size_t s = 0; s < costs.stages.size(); s += 2) costs.stages[s].f = Nanoseconds(3 * unit);
+  return costs;
+}
+
+/// 16 -> 24 -> … -> 8 with eight layers, one a stage at the finest cut.
+inline Model small_model() {
+  Model model;
+  model.name = "small";
+  model.loss = LossKind::Mse;
+  const auto linear = [](int in, int out) {
+    Layer layer;
+    layer.kind = LayerKind::Linear;
+    layer.in = in;
+    layer.out = out;
+    return layer;
+  };
+  const auto plain = [](LayerKind kind, int width) {
+    Layer layer;
+    layer.kind = kind;
+    layer.in = layer.out = width;
+    return layer;
+  };
+  model.layers = {linear(16, 24),          plain(LayerKind::Gelu, 24), linear(24, 24),
+                  plain(LayerKind::LayerNorm, 24), linear(24, 20),     plain(LayerKind::Relu, 20),
+                  linear(20, 20),          linear(20, 8)};
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    model.layers[i].name = "layer" + std::to_string(i);
+  }
+  return model;
+}
+
+/// The layers cut into equal stages.
+inline std::vector<StagePlan> equal_stages(const Model& model, const Program& program) {
+  const int layers = static_cast<int>(model.layers.size());
+  std::vector<StagePlan> stages;
+  for (int s = 0; s < program.stages; ++s) {
+    stages.push_back({.first_layer = s * layers / program.stages,
+                      .end_layer = (s + 1) * layers / program.stages,
+                      .rank = program.placement.rank_of(StageId(s), MicroBatchId(0))});
+  }
+  return stages;
+}
+
+}  // namespace pipewright::tests

@@ -1,0 +1,176 @@
+#include "tests/support/sample_documents.hpp"
+
+#include <stdexcept>
+
+#include "core/job.hpp"
+
+namespace pipewright::test {
+
+namespace {
+
+Json parsed(const char* text) { return parse_json(text, "sample"); }
+
+Json layer_model() {
+  return parsed(R"({
+    "schema": "pipewright.model/1", "name": "layers of every kind", "bytes_per_element": 2,
+    "sequence": 8, "loss": "softmax_cross_entropy",
+    "layers": [
+      {"name": "ids", "kind": "embedding", "out": 12, "vocabulary": 50, "positions": 8},
+      {"name": "block", "kind": "sequential", "layers": [
+        {"name": "attend", "kind": "residual", "layers": [
+          {"name": "norm", "kind": "layer_norm", "in": 12},
+          {"name": "attention", "kind": "causal_self_attention", "in": 12, "heads": 3}]},
+        {"name": "gelu", "kind": "gelu", "in": 12}]},
+      {"name": "relu", "kind": "relu", "in": 12},
+      {"name": "head", "kind": "linear", "in": 12, "out": 50, "bias": false}]})");
+}
+
+Json cluster() {
+  return parsed(R"({
+    "schema": "pipewright.cluster/1", "name": "two nodes", "nodes": 2, "devices_per_node": 2,
+    "device": {"kind": "cuda", "model": "some GPU", "memory_bytes": 1073741824, "peak_flops": 1e12},
+    "inside": {"latency_ns": 1000, "bytes_per_second": 1e9, "sharing": "fair"},
+    "across": {"latency_ns": 2000, "bytes_per_second": 5e8, "sharing": "serial"}})");
+}
+
+Json job() {
+  return parsed(R"({
+    "schema": "pipewright.job/1", "model": "gpt-tiny",
+    "cluster": {"preset": "local-cpu", "devices": 2}, "global_batch": 16,
+    "strategy": {"pp_degree": [1, 2], "vpp_degree": 1, "accumulate_steps": "auto",
+                 "micro_batch_size": [1, 2, 4], "schedule_mode": ["1f1b", "gpipe"],
+                 "comm_policy": {"preset": "torch", "issue": "stream", "channel": "pair",
+                                 "post": "deferred", "run_order": "even-odd",
+                                 "send_f": "eager:1", "send_b": "eager:4095B"},
+                 "memory_limit": 1073741824},
+    "auto_mode": "semi", "tuner_load_path": "/tmp/in.json", "tuner_save_path": "/tmp/out.json",
+    "tuner_run_mode": "tuner_only", "profile_path": "/tmp/profile.json",
+    "training": {"optimizer": "sgd", "learning_rate": 0.5, "steps": 3, "seed": 7,
+                 "data": "/tmp/data.txt"}})");
+}
+
+Json paddle_job() {
+  return parsed(R"({
+    "schema": "pipewright.job/1",
+    "model": {"transformer": {"hidden": 8, "layers": 2, "heads": 2, "ffn": 16, "vocabulary": 32,
+                              "sequence": 4}, "name": "small", "bytes_per_element": 4},
+    "cluster": "dgx-a100", "global_batch": 8,
+    "strategy": {"dp_degree": 1, "mp_degree": 1, "sharding_degree": 1,
+                 "pipeline": {"enable": true, "pp_degree": 2, "accumulate_steps": 4,
+                              "micro_batch_size": 2, "schedule_mode": "VPP", "vpp_degree": 2,
+                              "enable_send_recv_overlap": true}}})");
+}
+
+std::vector<Cell> cells(std::initializer_list<const char*> texts) {
+  std::vector<Cell> result;
+  for (const char* text : texts) {
+    result.push_back(parse_cell(text).value());
+  }
+  return result;
+}
+
+}  // namespace
+
+Plan sample_plan() {
+  Plan plan;
+  plan.model = model_preset("gpt-tiny");
+  plan.cluster = cluster_preset("local-cpu", 2);
+  plan.mesh = Mesh::pipeline(2);
+  plan.micro_batches = 2;
+  plan.micro_batch_size = 4;
+  plan.stages = {{0, 3, RankId(0)}, {3, 6, RankId(1)}};
+  plan.schedule.name = "1f1b";
+  plan.schedule.parameters = {{"group", "2"}};
+  Order order;
+  order.micro_batches = 2;
+  order.placement = Placement::explicit_stages({RankId(0), RankId(1)}, 2);
+  order.ranks = {cells({"0F0", "0F1", "0B0", "0I1", "0W1"}), cells({"1F0", "1B0", "1F1", "1B1"})};
+  plan.schedule.order = order;
+  plan.policy = comm_policy_preset("paddle-vpp");
+  const StageCosts costs{Nanoseconds(100), Nanoseconds(110), Nanoseconds(90), Nanoseconds(200),
+                         Nanoseconds(5)};
+  plan.costs = CostTable::uniform(2, costs, Nanoseconds(7));
+  plan.costs.memory.assign(2, {Bytes(64), Bytes(-24), Bytes(-40), Bytes(1000)});
+  plan.costs.activation_bytes = {Bytes(4096)};
+  plan.costs.gradient_bytes = {Bytes(4096)};
+  plan.costs.overlapped_pair = Nanoseconds(250);
+  plan.costs.links = {{"wire", 1e9, Sharing::Fair}};
+  plan.costs.every_route.bytes_per_second = 2e9;
+  plan.costs.every_route.links = {0};
+  plan.costs.route_of_edge.assign(4, plan.costs.every_route);
+  plan.costs.route_of_edge[1] = {Nanoseconds(9), 1e9, {0}};
+  plan.costs.source = "a test";
+  plan.predicted = {Nanoseconds(1200), 0.25, {2, 1}, {Bytes(1128), Bytes(1064)}};
+  plan.executable = {{"cpu", "yes"}, {"cuda", "no module for it"}};
+  plan.training.data = "/tmp/data.txt";
+  plan.tuner.seed = 18446744073709551615U;
+  plan.tuner.evaluated = 12;
+  plan.tuner.pruned = {{"over memory", 3}};
+  plan.tuner.reasons = {"it is the fastest", "it fits"};
+  plan.tuner.baseline_step = Nanoseconds(2400);
+  return plan;
+}
+
+Profile sample_profile() {
+  Profile profile;
+  profile.model_name = "mlp";
+  profile.cluster = cluster_preset("dgx-a100");
+  profile.ranks_measured = 2;
+  profile.repeats = 5;
+  for (const int size : {1, 4}) {
+    ProfileSize one;
+    one.micro_batch_size = size;
+    const Nanoseconds t(1000 * size);
+    one.layers.assign(3, {t, t, t, Nanoseconds(10)});
+    one.loss = {Nanoseconds(50), Nanoseconds(60), Nanoseconds(0), Nanoseconds(0)};
+    profile.sizes.push_back(one);
+  }
+  profile.transfer_latency = Nanoseconds(800);
+  profile.transfer_bytes_per_second = 6.5e9;
+  profile.action_overhead = Nanoseconds(300);
+  return profile;
+}
+
+std::vector<Sample> sample_documents() {
+  return {{"model", "layers", layer_model()},
+          {"model", "transformer", to_json(model_preset("gpt3-175b"))},
+          {"model", "preset",
+           parsed(R"({"schema": "pipewright.model/1", "name": "mine", "preset": "mlp",
+                      "bytes_per_element": 2})")},
+          {"cluster", "full", cluster()},
+          {"cluster", "preset",
+           parsed(R"({"schema": "pipewright.cluster/1", "name": "mine", "preset": "dgx-h100",
+                      "devices": 16})")},
+          {"profile", "full", to_json(sample_profile())},
+          {"plan", "full", to_json(sample_plan())},
+          {"job", "flat", job()},
+          {"job", "paddle", paddle_job()}};
+}
+
+Json rewritten(const std::string& kind, const Json& document) {
+  const JsonCursor cursor(document, "sample.json");
+  if (kind == "model") {
+    return to_json(read_model(cursor));
+  }
+  if (kind == "cluster") {
+    return to_json(read_cluster(cursor));
+  }
+  if (kind == "profile") {
+    return to_json(read_profile(cursor));
+  }
+  if (kind == "plan") {
+    return to_json(read_plan(cursor));
+  }
+  if (kind == "job") {
+    return to_json(read_job(cursor));
+  }
+  throw std::logic_error("no such kind of document: " + kind);
+}
+
+void read_as(const std::string& kind, const Json& document) { rewritten(kind, document); }
+
+void read_text_as(const std::string& kind, std::string_view text) {
+  read_as(kind, parse_json(text, "sample.json"));
+}
+
+}  // namespace pipewright::test

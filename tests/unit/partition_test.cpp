@@ -1,0 +1,112 @@
+#include "planner/partition.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+#include <tuple>
+
+namespace pipewright::planner {
+namespace {
+
+/// All ways to cut the layers, judged by (largest, sum of squares, cuts), least first.
+class BruteForce {
+ public:
+  BruteForce(const std::vector<std::int64_t>& costs, int stages) : costs_(costs), stages_(stages) {
+    std::vector<int> cuts{0};
+    extend(cuts);
+  }
+  Partition best() const { return {best_cuts_, best_largest_}; }
+
+ private:
+  void extend(std::vector<int>& cuts) {
+    const int layers = static_cast<int>(costs_.size());
+    if (static_cast<int>(cuts.size()) == stages_) {
+      cuts.push_back(layers);
+      judge(cuts);
+      cuts.pop_back();
+      return;
+    }
+    for (int next = cuts.back() + 1; next < layers; ++next) {
+      cuts.push_back(next);
+      extend(cuts);
+      cuts.pop_back();
+    }
+  }
+  void judge(const std::vector<int>& cuts) {
+    std::int64_t largest = 0, squares = 0;
+    for (std::size_t s = 0; s + 1 < cuts.size(); ++s) {
+      std::int64_t sum = 0;
+      for (int l = cuts[s]; l < cuts[s + 1]; ++l) sum += costs_[static_cast<std::size_t>(l)];
+      largest = std::max(largest, sum);
+      squares += sum * sum;
+    }
+    if (std::tie(largest, squares, cuts) < std::tie(best_largest_, best_squares_, best_cuts_)) {
+      std::tie(best_largest_, best_squares_, best_cuts_) = std::tie(largest, squares, cuts);
+    }
+  }
+
+  const std::vector<std::int64_t>& costs_;
+  int stages_;
+  std::vector<int> best_cuts_;
+  std::int64_t best_largest_ = std::numeric_limits<std::int64_t>::max(),
+               best_squares_ = best_largest_;
+};
+
+TEST(Partition, EqualsBruteForceOnRandomLayers) {
+  std::mt19937_64 random(20240917);
+  for (int round = 0; round < 3000; ++round) {
+    const int layers = 1 + static_cast<int>(random() % 11);
+    const int stages = 1 + static_cast<int>(random() % static_cast<unsigned>(layers));
+    // Small ranges make ties and free layers, large ones make uneven layers.
+    const std::uint64_t range = round % 3 == 0 ? 3 : round % 3 == 1 ? 10 : 1000;
+    std::vector<std::int64_t> costs;
+    for (int l = 0; l < layers; ++l) costs.push_back(static_cast<std::int64_t>(random() % range));
+    const auto got = balanced_partition(costs, stages);
+    ASSERT_TRUE(got);
+    EXPECT_EQ(*got, BruteForce(costs, stages).best())
+        << ::testing::PrintToString(costs) << " into " << stages;
+  }
+}
+
+/// An embedding that costs nothing, six blocks of 10, a head of 25: four stages cannot do better
+/// than 25 (blocks alone would need 20, the head is more), and the most even rest is 20, 20, 20.
+TEST(Partition, HeadAndEmbeddingWeigh) {
+  const std::vector<std::int64_t> costs = {0, 10, 10, 10, 10, 10, 10, 25};
+  const auto got = balanced_partition(costs, 4);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->first_layer, (std::vector<int>{0, 3, 5, 7, 8}));
+  EXPECT_EQ(got->largest, 25);
+}
+
+TEST(Partition, TiesMakeEarlyStagesShort) {
+  const std::vector<std::int64_t> costs = {1, 1, 1};
+  EXPECT_EQ(balanced_partition(costs, 2)->first_layer, (std::vector<int>{0, 1, 3}));
+}
+
+TEST(Partition, RefusesMoreStagesThanLayers) {
+  const std::vector<std::int64_t> costs = {1, 1};
+  EXPECT_FALSE(balanced_partition(costs, 3));
+  EXPECT_FALSE(balanced_partition(costs, 0));
+  EXPECT_FALSE(even_partition(costs, 3));
+}
+
+/// Nanoseconds of a large model: the squares pass 64 bits.
+TEST(Partition, LargeCosts) {
+  const std::vector<std::int64_t> costs(96, std::int64_t{40'000'000'000});
+  const auto got = balanced_partition(costs, 8);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->largest, std::int64_t{480'000'000'000});
+  EXPECT_EQ(got->first_layer, even_partition(costs, 8)->first_layer);
+}
+
+TEST(Partition, EvenGivesTheFirstStagesOneLayerMore) {
+  const std::vector<std::int64_t> costs = {5, 1, 1, 1, 1, 1, 7};
+  const auto got = even_partition(costs, 3);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->first_layer, (std::vector<int>{0, 3, 5, 7}));
+  EXPECT_EQ(got->largest, 8);
+}
+
+}  // namespace
+}  // namespace pipewright::planner

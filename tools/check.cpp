@@ -1,0 +1,89 @@
+// pipewright check: will it hang, and why?
+#include "core/lower.hpp"
+#include "planner/program_of_plan.hpp"
+#include "sim/engine.hpp"
+#include "tools/arguments.hpp"
+#include "tools/commands.hpp"
+#include "tools/exit_status.hpp"
+#include "tools/memory_limit.hpp"
+#include "tools/session.hpp"
+#include "tools/subject.hpp"
+#include "tools/table.hpp"
+#include "tools/verdict.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+WaitReport judge(const Subject& subject) {
+  if (!subject.problems.empty()) {
+    WaitReport report;
+    report.verdict = Verdict::Invalid;
+    return report;
+  }
+  return sim::check(subject.program, subject.costs);
+}
+
+/// The verdict under another preset, where the user named no policy: whether a send blocks depends
+/// on the library and on the message size.
+std::string other_policies(const Subject& subject, const Terminal& terminal) {
+  std::string text;
+  for (const char* name : {"ideal", "torch-pair", "nccl-one-stream", "megatron-batched"}) {
+    const CommPolicy& policy = comm_policy_preset(name);
+    const Program program = lower(subject.order, policy, {.fragment = subject.program.fragment});
+    const Verdict verdict = sim::check(program, subject.costs).verdict;
+    text += "  " + std::string(name);
+    text.append(18 - std::string_view(name).size(), ' ');
+    text += painted(terminal, verdict == Verdict::Ok ? Ink::Green : Ink::Red, to_string(verdict)) +
+            "\n";
+  }
+  return "under other policies:\n" + text;
+}
+
+int run(const Arguments& arguments, Session& session) {
+  const Subject subject = read_subject(arguments, Purpose::Judge);
+  const WaitReport report = judge(subject);
+  std::vector<std::string> problems = subject.problems;
+  const auto over =
+      report.verdict == Verdict::Ok
+          ? over_memory(peaks_of(subject.program, subject.costs), subject.memory_limit)
+          : std::vector<std::string>();
+  problems.insert(problems.end(), over.begin(), over.end());
+  const bool good = report.verdict == Verdict::Ok && over.empty();
+  if (session.json()) {
+    session.print_result(verdict_fields(subject.program, report, problems));
+    return good ? kDone : kAnswerIsNo;
+  }
+  const Terminal& terminal = session.terminal();
+  session.print(wrapped(subject.title, terminal.width, 0));
+  session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
+  session.print(verdict_text(subject.program, report, problems, terminal));
+  if (!names_policy(arguments) && !subject.plan && subject.problems.empty()) {
+    session.print(other_policies(subject, terminal));
+  }
+  return good ? kDone : kAnswerIsNo;
+}
+
+}  // namespace
+
+Command check_command() {
+  Command command;
+  command.name = "check";
+  command.summary = "say whether a plan or an order hangs, and why";
+  command.description =
+      "Reads the Program without durations. Without a policy flag a plan is judged under its own "
+      "policy, a schedule under the one it is about, and a CSV under what NCCL guarantees with a "
+      "communicator for each directed edge (stream, edge, rendezvous, early). Exit status 1: "
+      "deadlock, mismatch, invalid, or over the limit of --mem.";
+  command.examples = {
+      {"check order.csv", "will this order hang on NCCL?"},
+      {"check order.csv --issue inline", "and with every transfer on the stream that computes?"},
+      {"check hang.csv --fragment", "a log cut out of a hang"},
+      {"check --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2", "a hang that really happened"},
+  };
+  command.positionals = {subject_file()};
+  command.flags = subject_flags();
+  command.run = run;
+  return command;
+}
+
+}  // namespace pipewright::tools

@@ -1,0 +1,212 @@
+// pipewright compare: several schedules under one rule, or two timelines.
+#include "tools/compare.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/lower.hpp"
+#include "core/suggest.hpp"
+#include "sim/engine.hpp"
+#include "tools/commands.hpp"
+#include "tools/exit_status.hpp"
+#include "tools/fail_if.hpp"
+#include "tools/figures.hpp"
+#include "tools/memory_limit.hpp"
+#include "tools/subject.hpp"
+#include "tools/table.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+struct Row {
+  std::string name;
+  int chunks = 1;
+  Verdict verdict = Verdict::Ok;
+  Figures figures;  // only if the verdict is Ok
+  bool over_memory = false;
+  int peak_activations = 0;
+  std::int64_t peak_bytes = 0;
+};
+
+Row simulate_schedule(const std::string& name, const Arguments& arguments) {
+  const planner::Schedule& schedule = planner::find_schedule(name);
+  planner::ScheduleRequest request = schedule_request(arguments, schedule);
+  // One --vpp for all: a schedule that knows one chunk only keeps to it.
+  if (schedule.default_chunks == 1) request.chunks = 1;
+  // A parameter is for those schedules that have it.
+  std::erase_if(request.parameters, [&](const auto& parameter) {
+    const auto& known = schedule.parameters;
+    return std::find(known.begin(), known.end(), parameter.first) == known.end();
+  });
+  const Order order = planner::make_order(schedule.name, request);
+  UniformCosts costs = uniform_costs(arguments, request.ranks);
+  // The same model for all: a stage of a rank with v chunks is a v-th of the rank's work.
+  costs.table = costs_of_chunks(costs.table, request.chunks);
+  const CommPolicy policy = policy_from(arguments, comm_policy_preset("ideal"));
+  const Program program = lower(order, policy);
+  Row row{.name = std::string(schedule.name), .chunks = request.chunks};
+  const sim::Result result = sim::simulate(program, costs.table);
+  if (!result.finished) {
+    row.verdict = sim::check(program, costs.table).verdict;
+    return row;
+  }
+  row.figures = figures_of(program, result.timeline, costs.table);
+  for (const RankFigures& rank : row.figures.ranks) {
+    row.peak_activations = std::max(row.peak_activations, rank.peak_activations);
+    row.peak_bytes = std::max(row.peak_bytes, rank.peak_bytes);
+  }
+  row.over_memory = !over_memory(row.figures.ranks, costs.memory_limit).empty();
+  return row;
+}
+
+double slower_than(const Row& row, const Row& first) {
+  if (first.figures.makespan_ns == 0) return 0;
+  return static_cast<double>(row.figures.makespan_ns) /
+             static_cast<double>(first.figures.makespan_ns) -
+         1;
+}
+
+void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Session& session) {
+  using Align = Table::Align;
+  Table table({{"schedule"},
+               {"vpp", Align::Right},
+               {"step", Align::Right},
+               {"to first", Align::Right},
+               {"bubble", Align::Right},
+               {"activations", Align::Right},
+               {"memory", Align::Right},
+               {"verdict"}});
+  for (const Row& row : rows) {
+    if (row.verdict != Verdict::Ok) {
+      table.add({row.name, std::to_string(row.chunks), "", "", "", "", "",
+                 std::string(to_string(row.verdict))},
+                Ink::Red);
+      continue;
+    }
+    table.add({row.name, std::to_string(row.chunks),
+               format_duration(Nanoseconds(row.figures.makespan_ns)),
+               signed_percent_text(slower_than(row, rows.front())),
+               percent_text(row.figures.bubble_ratio), std::to_string(row.peak_activations),
+               arguments.has("--mem") ? format_bytes(Bytes(row.peak_bytes)) : "",
+               row.over_memory ? "over memory" : "ok"},
+              row.over_memory ? Ink::Red : Ink::Plain);
+  }
+  const UniformCosts costs = uniform_costs(arguments, 1);
+  session.print(wrapped("p=" + arguments.text_or("--pp", "") +
+                            " m=" + arguments.text_or("--micro-batches", "") +
+                            ", a rank's micro-batch: " + costs_text(costs.table) +
+                            (costs.assumed ? " (assumed)" : ""),
+                        session.terminal().width, 0));
+  session.print(
+      wrapped("policy " + policy_text(policy_from(arguments, comm_policy_preset("ideal"))),
+              session.terminal().width, 0));
+  session.print(table.text(session.terminal()));
+}
+
+Json rows_fields(const std::vector<Row>& rows) {
+  Json list = Json::array();
+  for (const Row& row : rows) {
+    Json fields = {{"schedule", row.name},
+                   {"vpp", row.chunks},
+                   {"verdict", std::string(to_string(row.verdict))}};
+    if (row.verdict == Verdict::Ok) {
+      fields.update(figures_fields(row.figures));
+      fields["over_memory"] = row.over_memory;
+    }
+    list.push_back(fields);
+  }
+  return {{"schedules", list}};
+}
+
+int compare_schedules(const Arguments& arguments, Session& session) {
+  const auto condition = fail_condition(arguments, {"step", "bubble"});
+  std::vector<Row> rows;
+  for (const auto& name : arguments.positionals())
+    rows.push_back(simulate_schedule(name, arguments));
+  if (session.json()) {
+    session.print_result(rows_fields(rows));
+  } else {
+    print_rows(rows, arguments, session);
+  }
+  bool bad = false;
+  for (const Row& row : rows) {
+    bad |= row.verdict != Verdict::Ok || row.over_memory;
+    if (row.verdict != Verdict::Ok) continue;
+    if (!fails(condition,
+               {{"step", slower_than(row, rows.front())}, {"bubble", row.figures.bubble_ratio}})) {
+      continue;
+    }
+    bad = true;
+    session.note(row.name + " fails " + condition->text);
+  }
+  return bad ? kAnswerIsNo : kDone;
+}
+
+bool names_trace(const std::string& text) {
+  return text.ends_with(".json") || text.ends_with(".gz") || text == "-" ||
+         text.find('/') != text.npos;
+}
+
+int run(const Arguments& arguments, Session& session) {
+  const auto& names = arguments.positionals();
+  const auto traces = std::count_if(names.begin(), names.end(), names_trace);
+  if (traces == 0) return compare_schedules(arguments, session);
+  if (traces != 2 || names.size() != 2) {
+    throw InputError("compare takes two traces, or names of schedules; here are " +
+                     std::to_string(traces) + " traces among " + std::to_string(names.size()) +
+                     " arguments");
+  }
+  return compare_traces(names[0], names[1], arguments, session);
+}
+
+}  // namespace
+
+CostTable costs_of_chunks(const CostTable& whole, int chunks) {
+  CostTable table = whole;
+  const StageCosts each = whole.stages.front();
+  const auto part = [chunks](Nanoseconds t) { return Nanoseconds(t.value / chunks); };
+  StageCosts chunk{.f = part(each.f), .i = part(each.i), .w = part(each.w), .b = part(each.b)};
+  const std::size_t stages = whole.stages.size() * static_cast<std::size_t>(chunks);
+  table.stages.assign(stages, chunk);
+  table.overlapped_pair = part(whole.overlapped_pair);
+  if (!whole.memory.empty()) {
+    const StageMemory all = whole.memory.front();
+    const auto share = [chunks](Bytes b) { return Bytes(b.value / chunks); };
+    table.memory.assign(stages, {share(all.f), share(all.i), share(all.w), share(all.constant)});
+  }
+  return table;
+}
+
+Command compare_command() {
+  Command command;
+  command.name = "compare";
+  command.summary = "compare schedules under one rule, or two timelines op by op";
+  command.description =
+      "Schedules are simulated under the preset ideal unless a policy is named. --cost and --mem "
+      "say what one micro-batch costs a rank; a schedule with several chunks a rank cuts that into "
+      "equal parts, so that all do the same work. Of two traces the first is taken as the "
+      "prediction. Exit status 1: one of them gets stuck, is over memory, or fails --fail-if.";
+  command.examples = {
+      {"compare gpipe 1f1b zb-h1 -p 4 -m 8 --cost F=2ms,I=2ms,W=1ms",
+       "who has the smallest bubble, and at which memory?"},
+      {"compare sim.trace.json.gz real.trace.json.gz --fail-if \"step>10%\"",
+       "does the machine agree with the prediction?"},
+  };
+  command.positionals = {{.name = "WHAT",
+                          .help = "names of schedules, or two trace files",
+                          .least = 1,
+                          .most = kAnyNumber}};
+  for (const auto& schedule : planner::schedules()) {
+    command.positionals.front().choices.emplace_back(schedule.name);
+  }
+  for (const auto& flags : {schedule_flags(), cost_flags(), policy_flags()}) {
+    command.flags.insert(command.flags.end(), flags.begin(), flags.end());
+  }
+  command.flags.push_back(
+      fail_if_flag("exit with 1 if a metric is above its limit; schedules: step (to the first "
+                   "one), bubble; traces: step, action (mean difference), bubble (in points)"));
+  command.run = run;
+  return command;
+}
+
+}  // namespace pipewright::tools

@@ -1,0 +1,15 @@
+// A prediction beside a measurement, for compare, run and demo.
+#pragma once
+
+#include <string>
+
+#include "core/json.hpp"
+#include "tools/terminal.hpp"
+#include "traces/compare.hpp"
+
+namespace pipewright::tools {
+
+std::string comparison_text(const traces::Comparison& comparison, const Terminal& terminal);
+Json comparison_fields(const traces::Comparison& comparison);
+
+}  // namespace pipewright::tools

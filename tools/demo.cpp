@@ -1,0 +1,219 @@
+// pipewright demo: the whole loop on this machine's CPUs, each step as the sub-command of its name
+// would do it.
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/job.hpp"
+#include "sim/engine.hpp"
+#include "tools/arguments.hpp"
+#include "tools/commands.hpp"
+#include "tools/comparison_text.hpp"
+#include "tools/demo_text.hpp"
+#include "tools/exit_status.hpp"
+#include "tools/figures.hpp"
+#include "tools/interrupt.hpp"
+#include "tools/measuring.hpp"
+#include "tools/subject.hpp"
+#include "tools/table.hpp"
+#include "tools/timeline_files.hpp"
+#include "tools/timeline_text.hpp"
+#include "tools/training.hpp"
+#include "tools/tuning.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kGlobalBatch = 16;
+constexpr int kDefaultSteps = 200;
+constexpr double kUniformLoss = 5.545;  // ln 256: every byte equally likely
+
+class Demo {
+ public:
+  Demo(const Arguments& arguments, Session& session)
+      : arguments_(arguments),
+        session_(session),
+        folder_(arguments.text_or("--out", "pipewright-demo")) {}
+
+  int run() {
+    prepare();
+    profile();
+    tune();
+    simulate();
+    train();
+    compare();
+    farewell();
+    return result_.verify && agrees(*result_.verify) ? kDone : kAnswerIsNo;
+  }
+
+ private:
+  std::string in_folder(const char* name) const { return (folder_ / name).string(); }
+
+  void say(std::string_view text) {
+    if (!session_.json()) session_.print(text);
+    session_.flush();
+  }
+  void title(std::string_view text) {
+    say("\n" + painted(session_.terminal(), Ink::Bold, text) + "\n");
+  }
+
+  /// The folder, the text to train on, and the job as it will be written.
+  void prepare() {
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    if (error || !fs::is_directory(folder_)) {
+      throw InputError("--out: cannot make the folder " + folder_.string() +
+                       (error ? ": " + error.message() : std::string()));
+    }
+    const auto data = arguments_.text("--data");
+    const std::string text = data ? read_text(*data) : own_documents();
+    session_.save(in_folder("corpus.txt"), text);
+    job_.model = model_preset("gpt-tiny");
+    job_.cluster = this_machine();
+    job_.global_batch = kGlobalBatch;
+    // On a single core a pipeline cannot win, but it can be shown.
+    if (cores_of_machine() == 1) job_.strategy.pp_degree = {"2"};
+    job_.profile_path = "profile.json";
+    job_.tuner_load_path = "plan.json";
+    job_.training.data = "corpus.txt";
+    job_.training.learning_rate = 3e-3;
+    job_.training.steps = arguments_.integer_or("--steps", 2, 1'000'000, kDefaultSteps);
+    say("gpt-tiny, byte by byte, on " + std::to_string(text.size() / 1024) +
+        " KiB of text\nfiles go to " + folder_.string() + "\n");
+  }
+
+  void profile() {
+    title("1. profile: what does this machine cost?");
+    exec::ProfileOptions options;
+    options.micro_batch_sizes = divisors_of(kGlobalBatch);
+    options.ranks = std::min(2, cores_of_machine());
+    options.optimizer = exec::optimizer_spec(job_.training.optimizer, job_.training.learning_rate);
+    profile_ = measure(job_.model, job_.cluster, options, session_);
+    session_.save(in_folder("profile.json"), to_text(to_json(*profile_)));
+    if (!session_.json()) say(profile_text(*profile_, job_.model, session_.terminal()));
+  }
+
+  void tune() {
+    title("2. tune: which mesh, partition, micro-batches and schedule?");
+    planner::SearchOptions options;
+    options.keep = 8;
+    const auto found = search_with_progress(job_, profile_, options, session_);
+    if (!found.best) throw RunError("the tuner found no plan for this machine");
+    session_.save(in_folder("plan.json"), to_text(to_json(*found.best)));
+    session_.save(in_folder("job.json"), to_text(to_json(job_)));
+    if (!session_.json()) print_search(found, session_);
+    session_.flush();
+  }
+
+  void simulate() {
+    title("3. simulate: load plan.json through tuner_load_path of job.json, and predict");
+    const std::string path = in_folder("job.json");
+    subject_ = subject_of_plan(load_tuned_plan(load_job(path)), path, Arguments(plain_command()));
+    sim::Result result = sim::simulate(subject_.program, subject_.costs);
+    if (!result.finished) throw RunError("the tuned plan gets stuck in the simulator");
+    predicted_ = std::move(result.timeline);
+    save_trace(session_, in_folder("sim.trace.json.gz"), subject_, predicted_,
+               traces::TraceInfo::Kind::Simulated);
+    show(predicted_, figures_of(subject_.program, predicted_, subject_.costs));
+  }
+
+  void train() {
+    title("4. run: train with it, and check the gradients against a serial run");
+    result_ = train_on_cpu(*subject_.plan, subject_.program, {.verify = true}, session_);
+    if (!result_.finished()) throw RunError("the run got stuck; please report it");
+    save_trace(session_, in_folder("real.trace.json.gz"), subject_, result_.timeline,
+               traces::TraceInfo::Kind::Measured);
+    say(steps_text(result_));
+    const double last = result_.steps.back().loss.value_or(kUniformLoss);
+    say("the loss fell to " + std::to_string(last).substr(0, 5) +
+        "; guessing gives ln 256 = " + std::to_string(kUniformLoss).substr(0, 5) + "\n");
+    if (result_.verify) say(verify_text(*result_.verify));
+    show(result_.timeline, result_.figures);
+  }
+
+  void compare() {
+    title("5. compare: does the machine agree with the prediction?");
+    comparison_ = traces::compare(subject_.program, predicted_, result_.timeline);
+    say(comparison_text(comparison_, session_.terminal()));
+  }
+
+  void show(const Timeline& timeline, const Figures& figures) {
+    const Terminal& terminal = session_.terminal();
+    say(wrapped(subject_.title, terminal.width, 0));
+    say(timeline_text(subject_.program, timeline, terminal.width, terminal));
+    int peak = 0;
+    for (const auto& rank : figures.ranks) peak = std::max(peak, rank.peak_activations);
+    say("step " + format_duration(Nanoseconds(figures.makespan_ns)) + "   bubble " +
+        percent_text(figures.bubble_ratio) + "   peak activations " + std::to_string(peak) + "\n");
+  }
+
+  void farewell() {
+    if (session_.json()) {
+      Json fields = comparison_fields(comparison_);
+      fields["steps"] = steps_fields(result_);
+      fields["verify"] = verify_fields(result_.verify);
+      fields["folder"] = folder_.string();
+      session_.print_result(fields);
+      return;
+    }
+    title("Now look at it");
+    say("  drag " + in_folder("sim.trace.json.gz") + "\n  or   " + in_folder("real.trace.json.gz") +
+        "\n  into ui.perfetto.dev, or load it in chrome://tracing; then try\n");
+    say("  pipewright analyze " + in_folder("real.trace.json.gz") + "\n");
+    say("  pipewright run " + in_folder("job.json") + " --steps 20 --verify\n");
+    say("  pipewright simulate " + in_folder("plan.json") + "\n");
+  }
+
+  /// The demo has none of the flags that change a subject.
+  static Command plain_command() {
+    Command command;
+    command.flags = subject_flags();
+    return command;
+  }
+
+  const Arguments& arguments_;
+  Session& session_;
+  fs::path folder_;
+  Job job_;
+  std::optional<Profile> profile_;
+  Subject subject_;
+  Timeline predicted_;
+  exec::RunResult result_;
+  traces::Comparison comparison_;
+};
+
+int run(const Arguments& arguments, Session& session) { return Demo(arguments, session).run(); }
+
+}  // namespace
+
+Command demo_command() {
+  Command command;
+  command.name = "demo";
+  command.summary = "the whole loop on this machine: profile, tune, simulate, run, compare";
+  command.description =
+      "Takes less than a minute on two cores. Trains a byte-level GPT on Pipewright's own "
+      "documents "
+      "or on --data, and leaves profile.json, job.json, plan.json and two traces in a folder. Exit "
+      "status 1: the gradients differ from a serial run.";
+  command.examples = {{"demo", "profile, tune, simulate, train, compare"},
+                      {"demo --data book.txt --out book", "on a text of your own"}};
+  command.flags = {
+      {.group = "Demo",
+       .name = "--data",
+       .argument = "FILE",
+       .help = "text to train on",
+       .is_file = true},
+      {.group = "Demo",
+       .name = "--out",
+       .argument = "FOLDER",
+       .help = "where the files go (pipewright-demo)",
+       .short_name = 'o',
+       .is_file = true},
+      {.group = "Demo", .name = "--steps", .argument = "N", .help = "training steps (200)"},
+  };
+  command.run = run;
+  return command;
+}
+
+}  // namespace pipewright::tools

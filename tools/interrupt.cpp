@@ -1,0 +1,44 @@
+#include "tools/interrupt.hpp"
+
+#include <unistd.h>
+#include <csignal>
+
+#include "tools/exit_status.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+// A signal handler has nothing but globals. Both are lock-free.
+std::atomic<bool> interrupted{false};
+std::atomic<int> scopes{0};
+
+extern "C" void on_signal(int /*number*/) {
+  if (scopes.load() == 0 || interrupted.exchange(true)) _exit(kInterrupted);
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    // A command started with nohup, or in the background of a script, keeps ignoring the signal.
+    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    sigaction(number, &action, nullptr);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+const std::atomic<bool>& interrupt_flag() { return interrupted; }
+
+InterruptScope::InterruptScope() { scopes.fetch_add(1); }
+InterruptScope::~InterruptScope() { scopes.fetch_sub(1); }
+
+void InterruptScope::check() {
+  if (interrupted.load()) throw Interrupted();
+}
+
+}  // namespace pipewright::tools

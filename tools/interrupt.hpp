@@ -1,0 +1,35 @@
+// Ctrl-C. Outside a scope it ends the process at once with status 130; inside one it only sets a
+// flag, which the scope's owner looks at: that is how a run stops its ranks and a file is written
+// whole or not at all.
+#pragma once
+
+#include <atomic>
+#include <exception>
+
+namespace pipewright::tools {
+
+/// Unwinds to main, which exits with 130.
+class Interrupted : public std::exception {
+ public:
+  const char* what() const noexcept override { return "interrupted"; }
+};
+
+/// Catches SIGINT, SIGTERM and SIGHUP for the rest of the process, ignores SIGPIPE. Called once, by
+/// main.
+void install_signal_handlers();
+
+/// Set by the first signal that arrives inside a scope. The second one ends the process at once.
+const std::atomic<bool>& interrupt_flag();
+
+class InterruptScope {
+ public:
+  InterruptScope();
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+  /// Throws Interrupted if a signal has arrived.
+  static void check();
+};
+
+}  // namespace pipewright::tools

@@ -1,0 +1,48 @@
+#include "tools/modules.hpp"
+
+#include <filesystem>
+
+#include "core/error.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+std::string cuda_state() {
+  const bool driver = std::filesystem::exists("/dev/nvidiactl");
+  return driver ? "this machine has an NVIDIA driver, but this version has no CUDA device yet"
+                : "this machine has no NVIDIA driver, and this version has no CUDA device yet";
+}
+
+void require(const std::vector<Ability>& abilities, std::string_view kind, std::string_view name,
+             std::string_view instead) {
+  for (const Ability& ability : abilities) {
+    if (ability.name == name && !ability.works) {
+      throw MachineError(std::string(kind) + " " + ability.name + ": " + ability.why + "; use " +
+                         std::string(instead));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Ability> devices() {
+  return {{"cpu", true, "trains for real with OpenBLAS, a thread a rank"},
+          {"paced", true, "takes exactly the time of the cost table; any plan or order"},
+          {"cuda", false, cuda_state()}};
+}
+
+std::vector<Ability> transports() {
+  return {{"local", true, "ranks are threads of this process"},
+          {"mpi", false, "this version has no MPI transport yet"},
+          {"nccl", false, "this version has no NCCL transport yet"}};
+}
+
+void require_device(std::string_view name) {
+  require(devices(), "device", name, "--device cpu, or --device paced");
+}
+
+void require_transport(std::string_view name) {
+  require(transports(), "transport", name, "--transport local");
+}
+
+}  // namespace pipewright::tools

@@ -1,0 +1,133 @@
+// pipewright profile: what this machine costs, measured.
+#include "exec/profile.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/job.hpp"
+#include "tools/arguments.hpp"
+#include "tools/commands.hpp"
+#include "tools/exit_status.hpp"
+#include "tools/measuring.hpp"
+#include "tools/session.hpp"
+#include "tools/table.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+constexpr int kMostMicroBatch = 65536;
+
+/// What is profiled: a model, and the machine it is for.
+struct Target {
+  Model model;
+  Cluster cluster;
+  TrainingSpec training;
+  int global_batch = 16;
+};
+
+Target target_from(const std::string& what) {
+  Target target;
+  if (!what.ends_with(".json") && what.find('/') == what.npos) {
+    target.model = model_preset(what);
+    target.cluster = this_machine();
+    return target;
+  }
+  const Json document = parse_json(read_text(what), what);
+  const JsonCursor root(document, what);
+  const auto schema = root.find("schema");
+  const bool is_job =
+      schema && schema->value().is_string() && schema->string().rfind("pipewright.job/", 0) == 0;
+  if (is_job) {
+    Job job = read_job(root);
+    return {std::move(job.model), std::move(job.cluster), std::move(job.training),
+            job.global_batch};
+  }
+  target.model = read_model(root);
+  target.cluster = this_machine();
+  return target;
+}
+
+std::vector<int> sizes_from(const std::string& text) {
+  std::vector<int> sizes;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    sizes.push_back(static_cast<int>(
+        parse_integer(text.substr(begin, end - begin), "--sizes", 1, kMostMicroBatch)));
+    begin = end + 1;
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+int run(const Arguments& arguments, Session& session) {
+  const auto& names = arguments.positionals();
+  const Target target = target_from(names.empty() ? "gpt-tiny" : names.front());
+  if (target.cluster.device.kind != "cpu") {
+    throw MachineError("cluster " + target.cluster.name + " has devices of kind " +
+                       target.cluster.device.kind +
+                       ", which this version cannot measure; profile with cluster local-cpu");
+  }
+  exec::ProfileOptions options;
+  const auto sizes = arguments.text("--sizes");
+  options.micro_batch_sizes = sizes ? sizes_from(*sizes) : divisors_of(target.global_batch);
+  options.ranks = arguments.integer_or("--ranks", 1, 1024, std::min(2, cores_of_machine()));
+  if (const auto budget = arguments.duration("--budget")) options.budget_ns = budget->value;
+  options.optimizer =
+      exec::optimizer_spec(target.training.optimizer, target.training.learning_rate);
+  const std::string out = arguments.text_or("--out", "profile.json");
+  const Profile profile = measure(target.model, target.cluster, options, session);
+  session.save(out, to_text(to_json(profile)));
+  if (session.json()) {
+    session.print_result({{"profile", to_json(profile)}, {"file", out}});
+  } else {
+    session.print(profile_text(profile, target.model, session.terminal()));
+  }
+  session.note("wrote " + out + "; next: pipewright tune job.json --profile " + out);
+  return kDone;
+}
+
+}  // namespace
+
+Command profile_command() {
+  Command command;
+  command.name = "profile";
+  command.summary = "measure this machine: the cost of every action and transfer";
+  command.description =
+      "Measures F, I, W and the update of each layer, with several ranks computing at once, and a "
+      "transfer between two ranks. Every number is a median of repeated runs.";
+  command.examples = {
+      {"profile job.json -o profile.json", "for the model and the batch sizes of a job"},
+      {"profile gpt-tiny --sizes 1,2,4 --budget 3s", "a preset, in about 3 seconds"},
+  };
+  command.positionals = {
+      {.name = "MODEL",
+       .help = "a job.json, a model.json or the name of a model preset; gpt-tiny if left out",
+       .choices = {"gpt-tiny", "mlp"}}};
+  command.flags = {
+      {.group = "Measurement",
+       .name = "--sizes",
+       .argument = "LIST",
+       .help = "micro-batch sizes with commas; without it the divisors of the job's global batch "
+               "(of 16 without a job)"},
+      {.group = "Measurement",
+       .name = "--ranks",
+       .argument = "N",
+       .help = "ranks that compute at once while it is measured; 2, or 1 on a single core"},
+      {.group = "Measurement",
+       .name = "--budget",
+       .argument = "TIME",
+       .help = "about how long to measure (5s)"},
+      {.group = "Output",
+       .name = "--out",
+       .argument = "FILE",
+       .help = "where the profile goes (profile.json)",
+       .short_name = 'o',
+       .is_file = true},
+  };
+  command.run = run;
+  return command;
+}
+
+}  // namespace pipewright::tools

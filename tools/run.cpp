@@ -1,0 +1,211 @@
+// pipewright run: replay a plan on real threads.
+#include "core/error.hpp"
+#include "exec/paced/device.hpp"
+#include "sim/engine.hpp"
+#include "tools/arguments.hpp"
+#include "tools/commands.hpp"
+#include "tools/comparison_text.hpp"
+#include "tools/exit_status.hpp"
+#include "tools/figures.hpp"
+#include "tools/interrupt.hpp"
+#include "tools/modules.hpp"
+#include "tools/subject.hpp"
+#include "tools/table.hpp"
+#include "tools/timeline_files.hpp"
+#include "tools/timeline_text.hpp"
+#include "tools/training.hpp"
+#include "tools/tuning.hpp"
+#include "tools/verdict.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+constexpr int kMostSteps = 1'000'000'000;
+
+struct RunRequest {
+  std::string device;
+  exec::local::ClockKind clock = exec::local::ClockKind::Wall;
+  TrainingRequest training;
+};
+
+RunRequest run_request(const Arguments& arguments, const Subject& subject) {
+  RunRequest request;
+  request.device = arguments.text_or("--device", subject.plan ? "cpu" : "paced");
+  require_device(request.device);
+  require_transport(arguments.text_or("--transport", "local"));
+  if (arguments.text_or("--clock", "wall") == "virtual") {
+    request.clock = exec::local::ClockKind::Virtual;
+  }
+  if (const auto steps = arguments.integer("--steps", 1, kMostSteps)) {
+    request.training.steps = static_cast<int>(*steps);
+  }
+  request.training.data = arguments.text("--data");
+  request.training.verify = arguments.has("--verify");
+  if (const auto patience = arguments.duration("--watchdog")) {
+    if (patience->value == 0) throw InputError("--watchdog: expected more than 0, such as 30s");
+    request.training.watchdog_ns = patience->value;
+  }
+  if (request.device == "cpu") {
+    if (!subject.plan) {
+      throw InputError(
+          "an order says nothing of a model to train; give a plan.json, or --device "
+          "paced");
+    }
+    if (arguments.has("--clock")) throw InputError("--clock belongs to --device paced");
+    if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
+  } else if (arguments.has("--verify") || arguments.has("--data")) {
+    throw InputError("--verify and --data belong to --device cpu; paced computes nothing");
+  }
+  return request;
+}
+
+exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Session& session) {
+  exec::RunOptions options;
+  options.steps = request.training.steps.value_or(1);
+  options.watchdog_ns = request.training.watchdog_ns;
+  options.interrupted = &interrupt_flag();
+  options.on_step = [&](int step, const exec::StepResult& result) {
+    show_step(session, step, options.steps, result);
+  };
+  const InterruptScope scope;
+  exec::RunResult result =
+      exec::paced::run_paced(subject.program, subject.costs, request.clock, options);
+  session.clear_progress();
+  if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
+  return result;
+}
+
+int report_stuck(const Subject& subject, const exec::RunResult& result, Session& session) {
+  if (session.json()) {
+    Json fields = verdict_fields(subject.program, result.stuck, {});
+    fields["steps"] = steps_fields(result);
+    session.print_result(fields);
+  } else {
+    session.print("the watchdog ended the run in step " + std::to_string(result.steps.size() + 1) +
+                  "\n");
+    session.print(verdict_text(subject.program, result.stuck, {}, session.terminal()));
+  }
+  return kRunFailed;
+}
+
+void print_result(const Subject& subject, const exec::RunResult& result, Session& session) {
+  const Terminal& terminal = session.terminal();
+  session.print(painted(terminal, Ink::Bold, wrapped(subject.title, terminal.width, 0)));
+  session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
+  session.print(steps_text(result));
+  session.print(timeline_text(subject.program, result.timeline, terminal.width, terminal));
+  session.print("step " + std::to_string(result.timeline_step + 1) +
+                " is shown: " + format_duration(Nanoseconds(result.figures.makespan_ns)) +
+                "   bubble " + percent_text(result.figures.bubble_ratio) + "\n");
+  const sim::Result predicted = sim::simulate(subject.program, subject.costs);
+  if (predicted.finished) {
+    const auto comparison = traces::compare(subject.program, predicted.timeline, result.timeline);
+    session.print("predicted " + format_duration(Nanoseconds(comparison.step.predicted_ns)) +
+                  ", error " + signed_percent_text(comparison.step.error_percent() / 100) + "\n");
+  }
+  if (result.verify) session.print(verify_text(*result.verify));
+}
+
+/// A job without a plan is tuned first, if its tuner_run_mode says so.
+Subject read_run_subject(const Arguments& arguments, Session& session) {
+  if (!arguments.positionals().empty() && !arguments.has("--schedule")) {
+    const std::string& path = arguments.positionals().front();
+    if (auto plan = tune_for_run(path, session)) {
+      return subject_of_plan(*std::move(plan), path, arguments);
+    }
+  }
+  return read_subject(arguments, Purpose::Judge);
+}
+
+int run(const Arguments& arguments, Session& session) {
+  const Subject subject = read_run_subject(arguments, session);
+  const RunRequest request = run_request(arguments, subject);
+  if (!subject.problems.empty()) {
+    throw InputError(subject.source, "",
+                     "not a whole order: " + subject.problems.front() + "; see pipewright check");
+  }
+  const exec::RunResult result =
+      request.device == "cpu"
+          ? train_on_cpu(*subject.plan, subject.program, request.training, session)
+          : run_paced(subject, request, session);
+  save_timeline_files(arguments, session, subject, result.timeline,
+                      traces::TraceInfo::Kind::Measured);
+  if (!result.finished()) return report_stuck(subject, result, session);
+  if (session.json()) {
+    Json fields = {{"steps", steps_fields(result)},
+                   {"verify", verify_fields(result.verify)},
+                   {"bubble_ratio", result.figures.bubble_ratio}};
+    session.print_result(fields);
+  } else {
+    print_result(subject, result, session);
+  }
+  return result.verify && !agrees(*result.verify) ? kAnswerIsNo : kDone;
+}
+
+std::vector<Flag> run_flags() {
+  return {
+      {.group = "Run",
+       .name = "--device",
+       .argument = "KIND",
+       .help = "what computes: cpu trains a plan's model for real, paced takes the time of the "
+               "cost table and checks every message",
+       .choices = {"cpu", "paced", "cuda"},
+       .checked = true},
+      {.group = "Run",
+       .name = "--transport",
+       .argument = "KIND",
+       .help = "how ranks meet; local: threads of this process",
+       .choices = {"local", "mpi", "nccl"},
+       .checked = true},
+      {.group = "Run",
+       .name = "--steps",
+       .argument = "N",
+       .help = "training steps, instead of the plan's; 1 for an order"},
+      {.group = "Run",
+       .name = "--data",
+       .argument = "FILE",
+       .help = "text to train on, instead of the plan's",
+       .is_file = true},
+      {.group = "Run",
+       .name = "--verify",
+       .help = "compare the gradients of the first step with a serial run; exit 1 if they differ"},
+      {.group = "Run",
+       .name = "--watchdog",
+       .argument = "TIME",
+       .help = "give up when nothing has ended for so long (30s); a run that cannot go on is ended "
+               "at once"},
+      {.group = "Run",
+       .name = "--clock",
+       .argument = "KIND",
+       .help = "of --device paced; virtual: nobody sleeps, times are exact",
+       .choices = {"wall", "virtual"},
+       .checked = true},
+  };
+}
+
+}  // namespace
+
+Command run_command() {
+  Command command;
+  command.name = "run";
+  command.summary = "replay a plan on real threads, and train with it";
+  command.description =
+      "A plan trains on the CPU; a schedule or a CSV runs on the paced device, under the policy "
+      "that check takes. A job names its plan in tuner_load_path. A run that hangs is ended by the "
+      "watchdog, which names the cycle, with exit status 4; --trace then holds what there was.";
+  command.examples = {
+      {"run plan.json --data README.md --verify --trace real.trace.json.gz",
+       "train, check the gradients, write the timeline"},
+      {"run --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2",
+       "a hang on real threads; exits with 4"},
+      {"run order.csv --device paced --clock virtual --json", "an order of your own"},
+  };
+  command.positionals = {subject_file()};
+  command.flags = run_flags();
+  for (auto& flag : subject_flags()) command.flags.push_back(std::move(flag));
+  for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
+  command.run = run;
+  return command;
+}
+
+}  // namespace pipewright::tools

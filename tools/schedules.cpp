@@ -1,0 +1,201 @@
+// pipewright schedules list | show | export.
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/lower.hpp"
+#include "tools/arguments.hpp"
+#include "tools/commands.hpp"
+#include "tools/exit_status.hpp"
+#include "tools/session.hpp"
+#include "tools/subject.hpp"
+#include "tools/table.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+std::string joined(const std::vector<std::string_view>& words) {
+  std::string text;
+  for (const auto word : words) text += (text.empty() ? "" : ", ") + std::string(word);
+  return text;
+}
+
+Json fields_of(const planner::Schedule& schedule) {
+  return {{"name", schedule.name},
+          {"aliases", schedule.aliases},
+          {"summary", schedule.summary},
+          {"constraint", schedule.constraint},
+          {"bubble", schedule.bubble},
+          {"memory", schedule.memory},
+          {"source", schedule.source},
+          {"parameters", schedule.parameters},
+          {"splits_backward", schedule.splits_backward},
+          {"default_vpp", schedule.default_chunks}};
+}
+
+int run_list(const Arguments& /*arguments*/, Session& session) {
+  if (session.json()) {
+    Json list = Json::array();
+    for (const auto& schedule : planner::schedules()) list.push_back(fields_of(schedule));
+    session.print_result({{"schedules", list}});
+    return kDone;
+  }
+  for (const auto& schedule : planner::schedules()) {
+    std::string name(schedule.name);
+    if (!schedule.aliases.empty()) name += "  (" + joined(schedule.aliases) + ")";
+    session.print(painted(session.terminal(), Ink::Bold, name) + "\n");
+    session.print(wrapped(schedule.summary, session.terminal().width, 4));
+    session.print(wrapped("bubble " + std::string(schedule.bubble) + "; peak activations " +
+                              std::string(schedule.memory),
+                          session.terminal().width, 4));
+  }
+  session.note("next: pipewright schedules show NAME");
+  return kDone;
+}
+
+std::string order_text(const Order& order) {
+  std::string text;
+  for (std::size_t r = 0; r < order.ranks.size(); ++r) {
+    text += "rank " + std::to_string(r) + "  ";
+    for (const Cell& cell : order.ranks[r]) text += to_string(cell) + " ";
+    text.back() = '\n';
+  }
+  return text;
+}
+
+Json order_fields(const Order& order) {
+  Json ranks = Json::array();
+  for (const auto& cells : order.ranks) {
+    Json row = Json::array();
+    for (const Cell& cell : cells) row.push_back(to_string(cell));
+    ranks.push_back(row);
+  }
+  return ranks;
+}
+
+void print_card(const planner::Schedule& schedule, Session& session) {
+  session.print(painted(session.terminal(), Ink::Bold, schedule.name) + "\n");
+  const auto line = [&](std::string_view what, const std::string& value) {
+    if (value.empty()) return;
+    std::string label = "  " + std::string(what);
+    label.append(14 - label.size(), ' ');
+    const std::string body = wrapped(value, session.terminal().width, 14);
+    session.print(label + (body.size() > 14 ? body.substr(14) : "\n"));
+  };
+  line("what", std::string(schedule.summary));
+  line("also", joined(schedule.aliases));
+  line("needs", std::string(schedule.constraint));
+  line("bubble", std::string(schedule.bubble));
+  line("peak", std::string(schedule.memory) + " activations on rank r");
+  line("parameters", joined(schedule.parameters));
+  line("source", std::string(schedule.source));
+}
+
+int run_show(const Arguments& arguments, Session& session) {
+  const auto& schedule = planner::find_schedule(arguments.positionals().front());
+  const bool sized = arguments.has("--pp") || arguments.has("--micro-batches");
+  Order order;
+  if (sized) order = planner::make_order(schedule.name, schedule_request(arguments, schedule));
+  if (session.json()) {
+    Json fields = fields_of(schedule);
+    if (sized) fields["order"] = order_fields(order);
+    session.print_result(fields);
+    return kDone;
+  }
+  print_card(schedule, session);
+  if (sized) {
+    session.print("\n" + order_text(order));
+  } else {
+    session.note("next: pipewright schedules show " + std::string(schedule.name) +
+                 " --pp 4 --micro-batches 8   (prints the order)");
+  }
+  return kDone;
+}
+
+int run_export(const Arguments& arguments, Session& session) {
+  const auto& schedule = planner::find_schedule(arguments.positionals().front());
+  Order order = planner::make_order(schedule.name, schedule_request(arguments, schedule));
+  if (arguments.has("--comms")) order = with_transfers(order);
+  const std::string csv = write_order_csv(order);
+  if (const auto path = arguments.text("--out")) {
+    session.save(*path, csv);
+    session.note("wrote " + *path);
+  }
+  if (session.json()) {
+    session.print_result({{"schedule", schedule.name}, {"order", order_fields(order)}});
+  } else if (!arguments.has("--out")) {
+    session.print(csv);
+  }
+  return kDone;
+}
+
+Positional schedule_name() {
+  Positional name{.name = "NAME",
+                  .help = "a schedule's name or alias, in any case",
+                  .least = 1,
+                  .most = 1,
+                  .is_file = false};
+  for (const auto& schedule : planner::schedules()) name.choices.emplace_back(schedule.name);
+  return name;
+}
+
+Command list_command() {
+  Command command;
+  command.name = "schedules list";
+  command.summary = "list the schedules with their closed forms";
+  command.run = run_list;
+  return command;
+}
+
+Command show_command() {
+  Command command;
+  command.name = "schedules show";
+  command.summary = "show one schedule: constraint, formula, memory, and its order";
+  command.examples = {{"schedules show zb-h1", "what it needs and what it costs"},
+                      {"schedules show 1f1b --pp 4 --micro-batches 8", "and its order"}};
+  command.positionals = {schedule_name()};
+  command.flags = schedule_flags();
+  command.run = run_show;
+  return command;
+}
+
+Command export_command() {
+  Command command;
+  command.name = "schedules export";
+  command.summary = "print a schedule's order as CSV";
+  command.examples = {{"schedules export interleaved -p 4 -m 8 -v 2 > order.csv",
+                       "for PyTorch's runtime, or for a spreadsheet"},
+                      {"schedules export 1f1b -p 4 -m 8 --comms", "with sends and receives"}};
+  command.positionals = {schedule_name()};
+  command.flags = schedule_flags();
+  command.flags.push_back({.group = "Output",
+                           .name = "--format",
+                           .argument = "FORMAT",
+                           .help = "the grammar of the file",
+                           .choices = {"pytorch-csv"},
+                           .checked = true});
+  command.flags.push_back(
+      {.group = "Output", .name = "--comms", .help = "with transfers, placed by PyTorch's rule"});
+  command.flags.push_back({.group = "Output",
+                           .name = "--out",
+                           .argument = "FILE",
+                           .help = "write to a file instead of standard output",
+                           .short_name = 'o',
+                           .is_file = true});
+  command.run = run_export;
+  return command;
+}
+
+}  // namespace
+
+Command schedules_command() {
+  Command command;
+  command.name = "schedules";
+  command.summary = "list, show and export schedules";
+  command.examples = {{"schedules list", "what there is"},
+                      {"schedules show zb-h1", "one of them"},
+                      {"schedules export 1f1b --pp 4 --micro-batches 8", "its order as CSV"}};
+  command.children = {list_command(), show_command(), export_command()};
+  return command;
+}
+
+}  // namespace pipewright::tools

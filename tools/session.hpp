@@ -1,0 +1,49 @@
+// What a sub-command talks to: data goes to stdout, notes and progress to stderr. One thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "core/json.hpp"
+#include "tools/terminal.hpp"
+
+namespace pipewright::tools {
+
+class Session {
+ public:
+  Session(Terminal terminal, bool json, bool quiet)
+      : terminal_(terminal), json_(json), quiet_(quiet) {}
+
+  const Terminal& terminal() const { return terminal_; }
+  bool json() const { return json_; }
+
+  /// Text for stdout. It is written at finish(), or when much of it has gathered.
+  void print(std::string_view text);
+  /// Writes what has gathered, so that it is seen before something slow begins.
+  void flush();
+  /// The one document of --json: adds "schema" in front.
+  void print_result(const Json& fields);
+  /// A line on stderr; nothing with --quiet.
+  void note(std::string_view text);
+  /// A line on stderr that the next one replaces; only where stderr is a terminal.
+  void progress(std::string_view text);
+  void clear_progress();
+
+  /// Writes a file whole or not at all; Ctrl-C waits for the end. Throws MachineError, Interrupted.
+  void save(const std::filesystem::path& path, std::string_view bytes);
+
+  /// True once the reader of stdout has gone away: what follows is not written, and that is no
+  /// error.
+  bool reader_gone() const { return reader_gone_; }
+
+ private:
+  void write_all(int descriptor, std::string_view text);
+
+  Terminal terminal_;
+  bool json_, quiet_;
+  bool progress_shown_ = false, reader_gone_ = false;
+  std::string pending_;
+};
+
+}  // namespace pipewright::tools

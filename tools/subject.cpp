@@ -1,0 +1,153 @@
+#include "tools/subject.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/job.hpp"
+#include "core/lower.hpp"
+#include "planner/program_of_plan.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+bool looks_like_json(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != text.npos && (text[first] == '{' || text[first] == '[');
+}
+
+/// The plan itself, or the one that a job's tuner_load_path names.
+Plan plan_from_json(const std::string& text, const std::string& file) {
+  const Json document = parse_json(text, file);
+  const JsonCursor root(document, file);
+  const auto schema = root.find("schema");
+  if (schema && schema->value().is_string() && schema->string().rfind("pipewright.job/", 0) == 0) {
+    const Job job = read_job(root);
+    if (job.tuner_load_path.empty()) {
+      throw InputError(file, "/tuner_load_path",
+                       "this job names no plan; run pipewright tune on it, or add "
+                       "\"tuner_load_path\": \"plan.json\"");
+    }
+    return load_tuned_plan(job);
+  }
+  return read_plan(root);
+}
+
+void use_uniform_costs(Subject& subject, const Arguments& arguments) {
+  UniformCosts costs = uniform_costs(arguments, subject.order.stages());
+  subject.costs = std::move(costs.table);
+  subject.memory_limit = costs.memory_limit;
+  subject.uniform_costs = true;
+  subject.costs_text = costs_text(subject.costs) + (costs.assumed ? " (assumed: no --cost)" : "");
+}
+
+void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) {
+  plan.policy = policy_from(arguments, plan.policy);
+  subject.order = planner::order_of_plan(plan);
+  subject.program = planner::program_of_plan(plan);
+  subject.title = plan.schedule.name + ": p=" + std::to_string(plan.ranks()) +
+                  " m=" + std::to_string(plan.micro_batches);
+  if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
+  subject.title += ", model " + plan.model.name;
+  if (arguments.has("--cost")) {
+    use_uniform_costs(subject, arguments);
+  } else {
+    subject.costs = plan.costs;
+    subject.costs_text = costs_text(plan.costs);
+    if (const auto memory = arguments.text("--mem")) {
+      subject.memory_limit = parse_memory(*memory, subject.costs);
+    }
+  }
+  subject.plan = std::move(plan);
+}
+
+/// The policy where the user names none: prediction takes the papers' model, judgement what the
+/// schedule is about, else what NCCL guarantees.
+CommPolicy default_policy(Purpose purpose, const planner::Schedule* schedule) {
+  if (purpose == Purpose::Predict) return comm_policy_preset("ideal");
+  if (schedule != nullptr && !schedule->policy.empty()) return comm_policy_preset(schedule->policy);
+  return {};
+}
+
+void read_order_subject(Subject& subject, const Arguments& arguments, Purpose purpose) {
+  const bool fragment = arguments.has("--fragment");
+  if (!fragment) subject.problems = problems_of(subject.order);
+  use_uniform_costs(subject, arguments);
+  const auto& stages = subject.costs.stages;
+  const bool update = std::any_of(stages.begin(), stages.end(),
+                                  [](const StageCosts& each) { return each.opt.value > 0; });
+  subject.program =
+      lower(subject.order, policy_from(arguments, default_policy(purpose, subject.schedule)),
+            {.fragment = fragment, .optimizer = update});
+}
+
+void read_csv_subject(Subject& subject, const std::string& text, const std::string& file,
+                      const Arguments& arguments, Purpose purpose) {
+  subject.order = read_order_csv(text, file);
+  subject.title = file + ": p=" + std::to_string(subject.order.rank_count()) +
+                  " m=" + std::to_string(subject.order.micro_batches) +
+                  " stages=" + std::to_string(subject.order.stages());
+  read_order_subject(subject, arguments, purpose);
+}
+
+void read_schedule_subject(Subject& subject, const std::string& name, const Arguments& arguments,
+                           Purpose purpose) {
+  const planner::Schedule& schedule = planner::find_schedule(name);
+  subject.schedule = &schedule;
+  subject.request = schedule_request(arguments, schedule);
+  subject.order = planner::make_order(name, subject.request);
+  subject.source = "--schedule " + std::string(schedule.name);
+  subject.title = std::string(schedule.name) + ": p=" + std::to_string(subject.request.ranks) +
+                  " m=" + std::to_string(subject.request.micro_batches);
+  if (subject.request.chunks > 1) subject.title += " v=" + std::to_string(subject.request.chunks);
+  for (const auto& [key, value] : subject.request.parameters) {
+    subject.title += " " + key + "=" + value;
+  }
+  read_order_subject(subject, arguments, purpose);
+}
+
+void refuse_sizes_of_file(const Arguments& arguments) {
+  for (const Flag& flag : schedule_flags()) {
+    if (!arguments.has(flag.name)) continue;
+    throw InputError(std::string(flag.name) +
+                     " belongs to --schedule; a file brings its own sizes");
+  }
+}
+
+}  // namespace
+
+Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments) {
+  Subject subject;
+  subject.source = source;
+  read_plan_subject(subject, std::move(plan), arguments);
+  subject.policy_text = policy_text(subject.program.policy);
+  return subject;
+}
+
+Subject read_subject(const Arguments& arguments, Purpose purpose) {
+  Subject subject;
+  const auto name = arguments.text("--schedule");
+  if (name && !arguments.positionals().empty()) {
+    throw InputError("give a file or --schedule, not both");
+  }
+  if (name) {
+    read_schedule_subject(subject, *name, arguments, purpose);
+  } else if (arguments.positionals().empty()) {
+    throw InputError(
+        "nothing to read: give a plan.json, a job.json or a schedule CSV, or "
+        "--schedule NAME --pp P --micro-batches M");
+  } else {
+    refuse_sizes_of_file(arguments);
+    const std::string& path = arguments.positionals().front();
+    const std::string file = path == "-" ? "standard input" : path;
+    const std::string text = read_text(path);
+    subject.source = file;
+    if (looks_like_json(text)) {
+      return subject_of_plan(plan_from_json(text, path), file, arguments);
+    }
+    read_csv_subject(subject, text, file, arguments, purpose);
+  }
+  subject.policy_text = policy_text(subject.program.policy);
+  return subject;
+}
+
+}  // namespace pipewright::tools

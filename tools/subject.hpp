@@ -1,0 +1,67 @@
+// What simulate, check and run are asked about: a plan, a job with a tuned plan, a schedule CSV, or
+// a schedule of the registry, with its costs and its policy. The flags that name it are the same
+// everywhere.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/costs.hpp"
+#include "core/order.hpp"
+#include "core/plan.hpp"
+#include "core/program.hpp"
+#include "planner/schedules/registry.hpp"
+#include "tools/arguments.hpp"
+
+namespace pipewright::tools {
+
+/// The reader's question decides the policy where the user names none (docs/cli.md).
+enum class Purpose { Predict, Judge };
+
+struct Subject {
+  std::string title;   // "1f1b  p=4 m=8"
+  std::string source;  // where it was read: a file, or "--schedule 1f1b"
+  Order order;
+  Program program;
+  CostTable costs;
+  std::string costs_text;  // "F 1.00 ms  I 1.00 ms  W 1.00 ms"
+  Bytes memory_limit;      // per rank; 0: none
+  std::string policy_text;
+  std::vector<std::string> problems;  // of a whole order; such a Program is not read
+  std::optional<Plan> plan;
+  /// Of --schedule only.
+  const planner::Schedule* schedule = nullptr;
+  planner::ScheduleRequest request;
+  bool uniform_costs = false;  // from --cost, or assumed
+};
+
+/// FILE, and the flags of the groups "What to read", "Costs" and "Communication".
+Positional subject_file();
+std::vector<Flag> subject_flags();
+std::vector<Flag> schedule_flags();
+std::vector<Flag> cost_flags();
+std::vector<Flag> policy_flags();
+
+Subject read_subject(const Arguments& arguments, Purpose purpose);
+/// A plan that is already there; `source` names where it comes from.
+Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments);
+
+/// --schedule's sizes; `name` may come from elsewhere (`compare gpipe 1f1b`).
+planner::ScheduleRequest schedule_request(const Arguments& arguments,
+                                          const planner::Schedule& schedule);
+/// --preset and the flags that change a field of it. `base` where no preset is named.
+CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base);
+bool names_policy(const Arguments& arguments);
+/// "torch (stream, edge, early, rendezvous)".
+std::string policy_text(const CommPolicy& policy);
+/// --cost and --mem for equal stages.
+struct UniformCosts {
+  CostTable table;
+  Bytes memory_limit;
+  bool assumed = false;  // no --cost
+};
+UniformCosts uniform_costs(const Arguments& arguments, int stages);
+std::string costs_text(const CostTable& costs);
+
+}  // namespace pipewright::tools

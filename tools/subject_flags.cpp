@@ -1,0 +1,234 @@
+// The flags that name a schedule, its costs and its policy, and what they mean.
+#include "core/comm_policy.hpp"
+#include "core/error.hpp"
+#include "tools/subject.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+constexpr std::string_view kRead = "What to read";
+constexpr std::string_view kCosts = "Costs";
+constexpr std::string_view kPolicy = "Communication";
+constexpr std::string_view kAssumedCosts = "F=1ms,I=1ms,W=1ms";
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const auto& schedule : planner::schedules()) names.emplace_back(schedule.name);
+  return names;
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const auto& preset : comm_policy_presets()) names.emplace_back(preset.name);
+  return names;
+}
+
+void add_parameter(planner::ScheduleRequest& request, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == 0 || equals == text.npos || equals + 1 == text.size()) {
+    throw InputError("--param: expected KEY=VALUE, found \"" + text + "\"");
+  }
+  request.parameters[text.substr(0, equals)] = text.substr(equals + 1);
+}
+
+/// "X" for both kinds, or "X,Y" for activations and gradients.
+void set_protocols(CommPolicy& policy, const std::string& text) {
+  const std::size_t comma = text.find(',');
+  policy.send_f = parse_protocol(text.substr(0, comma));
+  policy.send_b = comma == text.npos ? policy.send_f : parse_protocol(text.substr(comma + 1));
+}
+
+bool same_for_all(const CostTable& costs) {
+  for (const StageCosts& stage : costs.stages) {
+    const StageCosts& first = costs.stages.front();
+    if (stage.f != first.f || stage.i != first.i || stage.w != first.w || stage.b != first.b) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Positional subject_file() {
+  return {.name = "FILE",
+          .help =
+              "a plan.json, a job.json whose tuner_load_path names a plan, or a schedule CSV "
+              "(PyTorch's grammar, a row a rank); - for standard input"};
+}
+
+std::vector<Flag> schedule_flags() {
+  return {
+      {.group = kRead,
+       .name = "--pp",
+       .argument = "P",
+       .help = "ranks of the pipeline",
+       .short_name = 'p'},
+      {.group = kRead,
+       .name = "--micro-batches",
+       .argument = "M",
+       .help = "micro-batches of a step",
+       .short_name = 'm'},
+      {.group = kRead,
+       .name = "--vpp",
+       .argument = "V",
+       .help = "stages a rank, where the schedule has several",
+       .short_name = 'v'},
+      {.group = kRead,
+       .name = "--param",
+       .argument = "KEY=VALUE",
+       .help = "a parameter of the schedule, such as group=4; may be repeated",
+       .repeatable = true},
+      {.group = kRead,
+       .name = "--jobs",
+       .argument = "HOW",
+       .help = "short for --param jobs=HOW: Paddle's job lists before and after its fix",
+       .choices = {"fused", "split"},
+       .checked = true},
+  };
+}
+
+std::vector<Flag> cost_flags() {
+  return {
+      {.group = kCosts,
+       .name = "--cost",
+       .argument = "COSTS",
+       .help =
+           "F=1ms,I=1ms,W=1ms,B=..,FB=..,OPT=..,comm=..: equal stages, whole ns or a unit; B is "
+           "I+W unless given, FB an overlapped pair, comm a latency; without the flag "
+           "F=1ms,I=1ms,W=1ms is assumed"},
+      {.group = kCosts,
+       .name = "--mem",
+       .argument = "BYTES",
+       .help = "F=..,I=..,W=..,constant=..,limit=..: change of a stage's memory at each action, "
+               "what is always there, and the most a rank may hold"},
+  };
+}
+
+std::vector<Flag> policy_flags() {
+  return {
+      {.group = kPolicy,
+       .name = "--preset",
+       .argument = "NAME",
+       .help = "a communication policy by name",
+       .choices = preset_names(),
+       .checked = true},
+      {.group = kPolicy,
+       .name = "--issue",
+       .argument = "HOW",
+       .help = "inline: a transfer occupies the compute lane; stream: it waits in a queue of its "
+               "own; grouped: neighbours start and end together",
+       .choices = {"inline", "stream", "grouped"},
+       .checked = true},
+      {.group = kPolicy,
+       .name = "--channel",
+       .argument = "QUEUE",
+       .help = "which transfers of a rank wait in one line, under --issue stream",
+       .choices = {"rank", "pair", "edge", "tag"},
+       .checked = true},
+      {.group = kPolicy,
+       .name = "--protocol",
+       .argument = "KIND",
+       .help = "rendezvous, eager, eager:2 (messages), eager:4096B (bytes); two with a comma: "
+               "activations, gradients"},
+      {.group = kPolicy,
+       .name = "--post",
+       .argument = "WHEN",
+       .help = "where receives are posted",
+       .choices = {"early", "deferred", "at-start"},
+       .checked = true},
+      {.group = kPolicy,
+       .name = "--run-order",
+       .argument = "ORDER",
+       .help = "order of neighbouring transfers",
+       .choices = {"as-lowered", "even-odd"},
+       .checked = true},
+  };
+}
+
+std::vector<Flag> subject_flags() {
+  std::vector<Flag> flags = {{.group = kRead,
+                              .name = "--schedule",
+                              .argument = "NAME",
+                              .help = "a schedule of the registry instead of FILE; needs --pp and "
+                                      "--micro-batches",
+                              .short_name = 's',
+                              .choices = schedule_names()}};
+  for (auto& flag : schedule_flags()) flags.push_back(std::move(flag));
+  flags.push_back({.group = kRead,
+                   .name = "--fragment",
+                   .help = "the order is a part, such as a log cut out of a hang: no complaint "
+                           "about what is missing"});
+  for (auto& flag : cost_flags()) flags.push_back(std::move(flag));
+  for (auto& flag : policy_flags()) flags.push_back(std::move(flag));
+  return flags;
+}
+
+planner::ScheduleRequest schedule_request(const Arguments& arguments,
+                                          const planner::Schedule& schedule) {
+  planner::ScheduleRequest request;
+  const auto ranks = arguments.integer("--pp", 1, 65535);
+  const auto micro_batches = arguments.integer("--micro-batches", 1, 100'000'000);
+  if (!ranks || !micro_batches) {
+    throw InputError("a schedule needs its sizes: give --pp P and --micro-batches M");
+  }
+  request.ranks = static_cast<int>(*ranks);
+  request.micro_batches = static_cast<int>(*micro_batches);
+  request.chunks = arguments.integer_or("--vpp", 1, 65535, schedule.default_chunks);
+  for (const auto& text : arguments.all("--param")) add_parameter(request, text);
+  if (const auto jobs = arguments.text("--jobs")) request.parameters["jobs"] = *jobs;
+  return request;
+}
+
+bool names_policy(const Arguments& arguments) {
+  for (const Flag& flag : policy_flags()) {
+    if (arguments.has(flag.name)) return true;
+  }
+  return false;
+}
+
+CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base) {
+  CommPolicy policy = base;
+  if (const auto preset = arguments.text("--preset")) policy = comm_policy_preset(*preset);
+  if (const auto issue = arguments.text("--issue")) policy.issue = parse_issue(*issue);
+  if (const auto channel = arguments.text("--channel")) policy.channel = parse_channel(*channel);
+  if (const auto protocol = arguments.text("--protocol")) set_protocols(policy, *protocol);
+  if (const auto post = arguments.text("--post")) policy.post = parse_post(*post);
+  if (const auto order = arguments.text("--run-order")) policy.run_order = parse_run_order(*order);
+  return policy;
+}
+
+std::string policy_text(const CommPolicy& policy) {
+  std::string text = std::string(name_of(policy)) + " (" + std::string(to_string(policy.issue));
+  if (policy.issue == Issue::Stream) text += ", " + std::string(to_string(policy.channel));
+  text += ", " + std::string(to_string(policy.post)) + ", " + to_string(policy.send_f);
+  if (policy.send_b != policy.send_f) text += " for activations, " + to_string(policy.send_b);
+  if (policy.send_b != policy.send_f) text += " for gradients";
+  if (policy.run_order == RunOrder::EvenOdd) text += ", even-odd";
+  return text + ")";
+}
+
+UniformCosts uniform_costs(const Arguments& arguments, int stages) {
+  UniformCosts costs;
+  costs.assumed = !arguments.has("--cost");
+  costs.table = parse_costs(arguments.text_or("--cost", kAssumedCosts), stages);
+  if (const auto memory = arguments.text("--mem")) {
+    costs.memory_limit = parse_memory(*memory, costs.table);
+  }
+  return costs;
+}
+
+std::string costs_text(const CostTable& costs) {
+  if (costs.stages.empty()) return "no costs";
+  if (!same_for_all(costs)) return "costs by stage, " + costs.source;
+  const StageCosts& each = costs.stages.front();
+  std::string text = "F " + format_duration(each.f);
+  if (each.b == each.i + each.w) {
+    text += ", I " + format_duration(each.i) + ", W " + format_duration(each.w);
+  }
+  text += ", B " + format_duration(each.b);
+  if (costs.overlapped_pair.value > 0) text += ", FB " + format_duration(costs.overlapped_pair);
+  return text + ", latency " + format_duration(costs.every_route.latency);
+}
+
+}  // namespace pipewright::tools

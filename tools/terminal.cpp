@@ -1,0 +1,73 @@
+#include "tools/terminal.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace pipewright::tools {
+namespace {
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+int width_of_stdout() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
+      size.ws_col > 0) {
+    return std::clamp<int>(size.ws_col, 40, 1000);
+  }
+  return 80;
+}
+
+bool locale_is_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string_view value = environment(name);
+    if (value.empty()) continue;
+    return value.find("UTF-8") != value.npos || value.find("utf8") != value.npos ||
+           value.find("utf-8") != value.npos;
+  }
+  return false;
+}
+
+const char* code_of(Ink ink) {
+  switch (ink) {
+    case Ink::Plain:
+      return "";
+    case Ink::Bold:
+      return "\x1b[1m";
+    case Ink::Dim:
+      return "\x1b[2m";
+    case Ink::Red:
+      return "\x1b[31m";
+    case Ink::Green:
+      return "\x1b[32m";
+    case Ink::Yellow:
+      return "\x1b[33m";
+    case Ink::Blue:
+      return "\x1b[34m";
+  }
+  return "";
+}
+
+}  // namespace
+
+Terminal look_at_terminal(std::string_view color) {
+  Terminal terminal;
+  const bool wanted = environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+  terminal.color = color == "always" || (color == "auto" && isatty(STDOUT_FILENO) == 1 && wanted);
+  terminal.progress = isatty(STDERR_FILENO) == 1 && environment("TERM") != "dumb";
+  terminal.unicode = locale_is_utf8();
+  terminal.width = width_of_stdout();
+  return terminal;
+}
+
+std::string painted(const Terminal& terminal, Ink ink, std::string_view text) {
+  if (!terminal.color || ink == Ink::Plain) return std::string(text);
+  return code_of(ink) + std::string(text) + "\x1b[0m";
+}
+
+}  // namespace pipewright::tools

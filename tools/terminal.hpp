@@ -1,0 +1,23 @@
+// What stdout and stderr can show: colour, width, letters beyond ASCII.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace pipewright::tools {
+
+struct Terminal {
+  bool color = false;     // of stdout
+  bool progress = false;  // stderr is a terminal: a line may be redrawn
+  bool unicode = false;   // the locale is UTF-8
+  int width = 80;         // of stdout; 80 in a pipe
+};
+
+/// `color` is "auto" (a terminal, and NO_COLOR is absent or empty), "always" or "never".
+Terminal look_at_terminal(std::string_view color);
+
+enum class Ink { Plain, Bold, Dim, Red, Green, Yellow, Blue };
+/// The text between escape codes, or as it is without colour.
+std::string painted(const Terminal& terminal, Ink ink, std::string_view text);
+
+}  // namespace pipewright::tools

@@ -1,0 +1,50 @@
+#include "tools/timeline_files.hpp"
+
+#include "tools/interrupt.hpp"
+#include "traces/svg.hpp"
+
+namespace pipewright::tools {
+
+std::vector<Flag> timeline_file_flags() {
+  return {
+      {.group = "Output",
+       .name = "--trace",
+       .argument = "FILE",
+       .help = "write a Chrome trace for ui.perfetto.dev; compressed if the name ends in .gz",
+       .is_file = true},
+      {.group = "Output",
+       .name = "--svg",
+       .argument = "FILE",
+       .help = "write the timeline as a picture",
+       .is_file = true},
+  };
+}
+
+void save_trace(Session& session, const std::string& path, const Subject& subject,
+                const Timeline& timeline, traces::TraceInfo::Kind kind) {
+  traces::TraceInfo info;
+  info.title = subject.title;
+  info.kind = kind;
+  info.metadata = {{"schedule", subject.title},
+                   {"policy", subject.policy_text},
+                   {"costs", subject.costs_text},
+                   {"source", subject.source}};
+  const InterruptScope scope;
+  traces::write_chrome_trace(path, subject.program, timeline, subject.costs, info);
+  InterruptScope::check();
+  session.note("wrote " + path + "   (open it in ui.perfetto.dev)");
+}
+
+void save_timeline_files(const Arguments& arguments, Session& session, const Subject& subject,
+                         const Timeline& timeline, traces::TraceInfo::Kind kind) {
+  if (const auto path = arguments.text("--trace")) {
+    save_trace(session, *path, subject, timeline, kind);
+  }
+  if (const auto path = arguments.text("--svg")) {
+    const auto trace = traces::trace_timeline(subject.program, timeline);
+    session.save(*path, traces::svg_timeline(trace, {.title = subject.title}));
+    session.note("wrote " + *path);
+  }
+}
+
+}  // namespace pipewright::tools

@@ -1,0 +1,22 @@
+// --trace and --svg: a timeline into files.
+#pragma once
+
+#include <string>
+
+#include "core/timeline.hpp"
+#include "tools/arguments.hpp"
+#include "tools/session.hpp"
+#include "tools/subject.hpp"
+#include "traces/chrome_trace.hpp"
+
+namespace pipewright::tools {
+
+std::vector<Flag> timeline_file_flags();
+/// Writes what --trace and --svg ask for, and notes it on stderr.
+void save_timeline_files(const Arguments& arguments, Session& session, const Subject& subject,
+                         const Timeline& timeline, traces::TraceInfo::Kind kind);
+/// One trace. Ctrl-C waits until the file is whole.
+void save_trace(Session& session, const std::string& path, const Subject& subject,
+                const Timeline& timeline, traces::TraceInfo::Kind kind);
+
+}  // namespace pipewright::tools

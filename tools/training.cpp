@@ -1,0 +1,150 @@
+#include "tools/training.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "core/error.hpp"
+#include "exec/cpu/device.hpp"
+#include "exec/data.hpp"
+#include "tools/interrupt.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+constexpr std::size_t kLinesOfSteps = 8;
+
+std::string loss_text(const std::optional<double>& loss) {
+  if (!loss) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", *loss);
+  return text;
+}
+
+std::string small_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g", value);
+  return text;
+}
+
+void require_room(const Plan& plan) {
+  Bytes needed;
+  for (const Bytes peak : plan.predicted.peak_bytes) needed += peak;
+  const Bytes there(std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+  if (there.value <= 0 || needed <= there) return;
+  throw MachineError("this plan needs " + format_bytes(needed) + " on all its ranks, and this " +
+                     "machine has " + format_bytes(there) + "; use --device paced");
+}
+
+void require_cpu(const Plan& plan) {
+  const auto found = plan.executable.find("cpu");
+  if (found != plan.executable.end() && found->second != "yes") {
+    throw MachineError("this plan does not run on CPUs: " + found->second);
+  }
+  require_room(plan);
+}
+
+}  // namespace
+
+exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
+                             const TrainingRequest& request, Session& session) {
+  require_cpu(plan);
+  const std::string path = request.data.value_or(plan.training.data);
+  if (path.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
+    throw InputError("model " + plan.model.name +
+                     " learns from text, and the plan names none; give one with --data FILE");
+  }
+  const auto data = exec::make_data(plan.model,
+                                    {.samples = plan.micro_batch_size,
+                                     .micro_batches = plan.micro_batches,
+                                     .seed = plan.training.seed},
+                                    path);
+  exec::cpu::Training training;
+  training.model = &plan.model;
+  training.stages = plan.stages;
+  training.micro_batch_size = plan.micro_batch_size;
+  training.micro_batches = plan.micro_batches;
+  training.seed = plan.training.seed;
+  training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
+  training.data = data.get();
+  training.verified_steps = request.verify ? 1 : 0;
+
+  exec::RunOptions options;
+  options.steps = request.steps.value_or(plan.training.steps);
+  options.watchdog_ns = request.watchdog_ns;
+  options.interrupted = &interrupt_flag();
+  options.on_step = [&session, &options](int step, const exec::StepResult& result) {
+    show_step(session, step, options.steps, result);
+  };
+  const InterruptScope scope;
+  exec::RunResult result = exec::cpu::run_on_cpu(program, plan.costs, training, options);
+  session.clear_progress();
+  if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
+  return result;
+}
+
+void show_step(Session& session, int step, int steps, const exec::StepResult& result) {
+  std::string text = "step " + std::to_string(step + 1) + " of " + std::to_string(steps) + "   " +
+                     format_duration(Nanoseconds(result.step_ns));
+  if (result.loss) text += "   loss " + loss_text(result.loss);
+  session.progress(text);
+}
+
+std::string steps_text(const exec::RunResult& result) {
+  std::string text;
+  const std::size_t count = result.steps.size();
+  std::size_t printed = count;  // none yet
+  for (std::size_t line = 0; line < kLinesOfSteps && count > 0; ++line) {
+    const std::size_t at = line * (count - 1) / (kLinesOfSteps - 1);
+    if (at == printed) continue;
+    printed = at;
+    const exec::StepResult& step = result.steps[at];
+    std::string words = "step " + std::to_string(at + 1);
+    words.append(words.size() < 12 ? 12 - words.size() : 1, ' ');
+    words += format_duration(Nanoseconds(step.step_ns));
+    if (step.loss) {
+      words.append(words.size() < 24 ? 24 - words.size() : 1, ' ');
+      words += "loss " + loss_text(step.loss);
+    }
+    text += words + "\n";
+  }
+  return text;
+}
+
+Json steps_fields(const exec::RunResult& result) {
+  Json steps = Json::array();
+  for (const auto& step : result.steps) {
+    Json fields = Json::object();
+    fields["loss"] = step.loss ? Json(*step.loss) : Json(nullptr);
+    fields["step_ns"] = step.step_ns;
+    steps.push_back(fields);
+  }
+  return steps;
+}
+
+bool agrees(const exec::VerifyReport& report) {
+  return report.gradients.norm_rel <= kMostNormRel;  // false for NaN too
+}
+
+std::string verify_text(const exec::VerifyReport& report) {
+  const exec::Difference& difference = report.gradients;
+  if (agrees(report)) {
+    return "the gradients of step 1 agree with a serial run: " +
+           (difference.bitwise ? std::string("bit for bit")
+                               : "relative norm " + small_number(difference.norm_rel)) +
+           "\n";
+  }
+  return "the gradients of step 1 DIFFER from a serial run: relative norm " +
+         small_number(difference.norm_rel) + ",\nworst in " + difference.worst + "\n";
+}
+
+Json verify_fields(const std::optional<exec::VerifyReport>& report) {
+  if (!report) return nullptr;
+  return {{"max_ulp", report->gradients.max_ulp},
+          {"norm_rel", report->gradients.norm_rel},
+          {"bitwise", report->gradients.bitwise}};
+}
+
+}  // namespace pipewright::tools

@@ -1,0 +1,41 @@
+// A plan on this machine's CPUs, for run and demo: data, training, verification.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/plan.hpp"
+#include "core/program.hpp"
+#include "exec/runtime.hpp"
+#include "tools/session.hpp"
+
+namespace pipewright::tools {
+
+/// The largest relative norm of a gradient's difference that rounding explains.
+inline constexpr double kMostNormRel = 1e-6;
+
+struct TrainingRequest {
+  std::optional<int> steps;         // instead of the plan's
+  std::optional<std::string> data;  // instead of the plan's
+  bool verify = false;              // the first step against a serial run
+  std::int64_t watchdog_ns = 30'000'000'000;
+};
+
+/// Trains; Ctrl-C ends it with Interrupted, all ranks joined. Throws InputError for data that does
+/// not fit, MachineError if the plan is for another kind of machine or does not fit into its
+/// memory.
+exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
+                             const TrainingRequest& request, Session& session);
+
+/// A line on stderr for each step, replaced by the next one.
+void show_step(Session& session, int step, int steps, const exec::StepResult& result);
+/// Losses and times of some steps, the first and the last among them.
+std::string steps_text(const exec::RunResult& result);
+Json steps_fields(const exec::RunResult& result);
+
+/// True if the gradients agree as far as rounding allows.
+bool agrees(const exec::VerifyReport& report);
+std::string verify_text(const exec::VerifyReport& report);
+Json verify_fields(const std::optional<exec::VerifyReport>& report);
+
+}  // namespace pipewright::tools

@@ -1,0 +1,30 @@
+// The search as tune and demo show it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/job.hpp"
+#include "core/profile.hpp"
+#include "planner/search.hpp"
+#include "tools/session.hpp"
+
+namespace pipewright::tools {
+
+Profile load_profile(const std::string& path);
+/// The file that --profile names, else the one that the job names, else none.
+std::optional<Profile> profile_for(const Job& job, const std::optional<std::string>& flag);
+
+/// search(), with a line on stderr while it runs; Ctrl-C ends the process at once.
+planner::SearchResult search_with_progress(const Job& job, const std::optional<Profile>& profile,
+                                           const planner::SearchOptions& options, Session& session);
+
+/// The plan of a job file that names none, tuned now and saved where tuner_save_path says; nothing
+/// if `path` is no job file, or one with a tuner_load_path. Throws InputError where the job's
+/// tuner_run_mode forbids tuning or running.
+std::optional<Plan> tune_for_run(const std::string& path, Session& session);
+
+/// The ranked table with the baseline rows, what fell, and why the best one won.
+void print_search(const planner::SearchResult& result, Session& session);
+
+}  // namespace pipewright::tools

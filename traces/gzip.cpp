@@ -1,0 +1,105 @@
+#include "traces/gzip.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/units.hpp"
+
+namespace pipewright::traces {
+namespace {
+
+// windowBits of zlib: 15 for the largest window, 16 more for the gzip format.
+constexpr int kGzipFormat = 15 + 16;
+// The lines of a trace are so alike that higher levels gain little and cost several times as much.
+constexpr int kLevel = 4;
+constexpr std::size_t kChunk = std::size_t{1} << 18;
+
+/// The next part of the input that fits zlib's 32-bit counter.
+void feed(z_stream& stream, std::string_view& rest) {
+  const std::size_t n = std::min<std::size_t>(rest.size(), std::numeric_limits<uInt>::max());
+  // zlib takes a pointer to non-const and does not write through it.
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest.data()));  // NOLINT
+  stream.avail_in = static_cast<uInt>(n);
+  rest.remove_prefix(n);
+}
+
+struct Inflater {
+  z_stream stream{};
+  Inflater() { PIPEWRIGHT_ASSERT(inflateInit2(&stream, kGzipFormat) == Z_OK, "zlib does not start"); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  ~Inflater() { inflateEnd(&stream); }
+};
+
+struct Deflater {
+  z_stream stream{};
+  Deflater() {
+    const int started =
+        deflateInit2(&stream, kLevel, Z_DEFLATED, kGzipFormat, 8, Z_DEFAULT_STRATEGY);
+    PIPEWRIGHT_ASSERT(started == Z_OK, "zlib does not start");
+  }
+  Deflater(const Deflater&) = delete;
+  Deflater& operator=(const Deflater&) = delete;
+  ~Deflater() { deflateEnd(&stream); }
+};
+
+}  // namespace
+
+std::string gzip(std::string_view bytes) {
+  Deflater deflater;
+  z_stream& stream = deflater.stream;
+  std::vector<char> chunk(kChunk);
+  std::string out;
+  int state = Z_OK;
+  while (state != Z_STREAM_END) {
+    if (stream.avail_in == 0) feed(stream, bytes);
+    stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
+    stream.avail_out = static_cast<uInt>(kChunk);
+    state = deflate(&stream, bytes.empty() ? Z_FINISH : Z_NO_FLUSH);
+    PIPEWRIGHT_ASSERT(state == Z_OK || state == Z_STREAM_END, "zlib cannot compress");
+    out.append(chunk.data(), kChunk - stream.avail_out);
+  }
+  return out;
+}
+
+bool is_gzip(std::string_view bytes) {
+  return bytes.size() >= 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b';
+}
+
+std::string gunzip(std::string_view bytes, const std::string& file, std::uint64_t most_bytes) {
+  Inflater inflater;
+  z_stream& stream = inflater.stream;
+  std::vector<char> chunk(kChunk);
+  std::string out;
+  while (true) {
+    if (stream.avail_in == 0) feed(stream, bytes);
+    stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
+    stream.avail_out = static_cast<uInt>(kChunk);
+    const int state = inflate(&stream, Z_NO_FLUSH);
+    out.append(chunk.data(), kChunk - stream.avail_out);
+    if (out.size() > most_bytes) {
+      throw InputError(file, "",
+                       "unpacks to more than " +
+                           format_bytes(Bytes(static_cast<std::int64_t>(most_bytes))) +
+                           ", the most that is read; cut the trace to a few steps");
+    }
+    if (state == Z_STREAM_END) {
+      // A gzip file may be several one after the other, as `cat a.gz b.gz` makes.
+      if (stream.avail_in == 0 && bytes.empty()) return out;
+      inflateReset(&stream);
+      continue;
+    }
+    if (state == Z_BUF_ERROR && stream.avail_in == 0 && bytes.empty()) {
+      throw InputError(file, "", "is a gzip file that was cut short; copy or record it again");
+    }
+    if (state != Z_OK) {
+      throw InputError(file, "", "is a damaged gzip file; copy or record it again");
+    }
+  }
+}
+
+}  // namespace pipewright::traces

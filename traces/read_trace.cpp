@@ -1,0 +1,281 @@
+#include "traces/read_trace.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "core/units.hpp"
+#include "traces/gzip.hpp"
+#include "traces/trace_events.hpp"
+
+namespace pipewright::traces {
+namespace {
+
+constexpr std::string_view kOwnSchema = "pipewright.trace/";
+constexpr std::int64_t kMostWait = std::int64_t{1} << 60;
+
+/// Text out of a file for a message: short, and on one line.
+std::string printable(std::string_view text) {
+  std::string out(text.substr(0, 40));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  }
+  return out;
+}
+
+/// "m3" with letter 'm' is 3.
+std::optional<int> numbered(std::string_view word, char letter) {
+  int value = 0;
+  if (word.size() < 2 || word[0] != letter || word[1] == '-') return std::nullopt;
+  const char* end = word.data() + word.size();
+  const auto [rest, error] = std::from_chars(word.data() + 1, end, value);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return value;
+}
+
+/// "F m3 s1", "F m0 s2 v3", "UNSHARD s1", "OPT", as append_slice_name() writes them.
+std::optional<Action> action_of_slice_name(std::string_view name) {
+  std::vector<std::string_view> words;
+  while (!name.empty()) {
+    const auto space = name.find(' ');
+    words.push_back(name.substr(0, space));
+    name.remove_prefix(space == std::string_view::npos ? name.size() : space + 1);
+  }
+  for (int k = 0; k < kActionKinds && !words.empty(); ++k) {
+    Action action{.kind = static_cast<ActionKind>(k), .stage = {}, .micro_batch = {}};
+    if (words[0] != to_string(action.kind)) continue;
+    std::size_t next = 1;
+    const auto take = [&](char letter) {
+      const auto value = next < words.size() ? numbered(words[next], letter) : std::nullopt;
+      if (value) ++next;
+      return value;
+    };
+    if (has_micro_batch(action.kind)) {
+      const auto micro_batch = take('m');
+      if (!micro_batch) return std::nullopt;
+      action.micro_batch = MicroBatchId(*micro_batch);
+    }
+    if (action.kind != ActionKind::Opt) {
+      const auto stage = take('s');
+      if (!stage) return std::nullopt;
+      action.stage = StageId(*stage);
+    }
+    if (const auto version = take('v')) action.version = *version;
+    if (next == words.size()) return action;
+  }
+  return std::nullopt;
+}
+
+/// Collects the spans of each process, then numbers the ranks.
+class Collector {
+ public:
+  Collector(RawTrace raw, std::string file) : raw_(std::move(raw)), file_(std::move(file)) {
+    trace_.source = file_;
+    trace_.metadata = std::move(raw_.metadata);
+    own_ = is_own(trace_);
+  }
+
+  TraceTimeline run() {
+    if (own_) check_metadata();
+    for (const RawEvent& event : raw_.events) {
+      if (event.phase == "M") note_name(event);
+    }
+    on_gpu_ = !own_ && std::any_of(raw_.events.begin(), raw_.events.end(), [](const RawEvent& e) {
+      return e.category == "gpu_user_annotation" && cell_of_slice_name(e.name).has_value();
+    });
+    for (const RawEvent& event : raw_.events) {
+      if (event.phase == "X") take(event);
+    }
+    number_ranks();
+    if (trace_.ranks.empty()) {
+      throw InputError(file_, "/traceEvents",
+                       "holds no action of a pipeline; expected complete (ph X) slices named like "
+                       "\"F m3 s0\", \"0F3\" or \"PP:0F3\"");
+    }
+    finish_times();
+    return std::move(trace_);
+  }
+
+ private:
+  struct Process {
+    std::string name;
+    std::int64_t sort_index = 0;
+    std::map<std::string, std::string> thread_names;
+    std::map<std::string, std::int64_t> thread_order;
+    std::map<std::string, std::vector<TraceSpan>> spans;  // by tid
+  };
+
+  void check_metadata() {
+    const auto scale = trace_.metadata.find("time_scale");
+    if (scale != trace_.metadata.end() && scale->second == "1000") time_scale_ = 1000;
+    const std::string& schema = trace_.metadata.at("schema");
+    if (schema == std::string(kOwnSchema) + "1") return;
+    throw InputError(file_, "/metadata/schema",
+                     "is \"" + printable(schema) + "\"; this version reads \"" + std::string(kOwnSchema) +
+                         "1\": use the version of pipewright that wrote the trace, or write it again");
+  }
+
+  void note_name(const RawEvent& event) {
+    Process& process = processes_[event.pid];
+    if (event.name == "process_name") process.name = event.label;
+    if (event.name == "process_sort_index") process.sort_index = event.sort_index.value_or(0);
+    if (event.name == "thread_name") process.thread_names[event.tid] = event.label;
+    if (event.name == "thread_sort_index") {
+      process.thread_order[event.tid] = event.sort_index.value_or(0);
+    }
+  }
+
+  void take(const RawEvent& event) {
+    if (on_gpu_ && event.category != "gpu_user_annotation") return;
+    std::optional<Cell> cell;
+    if (own_) {
+      if (event.action.empty()) return;  // a wait or a bubble
+      cell = parse_cell(event.action);
+      if (!cell) fail(event, "/args/action", "an action such as \"0F3\", found \"" + printable(event.action) + '"');
+    } else {
+      cell = cell_of_slice_name(event.name);
+      if (!cell) return;
+    }
+    if (!event.ts_ns) fail(event, "/ts", "a time in microseconds");
+    if (!event.dur_ns || *event.dur_ns < 0) fail(event, "/dur", "a duration in microseconds, 0 or more");
+    const bool transfer = is_transfer(cell->action.kind);
+    if (event.waited_ns < 0 || event.waited_ns > kMostWait) {
+      fail(event, "/args/waited_ns", "a duration in nanoseconds, 0 or more");
+    }
+    const std::int64_t waited = own_ && transfer ? event.waited_ns : 0;
+    const std::int64_t moving = *event.ts_ns / time_scale_;
+    TraceSpan span{.kind = transfer ? SpanKind::Transfer : SpanKind::Compute,
+                   .cell = *cell,
+                   .lane = 0,
+                   .start_ns = moving - waited,
+                   .moving_ns = moving,
+                   .end_ns = (*event.ts_ns + *event.dur_ns) / time_scale_};
+    if (event.category == "stuck") span.kind = SpanKind::Stuck;
+    processes_[event.pid].spans[event.tid].push_back(span);
+  }
+
+  [[noreturn]] void fail(const RawEvent& event, const std::string& where,
+                         const std::string& expected) const {
+    throw InputError(file_, "/traceEvents/" + std::to_string(event.position) + where,
+                     "expected " + expected);
+  }
+
+  void number_ranks() {
+    std::vector<std::pair<std::string, Process*>> used;
+    for (auto& [pid, process] : processes_) {
+      if (!process.spans.empty()) used.emplace_back(pid, &process);
+    }
+    std::stable_sort(used.begin(), used.end(), [](const auto& a, const auto& b) {
+      // Numbers as numbers: a shorter text of digits is the smaller one.
+      return std::make_tuple(a.second->sort_index, a.first.size(), a.first) <
+             std::make_tuple(b.second->sort_index, b.first.size(), b.first);
+    });
+    std::map<int, TraceRank> ranks;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      Process& process = *used[i].second;
+      int number = static_cast<int>(i);
+      if (const auto named = rank_in_name(process.name)) number = *named;
+      if (raw_.rank) number = static_cast<int>(std::clamp<std::int64_t>(*raw_.rank, 0, 1 << 24));
+      TraceRank& rank = ranks[number];
+      rank.rank = number;
+      add_to(rank, process);
+    }
+    for (auto& [number, rank] : ranks) trace_.ranks.push_back(std::move(rank));
+  }
+
+  static std::optional<int> rank_in_name(std::string_view name) {
+    constexpr std::string_view kRank = "rank ";
+    if (name.substr(0, kRank.size()) != kRank) return std::nullopt;
+    name.remove_prefix(kRank.size() - 1);  // keeps the space, which stands where a letter is expected
+    return numbered(name, ' ');
+  }
+
+  static void add_to(TraceRank& rank, Process& process) {
+    std::vector<std::tuple<std::int64_t, std::size_t, std::string>> tids;
+    for (const auto& [tid, spans] : process.spans) {
+      const auto order = process.thread_order.find(tid);
+      tids.emplace_back(order == process.thread_order.end() ? 0 : order->second, tid.size(), tid);
+    }
+    std::sort(tids.begin(), tids.end());
+    for (const auto& [order, length, tid] : tids) {
+      const auto name = process.thread_names.find(tid);
+      const auto lane = static_cast<std::uint32_t>(rank.lanes.size());
+      rank.lanes.push_back(name == process.thread_names.end() ? "thread " + tid : name->second);
+      for (TraceSpan& span : process.spans[tid]) {
+        span.lane = lane;
+        rank.spans.push_back(span);
+      }
+    }
+    std::stable_sort(rank.spans.begin(), rank.spans.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.start_ns, a.end_ns) < std::tie(b.start_ns, b.end_ns);
+    });
+  }
+
+  void finish_times() {
+    std::int64_t first = 0;
+    if (!own_) {
+      first = trace_.ranks.front().spans.front().start_ns;
+      for (const TraceRank& rank : trace_.ranks) first = std::min(first, rank.spans.front().start_ns);
+    }
+    for (TraceRank& rank : trace_.ranks) {
+      for (TraceSpan& span : rank.spans) {
+        span.start_ns -= first;
+        span.moving_ns -= first;
+        span.end_ns -= first;
+        if (span.kind == SpanKind::Stuck) continue;
+        trace_.makespan_ns = std::max(trace_.makespan_ns, span.end_ns);
+      }
+    }
+  }
+
+  RawTrace raw_;
+  const std::string file_;
+  TraceTimeline trace_;
+  bool own_ = false;
+  std::int64_t time_scale_ = 1;  // times in the file are so many times the true ones
+  bool on_gpu_ = false;
+  std::map<std::string, Process> processes_;
+};
+
+}  // namespace
+
+bool is_own(const TraceTimeline& trace) {
+  const auto schema = trace.metadata.find("schema");
+  return schema != trace.metadata.end() && schema->second.rfind(kOwnSchema, 0) == 0;
+}
+
+std::optional<Cell> cell_of_slice_name(std::string_view name) {
+  constexpr std::string_view kTorch = "PP:";
+  if (name.substr(0, kTorch.size()) == kTorch) name.remove_prefix(kTorch.size());
+  if (auto cell = parse_cell(name)) return cell;
+  const auto plus = name.find(" + ");
+  const auto first = action_of_slice_name(name.substr(0, plus));
+  if (!first) return std::nullopt;
+  if (plus == std::string_view::npos) return Cell{*first, std::nullopt};
+  const auto second = action_of_slice_name(name.substr(plus + 3));
+  if (!second) return std::nullopt;
+  return Cell{*first, *second};
+}
+
+TraceTimeline parse_trace(std::string_view bytes, const std::string& file) {
+  if (!is_gzip(bytes)) return Collector(read_events(bytes, file), file).run();
+  const std::string text = gunzip(bytes, file, kMostTraceBytes);
+  return Collector(read_events(text, file), file).run();
+}
+
+TraceTimeline read_trace(const std::string& path) {
+  std::error_code unknown;
+  const std::uintmax_t size = path == "-" ? 0 : std::filesystem::file_size(path, unknown);
+  if (!unknown && size > kMostTraceBytes) {
+    throw InputError(path, "",
+                     "is larger than " +
+                         format_bytes(Bytes(static_cast<std::int64_t>(kMostTraceBytes))) +
+                         ", the most that is read; cut the trace to a few steps");
+  }
+  return parse_trace(read_text(path), path);
+}
+
+}  // namespace pipewright::traces
