@@ -42,10 +42,11 @@ void split_gap(std::int64_t from, std::int64_t to, const std::vector<PendingTran
   Splitter splitter(from, to, parts);
   if (together && !pending.empty()) {
     // The first of equals governs, so that the answer does not depend on more than the order given.
-    const auto late = std::max_element(
-        pending.begin(), pending.end(), [](const auto& a, const auto& b) { return a.made < b.made; });
-    const auto last = std::max_element(
-        pending.begin(), pending.end(), [](const auto& a, const auto& b) { return a.to < b.to; });
+    const auto late =
+        std::max_element(pending.begin(), pending.end(),
+                         [](const auto& a, const auto& b) { return a.made < b.made; });
+    const auto last = std::max_element(pending.begin(), pending.end(),
+                                       [](const auto& a, const auto& b) { return a.to < b.to; });
     splitter.wait(*late, *last);
   } else {
     for (const PendingTransfer& transfer : pending) {

@@ -1,5 +1,6 @@
-// Where the time of a step is lost: every moment in which a rank does not compute gets one cause. The
-// formulas are in docs/metrics.md. Times in ns. Pure functions; any number of threads may call them.
+// Where the time of a step is lost: every moment in which a rank does not compute gets one cause.
+// The formulas are in docs/metrics.md. Times in ns. Pure functions; any number of threads may call
+// them.
 #pragma once
 
 #include <array>

@@ -9,9 +9,9 @@
 namespace pipewright::traces {
 
 struct Carried {
-  /// By instruction, for transfer ends (else kNoInstruction): the computation on the sender's rank that
-  /// makes the tensor, and the one on the receiver's rank that uses it. kNoInstruction where the
-  /// Program does not hold it. Both ends of a transfer have the same two entries.
+  /// By instruction, for transfer ends (else kNoInstruction): the computation on the sender's rank
+  /// that makes the tensor, and the one on the receiver's rank that uses it. kNoInstruction where
+  /// the Program does not hold it. Both ends of a transfer have the same two entries.
   std::vector<InstructionId> producer;
   std::vector<InstructionId> consumer;
 };

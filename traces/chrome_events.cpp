@@ -12,11 +12,7 @@ ChromeEvents::ChromeEvents(std::size_t expected_events, std::int64_t time_scale)
 JsonText& ChromeEvents::event(std::string_view phase, TracePlace place) {
   out_.raw(first_ ? "\n{\"ph\":\"" : ",\n{\"ph\":\"");
   first_ = false;
-  return out_.raw(phase)
-      .raw("\",\"pid\":")
-      .number(place.pid)
-      .raw(",\"tid\":")
-      .number(place.tid);
+  return out_.raw(phase).raw("\",\"pid\":").number(place.pid).raw(",\"tid\":").number(place.tid);
 }
 
 void ChromeEvents::written_time(std::string_view key, std::int64_t ns) {

@@ -30,8 +30,8 @@ class ChromeEvents {
   void arg(std::string_view key, std::int64_t value);
   void close_slice();
 
-  /// One end of an arrow strictly inside the slice [start, end): the tail just before its end, the head
-  /// just behind its start. The slice must be at least 2 ns long as it is written.
+  /// One end of an arrow strictly inside the slice [start, end): the tail just before its end, the
+  /// head just behind its start. The slice must be at least 2 ns long as it is written.
   void arrow_tail(TracePlace place, std::int64_t id, std::string_view name, std::int64_t end_ns);
   void arrow_head(TracePlace place, std::int64_t id, std::string_view name, std::int64_t start_ns);
 

@@ -15,39 +15,51 @@
 namespace pipewright::traces {
 namespace {
 
-// Colours by name for chrome://tracing; only names that all its versions know, for one unknown name makes
-// it refuse the file. Perfetto does not look at them.
+// Colours by name for chrome://tracing; only names that all its versions know, for one unknown name
+// makes it refuse the file. Perfetto does not look at them.
 std::string_view color_of(const Instruction& in) {
   if (in.has(Instruction::kPair)) return "rail_response";
   switch (in.kind) {
-    case ActionKind::F: return "thread_state_runnable";
-    case ActionKind::B: return "thread_state_running";
-    case ActionKind::I: return "background_memory_dump";
-    case ActionKind::W: return "thread_state_uninterruptible";
-    case ActionKind::Opt: return "thread_state_iowait";
+    case ActionKind::F:
+      return "thread_state_runnable";
+    case ActionKind::B:
+      return "thread_state_running";
+    case ActionKind::I:
+      return "background_memory_dump";
+    case ActionKind::W:
+      return "thread_state_uninterruptible";
+    case ActionKind::Opt:
+      return "thread_state_iowait";
     case ActionKind::Unshard:
     case ActionKind::Reshard:
-    case ActionKind::ReduceGrad: return "rail_idle";
-    default: return "generic_work";
+    case ActionKind::ReduceGrad:
+      return "rail_idle";
+    default:
+      return "generic_work";
   }
 }
 constexpr std::string_view kWaitColor = "thread_state_sleeping";
 constexpr std::string_view kStuckColor = "terrible";
 
-constexpr std::array<std::string_view, kBubbleCauses> kBubbleColors = {
-    "thread_state_sleeping", "thread_state_sleeping", "thread_state_unknown", "bad",
-    "generic_work",          "startup",               "terrible"};
+constexpr std::array<std::string_view, kBubbleCauses> kBubbleColors = {"thread_state_sleeping",
+                                                                       "thread_state_sleeping",
+                                                                       "thread_state_unknown",
+                                                                       "bad",
+                                                                       "generic_work",
+                                                                       "startup",
+                                                                       "terrible"};
 
 constexpr std::array<std::string_view, 13> kOwnKeys = {
-    "schema", "tool",          "version",     "title",  "timeline", "ranks",     "stages",
-    "policy", "micro_batches", "makespan_ns", "costs",  "finished", "time_scale"};
+    "schema", "tool",          "version",     "title", "timeline", "ranks",     "stages",
+    "policy", "micro_batches", "makespan_ns", "costs", "finished", "time_scale"};
 
-// chrome://tracing compares times rounded to microseconds when it nests slices: a shorter one that follows
-// another at once is taken for a part of it, is drawn below it, and an arrow to it is lost.
+// chrome://tracing compares times rounded to microseconds when it nests slices: a shorter one that
+// follows another at once is taken for a part of it, is drawn below it, and an arrow to it is lost.
 constexpr std::int64_t kShortestSeen = 1000;
 
-/// 1000 where even the longest computation is shorter than 10 us: the times are then units of a thought
-/// experiment (`--cost F=1,B=2`) rather than those of a machine, and a picture of them needs microseconds.
+/// 1000 where even the longest computation is shorter than 10 us: the times are then units of a
+/// thought experiment (`--cost F=1,B=2`) rather than those of a machine, and a picture of them
+/// needs microseconds.
 std::int64_t time_scale_of(const Program& program, const Timeline& timeline) {
   constexpr std::int64_t kMachine = 10'000, kScale = 1000;
   std::int64_t longest = 0;
@@ -183,10 +195,10 @@ class Writer {
     }
   }
 
-  /// An arrow for each transfer, from the computation that makes what it carries to the one that uses it:
-  /// these have a slice of their own under every policy, while a send may take no time. Where one of them
-  /// is missing (a fragment) or too short, the transfer end itself stands in; without either there is no
-  /// arrow.
+  /// An arrow for each transfer, from the computation that makes what it carries to the one that
+  /// uses it: these have a slice of their own under every policy, while a send may take no time.
+  /// Where one of them is missing (a fragment) or too short, the transfer end itself stands in;
+  /// without either there is no arrow.
   void write_arrows() {
     std::int64_t next = 1;
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
@@ -241,8 +253,7 @@ class Writer {
     events_.entry("tool", "pipewright");
     events_.entry("version", PIPEWRIGHT_VERSION);
     events_.entry("title", info_.title);
-    events_.entry("timeline",
-                  info_.kind == TraceInfo::Kind::Simulated ? "simulated" : "measured");
+    events_.entry("timeline", info_.kind == TraceInfo::Kind::Simulated ? "simulated" : "measured");
     events_.entry("finished", finished_ ? "yes" : "no");
     events_.entry("ranks", program_.ranks());
     events_.entry("stages", program_.stages);

@@ -17,8 +17,14 @@ constexpr std::size_t kRows = kActionKinds + 1;
 using Key = std::array<std::int64_t, 8>;
 
 Key key_of(const Cell& cell) {
-  Key key{static_cast<std::int64_t>(cell.action.kind), cell.action.stage.value,
-          cell.action.micro_batch.value, cell.action.version, -1, 0, 0, 0};
+  Key key{static_cast<std::int64_t>(cell.action.kind),
+          cell.action.stage.value,
+          cell.action.micro_batch.value,
+          cell.action.version,
+          -1,
+          0,
+          0,
+          0};
   if (cell.partner) {
     key[4] = static_cast<std::int64_t>(cell.partner->kind);
     key[5] = cell.partner->stage.value;
@@ -103,8 +109,7 @@ class Comparer {
     const ComparedTimes times{predicted.duration_ns, measured.duration_ns};
     const std::int64_t error = std::llabs(times.error_ns());
     const Cell& cell = predicted.span->cell;
-    ComparedKind& row =
-        rows_[cell.partner ? kPairRow : static_cast<std::size_t>(cell.action.kind)];
+    ComparedKind& row = rows_[cell.partner ? kPairRow : static_cast<std::size_t>(cell.action.kind)];
     ++row.count;
     row.sum.predicted_ns += times.predicted_ns;
     row.sum.measured_ns += times.measured_ns;

@@ -1,5 +1,5 @@
-// How well one timeline foretells another, action by action: a simulation and a run, or two runs. The
-// formulas are in docs/metrics.md. Pure functions; any number of threads may call them.
+// How well one timeline foretells another, action by action: a simulation and a run, or two runs.
+// The formulas are in docs/metrics.md. Pure functions; any number of threads may call them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ struct ComparedTimes {
 };
 
 struct ComparedKind {
-  std::string kind;  // "F", "I", "W", "B", "pair", "OPT", …; "SEND_F": its transfers, by their receives
+  std::string
+      kind;  // "F", "I", "W", "B", "pair", "OPT", …; "SEND_F": its transfers, by their receives
   std::int64_t count = 0;
   ComparedTimes sum;
   std::int64_t absolute_error_ns = 0;  // sum of |predicted - measured| over the kind
@@ -40,10 +41,10 @@ struct Comparison {
   ComparedTimes step;
   std::vector<ComparedKind> kinds;  // those that occur, in the order of ActionKind
   std::vector<ComparedRank> ranks;
-  std::int64_t compared_actions = 0;     // computations found in both
-  double mean_absolute_error_ns = 0;     // over these
+  std::int64_t compared_actions = 0;       // computations found in both
+  double mean_absolute_error_ns = 0;       // over these
   double mean_absolute_error_percent = 0;  // of their measured time in all
-  ComparedAction worst;                  // largest |error|; ties: lowest rank, then the earlier one
+  ComparedAction worst;  // largest |error|; ties: lowest rank, then the earlier one
   std::int64_t only_predicted = 0, only_measured = 0;  // computations without a partner
 };
 

@@ -10,11 +10,16 @@ Look look_of(const TraceSpan& span) {
   if (span.kind == SpanKind::Transfer) return Look::Transfer;
   if (span.cell.partner) return Look::Pair;
   switch (span.cell.action.kind) {
-    case ActionKind::F: return Look::F;
-    case ActionKind::B: return Look::B;
-    case ActionKind::I: return Look::I;
-    case ActionKind::W: return Look::W;
-    default: return Look::Other;
+    case ActionKind::F:
+      return Look::F;
+    case ActionKind::B:
+      return Look::B;
+    case ActionKind::I:
+      return Look::I;
+    case ActionKind::W:
+      return Look::W;
+    default:
+      return Look::Other;
   }
 }
 

@@ -1,5 +1,5 @@
-// What a picture of a timeline shows of a rank: its compute lane, by kind. Shared by the terminal and the
-// SVG. The view points into the trace, which must outlive it.
+// What a picture of a timeline shows of a rank: its compute lane, by kind. Shared by the terminal
+// and the SVG. The view points into the trace, which must outlive it.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ struct ViewedRank {
 
 struct ComputeView {
   std::vector<ViewedRank> ranks;
-  std::int64_t end_ns = 0;         // of the picture; the makespan, or later where something is stuck
+  std::int64_t end_ns = 0;  // of the picture; the makespan, or later where something is stuck
   std::array<bool, kLooks> used{};  // which looks occur (Bubble always)
 };
 

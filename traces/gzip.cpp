@@ -29,7 +29,9 @@ void feed(z_stream& stream, std::string_view& rest) {
 
 struct Inflater {
   z_stream stream{};
-  Inflater() { PIPEWRIGHT_ASSERT(inflateInit2(&stream, kGzipFormat) == Z_OK, "zlib does not start"); }
+  Inflater() {
+    PIPEWRIGHT_ASSERT(inflateInit2(&stream, kGzipFormat) == Z_OK, "zlib does not start");
+  }
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
   ~Inflater() { inflateEnd(&stream); }

@@ -21,8 +21,8 @@ class JsonText {
   JsonText& number(std::int64_t value);
   /// Nanoseconds as microseconds with exactly three decimals: 1234567 is "1234.567".
   JsonText& micros(std::int64_t ns);
-  /// In quotes. A control character becomes a space, for trace viewers refuse a file that holds one;
-  /// a byte that is not UTF-8 becomes '?'.
+  /// In quotes. A control character becomes a space, for trace viewers refuse a file that holds
+  /// one; a byte that is not UTF-8 becomes '?'.
   JsonText& quoted(std::string_view text);
 
   void reserve(std::size_t bytes) { text_.reserve(bytes); }

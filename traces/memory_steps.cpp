@@ -40,7 +40,8 @@ std::vector<MemoryStep> memory_steps(const Program& program, const Timeline& tim
   std::vector<MemoryStep> changes;
   Changes add(costs, changes);
   const InstructionId end = program.rank_begin[static_cast<std::size_t>(rank.value) + 1];
-  for (InstructionId id = program.rank_begin[static_cast<std::size_t>(rank.value)]; id < end; ++id) {
+  for (InstructionId id = program.rank_begin[static_cast<std::size_t>(rank.value)]; id < end;
+       ++id) {
     if (!is_compute(program.code[id].kind) || timeline.end[id] == kNotEnded) continue;
     const Cell cell = program.cell(id);
     add.add(cell.action, timeline.start[id], timeline.end[id]);

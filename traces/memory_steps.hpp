@@ -10,11 +10,13 @@ namespace pipewright::traces {
 
 struct MemoryStep {
   std::int64_t at_ns = 0;
-  std::int64_t activations = 0;  // live chunk activations: F adds at its start, W and B take at their end
-  std::int64_t bytes = 0;        // what F, I and W have added so far; 0 without a memory table
+  std::int64_t activations =
+      0;                   // live chunk activations: F adds at its start, W and B take at their end
+  std::int64_t bytes = 0;  // what F, I and W have added so far; 0 without a memory table
 };
 
-/// By time, one entry a moment (the last value of that moment), the first at 0. Looks at what has ended.
+/// By time, one entry a moment (the last value of that moment), the first at 0. Looks at what has
+/// ended.
 std::vector<MemoryStep> memory_steps(const Program& program, const Timeline& timeline,
                                      const CostTable& costs, RankId rank);
 

@@ -113,9 +113,10 @@ class Collector {
     if (scale != trace_.metadata.end() && scale->second == "1000") time_scale_ = 1000;
     const std::string& schema = trace_.metadata.at("schema");
     if (schema == std::string(kOwnSchema) + "1") return;
-    throw InputError(file_, "/metadata/schema",
-                     "is \"" + printable(schema) + "\"; this version reads \"" + std::string(kOwnSchema) +
-                         "1\": use the version of pipewright that wrote the trace, or write it again");
+    throw InputError(
+        file_, "/metadata/schema",
+        "is \"" + printable(schema) + "\"; this version reads \"" + std::string(kOwnSchema) +
+            "1\": use the version of pipewright that wrote the trace, or write it again");
   }
 
   void note_name(const RawEvent& event) {
@@ -134,13 +135,16 @@ class Collector {
     if (own_) {
       if (event.action.empty()) return;  // a wait or a bubble
       cell = parse_cell(event.action);
-      if (!cell) fail(event, "/args/action", "an action such as \"0F3\", found \"" + printable(event.action) + '"');
+      if (!cell)
+        fail(event, "/args/action",
+             "an action such as \"0F3\", found \"" + printable(event.action) + '"');
     } else {
       cell = cell_of_slice_name(event.name);
       if (!cell) return;
     }
     if (!event.ts_ns) fail(event, "/ts", "a time in microseconds");
-    if (!event.dur_ns || *event.dur_ns < 0) fail(event, "/dur", "a duration in microseconds, 0 or more");
+    if (!event.dur_ns || *event.dur_ns < 0)
+      fail(event, "/dur", "a duration in microseconds, 0 or more");
     const bool transfer = is_transfer(cell->action.kind);
     if (event.waited_ns < 0 || event.waited_ns > kMostWait) {
       fail(event, "/args/waited_ns", "a duration in nanoseconds, 0 or more");
@@ -189,7 +193,8 @@ class Collector {
   static std::optional<int> rank_in_name(std::string_view name) {
     constexpr std::string_view kRank = "rank ";
     if (name.substr(0, kRank.size()) != kRank) return std::nullopt;
-    name.remove_prefix(kRank.size() - 1);  // keeps the space, which stands where a letter is expected
+    name.remove_prefix(kRank.size() -
+                       1);  // keeps the space, which stands where a letter is expected
     return numbered(name, ' ');
   }
 
@@ -218,7 +223,8 @@ class Collector {
     std::int64_t first = 0;
     if (!own_) {
       first = trace_.ranks.front().spans.front().start_ns;
-      for (const TraceRank& rank : trace_.ranks) first = std::min(first, rank.spans.front().start_ns);
+      for (const TraceRank& rank : trace_.ranks)
+        first = std::min(first, rank.spans.front().start_ns);
     }
     for (TraceRank& rank : trace_.ranks) {
       for (TraceSpan& span : rank.spans) {

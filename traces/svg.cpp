@@ -11,12 +11,13 @@ namespace pipewright::traces {
 namespace {
 
 // By Look; Bubble is the hatch behind everything.
-constexpr std::array<std::string_view, kLooks> kFills = {
-    "#4f7fd9", "#3f9e5f", "#2aa5a5", "#9a5fb8", "#d98c2b", "#e0b43a", "#9a9a9a", "#d03a3a", "url(#bubble)"};
+constexpr std::array<std::string_view, kLooks> kFills = {"#4f7fd9", "#3f9e5f", "#2aa5a5",
+                                                         "#9a5fb8", "#d98c2b", "#e0b43a",
+                                                         "#9a9a9a", "#d03a3a", "url(#bubble)"};
 
 constexpr int kRow = 30, kBar = 24, kLeft = 64, kRight = 150, kTop = 34, kBottom = 58;
-constexpr double kDigit = 7.0;      // width of a digit of a label
-constexpr double kNarrow = 0.75;    // neighbours narrower than this are drawn as one
+constexpr double kDigit = 7.0;    // width of a digit of a label
+constexpr double kNarrow = 0.75;  // neighbours narrower than this are drawn as one
 
 std::string decimal(double value) {
   std::array<char, 32> text;
@@ -28,11 +29,20 @@ std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     }
   }
   return out;
@@ -44,9 +54,9 @@ class Drawing {
       : trace_(trace),
         view_(compute_view(trace)),
         width_(std::max(300, options.width)),
-        scale_(view_.end_ns > 0
-                   ? static_cast<double>(width_ - kLeft - kRight) / static_cast<double>(view_.end_ns)
-                   : 0.0) {
+        scale_(view_.end_ns > 0 ? static_cast<double>(width_ - kLeft - kRight) /
+                                      static_cast<double>(view_.end_ns)
+                                : 0.0) {
     head(options.title);
   }
 
@@ -97,7 +107,8 @@ class Drawing {
 
   double x_of(std::int64_t ns) const { return kLeft + static_cast<double>(ns) * scale_; }
 
-  /// Draws the span at `i`, together with those after it that are as narrow and alike; returns the next.
+  /// Draws the span at `i`, together with those after it that are as narrow and alike; returns the
+  /// next.
   std::size_t draw(const ViewedRank& rank, std::size_t i, double y) {
     const LookedSpan& looked = rank.spans[i];
     const double x = x_of(looked.span->start_ns);
@@ -120,9 +131,10 @@ class Drawing {
     out_ += "><title>" + std::string(looked.look == Look::Stuck ? "stuck: " : "") +
             to_string(looked.span->cell);
     if (next > i + 1) out_ += " and " + std::to_string(next - i - 1) + " more";
-    out_ += ", " + format_duration(Nanoseconds(rank.spans[next - 1].span->end_ns -
-                                               looked.span->start_ns)) +
-            "</title></rect>\n";
+    out_ +=
+        ", " +
+        format_duration(Nanoseconds(rank.spans[next - 1].span->end_ns - looked.span->start_ns)) +
+        "</title></rect>\n";
     label(looked, x, end, y);
     return next;
   }
@@ -145,10 +157,15 @@ class Drawing {
   }
 
   void legend() {
-    constexpr std::array<std::string_view, kLooks> kWords = {
-        "F forward",       "B backward",         "I gradient of inputs", "W gradient of weights",
-        "overlapped pair", "update, collective", "transfer",             "stuck",
-        "bubble"};
+    constexpr std::array<std::string_view, kLooks> kWords = {"F forward",
+                                                             "B backward",
+                                                             "I gradient of inputs",
+                                                             "W gradient of weights",
+                                                             "overlapped pair",
+                                                             "update, collective",
+                                                             "transfer",
+                                                             "stuck",
+                                                             "bubble"};
     double x = kLeft, y = bottom() + 24;
     for (std::size_t l = 0; l < kWords.size(); ++l) {
       if (!view_.used[l]) continue;

@@ -77,7 +77,8 @@ std::vector<Column> columns_of(const ViewedRank& rank, std::int64_t end_ns, int 
   return columns;
 }
 
-/// So many columns that a unit of time is a whole number of them, where that fits; else all there are.
+/// So many columns that a unit of time is a whole number of them, where that fits; else all there
+/// are.
 int column_count(const ComputeView& view, int room) {
   std::int64_t unit = view.end_ns;
   for (const ViewedRank& rank : view.ranks) {
@@ -134,8 +135,7 @@ class Painter {
         colored = true;
         painted = column.look;
       }
-      const bool goes_on =
-          c > 0 && column.span != nullptr && columns[c - 1].span == column.span;
+      const bool goes_on = c > 0 && column.span != nullptr && columns[c - 1].span == column.span;
       const bool more = c + 1 < columns.size() && columns[c + 1].span == column.span;
       put(column, goes_on, more);
     }
@@ -165,9 +165,9 @@ class Painter {
   }
 
   static std::string figures_of_rank(const ViewedRank& rank, std::int64_t makespan) {
-    const double busy = makespan > 0 ? 100.0 * static_cast<double>(rank.busy_ns) /
-                                           static_cast<double>(makespan)
-                                     : 0.0;
+    const double busy =
+        makespan > 0 ? 100.0 * static_cast<double>(rank.busy_ns) / static_cast<double>(makespan)
+                     : 0.0;
     std::array<char, 64> text;
     std::snprintf(text.data(), text.size(), " busy %.1f%%  in flight %d", busy,
                   rank.peak_activations);

@@ -13,9 +13,10 @@ struct TerminalOptions {
   bool ascii = false;  // no character beyond 7 bits
 };
 
-/// With room, an action is the last digit of its micro-batch and a fill that shows its kind; in a column of
-/// its own F is the digit and the others a small letter; where many share a column, the kind that fills
-/// most of it as a capital letter. A legend explains what occurs. Ends with a newline.
+/// With room, an action is the last digit of its micro-batch and a fill that shows its kind; in a
+/// column of its own F is the digit and the others a small letter; where many share a column, the
+/// kind that fills most of it as a capital letter. A legend explains what occurs. Ends with a
+/// newline.
 std::string terminal_timeline(const TraceTimeline& trace, const TerminalOptions& options = {});
 
 }  // namespace pipewright::traces

@@ -18,9 +18,10 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
 
   RawTrace take() {
     if (!saw_events_) {
-      throw InputError(file_, "",
-                       "has no \"traceEvents\"; expected a Chrome trace: an object with that list, or "
-                       "the bare list");
+      throw InputError(
+          file_, "",
+          "has no \"traceEvents\"; expected a Chrome trace: an object with that list, or "
+          "the bare list");
     }
     return std::move(trace_);
   }
@@ -73,7 +74,8 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(std::size_t byte, const std::string&,
                    const nlohmann::detail::exception& error) override {
     std::string why = error.what();
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …": without the id.
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …": without
+    // the id.
     if (const auto colon = why.find("] "); colon != std::string::npos) why.erase(0, colon + 2);
     throw InputError(file_, "byte " + std::to_string(byte), "is not JSON: " + why);
   }

@@ -1,4 +1,5 @@
-// The events of a Chrome trace as they stand in the file, without their meaning. Used by read_trace.cpp.
+// The events of a Chrome trace as they stand in the file, without their meaning. Used by
+// read_trace.cpp.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +11,16 @@
 
 namespace pipewright::traces {
 
-/// What read_trace looks at; other members are skipped. pid and tid as text, for some tools write words.
+/// What read_trace looks at; other members are skipped. pid and tid as text, for some tools write
+/// words.
 struct RawEvent {
   std::string phase, name, category, pid, tid;
   std::optional<std::int64_t> ts_ns, dur_ns;
-  std::string action;                     // args.action, of our own traces
-  std::int64_t waited_ns = 0;             // args.waited_ns
-  std::string label;                      // args.name, of name events
+  std::string action;                      // args.action, of our own traces
+  std::int64_t waited_ns = 0;              // args.waited_ns
+  std::string label;                       // args.name, of name events
   std::optional<std::int64_t> sort_index;  // args.sort_index
-  std::size_t position = 0;               // index in the list of events
+  std::size_t position = 0;                // index in the list of events
 };
 
 struct RawTrace {
@@ -27,12 +29,13 @@ struct RawTrace {
   std::optional<std::int64_t> rank;             // PyTorch's "distributedInfo": {"rank": …}
 };
 
-/// Reads an object with "traceEvents", or a bare list of events. Throws InputError if the text is not
-/// JSON or neither of the two.
+/// Reads an object with "traceEvents", or a bare list of events. Throws InputError if the text is
+/// not JSON or neither of the two.
 RawTrace read_events(std::string_view text, const std::string& file);
 
-/// "12.345" (microseconds) as 12345 ns, rounded to the nearest; nullopt if it is no number or beyond 69
-/// years. Exact where a double is not: clocks that count from 1970 need 52 bits for the microseconds alone.
+/// "12.345" (microseconds) as 12345 ns, rounded to the nearest; nullopt if it is no number or
+/// beyond 69 years. Exact where a double is not: clocks that count from 1970 need 52 bits for the
+/// microseconds alone.
 std::optional<std::int64_t> nanoseconds_of_micros(std::string_view text);
 
 }  // namespace pipewright::traces

@@ -13,7 +13,8 @@ class Dealer {
       : program_(program),
         timeline_(timeline),
         lanes_(lanes_of(program)),
-        by_transfer_(program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag) {
+        by_transfer_(program.policy.issue == Issue::Stream &&
+                     program.policy.channel == Channel::Tag) {
     result_.ranks.resize(static_cast<std::size_t>(program.ranks()));
     result_.thread_of.assign(program.code.size(), TraceThreads::kNowhere);
     stuck_since_.assign(program.code.size(), kNotEnded);
@@ -26,7 +27,8 @@ class Dealer {
     for (int r = 0; r < program_.ranks(); ++r) {
       const std::size_t rank = static_cast<std::size_t>(r);
       std::map<std::pair<std::int32_t, bool>, std::vector<Slice>> by_peer;  // used under tag
-      for (std::uint32_t l = lanes_.rank_lane_begin[rank]; l < lanes_.rank_lane_begin[rank + 1]; ++l) {
+      for (std::uint32_t l = lanes_.rank_lane_begin[rank]; l < lanes_.rank_lane_begin[rank + 1];
+           ++l) {
         const Lanes::Lane& lane = lanes_.lanes[l];
         if (lane.number == 0 || !by_transfer_) {
           deal(rank, lane.name, slices_of(lane.instructions));

@@ -30,9 +30,9 @@ struct TraceThreads {
   std::vector<std::uint32_t> thread_of;  // by instruction; kNowhere if it has no slice
 };
 
-/// Lanes become threads of the same name. Under channel = tag each transfer is a lane of its own: there
-/// the ends of one peer and direction share a thread, and the time before data moves is not shown,
-/// because nothing stands behind it.
+/// Lanes become threads of the same name. Under channel = tag each transfer is a lane of its own:
+/// there the ends of one peer and direction share a thread, and the time before data moves is not
+/// shown, because nothing stands behind it.
 TraceThreads trace_threads(const Program& program, const Timeline& timeline);
 
 }  // namespace pipewright::traces

@@ -16,11 +16,11 @@ enum class SpanKind : std::uint8_t { Compute, Transfer, Stuck };
 
 struct TraceSpan {
   SpanKind kind = SpanKind::Compute;
-  Cell cell;                    // what ran; for Stuck what had not ended
-  std::uint32_t lane = 0;       // index into TraceRank::lanes
-  std::int64_t start_ns = 0;    // of a transfer end: when it was ready
-  std::int64_t moving_ns = 0;   // of a transfer end: when data began to move, never before start_ns
-  std::int64_t end_ns = 0;      // of Stuck: the end of the trace
+  Cell cell;                   // what ran; for Stuck what had not ended
+  std::uint32_t lane = 0;      // index into TraceRank::lanes
+  std::int64_t start_ns = 0;   // of a transfer end: when it was ready
+  std::int64_t moving_ns = 0;  // of a transfer end: when data began to move, never before start_ns
+  std::int64_t end_ns = 0;     // of Stuck: the end of the trace
 
   std::int64_t duration_ns() const { return end_ns - start_ns; }
 };
@@ -46,20 +46,21 @@ std::int64_t busy_ns(const TraceRank& rank);
 /// Most activations alive at once along the rank's computations (docs/semantics.md §6).
 int peak_activations(const TraceRank& rank);
 
-/// "F m3 s1", "F m0 s2 v3", "F m7 s0 + B m3 s7", "SEND_F m3 s1", "OPT": a name that viewers colour by
-/// its letters (they ignore the digits). Appends, for a trace has millions.
+/// "F m3 s1", "F m0 s2 v3", "F m7 s0 + B m3 s7", "SEND_F m3 s1", "OPT": a name that viewers colour
+/// by its letters (they ignore the digits). Appends, for a trace has millions.
 void append_slice_name(const Cell& cell, std::string& out);
 
-/// The first unfinished instruction of each lane of a Program that got stuck, if it is known to wait:
-/// the head of each compute lane, and each transfer end that was ready. Empty if all have ended.
+/// The first unfinished instruction of each lane of a Program that got stuck, if it is known to
+/// wait: the head of each compute lane, and each transfer end that was ready. Empty if all have
+/// ended.
 struct StuckSpan {
   InstructionId instruction = kNoInstruction;
   std::int64_t start_ns = 0;  // since when it waits
 };
 std::vector<StuckSpan> stuck_spans(const Program& program, const Lanes& lanes,
                                    const Timeline& timeline);
-/// The end of a trace: the makespan, and for one that got stuck a twentieth more (at least 1 us), so
-/// that what hangs can be seen.
+/// The end of a trace: the makespan, and for one that got stuck a twentieth more (at least 1 us),
+/// so that what hangs can be seen.
 std::int64_t trace_end_ns(const Timeline& timeline, bool stuck);
 
 }  // namespace pipewright::traces

@@ -1,5 +1,5 @@
-// What holds for the trace of every Program, tried on random ones: bubbles add up to the nanosecond, the
-// file obeys the viewers' rules, and it is read back as it was.
+// What holds for the trace of every Program, tried on random ones: bubbles add up to the
+// nanosecond, the file obeys the viewers' rules, and it is read back as it was.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

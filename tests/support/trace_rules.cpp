@@ -14,20 +14,32 @@ using nlohmann::json;
 using Thread = std::pair<std::int64_t, std::int64_t>;
 
 // Colour names that both the importer of 2016 and today's know.
-const std::set<std::string> kColors = {
-    "thread_state_uninterruptible", "thread_state_iowait",   "thread_state_running",
-    "thread_state_runnable",        "thread_state_sleeping", "thread_state_unknown",
-    "background_memory_dump",       "light_memory_dump",     "detailed_memory_dump",
-    "generic_work",                 "good",                  "bad",
-    "terrible",                     "black",                 "rail_response",
-    "rail_animation",               "rail_idle",             "rail_load",
-    "startup"};
+const std::set<std::string> kColors = {"thread_state_uninterruptible",
+                                       "thread_state_iowait",
+                                       "thread_state_running",
+                                       "thread_state_runnable",
+                                       "thread_state_sleeping",
+                                       "thread_state_unknown",
+                                       "background_memory_dump",
+                                       "light_memory_dump",
+                                       "detailed_memory_dump",
+                                       "generic_work",
+                                       "good",
+                                       "bad",
+                                       "terrible",
+                                       "black",
+                                       "rail_response",
+                                       "rail_animation",
+                                       "rail_idle",
+                                       "rail_load",
+                                       "startup"};
 
 class Rules {
  public:
   TraceFacts run(std::string_view text) {
     for (const char c : text) {
-      if (static_cast<unsigned char>(c) < 0x20 && c != '\n') problem("a control character in the file");
+      if (static_cast<unsigned char>(c) < 0x20 && c != '\n')
+        problem("a control character in the file");
     }
     const json trace = json::parse(text, nullptr, false);
     if (trace.is_discarded() || !trace.contains("traceEvents")) {
@@ -149,7 +161,8 @@ class Rules {
     const std::int64_t at = ns(event, "ts");
     while (!open.empty() && ns(*open.back(), "ts") + ns(*open.back(), "dur") <= at) open.pop_back();
     if (event["ph"] == "X") {
-      if (!open.empty() && at + ns(event, "dur") > ns(*open.back(), "ts") + ns(*open.back(), "dur")) {
+      if (!open.empty() &&
+          at + ns(event, "dur") > ns(*open.back(), "ts") + ns(*open.back(), "dur")) {
         problem("slices overlap: " + open.back()->dump() + " and " + event.dump());
       }
       open.push_back(&event);

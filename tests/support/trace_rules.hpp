@@ -1,5 +1,5 @@
-// What a Chrome trace has to obey so that Perfetto and chrome://tracing show all of it: our own reading of
-// the rules in docs/trace-format.md, apart from the writer.
+// What a Chrome trace has to obey so that Perfetto and chrome://tracing show all of it: our own
+// reading of the rules in docs/trace-format.md, apart from the writer.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Writes traces of several schedules into a folder, for the check with a real importer: simulated ones,
-// one that got stuck, and measured ones of real threads. Prints a path a line.
+// Writes traces of several schedules into a folder, for the check with a real importer: simulated
+// ones, one that got stuck, and measured ones of real threads. Prints a path a line.
 //
 //   write_samples FOLDER
 #include <cstdio>
@@ -35,9 +35,10 @@ class Samples {
   }
 
   void stuck(const std::string& name) {
-    const test::Traced t = test::traced_csv("0F0,0SEND_F0,0SEND_F1,2RECV_F0,2F0\n"
-                                            "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1\n",
-                                            {.issue = Issue::Inline}, "F=100us,B=1", true);
+    const test::Traced t = test::traced_csv(
+        "0F0,0SEND_F0,0SEND_F1,2RECV_F0,2F0\n"
+        "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1\n",
+        {.issue = Issue::Inline}, "F=100us,B=1", true);
     write(name, t, traces::TraceInfo::Kind::Simulated);
   }
 

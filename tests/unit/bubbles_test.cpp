@@ -21,10 +21,10 @@ std::int64_t not_busy(const test::Traced& t) {
 }
 
 TEST(Bubbles, FillDrainDataAndTransfer) {
-  // 0F0 [0,1000], 1F0 [1500,2500], 1B0 [2500,4500], 0B0 [5000,7000]. Rank 0 waits from 1000: for 1B0's
-  // data until 4500, then 500 for its message.
-  const auto t = test::traced_csv("0F0,0B0\n1F0,1B0\n", comm_policy_preset("ideal"),
-                                  "F=1000,B=2000,comm=500");
+  // 0F0 [0,1000], 1F0 [1500,2500], 1B0 [2500,4500], 0B0 [5000,7000]. Rank 0 waits from 1000: for
+  // 1B0's data until 4500, then 500 for its message.
+  const auto t =
+      test::traced_csv("0F0,0B0\n1F0,1B0\n", comm_policy_preset("ideal"), "F=1000,B=2000,comm=500");
   const BubbleReport report = explain_bubbles(t.program, t.timeline);
   EXPECT_EQ(of(report, 0, BubbleCause::Fill), 0);
   EXPECT_EQ(of(report, 0, BubbleCause::Data), 3500);
@@ -47,8 +47,9 @@ CostTable uneven(std::int64_t comm) {
 }
 
 TEST(Bubbles, ImbalanceIsThePartByWhichTheFeedingActionIsLonger) {
-  // 0F0 [0,10], 0F1 [10,20]; comm 1: 1F0 [11,14], 1F1 [21,24]. The gap [14,21): 0F1 is made at 20, it is
-  // 10 - 3 = 7 longer than 1F1, but only 6 were waited for: imbalance 6, then 1 for the message.
+  // 0F0 [0,10], 0F1 [10,20]; comm 1: 1F0 [11,14], 1F1 [21,24]. The gap [14,21): 0F1 is made at 20,
+  // it is 10 - 3 = 7 longer than 1F1, but only 6 were waited for: imbalance 6, then 1 for the
+  // message.
   const Order order = read_order_csv("0F0,0F1\n1F0,1F1\n", "order.csv");
   const auto t = test::traced(order, comm_policy_preset("ideal"), uneven(1));
   const BubbleReport report = explain_bubbles(t.program, t.timeline);
@@ -73,9 +74,9 @@ TEST(Bubbles, EqualStagesHaveNoImbalance) {
 }
 
 TEST(Bubbles, InlineTransfersHoldTheLane) {
-  // Inline rendezvous, comm 4. Rank 0: F0 [0,10], send [10,14], F1 [14,24], send [24,28]. Rank 1: recv
-  // [0,14], F0 [14,17], recv [17,28], F1 [28,31]. The send is a transfer. Of rank 1's gap [17,28) the 7
-  // until 24 wait for 0F1, which is 7 longer than 1F1; the message takes the other 4.
+  // Inline rendezvous, comm 4. Rank 0: F0 [0,10], send [10,14], F1 [14,24], send [24,28]. Rank 1:
+  // recv [0,14], F0 [14,17], recv [17,28], F1 [28,31]. The send is a transfer. Of rank 1's gap
+  // [17,28) the 7 until 24 wait for 0F1, which is 7 longer than 1F1; the message takes the other 4.
   const Order order =
       read_order_csv("0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F0,1F0,1RECV_F1,1F1\n", "order.csv");
   const auto t = test::traced(order, comm_policy_preset("nccl-one-stream"), uneven(4), true);
@@ -90,8 +91,8 @@ TEST(Bubbles, InlineTransfersHoldTheLane) {
 }
 
 TEST(Bubbles, AGroupHoldsTheLaneUntilItsLastMember) {
-  // Rank 0's group: the send of F0 to rank 1 and the receive of B0 from it. comm 4. F0 [0,10]; the send
-  // moves [10,14]; 1F0 [14,17]; 1B0 [17,37]; its message [37,41]; 0B0 [41,61].
+  // Rank 0's group: the send of F0 to rank 1 and the receive of B0 from it. comm 4. F0 [0,10]; the
+  // send moves [10,14]; 1F0 [14,17]; 1B0 [17,37]; its message [37,41]; 0B0 [41,61].
   const Order order =
       read_order_csv("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", "order.csv");
   CostTable costs = uneven(4);
@@ -105,8 +106,8 @@ TEST(Bubbles, AGroupHoldsTheLaneUntilItsLastMember) {
 }
 
 TEST(Bubbles, WhatStartsLateThoughAllIsThereIsOverhead) {
-  auto t = test::traced_csv("0F0,0B0\n1F0,1B0\n", comm_policy_preset("ideal"),
-                            "F=1000,B=2000,comm=500");
+  auto t =
+      test::traced_csv("0F0,0B0\n1F0,1B0\n", comm_policy_preset("ideal"), "F=1000,B=2000,comm=500");
   // As a run might measure it: 0B0 begins 5 ns after its gradient arrived.
   t.timeline.start[t.id("0B0")] += 5;
   t.timeline.end[t.id("0B0")] += 5;

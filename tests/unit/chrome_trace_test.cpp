@@ -35,10 +35,11 @@ std::vector<json> events(const std::string& text, const char* key, const std::st
   return found;
 }
 
-// In us: F 10, B 20, comm 5 on two ranks, one micro-batch: 0F0 [0,10], message [10,15], 1F0 [15,25],
-// 1B0 [25,45], message [45,50], 0B0 [50,70].
+// In us: F 10, B 20, comm 5 on two ranks, one micro-batch: 0F0 [0,10], message [10,15], 1F0
+// [15,25], 1B0 [25,45], message [45,50], 0B0 [50,70].
 test::Traced two_ranks(std::string_view preset) {
-  return test::traced_csv("0F0,0B0\n1F0,1B0\n", comm_policy_preset(preset), "F=10us,B=20us,comm=5us");
+  return test::traced_csv("0F0,0B0\n1F0,1B0\n", comm_policy_preset(preset),
+                          "F=10us,B=20us,comm=5us");
 }
 
 TEST(ChromeTrace, WritesEachComputationWithExactMicroseconds) {
@@ -143,9 +144,8 @@ TEST(ChromeTrace, ProcessLabelsGiveBusyAndPeak) {
 
 TEST(ChromeTrace, AStepThatGotStuckIsWrittenWithItsHeads) {
   // Issue 172668: each rank sends before it receives, inline and without a buffer.
-  const test::Traced t =
-      test::traced_csv("0SEND_F1,2RECV_F0,2F0\n1SEND_F0,1RECV_F1,1F1\n", {.issue = Issue::Inline},
-                       "F=1000,B=2000,comm=500", true);
+  const test::Traced t = test::traced_csv("0SEND_F1,2RECV_F0,2F0\n1SEND_F0,1RECV_F1,1F1\n",
+                                          {.issue = Issue::Inline}, "F=1000,B=2000,comm=500", true);
   ASSERT_FALSE(t.finished);
   const std::string text = text_of(t);
   EXPECT_THAT(test::trace_facts(text).problems, IsEmpty());
@@ -172,9 +172,9 @@ struct Sample {
 };
 
 TEST(ChromeTrace, ObeysTheViewersRulesForEveryScheduleAndPolicy) {
-  const std::vector<Sample> samples = {{"naive", 3, 4, 1},  {"gpipe", 4, 6, 1},  {"1f1b", 4, 8, 1},
-                                       {"1f1b", 5, 3, 1},   {"zb-h1", 4, 7, 1},  {"1f1b", 1, 3, 1},
-                                       {"interleaved", 4, 8, 2}, {"interleaved", 2, 4, 3}};
+  const std::vector<Sample> samples = {
+      {"naive", 3, 4, 1}, {"gpipe", 4, 6, 1}, {"1f1b", 4, 8, 1},        {"1f1b", 5, 3, 1},
+      {"zb-h1", 4, 7, 1}, {"1f1b", 1, 3, 1},  {"interleaved", 4, 8, 2}, {"interleaved", 2, 4, 3}};
   // One nanosecond, zero, and latency longer than the work: the edges of what can be drawn.
   for (const char* costs : {"F=1,I=1,W=1", "F=3000,I=2500,W=0,comm=700", "F=0,I=0,W=0,comm=5",
                             "F=2,I=1,W=1,comm=40", "F=10,I=9,W=8,comm=1"}) {
@@ -201,7 +201,8 @@ TEST(ChromeTrace, EveryTransferHasAnArrowWhereWorkTakesTime) {
 }
 
 TEST(ChromeTrace, StretchesTimesTooShortForViewers) {
-  const test::Traced t = test::traced_csv("0F0,0B0\n1F0,1B0\n", comm_policy_preset("ideal"), "F=1,B=2,comm=1");
+  const test::Traced t =
+      test::traced_csv("0F0,0B0\n1F0,1B0\n", comm_policy_preset("ideal"), "F=1,B=2,comm=1");
   const std::string text = text_of(t);
   // 0F0 takes 1 ns, shown as 1 us; arguments and metadata stay true.
   const auto first = events(text, "name", "F m0 s1");

@@ -88,8 +88,8 @@ TEST(Compare, CountsWhatHasNoPartner) {
   const test::Traced one = predicted();
   const test::Traced two = test::traced_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
                                             comm_policy_preset("ideal"), "F=1000,B=2000");
-  const Comparison c = compare(trace_timeline(one.program, one.timeline),
-                               trace_timeline(two.program, two.timeline));
+  const Comparison c =
+      compare(trace_timeline(one.program, one.timeline), trace_timeline(two.program, two.timeline));
   EXPECT_EQ(c.compared_actions, 4);
   EXPECT_EQ(c.only_predicted, 0);
   EXPECT_EQ(c.only_measured, 4);

@@ -37,9 +37,9 @@ TEST(ReadTrace, ReadsBackExactlyWhatWasWritten) {
   for (const CommPolicyPreset& preset : comm_policy_presets()) {
     const test::Traced t =
         test::traced_schedule("zb-h1", 3, 5, 1, preset.name, "F=1234567,I=1000001,W=999,comm=77");
-    const std::string text =
-        chrome_trace(t.program, t.timeline, t.costs,
-                     {.title = "x", .kind = TraceInfo::Kind::Simulated, .metadata = {{"schedule", "zb-h1"}}});
+    const std::string text = chrome_trace(
+        t.program, t.timeline, t.costs,
+        {.title = "x", .kind = TraceInfo::Kind::Simulated, .metadata = {{"schedule", "zb-h1"}}});
     const TraceTimeline back = parse_trace(gzip(text), "t.json.gz");
     EXPECT_EQ(lines(back), lines(trace_timeline(t.program, t.timeline))) << preset.name;
     EXPECT_EQ(back.makespan_ns, t.timeline.makespan_ns);
@@ -99,8 +99,8 @@ TEST(ReadTrace, KnowsTheNamesItWrites) {
     ASSERT_TRUE(cell) << name;
     EXPECT_EQ(to_string(*cell), text);
   }
-  for (const char* text : {"", "F", "F m1", "F s1 m1", "F m-1 s0", "F m1 s0 x", "bubble", "PP:", "G m0 s0",
-                           "F m1 s0 + ", "F m99999999999 s0"}) {
+  for (const char* text : {"", "F", "F m1", "F s1 m1", "F m-1 s0", "F m1 s0 x", "bubble",
+                           "PP:", "G m0 s0", "F m1 s0 + ", "F m99999999999 s0"}) {
     EXPECT_FALSE(cell_of_slice_name(text)) << text;
   }
 }
@@ -133,13 +133,17 @@ TEST(ReadTrace, RefusesWhatIsNoTrace) {
       {"[]", "/traceEvents", "no action of a pipeline"},
       {"[1,[2],{\"ph\":\"X\",\"name\":\"matmul\"}]", "/traceEvents", "no action of a pipeline"},
       {R"([7,{"ph":"X","name":"0F0","pid":1,"tid":1,"dur":1}])", "/traceEvents/1/ts", "a time"},
-      {R"([{"ph":"X","name":"0F0","pid":1,"tid":1,"ts":"x","dur":1}])", "/traceEvents/0/ts", "a time"},
+      {R"([{"ph":"X","name":"0F0","pid":1,"tid":1,"ts":"x","dur":1}])", "/traceEvents/0/ts",
+       "a time"},
       {R"([{"ph":"X","name":"0F0","pid":1,"tid":1,"ts":0}])", "/traceEvents/0/dur", "a duration"},
-      {R"([{"ph":"X","name":"0F0","pid":1,"tid":1,"ts":0,"dur":-1}])", "/traceEvents/0/dur", "or more"},
-      {R"([{"ph":"X","name":"0F0","pid":1,"tid":1,"ts":1e300,"dur":1}])", "/traceEvents/0/ts", "a time"},
+      {R"([{"ph":"X","name":"0F0","pid":1,"tid":1,"ts":0,"dur":-1}])", "/traceEvents/0/dur",
+       "or more"},
+      {R"([{"ph":"X","name":"0F0","pid":1,"tid":1,"ts":1e300,"dur":1}])", "/traceEvents/0/ts",
+       "a time"},
       {own + R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":0,"dur":1,"args":{"action":"0Q\n"}}]})",
        "/traceEvents/0/args/action", "found \"0Q \""},
-      {own + R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":0,"dur":1,"args":{"action":"1RECV_F0","waited_ns":-4}}]})",
+      {own +
+           R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":0,"dur":1,"args":{"action":"1RECV_F0","waited_ns":-4}}]})",
        "/traceEvents/0/args/waited_ns", "0 or more"},
       {R"({"metadata":{"schema":"pipewright.trace/2"},"traceEvents":[]})", "/metadata/schema",
        "this version reads"},

@@ -27,8 +27,9 @@ std::vector<std::string> rows(const std::string& text) {
 
 /// Characters, not bytes: continuation bytes of UTF-8 do not count.
 std::size_t characters(const std::string& line) {
-  return static_cast<std::size_t>(std::count_if(
-      line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(line.begin(), line.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 TEST(Terminal, OneForwardOneBackwardToTheUnit) {
@@ -108,7 +109,9 @@ TEST(Svg, DrawsEachActionWithItsNameAndHatchesBubbles) {
   EXPECT_THAT(svg, HasSubstr("busy 72.7%, in flight 4"));
   EXPECT_THAT(svg, HasSubstr("F forward"));
   std::size_t titles = 0;
-  for (std::size_t at = svg.find("<title>"); at != std::string::npos; at = svg.find("<title>", at + 1)) ++titles;
+  for (std::size_t at = svg.find("<title>"); at != std::string::npos;
+       at = svg.find("<title>", at + 1))
+    ++titles;
   EXPECT_EQ(titles, 64U);
 }
 

@@ -1,0 +1,91 @@
+// The loop of the demo, command by command on files, as a user would go through it with a job of
+// their own.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/command_runner.hpp"
+
+namespace pipewright::test {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kJob = R"({
+  "schema": "pipewright.job/1", "model": "gpt-tiny", "cluster": "local-cpu", "global_batch": 8,
+  "strategy": {"pp_degree": 2, "accumulate_steps": 4, "schedule_mode": ["1f1b", "zb-h1"]},
+  "profile_path": "profile.json", "tuner_load_path": "plan.json",
+  "training": {"optimizer": "adamw", "learning_rate": 0.003, "steps": 12, "data": "text.txt"}
+})";
+
+/// A text with something to learn: half of its bytes are one letter.
+std::string text_of(std::size_t bytes) {
+  std::string text;
+  for (std::size_t i = 0; i < bytes; ++i) text += i % 2 == 0 ? 'e' : static_cast<char>('a' + i % 7);
+  return text;
+}
+
+TEST(Loop, ProfileTuneSimulateRunCompare) {
+  const Folder folder;
+  folder.write("job.json", kJob);
+  folder.write("text.txt", text_of(20'000));
+
+  const auto profile = pipewright("profile job.json --sizes 2 --budget 300ms --json", folder);
+  ASSERT_EQ(profile.status, 0) << profile.err;
+  EXPECT_EQ(json::parse(profile.out).at("file"), "profile.json");
+
+  const auto tune = pipewright("tune job.json -o plan.json --json", folder);
+  ASSERT_EQ(tune.status, 0) << tune.err;
+  const json tuned = json::parse(tune.out);
+  for (const char* key : {"best", "ranked", "baselines", "pruned", "evaluated", "elapsed_ns"}) {
+    EXPECT_TRUE(tuned.contains(key)) << key;
+  }
+  // The job leaves the two schedules and the partitions open; the best is the first of the table.
+  EXPECT_EQ(tuned.at("best"), tuned.at("ranked")[0]);
+  EXPECT_EQ(tuned.at("best").at("pp"), 2);
+  EXPECT_EQ(tuned.at("best").at("micro_batches"), 4);
+
+  // Through tuner_load_path, and as a plan: the same prediction, and the one that tune printed.
+  const auto by_job = pipewright("simulate job.json --json --trace sim.json.gz", folder);
+  const auto by_plan = pipewright("simulate plan.json --json", folder);
+  ASSERT_EQ(by_job.status, 0) << by_job.err;
+  EXPECT_EQ(by_job.out, by_plan.out);
+  EXPECT_EQ(json::parse(by_job.out).at("makespan_ns"), tuned.at("best").at("step_ns"));
+  EXPECT_EQ(pipewright("check job.json", folder).status, 0);
+
+  const auto run = pipewright("run job.json --verify --json --trace real.json.gz", folder);
+  ASSERT_EQ(run.status, 0) << run.err << run.out;
+  const json steps = json::parse(run.out).at("steps");
+  ASSERT_EQ(steps.size(), 12U);
+  EXPECT_LT(steps.back().at("loss").get<double>(), steps.front().at("loss").get<double>());
+  EXPECT_LE(json::parse(run.out).at("verify").at("norm_rel").get<double>(), 1e-6);
+
+  const auto compare = pipewright("compare sim.json.gz real.json.gz --json", folder);
+  ASSERT_EQ(compare.status, 0) << compare.err;
+  // Every computation of the plan is found in both: F, I, W or F, B of 2 stages and 4
+  // micro-batches, and the 2 updates.
+  const json compared = json::parse(compare.out);
+  EXPECT_EQ(compared.at("only_predicted"), 0);
+  EXPECT_EQ(compared.at("only_measured"), 0);
+  EXPECT_EQ(pipewright("analyze real.json.gz", folder).status, 0);
+  EXPECT_EQ(pipewright("run plan.json --device paced --clock virtual --json", folder).status, 0);
+}
+
+TEST(Loop, APlanForAnotherClusterIsStatus3) {
+  const Folder folder;
+  folder.write("job.json", kJob);
+  ASSERT_EQ(pipewright("profile job.json --sizes 2 --budget 100ms -q", folder).status, 0);
+  ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
+  std::string other = kJob;
+  other.replace(other.find("local-cpu"), 9, "dgx-a100");
+  folder.write("other.json", other);
+  const auto result = pipewright("simulate other.json", folder);
+  EXPECT_EQ(result.status, 3) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_NE(result.err.find("A100"), std::string::npos) << result.err;
+}
+
+}  // namespace
+}  // namespace pipewright::test

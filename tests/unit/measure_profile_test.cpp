@@ -1,0 +1,42 @@
+// Measuring this machine: every number is there and makes sense. How large they are is a benchmark.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "core/error.hpp"
+#include "exec/profile.hpp"
+#include "exec/profile_transfer.hpp"
+
+namespace pipewright::tests {
+namespace {
+
+TEST(MeasureProfile, HasEveryLayerOfEverySize) {
+  const Model model = model_preset("gpt-tiny");
+  const Profile profile =
+      exec::measure_profile(model, cluster_preset("local-cpu", 2),
+                            {.micro_batch_sizes = {1, 2}, .ranks = 2, .budget_ns = 200'000'000});
+  EXPECT_EQ(profile.model_name, model.name);
+  EXPECT_EQ(profile.ranks_measured, 2);
+  EXPECT_GE(profile.repeats, 3);
+  ASSERT_EQ(profile.sizes.size(), 2U);
+  for (const ProfileSize& size : profile.sizes) {
+    ASSERT_EQ(size.layers.size(), model.layers.size());
+    for (const LayerTimes& layer : size.layers) EXPECT_GT(layer.f.value, 0);
+    EXPECT_GT(size.loss.f.value, 0);
+    EXPECT_GT(size.loss.i.value, 0);
+  }
+  EXPECT_EQ(profile.sizes[1].micro_batch_size, 2);
+  EXPECT_GT(profile.transfer_latency.value, 0);
+  EXPECT_GE(profile.transfer_bytes_per_second, 0);
+  EXPECT_GT(profile.action_overhead.value, 0);
+}
+
+TEST(MeasureProfile, CanBeInterrupted) {
+  const std::atomic<bool> interrupted{true};
+  EXPECT_THROW(exec::measure_profile(model_preset("mlp"), cluster_preset("local-cpu", 1),
+                                     {.interrupted = &interrupted}),
+               RunError);
+}
+
+}  // namespace
+}  // namespace pipewright::tests
