@@ -228,10 +228,9 @@ Profile measure_profile(const Model& model, const Cluster& machine, const Profil
     ProfileSize measured;
     measured.micro_batch_size = size;
     for (int index = 0; index < layers; ++index) {
-      measured.layers.push_back(
-          measure_together(options, budget_ns, profile.repeats, [&, index, size] {
-            return std::make_unique<LayerMeter>(model, index, size, options);
-          }));
+      measured.layers.push_back(measure_together(
+          options, budget_ns, profile.repeats,
+          [&, index, size] { return std::make_unique<LayerMeter>(model, index, size, options); }));
     }
     measured.loss = measure_together(options, budget_ns, profile.repeats, [&, size] {
       return std::make_unique<LossMeter>(model, size, options);

@@ -1,6 +1,6 @@
 // One rank of a run: walks its list of the Program in program order, computes on its device and
-// issues its transfer ends (docs/semantics.md §2, §3). Belongs to the rank's thread; what others may
-// look at, and when, is said where it stands.
+// issues its transfer ends (docs/semantics.md §2, §3). Belongs to the rank's thread; what others
+// may look at, and when, is said where it stands.
 #pragma once
 
 #include <atomic>

@@ -184,8 +184,7 @@ void Run::choose_timeline() {
     chosen = by_time[(by_time.size() - 1) / 2];
   }
   result_.timeline = std::move(timelines_[chosen]);
-  result_.timeline_step =
-      options_.median_timeline ? static_cast<int>(chosen) : options_.steps - 1;
+  result_.timeline_step = options_.median_timeline ? static_cast<int>(chosen) : options_.steps - 1;
 }
 
 /// Patience ran out while a rank was computing: that is no deadlock.
@@ -197,8 +196,8 @@ void Run::throw_if_slow() const {
     where += "rank " + std::to_string(rank.id.value) + " in " + program_.text(rank.run->at());
   }
   if (where.empty()) return;
-  throw RunError("nothing has ended for " +
-                 format_duration(Nanoseconds(options_.watchdog_ns)) + " while computing (" + where +
+  throw RunError("nothing has ended for " + format_duration(Nanoseconds(options_.watchdog_ns)) +
+                 " while computing (" + where +
                  "); if the computation may take that long, raise --watchdog");
 }
 

@@ -49,9 +49,9 @@ struct RunResult {
   /// Finished: the step `timeline_step`. Else what there is of the step that did not end.
   Timeline timeline;
   int timeline_step = 0;
-  Figures figures;    // of the timeline; only if finished
-  WaitReport stuck;   // only if stuck: why
-  Progress progress;  // only if not finished: how far it came
+  Figures figures;                     // of the timeline; only if finished
+  WaitReport stuck;                    // only if stuck: why
+  Progress progress;                   // only if not finished: how far it came
   std::optional<VerifyReport> verify;  // filled by run_on_cpu() if it was asked to
 
   bool finished() const { return outcome == Outcome::Finished; }

@@ -217,9 +217,8 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
     devices[static_cast<std::size_t>(rank.value)] = device.get();
     return device;
   };
-  const bool updates = std::any_of(program.code.begin(), program.code.end(), [](const auto& in) {
-    return in.kind == ActionKind::Opt;
-  });
+  const bool updates = std::any_of(program.code.begin(), program.code.end(),
+                                   [](const auto& in) { return in.kind == ActionKind::Opt; });
   std::optional<Verifier> verifier;
   if (training.verified_steps > 0) verifier.emplace(training);
   std::optional<VerifyReport> report;

@@ -65,7 +65,7 @@ class Device final : public exec::Device {
 
   const Program& program_;
   const Training& training_;
-  std::vector<std::unique_ptr<Stage>> stages_;  // by stage; null where another rank has it
+  std::vector<std::unique_ptr<Stage>> stages_;    // by stage; null where another rank has it
   std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
   int step_ = 0;
 };

@@ -1,5 +1,5 @@
-// Credit of eager sends (docs/semantics.md §4.3): counted per directed rank edge and per kind, taken
-// strictly in program order. Not thread-safe: the Exchange that owns it is guarded.
+// Credit of eager sends (docs/semantics.md §4.3): counted per directed rank edge and per kind,
+// taken strictly in program order. Not thread-safe: the Exchange that owns it is guarded.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,9 @@ class Credit {
 
   /// Whether the send could ever leave without its RECV.
   bool may_be_eager(InstructionId send) const;
-  bool is_unlimited(InstructionId send) const { return protocol(send).kind == Kind::EagerUnlimited; }
+  bool is_unlimited(InstructionId send) const {
+    return protocol(send).kind == Kind::EagerUnlimited;
+  }
   AccountId account_of(InstructionId send) const {
     return account_of_route_[program_.code[send].route];
   }

@@ -42,9 +42,7 @@ class Exchange {
   /// if there is none. (Credit that comes back at the same instant is taken first, §4.3.)
   bool settle(std::int64_t now);
 
-  bool has_ended(InstructionId id) const {
-    return ended_[id].load(std::memory_order_acquire) != 0;
-  }
+  bool has_ended(InstructionId id) const { return ended_[id].load(std::memory_order_acquire) != 0; }
   PayloadPtr take(InstructionId recv) { return std::move(payload_[recv]); }
   /// Transfer ends that ended since the last call.
   std::vector<InstructionId> take_just_ended();
@@ -68,7 +66,9 @@ class Exchange {
   InstructionId true_partner(InstructionId id) const {
     return code(id).has(Instruction::kMismatch) ? kNoInstruction : code(id).link;
   }
-  std::int64_t transfer_ns(InstructionId send) const { return costs_.transfer_ns[code(send).route]; }
+  std::int64_t transfer_ns(InstructionId send) const {
+    return costs_.transfer_ns[code(send).route];
+  }
 
   void look_at(InstructionId id);
   void drain();

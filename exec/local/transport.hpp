@@ -94,9 +94,9 @@ class LocalTransport final : public Transport {
   std::condition_variable watch_;
 
   std::atomic<bool> stopped_{false};
-  std::atomic<std::int64_t> begin_ns_{0};        // of the step, on the steady clock
+  std::atomic<std::int64_t> begin_ns_{0};  // of the step, on the steady clock
   std::atomic<std::int64_t> virtual_now_{0};
-  std::atomic<std::int64_t> next_event_ns_{0};   // wall clock: the earliest event, or the far future
+  std::atomic<std::int64_t> next_event_ns_{0};  // wall clock: the earliest event, or the far future
   std::atomic<std::uint64_t> ended_count_{0};
 };
 

@@ -25,9 +25,8 @@ struct Setting {
   Training training;
 
   explicit Setting(const Program& program) {
-    data = exec::vector_source(model, {.samples = kMicroBatchSize,
-                                       .micro_batches = program.micro_batches,
-                                       .seed = 7});
+    data = exec::vector_source(
+        model, {.samples = kMicroBatchSize, .micro_batches = program.micro_batches, .seed = 7});
     training.model = &model;
     training.stages = equal_stages(model, program);
     training.micro_batch_size = kMicroBatchSize;
@@ -81,16 +80,15 @@ TEST(CpuRun, VerifyNoticesAWrongWeight) {
   const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   Setting setting(program), other(program);
   exec::cpu::Device device(program, setting.training, RankId(0));
-  exec::SerialRun serial(setting.model, {.micro_batch_size = kMicroBatchSize,
-                                         .micro_batches = 4,
-                                         .seed = 8,
-                                         .optimizer = {}});
+  exec::SerialRun serial(
+      setting.model,
+      {.micro_batch_size = kMicroBatchSize, .micro_batches = 4, .seed = 8, .optimizer = {}});
   const auto stages = device.stages();
   ASSERT_EQ(stages.size(), 1U);
   const auto ours = stages[0]->parameters();
   const auto theirs = serial.stage().parameters();
-  const std::vector<exec::cpu::ParameterView> first(theirs.begin(),
-                                                    theirs.begin() + static_cast<long>(ours.size()));
+  const std::vector<exec::cpu::ParameterView> first(
+      theirs.begin(), theirs.begin() + static_cast<long>(ours.size()));
   EXPECT_GT(exec::verify(ours, first).parameters.norm_rel, 0.1);
 }
 

@@ -137,9 +137,9 @@ TEST(PacedRun, WhatOnStepThrowsComesOut) {
   const auto on_step = [](int step, const exec::StepResult&) {
     if (step == 1) throw InputError("the disk is full");
   };
-  EXPECT_THROW(run_paced(program, costs_of(program, 10), ClockKind::Wall,
-                         {.steps = 5, .on_step = on_step}),
-               InputError);
+  EXPECT_THROW(
+      run_paced(program, costs_of(program, 10), ClockKind::Wall, {.steps = 5, .on_step = on_step}),
+      InputError);
 }
 
 /// Fails at one instruction, like a device that broke.

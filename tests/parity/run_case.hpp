@@ -58,7 +58,8 @@ inline CostTable costs_of(const Program& program, std::int64_t unit) {
                         .b = Nanoseconds(4 * unit),
                         .opt = Nanoseconds(unit)};
   CostTable costs = CostTable::uniform(program.stages, each, Nanoseconds(unit / 2));
-  for (std::size_t s = 0; s < costs.stages.size(); s += 2) costs.stages[s].f = Nanoseconds(3 * unit);
+  for (std::size_t s = 0; s < costs.stages.size(); s += 2)
+    costs.stages[s].f = Nanoseconds(3 * unit);
   return costs;
 }
 
@@ -80,9 +81,9 @@ inline Model small_model() {
     layer.in = layer.out = width;
     return layer;
   };
-  model.layers = {linear(16, 24),          plain(LayerKind::Gelu, 24), linear(24, 24),
-                  plain(LayerKind::LayerNorm, 24), linear(24, 20),     plain(LayerKind::Relu, 20),
-                  linear(20, 20),          linear(20, 8)};
+  model.layers = {
+      linear(16, 24), plain(LayerKind::Gelu, 24), linear(24, 24), plain(LayerKind::LayerNorm, 24),
+      linear(24, 20), plain(LayerKind::Relu, 20), linear(20, 20), linear(20, 8)};
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     model.layers[i].name = "layer" + std::to_string(i);
   }
