@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/units.hpp"
@@ -44,10 +44,28 @@ Json fields_of(const std::vector<Ability>& abilities) {
   return list;
 }
 
-void add_abilities(Table& table, std::string_view kind, const std::vector<Ability>& abilities) {
+/// "device     cuda        no     …", the last column wrapped.
+void print_line(Session& session, std::string_view kind, const std::string& name,
+                std::string_view state, const std::string& detail, Ink ink = Ink::Plain) {
+  constexpr int kDetailColumn = 31;
+  std::string line;
+  for (const auto& [text, column] : {std::pair<std::string_view, std::size_t>(kind, 11),
+                                     std::pair<std::string_view, std::size_t>(name, 23),
+                                     std::pair<std::string_view, std::size_t>(state, 31)}) {
+    line += text;
+    line.resize(std::max(line.size() + 1, column), ' ');
+  }
+  const std::string details = wrapped(detail, session.terminal().width, kDetailColumn);
+  if (details.empty()) line.erase(line.find_last_not_of(' ') + 1);
+  line += details.empty() ? "\n" : details.substr(kDetailColumn);
+  session.print(painted(session.terminal(), ink, line));
+}
+
+void print_abilities(Session& session, std::string_view kind,
+                     const std::vector<Ability>& abilities) {
   for (const Ability& ability : abilities) {
-    table.add({std::string(kind), ability.name, ability.works ? "works" : "no", ability.why},
-              ability.works ? Ink::Plain : Ink::Dim);
+    print_line(session, kind, ability.name, ability.works ? "works" : "no", ability.why,
+               ability.works ? Ink::Plain : Ink::Dim);
   }
 }
 
@@ -65,16 +83,14 @@ int run(const Arguments& /*arguments*/, Session& session) {
                           {"transports", fields_of(transports())}});
     return kDone;
   }
-  Table table({{"what"}, {"name"}, {"state"}, {"detail"}});
-  table.add({"build", "pipewright", build.version, build.compiler});
-  table.add({"build", "BLAS", "works", build.blas});
-  table.add({"machine", "system", "", machine.system});
-  table.add({"machine", "cores", std::to_string(machine.cores),
-             machine.cores < 2 ? "ranks of a CPU run share one core" : ""});
-  table.add({"machine", "memory", format_bytes(machine.memory), ""});
-  add_abilities(table, "device", devices());
-  add_abilities(table, "transport", transports());
-  session.print(table.text(session.terminal()));
+  print_line(session, "build", "pipewright", build.version, build.compiler);
+  print_line(session, "build", "BLAS", "works", build.blas);
+  print_line(session, "machine", "system", "", machine.system);
+  print_line(session, "machine", "cores", std::to_string(machine.cores),
+             machine.cores < 2 ? "ranks of a CPU run share one core" : "");
+  print_line(session, "machine", "memory", format_bytes(machine.memory), "");
+  print_abilities(session, "device", devices());
+  print_abilities(session, "transport", transports());
   return kDone;
 }
 

@@ -47,9 +47,9 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   }
   if (request.device == "cpu") {
     if (!subject.plan) {
-      throw InputError(
-          "an order says nothing of a model to train; give a plan.json, or --device "
-          "paced");
+      throw InputError(subject.source, "",
+                       "an order says nothing of a model to train; give a plan.json, or --device "
+                       "paced");
     }
     if (arguments.has("--clock")) throw InputError("--clock belongs to --device paced");
     if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");

@@ -27,7 +27,11 @@ Plan plan_from_json(const std::string& text, const std::string& file) {
                        "this job names no plan; run pipewright tune on it, or add "
                        "\"tuner_load_path\": \"plan.json\"");
     }
-    return load_tuned_plan(job);
+    try {
+      return load_tuned_plan(job);
+    } catch (const InputError& error) {
+      throw InputError(file, "/tuner_load_path", error.what());
+    }
   }
   return read_plan(root);
 }

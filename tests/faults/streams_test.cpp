@@ -1,0 +1,85 @@
+// What happens around the command: closed and full outputs, readers that go away, Ctrl-C, runs that
+// hang.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/command_runner.hpp"
+
+namespace pipewright::test {
+namespace {
+
+TEST(Streams, AReaderThatGoesAwayIsNoError) {
+  const Folder folder;
+  // The order of 1f1b at these sizes is far larger than the pipe's 64 KiB, so the command meets
+  // the closed pipe. ok is 0; a deadlock stays 1.
+  const auto result = shell(
+      "{ $PW schedules export 1f1b -p 64 -m 2000; echo $? >status; } | head -c 10; cat status",
+      folder);
+  EXPECT_EQ(result.out, "0F0,0F1,0F0\n");
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Streams, AFullDiskIsStatus3) {
+  const Folder folder;
+  const auto result = pipewright("simulate -s 1f1b -p 2 -m 2 -q >/dev/full", folder);
+  EXPECT_EQ(result.status, 3);
+  EXPECT_NE(result.err.find("No space left"), std::string::npos) << result.err;
+}
+
+TEST(Streams, AClosedOutputIsStatus3AndNoFileGetsItsText) {
+  const Folder folder;
+  const auto result = pipewright("simulate -s 1f1b -p 2 -m 2 --svg s.svg >&-", folder);
+  EXPECT_EQ(result.status, 3);
+  const auto check = shell("head -c 4 s.svg; grep -c 'policy' s.svg", folder);
+  EXPECT_EQ(check.out, "<svg0\n");
+}
+
+TEST(Streams, AnInputMayComeFromStandardInput) {
+  const Folder folder;
+  const auto result =
+      shell("$PW schedules export gpipe -p 2 -m 3 | $PW simulate - --cost F=1,B=2 --json", folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  // (m + p - 1)(F + B) = 4 * 3.
+  EXPECT_EQ(nlohmann::json::parse(result.out).at("makespan_ns"), 12);
+}
+
+TEST(Interrupt, ARunEndsWith130AndLeavesNothing) {
+  const Folder folder;
+  // 60 s of pacing; a shell without job control starts background commands with SIGINT ignored,
+  // therefore SIGTERM, which is handled alike.
+  const auto result = shell(
+      "$PW run -s gpipe -p 4 -m 2 --cost F=10s,B=10s --trace t.json & pid=$!; sleep 0.5; "
+      "kill -TERM $pid; wait $pid",
+      folder);
+  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(Interrupt, AnythingElseEndsWith130) {
+  const Folder folder;
+  const auto result =
+      shell("mkfifo f; $PW check f & pid=$!; sleep 0.5; kill -TERM $pid; wait $pid", folder);
+  EXPECT_EQ(result.status, 130) << result.err;
+}
+
+TEST(Watchdog, ARunThatHangsNamesTheCycleOfCheck) {
+  const std::string subject = " -s paddle-vpp --jobs fused -p 4 -m 8 -v 2 --json";
+  const Folder folder;
+  const auto check = pipewright("check" + subject, folder);
+  const auto run = pipewright("run" + subject + " --cost F=10us,B=20us --trace t.json.gz", folder);
+  ASSERT_EQ(check.status, 1) << check.err;
+  ASSERT_EQ(run.status, 4) << run.err;
+  const auto predicted = nlohmann::json::parse(check.out), seen = nlohmann::json::parse(run.out);
+  EXPECT_EQ(predicted.at("verdict"), "deadlock");
+  EXPECT_EQ(predicted.at("cycle"), seen.at("cycle"));
+  EXPECT_EQ(predicted.at("stuck"), seen.at("stuck"));
+  EXPECT_FALSE(predicted.at("cycle").empty());
+  // The partial trace is there, and it is whole.
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"t.json.gz"});
+  EXPECT_EQ(shell("gzip -t t.json.gz", folder).status, 0);
+}
+
+}  // namespace
+}  // namespace pipewright::test
