@@ -1,5 +1,5 @@
-# Finds OpenBLAS, the serial one where there is a choice: a rank is a thread and keeps to one core, so a BLAS that
-# starts threads of its own would only disturb the others.
+# Finds OpenBLAS, the one built with pthreads where there is a choice. A rank is a thread that keeps to one core, so we
+# ask it for one thread; but only the threaded builds may be called by several ranks at once (exec/cpu/gemm.cpp).
 #
 # Defines the imported target OpenBLAS::OpenBLAS, and OpenBLAS_FOUND, OpenBLAS_LIBRARY, OpenBLAS_INCLUDE_DIR.
 # Set OpenBLAS_ROOT to look somewhere else first.
@@ -8,7 +8,7 @@ find_library(
   OpenBLAS_LIBRARY
   NAMES openblas
   PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib /usr/local/lib
-  PATH_SUFFIXES openblas-serial)
+  PATH_SUFFIXES openblas-pthread)
 
 # Debian keeps one cblas.h for each flavour, next to the library's own folder.
 get_filename_component(_openblas_flavour "${OpenBLAS_LIBRARY}" DIRECTORY)
@@ -17,14 +17,14 @@ find_path(
   OpenBLAS_INCLUDE_DIR
   NAMES cblas.h
   PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} /usr/include /usr/local/include
-  PATH_SUFFIXES ${_openblas_flavour} openblas-serial openblas)
+  PATH_SUFFIXES ${_openblas_flavour} openblas-pthread openblas)
 unset(_openblas_flavour)
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
   OpenBLAS
   REQUIRED_VARS OpenBLAS_LIBRARY OpenBLAS_INCLUDE_DIR
-  REASON_FAILURE_MESSAGE "install libopenblas-serial-dev, or set OpenBLAS_ROOT")
+  REASON_FAILURE_MESSAGE "install libopenblas-pthread-dev, or set OpenBLAS_ROOT")
 mark_as_advanced(OpenBLAS_LIBRARY OpenBLAS_INCLUDE_DIR)
 
 if(OpenBLAS_FOUND AND NOT TARGET OpenBLAS::OpenBLAS)

@@ -61,14 +61,14 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-    "nlohmann-json3-dev (>= 3.11), libfmt-dev (>= 9), libopenblas-serial-dev, zlib1g-dev")
+    "nlohmann-json3-dev (>= 3.11), libfmt-dev (>= 9), libopenblas-pthread-dev, zlib1g-dev")
 # The run-time libraries of the command are read from the binary, where Debian's tool for that is installed.
 find_program(PIPEWRIGHT_SHLIBDEPS dpkg-shlibdeps)
 mark_as_advanced(PIPEWRIGHT_SHLIBDEPS)
 if(PIPEWRIGHT_SHLIBDEPS)
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 else()
-  set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6, libstdc++6, libfmt9, libopenblas0-serial, zlib1g")
+  set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6, libstdc++6, libfmt9, libopenblas0-pthread, zlib1g")
 endif()
 
 include(CPack)
