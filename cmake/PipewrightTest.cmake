@@ -61,6 +61,7 @@ function(pipewright_test name)
     ${target}
     TEST_PREFIX "${folder}.${name}."
     TEST_LIST ${target}_TESTS
+    NO_PRETTY_VALUES
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${arg_TIMEOUT} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")

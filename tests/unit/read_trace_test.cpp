@@ -62,11 +62,15 @@ TEST(ReadTrace, ReadsAStepThatGotStuck) {
 TEST(ReadTrace, TakesPyTorchNamesAndStartsAtTheFirstAction) {
   // Processes 4711 and 4712, clock since 1970: a double has no nanoseconds there.
   const std::string text = R"json({"schemaVersion":1,"traceEvents":[
-    {"ph":"X","cat":"cpu_op","name":"aten::mm","pid":4712,"tid":9,"ts":1700000000000000.001,"dur":1},
-    {"ph":"X","cat":"user_annotation","name":"PP:1F0","pid":4712,"tid":9,"ts":1700000000000010.123,"dur":2.5},
-    {"ph":"X","cat":"user_annotation","name":"PP:0F0","pid":4711,"tid":8,"ts":1700000000000007.001,"dur":3},
+    {"ph":"X","cat":"cpu_op","name":"aten::mm","pid":4712,"tid":9,
+     "ts":1700000000000000.001,"dur":1},
+    {"ph":"X","cat":"user_annotation","name":"PP:1F0","pid":4712,"tid":9,
+     "ts":1700000000000010.123,"dur":2.5},
+    {"ph":"X","cat":"user_annotation","name":"PP:0F0","pid":4711,"tid":8,
+     "ts":1700000000000007.001,"dur":3},
     {"ph":"i","name":"PP:0F1","pid":4711,"tid":8,"ts":1},
-    {"ph":"X","name":"PP::fwd_send (stage 0)","pid":"Spans","tid":"Profiler","ts":3,"dur":1}]})json";
+    {"ph":"X","name":"PP::fwd_send (stage 0)","pid":"Spans","tid":"Profiler",
+     "ts":3,"dur":1}]})json";
   const TraceTimeline trace = parse_trace(text, "torch.json");
   ASSERT_EQ(trace.ranks.size(), 2U);
   EXPECT_EQ(lines(trace), (std::vector<std::string>{"0 0 0F0 0 0 3000", "1 0 1F0 3122 3122 5622"}));
@@ -142,8 +146,8 @@ TEST(ReadTrace, RefusesWhatIsNoTrace) {
        "a time"},
       {own + R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":0,"dur":1,"args":{"action":"0Q\n"}}]})",
        "/traceEvents/0/args/action", "found \"0Q \""},
-      {own +
-           R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":0,"dur":1,"args":{"action":"1RECV_F0","waited_ns":-4}}]})",
+      {own + R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":0,"dur":1,)"
+             R"("args":{"action":"1RECV_F0","waited_ns":-4}}]})",
        "/traceEvents/0/args/waited_ns", "0 or more"},
       {R"({"metadata":{"schema":"pipewright.trace/2"},"traceEvents":[]})", "/metadata/schema",
        "this version reads"},
