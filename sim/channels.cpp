@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <queue>
 
-#include "sim/credit.hpp"
+#include "core/credit.hpp"
 #include "sim/links.hpp"
 
 namespace pipewright::sim {
@@ -64,7 +64,14 @@ class Channels {
   std::size_t rank_of_lane(std::uint32_t lane) const { return static_cast<std::size_t>(lanes_.rank_of_lane[lane].value); }
   std::uint32_t compute_lane(std::size_t rank) const { return lanes_.rank_lane_begin[rank]; }
 
+  /// The end of an instant: what meets without credit, in program order, then the links.
   void settle() {
+    while (!without_credit_.empty()) {
+      const auto first = std::min_element(without_credit_.begin(), without_credit_.end());
+      const InstructionId send = *first;
+      without_credit_.erase(first);
+      if (!is(send, kLeft | kMoving)) begin_rendezvous(send);
+    }
     links_.settle(now_, requested_);
     for (const Links::Event& e : requested_) events_.push({e.time, e.send, e.stamp, false});
     requested_.clear();
@@ -144,10 +151,10 @@ class Channels {
   }
 
   void send_ready(InstructionId id) {
-    if (credit_.take(id)) return leave(id);
+    if (credit_.is_unlimited(id)) return leave(id);
+    if (credit_.may_be_eager(id)) leave_in_order(credit_.account_of(id));
     const InstructionId receive = code(id).link;
-    if (receive != kNoInstruction && is(receive, kReady) && !code(id).has(Instruction::kMismatch)) begin_rendezvous(id);
-    if (!is(id, kMoving)) credit_.wait(id);
+    if (!is(id, kLeft) && receive != kNoInstruction && is(receive, kReady)) meet(id);
   }
 
   void receive_ready(InstructionId id) {
@@ -156,8 +163,26 @@ class Channels {
     if (is(send, kLeft)) {
       if (is(id, kArrived)) end_receive(id);
     } else if (is(send, kReady)) {
-      credit_.stop_waiting(send);
+      meet(send);
+    }
+  }
+
+  /// Both ends are ready. For want of credit they wait for the end of the instant, in case credit comes back; where the transfer takes no time
+  /// that makes no difference to them, and what it sets free may.
+  void meet(InstructionId send) {
+    if (code(send).has(Instruction::kMismatch)) return;
+    if (credit_.may_be_eager(send) && durations_.route_ns()[code(send).route] > 0) {
+      without_credit_.push_back(send);
+    } else {
       begin_rendezvous(send);
+    }
+  }
+
+  /// Sends that have credit now, the first in program order first.
+  void leave_in_order(Credit::AccountId account) {
+    for (InstructionId send = credit_.next(account); send != kNoInstruction && is(send, kReady); send = credit_.next(account)) {
+      leave(send);
+      try_lane(lanes_.lane_of[send]);
     }
   }
 
@@ -167,10 +192,14 @@ class Channels {
     state_[receive] |= kMoving;
     moving_[send] = moving_[receive] = now_;
     links_.request(send, now_, requested_);
+    if (!credit_.may_be_eager(send)) return;
+    credit_.pass(send);
+    leave_in_order(credit_.account_of(send));
   }
 
   void leave(InstructionId send) {
     state_[send] |= kLeft;
+    credit_.take(send);
     moving_[send] = now_;
     if (code(send).link != kNoInstruction) moving_[code(send).link] = now_;
     links_.request(send, now_, requested_);
@@ -194,12 +223,9 @@ class Channels {
   /// An eager message has been taken: its credit goes back to the sender, whose next sends may leave.
   void end_receive(InstructionId receive) {
     end_transfer_end(receive);
-    credit_.give_back(code(receive).link);
-    for (InstructionId send = credit_.next_to_leave(code(receive).link); send != kNoInstruction;
-         send = credit_.next_to_leave(code(receive).link)) {
-      leave(send);
-      try_lane(lanes_.lane_of[send]);
-    }
+    const InstructionId send = code(receive).link;
+    credit_.give_back(send);
+    if (!credit_.is_unlimited(send)) leave_in_order(credit_.account_of(send));
     try_lane(lanes_.lane_of[receive]);
   }
 
@@ -237,6 +263,7 @@ class Channels {
   std::vector<std::uint32_t> next_;  // by lane: place of its head in lanes_.instructions
   std::priority_queue<Event> events_;
   std::vector<Links::Event> requested_;
+  std::vector<InstructionId> without_credit_;  // sends whose RECV is ready, at this instant
   std::int64_t now_ = 0;
   bool sends_wait_for_data_ = false;
 };

@@ -14,7 +14,7 @@
 #include "core/program.hpp"
 #include "core/timeline.hpp"
 #include "core/wait_for.hpp"
-#include "exec/local/credit.hpp"
+#include "core/credit.hpp"
 #include "exec/transport.hpp"
 
 namespace pipewright::exec::local {

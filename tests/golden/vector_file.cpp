@@ -11,8 +11,15 @@
 namespace pipewright::tests {
 namespace {
 
-using namespace reference;
 using nlohmann::json;
+// The interpreter's, not the library's of the same names.
+using reference::Channel;
+using reference::Costs;
+using reference::Issue;
+using reference::Policy;
+using reference::Post;
+using reference::Protocol;
+using reference::RunOrder;
 
 template <class T>
 T one_of(const json& policy, const char* key, const std::map<std::string, T>& names, T otherwise) {
@@ -93,7 +100,8 @@ std::vector<json> all_vectors() {
 Case case_of(const json& vector) {
   std::string csv;
   for (const json& row : vector.at("rows")) csv += row.get<std::string>() + "\n";
-  return {parse_order(csv), policy_of(vector), costs_of(vector), vector.value("fragment", false)};
+  return {reference::parse_order(csv), policy_of(vector), costs_of(vector),
+          vector.value("fragment", false)};
 }
 
 std::string test_name(const json& vector) {

@@ -13,8 +13,14 @@
 namespace pipewright::tests {
 namespace {
 
-using namespace reference;
 using nlohmann::json;
+using reference::CycleElement;
+using reference::Head;
+using reference::interpret;
+using reference::Mismatch;
+using reference::RankResult;
+using reference::Result;
+using reference::Timed;
 
 /// What the interpreter says, in the form of `expect`, but only what the vector speaks of.
 json answer(const Result& result, const json& expect) {

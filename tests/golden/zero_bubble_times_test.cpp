@@ -50,7 +50,7 @@ TEST_P(ZeroBubbleTimes, AreTheRecordedOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, ZeroBubbleTimes, testing::Values("grid.json", "unequal.json", "unit_small.json"),
-                         [](const auto& info) { return std::string(info.param).substr(0, std::string(info.param).find('.')); });
+                         [](const auto& given) { return std::string(given.param).substr(0, std::string(given.param).find('.')); });
 
 }  // namespace
 }  // namespace pipewright

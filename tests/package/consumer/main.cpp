@@ -1,5 +1,5 @@
-// A one-forward-one-backward order of two ranks, lowered and simulated by an installed Pipewright. The schedule's own
-// paper gives the answer: (m + p - 1) (F + B) = 3 * 3 ms.
+// A one-forward-one-backward order of two ranks, lowered and simulated by an installed Pipewright.
+// The schedule's own paper gives the answer: (m + p - 1) (F + B) = 3 * 3 ms.
 #include <cstdio>
 #include <string>
 
@@ -18,9 +18,11 @@ int main() {
   const pipewright::CommPolicy& policy = pipewright::comm_policy_preset("ideal");
   const pipewright::Program program = pipewright::lower(order, policy);
 
-  const pipewright::StageCosts each{
-      .f = Nanoseconds(1'000'000), .i = Nanoseconds(1'000'000), .w = Nanoseconds(1'000'000),
-      .b = Nanoseconds(2'000'000), .opt = Nanoseconds(0)};
+  const pipewright::StageCosts each{.f = Nanoseconds(1'000'000),
+                                    .i = Nanoseconds(1'000'000),
+                                    .w = Nanoseconds(1'000'000),
+                                    .b = Nanoseconds(2'000'000),
+                                    .opt = Nanoseconds(0)};
   const pipewright::CostTable costs = pipewright::CostTable::uniform(order.stages(), each);
 
   const pipewright::sim::Result result = pipewright::sim::simulate(program, costs);

@@ -1,5 +1,5 @@
 // Credit of eager sends (docs/semantics.md §4.3): counted per directed rank edge and per kind,
-// taken strictly in program order. Not thread-safe: the Exchange that owns it is guarded.
+// taken strictly in program order. sim and exec keep the same accounts. Not thread-safe: its owner guards it.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include "core/program.hpp"
 
-namespace pipewright::exec::local {
+namespace pipewright {
 
 class Credit {
  public:
@@ -55,4 +55,4 @@ class Credit {
   std::vector<std::uint8_t> started_;  // by instruction
 };
 
-}  // namespace pipewright::exec::local
+}  // namespace pipewright

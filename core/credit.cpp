@@ -1,10 +1,10 @@
-#include "exec/local/credit.hpp"
+#include "core/credit.hpp"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
 
-namespace pipewright::exec::local {
+namespace pipewright {
 
 Credit::Credit(const Program& program, std::vector<std::int64_t> message_bytes)
     : program_(program), message_bytes_(std::move(message_bytes)) {
@@ -73,4 +73,4 @@ void Credit::give_back(InstructionId send) {
   if (is_finite(send)) accounts_[account_of(send)].free += price(send);
 }
 
-}  // namespace pipewright::exec::local
+}  // namespace pipewright
