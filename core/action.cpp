@@ -8,8 +8,8 @@ namespace {
 
 // By ActionKind.
 constexpr std::array<std::string_view, kActionKinds> kNames = {
-    "F",      "I",      "W",       "B",       "SEND_F",      "RECV_F",
-    "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "OPT", ""};
+    "F",      "I",       "W",       "B",           "SEND_F", "RECV_F", "SEND_B",
+    "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "OPT",    ""};
 
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 
@@ -30,7 +30,9 @@ std::optional<std::int32_t> take_number(std::string_view& text) {
 
 std::optional<ActionKind> take_kind(std::string_view& text) {
   std::size_t length = 0;
-  while (length < text.size() && ((text[length] >= 'A' && text[length] <= 'Z') || text[length] == '_')) ++length;
+  while (length < text.size() &&
+         ((text[length] >= 'A' && text[length] <= 'Z') || text[length] == '_'))
+    ++length;
   const std::string_view name = text.substr(0, length);
   for (int k = 0; k < static_cast<int>(ActionKind::Opt); ++k) {
     if (kNames[static_cast<std::size_t>(k)] != name) continue;
@@ -71,7 +73,8 @@ std::optional<Action> parse_action(std::string_view text) {
 std::string_view to_string(ActionKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
 
 std::string to_string(const Action& action) {
-  if (action.kind == ActionKind::Opt || action.kind == ActionKind::Idle) return std::string(to_string(action.kind));
+  if (action.kind == ActionKind::Opt || action.kind == ActionKind::Idle)
+    return std::string(to_string(action.kind));
   std::string text = std::to_string(action.stage.value);
   text += to_string(action.kind);
   if (has_micro_batch(action.kind)) text += std::to_string(action.micro_batch.value);
@@ -98,13 +101,15 @@ std::optional<Cell> parse_cell(std::string_view text) {
     return Cell{*action, std::nullopt};
   }
   const auto close = text.find(')');
-  if (close == std::string_view::npos || trimmed(text.substr(close + 1)) != kOverlap) return std::nullopt;
+  if (close == std::string_view::npos || trimmed(text.substr(close + 1)) != kOverlap)
+    return std::nullopt;
   const std::string_view inside = text.substr(1, close - 1);
   const auto middle = inside.find(';');
   if (middle == std::string_view::npos) return std::nullopt;
   const auto first = parse_action(inside.substr(0, middle));
   const auto second = parse_action(inside.substr(middle + 1));
-  if (!first || !second || !is_compute(first->kind) || !is_compute(second->kind)) return std::nullopt;
+  if (!first || !second || !is_compute(first->kind) || !is_compute(second->kind))
+    return std::nullopt;
   return Cell{*first, second};
 }
 

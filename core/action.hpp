@@ -12,28 +12,25 @@
 namespace pipewright {
 
 enum class ActionKind : std::uint8_t {
-  F,       // forward of a stage
-  I,       // gradient of the stage's inputs
-  W,       // gradient of the stage's weights
-  B,       // I and W fused
-  SendF,   // activation to the next stage; written on the producing stage
-  RecvF,   // activation from the previous stage; written on the consuming stage
-  SendB,   // gradient to the previous stage
-  RecvB,   // gradient from the next stage
-  Unshard, // gather the stage's sharded weights (no micro-batch)
-  Reshard, // drop them again (no micro-batch)
-  ReduceGrad, // reduce the stage's gradients over its replicas (no micro-batch)
-  Opt,        // update of all weights of the rank (no stage, no micro-batch)
-  Idle,  // an empty cell of an order: it takes a turn in lowering and is then dropped; no Program holds it
+  F,           // forward of a stage
+  I,           // gradient of the stage's inputs
+  W,           // gradient of the stage's weights
+  B,           // I and W fused
+  SendF,       // activation to the next stage; written on the producing stage
+  RecvF,       // activation from the previous stage; written on the consuming stage
+  SendB,       // gradient to the previous stage
+  RecvB,       // gradient from the next stage
+  Unshard,     // gather the stage's sharded weights (no micro-batch)
+  Reshard,     // drop them again (no micro-batch)
+  ReduceGrad,  // reduce the stage's gradients over its replicas (no micro-batch)
+  Opt,         // update of all weights of the rank (no stage, no micro-batch)
+  Idle,  // an empty cell of an order: it takes a turn in lowering and is then dropped; no Program
+         // holds it
 };
 inline constexpr int kActionKinds = 13;
 
-constexpr bool is_send(ActionKind k) {
-  return k == ActionKind::SendF || k == ActionKind::SendB;
-}
-constexpr bool is_recv(ActionKind k) {
-  return k == ActionKind::RecvF || k == ActionKind::RecvB;
-}
+constexpr bool is_send(ActionKind k) { return k == ActionKind::SendF || k == ActionKind::SendB; }
+constexpr bool is_recv(ActionKind k) { return k == ActionKind::RecvF || k == ActionKind::RecvB; }
 constexpr bool is_transfer(ActionKind k) { return is_send(k) || is_recv(k); }
 /// F, I, W or B: the kinds that a schedule orders.
 constexpr bool is_compute(ActionKind k) { return k <= ActionKind::B; }
@@ -45,11 +42,10 @@ std::string_view to_string(ActionKind kind);
 struct Action {
   ActionKind kind = ActionKind::F;
   StageId stage;
-  MicroBatchId micro_batch; // 0 where has_micro_batch() is false
-  std::int32_t version =
-      -1; // weight version of asynchronous schedules; -1: there is only one
+  MicroBatchId micro_batch;   // 0 where has_micro_batch() is false
+  std::int32_t version = -1;  // weight version of asynchronous schedules; -1: there is only one
 
-  bool operator==(const Action &) const = default;
+  bool operator==(const Action&) const = default;
 };
 
 /// One cell of an order: an action, or an overlapped pair of two.
@@ -57,15 +53,15 @@ struct Cell {
   Action action;
   std::optional<Action> partner;
 
-  bool operator==(const Cell &) const = default;
+  bool operator==(const Cell&) const = default;
 };
 
-std::string to_string(const Action &action);
+std::string to_string(const Action& action);
 /// "(0F7;7B3)OVERLAP_F_B" for a pair.
-std::string to_string(const Cell &cell);
+std::string to_string(const Cell& cell);
 
 /// Reads one cell; nullopt where the text is not one. Spaces around every part
 /// are allowed.
 std::optional<Cell> parse_cell(std::string_view text);
 
-} // namespace pipewright
+}  // namespace pipewright

@@ -11,10 +11,10 @@
 namespace pipewright {
 
 struct DeviceSpec {
-  std::string kind;  // "cpu" or "cuda"
-  std::string model; // "NVIDIA A100-SXM4-80GB", "cpu"
+  std::string kind;   // "cpu" or "cuda"
+  std::string model;  // "NVIDIA A100-SXM4-80GB", "cpu"
   Bytes memory;
-  double flops = 0; // peak of the type the model trains in
+  double flops = 0;  // peak of the type the model trains in
 };
 
 /// A device's port: it sends through its own out-port and receives through its
@@ -29,8 +29,8 @@ struct Cluster {
   std::string name;
   int nodes = 1, devices_per_node = 1;
   DeviceSpec device;
-  PortSpec inside; // between devices of a node
-  PortSpec across; // between nodes
+  PortSpec inside;  // between devices of a node
+  PortSpec across;  // between nodes
 
   int devices() const { return nodes * devices_per_node; }
 };
@@ -39,18 +39,17 @@ struct Cluster {
 std::string_view to_string(Sharing sharing);
 
 /// An object, or {"preset": "dgx-a100", "devices": 16}.
-Cluster read_cluster(const JsonCursor &document);
-Json to_json(const Cluster &cluster);
+Cluster read_cluster(const JsonCursor& document);
+Json to_json(const Cluster& cluster);
 /// "local-cpu", "dgx-a100", "dgx-h100"; `devices` > 0 asks for that many
 /// (local-cpu: ranks that share this machine; dgx: whole nodes of 8).
 Cluster cluster_preset(std::string_view name, int devices = 0);
 std::vector<std::string_view> cluster_preset_names();
 /// What a plan was made for, as one line of text: kind, model, memory, nodes,
 /// devices.
-std::string fingerprint(const Cluster &cluster);
+std::string fingerprint(const Cluster& cluster);
 
 /// Fills links and route_of_edge: rank r sits on device device_of_rank[r].
-void set_routes(CostTable &costs, const Cluster &cluster,
-                const std::vector<int> &device_of_rank);
+void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>& device_of_rank);
 
-} // namespace pipewright
+}  // namespace pipewright

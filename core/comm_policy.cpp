@@ -19,11 +19,13 @@ constexpr std::array<std::string_view, 2> kRunOrders = {"as-lowered", "even-odd"
 constexpr Protocol kRendezvous{};
 constexpr Protocol kUnlimited{Protocol::Kind::EagerUnlimited, 0};
 constexpr Protocol kOneMessage{Protocol::Kind::EagerMessages, 1};
-// Open MPI's shared-memory transport: a send of 4000 bytes ends without its receive, one of 4096 does not.
+// Open MPI's shared-memory transport: a send of 4000 bytes ends without its receive, one of 4096
+// does not.
 constexpr Protocol kMpiEager{Protocol::Kind::EagerBytes, 4095};
 
 template <class Enum, std::size_t N>
-Enum parse_choice(std::string_view text, const std::array<std::string_view, N>& names, const char* what) {
+Enum parse_choice(std::string_view text, const std::array<std::string_view, N>& names,
+                  const char* what) {
   const auto found = std::find(names.begin(), names.end(), text);
   if (found != names.end()) return static_cast<Enum>(found - names.begin());
   std::string choices;
@@ -32,36 +34,47 @@ Enum parse_choice(std::string_view text, const std::array<std::string_view, N>& 
                    did_you_mean(text, {names.begin(), names.end()}) + "; choose one of " + choices);
 }
 
-CommPolicy policy(Issue issue, Channel channel, Post post, Protocol send_f = {}, Protocol send_b = {},
-                  RunOrder run_order = RunOrder::AsLowered) {
-  return {.issue = issue, .channel = channel, .post = post, .run_order = run_order, .send_f = send_f, .send_b = send_b};
+CommPolicy policy(Issue issue, Channel channel, Post post, Protocol send_f = {},
+                  Protocol send_b = {}, RunOrder run_order = RunOrder::AsLowered) {
+  return {.issue = issue,
+          .channel = channel,
+          .post = post,
+          .run_order = run_order,
+          .send_f = send_f,
+          .send_b = send_b};
 }
 
 }  // namespace
 
 bool CommPolicy::is_free_of_waits() const {
   return issue == Issue::Stream && channel == Channel::Tag && post == Post::AtStart &&
-         send_f.kind == Protocol::Kind::EagerUnlimited && send_b.kind == Protocol::Kind::EagerUnlimited;
+         send_f.kind == Protocol::Kind::EagerUnlimited &&
+         send_b.kind == Protocol::Kind::EagerUnlimited;
 }
 
 const std::vector<CommPolicyPreset>& comm_policy_presets() {
   static const std::vector<CommPolicyPreset> presets = {
       {"ideal", "the papers' model: a latency on each cross-rank dependency and nothing else",
        policy(Issue::Stream, Channel::Tag, Post::AtStart, kUnlimited, kUnlimited)},
-      {"nccl-one-stream", "NCCL calls on the stream that computes", policy(Issue::Inline, Channel::Edge, Post::Early)},
-      {"torch", "PyTorch pipelining, NCCL with a communicator for each directed edge: a plan's default",
+      {"nccl-one-stream", "NCCL calls on the stream that computes",
+       policy(Issue::Inline, Channel::Edge, Post::Early)},
+      {"torch",
+       "PyTorch pipelining, NCCL with a communicator for each directed edge: a plan's default",
        policy(Issue::Stream, Channel::Edge, Post::Early)},
       {"torch-pair", "PyTorch pipelining with a communicator for each pair of ranks",
        policy(Issue::Stream, Channel::Pair, Post::Early)},
       {"torch-deferred", "PyTorch pipelining with each receive just before its consumer",
        policy(Issue::Stream, Channel::Edge, Post::Deferred)},
       {"megatron-even-odd", "Megatron-LM's unbatched exchange, ordered by the parity of the rank",
-       policy(Issue::Inline, Channel::Edge, Post::Deferred, kRendezvous, kRendezvous, RunOrder::EvenOdd)},
+       policy(Issue::Inline, Channel::Edge, Post::Deferred, kRendezvous, kRendezvous,
+              RunOrder::EvenOdd)},
       {"megatron-batched", "Megatron-LM's batched exchange: one NCCL group",
        policy(Issue::Grouped, Channel::Edge, Post::Deferred)},
       {"mpi-eager", "blocking MPI sends: small messages end at once, large ones meet their receive",
        policy(Issue::Inline, Channel::Edge, Post::Early, kMpiEager, kMpiEager)},
-      {"paddle-vpp", "PaddlePaddle's interleaved pass: a queue for each pair, one activation in flight on an edge",
+      {"paddle-vpp",
+       "PaddlePaddle's interleaved pass: a queue for each pair, one activation in flight on an "
+       "edge",
        policy(Issue::Stream, Channel::Pair, Post::Early, kOneMessage, kRendezvous)},
   };
   return presets;
@@ -75,8 +88,8 @@ const CommPolicy& comm_policy_preset(std::string_view name) {
   }
   std::string choices;
   for (const auto known : names) choices += (choices.empty() ? "" : ", ") + std::string(known);
-  throw InputError("unknown communication preset \"" + std::string(name) + "\"" + did_you_mean(name, names) +
-                   "; choose one of " + choices);
+  throw InputError("unknown communication preset \"" + std::string(name) + "\"" +
+                   did_you_mean(name, names) + "; choose one of " + choices);
 }
 
 std::string_view name_of(const CommPolicy& policy) {
@@ -93,18 +106,26 @@ std::string_view to_string(RunOrder v) { return kRunOrders[static_cast<std::size
 
 std::string to_string(const Protocol& protocol) {
   switch (protocol.kind) {
-    case Protocol::Kind::Rendezvous: return "rendezvous";
-    case Protocol::Kind::EagerUnlimited: return "eager";
-    case Protocol::Kind::EagerMessages: return "eager:" + std::to_string(protocol.credit);
-    case Protocol::Kind::EagerBytes: return "eager:" + std::to_string(protocol.credit) + "B";
+    case Protocol::Kind::Rendezvous:
+      return "rendezvous";
+    case Protocol::Kind::EagerUnlimited:
+      return "eager";
+    case Protocol::Kind::EagerMessages:
+      return "eager:" + std::to_string(protocol.credit);
+    case Protocol::Kind::EagerBytes:
+      return "eager:" + std::to_string(protocol.credit) + "B";
   }
   return "rendezvous";
 }
 
 Issue parse_issue(std::string_view text) { return parse_choice<Issue>(text, kIssues, "--issue"); }
-Channel parse_channel(std::string_view text) { return parse_choice<Channel>(text, kChannels, "--channel"); }
+Channel parse_channel(std::string_view text) {
+  return parse_choice<Channel>(text, kChannels, "--channel");
+}
 Post parse_post(std::string_view text) { return parse_choice<Post>(text, kPosts, "--post"); }
-RunOrder parse_run_order(std::string_view text) { return parse_choice<RunOrder>(text, kRunOrders, "--run-order"); }
+RunOrder parse_run_order(std::string_view text) {
+  return parse_choice<RunOrder>(text, kRunOrders, "--run-order");
+}
 
 Protocol parse_protocol(std::string_view text) {
   if (text == "rendezvous") return kRendezvous;
@@ -113,7 +134,8 @@ Protocol parse_protocol(std::string_view text) {
   if (text.substr(0, kPrefix.size()) == kPrefix) {
     const std::string_view credit = text.substr(kPrefix.size());
     std::int64_t messages = 0;
-    const auto [rest, error] = std::from_chars(credit.data(), credit.data() + credit.size(), messages);
+    const auto [rest, error] =
+        std::from_chars(credit.data(), credit.data() + credit.size(), messages);
     if (error == std::errc() && rest == credit.data() + credit.size() && messages >= 1) {
       return {Protocol::Kind::EagerMessages, messages};
     }
@@ -122,8 +144,9 @@ Protocol parse_protocol(std::string_view text) {
       if (bytes.value >= 1) return {Protocol::Kind::EagerBytes, bytes.value};
     }
   }
-  throw InputError("--protocol: unknown value \"" + std::string(text) +
-                   "\"; choose rendezvous, eager (unlimited), eager:N (N messages) or eager:NKiB (bytes)");
+  throw InputError(
+      "--protocol: unknown value \"" + std::string(text) +
+      "\"; choose rendezvous, eager (unlimited), eager:N (N messages) or eager:NKiB (bytes)");
 }
 
 }  // namespace pipewright

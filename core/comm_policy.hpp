@@ -10,33 +10,28 @@
 namespace pipewright {
 
 enum class Issue : std::uint8_t {
-  Inline,  // a transfer occupies the compute lane; `channel` has no meaning
-  Stream,  // issuing is instant; computations wait only for the receives of
-           // their own inputs
-  Grouped, // a run of transfers starts together and the lane goes on when all
-           // have ended (one NCCL group)
+  Inline,   // a transfer occupies the compute lane; `channel` has no meaning
+  Stream,   // issuing is instant; computations wait only for the receives of
+            // their own inputs
+  Grouped,  // a run of transfers starts together and the lane goes on when all
+            // have ended (one NCCL group)
 };
 enum class Channel : std::uint8_t { Rank, Pair, Edge, Tag };
 enum class Post : std::uint8_t {
-  Early,    // receives where lowering or the CSV puts them
-  Deferred, // immediately before their consumer
-  AtStart,  // issued at time 0 (the papers' model)
+  Early,     // receives where lowering or the CSV puts them
+  Deferred,  // immediately before their consumer
+  AtStart,   // issued at time 0 (the papers' model)
 };
 enum class RunOrder : std::uint8_t { AsLowered, EvenOdd };
 
 /// Rendezvous, or eager with credit per directed rank edge. Exactly one of the
 /// limits is set for a finite credit.
 struct Protocol {
-  enum class Kind : std::uint8_t {
-    Rendezvous,
-    EagerUnlimited,
-    EagerMessages,
-    EagerBytes
-  };
+  enum class Kind : std::uint8_t { Rendezvous, EagerUnlimited, EagerMessages, EagerBytes };
   Kind kind = Kind::Rendezvous;
-  std::int64_t credit = 0; // messages or bytes, for the two finite kinds
+  std::int64_t credit = 0;  // messages or bytes, for the two finite kinds
 
-  bool operator==(const Protocol &) const = default;
+  bool operator==(const Protocol&) const = default;
 };
 
 /// The default is what NCCL guarantees with a communicator for each directed
@@ -49,7 +44,7 @@ struct CommPolicy {
   Protocol send_f;
   Protocol send_b;
 
-  bool operator==(const CommPolicy &) const = default;
+  bool operator==(const CommPolicy&) const = default;
   /// True if no transfer can ever wait for anything but its own data: tag
   /// matching, unlimited credit, receives at time 0.
   bool is_free_of_waits() const;
@@ -57,22 +52,22 @@ struct CommPolicy {
 
 struct CommPolicyPreset {
   std::string_view name;
-  std::string_view models; // one line: which real system it reproduces
+  std::string_view models;  // one line: which real system it reproduces
   CommPolicy policy;
 };
 
-const std::vector<CommPolicyPreset> &comm_policy_presets();
+const std::vector<CommPolicyPreset>& comm_policy_presets();
 /// Throws InputError with a suggestion for an unknown name.
-const CommPolicy &comm_policy_preset(std::string_view name);
+const CommPolicy& comm_policy_preset(std::string_view name);
 /// The preset's name if the policy equals one, else "custom".
-std::string_view name_of(const CommPolicy &policy);
+std::string_view name_of(const CommPolicy& policy);
 
 std::string_view to_string(Issue);
 std::string_view to_string(Channel);
 std::string_view to_string(Post);
 std::string_view to_string(RunOrder);
 /// "rendezvous", "eager", "eager:2" (messages), "eager:4095B" (bytes).
-std::string to_string(const Protocol &);
+std::string to_string(const Protocol&);
 // Each throws InputError naming the choices.
 Issue parse_issue(std::string_view);
 Channel parse_channel(std::string_view);
@@ -80,4 +75,4 @@ Post parse_post(std::string_view);
 RunOrder parse_run_order(std::string_view);
 Protocol parse_protocol(std::string_view);
 
-} // namespace pipewright
+}  // namespace pipewright

@@ -13,23 +13,30 @@ namespace pipewright {
 namespace {
 
 /// "F=1,I=2" -> its keys and values, each key one of `known` (case ignored) and at most once.
-std::map<std::string, std::string, std::less<>> read_pairs(std::string_view text, std::string_view flag,
-                                                           const std::vector<std::string_view>& known) {
+std::map<std::string, std::string, std::less<>> read_pairs(
+    std::string_view text, std::string_view flag, const std::vector<std::string_view>& known) {
   std::map<std::string, std::string, std::less<>> pairs;
-  const auto fail = [&](const std::string& message) -> void { throw InputError(std::string(flag) + ": " + message); };
+  const auto fail = [&](const std::string& message) -> void {
+    throw InputError(std::string(flag) + ": " + message);
+  };
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());
     const std::string_view item = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));
     const std::size_t equals = item.find('=');
-    if (equals == std::string_view::npos) fail("expected KEY=VALUE, found \"" + std::string(item) + "\"");
+    if (equals == std::string_view::npos)
+      fail("expected KEY=VALUE, found \"" + std::string(item) + "\"");
     const std::string_view key = item.substr(0, equals);
     std::string_view canonical;
     for (const auto name : known) {
-      const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b)); };
+      const auto same = [](char a, char b) {
+        return std::tolower(static_cast<unsigned char>(a)) ==
+               std::tolower(static_cast<unsigned char>(b));
+      };
       if (std::equal(key.begin(), key.end(), name.begin(), name.end(), same)) canonical = name;
     }
-    if (canonical.empty()) fail("unknown key \"" + std::string(key) + "\"" + did_you_mean(key, known));
+    if (canonical.empty())
+      fail("unknown key \"" + std::string(key) + "\"" + did_you_mean(key, known));
     if (!pairs.emplace(std::string(canonical), std::string(item.substr(equals + 1))).second) {
       fail(std::string(canonical) + " is given twice");
     }
@@ -55,7 +62,8 @@ bool CostTable::has_shared_links() const {
 
 const RouteCosts& CostTable::route(RankId source_rank, RankId destination, int ranks) const {
   if (route_of_edge.empty() || source_rank.value < 0 || destination.value < 0) return every_route;
-  return route_of_edge[static_cast<std::size_t>(source_rank.value) * static_cast<std::size_t>(ranks) +
+  return route_of_edge[static_cast<std::size_t>(source_rank.value) *
+                           static_cast<std::size_t>(ranks) +
                        static_cast<std::size_t>(destination.value)];
 }
 
@@ -78,30 +86,38 @@ Nanoseconds CostTable::transfer_time(const Route& r, int ranks) const {
 
 Nanoseconds CostTable::compute_time(const Action& action, const Action* partner) const {
   if (partner != nullptr) {
-    return overlapped_pair.value > 0 ? overlapped_pair : compute_time(action) + compute_time(*partner);
+    return overlapped_pair.value > 0 ? overlapped_pair
+                                     : compute_time(action) + compute_time(*partner);
   }
   if (static_cast<std::size_t>(action.stage.value) >= stages.size()) return Nanoseconds(0);
   const StageCosts& stage = stages[static_cast<std::size_t>(action.stage.value)];
   switch (action.kind) {
-    case ActionKind::F: return stage.f;
-    case ActionKind::I: return stage.i;
-    case ActionKind::W: return stage.w;
-    case ActionKind::B: return stage.b;
-    default: return Nanoseconds(0);
+    case ActionKind::F:
+      return stage.f;
+    case ActionKind::I:
+      return stage.i;
+    case ActionKind::W:
+      return stage.w;
+    case ActionKind::B:
+      return stage.b;
+    default:
+      return Nanoseconds(0);
   }
 }
 
 Nanoseconds CostTable::update_time(const Placement& placement, RankId rank) const {
   Nanoseconds sum;
   for (const StageId stage : placement.stages_of(rank)) {
-    if (static_cast<std::size_t>(stage.value) < stages.size()) sum += stages[static_cast<std::size_t>(stage.value)].opt;
+    if (static_cast<std::size_t>(stage.value) < stages.size())
+      sum += stages[static_cast<std::size_t>(stage.value)].opt;
   }
   return sum;
 }
 
 Nanoseconds CostTable::duration(const Program& program, InstructionId id) const {
   if (is_transfer(program.code[id].kind)) return Nanoseconds(0);
-  if (program.code[id].kind == ActionKind::Opt) return update_time(program.placement, program.rank_of(id));
+  if (program.code[id].kind == ActionKind::Opt)
+    return update_time(program.placement, program.rank_of(id));
   const Cell cell = program.cell(id);
   return compute_time(cell.action, cell.partner ? &*cell.partner : nullptr);
 }

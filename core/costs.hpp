@@ -14,24 +14,23 @@ namespace pipewright {
 /// Durations of one stage, one micro-batch.
 struct StageCosts {
   Nanoseconds f, i, w;
-  Nanoseconds
-      b; // I and W fused; set_defaults() gives i + w where it was not said
-  Nanoseconds opt; // this stage's part of the update
+  Nanoseconds b;    // I and W fused; set_defaults() gives i + w where it was not said
+  Nanoseconds opt;  // this stage's part of the update
 };
 
 /// Live memory of one stage: bytes that F allocates, that I gives back
 /// (negative: takes more), that W gives back, and what is always there.
 struct StageMemory {
-  Bytes f, i, w;  // change at the start of F (usually > 0), at the end of I and
-                  // of W (usually < 0); B does both
-  Bytes constant; // weights, gradients, optimizer state
+  Bytes f, i, w;   // change at the start of F (usually > 0), at the end of I and
+                   // of W (usually < 0); B does both
+  Bytes constant;  // weights, gradients, optimizer state
 };
 
 /// A directed way between two ranks: latency, bandwidth, and the shared links
 /// it goes over (indices into CostTable::links).
 struct RouteCosts {
   Nanoseconds latency;
-  double bytes_per_second = 0; // 0: bytes cost nothing
+  double bytes_per_second = 0;  // 0: bytes cost nothing
   std::vector<std::uint32_t> links;
 };
 
@@ -43,36 +42,30 @@ struct Link {
 };
 
 struct CostTable {
-  std::vector<StageCosts> stages;  // by stage
-  std::vector<StageMemory> memory; // by stage, or empty
-  std::vector<Bytes>
-      activation_bytes; // message from stage s to s+1; empty or S-1 entries
-  std::vector<Bytes>
-      gradient_bytes; // message from stage s+1 to s; empty or S-1 entries
+  std::vector<StageCosts> stages;       // by stage
+  std::vector<StageMemory> memory;      // by stage, or empty
+  std::vector<Bytes> activation_bytes;  // message from stage s to s+1; empty or S-1 entries
+  std::vector<Bytes> gradient_bytes;    // message from stage s+1 to s; empty or S-1 entries
   /// Duration of an overlapped pair of forward of stage a and backward of stage
   /// b: fixed for all if set (> 0), else F(a) + B(b).
   Nanoseconds overlapped_pair;
-  RouteCosts every_route; // for routes without an entry of their own
+  RouteCosts every_route;  // for routes without an entry of their own
   /// Own entry of a directed rank edge, at source * ranks + destination; empty:
   /// every_route for all. links empty there is fine.
   std::vector<RouteCosts> route_of_edge;
   std::vector<Link> links;
-  std::string source =
-      "assumed"; // where the numbers come from: "assumed", a profile's name
+  std::string source = "assumed";  // where the numbers come from: "assumed", a profile's name
 
   /// Equal stages.
-  static CostTable uniform(int stages, StageCosts each,
-                           Nanoseconds comm = Nanoseconds(0));
+  static CostTable uniform(int stages, StageCosts each, Nanoseconds comm = Nanoseconds(0));
 
   bool has_shared_links() const;
-  const RouteCosts &route(RankId source_rank, RankId destination,
-                          int ranks) const;
-  Bytes message_bytes(const Route &route) const;
+  const RouteCosts& route(RankId source_rank, RankId destination, int ranks) const;
+  Bytes message_bytes(const Route& route) const;
   /// Latency + bytes / bandwidth, rounded up (docs/semantics.md §5).
-  Nanoseconds transfer_time(const Route &route, int ranks) const;
+  Nanoseconds transfer_time(const Route& route, int ranks) const;
   /// Cost of a computation; of a pair if `partner` is set.
-  Nanoseconds compute_time(const Action &action,
-                           const Action *partner = nullptr) const;
+  Nanoseconds compute_time(const Action& action, const Action* partner = nullptr) const;
   /// Cost of OPT on a rank: the updates of its stages.
   Nanoseconds update_time(const Placement& placement, RankId rank) const;
   /// Duration of any instruction; 0 for transfer ends.
@@ -85,6 +78,6 @@ struct CostTable {
 CostTable parse_costs(std::string_view text, int stages);
 /// `--mem F=..,I=..,W=..,limit=..` into table.memory; returns the limit (0:
 /// none).
-Bytes parse_memory(std::string_view text, CostTable &table);
+Bytes parse_memory(std::string_view text, CostTable& table);
 
-} // namespace pipewright
+}  // namespace pipewright

@@ -1,5 +1,6 @@
 // Credit of eager sends (docs/semantics.md §4.3): counted per directed rank edge and per kind,
-// taken strictly in program order. sim and exec keep the same accounts. Not thread-safe: its owner guards it.
+// taken strictly in program order. sim and exec keep the same accounts. Not thread-safe: its owner
+// guards it.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@ void concatenate(lowering::Draft& draft, Program& program) {
   program.rank_begin.push_back(0);
   for (const auto& row : draft.ranks) {
     total += row.size();
-    if (total >= kNoInstruction) throw InputError("the schedule has more than 4,294,967,294 instructions");
+    if (total >= kNoInstruction)
+      throw InputError("the schedule has more than 4,294,967,294 instructions");
     program.rank_begin.push_back(static_cast<InstructionId>(total));
   }
   program.code.reserve(total);
@@ -21,25 +22,31 @@ void concatenate(lowering::Draft& draft, Program& program) {
     bool after_run = false;
     for (Instruction in : row) {
       if (in.has(Instruction::kPair)) {
-        program.pairs.emplace_back(static_cast<InstructionId>(program.code.size()), draft.partners[in.link]);
+        program.pairs.emplace_back(static_cast<InstructionId>(program.code.size()),
+                                   draft.partners[in.link]);
         in.link = kNoInstruction;
       }
       const bool transfer = is_transfer(in.kind);
       if (!transfer || policy.issue == Issue::Inline) in.flags |= Instruction::kOnComputeLane;
-      if (!transfer && after_run && policy.issue == Issue::Grouped) in.flags |= Instruction::kJoinsRun;
-      if (is_recv(in.kind) && policy.issue == Issue::Stream && policy.post == Post::AtStart) in.flags |= Instruction::kAtStart;
+      if (!transfer && after_run && policy.issue == Issue::Grouped)
+        in.flags |= Instruction::kJoinsRun;
+      if (is_recv(in.kind) && policy.issue == Issue::Stream && policy.post == Post::AtStart)
+        in.flags |= Instruction::kAtStart;
       after_run = transfer;
       program.code.push_back(in);
     }
     std::vector<Instruction>().swap(row);
   }
-  for (const auto& row : draft.versions) program.versions.insert(program.versions.end(), row.begin(), row.end());
+  for (const auto& row : draft.versions)
+    program.versions.insert(program.versions.end(), row.begin(), row.end());
 }
 
 }  // namespace
 
 Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& options) {
-  if (order.stages() > 65535) throw InputError("a schedule may have at most 65,535 stages; this one has " + std::to_string(order.stages()));
+  if (order.stages() > 65535)
+    throw InputError("a schedule may have at most 65,535 stages; this one has " +
+                     std::to_string(order.stages()));
   Program program;
   program.policy = policy;
   program.placement = order.placement;
@@ -61,7 +68,8 @@ Order with_transfers(const Order& order) {
   Order listed{.ranks = {}, .placement = order.placement, .micro_batches = order.micro_batches};
   for (int r = 0; r < program.ranks(); ++r) {
     auto& row = listed.ranks.emplace_back();
-    for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)]; id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
+    for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];
+         id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
       row.push_back(program.cell(id));
     }
   }

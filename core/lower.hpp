@@ -8,20 +8,19 @@
 namespace pipewright {
 
 struct LowerOptions {
-  bool fragment = false;  // the order is a part of a log: nothing is missing
-  bool optimizer = false; // append REDUCE_GRAD of each stage and OPT to every
-                          // rank that computes weight gradients
+  bool fragment = false;   // the order is a part of a log: nothing is missing
+  bool optimizer = false;  // append REDUCE_GRAD of each stage and OPT to every
+                           // rank that computes weight gradients
 };
 
 /// Adds the transfer ends (unless the order has them), places the receives,
 /// matches the transfers. Never throws for a wrong order: what is stuck in the
 /// order is stuck in the Program. O(instructions). Throws InputError beyond
 /// 65,535 stages or 2^32 - 2 instructions.
-Program lower(const Order &order, const CommPolicy &policy,
-              const LowerOptions &options = {});
+Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& options = {});
 
 /// The order with its transfer ends, as lower() lists them (for `schedules
 /// export --comms`).
-Order with_transfers(const Order &order);
+Order with_transfers(const Order& order);
 
-} // namespace pipewright
+}  // namespace pipewright

@@ -1,4 +1,5 @@
-// The steps of lower(), each in a file of its own (docs/semantics.md §1, §3, §4.1). Not part of the public interface.
+// The steps of lower(), each in a file of its own (docs/semantics.md §1, §3, §4.1). Not part of the
+// public interface.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,11 @@ class ByTensor {
  public:
   ByTensor(int stages, int micro_batches, Value initial)
       : micro_batches_(static_cast<std::size_t>(micro_batches)),
-        values_(static_cast<std::size_t>(stages) * static_cast<std::size_t>(micro_batches), initial) {}
+        values_(static_cast<std::size_t>(stages) * static_cast<std::size_t>(micro_batches),
+                initial) {}
   Value& at(std::int64_t stage, std::int64_t micro_batch) {
-    return values_[static_cast<std::size_t>(stage) * micro_batches_ + static_cast<std::size_t>(micro_batch)];
+    return values_[static_cast<std::size_t>(stage) * micro_batches_ +
+                   static_cast<std::size_t>(micro_batch)];
   }
 
  private:
@@ -37,13 +40,17 @@ inline int consuming_stage(ActionKind kind, int stage) {
   if (kind == ActionKind::SendB) return stage - 1;
   return stage;
 }
-inline bool carries_activation(ActionKind kind) { return kind == ActionKind::SendF || kind == ActionKind::RecvF; }
+inline bool carries_activation(ActionKind kind) {
+  return kind == ActionKind::SendF || kind == ActionKind::RecvF;
+}
 
-/// Instructions of one rank before matching. For a pair, `link` is the index of its second action in `partners`.
+/// Instructions of one rank before matching. For a pair, `link` is the index of its second action
+/// in `partners`.
 struct Draft {
   std::vector<std::vector<Instruction>> ranks;
   std::vector<Action> partners;
-  std::vector<std::vector<std::int32_t>> versions;  // beside `ranks`; empty where the order names none
+  std::vector<std::vector<std::int32_t>>
+      versions;  // beside `ranks`; empty where the order names none
 };
 
 /// 1. Which instructions, in which order (§1.1).

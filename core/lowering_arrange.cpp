@@ -6,28 +6,34 @@
 namespace pipewright::lowering {
 namespace {
 
-/// §1.2: each RECV to just before its consumer. The result is the old place of each instruction, in the new order.
-std::vector<std::size_t> deferred_positions(const std::vector<Instruction>& row, const std::vector<Action>& partners) {
+/// §1.2: each RECV to just before its consumer. The result is the old place of each instruction, in
+/// the new order.
+std::vector<std::size_t> deferred_positions(const std::vector<Instruction>& row,
+                                            const std::vector<Action>& partners) {
   struct Waiting {
     std::size_t position;
     bool placed = false;
   };
   std::vector<std::pair<std::uint64_t, Waiting>> receives;  // by tensor, sorted
   const auto key = [](bool activation, int stage, std::uint32_t micro_batch) {
-    return (std::uint64_t{activation} << 63) | (static_cast<std::uint64_t>(stage) << 40) | micro_batch;
+    return (std::uint64_t{activation} << 63) | (static_cast<std::uint64_t>(stage) << 40) |
+           micro_batch;
   };
   for (std::size_t i = 0; i < row.size(); ++i) {
     if (is_recv(row[i].kind)) {
-      receives.emplace_back(key(carries_activation(row[i].kind), row[i].stage, row[i].micro_batch), Waiting{i});
+      receives.emplace_back(key(carries_activation(row[i].kind), row[i].stage, row[i].micro_batch),
+                            Waiting{i});
     }
   }
-  std::stable_sort(receives.begin(), receives.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(receives.begin(), receives.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::size_t> positions;
   positions.reserve(row.size());
   const auto fetch = [&](ActionKind kind, int stage, std::uint32_t micro_batch) {
     if (kind != ActionKind::F && kind != ActionKind::I && kind != ActionKind::B) return;
     const std::uint64_t wanted = key(kind == ActionKind::F, stage, micro_batch);
-    auto at = std::lower_bound(receives.begin(), receives.end(), wanted, [](const auto& a, std::uint64_t k) { return a.first < k; });
+    auto at = std::lower_bound(receives.begin(), receives.end(), wanted,
+                               [](const auto& a, std::uint64_t k) { return a.first < k; });
     for (; at != receives.end() && at->first == wanted && !at->second.placed; ++at) {
       positions.push_back(at->second.position);
       at->second.placed = true;
@@ -55,7 +61,10 @@ std::vector<std::size_t> deferred_positions(const std::vector<Instruction>& row,
 /// §1.3: each run in Megatron's order for the parity of the rank, as old places.
 std::vector<std::size_t> even_odd_positions(const std::vector<Instruction>& row, bool odd_rank) {
   const auto place = [odd_rank](const Instruction& in) {
-    const int base = in.kind == ActionKind::SendF ? 0 : in.kind == ActionKind::RecvF ? 1 : in.kind == ActionKind::SendB ? 2 : 3;
+    const int base = in.kind == ActionKind::SendF   ? 0
+                     : in.kind == ActionKind::RecvF ? 1
+                     : in.kind == ActionKind::SendB ? 2
+                                                    : 3;
     return odd_rank ? base ^ 1 : base;
   };
   std::vector<std::size_t> positions(row.size());
@@ -85,8 +94,10 @@ void reorder(Draft& draft, std::size_t rank, const std::vector<std::size_t>& pos
 
 void arrange(Draft& draft, const CommPolicy& policy) {
   for (std::size_t r = 0; r < draft.ranks.size(); ++r) {
-    if (policy.post == Post::Deferred) reorder(draft, r, deferred_positions(draft.ranks[r], draft.partners));
-    if (policy.run_order == RunOrder::EvenOdd) reorder(draft, r, even_odd_positions(draft.ranks[r], r % 2 == 1));
+    if (policy.post == Post::Deferred)
+      reorder(draft, r, deferred_positions(draft.ranks[r], draft.partners));
+    if (policy.run_order == RunOrder::EvenOdd)
+      reorder(draft, r, even_odd_positions(draft.ranks[r], r % 2 == 1));
   }
 }
 

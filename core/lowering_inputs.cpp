@@ -21,7 +21,8 @@ class Inputs {
       note(id, in.kind, in.stage, in.micro_batch);
     }
     for (const auto& [id, second] : program_.pairs) {
-      note(id, second.kind, second.stage.value, static_cast<std::uint32_t>(second.micro_batch.value));
+      note(id, second.kind, second.stage.value,
+           static_cast<std::uint32_t>(second.micro_batch.value));
     }
     for (int r = 0; r < program_.ranks(); ++r) {
       begin_ = program_.rank_begin[static_cast<std::size_t>(r)];
@@ -31,7 +32,8 @@ class Inputs {
     std::sort(program_.extra_inputs.begin(), program_.extra_inputs.end());
     const auto [first, last] = std::ranges::unique(program_.extra_inputs);
     program_.extra_inputs.erase(first, last);
-    for (const auto& [id, input] : program_.extra_inputs) program_.code[id].flags |= Instruction::kExtraInput;
+    for (const auto& [id, input] : program_.extra_inputs)
+      program_.code[id].flags |= Instruction::kExtraInput;
   }
 
  private:
@@ -44,12 +46,19 @@ class Inputs {
       if (slot == kNoInstruction) slot = id;
     };
     switch (kind) {
-      case ActionKind::F: return first(forward_);
-      case ActionKind::B: return first(gradient_);
-      case ActionKind::I: first(gradient_); return first(input_gradient_);
-      case ActionKind::RecvF: return first(receive_f_);
-      case ActionKind::RecvB: return first(receive_b_);
-      default: return;
+      case ActionKind::F:
+        return first(forward_);
+      case ActionKind::B:
+        return first(gradient_);
+      case ActionKind::I:
+        first(gradient_);
+        return first(input_gradient_);
+      case ActionKind::RecvF:
+        return first(receive_f_);
+      case ActionKind::RecvB:
+        return first(receive_b_);
+      default:
+        return;
     }
   }
 
@@ -60,16 +69,20 @@ class Inputs {
       if (in.kind == ActionKind::SendB) later(gradient_, in.stage, in.micro_batch);
       return;
     }
-    if (in.kind == ActionKind::Opt || in.kind == ActionKind::ReduceGrad) return resolve_reduction(in);
+    if (in.kind == ActionKind::Opt || in.kind == ActionKind::ReduceGrad)
+      return resolve_reduction(in);
     in.link = resolve(in.kind, in.stage, in.micro_batch);
     if (!in.has(Instruction::kPair)) return;
-    const auto at = std::lower_bound(program_.pairs.begin(), program_.pairs.end(), std::pair{id_, Action{}},
-                                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    const InstructionId receive = resolve(at->second.kind, at->second.stage.value, static_cast<std::uint32_t>(at->second.micro_batch.value));
+    const auto at =
+        std::lower_bound(program_.pairs.begin(), program_.pairs.end(), std::pair{id_, Action{}},
+                         [](const auto& a, const auto& b) { return a.first < b.first; });
+    const InstructionId receive = resolve(at->second.kind, at->second.stage.value,
+                                          static_cast<std::uint32_t>(at->second.micro_batch.value));
     if (receive != kNoInstruction) program_.extra_inputs.emplace_back(id_, receive);
   }
 
-  /// Adds the inputs from this rank that stand later; returns the RECV that brings the one from another rank.
+  /// Adds the inputs from this rank that stand later; returns the RECV that brings the one from
+  /// another rank.
   InstructionId resolve(ActionKind kind, int stage, std::uint32_t micro_batch) {
     InstructionId receive = kNoInstruction;
     if (kind == ActionKind::F && stage > 0) {
@@ -87,7 +100,8 @@ class Inputs {
     return receive;
   }
 
-  /// REDUCE_GRAD waits for the weight gradients of its stage that stand later, OPT for those of all stages and for the reductions.
+  /// REDUCE_GRAD waits for the weight gradients of its stage that stand later, OPT for those of all
+  /// stages and for the reductions.
   void resolve_reduction(const Instruction& in) {
     const bool all = in.kind == ActionKind::Opt;
     const auto weighs = [&](ActionKind kind, int stage) {

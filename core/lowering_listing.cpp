@@ -36,7 +36,8 @@ class Listing {
     for (std::size_t r = 0; r < order_.ranks.size(); ++r) {
       draft_.ranks[r].reserve(order_.ranks[r].size());
       for (const Cell& cell : order_.ranks[r]) {
-        if (cell.action.kind != ActionKind::Idle) append(r, cell.action, cell.partner ? &*cell.partner : nullptr);
+        if (cell.action.kind != ActionKind::Idle)
+          append(r, cell.action, cell.partner ? &*cell.partner : nullptr);
       }
     }
   }
@@ -82,9 +83,11 @@ class Listing {
   }
 
   bool produced_for(const Action& a) {
-    if (a.kind == ActionKind::F) return a.stage.value == 0 || activation_.at(a.stage.value - 1, a.micro_batch.value) != 0;
+    if (a.kind == ActionKind::F)
+      return a.stage.value == 0 || activation_.at(a.stage.value - 1, a.micro_batch.value) != 0;
     if (a.kind == ActionKind::I || a.kind == ActionKind::B) {
-      return a.stage.value == order_.stages() - 1 || gradient_.at(a.stage.value + 1, a.micro_batch.value) != 0;
+      return a.stage.value == order_.stages() - 1 ||
+             gradient_.at(a.stage.value + 1, a.micro_batch.value) != 0;
     }
     return true;
   }
@@ -96,7 +99,8 @@ class Listing {
   std::int32_t receiver(std::size_t rank, const Action& a) const {
     int to = -1;
     if (a.kind == ActionKind::F && a.stage.value + 1 < order_.stages()) to = a.stage.value + 1;
-    if ((a.kind == ActionKind::I || a.kind == ActionKind::B) && a.stage.value > 0) to = a.stage.value - 1;
+    if ((a.kind == ActionKind::I || a.kind == ActionKind::B) && a.stage.value > 0)
+      to = a.stage.value - 1;
     if (to < 0) return kNobody;
     const std::int32_t peer = order_.placement.rank_of(StageId(to), a.micro_batch).value;
     return peer == static_cast<std::int32_t>(rank) ? kNobody : peer;
@@ -111,7 +115,8 @@ class Listing {
 
   void produce(std::size_t rank, const Action& a) {
     if (a.kind == ActionKind::F) activation_.at(a.stage.value, a.micro_batch.value) = 1;
-    if (a.kind == ActionKind::I || a.kind == ActionKind::B) gradient_.at(a.stage.value, a.micro_batch.value) = 1;
+    if (a.kind == ActionKind::I || a.kind == ActionKind::B)
+      gradient_.at(a.stage.value, a.micro_batch.value) = 1;
     const std::int32_t peer = receiver(rank, a);
     if (peer == kNobody) return;
     const bool forward = a.kind == ActionKind::F;
@@ -129,8 +134,10 @@ class Listing {
       const auto updates = [](const Instruction& in) {
         return in.kind == ActionKind::W || in.kind == ActionKind::B || in.has(Instruction::kPair);
       };
-      const bool there = std::any_of(row.begin(), row.end(), [](const Instruction& in) { return in.kind == ActionKind::Opt; });
-      if (!there && std::any_of(row.begin(), row.end(), updates)) append(r, Action{.kind = ActionKind::Opt, .stage = {}, .micro_batch = {}}, nullptr);
+      const bool there = std::any_of(
+          row.begin(), row.end(), [](const Instruction& in) { return in.kind == ActionKind::Opt; });
+      if (!there && std::any_of(row.begin(), row.end(), updates))
+        append(r, Action{.kind = ActionKind::Opt, .stage = {}, .micro_batch = {}}, nullptr);
     }
   }
 
@@ -157,6 +164,8 @@ class Listing {
 
 }  // namespace
 
-Draft list_instructions(const Order& order, bool optimizer) { return Listing(order, optimizer).make(); }
+Draft list_instructions(const Order& order, bool optimizer) {
+  return Listing(order, optimizer).make();
+}
 
 }  // namespace pipewright::lowering

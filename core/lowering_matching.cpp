@@ -11,10 +11,12 @@ constexpr std::int32_t kNobody = -1;
 class Matching {
  public:
   explicit Matching(Program& program)
-      : program_(program), first_route_(2 * static_cast<std::size_t>(program.stages) + 2, kNoRoute) {}
+      : program_(program),
+        first_route_(2 * static_cast<std::size_t>(program.stages) + 2, kNoRoute) {}
 
   void run() {
-    const bool by_tag = program_.policy.issue == Issue::Stream && program_.policy.channel == Channel::Tag;
+    const bool by_tag =
+        program_.policy.issue == Issue::Stream && program_.policy.channel == Channel::Tag;
     for (int r = 0; r < program_.ranks(); ++r) {
       for (InstructionId id = program_.rank_begin[static_cast<std::size_t>(r)];
            id < program_.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
@@ -33,14 +35,16 @@ class Matching {
     const bool activation = carries_activation(in.kind);
     const int producer = producing_stage(in.kind, in.stage);
     const int peer_stage = is_send(in.kind) ? consuming_stage(in.kind, in.stage) : producer;
-    const RankId peer = peer_stage < 0 || peer_stage >= program_.stages
-                            ? RankId(kNobody)
-                            : program_.placement.rank_of(StageId(peer_stage), MicroBatchId(in.micro_batch));
+    const RankId peer =
+        peer_stage < 0 || peer_stage >= program_.stages
+            ? RankId(kNobody)
+            : program_.placement.rank_of(StageId(peer_stage), MicroBatchId(in.micro_batch));
     const Route wanted{.send_kind = activation ? ActionKind::SendF : ActionKind::SendB,
                        .stage = StageId(producer),
                        .source = is_send(in.kind) ? rank : peer,
                        .destination = is_send(in.kind) ? peer : rank};
-    std::uint32_t* slot = &first_route_[2 * static_cast<std::size_t>(producer) + (activation ? 1 : 0)];
+    std::uint32_t* slot =
+        &first_route_[2 * static_cast<std::size_t>(producer) + (activation ? 1 : 0)];
     while (*slot != kNoRoute) {
       const Route& known = program_.routes[*slot];
       if (known.source == wanted.source && known.destination == wanted.destination) break;
@@ -71,10 +75,12 @@ class Matching {
 
   void match_by_tag() {
     // The first unmatched SEND of each tensor, by class.
-    std::array<ByTensor<InstructionId>, 2> sends = {ByTensor<InstructionId>(program_.stages, program_.micro_batches, kNoInstruction),
-                                                    ByTensor<InstructionId>(program_.stages, program_.micro_batches, kNoInstruction)};
+    std::array<ByTensor<InstructionId>, 2> sends = {
+        ByTensor<InstructionId>(program_.stages, program_.micro_batches, kNoInstruction),
+        ByTensor<InstructionId>(program_.stages, program_.micro_batches, kNoInstruction)};
     const auto slot = [&](const Instruction& in) -> InstructionId& {
-      return sends[carries_activation(in.kind) ? 1 : 0].at(producing_stage(in.kind, in.stage), in.micro_batch);
+      return sends[carries_activation(in.kind) ? 1 : 0].at(producing_stage(in.kind, in.stage),
+                                                           in.micro_batch);
     };
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
@@ -94,7 +100,8 @@ class Matching {
       std::vector<InstructionId> sends, receives;
     };
     // Edges by source rank; a rank has few peers.
-    std::vector<std::vector<std::pair<std::int32_t, Edge>>> edges(static_cast<std::size_t>(program_.ranks()));
+    std::vector<std::vector<std::pair<std::int32_t, Edge>>> edges(
+        static_cast<std::size_t>(program_.ranks()));
     std::vector<Edge*> of_route;
     const auto edge = [&](const Route& route) -> Edge* {
       if (route.source.value < 0 || route.destination.value < 0) return nullptr;
@@ -106,7 +113,8 @@ class Matching {
     };
     for (const Route& route : program_.routes) {
       if (route.source.value < 0 || route.destination.value < 0 || edge(route) != nullptr) continue;
-      edges[static_cast<std::size_t>(route.source.value)].emplace_back(route.destination.value, Edge{});
+      edges[static_cast<std::size_t>(route.source.value)].emplace_back(route.destination.value,
+                                                                       Edge{});
     }
     for (const Route& route : program_.routes) of_route.push_back(edge(route));
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
@@ -123,7 +131,8 @@ class Matching {
   }
 
   Program& program_;
-  std::vector<std::uint32_t> first_route_, next_route_;  // chains of routes with the same kind and stage
+  std::vector<std::uint32_t> first_route_,
+      next_route_;  // chains of routes with the same kind and stage
 };
 
 }  // namespace

@@ -13,37 +13,36 @@
 namespace pipewright {
 
 enum class LayerKind : std::uint8_t {
-  Linear, // in -> out, with a bias unless bias = false
+  Linear,  // in -> out, with a bias unless bias = false
   Relu,
-  Gelu,                // tanh form
-  LayerNorm,           // over the last dimension, with scale and shift
-  CausalSelfAttention, // qkv and output projections included; `in` wide,
-                       // `heads` heads
-  Embedding,  // token ids -> out wide; plus learned positions if positions > 0
-  Residual,   // x + inner(x)
-  Sequential, // inner layers kept together: the partitioner does not cut it (a
-              // transformer block)
+  Gelu,                 // tanh form
+  LayerNorm,            // over the last dimension, with scale and shift
+  CausalSelfAttention,  // qkv and output projections included; `in` wide,
+                        // `heads` heads
+  Embedding,            // token ids -> out wide; plus learned positions if positions > 0
+  Residual,             // x + inner(x)
+  Sequential,           // inner layers kept together: the partitioner does not cut it (a
+                        // transformer block)
 };
 enum class LossKind : std::uint8_t { SoftmaxCrossEntropy, Mse };
 
 struct Layer {
   std::string name;
   LayerKind kind = LayerKind::Linear;
-  int in = 0, out = 0; // widths (features of a row)
+  int in = 0, out = 0;  // widths (features of a row)
   int heads = 0;
   int vocabulary = 0, positions = 0;
   bool bias = true;
-  std::vector<Layer> inner; // Residual and Sequential
+  std::vector<Layer> inner;  // Residual and Sequential
 
-  bool operator==(const Layer &) const = default;
+  bool operator==(const Layer&) const = default;
 };
 
 struct Model {
   std::string name;
   std::vector<Layer> layers;
   LossKind loss = LossKind::SoftmaxCrossEntropy;
-  int sequence =
-      1; // rows of a sample: tokens of a sequence; 1 for plain vectors
+  int sequence = 1;  // rows of a sample: tokens of a sequence; 1 for plain vectors
   int bytes_per_element = 4;
 };
 
@@ -53,21 +52,20 @@ struct Model {
 struct LayerFootprint {
   std::int64_t parameters = 0;
   double forward_flops = 0, input_gradient_flops = 0, weight_gradient_flops = 0;
-  std::int64_t saved_bytes = 0; // kept from F until W
-  std::int64_t output_bytes =
-      0; // the message to the next stage, if a cut follows
+  std::int64_t saved_bytes = 0;   // kept from F until W
+  std::int64_t output_bytes = 0;  // the message to the next stage, if a cut follows
 };
-LayerFootprint footprint(const Layer &layer, const Model &model, int samples);
+LayerFootprint footprint(const Layer& layer, const Model& model, int samples);
 
 /// {"schema":"pipewright.model/1", "preset":"gpt-tiny"} or
 /// {"transformer":{hidden, layers, heads, ffn, vocabulary, sequence}} or
 /// {"layers":[…], "loss":…}.
-Model read_model(const JsonCursor &document);
-Json to_json(const Model &model);
+Model read_model(const JsonCursor& document);
+Json to_json(const Model& model);
 /// "mlp" (1024 -> 4096 -> 1024), "gpt-tiny" (byte level), "gpt3-175b". Throws
 /// InputError with a suggestion.
 Model model_preset(std::string_view name);
 std::vector<std::string_view> model_preset_names();
 std::string_view to_string(LayerKind kind);
 
-} // namespace pipewright
+}  // namespace pipewright

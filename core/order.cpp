@@ -17,14 +17,15 @@ int peer_stage(const Action& a) {
   return a.stage.value + (a.kind == ActionKind::SendF || a.kind == ActionKind::RecvB ? 1 : -1);
 }
 
-[[noreturn]] void fail_at_cell(std::string_view line, const std::string& file, int row, int cell, std::size_t column,
-                               const std::string& expected) {
+[[noreturn]] void fail_at_cell(std::string_view line, const std::string& file, int row, int cell,
+                               std::size_t column, const std::string& expected) {
   // The arrow stays within a narrow terminal however long the row is.
   constexpr std::size_t kBefore = 30, kShown = 64;
   const std::size_t from = column > kBefore ? column - kBefore : 0;
   const std::string shown = (from > 0 ? "…" : "") + std::string(line.substr(from, kShown));
   throw InputError(file, "row " + std::to_string(row) + ", cell " + std::to_string(cell),
-                   expected + "\n  " + shown + "\n  " + std::string(column - from + (from > 0 ? 1 : 0), ' ') + "^");
+                   expected + "\n  " + shown + "\n  " +
+                       std::string(column - from + (from > 0 ? 1 : 0), ' ') + "^");
 }
 
 std::vector<Cell> read_row(std::string_view line, const std::string& file, int row) {
@@ -84,14 +85,19 @@ Placement infer_placement(const Order& order, int stages, int micro_batches) {
     home = rank;
   });
   for_each_action(order, [&](RankId rank, const Action& a) {
-    if (a.kind == ActionKind::Opt || a.kind == ActionKind::Idle || by_stage[static_cast<std::size_t>(a.stage.value)] != kNoRank) return;
+    if (a.kind == ActionKind::Opt || a.kind == ActionKind::Idle ||
+        by_stage[static_cast<std::size_t>(a.stage.value)] != kNoRank)
+      return;
     by_stage[static_cast<std::size_t>(a.stage.value)] = rank;
   });
   if (!replicas) return Placement::explicit_stages(std::move(by_stage), order.rank_count());
   std::vector<std::vector<RankId>> table;
-  for (const RankId home : by_stage) table.emplace_back(static_cast<std::size_t>(micro_batches), home);
+  for (const RankId home : by_stage)
+    table.emplace_back(static_cast<std::size_t>(micro_batches), home);
   for_each_action(order, [&](RankId rank, const Action& a) {
-    if (is_compute(a.kind)) table[static_cast<std::size_t>(a.stage.value)][static_cast<std::size_t>(a.micro_batch.value)] = rank;
+    if (is_compute(a.kind))
+      table[static_cast<std::size_t>(a.stage.value)]
+           [static_cast<std::size_t>(a.micro_batch.value)] = rank;
   });
   return Placement::explicit_micro_batches(std::move(table), order.rank_count());
 }
@@ -100,7 +106,8 @@ Placement infer_placement(const Order& order, int stages, int micro_batches) {
 
 bool Order::has_transfers() const {
   return std::any_of(ranks.begin(), ranks.end(), [](const auto& row) {
-    return std::any_of(row.begin(), row.end(), [](const Cell& c) { return is_transfer(c.action.kind); });
+    return std::any_of(row.begin(), row.end(),
+                       [](const Cell& c) { return is_transfer(c.action.kind); });
   });
 }
 
@@ -123,8 +130,10 @@ Order read_order_csv(std::string_view text, const std::string& file) {
   const auto [stages, micro_batches] = extent(order);
   if (stages > kMostStages || micro_batches > kMostMicroBatches ||
       std::int64_t{stages} * std::max(1, micro_batches) > kMostPairs) {
-    throw InputError(file, "", "too large: " + std::to_string(stages) + " stages and " + std::to_string(micro_batches) +
-                                   " micro-batches are named; check for a mistyped number");
+    throw InputError(file, "",
+                     "too large: " + std::to_string(stages) + " stages and " +
+                         std::to_string(micro_batches) +
+                         " micro-batches are named; check for a mistyped number");
   }
   for_each_action(order, [&](RankId rank, const Action& a) {
     if (is_transfer(a.kind) && peer_stage(a) < 0) {
@@ -158,7 +167,8 @@ class OrderProblems {
  public:
   explicit OrderProblems(const Order& order)
       : order_(order),
-        counts_(static_cast<std::size_t>(order.stages()) * static_cast<std::size_t>(order.micro_batches)) {}
+        counts_(static_cast<std::size_t>(order.stages()) *
+                static_cast<std::size_t>(order.micro_batches)) {}
 
   std::vector<std::string> find() {
     for_each_action(order_, [this](RankId rank, const Action& a) { count(rank, a); });
@@ -178,7 +188,8 @@ class OrderProblems {
     if (!full()) problems_.push_back(std::move(problem));
   }
   Counts& counts(int stage, int micro_batch) {
-    return counts_[static_cast<std::size_t>(stage) * static_cast<std::size_t>(order_.micro_batches) +
+    return counts_[static_cast<std::size_t>(stage) *
+                       static_cast<std::size_t>(order_.micro_batches) +
                    static_cast<std::size_t>(micro_batch)];
   }
 
@@ -187,27 +198,33 @@ class OrderProblems {
       transfers_.push_back({rank, a});
       return;
     }
-    if (a.kind == ActionKind::Unshard || a.kind == ActionKind::Reshard || a.kind == ActionKind::ReduceGrad) return judge_state(rank, a);
+    if (a.kind == ActionKind::Unshard || a.kind == ActionKind::Reshard ||
+        a.kind == ActionKind::ReduceGrad)
+      return judge_state(rank, a);
     if (!is_compute(a.kind)) return;
     if (a.stage.value >= order_.stages() || a.micro_batch.value >= order_.micro_batches) {
-      say(to_string(a) + " on rank " + std::to_string(rank.value) + " names a stage or micro-batch that does not exist");
+      say(to_string(a) + " on rank " + std::to_string(rank.value) +
+          " names a stage or micro-batch that does not exist");
       return;
     }
     auto& seen = counts(a.stage.value, a.micro_batch.value)[static_cast<std::size_t>(a.kind)];
     if (seen < 255) ++seen;
     const RankId home = order_.placement.rank_of(a.stage, a.micro_batch);
     if (home != rank) {
-      say(to_string(a) + " stands on rank " + std::to_string(rank.value) + ", but stage " + std::to_string(a.stage.value) +
-          " is on rank " + std::to_string(home.value));
+      say(to_string(a) + " stands on rank " + std::to_string(rank.value) + ", but stage " +
+          std::to_string(a.stage.value) + " is on rank " + std::to_string(home.value));
     }
   }
 
   /// UNSHARD, RESHARD and REDUCE_GRAD belong on a rank that holds the stage.
   void judge_state(RankId rank, const Action& a) {
     for (int m = 0; m < order_.micro_batches; ++m) {
-      if (a.stage.value < order_.stages() && order_.placement.rank_of(a.stage, MicroBatchId(m)) == rank) return;
+      if (a.stage.value < order_.stages() &&
+          order_.placement.rank_of(a.stage, MicroBatchId(m)) == rank)
+        return;
     }
-    say(to_string(a) + " stands on rank " + std::to_string(rank.value) + ", which does not hold stage " + std::to_string(a.stage.value));
+    say(to_string(a) + " stands on rank " + std::to_string(rank.value) +
+        ", which does not hold stage " + std::to_string(a.stage.value));
   }
 
   void judge(int stage, int micro_batch) {
@@ -218,13 +235,14 @@ class OrderProblems {
     if (b == 1 && i == 0 && w == 0) return;
     if (b == 0 && i == 1 && w == 1) return;
     if (b + i == 0) {
-      say("the backward of stage " + s + " for micro-batch " + m + " is missing: " + s + "B" + m + ", or " + s + "I" + m +
-          " and " + s + "W" + m);
+      say("the backward of stage " + s + " for micro-batch " + m + " is missing: " + s + "B" + m +
+          ", or " + s + "I" + m + " and " + s + "W" + m);
     } else if (b == 0 && i == 1 && w == 0) {
       say(s + "W" + m + " is missing");
     } else {
-      say("the backward of stage " + s + " for micro-batch " + m + " is doubled or mixed: " + std::to_string(b) + " B, " +
-          std::to_string(i) + " I, " + std::to_string(w) + " W; expected one B, or one I and one W");
+      say("the backward of stage " + s + " for micro-batch " + m +
+          " is doubled or mixed: " + std::to_string(b) + " B, " + std::to_string(i) + " I, " +
+          std::to_string(w) + " W; expected one B, or one I and one W");
     }
   }
 
@@ -237,8 +255,9 @@ class OrderProblems {
       ++ends[{forward, producer, a.micro_batch.value}][is_send(a.kind) ? 0 : 1];
       if (a.stage.value < order_.stages() && a.micro_batch.value < order_.micro_batches &&
           order_.placement.rank_of(a.stage, a.micro_batch) != rank) {
-        say(to_string(a) + " stands on rank " + std::to_string(rank.value) + ", but stage " + std::to_string(a.stage.value) +
-            " is on rank " + std::to_string(order_.placement.rank_of(a.stage, a.micro_batch).value));
+        say(to_string(a) + " stands on rank " + std::to_string(rank.value) + ", but stage " +
+            std::to_string(a.stage.value) + " is on rank " +
+            std::to_string(order_.placement.rank_of(a.stage, a.micro_batch).value));
       }
     }
     for (int s = 0; s < order_.stages() && !full(); ++s) {
@@ -249,16 +268,21 @@ class OrderProblems {
     }
   }
 
-  void judge_transfer(std::map<std::array<int, 3>, std::array<int, 2>>& ends, bool forward, int from, int to, int micro_batch) {
+  void judge_transfer(std::map<std::array<int, 3>, std::array<int, 2>>& ends, bool forward,
+                      int from, int to, int micro_batch) {
     const auto found = ends.find({forward, from, micro_batch});
     const auto [sends, receives] = found == ends.end() ? std::array<int, 2>{0, 0} : found->second;
     const MicroBatchId m(micro_batch);
-    const bool same_rank = order_.placement.rank_of(StageId(from), m) == order_.placement.rank_of(StageId(to), m);
+    const bool same_rank =
+        order_.placement.rank_of(StageId(from), m) == order_.placement.rank_of(StageId(to), m);
     if (same_rank && sends == receives) return;
     if (!same_rank && sends == 1 && receives == 1) return;
-    const std::string send = to_string(Action{forward ? ActionKind::SendF : ActionKind::SendB, StageId(from), m});
-    const std::string recv = to_string(Action{forward ? ActionKind::RecvF : ActionKind::RecvB, StageId(to), m});
-    say("expected one " + send + " and one " + recv + ", found " + std::to_string(sends) + " and " + std::to_string(receives));
+    const std::string send =
+        to_string(Action{forward ? ActionKind::SendF : ActionKind::SendB, StageId(from), m});
+    const std::string recv =
+        to_string(Action{forward ? ActionKind::RecvF : ActionKind::RecvB, StageId(to), m});
+    say("expected one " + send + " and one " + recv + ", found " + std::to_string(sends) + " and " +
+        std::to_string(receives));
   }
 
   const Order& order_;

@@ -25,19 +25,18 @@ struct Order {
   bool has_transfers() const;
 };
 
-/// Reads a schedule CSV: a row a rank, empty cells are idle slots (those at the end of a row are dropped). The placement is
-/// the row in which a stage computes (by micro-batch where replicas share a
-/// stage); in a fragment without the stage's computation, the row of its SEND,
-/// RECV. Throws InputError with file, row, cell and a line that points at the
-/// bad cell.
-Order read_order_csv(std::string_view text, const std::string &file);
+/// Reads a schedule CSV: a row a rank, empty cells are idle slots (those at the end of a row are
+/// dropped). The placement is the row in which a stage computes (by micro-batch where replicas
+/// share a stage); in a fragment without the stage's computation, the row of its SEND, RECV. Throws
+/// InputError with file, row, cell and a line that points at the bad cell.
+Order read_order_csv(std::string_view text, const std::string& file);
 /// One row a rank, cells separated by commas, no spaces; ends with a newline.
-std::string write_order_csv(const Order &order);
+std::string write_order_csv(const Order& order);
 
 /// What is wrong with a whole order, in sentences; empty if nothing. Every
 /// stage of every micro-batch needs one F and one B or I and W, each on its
 /// rank; written transfer ends need partner and consumer. (docs/semantics.md
 /// §7)
-std::vector<std::string> problems_of(const Order &order);
+std::vector<std::string> problems_of(const Order& order);
 
-} // namespace pipewright
+}  // namespace pipewright

@@ -20,7 +20,8 @@ Placement Placement::v_shape(int ranks) {
   placement.name_ = "v";
   placement.ranks_ = ranks;
   placement.stages_ = 2 * ranks;
-  for (int s = 0; s < 2 * ranks; ++s) placement.table_.emplace_back(s < ranks ? s : 2 * ranks - 1 - s);
+  for (int s = 0; s < 2 * ranks; ++s)
+    placement.table_.emplace_back(s < ranks ? s : 2 * ranks - 1 - s);
   return placement;
 }
 
@@ -38,7 +39,8 @@ Placement Placement::explicit_micro_batches(std::vector<std::vector<RankId>> ran
   placement.stages_ = static_cast<int>(rank_of.size());
   placement.micro_batches_ = rank_of.empty() ? 0 : static_cast<int>(rank_of.front().size());
   for (const auto& row : rank_of) {
-    PIPEWRIGHT_ASSERT(static_cast<int>(row.size()) == placement.micro_batches_, "ragged placement table");
+    PIPEWRIGHT_ASSERT(static_cast<int>(row.size()) == placement.micro_batches_,
+                      "ragged placement table");
     placement.table_.insert(placement.table_.end(), row.begin(), row.end());
   }
   return placement;

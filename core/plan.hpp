@@ -18,25 +18,25 @@
 namespace pipewright {
 
 struct StagePlan {
-  int first_layer = 0, end_layer = 0; // half open
+  int first_layer = 0, end_layer = 0;  // half open
   RankId rank;
 };
 
 /// Generator and its parameters; the order too where it was edited or read from
 /// a file.
 struct SchedulePlan {
-  std::string name; // registry name, or "custom" (then `order` is set)
-  int chunks = 1;   // vpp
+  std::string name;  // registry name, or "custom" (then `order` is set)
+  int chunks = 1;    // vpp
   std::map<std::string, std::string> parameters;
   std::optional<Order> order;
 };
 
 struct TrainingSpec {
-  std::string optimizer = "adamw"; // or "sgd"
+  std::string optimizer = "adamw";  // or "sgd"
   double learning_rate = 1e-3;
   int steps = 20;
   std::uint64_t seed = 1;
-  std::string data; // a file of bytes; empty: the caller gives it
+  std::string data;  // a file of bytes; empty: the caller gives it
 };
 
 struct Prediction {
@@ -49,10 +49,10 @@ struct Prediction {
 struct TunerRecord {
   std::uint64_t seed = 0;
   int evaluated = 0;
-  std::map<std::string, int> pruned; // by reason
-  std::vector<std::string> reasons;  // why this plan, in sentences
-  Nanoseconds baseline_step; // the best configuration of schedule "naive"; 0:
-                             // not compared
+  std::map<std::string, int> pruned;  // by reason
+  std::vector<std::string> reasons;   // why this plan, in sentences
+  Nanoseconds baseline_step;          // the best configuration of schedule "naive"; 0:
+                                      // not compared
 };
 
 struct Plan {
@@ -65,17 +65,16 @@ struct Plan {
   CommPolicy policy;
   CostTable costs;
   Prediction predicted;
-  std::map<std::string, std::string>
-      executable; // device kind -> "yes", or what is missing
+  std::map<std::string, std::string> executable;  // device kind -> "yes", or what is missing
   TrainingSpec training;
   TunerRecord tuner;
 
   int ranks() const { return mesh.size("pp"); }
 };
 
-Plan read_plan(const JsonCursor &document);
-Json to_json(const Plan &plan);
-Plan load_plan(const std::string &path);
-void save_plan(const Plan &plan, const std::string &path);
+Plan read_plan(const JsonCursor& document);
+Json to_json(const Plan& plan);
+Plan load_plan(const std::string& path);
+void save_plan(const Plan& plan, const std::string& path);
 
-} // namespace pipewright
+}  // namespace pipewright

@@ -18,21 +18,21 @@ struct LayerTimes {
 };
 struct ProfileSize {
   int micro_batch_size = 0;
-  std::vector<LayerTimes> layers; // by layer of the model
-  LayerTimes loss;                // f: loss, i: its gradient
+  std::vector<LayerTimes> layers;  // by layer of the model
+  LayerTimes loss;                 // f: loss, i: its gradient
 };
 struct Profile {
   std::string model_name;
-  Cluster cluster;        // the machine it was taken on
-  int ranks_measured = 1; // how many ranks computed at once while it was taken
+  Cluster cluster;         // the machine it was taken on
+  int ranks_measured = 1;  // how many ranks computed at once while it was taken
   int repeats = 0;
   std::vector<ProfileSize> sizes;
   Nanoseconds transfer_latency;
   double transfer_bytes_per_second = 0;
-  Nanoseconds action_overhead; // the runtime's own time for one action
+  Nanoseconds action_overhead;  // the runtime's own time for one action
 };
 
-Profile read_profile(const JsonCursor &document);
-Json to_json(const Profile &profile);
+Profile read_profile(const JsonCursor& document);
+Json to_json(const Profile& profile);
 
-} // namespace pipewright
+}  // namespace pipewright

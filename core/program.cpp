@@ -8,9 +8,13 @@ namespace {
 /// Compares a row of a table sorted by instruction with an instruction.
 struct ByInstruction {
   template <class Row>
-  bool operator()(const Row& row, InstructionId id) const { return row.first < id; }
+  bool operator()(const Row& row, InstructionId id) const {
+    return row.first < id;
+  }
   template <class Row>
-  bool operator()(InstructionId id, const Row& row) const { return id < row.first; }
+  bool operator()(InstructionId id, const Row& row) const {
+    return id < row.first;
+  }
 };
 
 }  // namespace
@@ -22,7 +26,9 @@ RankId Program::rank_of(InstructionId id) const {
 
 Cell Program::cell(InstructionId id) const {
   const Instruction& in = code[id];
-  Cell cell{{.kind = in.kind, .stage = StageId(in.stage), .micro_batch = MicroBatchId(in.micro_batch)}, std::nullopt};
+  Cell cell{
+      {.kind = in.kind, .stage = StageId(in.stage), .micro_batch = MicroBatchId(in.micro_batch)},
+      std::nullopt};
   if (!versions.empty()) cell.action.version = versions[id];
   if (in.has(Instruction::kPair)) {
     cell.partner = std::lower_bound(pairs.begin(), pairs.end(), id, ByInstruction{})->second;
@@ -30,17 +36,21 @@ Cell Program::cell(InstructionId id) const {
   return cell;
 }
 
-std::span<const std::pair<InstructionId, InstructionId>> Program::extra_inputs_of(InstructionId id) const {
+std::span<const std::pair<InstructionId, InstructionId>> Program::extra_inputs_of(
+    InstructionId id) const {
   if (!code[id].has(Instruction::kExtraInput)) return {};
-  const auto [first, last] = std::equal_range(extra_inputs.begin(), extra_inputs.end(), id, ByInstruction{});
+  const auto [first, last] =
+      std::equal_range(extra_inputs.begin(), extra_inputs.end(), id, ByInstruction{});
   return {first, last};
 }
 
 LaneTable lane_table(const Program& program) {
   LaneTable table;
   table.lane_of.resize(program.code.size());
-  const bool by_transfer = program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag;
-  const Channel channel = program.policy.issue == Issue::Grouped ? Channel::Edge : program.policy.channel;
+  const bool by_transfer =
+      program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag;
+  const Channel channel =
+      program.policy.issue == Issue::Grouped ? Channel::Edge : program.policy.channel;
   // Lane of (peer, direction) for the rank at hand; peers of a rank are few, so a list beats a map.
   std::vector<std::pair<std::int64_t, std::uint32_t>> known;
   for (int r = 0; r < program.ranks(); ++r) {
@@ -59,7 +69,9 @@ LaneTable lane_table(const Program& program) {
       std::int64_t key = 0;
       if (channel == Channel::Pair) key = 2 * (peer + 1);
       if (channel == Channel::Edge) key = 2 * (peer + 1) + (is_send(in.kind) ? 1 : 0);
-      const auto found = by_transfer ? known.end() : std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == key; });
+      const auto found = by_transfer ? known.end()
+                                     : std::find_if(known.begin(), known.end(),
+                                                    [&](const auto& k) { return k.first == key; });
       if (found != known.end()) {
         table.lane_of[id] = found->second;
         continue;
@@ -73,27 +85,35 @@ LaneTable lane_table(const Program& program) {
 
   table.lane_begin.assign(table.rank_of_lane.size() + 1, 0);
   for (const std::uint32_t lane : table.lane_of) ++table.lane_begin[lane + 1];
-  for (std::size_t l = 1; l < table.lane_begin.size(); ++l) table.lane_begin[l] += table.lane_begin[l - 1];
+  for (std::size_t l = 1; l < table.lane_begin.size(); ++l)
+    table.lane_begin[l] += table.lane_begin[l - 1];
   table.instructions.resize(program.code.size());
   // First in, first served: receives issued at time 0 come before everything that is issued later.
   std::vector<std::uint32_t> next(table.lane_begin.begin(), table.lane_begin.end() - 1);
   for (const bool at_start : {true, false}) {
     for (InstructionId id = 0; id < program.code.size(); ++id) {
-      if (program.code[id].has(Instruction::kAtStart) == at_start) table.instructions[next[table.lane_of[id]]++] = id;
+      if (program.code[id].has(Instruction::kAtStart) == at_start)
+        table.instructions[next[table.lane_of[id]]++] = id;
     }
   }
   return table;
 }
 
 std::string lane_name(const Program& program, const LaneTable& table, std::uint32_t lane) {
-  const InstructionId first = table.lane_begin[lane] < table.lane_begin[lane + 1] ? table.instructions[table.lane_begin[lane]] : kNoInstruction;
+  const InstructionId first = table.lane_begin[lane] < table.lane_begin[lane + 1]
+                                  ? table.instructions[table.lane_begin[lane]]
+                                  : kNoInstruction;
   if (table.number_of(lane) == 0) return "compute";
-  if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Rank) return "comm";
-  if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag) return program.text(first);
+  if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Rank)
+    return "comm";
+  if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag)
+    return program.text(first);
   const Instruction& in = program.code[first];
   const Route& route = program.routes[in.route];
-  const std::string peer = std::to_string((is_send(in.kind) ? route.destination : route.source).value);
-  if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Pair) return "peer " + peer;
+  const std::string peer =
+      std::to_string((is_send(in.kind) ? route.destination : route.source).value);
+  if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Pair)
+    return "peer " + peer;
   return (is_send(in.kind) ? "to " : "from ") + peer;
 }
 

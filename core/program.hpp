@@ -18,24 +18,21 @@ namespace pipewright {
 
 /// Position of an instruction in Program::code.
 using InstructionId = std::uint32_t;
-inline constexpr InstructionId kNoInstruction =
-    std::numeric_limits<InstructionId>::max();
-inline constexpr std::uint32_t kNoRoute =
-    std::numeric_limits<std::uint32_t>::max();
+inline constexpr InstructionId kNoInstruction = std::numeric_limits<InstructionId>::max();
+inline constexpr std::uint32_t kNoRoute = std::numeric_limits<std::uint32_t>::max();
 
 /// 16 bytes, because a large Program holds tens of millions of them.
 struct Instruction {
   /// Bits of `flags`.
-  static constexpr std::uint8_t kPair =
-      1; // overlapped: the second action is in Program::pairs
+  static constexpr std::uint8_t kPair = 1;  // overlapped: the second action is in Program::pairs
   static constexpr std::uint8_t kExtraInput =
-      2; // Program::extra_inputs has rows for this instruction
+      2;  // Program::extra_inputs has rows for this instruction
   static constexpr std::uint8_t kMismatch =
-      4; // a transfer end whose partner is for another tensor
+      4;  // a transfer end whose partner is for another tensor
   static constexpr std::uint8_t kOnComputeLane = 8;
-  static constexpr std::uint8_t kAtStart = 16; // a RECV issued at time 0
+  static constexpr std::uint8_t kAtStart = 16;  // a RECV issued at time 0
   static constexpr std::uint8_t kJoinsRun =
-      32; // grouped: waits for every member of the run right before it
+      32;  // grouped: waits for every member of the run right before it
 
   ActionKind kind = ActionKind::F;
   std::uint8_t flags = 0;
@@ -53,8 +50,8 @@ struct Instruction {
 /// What a transfer's cost depends on. One entry for each (kind, producing
 /// stage, source rank, destination rank) that occurs.
 struct Route {
-  ActionKind send_kind = ActionKind::SendF; // SendF or SendB
-  StageId stage;                            // the producing stage
+  ActionKind send_kind = ActionKind::SendF;  // SendF or SendB
+  StageId stage;                             // the producing stage
   RankId source, destination;
 };
 
@@ -89,21 +86,23 @@ struct Program {
   /// "(0F7;7B3)OVERLAP_F_B").
   Cell cell(InstructionId id) const;
   std::string text(InstructionId id) const { return to_string(cell(id)); }
-  std::span<const std::pair<InstructionId, InstructionId>>
-  extra_inputs_of(InstructionId id) const;
+  std::span<const std::pair<InstructionId, InstructionId>> extra_inputs_of(InstructionId id) const;
 };
 
-/// The lanes of a Program: the compute lane of each rank and the queue of each transfer end that is not on it (docs/semantics.md §2.1).
-/// Lanes of a rank are numbered by the place of their first instruction, the compute lane being 0. Built on demand, O(instructions).
+/// The lanes of a Program: the compute lane of each rank and the queue of each transfer end that is
+/// not on it (docs/semantics.md §2.1). Lanes of a rank are numbered by the place of their first
+/// instruction, the compute lane being 0. Built on demand, O(instructions).
 struct LaneTable {
-  std::vector<std::uint32_t> lane_of;          // by instruction
-  std::vector<RankId> rank_of_lane;            // by lane; lanes are sorted by rank, then number
-  std::vector<std::uint32_t> rank_lane_begin;  // lanes of rank r: [rank_lane_begin[r], rank_lane_begin[r+1])
-  std::vector<InstructionId> instructions;     // of lane l, in order: [lane_begin[l], lane_begin[l+1])
+  std::vector<std::uint32_t> lane_of;  // by instruction
+  std::vector<RankId> rank_of_lane;    // by lane; lanes are sorted by rank, then number
+  std::vector<std::uint32_t>
+      rank_lane_begin;  // lanes of rank r: [rank_lane_begin[r], rank_lane_begin[r+1])
+  std::vector<InstructionId> instructions;  // of lane l, in order: [lane_begin[l], lane_begin[l+1])
   std::vector<std::uint32_t> lane_begin;
 
   int number_of(std::uint32_t lane) const {
-    return static_cast<int>(lane - rank_lane_begin[static_cast<std::size_t>(rank_of_lane[lane].value)]);
+    return static_cast<int>(lane -
+                            rank_lane_begin[static_cast<std::size_t>(rank_of_lane[lane].value)]);
   }
 };
 LaneTable lane_table(const Program& program);

@@ -36,7 +36,9 @@ class Live {
 
  private:
   const StageMemory* of(int stage) const {
-    return static_cast<std::size_t>(stage) < costs_.memory.size() ? &costs_.memory[static_cast<std::size_t>(stage)] : nullptr;
+    return static_cast<std::size_t>(stage) < costs_.memory.size()
+               ? &costs_.memory[static_cast<std::size_t>(stage)]
+               : nullptr;
   }
 
   const CostTable& costs_;
@@ -52,7 +54,9 @@ std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs
     Live live(program, RankId(r), costs);
     for (const Instruction& in : program.rank_code(RankId(r))) {
       if (!is_compute(in.kind)) continue;
-      live.take({.kind = in.kind, .stage = StageId(in.stage), .micro_batch = MicroBatchId(in.micro_batch)});
+      live.take({.kind = in.kind,
+                 .stage = StageId(in.stage),
+                 .micro_batch = MicroBatchId(in.micro_batch)});
       if (!in.has(Instruction::kPair)) continue;
       const auto id = static_cast<InstructionId>(&in - program.code.data());
       live.take(*program.cell(id).partner);
@@ -72,7 +76,8 @@ Figures figures_of(const Program& program, const Timeline& timeline, const CostT
   for (int r = 0; r < program.ranks(); ++r) {
     RankFigures& rank = figures.ranks[static_cast<std::size_t>(r)];
     bool first = true;
-    for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)]; id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
+    for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];
+         id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
       if (is_transfer(program.code[id].kind) || timeline.end[id] == kNotEnded) continue;
       rank.busy_ns += timeline.end[id] - timeline.start[id];
       if (first) rank.first_start_ns = timeline.start[id];
@@ -86,7 +91,8 @@ Figures figures_of(const Program& program, const Timeline& timeline, const CostT
   const double whole = static_cast<double>(figures.makespan_ns) * program.ranks();
   figures.bubble_ratio = whole > 0 ? 1.0 - static_cast<double>(busy) / whole : 0.0;
   if (longest != nullptr && longest->span_ns > 0) {
-    figures.span_bubble_ratio = 1.0 - static_cast<double>(longest->busy_ns) / static_cast<double>(longest->span_ns);
+    figures.span_bubble_ratio =
+        1.0 - static_cast<double>(longest->busy_ns) / static_cast<double>(longest->span_ns);
   }
   return figures;
 }

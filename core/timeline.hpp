@@ -17,9 +17,10 @@ inline constexpr std::int64_t kNotEnded = -1;
 /// ready (head of its lane, issued, input there). -1: has not happened (a run
 /// that got stuck).
 struct Timeline {
-  std::vector<std::int64_t> start; // by instruction
-  std::vector<std::int64_t> end;   // by instruction
-  /// By transfer end: when the data began to move (rendezvous: both ends ready; eager: the SEND left). Computations: start.
+  std::vector<std::int64_t> start;  // by instruction
+  std::vector<std::int64_t> end;    // by instruction
+  /// By transfer end: when the data began to move (rendezvous: both ends ready; eager: the SEND
+  /// left). Computations: start.
   std::vector<std::int64_t> moving;
   std::int64_t makespan_ns = 0;
 };
@@ -28,7 +29,7 @@ struct Timeline {
 struct RankFigures {
   std::int64_t busy_ns = 0, span_ns = 0, first_start_ns = 0, last_end_ns = 0;
   int peak_activations = 0;
-  std::int64_t peak_bytes = 0; // 0 without a memory table
+  std::int64_t peak_bytes = 0;  // 0 without a memory table
 };
 
 struct Figures {
@@ -38,10 +39,8 @@ struct Figures {
   std::vector<RankFigures> ranks;
 };
 
-Figures figures_of(const Program &program, const Timeline &timeline,
-                   const CostTable &costs);
+Figures figures_of(const Program& program, const Timeline& timeline, const CostTable& costs);
 /// Peaks alone: they depend on the Program's order, not on times.
-std::vector<RankFigures> peaks_of(const Program &program,
-                                  const CostTable &costs);
+std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs);
 
-} // namespace pipewright
+}  // namespace pipewright

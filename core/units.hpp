@@ -11,13 +11,13 @@ namespace pipewright {
 
 /// A position that counts from 0. `value` is public: hot loops work on the raw
 /// integer.
-template <class Tag> struct Index {
+template <class Tag>
+struct Index {
   std::int32_t value = 0;
 
   constexpr Index() = default;
-  constexpr explicit Index(std::int64_t v)
-      : value(static_cast<std::int32_t>(v)) {}
-  constexpr auto operator<=>(const Index &) const = default;
+  constexpr explicit Index(std::int64_t v) : value(static_cast<std::int32_t>(v)) {}
+  constexpr auto operator<=>(const Index&) const = default;
 };
 
 using RankId = Index<struct RankTag>;
@@ -25,17 +25,18 @@ using StageId = Index<struct StageTag>;
 using MicroBatchId = Index<struct MicroBatchTag>;
 
 /// An amount of something, 64 bits, additive.
-template <class Tag> struct Quantity {
+template <class Tag>
+struct Quantity {
   std::int64_t value = 0;
 
   constexpr Quantity() = default;
   constexpr explicit Quantity(std::int64_t v) : value(v) {}
-  constexpr auto operator<=>(const Quantity &) const = default;
-  constexpr Quantity &operator+=(Quantity o) {
+  constexpr auto operator<=>(const Quantity&) const = default;
+  constexpr Quantity& operator+=(Quantity o) {
     value += o.value;
     return *this;
   }
-  constexpr Quantity &operator-=(Quantity o) {
+  constexpr Quantity& operator-=(Quantity o) {
     value -= o.value;
     return *this;
   }
@@ -45,9 +46,7 @@ template <class Tag> struct Quantity {
   friend constexpr Quantity operator-(Quantity a, Quantity b) {
     return Quantity(a.value - b.value);
   }
-  friend constexpr Quantity operator*(Quantity a, std::int64_t n) {
-    return Quantity(a.value * n);
-  }
+  friend constexpr Quantity operator*(Quantity a, std::int64_t n) { return Quantity(a.value * n); }
 };
 
 using Nanoseconds = Quantity<struct NanosecondsTag>;
@@ -68,4 +67,4 @@ std::string format_duration(Nanoseconds t);
 /// Binary units: "1.50 GiB", "512 B".
 std::string format_bytes(Bytes b);
 
-} // namespace pipewright
+}  // namespace pipewright

@@ -1,4 +1,5 @@
-// Heads of the lanes, what each waits for and behind which other head that stands, then a shortest cycle among them.
+// Heads of the lanes, what each waits for and behind which other head that stands, then a shortest
+// cycle among them.
 #include "core/wait_for.hpp"
 
 #include <algorithm>
@@ -24,7 +25,8 @@ class StuckState {
     std::size_t behind = 0;  // index of a head
   };
 
-  StuckState(const Program& program, const Progress& progress, const std::vector<std::int64_t>& message_bytes)
+  StuckState(const Program& program, const Progress& progress,
+             const std::vector<std::int64_t>& message_bytes)
       : program_(program), progress_(progress), bytes_(message_bytes), lanes_(lane_table(program)) {
     find_issued();
     head_of_lane_.assign(lanes_.rank_of_lane.size(), kNone);
@@ -33,7 +35,8 @@ class StuckState {
 
   const std::vector<Head>& heads() const { return heads_; }
 
-  /// Waits of a head, sorted by what is waited for. `outside` is set if something it needs can never come.
+  /// Waits of a head, sorted by what is waited for. `outside` is set if something it needs can
+  /// never come.
   std::vector<Wait> waits_of(const Head& head, bool& outside) const {
     std::vector<Wait> waits;
     const Instruction& in = program_.code[head.instruction];
@@ -46,11 +49,13 @@ class StuckState {
         add(waits, other, outside);
       }
     }
-    std::sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.waits_for < b.waits_for; });
+    std::sort(waits.begin(), waits.end(),
+              [](const Wait& a, const Wait& b) { return a.waits_for < b.waits_for; });
     return waits;
   }
 
-  /// A RECV that is ready and whose SEND, for another tensor, is ready or has left; the first by rank and program order.
+  /// A RECV that is ready and whose SEND, for another tensor, is ready or has left; the first by
+  /// rank and program order.
   InstructionId reached_mismatch() const {
     for (const Head& head : heads_) {
       const Instruction& in = program_.code[head.instruction];
@@ -59,7 +64,8 @@ class StuckState {
         mismatches_.push_back(head.instruction);
       }
     }
-    return mismatches_.empty() ? kNoInstruction : *std::min_element(mismatches_.begin(), mismatches_.end());
+    return mismatches_.empty() ? kNoInstruction
+                               : *std::min_element(mismatches_.begin(), mismatches_.end());
   }
 
  private:
@@ -69,7 +75,8 @@ class StuckState {
     issued_.assign(program_.code.size(), 0);
     for (int r = 0; r < program_.ranks(); ++r) {
       bool reached = true;  // the last instruction of the compute lane before this place has ended
-      for (InstructionId id = program_.rank_begin[static_cast<std::size_t>(r)]; id < program_.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
+      for (InstructionId id = program_.rank_begin[static_cast<std::size_t>(r)];
+           id < program_.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
         const Instruction& in = program_.code[id];
         if (in.has(Instruction::kOnComputeLane)) {
           issued_[id] = 1;
@@ -115,7 +122,8 @@ class StuckState {
   }
 
   const Protocol& protocol(const Instruction& in) const {
-    return program_.routes[in.route].send_kind == ActionKind::SendF ? program_.policy.send_f : program_.policy.send_b;
+    return program_.routes[in.route].send_kind == ActionKind::SendF ? program_.policy.send_f
+                                                                    : program_.policy.send_b;
   }
 
   /// What a ready transfer end waits for: its partner, or the RECV that gives credit back.
@@ -123,15 +131,18 @@ class StuckState {
     const Instruction& in = program_.code[id];
     if (is_recv(in.kind)) return in.link;
     const Protocol& p = protocol(in);
-    const bool finite = p.kind == Protocol::Kind::EagerMessages || p.kind == Protocol::Kind::EagerBytes;
+    const bool finite =
+        p.kind == Protocol::Kind::EagerMessages || p.kind == Protocol::Kind::EagerBytes;
     if (!finite) return in.link;
-    if (p.kind == Protocol::Kind::EagerBytes && !bytes_.empty() && bytes_[in.route] > p.credit) return in.link;
+    if (p.kind == Protocol::Kind::EagerBytes && !bytes_.empty() && bytes_[in.route] > p.credit)
+      return in.link;
     const Route& route = program_.routes[in.route];
     const auto begin = program_.rank_begin[static_cast<std::size_t>(route.source.value)];
     for (InstructionId other = begin; other < id; ++other) {
       const Instruction& o = program_.code[other];
       if (o.kind != in.kind || program_.routes[o.route].destination != route.destination) continue;
-      if (progress_.left[other] != 0 && (o.link == kNoInstruction || progress_.ended[o.link] == 0)) return o.link;
+      if (progress_.left[other] != 0 && (o.link == kNoInstruction || progress_.ended[o.link] == 0))
+        return o.link;
     }
     return in.link;
   }
@@ -139,9 +150,10 @@ class StuckState {
   void add(std::vector<Wait>& waits, InstructionId waits_for, bool& outside) const {
     std::size_t behind = kNone;
     if (waits_for != kNoInstruction && progress_.ended[waits_for] == 0) {
-      const std::uint32_t lane = issued_[waits_for] != 0
-                                     ? lanes_.lane_of[waits_for]
-                                     : lanes_.rank_lane_begin[static_cast<std::size_t>(program_.rank_of(waits_for).value)];
+      const std::uint32_t lane =
+          issued_[waits_for] != 0
+              ? lanes_.lane_of[waits_for]
+              : lanes_.rank_lane_begin[static_cast<std::size_t>(program_.rank_of(waits_for).value)];
       behind = head_of_lane_[lane];
     }
     if (behind == kNone) {
@@ -163,7 +175,8 @@ class StuckState {
 
 using Waits = std::vector<std::vector<StuckState::Wait>>;  // by head
 
-/// Edges run from what is waited for to who waits, so that a search from v gives each node's distance to v along the waits.
+/// Edges run from what is waited for to who waits, so that a search from v gives each node's
+/// distance to v along the waits.
 using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS>;
 
 struct NotBelow {
@@ -177,13 +190,16 @@ constexpr std::size_t kFar = std::numeric_limits<std::size_t>::max();
 std::vector<std::size_t> distances_to(const Graph& reversed, std::size_t target) {
   std::vector<std::size_t> distance(boost::num_vertices(reversed), kFar);
   distance[target] = 0;
-  const boost::filtered_graph<Graph, boost::keep_all, NotBelow> rest(reversed, boost::keep_all{}, NotBelow{target});
+  const boost::filtered_graph<Graph, boost::keep_all, NotBelow> rest(reversed, boost::keep_all{},
+                                                                     NotBelow{target});
   boost::breadth_first_search(rest, target,
-                              boost::visitor(boost::make_bfs_visitor(boost::record_distances(distance.data(), boost::on_tree_edge()))));
+                              boost::visitor(boost::make_bfs_visitor(boost::record_distances(
+                                  distance.data(), boost::on_tree_edge()))));
   return distance;
 }
 
-/// The least of the shortest cycles (docs/semantics.md §7.1), as indices of heads; empty if there is none.
+/// The least of the shortest cycles (docs/semantics.md §7.1), as indices of heads; empty if there
+/// is none.
 std::vector<std::size_t> shortest_cycle(const Waits& waits) {
   Graph reversed(waits.size());
   for (std::size_t from = 0; from < waits.size(); ++from) {
@@ -222,15 +238,20 @@ std::string rank_text(RankId rank) { return "rank " + std::to_string(rank.value)
 
 std::string_view to_string(Verdict verdict) {
   switch (verdict) {
-    case Verdict::Ok: return "ok";
-    case Verdict::Deadlock: return "deadlock";
-    case Verdict::Mismatch: return "mismatch";
-    case Verdict::Invalid: return "invalid";
+    case Verdict::Ok:
+      return "ok";
+    case Verdict::Deadlock:
+      return "deadlock";
+    case Verdict::Mismatch:
+      return "mismatch";
+    case Verdict::Invalid:
+      return "invalid";
   }
   return "ok";
 }
 
-WaitReport explain_stuck(const Program& program, const Progress& progress, const std::vector<std::int64_t>& message_bytes) {
+WaitReport explain_stuck(const Program& program, const Progress& progress,
+                         const std::vector<std::int64_t>& message_bytes) {
   WaitReport report;
   const StuckState state(program, progress, message_bytes);
   const auto& heads = state.heads();
@@ -244,8 +265,9 @@ WaitReport explain_stuck(const Program& program, const Progress& progress, const
     bool outside = false;
     waits.push_back(state.waits_of(head, outside));
     if (outside) {
-      outside_waits.push_back(program.text(head.instruction) + " on " + rank_text(head.rank) +
-                              " waits for something that never comes: nothing left to run matches it");
+      outside_waits.push_back(
+          program.text(head.instruction) + " on " + rank_text(head.rank) +
+          " waits for something that never comes: nothing left to run matches it");
     }
     running |= waits.back().empty() && !outside;
   }
@@ -259,8 +281,10 @@ WaitReport explain_stuck(const Program& program, const Progress& progress, const
   const auto cycle = shortest_cycle(waits);
   for (std::size_t k = 0; k < cycle.size(); ++k) {
     const std::size_t at = cycle[k], next = cycle[(k + 1) % cycle.size()];
-    const auto wait = std::find_if(waits[at].begin(), waits[at].end(), [next](const auto& w) { return w.behind == next; });
-    report.cycle.push_back({heads[at].rank, heads[at].instruction, wait->waits_for, heads[next].instruction});
+    const auto wait = std::find_if(waits[at].begin(), waits[at].end(),
+                                   [next](const auto& w) { return w.behind == next; });
+    report.cycle.push_back(
+        {heads[at].rank, heads[at].instruction, wait->waits_for, heads[next].instruction});
   }
   report.verdict = !cycle.empty() || program.fragment ? Verdict::Deadlock : Verdict::Invalid;
   if (cycle.empty()) report.reasons = std::move(outside_waits);
@@ -270,8 +294,10 @@ WaitReport explain_stuck(const Program& program, const Progress& progress, const
 std::string describe(const Program& program, const WaitReport& report) {
   std::string text;
   if (report.verdict == Verdict::Mismatch) {
-    text += rank_text(program.rank_of(report.mismatched_send)) + "'s " + program.text(report.mismatched_send) + " meets " +
-            rank_text(program.rank_of(report.mismatched_recv)) + "'s " + program.text(report.mismatched_recv) +
+    text += rank_text(program.rank_of(report.mismatched_send)) + "'s " +
+            program.text(report.mismatched_send) + " meets " +
+            rank_text(program.rank_of(report.mismatched_recv)) + "'s " +
+            program.text(report.mismatched_recv) +
             ": they are for different tensors, but stand at the same place of their edge\n";
   }
   for (const WaitStep& step : report.cycle) {

@@ -17,17 +17,15 @@ std::string_view to_string(Verdict verdict);
 /// How far a reader has come. Bytes, not bits: written by several threads in
 /// exec (one writer an element).
 struct Progress {
-  std::vector<std::uint8_t> ended; // by instruction
-  std::vector<std::uint8_t>
-      left; // by instruction: an eager SEND that left (it has ended too)
+  std::vector<std::uint8_t> ended;  // by instruction
+  std::vector<std::uint8_t> left;   // by instruction: an eager SEND that left (it has ended too)
 };
 
 struct WaitStep {
   RankId rank;
-  InstructionId instruction = kNoInstruction; // the head
+  InstructionId instruction = kNoInstruction;  // the head
   InstructionId waits_for = kNoInstruction;
-  InstructionId behind =
-      kNoInstruction; // the head that waits_for stands behind (may be itself)
+  InstructionId behind = kNoInstruction;  // the head that waits_for stands behind (may be itself)
 };
 
 struct StuckHead {
@@ -42,18 +40,17 @@ struct WaitReport {
   std::vector<StuckHead> stuck;
   /// For Mismatch: the RECV and the SEND that met, the first by rank of the
   /// RECV.
-  InstructionId mismatched_recv = kNoInstruction,
-                mismatched_send = kNoInstruction;
+  InstructionId mismatched_recv = kNoInstruction, mismatched_send = kNoInstruction;
   /// For Invalid: what waits, and for what in words.
   std::vector<std::string> reasons;
 };
 
 /// `message_bytes` by route, needed only where the policy counts credit in
 /// bytes (else empty).
-WaitReport explain_stuck(const Program &program, const Progress &progress,
-                         const std::vector<std::int64_t> &message_bytes = {});
+WaitReport explain_stuck(const Program& program, const Progress& progress,
+                         const std::vector<std::int64_t>& message_bytes = {});
 
 /// The cycle as a sentence a person can act on, one line a step.
-std::string describe(const Program &program, const WaitReport &report);
+std::string describe(const Program& program, const WaitReport& report);
 
-} // namespace pipewright
+}  // namespace pipewright

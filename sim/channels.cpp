@@ -23,7 +23,8 @@ class Channels {
     moving_.assign(n, kNotEnded);
     state_.assign(n, 0);
     next_.assign(lanes_.lane_begin.begin(), lanes_.lane_begin.end() - 1);
-    for (const auto& [id, input] : program.extra_inputs) sends_wait_for_data_ |= is_send(program.code[id].kind);
+    for (const auto& [id, input] : program.extra_inputs)
+      sends_wait_for_data_ |= is_send(program.code[id].kind);
   }
 
   Result run() {
@@ -49,19 +50,24 @@ class Channels {
 
  private:
   // Bits of state_.
-  static constexpr std::uint8_t kIssued = 1, kReady = 2, kLeft = 4, kArrived = 8, kMoving = 16, kRunning = 32;
+  static constexpr std::uint8_t kIssued = 1, kReady = 2, kLeft = 4, kArrived = 8, kMoving = 16,
+                                kRunning = 32;
 
   struct Event {
     std::int64_t time;
     InstructionId id;
     std::uint32_t stamp;
     bool computation;
-    bool operator<(const Event& o) const { return time != o.time ? time > o.time : id > o.id; }  // for a min-heap
+    bool operator<(const Event& o) const {
+      return time != o.time ? time > o.time : id > o.id;
+    }  // for a min-heap
   };
 
   const Instruction& code(InstructionId id) const { return program_.code[id]; }
   bool is(InstructionId id, std::uint8_t bits) const { return (state_[id] & bits) != 0; }
-  std::size_t rank_of_lane(std::uint32_t lane) const { return static_cast<std::size_t>(lanes_.rank_of_lane[lane].value); }
+  std::size_t rank_of_lane(std::uint32_t lane) const {
+    return static_cast<std::size_t>(lanes_.rank_of_lane[lane].value);
+  }
   std::uint32_t compute_lane(std::size_t rank) const { return lanes_.rank_lane_begin[rank]; }
 
   /// The end of an instant: what meets without credit, in program order, then the links.
@@ -115,7 +121,9 @@ class Channels {
 
   bool inputs_there(InstructionId id) const {
     const Instruction& in = code(id);
-    const auto missing = [&](InstructionId input) { return input != kNoInstruction && end_[input] == kNotEnded; };
+    const auto missing = [&](InstructionId input) {
+      return input != kNoInstruction && end_[input] == kNotEnded;
+    };
     if (!is_transfer(in.kind) && missing(in.link)) return false;
     if (in.has(Instruction::kExtraInput)) {
       for (const auto& [self, input] : program_.extra_inputs_of(id)) {
@@ -124,7 +132,8 @@ class Channels {
     }
     if (in.has(Instruction::kJoinsRun)) {
       const InstructionId begin = program_.rank_begin[rank_of_lane(lanes_.lane_of[id])];
-      for (InstructionId member = id; member > begin && is_transfer(code(member - 1).kind); --member) {
+      for (InstructionId member = id; member > begin && is_transfer(code(member - 1).kind);
+           --member) {
         if (missing(member - 1)) return false;
       }
     }
@@ -145,7 +154,8 @@ class Channels {
     ++next_[lane];
     issue_run(id + 1, program_.rank_begin[rank + 1]);
     if (sends_wait_for_data_) {
-      for (std::uint32_t l = compute_lane(rank) + 1; l < lanes_.rank_lane_begin[rank + 1]; ++l) try_lane(l);
+      for (std::uint32_t l = compute_lane(rank) + 1; l < lanes_.rank_lane_begin[rank + 1]; ++l)
+        try_lane(l);
     }
     try_lane(lane);
   }
@@ -167,8 +177,9 @@ class Channels {
     }
   }
 
-  /// Both ends are ready. For want of credit they wait for the end of the instant, in case credit comes back; where the transfer takes no time
-  /// that makes no difference to them, and what it sets free may.
+  /// Both ends are ready. For want of credit they wait for the end of the instant, in case credit
+  /// comes back; where the transfer takes no time that makes no difference to them, and what it
+  /// sets free may.
   void meet(InstructionId send) {
     if (code(send).has(Instruction::kMismatch)) return;
     if (credit_.may_be_eager(send) && durations_.route_ns()[code(send).route] > 0) {
@@ -180,7 +191,8 @@ class Channels {
 
   /// Sends that have credit now, the first in program order first.
   void leave_in_order(Credit::AccountId account) {
-    for (InstructionId send = credit_.next(account); send != kNoInstruction && is(send, kReady); send = credit_.next(account)) {
+    for (InstructionId send = credit_.next(account); send != kNoInstruction && is(send, kReady);
+         send = credit_.next(account)) {
       leave(send);
       try_lane(lanes_.lane_of[send]);
     }
@@ -220,7 +232,8 @@ class Channels {
     try_lane(lanes_.lane_of[receive]);
   }
 
-  /// An eager message has been taken: its credit goes back to the sender, whose next sends may leave.
+  /// An eager message has been taken: its credit goes back to the sender, whose next sends may
+  /// leave.
   void end_receive(InstructionId receive) {
     end_transfer_end(receive);
     const InstructionId send = code(receive).link;
@@ -239,8 +252,10 @@ class Channels {
 
   Result result() {
     Result result;
-    result.finished = std::all_of(end_.begin(), end_.end(), [](std::int64_t end) { return end != kNotEnded; });
-    for (const std::int64_t end : end_) result.timeline.makespan_ns = std::max(result.timeline.makespan_ns, end);
+    result.finished =
+        std::all_of(end_.begin(), end_.end(), [](std::int64_t end) { return end != kNotEnded; });
+    for (const std::int64_t end : end_)
+      result.timeline.makespan_ns = std::max(result.timeline.makespan_ns, end);
     if (!result.finished) {
       for (InstructionId id = 0; id < program_.code.size(); ++id) {
         result.progress.ended.push_back(end_[id] != kNotEnded);

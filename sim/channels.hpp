@@ -1,4 +1,5 @@
-// The engine for every policy: queues, rendezvous, credit, shared links (docs/semantics.md §2-§5), in the order of time.
+// The engine for every policy: queues, rendezvous, credit, shared links (docs/semantics.md §2-§5),
+// in the order of time.
 #pragma once
 
 #include "core/costs.hpp"

@@ -12,13 +12,15 @@ class Walk {
   Walk(const Program& program, const Durations& durations, std::vector<std::int64_t>& end)
       : program_(program), durations_(durations), end_(end.data()) {
     for (int r = 0; r < program.ranks(); ++r) {
-      ranks_.push_back({program.rank_begin[static_cast<std::size_t>(r)], program.rank_begin[static_cast<std::size_t>(r) + 1]});
+      ranks_.push_back({program.rank_begin[static_cast<std::size_t>(r)],
+                        program.rank_begin[static_cast<std::size_t>(r) + 1]});
     }
     awake_.resize(ranks_.size());
   }
 
   std::int64_t run() {
-    // A ring of ranks that can go on. A rank is in it at most once, so ranks_.size() places are enough.
+    // A ring of ranks that can go on. A rank is in it at most once, so ranks_.size() places are
+    // enough.
     for (std::size_t r = 0; r < ranks_.size(); ++r) push(static_cast<std::uint32_t>(r));
     while (size_ > 0) advance(pop());
     return last_;
@@ -53,7 +55,8 @@ class Walk {
     InstructionId blocked_on = kNoInstruction;
     for (; at < rank.stop; ++at) {
       const Instruction& in = code[at];
-      if (is_compute(in.kind) && (in.flags & (Instruction::kPair | Instruction::kExtraInput)) == 0) {
+      if (is_compute(in.kind) &&
+          (in.flags & (Instruction::kPair | Instruction::kExtraInput)) == 0) {
         if (in.link != kNoInstruction) {
           const std::int64_t arrived = end_[in.link];
           if (arrived == kNotEnded) {
@@ -71,7 +74,8 @@ class Walk {
           continue;
         }
         end_[at] = clock;
-        if (in.link != kNoInstruction) deliver(in.link, clock + route_ns[in.route], routes[in.route].destination);
+        if (in.link != kNoInstruction)
+          deliver(in.link, clock + route_ns[in.route], routes[in.route].destination);
       } else if (!is_transfer(in.kind)) {
         if (!general(at, clock, blocked_on)) break;
       }
@@ -128,11 +132,14 @@ class Walk {
       if (!is_send(in.kind) || end_[id] != kNotEnded) continue;
       std::int64_t ready = 0;
       for (const auto& [self, input] : program_.extra_inputs_of(id)) {
-        ready = end_[input] == kNotEnded || ready == kNotEnded ? kNotEnded : std::max(ready, end_[input]);
+        ready = end_[input] == kNotEnded || ready == kNotEnded ? kNotEnded
+                                                               : std::max(ready, end_[input]);
       }
       if (ready == kNotEnded) continue;
       end_[id] = ready;
-      if (in.link != kNoInstruction) deliver(in.link, ready + durations_.route_ns()[in.route], program_.routes[in.route].destination);
+      if (in.link != kNoInstruction)
+        deliver(in.link, ready + durations_.route_ns()[in.route],
+                program_.routes[in.route].destination);
     }
   }
 
@@ -148,7 +155,8 @@ class Walk {
 
 }  // namespace
 
-std::int64_t run_dataflow(const Program& program, const Durations& durations, std::vector<std::int64_t>& end) {
+std::int64_t run_dataflow(const Program& program, const Durations& durations,
+                          std::vector<std::int64_t>& end) {
   end.assign(program.code.size(), kNotEnded);
   return Walk(program, durations, end).run();
 }

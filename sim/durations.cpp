@@ -7,7 +7,9 @@ Durations::Durations(const Program& program, const CostTable& costs)
   by_kind_.resize(static_cast<std::size_t>(kActionKinds) * stages_);
   for (int kind = 0; kind < kActionKinds; ++kind) {
     for (std::size_t stage = 0; stage < stages_; ++stage) {
-      const Action action{.kind = static_cast<ActionKind>(kind), .stage = StageId(static_cast<std::int64_t>(stage)), .micro_batch = {}};
+      const Action action{.kind = static_cast<ActionKind>(kind),
+                          .stage = StageId(static_cast<std::int64_t>(stage)),
+                          .micro_batch = {}};
       by_kind_[static_cast<std::size_t>(kind) * stages_ + stage] = costs.compute_time(action).value;
     }
   }

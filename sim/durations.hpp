@@ -20,7 +20,9 @@ class Durations {
     return by_kind_[static_cast<std::size_t>(in.kind) * stages_ + in.stage];
   }
   /// The same when the caller knows that it is neither a pair nor OPT.
-  std::int64_t plain(const Instruction& in) const { return by_kind_[static_cast<std::size_t>(in.kind) * stages_ + in.stage]; }
+  std::int64_t plain(const Instruction& in) const {
+    return by_kind_[static_cast<std::size_t>(in.kind) * stages_ + in.stage];
+  }
   std::int64_t slow(InstructionId id) const { return costs_.duration(program_, id).value; }
 
   /// By route: latency + bytes / bandwidth; the message's bytes.

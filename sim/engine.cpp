@@ -13,8 +13,10 @@ bool needs_no_queues(const Program& program, const CostTable& costs) {
   return program.policy.is_free_of_waits() && !costs.has_shared_links();
 }
 
-/// Starts and moves follow from the ends: receives were posted at 0, sends left when they were issued.
-Result from_ends(const Program& program, const Durations& durations, std::vector<std::int64_t> end) {
+/// Starts and moves follow from the ends: receives were posted at 0, sends left when they were
+/// issued.
+Result from_ends(const Program& program, const Durations& durations,
+                 std::vector<std::int64_t> end) {
   Result result;
   const std::size_t n = program.code.size();
   Timeline& timeline = result.timeline;
@@ -42,7 +44,8 @@ Result from_ends(const Program& program, const Durations& durations, std::vector
   if (!result.finished) {
     for (InstructionId id = 0; id < n; ++id) {
       result.progress.ended.push_back(timeline.end[id] != kNotEnded);
-      result.progress.left.push_back(is_send(program.code[id].kind) && timeline.end[id] != kNotEnded);
+      result.progress.left.push_back(is_send(program.code[id].kind) &&
+                                     timeline.end[id] != kNotEnded);
     }
   }
   return result;
@@ -62,7 +65,8 @@ WaitReport check(const Program& program, const CostTable& costs) {
   const Result result = simulate(program, costs);
   if (result.finished) return {};
   std::vector<std::int64_t> message_bytes;
-  for (const Route& route : program.routes) message_bytes.push_back(costs.message_bytes(route).value);
+  for (const Route& route : program.routes)
+    message_bytes.push_back(costs.message_bytes(route).value);
   return explain_stuck(program, result.progress, message_bytes);
 }
 

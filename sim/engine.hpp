@@ -15,15 +15,15 @@ struct Result {
   /// verdict.
   bool finished = false;
   Timeline timeline;
-  Progress progress; // filled only if not finished
+  Progress progress;  // filled only if not finished
 };
 
 /// Reads the Program under the cost table. O(n) without shared links, O(n log
 /// n) with them.
-Result simulate(const Program &program, const CostTable &costs);
+Result simulate(const Program& program, const CostTable& costs);
 
 /// What `check` does: reads the Program without durations and says whether it
 /// ends.
-WaitReport check(const Program &program, const CostTable &costs);
+WaitReport check(const Program& program, const CostTable& costs);
 
-} // namespace pipewright::sim
+}  // namespace pipewright::sim

@@ -43,7 +43,9 @@ void Links::settle(std::int64_t now, std::vector<Event>& events) {
 bool Links::begin_serial(const Waiting& waiting) {
   const auto& links = way(waiting.send).links;
   const auto serial = [&](std::uint32_t l) { return costs_.links[l].sharing == Sharing::Serial; };
-  if (std::any_of(links.begin(), links.end(), [&](std::uint32_t l) { return serial(l) && taken_[l] != 0; })) return false;
+  if (std::any_of(links.begin(), links.end(),
+                  [&](std::uint32_t l) { return serial(l) && taken_[l] != 0; }))
+    return false;
   for (const std::uint32_t l : links) {
     if (serial(l)) taken_[l] = 1;
   }
@@ -62,12 +64,13 @@ void Links::begin(InstructionId send, std::int64_t now, std::vector<Event>& even
   slot_of_[send] = slot;
   Moving& transfer = moving_[slot];
   // The stamp goes on counting over the slot's users, so that no old event fits a new one.
-  transfer = {.send = send,
-              .stamp = transfer.stamp + 1,
-              .in_latency = true,
-              .bytes_left = static_cast<double>(durations_.route_bytes()[program_.code[send].route]),
-              .bytes_per_ns = 0,
-              .since = now};
+  transfer = {
+      .send = send,
+      .stamp = transfer.stamp + 1,
+      .in_latency = true,
+      .bytes_left = static_cast<double>(durations_.route_bytes()[program_.code[send].route]),
+      .bytes_per_ns = 0,
+      .since = now};
   events.push_back({now + way(send).latency.value, send, transfer.stamp});
 }
 
@@ -75,7 +78,8 @@ bool Links::on_event(const Event& event, std::vector<Event>& events) {
   if (slot_of_.empty() || way(event.send).links.empty()) return true;
   const std::uint32_t slot = slot_of_[event.send];
   if (slot == kNoSlot || moving_[slot].stamp != event.stamp) return false;
-  if (moving_[slot].in_latency && way(event.send).bytes_per_second > 0 && moving_[slot].bytes_left > 0) {
+  if (moving_[slot].in_latency && way(event.send).bytes_per_second > 0 &&
+      moving_[slot].bytes_left > 0) {
     join(slot, event.time, events);
     return false;
   }
@@ -115,7 +119,8 @@ void Links::set_share(Moving& transfer, std::int64_t now, std::vector<Event>& ev
   double share = route.bytes_per_second;
   for (const std::uint32_t l : route.links) {
     const Link& link = costs_.links[l];
-    if (link.sharing == Sharing::Fair) share = std::min(share, link.bytes_per_second / static_cast<double>(users_[l].size()));
+    if (link.sharing == Sharing::Fair)
+      share = std::min(share, link.bytes_per_second / static_cast<double>(users_[l].size()));
   }
   share *= 1e-9;
   if (share == transfer.bytes_per_ns) return;
@@ -123,7 +128,8 @@ void Links::set_share(Moving& transfer, std::int64_t now, std::vector<Event>& ev
   transfer.since = now;
   transfer.bytes_per_ns = share;
   const double left = std::max(0.0, transfer.bytes_left) / share;
-  events.push_back({now + static_cast<std::int64_t>(std::ceil(left - 1e-6)), transfer.send, ++transfer.stamp});
+  events.push_back(
+      {now + static_cast<std::int64_t>(std::ceil(left - 1e-6)), transfer.send, ++transfer.stamp});
 }
 
 }  // namespace pipewright::sim

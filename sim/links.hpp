@@ -1,4 +1,5 @@
-// How transfers share the cluster's links (docs/semantics.md §5): alone, one after the other, or by equal shares of bandwidth.
+// How transfers share the cluster's links (docs/semantics.md §5): alone, one after the other, or by
+// equal shares of bandwidth.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,9 @@
 
 namespace pipewright::sim {
 
-/// A transfer is named by its SEND. Events are given to the caller's queue and come back through on_event(); an event whose stamp is out of
-/// date is ignored, so that a change of bandwidth needs no search in the queue.
+/// A transfer is named by its SEND. Events are given to the caller's queue and come back through
+/// on_event(); an event whose stamp is out of date is ignored, so that a change of bandwidth needs
+/// no search in the queue.
 class Links {
  public:
   struct Event {
@@ -57,12 +59,12 @@ class Links {
   const CostTable& costs_;
   const Durations& durations_;
   bool shared_;
-  std::vector<std::uint8_t> taken_;               // by link, for Sharing::Serial
-  std::vector<Waiting> waiting_;                  // sorted
-  std::vector<std::vector<std::uint32_t>> users_; // by link, for Sharing::Fair: slots
-  std::vector<Moving> moving_;                    // slots
+  std::vector<std::uint8_t> taken_;                // by link, for Sharing::Serial
+  std::vector<Waiting> waiting_;                   // sorted
+  std::vector<std::vector<std::uint32_t>> users_;  // by link, for Sharing::Fair: slots
+  std::vector<Moving> moving_;                     // slots
   std::vector<std::uint32_t> free_slots_;
-  std::vector<std::uint32_t> slot_of_;            // by instruction; empty without shared links
+  std::vector<std::uint32_t> slot_of_;  // by instruction; empty without shared links
 };
 
 }  // namespace pipewright::sim

@@ -11,10 +11,10 @@
 #include <queue>
 #include <vector>
 
+#include "core/credit.hpp"
 #include "core/program.hpp"
 #include "core/timeline.hpp"
 #include "core/wait_for.hpp"
-#include "core/credit.hpp"
 #include "exec/transport.hpp"
 
 namespace pipewright::exec::local {

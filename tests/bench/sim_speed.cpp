@@ -1,5 +1,6 @@
-// How fast the engine reads a Program that is already lowered, beside a hand-written loop that computes the same 1F1B finish times without
-// any Program, in the same run. Lowering and generating the order are timed beside it. Prints one row a case; medians of several runs.
+// How fast the engine reads a Program that is already lowered, beside a hand-written loop that
+// computes the same 1F1B finish times without any Program, in the same run. Lowering and generating
+// the order are timed beside it. Prints one row a case; medians of several runs.
 //   sim_speed [largest number of actions, default 10000000]
 #include <algorithm>
 #include <chrono>
@@ -21,10 +22,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kForward = 10, kBackward = 25, kLatency = 1;
 
-/// Finish times of 1F1B by hand: each rank goes through its warm-up, its pairs and its cool-down until an input is missing, then the next rank
-/// has its turn. `forward` and `backward` are by rank and micro-batch, -1 where not yet known.
-std::int64_t loop_by_rank(std::int64_t p, std::int64_t m, std::vector<std::int64_t>& forward, std::vector<std::int64_t>& backward,
-                          std::vector<std::int64_t>& clock) {
+/// Finish times of 1F1B by hand: each rank goes through its warm-up, its pairs and its cool-down
+/// until an input is missing, then the next rank has its turn. `forward` and `backward` are by rank
+/// and micro-batch, -1 where not yet known.
+std::int64_t loop_by_rank(std::int64_t p, std::int64_t m, std::vector<std::int64_t>& forward,
+                          std::vector<std::int64_t>& backward, std::vector<std::int64_t>& clock) {
   std::fill(clock.begin(), clock.end(), 0);
   std::fill(forward.begin(), forward.end(), -1);
   std::fill(backward.begin(), backward.end(), -1);
@@ -62,10 +64,11 @@ std::int64_t loop_by_rank(std::int64_t p, std::int64_t m, std::vector<std::int64
   return *std::max_element(clock.begin(), clock.end());
 }
 
-/// The same as one sweep: at step k rank r does forward k and backward k - (p-1-r), which depend on steps k and k-1 alone. Finish times are laid out by
-/// step, so every access is to a neighbour and the backwards vectorise. It holds for 1F1B only and shows how far a special case can go.
-std::int64_t sweep(std::int64_t p, std::int64_t m, std::vector<std::int64_t>& forward, std::vector<std::int64_t>& backward,
-                          std::vector<std::int64_t>& clock) {
+/// The same as one sweep: at step k rank r does forward k and backward k - (p-1-r), which depend on
+/// steps k and k-1 alone. Finish times are laid out by step, so every access is to a neighbour and
+/// the backwards vectorise. It holds for 1F1B only and shows how far a special case can go.
+std::int64_t sweep(std::int64_t p, std::int64_t m, std::vector<std::int64_t>& forward,
+                   std::vector<std::int64_t>& backward, std::vector<std::int64_t>& clock) {
   std::fill(clock.begin(), clock.end(), 0);
   std::int64_t* const now = clock.data();
   for (std::int64_t k = 0; k < m + p - 1; ++k) {
@@ -73,9 +76,11 @@ std::int64_t sweep(std::int64_t p, std::int64_t m, std::vector<std::int64_t>& fo
     std::int64_t* const b = backward.data() + k * p;
     if (k < m) {
       f[0] = now[0] += kForward;
-      for (std::int64_t r = 1; r < p; ++r) f[r] = now[r] = std::max(now[r], f[r - 1] + kLatency) + kForward;
+      for (std::int64_t r = 1; r < p; ++r)
+        f[r] = now[r] = std::max(now[r], f[r - 1] + kLatency) + kForward;
     }
-    const std::int64_t first = std::max<std::int64_t>(0, p - 1 - k), last = std::min<std::int64_t>(p, p + m - 1 - k);
+    const std::int64_t first = std::max<std::int64_t>(0, p - 1 - k),
+                       last = std::min<std::int64_t>(p, p + m - 1 - k);
     for (std::int64_t r = first; r < last; ++r) {
       const std::int64_t arrived = r + 1 < p ? b[r + 1 - p] + kLatency : 0;
       b[r] = now[r] = std::max(now[r], arrived) + kBackward;
@@ -101,29 +106,42 @@ void measure(const char* schedule, int p, int v, int m) {
   const int runs = actions > 3e6 ? 3 : actions > 3e5 ? 7 : 25;
   Order order;
   const double generating = median_seconds(std::min(runs, 3), [&] {
-    order = planner::make_order(schedule, {.ranks = p, .micro_batches = m, .chunks = v, .parameters = {}});
+    order = planner::make_order(schedule,
+                                {.ranks = p, .micro_batches = m, .chunks = v, .parameters = {}});
   });
   Program program;
-  const double lowering = median_seconds(std::min(runs, 3), [&] { program = lower(order, comm_policy_preset("ideal")); });
+  const double lowering = median_seconds(
+      std::min(runs, 3), [&] { program = lower(order, comm_policy_preset("ideal")); });
   order = {};
-  const CostTable costs = CostTable::uniform(
-      p * v, {.f = Nanoseconds(kForward), .i = Nanoseconds(15), .w = Nanoseconds(10), .b = Nanoseconds(kBackward), .opt = {}}, Nanoseconds(kLatency));
+  const CostTable costs = CostTable::uniform(p * v,
+                                             {.f = Nanoseconds(kForward),
+                                              .i = Nanoseconds(15),
+                                              .w = Nanoseconds(10),
+                                              .b = Nanoseconds(kBackward),
+                                              .opt = {}},
+                                             Nanoseconds(kLatency));
   const sim::Durations durations(program, costs);
   std::vector<std::int64_t> end;
   std::int64_t makespan = 0, expected = 0;
-  const double engine = median_seconds(runs, [&] { makespan = sim::run_dataflow(program, durations, end); });
+  const double engine =
+      median_seconds(runs, [&] { makespan = sim::run_dataflow(program, durations, end); });
   // The loops are 1F1B's; interleaved is put beside the loops of as many actions.
   const std::int64_t steps = std::int64_t{v} * m + p;
-  std::vector<std::int64_t> forward(static_cast<std::size_t>(p * steps)), backward(forward.size()), clock(static_cast<std::size_t>(p));
-  const double by_rank = median_seconds(runs, [&] { expected = loop_by_rank(p, std::int64_t{v} * m, forward, backward, clock); });
+  std::vector<std::int64_t> forward(static_cast<std::size_t>(p * steps)), backward(forward.size()),
+      clock(static_cast<std::size_t>(p));
+  const double by_rank = median_seconds(
+      runs, [&] { expected = loop_by_rank(p, std::int64_t{v} * m, forward, backward, clock); });
   if (v == 1 && makespan != expected) {
-    std::fprintf(stderr, "sim_speed: the engine says %lld ns, the loop %lld ns\n", static_cast<long long>(makespan), static_cast<long long>(expected));
+    std::fprintf(stderr, "sim_speed: the engine says %lld ns, the loop %lld ns\n",
+                 static_cast<long long>(makespan), static_cast<long long>(expected));
     std::exit(1);
   }
-  const double by_sweep = median_seconds(runs, [&] { expected = sweep(p, std::int64_t{v} * m, forward, backward, clock); });
+  const double by_sweep = median_seconds(
+      runs, [&] { expected = sweep(p, std::int64_t{v} * m, forward, backward, clock); });
   const auto ns = [actions](double seconds) { return seconds / actions * 1e9; };
-  std::printf("%-12s %5d %2d %8d %9.0f %8.2f %8.2f %7.2f %8.2f %9.1f %10.1f\n", schedule, p, v, m, actions, ns(by_rank), ns(engine), by_rank / engine,
-              ns(by_sweep), ns(lowering), ns(generating));
+  std::printf("%-12s %5d %2d %8d %9.0f %8.2f %8.2f %7.2f %8.2f %9.1f %10.1f\n", schedule, p, v, m,
+              actions, ns(by_rank), ns(engine), by_rank / engine, ns(by_sweep), ns(lowering),
+              ns(generating));
   std::fflush(stdout);
 }
 
@@ -132,8 +150,11 @@ void measure(const char* schedule, int p, int v, int m) {
 
 int main(int argc, char** argv) {
   const double most = argc > 1 ? std::atof(argv[1]) : 1e7;
-  std::printf("ns per action with its transfers; ratio = loop / engine\n%-12s %5s %2s %8s %9s %8s %8s %7s %8s %9s %10s\n", "schedule", "p", "v", "m", "actions",
-              "loop", "engine", "ratio", "sweep", "lowering", "generating");
+  std::printf(
+      "ns per action with its transfers; ratio = loop / engine\n%-12s %5s %2s %8s %9s %8s %8s %7s "
+      "%8s %9s %10s\n",
+      "schedule", "p", "v", "m", "actions", "loop", "engine", "ratio", "sweep", "lowering",
+      "generating");
   for (const double actions : {1e4, 1e5, 1e6, 1e7}) {
     if (actions > most) break;
     for (const int p : {8, 64, 256, 1024}) {

@@ -1,4 +1,5 @@
-// PyTorch's own orders: lowering gives their communication, action by action, and check gives the recorded verdicts.
+// PyTorch's own orders: lowering gives their communication, action by action, and check gives the
+// recorded verdicts.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,13 +17,15 @@ Order read(const std::string& path) { return read_order_csv(read_text(path), pat
 
 std::string verdict(const Order& order, const CommPolicy& policy, bool fragment = false) {
   const Program program = lower(order, policy, {.fragment = fragment});
-  return std::string(to_string(sim::check(program, CostTable::uniform(program.stages, {})).verdict));
+  return std::string(
+      to_string(sim::check(program, CostTable::uniform(program.stages, {})).verdict));
 }
 
 class PyTorchOrders : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(kFolder + "orders/manifest.json")) GTEST_SKIP() << "no " << kFolder << "orders/manifest.json";
+    if (!std::filesystem::exists(kFolder + "orders/manifest.json"))
+      GTEST_SKIP() << "no " << kFolder << "orders/manifest.json";
     manifest_ = parse_json(read_text(kFolder + "orders/manifest.json"), "manifest.json");
   }
   Json manifest_;
@@ -31,7 +34,9 @@ class PyTorchOrders : public testing::Test {
 TEST_F(PyTorchOrders, LoweringAddsTheSameCommunication) {
   for (const auto& entry : manifest_) {
     const std::string compute = entry["compute_csv"], comms = entry["comms_csv"];
-    EXPECT_EQ(write_order_csv(with_transfers(read(kFolder + "orders/" + compute))), write_order_csv(read(kFolder + "orders/" + comms))) << comms;
+    EXPECT_EQ(write_order_csv(with_transfers(read(kFolder + "orders/" + compute))),
+              write_order_csv(read(kFolder + "orders/" + comms)))
+        << comms;
   }
 }
 
@@ -52,15 +57,20 @@ TEST_F(PyTorchOrders, VerdictsUnderEightModels) {
   std::vector<Model> models;
   for (const bool deferred : {false, true}) {
     const Post post = deferred ? Post::Deferred : Post::Early;
-    models.push_back({deferred ? "rendezvous_naive_defer" : "rendezvous_asis", {.issue = Issue::Inline, .post = post}});
-    models.push_back({deferred ? "async_rank_naive_defer" : "async_rank_asis", {.channel = Channel::Rank, .post = post}});
-    models.push_back({deferred ? "async_pair_naive_defer" : "async_pair_asis", {.channel = Channel::Pair, .post = post}});
-    models.push_back({deferred ? "async_edge_naive_defer" : "async_edge_asis", {.channel = Channel::Edge, .post = post}});
+    models.push_back({deferred ? "rendezvous_naive_defer" : "rendezvous_asis",
+                      {.issue = Issue::Inline, .post = post}});
+    models.push_back({deferred ? "async_rank_naive_defer" : "async_rank_asis",
+                      {.channel = Channel::Rank, .post = post}});
+    models.push_back({deferred ? "async_pair_naive_defer" : "async_pair_asis",
+                      {.channel = Channel::Pair, .post = post}});
+    models.push_back({deferred ? "async_edge_naive_defer" : "async_edge_asis",
+                      {.channel = Channel::Edge, .post = post}});
   }
   for (const auto& entry : manifest_) {
     const Order order = read(kFolder + "orders/" + std::string(entry["comms_csv"]));
     for (const auto& [key, policy] : models) {
-      const std::string recorded = entry[key] == "order-mismatch" ? std::string("mismatch") : std::string(entry[key]);
+      const std::string recorded =
+          entry[key] == "order-mismatch" ? std::string("mismatch") : std::string(entry[key]);
       EXPECT_EQ(verdict(order, policy), recorded) << entry["comms_csv"] << " " << key;
     }
   }
@@ -90,10 +100,12 @@ TEST(FieldCases, OrdersReportedStuckAreStuckAtTheReportedInstructions) {
     EXPECT_EQ(to_string(report.verdict), std::string(entry["derived_rendezvous_verdict"]));
     ASSERT_EQ(report.stuck.size(), entry["stuck_heads"].size());
     for (const auto& head : report.stuck) {
-      EXPECT_EQ(program.text(head.instruction), std::string(entry["stuck_heads"][std::to_string(head.rank.value)]));
+      EXPECT_EQ(program.text(head.instruction),
+                std::string(entry["stuck_heads"][std::to_string(head.rank.value)]));
     }
     EXPECT_EQ(report.cycle.size(), 2u);
-    // The cure given in the threads: one group a rank; and why PyTorch went to a communicator for each directed edge.
+    // The cure given in the threads: one group a rank; and why PyTorch went to a communicator for
+    // each directed edge.
     EXPECT_EQ(verdict(order, {.issue = Issue::Grouped}, true), "ok");
     EXPECT_EQ(verdict(order, CommPolicy{}, true), "ok");
   }

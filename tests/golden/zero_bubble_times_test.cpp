@@ -1,4 +1,5 @@
-// Orders made by the zero-bubble authors' code: makespan, span and peak as recorded, by both engines.
+// Orders made by the zero-bubble authors' code: makespan, span and peak as recorded, by both
+// engines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +17,8 @@ class ZeroBubbleTimes : public testing::TestWithParam<const char*> {};
 TEST_P(ZeroBubbleTimes, AreTheRecordedOnes) {
   const std::string folder = std::string(PIPEWRIGHT_GOLDEN_DIR) + "/zero_bubble/";
   if (!std::filesystem::exists(folder + GetParam())) GTEST_SKIP() << "no " << folder << GetParam();
-  // `early` needs the queue engine; with tag channels and unlimited credit the times are those of `ideal`.
+  // `early` needs the queue engine; with tag channels and unlimited credit the times are those of
+  // `ideal`.
   CommPolicy queued = comm_policy_preset("ideal");
   queued.post = Post::Early;
   int orders = 0;
@@ -25,9 +27,13 @@ TEST_P(ZeroBubbleTimes, AreTheRecordedOnes) {
     ++orders;
     const std::string name = entry["order_csv"];
     const Order order = read_order_csv(read_text(folder + "orders/" + name), name);
-    const auto cost = [&entry](const char* key) { return Nanoseconds(entry[key].get<std::int64_t>()); };
+    const auto cost = [&entry](const char* key) {
+      return Nanoseconds(entry[key].get<std::int64_t>());
+    };
     const CostTable costs = CostTable::uniform(
-        order.stages(), {.f = cost("F"), .i = cost("B"), .w = cost("W"), .b = cost("B") + cost("W"), .opt = {}}, cost("comm"));
+        order.stages(),
+        {.f = cost("F"), .i = cost("B"), .w = cost("W"), .b = cost("B") + cost("W"), .opt = {}},
+        cost("comm"));
     for (const CommPolicy& policy : {comm_policy_preset("ideal"), queued}) {
       const Program program = lower(order, policy);
       const sim::Result result = sim::simulate(program, costs);
@@ -43,14 +49,18 @@ TEST_P(ZeroBubbleTimes, AreTheRecordedOnes) {
       EXPECT_EQ(figures.makespan_ns, recorded["makespan"].get<std::int64_t>()) << name;
       EXPECT_EQ(span, recorded["max_span"].get<std::int64_t>()) << name;
       EXPECT_EQ(peak, recorded["peak_live_chunks_until_W"].get<int>()) << name;
-      EXPECT_NEAR(figures.span_bubble_ratio, recorded["bubble_rate_span"].get<double>(), 1e-12) << name;
+      EXPECT_NEAR(figures.span_bubble_ratio, recorded["bubble_rate_span"].get<double>(), 1e-12)
+          << name;
     }
   }
   EXPECT_GT(orders, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, ZeroBubbleTimes, testing::Values("grid.json", "unequal.json", "unit_small.json"),
-                         [](const auto& given) { return std::string(given.param).substr(0, std::string(given.param).find('.')); });
+INSTANTIATE_TEST_SUITE_P(
+    Goldens, ZeroBubbleTimes, testing::Values("grid.json", "unequal.json", "unit_small.json"),
+    [](const auto& given) {
+      return std::string(given.param).substr(0, std::string(given.param).find('.'));
+    });
 
 }  // namespace
 }  // namespace pipewright

@@ -1,5 +1,5 @@
-// The registry's schedules where no closed form holds (fewer micro-batches than ranks, stages that differ): the library's lists, ends and
-// figures are those of the slow interpreter.
+// The registry's schedules where no closed form holds (fewer micro-batches than ranks, stages that
+// differ): the library's lists, ends and figures are those of the slow interpreter.
 #include <gtest/gtest.h>
 
 #include "core/order.hpp"
@@ -18,7 +18,8 @@ TEST_P(RegistrySchedules, UnequalStagesAgreeWithTheInterpreter) {
   for (int p = 1; p <= 5; ++p) {
     for (int m = 1; m <= 7; ++m) {
       for (int v = 1; v <= 3; ++v) {
-        const planner::ScheduleRequest request{.ranks = p, .micro_batches = m, .chunks = v, .parameters = {}};
+        const planner::ScheduleRequest request{
+            .ranks = p, .micro_batches = m, .chunks = v, .parameters = {}};
         if (planner::find_schedule(GetParam()).refusal(request)) continue;
         Case c;
         c.order = reference::parse_order(write_order_csv(planner::make_order(GetParam(), request)));
@@ -29,9 +30,12 @@ TEST_P(RegistrySchedules, UnequalStagesAgreeWithTheInterpreter) {
           if (ideal) {
             c.policy.channel = reference::Channel::Tag;
             c.policy.post = reference::Post::AtStart;
-            c.policy.forward.credit = c.policy.backward.credit = reference::Protocol::Credit::Unlimited;
+            c.policy.forward.credit = c.policy.backward.credit =
+                reference::Protocol::Credit::Unlimited;
           }
-          ASSERT_EQ(of_library(c), of_reference(c)) << GetParam() << " p=" << p << " m=" << m << " v=" << v << "\n" << shown(c);
+          ASSERT_EQ(of_library(c), of_reference(c))
+              << GetParam() << " p=" << p << " m=" << m << " v=" << v << "\n"
+              << shown(c);
           ++compared;
         }
       }
@@ -40,7 +44,9 @@ TEST_P(RegistrySchedules, UnequalStagesAgreeWithTheInterpreter) {
   EXPECT_GT(compared, 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RegistrySchedules, testing::Values("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "paddle-vpp"),
+INSTANTIATE_TEST_SUITE_P(All, RegistrySchedules,
+                         testing::Values("naive", "gpipe", "1f1b", "interleaved", "zb-h1",
+                                         "paddle-vpp"),
                          [](const auto& given) {
                            std::string name = given.param;
                            for (char& letter : name) {

@@ -27,9 +27,11 @@ TEST(CommPolicy, EveryPresetIsFoundByItsName) {
 }
 
 TEST(CommPolicy, ProtocolTextRoundTrips) {
-  for (const char* text : {"rendezvous", "eager", "eager:1", "eager:12", "eager:4095B"}) EXPECT_EQ(to_string(parse_protocol(text)), text);
+  for (const char* text : {"rendezvous", "eager", "eager:1", "eager:12", "eager:4095B"})
+    EXPECT_EQ(to_string(parse_protocol(text)), text);
   EXPECT_EQ(parse_protocol("eager:4KiB").credit, 4096);
-  for (const char* text : {"", "eager:", "eager:0", "eager:-1", "eager:x", "Rendezvous", "eager:1.5"}) {
+  for (const char* text :
+       {"", "eager:", "eager:0", "eager:-1", "eager:x", "Rendezvous", "eager:1.5"}) {
     EXPECT_THROW(parse_protocol(text), InputError) << text;
   }
 }

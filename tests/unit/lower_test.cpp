@@ -9,14 +9,17 @@ namespace {
 std::string listing(const Program& program) {
   std::string text;
   for (int r = 0; r < program.ranks(); ++r) {
-    const auto begin = program.rank_begin[static_cast<std::size_t>(r)], end = program.rank_begin[static_cast<std::size_t>(r) + 1];
-    for (InstructionId id = begin; id < end; ++id) text += (id > begin ? " " : "") + program.text(id);
+    const auto begin = program.rank_begin[static_cast<std::size_t>(r)],
+               end = program.rank_begin[static_cast<std::size_t>(r) + 1];
+    for (InstructionId id = begin; id < end; ++id)
+      text += (id > begin ? " " : "") + program.text(id);
     text += "\n";
   }
   return text;
 }
 
-Program lowered(std::string_view csv, const CommPolicy& policy = {}, const LowerOptions& options = {}) {
+Program lowered(std::string_view csv, const CommPolicy& policy = {},
+                const LowerOptions& options = {}) {
   return lower(read_order_csv(csv, "order.csv"), policy, options);
 }
 
@@ -30,8 +33,8 @@ InstructionId find(const Program& program, std::string_view text) {
 constexpr std::string_view k1F1B = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
 
 TEST(Lower, AddsSendAndReceiveAtTheSameMoment) {
-  // Pass 1: 0F0 (1RECV_F0), then 1F0. Pass 2: 0F1 (1RECV_F1), then 1B0 (0RECV_B0). Pass 3: 0B0, then 1F1. Pass 4: 0B1 has no gradient yet; 1B1
-  // (0RECV_B1). Pass 5: 0B1.
+  // Pass 1: 0F0 (1RECV_F0), then 1F0. Pass 2: 0F1 (1RECV_F1), then 1B0 (0RECV_B0). Pass 3: 0B0,
+  // then 1F1. Pass 4: 0B1 has no gradient yet; 1B1 (0RECV_B1). Pass 5: 0B1.
   EXPECT_EQ(listing(lowered(k1F1B)),
             "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1\n"
             "1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1SEND_B1\n");
@@ -51,8 +54,10 @@ TEST(Lower, DeferredPutsEachReceiveBeforeItsConsumer) {
 }
 
 TEST(Lower, EvenOddOrdersEachRunByTheParityOfItsRank) {
-  const CommPolicy policy{.issue = Issue::Inline, .post = Post::Deferred, .run_order = RunOrder::EvenOdd};
-  // Rank 1's run [1SEND_B0 1RECV_F1]: odd ranks receive before they send in each direction, RECV_F before SEND_B.
+  const CommPolicy policy{
+      .issue = Issue::Inline, .post = Post::Deferred, .run_order = RunOrder::EvenOdd};
+  // Rank 1's run [1SEND_B0 1RECV_F1]: odd ranks receive before they send in each direction, RECV_F
+  // before SEND_B.
   EXPECT_EQ(listing(lowered(k1F1B, policy)),
             "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1\n"
             "1RECV_F0 1F0 1B0 1RECV_F1 1SEND_B0 1F1 1B1 1SEND_B1\n");
@@ -64,16 +69,18 @@ TEST(Lower, NoTransferBetweenTwoStagesOfOneRank) {
 }
 
 TEST(Lower, MatchesByPositionWhateverIsCarried) {
-  // Ranks 0 and 1 with two edges of the pipeline on the directed edge 0 -> 1: stages 0,2 on rank 0, stages 1,3 on rank 1. Rank 1 expects stage 2's
-  // activation first.
-  const Program program = lowered("0F0,0SEND_F0,2F0,2SEND_F0\n3RECV_F0,3F0,1RECV_F0,1F0\n", {}, {.fragment = true});
+  // Ranks 0 and 1 with two edges of the pipeline on the directed edge 0 -> 1: stages 0,2 on rank 0,
+  // stages 1,3 on rank 1. Rank 1 expects stage 2's activation first.
+  const Program program =
+      lowered("0F0,0SEND_F0,2F0,2SEND_F0\n3RECV_F0,3F0,1RECV_F0,1F0\n", {}, {.fragment = true});
   const InstructionId send = find(program, "0SEND_F0");
   EXPECT_EQ(program.text(program.code[send].link), "3RECV_F0");
   EXPECT_TRUE(program.code[send].has(Instruction::kMismatch));
 }
 
 TEST(Lower, MatchesByTensorUnderTag) {
-  const Program program = lowered("0F0,0SEND_F0,2F0,2SEND_F0\n3RECV_F0,3F0,1RECV_F0,1F0\n", {.channel = Channel::Tag}, {.fragment = true});
+  const Program program = lowered("0F0,0SEND_F0,2F0,2SEND_F0\n3RECV_F0,3F0,1RECV_F0,1F0\n",
+                                  {.channel = Channel::Tag}, {.fragment = true});
   const InstructionId send = find(program, "0SEND_F0");
   EXPECT_EQ(program.text(program.code[send].link), "1RECV_F0");
   EXPECT_FALSE(program.code[send].has(Instruction::kMismatch));
@@ -88,7 +95,8 @@ TEST(Lower, AnInputThatStandsLaterIsAnExtraInput) {
 }
 
 TEST(Lower, AMalformedOrderIsLoweredWithTheWaitsItAsksFor) {
-  // Rank 1 wants its backward first: nothing can be taken after 0F0, so rank 0's next cell is forced.
+  // Rank 1 wants its backward first: nothing can be taken after 0F0, so rank 0's next cell is
+  // forced.
   EXPECT_EQ(listing(lowered("0F0,0B0\n1B0,1F0\n")),
             "0F0 0SEND_F0 0RECV_B0 0B0\n"
             "1RECV_F0 1B0 1SEND_B0 1F0\n");
@@ -110,11 +118,13 @@ TEST(Lanes, AreNumberedByTheirFirstInstruction) {
   const auto names = [](Channel channel) {
     std::string text;
     for (const auto& lane : lanes_of(lowered(k1F1B, {.channel = channel})).lanes) {
-      text += std::to_string(lane.rank.value) + ":" + lane.name + "(" + std::to_string(lane.instructions.size()) + ") ";
+      text += std::to_string(lane.rank.value) + ":" + lane.name + "(" +
+              std::to_string(lane.instructions.size()) + ") ";
     }
     return text;
   };
-  EXPECT_EQ(names(Channel::Edge), "0:compute(4) 0:to 1(2) 0:from 1(2) 1:compute(4) 1:from 0(2) 1:to 0(2) ");
+  EXPECT_EQ(names(Channel::Edge),
+            "0:compute(4) 0:to 1(2) 0:from 1(2) 1:compute(4) 1:from 0(2) 1:to 0(2) ");
   EXPECT_EQ(names(Channel::Pair), "0:compute(4) 0:peer 1(4) 1:compute(4) 1:peer 0(4) ");
   EXPECT_EQ(names(Channel::Rank), "0:compute(4) 0:comm(4) 1:compute(4) 1:comm(4) ");
   EXPECT_EQ(names(Channel::Tag),

@@ -71,7 +71,8 @@ TEST(OrderProblems, NamesWhatIsMissingDoubledOrMixed) {
   EXPECT_EQ(problems("0F0,0I0,0W0\n1F0,1B0\n"), "");
   EXPECT_THAT(problems("0F0,0B0,0B1\n1F0,1B0,1F1,1B1\n"), HasSubstr("0F1 is missing"));
   EXPECT_THAT(problems("0F0,0F0,0B0\n1F0,1B0\n"), HasSubstr("0F0 is there 2 times"));
-  EXPECT_THAT(problems("0F0\n1F0,1B0\n"), HasSubstr("backward of stage 0 for micro-batch 0 is missing"));
+  EXPECT_THAT(problems("0F0\n1F0,1B0\n"),
+              HasSubstr("backward of stage 0 for micro-batch 0 is missing"));
   EXPECT_THAT(problems("0F0,0I0\n1F0,1B0\n"), HasSubstr("0W0 is missing"));
   EXPECT_THAT(problems("0F0,0I0,0W0,0B0\n1F0,1B0\n"), HasSubstr("doubled or mixed"));
 }
@@ -80,7 +81,8 @@ TEST(OrderProblems, WrittenTransfersNeedBothEnds) {
   const Order whole = read_order_csv("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", "o");
   EXPECT_THAT(problems_of(whole), IsEmpty());
   const Order torn = read_order_csv("0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n", "o");
-  EXPECT_THAT(problems_of(torn), testing::ElementsAre("expected one 0SEND_F0 and one 1RECV_F0, found 1 and 0"));
+  EXPECT_THAT(problems_of(torn),
+              testing::ElementsAre("expected one 0SEND_F0 and one 1RECV_F0, found 1 and 0"));
 }
 
 }  // namespace

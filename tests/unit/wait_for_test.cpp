@@ -16,14 +16,16 @@ struct Checked {
   std::string cycle() const {
     std::string text;
     for (const auto& step : report.cycle) {
-      text += std::to_string(step.rank.value) + ": " + program.text(step.instruction) + " -> " + program.text(step.waits_for) + " behind " +
-              program.text(step.behind) + "; ";
+      text += std::to_string(step.rank.value) + ": " + program.text(step.instruction) + " -> " +
+              program.text(step.waits_for) + " behind " + program.text(step.behind) + "; ";
     }
     return text;
   }
   std::string stuck() const {
     std::string text;
-    for (const auto& head : report.stuck) text += std::to_string(head.rank.value) + "." + std::to_string(head.lane) + ":" + program.text(head.instruction) + " ";
+    for (const auto& head : report.stuck)
+      text += std::to_string(head.rank.value) + "." + std::to_string(head.lane) + ":" +
+              program.text(head.instruction) + " ";
     return text;
   }
 };
@@ -39,7 +41,8 @@ constexpr std::string_view kIssue172668 = "0SEND_F1,2RECV_F0,2F0\n1SEND_F0,1RECV
 TEST(WaitFor, TwoSendsThatFaceEachOther) {
   const Checked c = checked(kIssue172668, {.issue = Issue::Inline}, true);
   EXPECT_EQ(c.report.verdict, Verdict::Deadlock);
-  EXPECT_EQ(c.cycle(), "0: 0SEND_F1 -> 1RECV_F1 behind 1SEND_F0; 1: 1SEND_F0 -> 2RECV_F0 behind 0SEND_F1; ");
+  EXPECT_EQ(c.cycle(),
+            "0: 0SEND_F1 -> 1RECV_F1 behind 1SEND_F0; 1: 1SEND_F0 -> 2RECV_F0 behind 0SEND_F1; ");
   EXPECT_EQ(c.stuck(), "0.0:0SEND_F1 1.0:1SEND_F0 ");
   EXPECT_EQ(describe(c.program, c.report),
             "rank 0  0SEND_F1 waits for rank 1's 1RECV_F1, which stands behind 1SEND_F0\n"
@@ -53,7 +56,8 @@ TEST(WaitFor, TheSameOrderEndsWhenBufferedGroupedOrOnEdges) {
   buffered.send_f = {Protocol::Kind::EagerUnlimited, 0};
   EXPECT_EQ(checked(kIssue172668, buffered, true).report.verdict, Verdict::Ok);
   // One queue for a pair of ranks couples the two directions again.
-  EXPECT_EQ(checked(kIssue172668, {.channel = Channel::Pair}, true).report.verdict, Verdict::Deadlock);
+  EXPECT_EQ(checked(kIssue172668, {.channel = Channel::Pair}, true).report.verdict,
+            Verdict::Deadlock);
 }
 
 TEST(WaitFor, ABackwardBeforeItsForwardWaitsForItself) {
@@ -75,17 +79,23 @@ TEST(WaitFor, AWaitForSomethingOutsideIsInvalidButADeadlockInAFragment) {
 }
 
 TEST(WaitFor, AMismatchIsReportedBeforeADeadlock) {
-  const Checked c = checked("0F0,0SEND_F0,2F0,2SEND_F0\n3RECV_F0,3F0,1RECV_F0,1F0\n", CommPolicy{}, true);
+  const Checked c =
+      checked("0F0,0SEND_F0,2F0,2SEND_F0\n3RECV_F0,3F0,1RECV_F0,1F0\n", CommPolicy{}, true);
   EXPECT_EQ(c.report.verdict, Verdict::Mismatch);
   EXPECT_EQ(c.program.text(c.report.mismatched_recv), "3RECV_F0");
   EXPECT_EQ(c.program.text(c.report.mismatched_send), "0SEND_F0");
 }
 
 TEST(WaitFor, TheShortestOfTwoCyclesIsReported) {
-  // Ranks 0, 1, 2 send in a ring of three (stages 0..2, wrap by stage 3 on rank 0); ranks 3 and 4 face each other: two beat three.
-  const Checked c = checked("0SEND_F0,3RECV_F0\n1SEND_F0,1RECV_F0\n2SEND_F0,2RECV_F0\n6SEND_F1,8RECV_F0\n7SEND_F0,7RECV_F1\n", {.issue = Issue::Inline}, true);
+  // Ranks 0, 1, 2 send in a ring of three (stages 0..2, wrap by stage 3 on rank 0); ranks 3 and 4
+  // face each other: two beat three.
+  const Checked c = checked(
+      "0SEND_F0,3RECV_F0\n1SEND_F0,1RECV_F0\n2SEND_F0,2RECV_F0\n6SEND_F1,8RECV_F0\n7SEND_F0,7RECV_"
+      "F1\n",
+      {.issue = Issue::Inline}, true);
   EXPECT_EQ(c.report.verdict, Verdict::Deadlock);
-  EXPECT_EQ(c.cycle(), "3: 6SEND_F1 -> 7RECV_F1 behind 7SEND_F0; 4: 7SEND_F0 -> 8RECV_F0 behind 6SEND_F1; ");
+  EXPECT_EQ(c.cycle(),
+            "3: 6SEND_F1 -> 7RECV_F1 behind 7SEND_F0; 4: 7SEND_F0 -> 8RECV_F0 behind 6SEND_F1; ");
 }
 
 TEST(WaitFor, AHeadThatCanGoOnIsNoDeadlock) {
