@@ -74,32 +74,62 @@ std::pair<int, int> extent(const Order& order) {
   return {stages, micro_batches};
 }
 
-/// A stage lives where it computes; where no row computes it (a fragment), where its transfers are.
+/// A stage lives where it computes; where no row computes it (a fragment), in the first row that
+/// names it.
+std::vector<RankId> homes_of(const Order& order, int stages) {
+  std::vector<RankId> homes(static_cast<std::size_t>(stages), kNoRank);
+  const auto home = [&](const Action& a) -> RankId& {
+    return homes[static_cast<std::size_t>(a.stage.value)];
+  };
+  for_each_action(order, [&](RankId rank, const Action& a) {
+    if (is_compute(a.kind)) home(a) = rank;
+  });
+  for_each_action(order, [&](RankId rank, const Action& a) {
+    const bool of_a_stage = a.kind != ActionKind::Opt && a.kind != ActionKind::Idle;
+    if (of_a_stage && home(a) == kNoRank) home(a) = rank;
+  });
+  return homes;
+}
+
+/// The same for each micro-batch: the row that computes it, else the row of its transfer ends, else
+/// the stage's.
+std::vector<std::vector<RankId>> homes_by_micro_batch(const Order& order,
+                                                      const std::vector<RankId>& homes,
+                                                      int micro_batches) {
+  std::vector<std::vector<RankId>> table(
+      homes.size(), std::vector<RankId>(static_cast<std::size_t>(micro_batches), kNoRank));
+  const auto home = [&](const Action& a) -> RankId& {
+    return table[static_cast<std::size_t>(a.stage.value)]
+                [static_cast<std::size_t>(a.micro_batch.value)];
+  };
+  for_each_action(order, [&](RankId rank, const Action& a) {
+    if (is_compute(a.kind)) home(a) = rank;
+  });
+  for_each_action(order, [&](RankId rank, const Action& a) {
+    if (is_transfer(a.kind) && home(a) == kNoRank) home(a) = rank;
+  });
+  for (std::size_t s = 0; s < table.size(); ++s) {
+    std::replace(table[s].begin(), table[s].end(), kNoRank, homes[s]);
+  }
+  return table;
+}
+
 Placement infer_placement(const Order& order, int stages, int micro_batches) {
-  std::vector<RankId> by_stage(static_cast<std::size_t>(stages), kNoRank);
-  bool replicas = false;
+  auto homes = homes_of(order, stages);
+  bool elsewhere = false;
   for_each_action(order, [&](RankId rank, const Action& a) {
-    if (!is_compute(a.kind)) return;
-    RankId& home = by_stage[static_cast<std::size_t>(a.stage.value)];
-    if (home != kNoRank && home != rank) replicas = true;
-    home = rank;
+    elsewhere |= has_micro_batch(a.kind) && homes[static_cast<std::size_t>(a.stage.value)] != rank;
   });
-  for_each_action(order, [&](RankId rank, const Action& a) {
-    if (a.kind == ActionKind::Opt || a.kind == ActionKind::Idle ||
-        by_stage[static_cast<std::size_t>(a.stage.value)] != kNoRank)
-      return;
-    by_stage[static_cast<std::size_t>(a.stage.value)] = rank;
-  });
-  if (!replicas) return Placement::explicit_stages(std::move(by_stage), order.rank_count());
-  std::vector<std::vector<RankId>> table;
-  for (const RankId home : by_stage)
-    table.emplace_back(static_cast<std::size_t>(micro_batches), home);
-  for_each_action(order, [&](RankId rank, const Action& a) {
-    if (is_compute(a.kind))
-      table[static_cast<std::size_t>(a.stage.value)]
-           [static_cast<std::size_t>(a.micro_batch.value)] = rank;
-  });
-  return Placement::explicit_micro_batches(std::move(table), order.rank_count());
+  if (elsewhere) {
+    auto table = homes_by_micro_batch(order, homes, micro_batches);
+    for (std::size_t s = 0; s < table.size(); ++s) {
+      const auto moved = [&](RankId rank) { return rank != homes[s]; };
+      if (std::any_of(table[s].begin(), table[s].end(), moved)) {
+        return Placement::explicit_micro_batches(std::move(table), order.rank_count());
+      }
+    }
+  }
+  return Placement::explicit_stages(std::move(homes), order.rank_count());
 }
 
 }  // namespace
