@@ -2,7 +2,10 @@
 // F != I != W that are equal on all stages (policy `ideal`).
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <numeric>
 #include <tuple>
+#include <vector>
 
 #include "core/comm_policy.hpp"
 #include "core/lower.hpp"
@@ -51,16 +54,23 @@ void expect_equal(const char* name, const ScheduleRequest& request, std::int64_t
   }
 }
 
+/// PIPEWRIGHT_EVERY_CASE=1 asks for the whole grid, some minutes long.
+bool every_case() { return std::getenv("PIPEWRIGHT_EVERY_CASE") != nullptr; }
+
 /// m below, at and above p, next to the powers of two, and far above.
-const std::vector<int> kMicroBatches = {1,  2,  3,  4,  5,   7,   8,   13,
-                                        16, 31, 33, 64, 100, 128, 255, 256};
+std::vector<int> micro_batches() {
+  if (!every_case()) return {1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 33, 64, 100, 128, 255, 256};
+  std::vector<int> all(256);
+  std::iota(all.begin(), all.end(), 1);
+  return all;
+}
 const std::vector<int> kRanks = {2, 5, 8, 31, 64};
 
 class SingleStage : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SingleStage, EqualsTheClosedFormForEveryNumberOfRanks) {
   for (int p = 2; p <= 64; ++p) {
-    for (const int m : kMicroBatches) {
+    for (const int m : micro_batches()) {
       expect_equal(GetParam(), {p, m, 1, {}});
       if (HasFailure()) return;
     }
@@ -94,7 +104,7 @@ TEST(ClosedForm, LatencyOfNaiveAndGpipe) {
 TEST(ClosedForm, Interleaved) {
   for (const int v : {1, 2, 3, 4}) {
     for (const int p : {2, 3, 4, 8, 16, 32, 64}) {
-      for (int rounds = 1; rounds * p <= 256; rounds += rounds < 4 ? 1 : rounds) {
+      for (int rounds = 1; rounds * p <= 256; rounds += rounds < 4 || every_case() ? 1 : rounds) {
         expect_equal("interleaved", {p, rounds * p, v, {}});
         if (HasFailure()) return;
       }
