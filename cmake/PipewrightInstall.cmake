@@ -8,9 +8,7 @@ set(PIPEWRIGHT_INSTALL_CMAKEDIR "${CMAKE_INSTALL_LIBDIR}/cmake/pipewright")
 
 # --- The command -----------------------------------------------------------------------------------------------------
 
-if(TARGET pipewright)
-  install(TARGETS pipewright RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT runtime)
-endif()
+install(TARGETS pipewright RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT runtime)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
 
 # --- The libraries ---------------------------------------------------------------------------------------------------
@@ -37,7 +35,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/pipewrightConfigVersion.
 install(
   FILES "${PROJECT_BINARY_DIR}/pipewrightConfig.cmake"
         "${PROJECT_BINARY_DIR}/pipewrightConfigVersion.cmake"
-        "${PROJECT_SOURCE_DIR}/cmake/FindOpenBLAS.cmake"
   DESTINATION "${PIPEWRIGHT_INSTALL_CMAKEDIR}"
   COMPONENT dev)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/schemas" DESTINATION "${CMAKE_INSTALL_DATADIR}/pipewright" COMPONENT dev)
@@ -61,14 +58,14 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-    "nlohmann-json3-dev (>= 3.11), libfmt-dev (>= 9), libopenblas-pthread-dev, zlib1g-dev")
+    "nlohmann-json3-dev (>= 3.11), libopenblas-pthread-dev, zlib1g-dev")
 # The run-time libraries of the command are read from the binary, where Debian's tool for that is installed.
 find_program(PIPEWRIGHT_SHLIBDEPS dpkg-shlibdeps)
 mark_as_advanced(PIPEWRIGHT_SHLIBDEPS)
 if(PIPEWRIGHT_SHLIBDEPS)
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 else()
-  set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6, libstdc++6, libfmt9, libopenblas0-pthread, zlib1g")
+  set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6, libstdc++6, libopenblas0-pthread, zlib1g")
 endif()
 
 include(CPack)

@@ -1,20 +1,9 @@
 #include "tools/build_facts.hpp"
 
-#include <dlfcn.h>
+#include "core/error.hpp"
+#include "exec/cpu/blas.hpp"
 
 namespace pipewright::tools {
-namespace {
-
-/// The exec library links OpenBLAS; asked by name, so that this file needs no BLAS header.
-std::string blas_config() {
-  using Config = char* (*)();
-  void* found = dlsym(RTLD_DEFAULT, "openblas_get_config");
-  if (found == nullptr) return "not OpenBLAS, or linked statically";
-  return reinterpret_cast<Config>(found)();
-}
-
-}  // namespace
-
 BuildFacts build_facts() {
   BuildFacts facts;
   facts.version = PIPEWRIGHT_VERSION;
@@ -33,7 +22,12 @@ BuildFacts build_facts() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   facts.compiler += ", with sanitizers";
 #endif
-  facts.blas = blas_config();
+  try {
+    facts.blas = exec::cpu::blas_description();
+    facts.has_blas = true;
+  } catch (const MachineError& error) {
+    facts.blas = error.what();
+  }
   return facts;
 }
 

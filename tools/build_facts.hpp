@@ -8,7 +8,8 @@ namespace pipewright::tools {
 struct BuildFacts {
   std::string version;   // of Pipewright
   std::string compiler;  // "g++ 12.2.0, release"
-  std::string blas;      // what the loaded OpenBLAS says of itself
+  bool has_blas = false;
+  std::string blas;  // what OpenBLAS says of itself, or why it cannot be loaded
 };
 
 BuildFacts build_facts();

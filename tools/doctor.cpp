@@ -84,7 +84,7 @@ int run(const Arguments& /*arguments*/, Session& session) {
     return kDone;
   }
   print_line(session, "build", "pipewright", build.version, build.compiler);
-  print_line(session, "build", "BLAS", "works", build.blas);
+  print_line(session, "build", "BLAS", build.has_blas ? "works" : "no", build.blas);
   print_line(session, "machine", "system", "", machine.system);
   print_line(session, "machine", "cores", std::to_string(machine.cores),
              machine.cores < 2 ? "ranks of a CPU run share one core" : "");
