@@ -57,15 +57,16 @@ set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-    "nlohmann-json3-dev (>= 3.11), libopenblas-pthread-dev, zlib1g-dev")
-# The run-time libraries of the command are read from the binary, where Debian's tool for that is installed.
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "nlohmann-json3-dev (>= 3.11), libopenblas0-pthread, zlib1g-dev")
+# The other run-time libraries of the command are read from the binary, where Debian's tool for that is installed;
+# OpenBLAS is loaded when it is needed, so nothing in the binary names it.
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libopenblas0-pthread")
 find_program(PIPEWRIGHT_SHLIBDEPS dpkg-shlibdeps)
 mark_as_advanced(PIPEWRIGHT_SHLIBDEPS)
 if(PIPEWRIGHT_SHLIBDEPS)
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 else()
-  set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6, libstdc++6, libopenblas0-pthread, zlib1g")
+  string(APPEND CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS ", libc6, libstdc++6, zlib1g")
 endif()
 
 include(CPack)

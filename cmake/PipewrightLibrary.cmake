@@ -73,7 +73,5 @@ function(pipewright_command)
 
   add_executable(pipewright ${arg_MAIN})
   target_link_libraries(pipewright PRIVATE pipewright_options pipewright::tools)
-  # An installed command, too, takes the OpenBLAS that it was linked with, whichever flavour the system prefers.
-  set_target_properties(pipewright PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}"
-                                              INSTALL_RPATH_USE_LINK_PATH ON)
+  set_target_properties(pipewright PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
 endfunction()

@@ -72,8 +72,10 @@ TransferTimes measure_transfers(int repeats) {
   const double more_bytes = static_cast<double>((kLargeFloats - kSmallFloats) * sizeof(float));
   TransferTimes times;
   times.latency = Nanoseconds(static_cast<std::int64_t>(small));
-  // A machine so noisy that the large message was the faster one has no bandwidth to tell.
-  if (large > small) times.bytes_per_second = more_bytes / (large - small) * 1e9;
+  // On a machine so noisy that the large message was the faster one, all of its time counts as
+  // moving.
+  const double moving = large > small ? large - small : large;
+  times.bytes_per_second = more_bytes / std::max(moving, 1.0) * 1e9;
   return times;
 }
 

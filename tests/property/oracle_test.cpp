@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -32,10 +33,10 @@ class Oracle : public testing::Test {
   void SetUp() override {
     if (std::string(PIPEWRIGHT_PYTHON).empty()) GTEST_SKIP() << "no python3";
     if (!std::filesystem::exists(PIPEWRIGHT_ORACLE)) GTEST_SKIP() << "no " << PIPEWRIGHT_ORACLE;
-    folder_ = std::filesystem::path(testing::TempDir()) /
-              ("pipewright_oracle_" +
-               std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
-    std::filesystem::create_directories(folder_);
+    // A new one each time: other runs of this test may be under way.
+    std::string name = testing::TempDir() + "/pipewright_oracle_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr) << name;
+    folder_ = name;
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 

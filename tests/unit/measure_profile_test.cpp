@@ -27,7 +27,7 @@ TEST(MeasureProfile, HasEveryLayerOfEverySize) {
   }
   EXPECT_EQ(profile.sizes[1].micro_batch_size, 2);
   EXPECT_GT(profile.transfer_latency.value, 0);
-  EXPECT_GE(profile.transfer_bytes_per_second, 0);
+  EXPECT_GE(profile.transfer_bytes_per_second, 1);  // or it could not be read back
   EXPECT_GT(profile.action_overhead.value, 0);
 }
 
