@@ -38,8 +38,9 @@ Order order_of_plan(const Plan& plan) {
   if (plan.schedule.order) {
     order = *plan.schedule.order;
   } else {
-    order = make_order(plan.schedule.name, {plan.ranks(), plan.micro_batches, plan.schedule.chunks,
-                                            plan.schedule.parameters});
+    order = make_order(plan.schedule.name,
+                       {plan.ranks(), plan.micro_batches, plan.schedule.chunks,
+                        plan.schedule.parameters, plan.costs, plan.cluster.device.memory});
   }
   require_fit(order, plan);
   return order;

@@ -181,7 +181,7 @@ class Search {
     const Configuration& c = prepared.configuration;
     const CostTable costs =
         model_.table(prepared.stages, c.ranks, c.micro_batch_size, job_.training.optimizer);
-    const Order order = c.schedule->make({c.ranks, c.micro_batches, c.chunks, {}});
+    const Order order = c.schedule->make({c.ranks, c.micro_batches, c.chunks, {}, costs, limit_});
     const Program program = lower(order, policy_for(job_, *c.schedule), {false, true});
     Outcome outcome;
     // The peak follows from the order alone, and simulating costs more.

@@ -72,7 +72,8 @@ class SpaceBuilder {
     std::vector<const Schedule*> list;
     for (const Schedule& schedule : schedules()) {
       if (schedule.name == "naive") continue;
-      const bool automatic = schedules_asked_.empty() && schedule.policy.empty() && ranks > 1;
+      const bool automatic = schedules_asked_.empty() && schedule.policy.empty() && ranks > 1 &&
+                             schedule.layout == Layout::Loop && !schedule.asynchronous;
       const bool named = !schedules_asked_.empty() && asked(schedule);
       if (automatic || named) list.push_back(&schedule);
     }

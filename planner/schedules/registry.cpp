@@ -97,6 +97,22 @@ std::optional<std::string> refusal_of(const Schedule& schedule, const ScheduleRe
   return schedule.refusal(request);
 }
 
+std::string_view to_string(Layout layout) {
+  constexpr std::string_view kNames[] = {"loop", "v", "waves", "bidirectional", "replicas"};
+  return kNames[static_cast<std::size_t>(layout)];
+}
+
+int stages_of(const Schedule& schedule, const ScheduleRequest& request) {
+  switch (schedule.layout) {
+    case Layout::Bidirectional:
+      return request.ranks;
+    case Layout::Replicas:
+      return schedule.make(request).stages();
+    default:
+      return request.ranks * request.chunks;
+  }
+}
+
 Order make_order(std::string_view name, const ScheduleRequest& request) {
   const Schedule& schedule = resolve_schedule(name, request.parameters);
   if (const auto refused = refusal_of(schedule, request)) throw InputError(*refused);

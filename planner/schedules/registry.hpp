@@ -2,6 +2,7 @@
 // constraint, closed form and memory (docs/adding-a-schedule.md).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
@@ -19,7 +20,22 @@ struct ScheduleRequest {
   int micro_batches = 1;                          // m
   int chunks = 1;                                 // v, stages a rank
   std::map<std::string, std::string> parameters;  // "jobs" = "fused", "group" = "4"
+  /// What a cost-driven schedule plans for, stage by stage; without stages F = I = W = 1, no
+  /// latency, one unit of memory from F to W. The others do not look at it.
+  CostTable costs = {};
+  Bytes memory_limit = {};  // a rank's, for costs.memory; 0: what the schedule's name promises
 };
+
+/// Where a schedule puts its stages.
+enum class Layout : std::uint8_t {
+  Loop,           // stage k*p + r on rank r
+  V,              // stages r and 2p-1-r on rank r
+  Waves,          // down and up the ranks again and again
+  Bidirectional,  // two replicas of p stages, one each way
+  Replicas,       // stages with replicas that take turns
+};
+/// "loop", "v", "waves", "bidirectional", "replicas".
+std::string_view to_string(Layout layout);
 
 /// One entry. Functions are pure: any number of threads may call them.
 struct Schedule {
@@ -33,6 +49,9 @@ struct Schedule {
   std::vector<std::string_view> parameters;  // keys it understands
   bool splits_backward = false;              // I and W apart
   int default_chunks = 1;                    // v where the user says none
+  Layout layout = Layout::Loop;
+  bool cost_driven = false;   // the order depends on ScheduleRequest::costs
+  bool asynchronous = false;  // updates inside the step: actions name weight versions
   /// The policy that shows what it is about, "" for the plan's default.
   std::string_view policy;
   /// nullopt: fine. Else one sentence: what is wrong, and the nearest legal
@@ -51,6 +70,8 @@ const Schedule& resolve_schedule(std::string_view name,
 /// Why the schedule cannot be made for the request, in one sentence; nullopt: it can. Unknown
 /// parameters, counts below 1 and orders too large to hold are refused for every schedule alike.
 std::optional<std::string> refusal_of(const Schedule& schedule, const ScheduleRequest& request);
+/// Stages of the order that the schedule makes; call it for a request that is not refused.
+int stages_of(const Schedule& schedule, const ScheduleRequest& request);
 /// Checks parameters and constraint, then makes the order. Throws InputError
 /// with the refusal.
 Order make_order(std::string_view name, const ScheduleRequest& request);
