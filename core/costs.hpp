@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/program.hpp"
@@ -71,13 +70,5 @@ struct CostTable {
   /// Duration of any instruction; 0 for transfer ends.
   Nanoseconds duration(const Program& program, InstructionId id) const;
 };
-
-/// `--cost F=1ms,I=..,W=..,B=..,FB=..,OPT=..,comm=..` for `stages` equal
-/// stages: integers in ns or with a unit; B defaults to I + W, and I and W to
-/// halves of B where only B is said. Throws InputError.
-CostTable parse_costs(std::string_view text, int stages);
-/// `--mem F=..,I=..,W=..,limit=..` into table.memory; returns the limit (0:
-/// none).
-Bytes parse_memory(std::string_view text, CostTable& table);
 
 }  // namespace pipewright

@@ -49,11 +49,11 @@ bool better(const Outcome& a, const Outcome& b) {
   return key(a) < key(b);
 }
 
-std::vector<StagePlan> stages_of(const Partition& partition, int ranks) {
+std::vector<StagePlan> plan_stages(const Partition& partition,
+                                   const std::vector<RankId>& rank_of_stage) {
   std::vector<StagePlan> stages;
-  for (int s = 0; s < partition.stages(); ++s) {
-    const auto i = static_cast<std::size_t>(s);
-    stages.push_back({partition.first_layer[i], partition.first_layer[i + 1], RankId(s % ranks)});
+  for (std::size_t s = 0; s < rank_of_stage.size(); ++s) {
+    stages.push_back({partition.first_layer[s], partition.first_layer[s + 1], rank_of_stage[s]});
   }
   return stages;
 }
@@ -126,7 +126,8 @@ class Search {
       prepared.pruned = kTooLarge;
       return prepared;
     }
-    prepared.stages = stages_of(configuration.even_layers ? *even : *balanced, configuration.ranks);
+    prepared.stages =
+        plan_stages(configuration.even_layers ? *even : *balanced, configuration.rank_of_stage);
     if (!may_fit(prepared)) prepared.pruned = kOverMemory;
     prepared.bound = bound_of(prepared);
     return prepared;
@@ -136,8 +137,8 @@ class Search {
   /// and the peak of its activations where a formula knows it, each at least as large as that of
   /// its lightest stage.
   bool may_fit(const Prepared& prepared) const {
-    if (limit_.value <= 0) return true;
     const Configuration& c = prepared.configuration;
+    if (limit_.value <= 0 || c.schedule->layout != Layout::Loop) return true;
     const auto memory =
         memory_of(job_.model, prepared.stages, c.micro_batch_size, job_.training.optimizer);
     const auto peaks =
@@ -155,11 +156,19 @@ class Search {
   }
 
   /// Each rank waits for the first micro-batch to reach it, computes everything once, and its last
-  /// fused backward still has to go down to stage 0.
+  /// fused backward still has to go down to stage 0. With another placement than stage k*p + r on
+  /// rank r: the ranks share all work at best.
   std::int64_t bound_of(const Prepared& prepared) const {
     const Configuration& c = prepared.configuration;
     const auto costs =
         model_.stage_costs(prepared.stages, c.ranks, c.micro_batch_size, job_.training.optimizer);
+    if (c.schedule->layout != Layout::Loop) {
+      std::int64_t work = 0;
+      for (const StageCosts& stage : costs) {
+        work += (stage.f + std::min(stage.b, stage.i + stage.w)).value * c.micro_batches;
+      }
+      return work / c.ranks;
+    }
     std::int64_t bound = 0, fill = 0, drain = 0;
     for (int r = 0; r < c.ranks; ++r) {
       std::int64_t work = 0, update = 0;

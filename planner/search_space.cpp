@@ -141,6 +141,7 @@ class SpaceBuilder {
     const Schedule& naive = find_schedule("naive");
     Configuration configuration{&naive, ranks, 1, batching.micro_batches,
                                 batching.micro_batch_size};
+    configuration.rank_of_stage = ranks_of_stages(naive, {ranks, batching.micro_batches});
     configuration.allowed = asked(naive) && admits(ranks_asked_, ranks) && admits(chunks_asked_, 1);
     space_.baselines.push_back(configuration);
   }
@@ -149,14 +150,16 @@ class SpaceBuilder {
     for (const int chunks : chunks_for(schedule, ranks)) {
       Configuration configuration{&schedule, ranks, chunks, batching.micro_batches,
                                   batching.micro_batch_size};
-      if (std::int64_t{ranks} * chunks > layers_) {
-        ++space_.pruned["fewer layers than stages"];
-        continue;
-      }
-      if (refusal_of(schedule, {ranks, batching.micro_batches, chunks, {}})) {
+      const ScheduleRequest request{ranks, batching.micro_batches, chunks, {}};
+      if (refusal_of(schedule, request)) {
         ++space_.pruned["outside the constraint of " + std::string(schedule.name)];
         continue;
       }
+      if (stages_of(schedule, request) > layers_) {
+        ++space_.pruned["fewer layers than stages"];
+        continue;
+      }
+      configuration.rank_of_stage = ranks_of_stages(schedule, request);
       space_.others.push_back(configuration);
       configuration.even_layers = true;
       space_.others.push_back(configuration);

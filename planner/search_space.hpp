@@ -21,8 +21,9 @@ struct Configuration {
   /// False for a configuration that is only there to be compared with: the job fixes a field
   /// otherwise.
   bool allowed = true;
+  std::vector<RankId> rank_of_stage;  // ranks_of_stages()
 
-  int stages() const { return ranks * chunks; }
+  int stages() const { return static_cast<int>(rank_of_stage.size()); }
 };
 
 struct SearchSpace {
@@ -37,7 +38,8 @@ struct SearchSpace {
 ///                     whole nodes); on a machine that the ranks share, at most its cores
 ///   accumulate_steps  the divisors of the global batch (micro_batch_size is what is left)
 ///   vpp_degree        1, or 2, 4, 8 … for schedules with chunks
-///   schedule_mode     every registry entry without a policy of its own
+///   schedule_mode     every synchronous registry entry with loop placement and without a policy of
+///                     its own; the others where they are named
 /// Throws InputError for a value that is not a positive number or a schedule that does not exist.
 SearchSpace search_space(const Job& job, const CostModel& costs);
 

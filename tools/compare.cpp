@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/cost_text.hpp"
 #include "core/error.hpp"
 #include "core/lower.hpp"
 #include "core/suggest.hpp"
@@ -22,14 +23,14 @@ struct Row {
   std::string name;
   int chunks = 1;
   Verdict verdict = Verdict::Ok;
-  Figures figures;  // only if the verdict is Ok
+  Figures figures;      // only if the verdict is Ok
+  std::string refusal;  // why there are no figures, if the size is not possible
   bool over_memory = false;
   int peak_activations = 0;
   std::int64_t peak_bytes = 0;
 };
 
-Row simulate_schedule(const std::string& name, const Arguments& arguments) {
-  const planner::Schedule& schedule = planner::find_schedule(name);
+Row simulate_schedule(const planner::Schedule& schedule, const Arguments& arguments) {
   planner::ScheduleRequest request = schedule_request(arguments, schedule);
   // One --vpp for all: a schedule that knows one chunk only keeps to it.
   if (schedule.default_chunks == 1) request.chunks = 1;
@@ -38,25 +39,48 @@ Row simulate_schedule(const std::string& name, const Arguments& arguments) {
     const auto& known = schedule.parameters;
     return std::find(known.begin(), known.end(), parameter.first) == known.end();
   });
-  const Order order = planner::make_order(schedule.name, request);
-  UniformCosts costs = uniform_costs(arguments, request.ranks);
-  // The same model for all: a stage of a rank with v chunks is a v-th of the rank's work.
-  costs.table = costs_of_chunks(costs.table, request.chunks);
-  const CommPolicy policy = policy_from(arguments, comm_policy_preset("ideal"));
-  const Program program = lower(order, policy);
   Row row{.name = std::string(schedule.name), .chunks = request.chunks};
-  const sim::Result result = sim::simulate(program, costs.table);
-  if (!result.finished) {
-    row.verdict = sim::check(program, costs.table).verdict;
+  if (const auto refused = planner::refusal_of(schedule, request)) {
+    row.refusal = *refused;
     return row;
   }
-  row.figures = figures_of(program, result.timeline, costs.table);
+  const GivenCosts costs = given_costs(arguments, request.ranks);
+  // The same model for all: what the ranks hold of it is cut into the schedule's stages.
+  request.costs = resampled(costs.table, planner::stages_of(schedule, request));
+  request.memory_limit = costs.memory_limit;
+  const Order order = planner::make_order(schedule.name, request);
+  const Program program = lower(order, policy_from(arguments, comm_policy_preset("ideal")));
+  const sim::Result result = sim::simulate(program, request.costs);
+  if (!result.finished) {
+    row.verdict = sim::check(program, request.costs).verdict;
+    return row;
+  }
+  row.figures = figures_of(program, result.timeline, request.costs);
   for (const RankFigures& rank : row.figures.ranks) {
     row.peak_activations = std::max(row.peak_activations, rank.peak_activations);
     row.peak_bytes = std::max(row.peak_bytes, rank.peak_bytes);
   }
   row.over_memory = !over_memory(row.figures.ranks, costs.memory_limit).empty();
   return row;
+}
+
+/// The schedules named; of "all", those that are possible at this size and are made for any
+/// communication.
+std::vector<Row> simulate_schedules(const Arguments& arguments) {
+  const auto& names = arguments.positionals();
+  std::vector<Row> rows;
+  if (names == std::vector<std::string>{"all"}) {
+    for (const planner::Schedule& schedule : planner::schedules()) {
+      if (schedule.policy.empty()) rows.push_back(simulate_schedule(schedule, arguments));
+    }
+    std::erase_if(rows, [](const Row& row) { return !row.refusal.empty(); });
+    return rows;
+  }
+  for (const auto& name : names) {
+    rows.push_back(simulate_schedule(planner::find_schedule(name), arguments));
+    if (!rows.back().refusal.empty()) throw InputError(rows.back().refusal);
+  }
+  return rows;
 }
 
 double slower_than(const Row& row, const Row& first) {
@@ -91,7 +115,8 @@ void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Sessio
                row.over_memory ? "over memory" : "ok"},
               row.over_memory ? Ink::Red : Ink::Plain);
   }
-  const UniformCosts costs = uniform_costs(arguments, 1);
+  const GivenCosts costs =
+      given_costs(arguments, static_cast<int>(*arguments.integer("--pp", 1, 65535)));
   session.print(wrapped("p=" + arguments.text_or("--pp", "") +
                             " m=" + arguments.text_or("--micro-batches", "") +
                             ", a rank's micro-batch: " + costs_text(costs.table) +
@@ -120,9 +145,7 @@ Json rows_fields(const std::vector<Row>& rows) {
 
 int compare_schedules(const Arguments& arguments, Session& session) {
   const auto condition = fail_condition(arguments, {"step", "bubble"});
-  std::vector<Row> rows;
-  for (const auto& name : arguments.positionals())
-    rows.push_back(simulate_schedule(name, arguments));
+  const std::vector<Row> rows = simulate_schedules(arguments);
   if (session.json()) {
     session.print_result(rows_fields(rows));
   } else {
@@ -161,34 +184,20 @@ int run(const Arguments& arguments, Session& session) {
 
 }  // namespace
 
-CostTable costs_of_chunks(const CostTable& whole, int chunks) {
-  CostTable table = whole;
-  const StageCosts each = whole.stages.front();
-  const auto part = [chunks](Nanoseconds t) { return Nanoseconds(t.value / chunks); };
-  StageCosts chunk{.f = part(each.f), .i = part(each.i), .w = part(each.w), .b = part(each.b)};
-  const std::size_t stages = whole.stages.size() * static_cast<std::size_t>(chunks);
-  table.stages.assign(stages, chunk);
-  table.overlapped_pair = part(whole.overlapped_pair);
-  if (!whole.memory.empty()) {
-    const StageMemory all = whole.memory.front();
-    const auto share = [chunks](Bytes b) { return Bytes(b.value / chunks); };
-    table.memory.assign(stages, {share(all.f), share(all.i), share(all.w), share(all.constant)});
-  }
-  return table;
-}
-
 Command compare_command() {
   Command command;
   command.name = "compare";
   command.summary = "compare schedules under one rule, or two timelines op by op";
   command.description =
       "Schedules are simulated under the preset ideal unless a policy is named. --cost and --mem "
-      "say what one micro-batch costs a rank; a schedule with several chunks a rank cuts that into "
-      "equal parts, so that all do the same work. Of two traces the first is taken as the "
+      "say what one micro-batch costs a rank (or each of them: F=1ms:2ms:…); a schedule with more "
+      "or fewer stages cuts the same model anew, so that all do the same work. The name all stands "
+      "for every schedule that is possible at this size. Of two traces the first is taken as the "
       "prediction. Exit status 1: one of them gets stuck, is over memory, or fails --fail-if.";
   command.examples = {
       {"compare gpipe 1f1b zb-h1 -p 4 -m 8 --cost F=2ms,I=2ms,W=1ms",
        "who has the smallest bubble, and at which memory?"},
+      {"compare all -p 8 -m 32 --mem F=1GiB", "every schedule that is possible there"},
       {"compare sim.trace.json.gz real.trace.json.gz --fail-if \"step>10%\"",
        "does the machine agree with the prediction?"},
   };
@@ -199,6 +208,7 @@ Command compare_command() {
   for (const auto& schedule : planner::schedules()) {
     command.positionals.front().choices.emplace_back(schedule.name);
   }
+  command.positionals.front().choices.emplace_back("all");
   for (const auto& flags : {schedule_flags(), cost_flags(), policy_flags()}) {
     command.flags.insert(command.flags.end(), flags.begin(), flags.end());
   }

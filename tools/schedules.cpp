@@ -3,12 +3,15 @@
 
 #include "core/error.hpp"
 #include "core/lower.hpp"
+#include "sim/engine.hpp"
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
 #include "tools/exit_status.hpp"
+#include "tools/figures.hpp"
 #include "tools/session.hpp"
 #include "tools/subject.hpp"
 #include "tools/table.hpp"
+#include "tools/timeline_text.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -29,7 +32,10 @@ Json fields_of(const planner::Schedule& schedule) {
           {"source", schedule.source},
           {"parameters", schedule.parameters},
           {"splits_backward", schedule.splits_backward},
-          {"default_vpp", schedule.default_chunks}};
+          {"default_vpp", schedule.default_chunks},
+          {"placement", std::string(planner::to_string(schedule.layout))},
+          {"cost_driven", schedule.cost_driven},
+          {"asynchronous", schedule.asynchronous}};
 }
 
 int run_list(const Arguments& /*arguments*/, Session& session) {
@@ -72,6 +78,13 @@ Json order_fields(const Order& order) {
   return ranks;
 }
 
+std::string placement_text(const planner::Schedule& schedule) {
+  std::string text(planner::to_string(schedule.layout));
+  if (schedule.cost_driven) text += "; the order depends on --cost and --mem";
+  if (schedule.asynchronous) text += "; updates inside the step, weight versions";
+  return text;
+}
+
 void print_card(const planner::Schedule& schedule, Session& session) {
   session.print(painted(session.terminal(), Ink::Bold, schedule.name) + "\n");
   const auto line = [&](std::string_view what, const std::string& value) {
@@ -86,34 +99,91 @@ void print_card(const planner::Schedule& schedule, Session& session) {
   line("needs", std::string(schedule.constraint));
   line("bubble", std::string(schedule.bubble));
   line("peak", std::string(schedule.memory) + " activations on rank r");
+  line("placement", placement_text(schedule));
   line("parameters", joined(schedule.parameters));
   line("source", std::string(schedule.source));
 }
 
+/// Sizes to draw where the user names none: 4 ranks and 8 micro-batches, or close to that.
+planner::ScheduleRequest drawn_request(const planner::Schedule& schedule) {
+  planner::ScheduleRequest request;
+  request.chunks = schedule.default_chunks;
+  for (const int ranks : {4, 2, 3, 6, 8, 1}) {
+    for (const int micro_batches : {8, 4, 12, 16, 6, 2, 1}) {
+      request.ranks = ranks;
+      request.micro_batches = micro_batches;
+      if (!planner::refusal_of(schedule, request)) return request;
+    }
+  }
+  return request;
+}
+
+planner::ScheduleRequest request_of(const Arguments& arguments, const planner::Schedule& schedule) {
+  const bool sized = arguments.has("--pp") || arguments.has("--micro-batches");
+  planner::ScheduleRequest request =
+      sized ? schedule_request(arguments, schedule) : drawn_request(schedule);
+  if (!sized && arguments.has("--vpp")) {
+    throw InputError("--vpp needs --pp P and --micro-batches M beside it");
+  }
+  add_costs(request, schedule, arguments);
+  return request;
+}
+
+/// The timeline of the order under the papers' model, and its figures.
+void draw(const planner::Schedule& schedule, const planner::ScheduleRequest& request,
+          const Order& order, const Arguments& arguments, Session& session) {
+  const GivenCosts costs = given_costs(arguments, order.stages());
+  const Program program = lower(order, comm_policy_preset("ideal"));
+  const sim::Result result = sim::simulate(program, costs.table);
+  std::string title =
+      "\np=" + std::to_string(request.ranks) + " m=" + std::to_string(request.micro_batches);
+  if (request.chunks > 1) title += " v=" + std::to_string(request.chunks);
+  title += ", a stage: " + costs_text(costs.table) + (costs.assumed ? " (assumed)" : "");
+  session.print("\n" + wrapped(title, session.terminal().width, 0));
+  if (!result.finished) {
+    session.print("this order gets stuck; see pipewright check --schedule " +
+                  std::string(schedule.name) + "\n");
+    return;
+  }
+  const Figures figures = figures_of(program, result.timeline, costs.table);
+  session.print(
+      timeline_text(program, result.timeline, session.terminal().width, session.terminal()));
+  std::string peaks;
+  for (const RankFigures& rank : figures.ranks) {
+    peaks += (peaks.empty() ? "" : " ") + std::to_string(rank.peak_activations);
+  }
+  session.print("step " + format_duration(Nanoseconds(figures.makespan_ns)) + "   bubble " +
+                percent_text(figures.bubble_ratio) + "   bubble in the span " +
+                percent_text(figures.span_bubble_ratio) + "\n");
+  session.print(wrapped("peak activations by rank: " + peaks, session.terminal().width, 0));
+}
+
 int run_show(const Arguments& arguments, Session& session) {
   const auto& schedule = planner::find_schedule(arguments.positionals().front());
-  const bool sized = arguments.has("--pp") || arguments.has("--micro-batches");
-  Order order;
-  if (sized) order = planner::make_order(schedule.name, schedule_request(arguments, schedule));
+  const planner::ScheduleRequest request = request_of(arguments, schedule);
+  const Order order = planner::make_order(schedule.name, request);
   if (session.json()) {
     Json fields = fields_of(schedule);
-    if (sized) fields["order"] = order_fields(order);
+    fields["ranks"] = request.ranks;
+    fields["micro_batches"] = request.micro_batches;
+    fields["vpp"] = request.chunks;
+    fields["order"] = order_fields(order);
     session.print_result(fields);
     return kDone;
   }
   print_card(schedule, session);
-  if (sized) {
-    session.print("\n" + order_text(order));
-  } else {
-    session.note("next: pipewright schedules show " + std::string(schedule.name) +
-                 " --pp 4 --micro-batches 8   (prints the order)");
-  }
+  draw(schedule, request, order, arguments, session);
+  if (arguments.has("--order")) session.print("\n" + order_text(order));
+  session.note("next: pipewright schedules show " + std::string(schedule.name) +
+               " -p 8 -m 32 --order   (other sizes, and the order as text)");
   return kDone;
 }
 
 int run_export(const Arguments& arguments, Session& session) {
   const auto& schedule = planner::find_schedule(arguments.positionals().front());
-  Order order = planner::make_order(schedule.name, schedule_request(arguments, schedule));
+  planner::ScheduleRequest request = schedule_request(arguments, schedule);
+  add_costs(request, schedule, arguments);
+  Order order = planner::make_order(schedule.name, request);
   if (arguments.has("--comms")) order = with_transfers(order);
   const std::string csv = write_order_csv(order);
   if (const auto path = arguments.text("--out")) {
@@ -149,11 +219,17 @@ Command list_command() {
 Command show_command() {
   Command command;
   command.name = "schedules show";
-  command.summary = "show one schedule: constraint, formula, memory, and its order";
-  command.examples = {{"schedules show zb-h1", "what it needs and what it costs"},
-                      {"schedules show 1f1b --pp 4 --micro-batches 8", "and its order"}};
+  command.summary = "show one schedule: constraint, formula, memory, source, and its timeline";
+  command.description =
+      "The timeline is drawn under the preset ideal, the papers' model; without sizes for 4 ranks "
+      "and 8 micro-batches, or the nearest that the schedule admits.";
+  command.examples = {{"schedules show zb-h1", "what it needs, what it costs, how it looks"},
+                      {"schedules show 1f1b -p 4 -m 8 --order", "and its order as text"}};
   command.positionals = {schedule_name()};
   command.flags = schedule_flags();
+  for (auto& flag : cost_flags()) command.flags.push_back(std::move(flag));
+  command.flags.push_back(
+      {.group = "Output", .name = "--order", .help = "the actions of each rank too"});
   command.run = run_show;
   return command;
 }
@@ -167,6 +243,7 @@ Command export_command() {
                       {"schedules export 1f1b -p 4 -m 8 --comms", "with sends and receives"}};
   command.positionals = {schedule_name()};
   command.flags = schedule_flags();
+  for (auto& flag : cost_flags()) command.flags.push_back(std::move(flag));
   command.flags.push_back({.group = "Output",
                            .name = "--format",
                            .argument = "FORMAT",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/cost_text.hpp"
 #include "core/error.hpp"
 #include "core/job.hpp"
 #include "core/lower.hpp"
@@ -36,11 +37,11 @@ Plan plan_from_json(const std::string& text, const std::string& file) {
   return read_plan(root);
 }
 
-void use_uniform_costs(Subject& subject, const Arguments& arguments) {
-  UniformCosts costs = uniform_costs(arguments, subject.order.stages());
+void use_given_costs(Subject& subject, const Arguments& arguments) {
+  GivenCosts costs = given_costs(arguments, subject.order.stages());
   subject.costs = std::move(costs.table);
   subject.memory_limit = costs.memory_limit;
-  subject.uniform_costs = true;
+  subject.uniform_costs = same_for_all(subject.costs);
   subject.costs_text = costs_text(subject.costs) + (costs.assumed ? " (assumed: no --cost)" : "");
 }
 
@@ -53,7 +54,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
   subject.title += ", model " + plan.model.name;
   if (arguments.has("--cost")) {
-    use_uniform_costs(subject, arguments);
+    use_given_costs(subject, arguments);
   } else {
     subject.costs = plan.costs;
     subject.costs_text = costs_text(plan.costs);
@@ -75,7 +76,7 @@ CommPolicy default_policy(Purpose purpose, const planner::Schedule* schedule) {
 void read_order_subject(Subject& subject, const Arguments& arguments, Purpose purpose) {
   const bool fragment = arguments.has("--fragment");
   if (!fragment) subject.problems = problems_of(subject.order);
-  use_uniform_costs(subject, arguments);
+  use_given_costs(subject, arguments);
   const auto& stages = subject.costs.stages;
   const bool update = std::any_of(stages.begin(), stages.end(),
                                   [](const StageCosts& each) { return each.opt.value > 0; });
@@ -98,6 +99,7 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
   const planner::Schedule& schedule = planner::find_schedule(name);
   subject.schedule = &schedule;
   subject.request = schedule_request(arguments, schedule);
+  add_costs(subject.request, schedule, arguments);
   subject.order = planner::make_order(name, subject.request);
   subject.source = "--schedule " + std::string(schedule.name);
   subject.title = std::string(schedule.name) + ": p=" + std::to_string(subject.request.ranks) +

@@ -33,7 +33,7 @@ struct Subject {
   /// Of --schedule only.
   const planner::Schedule* schedule = nullptr;
   planner::ScheduleRequest request;
-  bool uniform_costs = false;  // from --cost, or assumed
+  bool uniform_costs = false;  // from --cost, or assumed, and the same for all stages
 };
 
 /// FILE, and the flags of the groups "What to read", "Costs" and "Communication".
@@ -50,18 +50,23 @@ Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& a
 /// --schedule's sizes; `name` may come from elsewhere (`compare gpipe 1f1b`).
 planner::ScheduleRequest schedule_request(const Arguments& arguments,
                                           const planner::Schedule& schedule);
+/// --cost and --mem for a schedule that plans by them, one value for each of its stages.
+void add_costs(planner::ScheduleRequest& request, const planner::Schedule& schedule,
+               const Arguments& arguments);
 /// --preset and the flags that change a field of it. `base` where no preset is named.
 CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base);
 bool names_policy(const Arguments& arguments);
 /// "torch (stream, edge, early, rendezvous)".
 std::string policy_text(const CommPolicy& policy);
-/// --cost and --mem for equal stages.
-struct UniformCosts {
+/// --cost and --mem, where no flag says otherwise assumed.
+struct GivenCosts {
   CostTable table;
   Bytes memory_limit;
   bool assumed = false;  // no --cost
 };
-UniformCosts uniform_costs(const Arguments& arguments, int stages);
+GivenCosts given_costs(const Arguments& arguments, int stages);
 std::string costs_text(const CostTable& costs);
+/// True if all stages have the same times.
+bool same_for_all(const CostTable& costs);
 
 }  // namespace pipewright::tools

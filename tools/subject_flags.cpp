@@ -1,5 +1,6 @@
 // The flags that name a schedule, its costs and its policy, and what they mean.
 #include "core/comm_policy.hpp"
+#include "core/cost_text.hpp"
 #include "core/error.hpp"
 #include "tools/subject.hpp"
 
@@ -36,16 +37,6 @@ void set_protocols(CommPolicy& policy, const std::string& text) {
   const std::size_t comma = text.find(',');
   policy.send_f = parse_protocol(text.substr(0, comma));
   policy.send_b = comma == text.npos ? policy.send_f : parse_protocol(text.substr(comma + 1));
-}
-
-bool same_for_all(const CostTable& costs) {
-  for (const StageCosts& stage : costs.stages) {
-    const StageCosts& first = costs.stages.front();
-    if (stage.f != first.f || stage.i != first.i || stage.w != first.w || stage.b != first.b) {
-      return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace
@@ -94,14 +85,16 @@ std::vector<Flag> cost_flags() {
        .name = "--cost",
        .argument = "COSTS",
        .help =
-           "F=1ms,I=1ms,W=1ms,B=..,FB=..,OPT=..,comm=..: equal stages, whole ns or a unit; B is "
-           "I+W unless given, FB an overlapped pair, comm a latency; without the flag "
-           "F=1ms,I=1ms,W=1ms is assumed"},
+           "F=1ms,I=1ms,W=1ms,B=..,FB=..,OPT=..,comm=..: whole ns or a unit, for all stages or one "
+           "for each (F=1ms:2ms:1ms:1ms); B is I+W unless given, FB an overlapped pair, comm a "
+           "latency; without the flag F=1ms,I=1ms,W=1ms is assumed"},
       {.group = kCosts,
        .name = "--mem",
        .argument = "BYTES",
        .help = "F=..,I=..,W=..,constant=..,limit=..: change of a stage's memory at each action, "
-               "what is always there, and the most a rank may hold"},
+               "what is always there, and the most a rank may hold; F, I, W and constant also one "
+               "value for "
+               "each stage"},
   };
 }
 
@@ -180,6 +173,14 @@ planner::ScheduleRequest schedule_request(const Arguments& arguments,
   return request;
 }
 
+void add_costs(planner::ScheduleRequest& request, const planner::Schedule& schedule,
+               const Arguments& arguments) {
+  if (!schedule.cost_driven) return;
+  GivenCosts costs = given_costs(arguments, request.ranks * request.chunks);
+  request.costs = std::move(costs.table);
+  request.memory_limit = costs.memory_limit;
+}
+
 bool names_policy(const Arguments& arguments) {
   for (const Flag& flag : policy_flags()) {
     if (arguments.has(flag.name)) return true;
@@ -208,8 +209,18 @@ std::string policy_text(const CommPolicy& policy) {
   return text + ")";
 }
 
-UniformCosts uniform_costs(const Arguments& arguments, int stages) {
-  UniformCosts costs;
+bool same_for_all(const CostTable& costs) {
+  for (const StageCosts& stage : costs.stages) {
+    const StageCosts& first = costs.stages.front();
+    if (stage.f != first.f || stage.i != first.i || stage.w != first.w || stage.b != first.b) {
+      return false;
+    }
+  }
+  return true;
+}
+
+GivenCosts given_costs(const Arguments& arguments, int stages) {
+  GivenCosts costs;
   costs.assumed = !arguments.has("--cost");
   costs.table = parse_costs(arguments.text_or("--cost", kAssumedCosts), stages);
   if (const auto memory = arguments.text("--mem")) {

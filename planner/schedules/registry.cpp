@@ -113,6 +113,24 @@ int stages_of(const Schedule& schedule, const ScheduleRequest& request) {
   }
 }
 
+std::vector<RankId> ranks_of_stages(const Schedule& schedule, const ScheduleRequest& request) {
+  const int p = request.ranks, stages = stages_of(schedule, request);
+  std::vector<RankId> ranks(static_cast<std::size_t>(stages));
+  if (schedule.layout == Layout::Replicas) {
+    const Order order = schedule.make(request);
+    for (int s = 0; s < stages; ++s) {
+      ranks[static_cast<std::size_t>(s)] = order.placement.rank_of(StageId(s), MicroBatchId(0));
+    }
+    return ranks;
+  }
+  const bool turns = schedule.layout == Layout::V || schedule.layout == Layout::Waves;
+  for (int s = 0; s < stages; ++s) {
+    const bool up = turns && (s / p) % 2 == 1;
+    ranks[static_cast<std::size_t>(s)] = RankId(up ? p - 1 - s % p : s % p);
+  }
+  return ranks;
+}
+
 Order make_order(std::string_view name, const ScheduleRequest& request) {
   const Schedule& schedule = resolve_schedule(name, request.parameters);
   if (const auto refused = refusal_of(schedule, request)) throw InputError(*refused);

@@ -72,6 +72,8 @@ const Schedule& resolve_schedule(std::string_view name,
 std::optional<std::string> refusal_of(const Schedule& schedule, const ScheduleRequest& request);
 /// Stages of the order that the schedule makes; call it for a request that is not refused.
 int stages_of(const Schedule& schedule, const ScheduleRequest& request);
+/// The rank of each stage; of a stage with replicas the one that has the first micro-batch.
+std::vector<RankId> ranks_of_stages(const Schedule& schedule, const ScheduleRequest& request);
 /// Checks parameters and constraint, then makes the order. Throws InputError
 /// with the refusal.
 Order make_order(std::string_view name, const ScheduleRequest& request);

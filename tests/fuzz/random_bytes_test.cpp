@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "core/costs.hpp"
+#include "core/cost_text.hpp"
 #include "core/order.hpp"
 #include "tests/support/expect_refusal.hpp"
 #include "tests/support/sample_documents.hpp"

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/cost_text.hpp"
 #include "core/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"

@@ -33,6 +33,27 @@ std::vector<std::string> keys_of(const json& object) {
   return keys;
 }
 
+TEST(Json, CompareCutsTheSameModelForEverySchedule) {
+  // Ranks of 4, 4, 4 and 8 us a forward: naive, gpipe and interleaved all do 4 * 20 us of it.
+  const json r = result_of("compare naive gpipe interleaved -p 4 -m 4 --cost F=4us:4us:4us:8us");
+  ASSERT_EQ(r.at("schedules").size(), 3U);
+  for (const json& row : r.at("schedules")) {
+    std::int64_t busy = 0;
+    for (const json& rank : row.at("ranks")) busy += rank.at("busy_ns").get<std::int64_t>();
+    EXPECT_EQ(busy, 80'000) << row.at("schedule");
+  }
+}
+
+TEST(Json, CompareAllTakesEverySchedulePossibleAtTheSize) {
+  const json r = result_of("compare all -p 4 -m 8");
+  std::vector<std::string> names;
+  for (const json& row : r.at("schedules")) names.push_back(row.at("schedule"));
+  for (const char* name : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1"}) {
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  }
+  EXPECT_EQ(std::find(names.begin(), names.end(), "paddle-vpp"), names.end());
+}
+
 TEST(Json, SimulateHasTheContractsKeysAndNumbers) {
   // 1f1b, p=4, m=8, F=1 ms, B=2 ms: step (m+p-1)(F+B) = 33 ms, busy m(F+B) = 24 ms,
   // bubble 3/11, rank r holds at most p-r activations of 5 bytes.

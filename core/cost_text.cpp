@@ -1,0 +1,175 @@
+#include "core/cost_text.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/suggest.hpp"
+
+namespace pipewright {
+namespace {
+
+/// "F=1,I=2" -> its keys and values, each key one of `known` (case ignored) and at most once.
+std::map<std::string, std::string, std::less<>> read_pairs(
+    std::string_view text, std::string_view flag, const std::vector<std::string_view>& known) {
+  std::map<std::string, std::string, std::less<>> pairs;
+  const auto fail = [&](const std::string& message) -> void {
+    throw InputError(std::string(flag) + ": " + message);
+  };
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view item = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos)
+      fail("expected KEY=VALUE, found \"" + std::string(item) + "\"");
+    const std::string_view key = item.substr(0, equals);
+    std::string_view canonical;
+    for (const auto name : known) {
+      const auto same = [](char a, char b) {
+        return std::tolower(static_cast<unsigned char>(a)) ==
+               std::tolower(static_cast<unsigned char>(b));
+      };
+      if (std::equal(key.begin(), key.end(), name.begin(), name.end(), same)) canonical = name;
+    }
+    if (canonical.empty())
+      fail("unknown key \"" + std::string(key) + "\"" + did_you_mean(key, known));
+    if (!pairs.emplace(std::string(canonical), std::string(item.substr(equals + 1))).second) {
+      fail(std::string(canonical) + " is given twice");
+    }
+  }
+  return pairs;
+}
+
+using Pairs = std::map<std::string, std::string, std::less<>>;
+
+/// One value for all stages, or one for each with colons between.
+template <class Amount, class Parse>
+std::optional<std::vector<Amount>> values_of(const Pairs& pairs, std::string_view flag,
+                                             std::string_view key, std::size_t stages,
+                                             Parse parse) {
+  const auto found = pairs.find(key);
+  if (found == pairs.end()) return std::nullopt;
+  const std::string what = std::string(flag) + " " + found->first;
+  std::vector<Amount> values;
+  std::string_view rest = found->second;
+  while (true) {
+    const std::size_t colon = std::min(rest.find(':'), rest.size());
+    values.push_back(parse(rest.substr(0, colon), what));
+    if (colon == rest.size()) break;
+    rest.remove_prefix(colon + 1);
+  }
+  if (values.size() == 1) values.resize(stages, values.front());
+  if (values.size() != stages) {
+    throw InputError(what + ": expected one value, or one for each of the " +
+                     std::to_string(stages) + " stages, found " + std::to_string(values.size()));
+  }
+  return values;
+}
+
+}  // namespace
+
+CostTable parse_costs(std::string_view text, int stages) {
+  const Pairs pairs = read_pairs(text, "--cost", {"F", "I", "W", "B", "FB", "OPT", "comm"});
+  const auto count = static_cast<std::size_t>(stages);
+  const auto values = [&](std::string_view key, std::size_t size) {
+    return values_of<Nanoseconds>(pairs, "--cost", key, size,
+                                  [](std::string_view amount, const std::string& what) {
+                                    return parse_duration(amount, what);
+                                  });
+  };
+  const auto one = [&](std::string_view key) {
+    const auto value = values(key, 1);
+    return value ? value->front() : Nanoseconds(0);
+  };
+  const auto f = values("F", count), i = values("I", count), w = values("W", count);
+  const auto b = values("B", count), opt = values("OPT", count);
+  CostTable table = CostTable::uniform(stages, {}, one("comm"));
+  for (std::size_t s = 0; s < count; ++s) {
+    const auto at = [s](const auto& list) { return list ? (*list)[s] : Nanoseconds(0); };
+    // Only B said: its two parts are taken to be halves.
+    const Nanoseconds half(b && !i && !w ? (*b)[s].value / 2 : 0);
+    StageCosts& each = table.stages[s];
+    each.f = at(f);
+    each.i = b && !i && !w ? (*b)[s] - half : at(i);
+    each.w = b && !i && !w ? half : at(w);
+    each.b = b ? (*b)[s] : each.i + each.w;
+    each.opt = at(opt);
+  }
+  table.overlapped_pair = one("FB");
+  return table;
+}
+
+Bytes parse_memory(std::string_view text, CostTable& table) {
+  const Pairs pairs = read_pairs(text, "--mem", {"F", "I", "W", "constant", "limit"});
+  const auto values = [&](std::string_view key, std::size_t size) {
+    return values_of<Bytes>(pairs, "--mem", key, size,
+                            [](std::string_view amount, const std::string& what) {
+                              const bool negative = !amount.empty() && amount.front() == '-';
+                              if (negative) amount.remove_prefix(1);
+                              const Bytes bytes = parse_bytes(amount, what);
+                              return negative ? Bytes(-bytes.value) : bytes;
+                            });
+  };
+  const std::size_t count = table.stages.size();
+  const auto f = values("F", count), i = values("I", count), w = values("W", count);
+  const auto constant = values("constant", count);
+  table.memory.assign(count, {});
+  for (std::size_t s = 0; s < count; ++s) {
+    const auto at = [s](const auto& list) { return list ? (*list)[s] : Bytes(0); };
+    StageMemory& each = table.memory[s];
+    each.f = at(f);
+    each.i = at(i);
+    // What F took and I did not give back goes at W.
+    each.w = w ? (*w)[s] : Bytes(-each.f.value - each.i.value);
+    each.constant = at(constant);
+  }
+  const auto limit = values("limit", 1);
+  return limit ? limit->front() : Bytes(0);
+}
+
+CostTable resampled(const CostTable& whole, int stages) {
+  const auto from = static_cast<std::int64_t>(whole.stages.size()), to = std::int64_t{stages};
+  CostTable table = whole;
+  table.stages.assign(static_cast<std::size_t>(stages), {});
+  if (!whole.memory.empty()) table.memory.assign(static_cast<std::size_t>(stages), {});
+  // In units of 1/(from * to) of the model, old stage a is [a*to, (a+1)*to) and new stage b is
+  // [b*from, (b+1)*from).
+  for (std::int64_t b = 0; b < to; ++b) {
+    const auto part = [&](auto value_of) {
+      __extension__ using Wide = __int128;
+      Wide sum = 0;
+      for (std::int64_t a = b * from / to; a < from && a * to < (b + 1) * from; ++a) {
+        const std::int64_t shared =
+            std::min((a + 1) * to, (b + 1) * from) - std::max(a * to, b * from);
+        sum += static_cast<Wide>(value_of(static_cast<std::size_t>(a))) * shared;
+      }
+      return static_cast<std::int64_t>(sum / to);
+    };
+    const auto time = [&](Nanoseconds StageCosts::*field) {
+      return Nanoseconds(part([&](std::size_t a) { return (whole.stages[a].*field).value; }));
+    };
+    const auto place = static_cast<std::size_t>(b);
+    table.stages[place] = {.f = time(&StageCosts::f),
+                           .i = time(&StageCosts::i),
+                           .w = time(&StageCosts::w),
+                           .b = time(&StageCosts::b),
+                           .opt = time(&StageCosts::opt)};
+    if (whole.memory.empty()) continue;
+    const auto bytes = [&](Bytes StageMemory::*field) {
+      return Bytes(part([&](std::size_t a) { return (whole.memory[a].*field).value; }));
+    };
+    table.memory[place] = {.f = bytes(&StageMemory::f),
+                           .i = bytes(&StageMemory::i),
+                           .w = bytes(&StageMemory::w),
+                           .constant = bytes(&StageMemory::constant)};
+  }
+  table.overlapped_pair = Nanoseconds(whole.overlapped_pair.value * from / to);
+  return table;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,24 @@
+// Costs and memory as people write them on a command line, and the same model cut into another
+// number of stages.
+#pragma once
+
+#include <string_view>
+
+#include "core/costs.hpp"
+
+namespace pipewright {
+
+/// `--cost F=1ms,I=..,W=..,B=..,FB=..,OPT=..,comm=..` for `stages` stages: integers in ns or with a
+/// unit; F, I, W, B and OPT also one value a stage, with colons: `F=1ms:2ms:1ms`. B defaults to
+/// I + W, and I and W to halves of B where only B is said. Throws InputError.
+CostTable parse_costs(std::string_view text, int stages);
+/// `--mem F=..,I=..,W=..,constant=..,limit=..` into table.memory, one value or one a stage; returns
+/// the limit (0: none).
+Bytes parse_memory(std::string_view text, CostTable& table);
+
+/// The costs of the same model cut into `stages` equally long pieces: each stage of `whole` is
+/// taken to be the same all along. Rounded down. For schedules that put more or fewer stages on the
+/// same ranks; an overlapped pair shrinks likewise. Latency, bandwidth and messages stay.
+CostTable resampled(const CostTable& whole, int stages);
+
+}  // namespace pipewright

@@ -1,0 +1,71 @@
+// --cost and --mem as they are written, one value for all stages or one for each, and a model cut
+// into another number of stages.
+#include "core/cost_text.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/support/expect_refusal.hpp"
+
+namespace pipewright {
+namespace {
+
+TEST(CostText, OneValueIsForAllStagesAndColonsGiveOneForEach) {
+  const CostTable costs = parse_costs("F=1us:2us:3us,I=4,comm=7", 3);
+  EXPECT_EQ(costs.stages[0].f.value, 1000);
+  EXPECT_EQ(costs.stages[2].f.value, 3000);
+  EXPECT_EQ(costs.stages[1].i.value, 4);
+  EXPECT_EQ(costs.stages[1].w.value, 0);
+  EXPECT_EQ(costs.stages[1].b.value, 4);
+  EXPECT_EQ(costs.every_route.latency.value, 7);
+}
+
+TEST(CostText, AFusedBackwardAloneIsHalved) {
+  const CostTable costs = parse_costs("B=5:8", 2);
+  EXPECT_EQ(costs.stages[0].i.value + costs.stages[0].w.value, 5);
+  EXPECT_EQ(costs.stages[1].i.value, 4);
+  EXPECT_EQ(costs.stages[1].b.value, 8);
+}
+
+TEST(CostText, AListOfAnotherLengthIsRefusedWithBothNumbers) {
+  const InputError error = test::refusal([] { parse_costs("F=1:2", 3); });
+  test::expect_one_line(error);
+  EXPECT_THAT(error.what(), testing::HasSubstr("each of the 3 stages, found 2"));
+  EXPECT_THAT(test::refusal([] { parse_costs("F=1:", 2); }).what(), testing::HasSubstr("--cost F"));
+  EXPECT_THAT(test::refusal([] { parse_costs("comm=1:2", 2); }).what(),
+              testing::HasSubstr("--cost comm"));
+}
+
+TEST(CostText, MemoryByStage) {
+  CostTable costs = parse_costs("F=1", 2);
+  EXPECT_EQ(parse_memory("F=10:20,I=-4,constant=0:7,limit=1KiB", costs).value, 1024);
+  EXPECT_EQ(costs.memory[0].w.value, -6);
+  EXPECT_EQ(costs.memory[1].w.value, -16);
+  EXPECT_EQ(costs.memory[1].constant.value, 7);
+}
+
+TEST(CostText, CuttingAModelAnewKeepsItsWork) {
+  const CostTable four = parse_costs("F=120:240:360:480,I=12,W=24,FB=240", 4);
+  // Twice as many stages: each half of an old one, in the old order.
+  const CostTable eight = resampled(four, 8);
+  EXPECT_EQ(eight.stages[0].f.value, 60);
+  EXPECT_EQ(eight.stages[1].f.value, 60);
+  EXPECT_EQ(eight.stages[7].f.value, 240);
+  EXPECT_EQ(eight.overlapped_pair.value, 120);
+  // Three stages: the first has all of stage 0 and a third of stage 1.
+  const CostTable three = resampled(four, 3);
+  EXPECT_EQ(three.stages[0].f.value, 120 + 80);
+  EXPECT_EQ(three.stages[1].f.value, 160 + 240);
+  EXPECT_EQ(three.stages[2].f.value, 120 + 480);
+  for (const int stages : {1, 2, 3, 4, 6, 8, 12}) {
+    std::int64_t sum = 0;
+    for (const StageCosts& each : resampled(four, stages).stages) sum += each.f.value;
+    EXPECT_EQ(sum, 1200) << stages;
+  }
+  EXPECT_EQ(resampled(four, 4).stages[2].b.value, four.stages[2].b.value);
+}
+
+}  // namespace
+}  // namespace pipewright
