@@ -2,11 +2,13 @@
 #include "tools/compare.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/cost_text.hpp"
 #include "core/error.hpp"
 #include "core/lower.hpp"
 #include "core/suggest.hpp"
+#include "planner/weight_copies.hpp"
 #include "sim/engine.hpp"
 #include "tools/commands.hpp"
 #include "tools/exit_status.hpp"
@@ -28,6 +30,8 @@ struct Row {
   bool over_memory = false;
   int peak_activations = 0;
   std::int64_t peak_bytes = 0;
+  double weight_copies = 1;
+  double stage_share = 1;  // of a stage, in p-ths of the model
 };
 
 Row simulate_schedule(const planner::Schedule& schedule, const Arguments& arguments) {
@@ -49,6 +53,8 @@ Row simulate_schedule(const planner::Schedule& schedule, const Arguments& argume
   request.costs = resampled(costs.table, planner::stages_of(schedule, request));
   request.memory_limit = costs.memory_limit;
   const Order order = planner::make_order(schedule.name, request);
+  row.stage_share = static_cast<double>(request.ranks) / order.stages();
+  row.weight_copies = planner::weight_copies(order);
   const Program program = lower(order, policy_from(arguments, comm_policy_preset("ideal")));
   const sim::Result result = sim::simulate(program, request.costs);
   if (!result.finished) {
@@ -90,30 +96,43 @@ double slower_than(const Row& row, const Row& first) {
          1;
 }
 
+/// "2", "2.5".
+std::string tenths_text(double value) {
+  const auto tenths = std::llround(value * 10);
+  return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10));
+}
+
+std::string ending(const Row& row) {
+  if (row.verdict != Verdict::Ok) return std::string(to_string(row.verdict));
+  return row.over_memory ? "over memory" : "ok";
+}
+
 void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Session& session) {
   using Align = Table::Align;
-  Table table({{"schedule"},
-               {"vpp", Align::Right},
-               {"step", Align::Right},
-               {"to first", Align::Right},
-               {"bubble", Align::Right},
-               {"activations", Align::Right},
-               {"memory", Align::Right},
-               {"verdict"}});
+  const bool memory = arguments.has("--mem");
+  std::vector<Table::Column> columns = {{"schedule"},
+                                        {"vpp", Align::Right},
+                                        {"step", Align::Right},
+                                        {"to 1st", Align::Right},
+                                        {"bubble", Align::Right},
+                                        {"live", Align::Right},
+                                        {"weights", Align::Right}};
+  if (memory) columns.push_back({"memory", Align::Right});
+  columns.push_back({"verdict"});
+  Table table(columns);
   for (const Row& row : rows) {
-    if (row.verdict != Verdict::Ok) {
-      table.add({row.name, std::to_string(row.chunks), "", "", "", "", "",
-                 std::string(to_string(row.verdict))},
-                Ink::Red);
-      continue;
+    std::vector<std::string> cells = {row.name, std::to_string(row.chunks)};
+    if (row.verdict == Verdict::Ok) {
+      cells.push_back(format_duration(Nanoseconds(row.figures.makespan_ns)));
+      cells.push_back(signed_percent_text(slower_than(row, rows.front())));
+      cells.push_back(percent_text(row.figures.bubble_ratio));
+      cells.push_back(tenths_text(row.peak_activations * row.stage_share));
+      cells.push_back(tenths_text(row.weight_copies) + "x");
+      if (memory) cells.push_back(format_bytes(Bytes(row.peak_bytes)));
     }
-    table.add({row.name, std::to_string(row.chunks),
-               format_duration(Nanoseconds(row.figures.makespan_ns)),
-               signed_percent_text(slower_than(row, rows.front())),
-               percent_text(row.figures.bubble_ratio), std::to_string(row.peak_activations),
-               arguments.has("--mem") ? format_bytes(Bytes(row.peak_bytes)) : "",
-               row.over_memory ? "over memory" : "ok"},
-              row.over_memory ? Ink::Red : Ink::Plain);
+    cells.resize(columns.size() - 1);
+    cells.push_back(ending(row));
+    table.add(cells, ending(row) == "ok" ? Ink::Plain : Ink::Red);
   }
   const GivenCosts costs =
       given_costs(arguments, static_cast<int>(*arguments.integer("--pp", 1, 65535)));
@@ -126,6 +145,10 @@ void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Sessio
       wrapped("policy " + policy_text(policy_from(arguments, comm_policy_preset("ideal"))),
               session.terminal().width, 0));
   session.print(table.text(session.terminal()));
+  session.print(
+      wrapped("live: activations of micro-batches on the fullest rank, each of a p-th of "
+              "the model; weights: copies of the model's on all ranks",
+              session.terminal().width, 0));
 }
 
 Json rows_fields(const std::vector<Row>& rows) {
@@ -137,6 +160,7 @@ Json rows_fields(const std::vector<Row>& rows) {
     if (row.verdict == Verdict::Ok) {
       fields.update(figures_fields(row.figures));
       fields["over_memory"] = row.over_memory;
+      fields["weight_copies"] = row.weight_copies;
     }
     list.push_back(fields);
   }
