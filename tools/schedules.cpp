@@ -38,7 +38,40 @@ Json fields_of(const planner::Schedule& schedule) {
           {"asynchronous", schedule.asynchronous}};
 }
 
-int run_list(const Arguments& /*arguments*/, Session& session) {
+std::string placement_text(const planner::Schedule& schedule) {
+  std::string text(planner::to_string(schedule.layout));
+  if (schedule.cost_driven) text += "; the order depends on --cost and --mem";
+  if (schedule.asynchronous) text += "; updates inside the step, weight versions";
+  return text;
+}
+
+/// The table of docs/schedules.md.
+std::string markdown_table() {
+  std::string text =
+      "| name (aliases) | placement | needs | bubble | live activations on rank r | source |\n"
+      "|---|---|---|---|---|---|\n";
+  // A bar inside a cell would end it.
+  const auto cell = [](std::string words) {
+    for (std::size_t at = 0; (at = words.find('|', at)) != words.npos; at += 2) {
+      words.insert(at, 1, '\\');
+    }
+    return " " + words + " |";
+  };
+  for (const auto& schedule : planner::schedules()) {
+    std::string name = "`" + std::string(schedule.name) + "`";
+    if (!schedule.aliases.empty()) name += " (" + joined(schedule.aliases) + ")";
+    text += "|" + cell(name) + cell(placement_text(schedule)) +
+            cell(std::string(schedule.constraint)) + cell(std::string(schedule.bubble)) +
+            cell(std::string(schedule.memory)) + cell(std::string(schedule.source)) + "\n";
+  }
+  return text;
+}
+
+int run_list(const Arguments& arguments, Session& session) {
+  if (arguments.has("--markdown")) {
+    session.print(markdown_table());
+    return kDone;
+  }
   if (session.json()) {
     Json list = Json::array();
     for (const auto& schedule : planner::schedules()) list.push_back(fields_of(schedule));
@@ -76,13 +109,6 @@ Json order_fields(const Order& order) {
     ranks.push_back(row);
   }
   return ranks;
-}
-
-std::string placement_text(const planner::Schedule& schedule) {
-  std::string text(planner::to_string(schedule.layout));
-  if (schedule.cost_driven) text += "; the order depends on --cost and --mem";
-  if (schedule.asynchronous) text += "; updates inside the step, weight versions";
-  return text;
 }
 
 void print_card(const planner::Schedule& schedule, Session& session) {
@@ -212,6 +238,9 @@ Command list_command() {
   Command command;
   command.name = "schedules list";
   command.summary = "list the schedules with their closed forms";
+  command.flags = {{.group = "Output",
+                    .name = "--markdown",
+                    .help = "as a table for a document, with constraints and sources"}};
   command.run = run_list;
   return command;
 }
