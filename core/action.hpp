@@ -43,7 +43,7 @@ struct Action {
   ActionKind kind = ActionKind::F;
   StageId stage;
   MicroBatchId micro_batch;   // 0 where has_micro_batch() is false
-  std::int32_t version = -1;  // weight version of asynchronous schedules; -1: there is only one
+  std::int32_t version = -1;  // weight version (docs/semantics.md §3.1); -1: none is named
 
   bool operator==(const Action&) const = default;
 };

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/lowering.hpp"
+#include "core/order_versions.hpp"
 
 namespace pipewright {
 namespace {
@@ -53,6 +54,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
   program.stages = order.stages();
   program.micro_batches = order.micro_batches;
   program.fragment = options.fragment;
+  program.asynchronous = names_versions(order);
   {
     lowering::Draft draft = lowering::list_instructions(order, options.optimizer);
     lowering::arrange(draft, policy);

@@ -9,8 +9,8 @@ namespace pipewright {
 
 struct LowerOptions {
   bool fragment = false;   // the order is a part of a log: nothing is missing
-  bool optimizer = false;  // append REDUCE_GRAD of each stage and OPT to every
-                           // rank that computes weight gradients
+  bool optimizer = false;  // append OPT to every rank that computes weight gradients and has none,
+                           // REDUCE_GRAD of its replicated stages before it
 };
 
 /// Adds the transfer ends (unless the order has them), places the receives,

@@ -29,6 +29,7 @@ class Inputs {
       end_ = program_.rank_begin[static_cast<std::size_t>(r) + 1];
       for (id_ = begin_; id_ < end_; ++id_) resolve_instruction();
     }
+    add_collective_inputs(program_);
     std::sort(program_.extra_inputs.begin(), program_.extra_inputs.end());
     const auto [first, last] = std::ranges::unique(program_.extra_inputs);
     program_.extra_inputs.erase(first, last);
@@ -101,8 +102,9 @@ class Inputs {
   }
 
   /// REDUCE_GRAD waits for the weight gradients of its stage that stand later, OPT for those of all
-  /// stages and for the reductions.
+  /// stages and for the reductions. In an asynchronous order what stands later is none of theirs.
   void resolve_reduction(const Instruction& in) {
+    if (program_.asynchronous) return;
     const bool all = in.kind == ActionKind::Opt;
     const auto weighs = [&](ActionKind kind, int stage) {
       if (kind == ActionKind::ReduceGrad) return all;

@@ -16,7 +16,9 @@ class Listing {
         gradient_(order.stages(), order.micro_batches, 0) {
     draft_.ranks.resize(order.ranks.size());
     for (const auto& row : order.ranks) {
-      for (const Cell& cell : row) versioned_ |= cell.action.version >= 0;
+      for (const Cell& cell : row) {
+        versioned_ |= cell.action.version >= 0 || (cell.partner && cell.partner->version >= 0);
+      }
     }
     if (versioned_) draft_.versions.resize(order.ranks.size());
   }
@@ -120,15 +122,18 @@ class Listing {
     const std::int32_t peer = receiver(rank, a);
     if (peer == kNobody) return;
     const bool forward = a.kind == ActionKind::F;
-    Action send = a, receive = a;
-    send.kind = forward ? ActionKind::SendF : ActionKind::SendB;
-    receive.kind = forward ? ActionKind::RecvF : ActionKind::RecvB;
-    receive.stage = StageId(a.stage.value + (forward ? 1 : -1));
+    const Action send{.kind = forward ? ActionKind::SendF : ActionKind::SendB,
+                      .stage = a.stage,
+                      .micro_batch = a.micro_batch};
+    const Action receive{.kind = forward ? ActionKind::RecvF : ActionKind::RecvB,
+                         .stage = StageId(a.stage.value + (forward ? 1 : -1)),
+                         .micro_batch = a.micro_batch};
     append(rank, send, nullptr);
     append(static_cast<std::size_t>(peer), receive, nullptr);
   }
 
   void append_updates() {
+    const std::vector<std::vector<StageId>> reductions = missing_reductions();
     for (std::size_t r = 0; r < draft_.ranks.size(); ++r) {
       const auto& row = draft_.ranks[r];
       const auto updates = [](const Instruction& in) {
@@ -136,9 +141,39 @@ class Listing {
       };
       const bool there = std::any_of(
           row.begin(), row.end(), [](const Instruction& in) { return in.kind == ActionKind::Opt; });
-      if (!there && std::any_of(row.begin(), row.end(), updates))
-        append(r, Action{.kind = ActionKind::Opt, .stage = {}, .micro_batch = {}}, nullptr);
+      if (there || std::none_of(row.begin(), row.end(), updates)) continue;
+      for (const StageId stage : reductions[r])
+        append(r, {.kind = ActionKind::ReduceGrad, .stage = stage, .micro_batch = {}}, nullptr);
+      append(r, {.kind = ActionKind::Opt, .stage = {}, .micro_batch = {}}, nullptr);
     }
+  }
+
+  /// By rank, ascending: its stages that other ranks compute too and no list reduces.
+  std::vector<std::vector<StageId>> missing_reductions() const {
+    const std::size_t ranks = draft_.ranks.size();
+    std::vector<std::vector<StageId>> missing(ranks);
+    if (!order_.placement.looks_at_micro_batch()) return missing;
+    const auto stages = static_cast<std::size_t>(order_.stages());
+    std::vector<std::uint8_t> computes(stages * ranks, 0), reduced(stages, 0);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      for (const Instruction& in : draft_.ranks[r]) {
+        if (in.kind == ActionKind::ReduceGrad) reduced[in.stage] = 1;
+        if (!is_compute(in.kind)) continue;
+        computes[in.stage * ranks + r] = 1;
+        if (!in.has(Instruction::kPair)) continue;
+        const auto second = static_cast<std::size_t>(draft_.partners[in.link].stage.value);
+        computes[second * ranks + r] = 1;
+      }
+    }
+    for (std::size_t s = 0; s < stages; ++s) {
+      const auto row = computes.begin() + static_cast<std::ptrdiff_t>(s * ranks);
+      if (reduced[s] != 0 || std::count(row, row + static_cast<std::ptrdiff_t>(ranks), 1) < 2)
+        continue;
+      for (std::size_t r = 0; r < ranks; ++r) {
+        if (computes[s * ranks + r] != 0) missing[r].emplace_back(static_cast<std::int64_t>(s));
+      }
+    }
+    return missing;
   }
 
   void append(std::size_t rank, const Action& a, const Action* partner) {

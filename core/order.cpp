@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "core/order_versions.hpp"
 
 namespace pipewright {
 namespace {
@@ -206,6 +207,8 @@ class OrderProblems {
       for (int m = 0; m < order_.micro_batches && !full(); ++m) judge(s, m);
     }
     if (order_.has_transfers()) judge_transfers();
+    for (std::string& problem : version_problems(order_)) say(std::move(problem));
+    for (std::string& problem : reduction_problems(order_)) say(std::move(problem));
     return std::move(problems_);
   }
 

@@ -35,8 +35,8 @@ std::string write_order_csv(const Order& order);
 
 /// What is wrong with a whole order, in sentences; empty if nothing. Every
 /// stage of every micro-batch needs one F and one B or I and W, each on its
-/// rank; written transfer ends need partner and consumer. (docs/semantics.md
-/// §7)
+/// rank; written transfer ends need partner and consumer; versions and reductions
+/// as core/order_versions.hpp says. (docs/semantics.md §7)
 std::vector<std::string> problems_of(const Order& order);
 
 }  // namespace pipewright

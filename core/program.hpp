@@ -64,10 +64,10 @@ struct Program {
   /// Second action of each overlapped pair, sorted by instruction.
   std::vector<std::pair<InstructionId, Action>> pairs;
   /// Inputs beyond Instruction::link that program order alone does not give,
-  /// (instruction, input), sorted.
+  /// (instruction, input), sorted. A collective's lie on other ranks.
   std::vector<std::pair<InstructionId, InstructionId>> extra_inputs;
-  /// Weight version by instruction for asynchronous schedules; empty where
-  /// there is only one.
+  /// Weight version by instruction, of a pair that of its first action; -1: none is named. Empty
+  /// where no action names one.
   std::vector<std::int32_t> versions;
 
   CommPolicy policy;
@@ -75,6 +75,10 @@ struct Program {
   int stages = 0;
   int micro_batches = 0;
   bool fragment = false;
+  /// Computations name weight versions: what OPT and REDUCE_GRAD take stands before them (§3.1).
+  bool asynchronous = false;
+  /// There are REDUCE_GRADs of replicas: some of the extra inputs lie on other ranks (§3.2).
+  bool has_collectives = false;
 
   int ranks() const { return static_cast<int>(rank_begin.size()) - 1; }
   RankId rank_of(InstructionId id) const;

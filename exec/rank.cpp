@@ -20,7 +20,14 @@ RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Reco
       record_(record),
       begin_(program.rank_begin[static_cast<std::size_t>(rank.value)]),
       end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
-      at_(begin_) {}
+      at_(begin_) {
+  if (!program.has_collectives) return;
+  for (const auto& [id, input] : program.extra_inputs) {
+    const bool own = begin_ <= id && id < end_;
+    if (!own && begin_ <= input && input < end_) awaited_.push_back(input);
+  }
+  std::sort(awaited_.begin(), awaited_.end());
+}
 
 void RankRun::walk(Device& device) {
   device_ = &device;
@@ -60,6 +67,7 @@ void RankRun::compute(InstructionId id) {
   record_.timeline.end[id] = transport_.now();
   record_.progress.ended[id] = 1;
   record_.computations.fetch_add(1, std::memory_order_relaxed);
+  if (std::binary_search(awaited_.begin(), awaited_.end(), id)) transport_.announce(rank_, id);
   if (!late_sends_.empty()) provide_late_sends();
 }
 
@@ -84,8 +92,10 @@ void RankRun::wait_for_run_before(InstructionId id) {
 
 void RankRun::wait_for(InstructionId input) {
   if (is_transfer(code(input).kind)) return finish_transfer(input);
-  // A computation further down this very list: it can never come, and the transport knows it.
-  if (record_.progress.ended[input] == 0) transport_.wait(rank_, input);
+  // On another rank: a member of a collective. Further down this very list: it can never come, and
+  // the transport knows it.
+  const bool own = begin_ <= input && input < end_;
+  if (!own || record_.progress.ended[input] == 0) transport_.wait(rank_, input);
 }
 
 void RankRun::finish_transfer(InstructionId id) {

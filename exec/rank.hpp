@@ -61,6 +61,7 @@ class RankRun {
   const InstructionId begin_, end_;
   Device* device_ = nullptr;
   std::vector<std::uint8_t> finished_;     // transfer ends, from begin_: waited for and accepted
+  std::vector<InstructionId> awaited_;     // own computations that other ranks wait for, sorted
   std::vector<InstructionId> late_sends_;  // issued before their data was computed
   std::atomic<InstructionId> at_;
   std::atomic<bool> computes_{false};

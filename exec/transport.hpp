@@ -70,9 +70,14 @@ class Transport : public Clock {
   /// if it is not there yet; provide() hands it in later.
   virtual void issue(RankId rank, InstructionId end, PayloadPtr data) = 0;
   virtual void provide(RankId rank, InstructionId send, PayloadPtr data) = 0;
-  /// Returns when the transfer end has ended; a transport with streams may return earlier, when
-  /// what the payload's event says is enough to go on. Waiting for a computation never ends: that
-  /// is how an order whose input stands further down in its own list hangs. Throws Stopped.
+  /// A computation has ended that a REDUCE_GRAD of another rank waits for (docs/semantics.md §3.2).
+  /// What the rank did before happens before what the others do after their wait() for it. A
+  /// transport that has not learnt it refuses with an InputError.
+  virtual void announce(RankId rank, InstructionId computation);
+  /// Returns when the transfer end, or the computation that another rank announces, has ended; a
+  /// transport with streams may return earlier, when what the payload's event says is enough to go
+  /// on. Waiting for a computation of the rank itself never ends: that is how an order whose input
+  /// stands further down in its own list hangs. Throws Stopped.
   virtual void wait(RankId rank, InstructionId id) = 0;
   /// What an ended RECV brought; once.
   virtual PayloadPtr take(RankId rank, InstructionId recv) = 0;
@@ -85,7 +90,7 @@ class Transport : public Clock {
   /// called.
   virtual bool stands_still_within(std::int64_t timeout_ns) = 0;
   virtual void end_watch() noexcept = 0;
-  /// Transfer ends that have ended since the beginning of the run.
+  /// Transfer ends, and announced computations, that have ended since the beginning of the run.
   virtual std::uint64_t ended_count() const = 0;
 
   /// Writes what it knows of its transfer ends; only while all ranks stand still or have left.

@@ -25,6 +25,7 @@ class Channels {
     next_.assign(lanes_.lane_begin.begin(), lanes_.lane_begin.end() - 1);
     for (const auto& [id, input] : program.extra_inputs)
       sends_wait_for_data_ |= is_send(program.code[id].kind);
+    if (program.has_collectives) find_awaited();
   }
 
   Result run() {
@@ -62,6 +63,15 @@ class Channels {
       return time != o.time ? time > o.time : id > o.id;
     }  // for a min-heap
   };
+
+  /// Computations that REDUCE_GRADs on other ranks wait for.
+  void find_awaited() {
+    for (const auto& [id, input] : program_.extra_inputs) {
+      const RankId waiting = program_.rank_of(id);
+      if (program_.rank_of(input) != waiting) awaited_.emplace_back(input, waiting);
+    }
+    std::sort(awaited_.begin(), awaited_.end());
+  }
 
   const Instruction& code(InstructionId id) const { return program_.code[id]; }
   bool is(InstructionId id, std::uint8_t bits) const { return (state_[id] & bits) != 0; }
@@ -158,6 +168,14 @@ class Channels {
         try_lane(l);
     }
     try_lane(lane);
+    if (!awaited_.empty()) try_members(id);
+  }
+
+  void try_members(InstructionId ended) {
+    auto at = std::lower_bound(awaited_.begin(), awaited_.end(), std::pair{ended, RankId(-1)});
+    for (; at != awaited_.end() && at->first == ended; ++at) {
+      try_compute(static_cast<std::size_t>(at->second.value));
+    }
   }
 
   void send_ready(InstructionId id) {
@@ -278,6 +296,7 @@ class Channels {
   std::vector<std::uint32_t> next_;  // by lane: place of its head in lanes_.instructions
   std::priority_queue<Event> events_;
   std::vector<Links::Event> requested_;
+  std::vector<std::pair<InstructionId, RankId>> awaited_;  // by computation; sorted
   std::vector<InstructionId> without_credit_;  // sends whose RECV is ready, at this instant
   std::int64_t now_ = 0;
   bool sends_wait_for_data_ = false;

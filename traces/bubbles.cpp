@@ -66,6 +66,7 @@ class Explainer {
       add_input(program_.code[id].link, from);
       for (const auto& row : program_.extra_inputs_of(id)) add_input(row.second, from);
     }
+    if (program_.has_collectives) add_members(id, from);
     parts_.clear();
     split_gap(from, timeline_.start[id], pending_, !one_by_one, parts_);
     for (const GapPart& part : parts_) add(part.from, part.to, part.cause, id, part.waits_for);
@@ -73,6 +74,16 @@ class Explainer {
 
   void add_input(InstructionId input, std::int64_t from) {
     if (input != kNoInstruction && is_recv(program_.code[input].kind)) add_pending(input, from);
+  }
+
+  /// What a REDUCE_GRAD waits for on other ranks: computations, which arrive when they are made.
+  void add_members(InstructionId id, std::int64_t from) {
+    for (const auto& [self, input] : program_.extra_inputs_of(id)) {
+      if (is_transfer(program_.code[input].kind) || program_.rank_of(input) == rank_) continue;
+      const std::int64_t made = timeline_.end[input];
+      if (made == kNotEnded) continue;
+      pending_.push_back({from, made, made, 0, input, input});
+    }
   }
 
   void add_pending(InstructionId id, std::int64_t gap_start) {

@@ -33,6 +33,10 @@ class Exchange {
 
   void issue(InstructionId end, PayloadPtr data, std::int64_t now);
   void provide(InstructionId send, PayloadPtr data, std::int64_t now);
+  /// A computation that other ranks wait for has ended: has_ended() says so from now on.
+  void announce(InstructionId computation) {
+    ended_[computation].store(1, std::memory_order_release);
+  }
 
   /// When the next message arrives or transfer ends; nullopt if none is under way.
   std::optional<std::int64_t> next_event() const;

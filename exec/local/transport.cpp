@@ -130,6 +130,16 @@ void LocalTransport::provide(RankId, InstructionId send, PayloadPtr data) {
   after_change();
 }
 
+void LocalTransport::announce(RankId, InstructionId computation) {
+  const Lock lock(mutex_);
+  throw_if_stopped();
+  exchange_.announce(computation);
+  for (Rank& rank : ranks_) {
+    if (rank.waits && rank.wanted == computation) wake(rank);
+  }
+  ended_count_.fetch_add(1, std::memory_order_relaxed);
+}
+
 PayloadPtr LocalTransport::take(RankId, InstructionId recv) {
   const Lock lock(mutex_);
   return exchange_.take(recv);

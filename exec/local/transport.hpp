@@ -44,6 +44,7 @@ class LocalTransport final : public Transport {
   void meet(RankId rank, const std::function<void()>& between) override;
   void issue(RankId rank, InstructionId end, PayloadPtr data) override;
   void provide(RankId rank, InstructionId send, PayloadPtr data) override;
+  void announce(RankId rank, InstructionId computation) override;
   void wait(RankId rank, InstructionId id) override;
   PayloadPtr take(RankId rank, InstructionId recv) override;
   void stop() noexcept override;

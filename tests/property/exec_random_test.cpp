@@ -82,7 +82,7 @@ std::pair<std::uint64_t, std::uint64_t> seeds(std::uint64_t from, std::uint64_t 
 
 TEST(ExecRandom, VirtualTimelineIsTheSimulators) {
   const auto [from, to] = seeds(0, 1500);
-  int finished = 0, stuck = 0, disagreements = 0;
+  int finished = 0, stuck = 0, disagreements = 0, met = 0, updated_inside = 0;
   for (std::uint64_t seed = from; seed < to && disagreements < 3; ++seed) {
     const Case c = random_case(seed);
     if (!is_usable(c)) continue;
@@ -92,6 +92,8 @@ TEST(ExecRandom, VirtualTimelineIsTheSimulators) {
     const exec::RunResult run =
         exec::paced::run_paced(program, costs, exec::local::ClockKind::Virtual);
     ++(run.finished() ? finished : stuck);
+    if (run.finished() && program.has_collectives) ++met;
+    if (run.finished() && program.asynchronous) ++updated_inside;
     std::string wrong;
     if (run.finished() != predicted.finished) wrong = "one of them finishes, the other does not\n";
     if (run.finished()) {
@@ -110,6 +112,8 @@ TEST(ExecRandom, VirtualTimelineIsTheSimulators) {
   if (to - from >= 1000) {
     EXPECT_GT(finished, 100);
     EXPECT_GT(stuck, 100);
+    EXPECT_GT(met, 20);
+    EXPECT_GT(updated_inside, 50);
   }
 }
 

@@ -47,7 +47,7 @@ class Oracle : public testing::Test {
   }
 
   // It knows one rank a stage, rows that are not empty, and none of the bookkeeping actions.
-  RandomOptions options_{5, 4, 3, false, false, false, false, false, false};
+  RandomOptions options_{5, 4, 3, false, false, false, false, false, false, false};
   std::filesystem::path folder_;
 };
 

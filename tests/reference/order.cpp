@@ -45,6 +45,17 @@ bool is_pass(const Action& action) {
   return action.kind == "F" || action.kind == "I" || action.kind == "W" || action.kind == "B";
 }
 
+bool is_asynchronous(const Order& order) {
+  for (const Row& row : order) {
+    for (const Cell& cell : row) {
+      for (const Action& a : cell) {
+        if (is_pass(a) && a.version >= 0) return true;
+      }
+    }
+  }
+  return false;
+}
+
 std::string name(int stage, const std::string& kind, int micro_batch) {
   return (stage < 0 ? "" : std::to_string(stage)) + kind +
          (micro_batch < 0 ? "" : std::to_string(micro_batch));

@@ -13,7 +13,7 @@ struct Action {
   int stage = -1;
   std::string kind;
   int micro_batch = -1;
-  int version = -1;  // `2F0@3`: kept in the text, without a meaning here
+  int version = -1;  // `2F0@3`; -1: none is named
 };
 
 /// One action, or the two of an overlapped pair; nothing: an idle slot of the CSV.
@@ -27,6 +27,8 @@ using Order = std::vector<Row>;
 [[nodiscard]] bool is_transfer(const Cell& cell);
 /// F I W B.
 [[nodiscard]] bool is_pass(const Action& action);
+/// Some F, I, W or B names a version (section 3.1).
+[[nodiscard]] bool is_asynchronous(const Order& order);
 
 /// `<stage><kind><micro-batch>`, the name by which everything here looks things up (no version).
 [[nodiscard]] std::string name(int stage, const std::string& kind, int micro_batch);

@@ -18,6 +18,7 @@ class Builder {
   Program build() {
     add_instructions();
     for (Instruction& instruction : program_.instructions) find_inputs(instruction);
+    for (Instruction& instruction : program_.instructions) find_collective(instruction);
     for (const std::vector<int>& list : program_.lists) find_issuers(list);
     for (std::size_t rank = 0; rank < lists_.size(); ++rank) make_lanes(static_cast<int>(rank));
     match();
@@ -53,9 +54,13 @@ class Builder {
     return true;
   }
 
+  /// Of an asynchronous order only what stands before it (3.1).
   void add_all(Instruction& to, const std::string& kind, int stage_or_any) {
     for (const int id : program_.lists[to.rank]) {
-      if (&program_.instructions[id] == &to) continue;
+      if (&program_.instructions[id] == &to) {
+        if (is_asynchronous(lists_)) break;
+        continue;
+      }
       for (const Action& a : program_.instructions[id].cell) {
         if (a.kind == kind && (stage_or_any < 0 || a.stage == stage_or_any))
           to.inputs.push_back(id);
@@ -84,6 +89,45 @@ class Builder {
         add(to, name(s, "F", m));
       } else if (a.kind == "SEND_B") {
         if (!add(to, name(s, "I", m))) add(to, name(s, "B", m));
+      }
+    }
+  }
+
+  // --- Section 3.2 ---
+
+  bool computes(int rank, int stage) const {
+    for (const Cell& cell : lists_[rank]) {
+      for (const Action& a : cell) {
+        if (is_pass(a) && a.stage == stage) return true;
+      }
+    }
+    return false;
+  }
+
+  /// The places in a list of the rank's REDUCE_GRADs of a stage.
+  std::vector<std::size_t> reductions(int rank, int stage) const {
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < lists_[rank].size(); ++i) {
+      const Action& a = lists_[rank][i].at(0);
+      if (a.kind == "REDUCE_GRAD" && a.stage == stage) places.push_back(i);
+    }
+    return places;
+  }
+
+  void find_collective(Instruction& to) {
+    const int stage = to.cell[0].stage;
+    if (to.cell[0].kind != "REDUCE_GRAD" || !computes(to.rank, stage)) return;
+    const std::vector<std::size_t> own = reductions(to.rank, stage);
+    std::size_t turn = 0;
+    while (&program_.instructions[program_.lists[to.rank][own[turn]]] != &to) ++turn;
+    for (int rank = 0; rank < static_cast<int>(lists_.size()); ++rank) {
+      if (rank == to.rank || !computes(rank, stage)) continue;
+      const std::vector<std::size_t> theirs = reductions(rank, stage);
+      if (turn >= theirs.size()) continue;
+      for (std::size_t i = theirs[turn]; i-- > 0;) {
+        if (is_transfer(lists_[rank][i])) continue;
+        to.inputs.push_back(program_.lists[rank][i]);
+        break;
       }
     }
   }

@@ -28,8 +28,11 @@ class Scheduler {
     while (!open_.empty()) take(result.order);
     if (options_.pairs && dice_.chance(30)) overlap(result.order);
     if (options_.bookkeeping && dice_.chance(20)) keep_books(result.order);
+    const bool asynchronous = options_.versions && dice_.chance(25);
+    if (asynchronous) update_inside(result.order);
     result.what = "p=" + std::to_string(ranks_) + " v=" + std::to_string(chunks_) +
-                  " m=" + std::to_string(micro_batches_) + " " + placement_name_;
+                  " m=" + std::to_string(micro_batches_) + " " + placement_name_ +
+                  (asynchronous ? ", asynchronous" : "");
     return result;
   }
 
@@ -116,6 +119,55 @@ class Scheduler {
         row.push_back({{s, "REDUCE_GRAD", -1, -1}});
       }
       if (!stages.empty()) row.push_back({{-1, "OPT", -1, -1}});
+    }
+  }
+
+  /// Puts OPTs and REDUCE_GRADs anywhere and names versions that exist. Replicas get equally many
+  /// REDUCE_GRADs; where they stand may make them hang.
+  void update_inside(Order& order) {
+    std::map<int, std::set<std::size_t>> ranks_of;  // by stage
+    for (std::size_t rank = 0; rank < order.size(); ++rank) {
+      for (const Cell& cell : order[rank]) {
+        for (const Action& a : cell) {
+          if (is_pass(a)) ranks_of[a.stage].insert(rank);
+        }
+      }
+    }
+    const bool at_the_end = dice_.chance(40);
+    for (const auto& [stage, ranks] : ranks_of) {
+      const Cell reduction{{stage, "REDUCE_GRAD", -1, -1}};
+      const int times = dice_.chance(60) ? dice_.below(3) : 0;
+      for (const std::size_t rank : ranks) {
+        for (int i = 0; i < times; ++i) {
+          at_the_end ? order[rank].push_back(reduction) : insert_anywhere(order[rank], reduction);
+        }
+      }
+    }
+    for (Row& row : order) {
+      if (row.empty()) continue;
+      for (int times = dice_.below(4); times > 0; --times)
+        insert_anywhere(row, {{-1, "OPT", -1, -1}});
+    }
+    name_versions(order);
+  }
+
+  void insert_anywhere(Row& row, const Cell& cell) {
+    row.insert(row.begin() + dice_.below(static_cast<int>(row.size()) + 1), cell);
+  }
+
+  void name_versions(Order& order) {
+    for (Row& row : order) {
+      std::map<std::pair<int, int>, int> named;  // by stage and micro-batch
+      int updates = 0;
+      for (Cell& cell : row) {
+        for (Action& a : cell) {
+          if (a.kind == "OPT") ++updates;
+          if (!is_pass(a)) continue;
+          const std::pair tensor(a.stage, a.micro_batch);
+          if (a.kind == "F") named[tensor] = dice_.between(std::max(0, updates - 2), updates);
+          if (a.kind != "W" || dice_.chance(50)) a.version = named[tensor];
+        }
+      }
     }
   }
 

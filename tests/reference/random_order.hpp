@@ -32,6 +32,7 @@ struct RandomOptions {
   bool idle = true;         // empty cells
   bool bookkeeping = true;  // UNSHARD, RESHARD, REDUCE_GRAD, OPT
   bool replicas = true;     // placements that look at the micro-batch
+  bool versions = true;     // asynchronous orders: OPT and REDUCE_GRAD inside, named versions
 };
 
 /// An order; `whole` is false once it was broken (it may still be whole by luck).

@@ -25,8 +25,9 @@ class Inspector {
   }
 
   std::string run() const {
-    for (const auto& check : {&Inspector::doubled, &Inspector::missing, &Inspector::wrong_rank,
-                              &Inspector::transfers}) {
+    for (const auto& check :
+         {&Inspector::doubled, &Inspector::missing, &Inspector::wrong_rank, &Inspector::transfers,
+          &Inspector::versions, &Inspector::reductions}) {
       const std::string complaint = (this->*check)();
       if (!complaint.empty()) return complaint;
     }
@@ -102,6 +103,43 @@ class Inspector {
         if (rank_of(s, "F", m) == rank_of(s + 1, "F", m)) continue;
         if (!has(s + 1, "RECV_F", m)) return name(s + 1, "RECV_F", m) + " is missing";
         if (!has(s, "RECV_B", m)) return name(s, "RECV_B", m) + " is missing";
+      }
+    }
+    return "";
+  }
+
+  /// Sections 3.1 and 7.
+  std::string versions() const {
+    if (!is_asynchronous(lists_)) return "";
+    std::map<std::pair<int, int>, std::set<int>> named;  // by stage and micro-batch
+    for (const Row& row : lists_) {
+      int updates = 0;
+      for (const Cell& cell : row) {
+        for (const Action& a : cell) {
+          if (a.kind == "OPT") ++updates;
+          if (!is_pass(a)) continue;
+          if (a.version > updates) return text({a}) + " does not exist yet";
+          if (a.version < 0 && a.kind != "W") return text({a}) + " names no version";
+          if (a.version >= 0) named[{a.stage, a.micro_batch}].insert(a.version);
+        }
+      }
+    }
+    for (const auto& [tensor, versions] : named) {
+      if (versions.size() > 1) return name(tensor.first, "F", tensor.second) + " and its backward";
+    }
+    return "";
+  }
+
+  /// Sections 3.2 and 7.
+  std::string reductions() const {
+    for (int s = 0; s < stages_; ++s) {
+      std::map<int, int> by_rank;
+      for (int m = 0; m < micro_batches_; ++m) by_rank[rank_of(s, "F", m)] = 0;
+      const auto found = ranks_of_.find(name(s, "REDUCE_GRAD", -1));
+      if (found == ranks_of_.end()) continue;
+      for (const int rank : found->second) ++by_rank[rank];
+      for (const auto& [rank, count] : by_rank) {
+        if (count != by_rank.begin()->second) return name(s, "REDUCE_GRAD", -1) + " lacks a member";
       }
     }
     return "";

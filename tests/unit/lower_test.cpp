@@ -114,6 +114,47 @@ TEST(Lower, KeepsPairsAndVersions) {
   EXPECT_EQ(listing(lowered("0F0@2,0B0@2\n")), "0F0@2 0B0@2\n");
 }
 
+TEST(Lower, ReplicasAreReducedBeforeTheUpdate) {
+  // Stage 0 lives on both ranks; stage 1 on rank 1 only, so nobody has to meet for it.
+  EXPECT_EQ(listing(lowered("0F0,0B0\n1F0,0F1,1F1,1B0,1B1,0B1\n", {}, {.optimizer = true})),
+            "0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD OPT\n"
+            "1RECV_F0 1F0 0F1 1F1 1B0 1SEND_B0 1B1 0B1 0REDUCE_GRAD OPT\n");
+}
+
+TEST(Lower, NothingIsAppendedWhereTheOrderUpdatesItself) {
+  EXPECT_EQ(listing(lowered("0F0@0,0B0@0,OPT,0F1@1,0B1@1,OPT\n", {}, {.optimizer = true})),
+            "0F0@0 0B0@0 OPT 0F1@1 0B1@1 OPT\n");
+}
+
+TEST(Lower, TransferEndsNameNoVersion) {
+  EXPECT_EQ(listing(lowered("0F0@0,OPT,0B0@0\n1F0@0,1B0@0\n")),
+            "0F0@0 0SEND_F0 OPT 0RECV_B0 0B0@0\n"
+            "1RECV_F0 1F0@0 1B0@0 1SEND_B0\n");
+}
+
+TEST(Lower, AnAsynchronousUpdateWaitsForNothingThatStandsLater) {
+  const Program program = lowered("0F0@0,0B0@0,OPT,0F1@1,0B1@1\n");
+  EXPECT_TRUE(program.asynchronous);
+  EXPECT_TRUE(program.extra_inputs.empty());
+  const Program synchronous = lowered("0F0,0B0,OPT,0F1,0B1\n");
+  EXPECT_FALSE(synchronous.asynchronous);
+  EXPECT_EQ(synchronous.extra_inputs_of(find(synchronous, "OPT")).size(), 1u);
+}
+
+TEST(Lower, AReductionWaitsForWhatStandsBeforeItsPartner) {
+  const Program program = lowered("0F0,0B0,0REDUCE_GRAD\n0F1,0B1,0REDUCE_GRAD\n");
+  ASSERT_TRUE(program.has_collectives);
+  const auto inputs = program.extra_inputs_of(2);
+  ASSERT_EQ(inputs.size(), 1u);
+  EXPECT_EQ(program.text(inputs[0].second), "0B1");
+  EXPECT_FALSE(lowered("0F0,0B0,0REDUCE_GRAD\n").has_collectives);
+}
+
+TEST(Lower, APairAloneMayNameTheVersions) {
+  const Program program = lowered("0F0@0,1F0@0,(0F1@0;1B0@0)OVERLAP_F_B,1F1@0,1B1@0,0B0@0,0B1@0\n");
+  EXPECT_EQ(program.text(2), "(0F1@0;1B0@0)OVERLAP_F_B");
+}
+
 TEST(Lanes, AreNumberedByTheirFirstInstruction) {
   const auto names = [](Channel channel) {
     std::string text;

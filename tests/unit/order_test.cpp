@@ -8,6 +8,7 @@
 namespace pipewright {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -75,6 +76,34 @@ TEST(OrderProblems, NamesWhatIsMissingDoubledOrMixed) {
               HasSubstr("backward of stage 0 for micro-batch 0 is missing"));
   EXPECT_THAT(problems("0F0,0I0\n1F0,1B0\n"), HasSubstr("0W0 is missing"));
   EXPECT_THAT(problems("0F0,0I0,0W0,0B0\n1F0,1B0\n"), HasSubstr("doubled or mixed"));
+}
+
+TEST(OrderProblems, VersionsHaveToExistAndToAgree) {
+  const auto problems = [](std::string_view csv) {
+    std::string all;
+    for (const auto& problem : problems_of(read_order_csv(csv, "o"))) all += problem + "\n";
+    return all;
+  };
+  EXPECT_EQ(problems("0F0@0,0F1@0,0B0@0,OPT,0F2@1,0B1@0,OPT,0B2@1,OPT\n"), "");
+  EXPECT_EQ(problems("0F0@0,0I0@0,OPT,0W0\n"), "");
+  EXPECT_EQ(problems("0F0@0,0F1@2,0B0@0,OPT,0B1@2\n").substr(0, 55),
+            "0F1@2 (rank 0, cell 2) uses weights that do not exist y");
+  EXPECT_THAT(problems("0F0@0,0B0@0,OPT,0F1@1,0B1@0\n"),
+              HasSubstr("0B1@0 (rank 0, cell 5) uses other weights than the forward, which names "
+                        "version 1"));
+  EXPECT_THAT(problems("0F0@0,0I0@0,OPT,0W0@1\n"), HasSubstr("0W0@1 (rank 0, cell 4)"));
+  EXPECT_THAT(problems("0F0@0,0B0\n"), HasSubstr("0B0 (rank 0, cell 2) names no weight version"));
+  EXPECT_THAT(problems("0F0@0,1F0@0,(0F1@0;1B0@1)OVERLAP_F_B,1F1@0,1B1@0,0B0@0,0B1@0\n"),
+              HasSubstr("1B0@1 (rank 0, cell 3)"));
+}
+
+TEST(OrderProblems, ReplicasNeedEquallyManyReductions) {
+  const auto order = read_order_csv("0F0,0B0,0REDUCE_GRAD\n0F1,0B1\n", "o");
+  EXPECT_THAT(problems_of(order),
+              ElementsAre("stage 0 has replicas, but 1 REDUCE_GRAD on rank 0 and 0 on rank 1: each "
+                          "needs a partner"));
+  EXPECT_THAT(problems_of(read_order_csv("0F0,0B0,0REDUCE_GRAD\n0F1,0B1,0REDUCE_GRAD\n", "o")),
+              IsEmpty());
 }
 
 TEST(OrderProblems, WrittenTransfersNeedBothEnds) {
