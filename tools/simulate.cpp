@@ -28,7 +28,8 @@ Json order_fields(const Order& order) {
 /// Beside the simulated bubble, where a formula holds for exactly these assumptions.
 std::string closed_form_text(const Subject& subject) {
   if (subject.schedule == nullptr || !subject.uniform_costs || subject.costs.stages.empty() ||
-      !subject.program.policy.is_free_of_waits() || subject.costs.stages.front().opt.value > 0) {
+      !subject.program.policy.is_free_of_waits() || subject.costs.stages.front().opt.value > 0 ||
+      subject.costs.overlapped_pair.value > 0) {
     return "";
   }
   const auto form =

@@ -19,6 +19,27 @@ std::optional<std::string> refuse_chunks(std::string_view name, const ScheduleRe
          "; use vpp 1, or the schedule interleaved";
 }
 
+std::optional<std::string> refuse_all_but_two_chunks(std::string_view name,
+                                                     const ScheduleRequest& request) {
+  if (request.chunks == 2) return std::nullopt;
+  return std::string(name) + " puts two stages on each rank, r and 2p-1-r, not " +
+         std::to_string(request.chunks) + "; use vpp 2";
+}
+
+std::optional<std::string> refuse_unless_bidirectional(std::string_view name,
+                                                       const ScheduleRequest& request) {
+  if (request.chunks != 1) {
+    return std::string(name) +
+           " cuts the model into one stage a rank (and puts one of each replica there), not " +
+           std::to_string(request.chunks) + "; use vpp 1";
+  }
+  if (request.ranks % 2 == 0) return std::nullopt;
+  const std::string less = request.ranks == 1 ? "" : std::to_string(request.ranks - 1) + " or ";
+  return std::string(name) + " needs an even number of ranks, for its two directions mirror each " +
+         "other, not " + std::to_string(request.ranks) + "; use " + less +
+         count_of(request.ranks + 1, "rank");
+}
+
 std::string count_of(int n, std::string_view noun) {
   return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
 }

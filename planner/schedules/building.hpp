@@ -17,6 +17,17 @@ inline void append(std::vector<Cell>& cells, ActionKind kind, int stage, int mic
   cells.push_back(Cell{Action{kind, StageId(stage), MicroBatchId(micro_batch), -1}, std::nullopt});
 }
 
+/// Appends an overlapped pair, each of {stage, micro-batch}: the forward is written first.
+struct Turn {
+  int stage = 0;
+  int micro_batch = 0;
+};
+inline void append_pair(std::vector<Cell>& cells, Turn forward, Turn backward) {
+  append(cells, ActionKind::F, forward.stage, forward.micro_batch);
+  cells.back().partner =
+      Action{ActionKind::B, StageId(backward.stage), MicroBatchId(backward.micro_batch), -1};
+}
+
 /// Appends empty cells; none for a count below 1. They cost no time: PyTorch's generators put them
 /// where a rank waits, and lowering posts receives accordingly (docs/semantics.md §1.1).
 inline void append_idle(std::vector<Cell>& cells, int count) {
@@ -28,6 +39,14 @@ Order empty_order(const ScheduleRequest& request, std::size_t cells_per_rank);
 
 /// For schedules with one stage a rank: refuses more chunks and names the way out.
 std::optional<std::string> refuse_chunks(std::string_view name, const ScheduleRequest& request);
+
+/// For schedules with a stage on each leg of a V: refuses all but two chunks.
+std::optional<std::string> refuse_all_but_two_chunks(std::string_view name,
+                                                     const ScheduleRequest& request);
+/// For schedules with two replicas of the model, one each way: one stage of each on every rank, so
+/// there are as many stages as ranks, and they are even.
+std::optional<std::string> refuse_unless_bidirectional(std::string_view name,
+                                                       const ScheduleRequest& request);
 
 /// "8 micro-batches", "1 rank".
 std::string count_of(int n, std::string_view noun);

@@ -9,8 +9,18 @@ namespace pipewright::planner {
 Schedule naive_schedule();
 Schedule gpipe_schedule();
 Schedule one_f_one_b_schedule();
+Schedule eager_1f1b_schedule();
+Schedule looped_bfs_schedule();
 Schedule interleaved_schedule();
 Schedule zb_h1_schedule();
+Schedule zb_h2_schedule();
+Schedule interleaved_zb_schedule();
+Schedule zbv_schedule();
+Schedule dualpipev_schedule();
+Schedule dualpipe_schedule();
+Schedule chimera_schedule();
+Schedule hanayo_schedule();
 Schedule paddle_vpp_schedule();
+Schedule paddle_zbh1_schedule();
 
 }  // namespace pipewright::planner

@@ -5,36 +5,15 @@
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/chunk_turns.hpp"
 #include "planner/schedules/entries.hpp"
+#include "planner/schedules/rounds.hpp"
 
 namespace pipewright::planner {
 namespace {
 
-/// PyTorch's rule: as many rounds as p fits into m (at least one), all of the same size.
-int default_group(const ScheduleRequest& request) {
-  return request.micro_batches / std::max(1, request.micro_batches / request.ranks);
-}
-
 int group_of(const ScheduleRequest& request) {
   const auto found = request.parameters.find("group");
-  if (found == request.parameters.end()) return default_group(request);
+  if (found == request.parameters.end()) return equal_round(request);
   return positive_integer(found->second).value_or(0);
-}
-
-bool rounds_are_equal(int micro_batches, int ranks) {
-  return micro_batches % std::max(1, micro_batches / ranks) == 0;
-}
-
-std::optional<std::string> refuse_rounds(const ScheduleRequest& request) {
-  const int m = request.micro_batches, p = request.ranks;
-  if (rounds_are_equal(m, p)) return std::nullopt;
-  // Multiples of p always fall into equal rounds, so both searches end.
-  int less = m - 1, more = m + 1;
-  while (!rounds_are_equal(less, p)) --less;
-  while (!rounds_are_equal(more, p)) ++more;
-  return "interleaved takes micro-batches in equal rounds, and " + std::to_string(m) +
-         " micro-batches do not divide into " + std::to_string(m / p) + " rounds on " +
-         count_of(p, "rank") + "; use " + std::to_string(less) + " or " + std::to_string(more) +
-         " micro-batches, or set the parameter group";
 }
 
 std::optional<std::string> refuse_group(const ScheduleRequest& request) {
@@ -53,7 +32,10 @@ std::optional<std::string> refuse_group(const ScheduleRequest& request) {
 }
 
 std::optional<std::string> refusal(const ScheduleRequest& request) {
-  return request.parameters.count("group") > 0 ? refuse_group(request) : refuse_rounds(request);
+  if (request.parameters.count("group") > 0) return refuse_group(request);
+  auto refused = refuse_unequal_rounds("interleaved", request);
+  if (refused) *refused += ", or set the parameter group";
+  return refused;
 }
 
 /// Writes one rank. Idle slots as PyTorch's generator has them: r before the first forward, then

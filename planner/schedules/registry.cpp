@@ -67,9 +67,25 @@ std::optional<std::string> refuse_parameters(const Schedule& schedule,
 }  // namespace
 
 std::span<const Schedule> schedules() {
-  static const std::array<Schedule, 6> kSchedules = {naive_schedule(),       gpipe_schedule(),
-                                                     one_f_one_b_schedule(), interleaved_schedule(),
-                                                     zb_h1_schedule(),       paddle_vpp_schedule()};
+  // One line each, sorted from simple to hard: of two equals the tuner takes the earlier one.
+  static const std::array kSchedules = {
+      naive_schedule(),           //
+      gpipe_schedule(),           //
+      one_f_one_b_schedule(),     //
+      eager_1f1b_schedule(),      //
+      looped_bfs_schedule(),      //
+      interleaved_schedule(),     //
+      zb_h1_schedule(),           //
+      zb_h2_schedule(),           //
+      interleaved_zb_schedule(),  //
+      zbv_schedule(),             //
+      dualpipev_schedule(),       //
+      dualpipe_schedule(),        //
+      chimera_schedule(),         //
+      hanayo_schedule(),          //
+      paddle_vpp_schedule(),      //
+      paddle_zbh1_schedule(),     //
+  };
   return kSchedules;
 }
 

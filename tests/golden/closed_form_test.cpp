@@ -87,7 +87,7 @@ TEST_P(SingleStage, EqualsTheClosedFormForEveryNumberOfMicroBatches) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, SingleStage,
-                         ::testing::Values("naive", "gpipe", "1f1b", "zb-h1"));
+                         ::testing::Values("naive", "gpipe", "1f1b", "zb-h1", "eager-1f1b"));
 
 /// Each of p - 1 hops is paid once going up and once going down: per micro-batch for naive, once
 /// for gpipe.

@@ -71,8 +71,10 @@ std::string computations_of(const nlohmann::json& jobs, int rank, int ranks) {
   for (const auto& text : jobs) {
     const Job job = parse_job(text);
     if (job.type == "optimizer") continue;
+    static const std::map<std::string, std::string> kKinds = {
+        {"forward", "F"}, {"backward", "B"}, {"backward_b", "I"}, {"backward_w", "W"}};
     row += (row.empty() ? "" : ",") + std::to_string(job.chunk * ranks + rank) +
-           (job.type == "forward" ? "F" : "B") + std::to_string(job.micro_batch);
+           kKinds.at(job.type) + std::to_string(job.micro_batch);
   }
   return row;
 }
@@ -86,6 +88,8 @@ TEST(PaddleOrders, EqualEveryListOfPaddle) {
   };
   const std::map<std::string, Ours> ours = {
       {"FThenB", {"FThenB", nullptr}},
+      {"Eager1F1B", {"Eager1F1B", nullptr}},
+      {"ZBH1", {"ZBH1", nullptr}},
       {"1F1B(old IR)", {"1F1B", "fused"}},
       {"1F1B(PIR)", {"1F1B", "split"}},
       {"VPP(before #71104)", {"paddle-vpp", "fused"}},
@@ -95,7 +99,7 @@ TEST(PaddleOrders, EqualEveryListOfPaddle) {
   const auto document = nlohmann::json::parse(golden::text_of(path));
   for (const auto& entry : document["static"]) {
     const auto found = ours.find(entry["schedule"]);
-    if (found == ours.end()) continue;
+    ASSERT_NE(found, ours.end()) << entry["schedule"];
     const int p = entry["pp_degree"], v = entry["vpp_degree"];
     planner::ScheduleRequest request{p, entry["num_micro_batches"], v, {}};
     const char* jobs = found->second.jobs;
@@ -113,7 +117,31 @@ TEST(PaddleOrders, EqualEveryListOfPaddle) {
     }
     ++compared;
   }
-  EXPECT_EQ(compared, 10);
+  EXPECT_EQ(compared, 14);
+}
+
+/// Paddle's dynamic mode orders VPP as PyTorch's interleaved 1F1B does, idle slots included.
+TEST(PaddleOrders, DynamicVppIsInterleaved) {
+  const auto path = golden::golden_dir() / "paddle/schedules.json";
+  PIPEWRIGHT_NEEDS_GOLDEN(path);
+  int compared = 0;
+  const auto document = nlohmann::json::parse(golden::text_of(path));
+  for (const auto& entry : document["dynamic_vpp_actions"]) {
+    std::string csv;
+    for (const auto& slots : entry["ranks"]) {
+      std::string row;
+      for (std::size_t k = 0; k < slots.size(); ++k) {
+        row += (k == 0 ? "" : ",") +
+               (slots[k].is_null() ? std::string() : slots[k].get<std::string>());
+      }
+      csv += row + "\n";
+    }
+    const planner::ScheduleRequest request{
+        entry["pp_group_size"], entry["n_microbatches"], entry["n_local_stages"], {}};
+    EXPECT_EQ(write_order_csv(make_order("interleaved", request)), csv);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 2);
 }
 
 TEST(PaddleOrders, InterleavedWithJobsIsPaddleVpp) {

@@ -81,7 +81,8 @@ TEST(ZeroBubble, Table5OfThePaper) {
   for (const auto& row : nlohmann::json::parse(golden::text_of(path))) {
     SCOPED_TRACE(row["model"].get<std::string>() + " m " + row["m"].dump());
     const StageCosts whole = costs_of(row, "T_F", "T_B", "T_W");
-    for (const auto& [theirs, name] : {std::pair("1F1B", "1f1b"), std::pair("ZB-H1", "zb-h1")}) {
+    for (const auto& [theirs, name] :
+         {std::pair("1F1B", "1f1b"), std::pair("ZB-H1", "zb-h1"), std::pair("ZB-H2", "zb-h2")}) {
       const Order order = make_order(name, {row["p"], row["m"], 1, {}});
       const Figures got = simulate_ideal(order, whole, row["T_comm"]);
       EXPECT_EQ(static_cast<double>(got.makespan_ns),

@@ -16,7 +16,7 @@ class RegistrySchedules : public testing::TestWithParam<std::string> {};
 TEST_P(RegistrySchedules, UnequalStagesAgreeWithTheInterpreter) {
   int compared = 0;
   for (int p = 1; p <= 5; ++p) {
-    for (int m = 1; m <= 7; ++m) {
+    for (int m = 1; m <= 8; ++m) {
       for (int v = 1; v <= 3; ++v) {
         const planner::ScheduleRequest request{
             .ranks = p, .micro_batches = m, .chunks = v, .parameters = {}};

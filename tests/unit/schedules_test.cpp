@@ -36,7 +36,7 @@ TEST(Schedules, EveryOrderIsWholeAndEnds) {
   for (const Schedule& schedule : schedules()) {
     int made = 0;
     for (int p = 1; p <= 6; ++p) {
-      for (int m = 1; m <= 13; ++m) {
+      for (int m = 1; m <= 16; ++m) {
         for (int v = 1; v <= 3; ++v) {
           const ScheduleRequest request{p, m, v, {}};
           if (refusal_of(schedule, request)) continue;
