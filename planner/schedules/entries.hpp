@@ -11,6 +11,10 @@ Schedule gpipe_schedule();
 Schedule one_f_one_b_schedule();
 Schedule interleaved_schedule();
 Schedule zb_h1_schedule();
+Schedule grouped_interleaved_schedule();
+Schedule one_f_one_b_v_schedule();
+Schedule v_half_schedule();
+Schedule v_min_schedule();
 Schedule paddle_vpp_schedule();
 
 }  // namespace pipewright::planner

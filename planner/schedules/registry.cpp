@@ -67,9 +67,11 @@ std::optional<std::string> refuse_parameters(const Schedule& schedule,
 }  // namespace
 
 std::span<const Schedule> schedules() {
-  static const std::array<Schedule, 6> kSchedules = {naive_schedule(),       gpipe_schedule(),
-                                                     one_f_one_b_schedule(), interleaved_schedule(),
-                                                     zb_h1_schedule(),       paddle_vpp_schedule()};
+  static const std::array kSchedules = {naive_schedule(),         gpipe_schedule(),
+                                        one_f_one_b_schedule(),   interleaved_schedule(),
+                                        zb_h1_schedule(),         grouped_interleaved_schedule(),
+                                        one_f_one_b_v_schedule(), v_half_schedule(),
+                                        v_min_schedule(),         paddle_vpp_schedule()};
   return kSchedules;
 }
 
