@@ -69,22 +69,26 @@ std::optional<std::string> refuse_parameters(const Schedule& schedule,
 std::span<const Schedule> schedules() {
   // One line each, sorted from simple to hard: of two equals the tuner takes the earlier one.
   static const std::array kSchedules = {
-      naive_schedule(),           //
-      gpipe_schedule(),           //
-      one_f_one_b_schedule(),     //
-      eager_1f1b_schedule(),      //
-      looped_bfs_schedule(),      //
-      interleaved_schedule(),     //
-      zb_h1_schedule(),           //
-      zb_h2_schedule(),           //
-      interleaved_zb_schedule(),  //
-      zbv_schedule(),             //
-      dualpipev_schedule(),       //
-      dualpipe_schedule(),        //
-      chimera_schedule(),         //
-      hanayo_schedule(),          //
-      paddle_vpp_schedule(),      //
-      paddle_zbh1_schedule(),     //
+      naive_schedule(),                //
+      gpipe_schedule(),                //
+      one_f_one_b_schedule(),          //
+      eager_1f1b_schedule(),           //
+      looped_bfs_schedule(),           //
+      interleaved_schedule(),          //
+      grouped_interleaved_schedule(),  //
+      zb_h1_schedule(),                //
+      zb_h2_schedule(),                //
+      interleaved_zb_schedule(),       //
+      one_f_one_b_v_schedule(),        //
+      v_half_schedule(),               //
+      v_min_schedule(),                //
+      zbv_schedule(),                  //
+      dualpipev_schedule(),            //
+      dualpipe_schedule(),             //
+      chimera_schedule(),              //
+      hanayo_schedule(),               //
+      paddle_vpp_schedule(),           //
+      paddle_zbh1_schedule(),          //
   };
   return kSchedules;
 }

@@ -1,0 +1,51 @@
+// V-Min: the V placement with a third of 1F1B's activations. Every pass follows its input at once,
+// so a micro-batch lives about 2p slots; for unequal costs the ranks wait for each other.
+#include "planner/schedules/building.hpp"
+#include "planner/schedules/building_block.hpp"
+#include "planner/schedules/entries.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+/// Where 3 divides p, backwards would fall into the forwards' slots (mod 6) without a pause of two
+/// slots at the first turn.
+constexpr int pause(int ranks) { return ranks % 3 == 0 ? 2 : 0; }
+
+constexpr BlockOffsets offsets(int rank, int p) {
+  return {rank, 2 * p - rank - 1, 2 * p + pause(p) + rank, 4 * p + pause(p) - rank - 1};
+}
+
+std::optional<std::string> refusal(const ScheduleRequest& request) {
+  if (auto refused = refuse_other_than_two_chunks("v-min", request)) return refused;
+  const int last = offsets(0, request.ranks).back();
+  return refuse_grid("v-min", request.ranks, slots_of_block(request.micro_batches, last));
+}
+
+Order make(const ScheduleRequest& request) {
+  std::vector<BlockOffsets> block;
+  for (int r = 0; r < request.ranks; ++r) block.push_back(offsets(r, request.ranks));
+  return order_of_block(request, block);
+}
+
+}  // namespace
+
+Schedule v_min_schedule() {
+  Schedule entry;
+  entry.name = "v-min";
+  entry.aliases = {"VMin", "ZBV-Min"};
+  entry.summary = "a third of 1F1B's activations: stages in a V, I and W apart";
+  entry.constraint = "v = 2; any p, m";
+  entry.bubble = "none known";
+  entry.memory = "2*floor((p+4)/3) chunks";
+  entry.source =
+      "Pipeline Parallelism with Controllable Memory (arXiv:2405.15362), zbv_greedy.py of "
+      "sail-sg/zero-bubble-pipeline-parallelism";
+  entry.splits_backward = true;
+  entry.default_chunks = 2;
+  entry.layout = Layout::V;
+  entry.refusal = refusal;
+  entry.make = make;
+  return entry;
+}
+
+}  // namespace pipewright::planner
