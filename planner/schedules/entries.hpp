@@ -11,6 +11,9 @@ Schedule gpipe_schedule();
 Schedule one_f_one_b_schedule();
 Schedule interleaved_schedule();
 Schedule zb_h1_schedule();
+Schedule zb_1p_schedule();
+Schedule zb_2p_schedule();
+Schedule zbv_auto_schedule();
 Schedule paddle_vpp_schedule();
 
 }  // namespace pipewright::planner
