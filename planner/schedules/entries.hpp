@@ -14,6 +14,7 @@ Schedule zb_h1_schedule();
 Schedule zb_1p_schedule();
 Schedule zb_2p_schedule();
 Schedule zbv_auto_schedule();
+Schedule zbvpp_schedule();
 Schedule paddle_vpp_schedule();
 
 }  // namespace pipewright::planner

@@ -67,10 +67,10 @@ std::optional<std::string> refuse_parameters(const Schedule& schedule,
 }  // namespace
 
 std::span<const Schedule> schedules() {
-  static const std::array<Schedule, 9> kSchedules = {
-      naive_schedule(),       gpipe_schedule(),    one_f_one_b_schedule(),
-      interleaved_schedule(), zb_h1_schedule(),    zb_1p_schedule(),
-      zb_2p_schedule(),       zbv_auto_schedule(), paddle_vpp_schedule()};
+  static const std::array<Schedule, 10> kSchedules = {
+      naive_schedule(), gpipe_schedule(),     one_f_one_b_schedule(), interleaved_schedule(),
+      zb_h1_schedule(), zb_1p_schedule(),     zb_2p_schedule(),       zbv_auto_schedule(),
+      zbvpp_schedule(), paddle_vpp_schedule()};
   return kSchedules;
 }
 
