@@ -78,11 +78,15 @@ std::span<const Schedule> schedules() {
       grouped_interleaved_schedule(),  //
       zb_h1_schedule(),                //
       zb_h2_schedule(),                //
+      zb_1p_schedule(),                //
+      zb_2p_schedule(),                //
       interleaved_zb_schedule(),       //
       one_f_one_b_v_schedule(),        //
       v_half_schedule(),               //
       v_min_schedule(),                //
       zbv_schedule(),                  //
+      zbv_auto_schedule(),             //
+      zbvpp_schedule(),                //
       dualpipev_schedule(),            //
       dualpipe_schedule(),             //
       chimera_schedule(),              //

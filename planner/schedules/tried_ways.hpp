@@ -1,0 +1,27 @@
+// Trying a heuristic with every setting of its yes-or-no choices, without the runs that could only
+// repeat an earlier one.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace pipewright::planner {
+
+/// Calls attempt(way) for way = 0, 1, … below 2^choices; a set bit is a choice answered differently
+/// from way 0. attempt returns the bits that were looked at where they changed the run. A way that
+/// differs from an earlier one only in a bit that changed nothing there is the same run: left out.
+template <class Attempt>
+void try_ways(int choices, Attempt&& attempt) {
+  std::vector<unsigned> mattered;
+  for (unsigned way = 0; way < 1U << choices; ++way) {
+    bool repeats = false;
+    for (unsigned bit = 1; bit < 1U << choices && !repeats; bit <<= 1) {
+      if ((way & bit) == 0 || (mattered[way ^ bit] & bit) != 0) continue;
+      mattered.push_back(mattered[way ^ bit]);
+      repeats = true;
+    }
+    if (!repeats) mattered.push_back(attempt(way));
+  }
+}
+
+}  // namespace pipewright::planner

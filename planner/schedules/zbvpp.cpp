@@ -1,0 +1,222 @@
+// Paddle's zero-bubble schedule of virtual stages for given costs: the chunks of a rank lie on
+// waves that go down the ranks and up again. Forwards fill the time until each chunk's first
+// forward and until the first gradient; then rounds of one I and one F a rank, with W in the waits.
+#include <limits>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/units.hpp"
+#include "planner/schedules/building.hpp"
+#include "planner/schedules/entries.hpp"
+#include "planner/schedules/tried_ways.hpp"
+#include "planner/schedules/waves_ahead.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+/// The heuristic's choices, as bits of a way.
+enum Choice : unsigned {
+  kKeepLossRank = 1,      // the rank of the loss gets no W that overhangs its wait by up to 4/5
+  kKeepWaitsBeforeF = 2,  // an F gets no W before it that does not fit into the wait
+  kKeepWaitsBeforeI = 4,  // nor does an I
+};
+
+struct Run {
+  const PlannedCosts& costs;
+  int loss_rank = 0;
+  /// Micro-batches enter a rank only as far as its memory holds them whole. Slower, but ends within
+  /// any limit.
+  bool careful = false;
+  GrowingOrder warm, order, best;
+  std::int64_t best_makespan = std::numeric_limits<std::int64_t>::max();
+  unsigned mattered = 0;
+};
+
+/// W's on the rank of the loss as long as a fifth of one fits into its wait: it is the rank that
+/// works longest, so that a gap there is worth more than the delay.
+void fill_loss_rank(Run& run, unsigned way, int r, std::int64_t input) {
+  const GrowingRank& rank = growing::rank(run.order, r);
+  while (growing::w_is_due(rank) &&
+         input - rank.clock >= (cost_of_w(run.order, run.costs, r) + 4) / 5) {
+    run.mattered |= kKeepLossRank;
+    if ((way & kKeepLossRank) != 0) return;
+    put_w(run.order, run.costs, r);
+  }
+}
+
+/// W's while the rank waits for `input`, and one more where the wait would be the longest.
+void use_wait(Run& run, unsigned way, Choice choice, const ApprovedWaits& waits, int r,
+              std::int64_t input) {
+  fill_wait(run.order, run.costs, r, input);
+  if (choice == kKeepWaitsBeforeI && r == run.loss_rank) fill_loss_rank(run, way, r, input);
+  const GrowingRank& rank = growing::rank(run.order, r);
+  if (!growing::w_is_due(rank) || input - rank.clock <= slack(run.order, waits, r)) return;
+  run.mattered |= choice;
+  if ((way & choice) == 0) put_w(run.order, run.costs, r);
+}
+
+/// One I: of the first chunk that has its gradient.
+bool backward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) {
+  for (int chunk = 0; chunk < run.costs.chunks; ++chunk) {
+    const int s = run.costs.stage(r, chunk);
+    if (!growing::ready_i(run.order, s)) continue;
+    const std::int64_t room = run.costs.room_i[static_cast<std::size_t>(r)];
+    if (!make_room(run.order, run.costs, r, run.costs.at(r, chunk).memory_i, room)) return false;
+    use_wait(run, way, kKeepWaitsBeforeI, waits, r, growing::input_of_i(run.order, run.costs, s));
+    put_i(run.order, run.costs, s);
+    return true;
+  }
+  return false;
+}
+
+/// One F: of the last chunk that has its input.
+bool forward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) {
+  for (int chunk = run.costs.chunks - 1; chunk >= 0; --chunk) {
+    const int s = run.costs.stage(r, chunk);
+    if (!growing::ready_f(run.order, run.costs, s)) continue;
+    const GrowingStage& done = growing::stage(run.order, s);
+    if (run.careful && chunk == 0 &&
+        done.f - done.i >= run.costs.window[static_cast<std::size_t>(r)])
+      return false;
+    const std::int64_t room = run.costs.room_f[static_cast<std::size_t>(r)];
+    if (!make_room(run.order, run.costs, r, run.costs.at(r, chunk).memory_f, room)) return false;
+    use_wait(run, way, kKeepWaitsBeforeF, waits, r, growing::input_of_f(run.order, run.costs, s));
+    put_f(run.order, run.costs, s);
+    return true;
+  }
+  return false;
+}
+
+bool round_of_ranks(Run& run, unsigned way, const ApprovedWaits& waits) {
+  bool any = false;
+  const int p = run.costs.ranks;
+  const auto rank = [&](int k) { return run.loss_rank == 0 ? k : p - 1 - k; };
+  for (int k = 0; k < p; ++k) any |= backward_of_rank(run, way, waits, rank(k));
+  for (int k = 0; k < p; ++k) any |= forward_of_rank(run, way, waits, rank(k));
+  return any;
+}
+
+/// True if the order is whole. Stops where it ends no earlier than the best and no run may follow.
+bool finish(Run& run, unsigned way, const ApprovedWaits& waits) {
+  const auto all_done = [&run] {
+    for (int r = 0; r < run.costs.ranks; ++r)
+      if (growing::stage(run.order, run.costs.stage(r, 0)).i < run.costs.micro_batches)
+        return false;
+    return true;
+  };
+  while (!all_done()) {
+    if (!round_of_ranks(run, way, waits)) return false;
+    if (!waits.idle.empty() && run.order.worst_idle >= waits.worst &&
+        makespan_of(run.order) >= run.best_makespan)
+      return false;
+  }
+  put_rest(run.order, run.costs);
+  return true;
+}
+
+/// One way; then the same way again and again with the waits of the run before approved, while the
+/// longest wait shrinks.
+unsigned attempt(Run& run, unsigned way) {
+  run.mattered = 0;
+  ApprovedWaits waits;
+  for (bool again = true; again;) {
+    run.order = run.warm;
+    if (!finish(run, way, waits)) break;
+    again = waits.idle.empty() || run.order.worst_idle < waits.worst;
+    waits = approved(run.order);
+    const std::int64_t makespan = makespan_of(run.order);
+    if (makespan >= run.best_makespan) continue;
+    run.best_makespan = makespan;
+    std::swap(run.order, run.best);
+  }
+  return run.mattered;
+}
+
+Placement waves(int ranks, int chunks) {
+  if (chunks == 2) return Placement::v_shape(ranks);
+  std::vector<RankId> rank_of;
+  for (int s = 0; s < ranks * chunks; ++s)
+    rank_of.emplace_back((s / ranks) % 2 == 0 ? s % ranks : ranks - 1 - s % ranks);
+  return Placement::explicit_stages(std::move(rank_of), ranks);
+}
+
+constexpr std::int64_t kLargestLoss = 1'000'000'000'000'000'000;  // ns
+
+/// The parameter `loss`, or nullopt where it is no duration.
+std::optional<std::int64_t> loss_of(const ScheduleRequest& request) {
+  const auto given = request.parameters.find("loss");
+  if (given == request.parameters.end()) return 0;
+  try {
+    return parse_duration(given->second, "loss").value;
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+/// The request with the loss in the costs of the last stage.
+ScheduleRequest with_loss(const ScheduleRequest& request) {
+  ScheduleRequest planned = request;
+  const int stages = request.ranks * request.chunks;
+  const std::int64_t loss = loss_of(request).value_or(0);
+  if (loss == 0) return planned;
+  if (planned.costs.stages.empty()) {
+    const Nanoseconds unit(1);
+    planned.costs.stages.assign(static_cast<std::size_t>(stages), {unit, unit, unit, {}, {}});
+  }
+  StageCosts& last = planned.costs.stages.back();
+  for (Nanoseconds* cost : {&last.f, &last.i, &last.w}) *cost += Nanoseconds(loss);
+  return planned;
+}
+
+std::optional<std::string> refusal(const ScheduleRequest& request) {
+  if (request.chunks < 2)
+    return "zbvpp needs at least 2 chunks a rank; use vpp 2, or the schedule zb-1p";
+  const auto loss = loss_of(request);
+  if (!loss || *loss < 0 || *loss > kLargestLoss)
+    return "loss is the time of the loss, such as \"34\" ns or \"5us\", at most 31 years; not \"" +
+           request.parameters.at("loss") + "\"";
+  const Placement placement = waves(request.ranks, request.chunks);
+  if (auto refused = refuse_costs("zbvpp", request, placement)) return refused;
+  return refuse_costs("zbvpp", with_loss(request), placement);
+}
+
+Order make(const ScheduleRequest& request) {
+  Placement placement = waves(request.ranks, request.chunks);
+  const PlannedCosts costs = planned_costs(with_loss(request), placement, 0);
+  const GrowingOrder nothing = nothing_yet(costs);
+  Run run{costs, request.chunks % 2 == 0 ? 0 : request.ranks - 1, false, nothing, nothing, nothing};
+  const auto try_all = [&run] { try_ways(3, [&](unsigned way) { return attempt(run, way); }); };
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  if (waves_ahead(run.warm, costs)) try_all();
+  if (run.best_makespan == kNone) {
+    run.careful = true;
+    run.warm = nothing;
+    try_all();
+  }
+  PIPEWRIGHT_ASSERT(run.best_makespan != kNone, "a careful run got stuck");
+  return grown(run.best, costs, std::move(placement));
+}
+
+}  // namespace
+
+Schedule zbvpp_schedule() {
+  Schedule entry;
+  entry.name = "zbvpp";
+  entry.summary = "Paddle's waves of chunks, I and W apart, ordered for the given costs";
+  entry.constraint =
+      "v >= 2; any p, m (Paddle itself: p divides m, m <= p); a memory limit of at least all "
+      "forwards of a rank";
+  entry.bubble = "none known";
+  entry.memory = "the memory limit; unlimited without one";
+  entry.source = "PaddlePaddle, pipeline_zero_bubble.py (VScheduleCreator) at 55325a0d";
+  entry.parameters = {"loss"};
+  entry.splits_backward = true;
+  entry.default_chunks = 2;
+  entry.layout = Layout::Waves;
+  entry.cost_driven = true;
+  entry.refusal = refusal;
+  entry.make = make;
+  return entry;
+}
+
+}  // namespace pipewright::planner
