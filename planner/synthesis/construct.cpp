@@ -1,0 +1,237 @@
+#include "planner/synthesis/construct.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace pipewright::planner::synthesis {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+constexpr int kUrgent = 1500;  // added to the key of a W beyond the backlog
+
+}  // namespace
+
+ListScheduler::ListScheduler(const Problem& problem)
+    : problem_(problem),
+      arrival_(2 * at(problem.stages) * at(problem.micro_batches)),
+      clock_(at(problem.ranks)),
+      wake_(at(problem.ranks)),
+      held_(at(problem.ranks)),
+      least_(at(problem.ranks)),
+      cursor_(at(problem.ranks)),
+      done_(4 * at(problem.stages)) {
+  for (int r = 0; r < problem.ranks; ++r) alone_.push_back(peak_of_one(problem, r));
+}
+
+void ListScheduler::reset() {
+  std::fill(arrival_.begin(), arrival_.end(), kNever);
+  const auto m = static_cast<std::ptrdiff_t>(problem_.micro_batches);
+  std::fill(arrival_.begin(), arrival_.begin() + m, 0);
+  std::fill(arrival_.end() - m, arrival_.end(), 0);
+  std::fill(clock_.begin(), clock_.end(), 0);
+  std::fill(held_.begin(), held_.end(), 0);
+  least_ = problem_.work;
+  std::fill(done_.begin(), done_.end(), 0);
+  std::copy(problem_.first.begin(), problem_.first.end() - 1, cursor_.begin());
+  for (int r = 0; r < problem_.ranks; ++r)
+    wake_[at(r)] = problem_.stages_of[at(r)].empty() ? kNever : 0;
+}
+
+bool ListScheduler::run(const Rules& rules, Sequence& sequence, std::int64_t most) {
+  sequence.resize(problem_.size());
+  reset();
+  for (std::size_t left = problem_.size(); left > 0;) {
+    const auto next = std::min_element(wake_.begin(), wake_.end());
+    if (*next == kNever) return false;
+    const int rank = static_cast<int>(next - wake_.begin());
+    const Choice choice = choose(rank, rules, *next);
+    if (!choice.taken) {
+      wake_[at(rank)] = choice.start;
+      continue;
+    }
+    if (take(rank, choice.token, *next, sequence) > most) return false;
+    --left;
+    ++steps_;
+  }
+  value_ = *std::max_element(least_.begin(), least_.end());
+  return true;
+}
+
+ListScheduler::Choice ListScheduler::choose(int rank, const Rules& rules, std::int64_t now) const {
+  const int m = problem_.micro_batches;
+  const std::size_t half = at(problem_.stages) * at(m);
+  struct Candidate {
+    int key;
+    Token token;
+    std::int64_t arrival;
+  };
+  Candidate best{std::numeric_limits<int>::min(), 0, kNever};
+  std::array<Candidate, 64> later;
+  std::size_t waiting = 0;
+  const auto consider = [&](Token token, int key, std::int64_t arrival) {
+    if (arrival <= now) {
+      if (key > best.key) best = {key, token, arrival};
+    } else if (arrival != kNever && waiting < later.size()) {
+      later[waiting++] = {key, token, arrival};
+    }
+  };
+  const auto& stages = problem_.stages_of[at(rank)];
+  const bool room =
+      done_[token_of(stages.front(), kForward)] - done_[token_of(stages.front(), kInput)] <
+      rules.depth[at(rank)];
+  for (const int s : stages) {
+    const Token f = token_of(s, kForward), i = token_of(s, kInput), w = token_of(s, kWeight);
+    const std::size_t row = at(s) * at(m);
+    if (done_[i] < done_[f]) {
+      const std::int64_t arrival = arrival_[half + row + at(done_[i])];
+      if (arrival != kNever && fits(rank, i)) consider(i, rules.key[i], arrival);
+    }
+    if (done_[f] < m && (room || s != stages.front())) {
+      const std::int64_t arrival = arrival_[row + at(done_[f])];
+      if (arrival != kNever && (arrival > now || rules.key[f] > best.key) && fits(rank, f))
+        consider(f, rules.key[f], arrival);
+    }
+    if (problem_.kinds == 3 && done_[w] < done_[i]) {
+      const bool urgent = done_[i] - done_[w] > rules.backlog[at(s)];
+      consider(w, rules.key[w] + (urgent ? kUrgent : 0), now);
+    }
+  }
+  const bool found = best.arrival != kNever;
+  const std::int64_t patience =
+      found ? problem_.duration[best.token] * rules.patience[best.token] / 256 : kNever;
+  Choice choice{best.token, now, found};
+  std::int64_t soonest = kNever;
+  for (std::size_t k = 0; k < waiting; ++k) {
+    if (found && (later[k].key <= best.key || later[k].arrival - now >= patience)) continue;
+    soonest = std::min(soonest, later[k].arrival);
+  }
+  if (!found || soonest != kNever) choice = {0, soonest, false};
+  return choice;
+}
+
+bool ListScheduler::fits(int rank, Token token) const {
+  const std::int64_t limit = problem_.limit[at(rank)];
+  if (limit == kNever) return true;
+  const std::int64_t held = held_[at(rank)] + problem_.memory[token];
+  if (kind_of(token) != kForward) return held <= limit;
+  return held <= limit && can_finish(rank, held, token);
+}
+
+/// Finishes the rank's micro-batches in thought, oldest first, after one more action `next`.
+bool ListScheduler::can_finish(int rank, std::int64_t held, Token next) const {
+  const std::int64_t limit = problem_.limit[at(rank)];
+  if (held + alone_[at(rank)] <= limit) return true;
+  const auto& stages = problem_.stages_of[at(rank)];
+  const auto done = [&](Token t, int k) { return k < done_[t] + (t == next ? 1 : 0); };
+  const Kind last = problem_.kinds == 3 ? kWeight : kInput;
+  int oldest = problem_.micro_batches, newest = 0;
+  for (const int s : stages) {
+    oldest = std::min(oldest, done_[token_of(s, last)]);
+    newest = std::max(newest, done_[token_of(s, kForward)]);
+  }
+  for (int k = oldest; k <= newest; ++k) {
+    const auto grow = [&](Token t) {
+      if (done(t, k)) return true;
+      held += problem_.memory[t];
+      return held <= limit;
+    };
+    for (const int s : stages) {
+      if (done(token_of(s, kInput), k) && last == kWeight && !grow(token_of(s, kWeight)))
+        return false;
+    }
+    if (!done(token_of(stages.front(), kForward), k)) break;
+    for (const int s : stages) {
+      if (!grow(token_of(s, kForward))) return false;
+    }
+    for (auto s = stages.rbegin(); s != stages.rend(); ++s) {
+      const bool had_input = done(token_of(*s, kInput), k);
+      if (!grow(token_of(*s, kInput))) return false;
+      if (!had_input && last == kWeight && !grow(token_of(*s, kWeight))) return false;
+    }
+    if (held + alone_[at(rank)] <= limit) return true;
+  }
+  return true;
+}
+
+std::int64_t ListScheduler::take(int rank, Token token, std::int64_t now, Sequence& sequence) {
+  const std::size_t m = at(problem_.micro_batches), stage = token >> 2;
+  const std::int64_t end = now + problem_.duration[token];
+  const std::size_t k = at(done_[token]++);
+  const bool first = cursor_[at(rank)] == problem_.first[at(rank)];
+  // The span begins with the rank's first action, so the time before it does not count.
+  if (!first || problem_.objective == Objective::Makespan)
+    least_[at(rank)] += now - clock_[at(rank)];
+  sequence[cursor_[at(rank)]++] = token;
+  held_[at(rank)] += problem_.memory[token];
+  clock_[at(rank)] = end;
+  const bool over = cursor_[at(rank)] == problem_.first[at(rank) + 1];
+  wake_[at(rank)] = over ? kNever : end;
+  if (kind_of(token) == kForward && stage + 1 < at(problem_.stages)) {
+    arrive((stage + 1) * m + k, problem_.rank_of[stage + 1], end + problem_.forward_latency[stage]);
+  } else if (kind_of(token) == kInput && stage > 0) {
+    arrive((at(problem_.stages) + stage - 1) * m + k, problem_.rank_of[stage - 1],
+           end + problem_.backward_latency[stage]);
+  }
+  return least_[at(rank)];
+}
+
+void ListScheduler::arrive(std::size_t arrival, int rank, std::int64_t time) {
+  arrival_[arrival] = time;
+  auto& wake = wake_[at(rank)];
+  wake = std::max(clock_[at(rank)], std::min(wake, time));
+}
+
+namespace {
+
+struct Habit {
+  int forward_slope, input_slope;  // deeper stages first (1) or last (-1)
+  int forward_patience, weight_patience;
+  int backlog;
+  bool shallow;  // 1F1B's depth instead of as deep as memory allows
+};
+
+Rules rules_of(const Problem& problem, const Habit& habit) {
+  Rules rules;
+  rules.key.assign(4 * at(problem.stages), 0);
+  rules.patience.assign(4 * at(problem.stages), 0);
+  rules.backlog.assign(at(problem.stages), habit.backlog);
+  rules.depth.assign(at(problem.ranks), problem.micro_batches);
+  for (int s = 0; s < problem.stages; ++s) {
+    const int place = s * 400 / problem.stages;
+    rules.key[token_of(s, kForward)] = 1000 + habit.forward_slope * place;
+    rules.key[token_of(s, kInput)] = 3000 + habit.input_slope * place;
+    rules.key[token_of(s, kWeight)] = place;
+    rules.patience[token_of(s, kForward)] = habit.forward_patience;
+    rules.patience[token_of(s, kWeight)] = habit.weight_patience;
+  }
+  for (int r = 0; r < problem.ranks && habit.shallow; ++r) {
+    if (!problem.stages_of[at(r)].empty())
+      rules.depth[at(r)] = problem.stages - problem.stages_of[at(r)].front();
+  }
+  return rules;
+}
+
+}  // namespace
+
+std::vector<Rules> usual_rules(const Problem& problem) {
+  std::vector<Rules> all;
+  for (const int forward_slope : {1, -1}) {
+    for (const int input_slope : {-1, 1}) {
+      for (const int forward_patience : {0, 96, 256}) {
+        for (const int weight_patience : {0, 96, 256}) {
+          for (const int backlog : {0, 1, problem.micro_batches}) {
+            for (const bool shallow : {false, true}) {
+              all.push_back(rules_of(problem, {forward_slope, input_slope, forward_patience,
+                                               weight_patience, backlog, shallow}));
+            }
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace pipewright::planner::synthesis

@@ -1,0 +1,69 @@
+// List scheduling: walks through time, and whenever a rank is free lets it take one of the actions
+// whose inputs are there, by rules that can be tuned. The zero-bubble heuristics are points in the
+// space of these rules (arXiv:2401.10241, section 3.1): as many forwards as memory allows before
+// the first gradient, then I before F before W, W where a gap is long enough or memory is needed.
+//
+// Memory never ends in a dead end: an F is taken only if afterwards the micro-batches that the
+// rank has begun can still be finished one by one, oldest first (the banker's rule; the same order
+// on every rank, so what is safe on each rank is safe on all together).
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "planner/synthesis/problem.hpp"
+
+namespace pipewright::planner::synthesis {
+
+/// By token, except where said. Of the actions that could start, the one with the largest key goes
+/// first, but it waits for an arrival of a larger key that is due within its patience.
+struct Rules {
+  std::vector<int> key;
+  std::vector<int> patience;  // in 1/256 of the action's duration
+  std::vector<int> backlog;   // by stage: W's beyond this go between I and F
+  std::vector<int> depth;     // by rank: micro-batches between first F and last I, at most
+};
+
+/// The usual ways to order, from which tuning begins.
+std::vector<Rules> usual_rules(const Problem& problem);
+
+class ListScheduler {
+ public:
+  explicit ListScheduler(const Problem& problem);
+
+  /// The order that the rules give, in `sequence`. False where it is given up because its value
+  /// would be above `most`, or where the rules lead into a dead end, which memory that is given
+  /// back by F or taken by I and W can do. O(actions * ranks).
+  bool run(const Rules& rules, Sequence& sequence, std::int64_t most = kNever);
+  /// After a run that returned true: the order's value is at most this. It can be less, for rules
+  /// that wait do not always use what they waited for.
+  std::int64_t value() const { return value_; }
+  /// Actions placed by all runs.
+  std::int64_t steps() const { return steps_; }
+
+ private:
+  struct Choice {
+    Token token = 0;
+    std::int64_t start = kNever;  // kNever: nothing is known to arrive
+    bool taken = false;           // false: look again at `start`
+  };
+
+  void reset();
+  Choice choose(int rank, const Rules& rules, std::int64_t now) const;
+  bool fits(int rank, Token token) const;
+  bool can_finish(int rank, std::int64_t held, Token next) const;
+  /// Returns the least value that the order can still have.
+  std::int64_t take(int rank, Token token, std::int64_t now, Sequence& sequence);
+  void arrive(std::size_t arrival, int rank, std::int64_t time);
+
+  const Problem& problem_;
+  std::vector<std::int64_t> alone_;                        // by rank: peak_of_one()
+  std::vector<std::int64_t> arrival_;                      // F of (stage, k), then I
+  std::vector<std::int64_t> clock_, wake_, held_, least_;  // by rank; least_: idle time + all work
+  std::vector<std::size_t> cursor_;
+  std::vector<int> done_;
+  std::int64_t value_ = 0, steps_ = 0;
+};
+
+}  // namespace pipewright::planner::synthesis

@@ -1,0 +1,108 @@
+#include "planner/synthesis/evaluate.hpp"
+
+#include <algorithm>
+
+namespace pipewright::planner::synthesis {
+namespace {
+
+constexpr std::size_t kNothing = std::numeric_limits<std::size_t>::max();
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
+Evaluator::Evaluator(const Problem& problem)
+    : problem_(problem),
+      arrival_(2 * at(problem.stages) * at(problem.micro_batches)),
+      start_(problem.size()),
+      clock_(at(problem.ranks)),
+      cursor_(at(problem.ranks)),
+      awaited_(at(problem.ranks)),
+      done_(4 * at(problem.stages)) {
+  awake_.reserve(at(problem.ranks) + 1);
+}
+
+bool Evaluator::run(const Sequence& sequence) {
+  ++runs_;
+  const std::size_t m = at(problem_.micro_batches);
+  std::fill(arrival_.begin(), arrival_.end(), kNever);
+  // The model's inputs are there, and the last stage's gradient follows from its own F.
+  std::fill_n(arrival_.begin(), m, 0);
+  std::fill(arrival_.end() - static_cast<std::ptrdiff_t>(m), arrival_.end(), 0);
+  std::fill(clock_.begin(), clock_.end(), 0);
+  std::fill(done_.begin(), done_.end(), 0);
+  std::fill(awaited_.begin(), awaited_.end(), kNothing);
+  std::copy(problem_.first.begin(), problem_.first.end() - 1, cursor_.begin());
+  awake_.clear();
+  for (int r = problem_.ranks - 1; r >= 0; --r) awake_.push_back(r);
+  while (!awake_.empty()) {
+    const int rank = awake_.back();
+    awake_.pop_back();
+    advance(rank, sequence.data());
+  }
+  makespan_ = span_ = 0;
+  for (int r = 0; r < problem_.ranks; ++r) {
+    if (cursor_[at(r)] != problem_.first[at(r) + 1]) return false;
+    makespan_ = std::max(makespan_, clock_[at(r)]);
+    span_ = std::max(span_, clock_[at(r)] - rank_start(r));
+  }
+  return true;
+}
+
+std::int64_t Evaluator::rank_start(int rank) const {
+  const std::size_t first = problem_.first[at(rank)];
+  return first == problem_.first[at(rank) + 1] ? 0 : start_[first];
+}
+
+int Evaluator::critical_rank() const {
+  for (int r = 0; r < problem_.ranks; ++r) {
+    const bool makespan = problem_.objective == Objective::Makespan;
+    if (clock_[at(r)] - (makespan ? 0 : rank_start(r)) == value()) return r;
+  }
+  return 0;
+}
+
+void Evaluator::deliver(std::size_t arrival, int rank, std::int64_t time) {
+  arrival_[arrival] = time;
+  if (awaited_[at(rank)] != arrival) return;
+  awaited_[at(rank)] = kNothing;
+  awake_.push_back(rank);
+}
+
+void Evaluator::advance(int rank, const Token* tokens) {
+  const std::size_t m = at(problem_.micro_batches);
+  const std::size_t half = at(problem_.stages) * m;
+  const std::size_t stop = problem_.first[at(rank) + 1];
+  std::int64_t clock = clock_[at(rank)];
+  std::size_t i = cursor_[at(rank)];
+  for (; i < stop; ++i) {
+    const Token token = tokens[i];
+    const std::size_t stage = token >> 2;
+    const auto kind = kind_of(token);
+    int& done = done_[token];
+    if (kind != kWeight) {
+      const std::size_t mine = (kind == kInput ? half : 0) + stage * m + at(done);
+      const std::int64_t arrived = arrival_[mine];
+      if (arrived == kNever) {
+        awaited_[at(rank)] = mine;
+        break;
+      }
+      clock = std::max(clock, arrived);
+    }
+    if (kind != kForward && done >= done_[token - 1]) break;  // before its own F or I: never
+    start_[i] = clock;
+    clock += problem_.duration[token];
+    const std::size_t k = at(done++);
+    if (kind == kForward && stage + 1 < at(problem_.stages)) {
+      deliver((stage + 1) * m + k, problem_.rank_of[stage + 1],
+              clock + problem_.forward_latency[stage]);
+    } else if (kind == kInput && stage > 0) {
+      deliver(half + (stage - 1) * m + k, problem_.rank_of[stage - 1],
+              clock + problem_.backward_latency[stage]);
+    }
+  }
+  cursor_[at(rank)] = i;
+  clock_[at(rank)] = clock;
+}
+
+}  // namespace pipewright::planner::synthesis

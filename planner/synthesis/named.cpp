@@ -1,0 +1,65 @@
+#include "planner/synthesis/named.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/error.hpp"
+#include "planner/schedules/registry.hpp"
+
+namespace pipewright::planner::synthesis {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+bool same_placement(const Placement& a, const Placement& b) {
+  if (a.ranks() != b.ranks() || a.stages() != b.stages() || b.looks_at_micro_batch()) return false;
+  for (int s = 0; s < a.stages(); ++s) {
+    if (a.rank_of(StageId(s), MicroBatchId(0)) != b.rank_of(StageId(s), MicroBatchId(0)))
+      return false;
+  }
+  return true;
+}
+
+/// The schedule's order, nullopt where it refuses or its rule cannot be carried out.
+std::optional<Order> order_of_schedule(const Schedule& schedule, const ScheduleRequest& request) {
+  if (schedule.asynchronous || refusal_of(schedule, request)) return std::nullopt;
+  try {
+    return schedule.make(request);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+/// What a named schedule may plan with: the least limit of any rank.
+Bytes common_limit(const Problem& problem) {
+  std::int64_t least = kNever;
+  for (int r = 0; r < problem.ranks; ++r) {
+    if (problem.limited(r)) least = std::min(least, problem.limit[at(r)] + problem.constant[at(r)]);
+  }
+  return Bytes(least == kNever ? 0 : least);
+}
+
+}  // namespace
+
+NamedBest offer_named(Search& search, const SynthesisRequest& request) {
+  const Problem& problem = search.problem;
+  NamedBest best;
+  if (problem.stages % problem.ranks != 0) return best;
+  ScheduleRequest named{.ranks = problem.ranks,
+                        .micro_batches = problem.micro_batches,
+                        .chunks = problem.stages / problem.ranks,
+                        .parameters = {},
+                        .costs = request.costs,
+                        .memory_limit = common_limit(problem)};
+  for (const Schedule& schedule : schedules()) {
+    const auto order = order_of_schedule(schedule, named);
+    if (!order || !same_placement(problem.placement, order->placement)) continue;
+    const auto sequence = sequence_of(problem, *order);
+    if (!sequence || !keeps_limits(problem, *sequence)) continue;
+    const std::int64_t value = search.offer(*sequence, schedule.name, "named schedules");
+    if (value < best.value) best = {std::string(schedule.name), value};
+  }
+  return best;
+}
+
+}  // namespace pipewright::planner::synthesis

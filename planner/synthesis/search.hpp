@@ -1,0 +1,55 @@
+// What the phases of a synthesis share: the best order so far, and how much may still be tried.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "planner/synthesis/evaluate.hpp"
+#include "planner/synthesis/problem.hpp"
+
+namespace pipewright::planner::synthesis {
+
+struct Search {
+  using Clock = std::chrono::steady_clock;
+
+  Search(const Problem& p, std::int64_t lower) : problem(p), evaluator(p), bound(lower) {}
+
+  const Problem& problem;
+  Evaluator evaluator;
+  std::int64_t bound;  // nothing is below
+  Sequence best;       // empty: none yet
+  std::int64_t best_value = kNever;
+  std::string found_by;    // what gave the order that best was made from
+  std::int64_t steps = 0;  // actions placed or timed so far
+  std::int64_t evaluated = 0;
+  Clock::time_point begin = Clock::now(), deadline = Clock::time_point::max();
+  bool cut_short = false;
+  std::function<void(std::string_view phase)> on_improvement;
+
+  bool optimal() const { return best_value <= bound; }
+  /// True when the time is up, which is then remembered.
+  bool late() {
+    if (Clock::now() < deadline) return false;
+    cut_short = true;
+    return true;
+  }
+  /// Takes the sequence if it is better than the best; its value, or kNever if it never ends.
+  std::int64_t offer(const Sequence& sequence, std::string_view source, std::string_view phase) {
+    ++evaluated;
+    steps += static_cast<std::int64_t>(problem.size());
+    if (!evaluator.run(sequence)) return kNever;
+    const std::int64_t value = evaluator.value();
+    if (value < best_value) {
+      best = sequence;
+      best_value = value;
+      if (!source.empty()) found_by = source;
+      if (on_improvement) on_improvement(phase);
+    }
+    return value;
+  }
+};
+
+}  // namespace pipewright::planner::synthesis

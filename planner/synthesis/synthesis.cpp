@@ -1,0 +1,95 @@
+#include "planner/synthesis/synthesis.hpp"
+
+#include <algorithm>
+#include <random>
+
+#include "core/error.hpp"
+#include "planner/synthesis/bound.hpp"
+#include "planner/synthesis/named.hpp"
+#include "planner/synthesis/search.hpp"
+#include "planner/synthesis/tune_rules.hpp"
+
+namespace pipewright::planner {
+
+using namespace synthesis;
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+/// Time that an action takes in a trial on an ordinary core, with room to spare: what turns the
+/// budget into a number of trials.
+constexpr std::int64_t kNanosecondsAStep = 20;
+
+/// The limits that would do, if one of the request's does not.
+std::vector<Bytes> limits_too_low(const Problem& problem) {
+  std::vector<Bytes> least;
+  bool low = false;
+  for (int r = 0; r < problem.ranks; ++r) {
+    const std::int64_t peak = peak_of_one(problem, r);
+    low |= peak > problem.limit[at(r)];
+    least.emplace_back(peak + problem.constant[at(r)]);
+  }
+  return low ? least : std::vector<Bytes>{};
+}
+
+SynthesisResult result_of(Search& search) {
+  SynthesisResult result;
+  PIPEWRIGHT_ASSERT(!search.best.empty() && search.evaluator.run(search.best),
+                    "a synthesis ended without an order");
+  PIPEWRIGHT_ASSERT(keeps_limits(search.problem, search.best),
+                    "a synthesised order breaks the memory limit");
+  result.order = order_of(search.problem, search.best);
+  result.value_ns = search.best_value;
+  result.makespan_ns = search.evaluator.makespan();
+  result.span_ns = search.evaluator.span();
+  result.lower_bound_ns = search.bound;
+  result.proven = search.optimal();
+  if (search.bound > 0) {
+    result.gap = static_cast<double>(search.best_value) / static_cast<double>(search.bound) - 1.0;
+  }
+  result.found_by = search.found_by;
+  result.evaluated = search.evaluated;
+  result.cut_short = search.cut_short;
+  result.elapsed_ns = (Search::Clock::now() - search.begin).count();
+  return result;
+}
+
+SynthesisResult run(const SynthesisRequest& request) {
+  const Problem problem = problem_of(request);
+  if (auto least = limits_too_low(problem); !least.empty()) {
+    SynthesisResult nothing;
+    nothing.least_limit = std::move(least);
+    nothing.lower_bound_ns = 0;
+    return nothing;
+  }
+  Search search(problem, lower_bound(problem));
+  search.deadline =
+      search.begin + std::chrono::nanoseconds(std::max<std::int64_t>(0, request.budget_ns));
+  search.on_improvement = [&](std::string_view phase) {
+    if (!request.on_progress) return;
+    request.on_progress({.elapsed_ns = (Search::Clock::now() - search.begin).count(),
+                         .value_ns = search.best_value,
+                         .lower_bound_ns = search.bound,
+                         .phase = phase});
+  };
+  const NamedBest named = offer_named(search, request);
+  std::mt19937_64 dice(request.seed);
+  const std::int64_t steps = std::max<std::int64_t>(0, request.budget_ns) / kNanosecondsAStep;
+  tune_rules(search, dice, steps);
+  if (search.best.empty()) search.offer(one_by_one(problem), "one by one", "list scheduling");
+  SynthesisResult result = result_of(search);
+  result.best_named = named.name;
+  result.best_named_ns = named.name.empty() ? 0 : named.value;
+  return result;
+}
+
+}  // namespace
+
+std::string_view to_string(Objective objective) {
+  return objective == Objective::Makespan ? "makespan" : "span";
+}
+
+SynthesisResult synthesise(const SynthesisRequest& request) { return run(request); }
+
+}  // namespace pipewright::planner

@@ -1,0 +1,89 @@
+// Synthesis: searches for an order that is better than any named schedule, for given costs, memory
+// and placement. The model is policy preset `ideal` (docs/semantics.md): a latency on each
+// dependency between ranks and nothing else; every figure that is returned is what
+// sim::simulate() gives for the order under that preset.
+//
+// The search, in this order: named schedules of the registry and list scheduling give first
+// orders (construct.hpp), the rules of the list scheduler are tuned, single actions are moved
+// (improve.hpp), and on request small cases are closed by branch and bound (prove.hpp). A lower
+// bound is given in every case (bound.hpp).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/costs.hpp"
+#include "core/order.hpp"
+
+namespace pipewright::planner {
+
+/// What is to be short. The step takes the makespan; the span is the zero-bubble papers' figure:
+/// the longest time of a rank from its first start to its last end, which lets ranks of one step
+/// overlap with those of the next.
+enum class Objective : std::uint8_t { Makespan, Span };
+/// "makespan", "span".
+std::string_view to_string(Objective objective);
+
+struct SynthesisProgress {
+  std::int64_t elapsed_ns = 0;
+  std::int64_t value_ns = 0, lower_bound_ns = 0;
+  std::string_view phase;  // "named schedules", "list scheduling", "moves", "proof"
+};
+
+struct SynthesisRequest {
+  Placement placement;  // by stage; one that looks at the micro-batch is refused
+  int micro_batches = 1;
+  /// Durations stage by stage (all of placement.stages() have to be there), latencies, and memory.
+  /// Without a memory table a live activation counts one unit from its F to its W.
+  CostTable costs;
+  /// By rank, for costs.memory with its constant part; one entry: for every rank; 0 or none: no
+  /// limit.
+  std::vector<Bytes> memory_limit;
+  Objective objective = Objective::Makespan;
+  bool split_backward = true;  // orders of F, I, W; false: of F and B
+  std::uint64_t seed = 1;
+  /// How much to search. The number of trials follows from this and the problem's size alone, at a
+  /// pace that an ordinary core keeps; a slower machine cuts the search short when the time is up.
+  std::int64_t budget_ns = 1'000'000'000;
+  /// Branch and bound after the search, on top of the budget, with at most prove_nodes nodes.
+  bool prove = false;
+  std::int64_t prove_nodes = 20'000'000;
+  /// Called from the calling thread at each improvement and each new phase.
+  std::function<void(const SynthesisProgress&)> on_progress;
+};
+
+struct SynthesisResult {
+  /// Nothing where no order keeps to the limit.
+  std::optional<Order> order;
+  /// Where there is no order: by rank, the least limit under which there is one. Exact where F
+  /// takes memory, I and W give back, and a micro-batch leaves nothing behind; else one that works.
+  std::vector<Bytes> least_limit;
+
+  std::int64_t value_ns = 0;  // of the objective
+  std::int64_t makespan_ns = 0, span_ns = 0;
+  std::int64_t lower_bound_ns = 0;  // no order has a value below
+  double gap = 0;                   // value / lower bound - 1
+  /// The value is the least of all orders in which each stage takes its micro-batches in order.
+  /// For the makespan no other order is better either (prove.hpp).
+  bool proven = false;
+  /// What gave the first version of the order: "list scheduling", or a schedule's name.
+  std::string found_by;
+  /// The best named schedule that keeps to the limit, as it is, and its value; "" where there is
+  /// none.
+  std::string best_named;
+  std::int64_t best_named_ns = 0;
+  std::int64_t evaluated = 0;  // orders that were timed, and nodes of the proof
+  std::int64_t elapsed_ns = 0;
+  /// The time was up before the trials were done: another run may give another answer.
+  bool cut_short = false;
+};
+
+/// Deterministic for a request unless cut_short. Throws InputError for a request that has no
+/// meaning; a limit that is too low is a result. Pure: many threads may call it.
+SynthesisResult synthesise(const SynthesisRequest& request);
+
+}  // namespace pipewright::planner

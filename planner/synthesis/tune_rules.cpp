@@ -1,0 +1,106 @@
+#include "planner/synthesis/tune_rules.hpp"
+
+#include <algorithm>
+
+namespace pipewright::planner::synthesis {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+constexpr std::string_view kPhase = "list scheduling";
+
+class Tuner {
+ public:
+  Tuner(Search& search, std::mt19937_64& dice)
+      : search_(search), problem_(search.problem), dice_(dice), scheduler_(search.problem) {}
+
+  void try_usual() {
+    for (const Rules& rules : usual_rules(problem_)) {
+      if (search_.optimal() || (value_ != kNever && search_.late())) break;
+      if (!attempt(rules, value_ == kNever ? kNever : value_ - 1)) continue;
+      best_ = rules;
+    }
+  }
+
+  void tune(std::int64_t steps) {
+    if (value_ == kNever) return;
+    const std::int64_t stop = scheduler_.steps() + steps;
+    for (int trial = 0; scheduler_.steps() < stop && !search_.optimal(); ++trial) {
+      if (trial % 16 == 0 && search_.late()) break;
+      trial_ = best_;
+      for (int changes = 1 + below(3); changes > 0; --changes) change(trial_);
+      if (attempt(trial_, value_)) std::swap(best_, trial_);
+    }
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(dice_() % static_cast<std::uint64_t>(n)); }
+
+  bool attempt(const Rules& rules, std::int64_t most) {
+    const std::int64_t before = scheduler_.steps();
+    const bool done = scheduler_.run(rules, sequence_, most);
+    search_.steps += scheduler_.steps() - before;
+    ++search_.evaluated;
+    if (!done) return false;
+    value_ = scheduler_.value();
+    if (value_ < search_.best_value) search_.offer(sequence_, kPhase, kPhase);
+    return true;
+  }
+
+  /// Changes one kind of rule on one rank, a range of ranks, or all.
+  void change(Rules& rules) {
+    int from = below(problem_.ranks), to = from;
+    if (below(3) == 0) to += below(problem_.ranks - from);
+    if (below(6) == 0) from = 0, to = problem_.ranks - 1;
+    const int what = below(7), level = below(3000), share = below(300), small = below(6);
+    const int chunk = below(64), depth = 1 + below(2 * problem_.stages);
+    const bool large = below(2) == 0;
+    for (int r = from; r <= to; ++r) {
+      const auto& stages = problem_.stages_of[at(r)];
+      if (stages.empty()) continue;
+      const int s = stages[at(chunk) % stages.size()];
+      const Token f = token_of(s, kForward), i = token_of(s, kInput), w = token_of(s, kWeight);
+      int& room = rules.depth[at(r)];
+      switch (what) {
+        case 0:
+          rules.key[f] = level;
+          break;
+        case 1:
+          rules.key[i] = level + (large ? 1000 : 0);
+          break;
+        case 2:
+          rules.key[w] = level / 3;
+          break;
+        case 3:
+          rules.patience[f] = share;
+          break;
+        case 4:
+          rules.patience[w] = share;
+          break;
+        case 5:
+          rules.backlog[at(s)] = small;
+          break;
+        default:
+          room = std::clamp(large ? depth : room + small % 4 - 2, 1, problem_.micro_batches);
+      }
+    }
+  }
+
+  Search& search_;
+  const Problem& problem_;
+  std::mt19937_64& dice_;
+  ListScheduler scheduler_;
+  Sequence sequence_;
+  Rules best_, trial_;
+  std::int64_t value_ = kNever;
+};
+
+}  // namespace
+
+void tune_rules(Search& search, std::mt19937_64& dice, std::int64_t steps) {
+  Tuner tuner(search, dice);
+  tuner.try_usual();
+  tuner.tune(steps);
+}
+
+}  // namespace pipewright::planner::synthesis
