@@ -61,8 +61,5 @@ void arrange(Draft& draft, const CommPolicy& policy);
 void match_transfers(Program& program);
 /// 4. What each instruction waits for beyond its place in the lane (§3).
 void find_inputs(Program& program);
-/// A part of step 4: adds the inputs that the REDUCE_GRADs of replicas have on each other's ranks
-/// (§3.2) to program.extra_inputs, unsorted, and sets has_collectives.
-void add_collective_inputs(Program& program);
 
 }  // namespace pipewright::lowering

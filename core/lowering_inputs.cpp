@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/collectives.hpp"
+
 namespace pipewright::lowering {
 namespace {
 
@@ -29,7 +31,7 @@ class Inputs {
       end_ = program_.rank_begin[static_cast<std::size_t>(r) + 1];
       for (id_ = begin_; id_ < end_; ++id_) resolve_instruction();
     }
-    add_collective_inputs(program_);
+    for (const Collective& collective : collectives_of(program_)) join(collective);
     std::sort(program_.extra_inputs.begin(), program_.extra_inputs.end());
     const auto [first, last] = std::ranges::unique(program_.extra_inputs);
     program_.extra_inputs.erase(first, last);
@@ -115,6 +117,17 @@ class Inputs {
       if (weighs(cell.action.kind, cell.action.stage.value) ||
           (cell.partner && weighs(cell.partner->kind, cell.partner->stage.value))) {
         program_.extra_inputs.emplace_back(id_, other);
+      }
+    }
+  }
+
+  /// Each member waits for what stands before the others.
+  void join(const Collective& collective) {
+    program_.has_collectives = true;
+    for (const Collective::Member& one : collective.members) {
+      for (const Collective::Member& other : collective.members) {
+        if (other.rank != one.rank && other.before != kNoInstruction)
+          program_.extra_inputs.emplace_back(one.instruction, other.before);
       }
     }
   }

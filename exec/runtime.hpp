@@ -53,6 +53,8 @@ struct RunResult {
   WaitReport stuck;                    // only if stuck: why
   Progress progress;                   // only if not finished: how far it came
   std::optional<VerifyReport> verify;  // filled by run_on_cpu() if it was asked to
+  /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
+  std::vector<int> peak_weight_versions;
 
   bool finished() const { return outcome == Outcome::Finished; }
 };

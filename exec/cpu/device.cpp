@@ -4,14 +4,18 @@
 #include <string>
 
 #include "core/error.hpp"
-#include "exec/local/transport.hpp"
-#include "exec/serial.hpp"
-#include "exec/verify.hpp"
 
 namespace pipewright::exec::cpu {
 
-Device::Device(const Program& program, const Training& training, RankId rank)
-    : program_(program), training_(training) {
+Device::Device(const Program& program, const Training& training, RankId rank,
+               GradientExchange* exchange)
+    : program_(program),
+      training_(training),
+      rank_(rank),
+      versions_(program, rank),
+      exchange_(exchange) {
+  PIPEWRIGHT_ASSERT(exchange != nullptr || !program.has_collectives,
+                    "replicas without an exchange for their gradients");
   stages_.resize(static_cast<std::size_t>(program.stages));
   const std::size_t tensors =
       static_cast<std::size_t>(program.stages) * static_cast<std::size_t>(program.micro_batches);
@@ -23,6 +27,7 @@ Device::Device(const Program& program, const Training& training, RankId rank)
     stages_[s] = std::make_unique<Stage>(*training.model, plan.first_layer, plan.end_layer,
                                          training.micro_batch_size, training.micro_batches,
                                          training.seed, training.optimizer);
+    if (program.asynchronous) stages_[s]->average_each_update();
   }
 }
 
@@ -31,24 +36,41 @@ void Device::begin_step(int step) {
   for (const auto& stage : stages_) {
     if (stage == nullptr) continue;
     stage->discard_gradients();
-    if (!stage->is_first() && !stage->is_last()) continue;
+    stage->begin_versions();
+  }
+  for (int s = 0; s < program_.stages; ++s) {
+    Stage* const stage = stages_[static_cast<std::size_t>(s)].get();
+    if (stage == nullptr || (!stage->is_first() && !stage->is_last())) continue;
     for (int m = 0; m < training_.micro_batches; ++m) {
-      stage->set_batch(m, training_.data->micro_batch(step, m));
+      if (computes(s, m)) stage->set_batch(m, training_.data->micro_batch(step, m));
     }
   }
+  if (exchange_ == nullptr) return;
+  for (const auto& duty : exchange_->due_at_start(rank_)) lay_down(duty);
 }
 
 void Device::compute(InstructionId id) {
   const Cell cell = program_.cell(id);
-  if (!cell.partner) return perform(cell.action);
-  // The two of a pair may feed each other; then the one that feeds goes first.
-  const bool in_order = is_input_there(cell.action) || !is_input_there(*cell.partner);
-  perform(in_order ? cell.action : *cell.partner);
-  perform(in_order ? *cell.partner : cell.action);
+  if (cell.partner) {
+    // The two of a pair may feed each other; then the one that feeds goes first.
+    const bool in_order = is_input_there(cell.action) || !is_input_there(*cell.partner);
+    perform(id, in_order ? cell.action : *cell.partner);
+    perform(id, in_order ? *cell.partner : cell.action);
+  } else {
+    perform(id, cell.action);
+  }
+  if (program_.asynchronous) {
+    drop_versions(id, cell.action);
+    if (cell.partner) drop_versions(id, *cell.partner);
+  }
+  if (exchange_ == nullptr) return;
+  for (const auto& [computation, duty] : exchange_->due_after(id)) lay_down(duty);
 }
 
-void Device::perform(const Action& action) {
+void Device::perform(InstructionId id, const Action& action) {
   const int stage = action.stage.value, micro_batch = action.micro_batch.value;
+  if (program_.asynchronous && is_compute(action.kind))
+    stage_at(stage).use_version(versions_.version_of(stage, micro_batch));
   switch (action.kind) {
     case ActionKind::F:
       return forward(stage, micro_batch);
@@ -60,14 +82,58 @@ void Device::perform(const Action& action) {
       backward_input(stage, micro_batch);
       return stage_at(stage).backward_weight(micro_batch);
     case ActionKind::Opt:
-      for (const auto& own : stages_) {
-        if (own != nullptr) own->update(step_);
-      }
-      return;
+      return update(id);
+    case ActionKind::ReduceGrad:
+      return reduce(id);
     default:
-      return;  // one replica, nothing sharded: nothing to reduce, gather or drop
+      return;  // nothing is sharded: nothing to gather or drop
   }
 }
+
+void Device::update(InstructionId id) {
+  for (int s = 0; s < program_.stages; ++s) {
+    Stage* const own = stages_[static_cast<std::size_t>(s)].get();
+    if (own == nullptr) continue;
+    if (program_.asynchronous) {
+      own->update_version(versions_.is_used_behind(s, own->version(), id));
+    } else {
+      own->update(step_);
+    }
+  }
+}
+
+void Device::drop_versions(InstructionId id, const Action& action) {
+  if (!is_compute(action.kind)) return;
+  const int stage = action.stage.value;
+  const int version = versions_.version_of(stage, action.micro_batch.value);
+  if (!versions_.is_used_behind(stage, version, id)) stage_at(stage).drop_version(version);
+}
+
+// --- Replicas ---
+
+void Device::lay_down(const GradientExchange::Duty& duty) {
+  exchange_->lay_down(duty, stage_at(exchange_->stage_of(duty).value).gradient_part());
+}
+
+void Device::reduce(InstructionId id) {
+  const std::uint32_t* collective = exchange_ == nullptr ? nullptr : exchange_->collective_of(id);
+  if (collective == nullptr) return;  // the only one that computes the stage
+  stage_at(program_.code[id].stage).set_gradients(exchange_->parts(*collective));
+  exchange_->done(*collective);
+}
+
+bool Device::computes(int stage, int micro_batch) const {
+  return program_.placement.rank_of(StageId(stage), MicroBatchId(micro_batch)) == rank_;
+}
+
+void Device::end_step() {
+  if (!program_.asynchronous) return;
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) stage->use_version(stage->version());
+  }
+}
+
+// --- Tensors ---
 
 void Device::forward(int stage, int micro_batch) {
   std::vector<float> input;
@@ -110,7 +176,17 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
 
 std::optional<double> Device::loss() const {
   if (stages_.empty() || stages_.back() == nullptr) return std::nullopt;
-  return stages_.back()->loss();
+  double sum = 0;
+  for (int m = 0; m < program_.micro_batches; ++m) {
+    if (computes(program_.stages - 1, m)) sum += stages_.back()->loss(m);
+  }
+  return sum / program_.micro_batches;
+}
+
+int Device::peak_versions() const {
+  int peak = 0;
+  for (const Stage* stage : stages()) peak = std::max(peak, stage->peak_versions());
+  return peak;
 }
 
 std::vector<const Stage*> Device::stages() const {
@@ -148,92 +224,6 @@ std::vector<float> Device::fetch(std::vector<Waiting>& from, int stage, int micr
   }
   waiting.is_there = false;
   return std::move(waiting.values);
-}
-
-// --- A run ---
-
-namespace {
-
-void check(const Program& program, const Training& training) {
-  const auto refuse = [](const std::string& why) { throw InputError("cannot train: " + why); };
-  if (program.fragment) refuse("the order is a fragment; give a whole one");
-  if (program.placement.looks_at_micro_batch()) {
-    refuse("the schedule keeps replicas of its stages, which the cpu device does not train");
-  }
-  if (static_cast<std::size_t>(program.stages) != training.stages.size()) {
-    refuse("the schedule has " + std::to_string(program.stages) + " stages, the plan " +
-           std::to_string(training.stages.size()));
-  }
-  if (program.micro_batches != training.micro_batches) {
-    refuse("the schedule has " + std::to_string(program.micro_batches) +
-           " micro-batches, the plan " + std::to_string(training.micro_batches));
-  }
-  int next = 0;
-  for (const StagePlan& stage : training.stages) {
-    if (stage.first_layer != next || stage.end_layer < next) {
-      refuse("the stages do not cover the model's layers one after another");
-    }
-    next = stage.end_layer;
-  }
-  if (next != static_cast<int>(training.model->layers.size())) {
-    refuse("the stages end at layer " + std::to_string(next) + " of " +
-           std::to_string(training.model->layers.size()));
-  }
-}
-
-/// A serial run beside the real one, step by step.
-class Verifier {
- public:
-  explicit Verifier(const Training& training)
-      : training_(training),
-        serial_(*training.model, {.micro_batch_size = training.micro_batch_size,
-                                  .micro_batches = training.micro_batches,
-                                  .seed = training.seed,
-                                  .optimizer = training.optimizer}) {}
-
-  VerifyReport compare(int step, bool updates, const std::vector<const Device*>& devices) {
-    updates ? serial_.step(*training_.data, step) : serial_.gradients(*training_.data, step);
-    std::vector<const Stage*> stages;
-    for (const Device* device : devices) {
-      for (const Stage* stage : device->stages()) stages.push_back(stage);
-    }
-    const auto views = parameters_of(stages);
-    return verify(views, serial_.stage().parameters());
-  }
-
- private:
-  const Training& training_;
-  SerialRun serial_;
-};
-
-}  // namespace
-
-RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
-                     const RunOptions& options) {
-  check(program, training);
-  std::vector<const Device*> devices(static_cast<std::size_t>(program.ranks()));
-  const DeviceFactory make = [&](RankId rank, Clock&) {
-    auto device = std::make_unique<Device>(program, training, rank);
-    devices[static_cast<std::size_t>(rank.value)] = device.get();
-    return device;
-  };
-  const bool updates = std::any_of(program.code.begin(), program.code.end(),
-                                   [](const auto& in) { return in.kind == ActionKind::Opt; });
-  std::optional<Verifier> verifier;
-  if (training.verified_steps > 0) verifier.emplace(training);
-  std::optional<VerifyReport> report;
-  RunOptions verifying = options;
-  verifying.on_step = [&](int step, const StepResult& result) {
-    if (step < training.verified_steps) {
-      const VerifyReport found = verifier->compare(step, updates, devices);
-      if (!report || found.gradients.norm_rel > report->gradients.norm_rel) report = found;
-    }
-    if (options.on_step) options.on_step(step, result);
-  };
-  local::LocalTransport transport(program, local::real_messages(program, costs));
-  RunResult result = run(program, costs, transport, make, verifying);
-  result.verify = report;
-  return result;
 }
 
 }  // namespace pipewright::exec::cpu

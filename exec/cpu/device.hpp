@@ -1,5 +1,6 @@
 // The CPU as a device: the stages of one rank (exec/cpu/stage.hpp), and the activations and
-// gradients that wait for their next reader. Numerics are the Stage's; this only moves vectors.
+// gradients that wait for their next reader. Numerics are the Stage's; this only moves vectors and
+// says which weights to use. The two actions of a pair run one after the other.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,9 @@
 #include "core/model.hpp"
 #include "core/plan.hpp"
 #include "core/program.hpp"
+#include "exec/cpu/gradient_exchange.hpp"
 #include "exec/cpu/stage.hpp"
+#include "exec/cpu/version_plan.hpp"
 #include "exec/data.hpp"
 #include "exec/device.hpp"
 #include "exec/optimizer.hpp"
@@ -26,25 +29,30 @@ struct Training {
   std::uint64_t seed = 1;
   OptimizerSpec optimizer;
   const DataSource* data = nullptr;
-  /// So many steps, from the first one, are compared with a serial run. The serial steps are
-  /// computed between the steps of the run and do not count in their times.
+  /// So many steps, from the first one, are compared with a serial run, every replica of a stage by
+  /// itself. The serial steps are computed between the steps of the run and do not count in their
+  /// times. An asynchronous order has no serial run to agree with.
   int verified_steps = 0;
 };
 
 class Device final : public exec::Device {
  public:
-  /// Program and training must outlive it.
-  Device(const Program& program, const Training& training, RankId rank);
+  /// All must outlive it. `exchange`, one for all ranks, is needed where the Program has
+  /// collectives.
+  Device(const Program& program, const Training& training, RankId rank,
+         GradientExchange* exchange = nullptr);
 
   void begin_step(int step) override;
   void compute(InstructionId id) override;
   PayloadPtr give(InstructionId send) override;
   void accept(InstructionId recv, PayloadPtr payload) override;
-  void end_step() override {}
+  void end_step() override;
   std::optional<double> loss() const override;
 
   /// This rank's stages; to be looked at while all ranks stand still.
   std::vector<const Stage*> stages() const;
+  /// The most versions of a stage's weights that lived at once.
+  int peak_versions() const;
 
  private:
   /// What waits for its reader: by stage and micro-batch.
@@ -53,7 +61,12 @@ class Device final : public exec::Device {
     bool is_there = false;
   };
 
-  void perform(const Action& action);
+  void perform(InstructionId id, const Action& action);
+  void update(InstructionId id);
+  void reduce(InstructionId id);
+  void lay_down(const GradientExchange::Duty& duty);
+  void drop_versions(InstructionId id, const Action& action);
+  bool computes(int stage, int micro_batch) const;
   void forward(int stage, int micro_batch);
   void backward_input(int stage, int micro_batch);
   bool is_input_there(const Action& action) const;
@@ -67,11 +80,14 @@ class Device final : public exec::Device {
   const Training& training_;
   std::vector<std::unique_ptr<Stage>> stages_;    // by stage; null where another rank has it
   std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
+  const RankId rank_;
+  const VersionPlan versions_;
+  GradientExchange* const exchange_;
   int step_ = 0;
 };
 
-/// Trains on this machine's CPU, one thread a rank. Throws InputError if the Program does not fit
-/// the training, and what run() throws.
+/// Trains on this machine's CPU, one thread a rank (exec/cpu/run.cpp). Throws InputError if the
+/// Program does not fit the training, and what run() throws.
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options = {});
 

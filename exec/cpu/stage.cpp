@@ -65,6 +65,8 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
   }
   for (const auto& layer : layers_) layer->collect(parameters_);
   optimizer_ = std::make_unique<Optimizer>(optimizer, parameters_);
+  stash_ = std::make_unique<WeightStash>(parameters_);
+  loss_divisor_ = micro_batches;
 
   in_flight_.resize(static_cast<std::size_t>(micro_batches));
   for (InFlight& one : in_flight_) {
@@ -134,6 +136,7 @@ void Stage::backward_weight(int micro_batch) {
   if (gradients_are_old_) begin_gradients();
   for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->backward_weight(one.saved[i]);
   one.phase = Phase::Idle;
+  ++gradient_micro_batches_;
 }
 
 void Stage::update(int step) {
@@ -142,6 +145,62 @@ void Stage::update(int step) {
   }
   optimizer_->update(step);
   gradients_are_old_ = true;
+}
+
+// --- Weight versions ---
+
+void Stage::begin_versions() {
+  PIPEWRIGHT_ASSERT(stash_->kept() == 0, "a step ended with old weights still kept");
+  version_ = version_in_use_ = 0;
+}
+
+void Stage::use_version(int version) {
+  if (version == version_in_use_) return;
+  if (version_in_use_ != version_) stash_->exchange(version_in_use_);
+  version_in_use_ = version_;
+  if (version == version_) return;
+  stash_->exchange(version);
+  version_in_use_ = version;
+}
+
+void Stage::update_version(bool keep) {
+  use_version(version_);
+  if (keep) stash_->keep(version_);
+  version_in_use_ = ++version_;
+  peak_versions_ = std::max(peak_versions_, live_versions());
+  if (gradients_are_old_ || gradient_micro_batches_ == 0) return;
+  const float share = 1.0F / static_cast<float>(gradient_micro_batches_);
+  for (Parameter* p : parameters_) {
+    for (float& g : p->gradient) g *= share;
+  }
+  optimizer_->update(updates_++);
+  gradients_are_old_ = true;
+}
+
+void Stage::drop_version(int version) {
+  if (version == version_) return;
+  use_version(version_);
+  stash_->drop(version);
+}
+
+// --- Replicas ---
+
+GradientPart Stage::gradient_part() const {
+  GradientPart part;
+  if (gradients_are_old_ || gradient_micro_batches_ == 0) return part;
+  part.micro_batches = gradient_micro_batches_;
+  for (const Parameter* p : parameters_) part.gradients.push_back(p->gradient);
+  return part;
+}
+
+void Stage::set_gradients(std::span<const GradientPart> parts) {
+  begin_gradients();
+  for (const GradientPart& part : parts) {
+    gradient_micro_batches_ += part.micro_batches;
+    for (std::size_t i = 0; i < part.gradients.size(); ++i) {
+      add_to(part.gradients[i].size(), part.gradients[i].data(), parameters_[i]->gradient.data());
+    }
+  }
 }
 
 double Stage::loss() const {
@@ -201,13 +260,12 @@ Buffer Stage::loss_gradient(InFlight& one) {
   const LossShape shape{extent_.rows(), width_out_};
   const Buffer kept = std::exchange(one.loss_saved, Buffer());
   Buffer gradient = kept.is_shared() ? pool_->take(kept.words()) : kept;
-  const double micro_batches = static_cast<double>(in_flight_.size());
   if (loss_kind_ == LossKind::SoftmaxCrossEntropy) {
-    const double scale = 1 / (micro_batches * extent_.rows());
+    const double scale = 1 / (loss_divisor_ * extent_.rows());
     softmax_cross_entropy_backward_input(shape, kept.floats(), one.batch.labels.data(),
                                          static_cast<float>(scale), gradient.floats());
   } else {
-    const double scale = 1 / (micro_batches * static_cast<double>(extent_.words(width_out_)));
+    const double scale = 1 / (loss_divisor_ * static_cast<double>(extent_.words(width_out_)));
     mse_backward_input(shape, kept.floats(), one.batch.targets.data(), static_cast<float>(scale),
                        gradient.floats());
   }
@@ -217,6 +275,7 @@ Buffer Stage::loss_gradient(InFlight& one) {
 void Stage::begin_gradients() {
   for (Parameter* p : parameters_) std::fill(p->gradient.begin(), p->gradient.end(), 0.0F);
   gradients_are_old_ = false;
+  gradient_micro_batches_ = 0;
 }
 
 std::vector<float> Stage::message(const Buffer& buffer, std::size_t floats) {

@@ -7,6 +7,10 @@
 // in any order among each other; another order is a Bug. Gradients add up over the micro-batches in
 // the order of backward_weight(), so two runs with the same order of W agree bit for bit.
 // Messages are row major, [rows][width] with rows = micro-batch size · sequence.
+//
+// Weight versions (docs/semantics.md §3.1) count the updates of a step. Whoever calls F, I and W
+// says before it which version they use; update_version() keeps the one that it replaces if it is
+// still needed, and drop_version() lets it go.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +21,8 @@
 
 #include "core/model.hpp"
 #include "exec/buffer.hpp"
+#include "exec/cpu/gradient_exchange.hpp"
+#include "exec/cpu/weight_stash.hpp"
 #include "exec/data.hpp"
 #include "exec/layer.hpp"
 #include "exec/optimizer.hpp"
@@ -64,6 +70,28 @@ class Stage {
   /// Begins the gradients anew without an update.
   void discard_gradients() { gradients_are_old_ = true; }
 
+  /// From now on a loss's gradient is that of its micro-batch alone, and update_version() divides
+  /// by the micro-batches that went into it; otherwise a step's micro-batches share it equally.
+  void average_each_update() { loss_divisor_ = 1; }
+  /// A step begins: the weights are version 0. Bug if older ones are still kept.
+  void begin_versions();
+  /// F, I and W use this version until the next call. Bug if it is not there.
+  void use_version(int version);
+  /// The update inside a step: from version() to version() + 1. `keep`: the old weights stay there.
+  /// Micro-batches may be under way. Without a gradient since the last update the weights stay.
+  void update_version(bool keep);
+  void drop_version(int version);
+  /// The newest version, and how many there are.
+  int version() const { return version_; }
+  int live_versions() const { return 1 + stash_->kept(); }
+  /// The most there were at once so far.
+  int peak_versions() const { return peak_versions_; }
+
+  /// A copy of the gradients since the last update; no arrays if there are none.
+  GradientPart gradient_part() const;
+  /// The gradients become the sum of the parts, added in the order given.
+  void set_gradients(std::span<const GradientPart> parts);
+
   /// Last stage: the mean over the micro-batches of their latest losses. Bug if one has none.
   double loss() const;
   double loss(int micro_batch) const;
@@ -106,6 +134,11 @@ class Stage {
   std::vector<InFlight> in_flight_;                 // by micro-batch
   std::vector<std::vector<float>> spare_messages_;  // received ones, used again for sending
   bool gradients_are_old_ = false;
+  int gradient_micro_batches_ = 0;  // that went into the gradients
+  double loss_divisor_ = 1;         // micro-batches that share a gradient
+  std::unique_ptr<WeightStash> stash_;
+  int version_ = 0, version_in_use_ = 0, peak_versions_ = 1;
+  int updates_ = 0;  // inside steps, since the beginning
 };
 
 }  // namespace pipewright::exec::cpu

@@ -1,0 +1,107 @@
+#include "exec/cpu/training_fit.hpp"
+
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace pipewright::exec::cpu {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { throw InputError("cannot train: " + why); }
+
+void require_sizes(const Program& program, const Training& training) {
+  if (program.fragment) refuse("the order is a fragment; give a whole one");
+  if (static_cast<std::size_t>(program.stages) != training.stages.size()) {
+    refuse("the schedule has " + std::to_string(program.stages) + " stages, the plan " +
+           std::to_string(training.stages.size()));
+  }
+  if (program.micro_batches != training.micro_batches) {
+    refuse("the schedule has " + std::to_string(program.micro_batches) +
+           " micro-batches, the plan " + std::to_string(training.micro_batches));
+  }
+}
+
+void require_layers(const Training& training) {
+  int next = 0;
+  for (const StagePlan& stage : training.stages) {
+    if (stage.first_layer != next || stage.end_layer < next) {
+      refuse("the stages do not cover the model's layers one after another");
+    }
+    next = stage.end_layer;
+  }
+  if (next != static_cast<int>(training.model->layers.size())) {
+    refuse("the stages end at layer " + std::to_string(next) + " of " +
+           std::to_string(training.model->layers.size()));
+  }
+}
+
+/// What happens to the weights of a stage on a rank, in order: 'r' a REDUCE_GRAD, 'o' an OPT.
+/// Refuses an OPT of gradients that have not been reduced.
+std::string updates_of(const Program& program, int stage, RankId rank) {
+  std::string updates;
+  bool unreduced = false;
+  const auto adds = [stage](const Action& a) {
+    return (a.kind == ActionKind::W || a.kind == ActionKind::B) && a.stage.value == stage;
+  };
+  const std::string replica =
+      "the replica of stage " + std::to_string(stage) + " on rank " + std::to_string(rank.value);
+  for (InstructionId id = program.rank_begin[static_cast<std::size_t>(rank.value)];
+       id < program.rank_begin[static_cast<std::size_t>(rank.value) + 1]; ++id) {
+    const Cell cell = program.cell(id);
+    if (adds(cell.action) || (cell.partner && adds(*cell.partner))) {
+      if (!updates.empty() && updates.back() == 'r') {
+        refuse(replica + " computes " + program.text(id) +
+               " between its REDUCE_GRAD and the OPT; reduce behind the last weight gradient");
+      }
+      unreduced = true;
+    } else if (cell.action.kind == ActionKind::ReduceGrad && cell.action.stage.value == stage) {
+      if (!updates.empty() && updates.back() == 'r')
+        refuse(replica + " is reduced twice without an OPT between");
+      updates += 'r';
+      unreduced = false;
+    } else if (cell.action.kind == ActionKind::Opt) {
+      if (unreduced) {
+        refuse(replica + " updates its weights without the gradients of the others; put a " +
+               std::to_string(stage) + "REDUCE_GRAD before the OPT");
+      }
+      updates += 'o';
+    }
+  }
+  return updates;
+}
+
+void require_equal_replicas(const Program& program) {
+  if (!program.placement.looks_at_micro_batch()) return;
+  std::vector<std::vector<RankId>> ranks_of(static_cast<std::size_t>(program.stages));
+  for (int r = 0; r < program.ranks(); ++r) {
+    for (const StageId stage : program.placement.stages_of(RankId(r)))
+      ranks_of[static_cast<std::size_t>(stage.value)].emplace_back(r);
+  }
+  for (int s = 0; s < program.stages; ++s) {
+    const auto& ranks = ranks_of[static_cast<std::size_t>(s)];
+    if (ranks.size() < 2) continue;
+    const std::string first = updates_of(program, s, ranks.front());
+    for (const RankId rank : ranks) {
+      if (updates_of(program, s, rank) == first) continue;
+      refuse("ranks " + std::to_string(ranks.front().value) + " and " + std::to_string(rank.value) +
+             " hold replicas of stage " + std::to_string(s) +
+             ", but do not reduce and update it in the same sequence");
+    }
+  }
+}
+
+}  // namespace
+
+void require_fit(const Program& program, const Training& training) {
+  require_sizes(program, training);
+  require_layers(training);
+  require_equal_replicas(program);
+  if (program.asynchronous && training.verified_steps > 0) {
+    throw InputError(
+        "an asynchronous schedule trains with older weights than a serial run does, so there is "
+        "nothing to agree with; leave out --verify");
+  }
+}
+
+}  // namespace pipewright::exec::cpu
