@@ -20,6 +20,9 @@ Schedule dualpipev_schedule();
 Schedule dualpipe_schedule();
 Schedule chimera_schedule();
 Schedule hanayo_schedule();
+Schedule pipedream_schedule();
+Schedule pipedream_2bw_schedule();
+Schedule one_f_one_b_rr_schedule();
 Schedule paddle_vpp_schedule();
 Schedule paddle_zbh1_schedule();
 

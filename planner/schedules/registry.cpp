@@ -83,6 +83,9 @@ std::span<const Schedule> schedules() {
       dualpipe_schedule(),        //
       chimera_schedule(),         //
       hanayo_schedule(),          //
+      pipedream_schedule(),       //
+      pipedream_2bw_schedule(),   //
+      one_f_one_b_rr_schedule(),  //
       paddle_vpp_schedule(),      //
       paddle_zbh1_schedule(),     //
   };
