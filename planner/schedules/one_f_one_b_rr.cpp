@@ -124,7 +124,7 @@ Schedule one_f_one_b_rr_schedule() {
   entry.constraint =
       "v = 1; replicas=R0,R1,… (ranks of each stage) sums to p; m a multiple of each R";
   entry.bubble = "none known";
-  entry.memory = "(p-1 - ranks of earlier stages)/R + 1, rounded down, and as many weight versions";
+  entry.memory = "1 + (p-1 - ranks of earlier stages)/R rounded down, each with its weight version";
   entry.source =
       "PipeDream (arXiv:1806.03377; SOSP 2019) section 3.2, msr-fiddle/pipedream runtime.py";
   entry.parameters = {"replicas"};

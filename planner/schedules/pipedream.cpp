@@ -42,7 +42,7 @@ Schedule pipedream_schedule() {
   entry.summary = "1F1B without flush: an update after every backward, weights stashed until then";
   entry.constraint = "v = 1; any p, m";
   entry.bubble = "none in the steady state; (p-1)(F+B) for m micro-batches from start to end";
-  entry.memory = "min(p-r, m), and as many weight versions";
+  entry.memory = "min(p-r, m), each with its weight version";
   entry.source = "PipeDream (arXiv:1806.03377; SOSP 2019), msr-fiddle/pipedream runtime.py";
   entry.asynchronous = true;
   entry.refusal = refusal;

@@ -72,7 +72,7 @@ Schedule pipedream_2bw_schedule() {
   entry.constraint =
       "v = 1; m a multiple of accumulate, accumulate >= p or = m (default: the smallest such)";
   entry.bubble = "none in the steady state; (p-1)(F+B) for m micro-batches from start to end";
-  entry.memory = "min(p-r, m), and 2 weight versions";
+  entry.memory = "min(p-r, m)";
   entry.source = "Memory-Efficient Pipeline-Parallel DNN Training (arXiv:2006.09503)";
   entry.parameters = {"accumulate"};
   entry.asynchronous = true;
