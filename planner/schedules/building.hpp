@@ -28,6 +28,18 @@ inline void append_pair(std::vector<Cell>& cells, Turn forward, Turn backward) {
       Action{ActionKind::B, StageId(backward.stage), MicroBatchId(backward.micro_batch), -1};
 }
 
+/// For asynchronous schedules: an action that names its weight version, the update of a rank's
+/// weights, the reduction of a stage's gradients over its replicas.
+inline void append_version(std::vector<Cell>& cells, ActionKind kind, int stage, int micro_batch,
+                           int version) {
+  append(cells, kind, stage, micro_batch);
+  cells.back().action.version = version;
+}
+inline void append_update(std::vector<Cell>& cells) { append(cells, ActionKind::Opt, 0, 0); }
+inline void append_reduction(std::vector<Cell>& cells, int stage) {
+  append(cells, ActionKind::ReduceGrad, stage, 0);
+}
+
 /// Appends empty cells; none for a count below 1. They cost no time: PyTorch's generators put them
 /// where a rank waits, and lowering posts receives accordingly (docs/semantics.md §1.1).
 inline void append_idle(std::vector<Cell>& cells, int count) {

@@ -72,7 +72,7 @@ Schedule chimera_schedule() {
   entry.summary = "two replicas, one each way: half of 1F1B's bubble, twice the weights";
   entry.constraint = "v = 1; p even; m a multiple of p, both directions together";
   entry.bubble = "(p-2)F for F = B: 2m+p-2 slots";
-  entry.memory = "p/2 + 1 + min(r, p-1-r), and 2 stages of weights";
+  entry.memory = "p/2 + 1 + min(r, p-1-r)";
   entry.source = "Chimera (arXiv:2107.06925), two pipelines";
   entry.layout = Layout::Bidirectional;
   entry.refusal = refusal;

@@ -58,7 +58,7 @@ Schedule dualpipe_schedule() {
   entry.summary = "two replicas, one each way: forwards overlap with backwards, twice the weights";
   entry.constraint = "v = 1; p even; m even and >= 2p, both directions together";
   entry.bubble = "(p/2-1)(F&B + B - 3W) for F = I = W; (p/2-1)(F+2I-W) for F = I >= W, F&B = F+B";
-  entry.memory = "p+1, and 2 stages of weights";
+  entry.memory = "p+1";
   entry.source = "DeepSeek-V3 (arXiv:2412.19437); deepseek-ai/DualPipe dualpipe.py";
   entry.splits_backward = true;
   entry.layout = Layout::Bidirectional;

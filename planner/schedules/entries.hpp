@@ -30,5 +30,8 @@ Schedule chimera_schedule();
 Schedule hanayo_schedule();
 Schedule paddle_vpp_schedule();
 Schedule paddle_zbh1_schedule();
+Schedule pipedream_schedule();
+Schedule pipedream_2bw_schedule();
+Schedule one_f_one_b_rr_schedule();
 
 }  // namespace pipewright::planner

@@ -93,6 +93,9 @@ std::span<const Schedule> schedules() {
       hanayo_schedule(),               //
       paddle_vpp_schedule(),           //
       paddle_zbh1_schedule(),          //
+      pipedream_schedule(),            //
+      pipedream_2bw_schedule(),        //
+      one_f_one_b_rr_schedule(),       //
   };
   return kSchedules;
 }

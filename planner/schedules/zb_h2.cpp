@@ -41,7 +41,7 @@ Schedule zb_h2_schedule() {
   entry.summary = "ZB-H1 with twice the run-ahead: no bubble inside a rank's span";
   entry.constraint = "v = 1; any p, m; made for m >= 2p-1";
   entry.bubble =
-      "(p-1)max(F, I-F, F+I-2W) for m >= 2p-1; of the longest span (p-1)(F+I-2W), 0 at F = I = W";
+      "(p-1)max(F, I-F, F+I-2W) for m >= 2p-1; of the longest span (p-1)max(0, I-F, F+I-2W)";
   entry.memory = "min(2p-1, m)";
   entry.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241), get_hand_schedule of its authors' code";

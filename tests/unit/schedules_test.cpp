@@ -121,6 +121,12 @@ TEST(Schedules, AliasesInAnyCase) {
   EXPECT_EQ(find_schedule("vpp").name, "interleaved");
   EXPECT_EQ(find_schedule("Interleaved1F1B").name, "interleaved");
   EXPECT_EQ(find_schedule("ZB-H1").name, "zb-h1");
+  EXPECT_EQ(find_schedule("ZBH1").name, "paddle-zbh1");
+  EXPECT_EQ(find_schedule("Eager1F1B").name, "eager-1f1b");
+  EXPECT_EQ(find_schedule("LoopedBFS").name, "looped-bfs");
+  EXPECT_EQ(find_schedule("InterleavedZeroBubble").name, "interleaved-zb");
+  EXPECT_EQ(find_schedule("ZBVZeroBubble").name, "zbv");
+  EXPECT_EQ(find_schedule("DualPipeV").name, "dualpipev");
 }
 
 TEST(Schedules, UnknownNamesAreRefusedWithASuggestion) {
