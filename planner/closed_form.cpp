@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/schedules/block_peaks.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
@@ -50,7 +51,7 @@ int peak(std::string_view name, const ScheduleRequest& request, int rank) {
 bool has_formula(const Schedule& schedule, const ScheduleRequest& request) {
   constexpr std::string_view kKnown[] = {"naive", "gpipe", "1f1b", "zb-h1", "interleaved"};
   return std::find(std::begin(kKnown), std::end(kKnown), schedule.name) != std::end(kKnown) &&
-         request.parameters.count("jobs") == 0 && !refusal_of(schedule, request);
+         request.parameters.count("jobs") == 0;
 }
 
 }  // namespace
@@ -58,6 +59,8 @@ bool has_formula(const Schedule& schedule, const ScheduleRequest& request) {
 std::optional<std::vector<int>> closed_form_peaks(std::string_view schedule,
                                                   const ScheduleRequest& request) {
   const Schedule& entry = find_schedule(schedule);
+  if (refusal_of(entry, request)) return std::nullopt;
+  if (auto peaks = block_peaks(entry.name, request)) return peaks;
   if (!has_formula(entry, request)) return std::nullopt;
   std::vector<int> peaks;
   for (int r = 0; r < request.ranks; ++r) peaks.push_back(peak(entry.name, request, r));

@@ -21,7 +21,8 @@ struct ClosedForm {
 
 /// Under the policy `ideal`: every stage costs `each` for a micro-batch, `latency` is paid on each
 /// dependency between two ranks. nullopt where no closed form holds: an unknown schedule, a latency
-/// for others than naive and gpipe, interleaved unless m >= p and the group is p, paddle-vpp.
+/// for others than naive and gpipe, interleaved unless m >= p and the group is p, paddle-vpp, and
+/// what is made of building blocks.
 std::optional<ClosedForm> closed_form(std::string_view schedule, const ScheduleRequest& request,
                                       const StageCosts& each, Nanoseconds latency = Nanoseconds(0));
 
