@@ -129,7 +129,7 @@ void reorder_with_weights(PassGrid& grid) {
       if (is_forward(pass)) least = earliest_with_room(held, from, least, limit);
       to = first_free(grid.row(r), least, from);
       if (to < from) move_pass(grid, r, from, to);
-      for (int t = to; t < from; ++t) held[t] += added_by(pass);
+      if (added_by(pass) != 0) add_to_live(held, to, from, added_by(pass));
     }
     if (pass == Pass::Weight) weight_before = to;
     if (!is_forward(pass) && pass != Pass::Weight) insert_sorted(backward_slots, to);

@@ -76,8 +76,7 @@ void move_earlier(PassGrid& grid) {
         row[to + k] = what;
       }
       grid.places_of(pass, what.micro_batch())[r] = to;
-      const int added = is_forward(pass) ? 1 : -1;
-      for (int k = to + tail; k < t + tail; ++k) held[k] += added;
+      add_to_live(held, to + tail, t + tail, is_forward(pass) ? 1 : -1);
     }
   }
 }
@@ -117,8 +116,8 @@ Schedule one_f_one_b_v_schedule() {
   entry.aliases = {"V-1F1B", "V1F1B"};
   entry.summary = "1F1B with stages in a V: two thirds of its activations, and less bubble";
   entry.constraint = "v = 2; any p, m";
-  entry.bubble = "none known";
-  entry.memory = "2*ceil((2p+1)/3) chunks";
+  entry.bubble = "none known; F = I = W, m > p, p mod 3 = 1: 5(p-1)F (by running)";
+  entry.memory = "min(2m, 2ceil((2p+1)/3)) chunks";
   entry.source =
       "Pipeline Parallelism with Controllable Memory (arXiv:2405.15362), v1f1b.py of "
       "sail-sg/zero-bubble-pipeline-parallelism";

@@ -33,8 +33,8 @@ PassGrid empty_grid(int ranks, int micro_batches, int slots, int backward_slots)
   grid.slots = slots;
   grid.backward_slots = backward_slots;
   // An odd number of cache lines: the ranks' slots of one moment then lie in different sets.
-  constexpr std::size_t line = 64 / sizeof(SlotContent);
-  grid.stride = ((static_cast<std::size_t>(slots) / line + 1) | 1U) * line;
+  constexpr std::size_t kLine = 64 / sizeof(SlotContent);
+  grid.stride = ((static_cast<std::size_t>(slots) / kLine + 1) | 1U) * kLine;
   grid.contents.resize(static_cast<std::size_t>(ranks) * grid.stride);
   grid.places.resize(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(micro_batches) *
                      kPassesOfABlock);

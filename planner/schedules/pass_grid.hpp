@@ -130,11 +130,29 @@ inline int first_free(const SlotContent* row, int from, int end) {
   return from;
 }
 
+// Live counts are read and changed over stretches that are as long as the pipeline is deep. Fixed
+// pieces of them become vector instructions, also at -O2.
+inline constexpr int kPiece = 16;
+
 /// How early a forward that stands at `slot` may go without its rank holding more than `limit`:
 /// moved to s it adds one activation to the slots from s to slot - 1. Not before `least`.
 inline int earliest_with_room(const std::int32_t* live, int slot, int least, int limit) {
+  for (; slot - kPiece >= least; slot -= kPiece) {
+    const std::int32_t* const piece = live + slot - kPiece;
+    std::int32_t full = 0;
+    for (int k = 0; k < kPiece; ++k) full |= limit - 1 - piece[k];  // negative: no room
+    if (full < 0) break;
+  }
   while (slot > least && live[slot - 1] < limit) --slot;
   return slot;
+}
+
+/// Adds to the counts of the slots from `begin` to `end` - 1.
+inline void add_to_live(std::int32_t* live, int begin, int end, int added) {
+  for (; begin + kPiece <= end; begin += kPiece) {
+    for (int k = 0; k < kPiece; ++k) live[begin + k] += added;
+  }
+  for (; begin < end; ++begin) live[begin] += added;
 }
 
 }  // namespace pipewright::planner

@@ -36,8 +36,9 @@ Schedule v_half_schedule() {
   entry.aliases = {"VHalf", "ZBV-Half"};
   entry.summary = "half of 1F1B's activations, and less bubble: stages in a V, I and W apart";
   entry.constraint = "v = 2; any p, m";
-  entry.bubble = "none known";
-  entry.memory = "2*floor(p/2) + 2 chunks";
+  entry.bubble =
+      "none known; F = I = W, m > p+1 > 3: (3p-7)F for even p, (3p-4)F for odd p (by running)";
+  entry.memory = "min(2m, 2floor(p/2) + 2) chunks";
   entry.source =
       "Pipeline Parallelism with Controllable Memory (arXiv:2405.15362), zbv_greedy.py of "
       "sail-sg/zero-bubble-pipeline-parallelism";

@@ -35,8 +35,9 @@ Schedule v_min_schedule() {
   entry.aliases = {"VMin", "ZBV-Min"};
   entry.summary = "a third of 1F1B's activations: stages in a V, I and W apart";
   entry.constraint = "v = 2; any p, m";
-  entry.bubble = "none known";
-  entry.memory = "2*floor((p+4)/3) chunks";
+  entry.bubble =
+      "none known; F = I = W, m > p > 1: (4p-5)F, or (4p-7)F where 3 divides p (by running)";
+  entry.memory = "min(2m, 2floor((p+4)/3)) chunks";
   entry.source =
       "Pipeline Parallelism with Controllable Memory (arXiv:2405.15362), zbv_greedy.py of "
       "sail-sg/zero-bubble-pipeline-parallelism";

@@ -127,6 +127,8 @@ TEST(Schedules, AliasesInAnyCase) {
   EXPECT_EQ(find_schedule("InterleavedZeroBubble").name, "interleaved-zb");
   EXPECT_EQ(find_schedule("ZBVZeroBubble").name, "zbv");
   EXPECT_EQ(find_schedule("DualPipeV").name, "dualpipev");
+  EXPECT_EQ(find_schedule("gis").name, "grouped-interleaved");
+  EXPECT_EQ(find_schedule("V-Half").name, "v-half");
 }
 
 TEST(Schedules, UnknownNamesAreRefusedWithASuggestion) {
@@ -170,6 +172,20 @@ TEST(Schedules, OneFOneBWithFewMicroBatches) {
 TEST(Schedules, ZbH1KeepsRWeightGradientsBack) {
   EXPECT_EQ(row(make_order("zb-h1", {3, 4, 1, {}}), 2),
             "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3");
+}
+
+/// One rank's block is F F I I in slots 0 to 3, the two W's in 4 and 5.
+TEST(Schedules, VMinOnOneRankFinishesEachMicroBatch) {
+  EXPECT_EQ(row(make_order("v-min", {1, 2, 2, {}}), 0),
+            "0F0 1F0 1I0 0I0 1W0 0W0 0F1 1F1 1I1 0I1 1W1 0W1");
+  EXPECT_EQ(row(make_order("1f1b-v", {1, 2, 2, {}}), 0), "0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1");
+}
+
+/// p = 2, G = 1: rank 1's block of six slots has F of chunk 0 in slot 1 and of chunk 1 in 4, I and
+/// W of chunk 1 in 5 and 6, of chunk 0 in 8 and 9.
+TEST(Schedules, GroupedInterleavedReadsTheRepeatedBlock) {
+  EXPECT_EQ(row(make_order("grouped-interleaved", {2, 2, 2, {}}), 1),
+            "1F0 3F0 3I0 3W0 1F1 1I0 1W0 3F1 3I1 3W1 1I1 1W1");
 }
 
 /// G = 3 for 7 micro-batches on 3 ranks leaves 1, which is refused; G = 4 leaves 3, which is one
