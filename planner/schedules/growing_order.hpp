@@ -15,6 +15,7 @@
 namespace pipewright::planner {
 
 struct GrowingRank {
+  std::int64_t begin = 0;  // start of its first F, ns
   std::int64_t clock = 0;  // end of its last action, ns
   std::int64_t idle = 0;   // waits between its first F and `clock`, ns
   std::int64_t live = 0;   // bytes
@@ -27,13 +28,19 @@ struct GrowingStage {
   std::int32_t f = 0, i = 0, w = 0;
 };
 
-struct GrowingOrder {
+/// How far an order has grown.
+struct Growth {
   std::vector<GrowingRank> ranks;
   std::vector<GrowingStage> stages;
+  std::int64_t worst_idle = 0;  // of all ranks; it never shrinks
+};
+
+/// Beyond its growth an order is never looked at: going back to an earlier one costs next to
+/// nothing.
+struct GrowingOrder : Growth {
   std::vector<std::int64_t> end_f, end_i;  // stage * m + micro-batch
   std::vector<std::uint32_t> actions;      // rank * 3vm + n: stage * 4 + kind
   std::vector<std::int32_t> due;           // rank * vm + n: stages
-  std::int64_t worst_idle = 0;             // of all ranks; it never shrinks
 };
 
 /// Waits that an earlier run ended with: a later one lets a rank wait as long as the worst rank of
@@ -44,13 +51,22 @@ struct ApprovedWaits {
 };
 
 GrowingOrder nothing_yet(const PlannedCosts& costs);
-/// The same, in the memory of an order that is no longer needed.
-void begin_again(GrowingOrder& order, const PlannedCosts& costs);
-ApprovedWaits approved(const GrowingOrder& order);
-/// The order that has grown, once it is whole.
-Order grown(const GrowingOrder& order, const PlannedCosts& costs, Placement placement);
-/// The last rank's end, ns.
-std::int64_t makespan_of(const GrowingOrder& order);
+/// The order is again what it was at `earlier`.
+void go_back(GrowingOrder& order, const Growth& earlier);
+/// Keeps the actions of an order that is whole in `kept`, and goes back. `earlier` is to be the
+/// same in every call for one order.
+void keep_actions(GrowingOrder& order, const Growth& earlier, std::vector<std::uint32_t>& kept);
+/// The order of a whole list of actions.
+Order order_of(const std::vector<std::uint32_t>& actions, const PlannedCosts& costs,
+               Placement placement);
+
+ApprovedWaits approved(const Growth& growth);
+/// I's that are not done yet.
+std::int64_t i_left(const Growth& growth, const PlannedCosts& costs);
+/// The last rank's end if no rank has to wait any more, ns: the makespan, once the order is whole.
+std::int64_t least_makespan(const Growth& growth, const PlannedCosts& costs);
+/// The same for the longest span from a rank's first F to its end.
+std::int64_t least_span(const Growth& growth, const PlannedCosts& costs);
 
 namespace growing {
 
@@ -99,6 +115,8 @@ inline void run(GrowingOrder& order, GrowingRank& rank, std::int64_t input, std:
     if (rank.actions > 0) {
       rank.idle += wait;
       order.worst_idle = std::max(order.worst_idle, rank.idle);
+    } else {
+      rank.begin = input;
     }
   }
   rank.clock += cost;

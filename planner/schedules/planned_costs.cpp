@@ -132,9 +132,13 @@ PlannedCosts planned_costs(const ScheduleRequest& request, const Placement& plac
   planned.chunks = request.chunks;
   planned.micro_batches = request.micro_batches;
   std::vector<std::vector<std::int32_t>> held(static_cast<std::size_t>(request.ranks));
+  planned.busy.resize(static_cast<std::size_t>(request.ranks));
   for (int s = 0; s < placement.stages(); ++s) {
-    planned.stages.push_back(planned_stage(request.costs, placement, s));
-    held[static_cast<std::size_t>(planned.stages.back().rank)].push_back(s);
+    const PlannedStage stage = planned_stage(request.costs, placement, s);
+    const std::size_t rank = static_cast<std::size_t>(stage.rank);
+    planned.stages.push_back(stage);
+    planned.busy[rank] += (stage.f + stage.i + stage.w) * request.micro_batches;
+    held[rank].push_back(s);
   }
   for (const auto& stages : held)
     planned.stage_of.insert(planned.stage_of.end(), stages.begin(), stages.end());

@@ -30,6 +30,7 @@ struct PlannedCosts {
   std::vector<std::int64_t> room_f, room_i;
   /// By rank: micro-batches that may be under way at once whatever else happens, at least 1.
   std::vector<std::int64_t> window;
+  std::vector<std::int64_t> busy;  // by rank: all its work
 
   int stage(int rank, int chunk) const {
     return stage_of[static_cast<std::size_t>(rank * chunks + chunk)];

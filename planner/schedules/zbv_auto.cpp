@@ -26,8 +26,10 @@ struct Run {
   /// Micro-batches enter a rank only as far as its memory holds them whole. Slower, but ends within
   /// any limit.
   bool careful = false;
-  GrowingOrder warm, order, best;
-  std::vector<int> turn;  // by rank: the chunk whose I it does in this round
+  GrowingOrder order;
+  Growth warm;                      // where the rounds begin
+  std::vector<std::uint32_t> best;  // the actions of the best order so far
+  std::vector<int> turn;            // by rank: the chunk whose I it does in this round
   std::int64_t best_wait = std::numeric_limits<std::int64_t>::max();
   unsigned mattered = 0;
 };
@@ -123,16 +125,17 @@ bool backward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r)
 
 /// The way down's I's from the last rank up, then the way up's from the first rank down: each may
 /// use what the rank before it has just done.
-bool round_of_backwards(Run& run, unsigned way, const ApprovedWaits& waits) {
-  bool any = false;
+int round_of_backwards(Run& run, unsigned way, const ApprovedWaits& waits) {
+  int done = 0;
   choose_turns(run);
   for (int r = run.costs.ranks - 1; r >= 0; --r) {
-    if (run.turn[static_cast<std::size_t>(r)] == kDown) any |= backward_of_rank(run, way, waits, r);
+    if (run.turn[static_cast<std::size_t>(r)] == kDown)
+      done += backward_of_rank(run, way, waits, r);
   }
   for (int r = 0; r < run.costs.ranks; ++r) {
-    if (run.turn[static_cast<std::size_t>(r)] == kUp) any |= backward_of_rank(run, way, waits, r);
+    if (run.turn[static_cast<std::size_t>(r)] == kUp) done += backward_of_rank(run, way, waits, r);
   }
-  return any;
+  return done;
 }
 
 bool forward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) {
@@ -160,16 +163,12 @@ bool forward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) 
 
 /// True if the order is whole and no rank waits as long as `bound`.
 bool finish(Run& run, unsigned way, const ApprovedWaits& waits, std::int64_t bound) {
-  const auto all_done = [&run] {
-    for (int r = 0; r < run.costs.ranks; ++r)
-      if (growing::stage(run.order, run.costs.stage(r, kDown)).i < run.costs.micro_batches)
-        return false;
-    return true;
-  };
-  while (!all_done()) {
-    bool any = round_of_backwards(run, way, waits);
-    for (int r = 0; r < run.costs.ranks; ++r) any |= forward_of_rank(run, way, waits, r);
-    if (!any || run.order.worst_idle >= bound) return false;
+  for (std::int64_t left = i_left(run.order, run.costs); left > 0;) {
+    const int backwards = round_of_backwards(run, way, waits);
+    int forwards = 0;
+    for (int r = 0; r < run.costs.ranks; ++r) forwards += forward_of_rank(run, way, waits, r);
+    if (backwards + forwards == 0 || run.order.worst_idle >= bound) return false;
+    left -= backwards;
   }
   put_rest(run.order, run.costs);
   return true;
@@ -182,13 +181,13 @@ unsigned attempt(Run& run, unsigned way) {
   ApprovedWaits waits;
   std::int64_t bound = std::numeric_limits<std::int64_t>::max();
   while (run.best_wait > 0) {
-    run.order = run.warm;
+    go_back(run.order, run.warm);
     if (!finish(run, way, waits, bound)) break;
     bound = run.order.worst_idle;
     waits = approved(run.order);
     if (bound < run.best_wait) {
       run.best_wait = bound;
-      std::swap(run.order, run.best);
+      keep_actions(run.order, run.warm, run.best);
     }
   }
   return run.mattered;
@@ -205,13 +204,15 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
 Order make(const ScheduleRequest& request) {
   Placement placement = Placement::v_shape(request.ranks);
   const PlannedCosts costs = planned_costs(request, placement, request.ranks);
-  const GrowingOrder nothing = nothing_yet(costs);
-  Run run{costs, false, nothing, nothing, nothing, {}};
+  GrowingOrder order = nothing_yet(costs);
+  const Growth nothing = order;
+  Run run{costs, false, std::move(order), {}, {}, {}};
   run.turn.resize(static_cast<std::size_t>(costs.ranks));
   const auto try_all = [&run] { try_ways(2, [&](unsigned way) { return attempt(run, way); }); };
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-  if (first_micro_batch(run.warm, costs)) {
-    level_forwards(run.warm, costs);
+  if (first_micro_batch(run.order, costs)) {
+    level_forwards(run.order, costs);
+    run.warm = run.order;
     try_all();
   }
   if (run.best_wait == kNone) {
@@ -220,7 +221,7 @@ Order make(const ScheduleRequest& request) {
     try_all();
   }
   PIPEWRIGHT_ASSERT(run.best_wait != kNone, "a careful run got stuck");
-  return grown(run.best, costs, std::move(placement));
+  return order_of(run.best, costs, std::move(placement));
 }
 
 }  // namespace

@@ -27,7 +27,9 @@ struct Run {
   /// Micro-batches enter a rank only as far as its memory holds them whole. Slower, but ends within
   /// any limit.
   bool careful = false;
-  GrowingOrder warm, order, best;
+  GrowingOrder order;
+  Growth warm;                      // where the rounds begin
+  std::vector<std::uint32_t> best;  // the actions of the best order so far
   std::int64_t best_makespan = std::numeric_limits<std::int64_t>::max();
   unsigned mattered = 0;
 };
@@ -87,28 +89,19 @@ bool forward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) 
   return false;
 }
 
-bool round_of_ranks(Run& run, unsigned way, const ApprovedWaits& waits) {
-  bool any = false;
-  const int p = run.costs.ranks;
-  const auto rank = [&](int k) { return run.loss_rank == 0 ? k : p - 1 - k; };
-  for (int k = 0; k < p; ++k) any |= backward_of_rank(run, way, waits, rank(k));
-  for (int k = 0; k < p; ++k) any |= forward_of_rank(run, way, waits, rank(k));
-  return any;
-}
-
 /// True if the order is whole. Stops where it ends no earlier than the best and no run may follow.
 bool finish(Run& run, unsigned way, const ApprovedWaits& waits) {
-  const auto all_done = [&run] {
-    for (int r = 0; r < run.costs.ranks; ++r)
-      if (growing::stage(run.order, run.costs.stage(r, 0)).i < run.costs.micro_batches)
-        return false;
-    return true;
-  };
-  while (!all_done()) {
-    if (!round_of_ranks(run, way, waits)) return false;
+  const int p = run.costs.ranks;
+  const auto rank = [&](int k) { return run.loss_rank == 0 ? k : p - 1 - k; };
+  for (std::int64_t left = i_left(run.order, run.costs); left > 0;) {
     if (!waits.idle.empty() && run.order.worst_idle >= waits.worst &&
-        makespan_of(run.order) >= run.best_makespan)
+        least_makespan(run.order, run.costs) >= run.best_makespan)
       return false;
+    int backwards = 0, forwards = 0;
+    for (int k = 0; k < p; ++k) backwards += backward_of_rank(run, way, waits, rank(k));
+    for (int k = 0; k < p; ++k) forwards += forward_of_rank(run, way, waits, rank(k));
+    if (backwards + forwards == 0) return false;
+    left -= backwards;
   }
   put_rest(run.order, run.costs);
   return true;
@@ -120,14 +113,14 @@ unsigned attempt(Run& run, unsigned way) {
   run.mattered = 0;
   ApprovedWaits waits;
   for (bool again = true; again;) {
-    run.order = run.warm;
+    go_back(run.order, run.warm);
     if (!finish(run, way, waits)) break;
     again = waits.idle.empty() || run.order.worst_idle < waits.worst;
     waits = approved(run.order);
-    const std::int64_t makespan = makespan_of(run.order);
+    const std::int64_t makespan = least_makespan(run.order, run.costs);
     if (makespan >= run.best_makespan) continue;
     run.best_makespan = makespan;
-    std::swap(run.order, run.best);
+    keep_actions(run.order, run.warm, run.best);
   }
   return run.mattered;
 }
@@ -183,18 +176,22 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
 Order make(const ScheduleRequest& request) {
   Placement placement = waves(request.ranks, request.chunks);
   const PlannedCosts costs = planned_costs(with_loss(request), placement, 0);
-  const GrowingOrder nothing = nothing_yet(costs);
-  Run run{costs, request.chunks % 2 == 0 ? 0 : request.ranks - 1, false, nothing, nothing, nothing};
+  GrowingOrder order = nothing_yet(costs);
+  const Growth nothing = order;
+  Run run{costs, request.chunks % 2 == 0 ? 0 : request.ranks - 1, false, std::move(order), {}, {}};
   const auto try_all = [&run] { try_ways(3, [&](unsigned way) { return attempt(run, way); }); };
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-  if (waves_ahead(run.warm, costs)) try_all();
+  if (waves_ahead(run.order, costs)) {
+    run.warm = run.order;
+    try_all();
+  }
   if (run.best_makespan == kNone) {
     run.careful = true;
     run.warm = nothing;
     try_all();
   }
   PIPEWRIGHT_ASSERT(run.best_makespan != kNone, "a careful run got stuck");
-  return grown(run.best, costs, std::move(placement));
+  return order_of(run.best, costs, std::move(placement));
 }
 
 }  // namespace

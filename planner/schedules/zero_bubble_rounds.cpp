@@ -20,9 +20,10 @@ enum Choice : unsigned {
 
 struct Run {
   const PlannedCosts& costs;
-  GrowingOrder order, best;
-  std::vector<std::int64_t> busy;  // by rank, over the whole order
-  std::vector<char> takes_f;       // by rank, in this round
+  GrowingOrder order;
+  const Growth nothing;
+  std::vector<std::uint32_t> best;  // the actions of the best order so far
+  std::vector<char> takes_f;        // by rank, in this round
   std::int64_t best_span = std::numeric_limits<std::int64_t>::max();
   unsigned mattered = 0;
 };
@@ -138,31 +139,23 @@ void round_of_backwards(Run& run, unsigned way) {
   }
 }
 
-/// The longest span of what is there, with the work that is still to come and no more waits.
-std::int64_t least_span(const Run& run) {
-  std::int64_t span = 0;
-  for (std::size_t r = 0; r < run.busy.size(); ++r)
-    span = std::max(span, run.busy[r] + run.order.ranks[r].idle);
-  return span;
-}
-
 /// The whole heuristic once; stops where it can no longer be better than the best so far.
 unsigned attempt(Run& run, unsigned way) {
   run.mattered = 0;
-  begin_again(run.order, run.costs);
-  if (least_span(run) >= run.best_span) return 0;
+  go_back(run.order, run.nothing);
+  if (least_span(run.order, run.costs) >= run.best_span) return 0;
   warm_up(run, (way & kLateFirstI) != 0);
   for (int k = 1; k < run.costs.micro_batches; ++k) {
-    if (least_span(run) >= run.best_span) return run.mattered;
+    if (least_span(run.order, run.costs) >= run.best_span) break;
     choose_forwards(run, way);
     round_of_forwards(run, way);
     round_of_backwards(run, way);
   }
-  put_rest(run.order, run.costs);
-  const std::int64_t span = least_span(run);
+  const std::int64_t span = least_span(run.order, run.costs);
   if (span < run.best_span) {
     run.best_span = span;
-    std::swap(run.order, run.best);
+    put_rest(run.order, run.costs);
+    keep_actions(run.order, run.nothing, run.best);
   }
   return run.mattered;
 }
@@ -178,12 +171,12 @@ std::optional<std::string> refuse_zero_bubble_rounds(std::string_view name,
 Order zero_bubble_rounds(const ScheduleRequest& request, int under_way) {
   Placement placement = Placement::loop(request.ranks, 1);
   const PlannedCosts costs = planned_costs(request, placement, under_way);
-  Run run{costs, nothing_yet(costs), nothing_yet(costs), {}, {}};
+  GrowingOrder order = nothing_yet(costs);
+  const Growth nothing = order;
+  Run run{costs, std::move(order), nothing, {}, {}};
   run.takes_f.resize(static_cast<std::size_t>(costs.ranks));
-  for (const PlannedStage& stage : costs.stages)
-    run.busy.push_back((stage.f + stage.i + stage.w) * costs.micro_batches);
   try_ways(3, [&run](unsigned way) { return attempt(run, way); });
-  return grown(run.best, costs, std::move(placement));
+  return order_of(run.best, costs, std::move(placement));
 }
 
 }  // namespace pipewright::planner
