@@ -238,6 +238,18 @@ std::int64_t makespan_bound(const Problem& problem, const std::vector<Stage>& st
 
 }  // namespace
 
+MemoryPrecedence memory_precedence(const Problem& problem) {
+  const int m = problem.micro_batches;
+  MemoryPrecedence before;
+  for (const Stage& stage : stages_of(problem)) {
+    for (int k = 0; k < m; ++k) {
+      before.inputs.push_back(stage.inputs_before(k, m));
+      before.weights.push_back(problem.kinds == 3 ? stage.weights_before(k, m) : 0);
+    }
+  }
+  return before;
+}
+
 std::int64_t lower_bound(const Problem& problem) {
   const auto stages = stages_of(problem);
   return problem.objective == Objective::Span ? span_bound(problem, stages)

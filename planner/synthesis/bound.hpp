@@ -30,10 +30,18 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "planner/synthesis/problem.hpp"
 
 namespace pipewright::planner::synthesis {
+
+/// Point 2: by stage * micro_batches + k, how many I's and W's of the stage come before its F of k
+/// (at most micro_batches).
+struct MemoryPrecedence {
+  std::vector<int> inputs, weights;
+};
+MemoryPrecedence memory_precedence(const Problem& problem);
 
 /// O(actions · ranks) for the span, O(actions) for the makespan, and a sort.
 std::int64_t lower_bound(const Problem& problem);

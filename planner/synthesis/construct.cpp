@@ -9,7 +9,7 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-constexpr int kUrgent = 1500;  // added to the key of a W beyond the backlog
+constexpr std::int64_t kUrgent = 1500;  // key of a W beyond the backlog: between F and I
 
 }  // namespace
 
@@ -25,10 +25,10 @@ ListScheduler::ListScheduler(const Problem& problem)
   for (int r = 0; r < problem.ranks; ++r) alone_.push_back(peak_of_one(problem, r));
 }
 
-void ListScheduler::reset() {
+void ListScheduler::reset(const Rules& rules) {
   std::fill(arrival_.begin(), arrival_.end(), kNever);
   const auto m = static_cast<std::ptrdiff_t>(problem_.micro_batches);
-  std::fill(arrival_.begin(), arrival_.begin() + m, 0);
+  for (int k = 0; k < problem_.micro_batches; ++k) arrival_[at(k)] = k * rules.pace;
   std::fill(arrival_.end() - m, arrival_.end(), 0);
   std::fill(clock_.begin(), clock_.end(), 0);
   std::fill(held_.begin(), held_.end(), 0);
@@ -41,7 +41,7 @@ void ListScheduler::reset() {
 
 bool ListScheduler::run(const Rules& rules, Sequence& sequence, std::int64_t most) {
   sequence.resize(problem_.size());
-  reset();
+  reset(rules);
   for (std::size_t left = problem_.size(); left > 0;) {
     const auto next = std::min_element(wake_.begin(), wake_.end());
     if (*next == kNever) return false;
@@ -63,14 +63,14 @@ ListScheduler::Choice ListScheduler::choose(int rank, const Rules& rules, std::i
   const int m = problem_.micro_batches;
   const std::size_t half = at(problem_.stages) * at(m);
   struct Candidate {
-    int key;
+    std::int64_t key;
     Token token;
     std::int64_t arrival;
   };
-  Candidate best{std::numeric_limits<int>::min(), 0, kNever};
+  Candidate best{-kNever, 0, kNever};
   std::array<Candidate, 64> later;
   std::size_t waiting = 0;
-  const auto consider = [&](Token token, int key, std::int64_t arrival) {
+  const auto consider = [&](Token token, std::int64_t key, std::int64_t arrival) {
     if (arrival <= now) {
       if (key > best.key) best = {key, token, arrival};
     } else if (arrival != kNever && waiting < later.size()) {
@@ -86,16 +86,18 @@ ListScheduler::Choice ListScheduler::choose(int rank, const Rules& rules, std::i
     const std::size_t row = at(s) * at(m);
     if (done_[i] < done_[f]) {
       const std::int64_t arrival = arrival_[half + row + at(done_[i])];
-      if (arrival != kNever && fits(rank, i)) consider(i, rules.key[i], arrival);
+      if (arrival != kNever && fits(rank, i))
+        consider(i, rules.key[i] - rules.period * done_[i], arrival);
     }
     if (done_[f] < m && (room || s != stages.front())) {
       const std::int64_t arrival = arrival_[row + at(done_[f])];
-      if (arrival != kNever && (arrival > now || rules.key[f] > best.key) && fits(rank, f))
-        consider(f, rules.key[f], arrival);
+      const std::int64_t key = rules.key[f] - rules.period * done_[f];
+      if (arrival != kNever && (arrival > now || key > best.key) && fits(rank, f))
+        consider(f, key, arrival);
     }
     if (problem_.kinds == 3 && done_[w] < done_[i]) {
       const bool urgent = done_[i] - done_[w] > rules.backlog[at(s)];
-      consider(w, rules.key[w] + (urgent ? kUrgent : 0), now);
+      consider(w, urgent ? kUrgent : rules.key[w], now);
     }
   }
   const bool found = best.arrival != kNever;
@@ -185,52 +187,113 @@ void ListScheduler::arrive(std::size_t arrival, int rank, std::int64_t time) {
 
 namespace {
 
+/// Every rank the same: what the usual rules differ in.
 struct Habit {
-  int forward_slope, input_slope;  // deeper stages first (1) or last (-1)
-  int forward_patience, weight_patience;
-  int backlog;
-  bool shallow;  // 1F1B's depth instead of as deep as memory allows
+  int forward_slope = 1, input_slope = -1;  // deeper stages first (1) or last (-1)
+  int forward_patience = 0, weight_patience = 0;
+  int backlog = 0;
 };
 
-Rules rules_of(const Problem& problem, const Habit& habit) {
+Rules empty_rules(const Problem& problem, const Habit& habit) {
   Rules rules;
   rules.key.assign(4 * at(problem.stages), 0);
   rules.patience.assign(4 * at(problem.stages), 0);
   rules.backlog.assign(at(problem.stages), habit.backlog);
   rules.depth.assign(at(problem.ranks), problem.micro_batches);
   for (int s = 0; s < problem.stages; ++s) {
-    const int place = s * 400 / problem.stages;
-    rules.key[token_of(s, kForward)] = 1000 + habit.forward_slope * place;
-    rules.key[token_of(s, kInput)] = 3000 + habit.input_slope * place;
-    rules.key[token_of(s, kWeight)] = place;
     rules.patience[token_of(s, kForward)] = habit.forward_patience;
     rules.patience[token_of(s, kWeight)] = habit.weight_patience;
-  }
-  for (int r = 0; r < problem.ranks && habit.shallow; ++r) {
-    if (!problem.stages_of[at(r)].empty())
-      rules.depth[at(r)] = problem.stages - problem.stages_of[at(r)].front();
   }
   return rules;
 }
 
-}  // namespace
+Rules fixed_rules(const Problem& problem, const Habit& habit) {
+  Rules rules = empty_rules(problem, habit);
+  for (int s = 0; s < problem.stages; ++s) {
+    const int place = s * 400 / problem.stages;
+    rules.key[token_of(s, kForward)] = 1000 + habit.forward_slope * place;
+    rules.key[token_of(s, kInput)] = 3000 + habit.input_slope * place;
+    rules.key[token_of(s, kWeight)] = place;
+  }
+  return rules;
+}
 
-std::vector<Rules> usual_rules(const Problem& problem) {
-  std::vector<Rules> all;
+/// 1F1B's depth: as many micro-batches as there are stages from the rank's first one on.
+void limit_depth(const Problem& problem, Rules& rules) {
+  for (int r = 0; r < problem.ranks; ++r) {
+    if (!problem.stages_of[at(r)].empty())
+      rules.depth[at(r)] = problem.stages - problem.stages_of[at(r)].front();
+  }
+}
+
+void add_fixed(const Problem& problem, std::vector<Rules>& all) {
   for (const int forward_slope : {1, -1}) {
     for (const int input_slope : {-1, 1}) {
       for (const int forward_patience : {0, 96, 256}) {
         for (const int weight_patience : {0, 96, 256}) {
           for (const int backlog : {0, 1, problem.micro_batches}) {
-            for (const bool shallow : {false, true}) {
-              all.push_back(rules_of(problem, {forward_slope, input_slope, forward_patience,
-                                               weight_patience, backlog, shallow}));
-            }
+            all.push_back(fixed_rules(
+                problem, {forward_slope, input_slope, forward_patience, weight_patience, backlog}));
+            all.push_back(all.back());
+            limit_depth(problem, all.back());
           }
         }
       }
     }
   }
+}
+
+/// Timetables whose way out and way back are slowed down in the first or the second half of the
+/// stages.
+void add_timetables(const Problem& problem, std::vector<Rules>& all) {
+  const std::int64_t work = *std::max_element(problem.work.begin(), problem.work.end());
+  const std::int64_t least = std::max<std::int64_t>(1, work / problem.micro_batches);
+  const int half = problem.stages / 2;
+  for (const int percent : {100, 106, 115, 130}) {
+    for (int slowed = 0; slowed < 16; ++slowed) {
+      Rules rules =
+          empty_rules(problem, {.forward_patience = 128, .weight_patience = 128, .backlog = 1});
+      rules.period = least * percent / 100;
+      rules.slack.assign(4 * at(problem.stages), 0);
+      for (int s = 0; s < problem.stages; ++s) {
+        const bool late = s >= half;
+        const std::int64_t slack = problem.duration[token_of(s, kForward)];
+        if ((slowed >> (late ? 1 : 0) & 1) != 0) rules.slack[token_of(s, kForward)] = slack;
+        if ((slowed >> (late ? 3 : 2) & 1) != 0) rules.slack[token_of(s, kInput)] = slack;
+        rules.patience[token_of(s, kInput)] = 64;
+      }
+      set_timetable(problem, rules);
+      for (const bool paced : {false, true}) {
+        rules.pace = paced ? rules.period : 0;
+        all.push_back(rules);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void set_timetable(const Problem& problem, Rules& rules) {
+  std::int64_t time = 0;
+  for (int s = 0; s < problem.stages; ++s) {
+    const Token f = token_of(s, kForward);
+    time += rules.slack[f];
+    rules.key[f] = -time;
+    time += problem.duration[f] + problem.forward_latency[at(s)];
+  }
+  for (int s = problem.stages - 1; s >= 0; --s) {
+    const Token i = token_of(s, kInput);
+    time += rules.slack[i];
+    rules.key[i] = -time;
+    time += problem.duration[i] + problem.backward_latency[at(s)];
+  }
+  for (int s = 0; s < problem.stages; ++s) rules.key[token_of(s, kWeight)] = -kNever / 2;
+}
+
+std::vector<Rules> usual_rules(const Problem& problem) {
+  std::vector<Rules> all;
+  add_fixed(problem, all);
+  add_timetables(problem, all);
   return all;
 }
 

@@ -18,12 +18,23 @@ namespace pipewright::planner::synthesis {
 
 /// By token, except where said. Of the actions that could start, the one with the largest key goes
 /// first, but it waits for an arrival of a larger key that is due within its patience.
+///
+/// There are two kinds of rules. With period 0, keys are fixed ranks of the actions. Else they come
+/// from a timetable of one micro-batch that is repeated every `period`, as in modulo scheduling of
+/// loops: what is due first goes first. The timetable is the micro-batch's way through all stages,
+/// with `slack` before each action; W has none and fills gaps.
 struct Rules {
-  std::vector<int> key;
-  std::vector<int> patience;  // in 1/256 of the action's duration
-  std::vector<int> backlog;   // by stage: W's beyond this go between I and F
-  std::vector<int> depth;     // by rank: micro-batches between first F and last I, at most
+  std::vector<std::int64_t> key;    // for micro-batch 0
+  std::vector<std::int64_t> slack;  // ns; empty where period is 0
+  std::int64_t period = 0;          // ns
+  std::int64_t pace = 0;            // ns: F k of stage 0 does not start before k * pace
+  std::vector<int> patience;        // in 1/256 of the action's duration
+  std::vector<int> backlog;         // by stage: W's beyond this go before F (period 0), before all
+  std::vector<int> depth;           // by rank: micro-batches between first F and last I, at most
 };
+
+/// Sets the keys of a timetable from its slack.
+void set_timetable(const Problem& problem, Rules& rules);
 
 /// The usual ways to order, from which tuning begins.
 std::vector<Rules> usual_rules(const Problem& problem);
@@ -49,7 +60,7 @@ class ListScheduler {
     bool taken = false;           // false: look again at `start`
   };
 
-  void reset();
+  void reset(const Rules& rules);
   Choice choose(int rank, const Rules& rules, std::int64_t now) const;
   bool fits(int rank, Token token) const;
   bool can_finish(int rank, std::int64_t held, Token next) const;

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "planner/synthesis/bound.hpp"
 #include "planner/synthesis/named.hpp"
+#include "planner/synthesis/prove.hpp"
 #include "planner/synthesis/search.hpp"
 #include "planner/synthesis/tune_rules.hpp"
 
@@ -78,6 +79,10 @@ SynthesisResult run(const SynthesisRequest& request) {
   const std::int64_t steps = std::max<std::int64_t>(0, request.budget_ns) / kNanosecondsAStep;
   tune_rules(search, dice, steps);
   if (search.best.empty()) search.offer(one_by_one(problem), "one by one", "list scheduling");
+  if (request.prove) {
+    std::int64_t nodes = request.prove_nodes;
+    if (prove(search, nodes)) search.bound = search.best_value;
+  }
   SynthesisResult result = result_of(search);
   result.best_named = named.name;
   result.best_named_ns = named.name.empty() ? 0 : named.value;

@@ -65,11 +65,11 @@ struct SynthesisResult {
 
   std::int64_t value_ns = 0;  // of the objective
   std::int64_t makespan_ns = 0, span_ns = 0;
-  std::int64_t lower_bound_ns = 0;  // no order has a value below
-  double gap = 0;                   // value / lower bound - 1
-  /// The value is the least of all orders in which each stage takes its micro-batches in order.
-  /// For the makespan no other order is better either (prove.hpp).
-  bool proven = false;
+  /// No order has a value below. (If it was branch and bound that gave it, and the objective is the
+  /// span: none of the orders in which each stage takes its micro-batches in order; see prove.hpp.)
+  std::int64_t lower_bound_ns = 0;
+  double gap = 0;       // value / lower bound - 1
+  bool proven = false;  // the value is the lower bound
   /// What gave the first version of the order: "list scheduling", or a schedule's name.
   std::string found_by;
   /// The best named schedule that keeps to the limit, as it is, and its value; "" where there is

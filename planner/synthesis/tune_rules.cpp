@@ -28,7 +28,13 @@ class Tuner {
     for (int trial = 0; scheduler_.steps() < stop && !search_.optimal(); ++trial) {
       if (trial % 16 == 0 && search_.late()) break;
       trial_ = best_;
-      for (int changes = 1 + below(3); changes > 0; --changes) change(trial_);
+      for (int changes = 1 + below(3); changes > 0; --changes) {
+        if (trial_.period > 0 && below(2) == 0) {
+          change_timetable(trial_);
+        } else {
+          change(trial_);
+        }
+      }
       if (attempt(trial_, value_)) std::swap(best_, trial_);
     }
   }
@@ -47,12 +53,33 @@ class Tuner {
     return true;
   }
 
+  /// Changes slack, period or pace.
+  void change_timetable(Rules& rules) {
+    int from = below(problem_.stages), to = from;
+    if (below(2) == 0) to += below(problem_.stages - from);
+    const Kind kind = below(2) == 0 ? kForward : kInput;
+    const std::int64_t level = below(9);
+    switch (below(8)) {
+      case 0:
+        rules.period = std::max<std::int64_t>(1, rules.period * (92 + below(17)) / 100);
+        break;
+      case 1:
+        rules.pace = below(2) == 0 ? 0 : rules.period * below(11) / 10;
+        break;
+      default:
+        for (int s = from; s <= to; ++s)
+          rules.slack[token_of(s, kind)] = problem_.duration[token_of(s, kForward)] * level / 4;
+    }
+    set_timetable(problem_, rules);
+  }
+
   /// Changes one kind of rule on one rank, a range of ranks, or all.
   void change(Rules& rules) {
     int from = below(problem_.ranks), to = from;
     if (below(3) == 0) to += below(problem_.ranks - from);
     if (below(6) == 0) from = 0, to = problem_.ranks - 1;
-    const int what = below(7), level = below(3000), share = below(300), small = below(6);
+    const int what = rules.period > 0 ? 3 + below(5) : below(7), level = below(3000),
+              share = below(300), small = below(6);
     const int chunk = below(64), depth = 1 + below(2 * problem_.stages);
     const bool large = below(2) == 0;
     for (int r = from; r <= to; ++r) {
@@ -79,6 +106,9 @@ class Tuner {
           break;
         case 5:
           rules.backlog[at(s)] = small;
+          break;
+        case 7:
+          rules.patience[i] = share;
           break;
         default:
           room = std::clamp(large ? depth : room + small % 4 - 2, 1, problem_.micro_batches);
