@@ -4,7 +4,6 @@
 
 #include "planner/closed_form_rules.hpp"
 #include "planner/schedules/block_peaks.hpp"
-#include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -33,52 +32,19 @@ std::int64_t backward_of(const Schedule& schedule, const ScheduleRequest& reques
   const auto found = request.parameters.find("backward");
   const bool fused = found != request.parameters.end() && found->second == "fused";
   return schedule.splits_backward && !fused ? each.i.value + each.w.value : each.b.value;
-std::optional<std::int64_t> bubble(std::string_view name, const ScheduleRequest& request,
-                                   const StageCosts& each, std::int64_t latency) {
-  const std::int64_t p = request.ranks, m = request.micro_batches;
-  const std::int64_t f_and_b = each.f.value + each.b.value;
-  if (name == "naive") return m * (p - 1) * (f_and_b + 2 * latency);
-  if (name == "gpipe") return (p - 1) * (f_and_b + 2 * latency);
-  if (latency != 0 && p > 1) return std::nullopt;
-  if (name == "1f1b") return (p - 1) * f_and_b;
-  if (name == "zb-h1") return zb_h1_bubble(request, each);
-  if (name == "interleaved" && m >= p && group_of(request) == request.ranks) {
-    return (p - 1) * f_and_b;
-  }
-  return std::nullopt;
-}
-
-int peak(std::string_view name, const ScheduleRequest& request, int rank) {
-  const int p = request.ranks, m = request.micro_batches, v = request.chunks;
-  if (name == "naive") return 1;
-  if (name == "gpipe") return m;
-  if (name == "1f1b") return std::min(p - rank, m);
-  if (name == "zb-h1") return std::min(p, m);
-  const std::int64_t ahead = std::int64_t{v - 1} * group_of(request) + 2 * (p - 1 - rank) + 1;
-  return static_cast<int>(std::min(std::int64_t{m} * v, ahead));
-}
-
-/// Peaks and bubbles below are those of the schedule without Paddle's transfer ends.
-bool has_formula(const Schedule& schedule, const ScheduleRequest& request) {
-  constexpr std::string_view kKnown[] = {"naive", "gpipe", "1f1b", "zb-h1", "interleaved"};
-  return std::find(std::begin(kKnown), std::end(kKnown), schedule.name) != std::end(kKnown) &&
-         request.parameters.count("jobs") == 0;
 }
 
 }  // namespace
 
 std::optional<std::vector<int>> closed_form_peaks(std::string_view schedule,
                                                   const ScheduleRequest& request) {
-  const ClosedFormRule* rule = rule_for(find_schedule(schedule), request);
+  const Schedule& entry = find_schedule(schedule);
+  if (!refusal_of(entry, request)) {
+    if (auto peaks = block_peaks(entry.name, request)) return peaks;
+  }
+  const ClosedFormRule* rule = rule_for(entry, request);
   if (rule == nullptr) return std::nullopt;
   return peaks_by(*rule, request);
-  const Schedule& entry = find_schedule(schedule);
-  if (refusal_of(entry, request)) return std::nullopt;
-  if (auto peaks = block_peaks(entry.name, request)) return peaks;
-  if (!has_formula(entry, request)) return std::nullopt;
-  std::vector<int> peaks;
-  for (int r = 0; r < request.ranks; ++r) peaks.push_back(peak(entry.name, request, r));
-  return peaks;
 }
 
 std::optional<ClosedForm> closed_form(std::string_view schedule, const ScheduleRequest& request,

@@ -27,10 +27,6 @@ struct ClosedForm {
 /// unknown schedule, a latency for others than naive and gpipe, sizes or costs outside the form's
 /// range (closed_form_rules.cpp has them: interleaved unless m >= p and the group is p, zb-h2 and
 /// zbv below 2p-1 micro-batches, zbv and the DualPipes unless F = I >= W, chimera unless F = B, …).
-/// Under the policy `ideal`: every stage costs `each` for a micro-batch, `latency` is paid on each
-/// dependency between two ranks. nullopt where no closed form holds: an unknown schedule, a latency
-/// for others than naive and gpipe, interleaved unless m >= p and the group is p, paddle-vpp, and
-/// what is made of building blocks.
 std::optional<ClosedForm> closed_form(std::string_view schedule, const ScheduleRequest& request,
                                       const StageCosts& each, Nanoseconds latency = Nanoseconds(0));
 

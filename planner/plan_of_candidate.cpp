@@ -138,6 +138,7 @@ Plan plan_of_candidate(const Job& job, const CostModel& model, const SearchResul
                        Bytes memory_limit) {
   PIPEWRIGHT_ASSERT(!result.ranked.empty(), "there is no candidate to make a plan of");
   const Candidate& best = result.ranked.front();
+  const Schedule& schedule = find_schedule(best.schedule);
   Plan plan;
   plan.model = job.model;
   plan.cluster = job.cluster;
@@ -147,8 +148,13 @@ Plan plan_of_candidate(const Job& job, const CostModel& model, const SearchResul
   plan.stages = best.stages;
   plan.schedule.name = best.schedule;
   plan.schedule.chunks = best.chunks;
-  plan.policy = policy_for(job, find_schedule(best.schedule));
+  plan.policy = policy_for(job, schedule);
   plan.costs = model.table(best.stages, best.ranks, best.micro_batch_size, job.training.optimizer);
+  if (schedule.cost_driven) {
+    // The limit that it planned for stands nowhere else in the plan.
+    plan.schedule.order = schedule.make(
+        {best.ranks, best.micro_batches, best.chunks, {}, plan.costs, memory_limit});
+  }
   plan.executable = executable_on_devices();
   plan.training = job.training;
   plan.tuner.evaluated = result.evaluated;

@@ -174,7 +174,9 @@ class Search {
       std::int64_t work = 0, update = 0;
       for (int s = r; s < c.stages(); s += c.ranks) {
         const StageCosts& stage = costs[static_cast<std::size_t>(s)];
-        const Nanoseconds backward = c.schedule->splits_backward ? stage.i + stage.w : stage.b;
+        // Some orders hold both forms.
+        const Nanoseconds backward =
+            c.schedule->splits_backward ? std::min(stage.b, stage.i + stage.w) : stage.b;
         work += (stage.f + backward).value * c.micro_batches;
         update += stage.opt.value;
       }
@@ -190,9 +192,15 @@ class Search {
     const Configuration& c = prepared.configuration;
     const CostTable costs =
         model_.table(prepared.stages, c.ranks, c.micro_batch_size, job_.training.optimizer);
-    const Order order = c.schedule->make({c.ranks, c.micro_batches, c.chunks, {}, costs, limit_});
-    const Program program = lower(order, policy_for(job_, *c.schedule), {false, true});
+    const ScheduleRequest request{c.ranks, c.micro_batches, c.chunks, {}, costs, limit_};
     Outcome outcome;
+    // The sizes are possible; a schedule that plans by costs may still find no room for its order.
+    if (c.schedule->cost_driven && refusal_of(*c.schedule, request)) {
+      outcome.pruned = kOverMemory;
+      return outcome;
+    }
+    const Order order = c.schedule->make(request);
+    const Program program = lower(order, policy_for(job_, *c.schedule), {false, true});
     // The peak follows from the order alone, and simulating costs more.
     for (const RankFigures& rank : peaks_of(program, costs)) {
       if (limit_.value > 0 && Bytes(rank.peak_bytes) > limit_) outcome.pruned = kOverMemory;
