@@ -152,8 +152,8 @@ Plan plan_of_candidate(const Job& job, const CostModel& model, const SearchResul
   plan.costs = model.table(best.stages, best.ranks, best.micro_batch_size, job.training.optimizer);
   if (schedule.cost_driven) {
     // The limit that it planned for stands nowhere else in the plan.
-    plan.schedule.order = schedule.make(
-        {best.ranks, best.micro_batches, best.chunks, {}, plan.costs, memory_limit});
+    plan.schedule.order =
+        schedule.make({best.ranks, best.micro_batches, best.chunks, {}, plan.costs, memory_limit});
   }
   plan.executable = executable_on_devices();
   plan.training = job.training;

@@ -73,7 +73,8 @@ class SpaceBuilder {
     for (const Schedule& schedule : schedules()) {
       if (schedule.name == "naive") continue;
       const bool automatic = schedules_asked_.empty() && schedule.policy.empty() && ranks > 1 &&
-                             schedule.layout == Layout::Loop && !schedule.asynchronous;
+                             schedule.layout == Layout::Loop && !schedule.asynchronous &&
+                             !schedule.searched;
       const bool named = !schedules_asked_.empty() && asked(schedule);
       if (automatic || named) list.push_back(&schedule);
     }

@@ -33,5 +33,6 @@ Schedule paddle_zbh1_schedule();
 Schedule pipedream_schedule();
 Schedule pipedream_2bw_schedule();
 Schedule one_f_one_b_rr_schedule();
+Schedule auto_schedule();
 
 }  // namespace pipewright::planner

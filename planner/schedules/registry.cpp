@@ -96,6 +96,7 @@ std::span<const Schedule> schedules() {
       pipedream_schedule(),            //
       pipedream_2bw_schedule(),        //
       one_f_one_b_rr_schedule(),       //
+      auto_schedule(),                 //
   };
   return kSchedules;
 }

@@ -51,6 +51,7 @@ struct Schedule {
   int default_chunks = 1;                    // v where the user says none
   Layout layout = Layout::Loop;
   bool cost_driven = false;   // the order depends on ScheduleRequest::costs
+  bool searched = false;      // by synthesis: slow, and the tuner tries it only where it is named
   bool asynchronous = false;  // updates inside the step: actions name weight versions
   /// The policy that shows what it is about, "" for the plan's default.
   std::string_view policy;

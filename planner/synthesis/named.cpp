@@ -22,7 +22,8 @@ bool same_placement(const Placement& a, const Placement& b) {
 
 /// The schedule's order, nullopt where it refuses or its rule cannot be carried out.
 std::optional<Order> order_of_schedule(const Schedule& schedule, const ScheduleRequest& request) {
-  if (schedule.asynchronous || refusal_of(schedule, request)) return std::nullopt;
+  if (schedule.searched || schedule.asynchronous || refusal_of(schedule, request))
+    return std::nullopt;
   try {
     return schedule.make(request);
   } catch (const InputError&) {

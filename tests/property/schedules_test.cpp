@@ -46,7 +46,9 @@ TEST_P(RegistrySchedules, UnequalStagesAgreeWithTheInterpreter) {
 
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
-  for (const planner::Schedule& schedule : planner::schedules()) names.emplace_back(schedule.name);
+  for (const planner::Schedule& schedule : planner::schedules()) {
+    if (!schedule.searched) names.emplace_back(schedule.name);
+  }
   return names;
 }
 
