@@ -115,7 +115,7 @@ bool backward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r)
   if (!make_room(run.order, run.costs, r, run.costs.at(r, chunk).memory_i, room)) return false;
   const std::int64_t wait =
       fill_wait(run.order, run.costs, r, growing::input_of_i(run.order, run.costs, s));
-  if (wait > slack(run.order, waits, r)) {
+  if (wait > 0 && wait > slack(run.order, waits, r)) {
     if (chunk == kUp) run.mattered |= kKeepWaitsBeforeUpI;
     if (chunk == kDown || (way & kKeepWaitsBeforeUpI) == 0) put_w(run.order, run.costs, r);
   }
@@ -153,7 +153,7 @@ bool forward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) 
   const int s = run.costs.stage(r, chunk);
   const std::int64_t wait =
       fill_wait(run.order, run.costs, r, growing::input_of_f(run.order, run.costs, s));
-  if (wait > slack(run.order, waits, r)) {
+  if (wait > 0 && wait > slack(run.order, waits, r)) {
     run.mattered |= kKeepWaitsBeforeF;
     if ((way & kKeepWaitsBeforeF) == 0) put_w(run.order, run.costs, r);
   }
