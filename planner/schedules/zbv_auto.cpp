@@ -232,7 +232,9 @@ Schedule zbv_auto_schedule() {
   entry.summary =
       "a V of two chunks a rank, ordered for the given costs: zb-2p's waits in 1F1B's memory";
   entry.constraint = "v = 2; any p, m; a memory limit of at least both forwards of a rank";
-  entry.bubble = "none known; 0 of the span, (p-1)F of the makespan for F = I = W, m >= 2p";
+  entry.bubble =
+      "(p-1)F, of the span max(0, 2p-1-m)F, for F = I = W without latency and m >= p; else none "
+      "known";
   entry.memory = "the memory limit; p forwards of each chunk without one";
   entry.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241) §6; scheduler/zbv.py of its authors' "
