@@ -186,6 +186,7 @@ inline bool make_room(GrowingOrder& order, const PlannedCosts& costs, int r, std
 inline std::int64_t fill_wait(GrowingOrder& order, const PlannedCosts& costs, int r,
                               std::int64_t until) {
   GrowingRank& rank = growing::rank(order, r);
+  if (until < rank.clock) return 0;
   while (growing::w_is_due(rank) && rank.clock + cost_of_w(order, costs, r) <= until)
     put_w(order, costs, r);
   return growing::w_is_due(rank) ? std::max<std::int64_t>(0, until - rank.clock) : 0;

@@ -85,8 +85,8 @@ std::optional<std::string> refuse_stage(const std::string& name, const PlannedSt
            "; use F of 0 or more and W of 0 or less";
   const std::int64_t kept = stage.memory_f + stage.memory_i + stage.memory_w;
   if (kept <= 0) return std::nullopt;
-  return "each micro-batch would leave " + std::to_string(kept) + " bytes behind on " + which +
-         ", for ever more; let " + name + " have memory of F, I and W that adds up to 0";
+  return "each micro-batch would leave memory behind on " + which + ": its F, I and W add up to " +
+         std::to_string(kept) + "; let " + name + " have values that add up to 0";
 }
 
 /// All times added up, and all memory at its largest, stay far from 2^63.

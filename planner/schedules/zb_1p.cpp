@@ -19,7 +19,7 @@ Schedule zb_1p_schedule() {
   entry.aliases = {"ZB1P"};
   entry.summary = "I and W apart, ordered for the given costs within 1F1B's memory";
   entry.constraint = "v = 1; any p, m; a memory limit of at least one forward";
-  entry.bubble = "none known; (p-1)(F+I-W) of the span for F = I = W without latency, m >= p";
+  entry.bubble = "(p-1)F for F = I = W without latency and m >= p; else none known";
   entry.memory = "the memory limit; p forwards without one";
   entry.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241) §3.1; scheduler/zb.py of its authors' "

@@ -22,7 +22,9 @@ Schedule zb_2p_schedule() {
   entry.aliases = {"ZB2P"};
   entry.summary = "I and W apart, ordered for the given costs: hardly a wait, for twice the memory";
   entry.constraint = "v = 1; any p, m; a memory limit of at least one forward";
-  entry.bubble = "none known; 0 of the span, (p-1)F of the makespan for F = I = W, m >= 2p-1";
+  entry.bubble =
+      "(p-1)F, of the span max(0, 2p-1-m)F, for F = I = W without latency and m >= p; else none "
+      "known";
   entry.memory = "the memory limit; 2p forwards without one";
   entry.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241) §3.1; scheduler/zb.py of its authors' "

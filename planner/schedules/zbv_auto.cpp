@@ -115,7 +115,7 @@ bool backward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r)
   if (!make_room(run.order, run.costs, r, run.costs.at(r, chunk).memory_i, room)) return false;
   const std::int64_t wait =
       fill_wait(run.order, run.costs, r, growing::input_of_i(run.order, run.costs, s));
-  if (wait > slack(run.order, waits, r)) {
+  if (wait > 0 && wait > slack(run.order, waits, r)) {
     if (chunk == kUp) run.mattered |= kKeepWaitsBeforeUpI;
     if (chunk == kDown || (way & kKeepWaitsBeforeUpI) == 0) put_w(run.order, run.costs, r);
   }
@@ -153,7 +153,7 @@ bool forward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) 
   const int s = run.costs.stage(r, chunk);
   const std::int64_t wait =
       fill_wait(run.order, run.costs, r, growing::input_of_f(run.order, run.costs, s));
-  if (wait > slack(run.order, waits, r)) {
+  if (wait > 0 && wait > slack(run.order, waits, r)) {
     run.mattered |= kKeepWaitsBeforeF;
     if ((way & kKeepWaitsBeforeF) == 0) put_w(run.order, run.costs, r);
   }
@@ -232,7 +232,9 @@ Schedule zbv_auto_schedule() {
   entry.summary =
       "a V of two chunks a rank, ordered for the given costs: zb-2p's waits in 1F1B's memory";
   entry.constraint = "v = 2; any p, m; a memory limit of at least both forwards of a rank";
-  entry.bubble = "none known; 0 of the span, (p-1)F of the makespan for F = I = W, m >= 2p";
+  entry.bubble =
+      "(p-1)F, of the span max(0, 2p-1-m)F, for F = I = W without latency and m >= p; else none "
+      "known";
   entry.memory = "the memory limit; p forwards of each chunk without one";
   entry.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241) §6; scheduler/zbv.py of its authors' "

@@ -34,27 +34,21 @@ struct Run {
   unsigned mattered = 0;
 };
 
-/// W's on the rank of the loss as long as a fifth of one fits into its wait: it is the rank that
-/// works longest, so that a gap there is worth more than the delay.
-void fill_loss_rank(Run& run, unsigned way, int r, std::int64_t input) {
-  const GrowingRank& rank = growing::rank(run.order, r);
-  while (growing::w_is_due(rank) &&
-         input - rank.clock >= (cost_of_w(run.order, run.costs, r) + 4) / 5) {
-    run.mattered |= kKeepLossRank;
-    if ((way & kKeepLossRank) != 0) return;
-    put_w(run.order, run.costs, r);
-  }
-}
-
-/// W's while the rank waits for `input`, and one more where the wait would be the longest.
+/// W's while the rank waits for `input`, and one more that overhangs where the wait would be the
+/// longest of all, or where it is for an I on the rank of the loss and worth a fifth of the W: that
+/// rank works longest.
 void use_wait(Run& run, unsigned way, Choice choice, const ApprovedWaits& waits, int r,
               std::int64_t input) {
-  fill_wait(run.order, run.costs, r, input);
-  if (choice == kKeepWaitsBeforeI && r == run.loss_rank) fill_loss_rank(run, way, r, input);
-  const GrowingRank& rank = growing::rank(run.order, r);
-  if (!growing::w_is_due(rank) || input - rank.clock <= slack(run.order, waits, r)) return;
-  run.mattered |= choice;
-  if ((way & choice) == 0) put_w(run.order, run.costs, r);
+  const std::int64_t wait = fill_wait(run.order, run.costs, r, input);
+  if (wait == 0) return;
+  const bool longest = wait > slack(run.order, waits, r);
+  const bool loss = choice == kKeepWaitsBeforeI && r == run.loss_rank &&
+                    wait >= (cost_of_w(run.order, run.costs, r) + 4) / 5;
+  const bool for_longest = longest && (way & choice) == 0;
+  const bool for_loss = loss && (way & kKeepLossRank) == 0;
+  if (longest) run.mattered |= choice;
+  if (loss && !for_longest) run.mattered |= kKeepLossRank;
+  if (for_longest || for_loss) put_w(run.order, run.costs, r);
 }
 
 /// One I: of the first chunk that has its gradient.

@@ -85,6 +85,17 @@ TEST(PaddleZbvpp, JobRowsMakespanAndWaitsOfPaddle) {
   EXPECT_EQ(compared, 3);
 }
 
+/// Found by a second reading of Paddle's rule at random sizes: only the ways that keep the waits
+/// before an I and on the rank of the loss end as early as this.
+TEST(PaddleZbvpp, TriesEveryWayThatCanDiffer) {
+  ScheduleRequest request{4, 4, 4, {{"loss", "21"}}};
+  const StageCosts each{Nanoseconds(167), Nanoseconds(138), Nanoseconds(108), Nanoseconds(246), {}};
+  request.costs = CostTable::uniform(16, each);
+  const CostTable costs = costs_with_loss(request);
+  const Program program = lower(make_order("zbvpp", request), comm_policy_preset("ideal"));
+  EXPECT_EQ(sim::simulate(program, costs).timeline.makespan_ns, 8149);
+}
+
 TEST(PaddleZbvpp, TheLossMayAsWellBeInTheCosts) {
   ScheduleRequest request{4, 4, 2, {{"loss", "34ns"}}};
   request.costs = CostTable::uniform(
