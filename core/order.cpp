@@ -115,7 +115,9 @@ std::vector<std::vector<RankId>> homes_by_micro_batch(const Order& order,
   return table;
 }
 
-Placement infer_placement(const Order& order, int stages, int micro_batches) {
+}  // namespace
+
+Placement placement_of_rows(const Order& order, int stages, int micro_batches) {
   auto homes = homes_of(order, stages);
   bool elsewhere = false;
   for_each_action(order, [&](RankId rank, const Action& a) {
@@ -132,8 +134,6 @@ Placement infer_placement(const Order& order, int stages, int micro_batches) {
   }
   return Placement::explicit_stages(std::move(homes), order.rank_count());
 }
-
-}  // namespace
 
 bool Order::has_transfers() const {
   return std::any_of(ranks.begin(), ranks.end(), [](const auto& row) {
@@ -173,7 +173,7 @@ Order read_order_csv(std::string_view text, const std::string& file) {
     }
   });
   order.micro_batches = std::max(1, micro_batches);
-  order.placement = infer_placement(order, std::max(1, stages), order.micro_batches);
+  order.placement = placement_of_rows(order, std::max(1, stages), order.micro_batches);
   return order;
 }
 

@@ -30,6 +30,8 @@ struct Order {
 /// share a stage); in a fragment without the stage's computation, the row of its SEND, RECV. Throws
 /// InputError with file, row, cell and a line that points at the bad cell.
 Order read_order_csv(std::string_view text, const std::string& file);
+/// The placement that the rows themselves show, by the same rule.
+Placement placement_of_rows(const Order& order, int stages, int micro_batches);
 /// One row a rank, cells separated by commas, no spaces; ends with a newline.
 std::string write_order_csv(const Order& order);
 

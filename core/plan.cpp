@@ -1,6 +1,8 @@
 // plan.json: reading, checking that its parts fit each other, and writing (docs/plan-format.md).
 #include "core/plan.hpp"
 
+#include <algorithm>
+
 #include "core/comm_policy_json.hpp"
 #include "core/costs_json.hpp"
 #include "core/error.hpp"
@@ -51,6 +53,18 @@ StagePlan read_stage(const JsonCursor& value, const Plan& plan) {
   return stage;
 }
 
+void require_all_ranks(const JsonCursor& list, const Plan& plan) {
+  std::vector<bool> used(static_cast<std::size_t>(plan.ranks()), false);
+  for (const StagePlan& stage : plan.stages) {
+    used[static_cast<std::size_t>(stage.rank.value)] = true;
+  }
+  for (std::size_t rank = 0; rank < used.size(); ++rank) {
+    if (!used[rank]) {
+      list.fail("a stage on every rank of the mesh (rank " + std::to_string(rank) + " has none)");
+    }
+  }
+}
+
 void read_stages(const JsonCursor& list, Plan& plan) {
   for (const JsonCursor& element : list.elements()) {
     if (plan.stages.size() == static_cast<std::size_t>(kMostStages)) {
@@ -62,15 +76,8 @@ void read_stages(const JsonCursor& list, Plan& plan) {
   if (plan.stages.empty() || plan.stages.back().end_layer != count) {
     list.fail("stages that cover all " + std::to_string(count) + " layers of the model");
   }
-  std::vector<bool> used(static_cast<std::size_t>(plan.ranks()), false);
-  for (const StagePlan& stage : plan.stages) {
-    used[static_cast<std::size_t>(stage.rank.value)] = true;
-  }
-  for (std::size_t rank = 0; rank < used.size(); ++rank) {
-    if (!used[rank]) {
-      list.fail("a stage on every rank of the mesh (rank " + std::to_string(rank) + " has none)");
-    }
-  }
+  // Fewer stages than ranks: some have replicas, and only the order says where.
+  if (static_cast<int>(plan.stages.size()) >= plan.ranks()) require_all_ranks(list, plan);
 }
 
 /// Shows a bad action itself and not the whole array around it.
@@ -95,14 +102,44 @@ Cell read_cell(const JsonCursor& value, const Plan& plan) {
   return *cell;
 }
 
+/// The stages' ranks; where the rows show replicas, where they compute.
+Placement placement_of(const Order& order, const Plan& plan) {
+  const int stages = static_cast<int>(plan.stages.size());
+  Placement shown = placement_of_rows(order, stages, order.micro_batches);
+  if (shown.looks_at_micro_batch()) return shown;
+  std::vector<RankId> rank_of_stage;
+  for (const StagePlan& stage : plan.stages) rank_of_stage.push_back(stage.rank);
+  return Placement::explicit_stages(std::move(rank_of_stage), plan.ranks());
+}
+
+/// Of a stage with replicas the plan names one; every rank has to hold a stage.
+void require_homes(const JsonCursor& list, const Order& order, const Plan& plan) {
+  std::vector<bool> used(static_cast<std::size_t>(plan.ranks()), false);
+  const int columns = order.placement.looks_at_micro_batch() ? order.micro_batches : 1;
+  for (int s = 0; s < order.stages(); ++s) {
+    const RankId named = plan.stages[static_cast<std::size_t>(s)].rank;
+    bool computed_there = false;
+    for (int m = 0; m < columns; ++m) {
+      const RankId rank = order.placement.rank_of(StageId(s), MicroBatchId(m));
+      if (rank.value >= 0) used[static_cast<std::size_t>(rank.value)] = true;
+      computed_there |= rank == named;
+    }
+    if (!computed_there) {
+      throw InputError(list.file(), list.pointer(),
+                       "stage " + std::to_string(s) + " is on rank " + std::to_string(named.value) +
+                           ", which computes it for no micro-batch; name one of its replicas");
+    }
+  }
+  const auto idle = std::find(used.begin(), used.end(), false);
+  if (idle == used.end()) return;
+  throw InputError(list.file(), list.pointer(),
+                   "rank " + std::to_string(idle - used.begin()) +
+                       " computes no stage; use a mesh with fewer ranks");
+}
+
 Order read_order(const JsonCursor& list, const Plan& plan) {
   Order order;
   order.micro_batches = plan.micro_batches;
-  std::vector<RankId> rank_of_stage;
-  for (const StagePlan& stage : plan.stages) {
-    rank_of_stage.push_back(stage.rank);
-  }
-  order.placement = Placement::explicit_stages(std::move(rank_of_stage), plan.ranks());
   std::size_t actions = 0;
   for (const JsonCursor& rank : list.elements()) {
     std::vector<Cell>& cells = order.ranks.emplace_back();
@@ -123,11 +160,20 @@ Order read_order(const JsonCursor& list, const Plan& plan) {
             " actions (a forward and a backward of each stage and micro-batch), found " +
             std::to_string(actions));
   }
+  order.placement = placement_of(order, plan);
+  require_homes(list, order, plan);
   const std::vector<std::string> problems = problems_of(order);
   if (!problems.empty()) {
     throw InputError(list.file(), list.pointer(), "the order is not whole: " + problems.front());
   }
   return order;
+}
+
+/// Then chunks · ranks says nothing of the number of stages. Without an order the generator knows,
+/// and whoever calls it compares.
+bool may_have_replicas(const Plan& plan) {
+  if (plan.schedule.order) return plan.schedule.order->placement.looks_at_micro_batch();
+  return static_cast<int>(plan.stages.size()) <= plan.ranks();
 }
 
 void read_schedule(const JsonCursor& value, Plan& plan) {
@@ -140,18 +186,19 @@ void read_schedule(const JsonCursor& value, Plan& plan) {
     }
   }
   const bool custom = schedule.name == "custom";
-  if (const auto chunks = value.find("chunks")) {
-    schedule.chunks = read_count(*chunks, 1, kMostStages);
-    const std::int64_t stages = static_cast<std::int64_t>(schedule.chunks) * plan.ranks();
-    if (!custom && stages != static_cast<std::int64_t>(plan.stages.size())) {
-      chunks->fail("stages divided by ranks, " + std::to_string(plan.stages.size()) + " / " +
-                   std::to_string(plan.ranks()));
-    }
-  }
   if (const auto order = value.find("order")) {
     schedule.order = read_order(*order, plan);
   } else if (custom) {
     value.at("order");
+  }
+  if (const auto chunks = value.find("chunks")) {
+    schedule.chunks = read_count(*chunks, 1, kMostStages);
+    const std::int64_t stages = static_cast<std::int64_t>(schedule.chunks) * plan.ranks();
+    if (!custom && !may_have_replicas(plan) &&
+        stages != static_cast<std::int64_t>(plan.stages.size())) {
+      chunks->fail("stages divided by ranks, " + std::to_string(plan.stages.size()) + " / " +
+                   std::to_string(plan.ranks()));
+    }
   }
 }
 

@@ -115,6 +115,58 @@ TEST(ReadPlan, OrdersHaveToBeWhole) {
   EXPECT_EQ(test::refusal([&] { read(document); }).pointer(), "/schedule");
 }
 
+/// The sample plan with an order of its own, given as a CSV.
+Json with_order(std::string_view csv) {
+  Plan plan = sample_plan();
+  plan.schedule.order = read_order_csv(csv, "o");
+  plan.schedule.name = "custom";
+  plan.micro_batches = 4;
+  return to_json(plan);
+}
+
+TEST(ReadPlan, OrdersWithReplicasComeBackAsTheyWere) {
+  // Micro-batches 0 and 2 go down the ranks, 1 and 3 up.
+  const std::string csv = "0F0,1F1,1B1,0B0,0F2,1F3,1B3,0B2\n1F0,0F1,1B0,0B1,1F2,0F3,1B2,0B3\n";
+  const Json document = with_order(csv);
+  const Plan plan = read(document);
+  ASSERT_TRUE(plan.schedule.order->placement.looks_at_micro_batch());
+  for (const int m : {0, 1, 2, 3}) {
+    EXPECT_EQ(plan.schedule.order->placement.rank_of(StageId(0), MicroBatchId(m)), RankId(m % 2));
+  }
+  EXPECT_EQ(write_order_csv(*plan.schedule.order), csv);
+  EXPECT_EQ(to_json(plan), document);
+}
+
+TEST(ReadPlan, FewerStagesThanRanksNeedReplicas) {
+  Json document =
+      with_order("0F0,0B0,0F2,0B2,0REDUCE_GRAD,OPT\n0F1,0B1,0F3,0B3,0REDUCE_GRAD,OPT\n");
+  document["stages"] = Json::array({{{"layers", {0, 6}}, {"rank", 0}}});
+  document["costs"]["stages"].erase(1);
+  document["costs"]["memory"].erase(1);
+  document["costs"]["activation_bytes"] = Json::array();
+  document["costs"]["gradient_bytes"] = Json::array();
+  const Plan plan = read(document);
+  EXPECT_EQ(plan.schedule.order->placement.rank_of(StageId(0), MicroBatchId(3)), RankId(1));
+  document["schedule"]["order"][1] = Json::array({"OPT"});
+  document["schedule"]["order"][0] =
+      Json::array({"0F0", "0B0", "0F1", "0B1", "0F2", "0B2", "0F3", "0B3"});
+  EXPECT_EQ(test::refusal([&] { read(document); }).message(),
+            "rank 1 computes no stage; use a mesh with fewer ranks");
+}
+
+TEST(ReadPlan, VersionsInAnOrderHaveToExist) {
+  const std::string fine =
+      "0F0@0,0F1@0,0B0@0,OPT,0F2@1,0B1@0,OPT,0F3@2,0B2@1,OPT,0B3@2,OPT\n"
+      "1F0@0,1B0@0,OPT,1F1@1,1B1@1,OPT,1F2@2,1B2@2,OPT,1F3@3,1B3@3,OPT\n";
+  EXPECT_EQ(to_json(read(with_order(fine))), with_order(fine));
+  EXPECT_EQ(test::refusal([&] {
+              Json document = with_order(fine);
+              document["schedule"]["order"][1][0] = "1F0@1";
+              read(document);
+            }).pointer(),
+            "/schedule/order");
+}
+
 TEST(ReadPlan, PolicyByNameOrByField) {
   EXPECT_EQ(read(changed("/policy", "megatron-batched")).policy,
             comm_policy_preset("megatron-batched"));
