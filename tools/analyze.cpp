@@ -60,8 +60,8 @@ Step step_of_trace(const std::string& path) {
   return step;
 }
 
-Step step_of_subject(const Arguments& arguments) {
-  Subject subject = read_subject(arguments, Purpose::Predict);
+Step step_of_subject(const Arguments& arguments, Session& session) {
+  Subject subject = read_subject(arguments, Purpose::Predict, session);
   if (!subject.problems.empty()) {
     throw InputError(subject.source, "", subject.problems.front() + "; see pipewright check");
   }
@@ -202,7 +202,7 @@ void print_step(const Step& step, const traces::BubbleReport& report, Session& s
 int run(const Arguments& arguments, Session& session) {
   const auto& files = arguments.positionals();
   const bool trace = !files.empty() && !arguments.has("--schedule") && is_trace(files.front());
-  const Step step = trace ? step_of_trace(files.front()) : step_of_subject(arguments);
+  const Step step = trace ? step_of_trace(files.front()) : step_of_subject(arguments, session);
   const traces::BubbleReport report = traces::explain_bubbles(step.program, step.timeline);
   if (session.json()) {
     session.print_result(step_fields(step, report));

@@ -40,7 +40,7 @@ std::string other_policies(const Subject& subject, const Terminal& terminal) {
 }
 
 int run(const Arguments& arguments, Session& session) {
-  const Subject subject = read_subject(arguments, Purpose::Judge);
+  const Subject subject = read_subject(arguments, Purpose::Judge, session);
   const WaitReport report = judge(subject);
   std::vector<std::string> problems = subject.problems;
   const auto over =

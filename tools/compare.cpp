@@ -16,6 +16,7 @@
 #include "tools/figures.hpp"
 #include "tools/memory_limit.hpp"
 #include "tools/subject.hpp"
+#include "tools/synthesis.hpp"
 #include "tools/table.hpp"
 
 namespace pipewright::tools {
@@ -34,10 +35,11 @@ struct Row {
   double stage_share = 1;  // of a stage, in p-ths of the model
 };
 
-Row simulate_schedule(const planner::Schedule& schedule, const Arguments& arguments) {
+Row simulate_schedule(const planner::Schedule& schedule, const Arguments& arguments,
+                      Session& session) {
   planner::ScheduleRequest request = schedule_request(arguments, schedule);
   // One --vpp for all: a schedule that knows one chunk only keeps to it.
-  if (schedule.default_chunks == 1) request.chunks = 1;
+  if (schedule.default_chunks == 1 && !schedule.searched) request.chunks = 1;
   // A parameter is for those schedules that have it.
   std::erase_if(request.parameters, [&](const auto& parameter) {
     const auto& known = schedule.parameters;
@@ -52,7 +54,7 @@ Row simulate_schedule(const planner::Schedule& schedule, const Arguments& argume
   // The same model for all: what the ranks hold of it is cut into the schedule's stages.
   request.costs = resampled(costs.table, planner::stages_of(schedule, request));
   request.memory_limit = costs.memory_limit;
-  const Order order = planner::make_order(schedule.name, request);
+  const Order order = make_requested(schedule, request, arguments, session);
   row.stage_share = static_cast<double>(request.ranks) / order.stages();
   row.weight_copies = planner::weight_copies(order);
   const Program program = lower(order, policy_from(arguments, comm_policy_preset("ideal")));
@@ -72,18 +74,18 @@ Row simulate_schedule(const planner::Schedule& schedule, const Arguments& argume
 
 /// The schedules named; of "all", those that are possible at this size and are made for any
 /// communication.
-std::vector<Row> simulate_schedules(const Arguments& arguments) {
+std::vector<Row> simulate_schedules(const Arguments& arguments, Session& session) {
   const auto& names = arguments.positionals();
   std::vector<Row> rows;
   if (names == std::vector<std::string>{"all"}) {
     for (const planner::Schedule& schedule : planner::schedules()) {
-      if (schedule.policy.empty()) rows.push_back(simulate_schedule(schedule, arguments));
+      if (schedule.policy.empty()) rows.push_back(simulate_schedule(schedule, arguments, session));
     }
     std::erase_if(rows, [](const Row& row) { return !row.refusal.empty(); });
     return rows;
   }
   for (const auto& name : names) {
-    rows.push_back(simulate_schedule(planner::find_schedule(name), arguments));
+    rows.push_back(simulate_schedule(planner::find_schedule(name), arguments, session));
     if (!rows.back().refusal.empty()) throw InputError(rows.back().refusal);
   }
   return rows;
@@ -169,7 +171,7 @@ Json rows_fields(const std::vector<Row>& rows) {
 
 int compare_schedules(const Arguments& arguments, Session& session) {
   const auto condition = fail_condition(arguments, {"step", "bubble"});
-  const std::vector<Row> rows = simulate_schedules(arguments);
+  const std::vector<Row> rows = simulate_schedules(arguments, session);
   if (session.json()) {
     session.print_result(rows_fields(rows));
   } else {

@@ -114,7 +114,7 @@ Subject read_run_subject(const Arguments& arguments, Session& session) {
       return subject_of_plan(*std::move(plan), path, arguments);
     }
   }
-  return read_subject(arguments, Purpose::Judge);
+  return read_subject(arguments, Purpose::Judge, session);
 }
 
 int run(const Arguments& arguments, Session& session) {

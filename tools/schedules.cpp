@@ -10,6 +10,7 @@
 #include "tools/figures.hpp"
 #include "tools/session.hpp"
 #include "tools/subject.hpp"
+#include "tools/synthesis.hpp"
 #include "tools/table.hpp"
 #include "tools/timeline_text.hpp"
 
@@ -187,7 +188,7 @@ void draw(const planner::Schedule& schedule, const planner::ScheduleRequest& req
 int run_show(const Arguments& arguments, Session& session) {
   const auto& schedule = planner::find_schedule(arguments.positionals().front());
   const planner::ScheduleRequest request = request_of(arguments, schedule);
-  const Order order = planner::make_order(schedule.name, request);
+  const Order order = make_requested(schedule, request, arguments, session);
   if (session.json()) {
     Json fields = fields_of(schedule);
     fields["ranks"] = request.ranks;
@@ -209,7 +210,7 @@ int run_export(const Arguments& arguments, Session& session) {
   const auto& schedule = planner::find_schedule(arguments.positionals().front());
   planner::ScheduleRequest request = schedule_request(arguments, schedule);
   add_costs(request, schedule, arguments);
-  Order order = planner::make_order(schedule.name, request);
+  Order order = make_requested(schedule, request, arguments, session);
   if (arguments.has("--comms")) order = with_transfers(order);
   const std::string csv = write_order_csv(order);
   if (const auto path = arguments.text("--out")) {

@@ -1,5 +1,6 @@
 // pipewright simulate: the predicted timeline of a plan, an order or a schedule.
 #include "planner/closed_form.hpp"
+#include "planner/synthesis/auto_schedule.hpp"
 #include "sim/engine.hpp"
 #include "tools/commands.hpp"
 #include "tools/exit_status.hpp"
@@ -7,6 +8,7 @@
 #include "tools/memory_limit.hpp"
 #include "tools/session.hpp"
 #include "tools/subject.hpp"
+#include "tools/synthesis.hpp"
 #include "tools/table.hpp"
 #include "tools/timeline_files.hpp"
 #include "tools/timeline_text.hpp"
@@ -52,9 +54,17 @@ void print_head(const Subject& subject, const Arguments& arguments, Session& ses
   session.print(wrapped(policy, width, 0));
 }
 
+planner::Objective objective_of(const Subject& subject) {
+  return planner::synthesis_request(subject.request).objective;
+}
+
 void print_figures(const Subject& subject, const Figures& figures, Session& session) {
   session.print("step " + format_duration(Nanoseconds(figures.makespan_ns)) + "   bubble " +
                 percent_text(figures.bubble_ratio) + closed_form_text(subject) + "\n");
+  if (subject.synthesis) {
+    session.print(wrapped(synthesis_text(*subject.synthesis, objective_of(subject)),
+                          session.terminal().width, 0));
+  }
   if (!subject.costs.memory.empty()) {
     std::size_t fullest = 0;
     for (std::size_t r = 0; r < figures.ranks.size(); ++r) {
@@ -78,7 +88,7 @@ int print_verdict(const Subject& subject, const WaitReport& report, Session& ses
 }
 
 int run(const Arguments& arguments, Session& session) {
-  const Subject subject = read_subject(arguments, Purpose::Predict);
+  const Subject subject = read_subject(arguments, Purpose::Predict, session);
   if (!subject.problems.empty()) {
     WaitReport report;
     report.verdict = Verdict::Invalid;
@@ -96,6 +106,9 @@ int run(const Arguments& arguments, Session& session) {
                       traces::TraceInfo::Kind::Simulated);
   if (session.json()) {
     Json fields = figures_fields(figures);
+    if (subject.synthesis) {
+      fields["synthesis"] = synthesis_fields(*subject.synthesis, objective_of(subject));
+    }
     if (arguments.has("--emit-order")) fields["order"] = order_fields(subject.order);
     session.print_result(fields);
   } else {
@@ -127,6 +140,8 @@ Command simulate_command() {
       {"simulate --schedule 1f1b --pp 4 --micro-batches 8 --cost F=1,B=2",
        "the textbook picture, with the textbook's bubble beside it"},
       {"simulate plan.json --trace sim.trace.json.gz", "a tuned plan, for ui.perfetto.dev"},
+      {"simulate -s auto -p 4 -m 8 --cost F=10,I=12,W=8,comm=1 --mem F=1,limit=4 --prove",
+       "the best order for these costs and this limit, with the proof"},
       {"simulate order.csv --preset nccl-one-stream --json", "an order of your own"},
   };
   command.positionals = {subject_file()};

@@ -7,6 +7,7 @@
 #include "core/job.hpp"
 #include "core/lower.hpp"
 #include "planner/program_of_plan.hpp"
+#include "tools/synthesis.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -95,12 +96,13 @@ void read_csv_subject(Subject& subject, const std::string& text, const std::stri
 }
 
 void read_schedule_subject(Subject& subject, const std::string& name, const Arguments& arguments,
-                           Purpose purpose) {
+                           Purpose purpose, Session& session) {
   const planner::Schedule& schedule = planner::find_schedule(name);
   subject.schedule = &schedule;
   subject.request = schedule_request(arguments, schedule);
   add_costs(subject.request, schedule, arguments);
-  subject.order = planner::make_order(name, subject.request);
+  subject.order = make_requested(planner::resolve_schedule(name, subject.request.parameters),
+                                 subject.request, arguments, session, &subject.synthesis);
   subject.source = "--schedule " + std::string(schedule.name);
   subject.title = std::string(schedule.name) + ": p=" + std::to_string(subject.request.ranks) +
                   " m=" + std::to_string(subject.request.micro_batches);
@@ -129,14 +131,14 @@ Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& a
   return subject;
 }
 
-Subject read_subject(const Arguments& arguments, Purpose purpose) {
+Subject read_subject(const Arguments& arguments, Purpose purpose, Session& session) {
   Subject subject;
   const auto name = arguments.text("--schedule");
   if (name && !arguments.positionals().empty()) {
     throw InputError("give a file or --schedule, not both");
   }
   if (name) {
-    read_schedule_subject(subject, *name, arguments, purpose);
+    read_schedule_subject(subject, *name, arguments, purpose, session);
   } else if (arguments.positionals().empty()) {
     throw InputError(
         "nothing to read: give a plan.json, a job.json or a schedule CSV, or "

@@ -12,7 +12,9 @@
 #include "core/plan.hpp"
 #include "core/program.hpp"
 #include "planner/schedules/registry.hpp"
+#include "planner/synthesis/synthesis.hpp"
 #include "tools/arguments.hpp"
+#include "tools/session.hpp"
 
 namespace pipewright::tools {
 
@@ -33,6 +35,7 @@ struct Subject {
   /// Of --schedule only.
   const planner::Schedule* schedule = nullptr;
   planner::ScheduleRequest request;
+  std::optional<planner::SynthesisResult> synthesis;  // of --schedule auto
   bool uniform_costs = false;  // from --cost, or assumed, and the same for all stages
 };
 
@@ -43,7 +46,8 @@ std::vector<Flag> schedule_flags();
 std::vector<Flag> cost_flags();
 std::vector<Flag> policy_flags();
 
-Subject read_subject(const Arguments& arguments, Purpose purpose);
+/// `session` shows the progress of --schedule auto.
+Subject read_subject(const Arguments& arguments, Purpose purpose, Session& session);
 /// A plan that is already there; `source` names where it comes from.
 Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments);
 

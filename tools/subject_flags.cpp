@@ -3,6 +3,7 @@
 #include "core/cost_text.hpp"
 #include "core/error.hpp"
 #include "tools/subject.hpp"
+#include "tools/synthesis.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -49,7 +50,7 @@ Positional subject_file() {
 }
 
 std::vector<Flag> schedule_flags() {
-  return {
+  std::vector<Flag> flags = {
       {.group = kRead,
        .name = "--pp",
        .argument = "P",
@@ -77,6 +78,8 @@ std::vector<Flag> schedule_flags() {
        .choices = {"fused", "split"},
        .checked = true},
   };
+  for (auto& flag : synthesis_flags()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 std::vector<Flag> cost_flags() {
@@ -170,6 +173,7 @@ planner::ScheduleRequest schedule_request(const Arguments& arguments,
   request.chunks = arguments.integer_or("--vpp", 1, 65535, schedule.default_chunks);
   for (const auto& text : arguments.all("--param")) add_parameter(request, text);
   if (const auto jobs = arguments.text("--jobs")) request.parameters["jobs"] = *jobs;
+  add_synthesis_parameters(request, schedule, arguments);
   return request;
 }
 

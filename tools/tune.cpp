@@ -8,11 +8,15 @@
 #include "core/plan.hpp"
 #include "core/profile.hpp"
 #include "planner/search.hpp"
+#include "planner/synthesis/auto_schedule.hpp"
+#include "planner/synthesis/plan_synthesis.hpp"
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/figures.hpp"
 #include "tools/session.hpp"
+#include "tools/subject.hpp"
+#include "tools/synthesis.hpp"
 #include "tools/table.hpp"
 #include "tools/tuning.hpp"
 
@@ -49,16 +53,85 @@ Json result_fields(const planner::SearchResult& result) {
           {"elapsed_ns", result.elapsed_ns}};
 }
 
+/// Without a job: the best order for the costs of the flags.
+int synthesise_order(const Arguments& arguments, Session& session) {
+  const planner::Schedule& schedule = planner::find_schedule("auto");
+  planner::ScheduleRequest request = schedule_request(arguments, schedule);
+  add_costs(request, schedule, arguments);
+  std::optional<planner::SynthesisResult> found;
+  const Order order = make_requested(schedule, request, arguments, session, &found);
+  const auto objective = planner::synthesis_request(request).objective;
+  if (session.json()) {
+    session.print_result(synthesis_fields(*found, objective));
+  } else {
+    session.print(wrapped(costs_text(request.costs), session.terminal().width, 0));
+    session.print(wrapped(synthesis_text(*found, objective), session.terminal().width, 0));
+  }
+  if (const auto out = arguments.text("--out")) {
+    session.save(*out, write_order_csv(order));
+    session.note("wrote " + *out + "; next: pipewright simulate " + *out);
+  } else if (!session.json()) {
+    session.print(write_order_csv(order));
+  }
+  return kDone;
+}
+
+/// The plan with a better order, where synthesis finds one.
+Plan with_synthesis(Plan plan, const Job& job, const Arguments& arguments, Session& session,
+                    Json& fields) {
+  const Bytes limit =
+      job.strategy.memory_limit.value > 0 ? job.strategy.memory_limit : job.cluster.device.memory;
+  planner::ScheduleRequest parameters;
+  add_synthesis_parameters(parameters, planner::find_schedule("auto"), arguments);
+  parameters.parameters.erase("placement");  // the plan's
+  const auto settings = with_effort(planner::synthesis_request(parameters), arguments, session);
+  auto found = planner::synthesise_for_plan(plan, limit, settings);
+  session.clear_progress();
+  fields = {{"better", found.plan.has_value()}, {"why", found.why}};
+  if (found.result.order) {
+    fields["search"] = synthesis_fields(found.result, settings.objective);
+  }
+  if (!session.json()) {
+    session.print(wrapped("synthesis: " + found.why, session.terminal().width, 0));
+    if (found.result.order) {
+      session.print(
+          wrapped("under preset ideal, " + synthesis_text(found.result, settings.objective),
+                  session.terminal().width, 0));
+    }
+  }
+  return found.plan ? *std::move(found.plan) : plan;
+}
+
+void refuse_sizes_of_job(const Arguments& arguments) {
+  for (const char* flag : {"--pp", "--micro-batches", "--vpp", "--param", "--jobs", "--placement",
+                           "--cost", "--mem"}) {
+    if (!arguments.has(flag)) continue;
+    throw InputError(std::string(flag) +
+                     " belongs to tune --synthesise without a job; a job has its own");
+  }
+}
+
 int run(const Arguments& arguments, Session& session) {
+  const bool synthesises = arguments.has("--synthesise");
+  if (arguments.positionals().empty()) {
+    if (synthesises) return synthesise_order(arguments, session);
+    throw InputError("missing JOB; without one, --synthesise finds an order for --cost");
+  }
+  refuse_sizes_of_job(arguments);
   const std::string& path = arguments.positionals().front();
   const Job job = load_job(path);
   const auto profile = profile_for(job, arguments.text("--profile"));
   planner::SearchOptions options;
   options.keep = arguments.integer_or("--top", 1, 1000, 10);
   options.threads = arguments.integer_or("--threads", 0, 1024, 0);
-  const planner::SearchResult result = search_with_progress(job, profile, options, session);
-  if (session.json()) session.print_result(result_fields(result));
+  planner::SearchResult result = search_with_progress(job, profile, options, session);
   if (!session.json()) print_search(result, session);
+  Json fields = result_fields(result);
+  if (synthesises && result.best) {
+    result.best =
+        with_synthesis(*std::move(result.best), job, arguments, session, fields["synthesis"]);
+  }
+  if (session.json()) session.print_result(fields);
   if (!result.best) {
     session.note("no configuration is possible; the reasons are above");
     return kAnswerIsNo;
@@ -87,10 +160,15 @@ Command tune_command() {
   command.examples = {
       {"tune job.json -o plan.json", "the ranked table, and the best plan as a file"},
       {"tune job.json --profile profile.json --json", "with measured costs, for a script"},
+      {"tune job.json --synthesise --budget 10s -o plan.json",
+       "and a better order for the best plan's stages, if there is one"},
+      {"tune --synthesise -p 4 -m 8 --cost F=10:12:10:14,I=11,W=8,comm=1 --mem F=1,limit=4 -o "
+       "order.csv",
+       "an order for costs of your own"},
   };
   command.positionals = {{.name = "JOB",
                           .help = "a job.json: model, cluster, global batch, strategy",
-                          .least = 1,
+                          .least = 0,
                           .most = 1}};
   command.flags = {
       {.group = "Search",
@@ -109,7 +187,13 @@ Command tune_command() {
        .short_name = 'o',
        .is_file = true},
       {.group = "Output", .name = "--top", .argument = "K", .help = "rows of the table"},
+      {.group = "Search",
+       .name = "--synthesise",
+       .help = "search an order too: for the best plan's stages, or without a job for --cost"},
   };
+  for (const auto& flags : {schedule_flags(), cost_flags()}) {
+    command.flags.insert(command.flags.end(), flags.begin(), flags.end());
+  }
   command.run = run;
   return command;
 }

@@ -1,0 +1,38 @@
+// Flags and words of synthesis, for `simulate --schedule auto`, `compare`, `schedules` and `tune
+// --synthesise`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json.hpp"
+#include "core/order.hpp"
+#include "planner/schedules/registry.hpp"
+#include "planner/synthesis/synthesis.hpp"
+#include "tools/arguments.hpp"
+#include "tools/session.hpp"
+
+namespace pipewright::tools {
+
+/// --budget, --prove, --objective, --placement, --seed.
+std::vector<Flag> synthesis_flags();
+/// --placement, --objective and --seed as parameters, which only the schedule auto knows; with it
+/// --placement v also sets two chunks.
+void add_synthesis_parameters(planner::ScheduleRequest& request, const planner::Schedule& schedule,
+                              const Arguments& arguments);
+/// Budget, proof and progress of the flags.
+planner::SynthesisRequest with_effort(planner::SynthesisRequest request, const Arguments& arguments,
+                                      Session& session);
+/// The order of a schedule of the registry. That of auto is searched for, with the flags' effort;
+/// `found`, if there is one, then has the bound. Throws InputError for what is refused, and with
+/// the least limit where no order keeps to it.
+Order make_requested(const planner::Schedule& schedule, const planner::ScheduleRequest& request,
+                     const Arguments& arguments, Session& session,
+                     std::optional<planner::SynthesisResult>* found = nullptr);
+
+/// "27.0 ms, found by list scheduling in 12 ms; no order takes less than 26.0 ms (gap 3.8 %)".
+std::string synthesis_text(const planner::SynthesisResult& result, planner::Objective objective);
+Json synthesis_fields(const planner::SynthesisResult& result, planner::Objective objective);
+
+}  // namespace pipewright::tools
