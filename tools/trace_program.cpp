@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/lower.hpp"
@@ -11,16 +13,18 @@ namespace {
 
 using traces::SpanKind;
 using traces::TraceSpan;
-using SpansByText = std::map<std::string, const TraceSpan*>;
+/// What stands under a name, in the order of time: OPT and the like may occur several times.
+using SpansByText = std::map<std::string, std::vector<const TraceSpan*>>;
 
 /// The computations of each rank, in the order in which they started. As CSV, because reading one
-/// finds the placement of the stages too.
-std::string csv_of(const traces::TraceTimeline& trace) {
+/// finds the placement of the stages too. OPT only where the order has it inside.
+std::string csv_of(const traces::TraceTimeline& trace, bool with_updates) {
   std::string csv;
   for (const auto& rank : trace.ranks) {
     std::string row;
     for (const TraceSpan& span : rank.spans) {
-      if (span.kind != SpanKind::Compute || span.cell.action.kind == ActionKind::Opt) continue;
+      if (span.kind != SpanKind::Compute) continue;
+      if (span.cell.action.kind == ActionKind::Opt && !with_updates) continue;
       row += (row.empty() ? "" : ",") + to_string(span.cell);
     }
     csv += row + "\n";
@@ -33,7 +37,10 @@ SpansByText spans_of(const traces::TraceRank& rank, const std::string& file) {
   for (const TraceSpan& span : rank.spans) {
     if (span.kind == SpanKind::Stuck) continue;
     const std::string text = to_string(span.cell);
-    if (!spans.emplace(text, &span).second && span.kind == SpanKind::Compute) {
+    auto& under_name = spans[text];
+    under_name.push_back(&span);
+    if (under_name.size() > 1 && has_micro_batch(span.cell.action.kind) &&
+        span.kind == SpanKind::Compute) {
       throw InputError(file, "rank " + std::to_string(rank.rank),
                        "action " + text + " occurs twice; expected a trace of one step");
     }
@@ -50,11 +57,15 @@ class Filler {
     timeline_.start.assign(count, kNotEnded);
     timeline_.end.assign(count, kNotEnded);
     timeline_.moving.assign(count, kNotEnded);
+    std::vector<std::map<std::string, std::size_t>> next(spans.size());  // by rank and name
     for (InstructionId id = 0; id < count; ++id) {
-      const auto& of_rank = spans[static_cast<std::size_t>(program_.rank_of(id).value)];
-      const auto found = of_rank.find(program_.text(id));
-      if (found == of_rank.end()) continue;
-      set(id, found->second->start_ns, found->second->moving_ns, found->second->end_ns);
+      const auto rank = static_cast<std::size_t>(program_.rank_of(id).value);
+      const auto found = spans[rank].find(program_.text(id));
+      if (found == spans[rank].end()) continue;
+      const std::size_t turn = next[rank][found->first]++;
+      if (turn >= found->second.size()) continue;
+      const TraceSpan& span = *found->second[turn];
+      set(id, span.start_ns, span.moving_ns, span.end_ns);
     }
     find_ends_of_sends();
     for (InstructionId id = 0; id < count; ++id) {
@@ -110,9 +121,13 @@ class Filler {
 TraceProgram program_of_trace(const traces::TraceTimeline& trace) {
   std::vector<SpansByText> spans;
   for (const auto& rank : trace.ranks) spans.push_back(spans_of(rank, trace.source));
-  const Order order = read_order_csv(csv_of(trace), trace.source);
-  bool updates = false;
-  for (const auto& of_rank : spans) updates |= of_rank.count("OPT") > 0;
+  bool updates = false, inside = false;
+  for (const auto& of_rank : spans) {
+    const auto found = of_rank.find("OPT");
+    updates |= found != of_rank.end();
+    inside |= found != of_rank.end() && found->second.size() > 1;
+  }
+  const Order order = read_order_csv(csv_of(trace, inside), trace.source);
   TraceProgram result;
   result.program = lower(order, CommPolicy{}, {.fragment = true, .optimizer = updates});
   Filler(result.program, result.timeline).fill(spans);

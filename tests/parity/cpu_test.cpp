@@ -8,33 +8,13 @@
 #include "exec/cpu/device.hpp"
 #include "exec/serial.hpp"
 #include "sim/engine.hpp"
-#include "tests/parity/run_case.hpp"
+#include "tests/parity/training_setting.hpp"
 
 namespace pipewright::tests {
 namespace {
 
 using exec::RunResult;
 using exec::cpu::run_on_cpu;
-using exec::cpu::Training;
-
-constexpr int kMicroBatchSize = 3;
-
-struct Setting {
-  Model model = small_model();
-  std::unique_ptr<exec::DataSource> data;
-  Training training;
-
-  explicit Setting(const Program& program) {
-    data = exec::vector_source(
-        model, {.samples = kMicroBatchSize, .micro_batches = program.micro_batches, .seed = 7});
-    training.model = &model;
-    training.stages = equal_stages(model, program);
-    training.micro_batch_size = kMicroBatchSize;
-    training.micro_batches = program.micro_batches;
-    training.seed = 7;
-    training.data = data.get();
-  }
-};
 
 class Cpu : public testing::TestWithParam<RunCase> {};
 

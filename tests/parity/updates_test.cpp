@@ -14,7 +14,7 @@
 #include "exec/paced/device.hpp"
 #include "exec/serial.hpp"
 #include "sim/engine.hpp"
-#include "tests/parity/run_case.hpp"
+#include "tests/parity/training_setting.hpp"
 #include "tests/parity/update_cases.hpp"
 
 namespace pipewright::tests {
@@ -24,26 +24,6 @@ using exec::RunResult;
 using exec::cpu::run_on_cpu;
 using exec::cpu::Training;
 using exec::local::ClockKind;
-
-constexpr int kMicroBatchSize = 3;
-
-struct Setting {
-  Model model;
-  std::unique_ptr<exec::DataSource> data;
-  Training training;
-
-  explicit Setting(const Program& program, const Model& what = small_model()) : model(what) {
-    data = exec::make_data(
-        model, {.samples = kMicroBatchSize, .micro_batches = program.micro_batches, .seed = 7},
-        PIPEWRIGHT_SOURCE_DIR "/LICENSE");
-    training.model = &model;
-    training.stages = equal_stages(model, program);
-    training.micro_batch_size = kMicroBatchSize;
-    training.micro_batches = program.micro_batches;
-    training.seed = 7;
-    training.data = data.get();
-  }
-};
 
 Program program_of(const Order& order, const char* policy = "torch") {
   return lower(order, comm_policy_preset(policy), {.optimizer = true});
@@ -312,22 +292,6 @@ TEST(WeightVersions, NoMoreLiveThanThePapersSay) {
          run_on_cpu(buffered, costs_of(buffered, 1000), two.training).peak_weight_versions) {
       EXPECT_EQ(versions, 2);
     }
-  }
-}
-
-TEST(WeightVersions, TheTinyTransformerLearnsTextWithOldWeights) {
-  const Model model = model_preset("gpt-tiny");
-  for (const Order& order : {test::pipedream_order(4, 8), test::double_buffered_order(4, 4, 2),
-                             test::round_robin_order(8)}) {
-    const Program program = program_of(order);
-    Setting setting(program, model);
-    setting.training.optimizer = exec::optimizer_spec("adamw", 3e-3);
-    const RunResult run =
-        run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 12});
-    ASSERT_TRUE(run.finished());
-    const double guessing = std::log(256.0);
-    EXPECT_LT(*run.steps.back().loss, guessing - 2);
-    EXPECT_LT(*run.steps.back().loss, *run.steps.front().loss - 0.5);
   }
 }
 

@@ -178,6 +178,20 @@ TEST(Traces, WrittenReadComparedAndAnalysed) {
   EXPECT_EQ(bubbles, 3 * from_file.at("makespan_ns").get<std::int64_t>() - busy);
 }
 
+TEST(Traces, OfAnAsynchronousOrderAreReadBack) {
+  const Folder folder;
+  folder.write("order.csv",
+               "0F0@0,0F1@0,0B0@0,OPT,0F2@1,0B1@0,OPT,0B2@1,OPT\n"
+               "1F0@0,1B0@0,OPT,1F1@1,1B1@1,OPT,1F2@2,1B2@2,OPT\n");
+  const std::string subject = "order.csv --cost F=1ms,B=2ms,OPT=1ms,comm=1us -q";
+  ASSERT_EQ(pipewright("simulate --trace a.json " + subject, folder).status, 0);
+  const auto read = pipewright("analyze a.json --json", folder);
+  ASSERT_EQ(read.status, 0) << read.err;
+  const auto direct = pipewright("analyze --json " + subject, folder);
+  EXPECT_EQ(json::parse(read.out).at("bubbles"), json::parse(direct.out).at("bubbles"));
+  EXPECT_EQ(json::parse(read.out).at("ranks").at(0).at("busy_ns"), 12'000'000);
+}
+
 /// Columns of the widest line; a code point is one.
 std::size_t widest_line(const std::string& text) {
   std::size_t widest = 0, columns = 0;
