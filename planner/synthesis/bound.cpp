@@ -21,10 +21,25 @@ struct Stage {
   std::int64_t held = 0, freed = 0;     // by the rank's stages up to this: Σ f, Σ (f - l)
   std::int64_t kept = 0, returned = 0;  // by this stage until W: least that is held, given back
   int lag = 0;                          // the first F that has to wait for an I
+  // By the rank's stages up to this: what an I and a W of each give back.
+  std::int64_t freed_by_inputs = 0, freed_by_weights = 0;
+  std::int64_t weight_each = 0;      // what every one of these W's gives back; 0: not all the same
+  std::int64_t weight_duration = 0;  // how long the shortest of them takes
+  double least_pace = 0;             // ns of W's for a unit of memory, where it is least
 
   int inputs_before(int k, int m) const {
     if (!limited) return 0;
     return static_cast<int>(std::min<std::int64_t>(needed((k + 1) * held, freed, limit), m));
+  }
+  /// If `inputs` micro-batches have had their I when the k-th F starts: the W work of the rank's
+  /// stages that has to be over for it; kNever if that is not enough.
+  std::int64_t weight_work(int k, int inputs) const {
+    if (!limited) return 0;
+    const std::int64_t over = (k + 1) * held - inputs * freed_by_inputs - limit;
+    if (over <= 0) return 0;
+    if (freed_by_weights <= 0 || over > inputs * freed_by_weights) return kNever;
+    if (weight_each > 0) return needed(over, weight_each, 0) * weight_duration;
+    return static_cast<std::int64_t>(static_cast<double>(over) * least_pace * (1 - 1e-9));
   }
   int weights_before(int k, int m) const {
     if (!limited || returned <= 0) return 0;
@@ -41,20 +56,70 @@ bool ordinary(const Problem& problem, int rank) {
   return true;
 }
 
+void add_weight(const Problem& problem, int stage, Stage& sum) {
+  const Token w = token_of(stage, kWeight);
+  const std::int64_t back = problem.kinds == 3 ? -problem.memory[w] : 0;
+  if (back <= 0) return;
+  const bool first = sum.freed_by_weights == 0;
+  const std::int64_t duration = problem.duration[w];
+  const double pace = static_cast<double>(duration) / static_cast<double>(back);
+  sum.least_pace = first ? pace : std::min(sum.least_pace, pace);
+  sum.weight_duration = first ? duration : std::min(sum.weight_duration, duration);
+  sum.weight_each = first || sum.weight_each == back ? back : 0;
+  sum.freed_by_weights += back;
+}
+
+/// How much F work fits on the rank before its first I, with nothing given back until then.
+std::int64_t forward_room(const Problem& problem, int rank) {
+  const auto& stages = problem.stages_of[at(rank)];
+  struct Item {
+    std::int64_t duration, memory;
+  };
+  std::vector<Item> items;
+  for (const int s : stages)
+    items.push_back(
+        {problem.duration[token_of(s, kForward)], problem.memory[token_of(s, kForward)]});
+  const bool limited = problem.limited(rank) && ordinary(problem, rank);
+  // Most work for the memory first; the last that does not fit whole counts by its part.
+  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+    return static_cast<double>(a.duration) * static_cast<double>(b.memory) >
+           static_cast<double>(b.duration) * static_cast<double>(a.memory);
+  });
+  const bool equal = std::all_of(items.begin(), items.end(), [&](const Item& item) {
+    return item.memory == items.front().memory;
+  });
+  std::int64_t room = 0, left = problem.limit[at(rank)];
+  for (const auto& [duration, memory] : items) {
+    std::int64_t count = problem.micro_batches;
+    if (limited && memory > 0) count = std::min(count, left / memory);
+    room += count * duration;
+    if (!limited) continue;
+    left -= count * memory;
+    if (count == problem.micro_batches || equal) continue;
+    const double part = static_cast<double>(left) / static_cast<double>(memory);
+    return room + static_cast<std::int64_t>(part * static_cast<double>(duration)) + 1;
+  }
+  return room;
+}
+
 std::vector<Stage> stages_of(const Problem& problem) {
   std::vector<Stage> stages(at(problem.stages));
   for (int r = 0; r < problem.ranks; ++r) {
     if (!problem.limited(r) || !ordinary(problem, r)) continue;
-    std::int64_t held = 0, freed = 0;
+    Stage sum;
     for (const int s : problem.stages_of[at(r)]) {
       const std::int64_t f = problem.memory[token_of(s, kForward)];
       const std::int64_t i = f + problem.memory[token_of(s, kInput)];
       const std::int64_t rest = i + problem.memory[token_of(s, kWeight)];
-      Stage& stage = stages[at(s)];
-      held += f;
-      freed += f - std::min(i, rest);
-      stage = {true, problem.limit[at(r)], held, freed, std::min(f, i), 0, 0};
-      if (problem.kinds == 3) stage.returned = stage.kept - rest;
+      sum.limited = true;
+      sum.limit = problem.limit[at(r)];
+      sum.held += f;
+      sum.freed += f - std::min(i, rest);
+      sum.kept = std::min(f, i);
+      sum.returned = problem.kinds == 3 ? sum.kept - rest : 0;
+      sum.freed_by_inputs += std::max<std::int64_t>(0, f - i);
+      add_weight(problem, s, sum);
+      stages[at(s)] = sum;
     }
   }
   for (Stage& stage : stages) {
@@ -72,6 +137,7 @@ class Heads {
       : problem_(problem), stages_(stages) {
     start_.resize(4 * at(problem.stages) * at(problem.micro_batches));
     first_input_.resize(at(problem.ranks));
+    for (int r = 0; r < problem.ranks; ++r) room_.push_back(forward_room(problem, r));
   }
 
   void run(int source) {
@@ -94,11 +160,14 @@ class Heads {
   std::int64_t rank_end(int rank, bool with_weights);
 
  private:
-  struct Work {  // on one rank: since its first F, and since its first I
-    std::int64_t since_forward = 0, since_input = 0;
-    void add(std::int64_t duration, int from, int to, int lag) {
-      since_forward += duration * std::max(0, to - from);
-      since_input += duration * std::max(0, to - std::max(from, lag));
+  /// What has to come before an action on its rank.
+  struct Work {
+    std::int64_t forward = 0;  // F's
+    std::int64_t lagged = 0;   // of these, known to be after the rank's first I
+    std::int64_t other = 0;    // I's and W's
+    void add_forwards(std::int64_t duration, int count, int lag) {
+      forward += duration * count;
+      lagged += duration * std::max(0, count - lag);
     }
   };
 
@@ -114,33 +183,50 @@ class Heads {
     for (const int s : problem_.stages_of[at(rank)]) {
       if (s >= source_) first = std::min(first, s);
     }
-    std::int64_t time = of(token_of(first, kForward), 0) + work.since_forward;
-    if (first_input_[at(rank)] != kNever && work.since_input > 0)
-      time = std::max(time, first_input_[at(rank)] + work.since_input);
-    return time;
+    const std::int64_t time = of(token_of(first, kForward), 0) + work.forward + work.other;
+    if (first_input_[at(rank)] == kNever) return time;
+    const std::int64_t late =
+        std::max({std::int64_t{0}, work.lagged, work.forward - room_[at(rank)]});
+    // Nothing is known to be after the first I: then all of it may be before.
+    if (late <= 0 && work.other == 0) return time;
+    return std::max(time, first_input_[at(rank)] + late + work.other);
   }
 
   std::int64_t forward(int s, int k) const {
-    const int m = problem_.micro_batches, rank = problem_.rank_of[at(s)];
+    const int m = problem_.micro_batches;
+    if (s == source_ && k == 0) return 0;
     std::int64_t time = 0;
     if (s > source_) time = end(token_of(s - 1, kForward), k) + problem_.forward_latency[at(s - 1)];
-    const int inputs = stages_[at(s)].inputs_before(k, m);
     const int weights = problem_.kinds == 3 ? stages_[at(s)].weights_before(k, m) : 0;
-    if (inputs > k || weights > k) return kNever / 4;  // no order at all
-    if (inputs > 0) time = std::max(time, end(token_of(s, kInput), inputs - 1));
+    if (weights > k) return kNever / 4;  // no order at all
     if (weights > 0) time = std::max(time, end(token_of(s, kWeight), weights - 1));
-    if (s == source_ && k == 0) return time;
-    Work work;
-    for (const int other : problem_.stages_of[at(rank)]) {
-      if (other < source_) continue;
-      const int lag = stages_[at(other)].lag;
-      if (other <= s) work.add(d(other, kForward), 0, other < s ? k + 1 : k, lag);
-      if (other > s) work.add(d(other, kForward), 0, inputs, lag);
-      if (other >= s) work.add(d(other, kInput), 0, inputs, 0);
+    // As many I's as memory asks for at least, with the W's that then are needed; or more I's with
+    // fewer W's. One of these it is.
+    std::int64_t best = kNever / 4;
+    for (int inputs = stages_[at(s)].inputs_before(k, m); inputs <= k; ++inputs) {
+      const std::int64_t work = stages_[at(s)].weight_work(k, inputs);
+      if (work == kNever) continue;
+      const std::int64_t least = weights * d(s, kWeight);
+      best = std::min(best, forward_after(s, k, inputs, std::max(work, least)));
+      if (work <= least) break;
     }
-    work.add(d(s, kWeight), 0, weights, 0);
+    return std::max(time, best);
+  }
+
+  /// F k of the stage after this many of its I's and W's for so long.
+  std::int64_t forward_after(int s, int k, int inputs, std::int64_t weight_work) const {
+    Work work;
+    work.other = weight_work;
+    for (const int other : problem_.stages_of[at(problem_.rank_of[at(s)])]) {
+      if (other < source_) continue;
+      const int count = other < s ? k + 1 : other == s ? k : inputs;
+      work.add_forwards(d(other, kForward), count, stages_[at(other)].lag);
+      if (other >= s) work.other += d(other, kInput) * inputs;
+    }
+    std::int64_t time = inputs > 0 ? end(token_of(s, kInput), inputs - 1) : 0;
     // The rank's first F has nothing before it.
-    return work.since_forward == 0 ? time : std::max(time, after(work, rank));
+    if (work.forward + work.other > 0) time = std::max(time, after(work, problem_.rank_of[at(s)]));
+    return time;
   }
 
   Work before_input(int s, int k) const {
@@ -149,10 +235,10 @@ class Heads {
     for (const int other : problem_.stages_of[at(problem_.rank_of[at(s)])]) {
       if (other < source_) continue;
       const Stage& stage = stages_[at(other)];
-      work.add(d(other, kForward), 0, k + 1, stage.lag);
-      if (other >= s) work.add(d(other, kInput), 0, other == s ? k : k + 1, 0);
+      work.add_forwards(d(other, kForward), k + 1, stage.lag);
+      if (other >= s) work.other += d(other, kInput) * (other == s ? k : k + 1);
       const int weights = problem_.kinds == 3 ? stage.weights_before(k, m) : 0;
-      work.add(d(other, kWeight), 0, std::min(weights, k), 0);
+      work.other += d(other, kWeight) * std::min(weights, k);
     }
     return work;
   }
@@ -172,6 +258,7 @@ class Heads {
   int source_ = 0;
   std::vector<std::int64_t> start_;
   std::vector<std::int64_t> first_input_;                    // by rank: e of its first I
+  std::vector<std::int64_t> room_;                           // by rank: F work before that, at most
   std::vector<std::pair<std::int64_t, std::int64_t>> jobs_;  // e, duration
 };
 
@@ -188,7 +275,8 @@ std::int64_t Heads::rank_end(int rank, bool with_weights) {
   std::sort(jobs_.begin(), jobs_.end());
   std::int64_t clock = 0;
   for (const auto& [start, duration] : jobs_) clock = std::max(clock, start) + duration;
-  return clock;
+  if (!with_weights) return clock;
+  return std::max(clock, first_input_[at(rank)] + problem_.work[at(rank)] - room_[at(rank)]);
 }
 
 /// Point 5: how long the rank needs because of what its micro-batches hold.

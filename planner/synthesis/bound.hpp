@@ -12,13 +12,15 @@
 //    it on T, so the rank holds at least Σ_T ((k+1-x)·f + x·l), with f what an activation takes
 //    and l the least that is left of it after its I. That is within the limit only if x is large
 //    enough; so the I's before x come before this F. In the same way y W's of stage s come before
-//    it. (ZB-H1's turn-around is such a case: with room for p activations, F of p waits for W of
-//    0.)
+//    it. If W's are what is short, more I's can take their place, or the other way round: F comes
+//    after the best of these choices. (ZB-H1's turn-around is such a case: with room for p
+//    activations, F of p waits for W of 0.)
 // 3. Work as precedence. What has to come before x on its own rank has to fit between a moment
 //    before which none of it can start and x. Two moments are used: the rank's first F, and the
 //    rank's first I. The idle time of the warm-up (first F out, first gradient back), the rate of
 //    the slowest stage and the drain (last F out, last gradient back, with only so many
-//    micro-batches in memory to work on meanwhile) all follow from these two.
+//    micro-batches in memory to work on meanwhile) all follow from these two. Before the first I
+//    nothing has been given back, so only F's that fit into memory together can be there.
 // 4. One machine: a rank works off its actions, none before its e(x); what ends last is not
 //    earlier than when they are taken in order of e. For the makespan, once more without the W's
 //    and with the way of the last gradient down to stage 0.

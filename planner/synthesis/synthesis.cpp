@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "planner/synthesis/bound.hpp"
+#include "planner/synthesis/improve.hpp"
 #include "planner/synthesis/named.hpp"
 #include "planner/synthesis/prove.hpp"
 #include "planner/synthesis/search.hpp"
@@ -77,8 +78,9 @@ SynthesisResult run(const SynthesisRequest& request) {
   const NamedBest named = offer_named(search, request);
   std::mt19937_64 dice(request.seed);
   const std::int64_t steps = std::max<std::int64_t>(0, request.budget_ns) / kNanosecondsAStep;
-  tune_rules(search, dice, steps);
+  tune_rules(search, dice, steps - steps / 4);
   if (search.best.empty()) search.offer(one_by_one(problem), "one by one", "list scheduling");
+  improve(search, dice, steps / 4);
   if (request.prove) {
     std::int64_t nodes = request.prove_nodes;
     if (prove(search, nodes)) search.bound = search.best_value;

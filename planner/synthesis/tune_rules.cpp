@@ -14,20 +14,49 @@ class Tuner {
   Tuner(Search& search, std::mt19937_64& dice)
       : search_(search), problem_(search.problem), dice_(dice), scheduler_(search.problem) {}
 
+  /// The usual rules; those that came near the best are where tuning starts.
   void try_usual() {
-    for (const Rules& rules : usual_rules(problem_)) {
-      if (search_.optimal() || (value_ != kNever && search_.late())) break;
-      if (!attempt(rules, value_ == kNever ? kNever : value_ - 1)) continue;
-      best_ = rules;
+    for (Rules& rules : usual_rules(problem_)) {
+      if (search_.optimal() || (!starts_.empty() && search_.late())) break;
+      const std::int64_t value = attempt(rules, most_for_start());
+      if (value != kNever) starts_.push_back({value, std::move(rules)});
     }
+    std::stable_sort(starts_.begin(), starts_.end(),
+                     [](const Start& a, const Start& b) { return a.value < b.value; });
+    const auto same = [](const Start& a, const Start& b) {
+      return a.value == b.value && (a.rules.period > 0) == (b.rules.period > 0);
+    };
+    starts_.erase(std::unique(starts_.begin(), starts_.end(), same), starts_.end());
+    if (starts_.size() > kStarts) starts_.resize(kStarts);
   }
 
+  /// Half of the steps for all starts alike, the rest for the best of them.
   void tune(std::int64_t steps) {
-    if (value_ == kNever) return;
+    if (starts_.empty()) return;
+    const auto share = steps / 2 / static_cast<std::int64_t>(starts_.size());
+    for (Start& start : starts_) climb(start, share);
+    const auto best =
+        std::min_element(starts_.begin(), starts_.end(),
+                         [](const Start& a, const Start& b) { return a.value < b.value; });
+    climb(*best, steps / 2);
+  }
+
+ private:
+  static constexpr std::size_t kStarts = 6;
+  struct Start {
+    std::int64_t value;
+    Rules rules;
+  };
+
+  std::int64_t most_for_start() const {
+    return search_.best_value == kNever ? kNever : search_.best_value + search_.best_value / 4;
+  }
+
+  void climb(Start& start, std::int64_t steps) {
     const std::int64_t stop = scheduler_.steps() + steps;
     for (int trial = 0; scheduler_.steps() < stop && !search_.optimal(); ++trial) {
       if (trial % 16 == 0 && search_.late()) break;
-      trial_ = best_;
+      trial_ = start.rules;
       for (int changes = 1 + below(3); changes > 0; --changes) {
         if (trial_.period > 0 && below(2) == 0) {
           change_timetable(trial_);
@@ -35,22 +64,24 @@ class Tuner {
           change(trial_);
         }
       }
-      if (attempt(trial_, value_)) std::swap(best_, trial_);
+      const std::int64_t value = attempt(trial_, start.value);
+      if (value == kNever) continue;
+      start.value = value;
+      std::swap(start.rules, trial_);
     }
   }
 
- private:
   int below(int n) { return static_cast<int>(dice_() % static_cast<std::uint64_t>(n)); }
 
-  bool attempt(const Rules& rules, std::int64_t most) {
+  /// The value of the rules' order, kNever where it is above `most`.
+  std::int64_t attempt(const Rules& rules, std::int64_t most) {
     const std::int64_t before = scheduler_.steps();
     const bool done = scheduler_.run(rules, sequence_, most);
     search_.steps += scheduler_.steps() - before;
     ++search_.evaluated;
-    if (!done) return false;
-    value_ = scheduler_.value();
-    if (value_ < search_.best_value) search_.offer(sequence_, kPhase, kPhase);
-    return true;
+    if (!done) return kNever;
+    if (scheduler_.value() < search_.best_value) search_.offer(sequence_, kPhase, kPhase);
+    return scheduler_.value();
   }
 
   /// Changes slack, period or pace.
@@ -121,8 +152,8 @@ class Tuner {
   std::mt19937_64& dice_;
   ListScheduler scheduler_;
   Sequence sequence_;
-  Rules best_, trial_;
-  std::int64_t value_ = kNever;
+  std::vector<Start> starts_;
+  Rules trial_;
 };
 
 }  // namespace
