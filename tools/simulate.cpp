@@ -140,8 +140,8 @@ Command simulate_command() {
       {"simulate --schedule 1f1b --pp 4 --micro-batches 8 --cost F=1,B=2",
        "the textbook picture, with the textbook's bubble beside it"},
       {"simulate plan.json --trace sim.trace.json.gz", "a tuned plan, for ui.perfetto.dev"},
-      {"simulate -s auto -p 4 -m 8 --cost F=10,I=12,W=8,comm=1 --mem F=1,limit=4 --prove",
-       "the best order for these costs and this limit, with the proof"},
+      {"simulate -s auto -p 4 -m 8 --cost F=10,B=20 --mem F=1,limit=3 --prove",
+       "the best order for these costs and this limit, with a proof"},
       {"simulate order.csv --preset nccl-one-stream --json", "an order of your own"},
   };
   command.positionals = {subject_file()};

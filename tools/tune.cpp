@@ -162,8 +162,7 @@ Command tune_command() {
       {"tune job.json --profile profile.json --json", "with measured costs, for a script"},
       {"tune job.json --synthesise --budget 10s -o plan.json",
        "and a better order for the best plan's stages, if there is one"},
-      {"tune --synthesise -p 4 -m 8 --cost F=10:12:10:14,I=11,W=8,comm=1 --mem F=1,limit=4 -o "
-       "order.csv",
+      {"tune --synthesise -p 4 -m 8 --cost F=9:12:9:14,B=20 -o order.csv",
        "an order for costs of your own"},
   };
   command.positionals = {{.name = "JOB",

@@ -239,7 +239,9 @@ TEST(Synthesis, IsNeverWorseThanANamedScheduleUnderTheSameMemory) {
                           .costs = request.costs,
                           .memory_limit = Bytes(0)};
     for (const Schedule& schedule : schedules()) {
-      if (schedule.asynchronous || schedule.splits_backward != request.split_backward) continue;
+      if (schedule.searched || schedule.asynchronous ||
+          schedule.splits_backward != request.split_backward)
+        continue;
       if (refusal_of(schedule, named)) continue;
       const Order order = schedule.make(named);
       if (!same_places(order.placement, request.placement)) continue;
