@@ -140,7 +140,7 @@ Command simulate_command() {
       {"simulate --schedule 1f1b --pp 4 --micro-batches 8 --cost F=1,B=2",
        "the textbook picture, with the textbook's bubble beside it"},
       {"simulate plan.json --trace sim.trace.json.gz", "a tuned plan, for ui.perfetto.dev"},
-      {"simulate -s auto -p 4 -m 8 --cost F=10,B=20 --mem F=1,limit=3 --prove",
+      {"simulate -s auto -p 3 -m 6 --cost F=5,B=9 --mem F=1,limit=3 --prove",
        "the best order for these costs and this limit, with a proof"},
       {"simulate order.csv --preset nccl-one-stream --json", "an order of your own"},
   };
