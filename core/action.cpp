@@ -3,6 +3,8 @@
 #include <array>
 #include <charconv>
 
+#include "core/trimmed.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -12,12 +14,6 @@ constexpr std::array<std::string_view, kActionKinds> kNames = {
     "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "OPT",    ""};
 
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 /// Takes a non-negative number off the front.
 std::optional<std::int32_t> take_number(std::string_view& text) {

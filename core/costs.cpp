@@ -33,6 +33,13 @@ Bytes CostTable::message_bytes(const Route& route) const {
   return sizes[static_cast<std::size_t>(boundary)];
 }
 
+std::vector<std::int64_t> CostTable::message_bytes(const Program& program) const {
+  std::vector<std::int64_t> bytes;
+  bytes.reserve(program.routes.size());
+  for (const Route& route : program.routes) bytes.push_back(message_bytes(route).value);
+  return bytes;
+}
+
 Nanoseconds CostTable::transfer_time(const Route& r, int ranks) const {
   const RouteCosts& way = route(r.source, r.destination, ranks);
   if (way.bytes_per_second <= 0) return way.latency;

@@ -61,6 +61,8 @@ struct CostTable {
   bool has_shared_links() const;
   const RouteCosts& route(RankId source_rank, RankId destination, int ranks) const;
   Bytes message_bytes(const Route& route) const;
+  /// By route of the Program.
+  std::vector<std::int64_t> message_bytes(const Program& program) const;
   /// Latency + bytes / bandwidth, rounded up (docs/semantics.md §5).
   Nanoseconds transfer_time(const Route& route, int ranks) const;
   /// Cost of a computation; of a pair if `partner` is set.

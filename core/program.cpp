@@ -117,19 +117,4 @@ std::string lane_name(const Program& program, const LaneTable& table, std::uint3
   return (is_send(in.kind) ? "to " : "from ") + peer;
 }
 
-Lanes lanes_of(const Program& program) {
-  const LaneTable table = lane_table(program);
-  Lanes lanes;
-  lanes.lane_of = table.lane_of;
-  lanes.rank_lane_begin = table.rank_lane_begin;
-  for (std::uint32_t l = 0; l < table.rank_of_lane.size(); ++l) {
-    lanes.lanes.push_back({.rank = table.rank_of_lane[l],
-                           .number = table.number_of(l),
-                           .name = lane_name(program, table, l),
-                           .instructions = {table.instructions.begin() + table.lane_begin[l],
-                                            table.instructions.begin() + table.lane_begin[l + 1]}});
-  }
-  return lanes;
-}
-
 }  // namespace pipewright

@@ -104,27 +104,17 @@ struct LaneTable {
   std::vector<InstructionId> instructions;  // of lane l, in order: [lane_begin[l], lane_begin[l+1])
   std::vector<std::uint32_t> lane_begin;
 
+  std::uint32_t count() const { return static_cast<std::uint32_t>(rank_of_lane.size()); }
+  std::span<const InstructionId> instructions_of(std::uint32_t lane) const {
+    return {instructions.data() + lane_begin[lane], instructions.data() + lane_begin[lane + 1]};
+  }
   int number_of(std::uint32_t lane) const {
     return static_cast<int>(lane -
                             rank_lane_begin[static_cast<std::size_t>(rank_of_lane[lane].value)]);
   }
 };
 LaneTable lane_table(const Program& program);
-/// "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0".
+/// For display: "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0".
 std::string lane_name(const Program& program, const LaneTable& table, std::uint32_t lane);
-
-/// The same for display: one value a lane.
-struct Lanes {
-  struct Lane {
-    RankId rank;
-    int number = 0;
-    std::string name;
-    std::vector<InstructionId> instructions;
-  };
-  std::vector<Lane> lanes;
-  std::vector<std::uint32_t> lane_of;
-  std::vector<std::uint32_t> rank_lane_begin;
-};
-Lanes lanes_of(const Program& program);
 
 }  // namespace pipewright

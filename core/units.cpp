@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/error.hpp"
+#include "core/trimmed.hpp"
 
 namespace pipewright {
 
@@ -39,17 +40,6 @@ constexpr std::array<Unit, 10> kSizes{{{"", 1},
                                        {"MiB", std::int64_t{1} << 20},
                                        {"GiB", std::int64_t{1} << 30}}};
 constexpr Unit kTebibyte{"TiB", std::int64_t{1} << 40};
-
-std::string_view trimmed(std::string_view text) {
-  const auto space = [](char c) { return c == ' ' || c == '\t'; };
-  while (!text.empty() && space(text.front())) {
-    text.remove_prefix(1);
-  }
-  while (!text.empty() && space(text.back())) {
-    text.remove_suffix(1);
-  }
-  return text;
-}
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

@@ -202,11 +202,7 @@ void Run::throw_if_slow() const {
 }
 
 void Run::explain() {
-  std::vector<std::int64_t> message_bytes;
-  for (const Route& route : program_.routes) {
-    message_bytes.push_back(costs_.message_bytes(route).value);
-  }
-  result_.stuck = explain_stuck(program_, result_.progress, message_bytes);
+  result_.stuck = explain_stuck(program_, result_.progress, costs_.message_bytes(program_));
 }
 
 }  // namespace

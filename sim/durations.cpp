@@ -15,8 +15,8 @@ Durations::Durations(const Program& program, const CostTable& costs)
   }
   for (const Route& route : program.routes) {
     route_ns_.push_back(costs.transfer_time(route, program.ranks()).value);
-    route_bytes_.push_back(costs.message_bytes(route).value);
   }
+  route_bytes_ = costs.message_bytes(program);
 }
 
 }  // namespace pipewright::sim

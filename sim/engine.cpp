@@ -64,10 +64,7 @@ Result simulate(const Program& program, const CostTable& costs) {
 WaitReport check(const Program& program, const CostTable& costs) {
   const Result result = simulate(program, costs);
   if (result.finished) return {};
-  std::vector<std::int64_t> message_bytes;
-  for (const Route& route : program.routes)
-    message_bytes.push_back(costs.message_bytes(route).value);
-  return explain_stuck(program, result.progress, message_bytes);
+  return explain_stuck(program, result.progress, costs.message_bytes(program));
 }
 
 }  // namespace pipewright::sim

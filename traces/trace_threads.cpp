@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <tuple>
 
 namespace pipewright::traces {
@@ -12,7 +13,7 @@ class Dealer {
   Dealer(const Program& program, const Timeline& timeline)
       : program_(program),
         timeline_(timeline),
-        lanes_(lanes_of(program)),
+        lanes_(lane_table(program)),
         by_transfer_(program.policy.issue == Issue::Stream &&
                      program.policy.channel == Channel::Tag) {
     result_.ranks.resize(static_cast<std::size_t>(program.ranks()));
@@ -29,17 +30,17 @@ class Dealer {
       std::map<std::pair<std::int32_t, bool>, std::vector<Slice>> by_peer;  // used under tag
       for (std::uint32_t l = lanes_.rank_lane_begin[rank]; l < lanes_.rank_lane_begin[rank + 1];
            ++l) {
-        const Lanes::Lane& lane = lanes_.lanes[l];
-        if (lane.number == 0 || !by_transfer_) {
-          deal(rank, lane.name, slices_of(lane.instructions));
+        const auto instructions = lanes_.instructions_of(l);
+        if (lanes_.number_of(l) == 0 || !by_transfer_) {
+          deal(rank, lane_name(program_, lanes_, l), slices_of(instructions));
           continue;
         }
-        const Instruction& in = program_.code[lane.instructions.front()];
+        const Instruction& in = program_.code[instructions.front()];
         const Route& route = program_.routes[in.route];
         const bool sends = is_send(in.kind);
         std::vector<Slice>& together =
             by_peer[{(sends ? route.destination : route.source).value, !sends}];
-        for (const Slice& slice : slices_of(lane.instructions)) together.push_back(slice);
+        for (const Slice& slice : slices_of(instructions)) together.push_back(slice);
       }
       for (auto& [key, slices] : by_peer) {
         const auto& [peer, receives] = key;
@@ -50,7 +51,7 @@ class Dealer {
   }
 
  private:
-  std::vector<Slice> slices_of(const std::vector<InstructionId>& instructions) const {
+  std::vector<Slice> slices_of(std::span<const InstructionId> instructions) const {
     std::vector<Slice> slices;
     slices.reserve(instructions.size());
     for (const InstructionId id : instructions) {
@@ -91,7 +92,7 @@ class Dealer {
 
   const Program& program_;
   const Timeline& timeline_;
-  const Lanes lanes_;
+  const LaneTable lanes_;
   const bool by_transfer_;
   std::vector<std::int64_t> stuck_since_;
   std::int64_t end_ = 0;

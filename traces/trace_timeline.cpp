@@ -36,12 +36,12 @@ void append_slice_name(const Cell& cell, std::string& out) {
   append_action_name(*cell.partner, out);
 }
 
-std::vector<StuckSpan> stuck_spans(const Program& program, const Lanes& lanes,
+std::vector<StuckSpan> stuck_spans(const Program& program, const LaneTable& lanes,
                                    const Timeline& timeline) {
   std::vector<StuckSpan> spans;
-  for (const Lanes::Lane& lane : lanes.lanes) {
+  for (std::uint32_t lane = 0; lane < lanes.count(); ++lane) {
     std::int64_t last_end = 0;
-    for (const InstructionId id : lane.instructions) {
+    for (const InstructionId id : lanes.instructions_of(lane)) {
       if (timeline.end[id] != kNotEnded) {
         last_end = std::max(last_end, timeline.end[id]);
         continue;
@@ -65,17 +65,17 @@ std::int64_t trace_end_ns(const Timeline& timeline, bool stuck) {
 }
 
 TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
-  const Lanes lanes = lanes_of(program);
+  const LaneTable lanes = lane_table(program);
   const std::vector<StuckSpan> stuck = stuck_spans(program, lanes, timeline);
   TraceTimeline trace;
   trace.makespan_ns = timeline.makespan_ns;
   trace.ranks.resize(static_cast<std::size_t>(program.ranks()));
-  for (const Lanes::Lane& lane : lanes.lanes) {
-    TraceRank& rank = trace.ranks[static_cast<std::size_t>(lane.rank.value)];
-    rank.rank = lane.rank.value;
+  for (std::uint32_t lane = 0; lane < lanes.count(); ++lane) {
+    TraceRank& rank = trace.ranks[static_cast<std::size_t>(lanes.rank_of_lane[lane].value)];
+    rank.rank = lanes.rank_of_lane[lane].value;
     const auto number = static_cast<std::uint32_t>(rank.lanes.size());
-    rank.lanes.push_back(lane.name);
-    for (const InstructionId id : lane.instructions) {
+    rank.lanes.push_back(lane_name(program, lanes, lane));
+    for (const InstructionId id : lanes.instructions_of(lane)) {
       if (timeline.end[id] == kNotEnded) continue;
       const bool transfer = is_transfer(program.code[id].kind);
       TraceSpan span{.kind = transfer ? SpanKind::Transfer : SpanKind::Compute,
@@ -93,7 +93,7 @@ TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
   const std::int64_t end = trace_end_ns(timeline, !stuck.empty());
   for (const StuckSpan& head : stuck) {
     const std::uint32_t lane = lanes.lane_of[head.instruction];
-    const int rank = lanes.lanes[lane].rank.value;
+    const int rank = lanes.rank_of_lane[lane].value;
     trace.ranks[static_cast<std::size_t>(rank)].spans.push_back(
         {.kind = SpanKind::Stuck,
          .cell = program.cell(head.instruction),

@@ -57,7 +57,7 @@ struct StuckSpan {
   InstructionId instruction = kNoInstruction;
   std::int64_t start_ns = 0;  // since when it waits
 };
-std::vector<StuckSpan> stuck_spans(const Program& program, const Lanes& lanes,
+std::vector<StuckSpan> stuck_spans(const Program& program, const LaneTable& lanes,
                                    const Timeline& timeline);
 /// The end of a trace: the makespan, and for one that got stuck a twentieth more (at least 1 us),
 /// so that what hangs can be seen.

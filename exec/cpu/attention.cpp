@@ -29,6 +29,14 @@ Head head_at(const AttentionShape& s, int sample, int head) {
   return {row * 3 * width + column, row * width + column, index * square};
 }
 
+/// Queries, keys and values of a head, or their gradients: they lie side by side in each row.
+template <class Float>
+struct Projections {
+  Projections(Float* first_query, int width)
+      : q(first_query), k(first_query + width), v(first_query + 2 * width) {}
+  Float *q, *k, *v;
+};
+
 float score_scale(const AttentionShape& s) {
   return 1.0F / std::sqrt(static_cast<float>(s.head_width()));
 }
@@ -58,13 +66,11 @@ void attention_forward(const AttentionShape& s, const float* qkv, float* probabi
   for (int sample = 0; sample < s.samples; ++sample) {
     for (int h = 0; h < s.heads; ++h) {
       const Head at = head_at(s, sample, h);
-      const float* q = qkv + at.qkv;
-      const float* k = q + s.width;
-      const float* v = k + s.width;
+      const Projections in(qkv + at.qkv, s.width);
       float* p = probabilities + at.probabilities;
-      cpu::gemm({t, t, d}, scale, {q, stride}, {k, stride, true}, 0.0F, p, t);
+      cpu::gemm({t, t, d}, scale, {in.q, stride}, {in.k, stride, true}, 0.0F, p, t);
       causal_softmax(t, p);
-      cpu::gemm({t, d, t}, 1.0F, {p, t}, {v, stride}, 0.0F, context + at.context, s.width);
+      cpu::gemm({t, d, t}, 1.0F, {p, t}, {in.v, stride}, 0.0F, context + at.context, s.width);
     }
   }
 }
@@ -76,19 +82,15 @@ void attention_backward_input(const AttentionShape& s, const float* qkv, const f
   for (int sample = 0; sample < s.samples; ++sample) {
     for (int h = 0; h < s.heads; ++h) {
       const Head at = head_at(s, sample, h);
-      const float* q = qkv + at.qkv;
-      const float* k = q + s.width;
-      const float* v = k + s.width;
-      float* dq = dqkv + at.qkv;
-      float* dk = dq + s.width;
-      float* dv = dk + s.width;
+      const Projections in(qkv + at.qkv, s.width);
+      const Projections d_in(dqkv + at.qkv, s.width);
       const float* p = probabilities + at.probabilities;
       const float* dc = dcontext + at.context;
-      cpu::gemm({t, d, t}, 1.0F, {p, t, true}, {dc, s.width}, 0.0F, dv, stride);
-      cpu::gemm({t, t, d}, 1.0F, {dc, s.width}, {v, stride, true}, 0.0F, scratch, t);
+      cpu::gemm({t, d, t}, 1.0F, {p, t, true}, {dc, s.width}, 0.0F, d_in.v, stride);
+      cpu::gemm({t, t, d}, 1.0F, {dc, s.width}, {in.v, stride, true}, 0.0F, scratch, t);
       causal_softmax_backward(t, p, scratch);
-      cpu::gemm({t, d, t}, scale, {scratch, t}, {k, stride}, 0.0F, dq, stride);
-      cpu::gemm({t, d, t}, scale, {scratch, t, true}, {q, stride}, 0.0F, dk, stride);
+      cpu::gemm({t, d, t}, scale, {scratch, t}, {in.k, stride}, 0.0F, d_in.q, stride);
+      cpu::gemm({t, d, t}, scale, {scratch, t, true}, {in.q, stride}, 0.0F, d_in.k, stride);
     }
   }
 }

@@ -30,12 +30,7 @@ MessageCosts paced_messages(const Program& program, const CostTable& costs) {
 }
 
 MessageCosts real_messages(const Program& program, const CostTable& costs) {
-  MessageCosts messages;
-  messages.transfer_ns.assign(program.routes.size(), 0);
-  for (const Route& route : program.routes) {
-    messages.bytes.push_back(costs.message_bytes(route).value);
-  }
-  return messages;
+  return {std::vector<std::int64_t>(program.routes.size(), 0), costs.message_bytes(program)};
 }
 
 LocalTransport::LocalTransport(const Program& program, MessageCosts costs, ClockKind clock)

@@ -28,6 +28,12 @@ inline std::vector<UpdateCase> update_cases() {
     cases.push_back({"bidirectional_p" + std::to_string(p), test::bidirectional_order(p, 8)});
   }
   cases.push_back({"round_robin", test::round_robin_order(8)});
+  // Nothing has gone into the first reduction; the second holds three micro-batches and one.
+  cases.push_back(
+      {"unequal_replicas", read_order_csv("0REDUCE_GRAD,OPT,0F0@1,0F2@0,0B0@1,0F3@1,0B2@0,0B3@1,"
+                                          "0REDUCE_GRAD,OPT\n"
+                                          "0F1@0,0REDUCE_GRAD,OPT,0B1@0,0REDUCE_GRAD,OPT\n",
+                                          "unequal.csv")});
   cases.push_back({"pairs_on_a_v",
                    read_order_csv("0F0,0F1,3F0,3B0,(0F2;3F1)OVERLAP_F_B,(3B1;0B0)OVERLAP_F_B,"
                                   "3F2,3B2,0B1,0B2\n"

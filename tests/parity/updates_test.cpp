@@ -114,9 +114,22 @@ Watched watch(const Program& program, const Training& training, int steps) {
   return watched;
 }
 
+using Matrix = std::vector<double>;  // row major
+
+double distance(const Matrix& expected, const std::vector<float>& found) {
+  double apart = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    apart += (expected[i] - found[i]) * (expected[i] - found[i]);
+    norm += expected[i] * expected[i];
+  }
+  return std::sqrt(apart / norm);
+}
+
 TEST(Replicas, AreEqualBitForBitAfterEveryStep) {
-  for (const Order& order : {test::bidirectional_order(4, 8), test::round_robin_order(8)}) {
-    const Program program = program_of(order);
+  for (const UpdateCase& one : update_cases()) {
+    if (!one.order.placement.looks_at_micro_batch()) continue;
+    SCOPED_TRACE(one.name);
+    const Program program = program_of(one.order);
     const Setting setting(program);
     const Watched run = watch(program, setting.training, 4);
     ASSERT_TRUE(run.result.finished());
@@ -136,6 +149,28 @@ TEST(Replicas, AreEqualBitForBitAfterEveryStep) {
   }
 }
 
+TEST(Replicas, AnAsynchronousUpdateAveragesOverTheMicroBatchesOfAll) {
+  // An update without gradients changes nothing, so all four micro-batches see the first weights,
+  // and the second update is the one that a serial step makes.
+  const Program program = program_of(
+      read_order_csv("0REDUCE_GRAD,OPT,0F0@1,0F2@0,0B0@1,0F3@1,0B2@0,0B3@1,0REDUCE_GRAD,OPT\n"
+                     "0F1@0,0REDUCE_GRAD,OPT,0B1@0,0REDUCE_GRAD,OPT\n",
+                     "unequal.csv"));
+  ASSERT_TRUE(program.asynchronous);
+  const Setting setting(program);
+  const Watched run = watch(program, setting.training, 1);
+  ASSERT_TRUE(run.result.finished());
+  exec::SerialRun serial(setting.model, {.micro_batch_size = kMicroBatchSize,
+                                         .micro_batches = 4,
+                                         .seed = 7,
+                                         .optimizer = setting.training.optimizer});
+  serial.step(*setting.data, 0);
+  for (const auto& view : serial.stage().parameters()) {
+    const Matrix expected(view.value.begin(), view.value.end());
+    EXPECT_LE(distance(expected, run.steps[0][1].at(view.name)), 1e-5) << view.name;
+  }
+}
+
 Layer plain_linear(int in, int out) {
   Layer layer;
   layer.kind = LayerKind::Linear;
@@ -145,8 +180,6 @@ Layer plain_linear(int in, int out) {
   layer.bias = false;
   return layer;
 }
-
-using Matrix = std::vector<double>;  // row major
 
 /// a[n][k] · b[k][m]; `at`, `bt`: the array is the transpose of what is meant.
 Matrix product(const Matrix& a, bool at, const Matrix& b, bool bt, int n, int k, int m) {
@@ -166,15 +199,6 @@ Matrix product(const Matrix& a, bool at, const Matrix& b, bool bt, int n, int k,
 Matrix updated(Matrix weights, const Matrix& gradient, double rate) {
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradient[i];
   return weights;
-}
-
-double distance(const Matrix& expected, const std::vector<float>& found) {
-  double apart = 0, norm = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    apart += (expected[i] - found[i]) * (expected[i] - found[i]);
-    norm += expected[i] * expected[i];
-  }
-  return std::sqrt(apart / norm);
 }
 
 constexpr std::array<int, 4> kWidths = {6, 5, 7, 4};

@@ -158,9 +158,12 @@ TEST(Lower, APairAloneMayNameTheVersions) {
 TEST(Lanes, AreNumberedByTheirFirstInstruction) {
   const auto names = [](Channel channel) {
     std::string text;
-    for (const auto& lane : lanes_of(lowered(k1F1B, {.channel = channel})).lanes) {
-      text += std::to_string(lane.rank.value) + ":" + lane.name + "(" +
-              std::to_string(lane.instructions.size()) + ") ";
+    const Program program = lowered(k1F1B, {.channel = channel});
+    const LaneTable table = lane_table(program);
+    for (std::uint32_t lane = 0; lane < table.count(); ++lane) {
+      text += std::to_string(table.rank_of_lane[lane].value) + ":" +
+              lane_name(program, table, lane) + "(" +
+              std::to_string(table.instructions_of(lane).size()) + ") ";
     }
     return text;
   };
@@ -175,10 +178,10 @@ TEST(Lanes, AreNumberedByTheirFirstInstruction) {
 
 TEST(Lanes, ReceivesPostedAtTheStartComeFirstInTheirQueue) {
   CommPolicy policy{.channel = Channel::Rank, .post = Post::AtStart};
-  const Lanes lanes = lanes_of(lowered(k1F1B, policy));
   const Program program = lowered(k1F1B, policy);
+  const LaneTable lanes = lane_table(program);
   std::string queue;
-  for (const InstructionId id : lanes.lanes[1].instructions) queue += program.text(id) + " ";
+  for (const InstructionId id : lanes.instructions_of(1)) queue += program.text(id) + " ";
   EXPECT_EQ(queue, "0RECV_B0 0RECV_B1 0SEND_F0 0SEND_F1 ");
 }
 
