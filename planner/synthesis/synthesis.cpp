@@ -66,8 +66,8 @@ SynthesisResult run(const SynthesisRequest& request) {
     return nothing;
   }
   Search search(problem, lower_bound(problem));
-  search.deadline =
-      search.begin + std::chrono::nanoseconds(std::max<std::int64_t>(0, request.budget_ns));
+  const std::int64_t budget = std::max<std::int64_t>(0, request.budget_ns);
+  if (request.steps <= 0) search.deadline = search.begin + std::chrono::nanoseconds(budget);
   search.on_improvement = [&](std::string_view phase) {
     if (!request.on_progress) return;
     request.on_progress({.elapsed_ns = (Search::Clock::now() - search.begin).count(),
@@ -77,7 +77,7 @@ SynthesisResult run(const SynthesisRequest& request) {
   };
   const NamedBest named = offer_named(search, request);
   std::mt19937_64 dice(request.seed);
-  const std::int64_t steps = std::max<std::int64_t>(0, request.budget_ns) / kNanosecondsAStep;
+  const std::int64_t steps = request.steps > 0 ? request.steps : budget / kNanosecondsAStep;
   tune_rules(search, dice, steps - steps / 4);
   if (search.best.empty()) search.offer(one_by_one(problem), "one by one", "list scheduling");
   improve(search, dice, steps / 4);
