@@ -44,7 +44,9 @@ struct SynthesisRequest {
   /// limit.
   std::vector<Bytes> memory_limit;
   Objective objective = Objective::Makespan;
-  bool split_backward = true;  // orders of F, I, W; false: of F and B
+  /// Orders of F, I, W; false: of F and B. Where B is shorter than I and W together, true searches
+  /// both kinds (and the lower bound is for these two, not for mixtures).
+  bool split_backward = true;
   std::uint64_t seed = 1;
   /// How long to search. How much is tried follows from this alone, at a pace that an ordinary core
   /// keeps; a slower machine cuts the search short when the time is up.
