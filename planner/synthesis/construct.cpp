@@ -9,6 +9,7 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+constexpr double kMostSlack = 1e9;
 constexpr std::int64_t kUrgent = 1500;  // key of a W beyond the backlog: between F and I
 
 }  // namespace
@@ -17,11 +18,15 @@ ListScheduler::ListScheduler(const Problem& problem)
     : problem_(problem),
       arrival_(2 * at(problem.stages) * at(problem.micro_batches)),
       clock_(at(problem.ranks)),
-      wake_(at(problem.ranks)),
       held_(at(problem.ranks)),
       least_(at(problem.ranks)),
       cursor_(at(problem.ranks)),
       done_(4 * at(problem.stages)) {
+  while (leaves_ < at(problem.ranks)) leaves_ *= 2;
+  wake_.assign(leaves_, kNever);
+  winner_.assign(2 * leaves_, 0);
+  for (std::size_t leaf = 0; leaf < leaves_; ++leaf)
+    winner_[leaves_ + leaf] = static_cast<int>(leaf);
   for (int r = 0; r < problem.ranks; ++r) alone_.push_back(peak_of_one(problem, r));
 }
 
@@ -36,22 +41,22 @@ void ListScheduler::reset(const Rules& rules) {
   std::fill(done_.begin(), done_.end(), 0);
   std::copy(problem_.first.begin(), problem_.first.end() - 1, cursor_.begin());
   for (int r = 0; r < problem_.ranks; ++r)
-    wake_[at(r)] = problem_.stages_of[at(r)].empty() ? kNever : 0;
+    set_wake(r, problem_.stages_of[at(r)].empty() ? kNever : 0);
 }
 
 bool ListScheduler::run(const Rules& rules, Sequence& sequence, std::int64_t most) {
   sequence.resize(problem_.size());
   reset(rules);
   for (std::size_t left = problem_.size(); left > 0;) {
-    const auto next = std::min_element(wake_.begin(), wake_.end());
-    if (*next == kNever) return false;
-    const int rank = static_cast<int>(next - wake_.begin());
-    const Choice choice = choose(rank, rules, *next);
+    const int rank = winner_[1];
+    const std::int64_t now = wake_[at(rank)];
+    if (now == kNever) return false;
+    const Choice choice = choose(rank, rules, now);
     if (!choice.taken) {
-      wake_[at(rank)] = choice.start;
+      set_wake(rank, choice.start);
       continue;
     }
-    if (take(rank, choice.token, *next, sequence) > most) return false;
+    if (take(rank, choice.token, now, sequence) > most) return false;
     --left;
     ++steps_;
   }
@@ -169,7 +174,7 @@ std::int64_t ListScheduler::take(int rank, Token token, std::int64_t now, Sequen
   held_[at(rank)] += problem_.memory[token];
   clock_[at(rank)] = end;
   const bool over = cursor_[at(rank)] == problem_.first[at(rank) + 1];
-  wake_[at(rank)] = over ? kNever : end;
+  set_wake(rank, over ? kNever : end);
   if (kind_of(token) == kForward && stage + 1 < at(problem_.stages)) {
     arrive((stage + 1) * m + k, problem_.rank_of[stage + 1], end + problem_.forward_latency[stage]);
   } else if (kind_of(token) == kInput && stage > 0) {
@@ -179,10 +184,19 @@ std::int64_t ListScheduler::take(int rank, Token token, std::int64_t now, Sequen
   return least_[at(rank)];
 }
 
+void ListScheduler::set_wake(int rank, std::int64_t time) {
+  wake_[at(rank)] = time;
+  for (std::size_t node = (leaves_ + at(rank)) / 2; node > 0; node /= 2) {
+    const int left = winner_[2 * node], right = winner_[2 * node + 1];
+    winner_[node] = wake_[at(right)] < wake_[at(left)] ? right : left;
+  }
+}
+
 void ListScheduler::arrive(std::size_t arrival, int rank, std::int64_t time) {
   arrival_[arrival] = time;
-  auto& wake = wake_[at(rank)];
-  wake = std::max(clock_[at(rank)], std::min(wake, time));
+  const std::int64_t wake = wake_[at(rank)];
+  const std::int64_t sooner = std::max(clock_[at(rank)], std::min(wake, time));
+  if (sooner != wake) set_wake(rank, sooner);
 }
 
 namespace {
@@ -243,29 +257,66 @@ void add_fixed(const Problem& problem, std::vector<Rules>& all) {
   }
 }
 
+/// What the rank's micro-batches hold over time by the timetable, in memory times ns a micro-batch.
+double held_over_time(const Problem& problem, const Rules& rules, int rank) {
+  double area = 0;
+  for (const int s : problem.stages_of[at(rank)]) {
+    const Token f = token_of(s, kForward), i = token_of(s, kInput), w = token_of(s, kWeight);
+    const std::int64_t way = rules.key[f] - rules.key[i] + problem.duration[i];
+    area += static_cast<double>(problem.memory[f]) * static_cast<double>(way);
+    area += static_cast<double>(problem.memory[f] + problem.memory[i]) *
+            static_cast<double>(problem.duration[w]);
+  }
+  return area;
+}
+
+void set_slack(const Problem& problem, int slowed, double scale, Rules& rules) {
+  rules.slack.assign(4 * at(problem.stages), 0);
+  for (int s = 0; s < problem.stages; ++s) {
+    const bool late = s >= problem.stages / 2;
+    const auto slack = static_cast<std::int64_t>(
+        scale * static_cast<double>(problem.duration[token_of(s, kForward)]));
+    if ((slowed >> (late ? 1 : 0) & 1) != 0) rules.slack[token_of(s, kForward)] = slack;
+    if ((slowed >> (late ? 3 : 2) & 1) != 0) rules.slack[token_of(s, kInput)] = slack;
+  }
+  set_timetable(problem, rules);
+}
+
+/// How far the slowed stages can be slowed for the timetable to use this part of the memory; 1
+/// where no limit says.
+double scale_for_memory(const Problem& problem, int slowed, double part, Rules& rules) {
+  double scale = kMostSlack;
+  for (int r = 0; r < problem.ranks; ++r) {
+    if (!problem.limited(r)) continue;
+    set_slack(problem, slowed, 0, rules);
+    const double none = held_over_time(problem, rules, r);
+    set_slack(problem, slowed, 1, rules);
+    const double more = held_over_time(problem, rules, r) - none;
+    const double room =
+        part * static_cast<double>(problem.limit[at(r)]) * static_cast<double>(rules.period);
+    if (more > 0) scale = std::min(scale, std::max(0.0, (room - none) / more));
+  }
+  return scale == kMostSlack ? 1.0 : scale;
+}
+
 /// Timetables whose way out and way back are slowed down in the first or the second half of the
-/// stages.
+/// stages, as far as a part of the memory allows.
 void add_timetables(const Problem& problem, std::vector<Rules>& all) {
   const std::int64_t work = *std::max_element(problem.work.begin(), problem.work.end());
   const std::int64_t least = std::max<std::int64_t>(1, work / problem.micro_batches);
-  const int half = problem.stages / 2;
-  for (const int percent : {100, 106, 115, 130}) {
-    for (int slowed = 0; slowed < 16; ++slowed) {
-      Rules rules =
-          empty_rules(problem, {.forward_patience = 128, .weight_patience = 128, .backlog = 1});
-      rules.period = least * percent / 100;
-      rules.slack.assign(4 * at(problem.stages), 0);
-      for (int s = 0; s < problem.stages; ++s) {
-        const bool late = s >= half;
-        const std::int64_t slack = problem.duration[token_of(s, kForward)];
-        if ((slowed >> (late ? 1 : 0) & 1) != 0) rules.slack[token_of(s, kForward)] = slack;
-        if ((slowed >> (late ? 3 : 2) & 1) != 0) rules.slack[token_of(s, kInput)] = slack;
-        rules.patience[token_of(s, kInput)] = 64;
-      }
-      set_timetable(problem, rules);
-      for (const bool paced : {false, true}) {
-        rules.pace = paced ? rules.period : 0;
-        all.push_back(rules);
+  for (const double part : {0.95, 0.7}) {
+    for (const int percent : {100, 104, 110, 120, 140}) {
+      for (int slowed = 0; slowed < 16; ++slowed) {
+        if (slowed == 0 && part < 0.9) continue;
+        Rules rules =
+            empty_rules(problem, {.forward_patience = 128, .weight_patience = 128, .backlog = 1});
+        for (int s = 0; s < problem.stages; ++s) rules.patience[token_of(s, kInput)] = 64;
+        rules.period = least * percent / 100;
+        set_slack(problem, slowed, scale_for_memory(problem, slowed, part, rules), rules);
+        for (const bool paced : {false, true}) {
+          rules.pace = paced ? rules.period : 0;
+          all.push_back(rules);
+        }
       }
     }
   }

@@ -67,11 +67,17 @@ class ListScheduler {
   /// Returns the least value that the order can still have.
   std::int64_t take(int rank, Token token, std::int64_t now, Sequence& sequence);
   void arrive(std::size_t arrival, int rank, std::int64_t time);
+  void set_wake(int rank, std::int64_t time);
 
   const Problem& problem_;
-  std::vector<std::int64_t> alone_;                        // by rank: peak_of_one()
-  std::vector<std::int64_t> arrival_;                      // F of (stage, k), then I
-  std::vector<std::int64_t> clock_, wake_, held_, least_;  // by rank; least_: idle time + all work
+  std::vector<std::int64_t> alone_;                 // by rank: peak_of_one()
+  std::vector<std::int64_t> arrival_;               // F of (stage, k), then I
+  std::vector<std::int64_t> clock_, held_, least_;  // by rank; least_: idle time + all work
+  // When each rank looks for an action next, as a tree of winners: wake_[leaves_ + r] is rank r's,
+  // winner_[n] the rank with the earliest below node n.
+  std::vector<std::int64_t> wake_;
+  std::vector<int> winner_;
+  std::size_t leaves_ = 1;
   std::vector<std::size_t> cursor_;
   std::vector<int> done_;
   std::int64_t value_ = 0, steps_ = 0;

@@ -30,8 +30,8 @@ class Climb {
     value_ = evaluator_.value();
     trace();
     const std::int64_t stop = search_.steps + steps;
-    for (int trial = 0; search_.steps < stop && !search_.optimal(); ++trial) {
-      if (trial % 16 == 0 && search_.late()) break;
+    while (search_.steps < stop && !search_.optimal()) {
+      if (search_.late()) break;
       trial_ = sequence_;
       if (!change()) {
         search_.steps += 64;

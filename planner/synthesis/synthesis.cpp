@@ -35,6 +35,10 @@ std::vector<Bytes> limits_too_low(const Problem& problem) {
   return low ? least : std::vector<Bytes>{};
 }
 
+double gap_of(std::int64_t value, std::int64_t bound) {
+  return bound > 0 ? static_cast<double>(value) / static_cast<double>(bound) - 1.0 : 0.0;
+}
+
 SynthesisResult result_of(Search& search) {
   SynthesisResult result;
   PIPEWRIGHT_ASSERT(!search.best.empty() && search.evaluator.run(search.best),
@@ -47,9 +51,7 @@ SynthesisResult result_of(Search& search) {
   result.span_ns = search.evaluator.span();
   result.lower_bound_ns = search.bound;
   result.proven = search.optimal();
-  if (search.bound > 0) {
-    result.gap = static_cast<double>(search.best_value) / static_cast<double>(search.bound) - 1.0;
-  }
+  result.gap = gap_of(search.best_value, search.bound);
   result.found_by = search.found_by;
   result.evaluated = search.evaluated;
   result.cut_short = search.cut_short;
@@ -66,8 +68,8 @@ SynthesisResult run(const SynthesisRequest& request) {
     return nothing;
   }
   Search search(problem, lower_bound(problem));
-  search.deadline =
-      search.begin + std::chrono::nanoseconds(std::max<std::int64_t>(0, request.budget_ns));
+  const std::int64_t budget = std::max<std::int64_t>(0, request.budget_ns);
+  if (request.steps <= 0) search.deadline = search.begin + std::chrono::nanoseconds(budget);
   search.on_improvement = [&](std::string_view phase) {
     if (!request.on_progress) return;
     request.on_progress({.elapsed_ns = (Search::Clock::now() - search.begin).count(),
@@ -77,7 +79,7 @@ SynthesisResult run(const SynthesisRequest& request) {
   };
   const NamedBest named = offer_named(search, request);
   std::mt19937_64 dice(request.seed);
-  const std::int64_t steps = std::max<std::int64_t>(0, request.budget_ns) / kNanosecondsAStep;
+  const std::int64_t steps = request.steps > 0 ? request.steps : budget / kNanosecondsAStep;
   tune_rules(search, dice, steps - steps / 4);
   if (search.best.empty()) search.offer(one_by_one(problem), "one by one", "list scheduling");
   improve(search, dice, steps / 4);
@@ -91,12 +93,42 @@ SynthesisResult run(const SynthesisRequest& request) {
   return result;
 }
 
+/// The better of two searches among different orders; the bound is that of both together.
+SynthesisResult better_of(SynthesisResult a, SynthesisResult b) {
+  if (!b.order) return a;
+  if (!a.order) return b;
+  if (b.value_ns < a.value_ns) std::swap(a, b);
+  a.lower_bound_ns = std::min(a.lower_bound_ns, b.lower_bound_ns);
+  a.proven = a.value_ns <= a.lower_bound_ns;
+  a.gap = gap_of(a.value_ns, a.lower_bound_ns);
+  if (a.best_named.empty() || (!b.best_named.empty() && b.best_named_ns < a.best_named_ns)) {
+    a.best_named = b.best_named;
+    a.best_named_ns = b.best_named_ns;
+  }
+  a.evaluated += b.evaluated;
+  a.elapsed_ns += b.elapsed_ns;
+  a.cut_short |= b.cut_short;
+  return a;
+}
+
 }  // namespace
 
 std::string_view to_string(Objective objective) {
   return objective == Objective::Makespan ? "makespan" : "span";
 }
 
-SynthesisResult synthesise(const SynthesisRequest& request) { return run(request); }
+SynthesisResult synthesise(const SynthesisRequest& request) {
+  const auto& stages = request.costs.stages;
+  const bool fused_is_shorter = std::any_of(stages.begin(), stages.end(),
+                                            [](const StageCosts& s) { return s.b < s.i + s.w; });
+  if (!request.split_backward || !fused_is_shorter) return run(request);
+  // Neither I and W apart nor B is better from the start: half of the search for each.
+  SynthesisRequest half = request;
+  half.budget_ns /= 2;
+  half.steps /= 2;
+  SynthesisResult apart = run(half);
+  half.split_backward = false;
+  return better_of(std::move(apart), run(half));
+}
 
 }  // namespace pipewright::planner

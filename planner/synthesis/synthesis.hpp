@@ -44,11 +44,15 @@ struct SynthesisRequest {
   /// limit.
   std::vector<Bytes> memory_limit;
   Objective objective = Objective::Makespan;
-  bool split_backward = true;  // orders of F, I, W; false: of F and B
+  /// Orders of F, I, W; false: of F and B. Where B is shorter than I and W together, true searches
+  /// both kinds (and the lower bound is for these two, not for mixtures).
+  bool split_backward = true;
   std::uint64_t seed = 1;
-  /// How much to search. The number of trials follows from this and the problem's size alone, at a
-  /// pace that an ordinary core keeps; a slower machine cuts the search short when the time is up.
+  /// How long to search. How much is tried follows from this alone, at a pace that an ordinary core
+  /// keeps; a slower machine cuts the search short when the time is up.
   std::int64_t budget_ns = 1'000'000'000;
+  /// Instead: how many actions to place and time in trials, however long it takes. 0: by budget_ns.
+  std::int64_t steps = 0;
   /// Branch and bound after the search, on top of the budget, with at most prove_nodes nodes.
   bool prove = false;
   std::int64_t prove_nodes = 20'000'000;

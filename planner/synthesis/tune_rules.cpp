@@ -14,10 +14,15 @@ class Tuner {
   Tuner(Search& search, std::mt19937_64& dice)
       : search_(search), problem_(search.problem), dice_(dice), scheduler_(search.problem) {}
 
-  /// The usual rules; those that came near the best are where tuning starts.
-  void try_usual() {
-    for (Rules& rules : usual_rules(problem_)) {
-      if (search_.optimal() || (!starts_.empty() && search_.late())) break;
+  /// The usual rules, as many as `steps` allow; those that came near the best are where tuning
+  /// starts.
+  void try_usual(std::int64_t steps) {
+    std::vector<Rules> all = usual_rules(problem_);
+    for (std::size_t n = 0; n < all.size(); ++n) {
+      const bool enough = scheduler_.steps() > steps || search_.late();
+      if (search_.optimal() || (!starts_.empty() && enough)) break;
+      // Rules that differ in all first: 89 is a prime and no divisor of their number.
+      Rules& rules = all[n * 89 % all.size()];
       const std::int64_t value = attempt(rules, most_for_start());
       if (value != kNever) starts_.push_back({value, std::move(rules)});
     }
@@ -54,8 +59,8 @@ class Tuner {
 
   void climb(Start& start, std::int64_t steps) {
     const std::int64_t stop = scheduler_.steps() + steps;
-    for (int trial = 0; scheduler_.steps() < stop && !search_.optimal(); ++trial) {
-      if (trial % 16 == 0 && search_.late()) break;
+    while (scheduler_.steps() < stop && !search_.optimal()) {
+      if (search_.late()) break;
       trial_ = start.rules;
       for (int changes = 1 + below(3); changes > 0; --changes) {
         if (trial_.period > 0 && below(2) == 0) {
@@ -160,8 +165,8 @@ class Tuner {
 
 void tune_rules(Search& search, std::mt19937_64& dice, std::int64_t steps) {
   Tuner tuner(search, dice);
-  tuner.try_usual();
-  tuner.tune(steps);
+  tuner.try_usual(steps / 4);
+  tuner.tune(steps - steps / 4);
 }
 
 }  // namespace pipewright::planner::synthesis

@@ -11,8 +11,8 @@
 
 namespace pipewright::planner::synthesis {
 
-/// Places at most `steps` actions in trials (the usual rules are tried in any case, unless time is
-/// up). Stops early at the lower bound. Deterministic for the state of `dice` unless time is up.
+/// Places about `steps` actions in trials. Stops early at the lower bound. Deterministic for the
+/// state of `dice` unless time is up.
 void tune_rules(Search& search, std::mt19937_64& dice, std::int64_t steps);
 
 }  // namespace pipewright::planner::synthesis

@@ -302,6 +302,22 @@ TEST(Synthesis, ALimitTooLowIsAnAnswerWithTheLeastThatWorks) {
   EXPECT_GT(low, 50);
 }
 
+TEST(Synthesis, TakesTheFusedBackwardWhereItIsShorter) {
+  SynthesisRequest request;
+  request.placement = Placement::loop(3, 1);
+  request.micro_batches = 6;
+  StageCosts each;
+  each.f = each.i = each.w = Nanoseconds(10);
+  each.b = Nanoseconds(11);
+  request.costs = CostTable::uniform(3, each);
+  request.budget_ns = kMillisecond;
+  const SynthesisResult result = synthesise(request);
+  // 1F1B: (m + p - 1) (F + B); apart, a rank would work for 6 * 30.
+  EXPECT_EQ(result.value_ns, 8 * 21);
+  EXPECT_EQ(result.best_named_ns, 8 * 21);
+  EXPECT_EQ(engine(*result.order, request.costs)->makespan_ns, 8 * 21);
+}
+
 TEST(Synthesis, RefusesWhatHasNoMeaning) {
   SynthesisRequest request;
   request.placement = Placement::loop(2, 1);
