@@ -47,6 +47,7 @@ void ListScheduler::reset(const Rules& rules) {
 bool ListScheduler::run(const Rules& rules, Sequence& sequence, std::int64_t most) {
   sequence.resize(problem_.size());
   reset(rules);
+  ++steps_;
   for (std::size_t left = problem_.size(); left > 0;) {
     const int rank = winner_[1];
     const std::int64_t now = wake_[at(rank)];
@@ -56,9 +57,9 @@ bool ListScheduler::run(const Rules& rules, Sequence& sequence, std::int64_t mos
       set_wake(rank, choice.start);
       continue;
     }
+    ++steps_;
     if (take(rank, choice.token, now, sequence) > most) return false;
     --left;
-    ++steps_;
   }
   value_ = *std::max_element(least_.begin(), least_.end());
   return true;
@@ -91,18 +92,16 @@ ListScheduler::Choice ListScheduler::choose(int rank, const Rules& rules, std::i
     const std::size_t row = at(s) * at(m);
     if (done_[i] < done_[f]) {
       const std::int64_t arrival = arrival_[half + row + at(done_[i])];
-      if (arrival != kNever && fits(rank, i))
-        consider(i, rules.key[i] - rules.period * done_[i], arrival);
+      if (arrival != kNever && fits(rank, i)) consider(i, key_of(rules, i), arrival);
     }
     if (done_[f] < m && (room || s != stages.front())) {
       const std::int64_t arrival = arrival_[row + at(done_[f])];
-      const std::int64_t key = rules.key[f] - rules.period * done_[f];
+      const std::int64_t key = key_of(rules, f);
       if (arrival != kNever && (arrival > now || key > best.key) && fits(rank, f))
         consider(f, key, arrival);
     }
     if (problem_.kinds == 3 && done_[w] < done_[i]) {
-      const bool urgent = done_[i] - done_[w] > rules.backlog[at(s)];
-      consider(w, urgent ? kUrgent : rules.key[w], now);
+      consider(w, key_of(rules, w), now);
     }
   }
   const bool found = best.arrival != kNever;
@@ -116,6 +115,14 @@ ListScheduler::Choice ListScheduler::choose(int rank, const Rules& rules, std::i
   }
   if (!found || soonest != kNever) choice = {0, soonest, false};
   return choice;
+}
+
+std::int64_t ListScheduler::key_of(const Rules& rules, Token token) const {
+  const int k = done_[token];
+  if (!rules.due.empty()) return -rules.due[token * at(problem_.micro_batches) + at(k)];
+  if (kind_of(token) != kWeight) return rules.key[token] - rules.period * k;
+  const bool urgent = done_[token - 1] - k > rules.backlog[token >> 2];
+  return urgent ? kUrgent : rules.key[token];
 }
 
 bool ListScheduler::fits(int rank, Token token) const {
