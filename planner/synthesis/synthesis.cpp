@@ -26,10 +26,12 @@ constexpr std::int64_t kNanosecondsAStep = 60;
 
 /// The limits that would do, if one of the request's does not.
 std::vector<Bytes> limits_too_low(const Problem& problem) {
+  // Micro-batches that leave something behind add up, so all of them count.
+  const Sequence frugal = one_by_one(problem);
   std::vector<Bytes> least;
   bool low = false;
   for (int r = 0; r < problem.ranks; ++r) {
-    const std::int64_t peak = peak_of_one(problem, r);
+    const std::int64_t peak = peak_of(problem, frugal, r);
     low |= peak > problem.limit[at(r)];
     least.emplace_back(peak + problem.constant[at(r)]);
   }
@@ -65,7 +67,6 @@ SynthesisResult run(const SynthesisRequest& request) {
   if (auto least = limits_too_low(problem); !least.empty()) {
     SynthesisResult nothing;
     nothing.least_limit = std::move(least);
-    nothing.lower_bound_ns = 0;
     return nothing;
   }
   Search search(problem, lower_bound(problem));
@@ -84,10 +85,10 @@ SynthesisResult run(const SynthesisRequest& request) {
     if (request.steps > 0) return;
     search.deadline = search.begin + std::chrono::nanoseconds(budget / 100 * percent);
   };
-  until(50);
+  until(60);
   tune_rules(search, dice, steps / 2);
   if (search.best.empty()) search.offer(one_by_one(problem), "one by one", "list scheduling");
-  until(90);
+  until(95);
   follow_order(search, dice, steps / 10 * 4);
   until(100);
   improve(search, dice, steps / 10);
