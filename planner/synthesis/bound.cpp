@@ -49,15 +49,15 @@ struct Stage {
 
 bool ordinary(const Problem& problem, int rank) {
   for (const int s : problem.stages_of[at(rank)]) {
-    const std::int64_t f = problem.memory[token_of(s, kForward)];
-    const std::int64_t i = f + problem.memory[token_of(s, kInput)];
-    if (f < 0 || i < 0 || i + problem.memory[token_of(s, kWeight)] < 0) return false;
+    const std::int64_t f = problem.memory[token_of(s, Forward)];
+    const std::int64_t i = f + problem.memory[token_of(s, Input)];
+    if (f < 0 || i < 0 || i + problem.memory[token_of(s, Weight)] < 0) return false;
   }
   return true;
 }
 
 void add_weight(const Problem& problem, int stage, Stage& sum) {
-  const Token w = token_of(stage, kWeight);
+  const Token w = token_of(stage, Weight);
   const std::int64_t back = problem.kinds == 3 ? -problem.memory[w] : 0;
   if (back <= 0) return;
   const bool first = sum.freed_by_weights == 0;
@@ -77,8 +77,7 @@ std::int64_t forward_room(const Problem& problem, int rank) {
   };
   std::vector<Item> items;
   for (const int s : stages)
-    items.push_back(
-        {problem.duration[token_of(s, kForward)], problem.memory[token_of(s, kForward)]});
+    items.push_back({problem.duration[token_of(s, Forward)], problem.memory[token_of(s, Forward)]});
   const bool limited = problem.limited(rank) && ordinary(problem, rank);
   // Most work for the memory first; the last that does not fit whole counts by its part.
   std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
@@ -108,9 +107,9 @@ std::vector<Stage> stages_of(const Problem& problem) {
     if (!problem.limited(r) || !ordinary(problem, r)) continue;
     Stage sum;
     for (const int s : problem.stages_of[at(r)]) {
-      const std::int64_t f = problem.memory[token_of(s, kForward)];
-      const std::int64_t i = f + problem.memory[token_of(s, kInput)];
-      const std::int64_t rest = i + problem.memory[token_of(s, kWeight)];
+      const std::int64_t f = problem.memory[token_of(s, Forward)];
+      const std::int64_t i = f + problem.memory[token_of(s, Input)];
+      const std::int64_t rest = i + problem.memory[token_of(s, Weight)];
       sum.limited = true;
       sum.limit = problem.limit[at(r)];
       sum.held += f;
@@ -144,12 +143,12 @@ class Heads {
     source_ = source;
     std::fill(first_input_.begin(), first_input_.end(), kNever);
     for (int k = 0; k < problem_.micro_batches; ++k) {
-      for (int s = source; s < problem_.stages; ++s) set(token_of(s, kForward), k, forward(s, k));
+      for (int s = source; s < problem_.stages; ++s) set(token_of(s, Forward), k, forward(s, k));
       for (int s = problem_.stages - 1; s >= source; --s) {
-        set(token_of(s, kInput), k, input(s, k));
+        set(token_of(s, Input), k, input(s, k));
         auto& first = first_input_[at(problem_.rank_of[at(s)])];
-        if (k == 0) first = std::min(first, of(token_of(s, kInput), 0));
-        if (problem_.kinds == 3) set(token_of(s, kWeight), k, weight(s, k));
+        if (k == 0) first = std::min(first, of(token_of(s, Input), 0));
+        if (problem_.kinds == 3) set(token_of(s, Weight), k, weight(s, k));
       }
     }
   }
@@ -183,7 +182,7 @@ class Heads {
     for (const int s : problem_.stages_of[at(rank)]) {
       if (s >= source_) first = std::min(first, s);
     }
-    const std::int64_t time = of(token_of(first, kForward), 0) + work.forward + work.other;
+    const std::int64_t time = of(token_of(first, Forward), 0) + work.forward + work.other;
     if (first_input_[at(rank)] == kNever) return time;
     const std::int64_t late =
         std::max({std::int64_t{0}, work.lagged, work.forward - room_[at(rank)]});
@@ -196,17 +195,17 @@ class Heads {
     const int m = problem_.micro_batches;
     if (s == source_ && k == 0) return 0;
     std::int64_t time = 0;
-    if (s > source_) time = end(token_of(s - 1, kForward), k) + problem_.forward_latency[at(s - 1)];
+    if (s > source_) time = end(token_of(s - 1, Forward), k) + problem_.forward_latency[at(s - 1)];
     const int weights = problem_.kinds == 3 ? stages_[at(s)].weights_before(k, m) : 0;
     if (weights > k) return kNever / 4;  // no order at all
-    if (weights > 0) time = std::max(time, end(token_of(s, kWeight), weights - 1));
+    if (weights > 0) time = std::max(time, end(token_of(s, Weight), weights - 1));
     // As many I's as memory asks for at least, with the W's that then are needed; or more I's with
     // fewer W's. One of these it is.
     std::int64_t best = kNever / 4;
     for (int inputs = stages_[at(s)].inputs_before(k, m); inputs <= k; ++inputs) {
       const std::int64_t work = stages_[at(s)].weight_work(k, inputs);
       if (work == kNever) continue;
-      const std::int64_t least = weights * d(s, kWeight);
+      const std::int64_t least = weights * d(s, Weight);
       best = std::min(best, forward_after(s, k, inputs, std::max(work, least)));
       if (work <= least) break;
     }
@@ -220,10 +219,10 @@ class Heads {
     for (const int other : problem_.stages_of[at(problem_.rank_of[at(s)])]) {
       if (other < source_) continue;
       const int count = other < s ? k + 1 : other == s ? k : inputs;
-      work.add_forwards(d(other, kForward), count, stages_[at(other)].lag);
-      if (other >= s) work.other += d(other, kInput) * inputs;
+      work.add_forwards(d(other, Forward), count, stages_[at(other)].lag);
+      if (other >= s) work.other += d(other, Input) * inputs;
     }
-    std::int64_t time = inputs > 0 ? end(token_of(s, kInput), inputs - 1) : 0;
+    std::int64_t time = inputs > 0 ? end(token_of(s, Input), inputs - 1) : 0;
     // The rank's first F has nothing before it.
     if (work.forward + work.other > 0) time = std::max(time, after(work, problem_.rank_of[at(s)]));
     return time;
@@ -235,23 +234,23 @@ class Heads {
     for (const int other : problem_.stages_of[at(problem_.rank_of[at(s)])]) {
       if (other < source_) continue;
       const Stage& stage = stages_[at(other)];
-      work.add_forwards(d(other, kForward), k + 1, stage.lag);
-      if (other >= s) work.other += d(other, kInput) * (other == s ? k : k + 1);
+      work.add_forwards(d(other, Forward), k + 1, stage.lag);
+      if (other >= s) work.other += d(other, Input) * (other == s ? k : k + 1);
       const int weights = problem_.kinds == 3 ? stage.weights_before(k, m) : 0;
-      work.other += d(other, kWeight) * std::min(weights, k);
+      work.other += d(other, Weight) * std::min(weights, k);
     }
     return work;
   }
 
   std::int64_t input(int s, int k) const {
-    std::int64_t time = end(token_of(s, kForward), k);
+    std::int64_t time = end(token_of(s, Forward), k);
     if (s + 1 < problem_.stages) {
-      time = std::max(time, end(token_of(s + 1, kInput), k) + problem_.backward_latency[at(s + 1)]);
+      time = std::max(time, end(token_of(s + 1, Input), k) + problem_.backward_latency[at(s + 1)]);
     }
     return std::max(time, after(before_input(s, k), problem_.rank_of[at(s)]));
   }
 
-  std::int64_t weight(int s, int k) const { return end(token_of(s, kInput), k); }
+  std::int64_t weight(int s, int k) const { return end(token_of(s, Input), k); }
 
   const Problem& problem_;
   const std::vector<Stage>& stages_;
@@ -265,8 +264,8 @@ class Heads {
 std::int64_t Heads::rank_end(int rank, bool with_weights) {
   jobs_.clear();
   for (const int s : problem_.stages_of[at(rank)]) {
-    for (const Kind kind : {kForward, kInput, kWeight}) {
-      if (kind == kWeight && (problem_.kinds == 2 || !with_weights)) continue;
+    for (const Kind kind : {Forward, Input, Weight}) {
+      if (kind == Weight && (problem_.kinds == 2 || !with_weights)) continue;
       const Token token = token_of(s, kind);
       for (int k = 0; k < problem_.micro_batches; ++k)
         jobs_.emplace_back(of(token, k), problem_.duration[token]);
@@ -284,7 +283,7 @@ std::int64_t memory_time(const Problem& problem, const Heads& heads, int rank) {
   if (!problem.limited(rank) || !ordinary(problem, rank) || problem.limit[at(rank)] <= 0) return 0;
   long double area = 0;
   for (const int s : problem.stages_of[at(rank)]) {
-    const Token f = token_of(s, kForward), i = token_of(s, kInput), w = token_of(s, kWeight);
+    const Token f = token_of(s, Forward), i = token_of(s, Input), w = token_of(s, Weight);
     const auto way = heads.end(i, 0) - heads.of(f, 0);
     area += static_cast<long double>(problem.memory[f]) * static_cast<long double>(way);
     area += static_cast<long double>(problem.memory[f] + problem.memory[i]) *
@@ -316,10 +315,10 @@ std::int64_t makespan_bound(const Problem& problem, const std::vector<Stage>& st
     const int first = problem.stages_of[at(r)].front();
     std::int64_t tail = 0;
     for (int s = first; s > 0; --s)
-      tail += problem.backward_latency[at(s)] + problem.duration[token_of(s - 1, kInput)];
-    if (first > 0 && problem.kinds == 3) tail += problem.duration[token_of(0, kWeight)];
+      tail += problem.backward_latency[at(s)] + problem.duration[token_of(s - 1, Input)];
+    if (first > 0 && problem.kinds == 3) tail += problem.duration[token_of(0, Weight)];
     bound = std::max({bound, heads.rank_end(r, true), heads.rank_end(r, false) + tail,
-                      heads.of(token_of(first, kForward), 0) + memory_time(problem, heads, r)});
+                      heads.of(token_of(first, Forward), 0) + memory_time(problem, heads, r)});
   }
   return bound;
 }

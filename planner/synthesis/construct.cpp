@@ -47,6 +47,7 @@ void ListScheduler::reset(const Rules& rules) {
 bool ListScheduler::run(const Rules& rules, Sequence& sequence, std::int64_t most) {
   sequence.resize(problem_.size());
   reset(rules);
+  ++steps_;
   for (std::size_t left = problem_.size(); left > 0;) {
     const int rank = winner_[1];
     const std::int64_t now = wake_[at(rank)];
@@ -56,9 +57,9 @@ bool ListScheduler::run(const Rules& rules, Sequence& sequence, std::int64_t mos
       set_wake(rank, choice.start);
       continue;
     }
+    ++steps_;
     if (take(rank, choice.token, now, sequence) > most) return false;
     --left;
-    ++steps_;
   }
   value_ = *std::max_element(least_.begin(), least_.end());
   return true;
@@ -84,26 +85,23 @@ ListScheduler::Choice ListScheduler::choose(int rank, const Rules& rules, std::i
   };
   const auto& stages = problem_.stages_of[at(rank)];
   const bool room =
-      done_[token_of(stages.front(), kForward)] - done_[token_of(stages.front(), kInput)] <
+      done_[token_of(stages.front(), Forward)] - done_[token_of(stages.front(), Input)] <
       rules.depth[at(rank)];
   for (const int s : stages) {
-    const Token f = token_of(s, kForward), i = token_of(s, kInput), w = token_of(s, kWeight);
+    const Token f = token_of(s, Forward), i = token_of(s, Input), w = token_of(s, Weight);
     const std::size_t row = at(s) * at(m);
     if (done_[i] < done_[f]) {
       const std::int64_t arrival = arrival_[half + row + at(done_[i])];
-      if (arrival != kNever && fits(rank, i))
-        consider(i, rules.key[i] - rules.period * done_[i], arrival);
+      if (arrival != kNever && fits(rank, i)) consider(i, key_of(rules, i), arrival);
     }
     if (done_[f] < m && (room || s != stages.front())) {
       const std::int64_t arrival = arrival_[row + at(done_[f])];
-      const std::int64_t key = rules.key[f] - rules.period * done_[f];
+      const std::int64_t key = key_of(rules, f);
       if (arrival != kNever && (arrival > now || key > best.key) && fits(rank, f))
         consider(f, key, arrival);
     }
-    if (problem_.kinds == 3 && done_[w] < done_[i]) {
-      const bool urgent = done_[i] - done_[w] > rules.backlog[at(s)];
-      consider(w, urgent ? kUrgent : rules.key[w], now);
-    }
+    if (problem_.kinds == 3 && done_[w] < done_[i] && (problem_.memory[w] <= 0 || fits(rank, w)))
+      consider(w, key_of(rules, w), now);
   }
   const bool found = best.arrival != kNever;
   const std::int64_t patience =
@@ -118,11 +116,19 @@ ListScheduler::Choice ListScheduler::choose(int rank, const Rules& rules, std::i
   return choice;
 }
 
+std::int64_t ListScheduler::key_of(const Rules& rules, Token token) const {
+  const int k = done_[token];
+  if (!rules.due.empty()) return -rules.due[token * at(problem_.micro_batches) + at(k)];
+  if (kind_of(token) != Weight) return rules.key[token] - rules.period * k;
+  const bool urgent = done_[token - 1] - k > rules.backlog[token >> 2];
+  return urgent ? kUrgent : rules.key[token];
+}
+
 bool ListScheduler::fits(int rank, Token token) const {
   const std::int64_t limit = problem_.limit[at(rank)];
   if (limit == kNever) return true;
   const std::int64_t held = held_[at(rank)] + problem_.memory[token];
-  if (kind_of(token) != kForward) return held <= limit;
+  if (kind_of(token) != Forward) return held <= limit;
   return held <= limit && can_finish(rank, held, token);
 }
 
@@ -132,11 +138,11 @@ bool ListScheduler::can_finish(int rank, std::int64_t held, Token next) const {
   if (held + alone_[at(rank)] <= limit) return true;
   const auto& stages = problem_.stages_of[at(rank)];
   const auto done = [&](Token t, int k) { return k < done_[t] + (t == next ? 1 : 0); };
-  const Kind last = problem_.kinds == 3 ? kWeight : kInput;
+  const Kind last = problem_.kinds == 3 ? Weight : Input;
   int oldest = problem_.micro_batches, newest = 0;
   for (const int s : stages) {
     oldest = std::min(oldest, done_[token_of(s, last)]);
-    newest = std::max(newest, done_[token_of(s, kForward)]);
+    newest = std::max(newest, done_[token_of(s, Forward)]);
   }
   for (int k = oldest; k <= newest; ++k) {
     const auto grow = [&](Token t) {
@@ -145,17 +151,16 @@ bool ListScheduler::can_finish(int rank, std::int64_t held, Token next) const {
       return held <= limit;
     };
     for (const int s : stages) {
-      if (done(token_of(s, kInput), k) && last == kWeight && !grow(token_of(s, kWeight)))
-        return false;
+      if (done(token_of(s, Input), k) && last == Weight && !grow(token_of(s, Weight))) return false;
     }
-    if (!done(token_of(stages.front(), kForward), k)) break;
+    if (!done(token_of(stages.front(), Forward), k)) break;
     for (const int s : stages) {
-      if (!grow(token_of(s, kForward))) return false;
+      if (!grow(token_of(s, Forward))) return false;
     }
     for (auto s = stages.rbegin(); s != stages.rend(); ++s) {
-      const bool had_input = done(token_of(*s, kInput), k);
-      if (!grow(token_of(*s, kInput))) return false;
-      if (!had_input && last == kWeight && !grow(token_of(*s, kWeight))) return false;
+      const bool had_input = done(token_of(*s, Input), k);
+      if (!grow(token_of(*s, Input))) return false;
+      if (!had_input && last == Weight && !grow(token_of(*s, Weight))) return false;
     }
     if (held + alone_[at(rank)] <= limit) return true;
   }
@@ -175,9 +180,9 @@ std::int64_t ListScheduler::take(int rank, Token token, std::int64_t now, Sequen
   clock_[at(rank)] = end;
   const bool over = cursor_[at(rank)] == problem_.first[at(rank) + 1];
   set_wake(rank, over ? kNever : end);
-  if (kind_of(token) == kForward && stage + 1 < at(problem_.stages)) {
+  if (kind_of(token) == Forward && stage + 1 < at(problem_.stages)) {
     arrive((stage + 1) * m + k, problem_.rank_of[stage + 1], end + problem_.forward_latency[stage]);
-  } else if (kind_of(token) == kInput && stage > 0) {
+  } else if (kind_of(token) == Input && stage > 0) {
     arrive((at(problem_.stages) + stage - 1) * m + k, problem_.rank_of[stage - 1],
            end + problem_.backward_latency[stage]);
   }
@@ -215,8 +220,8 @@ Rules empty_rules(const Problem& problem, const Habit& habit) {
   rules.backlog.assign(at(problem.stages), habit.backlog);
   rules.depth.assign(at(problem.ranks), problem.micro_batches);
   for (int s = 0; s < problem.stages; ++s) {
-    rules.patience[token_of(s, kForward)] = habit.forward_patience;
-    rules.patience[token_of(s, kWeight)] = habit.weight_patience;
+    rules.patience[token_of(s, Forward)] = habit.forward_patience;
+    rules.patience[token_of(s, Weight)] = habit.weight_patience;
   }
   return rules;
 }
@@ -225,9 +230,9 @@ Rules fixed_rules(const Problem& problem, const Habit& habit) {
   Rules rules = empty_rules(problem, habit);
   for (int s = 0; s < problem.stages; ++s) {
     const int place = s * 400 / problem.stages;
-    rules.key[token_of(s, kForward)] = 1000 + habit.forward_slope * place;
-    rules.key[token_of(s, kInput)] = 3000 + habit.input_slope * place;
-    rules.key[token_of(s, kWeight)] = place;
+    rules.key[token_of(s, Forward)] = 1000 + habit.forward_slope * place;
+    rules.key[token_of(s, Input)] = 3000 + habit.input_slope * place;
+    rules.key[token_of(s, Weight)] = place;
   }
   return rules;
 }
@@ -261,7 +266,7 @@ void add_fixed(const Problem& problem, std::vector<Rules>& all) {
 double held_over_time(const Problem& problem, const Rules& rules, int rank) {
   double area = 0;
   for (const int s : problem.stages_of[at(rank)]) {
-    const Token f = token_of(s, kForward), i = token_of(s, kInput), w = token_of(s, kWeight);
+    const Token f = token_of(s, Forward), i = token_of(s, Input), w = token_of(s, Weight);
     const std::int64_t way = rules.key[f] - rules.key[i] + problem.duration[i];
     area += static_cast<double>(problem.memory[f]) * static_cast<double>(way);
     area += static_cast<double>(problem.memory[f] + problem.memory[i]) *
@@ -275,9 +280,9 @@ void set_slack(const Problem& problem, int slowed, double scale, Rules& rules) {
   for (int s = 0; s < problem.stages; ++s) {
     const bool late = s >= problem.stages / 2;
     const auto slack = static_cast<std::int64_t>(
-        scale * static_cast<double>(problem.duration[token_of(s, kForward)]));
-    if ((slowed >> (late ? 1 : 0) & 1) != 0) rules.slack[token_of(s, kForward)] = slack;
-    if ((slowed >> (late ? 3 : 2) & 1) != 0) rules.slack[token_of(s, kInput)] = slack;
+        scale * static_cast<double>(problem.duration[token_of(s, Forward)]));
+    if ((slowed >> (late ? 1 : 0) & 1) != 0) rules.slack[token_of(s, Forward)] = slack;
+    if ((slowed >> (late ? 3 : 2) & 1) != 0) rules.slack[token_of(s, Input)] = slack;
   }
   set_timetable(problem, rules);
 }
@@ -310,7 +315,7 @@ void add_timetables(const Problem& problem, std::vector<Rules>& all) {
         if (slowed == 0 && part < 0.9) continue;
         Rules rules =
             empty_rules(problem, {.forward_patience = 128, .weight_patience = 128, .backlog = 1});
-        for (int s = 0; s < problem.stages; ++s) rules.patience[token_of(s, kInput)] = 64;
+        for (int s = 0; s < problem.stages; ++s) rules.patience[token_of(s, Input)] = 64;
         rules.period = least * percent / 100;
         set_slack(problem, slowed, scale_for_memory(problem, slowed, part, rules), rules);
         for (const bool paced : {false, true}) {
@@ -327,18 +332,18 @@ void add_timetables(const Problem& problem, std::vector<Rules>& all) {
 void set_timetable(const Problem& problem, Rules& rules) {
   std::int64_t time = 0;
   for (int s = 0; s < problem.stages; ++s) {
-    const Token f = token_of(s, kForward);
+    const Token f = token_of(s, Forward);
     time += rules.slack[f];
     rules.key[f] = -time;
     time += problem.duration[f] + problem.forward_latency[at(s)];
   }
   for (int s = problem.stages - 1; s >= 0; --s) {
-    const Token i = token_of(s, kInput);
+    const Token i = token_of(s, Input);
     time += rules.slack[i];
     rules.key[i] = -time;
     time += problem.duration[i] + problem.backward_latency[at(s)];
   }
-  for (int s = 0; s < problem.stages; ++s) rules.key[token_of(s, kWeight)] = -kNever / 2;
+  for (int s = 0; s < problem.stages; ++s) rules.key[token_of(s, Weight)] = -kNever / 2;
 }
 
 std::vector<Rules> usual_rules(const Problem& problem) {

@@ -23,10 +23,12 @@ namespace pipewright::planner::synthesis {
 /// from a timetable of one micro-batch that is repeated every `period`, as in modulo scheduling of
 /// loops: what is due first goes first. The timetable is the micro-batch's way through all stages,
 /// with `slack` before each action; W has none and fills gaps.
+/// With `due` each action has its own time; what is due first goes first.
 struct Rules {
   std::vector<std::int64_t> key;    // for micro-batch 0
   std::vector<std::int64_t> slack;  // ns; empty where period is 0
   std::int64_t period = 0;          // ns
+  std::vector<std::int64_t> due;    // ns, by token * micro_batches + k; empty: keys decide
   std::int64_t pace = 0;            // ns: F k of stage 0 does not start before k * pace
   std::vector<int> patience;        // in 1/256 of the action's duration
   std::vector<int> backlog;         // by stage: W's beyond this go before F (period 0), before all
@@ -62,6 +64,7 @@ class ListScheduler {
 
   void reset(const Rules& rules);
   Choice choose(int rank, const Rules& rules, std::int64_t now) const;
+  std::int64_t key_of(const Rules& rules, Token token) const;
   bool fits(int rank, Token token) const;
   bool can_finish(int rank, std::int64_t held, Token next) const;
   /// Returns the least value that the order can still have.

@@ -80,8 +80,8 @@ void Evaluator::advance(int rank, const Token* tokens) {
     const std::size_t stage = token >> 2;
     const auto kind = kind_of(token);
     int& done = done_[token];
-    if (kind != kWeight) {
-      const std::size_t mine = (kind == kInput ? half : 0) + stage * m + at(done);
+    if (kind != Weight) {
+      const std::size_t mine = (kind == Input ? half : 0) + stage * m + at(done);
       const std::int64_t arrived = arrival_[mine];
       if (arrived == kNever) {
         awaited_[at(rank)] = mine;
@@ -89,14 +89,14 @@ void Evaluator::advance(int rank, const Token* tokens) {
       }
       clock = std::max(clock, arrived);
     }
-    if (kind != kForward && done >= done_[token - 1]) break;  // before its own F or I: never
+    if (kind != Forward && done >= done_[token - 1]) break;  // before its own F or I: never
     start_[i] = clock;
     clock += problem_.duration[token];
     const std::size_t k = at(done++);
-    if (kind == kForward && stage + 1 < at(problem_.stages)) {
+    if (kind == Forward && stage + 1 < at(problem_.stages)) {
       deliver((stage + 1) * m + k, problem_.rank_of[stage + 1],
               clock + problem_.forward_latency[stage]);
-    } else if (kind == kInput && stage > 0) {
+    } else if (kind == Input && stage > 0) {
       deliver(half + (stage - 1) * m + k, problem_.rank_of[stage - 1],
               clock + problem_.backward_latency[stage]);
     }

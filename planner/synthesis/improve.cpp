@@ -64,7 +64,7 @@ class Climb {
         --block.first;
       blocks_.push_back(block);
       const Token token = sequence_[block.first];
-      if (kind_of(token) == kWeight) break;
+      if (kind_of(token) == Weight) break;
       const std::size_t from = producer_of(token, number_[block.first]);
       if (from == problem_.size()) break;
       position = from;
@@ -91,8 +91,8 @@ class Climb {
     for (std::size_t i = 0; i < sequence_.size(); ++i) {
       const Token token = sequence_[i];
       number_[i] = count_[token]++;
-      if (kind_of(token) == kWeight) continue;
-      producer_[(kind_of(token) == kInput ? half : 0) + at(stage_of(token)) * m + at(number_[i])] =
+      if (kind_of(token) == Weight) continue;
+      producer_[(kind_of(token) == Input ? half : 0) + at(stage_of(token)) * m + at(number_[i])] =
           i;
     }
   }
@@ -100,7 +100,7 @@ class Climb {
   std::size_t producer_of(Token token, int k) const {
     const std::size_t m = at(problem_.micro_batches), half = at(problem_.stages) * m;
     const int stage = stage_of(token);
-    if (kind_of(token) == kForward)
+    if (kind_of(token) == Forward)
       return stage == 0 ? problem_.size() : producer_[at(stage - 1) * m + at(k)];
     if (stage + 1 == problem_.stages) return problem_.size();
     return producer_[half + at(stage + 1) * m + at(k)];
@@ -174,7 +174,7 @@ class Climb {
       ++count_[token];
       held += problem_.memory[token];
       if (i < first) continue;
-      if (kind_of(token) != kForward && count_[token] > count_[token - 1]) return false;
+      if (kind_of(token) != Forward && count_[token] > count_[token - 1]) return false;
       if (held > limit) return false;
     }
     return true;

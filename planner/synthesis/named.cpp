@@ -53,12 +53,18 @@ NamedBest offer_named(Search& search, const SynthesisRequest& request) {
                         .costs = request.costs,
                         .memory_limit = common_limit(problem)};
   for (const Schedule& schedule : schedules()) {
-    const auto order = order_of_schedule(schedule, named);
-    if (!order || !same_placement(problem.placement, order->placement)) continue;
-    const auto sequence = sequence_of(problem, *order);
-    if (!sequence || !keeps_limits(problem, *sequence)) continue;
-    const std::int64_t value = search.offer(*sequence, schedule.name, "named schedules");
-    if (value < best.value) best = {std::string(schedule.name), value};
+    // What a cost-driven schedule's name promises may fit, and differ from what the limit gives.
+    const int plans = schedule.cost_driven && named.memory_limit.value > 0 ? 2 : 1;
+    for (int plan = 0; plan < plans; ++plan) {
+      ScheduleRequest planned = named;
+      if (plan == 1) planned.memory_limit = Bytes(0);
+      const auto order = order_of_schedule(schedule, planned);
+      if (!order || !same_placement(problem.placement, order->placement)) continue;
+      const auto sequence = sequence_of(problem, *order);
+      if (!sequence || !keeps_limits(problem, *sequence)) continue;
+      const std::int64_t value = search.offer(*sequence, schedule.name, "named schedules");
+      if (value < best.value) best = {std::string(schedule.name), value};
+    }
   }
   return best;
 }

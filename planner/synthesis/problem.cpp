@@ -55,14 +55,14 @@ void set_stage(Problem& problem, const SynthesisRequest& request, int stage) {
   const StageCosts& costs = request.costs.stages[at(stage)];
   const StageMemory memory = memory_of(request, stage);
   const bool fused = problem.kinds == 2;
-  const Token f = token_of(stage, kForward), i = token_of(stage, kInput);
+  const Token f = token_of(stage, Forward), i = token_of(stage, Input);
   problem.duration[f] = costs.f.value;
   problem.duration[i] = fused ? costs.b.value : costs.i.value;
   problem.memory[f] = memory.f.value;
   problem.memory[i] = fused ? memory.i.value + memory.w.value : memory.i.value;
   if (!fused) {
-    problem.duration[token_of(stage, kWeight)] = costs.w.value;
-    problem.memory[token_of(stage, kWeight)] = memory.w.value;
+    problem.duration[token_of(stage, Weight)] = costs.w.value;
+    problem.memory[token_of(stage, Weight)] = memory.w.value;
   }
   const RankId here(problem.rank_of[at(stage)]);
   const auto latency = [&](ActionKind kind, int next) {
@@ -79,7 +79,7 @@ void set_rank(Problem& problem, const SynthesisRequest& request, int rank) {
   std::int64_t constant = 0, work = 0;
   for (const int stage : problem.stages_of[at(rank)]) {
     constant += memory_of(request, stage).constant.value;
-    for (Token t = token_of(stage, kForward); t <= token_of(stage, kWeight); ++t)
+    for (Token t = token_of(stage, Forward); t <= token_of(stage, Weight); ++t)
       work += problem.duration[t] * problem.micro_batches;
   }
   problem.constant[at(rank)] = constant;
@@ -152,17 +152,17 @@ bool append_tokens(const Problem& problem, int rank, const Cell& cell, Sequence&
   const bool split = problem.kinds == 3;
   switch (action.kind) {
     case ActionKind::F:
-      sequence.push_back(token_of(stage, kForward));
+      sequence.push_back(token_of(stage, Forward));
       break;
     case ActionKind::I:
-      if (split) sequence.push_back(token_of(stage, kInput));
+      if (split) sequence.push_back(token_of(stage, Input));
       break;
     case ActionKind::W:
-      sequence.push_back(token_of(stage, split ? kWeight : kInput));
+      sequence.push_back(token_of(stage, split ? Weight : Input));
       break;
     default:
-      sequence.push_back(token_of(stage, kInput));
-      if (split) sequence.push_back(token_of(stage, kWeight));
+      sequence.push_back(token_of(stage, Input));
+      if (split) sequence.push_back(token_of(stage, Weight));
   }
   return true;
 }
@@ -183,15 +183,16 @@ std::optional<Sequence> sequence_of(const Problem& problem, const Order& order) 
   return sequence;
 }
 
+std::int64_t peak_of(const Problem& problem, const Sequence& sequence, int rank) {
+  std::int64_t held = 0, peak = 0;
+  for (std::size_t i = problem.first[at(rank)]; i < problem.first[at(rank) + 1]; ++i)
+    peak = std::max(peak, held += problem.memory[sequence[i]]);
+  return peak;
+}
+
 bool keeps_limits(const Problem& problem, const Sequence& sequence) {
   for (int r = 0; r < problem.ranks; ++r) {
-    if (!problem.limited(r)) continue;
-    std::int64_t held = 0;
-    if (held > problem.limit[at(r)]) return false;
-    for (std::size_t i = problem.first[at(r)]; i < problem.first[at(r) + 1]; ++i) {
-      held += problem.memory[sequence[i]];
-      if (held > problem.limit[at(r)]) return false;
-    }
+    if (peak_of(problem, sequence, r) > problem.limit[at(r)]) return false;
   }
   return true;
 }
@@ -201,14 +202,14 @@ namespace {
 /// The tokens of one micro-batch on a rank, in the order that holds least.
 void append_one(const Problem& problem, int rank, Sequence& sequence) {
   const auto& stages = problem.stages_of[at(rank)];
-  for (const int s : stages) sequence.push_back(token_of(s, kForward));
+  for (const int s : stages) sequence.push_back(token_of(s, Forward));
   for (auto s = stages.rbegin(); s != stages.rend(); ++s) {
-    sequence.push_back(token_of(*s, kInput));
-    const Token w = token_of(*s, kWeight);
+    sequence.push_back(token_of(*s, Input));
+    const Token w = token_of(*s, Weight);
     if (problem.kinds == 3 && problem.memory[w] <= 0) sequence.push_back(w);
   }
   for (auto s = stages.rbegin(); s != stages.rend() && problem.kinds == 3; ++s) {
-    const Token w = token_of(*s, kWeight);
+    const Token w = token_of(*s, Weight);
     if (problem.memory[w] > 0) sequence.push_back(w);
   }
 }

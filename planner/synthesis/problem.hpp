@@ -22,7 +22,7 @@ namespace pipewright::planner::synthesis {
 
 /// stage * 4 + kind.
 using Token = std::uint32_t;
-enum Kind : std::uint32_t { kForward = 0, kInput = 1, kWeight = 2 };  // kInput is B where fused
+enum Kind : std::uint32_t { Forward = 0, Input = 1, Weight = 2 };  // Input is B where fused
 constexpr Token token_of(int stage, Kind kind) { return static_cast<Token>(stage) * 4 + kind; }
 constexpr int stage_of(Token token) { return static_cast<int>(token >> 2); }
 constexpr Kind kind_of(Token token) { return static_cast<Kind>(token & 3); }
@@ -68,5 +68,7 @@ bool keeps_limits(const Problem& problem, const Sequence& sequence);
 std::int64_t peak_of_one(const Problem& problem, int rank);
 /// The order that does one micro-batch after the other, which always ends and holds least.
 Sequence one_by_one(const Problem& problem);
+/// What the rank holds at most in the sequence, without its constant part.
+std::int64_t peak_of(const Problem& problem, const Sequence& sequence, int rank);
 
 }  // namespace pipewright::planner::synthesis

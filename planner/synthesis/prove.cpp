@@ -62,7 +62,7 @@ class Seen {
       for (int b = 0; b < width; ++b, ++bit) key[bit / 64] |= (value >> b & 1) << (bit % 64);
     };
     for (int s = 0; s < problem_.stages; ++s) {
-      for (const Kind kind : {kForward, kInput, kWeight}) {
+      for (const Kind kind : {Forward, Input, Weight}) {
         const Token token = token_of(s, kind);
         put(static_cast<std::uint64_t>(state.done[token]), bits_ - 1);
         put(state.left_out[token], 1);
@@ -81,8 +81,8 @@ class Seen {
         for (int k = state.done[token]; k < state.done[from]; ++k)
           times_.push_back(std::max(clock, state.arrival[state.input_place(token, k)]));
       };
-      if (s > 0) note(token_of(s, kForward), token_of(s - 1, kForward));
-      if (s < last) note(token_of(s, kInput), token_of(s + 1, kInput));
+      if (s > 0) note(token_of(s, Forward), token_of(s - 1, Forward));
+      if (s < last) note(token_of(s, Input), token_of(s + 1, Input));
     }
     // A later first start is better for the span.
     for (const std::int64_t begin : state.begin) times_.push_back(-begin);
@@ -122,7 +122,7 @@ class Proof {
     for (int r = 0; r < problem_.ranks; ++r) {
       std::int64_t most = 0;
       for (const int s : problem_.stages_of[at(r)]) {
-        for (const Kind kind : {kForward, kInput, kWeight}) {
+        for (const Kind kind : {Forward, Input, Weight}) {
           most += std::max<std::int64_t>(0, problem_.memory[token_of(s, kind)]) *
                   problem_.micro_batches;
         }
@@ -160,8 +160,8 @@ class Proof {
     Option best{0, kNever};
     std::int64_t end = kNever;
     for (int s = 0; s < problem_.stages; ++s) {
-      for (const Kind kind : {kForward, kInput, kWeight}) {
-        if (kind == kWeight && problem_.kinds == 2) continue;
+      for (const Kind kind : {Forward, Input, Weight}) {
+        if (kind == Weight && problem_.kinds == 2) continue;
         const Token token = token_of(s, kind);
         const std::int64_t start = state_.start_of(token);
         if (start == kNever || start + problem_.duration[token] >= end) continue;
@@ -178,8 +178,8 @@ class Proof {
     std::array<Option, 64> options;
     std::size_t count = 0;
     for (const int s : problem_.stages_of[at(rank)]) {
-      for (const Kind kind : {kInput, kForward, kWeight}) {
-        if (kind == kWeight && problem_.kinds == 2) continue;
+      for (const Kind kind : {Input, Forward, Weight}) {
+        if (kind == Weight && problem_.kinds == 2) continue;
         const Token token = token_of(s, kind);
         const std::int64_t start = state_.start_of(token);
         if (start == kNever || (start >= end && token != first.token)) continue;

@@ -19,8 +19,8 @@ NodeBound::NodeBound(const Problem& problem)
     if (problem.stages_of[at(r)].empty()) continue;
     const int first = problem.stages_of[at(r)].front();
     for (int s = first; s > 0; --s)
-      tail_[at(r)] += problem.backward_latency[at(s)] + problem.duration[token_of(s - 1, kInput)];
-    if (first > 0 && problem.kinds == 3) tail_[at(r)] += problem.duration[token_of(0, kWeight)];
+      tail_[at(r)] += problem.backward_latency[at(s)] + problem.duration[token_of(s - 1, Input)];
+    if (first > 0 && problem.kinds == 3) tail_[at(r)] += problem.duration[token_of(0, Weight)];
   }
 }
 
@@ -32,7 +32,7 @@ std::int64_t NodeBound::of(const ProofState& state) {
     if (stages.empty()) continue;
     if (problem_.objective == Objective::Makespan) {
       bound = std::max(bound, rank_end(state, r, true));
-      const Token last = token_of(stages.front(), kInput);
+      const Token last = token_of(stages.front(), Input);
       if (state.done[last] < problem_.micro_batches)
         bound = std::max(bound, rank_end(state, r, false) + tail_[at(r)]);
     } else if (state.begin[at(r)] != kNever) {
@@ -45,14 +45,14 @@ std::int64_t NodeBound::of(const ProofState& state) {
 void NodeBound::heads(const ProofState& state) {
   for (int k = 0; k < problem_.micro_batches; ++k) {
     for (int s = 0; s < problem_.stages; ++s) {
-      const Token f = token_of(s, kForward);
+      const Token f = token_of(s, Forward);
       if (k < state.done[f]) continue;
       std::int64_t head = forward_head(state, s, k);
       if (k > state.done[f]) head = std::max(head, end_[place(f, k - 1)]);
       end_[place(f, k)] = head + problem_.duration[f];
     }
     for (int s = problem_.stages - 1; s >= 0; --s) {
-      const Token i = token_of(s, kInput), w = token_of(s, kWeight);
+      const Token i = token_of(s, Input), w = token_of(s, Weight);
       if (k >= state.done[i]) {
         std::int64_t head = input_head(state, s, k);
         if (k > state.done[i]) head = std::max(head, end_[place(i, k - 1)]);
@@ -68,15 +68,15 @@ void NodeBound::heads(const ProofState& state) {
 
 std::int64_t NodeBound::forward_head(const ProofState& state, int s, int k) const {
   std::int64_t head = state.clock[at(problem_.rank_of[at(s)])];
-  const std::int64_t arrived = state.arrival[state.input_place(token_of(s, kForward), k)];
+  const std::int64_t arrived = state.arrival[state.input_place(token_of(s, Forward), k)];
   if (arrived != kNever) {
     head = std::max(head, arrived);
   } else {
-    const Token before = token_of(s - 1, kForward);
+    const Token before = token_of(s - 1, Forward);
     head = std::max(head, end_[place(before, k)] + problem_.forward_latency[at(s - 1)]);
   }
   const std::size_t row = at(s) * at(problem_.micro_batches) + at(k);
-  const Token i = token_of(s, kInput), w = token_of(s, kWeight);
+  const Token i = token_of(s, Input), w = token_of(s, Weight);
   const int inputs = before_.inputs[row], weights = before_.weights[row];
   if (inputs > state.done[i] && inputs <= k) head = std::max(head, end_[place(i, inputs - 1)]);
   if (weights > state.done[w] && weights <= k) head = std::max(head, end_[place(w, weights - 1)]);
@@ -84,7 +84,7 @@ std::int64_t NodeBound::forward_head(const ProofState& state, int s, int k) cons
 }
 
 std::int64_t NodeBound::input_head(const ProofState& state, int s, int k) const {
-  const Token f = token_of(s, kForward), i = token_of(s, kInput);
+  const Token f = token_of(s, Forward), i = token_of(s, Input);
   std::int64_t head = state.clock[at(problem_.rank_of[at(s)])];
   // What has to come before on the rank: the stage's own F's up to k and I's before k.
   head += problem_.duration[f] * std::max(0, k + 1 - state.done[f]) +
@@ -94,7 +94,7 @@ std::int64_t NodeBound::input_head(const ProofState& state, int s, int k) const 
   const std::int64_t arrived = state.arrival[state.input_place(i, k)];
   if (arrived != kNever) return std::max(head, arrived);
   return std::max(head,
-                  end_[place(token_of(s + 1, kInput), k)] + problem_.backward_latency[at(s + 1)]);
+                  end_[place(token_of(s + 1, Input), k)] + problem_.backward_latency[at(s + 1)]);
 }
 
 /// One machine: the rank's actions in the order of their heads. Each kind of each stage is a list
@@ -107,8 +107,8 @@ std::int64_t NodeBound::rank_end(const ProofState& state, int rank, bool with_we
   std::array<List, 64> lists;
   std::size_t count = 0;
   for (const int s : problem_.stages_of[at(rank)]) {
-    for (const Kind kind : {kForward, kInput, kWeight}) {
-      if (kind == kWeight && (problem_.kinds == 2 || !with_weights)) continue;
+    for (const Kind kind : {Forward, Input, Weight}) {
+      if (kind == Weight && (problem_.kinds == 2 || !with_weights)) continue;
       const Token token = token_of(s, kind);
       if (state.done[token] < problem_.micro_batches && count < lists.size())
         lists[count++] = {token, state.done[token]};

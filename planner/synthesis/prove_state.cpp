@@ -24,7 +24,7 @@ ProofState::ProofState(const Problem& p)
 }
 
 std::size_t ProofState::input_place(Token token, int k) const {
-  const std::size_t half = kind_of(token) == kInput ? at(problem.stages) : 0;
+  const std::size_t half = kind_of(token) == Input ? at(problem.stages) : 0;
   return (half + at(stage_of(token))) * at(problem.micro_batches) + at(k);
 }
 
@@ -32,10 +32,10 @@ std::int64_t ProofState::start_of(Token token) const {
   const int k = done[token];
   if (k == problem.micro_batches || left_out[token] != 0) return kNever;
   const Kind kind = kind_of(token);
-  if (kind != kForward && k >= done[token - 1]) return kNever;
+  if (kind != Forward && k >= done[token - 1]) return kNever;
   const std::size_t rank = at(problem.rank_of[at(stage_of(token))]);
   if (held[rank] + problem.memory[token] > problem.limit[rank]) return kNever;
-  if (kind == kWeight) return clock[rank];
+  if (kind == Weight) return clock[rank];
   const std::int64_t arrived = arrival[input_place(token, k)];
   return arrived == kNever ? kNever : std::max(clock[rank], arrived);
 }
@@ -45,7 +45,7 @@ ProofState::Undo ProofState::take(Token token, std::int64_t start) {
   const std::size_t rank = at(problem.rank_of[at(stage)]), m = at(problem.micro_batches);
   Undo undo{token, clock[rank], begin[rank], arrival.size(), {}};
   for (const int s : problem.stages_of[rank]) {
-    for (const Kind kind : {kForward, kInput, kWeight}) {
+    for (const Kind kind : {Forward, Input, Weight}) {
       if (left_out[token_of(s, kind)] == 0) continue;
       left_out[token_of(s, kind)] = 0;
       undo.left_out.push_back(token_of(s, kind));
@@ -56,10 +56,10 @@ ProofState::Undo ProofState::take(Token token, std::int64_t start) {
   clock[rank] = start + problem.duration[token];
   taken[rank].push_back(token);
   --left;
-  if (kind_of(token) == kForward && stage + 1 < problem.stages) {
+  if (kind_of(token) == Forward && stage + 1 < problem.stages) {
     undo.arrival = at(stage + 1) * m + at(k);
     arrival[undo.arrival] = clock[rank] + problem.forward_latency[at(stage)];
-  } else if (kind_of(token) == kInput && stage > 0) {
+  } else if (kind_of(token) == Input && stage > 0) {
     undo.arrival = at(problem.stages + stage - 1) * m + at(k);
     arrival[undo.arrival] = clock[rank] + problem.backward_latency[at(stage)];
   }

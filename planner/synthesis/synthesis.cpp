@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "planner/synthesis/bound.hpp"
+#include "planner/synthesis/follow_order.hpp"
 #include "planner/synthesis/improve.hpp"
 #include "planner/synthesis/named.hpp"
 #include "planner/synthesis/prove.hpp"
@@ -21,14 +22,16 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Time that an action takes in a trial on an ordinary core, with room to spare: what turns the
 /// budget into a number of trials.
-constexpr std::int64_t kNanosecondsAStep = 20;
+constexpr std::int64_t kNanosecondsAStep = 60;
 
 /// The limits that would do, if one of the request's does not.
 std::vector<Bytes> limits_too_low(const Problem& problem) {
+  // Micro-batches that leave something behind add up, so all of them count.
+  const Sequence frugal = one_by_one(problem);
   std::vector<Bytes> least;
   bool low = false;
   for (int r = 0; r < problem.ranks; ++r) {
-    const std::int64_t peak = peak_of_one(problem, r);
+    const std::int64_t peak = peak_of(problem, frugal, r);
     low |= peak > problem.limit[at(r)];
     least.emplace_back(peak + problem.constant[at(r)]);
   }
@@ -64,12 +67,10 @@ SynthesisResult run(const SynthesisRequest& request) {
   if (auto least = limits_too_low(problem); !least.empty()) {
     SynthesisResult nothing;
     nothing.least_limit = std::move(least);
-    nothing.lower_bound_ns = 0;
     return nothing;
   }
   Search search(problem, lower_bound(problem));
   const std::int64_t budget = std::max<std::int64_t>(0, request.budget_ns);
-  if (request.steps <= 0) search.deadline = search.begin + std::chrono::nanoseconds(budget);
   search.on_improvement = [&](std::string_view phase) {
     if (!request.on_progress) return;
     request.on_progress({.elapsed_ns = (Search::Clock::now() - search.begin).count(),
@@ -80,9 +81,17 @@ SynthesisResult run(const SynthesisRequest& request) {
   const NamedBest named = offer_named(search, request);
   std::mt19937_64 dice(request.seed);
   const std::int64_t steps = request.steps > 0 ? request.steps : budget / kNanosecondsAStep;
-  tune_rules(search, dice, steps - steps / 4);
+  const auto until = [&](std::int64_t percent) {
+    if (request.steps > 0) return;
+    search.deadline = search.begin + std::chrono::nanoseconds(budget / 100 * percent);
+  };
+  until(60);
+  tune_rules(search, dice, steps / 2);
   if (search.best.empty()) search.offer(one_by_one(problem), "one by one", "list scheduling");
-  improve(search, dice, steps / 4);
+  until(95);
+  follow_order(search, dice, steps / 10 * 4);
+  until(100);
+  improve(search, dice, steps / 10);
   if (request.prove) {
     std::int64_t nodes = request.prove_nodes;
     if (prove(search, nodes)) search.bound = search.best_value;

@@ -61,7 +61,8 @@ struct SynthesisRequest {
 };
 
 struct SynthesisResult {
-  /// Nothing where no order keeps to the limit.
+  /// Nothing where no order keeps to the limit (or, where micro-batches leave memory behind, not
+  /// even the one that does them one by one).
   std::optional<Order> order;
   /// Where there is no order: by rank, the least limit under which there is one. Exact where F
   /// takes memory, I and W give back, and a micro-batch leaves nothing behind; else one that works.

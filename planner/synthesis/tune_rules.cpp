@@ -93,7 +93,7 @@ class Tuner {
   void change_timetable(Rules& rules) {
     int from = below(problem_.stages), to = from;
     if (below(2) == 0) to += below(problem_.stages - from);
-    const Kind kind = below(2) == 0 ? kForward : kInput;
+    const Kind kind = below(2) == 0 ? Forward : Input;
     const std::int64_t level = below(9);
     switch (below(8)) {
       case 0:
@@ -104,7 +104,7 @@ class Tuner {
         break;
       default:
         for (int s = from; s <= to; ++s)
-          rules.slack[token_of(s, kind)] = problem_.duration[token_of(s, kForward)] * level / 4;
+          rules.slack[token_of(s, kind)] = problem_.duration[token_of(s, Forward)] * level / 4;
     }
     set_timetable(problem_, rules);
   }
@@ -122,7 +122,7 @@ class Tuner {
       const auto& stages = problem_.stages_of[at(r)];
       if (stages.empty()) continue;
       const int s = stages[at(chunk) % stages.size()];
-      const Token f = token_of(s, kForward), i = token_of(s, kInput), w = token_of(s, kWeight);
+      const Token f = token_of(s, Forward), i = token_of(s, Input), w = token_of(s, Weight);
       int& room = rules.depth[at(r)];
       switch (what) {
         case 0:

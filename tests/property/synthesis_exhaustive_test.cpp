@@ -5,7 +5,10 @@
 #include <array>
 #include <vector>
 
+#include "planner/synthesis/bound.hpp"
+#include "planner/synthesis/prove.hpp"
 #include "planner/synthesis/synthesis.hpp"
+#include "planner/synthesis/tune_rules.hpp"
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::planner {
@@ -179,6 +182,32 @@ TEST(SynthesisProof, HoldsForTwoChunksAndForStagesInAnyPlace) {
     ASSERT_TRUE(result.proven);
     EXPECT_EQ(result.value_ns, best_of_all(request, true));
   }
+}
+
+/// Branch and bound that knows nothing of the bound it is compared with, on problems too large for
+/// an enumeration.
+TEST(SynthesisProof, TheBoundIsNotAboveTheOptimumAndOftenEqual) {
+  Dice dice(4);
+  int closed = 0, equal = 0;
+  for (int trial = 0; trial < 150; ++trial) {
+    SCOPED_TRACE(trial);
+    const bool v = dice.chance(50);
+    const int p = dice.between(2, v ? 3 : 4);
+    const SynthesisRequest request = random_request(
+        dice, v ? Placement::v_shape(p) : Placement::loop(p, 1), dice.between(2, v ? 4 : 6));
+    const synthesis::Problem problem = synthesis::problem_of(request);
+    synthesis::Search search(problem, -1);
+    std::mt19937_64 engine(1);
+    synthesis::tune_rules(search, engine, 100'000);
+    std::int64_t nodes = 100'000;
+    if (!synthesis::prove(search, nodes)) continue;
+    ++closed;
+    const std::int64_t bound = synthesis::lower_bound(problem);
+    EXPECT_LE(bound, search.best_value);
+    if (bound == search.best_value) ++equal;
+  }
+  EXPECT_GT(closed, 120);
+  EXPECT_GT(equal, closed / 3);
 }
 
 }  // namespace

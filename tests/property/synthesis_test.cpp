@@ -302,6 +302,36 @@ TEST(Synthesis, ALimitTooLowIsAnAnswerWithTheLeastThatWorks) {
   EXPECT_GT(low, 50);
 }
 
+TEST(Synthesis, KeepsToTheLimitWhateverTheActionsTakeAndGive) {
+  Dice dice(6);
+  int orders = 0, none = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    SCOPED_TRACE(trial);
+    SynthesisRequest request = random_request(dice);
+    request.costs.memory.clear();
+    for (int s = 0; s < request.placement.stages(); ++s) {
+      request.costs.memory.push_back({Bytes(dice.between(-3, 9)), Bytes(dice.between(-6, 3)),
+                                      Bytes(dice.between(-6, 3)), Bytes(dice.below(3))});
+    }
+    request.memory_limit = {Bytes(dice.between(5, 40))};
+    const SynthesisResult result = synthesise(request);
+    if (!result.order) {
+      ++none;
+      request.memory_limit = result.least_limit;
+      EXPECT_TRUE(synthesise(request).order);
+      continue;
+    }
+    ++orders;
+    const auto figures = engine(*result.order, request.costs);
+    ASSERT_TRUE(figures);
+    EXPECT_LE(result.lower_bound_ns, result.value_ns);
+    for (const RankFigures& rank : figures->ranks)
+      EXPECT_LE(rank.peak_bytes, request.memory_limit[0].value);
+  }
+  EXPECT_GT(orders, 100);
+  EXPECT_GT(none, 20);
+}
+
 TEST(Synthesis, TakesTheFusedBackwardWhereItIsShorter) {
   SynthesisRequest request;
   request.placement = Placement::loop(3, 1);
