@@ -283,6 +283,13 @@ TEST(Pages, TheManualInDocsIsTheOneThatTheCommandPrints) {
       << "regenerate it: pipewright --man > docs/man/pipewright.1";
 }
 
+TEST(Pages, TheTableOfSchedulesInDocsIsTheRegistrys) {
+  const Folder folder;
+  const std::string page = contents(PIPEWRIGHT_SOURCE_DIR "/docs/schedules.md");
+  EXPECT_NE(page.find(pipewright("schedules list --markdown", folder).out), std::string::npos)
+      << "put the output of pipewright schedules list --markdown in place of the table";
+}
+
 TEST(Pages, TheReferenceInDocsIsTheOneThatTheCommandPrints) {
   const Folder folder;
   const std::string page = contents(PIPEWRIGHT_SOURCE_DIR "/docs/cli.md");
