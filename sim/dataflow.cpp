@@ -12,8 +12,10 @@ class Walk {
   Walk(const Program& program, const Durations& durations, std::vector<std::int64_t>& end)
       : program_(program), durations_(durations), end_(end.data()) {
     for (int r = 0; r < program.ranks(); ++r) {
-      ranks_.push_back({program.rank_begin[static_cast<std::size_t>(r)],
-                        program.rank_begin[static_cast<std::size_t>(r) + 1]});
+      const InstructionId begin = program.rank_begin[static_cast<std::size_t>(r)];
+      ranks_.push_back({begin, program.rank_begin[static_cast<std::size_t>(r) + 1]});
+      ranks_.back().pair = first_row(program.pairs, begin);
+      ranks_.back().extra = first_row(program.extra_inputs, begin);
     }
     awake_.resize(ranks_.size());
   }
@@ -31,7 +33,16 @@ class Walk {
     InstructionId at, stop;
     InstructionId blocked_on = kNoInstruction;  // the input it waits for
     std::int64_t clock = 0;
+    std::size_t pair = 0, extra = 0;  // rows of pairs and extra_inputs, at or before `at`'s
   };
+
+  template <class Rows>
+  static std::size_t first_row(const Rows& rows, InstructionId id) {
+    const auto found =
+        std::lower_bound(rows.begin(), rows.end(), id,
+                         [](const auto& row, InstructionId i) { return row.first < i; });
+    return static_cast<std::size_t>(found - rows.begin());
+  }
 
   void push(std::uint32_t rank) {
     std::size_t place = first_ + size_++;
@@ -77,7 +88,7 @@ class Walk {
         if (in.link != kNoInstruction)
           deliver(in.link, clock + route_ns[in.route], routes[in.route].destination);
       } else if (!is_transfer(in.kind)) {
-        if (!general(at, clock, blocked_on)) break;
+        if (!general(rank, at, clock, blocked_on)) break;
       }
       // A RECV was posted at time 0: its end is written by its SEND.
     }
@@ -106,7 +117,7 @@ class Walk {
   }
 
   /// Computations with several inputs, pairs, OPT, REDUCE_GRAD. False: blocked.
-  bool general(InstructionId at, std::int64_t& clock, InstructionId& blocked_on) {
+  bool general(Rank& rank, InstructionId at, std::int64_t& clock, InstructionId& blocked_on) {
     const Instruction& in = program_.code[at];
     std::int64_t start = clock;
     const auto take = [&](InstructionId input) {
@@ -119,10 +130,19 @@ class Walk {
       return true;
     };
     if (!take(in.link)) return false;
-    for (const auto& [self, input] : program_.extra_inputs_of(at)) {
-      if (!take(input)) return false;
+    if (in.has(Instruction::kExtraInput)) {
+      const auto& rows = program_.extra_inputs;
+      while (rows[rank.extra].first < at) ++rank.extra;
+      for (std::size_t row = rank.extra; row < rows.size() && rows[row].first == at; ++row) {
+        if (!take(rows[row].second)) return false;
+      }
     }
-    clock = start + durations_.compute(at);
+    if (in.has(Instruction::kPair)) {
+      while (program_.pairs[rank.pair].first < at) ++rank.pair;
+      clock = start + durations_.pair(in, program_.pairs[rank.pair].second);
+    } else {
+      clock = start + durations_.compute(at);
+    }
     end_[at] = clock;
     return true;
   }

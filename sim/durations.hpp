@@ -23,6 +23,12 @@ class Durations {
   std::int64_t plain(const Instruction& in) const {
     return by_kind_[static_cast<std::size_t>(in.kind) * stages_ + in.stage];
   }
+  /// Of an overlapped pair: its first action, and the second one from Program::pairs.
+  std::int64_t pair(const Instruction& first, const Action& second) const {
+    if (costs_.overlapped_pair.value > 0) return costs_.overlapped_pair.value;
+    return plain(first) + by_kind_[static_cast<std::size_t>(second.kind) * stages_ +
+                                   static_cast<std::size_t>(second.stage.value)];
+  }
   std::int64_t slow(InstructionId id) const { return costs_.duration(program_, id).value; }
 
   /// By route: latency + bytes / bandwidth; the message's bytes.
