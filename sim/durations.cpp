@@ -13,6 +13,9 @@ Durations::Durations(const Program& program, const CostTable& costs)
       by_kind_[static_cast<std::size_t>(kind) * stages_ + stage] = costs.compute_time(action).value;
     }
   }
+  for (int r = 0; r < program.ranks(); ++r) {
+    update_ns_.push_back(costs.update_time(program.placement, RankId(r)).value);
+  }
   for (const Route& route : program.routes) {
     route_ns_.push_back(costs.transfer_time(route, program.ranks()).value);
   }

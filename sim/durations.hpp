@@ -16,7 +16,10 @@ class Durations {
   /// Of a computation, in ns.
   std::int64_t compute(InstructionId id) const {
     const Instruction& in = program_.code[id];
-    if (in.has(Instruction::kPair) || in.kind == ActionKind::Opt) return slow(id);
+    if (in.kind == ActionKind::Opt) {
+      return update_ns_[static_cast<std::size_t>(program_.rank_of(id).value)];
+    }
+    if (in.has(Instruction::kPair)) return slow(id);
     return by_kind_[static_cast<std::size_t>(in.kind) * stages_ + in.stage];
   }
   /// The same when the caller knows that it is neither a pair nor OPT.
@@ -40,6 +43,7 @@ class Durations {
   const CostTable& costs_;
   std::size_t stages_;
   std::vector<std::int64_t> by_kind_;  // kind * stages + stage
+  std::vector<std::int64_t> update_ns_;  // by rank
   std::vector<std::int64_t> route_ns_, route_bytes_;
 };
 
