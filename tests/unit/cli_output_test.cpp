@@ -33,6 +33,30 @@ std::vector<std::string> keys_of(const json& object) {
   return keys;
 }
 
+/// Two ranks, three micro-batches, F = I = W = 10: the first I can start at 20, so rank 1 has 10 of
+/// wait and 90 of work.
+TEST(Json, TheScheduleAutoComesWithItsBoundAndProof) {
+  const json r = result_of("simulate -s auto -p 2 -m 3 --cost F=10,I=10,W=10 --prove --emit-order");
+  EXPECT_EQ(r.at("makespan_ns"), 100);
+  EXPECT_EQ(r.at("synthesis").at("value_ns"), 100);
+  EXPECT_EQ(r.at("synthesis").at("lower_bound_ns"), 100);
+  EXPECT_EQ(r.at("synthesis").at("proven"), true);
+  EXPECT_EQ(r.at("order").size(), 2U);
+}
+
+TEST(Json, TuneSynthesisesAnOrderThatSimulatesToItsValue) {
+  const Folder folder;
+  const std::string costs = " --cost F=10:12:10:14,I=11,W=8,comm=1 ";
+  const auto made = pipewright(
+      "tune --synthesise -p 4 -m 6 --mem F=1,limit=3 --json -o order.csv" + costs, folder);
+  ASSERT_EQ(made.status, 0) << made.err;
+  const json r = json::parse(made.out);
+  const auto seen = pipewright("simulate order.csv --json --mem F=1,limit=3" + costs, folder);
+  ASSERT_EQ(seen.status, 0) << seen.err;
+  EXPECT_EQ(json::parse(seen.out).at("makespan_ns"), r.at("value_ns"));
+  EXPECT_LE(r.at("value_ns"), r.at("best_named_ns"));
+}
+
 TEST(Json, CompareCutsTheSameModelForEverySchedule) {
   // Ranks of 4, 4, 4 and 8 us a forward: naive, gpipe and interleaved all do 4 * 20 us of it.
   const json r = result_of("compare naive gpipe interleaved -p 4 -m 4 --cost F=4us:4us:4us:8us");
