@@ -9,6 +9,7 @@
 #include "tools/session.hpp"
 #include "tools/subject.hpp"
 #include "tools/table.hpp"
+#include "tools/timeline_files.hpp"
 #include "tools/verdict.hpp"
 
 namespace pipewright::tools {
@@ -39,9 +40,19 @@ std::string other_policies(const Subject& subject, const Terminal& terminal) {
   return "under other policies:\n" + text;
 }
 
+/// The picture, with what is stuck in red. The verdict itself needs no durations.
+void draw(const Subject& subject, const Arguments& arguments, Session& session) {
+  const bool asked = arguments.has("--trace") || arguments.has("--svg") || arguments.has("--html");
+  if (!asked || !subject.problems.empty()) return;
+  save_timeline_files(arguments, session, subject,
+                      sim::simulate(subject.program, subject.costs).timeline,
+                      traces::TraceInfo::Kind::Simulated);
+}
+
 int run(const Arguments& arguments, Session& session) {
   const Subject subject = read_subject(arguments, Purpose::Judge, session);
   const WaitReport report = judge(subject);
+  draw(subject, arguments, session);
   std::vector<std::string> problems = subject.problems;
   const auto over =
       report.verdict == Verdict::Ok
@@ -82,6 +93,7 @@ Command check_command() {
   };
   command.positionals = {subject_file()};
   command.flags = subject_flags();
+  for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
   command.run = run;
   return command;
 }

@@ -1,6 +1,7 @@
 #include "tools/timeline_files.hpp"
 
 #include "tools/interrupt.hpp"
+#include "tools/timeline_report.hpp"
 #include "traces/svg.hpp"
 
 namespace pipewright::tools {
@@ -16,6 +17,11 @@ std::vector<Flag> timeline_file_flags() {
        .name = "--svg",
        .argument = "FILE",
        .help = "write the timeline as a picture",
+       .is_file = true},
+      {.group = "Output",
+       .name = "--html",
+       .argument = "FILE",
+       .help = "write a page with the verdict, the picture, figures and bubbles by cause",
        .is_file = true},
   };
 }
@@ -44,6 +50,10 @@ void save_timeline_files(const Arguments& arguments, Session& session, const Sub
     const auto trace = traces::trace_timeline(subject.program, timeline);
     session.save(*path, traces::svg_timeline(trace, {.title = subject.title}));
     session.note("wrote " + *path);
+  }
+  if (const auto path = arguments.text("--html")) {
+    session.save(*path, traces::html_report(report_of(subject, timeline)));
+    session.note("wrote " + *path + "   (open it in a browser)");
   }
 }
 

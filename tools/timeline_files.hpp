@@ -1,4 +1,4 @@
-// --trace and --svg: a timeline into files.
+// --trace, --svg and --html: a timeline into files.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace pipewright::tools {
 
 std::vector<Flag> timeline_file_flags();
-/// Writes what --trace and --svg ask for, and notes it on stderr.
+/// Writes what --trace, --svg and --html ask for, and notes it on stderr.
 void save_timeline_files(const Arguments& arguments, Session& session, const Subject& subject,
                          const Timeline& timeline, traces::TraceInfo::Kind kind);
 /// One trace. Ctrl-C waits until the file is whole.

@@ -6,6 +6,7 @@
 
 #include "core/units.hpp"
 #include "traces/compute_view.hpp"
+#include "traces/escape.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -23,29 +24,6 @@ std::string decimal(double value) {
   std::array<char, 32> text;
   std::snprintf(text.data(), text.size(), "%.2f", value);
   return text.data();
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return out;
 }
 
 class Drawing {
