@@ -48,17 +48,20 @@ std::string ranks_text(const std::vector<int>& steps) {
   return text;
 }
 
-/// Warms up the ranks of the cycle; false if none of them can.
-bool warm_up_cycle(Order& computations, const WaitReport& report, std::vector<int>& steps) {
-  std::vector<int> ranks;
-  for (const WaitStep& step : report.cycle) ranks.push_back(step.rank.value);
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+/// Warms up the ranks where a forward that the cycle waits for stands behind a backward; false if
+/// none can.
+bool warm_up_cycle(Order& computations, const Program& program, const WaitReport& report,
+                   std::vector<int>& steps) {
   bool any = false;
-  for (const int rank : ranks) {
-    if (!can_warm_up(computations, RankId(rank))) continue;
-    warm_up_once_more(computations, RankId(rank));
-    ++steps[static_cast<std::size_t>(rank)];
+  for (const WaitStep& step : report.cycle) {
+    const ActionKind wanted = program.code[step.waits_for].kind;
+    const ActionKind first = program.code[step.behind].kind;
+    const bool held_back = (wanted == ActionKind::F || wanted == ActionKind::SendF) &&
+                           (first == ActionKind::I || first == ActionKind::B);
+    const RankId rank = program.rank_of(step.behind);
+    if (!held_back || !can_warm_up(computations, rank)) continue;
+    warm_up_once_more(computations, rank);
+    ++steps[static_cast<std::size_t>(rank.value)];
     any = true;
   }
   return any;
@@ -78,22 +81,21 @@ Candidate grouped_transfers(const Order& order, const CommPolicy& policy) {
 }
 
 Candidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
-                     const LowerOptions& options) {
+                     const LowerOptions& options, HoistMoves wanted) {
   Candidate candidate = named("hoist", "", Touches::Transfers);
   Cure& cure = candidate.cure;
   cure.policy = as_written(policy);
-  auto found = hoisted(listed, cure.policy, costs, options);
+  auto found = hoisted(listed, cure.policy, costs, options, wanted);
   if (!found || found->moves.empty()) {
     candidate.refusal = found ? "the lists end as they are written; only their policy holds them up"
                               : "a cycle of waits holds no transfer end that may move";
     return candidate;
   }
-  const bool receives = std::none_of(found->moves.begin(), found->moves.end(),
-                                     [](const Hoist& h) { return is_send(h.what.action.kind); });
-  cure.change.sentence = "move " + count_of_moves(found->moves) +
-                         " earlier, each to before the instruction that held " +
-                         (found->moves.size() == 1 ? "it" : "them") + " back" +
-                         (receives ? " (hoist the receives)" : "");
+  cure.change.sentence =
+      "move " + count_of_moves(found->moves) + " earlier, " +
+      (found->moves.size() == 1 ? "" : "each ") + "to before the instruction that held " +
+      (found->moves.size() == 1 ? "it" : "them") + " back" +
+      (wanted == HoistMoves::Fewest ? "" : ", on every second rank of each cycle");
   cure.difference = move_difference(found->moves);
   add_lines(cure.difference, policy_difference(policy, cure.policy));
   cure.order = std::move(found->order);
@@ -158,10 +160,11 @@ Candidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTab
   Order computations = computations_of(listed);
   std::vector<int> steps(computations.ranks.size(), 0);
   for (int k = 0;; ++k) {
-    const WaitReport report = sim::check(lower(computations, ideal, options), costs);
+    const Program program = lower(computations, ideal, options);
+    const WaitReport report = sim::check(program, costs);
     if (report.verdict == Verdict::Ok) break;
-    if (k == kMostWarmUps || !warm_up_cycle(computations, report, steps)) {
-      candidate.refusal = "the computations wait for each other still";
+    if (k == kMostWarmUps || !warm_up_cycle(computations, program, report, steps)) {
+      candidate.refusal = "no forward that could come earlier ends the waits of the computations";
       return candidate;
     }
   }
@@ -175,7 +178,12 @@ Candidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTab
       ranks + ", with one more live activation each time, and the transfers listed anew";
   cure.policy = as_written(policy);
   cure.order = with_transfers(computations);
-  cure.difference = list_difference(computations_of(listed), computations);
+  for (std::size_t r = 0; r < steps.size(); ++r) {
+    if (steps[r] > 0) {
+      cure.difference.push_back("rank " + std::to_string(r) + ": " + std::to_string(steps[r]) +
+                                " more forward before its first backward");
+    }
+  }
   add_lines(cure.difference, policy_difference(policy, cure.policy));
   return candidate;
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "planner/cure/cure.hpp"
+#include "planner/cure/hoisting.hpp"
 
 namespace pipewright::planner {
 
@@ -15,9 +16,9 @@ struct Candidate {
 /// issue = grouped: what stands between two computations starts together, as one NCCL group. The
 /// cure of NVIDIA/nccl issue 479 and Megatron's batched exchange.
 Candidate grouped_transfers(const Order& order, const CommPolicy& policy);
-/// Transfer ends moved earlier, one for each cycle of waits (hoisting.hpp).
+/// Transfer ends moved earlier where a cycle of waits asks for it (hoisting.hpp).
 Candidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
-                     const LowerOptions& options);
+                     const LowerOptions& options, HoistMoves wanted);
 /// post = early: receives where lowering or the file puts them.
 Candidate early_receives(const Order& order, const CommPolicy& policy);
 /// run_order = even-odd: Megatron's unbatched exchange.
@@ -28,8 +29,9 @@ Candidate split_channel(const Order& order, const CommPolicy& policy);
 /// The written transfer ends given up: each receive at the moment of its send, where lowering puts
 /// it. It ends under every policy if the computations can end at all.
 Candidate listed_anew(const Order& listed, const CommPolicy& policy);
-/// One more forward before the first backward on the ranks whose computations wait for each other,
-/// again while they do, at most 16 times; the transfers listed anew.
+/// One more forward before the first backward on the ranks where a backward holds a forward back
+/// that the cycle of the computations waits for, again while there is one, at most 16 times; the
+/// transfers listed anew.
 Candidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTable& costs,
                     const LowerOptions& options);
 

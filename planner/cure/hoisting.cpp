@@ -21,26 +21,42 @@ std::vector<InstructionId> partners_by_tensor(const Order& listed, const LowerOp
   return partners;
 }
 
-/// The move of a cycle that is likeliest to be enough: of an end whose partner is there already, a
-/// receive before a send, over the shortest way. kNoInstruction: none may be moved.
-HeadWait best_move(const Reading& reading, const Program& program,
-                   const std::vector<HeadWait>& cycle) {
-  HeadWait best;
-  std::tuple<bool, bool, std::uint32_t, std::int32_t> least;
-  for (const HeadWait& wait : cycle) {
-    const InstructionId end = wait.waits_for;
-    if (end == wait.behind || !is_transfer(program.code[end].kind) ||
-        !reading.may_move(end, wait.behind)) {
-      continue;
-    }
-    const std::tuple key{!reading.is_awaited(end), is_send(program.code[end].kind),
-                         reading.place_of(end) - reading.place_of(wait.behind),
-                         reading.rank_of(end).value};
-    if (best.head != kNoInstruction && least <= key) continue;
-    best = wait;
-    least = key;
+using MoveKey = std::tuple<bool, bool, std::uint32_t, std::int32_t>;
+
+/// Least: the end whose partner is there already, a receive before a send, the shortest way.
+/// nullopt: what is waited for is no transfer end that may move.
+std::optional<MoveKey> key_of(const Reading& reading, const Program& program,
+                              const HeadWait& wait) {
+  const InstructionId end = wait.waits_for;
+  if (end == wait.behind || !is_transfer(program.code[end].kind) ||
+      !reading.may_move(end, wait.behind)) {
+    return std::nullopt;
   }
-  return best;
+  return MoveKey{!reading.is_awaited(end), is_send(program.code[end].kind),
+                 reading.place_of(end) - reading.place_of(wait.behind), reading.rank_of(end).value};
+}
+
+/// The moves that break a cycle: the one with the least key, and where every second is wanted, from
+/// there on each second end whose partner is there. (Moved on all ranks, the ends would wait for
+/// each other the other way round.) Empty: none may be moved.
+std::vector<HeadWait> moves_for(const Reading& reading, const Program& program,
+                                const std::vector<HeadWait>& cycle, HoistMoves wanted) {
+  std::vector<std::optional<MoveKey>> keys;
+  for (const HeadWait& wait : cycle) keys.push_back(key_of(reading, program, wait));
+  std::size_t best = cycle.size();
+  for (std::size_t k = 0; k < cycle.size(); ++k) {
+    if (keys[k] && (best == cycle.size() || *keys[k] < *keys[best])) best = k;
+  }
+  if (best == cycle.size()) return {};
+  std::vector<HeadWait> moves = {cycle[best]};
+  if (wanted == HoistMoves::Fewest) return moves;
+  for (std::size_t k = 2; k + 1 < cycle.size(); ++k) {
+    const std::size_t at = (best + k) % cycle.size();
+    if (!keys[at] || std::get<0>(*keys[at])) continue;
+    moves.push_back(cycle[at]);
+    ++k;
+  }
+  return moves;
 }
 
 HoistedOrder result_of(const Reading& reading, const Program& program, const Order& listed,
@@ -64,7 +80,8 @@ HoistedOrder result_of(const Reading& reading, const Program& program, const Ord
 }  // namespace
 
 std::optional<HoistedOrder> hoisted(const Order& listed, const CommPolicy& policy,
-                                    const CostTable& costs, const LowerOptions& options) {
+                                    const CostTable& costs, const LowerOptions& options,
+                                    HoistMoves wanted) {
   const LowerOptions as_it_is{.fragment = options.fragment, .optimizer = false};
   const Program program = lower(listed, policy, as_it_is);
   // Where each transfer has a queue of its own, its place holds nothing up.
@@ -73,10 +90,12 @@ std::optional<HoistedOrder> hoisted(const Order& listed, const CommPolicy& polic
   std::vector<std::uint8_t> moved(program.code.size(), 0);
   reading.go_on();
   while (!reading.finished()) {
-    const HeadWait move = best_move(reading, program, reading.cycle());
-    if (move.head == kNoInstruction || moved[move.waits_for] == kMovesPerEnd) return std::nullopt;
-    ++moved[move.waits_for];
-    reading.move(move.waits_for, move.behind);
+    const auto moves = moves_for(reading, program, reading.cycle(), wanted);
+    if (moves.empty()) return std::nullopt;
+    for (const HeadWait& move : moves) {
+      if (moved[move.waits_for]++ == kMovesPerEnd) return std::nullopt;
+      reading.move(move.waits_for, move.behind);
+    }
     reading.go_on();
   }
   return result_of(reading, program, listed, moved);
