@@ -158,12 +158,7 @@ void Reading::go_on() {
 
 InstructionId Reading::transfer_waits_for(InstructionId end) const {
   const InstructionId other = partners_[end];
-  if (is_recv(program_.code[end].kind)) {
-    if (other == kNoInstruction || is_due(end)) return other;
-    const Edge& edge = edge_of(other);
-    return edge.received < edge.sends.size() ? partners_[edge.sends[edge.received]]
-                                             : kNoInstruction;
-  }
+  if (is_recv(program_.code[end].kind)) return other;
   const Edge& edge = edge_of(end);  // the oldest message gives credit back first
   for (std::size_t k = edge.received; k < edge.sends.size() && left_[edge.sends[k]] != 0; ++k) {
     if (program_.code[edge.sends[k]].kind == program_.code[end].kind)
@@ -172,10 +167,25 @@ InstructionId Reading::transfer_waits_for(InstructionId end) const {
   return other;
 }
 
+/// The RECV that has to end before this one can, as the edge's order of sends has it; itself if it
+/// is due.
+InstructionId Reading::due_before(InstructionId receive) const {
+  const InstructionId send = partners_[receive];
+  if (send == kNoInstruction || is_due(receive)) return receive;
+  const Edge& edge = edge_of(send);
+  return edge.received < edge.sends.size() ? partners_[edge.sends[edge.received]] : kNoInstruction;
+}
+
 InstructionId Reading::waits_for(InstructionId head) const {
-  const InstructionId unmet = first_unmet(head);
-  if (unmet != kNoInstruction || !is_transfer(program_.code[head].kind)) return unmet;
-  return transfer_waits_for(head);
+  if (is_recv(program_.code[head].kind) && !is_due(head)) {
+    const InstructionId first = due_before(head);
+    return first == head ? kNoInstruction : first;
+  }
+  InstructionId wanted = first_unmet(head);
+  if (wanted == kNoInstruction && is_transfer(program_.code[head].kind))
+    wanted = transfer_waits_for(head);
+  if (wanted != kNoInstruction && is_recv(program_.code[wanted].kind)) return due_before(wanted);
+  return wanted;
 }
 
 std::vector<HeadWait> Reading::cycle() const {

@@ -71,6 +71,7 @@ class Reading {
   void end(InstructionId id);
   InstructionId waits_for(InstructionId head) const;
   InstructionId transfer_waits_for(InstructionId end) const;
+  InstructionId due_before(InstructionId receive) const;
   bool makes(InstructionId computation, InstructionId send) const;
 
   const Program& program_;

@@ -2,6 +2,7 @@
 // the search that found it.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 
 #include "core/json.hpp"
@@ -100,6 +101,58 @@ TEST(Cure, EveryDeferredOrderThatHangsIsCured) {
   RecordProperty("stuck", stuck);
   RecordProperty("ended", ended);
   EXPECT_EQ(by_name["hoist"], stuck);  // moving is always enough
+}
+
+/// nccl#479's thread confirms the group as its cure.
+TEST(Cure, OrdersReportedStuckInTheFieldAreCured) {
+  const auto path = golden_dir() / "deadlock/field_cases.json";
+  PIPEWRIGHT_NEEDS_GOLDEN(path);
+  int cases = 0;
+  for (const auto& entry : parse_json(read_text(path), "field_cases.json")) {
+    SCOPED_TRACE(entry["name"].get<std::string>());
+    std::string csv;
+    for (const auto& [rank, actions] : entry["ranks"].items()) {
+      for (const auto& action : actions) csv += action.get<std::string>() + ",";
+      csv += "\n";
+    }
+    const Order order = read_order_csv(csv, "case");
+    const LowerOptions fragment{.fragment = true};
+    const CureReport report = cure(order, {.issue = Issue::Inline}, costs_of(order), fragment);
+    ASSERT_GE(report.cures.size(), 3u);
+    EXPECT_EQ(report.cures[0].name, "group");
+    EXPECT_EQ(report.cures[1].name, "hoist");
+    for (const Cure& each : report.cures) {
+      const Program program = lower(each.order, each.policy, fragment);
+      EXPECT_EQ(sim::check(program, costs_of(order)).verdict, Verdict::Ok) << each.name;
+    }
+    ++cases;
+  }
+  EXPECT_EQ(cases, 2);
+}
+
+/// Paddle's sizes where p does not divide m: no place of the transfers is enough, Paddle's own "one
+/// more warm-up" on the last rank is.
+TEST(Cure, PaddlesFused1f1bListsAreCuredUnderAQueueForEachPair) {
+  for (const auto& [p, m] : std::vector<std::array<int, 2>>{{2, 4}, {4, 8}, {8, 16}}) {
+    SCOPED_TRACE(std::to_string(p) + " " + std::to_string(m));
+    const Order order = make_order("paddle-vpp", {p, m, 1, {{"jobs", "fused"}}});
+    const CureReport report = cure(order, {.channel = Channel::Pair}, costs_of(order));
+    EXPECT_EQ(report.verdict, Verdict::Deadlock);
+    ASSERT_FALSE(report.cures.empty());
+    for (const Cure& each : report.cures) expect_proved(order, each);
+  }
+}
+
+TEST(Cure, ListsWhoseComputationsWaitForEachOtherTakeOneMoreWarmUp) {
+  for (const char* jobs : {"fused", "split"}) {
+    const Order order = make_order("paddle-vpp", {5, 7, 2, {{"jobs", jobs}}});
+    const CureReport report = cure(order, comm_policy_preset("paddle-vpp"), costs_of(order));
+    ASSERT_EQ(report.cures.size(), 1u) << jobs;
+    EXPECT_EQ(report.cures[0].name, "warm-up");
+    EXPECT_EQ(report.cures[0].difference,
+              std::vector<std::string>{"rank 4: 1 more forward before its first backward"});
+    expect_proved(order, report.cures[0]);
+  }
 }
 
 TEST(Cure, PaddlesFusedVppListsAreCuredUnderPaddlesPolicy) {
