@@ -1,9 +1,13 @@
 // pipewright check: will it hang, and why?
+#include <optional>
+
+#include "core/error.hpp"
 #include "core/lower.hpp"
 #include "planner/program_of_plan.hpp"
 #include "sim/engine.hpp"
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
+#include "tools/cure_text.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/memory_limit.hpp"
 #include "tools/session.hpp"
@@ -49,7 +53,28 @@ void draw(const Subject& subject, const Arguments& arguments, Session& session) 
                       traces::TraceInfo::Kind::Simulated);
 }
 
+/// What --fix finds; nothing where it is not asked for, or nothing hangs.
+std::optional<planner::CureReport> asked_cure(const Arguments& arguments, const Subject& subject,
+                                              const WaitReport& report) {
+  if (!arguments.has("--fix") || report.verdict == Verdict::Ok) return std::nullopt;
+  return cure_of(subject);
+}
+
+/// Cured, and within the limit of --mem: the file of --out is written.
+bool accept_cure(const Arguments& arguments, const Subject& subject,
+                 const planner::CureReport& cured, Session& session) {
+  if (cured.cures.empty()) return false;
+  const planner::Cure& cure = cured.cures.front();
+  const auto over =
+      over_memory(peaks_of(cured_program(subject, cure), subject.costs), subject.memory_limit);
+  for (const auto& sentence : over) session.note("cured: " + sentence);
+  if (const auto path = arguments.text("--out")) save_cured(subject, cure, *path, session);
+  return over.empty();
+}
+
 int run(const Arguments& arguments, Session& session) {
+  if (arguments.has("--out") && !arguments.has("--fix"))
+    throw InputError("--out belongs to --fix: it writes what was cured");
   const Subject subject = read_subject(arguments, Purpose::Judge, session);
   const WaitReport report = judge(subject);
   draw(subject, arguments, session);
@@ -59,9 +84,13 @@ int run(const Arguments& arguments, Session& session) {
           ? over_memory(peaks_of(subject.program, subject.costs), subject.memory_limit)
           : std::vector<std::string>();
   problems.insert(problems.end(), over.begin(), over.end());
-  const bool good = report.verdict == Verdict::Ok && over.empty();
+  const auto cured = asked_cure(arguments, subject, report);
+  const bool good = cured ? accept_cure(arguments, subject, *cured, session)
+                          : report.verdict == Verdict::Ok && over.empty();
   if (session.json()) {
-    session.print_result(verdict_fields(subject.program, report, problems));
+    Json fields = verdict_fields(subject.program, report, problems);
+    if (cured) fields["fix"] = fix_fields(*cured);
+    session.print_result(fields);
     return good ? kDone : kAnswerIsNo;
   }
   const Terminal& terminal = session.terminal();
@@ -71,6 +100,7 @@ int run(const Arguments& arguments, Session& session) {
   if (!names_policy(arguments) && !subject.plan && subject.problems.empty()) {
     session.print(other_policies(subject, terminal));
   }
+  if (cured) session.print(cure_text(*cured, terminal));
   return good ? kDone : kAnswerIsNo;
 }
 
@@ -84,16 +114,19 @@ Command check_command() {
       "Reads the Program without durations. Without a policy flag a plan is judged under its own "
       "policy, a schedule under the one it is about, and a CSV under what NCCL guarantees with a "
       "communicator for each directed edge (stream, edge, rendezvous, early). Exit status 1: "
-      "deadlock, mismatch, invalid, or over the limit of --mem.";
+      "deadlock, mismatch, invalid, or over the limit of --mem; with --fix only if no cure is "
+      "found (docs/curing-hangs.md).";
   command.examples = {
       {"check order.csv", "will this order hang on NCCL?"},
       {"check order.csv --issue inline", "and with every transfer on the stream that computes?"},
       {"check hang.csv --fragment", "a log cut out of a hang"},
       {"check --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2", "a hang that really happened"},
+      {"check order.csv --issue inline --post deferred --fix -o cured.csv", "and its cure"},
   };
   command.positionals = {subject_file()};
   command.flags = subject_flags();
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
+  for (auto& flag : cure_flags()) command.flags.push_back(std::move(flag));
   command.run = run;
   return command;
 }

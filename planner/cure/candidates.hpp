@@ -1,0 +1,38 @@
+// The cures that are tried, each as a candidate that is not proved yet. Pure functions.
+#pragma once
+
+#include <string>
+
+#include "planner/cure/cure.hpp"
+#include "planner/cure/hoisting.hpp"
+
+namespace pipewright::planner {
+
+struct Candidate {
+  Cure cure;            // without its steps
+  std::string refusal;  // not empty: it does not apply, and why
+};
+
+/// issue = grouped: what stands between two computations starts together, as one NCCL group. The
+/// cure of NVIDIA/nccl issue 479 and Megatron's batched exchange.
+Candidate grouped_transfers(const Order& order, const CommPolicy& policy);
+/// Transfer ends moved earlier where a cycle of waits asks for it (hoisting.hpp).
+Candidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
+                     const LowerOptions& options, HoistMoves wanted);
+/// post = early: receives where lowering or the file puts them.
+Candidate early_receives(const Order& order, const CommPolicy& policy);
+/// run_order = even-odd: Megatron's unbatched exchange.
+Candidate even_odd_runs(const Order& order, const CommPolicy& policy);
+/// issue = stream, channel = edge: a queue for each direction of a pair of ranks, PyTorch's one
+/// communicator for each directed edge (pytorch/pytorch issue 172668).
+Candidate split_channel(const Order& order, const CommPolicy& policy);
+/// The written transfer ends given up: each receive at the moment of its send, where lowering puts
+/// it. It ends under every policy if the computations can end at all.
+Candidate listed_anew(const Order& listed, const CommPolicy& policy);
+/// One more forward before the first backward on the ranks where a backward holds a forward back
+/// that the cycle of the computations waits for, again while there is one, at most 16 times; the
+/// transfers listed anew.
+Candidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTable& costs,
+                    const LowerOptions& options);
+
+}  // namespace pipewright::planner

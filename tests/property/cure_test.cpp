@@ -1,0 +1,128 @@
+// Random orders that hang: every cure that is reported ends in both readings of the semantics,
+// keeps the order whole, and changes no more than it says.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/comm_policy.hpp"
+#include "core/lower.hpp"
+#include "planner/cure/cure.hpp"
+#include "planner/cure/listed_order.hpp"
+#include "sim/engine.hpp"
+#include "tests/property/two_readings.hpp"
+#include "tests/reference/random_order.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+using tests::Case;
+
+struct Found {
+  int hung = 0, cured = 0;
+  std::map<std::string, int> by_name;
+};
+
+/// What a rank's list holds, in any order.
+std::vector<std::vector<std::string>> sorted_cells(const Order& order) {
+  std::vector<std::vector<std::string>> ranks;
+  for (const auto& row : order.ranks) {
+    auto& cells = ranks.emplace_back();
+    for (const Cell& cell : row) cells.push_back(to_string(cell));
+    std::sort(cells.begin(), cells.end());
+  }
+  return ranks;
+}
+
+void expect_sound(const Order& order, const CommPolicy& policy, const CostTable& costs,
+                  const Cure& cure, const LowerOptions& options) {
+  SCOPED_TRACE(cure.name);
+  const Program program = lower(cure.order, cure.policy, options);
+  const sim::Result result = sim::simulate(program, costs);
+  EXPECT_TRUE(result.finished);
+  EXPECT_EQ(sim::check(program, costs).verdict, Verdict::Ok);
+  EXPECT_EQ(result.timeline.makespan_ns, cure.step_ns_after);
+  EXPECT_TRUE(options.fragment || problems_of(cure.order).empty());
+  EXPECT_FALSE(cure.difference.empty());
+  const Order before = listed_order(order, policy);
+  if (cure.change.touches == Touches::Computations) {
+    EXPECT_EQ(sorted_cells(computations_of(cure.order)), sorted_cells(computations_of(before)));
+  } else {
+    EXPECT_EQ(write_order_csv(computations_of(cure.order)),
+              write_order_csv(computations_of(before)));
+  }
+  EXPECT_EQ(sorted_cells(cure.order), sorted_cells(before));
+  EXPECT_TRUE(cure.change.touches == Touches::Policy || cure.policy == as_written(policy));
+}
+
+void try_case(std::uint64_t seed, Found& found) {
+  reference::Dice dice(seed);
+  reference::RandomOptions options;
+  options.broken = dice.chance(30);
+  const reference::RandomOrder random = reference::random_order(dice, options);
+  if (reference::parse_order(reference::to_csv(random.order)).empty()) return;
+  Case c{random.order, reference::random_policy(dice), reference::random_costs(dice, random.order),
+         random.broken && dice.chance(50)};
+  if (tests::contradicts_itself(c.order)) return;
+  const Order order = tests::order_of(c);
+  if (!c.fragment && !problems_of(order).empty()) return;
+  const CostTable costs = tests::costs_of(c);
+  const CommPolicy policy = tests::program_of(c).policy;
+  const LowerOptions lowering{.fragment = c.fragment};
+  const Verdict verdict = sim::check(lower(order, policy, lowering), costs).verdict;
+  SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + tests::shown(c));
+  const CureReport report = cure(order, policy, costs, lowering);
+  EXPECT_EQ(report.verdict, verdict);
+  EXPECT_FALSE(report.sentence.empty());
+  EXPECT_TRUE(verdict != Verdict::Ok || report.cures.empty());
+  if (verdict == Verdict::Ok) return;
+  ++found.hung;
+  if (!report.cures.empty()) ++found.cured;
+  for (const Cure& each : report.cures) {
+    ++found.by_name[each.name];
+    expect_sound(order, policy, costs, each, lowering);
+  }
+  // Where the computations can end, the transfers can be placed so that all ends.
+  const bool can_end =
+      !c.fragment &&
+      sim::check(lower(computations_of(order), comm_policy_preset("ideal"), lowering), costs)
+              .verdict == Verdict::Ok;
+  EXPECT_TRUE(!can_end || !report.cures.empty()) << report.sentence;
+}
+
+TEST(Cure, EveryReportedCureOfARandomOrderEnds) {
+  Found found;
+  for (std::uint64_t seed = 0; seed < 4000; ++seed) {
+    try_case(seed, found);
+    if (HasFailure()) break;
+  }
+  EXPECT_GT(found.hung, 500);
+  EXPECT_GT(found.cured, 300);
+  for (const char* name :
+       {"group", "hoist", "post-early", "list-anew", "even-odd", "split-channel", "warm-up"}) {
+    EXPECT_GT(found.by_name[name], 0) << name;
+    RecordProperty(name, found.by_name[name]);
+  }
+  RecordProperty("hung", found.hung);
+  RecordProperty("cured", found.cured);
+}
+
+TEST(Cure, IsTheSameEveryTime) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    reference::Dice dice(seed);
+    Case c{reference::random_order(dice).order, reference::random_policy(dice), {}, true};
+    if (reference::parse_order(reference::to_csv(c.order)).empty()) continue;
+    const Order order = tests::order_of(c);
+    const CommPolicy policy = tests::program_of(c).policy;
+    const auto text = [&] {
+      const CureReport report = cure(order, policy, tests::costs_of(c), {.fragment = true});
+      std::string all = report.sentence;
+      for (const Cure& each : report.cures) all += "\n" + each.name + write_order_csv(each.order);
+      return all;
+    };
+    EXPECT_EQ(text(), text()) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace pipewright::planner
