@@ -6,6 +6,7 @@
 #include "tools/commands.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/memory_limit.hpp"
+#include "tools/policy_matrix_text.hpp"
 #include "tools/session.hpp"
 #include "tools/subject.hpp"
 #include "tools/table.hpp"
@@ -49,15 +50,20 @@ int run(const Arguments& arguments, Session& session) {
           : std::vector<std::string>();
   problems.insert(problems.end(), over.begin(), over.end());
   const bool good = report.verdict == Verdict::Ok && over.empty();
+  const bool matrix = arguments.has("--matrix");
   if (session.json()) {
-    session.print_result(verdict_fields(subject.program, report, problems));
+    Json fields = verdict_fields(subject.program, report, problems);
+    if (matrix) add_matrix_fields(fields, subject);
+    session.print_result(fields);
     return good ? kDone : kAnswerIsNo;
   }
   const Terminal& terminal = session.terminal();
   session.print(wrapped(subject.title, terminal.width, 0));
   session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
   session.print(verdict_text(subject.program, report, problems, terminal));
-  if (!names_policy(arguments) && !subject.plan && subject.problems.empty()) {
+  if (matrix) {
+    session.print(matrix_text(subject, terminal));
+  } else if (!names_policy(arguments) && !subject.plan && subject.problems.empty()) {
     session.print(other_policies(subject, terminal));
   }
   return good ? kDone : kAnswerIsNo;
@@ -78,10 +84,16 @@ Command check_command() {
       {"check order.csv", "will this order hang on NCCL?"},
       {"check order.csv --issue inline", "and with every transfer on the stream that computes?"},
       {"check hang.csv --fragment", "a log cut out of a hang"},
+      {"check order.csv --matrix --message-bytes 4MiB", "where is it safe, and with what credit?"},
       {"check --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2", "a hang that really happened"},
   };
   command.positionals = {subject_file()};
   command.flags = subject_flags();
+  command.flags.push_back(
+      {.group = "Communication",
+       .name = "--matrix",
+       .help = "the verdict under every preset and every combination of issue, channel, protocol "
+               "and post too, and the least eager credit that passes"});
   command.run = run;
   return command;
 }

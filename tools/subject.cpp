@@ -50,6 +50,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   plan.policy = policy_from(arguments, plan.policy);
   subject.order = planner::order_of_plan(plan);
   subject.program = planner::program_of_plan(plan);
+  subject.lowering = {.fragment = false, .optimizer = true};
   subject.title = plan.schedule.name + ": p=" + std::to_string(plan.ranks()) +
                   " m=" + std::to_string(plan.micro_batches);
   if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
@@ -62,6 +63,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
     if (const auto memory = arguments.text("--mem")) {
       subject.memory_limit = parse_memory(*memory, subject.costs);
     }
+    use_message_bytes(subject.costs, arguments);
   }
   subject.plan = std::move(plan);
 }
@@ -81,9 +83,10 @@ void read_order_subject(Subject& subject, const Arguments& arguments, Purpose pu
   const auto& stages = subject.costs.stages;
   const bool update = std::any_of(stages.begin(), stages.end(),
                                   [](const StageCosts& each) { return each.opt.value > 0; });
+  subject.lowering = {.fragment = fragment, .optimizer = update};
   subject.program =
       lower(subject.order, policy_from(arguments, default_policy(purpose, subject.schedule)),
-            {.fragment = fragment, .optimizer = update});
+            subject.lowering);
 }
 
 void read_csv_subject(Subject& subject, const std::string& text, const std::string& file,

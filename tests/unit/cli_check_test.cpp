@@ -1,0 +1,74 @@
+// What `check` says besides the verdict: the matrix of policies, the credit, the notes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/command_runner.hpp"
+
+namespace pipewright::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kPaddle = "check -s paddle-vpp --jobs fused -p 4 -m 8 -v 2 --matrix ";
+
+TEST(CheckMatrix, HasAVerdictForEachPolicyInJson) {
+  const Folder folder;
+  const json result =
+      json::parse(pipewright(std::string(kPaddle) + "--json --message-bytes 1KiB", folder).out);
+  EXPECT_EQ(result.at("matrix").size(), 57U);
+  int ok = 0, deadlock = 0;
+  for (const json& each : result.at("matrix")) {
+    ok += each.at("verdict") == "ok";
+    deadlock += each.at("verdict") == "deadlock";
+    if (each.at("preset") == "paddle-vpp") {
+      EXPECT_EQ(each.at("send_f"), "eager:1");
+      EXPECT_EQ(each.at("send_b"), "rendezvous");
+      EXPECT_EQ(each.at("verdict"), "deadlock");
+    }
+  }
+  EXPECT_EQ(ok + deadlock, 57);
+  EXPECT_GT(ok, 0);
+  EXPECT_GT(deadlock, 0);
+  EXPECT_EQ(result.at("least_credit"), json::parse(R"({"messages": 1, "bytes": 1024})"));
+}
+
+TEST(CheckMatrix, IsATableThatFitsATerminal) {
+  const Folder folder;
+  const auto result = pipewright(kPaddle, folder);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, HasSubstr("stream   edge    ok    ok    ok     ok    ok    ok"));
+  EXPECT_THAT(result.out, HasSubstr("passes from 1 message on (for bytes give --message-bytes)"));
+  EXPECT_THAT(result.out, HasSubstr("mpi-eager counts bytes"));
+  for (std::size_t begin = 0; begin < result.out.size();) {
+    const std::size_t end = result.out.find('\n', begin);
+    EXPECT_LE(end - begin, 80U) << result.out.substr(begin, end - begin);
+    begin = end + 1;
+  }
+}
+
+TEST(CheckMatrix, IsEmptyForAnOrderThatIsNotWhole) {
+  const Folder folder;
+  folder.write("a.csv", "0F0\n1F0,1B0\n");
+  const auto result = pipewright("check a.csv --matrix --json", folder);
+  EXPECT_EQ(result.status, 1);
+  const json fields = json::parse(result.out);
+  EXPECT_EQ(fields.at("verdict"), "invalid");
+  EXPECT_TRUE(fields.at("matrix").empty());
+  EXPECT_TRUE(fields.at("least_credit").at("messages").is_null());
+}
+
+TEST(CheckMatrix, TheSizeOfAMessageDecidesWhetherASendIsEager) {
+  const Folder folder;
+  folder.write("ring.csv", "0SEND_F1,0RECV_B0\n1SEND_B0,1RECV_F1\n");
+  const std::string words = "check ring.csv --fragment --preset mpi-eager --message-bytes ";
+  EXPECT_EQ(pipewright(words + "4095", folder).status, 0);
+  EXPECT_EQ(pipewright(words + "4096", folder).status, 1);
+  EXPECT_EQ(pipewright(words + "0", folder).status, 2);
+}
+
+}  // namespace
+}  // namespace pipewright::test
