@@ -1,5 +1,6 @@
 // pipewright check: will it hang, and why?
 #include "core/lower.hpp"
+#include "core/order_problems.hpp"
 #include "planner/program_of_plan.hpp"
 #include "sim/engine.hpp"
 #include "tools/arguments.hpp"
@@ -50,9 +51,12 @@ int run(const Arguments& arguments, Session& session) {
           : std::vector<std::string>();
   problems.insert(problems.end(), over.begin(), over.end());
   const bool good = report.verdict == Verdict::Ok && over.empty();
+  const auto notes =
+      subject.lowering.fragment ? std::vector<std::string>() : notes_of(subject.order);
   const bool matrix = arguments.has("--matrix");
   if (session.json()) {
     Json fields = verdict_fields(subject.program, report, problems);
+    fields["notes"] = notes;
     if (matrix) add_matrix_fields(fields, subject);
     session.print_result(fields);
     return good ? kDone : kAnswerIsNo;
@@ -61,6 +65,7 @@ int run(const Arguments& arguments, Session& session) {
   session.print(wrapped(subject.title, terminal.width, 0));
   session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
   session.print(verdict_text(subject.program, report, problems, terminal));
+  for (const auto& note : notes) session.print(wrapped("note: " + note, terminal.width, 0));
   if (matrix) {
     session.print(matrix_text(subject, terminal));
   } else if (!names_policy(arguments) && !subject.plan && subject.problems.empty()) {

@@ -1,6 +1,6 @@
-// What simulate, check and run are asked about: a plan, a job with a tuned plan, a schedule CSV, or
-// a schedule of the registry, with its costs and its policy. The flags that name it are the same
-// everywhere.
+// What simulate, check and run are asked about: a plan, a job with a tuned plan, an order (CSV or
+// JSON), or a schedule of the registry, with its costs and its policy. The flags that name it are
+// the same everywhere.
 #pragma once
 
 #include <optional>

@@ -45,8 +45,8 @@ void set_protocols(CommPolicy& policy, const std::string& text) {
 Positional subject_file() {
   return {.name = "FILE",
           .help =
-              "a plan.json, a job.json whose tuner_load_path names a plan, or a schedule CSV "
-              "(PyTorch's grammar, a row a rank); - for standard input"};
+              "a plan.json, a job.json whose tuner_load_path names a plan, or an order: a CSV "
+              "(PyTorch's grammar, a row a rank) or an order.json; - for standard input"};
 }
 
 std::vector<Flag> schedule_flags() {

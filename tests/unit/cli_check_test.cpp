@@ -70,5 +70,43 @@ TEST(CheckMatrix, TheSizeOfAMessageDecidesWhetherASendIsEager) {
   EXPECT_EQ(pipewright(words + "0", folder).status, 2);
 }
 
+TEST(CheckNotes, SaysThatMicroBatchesAreFewerThanRanks) {
+  const Folder folder;
+  const json few = json::parse(pipewright("check -s 1f1b -p 4 -m 2 --json", folder).out);
+  EXPECT_EQ(few.at("verdict"), "ok");
+  ASSERT_EQ(few.at("notes").size(), 1U);
+  EXPECT_THAT(few.at("notes")[0].get<std::string>(), HasSubstr("2 micro-batches on 4 ranks"));
+  EXPECT_THAT(pipewright("check -s 1f1b -p 4 -m 2", folder).out,
+              HasSubstr("note: 2 micro-batches"));
+  const json enough = json::parse(pipewright("check -s 1f1b -p 4 -m 4 --json", folder).out);
+  EXPECT_TRUE(enough.at("notes").empty());
+}
+
+TEST(OrderFiles, JsonIsReadWhereACsvIs) {
+  const Folder folder;
+  const std::string sizes = "schedules export zbv -p 2 -m 4 ";
+  ASSERT_EQ(pipewright(sizes + "--format json -o order.json", folder).status, 0);
+  ASSERT_EQ(pipewright(sizes + "-o order.csv", folder).status, 0);
+  for (const std::string command : {"simulate", "check"}) {
+    const auto from_json = pipewright(command + " order.json --json", folder);
+    EXPECT_EQ(from_json.status, 0) << from_json.err;
+    EXPECT_EQ(from_json.out, pipewright(command + " order.csv --json", folder).out);
+  }
+  EXPECT_EQ(pipewright("analyze order.json", folder).status, 0);
+  EXPECT_EQ(pipewright("run order.json --device paced --cost F=10us,B=20us", folder).status, 0);
+  EXPECT_THAT(pipewright("check order.json", folder).out,
+              HasSubstr("order.json: p=2 m=4 stages=4"));
+}
+
+TEST(OrderFiles, AWrongOneIsRefusedAtItsPlace) {
+  const Folder folder;
+  folder.write("o.json", R"({"schema": "pipewright.order/1", "ranks": [["0F0", "0X0"]]})");
+  const auto result = pipewright("check o.json", folder);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("/ranks/0/1"));
+  folder.write("p.json", R"({"schema": "pipewright.order/1", "rank": [["0F0"]]})");
+  EXPECT_THAT(pipewright("check p.json", folder).err, HasSubstr("ranks"));
+}
+
 }  // namespace
 }  // namespace pipewright::test
