@@ -1,22 +1,13 @@
 #include "core/order.hpp"
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <set>
 
 #include "core/error.hpp"
-#include "core/order_versions.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr RankId kNoRank(-1);
-
-/// The stage at the other end of a transfer.
-int peer_stage(const Action& a) {
-  return a.stage.value + (a.kind == ActionKind::SendF || a.kind == ActionKind::RecvB ? 1 : -1);
-}
 
 [[noreturn]] void fail_at_cell(std::string_view line, const std::string& file, int row, int cell,
                                std::size_t column, const std::string& expected) {
@@ -63,18 +54,6 @@ void for_each_action(const Order& order, Visit visit) {
   }
 }
 
-/// Largest stage and micro-batch named; a transfer end names its peer's stage too.
-std::pair<int, int> extent(const Order& order) {
-  int stages = 0, micro_batches = 0;
-  for_each_action(order, [&](RankId, const Action& a) {
-    if (a.kind == ActionKind::Opt || a.kind == ActionKind::Idle) return;
-    stages = std::max(stages, a.stage.value + 1);
-    if (is_transfer(a.kind)) stages = std::max(stages, peer_stage(a) + 1);
-    if (has_micro_batch(a.kind)) micro_batches = std::max(micro_batches, a.micro_batch.value + 1);
-  });
-  return {stages, micro_batches};
-}
-
 /// A stage lives where it computes; where no row computes it (a fragment), in the first row that
 /// names it.
 std::vector<RankId> homes_of(const Order& order, int stages) {
@@ -117,6 +96,36 @@ std::vector<std::vector<RankId>> homes_by_micro_batch(const Order& order,
 
 }  // namespace
 
+int peer_stage(const Action& a) {
+  return a.stage.value + (a.kind == ActionKind::SendF || a.kind == ActionKind::RecvB ? 1 : -1);
+}
+
+OrderExtent extent_of(const Order& order) {
+  OrderExtent extent;
+  for_each_action(order, [&](RankId, const Action& a) {
+    if (a.kind == ActionKind::Opt || a.kind == ActionKind::Idle) return;
+    extent.stages = std::max(extent.stages, a.stage.value + 1);
+    if (is_transfer(a.kind)) extent.stages = std::max(extent.stages, peer_stage(a) + 1);
+    if (has_micro_batch(a.kind)) {
+      extent.micro_batches = std::max(extent.micro_batches, a.micro_batch.value + 1);
+    }
+  });
+  return extent;
+}
+
+std::string excess_of(const OrderExtent& extent) {
+  constexpr int kMostMicroBatches = 1 << 24;
+  constexpr int kMostStages = 65535;
+  constexpr std::int64_t kMostPairs = std::int64_t{1} << 28;
+  if (extent.stages <= kMostStages && extent.micro_batches <= kMostMicroBatches &&
+      std::int64_t{extent.stages} * std::max(1, extent.micro_batches) <= kMostPairs) {
+    return "";
+  }
+  return "too large: " + std::to_string(extent.stages) + " stages and " +
+         std::to_string(extent.micro_batches) +
+         " micro-batches are named; check for a mistyped number";
+}
+
 Placement placement_of_rows(const Order& order, int stages, int micro_batches) {
   auto homes = homes_of(order, stages);
   bool elsewhere = false;
@@ -143,9 +152,6 @@ bool Order::has_transfers() const {
 }
 
 Order read_order_csv(std::string_view text, const std::string& file) {
-  constexpr int kMostMicroBatches = 1 << 24;
-  constexpr int kMostStages = 65535;
-  constexpr std::int64_t kMostPairs = std::int64_t{1} << 28;
   Order order;
   int row = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -158,14 +164,9 @@ Order read_order_csv(std::string_view text, const std::string& file) {
   if (order.ranks.empty()) {
     throw InputError(file, "", "expected one row of actions for each rank, found none");
   }
-  const auto [stages, micro_batches] = extent(order);
-  if (stages > kMostStages || micro_batches > kMostMicroBatches ||
-      std::int64_t{stages} * std::max(1, micro_batches) > kMostPairs) {
-    throw InputError(file, "",
-                     "too large: " + std::to_string(stages) + " stages and " +
-                         std::to_string(micro_batches) +
-                         " micro-batches are named; check for a mistyped number");
-  }
+  const auto [stages, micro_batches] = extent_of(order);
+  const std::string excess = excess_of({stages, micro_batches});
+  if (!excess.empty()) throw InputError(file, "", excess);
   for_each_action(order, [&](RankId rank, const Action& a) {
     if (is_transfer(a.kind) && peer_stage(a) < 0) {
       throw InputError(file, "rank " + std::to_string(rank.value),
@@ -190,142 +191,5 @@ std::string write_order_csv(const Order& order) {
   }
   return text;
 }
-
-namespace {
-
-/// Counts of each computation and place of each transfer end, gathered once.
-class OrderProblems {
- public:
-  explicit OrderProblems(const Order& order)
-      : order_(order),
-        counts_(static_cast<std::size_t>(order.stages()) *
-                static_cast<std::size_t>(order.micro_batches)) {}
-
-  std::vector<std::string> find() {
-    for_each_action(order_, [this](RankId rank, const Action& a) { count(rank, a); });
-    for (int s = 0; s < order_.stages() && !full(); ++s) {
-      for (int m = 0; m < order_.micro_batches && !full(); ++m) judge(s, m);
-    }
-    if (order_.has_transfers()) judge_transfers();
-    for (std::string& problem : version_problems(order_)) say(std::move(problem));
-    for (std::string& problem : reduction_problems(order_)) say(std::move(problem));
-    return std::move(problems_);
-  }
-
- private:
-  using Counts = std::array<std::uint8_t, 4>;  // F I W B
-  static constexpr std::size_t kMost = 20;     // enough to see the pattern
-
-  bool full() const { return problems_.size() >= kMost; }
-  void say(std::string problem) {
-    if (!full()) problems_.push_back(std::move(problem));
-  }
-  Counts& counts(int stage, int micro_batch) {
-    return counts_[static_cast<std::size_t>(stage) *
-                       static_cast<std::size_t>(order_.micro_batches) +
-                   static_cast<std::size_t>(micro_batch)];
-  }
-
-  void count(RankId rank, const Action& a) {
-    if (is_transfer(a.kind)) {
-      transfers_.push_back({rank, a});
-      return;
-    }
-    if (a.kind == ActionKind::Unshard || a.kind == ActionKind::Reshard ||
-        a.kind == ActionKind::ReduceGrad)
-      return judge_state(rank, a);
-    if (!is_compute(a.kind)) return;
-    if (a.stage.value >= order_.stages() || a.micro_batch.value >= order_.micro_batches) {
-      say(to_string(a) + " on rank " + std::to_string(rank.value) +
-          " names a stage or micro-batch that does not exist");
-      return;
-    }
-    auto& seen = counts(a.stage.value, a.micro_batch.value)[static_cast<std::size_t>(a.kind)];
-    if (seen < 255) ++seen;
-    const RankId home = order_.placement.rank_of(a.stage, a.micro_batch);
-    if (home != rank) {
-      say(to_string(a) + " stands on rank " + std::to_string(rank.value) + ", but stage " +
-          std::to_string(a.stage.value) + " is on rank " + std::to_string(home.value));
-    }
-  }
-
-  /// UNSHARD, RESHARD and REDUCE_GRAD belong on a rank that holds the stage.
-  void judge_state(RankId rank, const Action& a) {
-    for (int m = 0; m < order_.micro_batches; ++m) {
-      if (a.stage.value < order_.stages() &&
-          order_.placement.rank_of(a.stage, MicroBatchId(m)) == rank)
-        return;
-    }
-    say(to_string(a) + " stands on rank " + std::to_string(rank.value) +
-        ", which does not hold stage " + std::to_string(a.stage.value));
-  }
-
-  void judge(int stage, int micro_batch) {
-    const auto [f, i, w, b] = counts(stage, micro_batch);
-    const std::string s = std::to_string(stage), m = std::to_string(micro_batch);
-    if (f == 0) say(s + "F" + m + " is missing");
-    if (f > 1) say(s + "F" + m + " is there " + std::to_string(f) + " times");
-    if (b == 1 && i == 0 && w == 0) return;
-    if (b == 0 && i == 1 && w == 1) return;
-    if (b + i == 0) {
-      say("the backward of stage " + s + " for micro-batch " + m + " is missing: " + s + "B" + m +
-          ", or " + s + "I" + m + " and " + s + "W" + m);
-    } else if (b == 0 && i == 1 && w == 0) {
-      say(s + "W" + m + " is missing");
-    } else {
-      say("the backward of stage " + s + " for micro-batch " + m +
-          " is doubled or mixed: " + std::to_string(b) + " B, " + std::to_string(i) + " I, " +
-          std::to_string(w) + " W; expected one B, or one I and one W");
-    }
-  }
-
-  void judge_transfers() {
-    // (is F, producing stage, micro-batch) -> number of sends and receives.
-    std::map<std::array<int, 3>, std::array<int, 2>> ends;
-    for (const auto& [rank, a] : transfers_) {
-      const bool forward = a.kind == ActionKind::SendF || a.kind == ActionKind::RecvF;
-      const int producer = is_send(a.kind) ? a.stage.value : peer_stage(a);
-      ++ends[{forward, producer, a.micro_batch.value}][is_send(a.kind) ? 0 : 1];
-      if (a.stage.value < order_.stages() && a.micro_batch.value < order_.micro_batches &&
-          order_.placement.rank_of(a.stage, a.micro_batch) != rank) {
-        say(to_string(a) + " stands on rank " + std::to_string(rank.value) + ", but stage " +
-            std::to_string(a.stage.value) + " is on rank " +
-            std::to_string(order_.placement.rank_of(a.stage, a.micro_batch).value));
-      }
-    }
-    for (int s = 0; s < order_.stages() && !full(); ++s) {
-      for (int m = 0; m < order_.micro_batches && !full(); ++m) {
-        if (s + 1 < order_.stages()) judge_transfer(ends, true, s, s + 1, m);
-        if (s > 0) judge_transfer(ends, false, s, s - 1, m);
-      }
-    }
-  }
-
-  void judge_transfer(std::map<std::array<int, 3>, std::array<int, 2>>& ends, bool forward,
-                      int from, int to, int micro_batch) {
-    const auto found = ends.find({forward, from, micro_batch});
-    const auto [sends, receives] = found == ends.end() ? std::array<int, 2>{0, 0} : found->second;
-    const MicroBatchId m(micro_batch);
-    const bool same_rank =
-        order_.placement.rank_of(StageId(from), m) == order_.placement.rank_of(StageId(to), m);
-    if (same_rank && sends == receives) return;
-    if (!same_rank && sends == 1 && receives == 1) return;
-    const std::string send =
-        to_string(Action{forward ? ActionKind::SendF : ActionKind::SendB, StageId(from), m});
-    const std::string recv =
-        to_string(Action{forward ? ActionKind::RecvF : ActionKind::RecvB, StageId(to), m});
-    say("expected one " + send + " and one " + recv + ", found " + std::to_string(sends) + " and " +
-        std::to_string(receives));
-  }
-
-  const Order& order_;
-  std::vector<Counts> counts_;
-  std::vector<std::pair<RankId, Action>> transfers_;
-  std::vector<std::string> problems_;
-};
-
-}  // namespace
-
-std::vector<std::string> problems_of(const Order& order) { return OrderProblems(order).find(); }
 
 }  // namespace pipewright

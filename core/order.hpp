@@ -32,13 +32,16 @@ struct Order {
 Order read_order_csv(std::string_view text, const std::string& file);
 /// The placement that the rows themselves show, by the same rule.
 Placement placement_of_rows(const Order& order, int stages, int micro_batches);
+/// How many stages and micro-batches the actions name; a transfer end names its peer's stage too.
+struct OrderExtent {
+  int stages = 0, micro_batches = 0;
+};
+OrderExtent extent_of(const Order& order);
+/// A sentence where so many are more than a Program can hold, or "".
+std::string excess_of(const OrderExtent& extent);
+/// The stage at the other end of a transfer; -1 where there is none.
+int peer_stage(const Action& transfer);
 /// One row a rank, cells separated by commas, no spaces; ends with a newline.
 std::string write_order_csv(const Order& order);
-
-/// What is wrong with a whole order, in sentences; empty if nothing. Every
-/// stage of every micro-batch needs one F and one B or I and W, each on its
-/// rank; written transfer ends need partner and consumer; versions and reductions
-/// as core/order_versions.hpp says. (docs/semantics.md §7)
-std::vector<std::string> problems_of(const Order& order);
 
 }  // namespace pipewright

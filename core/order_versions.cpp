@@ -53,7 +53,7 @@ class VersionCheck {
     for (std::size_t i = 0; i < order_.ranks[rank].size() && problems_.size() < most_; ++i) {
       const Cell& cell = order_.ranks[rank][i];
       if (cell.action.kind == ActionKind::Opt) ++updates;
-      where_ = " (rank " + std::to_string(rank) + ", cell " + std::to_string(i + 1) + ")";
+      where_ = " (rank " + std::to_string(rank) + ", action " + std::to_string(i + 1) + ")";
       if (is_known(cell.action)) judge(cell.action, updates);
       if (cell.partner && is_known(*cell.partner)) judge(*cell.partner, updates);
     }

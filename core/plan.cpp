@@ -7,6 +7,7 @@
 #include "core/costs_json.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
+#include "core/order_problems.hpp"
 #include "core/training_json.hpp"
 
 namespace pipewright {

@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "core/lower.hpp"
+#include "core/order_problems.hpp"
 #include "planner/program_of_plan.hpp"
 #include "sim/engine.hpp"
 #include "tools/arguments.hpp"
@@ -10,6 +11,7 @@
 #include "tools/cure_text.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/memory_limit.hpp"
+#include "tools/policy_matrix_text.hpp"
 #include "tools/session.hpp"
 #include "tools/subject.hpp"
 #include "tools/table.hpp"
@@ -87,9 +89,14 @@ int run(const Arguments& arguments, Session& session) {
   const auto cured = asked_cure(arguments, subject, report);
   const bool good = cured ? accept_cure(arguments, subject, *cured, session)
                           : report.verdict == Verdict::Ok && over.empty();
+  const auto notes =
+      subject.lowering.fragment ? std::vector<std::string>() : notes_of(subject.order);
+  const bool matrix = arguments.has("--matrix");
   if (session.json()) {
     Json fields = verdict_fields(subject.program, report, problems);
     if (cured) fields["fix"] = fix_fields(*cured);
+    fields["notes"] = notes;
+    if (matrix) add_matrix_fields(fields, subject);
     session.print_result(fields);
     return good ? kDone : kAnswerIsNo;
   }
@@ -97,7 +104,10 @@ int run(const Arguments& arguments, Session& session) {
   session.print(wrapped(subject.title, terminal.width, 0));
   session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
   session.print(verdict_text(subject.program, report, problems, terminal));
-  if (!names_policy(arguments) && !subject.plan && subject.problems.empty()) {
+  for (const auto& note : notes) session.print(wrapped("note: " + note, terminal.width, 0));
+  if (matrix) {
+    session.print(matrix_text(subject, terminal));
+  } else if (!names_policy(arguments) && !subject.plan && subject.problems.empty()) {
     session.print(other_policies(subject, terminal));
   }
   if (cured) session.print(cure_text(*cured, terminal));
@@ -120,6 +130,7 @@ Command check_command() {
       {"check order.csv", "will this order hang on NCCL?"},
       {"check order.csv --issue inline", "and with every transfer on the stream that computes?"},
       {"check hang.csv --fragment", "a log cut out of a hang"},
+      {"check order.csv --matrix --message-bytes 4MiB", "where is it safe, and with what credit?"},
       {"check --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2", "a hang that really happened"},
       {"check order.csv --issue inline --post deferred --fix -o cured.csv", "and its cure"},
   };
@@ -127,6 +138,11 @@ Command check_command() {
   command.flags = subject_flags();
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : cure_flags()) command.flags.push_back(std::move(flag));
+  command.flags.push_back(
+      {.group = "Communication",
+       .name = "--matrix",
+       .help = "the verdict under every preset and every combination of issue, channel, protocol "
+               "and post too, and the least eager credit that passes"});
   command.run = run;
   return command;
 }

@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "core/lower.hpp"
+#include "core/order_json.hpp"
 #include "sim/engine.hpp"
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
@@ -212,15 +213,16 @@ int run_export(const Arguments& arguments, Session& session) {
   add_costs(request, schedule, arguments);
   Order order = make_requested(schedule, request, arguments, session);
   if (arguments.has("--comms")) order = with_transfers(order);
-  const std::string csv = write_order_csv(order);
+  const bool as_json = arguments.text("--format") == "json";
+  const std::string file = as_json ? to_text(to_json(order)) : write_order_csv(order);
   if (const auto path = arguments.text("--out")) {
-    session.save(*path, csv);
+    session.save(*path, file);
     session.note("wrote " + *path);
   }
   if (session.json()) {
     session.print_result({{"schedule", schedule.name}, {"order", order_fields(order)}});
   } else if (!arguments.has("--out")) {
-    session.print(csv);
+    session.print(file);
   }
   return kDone;
 }
@@ -267,19 +269,20 @@ Command show_command() {
 Command export_command() {
   Command command;
   command.name = "schedules export";
-  command.summary = "print a schedule's order as CSV";
+  command.summary = "print a schedule's order as CSV or JSON";
   command.examples = {{"schedules export interleaved -p 4 -m 8 -v 2 > order.csv",
                        "for PyTorch's runtime, or for a spreadsheet"},
                       {"schedules export 1f1b -p 4 -m 8 --comms", "with sends and receives"}};
   command.positionals = {schedule_name()};
   command.flags = schedule_flags();
   for (auto& flag : cost_flags()) command.flags.push_back(std::move(flag));
-  command.flags.push_back({.group = "Output",
-                           .name = "--format",
-                           .argument = "FORMAT",
-                           .help = "the grammar of the file",
-                           .choices = {"pytorch-csv"},
-                           .checked = true});
+  command.flags.push_back(
+      {.group = "Output",
+       .name = "--format",
+       .argument = "FORMAT",
+       .help = "of the file: PyTorch's CSV, or JSON, which holds the placement too",
+       .choices = {"pytorch-csv", "json"},
+       .checked = true});
   command.flags.push_back(
       {.group = "Output", .name = "--comms", .help = "with transfers, placed by PyTorch's rule"});
   command.flags.push_back({.group = "Output",

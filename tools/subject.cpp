@@ -1,4 +1,6 @@
 #include "tools/subject.hpp"
+#include "core/order_json.hpp"
+#include "core/order_problems.hpp"
 
 #include <algorithm>
 
@@ -17,12 +19,17 @@ bool looks_like_json(const std::string& text) {
   return first != text.npos && (text[first] == '{' || text[first] == '[');
 }
 
-/// The plan itself, or the one that a job's tuner_load_path names.
-Plan plan_from_json(const std::string& text, const std::string& file) {
-  const Json document = parse_json(text, file);
-  const JsonCursor root(document, file);
+bool is_of_kind(const JsonCursor& root, const std::string& kind) {
+  if (!root.value().is_object()) return false;
   const auto schema = root.find("schema");
-  if (schema && schema->value().is_string() && schema->string().rfind("pipewright.job/", 0) == 0) {
+  return schema && schema->value().is_string() &&
+         schema->string().rfind("pipewright." + kind + "/", 0) == 0;
+}
+
+/// The plan itself, or the one that a job's tuner_load_path names.
+Plan plan_from_json(const JsonCursor& root) {
+  const std::string& file = root.file();
+  if (is_of_kind(root, "job")) {
     const Job job = read_job(root);
     if (job.tuner_load_path.empty()) {
       throw InputError(file, "/tuner_load_path",
@@ -50,6 +57,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   plan.policy = policy_from(arguments, plan.policy);
   subject.order = planner::order_of_plan(plan);
   subject.program = planner::program_of_plan(plan);
+  subject.lowering = {.fragment = false, .optimizer = true};
   subject.title = plan.schedule.name + ": p=" + std::to_string(plan.ranks()) +
                   " m=" + std::to_string(plan.micro_batches);
   if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
@@ -62,6 +70,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
     if (const auto memory = arguments.text("--mem")) {
       subject.memory_limit = parse_memory(*memory, subject.costs);
     }
+    use_message_bytes(subject.costs, arguments);
   }
   subject.plan = std::move(plan);
 }
@@ -81,14 +90,15 @@ void read_order_subject(Subject& subject, const Arguments& arguments, Purpose pu
   const auto& stages = subject.costs.stages;
   const bool update = std::any_of(stages.begin(), stages.end(),
                                   [](const StageCosts& each) { return each.opt.value > 0; });
+  subject.lowering = {.fragment = fragment, .optimizer = update};
   subject.program =
       lower(subject.order, policy_from(arguments, default_policy(purpose, subject.schedule)),
-            {.fragment = fragment, .optimizer = update});
+            subject.lowering);
 }
 
-void read_csv_subject(Subject& subject, const std::string& text, const std::string& file,
-                      const Arguments& arguments, Purpose purpose) {
-  subject.order = read_order_csv(text, file);
+void read_order_file(Subject& subject, Order order, const std::string& file,
+                     const Arguments& arguments, Purpose purpose) {
+  subject.order = std::move(order);
   subject.title = file + ": p=" + std::to_string(subject.order.rank_count()) +
                   " m=" + std::to_string(subject.order.micro_batches) +
                   " stages=" + std::to_string(subject.order.stages());
@@ -141,7 +151,7 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
     read_schedule_subject(subject, *name, arguments, purpose, session);
   } else if (arguments.positionals().empty()) {
     throw InputError(
-        "nothing to read: give a plan.json, a job.json or a schedule CSV, or "
+        "nothing to read: give a plan.json, a job.json or an order (CSV or JSON), or "
         "--schedule NAME --pp P --micro-batches M");
   } else {
     refuse_sizes_of_file(arguments);
@@ -149,10 +159,16 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
     const std::string file = path == "-" ? "standard input" : path;
     const std::string text = read_text(path);
     subject.source = file;
-    if (looks_like_json(text)) {
-      return subject_of_plan(plan_from_json(text, path), file, arguments);
+    if (!looks_like_json(text)) {
+      read_order_file(subject, read_order_csv(text, file), file, arguments, purpose);
+    } else {
+      const Json document = parse_json(text, path);
+      const JsonCursor root(document, path);
+      if (!is_of_kind(root, "order")) {
+        return subject_of_plan(plan_from_json(root), file, arguments);
+      }
+      read_order_file(subject, read_order_json(root), file, arguments, purpose);
     }
-    read_csv_subject(subject, text, file, arguments, purpose);
   }
   subject.policy_text = policy_text(subject.program.policy);
   return subject;

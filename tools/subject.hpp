@@ -1,6 +1,6 @@
-// What simulate, check and run are asked about: a plan, a job with a tuned plan, a schedule CSV, or
-// a schedule of the registry, with its costs and its policy. The flags that name it are the same
-// everywhere.
+// What simulate, check and run are asked about: a plan, a job with a tuned plan, an order (CSV or
+// JSON), or a schedule of the registry, with its costs and its policy. The flags that name it are
+// the same everywhere.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/costs.hpp"
+#include "core/lower.hpp"
 #include "core/order.hpp"
 #include "core/plan.hpp"
 #include "core/program.hpp"
@@ -26,6 +27,7 @@ struct Subject {
   std::string source;  // where it was read: a file, or "--schedule 1f1b"
   Order order;
   Program program;
+  LowerOptions lowering;  // with which `program` came from `order`
   CostTable costs;
   std::string costs_text;  // "F 1.00 ms  I 1.00 ms  W 1.00 ms"
   Bytes memory_limit;      // per rank; 0: none
@@ -69,6 +71,8 @@ struct GivenCosts {
   bool assumed = false;  // no --cost
 };
 GivenCosts given_costs(const Arguments& arguments, int stages);
+/// --message-bytes, if given: the size of every activation and gradient.
+void use_message_bytes(CostTable& costs, const Arguments& arguments);
 std::string costs_text(const CostTable& costs);
 /// True if all stages have the same times.
 bool same_for_all(const CostTable& costs);

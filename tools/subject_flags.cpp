@@ -45,8 +45,8 @@ void set_protocols(CommPolicy& policy, const std::string& text) {
 Positional subject_file() {
   return {.name = "FILE",
           .help =
-              "a plan.json, a job.json whose tuner_load_path names a plan, or a schedule CSV "
-              "(PyTorch's grammar, a row a rank); - for standard input"};
+              "a plan.json, a job.json whose tuner_load_path names a plan, or an order: a CSV "
+              "(PyTorch's grammar, a row a rank) or an order.json; - for standard input"};
 }
 
 std::vector<Flag> schedule_flags() {
@@ -98,6 +98,11 @@ std::vector<Flag> cost_flags() {
                "what is always there, and the most a rank may hold; F, I, W and constant also one "
                "value for "
                "each stage"},
+      {.group = kCosts,
+       .name = "--message-bytes",
+       .argument = "BYTES",
+       .help = "size of every activation and gradient that is sent, instead of a plan's own; "
+               "eager protocols count it"},
   };
 }
 
@@ -230,7 +235,20 @@ GivenCosts given_costs(const Arguments& arguments, int stages) {
   if (const auto memory = arguments.text("--mem")) {
     costs.memory_limit = parse_memory(*memory, costs.table);
   }
+  use_message_bytes(costs.table, arguments);
   return costs;
+}
+
+void use_message_bytes(CostTable& costs, const Arguments& arguments) {
+  const auto text = arguments.text("--message-bytes");
+  if (!text) return;
+  const Bytes each = parse_bytes(*text, "--message-bytes");
+  if (each.value < 1) {
+    throw InputError("--message-bytes: expected at least 1 byte, found \"" + *text + "\"");
+  }
+  const std::size_t boundaries = costs.stages.empty() ? 0 : costs.stages.size() - 1;
+  costs.activation_bytes.assign(boundaries, each);
+  costs.gradient_bytes.assign(boundaries, each);
 }
 
 std::string costs_text(const CostTable& costs) {

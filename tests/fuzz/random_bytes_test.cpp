@@ -6,6 +6,7 @@
 
 #include "core/cost_text.hpp"
 #include "core/order.hpp"
+#include "core/order_problems.hpp"
 #include "tests/support/expect_refusal.hpp"
 #include "tests/support/sample_documents.hpp"
 

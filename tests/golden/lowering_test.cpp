@@ -6,6 +6,7 @@
 
 #include "core/json.hpp"
 #include "core/lower.hpp"
+#include "core/order_problems.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright {

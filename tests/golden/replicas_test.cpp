@@ -7,6 +7,7 @@
 
 #include "core/comm_policy.hpp"
 #include "core/lower.hpp"
+#include "core/order_problems.hpp"
 #include "core/timeline.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "core/order_problems.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/local/transport.hpp"
 #include "exec/paced/device.hpp"

@@ -8,6 +8,7 @@
 #include "core/comm_policy.hpp"
 #include "core/error.hpp"
 #include "core/lower.hpp"
+#include "core/order_problems.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 

@@ -9,6 +9,7 @@
 #include "core/comm_policy.hpp"
 #include "core/error.hpp"
 #include "core/lower.hpp"
+#include "core/order_problems.hpp"
 #include "core/timeline.hpp"
 #include "planner/schedules/registry.hpp"
 #include "planner/synthesis/synthesis.hpp"

@@ -7,6 +7,7 @@
 #include "core/costs.hpp"
 #include "core/lower.hpp"
 #include "core/order.hpp"
+#include "core/order_problems.hpp"
 #include "core/program.hpp"
 #include "core/timeline.hpp"
 #include "core/wait_for.hpp"

@@ -25,9 +25,9 @@ class Inspector {
   }
 
   std::string run() const {
-    for (const auto& check :
-         {&Inspector::doubled, &Inspector::missing, &Inspector::wrong_rank, &Inspector::transfers,
-          &Inspector::versions, &Inspector::reductions}) {
+    for (const auto& check : {&Inspector::doubled, &Inspector::missing, &Inspector::wrong_rank,
+                              &Inspector::transfers, &Inspector::versions, &Inspector::reductions,
+                              &Inspector::idle_rank, &Inspector::too_early}) {
       const std::string complaint = (this->*check)();
       if (!complaint.empty()) return complaint;
     }
@@ -140,6 +140,34 @@ class Inspector {
       for (const int rank : found->second) ++by_rank[rank];
       for (const auto& [rank, count] : by_rank) {
         if (count != by_rank.begin()->second) return name(s, "REDUCE_GRAD", -1) + " lacks a member";
+      }
+    }
+    return "";
+  }
+
+  std::string idle_rank() const {
+    for (std::size_t rank = 0; rank < lists_.size(); ++rank) {
+      bool computes = false;
+      for (const Cell& cell : lists_[rank]) {
+        for (const Action& a : cell) computes = computes || is_pass(a);
+      }
+      if (!computes) return "rank " + std::to_string(rank) + " computes nothing";
+    }
+    return "";
+  }
+
+  /// Section 3: the wait of a list for what stands further on in the same list. One cell is one
+  /// moment, so a pair may hold both.
+  std::string too_early() const {
+    for (const Row& row : lists_) {
+      std::set<std::string> taken;
+      for (const Cell& cell : row) {
+        for (const Action& a : cell) taken.insert(name(a));
+        for (const Action& a : cell) {
+          if (a.kind != "I" && a.kind != "B" && a.kind != "W") continue;
+          const std::string needed = name(a.stage, a.kind == "W" ? "I" : "F", a.micro_batch);
+          if (!taken.count(needed)) return name(a) + " stands before " + needed;
+        }
       }
     }
     return "";

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "core/job.hpp"
+#include "core/order_json.hpp"
 
 namespace pipewright::test {
 
@@ -143,6 +144,14 @@ std::vector<Sample> sample_documents() {
                       "devices": 16})")},
           {"profile", "full", to_json(sample_profile())},
           {"plan", "full", to_json(sample_plan())},
+          {"order", "replicas", parsed(R"({"schema": "pipewright.order/1",
+                      "ranks": [["0F0", "", "(1F1;0B0)OVERLAP_F_B", "1B1", "0REDUCE_GRAD"],
+                                ["1F0", "0F1", "1I0", "1W0", "0B1", "0REDUCE_GRAD"]],
+                      "rank_of_stage": [[0, 1], [1, 0]]})")},
+          {"order", "transfers", parsed(R"({"schema": "pipewright.order/1",
+                      "ranks": [["0F0", "0SEND_F0", "0RECV_B0", "0B0"],
+                                ["1RECV_F0", "1F0", "1B0", "1SEND_B0", "OPT"]],
+                      "rank_of_stage": [0, 1]})")},
           {"job", "flat", job()},
           {"job", "paddle", paddle_job()}};
 }
@@ -160,6 +169,9 @@ Json rewritten(const std::string& kind, const Json& document) {
   }
   if (kind == "plan") {
     return to_json(read_plan(cursor));
+  }
+  if (kind == "order") {
+    return to_json(read_order_json(cursor));
   }
   if (kind == "job") {
     return to_json(read_job(cursor));

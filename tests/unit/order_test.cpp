@@ -1,4 +1,5 @@
 #include "core/order.hpp"
+#include "core/order_problems.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,15 +87,15 @@ TEST(OrderProblems, VersionsHaveToExistAndToAgree) {
   };
   EXPECT_EQ(problems("0F0@0,0F1@0,0B0@0,OPT,0F2@1,0B1@0,OPT,0B2@1,OPT\n"), "");
   EXPECT_EQ(problems("0F0@0,0I0@0,OPT,0W0\n"), "");
-  EXPECT_EQ(problems("0F0@0,0F1@2,0B0@0,OPT,0B1@2\n").substr(0, 55),
-            "0F1@2 (rank 0, cell 2) uses weights that do not exist y");
+  EXPECT_EQ(problems("0F0@0,0F1@2,0B0@0,OPT,0B1@2\n").substr(0, 57),
+            "0F1@2 (rank 0, action 2) uses weights that do not exist y");
   EXPECT_THAT(problems("0F0@0,0B0@0,OPT,0F1@1,0B1@0\n"),
-              HasSubstr("0B1@0 (rank 0, cell 5) uses other weights than the forward, which names "
+              HasSubstr("0B1@0 (rank 0, action 5) uses other weights than the forward, which names "
                         "version 1"));
-  EXPECT_THAT(problems("0F0@0,0I0@0,OPT,0W0@1\n"), HasSubstr("0W0@1 (rank 0, cell 4)"));
-  EXPECT_THAT(problems("0F0@0,0B0\n"), HasSubstr("0B0 (rank 0, cell 2) names no weight version"));
+  EXPECT_THAT(problems("0F0@0,0I0@0,OPT,0W0@1\n"), HasSubstr("0W0@1 (rank 0, action 4)"));
+  EXPECT_THAT(problems("0F0@0,0B0\n"), HasSubstr("0B0 (rank 0, action 2) names no weight version"));
   EXPECT_THAT(problems("0F0@0,1F0@0,(0F1@0;1B0@1)OVERLAP_F_B,1F1@0,1B1@0,0B0@0,0B1@0\n"),
-              HasSubstr("1B0@1 (rank 0, cell 3)"));
+              HasSubstr("1B0@1 (rank 0, action 3)"));
 }
 
 TEST(OrderProblems, ReplicasNeedEquallyManyReductions) {
@@ -111,7 +112,71 @@ TEST(OrderProblems, WrittenTransfersNeedBothEnds) {
   EXPECT_THAT(problems_of(whole), IsEmpty());
   const Order torn = read_order_csv("0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n", "o");
   EXPECT_THAT(problems_of(torn),
-              testing::ElementsAre("expected one 0SEND_F0 and one 1RECV_F0, found 1 and 0"));
+              testing::ElementsAre(
+                  "rank 0, action 2: expected one 0SEND_F0 and one 1RECV_F0, found 1 and 0"));
+}
+
+std::vector<std::string> problems_in(std::string_view csv) {
+  return problems_of(read_order_csv(csv, "o"));
+}
+
+TEST(OrderPlaces, OfWhatIsMissing) {
+  EXPECT_THAT(problems_in("0F0,0B0,0B1\n1F0,1B0,1F1,1B1\n"),
+              ElementsAre("rank 0, action 3: 0F1 is missing"));
+  EXPECT_THAT(problems_in("0F0,0B0\n1F0,1B0,,1F1\n").back(),
+              HasSubstr("rank 1, action 4: the backward of stage 1 for micro-batch 1 is missing"));
+  EXPECT_THAT(problems_in("0F0,,0I0\n1F0,1B0\n"), ElementsAre("rank 0, action 3: 0W0 is missing"));
+}
+
+TEST(OrderPlaces, OfBothWhereSomethingIsDoubledMixedOrMisplaced) {
+  EXPECT_THAT(problems_in("0F0,0B0,0F0\n1F0,1B0\n"),
+              ElementsAre("rank 0, action 3: 0F0 is there 2 times, first at rank 0, action 1"));
+  EXPECT_THAT(problems_in("0F0,0I0,0W0,0B0\n1F0,1B0\n"),
+              ElementsAre(HasSubstr("0B0 (rank 0, action 4), 0I0 (rank 0, action 2), 0W0 (rank 0, "
+                                    "action 3); expected one B, or one I and one W")));
+  EXPECT_THAT(problems_in("0F0,0W0,0B0\n1F0,1B0\n"),
+              ElementsAre("rank 0, action 2: 0W0 is doubled or mixed: 0B0 (rank 0, action 3) does "
+                          "its work already"));
+  // Both rows compute stage 1: the placement looks at the micro-batch, and m0 lives on rank 1.
+  EXPECT_THAT(problems_in("0F0,0B0,1F0\n1F0,1B0\n"),
+              ElementsAre("rank 0, action 3: 1F0 stands on rank 0, but stage 1 is on rank 1 (rank "
+                          "1, action 1)",
+                          "rank 1, action 1: 1F0 is there 2 times, first at rank 0, action 3"));
+}
+
+TEST(OrderPlaces, OfAnEmptyRankAndAnEmptyStage) {
+  EXPECT_THAT(problems_in("0F0,0B0\nOPT\n"),
+              ElementsAre(HasSubstr("rank 1 computes nothing: its list has 1 actions")));
+  EXPECT_THAT(
+      problems_in("0F0,0B0\n2F0,2B0\n"),
+      ElementsAre(HasSubstr("rank 0, action 1 (0F0): stage 1 is empty: no rank computes it")));
+}
+
+TEST(OrderPlaces, OfABackwardThatStandsBeforeWhatItNeeds) {
+  EXPECT_THAT(problems_in("0B0,0F0\n1F0,1B0\n"),
+              ElementsAre("rank 0, action 1: 0B0 stands before the 0F0 that it needs (rank 0, "
+                          "action 2): the rank can never go on"));
+  EXPECT_THAT(problems_in("0F0,0W0,0I0\n1I0,1F0,1W0\n"),
+              ElementsAre(HasSubstr("rank 0, action 2: 0W0 stands before the 0I0"),
+                          HasSubstr("rank 1, action 1: 1I0 stands before the 1F0")));
+  // The two of a pair are under way together.
+  EXPECT_THAT(problems_in("(0F0;0B0)OVERLAP_F_B\n1F0,1B0\n"), IsEmpty());
+}
+
+TEST(OrderPlaces, OfTransferEnds) {
+  EXPECT_THAT(
+      problems_in("0F0,0SEND_F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n"),
+      ElementsAre("rank 0, action 3: expected one 0SEND_F0 and one 1RECV_F0, found 2 and 1"));
+  EXPECT_THAT(problems_in("0F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n"),
+              ElementsAre("rank 0, action 1: expected one 0SEND_F0 and one 1RECV_F0, found 0 and "
+                          "0"));
+}
+
+TEST(OrderNotes, FewerMicroBatchesThanRanksAreNoFault) {
+  const Order order = read_order_csv("0F0,0B0\n1F0,1B0\n", "o");
+  EXPECT_THAT(problems_of(order), IsEmpty());
+  EXPECT_THAT(notes_of(order), ElementsAre(HasSubstr("1 micro-batch on 2 ranks")));
+  EXPECT_THAT(notes_of(read_order_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", "o")), IsEmpty());
 }
 
 }  // namespace
