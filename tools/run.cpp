@@ -104,6 +104,8 @@ void print_result(const Subject& subject, const exec::RunResult& result, Session
                   ", error " + signed_percent_text(comparison.step.error_percent() / 100) + "\n");
   }
   if (result.verify) session.print(verify_text(*result.verify));
+  const std::string versions = weight_versions_text(subject.program, result);
+  if (!versions.empty()) session.print(wrapped(versions, terminal.width, 0));
 }
 
 /// A job without a plan is tuned first, if its tuner_run_mode says so.
@@ -135,6 +137,9 @@ int run(const Arguments& arguments, Session& session) {
     Json fields = {{"steps", steps_fields(result)},
                    {"verify", verify_fields(result.verify)},
                    {"bubble_ratio", result.figures.bubble_ratio}};
+    if (subject.program.asynchronous && !result.peak_weight_versions.empty()) {
+      fields["peak_weight_versions"] = result.peak_weight_versions;
+    }
     session.print_result(fields);
   } else {
     print_result(subject, result, session);

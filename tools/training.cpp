@@ -124,6 +124,13 @@ Json steps_fields(const exec::RunResult& result) {
   return steps;
 }
 
+std::string weight_versions_text(const Program& program, const exec::RunResult& result) {
+  if (!program.asynchronous || result.peak_weight_versions.empty()) return "";
+  std::string text = "most weight versions at once, by rank:";
+  for (const int versions : result.peak_weight_versions) text += " " + std::to_string(versions);
+  return text;
+}
+
 bool agrees(const exec::VerifyReport& report) {
   return report.gradients.norm_rel <= kMostNormRel;  // false for NaN too
 }

@@ -33,6 +33,10 @@ void show_step(Session& session, int step, int steps, const exec::StepResult& re
 std::string steps_text(const exec::RunResult& result);
 Json steps_fields(const exec::RunResult& result);
 
+/// Of a schedule with weight versions: how many of each rank's weights lived at once, at most.
+/// Empty where nothing was trained (the paced device keeps no weights).
+std::string weight_versions_text(const Program& program, const exec::RunResult& result);
+
 /// True if the gradients agree as far as rounding allows.
 bool agrees(const exec::VerifyReport& report);
 std::string verify_text(const exec::VerifyReport& report);
