@@ -93,7 +93,8 @@ class Transport : public Clock {
   /// Transfer ends, and announced computations, that have ended since the beginning of the run.
   virtual std::uint64_t ended_count() const = 0;
 
-  /// Writes what it knows of its transfer ends; only while all ranks stand still or have left.
+  /// Writes what it knows of its transfer ends, as of now. Any thread; the two belong to the
+  /// caller.
   virtual void report(Timeline& timeline, Progress& progress) const = 0;
 };
 
