@@ -26,6 +26,7 @@ RankState state_of(const RankLook& look, const std::vector<StuckHead>& heads,
   if (look.dead) return RankState::Dead;
   if (look.standing.phase == Standing::Phase::Preparing) return RankState::Preparing;
   if (look.standing.phase == Standing::Phase::Done) return RankState::Done;
+  if (look.awaits_time) return RankState::Waiting;
   if (look.standing.waits_for == kNoInstruction) {
     return out_of_patience ? RankState::Slow : RankState::Working;
   }

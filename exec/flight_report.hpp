@@ -58,6 +58,7 @@ struct RankLook {
   Standing standing;
   std::int64_t looked_ns = 0;  // on the steady clock
   bool dead = false;
+  bool awaits_time = false;  // Transport::awaits_time()
   std::vector<FlightEntry> recent;
 };
 

@@ -98,7 +98,8 @@ class Run {
 void Run::run_threads() {
   Watchdog watchdog(transport_, record_, options_.watchdog_ns, options_.interrupted,
                     {.before_stop = [this](StopCause cause) { look_at_all(cause); },
-                     .overdue = [this] { tell_overdue(); }});
+                     .overdue = [this] { tell_overdue(); },
+                     .grace_ns = options_.grace_ns});
   std::vector<std::jthread> threads;  // joined where this function is left, whatever happens
   try {
     for (Rank& rank : ranks_) {
@@ -170,8 +171,8 @@ void Run::look_at_all(StopCause cause) {
   if (cause == StopCause::Interrupted) return look_at_step(last);
   const std::int64_t now = local::steady_ns();
   for (const Rank& rank : ranks_) {
-    last.ranks.push_back(
-        {rank.id, rank.run->standing(), now, rank.dead, rank.run->recorder().recent()});
+    last.ranks.push_back({rank.id, rank.run->standing(), now, rank.dead,
+                          transport_.awaits_time(rank.id), rank.run->recorder().recent()});
   }
   look_at_step(last);
 }

@@ -40,13 +40,6 @@ struct RunOptions {
   /// How long nothing may end before the run is given up. A run in which nothing can happen any
   /// more is ended at once, whatever this says.
   std::int64_t watchdog_ns = 30'000'000'000;
-  /// What each rank did last is kept for the report of a run that does not finish: so many entries
-  /// a rank, of 16 bytes; 0: none.
-  int flight_entries = kDefaultFlightEntries;
-  /// Called on a thread of the runtime if ranks have not left within a second after the run was
-  /// given up or interrupted, because a device does not return. Whoever cannot wait ends the
-  /// process there; if it returns, run() goes on waiting for the ranks. Must not throw.
-  std::function<void(const RunResult& result)> on_overdue;
   /// Set from outside (a signal handler) to end the run; may be null.
   const std::atomic<bool>* interrupted = nullptr;
   /// Keep the step whose time is the median; otherwise the last one, which needs less memory.
@@ -54,6 +47,14 @@ struct RunOptions {
   /// Called after each step, on one rank's thread, while all ranks stand still. What it throws ends
   /// the run and comes out of run().
   std::function<void(int step, const StepResult& result)> on_step;
+  /// What each rank did last is kept for the report of a run that does not finish: so many entries
+  /// a rank, of 16 bytes; 0: none.
+  int flight_entries = kDefaultFlightEntries;
+  /// Called on a thread of the runtime if ranks have not left so long after the run was given up or
+  /// interrupted, because a device does not return. Whoever cannot wait ends the process there; if
+  /// it returns, run() goes on waiting for the ranks.
+  std::int64_t grace_ns = 1'000'000'000;
+  std::function<void(const RunResult& result)> on_overdue;
 };
 
 enum class Outcome : std::uint8_t {

@@ -51,7 +51,7 @@ void Watchdog::watch() {
 void Watchdog::wait_for_ranks() {
   std::unique_lock lock(mutex_);
   const auto home = [this] { return over_.load(); };
-  if (ended_.wait_for(lock, std::chrono::nanoseconds(kGraceNs), home)) return;
+  if (ended_.wait_for(lock, std::chrono::nanoseconds(calls_.grace_ns), home)) return;
   lock.unlock();
   calls_.overdue();
 }

@@ -24,13 +24,11 @@ enum class StopCause : std::uint8_t {
   Failed,  // a rank has thrown and stopped the others
 };
 
-/// How long ranks have to come home before the caller is told.
-inline constexpr std::int64_t kGraceNs = 1'000'000'000;
-
-/// Both on the watchdog's thread; they must not throw.
+/// Made on the watchdog's thread; they must not throw.
 struct WatchdogCalls {
   std::function<void(StopCause)> before_stop;  // ranks still are where they were
   std::function<void()> overdue;               // the grace is over, and not all have come home
+  std::int64_t grace_ns = 0;                   // from the stop
 };
 
 class Watchdog {

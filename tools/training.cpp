@@ -74,6 +74,8 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   exec::RunOptions options;
   options.steps = request.steps.value_or(plan.training.steps);
   options.watchdog_ns = request.watchdog_ns;
+  options.flight_entries = request.flight_entries;
+  options.on_overdue = request.on_overdue;
   options.interrupted = &interrupt_flag();
   options.on_step = [&session, &options](int step, const exec::StepResult& result) {
     show_step(session, step, options.steps, result);

@@ -1,6 +1,7 @@
 // A plan on this machine's CPUs, for run and demo: data, training, verification.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,8 @@ struct TrainingRequest {
   std::optional<std::string> data;  // instead of the plan's
   bool verify = false;              // the first step against a serial run
   std::int64_t watchdog_ns = 30'000'000'000;
+  int flight_entries = exec::kDefaultFlightEntries;
+  std::function<void(const exec::RunResult&)> on_overdue;
 };
 
 /// Trains; Ctrl-C ends it with Interrupted, all ranks joined. Throws InputError for data that does
