@@ -17,12 +17,15 @@
 #include "exec/paced/device.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
+#include "tests/support/faulty_device.hpp"
 
 namespace pipewright::exec {
 namespace {
 
 using local::ClockKind;
 using std::chrono::milliseconds;
+using test::Fault;
+using test::FaultyDevice;
 
 constexpr std::int64_t kMs = 1'000'000;
 
@@ -38,36 +41,6 @@ CostTable each_takes(const Program& program, std::int64_t ns) {
   return CostTable::uniform(program.stages, {.f = time, .i = time, .w = time, .b = time, .opt = {}},
                             Nanoseconds(0));
 }
-
-/// What goes wrong at one instruction.
-enum class Fault : std::uint8_t { Throws, WorksOn };
-
-/// Paced, but for one instruction, at which it fails or works on without looking at any clock until
-/// `let_go` is set.
-class FaultyDevice final : public exec::Device {
- public:
-  FaultyDevice(std::unique_ptr<exec::Device> inner, InstructionId where, Fault fault,
-               std::atomic<bool>& let_go)
-      : inner_(std::move(inner)), where_(where), fault_(fault), let_go_(let_go) {}
-
-  void begin_step(int step) override { inner_->begin_step(step); }
-  void compute(InstructionId id) override {
-    if (id != where_) return inner_->compute(id);
-    if (fault_ == Fault::Throws) throw std::runtime_error("the device fell off the bus");
-    while (!let_go_) std::this_thread::sleep_for(milliseconds(1));
-  }
-  PayloadPtr give(InstructionId send) override { return inner_->give(send); }
-  void accept(InstructionId recv, PayloadPtr payload) override {
-    inner_->accept(recv, std::move(payload));
-  }
-  void end_step() override { inner_->end_step(); }
-
- private:
-  std::unique_ptr<exec::Device> inner_;
-  const InstructionId where_;
-  const Fault fault_;
-  std::atomic<bool>& let_go_;
-};
 
 struct Ended {
   RunResult result;
