@@ -41,7 +41,7 @@ class StuckState {
     std::vector<Wait> waits;
     const Instruction& in = program_.code[head.instruction];
     for (const InstructionId input : unmet_inputs(head.instruction)) add(waits, input, outside);
-    if (is_transfer(in.kind) && waits.empty()) {
+    if (is_transfer(in.kind) && waits.empty() && !is_under_way(head.instruction)) {
       const InstructionId other = partner_wait(head.instruction);
       if (other == kNoInstruction) {
         outside = true;
@@ -124,6 +124,14 @@ class StuckState {
   const Protocol& protocol(const Instruction& in) const {
     return program_.routes[in.route].send_kind == ActionKind::SendF ? program_.policy.send_f
                                                                     : program_.policy.send_b;
+  }
+
+  /// Of a transfer end that has its inputs: both ends have met, or the message has left.
+  bool is_under_way(InstructionId id) const {
+    const Instruction& in = program_.code[id];
+    if (in.link == kNoInstruction || in.has(Instruction::kMismatch)) return false;
+    if (progress_.ended[in.link] != 0) return is_recv(in.kind);
+    return is_head(in.link) && unmet_inputs(in.link).empty();
   }
 
   /// What a ready transfer end waits for: its partner, or the RECV that gives credit back.
@@ -232,6 +240,41 @@ std::vector<std::size_t> shortest_cycle(const Waits& waits) {
   return best;
 }
 
+/// A SEND without credit goes on when credit comes back or when its RECV is reached. Where all
+/// stands still neither will happen; where something runs, one wait says too little.
+void forget_credit_waits(const Program& program, const std::vector<StuckState::Head>& heads,
+                         Waits& waits) {
+  for (std::size_t at = 0; at < waits.size(); ++at) {
+    const Instruction& in = program.code[heads[at].instruction];
+    if (!is_send(in.kind) || waits[at].empty()) continue;
+    if (is_recv(program.code[waits[at].front().waits_for].kind) &&
+        waits[at].front().waits_for != in.link)
+      waits[at].clear();
+  }
+}
+
+/// Which heads what runs now can still free, directly or through others: all they wait for is
+/// behind such heads.
+std::vector<bool> may_go_on(const Waits& waits, const std::vector<bool>& never) {
+  std::vector<std::vector<std::size_t>> waiters(waits.size());
+  std::vector<std::size_t> missing(waits.size()), free;
+  std::vector<bool> may(waits.size(), false);
+  for (std::size_t at = 0; at < waits.size(); ++at) {
+    missing[at] = waits[at].size() + (never[at] ? 1 : 0);
+    for (const auto& wait : waits[at]) waiters[wait.behind].push_back(at);
+    if (missing[at] == 0) free.push_back(at);
+  }
+  while (!free.empty()) {
+    const std::size_t at = free.back();
+    free.pop_back();
+    may[at] = true;
+    for (const std::size_t waiter : waiters[at]) {
+      if (--missing[waiter] == 0) free.push_back(waiter);
+    }
+  }
+  return may;
+}
+
 std::string rank_text(RankId rank) { return "rank " + std::to_string(rank.value); }
 
 }  // namespace
@@ -259,7 +302,8 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
   for (const auto& head : heads) report.stuck.push_back({head.rank, head.lane, head.instruction});
 
   Waits waits;
-  bool running = false;  // a head that waits for nothing: the Program is not stuck
+  bool running = false;  // a head that waits for nothing: the Program does not stand still
+  std::vector<bool> never;
   std::vector<std::string> outside_waits;
   for (const auto& head : heads) {
     bool outside = false;
@@ -270,15 +314,21 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
           " waits for something that never comes: nothing left to run matches it");
     }
     running |= waits.back().empty() && !outside;
+    never.push_back(outside);
   }
+  if (running) forget_credit_waits(program, heads, waits);
+  const std::vector<bool> may = may_go_on(waits, never);
+  for (std::size_t at = 0; at < heads.size(); ++at) report.stuck[at].for_good = !may[at];
   report.mismatched_recv = state.reached_mismatch();
   if (report.mismatched_recv != kNoInstruction) {
     report.verdict = Verdict::Mismatch;
     report.mismatched_send = program.code[report.mismatched_recv].link;
     return report;
   }
-  if (running) return report;
+  const bool all_may = std::find(may.begin(), may.end(), false) == may.end();
+  if (running && all_may) return report;
   const auto cycle = shortest_cycle(waits);
+  if (running && cycle.empty()) return report;
   for (std::size_t k = 0; k < cycle.size(); ++k) {
     const std::size_t at = cycle[k], next = cycle[(k + 1) % cycle.size()];
     const auto wait = std::find_if(waits[at].begin(), waits[at].end(),

@@ -32,6 +32,9 @@ struct StuckHead {
   RankId rank;
   int lane = 0;
   InstructionId instruction = kNoInstruction;
+  /// It can never go on. False where it runs (computes, or its data moves), and where all that it
+  /// waits for still may come.
+  bool for_good = true;
 };
 
 struct WaitReport {
@@ -46,7 +49,8 @@ struct WaitReport {
 };
 
 /// `message_bytes` by route, needed only where the policy counts credit in
-/// bytes (else empty).
+/// bytes (else empty). Of a state in which something still runs (a rank computes, a message is
+/// under way) the verdict is Ok unless there is a cycle or a mismatch: those last whatever runs.
 WaitReport explain_stuck(const Program& program, const Progress& progress,
                          const std::vector<std::int64_t>& message_bytes = {});
 

@@ -2,7 +2,27 @@
 
 #include <algorithm>
 
+#include "exec/local/waiting.hpp"
+
 namespace pipewright::exec {
+namespace {
+
+/// An element of the Record that others may look at while we write.
+template <class Value>
+void put(Value& element, Value value, std::memory_order order = std::memory_order_relaxed) {
+  std::atomic_ref<Value>(element).store(value, order);
+}
+
+template <class Value>
+std::vector<Value> copy_of(std::vector<Value>& values) {
+  std::vector<Value> copy(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    copy[i] = std::atomic_ref<Value>(values[i]).load(std::memory_order_acquire);
+  }
+  return copy;
+}
+
+}  // namespace
 
 void Record::reset(std::size_t instructions) {
   timeline.start.assign(instructions, kNotEnded);
@@ -13,13 +33,24 @@ void Record::reset(std::size_t instructions) {
   progress.left.assign(instructions, 0);
 }
 
-RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Record& record)
+/// First what has ended, then when: who has ended has a time.
+void Record::copy_to(Timeline& timeline_copy, Progress& progress_copy) {
+  progress_copy.ended = copy_of(progress.ended);
+  progress_copy.left = copy_of(progress.left);
+  timeline_copy.start = copy_of(timeline.start);
+  timeline_copy.end = copy_of(timeline.end);
+  timeline_copy.moving = copy_of(timeline.moving);
+}
+
+RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Record& record,
+                 std::size_t flight_entries)
     : program_(program),
       rank_(rank),
       transport_(transport),
       record_(record),
       begin_(program.rank_begin[static_cast<std::size_t>(rank.value)]),
       end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
+      recorder_(flight_entries),
       at_(begin_) {
   if (!program.has_collectives) return;
   for (const auto& [id, input] : program.extra_inputs) {
@@ -29,8 +60,19 @@ RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Reco
   std::sort(awaited_.begin(), awaited_.end());
 }
 
+Standing RankRun::standing() const {
+  return {phase_.load(), at(), waits_for_.load(std::memory_order_relaxed), recorder_.settled_ns()};
+}
+
+void RankRun::note(InstructionId id, FlightState state) {
+  if (recorder_.is_on()) recorder_.note({id, state, kNoInstruction, transport_.now()});
+}
+
 void RankRun::walk(Device& device) {
   device_ = &device;
+  recorder_.begin_step();
+  stand_at(begin_);
+  phase_.store(Standing::Phase::Walking);
   finished_.assign(end_ - begin_, 0);
   late_sends_.clear();
   for (InstructionId id = begin_; id < end_; ++id) {
@@ -54,28 +96,40 @@ void RankRun::walk(Device& device) {
     finish_transfer(id);
   }
   device.end_step();
+  phase_.store(Standing::Phase::Done);
 }
 
 void RankRun::compute(InstructionId id) {
   wait_for_inputs(id);
   if (code(id).has(Instruction::kJoinsRun)) wait_for_run_before(id);
   const std::int64_t start = transport_.now();
-  record_.timeline.start[id] = record_.timeline.moving[id] = start;
-  computes_.store(true, std::memory_order_relaxed);
+  put(record_.timeline.start[id], start);
+  put(record_.timeline.moving[id], start);
+  if (recorder_.is_on()) {
+    recorder_.note({id, FlightState::Started, kNoInstruction, start});
+    recorder_.settle(local::steady_ns());
+  }
   device_->compute(id);
-  computes_.store(false, std::memory_order_relaxed);
-  record_.timeline.end[id] = transport_.now();
-  record_.progress.ended[id] = 1;
+  const std::int64_t end = transport_.now();
+  put(record_.timeline.end[id], end);
+  put(record_.progress.ended[id], std::uint8_t{1}, std::memory_order_release);
+  recorder_.note({id, FlightState::Ended, kNoInstruction, end});
   record_.computations.fetch_add(1, std::memory_order_relaxed);
   if (std::binary_search(awaited_.begin(), awaited_.end(), id)) transport_.announce(rank_, id);
   if (!late_sends_.empty()) provide_late_sends();
 }
 
 void RankRun::issue(InstructionId id) {
-  if (!is_send(code(id).kind)) return transport_.issue(rank_, id, nullptr);
-  if (has_data(id)) return transport_.issue(rank_, id, device_->give(id));
-  late_sends_.push_back(id);
-  transport_.issue(rank_, id, nullptr);
+  PayloadPtr data;
+  if (is_send(code(id).kind)) {
+    if (has_data(id)) {
+      data = device_->give(id);
+    } else {
+      late_sends_.push_back(id);
+    }
+  }
+  note(id, FlightState::Issued);
+  transport_.issue(rank_, id, std::move(data));
 }
 
 /// A computation's RECV is its link; a transfer end's link is its partner, which is no input.
@@ -95,13 +149,25 @@ void RankRun::wait_for(InstructionId input) {
   // On another rank: a member of a collective. Further down this very list: it can never come, and
   // the transport knows it.
   const bool own = begin_ <= input && input < end_;
-  if (!own || record_.progress.ended[input] == 0) transport_.wait(rank_, input);
+  if (!own || record_.progress.ended[input] == 0) wait_in_transport(at(), input);
+}
+
+/// If the wait ends by Stopped, the rank stays on record as one that waits.
+void RankRun::wait_in_transport(InstructionId id, InstructionId input) {
+  waits_for_.store(input, std::memory_order_relaxed);
+  if (recorder_.is_on()) {
+    recorder_.note({id, FlightState::Waiting, input, transport_.now()});
+    recorder_.settle(local::steady_ns());
+  }
+  transport_.wait(rank_, input);
+  waits_for_.store(kNoInstruction, std::memory_order_relaxed);
 }
 
 void RankRun::finish_transfer(InstructionId id) {
   std::uint8_t& finished = finished_[id - begin_];
   if (finished != 0) return;
-  transport_.wait(rank_, id);
+  wait_in_transport(at(), id);
+  note(id, FlightState::Ended);
   if (is_recv(code(id).kind)) device_->accept(id, transport_.take(rank_, id));
   finished = 1;
 }

@@ -26,29 +26,25 @@ class Run {
         make_device_(make_device),
         options_(options) {
     record_.reset(program.code.size());
+    const auto entries = static_cast<std::size_t>(std::max(0, options.flight_entries));
     for (const RankId rank : transport.local_ranks()) {
       ranks_.push_back(
-          {rank, std::make_unique<RankRun>(program, rank, transport, record_), std::nullopt});
+          {rank, std::make_unique<RankRun>(program, rank, transport, record_, entries)});
     }
   }
 
   RunResult to_the_end() {
-    const StopCause cause = run_threads();
+    run_threads();
     if (error_) std::rethrow_exception(error_);
     // A run that was about to be stopped when it ended has ended.
-    if (static_cast<int>(result_.steps.size()) == options_.steps) {
+    if (failure_.empty() && static_cast<int>(result_.steps.size()) == options_.steps) {
       choose_timeline();
       result_.figures = figures_of(program_, result_.timeline, costs_);
       return std::move(result_);
     }
-    if (cause == StopCause::NoProgress) throw_if_slow();
-    result_.outcome = cause == StopCause::Interrupted ? Outcome::Interrupted : Outcome::Stuck;
-    collect_step();
-    result_.timeline = std::move(record_.timeline);
-    result_.timeline_step = static_cast<int>(result_.steps.size());
-    result_.progress = std::move(record_.progress);
-    if (result_.outcome == Outcome::Stuck) explain();
-    return std::move(result_);
+    RunResult result = unfinished();
+    if (!result.failure.empty()) throw RunFailed(std::move(result));
+    return result;
   }
 
  private:
@@ -56,18 +52,30 @@ class Run {
     RankId id;
     std::unique_ptr<RankRun> run;
     std::optional<double> loss;
+    bool dead = false;  // guarded by error_mutex_
+  };
+  /// All ranks as they were when the run was stopped.
+  struct LastLook {
+    StopCause cause = StopCause::None;
+    Timeline timeline;
+    Progress progress;
+    std::vector<StepResult> steps;
+    std::vector<RankLook> ranks;
   };
 
-  StopCause run_threads();
+  void run_threads();
   void run_rank(Rank& rank) noexcept;
   void run_steps(Rank& rank);
-  void fail(const Rank& rank, const std::string& what);
+  void fail(Rank& rank, const std::string& what);
   void fail(std::exception_ptr error);
+  void look_at_all(StopCause cause);
+  void look_at_step(LastLook& last);
+  void tell_overdue() noexcept;
   void end_step();
   void collect_step();
   void choose_timeline();
-  void throw_if_slow() const;
-  void explain();
+  RunResult unfinished() const;
+  std::string why_slow(const FlightReport& report) const;
 
   const Program& program_;
   const CostTable& costs_;
@@ -78,27 +86,30 @@ class Run {
   Record record_;
   RunResult result_;                 // written while all ranks stand still
   std::vector<Timeline> timelines_;  // by step, if the median is wanted
-  std::mutex error_mutex_;
-  std::exception_ptr error_;  // the first; guarded by error_mutex_ until the threads have ended
+  std::mutex record_mutex_;          // held by who writes record_ for all ranks, or copies it
+  std::mutex error_mutex_;           // guards what follows until the threads have ended
+  std::exception_ptr error_;         // from on_step
+  std::string failure_;              // of the first rank that failed
+  std::optional<LastLook> last_;
 };
 
 // --- Threads ---
 
-StopCause Run::run_threads() {
-  Watchdog watchdog(transport_, record_, options_.watchdog_ns, options_.interrupted);
-  {
-    std::vector<std::jthread> threads;  // joined where this block is left, whatever happens
-    try {
-      for (Rank& rank : ranks_) {
-        threads.emplace_back([this, &rank] { run_rank(rank); });
-      }
-    } catch (const std::system_error& e) {
-      transport_.stop();
-      throw MachineError("cannot start a thread for each of " + std::to_string(ranks_.size()) +
-                         " ranks: " + e.what());
+void Run::run_threads() {
+  Watchdog watchdog(transport_, record_, options_.watchdog_ns, options_.interrupted,
+                    {.before_stop = [this](StopCause cause) { look_at_all(cause); },
+                     .overdue = [this] { tell_overdue(); },
+                     .grace_ns = options_.grace_ns});
+  std::vector<std::jthread> threads;  // joined where this function is left, whatever happens
+  try {
+    for (Rank& rank : ranks_) {
+      threads.emplace_back([this, &rank] { run_rank(rank); });
     }
+  } catch (const std::system_error& e) {
+    transport_.stop();
+    throw MachineError("cannot start a thread for each of " + std::to_string(ranks_.size()) +
+                       " ranks: " + e.what());
   }
-  return watchdog.finish();
 }
 
 void Run::run_rank(Rank& rank) noexcept {
@@ -118,17 +129,28 @@ void Run::run_steps(Rank& rank) {
     device->begin_step(step);
     transport_.meet(rank.id, [this] { record_.between_steps.store(false); });
     rank.run->walk(*device);
-    device->timestamps(record_.timeline);
+    {
+      const std::scoped_lock lock(record_mutex_);
+      device->timestamps(record_.timeline);
+    }
     rank.loss = device->loss();
     transport_.meet(rank.id, [this] { end_step(); });
   }
 }
 
-void Run::fail(const Rank& rank, const std::string& what) {
-  std::string where = "rank " + std::to_string(rank.id.value);
-  if (rank.run->at() < program_.code.size()) where += ", " + program_.text(rank.run->at());
-  where += ", step " + std::to_string(result_.steps.size());
-  fail(std::make_exception_ptr(RunError(where + ": " + what)));
+void Run::fail(Rank& rank, const std::string& what) {
+  {
+    const std::scoped_lock lock(error_mutex_);
+    rank.dead = true;
+    if (failure_.empty()) {
+      failure_ = "rank " + std::to_string(rank.id.value);
+      if (rank.run->at() < program_.code.size()) failure_ += ", " + program_.text(rank.run->at());
+      failure_ += ", step " + std::to_string(result_.steps.size()) + ": " + what;
+    }
+  }
+  look_at_all(StopCause::Failed);
+  record_.failed.store(true);
+  transport_.stop();
 }
 
 void Run::fail(std::exception_ptr error) {
@@ -136,13 +158,49 @@ void Run::fail(std::exception_ptr error) {
     const std::scoped_lock lock(error_mutex_);
     if (!error_) error_ = std::move(error);
   }
+  record_.failed.store(true);
   transport_.stop();
+}
+
+/// The ranks still are where they were.
+void Run::look_at_all(StopCause cause) {
+  const std::scoped_lock lock(error_mutex_);
+  if (last_) return;
+  LastLook& last = last_.emplace();
+  last.cause = cause;
+  if (cause == StopCause::Interrupted) return look_at_step(last);
+  const std::int64_t now = local::steady_ns();
+  for (const Rank& rank : ranks_) {
+    last.ranks.push_back({rank.id, rank.run->standing(), now, rank.dead,
+                          transport_.awaits_time(rank.id), rank.run->recorder().recent()});
+  }
+  look_at_step(last);
+}
+
+/// Between two steps there is nothing to be seen of a step.
+void Run::look_at_step(LastLook& last) {
+  const std::unique_lock<std::mutex> record(record_mutex_, std::try_to_lock);
+  if (!record.owns_lock()) return;
+  record_.copy_to(last.timeline, last.progress);
+  transport_.report(last.timeline, last.progress);
+  last.steps = result_.steps;
+}
+
+/// On the watchdog's thread.
+void Run::tell_overdue() noexcept {
+  if (!options_.on_overdue) return;
+  try {
+    options_.on_overdue(unfinished());
+  } catch (...) {
+    // Nobody to tell: run() goes on waiting for the ranks.
+  }
 }
 
 // --- Between steps: one rank's thread, all others stand still ---
 
 void Run::end_step() {
   record_.between_steps.store(true);
+  const std::scoped_lock lock(record_mutex_);
   collect_step();
   StepResult step;
   step.step_ns = record_.timeline.makespan_ns;
@@ -187,25 +245,74 @@ void Run::choose_timeline() {
   result_.timeline_step = options_.median_timeline ? static_cast<int>(chosen) : options_.steps - 1;
 }
 
-/// Patience ran out while a rank was computing: that is no deadlock.
-void Run::throw_if_slow() const {
-  std::string where;
-  for (const Rank& rank : ranks_) {
-    if (!rank.run->computes()) continue;
-    if (!where.empty()) where += ", ";
-    where += "rank " + std::to_string(rank.id.value) + " in " + program_.text(rank.run->at());
+/// What the last look saw, explained. Also while ranks still run.
+RunResult Run::unfinished() const {
+  RunResult result;
+  LastLook last = last_.value_or(LastLook{});
+  result.timeline = std::move(last.timeline);
+  result.progress = std::move(last.progress);
+  result.steps = std::move(last.steps);
+  result.timeline_step = static_cast<int>(result.steps.size());
+  if (result.timeline.end.size() != program_.code.size()) {
+    Record nothing;
+    nothing.reset(program_.code.size());
+    result.timeline = std::move(nothing.timeline);
+    result.progress = std::move(nothing.progress);
   }
-  if (where.empty()) return;
-  throw RunError("nothing has ended for " + format_duration(Nanoseconds(options_.watchdog_ns)) +
-                 " while computing (" + where +
-                 "); if the computation may take that long, raise --watchdog");
+  for (const std::int64_t end : result.timeline.end)
+    result.timeline.makespan_ns = std::max(result.timeline.makespan_ns, end);
+  result.outcome = Outcome::Interrupted;
+  if (last.cause == StopCause::Interrupted) return result;
+  WaitReport waits = explain_stuck(program_, result.progress, costs_.message_bytes(program_));
+  const bool stuck = waits.verdict != Verdict::Ok;
+  const bool patience = last.cause == StopCause::NoProgress;
+  result.report =
+      flight_report(program_, result.progress, std::move(waits), std::move(last.ranks), patience);
+  if (last.cause == StopCause::Failed) {
+    result.outcome = Outcome::Failed;
+    result.failure = failure_;
+  } else if (patience && !stuck) {
+    result.outcome = Outcome::Slow;
+    result.failure = why_slow(result.report);
+  } else {
+    result.outcome = Outcome::Stuck;
+    result.stuck = result.report.waits;
+  }
+  return result;
 }
 
-void Run::explain() {
-  result_.stuck = explain_stuck(program_, result_.progress, costs_.message_bytes(program_));
+/// Patience ran out while ranks were computing, or a message was on its way: that is no deadlock.
+std::string Run::why_slow(const FlightReport& report) const {
+  std::string where;
+  for (const RankReport& rank : report.ranks) {
+    if (rank.state != RankState::Slow || rank.first_unfinished == kNoInstruction) continue;
+    where += (where.empty() ? "rank " : ", rank ") + std::to_string(rank.rank.value) + " in " +
+             program_.text(rank.first_unfinished);
+  }
+  return "nothing has ended for " + format_duration(Nanoseconds(options_.watchdog_ns)) +
+         (where.empty()
+              ? " while data is on its way; if a transfer may take that long"
+              : " while computing (" + where + "); if the computation may take that long") +
+         ", raise --watchdog";
 }
 
 }  // namespace
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::Finished:
+      return "finished";
+    case Outcome::Stuck:
+      return "stuck";
+    case Outcome::Interrupted:
+      return "interrupted";
+    case Outcome::Slow:
+      return "slow";
+    case Outcome::Failed:
+      return "failed";
+  }
+  return "finished";
+}
 
 RunResult run(const Program& program, const CostTable& costs, Transport& transport,
               const DeviceFactory& make_device, const RunOptions& options) {

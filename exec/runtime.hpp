@@ -6,14 +6,20 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/costs.hpp"
+#include "core/error.hpp"
 #include "core/program.hpp"
 #include "core/timeline.hpp"
 #include "core/wait_for.hpp"
 #include "exec/device.hpp"
+#include "exec/flight_report.hpp"
 #include "exec/transport.hpp"
 #include "exec/verify.hpp"
 
@@ -23,6 +29,8 @@ struct StepResult {
   std::optional<double> loss;  // nullopt if no device computes one
   std::int64_t step_ns = 0;    // from the step's start to the end of its last instruction
 };
+
+struct RunResult;
 
 struct RunOptions {
   int steps = 1;
@@ -39,9 +47,24 @@ struct RunOptions {
   /// Called after each step, on one rank's thread, while all ranks stand still. What it throws ends
   /// the run and comes out of run().
   std::function<void(int step, const StepResult& result)> on_step;
+  /// What each rank did last is kept for the report of a run that does not finish: so many entries
+  /// a rank, of 16 bytes; 0: none.
+  int flight_entries = kDefaultFlightEntries;
+  /// Called on a thread of the runtime if ranks have not left so long after the run was given up or
+  /// interrupted, because a device does not return. Whoever cannot wait ends the process there; if
+  /// it returns, run() goes on waiting for the ranks.
+  std::int64_t grace_ns = 1'000'000'000;
+  std::function<void(const RunResult& result)> on_overdue;
 };
 
-enum class Outcome : std::uint8_t { Finished, Stuck, Interrupted };
+enum class Outcome : std::uint8_t {
+  Finished,
+  Stuck,  // nothing, or nothing of a cycle, can ever happen again
+  Interrupted,
+  Slow,    // the watchdog's patience ended while a rank computed, or data moved
+  Failed,  // a rank has thrown
+};
+std::string_view to_string(Outcome outcome);  // "finished", …
 
 struct RunResult {
   Outcome outcome = Outcome::Finished;
@@ -52,6 +75,8 @@ struct RunResult {
   Figures figures;                     // of the timeline; only if finished
   WaitReport stuck;                    // only if stuck: why
   Progress progress;                   // only if not finished: how far it came
+  FlightReport report;                 // only if not finished: rank by rank
+  std::string failure;                 // only if slow or failed: the sentence that run() throws
   std::optional<VerifyReport> verify;  // filled by run_on_cpu() if it was asked to
   /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
   std::vector<int> peak_weight_versions;
@@ -59,8 +84,19 @@ struct RunResult {
   bool finished() const { return outcome == Outcome::Finished; }
 };
 
+/// A run that failed or was too slow, with what there is of it.
+class RunFailed : public RunError {
+ public:
+  explicit RunFailed(RunResult result)
+      : RunError(result.failure), result_(std::make_shared<const RunResult>(std::move(result))) {}
+  const RunResult& result() const { return *result_; }
+
+ private:
+  std::shared_ptr<const RunResult> result_;
+};
+
 /// `costs` gives message sizes (credit in bytes) and memory for the figures. The transport serves
-/// one run. Throws RunError if a rank fails (naming rank, instruction and step) or if one computes
+/// one run. Throws RunFailed if a rank fails (naming rank, instruction and step) or if one computes
 /// for longer than the watchdog allows.
 RunResult run(const Program& program, const CostTable& costs, Transport& transport,
               const DeviceFactory& make_device, const RunOptions& options = {});

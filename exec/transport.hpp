@@ -90,10 +90,17 @@ class Transport : public Clock {
   /// called.
   virtual bool stands_still_within(std::int64_t timeout_ns) = 0;
   virtual void end_watch() noexcept = 0;
+  /// The rank sleeps until a time that cannot come before other ranks go on (a clock that stands
+  /// still while one of them works). It is not this rank that is slow.
+  virtual bool awaits_time(RankId rank) const {
+    static_cast<void>(rank);
+    return false;
+  }
   /// Transfer ends, and announced computations, that have ended since the beginning of the run.
   virtual std::uint64_t ended_count() const = 0;
 
-  /// Writes what it knows of its transfer ends; only while all ranks stand still or have left.
+  /// Writes what it knows of its transfer ends, as of now. Any thread; the two belong to the
+  /// caller.
   virtual void report(Timeline& timeline, Progress& progress) const = 0;
 };
 

@@ -1,6 +1,8 @@
 #include "exec/watchdog.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "exec/local/waiting.hpp"
 
@@ -13,11 +15,12 @@ constexpr std::int64_t kLookNs = 20'000'000;
 }  // namespace
 
 Watchdog::Watchdog(Transport& transport, const Record& record, std::int64_t patience_ns,
-                   const std::atomic<bool>* interrupted)
+                   const std::atomic<bool>* interrupted, WatchdogCalls calls)
     : transport_(transport),
       record_(record),
       patience_ns_(patience_ns),
       interrupted_(interrupted),
+      calls_(std::move(calls)),
       last_change_ns_(local::steady_ns()),
       thread_([this] { watch(); }) {}
 
@@ -25,7 +28,11 @@ Watchdog::~Watchdog() { finish(); }
 
 StopCause Watchdog::finish() {
   if (thread_.joinable()) {
-    over_.store(true);
+    {
+      const std::scoped_lock lock(mutex_);
+      over_.store(true);
+    }
+    ended_.notify_all();
     transport_.end_watch();
     thread_.join();
   }
@@ -35,11 +42,23 @@ StopCause Watchdog::finish() {
 void Watchdog::watch() {
   const std::int64_t pause_ns = std::clamp(patience_ns_ / 4, std::int64_t{1'000'000}, kLookNs);
   while (!over_.load() && cause_ == StopCause::None) cause_ = look(pause_ns);
-  if (cause_ != StopCause::None) transport_.stop();
+  if (cause_ == StopCause::None) return;
+  calls_.before_stop(cause_);
+  transport_.stop();
+  wait_for_ranks();
+}
+
+void Watchdog::wait_for_ranks() {
+  std::unique_lock lock(mutex_);
+  const auto home = [this] { return over_.load(); };
+  if (ended_.wait_for(lock, std::chrono::nanoseconds(calls_.grace_ns), home)) return;
+  lock.unlock();
+  calls_.overdue();
 }
 
 StopCause Watchdog::look(std::int64_t pause_ns) {
   if (transport_.stands_still_within(pause_ns)) return StopCause::StandsStill;
+  if (record_.failed.load()) return StopCause::Failed;
   if (interrupted_ != nullptr && interrupted_->load()) return StopCause::Interrupted;
   const std::uint64_t seen = record_.computations.load() + transport_.ended_count();
   const std::int64_t now = local::steady_ns();

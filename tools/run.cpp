@@ -9,18 +9,19 @@
 #include "tools/figures.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/modules.hpp"
+#include "tools/run_report.hpp"
 #include "tools/subject.hpp"
 #include "tools/table.hpp"
 #include "tools/timeline_files.hpp"
 #include "tools/timeline_text.hpp"
 #include "tools/training.hpp"
 #include "tools/tuning.hpp"
-#include "tools/verdict.hpp"
 
 namespace pipewright::tools {
 namespace {
 
 constexpr int kMostSteps = 1'000'000'000;
+constexpr int kMostEntries = 1'000'000;
 
 struct RunRequest {
   std::string device;
@@ -45,6 +46,8 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
     if (patience->value == 0) throw InputError("--watchdog: expected more than 0, such as 30s");
     request.training.watchdog_ns = patience->value;
   }
+  request.training.flight_entries =
+      arguments.integer_or("--flight-recorder", 0, kMostEntries, request.training.flight_entries);
   if (request.device == "cpu") {
     if (!subject.plan) {
       throw InputError(subject.source, "",
@@ -63,6 +66,8 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
   exec::RunOptions options;
   options.steps = request.training.steps.value_or(1);
   options.watchdog_ns = request.training.watchdog_ns;
+  options.flight_entries = request.training.flight_entries;
+  options.on_overdue = request.training.on_overdue;
   options.interrupted = &interrupt_flag();
   options.on_step = [&](int step, const exec::StepResult& result) {
     show_step(session, step, options.steps, result);
@@ -73,19 +78,6 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
   return result;
-}
-
-int report_stuck(const Subject& subject, const exec::RunResult& result, Session& session) {
-  if (session.json()) {
-    Json fields = verdict_fields(subject.program, result.stuck, {});
-    fields["steps"] = steps_fields(result);
-    session.print_result(fields);
-  } else {
-    session.print("the watchdog ended the run in step " + std::to_string(result.steps.size() + 1) +
-                  "\n");
-    session.print(verdict_text(subject.program, result.stuck, {}, session.terminal()));
-  }
-  return kRunFailed;
 }
 
 void print_result(const Subject& subject, const exec::RunResult& result, Session& session) {
@@ -104,6 +96,8 @@ void print_result(const Subject& subject, const exec::RunResult& result, Session
                   ", error " + signed_percent_text(comparison.step.error_percent() / 100) + "\n");
   }
   if (result.verify) session.print(verify_text(*result.verify));
+  const std::string versions = weight_versions_text(subject.program, result);
+  if (!versions.empty()) session.print(wrapped(versions, terminal.width, 0));
 }
 
 /// A job without a plan is tuned first, if its tuner_run_mode says so.
@@ -117,24 +111,43 @@ Subject read_run_subject(const Arguments& arguments, Session& session) {
   return read_subject(arguments, Purpose::Judge, session);
 }
 
+/// What a failed run leaves is shown before its error goes on.
+exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject,
+                              const RunRequest& request, Session& session) {
+  try {
+    return request.device == "cpu"
+               ? train_on_cpu(*subject.plan, subject.program, request.training, session)
+               : run_paced(subject, request, session);
+  } catch (const exec::RunFailed& failed) {
+    show_unfinished(arguments, subject, failed.result(), session);
+    throw;
+  }
+}
+
 int run(const Arguments& arguments, Session& session) {
   const Subject subject = read_run_subject(arguments, session);
-  const RunRequest request = run_request(arguments, subject);
+  RunRequest request = run_request(arguments, subject);
   if (!subject.problems.empty()) {
     throw InputError(subject.source, "",
                      "not a whole order: " + subject.problems.front() + "; see pipewright check");
   }
-  const exec::RunResult result =
-      request.device == "cpu"
-          ? train_on_cpu(*subject.plan, subject.program, request.training, session)
-          : run_paced(subject, request, session);
+  request.training.on_overdue = [&](const exec::RunResult& result) {
+    leave_without_ranks(arguments, subject, result, session);
+  };
+  const exec::RunResult result = run_on_device(arguments, subject, request, session);
+  if (!result.finished()) {
+    show_unfinished(arguments, subject, result, session);
+    return kRunFailed;
+  }
   save_timeline_files(arguments, session, subject, result.timeline,
                       traces::TraceInfo::Kind::Measured);
-  if (!result.finished()) return report_stuck(subject, result, session);
   if (session.json()) {
     Json fields = {{"steps", steps_fields(result)},
                    {"verify", verify_fields(result.verify)},
                    {"bubble_ratio", result.figures.bubble_ratio}};
+    if (subject.program.asynchronous && !result.peak_weight_versions.empty()) {
+      fields["peak_weight_versions"] = result.peak_weight_versions;
+    }
     session.print_result(fields);
   } else {
     print_result(subject, result, session);
@@ -175,6 +188,15 @@ std::vector<Flag> run_flags() {
        .help = "give up when nothing has ended for so long (30s); a run that cannot go on is ended "
                "at once"},
       {.group = "Run",
+       .name = "--report",
+       .argument = "FILE",
+       .help = "if the run does not finish: write what each rank did last as JSON",
+       .is_file = true},
+      {.group = "Run",
+       .name = "--flight-recorder",
+       .argument = "N",
+       .help = "entries that each rank keeps for that report (1024); 0: none"},
+      {.group = "Run",
        .name = "--clock",
        .argument = "KIND",
        .help = "of --device paced; virtual: nobody sleeps, times are exact",
@@ -192,7 +214,8 @@ Command run_command() {
   command.description =
       "A plan trains on the CPU; a schedule or a CSV runs on the paced device, under the policy "
       "that check takes. A job names its plan in tuner_load_path. A run that hangs is ended by the "
-      "watchdog, which names the cycle, with exit status 4; --trace then holds what there was.";
+      "watchdog, which names the cycle, with exit status 4; a line for each rank then says whether "
+      "it is stuck, slow or dead, and --trace holds what there was.";
   command.examples = {
       {"run plan.json --data README.md --verify --trace real.trace.json.gz",
        "train, check the gradients, write the timeline"},

@@ -74,6 +74,8 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   exec::RunOptions options;
   options.steps = request.steps.value_or(plan.training.steps);
   options.watchdog_ns = request.watchdog_ns;
+  options.flight_entries = request.flight_entries;
+  options.on_overdue = request.on_overdue;
   options.interrupted = &interrupt_flag();
   options.on_step = [&session, &options](int step, const exec::StepResult& result) {
     show_step(session, step, options.steps, result);
@@ -122,6 +124,13 @@ Json steps_fields(const exec::RunResult& result) {
     steps.push_back(fields);
   }
   return steps;
+}
+
+std::string weight_versions_text(const Program& program, const exec::RunResult& result) {
+  if (!program.asynchronous || result.peak_weight_versions.empty()) return "";
+  std::string text = "most weight versions at once, by rank:";
+  for (const int versions : result.peak_weight_versions) text += " " + std::to_string(versions);
+  return text;
 }
 
 bool agrees(const exec::VerifyReport& report) {

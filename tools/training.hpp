@@ -1,6 +1,7 @@
 // A plan on this machine's CPUs, for run and demo: data, training, verification.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,8 @@ struct TrainingRequest {
   std::optional<std::string> data;  // instead of the plan's
   bool verify = false;              // the first step against a serial run
   std::int64_t watchdog_ns = 30'000'000'000;
+  int flight_entries = exec::kDefaultFlightEntries;
+  std::function<void(const exec::RunResult&)> on_overdue;
 };
 
 /// Trains; Ctrl-C ends it with Interrupted, all ranks joined. Throws InputError for data that does
@@ -32,6 +35,10 @@ void show_step(Session& session, int step, int steps, const exec::StepResult& re
 /// Losses and times of some steps, the first and the last among them.
 std::string steps_text(const exec::RunResult& result);
 Json steps_fields(const exec::RunResult& result);
+
+/// Of a schedule with weight versions: how many of each rank's weights lived at once, at most.
+/// Empty where nothing was trained (the paced device keeps no weights).
+std::string weight_versions_text(const Program& program, const exec::RunResult& result);
 
 /// True if the gradients agree as far as rounding allows.
 bool agrees(const exec::VerifyReport& report);

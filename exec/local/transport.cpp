@@ -298,6 +298,11 @@ void LocalTransport::end_watch() noexcept {
   watch_.notify_all();
 }
 
+bool LocalTransport::awaits_time(RankId rank) const {
+  const Lock lock(mutex_);
+  return ranks_[static_cast<std::size_t>(rank.value)].sleeps_until.has_value();
+}
+
 void LocalTransport::report(Timeline& timeline, Progress& progress) const {
   const Lock lock(mutex_);
   exchange_.report(timeline, progress);

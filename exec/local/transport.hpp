@@ -50,6 +50,7 @@ class LocalTransport final : public Transport {
   void stop() noexcept override;
   bool stands_still_within(std::int64_t timeout_ns) override;
   void end_watch() noexcept override;
+  bool awaits_time(RankId rank) const override;
   std::uint64_t ended_count() const override { return ended_count_.load(); }
   void report(Timeline& timeline, Progress& progress) const override;
 

@@ -2,7 +2,9 @@
 // hang.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "tests/support/command_runner.hpp"
@@ -50,7 +52,8 @@ TEST(Interrupt, ARunEndsWith130AndLeavesNothing) {
   // 60 s of pacing; a shell without job control starts background commands with SIGINT ignored,
   // therefore SIGTERM, which is handled alike.
   const auto result = shell(
-      "$PW run -s gpipe -p 4 -m 2 --cost F=10s,B=10s --trace t.json & pid=$!; sleep 0.5; "
+      "$PW run -s gpipe -p 4 -m 2 --cost F=10s,B=10s --trace t.json --report r.json & pid=$!; "
+      "sleep 0.5; "
       "kill -TERM $pid; wait $pid",
       folder);
   EXPECT_EQ(result.status, 130) << result.err;
@@ -68,7 +71,8 @@ TEST(Watchdog, ARunThatHangsNamesTheCycleOfCheck) {
   const std::string subject = " -s paddle-vpp --jobs fused -p 4 -m 8 -v 2 --json";
   const Folder folder;
   const auto check = pipewright("check" + subject, folder);
-  const auto run = pipewright("run" + subject + " --cost F=10us,B=20us --trace t.json.gz", folder);
+  const auto run = pipewright(
+      "run" + subject + " --cost F=10us,B=20us --trace t.json.gz --report r.json", folder);
   ASSERT_EQ(check.status, 1) << check.err;
   ASSERT_EQ(run.status, 4) << run.err;
   const auto predicted = nlohmann::json::parse(check.out), seen = nlohmann::json::parse(run.out);
@@ -76,9 +80,69 @@ TEST(Watchdog, ARunThatHangsNamesTheCycleOfCheck) {
   EXPECT_EQ(predicted.at("cycle"), seen.at("cycle"));
   EXPECT_EQ(predicted.at("stuck"), seen.at("stuck"));
   EXPECT_FALSE(predicted.at("cycle").empty());
-  // The partial trace is there, and it is whole.
-  EXPECT_EQ(folder.names(), std::vector<std::string>{"t.json.gz"});
+  // The partial trace and the report are there, and they are whole.
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"r.json", "t.json.gz"}));
   EXPECT_EQ(shell("gzip -t t.json.gz", folder).status, 0);
+  const auto report = nlohmann::json::parse(shell("cat r.json", folder).out);
+  EXPECT_EQ(report.at("schema"), "pipewright.report/1");
+  EXPECT_EQ(report.at("outcome"), "stuck");
+  EXPECT_EQ(report.at("cycle"), seen.at("cycle"));
+  EXPECT_EQ(seen.at("report").at("ranks").size(), 4U);
+  for (const auto& rank : report.at("ranks")) {
+    EXPECT_EQ(rank.at("state"), "stuck");
+    EXPECT_TRUE(rank.at("waits_for").is_string());
+    EXPECT_FALSE(rank.at("recent").empty());
+    EXPECT_EQ(rank.at("recent").back().at("state"), "waiting");
+  }
+}
+
+TEST(Watchdog, TheReportIsALineARankWithinEightyColumns) {
+  const Folder folder;
+  const auto run =
+      pipewright("run -s paddle-vpp --jobs fused -p 8 -m 16 -v 2 --preset paddle-vpp", folder);
+  ASSERT_EQ(run.status, 4) << run.err;
+  std::size_t stuck_lines = 0;
+  std::istringstream lines(run.out);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80U) << line;
+    stuck_lines += line.find("  stuck  ") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(stuck_lines, 8U) << run.out;
+}
+
+TEST(Watchdog, ASlowRankIsSaidToBeSlowAndTheRunEndsAtTheDeadline) {
+  const Folder folder;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto run = pipewright(
+      "run -s 1f1b -p 3 -m 4 --cost F=60s,B=1ms --watchdog 300ms --json --flight-recorder 2 "
+      "--trace t.json --report r.json",
+      folder);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(run.status, 4);
+  EXPECT_LT(took.count(), 2.3);
+  EXPECT_NE(run.err.find("raise --watchdog"), std::string::npos) << run.err;
+  const auto report = nlohmann::json::parse(run.out).at("report");
+  EXPECT_EQ(report.at("outcome"), "slow");
+  EXPECT_TRUE(report.at("verdict").is_null());
+  const auto& ranks = report.at("ranks");
+  EXPECT_EQ(ranks[0].at("state"), "slow");
+  EXPECT_EQ(ranks[0].at("first_unfinished"), "0F0");
+  EXPECT_GE(ranks[0].at("idle_ns").get<std::int64_t>(), 300'000'000);
+  EXPECT_EQ(ranks[1].at("state"), "waiting");
+  EXPECT_EQ(ranks[1].at("waits_for"), "0SEND_F0");
+  EXPECT_EQ(ranks[1].at("waits_for_rank"), 0);
+  EXPECT_LE(ranks[1].at("recent").size(), 2U);
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"r.json", "t.json"}));
+  EXPECT_TRUE(nlohmann::json::accept(shell("cat t.json", folder).out));
+}
+
+TEST(Watchdog, AReportThatCannotBeWrittenDoesNotTakeTheAnswerAlong) {
+  const Folder folder;
+  const auto run =
+      pipewright("run -s paddle-vpp --jobs fused -p 4 -m 8 -v 2 --report gone/r.json", folder);
+  EXPECT_EQ(run.status, 3);
+  EXPECT_NE(run.out.find("DEADLOCK"), std::string::npos);
+  EXPECT_NE(run.err.find("gone/r.json"), std::string::npos) << run.err;
 }
 
 }  // namespace

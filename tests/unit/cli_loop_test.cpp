@@ -87,5 +87,22 @@ TEST(Loop, APlanForAnotherClusterIsStatus3) {
   EXPECT_NE(result.err.find("A100"), std::string::npos) << result.err;
 }
 
+TEST(Loop, ATrainedPlanWithWeightVersionsSaysHowManyLivedAtOnce) {
+  const Folder folder;
+  folder.write("job.json", R"({
+  "schema": "pipewright.job/1", "model": "gpt-tiny", "cluster": "local-cpu", "global_batch": 8,
+  "strategy": {"pp_degree": 4, "accumulate_steps": 8, "schedule_mode": "pipedream"},
+  "training": {"optimizer": "sgd", "learning_rate": 0.01, "steps": 1, "seed": 1}})");
+  folder.write("text.txt", std::string(4000, 'x'));
+  ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
+  const auto run = pipewright("run plan.json --data text.txt --json", folder);
+  ASSERT_EQ(run.status, 0) << run.err;
+  // Rank r runs p-1-r micro-batches ahead, and each keeps its weights besides the newest.
+  EXPECT_EQ(nlohmann::json::parse(run.out).at("peak_weight_versions"),
+            (nlohmann::json{4, 3, 2, 1}));
+  const auto text = pipewright("run plan.json --data text.txt", folder);
+  EXPECT_NE(text.out.find("most weight versions at once, by rank: 4 3 2 1"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace pipewright::test

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/lower.hpp"
 #include "sim/engine.hpp"
 
@@ -105,6 +107,68 @@ TEST(WaitFor, AHeadThatCanGoOnIsNoDeadlock) {
   progress.ended.assign(program.code.size(), 0);
   progress.left.assign(program.code.size(), 0);
   EXPECT_EQ(explain_stuck(program, progress).verdict, Verdict::Ok);
+}
+
+// --- States in which something still runs ---
+
+/// How far a Program has come: the instructions of that text have ended.
+Progress ended(const Program& program, std::vector<std::string> texts) {
+  Progress progress;
+  progress.ended.assign(program.code.size(), 0);
+  progress.left = progress.ended;
+  for (InstructionId id = 0; id < program.code.size(); ++id) {
+    if (std::find(texts.begin(), texts.end(), program.text(id)) != texts.end())
+      progress.ended[id] = 1;
+  }
+  return progress;
+}
+
+TEST(WaitFor, WhileARankComputesWhatWaitsForItMayStillGoOn) {
+  const Program program =
+      lower(read_order_csv("0F0,0B0\n1F0,1B0\n", "order.csv"), {.issue = Issue::Inline});
+  const WaitReport report = explain_stuck(program, ended(program, {}));
+  EXPECT_EQ(report.verdict, Verdict::Ok);
+  ASSERT_EQ(report.stuck.size(), 2U);  // 0F0 computes, 1RECV_F0 waits for its SEND
+  EXPECT_FALSE(report.stuck[0].for_good);
+  EXPECT_FALSE(report.stuck[1].for_good);
+}
+
+TEST(WaitFor, TwoEndsThatHaveMetAreUnderWayAndNoCycle) {
+  const Program program =
+      lower(read_order_csv("0F0,0B0\n1F0,1B0\n", "order.csv"), {.issue = Issue::Inline});
+  const WaitReport report = explain_stuck(program, ended(program, {"0F0"}));
+  EXPECT_EQ(report.verdict, Verdict::Ok);
+  EXPECT_TRUE(report.cycle.empty());
+}
+
+TEST(WaitFor, ACycleLastsWhateverElseRuns) {
+  // Ranks 0 and 1 face each other; rank 2 computes, and rank 3 waits for it.
+  const Program program = lower(read_order_csv("0SEND_F1,2RECV_F0,2F0\n1SEND_F0,1RECV_F1,1F1\n"
+                                               "3F5,3SEND_F5\n4RECV_F5,4F5\n",
+                                               "order.csv"),
+                                {.issue = Issue::Inline}, {.fragment = true});
+  const WaitReport report = explain_stuck(program, ended(program, {}));
+  EXPECT_EQ(report.verdict, Verdict::Deadlock);
+  ASSERT_EQ(report.cycle.size(), 2U);
+  ASSERT_EQ(report.stuck.size(), 4U);
+  EXPECT_TRUE(report.stuck[0].for_good);
+  EXPECT_TRUE(report.stuck[1].for_good);
+  EXPECT_FALSE(report.stuck[2].for_good);
+  EXPECT_FALSE(report.stuck[3].for_good);
+}
+
+TEST(WaitFor, ASendWithoutCreditMayStillMeetItsReceiveWhileOthersRun) {
+  // Credit for one message, which 1RECV_F0 would give back; but 1RECV_F1 may be reached first.
+  CommPolicy one{.issue = Issue::Inline};
+  one.send_f = {Protocol::Kind::EagerMessages, 1};
+  const Program program =
+      lower(read_order_csv("0SEND_F0,0SEND_F1\n1F7,1RECV_F0,1RECV_F1\n2F9\n", "order.csv"), one,
+            {.fragment = true});
+  Progress progress = ended(program, {"0SEND_F0"});
+  progress.left[0] = 1;
+  const WaitReport report = explain_stuck(program, progress);
+  EXPECT_EQ(report.verdict, Verdict::Ok);
+  for (const StuckHead& head : report.stuck) EXPECT_FALSE(head.for_good);
 }
 
 }  // namespace

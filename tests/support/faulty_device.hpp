@@ -1,0 +1,46 @@
+// A device that does what another one does, but for one instruction.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "exec/device.hpp"
+
+namespace pipewright::test {
+
+/// What goes wrong at one instruction.
+enum class Fault : std::uint8_t { Throws, WorksOn };
+
+/// Paced, but for one instruction, at which it fails or works on without looking at any clock until
+/// `let_go` is set.
+class FaultyDevice final : public exec::Device {
+ public:
+  FaultyDevice(std::unique_ptr<exec::Device> inner, InstructionId where, Fault fault,
+               std::atomic<bool>& let_go)
+      : inner_(std::move(inner)), where_(where), fault_(fault), let_go_(let_go) {}
+
+  void begin_step(int step) override { inner_->begin_step(step); }
+  void compute(InstructionId id) override {
+    if (id != where_) return inner_->compute(id);
+    if (fault_ == Fault::Throws) throw std::runtime_error("the device fell off the bus");
+    while (!let_go_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  exec::PayloadPtr give(InstructionId send) override { return inner_->give(send); }
+  void accept(InstructionId recv, exec::PayloadPtr payload) override {
+    inner_->accept(recv, std::move(payload));
+  }
+  void end_step() override { inner_->end_step(); }
+
+ private:
+  std::unique_ptr<exec::Device> inner_;
+  const InstructionId where_;
+  const Fault fault_;
+  std::atomic<bool>& let_go_;
+};
+
+}  // namespace pipewright::test
