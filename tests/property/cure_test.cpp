@@ -7,6 +7,7 @@
 
 #include "core/comm_policy.hpp"
 #include "core/lower.hpp"
+#include "core/order_problems.hpp"
 #include "planner/cure/cure.hpp"
 #include "planner/cure/listed_order.hpp"
 #include "sim/engine.hpp"
