@@ -78,6 +78,11 @@ void try_case(std::uint64_t seed, Found& found) {
   if (verdict == Verdict::Ok) return;
   ++found.hung;
   if (!report.cures.empty()) ++found.cured;
+  for (const Attempt& failed : report.failed) {
+    EXPECT_TRUE(std::none_of(report.cures.begin(), report.cures.end(), [&](const Cure& cure) {
+      return cure.name == failed.name;
+    })) << failed.name;
+  }
   for (const Cure& each : report.cures) {
     ++found.by_name[each.name];
     expect_sound(order, policy, costs, each, lowering);
