@@ -52,7 +52,9 @@ void expect_sound(const Order& order, const CommPolicy& policy, const CostTable&
               write_order_csv(computations_of(before)));
   }
   EXPECT_EQ(sorted_cells(cure.order), sorted_cells(before));
-  EXPECT_TRUE(cure.change.touches == Touches::Policy || cure.policy == as_written(policy));
+  CommPolicy written = as_written(policy);
+  if (cure.name == "group-hoist") written.issue = Issue::Grouped;
+  EXPECT_TRUE(cure.change.touches == Touches::Policy || cure.policy == written);
 }
 
 void try_case(std::uint64_t seed, Found& found) {
@@ -103,8 +105,8 @@ TEST(Cure, EveryReportedCureOfARandomOrderEnds) {
   }
   EXPECT_GT(found.hung, 500);
   EXPECT_GT(found.cured, 300);
-  for (const char* name :
-       {"group", "hoist", "post-early", "list-anew", "even-odd", "split-channel", "warm-up"}) {
+  for (const char* name : {"group", "hoist", "group-hoist", "post-early", "list-anew", "even-odd",
+                           "split-channel", "warm-up"}) {
     EXPECT_GT(found.by_name[name], 0) << name;
     RecordProperty(name, found.by_name[name]);
   }
