@@ -38,6 +38,34 @@ void add_lines(std::vector<std::string>& lines, const std::vector<std::string>& 
   lines.insert(lines.end(), more.begin(), more.end());
 }
 
+struct Moving {
+  const CostTable& costs;
+  const LowerOptions& options;
+  HoistMoves wanted;
+};
+
+/// A candidate that moves ends under the policy `to`; its sentence begins as it is named.
+Candidate with_moves(Candidate candidate, const Order& listed, const CommPolicy& from,
+                     const CommPolicy& to, const Moving& how) {
+  Cure& cure = candidate.cure;
+  cure.policy = to;
+  auto found = hoisted(listed, to, how.costs, how.options, how.wanted);
+  if (!found || found->moves.empty()) {
+    candidate.refusal = found ? "the lists end as they are written; only their policy holds them up"
+                              : "a cycle of waits holds no transfer end that may move";
+    return candidate;
+  }
+  const bool one = found->moves.size() == 1;
+  cure.change.sentence +=
+      "move " + count_of_moves(found->moves) + " earlier, " + (one ? "" : "each ") +
+      "to before the instruction that held " + (one ? "it" : "them") + " back" +
+      (how.wanted == HoistMoves::Fewest ? "" : ", on every second rank of each cycle");
+  cure.difference = move_difference(found->moves);
+  add_lines(cure.difference, policy_difference(from, to));
+  cure.order = std::move(found->order);
+  return candidate;
+}
+
 std::string ranks_text(const std::vector<int>& steps) {
   std::string text;
   for (std::size_t r = 0; r < steps.size(); ++r) {
@@ -82,24 +110,21 @@ Candidate grouped_transfers(const Order& order, const CommPolicy& policy) {
 
 Candidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
                      const LowerOptions& options, HoistMoves wanted) {
-  Candidate candidate = named("hoist", "", Touches::Transfers);
-  Cure& cure = candidate.cure;
-  cure.policy = as_written(policy);
-  auto found = hoisted(listed, cure.policy, costs, options, wanted);
-  if (!found || found->moves.empty()) {
-    candidate.refusal = found ? "the lists end as they are written; only their policy holds them up"
-                              : "a cycle of waits holds no transfer end that may move";
+  return with_moves(named("hoist", "", Touches::Transfers), listed, policy, as_written(policy),
+                    {costs, options, wanted});
+}
+
+Candidate grouped_and_moved(const Order& listed, const CommPolicy& policy, const CostTable& costs,
+                            const LowerOptions& options, HoistMoves wanted) {
+  Candidate candidate =
+      named("group-hoist", "group the transfers (issue = grouped), and ", Touches::Transfers);
+  if (policy.issue != Issue::Inline) {
+    candidate.refusal = "the transfers do not stand on the lane that computes";
     return candidate;
   }
-  cure.change.sentence =
-      "move " + count_of_moves(found->moves) + " earlier, " +
-      (found->moves.size() == 1 ? "" : "each ") + "to before the instruction that held " +
-      (found->moves.size() == 1 ? "it" : "them") + " back" +
-      (wanted == HoistMoves::Fewest ? "" : ", on every second rank of each cycle");
-  cure.difference = move_difference(found->moves);
-  add_lines(cure.difference, policy_difference(policy, cure.policy));
-  cure.order = std::move(found->order);
-  return candidate;
+  CommPolicy to = as_written(policy);
+  to.issue = Issue::Grouped;
+  return with_moves(std::move(candidate), listed, policy, to, {costs, options, wanted});
 }
 
 Candidate early_receives(const Order& order, const CommPolicy& policy) {

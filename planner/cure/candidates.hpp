@@ -19,6 +19,10 @@ Candidate grouped_transfers(const Order& order, const CommPolicy& policy);
 /// Transfer ends moved earlier where a cycle of waits asks for it (hoisting.hpp).
 Candidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
                      const LowerOptions& options, HoistMoves wanted);
+/// Both: the ends are moved for issue = grouped, where most cycles are none. Only for transfers on
+/// the computing lane (issue = inline).
+Candidate grouped_and_moved(const Order& listed, const CommPolicy& policy, const CostTable& costs,
+                            const LowerOptions& options, HoistMoves wanted);
 /// post = early: receives where lowering or the file puts them.
 Candidate early_receives(const Order& order, const CommPolicy& policy);
 /// run_order = even-odd: Megatron's unbatched exchange.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/comm_policy.hpp"
@@ -27,8 +28,8 @@ struct Change {
 };
 
 struct Cure {
-  std::string name;  // "group", "hoist", "post-early", "list-anew", "even-odd", "split-channel",
-                     // "warm-up"
+  std::string name;  // "group", "hoist", "group-hoist", "post-early", "list-anew", "even-odd",
+                     // "split-channel", "warm-up"
   Change change;
   CommPolicy policy;
   Order order;                          // with its transfer ends, as the cured lists hold them
@@ -49,15 +50,16 @@ struct Attempt {
 struct CureReport {
   Verdict verdict = Verdict::Ok;  // of the order as it was given
   /// Each of them proved, the least change first. Of those that place transfer ends anew (hoist,
-  /// post-early, list-anew) a larger change goes first where it saves more than 5% of the step.
+  /// group-hoist, post-early, list-anew) a larger change goes first where it saves more than 5% of
+  /// the step.
   std::vector<Cure> cures;
   std::vector<Attempt> failed;
   /// One sentence: what to do, or why nothing helps.
   std::string sentence;
 };
 
-/// Reads the order under the policy, and if it hangs or mismatches tries every cure: at most eight
-/// simulations beside two readings for the moves, and for the warm-up at most 17 checks.
+/// Reads the order under the policy, and if it hangs or mismatches tries every cure: at most ten
+/// simulations beside four readings for the moves, and for the warm-up at most 17 checks.
 CureReport cure(const Order& order, const CommPolicy& policy, const CostTable& costs,
                 const LowerOptions& options = {});
 

@@ -92,6 +92,9 @@ TEST(Cure, EveryDeferredOrderThatHangsIsCured) {
       EXPECT_EQ(report.verdict,
                 entry[model.key] == "deadlock" ? Verdict::Deadlock : Verdict::Mismatch);
       ASSERT_FALSE(report.cures.empty()) << report.sentence;
+      // The dearest is 5.39%: interleaved zero bubble on 8 ranks, its transfers on the computing
+      // lane.
+      EXPECT_LT(report.cures.front().cost_percent(), 5.4);
       for (const Cure& each : report.cures) {
         ++by_name[each.name];
         expect_proved(order, each);

@@ -53,7 +53,9 @@ void expect_sound(const Order& order, const CommPolicy& policy, const CostTable&
               write_order_csv(computations_of(before)));
   }
   EXPECT_EQ(sorted_cells(cure.order), sorted_cells(before));
-  EXPECT_TRUE(cure.change.touches == Touches::Policy || cure.policy == as_written(policy));
+  CommPolicy written = as_written(policy);
+  if (cure.name == "group-hoist") written.issue = Issue::Grouped;
+  EXPECT_TRUE(cure.change.touches == Touches::Policy || cure.policy == written);
 }
 
 void try_case(std::uint64_t seed, Found& found) {
@@ -79,6 +81,11 @@ void try_case(std::uint64_t seed, Found& found) {
   if (verdict == Verdict::Ok) return;
   ++found.hung;
   if (!report.cures.empty()) ++found.cured;
+  for (const Attempt& failed : report.failed) {
+    EXPECT_TRUE(std::none_of(report.cures.begin(), report.cures.end(), [&](const Cure& cure) {
+      return cure.name == failed.name;
+    })) << failed.name;
+  }
   for (const Cure& each : report.cures) {
     ++found.by_name[each.name];
     expect_sound(order, policy, costs, each, lowering);
@@ -99,8 +106,8 @@ TEST(Cure, EveryReportedCureOfARandomOrderEnds) {
   }
   EXPECT_GT(found.hung, 500);
   EXPECT_GT(found.cured, 300);
-  for (const char* name :
-       {"group", "hoist", "post-early", "list-anew", "even-odd", "split-channel", "warm-up"}) {
+  for (const char* name : {"group", "hoist", "group-hoist", "post-early", "list-anew", "even-odd",
+                           "split-channel", "warm-up"}) {
     EXPECT_GT(found.by_name[name], 0) << name;
     RecordProperty(name, found.by_name[name]);
   }

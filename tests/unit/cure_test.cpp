@@ -116,6 +116,25 @@ TEST(Cure, DeferredReceivesMayBePostedEarly) {
   EXPECT_EQ(find(report, "group"), &report.cures.front());
 }
 
+TEST(Cure, GroupsNeedFewerMovesWhereGroupingAloneIsNotEnough) {
+  const Order order = make_order("interleaved", {4, 8, 2, {}});
+  const CommPolicy policy{.issue = Issue::Inline, .post = Post::Deferred};
+  const CureReport report = cure(order, policy, costs_of(order));
+  EXPECT_EQ(find(report, "group"), nullptr);
+  const Cure* both = find(report, "group-hoist");
+  ASSERT_NE(both, nullptr);
+  EXPECT_EQ(both->policy.issue, Issue::Grouped);
+  EXPECT_EQ(both->difference.back(), "post: deferred -> early");
+  const LowerOptions options;
+  const Order listed = listed_order(order, policy);
+  const auto grouped =
+      hoisted(listed, {.issue = Issue::Grouped}, costs_of(order), options, HoistMoves::Fewest);
+  const auto inlined =
+      hoisted(listed, {.issue = Issue::Inline}, costs_of(order), options, HoistMoves::Fewest);
+  ASSERT_TRUE(grouped && inlined);
+  EXPECT_LT(grouped->moves.size(), inlined->moves.size());
+}
+
 TEST(Cure, WaitsOfComputationsAloneAreCuredByOneMoreWarmUp) {
   // Rank 0 waits for the gradient of micro-batch 0 before it makes the activation that rank 1 wants
   // before it makes that gradient.
