@@ -106,8 +106,9 @@ TEST(Cure, EveryReportedCureOfARandomOrderEnds) {
   }
   EXPECT_GT(found.hung, 500);
   EXPECT_GT(found.cured, 300);
-  for (const char* name : {"group", "hoist", "group-hoist", "post-early", "list-anew", "even-odd",
-                           "split-channel", "warm-up"}) {
+  // warm-up has its cases in tests/golden/cure_test.cpp: random orders that need it are not whole.
+  for (const char* name :
+       {"group", "hoist", "group-hoist", "post-early", "list-anew", "even-odd", "split-channel"}) {
     EXPECT_GT(found.by_name[name], 0) << name;
     RecordProperty(name, found.by_name[name]);
   }

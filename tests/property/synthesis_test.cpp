@@ -47,9 +47,18 @@ Placement random_placement(Dice& dice) {
   return Placement::explicit_stages(ranks, p);
 }
 
+bool uses_every_rank(const Placement& placement) {
+  for (int r = 0; r < placement.ranks(); ++r) {
+    if (placement.stages_of(RankId(r)).empty()) return false;
+  }
+  return true;
+}
+
 SynthesisRequest random_request(Dice& dice) {
   SynthesisRequest request;
-  request.placement = random_placement(dice);
+  // A rank without a stage makes no whole order.
+  do request.placement = random_placement(dice);
+  while (!uses_every_rank(request.placement));
   request.micro_batches = dice.between(1, 8);
   const bool equal = dice.chance(30);
   StageCosts each;
