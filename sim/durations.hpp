@@ -42,7 +42,7 @@ class Durations {
   const Program& program_;
   const CostTable& costs_;
   std::size_t stages_;
-  std::vector<std::int64_t> by_kind_;  // kind * stages + stage
+  std::vector<std::int64_t> by_kind_;    // kind * stages + stage
   std::vector<std::int64_t> update_ns_;  // by rank
   std::vector<std::int64_t> route_ns_, route_bytes_;
 };
