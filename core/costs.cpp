@@ -10,6 +10,11 @@ CostTable CostTable::uniform(int stages, StageCosts each, Nanoseconds comm) {
   return table;
 }
 
+StageMemory CostTable::memory_or_unit(int stage) const {
+  if (memory.empty()) return {Bytes(1), Bytes(0), Bytes(-1), Bytes(0)};
+  return memory[static_cast<std::size_t>(stage)];
+}
+
 bool CostTable::has_shared_links() const {
   for (const Link& link : links) {
     if (link.sharing != Sharing::None) return true;

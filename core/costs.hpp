@@ -58,6 +58,8 @@ struct CostTable {
   /// Equal stages.
   static CostTable uniform(int stages, StageCosts each, Nanoseconds comm = Nanoseconds(0));
 
+  /// The stage's entry; without a table an activation counts one unit from its F to its W.
+  StageMemory memory_or_unit(int stage) const;
   bool has_shared_links() const;
   const RouteCosts& route(RankId source_rank, RankId destination, int ranks) const;
   Bytes message_bytes(const Route& route) const;

@@ -139,14 +139,20 @@ Order read_order_json(const JsonCursor& document) {
   return order;
 }
 
-Json to_json(const Order& order) {
-  Json ranks = Json::array();
+Json rows_json(const Order& order) {
+  Json rows = Json::array();
   for (const std::vector<Cell>& cells : order.ranks) {
     Json row = Json::array();
-    std::size_t end = cells.size();
-    while (end > 0 && cells[end - 1].action.kind == ActionKind::Idle) --end;
-    for (std::size_t k = 0; k < end; ++k) row.push_back(to_string(cells[k]));
-    ranks.push_back(std::move(row));
+    for (const Cell& cell : cells) row.push_back(to_string(cell));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+Json to_json(const Order& order) {
+  Json ranks = rows_json(order);
+  for (Json& row : ranks) {
+    while (!row.empty() && row.back() == "") row.erase(row.size() - 1);
   }
   Json document = {{"schema", "pipewright.order/1"}, {"ranks", std::move(ranks)}};
   Json placement = placement_json(order);

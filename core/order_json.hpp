@@ -15,6 +15,9 @@ namespace pipewright {
 /// with file and pointer for what is no order, and where a row contradicts "rank_of_stage".
 Order read_order_json(const JsonCursor& document);
 
+/// By rank, each cell as text; "" is an idle slot.
+Json rows_json(const Order& order);
+
 /// Idle slots at the end of a list are dropped, as in a CSV. "rank_of_stage" is written wherever
 /// every stage has a rank.
 Json to_json(const Order& order);

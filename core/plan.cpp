@@ -7,6 +7,7 @@
 #include "core/costs_json.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
+#include "core/order_json.hpp"
 #include "core/order_problems.hpp"
 #include "core/training_json.hpp"
 
@@ -296,15 +297,7 @@ Json schedule_json(const SchedulePlan& schedule) {
   Json json = {{"name", schedule.name}, {"chunks", schedule.chunks}};
   json["parameters"] = map_json(schedule.parameters);
   if (schedule.order) {
-    Json ranks = Json::array();
-    for (const std::vector<Cell>& cells : schedule.order->ranks) {
-      Json texts = Json::array();
-      for (const Cell& cell : cells) {
-        texts.push_back(to_string(cell));
-      }
-      ranks.push_back(std::move(texts));
-    }
-    json["order"] = std::move(ranks);
+    json["order"] = rows_json(*schedule.order);
   }
   return json;
 }

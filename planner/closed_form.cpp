@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "planner/closed_form_rules.hpp"
-#include "planner/schedules/block_peaks.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -16,7 +15,8 @@ const ClosedFormRule* rule_for(const Schedule& schedule, const ScheduleRequest& 
     return rule.schedule == schedule.name;
   });
   const bool holds = found != rules.end() && request.parameters.count("jobs") == 0 &&
-                     !refusal_of(schedule, request);
+                     !refusal_of(schedule, request) &&
+                     (found->has_peak == nullptr || found->has_peak(request));
   return holds ? &*found : nullptr;
 }
 
@@ -38,11 +38,7 @@ std::int64_t backward_of(const Schedule& schedule, const ScheduleRequest& reques
 
 std::optional<std::vector<int>> closed_form_peaks(std::string_view schedule,
                                                   const ScheduleRequest& request) {
-  const Schedule& entry = find_schedule(schedule);
-  if (!refusal_of(entry, request)) {
-    if (auto peaks = block_peaks(entry.name, request)) return peaks;
-  }
-  const ClosedFormRule* rule = rule_for(entry, request);
+  const ClosedFormRule* rule = rule_for(find_schedule(schedule), request);
   if (rule == nullptr) return std::nullopt;
   return peaks_by(*rule, request);
 }

@@ -109,6 +109,40 @@ int peak_of_hanayo(const ScheduleRequest& request, int rank) {
          std::min(request.ranks - 1 - rank, request.micro_batches - 1);
 }
 
+/// Half, a third and two thirds of 1F1B's p micro-batches (2p chunks), rounded to whole periods of
+/// the building block. No proof: found by running, and held for all p up to 64 in
+/// tests/property/building_blocks_test.cpp.
+int peak_of_v_half(const ScheduleRequest& request, int /*rank*/) {
+  return 2 * (request.ranks / 2) + 2;
+}
+int most_of_v_min(int ranks) { return 2 * ((ranks + 4) / 3); }
+/// Its reorderings find no use for the last activation of rank 0 where p mod 3 is 2.
+int peak_of_v_min(const ScheduleRequest& request, int rank) {
+  return most_of_v_min(request.ranks) - (rank == 0 && request.ranks % 3 == 2 ? 1 : 0);
+}
+int peak_of_1f1b_v(const ScheduleRequest& request, int /*rank*/) {
+  return 2 * ((2 * request.ranks + 3) / 3);
+}
+/// Whether there are enough micro-batches to reach the repeated block on every rank.
+bool reaches_v_half(const ScheduleRequest& q) {
+  return q.micro_batches >= peak_of_v_half(q, 0) - 1;
+}
+bool reaches_v_min(const ScheduleRequest& q) {
+  return q.micro_batches >= most_of_v_min(q.ranks) - 1;
+}
+bool reaches_1f1b_v(const ScheduleRequest& q) {
+  return q.micro_batches >= peak_of_1f1b_v(q, 0) - 1;
+}
+
+/// G micro-batches wait in each chunk but the last, and in that one what is on its way below.
+int peak_of_grouped_interleaved(const ScheduleRequest& request, int rank) {
+  const int p = request.ranks, m = request.micro_batches;
+  const auto found = request.parameters.find("group");
+  const int group =
+      found == request.parameters.end() ? (p + 1) / 2 : positive_integer(found->second).value_or(0);
+  return (request.chunks - 1) * std::min(m, group) + std::min(m, p - rank);
+}
+
 constexpr ClosedFormRule kRules[] = {
     {"naive", [](const ScheduleRequest&, int) { return 1; }, naive, true},
     {"gpipe", [](const ScheduleRequest& q, int) { return q.micro_batches; }, fill_and_drain, true},
@@ -128,6 +162,10 @@ constexpr ClosedFormRule kRules[] = {
     {"dualpipe", [](const ScheduleRequest& q, int) { return q.ranks + 1; }, dualpipe},
     {"chimera", peak_of_chimera, chimera},
     {"hanayo", peak_of_hanayo, hanayo},
+    {"v-half", peak_of_v_half, nullptr, false, nullptr, reaches_v_half},
+    {"v-min", peak_of_v_min, nullptr, false, nullptr, reaches_v_min},
+    {"1f1b-v", peak_of_1f1b_v, nullptr, false, nullptr, reaches_1f1b_v},
+    {"grouped-interleaved", peak_of_grouped_interleaved, nullptr},
     {"paddle-zbh1", [](const ScheduleRequest& q, int) { return q.ranks; }, nullptr},
 };
 

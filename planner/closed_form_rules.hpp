@@ -29,6 +29,8 @@ struct ClosedFormRule {
   bool with_latency = false;
   /// The longest span minus the work, asked only where `bubble` has an answer; nullptr: no form.
   std::int64_t (*span_bubble)(const FormulaTerms& terms) = nullptr;
+  /// Whether `peak` holds for the request; nullptr: always.
+  bool (*has_peak)(const ScheduleRequest& request) = nullptr;
 };
 
 std::span<const ClosedFormRule> closed_form_rules();

@@ -49,11 +49,12 @@ bool better(const Outcome& a, const Outcome& b) {
   return key(a) < key(b);
 }
 
-std::vector<StagePlan> plan_stages(const Partition& partition,
-                                   const std::vector<RankId>& rank_of_stage) {
+std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement) {
   std::vector<StagePlan> stages;
-  for (std::size_t s = 0; s < rank_of_stage.size(); ++s) {
-    stages.push_back({partition.first_layer[s], partition.first_layer[s + 1], rank_of_stage[s]});
+  for (int s = 0; s < placement.stages(); ++s) {
+    const auto i = static_cast<std::size_t>(s);
+    stages.push_back({partition.first_layer[i], partition.first_layer[i + 1],
+                      placement.rank_of(StageId(s), MicroBatchId(0))});
   }
   return stages;
 }
@@ -127,7 +128,7 @@ class Search {
       return prepared;
     }
     prepared.stages =
-        plan_stages(configuration.even_layers ? *even : *balanced, configuration.rank_of_stage);
+        plan_stages(configuration.even_layers ? *even : *balanced, configuration.placement);
     if (!may_fit(prepared)) prepared.pruned = kOverMemory;
     prepared.bound = bound_of(prepared);
     return prepared;

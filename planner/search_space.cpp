@@ -142,7 +142,7 @@ class SpaceBuilder {
     const Schedule& naive = find_schedule("naive");
     Configuration configuration{&naive, ranks, 1, batching.micro_batches,
                                 batching.micro_batch_size};
-    configuration.rank_of_stage = ranks_of_stages(naive, {ranks, batching.micro_batches});
+    configuration.placement = placement_of(naive, {ranks, batching.micro_batches});
     configuration.allowed = asked(naive) && admits(ranks_asked_, ranks) && admits(chunks_asked_, 1);
     space_.baselines.push_back(configuration);
   }
@@ -156,11 +156,11 @@ class SpaceBuilder {
         ++space_.pruned["outside the constraint of " + std::string(schedule.name)];
         continue;
       }
-      if (stages_of(schedule, request) > layers_) {
+      configuration.placement = placement_of(schedule, request);
+      if (configuration.stages() > layers_) {
         ++space_.pruned["fewer layers than stages"];
         continue;
       }
-      configuration.rank_of_stage = ranks_of_stages(schedule, request);
       space_.others.push_back(configuration);
       configuration.even_layers = true;
       space_.others.push_back(configuration);

@@ -21,9 +21,9 @@ struct Configuration {
   /// False for a configuration that is only there to be compared with: the job fixes a field
   /// otherwise.
   bool allowed = true;
-  std::vector<RankId> rank_of_stage;  // ranks_of_stages()
+  Placement placement;  // placement_of(); a stage with replicas goes by its first micro-batch
 
-  int stages() const { return static_cast<int>(rank_of_stage.size()); }
+  int stages() const { return placement.stages(); }
 };
 
 struct SearchSpace {

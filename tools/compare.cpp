@@ -52,7 +52,7 @@ Row simulate_schedule(const planner::Schedule& schedule, const Arguments& argume
   }
   const GivenCosts costs = given_costs(arguments, request.ranks);
   // The same model for all: what the ranks hold of it is cut into the schedule's stages.
-  request.costs = resampled(costs.table, planner::stages_of(schedule, request));
+  request.costs = resampled(costs.table, planner::placement_of(schedule, request).stages());
   request.memory_limit = costs.memory_limit;
   const Order order = make_requested(schedule, request, arguments, session);
   row.stage_share = static_cast<double>(request.ranks) / order.stages();

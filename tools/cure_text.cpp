@@ -5,6 +5,7 @@
 
 #include "core/comm_policy_json.hpp"
 #include "core/lower.hpp"
+#include "core/order_json.hpp"
 #include "planner/program_of_plan.hpp"
 #include "tools/figures.hpp"
 #include "tools/table.hpp"
@@ -84,12 +85,6 @@ Program cured_program(const Subject& subject, const Cure& cure) {
 Json fix_fields(const CureReport& report) {
   if (report.cures.empty()) return nullptr;
   const Cure& cure = report.cures.front();
-  Json order = Json::array();
-  for (const auto& cells : cure.order.ranks) {
-    Json row = Json::array();
-    for (const Cell& cell : cells) row.push_back(to_string(cell));
-    order.push_back(std::move(row));
-  }
   Json before = nullptr;
   if (cure.step_ns_before) before = *cure.step_ns_before;
   return {{"name", cure.name},
@@ -99,7 +94,7 @@ Json fix_fields(const CureReport& report) {
           {"difference", cure.difference},
           {"step_ns_before", before},
           {"step_ns_after", cure.step_ns_after},
-          {"order", order}};
+          {"order", rows_json(cure.order)}};
 }
 
 std::string cure_text(const CureReport& report, const Terminal& terminal) {

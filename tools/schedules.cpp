@@ -103,16 +103,6 @@ std::string order_text(const Order& order) {
   return text;
 }
 
-Json order_fields(const Order& order) {
-  Json ranks = Json::array();
-  for (const auto& cells : order.ranks) {
-    Json row = Json::array();
-    for (const Cell& cell : cells) row.push_back(to_string(cell));
-    ranks.push_back(row);
-  }
-  return ranks;
-}
-
 void print_card(const planner::Schedule& schedule, Session& session) {
   session.print(painted(session.terminal(), Ink::Bold, schedule.name) + "\n");
   const auto line = [&](std::string_view what, const std::string& value) {
@@ -195,7 +185,7 @@ int run_show(const Arguments& arguments, Session& session) {
     fields["ranks"] = request.ranks;
     fields["micro_batches"] = request.micro_batches;
     fields["vpp"] = request.chunks;
-    fields["order"] = order_fields(order);
+    fields["order"] = rows_json(order);
     session.print_result(fields);
     return kDone;
   }
@@ -220,7 +210,7 @@ int run_export(const Arguments& arguments, Session& session) {
     session.note("wrote " + *path);
   }
   if (session.json()) {
-    session.print_result({{"schedule", schedule.name}, {"order", order_fields(order)}});
+    session.print_result({{"schedule", schedule.name}, {"order", rows_json(order)}});
   } else if (!arguments.has("--out")) {
     session.print(file);
   }

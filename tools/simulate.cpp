@@ -1,6 +1,6 @@
 // pipewright simulate: the predicted timeline of a plan, an order or a schedule.
+#include "core/order_json.hpp"
 #include "planner/closed_form.hpp"
-#include "planner/synthesis/auto_schedule.hpp"
 #include "sim/engine.hpp"
 #include "tools/commands.hpp"
 #include "tools/exit_status.hpp"
@@ -16,16 +16,6 @@
 
 namespace pipewright::tools {
 namespace {
-
-Json order_fields(const Order& order) {
-  Json ranks = Json::array();
-  for (const auto& cells : order.ranks) {
-    Json row = Json::array();
-    for (const Cell& cell : cells) row.push_back(to_string(cell));
-    ranks.push_back(row);
-  }
-  return ranks;
-}
 
 /// Beside the simulated bubble, where a formula holds for exactly these assumptions.
 std::string closed_form_text(const Subject& subject) {
@@ -54,16 +44,11 @@ void print_head(const Subject& subject, const Arguments& arguments, Session& ses
   session.print(wrapped(policy, width, 0));
 }
 
-planner::Objective objective_of(const Subject& subject) {
-  return planner::synthesis_request(subject.request).objective;
-}
-
 void print_figures(const Subject& subject, const Figures& figures, Session& session) {
   session.print("step " + format_duration(Nanoseconds(figures.makespan_ns)) + "   bubble " +
                 percent_text(figures.bubble_ratio) + closed_form_text(subject) + "\n");
   if (subject.synthesis) {
-    session.print(wrapped(synthesis_text(*subject.synthesis, objective_of(subject)),
-                          session.terminal().width, 0));
+    session.print(wrapped(synthesis_text(*subject.synthesis), session.terminal().width, 0));
   }
   if (!subject.costs.memory.empty()) {
     std::size_t fullest = 0;
@@ -107,9 +92,9 @@ int run(const Arguments& arguments, Session& session) {
   if (session.json()) {
     Json fields = figures_fields(figures);
     if (subject.synthesis) {
-      fields["synthesis"] = synthesis_fields(*subject.synthesis, objective_of(subject));
+      fields["synthesis"] = synthesis_fields(*subject.synthesis);
     }
-    if (arguments.has("--emit-order")) fields["order"] = order_fields(subject.order);
+    if (arguments.has("--emit-order")) fields["order"] = rows_json(subject.order);
     session.print_result(fields);
   } else {
     print_head(subject, arguments, session);

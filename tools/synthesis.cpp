@@ -77,8 +77,8 @@ Order make_requested(const planner::Schedule& schedule, const planner::ScheduleR
   return order;
 }
 
-std::string synthesis_text(const planner::SynthesisResult& result, planner::Objective objective) {
-  std::string text = "synthesis: " + std::string(planner::to_string(objective)) + " " +
+std::string synthesis_text(const planner::SynthesisResult& result) {
+  std::string text = "synthesis: " + std::string(planner::to_string(result.objective)) + " " +
                      format_duration(Nanoseconds(result.value_ns)) + ", begun from " +
                      result.found_by + ", " + std::to_string(result.evaluated) +
                      " orders timed in " + format_duration(Nanoseconds(result.elapsed_ns));
@@ -96,8 +96,8 @@ std::string synthesis_text(const planner::SynthesisResult& result, planner::Obje
   return text + "\n";
 }
 
-Json synthesis_fields(const planner::SynthesisResult& result, planner::Objective objective) {
-  return {{"objective", std::string(planner::to_string(objective))},
+Json synthesis_fields(const planner::SynthesisResult& result) {
+  return {{"objective", std::string(planner::to_string(result.objective))},
           {"value_ns", result.value_ns},
           {"lower_bound_ns", result.lower_bound_ns},
           {"gap", result.gap},

@@ -32,7 +32,7 @@ Order make_requested(const planner::Schedule& schedule, const planner::ScheduleR
                      std::optional<planner::SynthesisResult>* found = nullptr);
 
 /// "27.0 ms, found by list scheduling in 12 ms; no order takes less than 26.0 ms (gap 3.8 %)".
-std::string synthesis_text(const planner::SynthesisResult& result, planner::Objective objective);
-Json synthesis_fields(const planner::SynthesisResult& result, planner::Objective objective);
+std::string synthesis_text(const planner::SynthesisResult& result);
+Json synthesis_fields(const planner::SynthesisResult& result);
 
 }  // namespace pipewright::tools

@@ -60,12 +60,11 @@ int synthesise_order(const Arguments& arguments, Session& session) {
   add_costs(request, schedule, arguments);
   std::optional<planner::SynthesisResult> found;
   const Order order = make_requested(schedule, request, arguments, session, &found);
-  const auto objective = planner::synthesis_request(request).objective;
   if (session.json()) {
-    session.print_result(synthesis_fields(*found, objective));
+    session.print_result(synthesis_fields(*found));
   } else {
     session.print(wrapped(costs_text(request.costs), session.terminal().width, 0));
-    session.print(wrapped(synthesis_text(*found, objective), session.terminal().width, 0));
+    session.print(wrapped(synthesis_text(*found), session.terminal().width, 0));
   }
   if (const auto out = arguments.text("--out")) {
     session.save(*out, write_order_csv(order));
@@ -89,14 +88,13 @@ Plan with_synthesis(Plan plan, const Job& job, const Arguments& arguments, Sessi
   session.clear_progress();
   fields = {{"better", found.plan.has_value()}, {"why", found.why}};
   if (found.result.order) {
-    fields["search"] = synthesis_fields(found.result, settings.objective);
+    fields["search"] = synthesis_fields(found.result);
   }
   if (!session.json()) {
     session.print(wrapped("synthesis: " + found.why, session.terminal().width, 0));
     if (found.result.order) {
-      session.print(
-          wrapped("under preset ideal, " + synthesis_text(found.result, settings.objective),
-                  session.terminal().width, 0));
+      session.print(wrapped("under preset ideal, " + synthesis_text(found.result),
+                            session.terminal().width, 0));
     }
   }
   return found.plan ? *std::move(found.plan) : plan;

@@ -13,6 +13,14 @@ Order empty_order(const ScheduleRequest& request, std::size_t cells_per_rank) {
   return order;
 }
 
+Placement waves(int ranks, int chunks) {
+  if (chunks == 2) return Placement::v_shape(ranks);
+  std::vector<RankId> rank_of;
+  for (int s = 0; s < ranks * chunks; ++s)
+    rank_of.emplace_back((s / ranks) % 2 == 0 ? s % ranks : ranks - 1 - s % ranks);
+  return Placement::explicit_stages(std::move(rank_of), ranks);
+}
+
 std::optional<std::string> refuse_chunks(std::string_view name, const ScheduleRequest& request) {
   if (request.chunks == 1) return std::nullopt;
   return std::string(name) + " puts one stage on each rank, not " + std::to_string(request.chunks) +

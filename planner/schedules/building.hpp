@@ -49,6 +49,9 @@ inline void append_idle(std::vector<Cell>& cells, int count) {
 /// An order without cells: loop placement, `cells_per_rank` reserved on each rank.
 Order empty_order(const ScheduleRequest& request, std::size_t cells_per_rank);
 
+/// Waves down the ranks and up again, a wave for two chunks; two chunks are a V.
+Placement waves(int ranks, int chunks);
+
 /// For schedules with one stage a rank: refuses more chunks and names the way out.
 std::optional<std::string> refuse_chunks(std::string_view name, const ScheduleRequest& request);
 

@@ -227,15 +227,25 @@ void write_rank(const PassGrid& grid, int rank, std::vector<Cell>& cells) {
   while (waiting_late + waiting_early > 0) write_weight();
 }
 
-}  // namespace
-
+/// Slots that the repeated block and its W's take.
 std::int64_t slots_of_block(int micro_batches, std::int64_t last_offset) {
   return last_offset + 1 + std::int64_t{kBlockPeriod} * (micro_batches - 1) + kSlotsForLastWeights;
 }
 
-Order order_of_block(const ScheduleRequest& request, const std::vector<BlockOffsets>& block) {
+}  // namespace
+
+std::optional<std::string> refuse_block(std::string_view schedule, const ScheduleRequest& request,
+                                        BlockRule offsets) {
+  if (auto refused = refuse_other_than_two_chunks(schedule, request)) return refused;
+  const int last = offsets(0, request.ranks).back();
+  return refuse_grid(schedule, request.ranks, slots_of_block(request.micro_batches, last));
+}
+
+Order order_of_block(const ScheduleRequest& request, BlockRule offsets) {
+  std::vector<BlockOffsets> block;
+  for (int r = 0; r < request.ranks; ++r) block.push_back(offsets(r, request.ranks));
   int last = 0;
-  for (const BlockOffsets& offsets : block) last = std::max(last, offsets.back());
+  for (const BlockOffsets& places : block) last = std::max(last, places.back());
   const int m = request.micro_batches;
   PassGrid grid = empty_grid(request.ranks, m, static_cast<int>(slots_of_block(m, last)), 1);
   repeat_block(grid, block, kBlockPeriod);

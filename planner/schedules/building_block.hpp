@@ -13,10 +13,14 @@ namespace pipewright::planner {
 /// The slots from one micro-batch to the next: F, I and W of two chunks.
 inline constexpr int kBlockPeriod = 6;
 
-/// Slots that the repeated block and its W's take.
-std::int64_t slots_of_block(int micro_batches, std::int64_t last_offset);
-/// The order made of the block (by rank; offsets have to rise along the dependencies and to differ
-/// mod kBlockPeriod on each rank). Pure.
-Order order_of_block(const ScheduleRequest& request, const std::vector<BlockOffsets>& block);
+/// The slots of a rank's passes. They have to rise along the dependencies and to differ mod
+/// kBlockPeriod on each rank.
+using BlockRule = BlockOffsets (*)(int rank, int ranks);
+
+/// All but two chunks, and a grid that is too large.
+std::optional<std::string> refuse_block(std::string_view schedule, const ScheduleRequest& request,
+                                        BlockRule offsets);
+/// The order made of the block. Pure.
+Order order_of_block(const ScheduleRequest& request, BlockRule offsets);
 
 }  // namespace pipewright::planner

@@ -85,20 +85,10 @@ class RankWriter {
   std::vector<Cell>& cells_;
 };
 
-Placement placement_of(const ScheduleRequest& request) {
-  std::vector<RankId> rank_of(static_cast<std::size_t>(request.ranks * request.chunks));
-  for (int chunk = 0; chunk < request.chunks; ++chunk) {
-    for (int r = 0; r < request.ranks; ++r) {
-      rank_of[static_cast<std::size_t>(stage_at(chunk, r, request.ranks))] = RankId(r);
-    }
-  }
-  return Placement::explicit_stages(std::move(rank_of), request.ranks);
-}
-
 Order make(const ScheduleRequest& request) {
   Order order = empty_order(request, 3 * static_cast<std::size_t>(request.micro_batches) *
                                          static_cast<std::size_t>(request.chunks));
-  order.placement = placement_of(request);
+  order.placement = waves(request.ranks, request.chunks);
   for (int r = 0; r < request.ranks; ++r) {
     RankWriter(request, r, order.ranks[static_cast<std::size_t>(r)]).write();
   }

@@ -13,11 +13,6 @@ namespace {
 constexpr double kLargestSum = 1e18;
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 4;
 
-StageMemory memory_of(const CostTable& costs, std::size_t stage) {
-  if (costs.memory.empty()) return {Bytes(1), Bytes(0), Bytes(-1), Bytes(0)};
-  return costs.memory[stage];
-}
-
 /// What a rank's stages need: the forwards of one micro-batch, what an I takes beyond them, and
 /// what is always there.
 struct RankNeeds {
@@ -28,7 +23,7 @@ struct RankNeeds {
 std::vector<RankNeeds> needs_by_rank(const CostTable& costs, const Placement& placement) {
   std::vector<RankNeeds> needs(static_cast<std::size_t>(placement.ranks()));
   for (int s = 0; s < placement.stages(); ++s) {
-    const StageMemory memory = memory_of(costs, static_cast<std::size_t>(s));
+    const StageMemory memory = costs.memory_or_unit(s);
     RankNeeds& rank =
         needs[static_cast<std::size_t>(placement.rank_of(StageId(s), MicroBatchId(0)).value)];
     rank.forwards += memory.f.value;
@@ -55,7 +50,7 @@ PlannedStage planned_stage(const CostTable& costs, const Placement& placement, i
     stage.wait_f = wait(ActionKind::SendF, s - 1, s);
     stage.wait_i = wait(ActionKind::SendB, s + 1, s);
   }
-  const StageMemory memory = memory_of(costs, static_cast<std::size_t>(s));
+  const StageMemory memory = costs.memory_or_unit(s);
   stage.memory_f = memory.f.value;
   stage.memory_i = memory.i.value;
   stage.memory_w = memory.w.value;
@@ -98,7 +93,7 @@ std::optional<std::string> refuse_sums(const std::string& name, const ScheduleRe
     const auto real = [](std::int64_t value) { return std::abs(static_cast<double>(value)); };
     time += real(stage.f) + real(stage.i) + real(stage.w) + real(stage.wait_f) + real(stage.wait_i);
     memory += real(stage.memory_f) + real(stage.memory_i) + real(stage.memory_w) +
-              real(memory_of(request.costs, static_cast<std::size_t>(s)).constant.value);
+              real(request.costs.memory_or_unit(s).constant.value);
   }
   if (time * request.micro_batches > kLargestSum)
     return "the costs of " + count_of(request.micro_batches, "micro-batch") +

@@ -130,33 +130,19 @@ std::string_view to_string(Layout layout) {
   return kNames[static_cast<std::size_t>(layout)];
 }
 
-int stages_of(const Schedule& schedule, const ScheduleRequest& request) {
+Placement placement_of(const Schedule& schedule, const ScheduleRequest& request) {
   switch (schedule.layout) {
-    case Layout::Bidirectional:
-      return request.ranks;
+    case Layout::V:
+    case Layout::Waves:
+      return waves(request.ranks, request.chunks);
+    case Layout::Bidirectional:  // of the pipeline that goes down
+      return Placement::loop(request.ranks, 1);
     case Layout::Replicas:
-      return schedule.make(request).stages();
-    default:
-      return request.ranks * request.chunks;
+      return schedule.make(request).placement;
+    case Layout::Loop:
+      break;
   }
-}
-
-std::vector<RankId> ranks_of_stages(const Schedule& schedule, const ScheduleRequest& request) {
-  const int p = request.ranks, stages = stages_of(schedule, request);
-  std::vector<RankId> ranks(static_cast<std::size_t>(stages));
-  if (schedule.layout == Layout::Replicas) {
-    const Order order = schedule.make(request);
-    for (int s = 0; s < stages; ++s) {
-      ranks[static_cast<std::size_t>(s)] = order.placement.rank_of(StageId(s), MicroBatchId(0));
-    }
-    return ranks;
-  }
-  const bool turns = schedule.layout == Layout::V || schedule.layout == Layout::Waves;
-  for (int s = 0; s < stages; ++s) {
-    const bool up = turns && (s / p) % 2 == 1;
-    ranks[static_cast<std::size_t>(s)] = RankId(up ? p - 1 - s % p : s % p);
-  }
-  return ranks;
+  return Placement::loop(request.ranks, request.chunks);
 }
 
 Order make_order(std::string_view name, const ScheduleRequest& request) {

@@ -71,10 +71,9 @@ const Schedule& resolve_schedule(std::string_view name,
 /// Why the schedule cannot be made for the request, in one sentence; nullopt: it can. Unknown
 /// parameters, counts below 1 and orders too large to hold are refused for every schedule alike.
 std::optional<std::string> refusal_of(const Schedule& schedule, const ScheduleRequest& request);
-/// Stages of the order that the schedule makes; call it for a request that is not refused.
-int stages_of(const Schedule& schedule, const ScheduleRequest& request);
-/// The rank of each stage; of a stage with replicas the one that has the first micro-batch.
-std::vector<RankId> ranks_of_stages(const Schedule& schedule, const ScheduleRequest& request);
+/// Where the order that the schedule makes has its stages; of a bidirectional one the pipeline that
+/// goes down. Call it for a request that is not refused.
+Placement placement_of(const Schedule& schedule, const ScheduleRequest& request);
 /// Checks parameters and constraint, then makes the order. Throws InputError
 /// with the refusal.
 Order make_order(std::string_view name, const ScheduleRequest& request);

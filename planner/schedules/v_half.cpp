@@ -1,7 +1,6 @@
 // V-Half: the V placement with half of 1F1B's activations. Each rank takes a forward two slots
 // after the rank above it on the way down and one on the way up, so a micro-batch lives about 3p
 // slots.
-#include "planner/schedules/building.hpp"
 #include "planner/schedules/building_block.hpp"
 #include "planner/schedules/entries.hpp"
 
@@ -17,16 +16,10 @@ constexpr BlockOffsets offsets(int rank, int p) {
 }
 
 std::optional<std::string> refusal(const ScheduleRequest& request) {
-  if (auto refused = refuse_other_than_two_chunks("v-half", request)) return refused;
-  const int last = offsets(0, request.ranks).back();
-  return refuse_grid("v-half", request.ranks, slots_of_block(request.micro_batches, last));
+  return refuse_block("v-half", request, offsets);
 }
 
-Order make(const ScheduleRequest& request) {
-  std::vector<BlockOffsets> block;
-  for (int r = 0; r < request.ranks; ++r) block.push_back(offsets(r, request.ranks));
-  return order_of_block(request, block);
-}
+Order make(const ScheduleRequest& request) { return order_of_block(request, offsets); }
 
 }  // namespace
 

@@ -1,6 +1,5 @@
 // V-Min: the V placement with a third of 1F1B's activations. Every pass follows its input at once,
 // so a micro-batch lives about 2p slots; for unequal costs the ranks wait for each other.
-#include "planner/schedules/building.hpp"
 #include "planner/schedules/building_block.hpp"
 #include "planner/schedules/entries.hpp"
 
@@ -16,16 +15,10 @@ constexpr BlockOffsets offsets(int rank, int p) {
 }
 
 std::optional<std::string> refusal(const ScheduleRequest& request) {
-  if (auto refused = refuse_other_than_two_chunks("v-min", request)) return refused;
-  const int last = offsets(0, request.ranks).back();
-  return refuse_grid("v-min", request.ranks, slots_of_block(request.micro_batches, last));
+  return refuse_block("v-min", request, offsets);
 }
 
-Order make(const ScheduleRequest& request) {
-  std::vector<BlockOffsets> block;
-  for (int r = 0; r < request.ranks; ++r) block.push_back(offsets(r, request.ranks));
-  return order_of_block(request, block);
-}
+Order make(const ScheduleRequest& request) { return order_of_block(request, offsets); }
 
 }  // namespace
 

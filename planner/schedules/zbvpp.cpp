@@ -119,14 +119,6 @@ unsigned attempt(Run& run, unsigned way) {
   return run.mattered;
 }
 
-Placement waves(int ranks, int chunks) {
-  if (chunks == 2) return Placement::v_shape(ranks);
-  std::vector<RankId> rank_of;
-  for (int s = 0; s < ranks * chunks; ++s)
-    rank_of.emplace_back((s / ranks) % 2 == 0 ? s % ranks : ranks - 1 - s % ranks);
-  return Placement::explicit_stages(std::move(rank_of), ranks);
-}
-
 constexpr std::int64_t kLargestLoss = 1'000'000'000'000'000'000;  // ns
 
 /// The parameter `loss`, or nullopt where it is no duration.

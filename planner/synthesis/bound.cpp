@@ -6,8 +6,6 @@
 namespace pipewright::planner::synthesis {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// Least x with total - x * each <= limit, or 0.
 std::int64_t needed(std::int64_t total, std::int64_t each, std::int64_t limit) {
   if (total <= limit || each <= 0) return 0;

@@ -7,8 +7,6 @@
 namespace pipewright::planner::synthesis {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 constexpr double kMostSlack = 1e9;
 constexpr std::int64_t kUrgent = 1500;  // key of a W beyond the backlog: between F and I
 

@@ -7,8 +7,6 @@ namespace {
 
 constexpr std::size_t kNothing = std::numeric_limits<std::size_t>::max();
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 }  // namespace
 
 Evaluator::Evaluator(const Problem& problem)

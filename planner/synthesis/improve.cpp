@@ -5,8 +5,6 @@
 namespace pipewright::planner::synthesis {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// Actions of one rank that follow each other without idle time on the critical path.
 struct Block {
   int rank;

@@ -9,8 +9,6 @@
 namespace pipewright::planner::synthesis {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 bool same_placement(const Placement& a, const Placement& b) {
   if (a.ranks() != b.ranks() || a.stages() != b.stages() || b.looks_at_micro_batch()) return false;
   for (int s = 0; s < a.stages(); ++s) {

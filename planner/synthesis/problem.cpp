@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::size_t kMostActions = 20'000'000;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 void check_request(const SynthesisRequest& request) {
   const Placement& placement = request.placement;
   if (placement.looks_at_micro_batch()) {
@@ -46,14 +44,9 @@ void check_request(const SynthesisRequest& request) {
   }
 }
 
-StageMemory memory_of(const SynthesisRequest& request, int stage) {
-  if (!request.costs.memory.empty()) return request.costs.memory[at(stage)];
-  return {.f = Bytes(1), .i = Bytes(0), .w = Bytes(-1), .constant = Bytes(0)};
-}
-
 void set_stage(Problem& problem, const SynthesisRequest& request, int stage) {
   const StageCosts& costs = request.costs.stages[at(stage)];
-  const StageMemory memory = memory_of(request, stage);
+  const StageMemory memory = request.costs.memory_or_unit(stage);
   const bool fused = problem.kinds == 2;
   const Token f = token_of(stage, Forward), i = token_of(stage, Input);
   problem.duration[f] = costs.f.value;
@@ -78,7 +71,7 @@ void set_stage(Problem& problem, const SynthesisRequest& request, int stage) {
 void set_rank(Problem& problem, const SynthesisRequest& request, int rank) {
   std::int64_t constant = 0, work = 0;
   for (const int stage : problem.stages_of[at(rank)]) {
-    constant += memory_of(request, stage).constant.value;
+    constant += request.costs.memory_or_unit(stage).constant.value;
     for (Token t = token_of(stage, Forward); t <= token_of(stage, Weight); ++t)
       work += problem.duration[t] * problem.micro_batches;
   }

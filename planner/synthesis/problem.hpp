@@ -20,6 +20,9 @@
 
 namespace pipewright::planner::synthesis {
 
+/// An index that is never negative.
+inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
 /// stage * 4 + kind.
 using Token = std::uint32_t;
 enum Kind : std::uint32_t { Forward = 0, Input = 1, Weight = 2 };  // Input is B where fused

@@ -11,8 +11,6 @@
 namespace pipewright::planner::synthesis {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// What has been done, packed: equal keys are equal states but for times.
 using Key = std::array<std::uint64_t, 2>;
 struct KeyHash {

@@ -4,12 +4,6 @@
 #include <array>
 
 namespace pipewright::planner::synthesis {
-namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
-
 NodeBound::NodeBound(const Problem& problem)
     : problem_(problem),
       before_(memory_precedence(problem)),

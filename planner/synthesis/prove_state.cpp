@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace pipewright::planner::synthesis {
-namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
-
 ProofState::ProofState(const Problem& p)
     : problem(p),
       done(4 * at(p.stages), 0),

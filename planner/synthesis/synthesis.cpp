@@ -18,8 +18,6 @@ using namespace synthesis;
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// Time that an action takes in a trial on an ordinary core, with room to spare: what turns the
 /// budget into a number of trials.
 constexpr std::int64_t kNanosecondsAStep = 60;
@@ -66,6 +64,7 @@ SynthesisResult run(const SynthesisRequest& request) {
   const Problem problem = problem_of(request);
   if (auto least = limits_too_low(problem); !least.empty()) {
     SynthesisResult nothing;
+    nothing.objective = request.objective;
     nothing.least_limit = std::move(least);
     return nothing;
   }
@@ -97,6 +96,7 @@ SynthesisResult run(const SynthesisRequest& request) {
     if (prove(search, nodes)) search.bound = search.best_value;
   }
   SynthesisResult result = result_of(search);
+  result.objective = request.objective;
   result.best_named = named.name;
   result.best_named_ns = named.name.empty() ? 0 : named.value;
   return result;

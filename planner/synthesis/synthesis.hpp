@@ -68,7 +68,8 @@ struct SynthesisResult {
   /// takes memory, I and W give back, and a micro-batch leaves nothing behind; else one that works.
   std::vector<Bytes> least_limit;
 
-  std::int64_t value_ns = 0;  // of the objective
+  Objective objective = Objective::Makespan;  // the request's
+  std::int64_t value_ns = 0;                  // of it
   std::int64_t makespan_ns = 0, span_ns = 0;
   /// No order has a value below. (If it was branch and bound that gave it, and the objective is the
   /// span: none of the orders in which each stage takes its micro-batches in order; see prove.hpp.)

@@ -5,8 +5,6 @@
 namespace pipewright::planner::synthesis {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 constexpr std::string_view kPhase = "list scheduling";
 
 class Tuner {

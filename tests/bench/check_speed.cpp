@@ -3,32 +3,18 @@
 // row a case; medians of several runs.
 //   check_speed [largest number of instructions, default 1000000]
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <vector>
 
 #include "core/lower.hpp"
 #include "core/order_problems.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
+#include "tests/bench/median.hpp"
 
 namespace pipewright {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double median_seconds(int runs, const std::function<void()>& body) {
-  std::vector<double> seconds;
-  for (int i = 0; i <= runs; ++i) {
-    const auto begin = Clock::now();
-    body();
-    if (i > 0) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
-  return seconds[static_cast<std::size_t>(runs / 2)];
-}
 
 void measure(const char* schedule, int p, int m, const CommPolicy& policy) {
   const planner::Schedule& entry = planner::find_schedule(schedule);

@@ -2,32 +2,18 @@
 // same run, for every schedule of the registry. Prints one row a case; medians of several runs.
 //   generating_speed [largest number of ranks, default 32]
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
+#include "tests/bench/median.hpp"
 
 namespace pipewright {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double median_seconds(int runs, const std::function<void()>& body) {
-  std::vector<double> seconds;
-  for (int i = 0; i <= runs; ++i) {
-    const auto begin = Clock::now();
-    body();
-    if (i > 0) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
-  return seconds[static_cast<std::size_t>(runs / 2)];
-}
 
 /// Costs that differ, so that a cost-driven schedule has something to decide.
 CostTable costs_for(int stages) {
@@ -43,7 +29,7 @@ CostTable costs_for(int stages) {
 void measure(const planner::Schedule& schedule, int p, int m) {
   planner::ScheduleRequest request{p, m, schedule.default_chunks, {}};
   if (planner::refusal_of(schedule, request)) return;
-  const int stages = planner::stages_of(schedule, request);
+  const int stages = planner::placement_of(schedule, request).stages();
   request.costs = costs_for(stages);
   Order order;
   const double making =

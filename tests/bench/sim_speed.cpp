@@ -3,10 +3,8 @@
 // the order are timed beside it. Prints one row a case; medians of several runs.
 //   sim_speed [largest number of actions, default 10000000]
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,11 +12,10 @@
 #include "planner/schedules/registry.hpp"
 #include "sim/dataflow.hpp"
 #include "sim/durations.hpp"
+#include "tests/bench/median.hpp"
 
 namespace pipewright {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kForward = 10, kBackward = 25, kLatency = 1;
 
@@ -87,18 +84,6 @@ std::int64_t sweep(std::int64_t p, std::int64_t m, std::vector<std::int64_t>& fo
     }
   }
   return *std::max_element(clock.begin(), clock.end());
-}
-
-/// Median seconds of `runs` calls after one that is not counted.
-double median_seconds(int runs, const std::function<void()>& body) {
-  std::vector<double> seconds;
-  for (int i = 0; i <= runs; ++i) {
-    const auto begin = Clock::now();
-    body();
-    if (i > 0) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
-  return seconds[static_cast<std::size_t>(runs / 2)];
 }
 
 void measure(const char* schedule, int p, int v, int m) {

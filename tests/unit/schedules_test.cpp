@@ -46,7 +46,7 @@ TEST(Schedules, EveryOrderIsWholeAndEnds) {
                        std::to_string(m) + " " + std::to_string(v));
           const Order order = make_order(schedule.name, request);
           ASSERT_EQ(order.rank_count(), p);
-          ASSERT_EQ(order.stages(), planner::stages_of(schedule, request));
+          ASSERT_EQ(order.stages(), planner::placement_of(schedule, request).stages());
           EXPECT_THAT(problems_of(order), ::testing::IsEmpty());
           ++made;
           if (schedule.name == "paddle-vpp" && m % p != 0) continue;
