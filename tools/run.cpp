@@ -25,7 +25,6 @@ constexpr int kMostEntries = 1'000'000;
 
 struct RunRequest {
   std::string device;
-  exec::local::ClockKind clock = exec::local::ClockKind::Wall;
   TrainingRequest training;
 };
 
@@ -35,7 +34,7 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   require_device(request.device);
   require_transport(arguments.text_or("--transport", "local"));
   if (arguments.text_or("--clock", "wall") == "virtual") {
-    request.clock = exec::local::ClockKind::Virtual;
+    request.training.clock = exec::local::ClockKind::Virtual;
   }
   if (const auto steps = arguments.integer("--steps", 1, kMostSteps)) {
     request.training.steps = static_cast<int>(*steps);
@@ -54,7 +53,6 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
                        "an order says nothing of a model to train; give a plan.json, or --device "
                        "paced");
     }
-    if (arguments.has("--clock")) throw InputError("--clock belongs to --device paced");
     if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
   } else if (arguments.has("--verify") || arguments.has("--data")) {
     throw InputError("--verify and --data belong to --device cpu; paced computes nothing");
@@ -74,7 +72,7 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
   };
   const InterruptScope scope;
   exec::RunResult result =
-      exec::paced::run_paced(subject.program, subject.costs, request.clock, options);
+      exec::paced::run_paced(subject.program, subject.costs, request.training.clock, options);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
   return result;
@@ -151,6 +149,12 @@ int run(const Arguments& arguments, Session& session) {
     session.print_result(fields);
   } else {
     print_result(subject, result, session);
+    if (request.device == "cpu" && request.training.clock == exec::local::ClockKind::Virtual) {
+      session.print(
+          wrapped("virtual clock: a computation took its thread's CPU time, a transfer "
+                  "what the plan's costs say",
+                  session.terminal().width, 0));
+    }
   }
   return result.verify && !agrees(*result.verify) ? kAnswerIsNo : kDone;
 }
@@ -199,7 +203,9 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--clock",
        .argument = "KIND",
-       .help = "of --device paced; virtual: nobody sleeps, times are exact",
+       .help = "virtual: no rank waits for the machine's time; on cpu a computation takes its "
+               "thread's CPU time and a transfer the plan's costs, so that eight ranks on two "
+               "cores show eight devices; on paced every time is exact",
        .choices = {"wall", "virtual"},
        .checked = true},
   };

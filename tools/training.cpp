@@ -70,6 +70,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
+  training.clock = request.clock;
 
   exec::RunOptions options;
   options.steps = request.steps.value_or(plan.training.steps);

@@ -7,6 +7,7 @@
 
 #include "core/plan.hpp"
 #include "core/program.hpp"
+#include "exec/local/transport.hpp"
 #include "exec/runtime.hpp"
 #include "tools/session.hpp"
 
@@ -20,6 +21,7 @@ struct TrainingRequest {
   std::optional<std::string> data;  // instead of the plan's
   bool verify = false;              // the first step against a serial run
   std::int64_t watchdog_ns = 30'000'000'000;
+  exec::local::ClockKind clock = exec::local::ClockKind::Wall;
   int flight_entries = exec::kDefaultFlightEntries;
   std::function<void(const exec::RunResult&)> on_overdue;
 };

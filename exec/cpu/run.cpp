@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include "exec/cpu/device.hpp"
 #include "exec/cpu/training_fit.hpp"
+#include "exec/local/metered_device.hpp"
 #include "exec/local/transport.hpp"
 #include "exec/serial.hpp"
 #include "exec/verify.hpp"
@@ -86,10 +88,13 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   require_fit(program, training);
   GradientExchange exchange(program);
   Devices devices(static_cast<std::size_t>(program.ranks()));
-  const DeviceFactory make = [&](RankId rank, Clock&) {
+  const bool is_virtual = training.clock == local::ClockKind::Virtual;
+  std::mutex turn;
+  const DeviceFactory make = [&](RankId rank, Clock& clock) -> std::unique_ptr<exec::Device> {
     auto device = std::make_unique<Device>(program, training, rank, &exchange);
     devices[static_cast<std::size_t>(rank.value)] = device.get();
-    return device;
+    if (!is_virtual) return device;
+    return std::make_unique<local::MeteredDevice>(std::move(device), rank, clock, turn);
   };
   std::optional<Verifier> verifier;
   if (training.verified_steps > 0) verifier.emplace(program, training);
@@ -101,7 +106,10 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
     for (const Device* device : devices) peak_versions.push_back(device->peak_versions());
     if (options.on_step) options.on_step(step, result);
   };
-  local::LocalTransport transport(program, local::real_messages(program, costs));
+  local::LocalTransport transport(
+      program,
+      is_virtual ? local::paced_messages(program, costs) : local::real_messages(program, costs),
+      training.clock);
   RunResult result = run(program, costs, transport, make, watching);
   if (verifier) result.verify = verifier->worst();
   result.peak_weight_versions = std::move(peak_versions);

@@ -71,6 +71,10 @@ TEST(Loop, ProfileTuneSimulateRunCompare) {
   EXPECT_EQ(compared.at("only_measured"), 0);
   EXPECT_EQ(pipewright("analyze real.json.gz", folder).status, 0);
   EXPECT_EQ(pipewright("run plan.json --device paced --clock virtual --json", folder).status, 0);
+  const auto on_cpu = pipewright("run plan.json --clock virtual --steps 2 --verify", folder);
+  EXPECT_EQ(on_cpu.status, 0) << on_cpu.err;
+  EXPECT_NE(on_cpu.out.find("thread's CPU time"), std::string::npos) << on_cpu.out;
+  EXPECT_NE(on_cpu.out.find("agree with a serial run"), std::string::npos) << on_cpu.out;
 }
 
 TEST(Loop, APlanForAnotherClusterIsStatus3) {
