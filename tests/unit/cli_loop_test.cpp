@@ -55,6 +55,12 @@ TEST(Loop, ProfileTuneSimulateRunCompare) {
   EXPECT_EQ(json::parse(by_job.out).at("makespan_ns"), tuned.at("best").at("step_ns"));
   EXPECT_EQ(pipewright("check job.json", folder).status, 0);
 
+  const auto drawn =
+      pipewright("simulate plan.json --samples 20 --profile profile.json --json", folder);
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_EQ(json::parse(drawn.out).at("drawn_steps").at("count"), 20);
+  EXPECT_EQ(pipewright("simulate plan.json --samples 20", folder).status, 2);
+
   const auto run = pipewright("run job.json --verify --json --trace real.json.gz", folder);
   ASSERT_EQ(run.status, 0) << run.err << run.out;
   const json steps = json::parse(run.out).at("steps");
