@@ -73,6 +73,12 @@ TEST(Loop, ProfileTuneSimulateRunCompare) {
   // Every computation of the plan is found in both: F, I, W or F, B of 2 stages and 4
   // micro-batches, and the 2 updates.
   const json compared = json::parse(compare.out);
+  EXPECT_FALSE(compared.at("fit").at("scales").empty());
+  const auto fitted =
+      pipewright("compare sim.json.gz real.json.gz --fit profile.json -o fitted.json", folder);
+  ASSERT_EQ(fitted.status, 0) << fitted.err;
+  EXPECT_NE(fitted.out.find("what the prediction misses"), std::string::npos) << fitted.out;
+  EXPECT_EQ(pipewright("tune job.json --profile fitted.json -o better.json -q", folder).status, 0);
   EXPECT_EQ(compared.at("only_predicted"), 0);
   EXPECT_EQ(compared.at("only_measured"), 0);
   EXPECT_EQ(pipewright("analyze real.json.gz", folder).status, 0);
