@@ -96,13 +96,35 @@ std::vector<double> columns_of(const Row& row, std::size_t kinds) {
   return columns;
 }
 
-std::vector<std::optional<double>> solve(const Rows& data, const std::vector<char>& kept) {
-  LeastSquares squares(data.kinds.size() + 2);
+/// With so many of the columns.
+std::vector<std::optional<double>> solve_with(const Rows& data, const std::vector<char>& kept,
+                                              bool contention, bool overhead) {
+  const std::size_t kinds = data.kinds.size();
+  LeastSquares squares(kinds + 2);
   for (std::size_t i = 0; i < data.rows.size(); ++i) {
-    if (kept[i] != 0)
-      squares.add(columns_of(data.rows[i], data.kinds.size()), data.rows[i].measured);
+    if (kept[i] == 0) continue;
+    std::vector<double> columns = columns_of(data.rows[i], kinds);
+    if (!contention) columns[kinds] = 0;
+    if (!overhead) columns[kinds + 1] = 0;
+    squares.add(columns, data.rows[i].measured);
   }
-  return squares.solve();
+  auto solution = squares.solve();
+  if (!contention) solution[kinds] = 0;
+  if (!overhead) solution[kinds + 1] = 0;
+  return solution;
+}
+
+/// Neither an overhead nor contention makes anything faster: one that comes out below 0 is 0.
+std::vector<std::optional<double>> solve(const Rows& data, const std::vector<char>& kept) {
+  const std::size_t kinds = data.kinds.size();
+  auto solution = solve_with(data, kept, true, true);
+  const bool contention = solution[kinds].value_or(0) >= 0;
+  const bool overhead = solution[kinds + 1].value_or(0) >= 0;
+  if (contention && overhead) return solution;
+  solution = solve_with(data, kept, contention, overhead);
+  if (solution[kinds].value_or(0) < 0 || solution[kinds + 1].value_or(0) < 0)
+    solution = solve_with(data, kept, false, false);
+  return solution;
 }
 
 double fitted(const Row& row, const std::vector<std::optional<double>>& solution) {
@@ -131,6 +153,16 @@ std::vector<char> without_outliers(const Rows& data,
   return kept;
 }
 
+/// A start that no outlier bends: the median ratio of each kind.
+std::vector<std::optional<double>> median_ratios(const Rows& data) {
+  std::vector<std::vector<double>> ratios(data.kinds.size());
+  for (const Row& row : data.rows) ratios[row.kind].push_back(row.measured / row.predicted);
+  std::vector<std::optional<double>> solution;
+  for (auto& of_kind : ratios) solution.emplace_back(median(std::move(of_kind)));
+  solution.resize(data.kinds.size() + 2);
+  return solution;
+}
+
 }  // namespace
 
 double Fit::factor_of(const std::string& kind) const {
@@ -143,9 +175,8 @@ double Fit::factor_of(const std::string& kind) const {
 std::optional<Fit> fit(const TraceTimeline& predicted, const TraceTimeline& measured) {
   const Rows data = rows_of(predicted, measured);
   if (data.rows.empty()) return std::nullopt;
-  std::vector<char> kept(data.rows.size(), 1);
-  auto solution = solve(data, kept);
-  // The first fit is bent towards the outliers; twice is enough to be rid of them.
+  std::vector<char> kept;
+  auto solution = median_ratios(data);
   for (int pass = 0; pass < 2; ++pass) {
     kept = without_outliers(data, solution);
     solution = solve(data, kept);

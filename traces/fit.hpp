@@ -7,6 +7,7 @@
 // beyond eight median residuals (the core was taken away for a while) are left out, and the rest is
 // fitted again. What the timelines cannot tell apart (an overhead where all actions of a kind are
 // predicted alike; contention where the others are always as many) is left to the scales.
+// Neither overhead nor contention can be below 0.
 // Pure functions.
 #pragma once
 

@@ -93,6 +93,15 @@ TEST(Fit, LeavesWhatCannotBeToldApartToTheScale) {
   EXPECT_NEAR(found.error_percent_after, 0, 1e-9);
 }
 
+TEST(Fit, NeitherOverheadNorContentionIsBelowZero) {
+  const Two two = two_ranks(1.5, 1.2, -3000, -0.2);
+  const Fit found = fit(two.predicted, two.measured).value();
+  EXPECT_EQ(found.overhead_ns, 0);
+  EXPECT_EQ(found.contention, 0);
+  EXPECT_LT(found.scales[0].scale, 1.5);
+  EXPECT_GT(found.scales[0].scale, 1.0);
+}
+
 TEST(Fit, OfTimelinesWithoutACommonActionIsNothing) {
   EXPECT_FALSE(fit({}, {}));
   Two two = two_ranks(1, 1, 0, 0);
