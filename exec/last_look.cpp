@@ -125,6 +125,7 @@ Bytes packed(const Program& program, const std::vector<RankId>& ranks, const Las
       put_slice(packer, look.progress.left, begin, end);
     });
   }
+  put_ranks(packer, look.lost);
   packer.put<std::uint64_t>(look.ranks.size());
   for (const RankLook& one : look.ranks) put_look(packer, one);
   return packer.take();
@@ -145,11 +146,12 @@ void merge(const Program& program, const Bytes& bytes, LastLook& look) {
     get_slice(unpacker, look.progress.ended, begin, end);
     get_slice(unpacker, look.progress.left, begin, end);
   });
+  for (const RankId rank : get_ranks(unpacker, program)) look.lost.push_back(rank);
   const auto count = unpacker.get<std::uint64_t>();
   for (std::uint64_t i = 0; i < count; ++i) look.ranks.push_back(get_look(unpacker));
 }
 
-void complete(const Program& program, const std::vector<LostRank>& lost, LastLook& look) {
+void complete(const Program& program, LastLook& look) {
   ensure_arrays(program, look);
   std::vector<std::uint8_t> known(static_cast<std::size_t>(program.ranks()), 0);
   for (const RankLook& one : look.ranks) known[static_cast<std::size_t>(one.rank.value)] = 1;
@@ -160,8 +162,7 @@ void complete(const Program& program, const std::vector<LostRank>& lost, LastLoo
     look.ranks.push_back(std::move(unknown));
   }
   for (RankLook& one : look.ranks) {
-    const auto is_it = [&](const LostRank& gone) { return gone.rank == one.rank; };
-    if (std::any_of(lost.begin(), lost.end(), is_it)) one.dead = true;
+    if (std::count(look.lost.begin(), look.lost.end(), one.rank) > 0) one.dead = true;
   }
   std::sort(look.ranks.begin(), look.ranks.end(),
             [](const RankLook& a, const RankLook& b) { return a.rank < b.rank; });

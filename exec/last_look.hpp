@@ -24,14 +24,15 @@ struct LastLook {
   Timeline timeline;    // empty if there was nothing to be seen of a step
   Progress progress;
   std::vector<RankLook> ranks;
+  std::vector<RankId> lost;  // whose process was gone
 };
 
 Bytes packed(const Program& program, const std::vector<RankId>& ranks, const LastLook& look);
 /// Adds what another process has handed in. Its cause wins if it says more. Throws RunError if the
 /// bytes are no look.
 void merge(const Program& program, const Bytes& bytes, LastLook& look);
-/// Looks by rank; those who have handed in nothing are dead if they are among the lost.
-void complete(const Program& program, const std::vector<LostRank>& lost, LastLook& look);
+/// Looks of all ranks, by rank; the lost ones are dead.
+void complete(const Program& program, LastLook& look);
 /// "rank 2 is dead: its process 4711 on a has ended", of several one behind the other.
 std::string lost_text(const std::vector<LostRank>& lost);
 

@@ -169,7 +169,11 @@ void Run::look_at_all(StopCause cause) {
   LastLook& last = last_.emplace();
   last.cause = cause;
   Peers* const peers = transport_.peers();
-  if (cause == StopCause::PeerLost) failure_ = lost_text(peers->lost());
+  if (cause == StopCause::PeerLost) {
+    const std::vector<LostRank> lost = peers->lost();
+    failure_ = lost_text(lost);
+    for (const LostRank& one : lost) last.lost.push_back(one.rank);
+  }
   if (cause == StopCause::Elsewhere) failure_ = "another process has ended the run";
   last.failure = failure_;
   const std::int64_t now = local::steady_ns();
@@ -270,7 +274,7 @@ RunResult Run::unfinished() const {
   LastLook last = last_.value_or(LastLook{});
   if (Peers* const peers = transport_.peers()) {
     for (const Bytes& bytes : peers->handed_in(kHandInNs)) merge(program_, bytes, last);
-    complete(program_, peers->lost(), last);
+    complete(program_, last);
   }
   result.timeline = std::move(last.timeline);
   result.progress = std::move(last.progress);

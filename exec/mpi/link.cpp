@@ -16,6 +16,9 @@ constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
 // How often those who wait here look who is still there.
 constexpr int kTurnsPerLook = 256;
 
+// How long somebody who leaves a job that is broken waits for his last words to be heard.
+constexpr std::int64_t kLastWordsNs = 700'000'000;
+
 // Hello: what `head.a` says of it.
 constexpr std::uint64_t kSite = 0, kMeasured = 1;
 
@@ -77,6 +80,7 @@ void Link::greet() {
   for (const auto& site : sites_) sites.push_back(*site);
   presence_ =
       std::make_unique<Presence>(sites, process(), options_.ask_kernel, options_.silence_ns);
+  for (const int left : early_goodbyes_) presence_->said_goodbye(left);
   if (process() != 0) {
     clock_ = measure_clock();
     Frame measured = frame_of(FrameKind::Hello);
@@ -141,7 +145,8 @@ bool Link::answer(ArrivedFrame& arrived) {
       pong_there_ns_ = head.time_ns;
       break;
     default:
-      presence_->said_goodbye(arrived.from);
+      // Somebody may leave before we have heard from everybody.
+      presence_ ? presence_->said_goodbye(arrived.from) : early_goodbyes_.push_back(arrived.from);
   }
   return true;
 }
@@ -181,7 +186,12 @@ bool Link::close() {
     }
     return all || anybody_lost;
   };
-  if (!receive_until(all_left, kForEver) || anybody_lost) return false;
+  receive_until(all_left, kForEver);
+  if (anybody_lost) {
+    // What we have told the living should reach them.
+    receive_until([&] { return wire_->is_at_rest(); }, local::steady_ns() + kLastWordsNs);
+    return false;
+  }
   wire_->close();
   closed_ = true;
   return true;

@@ -70,6 +70,7 @@ class Link {
   const LinkOptions options_;
   std::unique_ptr<Presence> presence_;
   std::vector<std::optional<ProcessSite>> sites_;
+  std::vector<int> early_goodbyes_;
   int measured_ = 0;  // processes that have measured their clocks
   std::optional<std::int64_t> pong_there_ns_;
   ClockOffset clock_;

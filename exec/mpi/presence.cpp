@@ -81,6 +81,7 @@ void Presence::look(std::int64_t now) {
 std::string Presence::how_lost(int process) const {
   const Peer& peer = peers_[index(process)];
   const std::string who = "process " + std::to_string(peer.site.pid) + " on " + peer.site.host;
+  if (peer.left) return who + " has left the run";
   return peer.pidfd >= 0 ? who + " has ended" : who + " has been silent for too long";
 }
 

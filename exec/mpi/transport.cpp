@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "core/error.hpp"
@@ -32,6 +33,20 @@ void pause_for(int turn) {
   if (turn < kSpins) return local::pause_core();
   if (turn < kSpins + kYields) return std::this_thread::yield();
   local::sleep_until_steady(local::steady_ns() + kNapNs);
+}
+
+/// Equal for equal Programs; ranks that run different ones must not meet.
+std::uint64_t fingerprint_of(const Program& program) {
+  Packer packer;
+  packer.put_all(std::span<const InstructionId>(program.rank_begin));
+  for (const Instruction& in : program.code) {
+    packer.put<ActionKind>(in.kind);
+    packer.put<std::uint8_t>(in.flags);
+    packer.put<std::uint16_t>(in.stage);
+    packer.put<std::uint32_t>(in.micro_batch);
+    packer.put<InstructionId>(in.link);
+  }
+  return seal_of(packer.take(), {});
 }
 
 }  // namespace
@@ -207,7 +222,14 @@ void MpiTransport::meet(RankId, const std::function<void()>& between) {
   Lock lock(mutex());
   throw_if_stopped();
   link_.presence().expect_signs(local::steady_ns());
-  come_together(lock, {});
+  const std::uint64_t own = fingerprint_of(program_);
+  Packer packer;
+  packer.put<std::uint64_t>(own);
+  for (const Bytes& bytes : come_together(lock, packer.take())) {
+    if (Unpacker(bytes).get<std::uint64_t>() != own) {
+      throw InputError("the processes of this run have not been given the same plan and flags");
+    }
+  }
   if (between) {
     lock.unlock();
     between();
@@ -360,11 +382,19 @@ std::vector<LostRank> MpiTransport::lost() const {
   std::vector<LostRank> lost;
   link_.presence().look(local::steady_ns());
   for (int p = 0; p < processes(); ++p) {
-    if (link_.presence().is_lost(p)) {
+    if (link_.presence().is_lost(p) || has_deserted(p)) {
       lost.push_back({rank_of_process(p), "its " + link_.presence().how_lost(p)});
     }
   }
   return lost;
+}
+
+/// It has said goodbye while our rank still waits. Process 0 knows of all meetings that are over;
+/// what it has said before its own goodbye is here before that.
+bool MpiTransport::has_deserted(int process) const {
+  if (!link_.presence().has_left(process)) return false;
+  const bool can_tell = this->process() == 0 || (process == 0 && link_.wire().is_at_rest());
+  return can_tell && blocked_ != nullptr && !(*blocked_)();
 }
 
 void MpiTransport::stop() noexcept {

@@ -93,6 +93,7 @@ class MpiTransport final : public Transport, public Peers {
   void begin_step(std::int64_t began_there_ns);
   void look_for_quiet(std::int64_t now);
   Quiet quiet() const;
+  bool has_deserted(int process) const;
   void learn_quiet(int process, std::uint64_t question, const Quiet& state);
 
   void block_until(Lock& lock, const Done& done);
