@@ -45,7 +45,7 @@ class RankRun {
  public:
   /// All of them must outlive it.
   RankRun(const Program& program, RankId rank, Transport& transport, Record& record,
-          std::size_t flight_entries = 0);
+          std::size_t flight_entries = 0, bool verify_payloads = false);
 
   /// One step, from the first instruction to the end of the last. Throws Stopped, and what the
   /// device throws.
@@ -72,6 +72,8 @@ class RankRun {
   void finish_transfer(InstructionId id);
   bool has_data(InstructionId send) const;
   void provide_late_sends();
+  PayloadPtr give(InstructionId send);
+  PayloadPtr checked(InstructionId recv, PayloadPtr payload) const;
 
   const Program& program_;
   const RankId rank_;
@@ -86,6 +88,7 @@ class RankRun {
       ends_;                // in the order of issue, where the policy limits what is in flight
   std::size_t issued_ = 0;  // of them, in this step
   FlightRecorder recorder_;
+  const bool verify_payloads_;
   std::atomic<Standing::Phase> phase_{Standing::Phase::Preparing};
   std::atomic<InstructionId> at_;
   std::atomic<InstructionId> waits_for_{kNoInstruction};
