@@ -1,6 +1,7 @@
 #include "exec/cpu/stage.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/error.hpp"
@@ -28,6 +29,14 @@ void check_floats(const std::vector<float>& values, std::size_t words, const std
     throw InputError("a micro-batch needs " + std::to_string(words) + " " + what + ", but has " +
                      std::to_string(values.size()));
   }
+}
+
+/// What the optimizer trains.
+std::vector<Parameter*> weights_of(const std::vector<Parameter*>& parameters) {
+  std::vector<Parameter*> weights;
+  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(weights),
+               [](const Parameter* p) { return !p->is_statistic; });
+  return weights;
 }
 
 /// Vocabulary of the embedding that the chain begins with, 0 if it begins with something else.
@@ -64,7 +73,7 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
     site.width = width_behind(layer, site.width, site.path);
   }
   for (const auto& layer : layers_) layer->collect(parameters_);
-  optimizer_ = std::make_unique<Optimizer>(optimizer, parameters_);
+  optimizer_ = std::make_unique<Optimizer>(optimizer, weights_of(parameters_));
   stash_ = std::make_unique<WeightStash>(parameters_);
   loss_divisor_ = micro_batches;
 
@@ -139,11 +148,16 @@ void Stage::backward_weight(int micro_batch) {
   ++gradient_micro_batches_;
 }
 
+void Stage::set_evaluating(bool evaluating) {
+  for (const auto& layer : layers_) layer->set_evaluating(evaluating);
+}
+
 void Stage::update(int step) {
   for (const InFlight& one : in_flight_) {
     PIPEWRIGHT_ASSERT(one.phase == Phase::Idle, "an update while a micro-batch is under way");
   }
   optimizer_->update(step);
+  for (const auto& layer : layers_) layer->update_statistics();
   gradients_are_old_ = true;
 }
 
@@ -174,6 +188,7 @@ void Stage::update_version(bool keep) {
     for (float& g : p->gradient) g *= share;
   }
   optimizer_->update(updates_++);
+  for (const auto& layer : layers_) layer->update_statistics();
   gradients_are_old_ = true;
 }
 
@@ -223,7 +238,9 @@ std::vector<ParameterView> Stage::parameters() const {
 
 std::int64_t Stage::parameter_count() const {
   std::int64_t count = 0;
-  for (const Parameter* p : parameters_) count += static_cast<std::int64_t>(p->value.size());
+  for (const Parameter* p : parameters_) {
+    if (!p->is_statistic) count += static_cast<std::int64_t>(p->value.size());
+  }
   return count;
 }
 
