@@ -12,16 +12,9 @@
 #include <vector>
 
 #include "core/collectives.hpp"
-#include "exec/buffer.hpp"
+#include "exec/cpu/gradient_part.hpp"
 
 namespace pipewright::exec::cpu {
-
-/// What one replica brings: its gradients, by parameter, and the micro-batches in them. No
-/// gradients: none went in.
-struct GradientPart {
-  std::vector<AlignedFloats> gradients;
-  int micro_batches = 0;
-};
 
 class GradientExchange {
  public:
