@@ -45,10 +45,11 @@ struct Outcome {
 
 Outcome pipelined(const Program& program, const Training& training) {
   Outcome outcome;
-  exec::cpu::GradientExchange exchange(program);
+  const CostTable costs = costs_of(program, 1000);
+  exec::local::LocalTransport transport(program, exec::local::real_messages(program, costs));
   std::vector<const exec::cpu::Device*> devices(static_cast<std::size_t>(program.ranks()));
   const exec::DeviceFactory make = [&](RankId rank, exec::Clock&) {
-    auto device = std::make_unique<exec::cpu::Device>(program, training, rank, &exchange);
+    auto device = std::make_unique<exec::cpu::Device>(program, training, rank, &transport);
     devices[static_cast<std::size_t>(rank.value)] = device.get();
     return device;
   };
@@ -58,8 +59,6 @@ Outcome pipelined(const Program& program, const Training& training) {
     if (step != kSteps - 1) return;
     for (const auto* device : devices) outcome.keep(exec::parameters_of(device->stages()));
   };
-  const CostTable costs = costs_of(program, 1000);
-  exec::local::LocalTransport transport(program, exec::local::real_messages(program, costs));
   EXPECT_TRUE(exec::run(program, costs, transport, make, options).finished());
   return outcome;
 }

@@ -1,5 +1,5 @@
 // A part of a sum of gradients, as bytes and back.
-#include "exec/cpu/gradient_part.hpp"
+#include "exec/cpu/gradient_exchange.hpp"
 
 #include <gtest/gtest.h>
 
@@ -21,6 +21,15 @@ GradientPart sample() {
 TEST(GradientPart, ComesBackFromItsBytes) {
   for (const GradientPart& part : {sample(), GradientPart{}})
     EXPECT_EQ(gradient_part_of(to_bytes(part)), part);
+}
+
+TEST(GradientPart, ComesBackFromTheMessageThatAnotherProcessGets) {
+  const GradientMessage message(sample());
+  const PackedPart packed(message.pack());
+  const std::vector<PartPtr> messages{std::make_shared<PackedPart>(packed),
+                                      std::make_shared<GradientMessage>(sample())};
+  std::vector<GradientPart> arrived;
+  for (const GradientPart* part : parts_of(messages, arrived)) EXPECT_EQ(*part, sample());
 }
 
 TEST(GradientPart, CutOrLongerBytesAreRefused) {
