@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/model.hpp"
+#include "exec/numerics.hpp"
 
 namespace pipewright::exec {
 
@@ -21,6 +22,7 @@ struct ConvShape {
   int filters = 1;
   Window window;
   int groups = 1;
+  Numerics numerics = Numerics::Fast;  // of the matrix products
 
   ImageShape out() const;
   /// Numbers of a patch: rows of the columns' matrix.

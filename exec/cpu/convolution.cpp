@@ -178,7 +178,7 @@ void conv2d_forward(const ConvShape& s, const float* x, const float* w, float* y
         count == 1 ? y + place_out(s, cut, first, group) : scratch + cut.columns_floats();
     cpu::gemm({cut.filters, columns, cut.patch}, 1.0F,
               {w + size(group, cut.filters, cut.patch), cut.patch}, {seen, columns}, 0.0F, product,
-              columns);
+              columns, s.numerics);
     if (count == 1) return;
     each_plane(s, cut, first, count, group, [&](std::size_t image, std::size_t at) {
       std::copy_n(product + at, cut.pixels, y + image);
@@ -197,7 +197,7 @@ void conv2d_backward_input(const ConvShape& s, const float* dy, const float* w, 
     float* const seen = cut.plain ? dx + place_in(s, cut, first, group) : scratch;
     cpu::gemm({cut.patch, columns, cut.filters}, 1.0F,
               {w + size(group, cut.filters, cut.patch), cut.patch, true}, {gradient, columns}, 0.0F,
-              seen, columns);
+              seen, columns, s.numerics);
     if (cut.plain) return;
     for (int i = 0; i < count; ++i) {
       fold(s, cut, scratch + size(i, cut.pixels), columns, dx + place_in(s, cut, first + i, group));
@@ -219,7 +219,7 @@ void conv2d_backward_weight(const ConvShape& s, const float* x, const float* dy,
     const float* const gradient =
         gathered(s, cut, dy, first, count, group, scratch + cut.columns_floats());
     cpu::gemm({cut.filters, cut.patch, columns}, 1.0F, {gradient, columns}, {seen, columns, true},
-              1.0F, dw + size(group, cut.filters, cut.patch), cut.patch);
+              1.0F, dw + size(group, cut.filters, cut.patch), cut.patch, s.numerics);
   });
 }
 

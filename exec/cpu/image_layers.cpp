@@ -13,8 +13,8 @@ namespace {
 class ConvLayer final : public TrainableLayer {
  public:
   ConvLayer(const Layer& layer, const LayerSite& site)
-      : shape_{site.extent.rows(), layer.image, layer.image_out.channels, layer.window,
-               layer.groups},
+      : shape_{site.extent.rows(), layer.image,  layer.image_out.channels,
+               layer.window,       layer.groups, site.numerics},
         channels_{site.extent.rows(), layer.image_out.channels, layer.image_out.pixels()},
         words_in_(site.extent.words(layer.in)),
         words_out_(site.extent.words(layer.out)),

@@ -53,7 +53,8 @@ class Verifier {
         serial_(*training.model, {.micro_batch_size = training.micro_batch_size,
                                   .micro_batches = training.micro_batches,
                                   .seed = training.seed,
-                                  .optimizer = training.optimizer}) {}
+                                  .optimizer = training.optimizer,
+                                  .options = training.options}) {}
 
   /// Keeps the worst of all steps and replicas.
   void compare(int step, const Devices& devices) {
@@ -64,7 +65,9 @@ class Verifier {
       const double known = worst_ ? worst_->gradients.norm_rel : -1;
       const bool is_worse =
           std::isnan(found.gradients.norm_rel) || found.gradients.norm_rel > known;
-      if (is_worse) worst_ = found;
+      if (!is_worse && (found.parameters.bitwise || !worst_->parameters.bitwise)) continue;
+      worst_ = found;
+      worst_->numerics = training_.options.numerics;
     }
   }
 
@@ -84,10 +87,10 @@ class Verifier {
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options) {
   require_fit(program, training);
-  GradientExchange exchange(program);
+  local::LocalTransport transport(program, local::real_messages(program, costs));
   Devices devices(static_cast<std::size_t>(program.ranks()));
   const DeviceFactory make = [&](RankId rank, Clock&) {
-    auto device = std::make_unique<Device>(program, training, rank, &exchange);
+    auto device = std::make_unique<Device>(program, training, rank, &transport);
     devices[static_cast<std::size_t>(rank.value)] = device.get();
     return device;
   };
@@ -101,7 +104,6 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
     for (const Device* device : devices) peak_versions.push_back(device->peak_versions());
     if (options.on_step) options.on_step(step, result);
   };
-  local::LocalTransport transport(program, local::real_messages(program, costs));
   RunResult result = run(program, costs, transport, make, watching);
   if (verifier) result.verify = verifier->worst();
   result.peak_weight_versions = std::move(peak_versions);
