@@ -43,7 +43,6 @@ std::optional<exec::DataFiles> data_request(const Arguments& arguments) {
 
 struct RunRequest {
   std::string device;
-  exec::local::ClockKind clock = exec::local::ClockKind::Wall;
   TrainingRequest training;
 };
 
@@ -52,7 +51,7 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   request.device = arguments.text_or("--device", subject.plan ? "cpu" : "paced");
   require_device(request.device);
   if (arguments.text_or("--clock", "wall") == "virtual") {
-    request.clock = exec::local::ClockKind::Virtual;
+    request.training.clock = exec::local::ClockKind::Virtual;
   }
   if (const auto steps = arguments.integer("--steps", 1, kMostSteps)) {
     request.training.steps = static_cast<int>(*steps);
@@ -75,7 +74,6 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
                        "an order says nothing of a model to train; give a plan.json, or --device "
                        "paced");
     }
-    if (arguments.has("--clock")) throw InputError("--clock belongs to --device paced");
     if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
   } else if (arguments.has("--verify") || arguments.has("--data") || arguments.has("--numerics")) {
     throw InputError(
@@ -88,7 +86,7 @@ exec::RunResult run_paced_ranks(const Subject& subject, const RunRequest& reques
                                 const exec::RunOptions& options) {
   const Program& program = subject.program;
   if (request.training.link == nullptr) {
-    return exec::paced::run_paced(program, subject.costs, request.clock, options);
+    return exec::paced::run_paced(program, subject.costs, request.training.clock, options);
   }
   exec::mpi::MpiTransport transport(program, exec::local::paced_messages(program, subject.costs),
                                     *request.training.link, options.verify_payloads);
@@ -189,6 +187,12 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
     session.print_result(fields);
   } else {
     print_result(subject, result, session);
+    if (request.device == "cpu" && request.training.clock == exec::local::ClockKind::Virtual) {
+      session.print(
+          wrapped("virtual clock: a computation took its thread's CPU time, a transfer "
+                  "what the plan's costs say",
+                  session.terminal().width, 0));
+    }
   }
   return result.verify && !agrees(*result.verify) ? kAnswerIsNo : kDone;
 }
@@ -275,7 +279,9 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--clock",
        .argument = "KIND",
-       .help = "of --device paced; virtual: nobody sleeps, times are exact",
+       .help = "virtual: no rank waits for the machine's time; on cpu a computation takes its "
+               "thread's CPU time and a transfer the plan's costs, so that eight ranks on two "
+               "cores show eight devices; on paced every time is exact",
        .choices = {"wall", "virtual"},
        .checked = true},
   };

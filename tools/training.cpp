@@ -83,6 +83,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.options.numerics = request.numerics;
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
+  training.clock = request.clock;
 
   exec::RunOptions options;
   options.steps = request.steps.value_or(plan.training.steps);

@@ -8,6 +8,7 @@
 #include "core/plan.hpp"
 #include "core/program.hpp"
 #include "exec/data.hpp"
+#include "exec/local/transport.hpp"
 #include "exec/mpi/link.hpp"
 #include "exec/numerics.hpp"
 #include "exec/runtime.hpp"
@@ -24,6 +25,7 @@ struct TrainingRequest {
   bool verify = false;                  // the first step against a serial run
   exec::Numerics numerics = exec::Numerics::Fast;
   std::int64_t watchdog_ns = 30'000'000'000;
+  exec::local::ClockKind clock = exec::local::ClockKind::Wall;
   int flight_entries = exec::kDefaultFlightEntries;
   std::function<void(const exec::RunResult&)> on_overdue;
   bool verify_payloads = false;
