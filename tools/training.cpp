@@ -9,6 +9,8 @@
 #include "core/error.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/data.hpp"
+#include "exec/local/transport.hpp"
+#include "exec/mpi/transport.hpp"
 #include "tools/interrupt.hpp"
 
 namespace pipewright::tools {
@@ -38,29 +40,39 @@ void require_room(const Plan& plan) {
                      "machine has " + format_bytes(there) + "; use --device paced");
 }
 
-void require_cpu(const Plan& plan) {
+void require_cpu(const Plan& plan, bool all_ranks_here) {
   const auto found = plan.executable.find("cpu");
   if (found != plan.executable.end() && found->second != "yes") {
     throw MachineError("this plan does not run on CPUs: " + found->second);
   }
-  require_room(plan);
+  if (all_ranks_here) require_room(plan);
+}
+
+exec::RunResult run_training(const Program& program, const CostTable& costs,
+                             const exec::cpu::Training& training, const exec::RunOptions& options,
+                             exec::mpi::Link* link) {
+  if (link == nullptr) return exec::cpu::run_on_cpu(program, costs, training, options);
+  exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs), *link,
+                                    options.verify_payloads);
+  return exec::cpu::run_on_cpu(program, costs, training, options, transport);
 }
 
 }  // namespace
 
 exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                              const TrainingRequest& request, Session& session) {
-  require_cpu(plan);
-  const std::string path = request.data.value_or(plan.training.data);
-  if (path.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
+  require_cpu(plan, request.link == nullptr);
+  const exec::DataFiles files = request.data.value_or(
+      exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
+  if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
     throw InputError("model " + plan.model.name +
                      " learns from text, and the plan names none; give one with --data FILE");
   }
   const auto data = exec::make_data(plan.model,
                                     {.samples = plan.micro_batch_size,
-                                     .micro_batches = plan.micro_batches,
+                                     .micro_batches = plan.micro_batches * plan.mesh.size("dp"),
                                      .seed = plan.training.seed},
-                                    path);
+                                    files);
   exec::cpu::Training training;
   training.model = &plan.model;
   training.stages = plan.stages;
@@ -68,6 +80,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.micro_batches = plan.micro_batches;
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
+  training.options.numerics = request.numerics;
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
   training.clock = request.clock;
@@ -82,7 +95,8 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
     show_step(session, step, options.steps, result);
   };
   const InterruptScope scope;
-  exec::RunResult result = exec::cpu::run_on_cpu(program, plan.costs, training, options);
+  options.verify_payloads = request.verify_payloads;
+  exec::RunResult result = run_training(program, plan.costs, training, options, request.link);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
   return result;
@@ -134,27 +148,45 @@ std::string weight_versions_text(const Program& program, const exec::RunResult& 
   return text;
 }
 
+std::string clocks_text(const exec::RunResult& result) {
+  std::string text;
+  for (std::size_t p = 0; p < result.clocks.size(); ++p) {
+    const exec::ClockError& clock = result.clocks[p];
+    text += (p == 0 ? "rank " : "; rank ") + std::to_string(p) + ": offset " +
+            std::to_string(clock.offset_ns) + " ns, drift " + std::to_string(clock.drift_ns) +
+            " ns, error at most " + std::to_string(clock.bound_ns) + " ns";
+  }
+  return text;
+}
+
 bool agrees(const exec::VerifyReport& report) {
+  if (report.numerics == exec::Numerics::Exact)
+    return report.gradients.bitwise && report.parameters.bitwise;
   return report.gradients.norm_rel <= kMostNormRel;  // false for NaN too
 }
 
 std::string verify_text(const exec::VerifyReport& report) {
-  const exec::Difference& difference = report.gradients;
-  if (agrees(report)) {
-    return "the gradients of step 1 agree with a serial run: " +
-           (difference.bitwise ? std::string("bit for bit")
-                               : "relative norm " + small_number(difference.norm_rel)) +
-           "\n";
+  const exec::Difference& difference =
+      report.gradients.bitwise ? report.parameters : report.gradients;
+  const std::string what = report.gradients.bitwise ? "parameters after" : "gradients of";
+  const std::string numerics(exec::to_string(report.numerics));
+  const std::string apart = "relative norm " + small_number(difference.norm_rel) + ", at most " +
+                            std::to_string(difference.max_ulp) + " ulp";
+  if (!agrees(report)) {
+    return "the " + what + " step 1 DIFFER from a serial run (" + numerics +
+           " numerics): " + apart + ",\nworst in " + difference.worst + "\n";
   }
-  return "the gradients of step 1 DIFFER from a serial run: relative norm " +
-         small_number(difference.norm_rel) + ",\nworst in " + difference.worst + "\n";
+  return "the gradients of step 1 agree with a serial run (" + numerics +
+         " numerics): " + (report.gradients.bitwise ? "bit for bit" : apart) + "\n";
 }
 
 Json verify_fields(const std::optional<exec::VerifyReport>& report) {
   if (!report) return nullptr;
-  return {{"max_ulp", report->gradients.max_ulp},
+  return {{"numerics", exec::to_string(report->numerics)},
+          {"max_ulp", report->gradients.max_ulp},
           {"norm_rel", report->gradients.norm_rel},
-          {"bitwise", report->gradients.bitwise}};
+          {"bitwise", report->gradients.bitwise},
+          {"parameters_bitwise", report->parameters.bitwise}};
 }
 
 }  // namespace pipewright::tools

@@ -29,6 +29,7 @@ struct Training {
   int micro_batch_size = 1, micro_batches = 1;
   std::uint64_t seed = 1;
   OptimizerSpec optimizer;
+  StageOptions options;
   const DataSource* data = nullptr;
   /// So many steps, from the first one, are compared with a serial run, every replica of a stage by
   /// itself. The serial steps are computed between the steps of the run and do not count in their
@@ -42,10 +43,10 @@ struct Training {
 
 class Device final : public exec::Device {
  public:
-  /// All must outlive it. `exchange`, one for all ranks, is needed where the Program has
-  /// collectives.
+  /// All must outlive it. The transport carries the parts of collectives; it is needed where the
+  /// Program has some.
   Device(const Program& program, const Training& training, RankId rank,
-         GradientExchange* exchange = nullptr);
+         Transport* transport = nullptr);
 
   void begin_step(int step) override;
   void compute(InstructionId id) override;
@@ -69,7 +70,7 @@ class Device final : public exec::Device {
   void perform(InstructionId id, const Action& action);
   void update(InstructionId id);
   void reduce(InstructionId id);
-  void lay_down(const GradientExchange::Duty& duty);
+  void hand_in(const GradientExchange::Duty& duty);
   void drop_versions(InstructionId id, const Action& action);
   bool computes(int stage, int micro_batch) const;
   void forward(int stage, int micro_batch);
@@ -87,7 +88,8 @@ class Device final : public exec::Device {
   std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
   const RankId rank_;
   const VersionPlan versions_;
-  GradientExchange* const exchange_;
+  const GradientExchange exchange_;
+  Transport* const transport_;
   int step_ = 0;
 };
 
@@ -95,5 +97,9 @@ class Device final : public exec::Device {
 /// Program does not fit the training, and what run() throws.
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options = {});
+/// The same on another transport. Where its ranks are several processes, all of them call this
+/// alike; process 0 gets the comparison with a serial run.
+RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+                     const RunOptions& options, Transport& transport);
 
 }  // namespace pipewright::exec::cpu
