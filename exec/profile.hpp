@@ -12,6 +12,7 @@
 #include "core/model.hpp"
 #include "core/profile.hpp"
 #include "exec/local/transport.hpp"
+#include "exec/numerics.hpp"
 #include "exec/optimizer.hpp"
 
 namespace pipewright::exec {
@@ -21,8 +22,10 @@ struct ProfileOptions {
   /// Ranks that train together while it is measured, so that shared caches and cores are felt; no
   /// more than the model has layers.
   int ranks = 1;
-  std::int64_t budget_ns = 5'000'000'000;  // about; F, I and W of a layer are measured at least 12 times
+  std::int64_t budget_ns =
+      5'000'000'000;  // about; F, I and W of a layer are measured at least 12 times
   OptimizerSpec optimizer;
+  Numerics numerics = Numerics::Fast;  // of the runs that it is for
   std::uint64_t seed = 1;
   /// Virtual: CPU time of the computing thread instead of time, for runs on the virtual clock.
   local::ClockKind clock = local::ClockKind::Wall;

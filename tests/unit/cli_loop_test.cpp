@@ -89,6 +89,25 @@ TEST(Loop, ProfileTuneSimulateRunCompare) {
   EXPECT_NE(on_cpu.out.find("agree with a serial run"), std::string::npos) << on_cpu.out;
 }
 
+TEST(Loop, OnTheVirtualClockEveryRankHasACoreOfItsOwn) {
+  const Folder folder;
+  folder.write("job.json", R"({
+  "schema": "pipewright.job/1", "model": "gpt-tiny", "cluster": {"preset": "local-cpu", "devices": 4},
+  "global_batch": 8,
+  "strategy": {"pp_degree": 4, "accumulate_steps": 8, "schedule_mode": "1f1b"},
+  "training": {"optimizer": "sgd", "learning_rate": 0.01, "steps": 2, "seed": 1}})");
+  folder.write("text.txt", std::string(4000, 'x'));
+  ASSERT_EQ(
+      pipewright("profile job.json --sizes 1 --budget 200ms --clock virtual -q", folder).status, 0);
+  ASSERT_EQ(pipewright("tune job.json --profile profile.json -o plan.json -q", folder).status, 0);
+  const std::string plan = shell("cat plan.json", folder).out;
+  EXPECT_NE(plan.find("CPU time"), std::string::npos);
+  const auto run =
+      pipewright("run plan.json --data text.txt --clock virtual --verify --json", folder);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(json::parse(run.out).at("clock"), "virtual");
+}
+
 TEST(Loop, APlanForAnotherClusterIsStatus3) {
   const Folder folder;
   folder.write("job.json", kJob);
