@@ -16,6 +16,7 @@
 #include "exec/cpu/version_plan.hpp"
 #include "exec/data.hpp"
 #include "exec/device.hpp"
+#include "exec/local/transport.hpp"
 #include "exec/optimizer.hpp"
 #include "exec/runtime.hpp"
 
@@ -34,6 +35,10 @@ struct Training {
   /// itself. The serial steps are computed between the steps of the run and do not count in their
   /// times. An asynchronous order has no serial run to agree with.
   int verified_steps = 0;
+  /// Virtual: a computation takes its thread's CPU time and a transfer what the cost table says
+  /// (local/metered_device.hpp), so that more ranks than cores show the timeline of as many
+  /// devices.
+  local::ClockKind clock = local::ClockKind::Wall;
 };
 
 class Device final : public exec::Device {
@@ -92,5 +97,9 @@ class Device final : public exec::Device {
 /// Program does not fit the training, and what run() throws.
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options = {});
+/// The same on another transport. Where its ranks are several processes, all of them call this
+/// alike; process 0 gets the comparison with a serial run.
+RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+                     const RunOptions& options, Transport& transport);
 
 }  // namespace pipewright::exec::cpu

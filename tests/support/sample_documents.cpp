@@ -156,6 +156,12 @@ Profile sample_profile() {
     one.micro_batch_size = size;
     const Nanoseconds t(1000 * size);
     one.layers.assign(3, {t, t, t, Nanoseconds(10)});
+    one.spreads.assign(3, {.f = distribution_of({900 * size, 1000 * size, 1300 * size}),
+                           .i = distribution_of({1000 * size}),
+                           .w = {},
+                           .opt = {}});
+    one.f_ns_per_message_byte = 0.25;
+    one.i_ns_per_message_byte = 0.5;
     one.loss = {Nanoseconds(50), Nanoseconds(60), Nanoseconds(0), Nanoseconds(0)};
     profile.sizes.push_back(one);
   }
