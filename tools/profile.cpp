@@ -111,7 +111,7 @@ Command profile_command() {
   command.positionals = {
       {.name = "MODEL",
        .help = "a job.json, a model.json or the name of a model preset; gpt-tiny if left out",
-       .choices = {"gpt-tiny", "mlp"}}};
+       .choices = {"gpt-tiny", "mlp", "resnet-tiny", "resnet50-small", "resnet50"}}};
   command.flags = {
       {.group = "Measurement",
        .name = "--sizes",

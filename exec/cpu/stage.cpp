@@ -68,7 +68,7 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
   width_out_ = width_in_front_of(model, end_layer);
   if (is_first_) vocabulary_ = leading_vocabulary(model.layers.front());
 
-  LayerSite site{extent_, pool_.get(), seed, "", width_in_, options.numerics};
+  LayerSite site{extent_, pool_.get(), seed, "", width_in_, options.numerics, options.layers};
   for (int i = first_layer; i < end_layer; ++i) {
     const Layer& layer = model.layers[static_cast<std::size_t>(i)];
     site.path = layer_path("", i, layer);

@@ -40,6 +40,8 @@ struct ParameterView {
 /// How a stage computes.
 struct StageOptions {
   Numerics numerics = Numerics::Fast;
+  /// Who makes the model's own layers (exec/own_layer.hpp); must outlive the Stage's construction.
+  const LayerFactory* layers = nullptr;
 };
 
 class Stage {

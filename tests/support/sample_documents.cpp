@@ -43,6 +43,20 @@ Json image_model() {
       {"name": "classes", "kind": "linear", "in": 4, "out": 7, "bias": true}]})");
 }
 
+Json graph_model() {
+  return parsed(R"({
+    "schema": "pipewright.model/1", "name": "graph", "loss": "mse",
+    "layers": [
+      {"name": "own", "kind": "custom", "type": "mine", "in": 6, "out": 8,
+       "settings": {"slope": "1.5"}, "weights": 6, "operations": 48.5},
+      {"name": "left", "kind": "relu", "in": 8},
+      {"name": "right", "kind": "linear", "in": 8, "out": 8, "bias": true, "inputs": ["own"]},
+      {"name": "sum", "kind": "add", "inputs": ["left", "right"]},
+      {"name": "inner", "kind": "graph", "layers": [
+        {"name": "a", "kind": "gelu", "in": 8, "inputs": ["input"]},
+        {"name": "both", "kind": "concat", "inputs": ["a", "input"]}]}]})");
+}
+
 Json cluster() {
   return parsed(R"({
     "schema": "pipewright.cluster/1", "name": "two nodes", "nodes": 2, "devices_per_node": 2,
@@ -160,6 +174,7 @@ Profile sample_profile() {
 std::vector<Sample> sample_documents() {
   return {{"model", "layers", layer_model()},
           {"model", "images", image_model()},
+          {"model", "graph", graph_model()},
           {"model", "transformer", to_json(model_preset("gpt3-175b"))},
           {"model", "preset",
            parsed(R"({"schema": "pipewright.model/1", "name": "mine", "preset": "mlp",
