@@ -7,15 +7,15 @@
 
 namespace pipewright::exec::cpu {
 
-Device::Device(const Program& program, const Training& training, RankId rank,
-               GradientExchange* exchange)
+Device::Device(const Program& program, const Training& training, RankId rank, Transport* transport)
     : program_(program),
       training_(training),
       rank_(rank),
       versions_(program, rank),
-      exchange_(exchange) {
-  PIPEWRIGHT_ASSERT(exchange != nullptr || !program.has_collectives,
-                    "replicas without an exchange for their gradients");
+      exchange_(program, rank),
+      transport_(transport) {
+  PIPEWRIGHT_ASSERT(transport != nullptr || !program.has_collectives,
+                    "replicas without a transport for their gradients");
   stages_.resize(static_cast<std::size_t>(program.stages));
   const std::size_t tensors =
       static_cast<std::size_t>(program.stages) * static_cast<std::size_t>(program.micro_batches);
@@ -45,8 +45,7 @@ void Device::begin_step(int step) {
       if (computes(s, m)) stage->set_batch(m, training_.data->micro_batch(step, m));
     }
   }
-  if (exchange_ == nullptr) return;
-  for (const auto& duty : exchange_->due_at_start(rank_)) lay_down(duty);
+  for (const auto& duty : exchange_.due_at_start()) hand_in(duty);
 }
 
 void Device::compute(InstructionId id) {
@@ -63,8 +62,7 @@ void Device::compute(InstructionId id) {
     drop_versions(id, cell.action);
     if (cell.partner) drop_versions(id, *cell.partner);
   }
-  if (exchange_ == nullptr) return;
-  for (const auto& [computation, duty] : exchange_->due_after(id)) lay_down(duty);
+  for (const auto& [computation, duty] : exchange_.due_after(id)) hand_in(duty);
 }
 
 void Device::perform(InstructionId id, const Action& action) {
@@ -111,15 +109,17 @@ void Device::drop_versions(InstructionId id, const Action& action) {
 
 // --- Replicas ---
 
-void Device::lay_down(const GradientExchange::Duty& duty) {
-  exchange_->lay_down(duty, stage_at(exchange_->stage_of(duty).value).gradient_part());
+void Device::hand_in(const GradientExchange::Duty& duty) {
+  transport_->contribute(
+      rank_, duty.reduction,
+      std::make_shared<GradientMessage>(stage_at(duty.stage.value).gradient_part()));
 }
 
 void Device::reduce(InstructionId id) {
-  const std::uint32_t* collective = exchange_ == nullptr ? nullptr : exchange_->collective_of(id);
-  if (collective == nullptr) return;  // the only one that computes the stage
-  stage_at(program_.code[id].stage).set_gradients(exchange_->parts(*collective));
-  exchange_->done(*collective);
+  if (!exchange_.is_shared(id)) return;  // the only one that computes the stage
+  const std::vector<PartPtr> messages = transport_->gathered(rank_, id);
+  std::vector<GradientPart> arrived;
+  stage_at(program_.code[id].stage).set_gradients(parts_of(messages, arrived));
 }
 
 bool Device::computes(int stage, int micro_batch) const {

@@ -37,10 +37,10 @@ struct Training {
 
 class Device final : public exec::Device {
  public:
-  /// All must outlive it. `exchange`, one for all ranks, is needed where the Program has
-  /// collectives.
+  /// All must outlive it. The transport carries the parts of collectives; it is needed where the
+  /// Program has some.
   Device(const Program& program, const Training& training, RankId rank,
-         GradientExchange* exchange = nullptr);
+         Transport* transport = nullptr);
 
   void begin_step(int step) override;
   void compute(InstructionId id) override;
@@ -64,7 +64,7 @@ class Device final : public exec::Device {
   void perform(InstructionId id, const Action& action);
   void update(InstructionId id);
   void reduce(InstructionId id);
-  void lay_down(const GradientExchange::Duty& duty);
+  void hand_in(const GradientExchange::Duty& duty);
   void drop_versions(InstructionId id, const Action& action);
   bool computes(int stage, int micro_batch) const;
   void forward(int stage, int micro_batch);
@@ -82,7 +82,8 @@ class Device final : public exec::Device {
   std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
   const RankId rank_;
   const VersionPlan versions_;
-  GradientExchange* const exchange_;
+  const GradientExchange exchange_;
+  Transport* const transport_;
   int step_ = 0;
 };
 

@@ -84,10 +84,10 @@ class Verifier {
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options) {
   require_fit(program, training);
-  GradientExchange exchange(program);
+  local::LocalTransport transport(program, local::real_messages(program, costs));
   Devices devices(static_cast<std::size_t>(program.ranks()));
   const DeviceFactory make = [&](RankId rank, Clock&) {
-    auto device = std::make_unique<Device>(program, training, rank, &exchange);
+    auto device = std::make_unique<Device>(program, training, rank, &transport);
     devices[static_cast<std::size_t>(rank.value)] = device.get();
     return device;
   };
@@ -101,7 +101,6 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
     for (const Device* device : devices) peak_versions.push_back(device->peak_versions());
     if (options.on_step) options.on_step(step, result);
   };
-  local::LocalTransport transport(program, local::real_messages(program, costs));
   RunResult result = run(program, costs, transport, make, watching);
   if (verifier) result.verify = verifier->worst();
   result.peak_weight_versions = std::move(peak_versions);

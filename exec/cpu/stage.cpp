@@ -193,12 +193,12 @@ GradientPart Stage::gradient_part() const {
   return part;
 }
 
-void Stage::set_gradients(std::span<const GradientPart> parts) {
+void Stage::set_gradients(std::span<const GradientPart* const> parts) {
   begin_gradients();
-  for (const GradientPart& part : parts) {
-    gradient_micro_batches_ += part.micro_batches;
-    for (std::size_t i = 0; i < part.gradients.size(); ++i) {
-      add_to(part.gradients[i].size(), part.gradients[i].data(), parameters_[i]->gradient.data());
+  for (const GradientPart* part : parts) {
+    gradient_micro_batches_ += part->micro_batches;
+    for (std::size_t i = 0; i < part->gradients.size(); ++i) {
+      add_to(part->gradients[i].size(), part->gradients[i].data(), parameters_[i]->gradient.data());
     }
   }
 }

@@ -90,7 +90,7 @@ class Stage {
   /// A copy of the gradients since the last update; no arrays if there are none.
   GradientPart gradient_part() const;
   /// The gradients become the sum of the parts, added in the order given.
-  void set_gradients(std::span<const GradientPart> parts);
+  void set_gradients(std::span<const GradientPart* const> parts);
 
   /// Last stage: the mean over the micro-batches of their latest losses. Bug if one has none.
   double loss() const;

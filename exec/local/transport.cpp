@@ -37,6 +37,7 @@ LocalTransport::LocalTransport(const Program& program, MessageCosts costs, Clock
     : program_(program),
       clock_(clock),
       exchange_(program, std::move(costs)),
+      parts_(program, LocalTransport::local_ranks()),
       ranks_(static_cast<std::size_t>(program.ranks())),
       next_event_ns_(kFarFuture) {}
 
@@ -133,6 +134,18 @@ void LocalTransport::announce(RankId, InstructionId computation) {
     if (rank.waits && rank.wanted == computation) wake(rank);
   }
   ended_count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void LocalTransport::contribute(RankId, InstructionId member, PartPtr part) {
+  const Lock lock(mutex_);
+  throw_if_stopped();
+  parts_.put(member, std::move(part));
+}
+
+std::vector<PartPtr> LocalTransport::gathered(RankId, InstructionId member) {
+  const Lock lock(mutex_);
+  throw_if_stopped();
+  return parts_.read(member);
 }
 
 PayloadPtr LocalTransport::take(RankId, InstructionId recv) {
