@@ -13,6 +13,7 @@
 
 #include "core/model.hpp"
 #include "exec/buffer.hpp"
+#include "exec/numerics.hpp"
 
 namespace pipewright::exec {
 
@@ -65,6 +66,7 @@ struct LayerSite {
   std::string
       path;       // of the layer in the model; the initial weights depend on it and the seed only
   int width = 0;  // in front of it
+  Numerics numerics = Numerics::Fast;
 };
 
 /// Throws InputError that names the layer if it does not fit what is in front of it.

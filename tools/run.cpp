@@ -42,6 +42,9 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   }
   request.training.data = arguments.text("--data");
   request.training.verify = arguments.has("--verify");
+  if (arguments.text_or("--numerics", "fast") == "exact") {
+    request.training.numerics = exec::Numerics::Exact;
+  }
   if (const auto patience = arguments.duration("--watchdog")) {
     if (patience->value == 0) throw InputError("--watchdog: expected more than 0, such as 30s");
     request.training.watchdog_ns = patience->value;
@@ -56,8 +59,9 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
     }
     if (arguments.has("--clock")) throw InputError("--clock belongs to --device paced");
     if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
-  } else if (arguments.has("--verify") || arguments.has("--data")) {
-    throw InputError("--verify and --data belong to --device cpu; paced computes nothing");
+  } else if (arguments.has("--verify") || arguments.has("--data") || arguments.has("--numerics")) {
+    throw InputError(
+        "--verify, --data and --numerics belong to --device cpu; paced computes nothing");
   }
   return request;
 }
@@ -182,6 +186,13 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--verify",
        .help = "compare the gradients of the first step with a serial run; exit 1 if they differ"},
+      {.group = "Run",
+       .name = "--numerics",
+       .argument = "KIND",
+       .help = "exact: sums that do not depend on order, so that gradients and parameters are the "
+               "serial run's bit for bit; fast: OpenBLAS",
+       .choices = {"exact", "fast"},
+       .checked = true},
       {.group = "Run",
        .name = "--watchdog",
        .argument = "TIME",

@@ -68,6 +68,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.micro_batches = plan.all_micro_batches();
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
+  training.options.numerics = request.numerics;
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
 
@@ -134,26 +135,33 @@ std::string weight_versions_text(const Program& program, const exec::RunResult& 
 }
 
 bool agrees(const exec::VerifyReport& report) {
+  if (report.numerics == exec::Numerics::Exact)
+    return report.gradients.bitwise && report.parameters.bitwise;
   return report.gradients.norm_rel <= kMostNormRel;  // false for NaN too
 }
 
 std::string verify_text(const exec::VerifyReport& report) {
-  const exec::Difference& difference = report.gradients;
-  if (agrees(report)) {
-    return "the gradients of step 1 agree with a serial run: " +
-           (difference.bitwise ? std::string("bit for bit")
-                               : "relative norm " + small_number(difference.norm_rel)) +
-           "\n";
+  const exec::Difference& difference =
+      report.gradients.bitwise ? report.parameters : report.gradients;
+  const std::string what = report.gradients.bitwise ? "parameters after" : "gradients of";
+  const std::string numerics(exec::to_string(report.numerics));
+  const std::string apart = "relative norm " + small_number(difference.norm_rel) + ", at most " +
+                            std::to_string(difference.max_ulp) + " ulp";
+  if (!agrees(report)) {
+    return "the " + what + " step 1 DIFFER from a serial run (" + numerics +
+           " numerics): " + apart + ",\nworst in " + difference.worst + "\n";
   }
-  return "the gradients of step 1 DIFFER from a serial run: relative norm " +
-         small_number(difference.norm_rel) + ",\nworst in " + difference.worst + "\n";
+  return "the gradients of step 1 agree with a serial run (" + numerics +
+         " numerics): " + (report.gradients.bitwise ? "bit for bit" : apart) + "\n";
 }
 
 Json verify_fields(const std::optional<exec::VerifyReport>& report) {
   if (!report) return nullptr;
-  return {{"max_ulp", report->gradients.max_ulp},
+  return {{"numerics", exec::to_string(report->numerics)},
+          {"max_ulp", report->gradients.max_ulp},
           {"norm_rel", report->gradients.norm_rel},
-          {"bitwise", report->gradients.bitwise}};
+          {"bitwise", report->gradients.bitwise},
+          {"parameters_bitwise", report->parameters.bitwise}};
 }
 
 }  // namespace pipewright::tools

@@ -7,6 +7,7 @@
 
 #include "core/plan.hpp"
 #include "core/program.hpp"
+#include "exec/numerics.hpp"
 #include "exec/runtime.hpp"
 #include "tools/session.hpp"
 
@@ -19,6 +20,7 @@ struct TrainingRequest {
   std::optional<int> steps;         // instead of the plan's
   std::optional<std::string> data;  // instead of the plan's
   bool verify = false;              // the first step against a serial run
+  exec::Numerics numerics = exec::Numerics::Fast;
   std::int64_t watchdog_ns = 30'000'000'000;
   int flight_entries = exec::kDefaultFlightEntries;
   std::function<void(const exec::RunResult&)> on_overdue;
@@ -40,7 +42,8 @@ Json steps_fields(const exec::RunResult& result);
 /// Empty where nothing was trained (the paced device keeps no weights).
 std::string weight_versions_text(const Program& program, const exec::RunResult& result);
 
-/// True if the gradients agree as far as rounding allows.
+/// True if the gradients agree as far as rounding allows; exact numerics allow nothing, of the
+/// updated parameters neither.
 bool agrees(const exec::VerifyReport& report);
 std::string verify_text(const exec::VerifyReport& report);
 Json verify_fields(const std::optional<exec::VerifyReport>& report);

@@ -28,6 +28,7 @@ struct Training {
   int micro_batch_size = 1, micro_batches = 1;
   std::uint64_t seed = 1;
   OptimizerSpec optimizer;
+  StageOptions options;
   const DataSource* data = nullptr;
   /// So many steps, from the first one, are compared with a serial run, every replica of a stage by
   /// itself. The serial steps are computed between the steps of the run and do not count in their

@@ -53,7 +53,8 @@ class Verifier {
         serial_(*training.model, {.micro_batch_size = training.micro_batch_size,
                                   .micro_batches = training.micro_batches,
                                   .seed = training.seed,
-                                  .optimizer = training.optimizer}) {}
+                                  .optimizer = training.optimizer,
+                                  .options = training.options}) {}
 
   /// Keeps the worst of all steps and replicas.
   void compare(int step, const Devices& devices) {
@@ -64,7 +65,9 @@ class Verifier {
       const double known = worst_ ? worst_->gradients.norm_rel : -1;
       const bool is_worse =
           std::isnan(found.gradients.norm_rel) || found.gradients.norm_rel > known;
-      if (is_worse) worst_ = found;
+      if (!is_worse && (found.parameters.bitwise || !worst_->parameters.bitwise)) continue;
+      worst_ = found;
+      worst_->numerics = training_.options.numerics;
     }
   }
 
