@@ -92,5 +92,9 @@ class Device final : public exec::Device {
 /// Program does not fit the training, and what run() throws.
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options = {});
+/// The same on another transport. Where its ranks are several processes, all of them call this
+/// alike; process 0 gets the comparison with a serial run.
+RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+                     const RunOptions& options, Transport& transport);
 
 }  // namespace pipewright::exec::cpu
