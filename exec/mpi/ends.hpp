@@ -126,7 +126,7 @@ class Ends {
   std::vector<std::int64_t> start_, moving_, ended_at_;
 
   std::vector<std::size_t> members_ready_;  // by collective
-  std::vector<std::uint32_t> next_;  // by lane: place of its head in lanes_.instructions
+  std::vector<std::uint32_t> next_;         // by lane: place of its head in lanes_.instructions
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Outgoing> outgoing_;
   // Work that the present call has still to do.

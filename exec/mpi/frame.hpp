@@ -11,10 +11,10 @@ namespace pipewright::exec::mpi {
 
 enum class FrameKind : std::uint8_t {
   // Of a step; dropped by whoever is past it, kept by whoever has not begun it.
-  Data,      // of a SEND
-  Ready,     // the RECV that a SEND meets stands ready
-  Credit,    // of a SEND: its message was received
-  Member,     // of a collective stands ready
+  Data,    // of a SEND
+  Ready,   // the RECV that a SEND meets stands ready
+  Credit,  // of a SEND: its message was received
+  Member,  // of a collective stands ready
   // Of a run.
   Part,       // of a collective, named by the member's instruction
   Join,       // to process 0: this process has come to the next meeting
