@@ -66,6 +66,8 @@ class Device final : public exec::Device {
   void update(InstructionId id);
   void hand_in(InstructionId member);
   void take_reductions();
+  void own_shards();
+  void take_weights(InstructionId member);
   void drop_versions(InstructionId id, const Action& action);
   bool computes(int stage, int micro_batch) const;
   void forward(int stage, int micro_batch);
