@@ -73,7 +73,6 @@ void mark_members(Program& program) {
   for (std::uint32_t c = 0; c < program.collectives.size(); ++c) {
     for (const Collective::Member& member : program.collectives[c].members) {
       Instruction& in = program.code[member.instruction];
-      in.flags |= Instruction::kCollective;
       in.route = c;
       if (program.policy.issue == Issue::Stream)
         in.flags &= static_cast<std::uint8_t>(~Instruction::kOnComputeLane);

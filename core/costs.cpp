@@ -112,7 +112,7 @@ Nanoseconds CostTable::update_time(const Placement& placement, RankId rank) cons
 
 Nanoseconds CostTable::duration(const Program& program, InstructionId id) const {
   const Instruction& in = program.code[id];
-  if (is_transfer(in.kind) || in.has(Instruction::kCollective)) return Nanoseconds(0);
+  if (is_transfer(in.kind) || in.in_collective()) return Nanoseconds(0);
   if (program.code[id].kind == ActionKind::Opt)
     return update_time(program.placement, program.rank_of(id));
   const Cell cell = program.cell(id);

@@ -65,6 +65,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
     concatenate(draft, program);
   }
   lowering::match_transfers(program);
+  lowering::connect_ranks(program);
   find_collectives(program);
   lowering::find_inputs(program);
   return program;
@@ -72,7 +73,10 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
 
 Order with_transfers(const Order& order) {
   const Program program = lower(order, CommPolicy{});
-  Order listed{.ranks = {}, .placement = order.placement, .micro_batches = order.micro_batches};
+  Order listed{.ranks = {},
+               .placement = order.placement,
+               .micro_batches = order.micro_batches,
+               .messages = order.messages};
   for (int r = 0; r < program.ranks(); ++r) {
     auto& row = listed.ranks.emplace_back();
     for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];

@@ -126,7 +126,7 @@ class Inputs {
     std::vector<InstructionId> reductions, unshardings;
     for (id_ = begin_; id_ < end_; ++id_) {
       const Instruction& in = program_.code[id_];
-      if (in.has(Instruction::kCollective)) {
+      if (in.in_collective()) {
         (in.kind == ActionKind::ReduceGrad ? reductions : unshardings).push_back(id_);
       } else if (in.kind == ActionKind::Opt) {
         take_all(reductions, [](InstructionId) { return true; });

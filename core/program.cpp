@@ -21,7 +21,7 @@ constexpr std::int64_t kCollectiveLane = -1;
 
 /// Equal for the instructions of a rank that stand in one line beside the compute lane.
 std::int64_t queue_key(const Program& program, const Instruction& in, Channel channel) {
-  if (in.has(Instruction::kCollective)) return kCollectiveLane;
+  if (in.in_collective()) return kCollectiveLane;
   const Route& route = program.routes[in.route];
   const std::int64_t peer = (is_send(in.kind) ? route.destination : route.source).value;
   if (channel == Channel::Pair) return 2 * (peer + 1);
@@ -54,6 +54,19 @@ std::span<const std::pair<InstructionId, InstructionId>> Program::extra_inputs_o
   const auto [first, last] =
       std::equal_range(extra_inputs.begin(), extra_inputs.end(), id, ByInstruction{});
   return {first, last};
+}
+
+std::vector<InstructionId> issue_order(const Program& program, RankId rank) {
+  std::vector<InstructionId> ends;
+  const auto r = static_cast<std::size_t>(rank.value);
+  for (const bool at_start : {true, false}) {
+    for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id) {
+      const Instruction& in = program.code[id];
+      const bool queued = is_transfer(in.kind) || !in.has(Instruction::kOnComputeLane);
+      if (queued && in.has(Instruction::kAtStart) == at_start) ends.push_back(id);
+    }
+  }
+  return ends;
 }
 
 LaneTable lane_table(const Program& program) {
@@ -113,7 +126,7 @@ std::string lane_name(const Program& program, const LaneTable& table, std::uint3
                                   ? table.instructions[table.lane_begin[lane]]
                                   : kNoInstruction;
   if (table.number_of(lane) == 0) return "compute";
-  if (program.code[first].has(Instruction::kCollective)) return "collectives";
+  if (program.code[first].in_collective()) return "collectives";
   if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Rank)
     return "comm";
   if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag)

@@ -33,7 +33,8 @@ struct Instruction {
   static constexpr std::uint8_t kAtStart = 16;  // a RECV issued at time 0
   static constexpr std::uint8_t kJoinsRun =
       32;  // grouped: waits for every member of the run right before it
-  static constexpr std::uint8_t kCollective = 64;  // a member of Program::collectives[route]
+  static constexpr std::uint8_t kNotPassed = 64;  // behind the place where its host stands (§2.2)
+  static constexpr std::uint8_t kRendezvous = 128;  // a SEND that is never eager (§2.2, §4.3)
 
   ActionKind kind = ActionKind::F;
   std::uint8_t flags = 0;
@@ -46,8 +47,10 @@ struct Instruction {
   std::uint32_t route = kNoRoute;
 
   bool has(std::uint8_t flag) const { return (flags & flag) != 0; }
+  /// A member of Program::collectives[route].
+  bool in_collective() const { return route != kNoRoute && !is_transfer(kind); }
   /// A transfer end or a member of a collective: it waits for other ranks and is no computation.
-  bool is_communication() const { return is_transfer(kind) || has(kCollective); }
+  bool is_communication() const { return route != kNoRoute || is_transfer(kind); }
 };
 
 /// What a transfer's cost depends on. One entry for each (kind, producing
@@ -69,6 +72,13 @@ struct Collective {
   StageId stage;
   bool sharded = false;  // the stage has UNSHARDs: each replica owns a part of its parameters
   std::vector<Member> members;  // two or more, by rank
+};
+
+/// Where the host of a rank stands for good (§2.2): the first end of a connection whose other side
+/// never comes.
+struct HostStand {
+  InstructionId at = kNoInstruction;         // kNoInstruction: the host passes the whole list
+  InstructionId waits_for = kNoInstruction;  // the other rank's first end; kNoInstruction: none
 };
 
 struct Program {
@@ -94,6 +104,8 @@ struct Program {
   bool fragment = false;
   /// Computations name weight versions: what OPT and REDUCE_GRAD take stands before them (§3.1).
   bool asynchronous = false;
+  /// By rank; empty where every host passes its whole list.
+  std::vector<HostStand> host_stands;
 
   bool has_collectives() const { return !collectives.empty(); }
   int ranks() const { return static_cast<int>(rank_begin.size()) - 1; }
@@ -131,8 +143,11 @@ struct LaneTable {
   }
 };
 LaneTable lane_table(const Program& program);
-/// For display: "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0",
-/// "collectives".
+
+/// Transfer ends and members of collectives of a rank, those that stand in queues, in the order in
+/// which they are issued: RECVs under at-start first, then program order.
+std::vector<InstructionId> issue_order(const Program& program, RankId rank);
+/// For display: "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0", "collectives".
 std::string lane_name(const Program& program, const LaneTable& table, std::uint32_t lane);
 
 }  // namespace pipewright

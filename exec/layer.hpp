@@ -22,6 +22,9 @@ struct Parameter {
   std::string name;     // unique in the model: "2.block1/1.residual/0.up/weight"
   bool decays = false;  // weight decay applies to matrices only
   AlignedFloats value, gradient;
+  /// A running statistic: gradients are summed as a weight's, but the layer's update_statistics()
+  /// uses them, not the optimizer; they do not count for clipping.
+  bool is_statistic = false;
 };
 
 /// What one layer keeps of one micro-batch: after F what I and W need, after I what W needs, after
@@ -56,6 +59,13 @@ class TrainableLayer {
   virtual void backward_weight(Saved& saved) = 0;
   /// Appends its parameters in a fixed order; the pointers live as long as the layer.
   virtual void collect(std::vector<Parameter*>& parameters) = 0;
+
+  /// Of layers with running statistics, and of layers that hold others. Called with each update,
+  /// when all gradients are there.
+  virtual void update_statistics() {}
+  /// From now on F does not train: running statistics take the place of the micro-batch's own, and
+  /// nothing needs to be kept. Until it is called again.
+  virtual void set_evaluating(bool) {}
 };
 
 /// What a layer needs to be built.

@@ -55,7 +55,12 @@ RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Reco
       end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
       recorder_(flight_entries),
       verify_payloads_(verify_payloads),
-      at_(begin_) {}
+      at_(begin_) {
+  if (program.policy.in_flight <= 0 || program.policy.issue != Issue::Stream) return;
+  for (const InstructionId id : issue_order(program, rank)) {
+    if (is_transfer(code(id).kind)) ends_.push_back(id);
+  }
+}
 
 Standing RankRun::standing() const {
   return {phase_.load(), at(), waits_for_.load(std::memory_order_relaxed), recorder_.settled_ns()};
@@ -72,6 +77,7 @@ void RankRun::walk(Device& device) {
   phase_.store(Standing::Phase::Walking);
   finished_.assign(end_ - begin_, 0);
   late_.clear();
+  issued_ = 0;
   for (InstructionId id = begin_; id < end_; ++id) {
     if (code(id).has(Instruction::kAtStart)) issue(id);
   }
@@ -97,7 +103,13 @@ void RankRun::walk(Device& device) {
   phase_.store(Standing::Phase::Done);
 }
 
+/// The rank's host stands further up (docs/semantics.md §2.2): what never starts never ends.
+void RankRun::stop_behind_host(InstructionId id) {
+  if (code(id).has(Instruction::kNotPassed)) wait_in_transport(at(), id);
+}
+
 void RankRun::compute(InstructionId id) {
+  stop_behind_host(id);
   wait_for_inputs(id);
   if (code(id).has(Instruction::kJoinsRun)) wait_for_run_before(id);
   const std::int64_t start = transport_.now();
@@ -116,9 +128,18 @@ void RankRun::compute(InstructionId id) {
   if (!late_.empty()) provide_late();
 }
 
+/// In a ring of so many places the end that is issued next takes the place of an older one.
+void RankRun::wait_for_room() {
+  const auto most = static_cast<std::size_t>(program_.policy.in_flight);
+  if (issued_ >= most) wait_in_transport(at(), ends_[issued_ - most]);
+  ++issued_;
+}
+
 void RankRun::issue(InstructionId id) {
+  stop_behind_host(id);
+  if (!ends_.empty() && is_transfer(code(id).kind)) wait_for_room();
   PayloadPtr data;
-  const bool takes_part = code(id).has(Instruction::kCollective);
+  const bool takes_part = code(id).in_collective();
   if (is_send(code(id).kind) || takes_part) {
     if (has_data(id)) {
       data = give(id);
@@ -166,7 +187,7 @@ void RankRun::finish_transfer(InstructionId id) {
   wait_in_transport(at(), id);
   note(id, FlightState::Ended);
   if (is_recv(code(id).kind)) device_->accept(id, checked(id, transport_.take(rank_, id)));
-  if (code(id).has(Instruction::kCollective)) device_->accept(id, nullptr);
+  if (code(id).in_collective()) device_->accept(id, nullptr);
   finished = 1;
 }
 

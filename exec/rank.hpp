@@ -63,6 +63,8 @@ class RankRun {
 
   void compute(InstructionId id);
   void issue(InstructionId id);
+  void stop_behind_host(InstructionId id);
+  void wait_for_room();
   void wait_for_inputs(InstructionId id);
   void wait_for_run_before(InstructionId id);
   void wait_for(InstructionId input);
@@ -81,6 +83,9 @@ class RankRun {
   Device* device_ = nullptr;
   std::vector<std::uint8_t> finished_;  // communication, from begin_: waited for and accepted
   std::vector<InstructionId> late_;     // reached before their inputs have ended
+  std::vector<InstructionId>
+      ends_;                // in the order of issue, where the policy limits what is in flight
+  std::size_t issued_ = 0;  // of them, in this step
   FlightRecorder recorder_;
   const bool verify_payloads_;
   std::atomic<Standing::Phase> phase_{Standing::Phase::Preparing};

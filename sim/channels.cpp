@@ -26,6 +26,10 @@ class Channels {
     for (const auto& [id, input] : program.extra_inputs)
       lanes_wait_for_data_ |= !program.code[id].has(Instruction::kOnComputeLane);
     members_ready_.assign(program.collectives.size(), 0);
+    if (program.policy.in_flight > 0 && program.policy.issue == Issue::Stream) {
+      for (int r = 0; r < program.ranks(); ++r)
+        windows_.push_back({.ends = issue_order(program, RankId(r))});
+    }
   }
 
   Result run() {
@@ -38,7 +42,7 @@ class Channels {
       while (!events_.empty() && events_.top().time == now_) {
         const Event event = events_.top();
         events_.pop();
-        if (code(event.id).has(Instruction::kCollective)) {
+        if (code(event.id).in_collective()) {
           collective_ended(program_.collectives[code(event.id).route]);
         } else if (event.computation) {
           computation_ended(event.id);
@@ -90,18 +94,49 @@ class Channels {
     const InstructionId begin = program_.rank_begin[static_cast<std::size_t>(rank)];
     const InstructionId stop = program_.rank_begin[static_cast<std::size_t>(rank) + 1];
     for (InstructionId id = begin; id < stop; ++id) {
-      if (code(id).has(Instruction::kAtStart)) issue(id);
+      if (!code(id).has(Instruction::kAtStart)) continue;
+      if (windows_.empty()) {
+        issue(id);
+      } else {
+        ++windows_[static_cast<std::size_t>(rank)].reached;
+      }
     }
     issue_run(begin, stop);
   }
 
   /// Issues the transfer ends from `id` up to the next instruction of the compute lane.
   void issue_run(InstructionId id, InstructionId stop) {
+    if (!windows_.empty() && id < stop) {
+      const auto rank = rank_of_lane(lanes_.lane_of[id]);
+      for (; id < stop && !code(id).has(Instruction::kOnComputeLane); ++id)
+        windows_[rank].reached += !code(id).has(Instruction::kAtStart);
+      return fill_window(rank);
+    }
     for (; id < stop && !code(id).has(Instruction::kOnComputeLane); ++id) issue(id);
   }
 
+  /// Issues what the compute lane has reached, as far as there is room (§2.2).
+  void fill_window(std::size_t rank) {
+    Window& window = windows_[rank];
+    const auto most = static_cast<std::size_t>(program_.policy.in_flight);
+    while (window.issued < window.reached) {
+      const InstructionId next = window.ends[window.issued];
+      if (is_transfer(code(next).kind)) {
+        const std::size_t k = window.in_flight.size();
+        if (k >= most && end_[window.in_flight[k - most]] == kNotEnded) return;
+        window.in_flight.push_back(next);
+      }
+      ++window.issued;
+      issue(next);
+    }
+  }
+
+  bool stands_at_window(std::size_t rank) const {
+    return !windows_.empty() && windows_[rank].issued < windows_[rank].reached;
+  }
+
   void issue(InstructionId id) {
-    if (is(id, kIssued)) return;
+    if (is(id, kIssued) || code(id).has(Instruction::kNotPassed)) return;
     state_[id] |= kIssued;
     try_lane(lanes_.lane_of[id]);
   }
@@ -113,8 +148,12 @@ class Channels {
     while (next_[lane] < lanes_.lane_begin[lane + 1]) {
       const InstructionId id = lanes_.instructions[next_[lane]];
       if ((state_[id] & (kReady | kRunning)) != 0 || !inputs_there(id)) return;
-      const bool member = code(id).has(Instruction::kCollective);
-      if (!is_transfer(code(id).kind) && !member) return start_computation(id);
+      if (code(id).has(Instruction::kNotPassed)) return;
+      const bool member = code(id).in_collective();
+      if (!is_transfer(code(id).kind) && !member) {
+        if (!stands_at_window(rank_of_lane(lane))) start_computation(id);
+        return;
+      }
       if (!code(id).has(Instruction::kOnComputeLane) && !is(id, kIssued)) return;
       state_[id] |= kReady;
       start_[id] = now_;
@@ -280,7 +319,9 @@ class Channels {
     end_[id] = now_;
     const std::uint32_t lane = lanes_.lane_of[id];
     ++next_[lane];
-    const std::uint32_t compute = compute_lane(rank_of_lane(lane));
+    const std::size_t rank = rank_of_lane(lane);
+    const std::uint32_t compute = compute_lane(rank);
+    if (!windows_.empty()) fill_window(rank);
     if (lane != compute) try_lane(compute);
   }
 
@@ -314,6 +355,13 @@ class Channels {
   std::vector<Links::Event> requested_;
   std::vector<std::size_t> members_ready_;     // by collective
   std::vector<InstructionId> without_credit_;  // sends whose RECV is ready, at this instant
+  /// Of a rank, where the policy limits what is in flight.
+  struct Window {
+    std::vector<InstructionId> ends;       // and members, in the order of issue
+    std::vector<InstructionId> in_flight;  // the transfer ends among those issued so far
+    std::size_t reached = 0, issued = 0;
+  };
+  std::vector<Window> windows_;  // by rank
   std::int64_t now_ = 0;
   bool lanes_wait_for_data_ = false;
 };

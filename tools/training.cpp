@@ -62,8 +62,9 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
 exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                              const TrainingRequest& request, Session& session) {
   require_cpu(plan, request.link == nullptr);
-  const std::string path = request.data.value_or(plan.training.data);
-  if (path.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
+  const exec::DataFiles files = request.data.value_or(
+      exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
+  if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
     throw InputError("model " + plan.model.name +
                      " learns from text, and the plan names none; give one with --data FILE");
   }
@@ -71,7 +72,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                                     {.samples = plan.micro_batch_size,
                                      .micro_batches = plan.all_micro_batches(),
                                      .seed = plan.training.seed},
-                                    path);
+                                    files);
   exec::cpu::Training training;
   training.model = &plan.model;
   training.stages = plan.stages;
@@ -82,6 +83,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.options.numerics = request.numerics;
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
+  training.clock = request.clock;
 
   exec::RunOptions options;
   options.steps = request.steps.value_or(plan.training.steps);

@@ -7,6 +7,8 @@
 
 #include "core/plan.hpp"
 #include "core/program.hpp"
+#include "exec/data.hpp"
+#include "exec/local/transport.hpp"
 #include "exec/mpi/link.hpp"
 #include "exec/numerics.hpp"
 #include "exec/runtime.hpp"
@@ -18,11 +20,12 @@ namespace pipewright::tools {
 inline constexpr double kMostNormRel = 1e-6;
 
 struct TrainingRequest {
-  std::optional<int> steps;         // instead of the plan's
-  std::optional<std::string> data;  // instead of the plan's
-  bool verify = false;              // the first step against a serial run
+  std::optional<int> steps;             // instead of the plan's
+  std::optional<exec::DataFiles> data;  // instead of the plan's
+  bool verify = false;                  // the first step against a serial run
   exec::Numerics numerics = exec::Numerics::Fast;
   std::int64_t watchdog_ns = 30'000'000'000;
+  exec::local::ClockKind clock = exec::local::ClockKind::Wall;
   int flight_entries = exec::kDefaultFlightEntries;
   std::function<void(const exec::RunResult&)> on_overdue;
   bool verify_payloads = false;

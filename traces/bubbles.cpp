@@ -74,7 +74,7 @@ class Explainer {
   void add_input(InstructionId input, std::int64_t from) {
     if (input == kNoInstruction) return;
     const Instruction& in = program_.code[input];
-    if (is_recv(in.kind) || in.has(Instruction::kCollective)) add_pending(input, from);
+    if (is_recv(in.kind) || in.in_collective()) add_pending(input, from);
   }
 
   void add_pending(InstructionId id, std::int64_t gap_start) {
@@ -86,8 +86,7 @@ class Explainer {
                             .producer = kNoInstruction,
                             .transfer = id};
     // Of a collective: the time that it takes is a transfer, what comes before it is data.
-    if (program_.code[id].has(Instruction::kCollective))
-      pending.made = std::max(gap_start, timeline_.moving[id]);
+    if (program_.code[id].in_collective()) pending.made = std::max(gap_start, timeline_.moving[id]);
     const InstructionId producer = carried_.producer[id];
     if (is_recv(program_.code[id].kind) && producer != kNoInstruction &&
         timeline_.end[producer] != kNotEnded) {

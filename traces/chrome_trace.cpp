@@ -158,7 +158,7 @@ class Writer {
     }
     append_slice_name(cell, name_);
     const bool transfer = is_transfer(in.kind);
-    const bool together = in.has(Instruction::kCollective);
+    const bool together = in.in_collective();
     const std::string_view category = slice.stuck ? "stuck"
                                       : transfer  ? "transfer"
                                       : together  ? "collective"

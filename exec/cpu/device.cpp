@@ -183,7 +183,7 @@ bool Device::is_input_there(const Action& action) const {
 
 PayloadPtr Device::give(InstructionId send) {
   const Instruction& in = program_.code[send];
-  if (in.has(Instruction::kCollective)) {
+  if (in.in_collective()) {
     hand_in(send);
     return nullptr;
   }
@@ -195,7 +195,7 @@ PayloadPtr Device::give(InstructionId send) {
 
 void Device::accept(InstructionId recv, PayloadPtr payload) {
   const Instruction& in = program_.code[recv];
-  if (in.has(Instruction::kCollective)) {
+  if (in.in_collective()) {
     if (in.kind == ActionKind::Unshard) return take_weights(recv);
     return reductions_.push_back(recv);
   }

@@ -22,11 +22,15 @@ void put_slice(const AlignedFloats& slice, const ElementRange& range, AlignedFlo
 std::vector<ElementRange> shard_of(const std::vector<Parameter*>& parameters, std::size_t index,
                                    std::size_t count) {
   std::size_t all = 0;
-  for (const Parameter* p : parameters) all += p->value.size();
+  for (const Parameter* p : parameters) all += p->is_statistic ? 0 : p->value.size();
   const std::size_t first = all * index / count, last = all * (index + 1) / count;
   std::vector<ElementRange> ranges;
   std::size_t begin = 0;  // of the parameter at hand, among all elements
   for (const Parameter* p : parameters) {
+    if (p->is_statistic) {
+      ranges.emplace_back();
+      continue;
+    }
     const std::size_t end = begin + p->value.size();
     const std::size_t from = std::clamp(first, begin, end), to = std::clamp(last, begin, end);
     ranges.push_back({from - begin, to - begin});

@@ -13,7 +13,7 @@
 namespace pipewright::exec::cpu {
 
 /// Part `index` of `count`, of all elements one behind the other: by parameter the elements of it
-/// that are in the part, which may be none.
+/// that are in the part, which may be none. Statistics are no weights: every replica makes them.
 std::vector<ElementRange> shard_of(const std::vector<Parameter*>& parameters, std::size_t index,
                                    std::size_t count);
 

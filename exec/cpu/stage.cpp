@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -31,6 +32,14 @@ void check_floats(const std::vector<float>& values, std::size_t words, const std
     throw InputError("a micro-batch needs " + std::to_string(words) + " " + what + ", but has " +
                      std::to_string(values.size()));
   }
+}
+
+/// What the optimizer trains.
+std::vector<Parameter*> weights_of(const std::vector<Parameter*>& parameters) {
+  std::vector<Parameter*> weights;
+  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(weights),
+               [](const Parameter* p) { return !p->is_statistic; });
+  return weights;
 }
 
 /// Vocabulary of the embedding that the chain begins with, 0 if it begins with something else.
@@ -75,7 +84,7 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
   if (options.numerics == Numerics::Exact) {
     for (const Parameter* p : parameters_) sums_.emplace_back(p->value.size());
   }
-  optimizer_ = std::make_unique<Optimizer>(optimizer, parameters_);
+  optimizer_ = std::make_unique<Optimizer>(optimizer, weights_of(parameters_));
   optimizer_spec_ = optimizer;
   stash_ = std::make_unique<WeightStash>(parameters_);
   loss_divisor_ = micro_batches;
@@ -154,12 +163,17 @@ void Stage::backward_weight(int micro_batch) {
   ++gradient_micro_batches_;
 }
 
+void Stage::set_evaluating(bool evaluating) {
+  for (const auto& layer : layers_) layer->set_evaluating(evaluating);
+}
+
 void Stage::update(int step) {
   for (const InFlight& one : in_flight_) {
     PIPEWRIGHT_ASSERT(one.phase == Phase::Idle, "an update while a micro-batch is under way");
   }
   settle_gradients();
   optimizer_->update(step);
+  for (const auto& layer : layers_) layer->update_statistics();
   gradients_are_old_ = true;
 }
 
@@ -210,6 +224,7 @@ void Stage::update_version(bool keep) {
     for (float& g : p->gradient) g *= share;
   }
   optimizer_->update(updates_++);
+  for (const auto& layer : layers_) layer->update_statistics();
   gradients_are_old_ = true;
 }
 
@@ -237,8 +252,9 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
     gradient_micro_batches_ += part->micro_batches;
     for (std::size_t i = 0; i < part->gradients.size(); ++i) {
       // Of a sharded stage the rest is other replicas' to sum.
+      const bool whole = own_ranges_.empty() || parameters_[i]->is_statistic;
       const ElementRange range =
-          own_ranges_.empty() ? ElementRange{0, part->gradients[i].size()} : own_ranges_[i];
+          whole ? ElementRange{0, part->gradients[i].size()} : own_ranges_[i];
       add_to(range.size(), part->gradients[i].data() + range.begin,
              parameters_[i]->gradient.data() + range.begin);
     }
@@ -252,7 +268,12 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
 
 void Stage::own_shard(std::size_t index, std::size_t count) {
   own_ranges_ = shard_of(parameters_, index, count);
-  optimizer_ = std::make_unique<Optimizer>(optimizer_spec_, parameters_, own_ranges_);
+  std::vector<ElementRange> of_weights;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i]->is_statistic) of_weights.push_back(own_ranges_[i]);
+  }
+  optimizer_ =
+      std::make_unique<Optimizer>(optimizer_spec_, weights_of(parameters_), std::move(of_weights));
 }
 
 GradientPart Stage::own_part(bool with_gradients) const {
@@ -291,7 +312,9 @@ std::vector<ParameterView> Stage::parameters() const {
 
 std::int64_t Stage::parameter_count() const {
   std::int64_t count = 0;
-  for (const Parameter* p : parameters_) count += static_cast<std::int64_t>(p->value.size());
+  for (const Parameter* p : parameters_) {
+    if (!p->is_statistic) count += static_cast<std::int64_t>(p->value.size());
+  }
   return count;
 }
 

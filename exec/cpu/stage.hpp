@@ -71,6 +71,9 @@ class Stage {
   /// W; then nothing of the micro-batch is left. B is backward_input() and then this.
   void backward_weight(int micro_batch);
 
+  /// Whether F uses running statistics instead of the micro-batch's own; then no backward follows.
+  void set_evaluating(bool evaluating);
+
   /// The optimizer's update; `step` counts from 0. The gradients stay readable until the next W,
   /// which begins them anew.
   void update(int step);
@@ -119,7 +122,7 @@ class Stage {
   double loss_share(int micro_batch) const;
 
   std::vector<ParameterView> parameters() const;
-  std::int64_t parameter_count() const;
+  std::int64_t parameter_count() const;  // without running statistics
   /// Bytes kept for micro-batches under way, now and at most so far.
   std::int64_t live_activation_bytes() const { return pool_->live_bytes(); }
   std::int64_t peak_activation_bytes() const { return pool_->peak_bytes(); }

@@ -61,7 +61,7 @@ void Exchange::run_events(std::int64_t until) {
     const Event event = events_.top();
     events_.pop();
     now_ = std::max(now_, event.time);
-    if (code(event.send).has(Instruction::kCollective)) {
+    if (code(event.send).in_collective()) {
       end_collective(program_.collectives[code(event.send).route]);
     } else if (is(event.send, kLeft)) {
       arrive(event.send);
@@ -151,7 +151,7 @@ void Exchange::end(InstructionId id) {
 void Exchange::become_ready(InstructionId id) {
   state_[id] |= kReady;
   start_[id] = now_;
-  if (code(id).has(Instruction::kCollective)) return member_ready(id);
+  if (code(id).in_collective()) return member_ready(id);
   if (is_send(code(id).kind)) {
     if (credit_.is_unlimited(id)) return leave(id);
     if (credit_.may_be_eager(id)) accounts_to_serve_.push_back(credit_.account_of(id));

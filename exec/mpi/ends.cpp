@@ -161,7 +161,7 @@ void Ends::end(InstructionId id) {
 void Ends::become_ready(InstructionId id) {
   state_[at(id)] |= kReady;
   start_[at(id)] = now_;
-  if (code(id).has(Instruction::kCollective)) {
+  if (code(id).in_collective()) {
     for (const auto& other : program_.collectives[code(id).route].members) {
       if (other.instruction != id) tell(FrameKind::Member, id, other.rank);
     }

@@ -100,7 +100,10 @@ std::int64_t Reading::amount_of(InstructionId send) const {
 /// Whether a ready SEND leaves without its RECV; it takes its credit then.
 bool Reading::leaves(InstructionId send) {
   const Protocol& protocol = protocol_of(send);
-  if (protocol.kind == Protocol::Kind::Rendezvous) return false;
+  if (protocol.kind == Protocol::Kind::Rendezvous ||
+      program_.code[send].has(Instruction::kRendezvous)) {
+    return false;
+  }
   std::int64_t& taken = edge_of(send).credit_taken[program_.code[send].kind == ActionKind::SendB];
   if (protocol.kind != Protocol::Kind::EagerUnlimited &&
       taken + amount_of(send) > protocol.credit) {
@@ -143,7 +146,7 @@ bool Reading::try_head(std::uint32_t lane) {
   if (is_send(kind)) return try_send(head);
   if (is_recv(kind)) return try_receive(head);
   if (first_unmet(head) != kNoInstruction) return false;
-  if (program_.code[head].has(Instruction::kCollective)) return try_collective(head);
+  if (program_.code[head].in_collective()) return try_collective(head);
   end(head);
   return true;
 }
@@ -202,7 +205,7 @@ InstructionId Reading::waits_for(InstructionId head) const {
   InstructionId wanted = first_unmet(head);
   if (wanted == kNoInstruction && is_transfer(program_.code[head].kind))
     wanted = transfer_waits_for(head);
-  if (wanted == kNoInstruction && program_.code[head].has(Instruction::kCollective))
+  if (wanted == kNoInstruction && program_.code[head].in_collective())
     wanted = missing_member(head);
   if (wanted != kNoInstruction && is_recv(program_.code[wanted].kind)) return due_before(wanted);
   return wanted;

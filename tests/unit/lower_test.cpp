@@ -149,7 +149,7 @@ TEST(Lower, ReductionsOfReplicasBelongTogetherByTheirTurn) {
   ASSERT_EQ(collective.members.size(), 2u);
   EXPECT_EQ(collective.members[0].instruction, 2u);
   EXPECT_EQ(collective.members[1].instruction, 5u);
-  EXPECT_TRUE(program.code[5].has(Instruction::kCollective));
+  EXPECT_TRUE(program.code[5].in_collective());
   EXPECT_FALSE(lowered("0F0,0B0,0REDUCE_GRAD\n").has_collectives());
 }
 
