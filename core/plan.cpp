@@ -257,6 +257,7 @@ void read_optional_parts(const JsonCursor& document, Plan& plan) {
   }
   if (const auto training = document.find("training")) {
     plan.training = read_training(*training);
+    require_recompute_fits(*training, plan.model);
   }
   if (const auto tuner = document.find("tuner")) {
     plan.tuner = read_tuner(*tuner);

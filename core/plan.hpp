@@ -14,6 +14,7 @@
 #include "core/mesh.hpp"
 #include "core/model.hpp"
 #include "core/order.hpp"
+#include "core/recompute.hpp"
 
 namespace pipewright {
 
@@ -37,6 +38,7 @@ struct TrainingSpec {
   int steps = 20;
   std::uint64_t seed = 1;
   std::string data;  // a file of bytes; empty: the caller gives it
+  RecomputeSpec recompute;
 };
 
 struct Prediction {

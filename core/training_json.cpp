@@ -12,7 +12,7 @@ std::uint64_t read_seed(const JsonCursor& value) {
 }
 
 TrainingSpec read_training(const JsonCursor& value) {
-  value.only({"optimizer", "learning_rate", "steps", "seed", "data"});
+  value.only({"optimizer", "learning_rate", "steps", "seed", "data", "recompute"});
   TrainingSpec training;
   if (const auto optimizer = value.find("optimizer")) {
     training.optimizer = read_choice<std::string>(*optimizer, {{"adamw", "adamw"}, {"sgd", "sgd"}});
@@ -29,15 +29,22 @@ TrainingSpec read_training(const JsonCursor& value) {
   if (const auto data = value.find("data")) {
     training.data = read_path(*data);
   }
+  if (const auto recompute = value.find("recompute")) {
+    training.recompute = read_recompute(*recompute);
+  }
   return training;
 }
 
 Json to_json(const TrainingSpec& training) {
-  return {{"optimizer", training.optimizer},
-          {"learning_rate", training.learning_rate},
-          {"steps", training.steps},
-          {"seed", training.seed},
-          {"data", training.data}};
+  Json json = {{"optimizer", training.optimizer},
+               {"learning_rate", training.learning_rate},
+               {"steps", training.steps},
+               {"seed", training.seed},
+               {"data", training.data}};
+  if (training.recompute.kind != RecomputeSpec::Kind::None) {
+    json["recompute"] = to_json(training.recompute);
+  }
+  return json;
 }
 
 }  // namespace pipewright

@@ -67,6 +67,7 @@ struct LayerSite {
       path;       // of the layer in the model; the initial weights depend on it and the seed only
   int width = 0;  // in front of it
   Numerics numerics = Numerics::Fast;
+  bool recomputes_attention = false;  // core/recompute.hpp: selective
 };
 
 /// Throws InputError that names the layer if it does not fit what is in front of it.

@@ -69,6 +69,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
   training.options.numerics = request.numerics;
+  training.options.recompute = recompute_of(plan.model, plan.training.recompute);
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
 

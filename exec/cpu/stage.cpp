@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/cpu/recompute_layer.hpp"
 #include "exec/ops.hpp"
 
 namespace pipewright::exec::cpu {
@@ -59,13 +60,8 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
   width_out_ = width_in_front_of(model, end_layer);
   if (is_first_) vocabulary_ = leading_vocabulary(model.layers.front());
 
-  LayerSite site{extent_, pool_.get(), seed, "", width_in_, options.numerics};
-  for (int i = first_layer; i < end_layer; ++i) {
-    const Layer& layer = model.layers[static_cast<std::size_t>(i)];
-    site.path = layer_path("", i, layer);
-    layers_.push_back(make_layer(layer, site));
-    site.width = width_behind(layer, site.width, site.path);
-  }
+  make_layers(model, first_layer, end_layer,
+              {extent_, pool_.get(), seed, "", width_in_, options.numerics}, options.recompute);
   for (const auto& layer : layers_) {
     first_parameter_.push_back(parameters_.size());
     layer->collect(parameters_);
@@ -85,6 +81,26 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
 }
 
 Stage::~Stage() = default;
+
+/// Neighbours that are recomputed whole become one: what comes into the first is kept.
+void Stage::make_layers(const Model& model, int first_layer, int end_layer, LayerSite site,
+                        const std::vector<LayerRecompute>& recompute) {
+  std::vector<std::unique_ptr<TrainableLayer>> whole;
+  const auto end_whole = [&] {
+    if (!whole.empty()) layers_.push_back(make_recomputed(std::exchange(whole, {})));
+  };
+  for (int i = first_layer; i < end_layer; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    const Layer& layer = model.layers[index];
+    const LayerRecompute what = recompute.empty() ? LayerRecompute::None : recompute.at(index);
+    site.path = layer_path("", i, layer);
+    site.recomputes_attention = what == LayerRecompute::Attention;
+    if (what != LayerRecompute::Whole) end_whole();
+    (what == LayerRecompute::Whole ? whole : layers_).push_back(make_layer(layer, site));
+    site.width = width_behind(layer, site.width, site.path);
+  }
+  end_whole();
+}
 
 Stage::InFlight& Stage::in_flight(int micro_batch, Phase expected, const char* what) {
   PIPEWRIGHT_ASSERT(0 <= micro_batch && micro_batch < static_cast<int>(in_flight_.size()),

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "core/model.hpp"
+#include "core/recompute.hpp"
 #include "exec/buffer.hpp"
 #include "exec/cpu/gradient_exchange.hpp"
 #include "exec/cpu/weight_stash.hpp"
@@ -40,6 +41,7 @@ struct ParameterView {
 /// How a stage computes.
 struct StageOptions {
   Numerics numerics = Numerics::Fast;
+  std::vector<LayerRecompute> recompute;  // by layer of the model; empty: nothing
 };
 
 class Stage {
@@ -126,6 +128,8 @@ class Stage {
     double loss = 0;
   };
 
+  void make_layers(const Model& model, int first_layer, int end_layer, LayerSite site,
+                   const std::vector<LayerRecompute>& recompute);
   InFlight& in_flight(int micro_batch, Phase expected, const char* what);
   Buffer first_input(InFlight& one, std::vector<float>& input);
   void forward_loss(InFlight& one, Buffer output);
