@@ -10,13 +10,13 @@ namespace pipewright {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kFields{
-    "pp_degree",     "vpp_degree",  "accumulate_steps",         "micro_batch_size",
-    "schedule_mode", "comm_policy", "enable_send_recv_overlap", "memory_limit"};
+constexpr std::array<std::string_view, 9> kFields{
+    "pp_degree",        "dp_degree",     "vpp_degree",  "accumulate_steps",
+    "micro_batch_size", "schedule_mode", "comm_policy", "enable_send_recv_overlap",
+    "memory_limit"};
 
 /// Degrees of the other kinds of parallelism: known, and 1 until they are planned too.
-constexpr std::array<std::string_view, 3> kOtherDegrees{"dp_degree", "mp_degree",
-                                                        "sharding_degree"};
+constexpr std::array<std::string_view, 2> kOtherDegrees{"mp_degree", "sharding_degree"};
 
 /// Fields of Paddle's pipeline strategy that have no counterpart here.
 constexpr std::array<std::string_view, 7> kUnusedFields{
@@ -124,7 +124,7 @@ void check_other_degrees(const Fields& fields) {
   for (std::string_view key : kOtherDegrees) {
     const auto degree = fields.find(key);
     if (degree && degree->integer(1, 65536) != 1) {
-      degree->fail("1, because only pipeline parallelism is planned");
+      degree->fail("1, because only pipeline and data parallelism are planned");
     }
   }
 }
@@ -164,6 +164,7 @@ Strategy read_strategy(const JsonCursor& value) {
   const Fields fields(value);
   Strategy strategy;
   strategy.pp_degree = read_numbers(fields, "pp_degree", 65536);
+  strategy.dp_degree = read_numbers(fields, "dp_degree", 65536);
   strategy.vpp_degree = read_numbers(fields, "vpp_degree", 65535);
   strategy.accumulate_steps = read_numbers(fields, "accumulate_steps", 1 << 20);
   strategy.micro_batch_size = read_numbers(fields, "micro_batch_size", 65536);
@@ -179,6 +180,7 @@ Strategy read_strategy(const JsonCursor& value) {
 Json to_json(const Strategy& strategy) {
   Json json = Json::object();
   json["pp_degree"] = numbers_json(strategy.pp_degree);
+  json["dp_degree"] = numbers_json(strategy.dp_degree);
   json["vpp_degree"] = numbers_json(strategy.vpp_degree);
   json["accumulate_steps"] = numbers_json(strategy.accumulate_steps);
   json["micro_batch_size"] = numbers_json(strategy.micro_batch_size);

@@ -217,7 +217,7 @@ void read_prediction(const JsonCursor& value, Plan& plan) {
   for (const JsonCursor& peak : bytes.elements()) {
     predicted.peak_bytes.push_back(Bytes(peak.integer(0, INT64_MAX)));
   }
-  const std::size_t ranks = static_cast<std::size_t>(plan.ranks());
+  const std::size_t ranks = static_cast<std::size_t>(plan.all_ranks());
   const std::string one_each = "one number for each of the " + std::to_string(ranks) + " ranks";
   if (!predicted.peak_activations.empty() && predicted.peak_activations.size() != ranks) {
     activations.fail(one_each);
@@ -336,11 +336,11 @@ Plan read_plan(const JsonCursor& document) {
   plan.micro_batches = read_count(micro_batches, 1, kMostMicroBatches);
   plan.micro_batch_size = read_count(document.at("micro_batch_size"), 1, kMostMicroBatchSize);
   read_stages(document.at("stages"), plan);
-  if (static_cast<std::int64_t>(plan.stages.size()) * plan.micro_batches > kMostCells) {
-    micro_batches.fail("at most 2^27 micro-batches times stages");
+  if (static_cast<std::int64_t>(plan.stages.size()) * plan.all_micro_batches() > kMostCells) {
+    micro_batches.fail("at most 2^27 micro-batches times stages, of all replicas");
   }
   read_schedule(document.at("schedule"), plan);
-  const std::vector<int> devices = plan.mesh.devices_of_pipeline();
+  const std::vector<int> devices = plan.mesh.devices_of_replicas();
   const int stages = static_cast<int>(plan.stages.size());
   plan.costs = read_costs(document.at("costs"), {stages, plan.cluster, devices});
   read_optional_parts(document, plan);
@@ -348,7 +348,7 @@ Plan read_plan(const JsonCursor& document) {
 }
 
 Json to_json(const Plan& plan) {
-  const std::vector<int> devices = plan.mesh.devices_of_pipeline();
+  const std::vector<int> devices = plan.mesh.devices_of_replicas();
   const int stages = static_cast<int>(plan.stages.size());
   Json json = {{"schema", "pipewright.plan/1"}};
   json["model"] = to_json(plan.model);

@@ -33,6 +33,7 @@ struct Instruction {
   static constexpr std::uint8_t kAtStart = 16;  // a RECV issued at time 0
   static constexpr std::uint8_t kJoinsRun =
       32;  // grouped: waits for every member of the run right before it
+  static constexpr std::uint8_t kCollective = 64;  // a member of Program::collectives[route]
 
   ActionKind kind = ActionKind::F;
   std::uint8_t flags = 0;
@@ -41,10 +42,12 @@ struct Instruction {
   /// Computation: the RECV on this rank that brings its input (of a pair: of
   /// its first action). Transfer end: its partner. kNoInstruction: none.
   InstructionId link = kNoInstruction;
-  /// Transfer end: its route. Else kNoRoute.
+  /// Transfer end: its route. Member of a collective: the index of that. Else kNoRoute.
   std::uint32_t route = kNoRoute;
 
   bool has(std::uint8_t flag) const { return (flags & flag) != 0; }
+  /// A transfer end or a member of a collective: it waits for other ranks and is no computation.
+  bool is_communication() const { return is_transfer(kind) || has(kCollective); }
 };
 
 /// What a transfer's cost depends on. One entry for each (kind, producing
@@ -55,16 +58,30 @@ struct Route {
   RankId source, destination;
 };
 
+/// REDUCE_GRADs, or UNSHARDs, of the replicas of a stage that start and end together
+/// (docs/semantics.md §3.2).
+struct Collective {
+  struct Member {
+    RankId rank;
+    InstructionId instruction = kNoInstruction;
+  };
+  ActionKind kind = ActionKind::ReduceGrad;
+  StageId stage;
+  bool sharded = false;  // the stage has UNSHARDs: each replica owns a part of its parameters
+  std::vector<Member> members;  // two or more, by rank
+};
+
 struct Program {
   /// Instructions of rank r, in program order: code[rank_begin[r]] …
   /// code[rank_begin[r+1] - 1].
   std::vector<Instruction> code;
   std::vector<InstructionId> rank_begin;
   std::vector<Route> routes;
+  std::vector<Collective> collectives;  // by stage, kind, turn
   /// Second action of each overlapped pair, sorted by instruction.
   std::vector<std::pair<InstructionId, Action>> pairs;
   /// Inputs beyond Instruction::link that program order alone does not give,
-  /// (instruction, input), sorted. A collective's lie on other ranks.
+  /// (instruction, input), sorted; of the same rank.
   std::vector<std::pair<InstructionId, InstructionId>> extra_inputs;
   /// Weight version by instruction, of a pair that of its first action; -1: none is named. Empty
   /// where no action names one.
@@ -77,9 +94,8 @@ struct Program {
   bool fragment = false;
   /// Computations name weight versions: what OPT and REDUCE_GRAD take stands before them (§3.1).
   bool asynchronous = false;
-  /// There are REDUCE_GRADs of replicas: some of the extra inputs lie on other ranks (§3.2).
-  bool has_collectives = false;
 
+  bool has_collectives() const { return !collectives.empty(); }
   int ranks() const { return static_cast<int>(rank_begin.size()) - 1; }
   RankId rank_of(InstructionId id) const;
   std::span<const Instruction> rank_code(RankId rank) const {
@@ -93,9 +109,10 @@ struct Program {
   std::span<const std::pair<InstructionId, InstructionId>> extra_inputs_of(InstructionId id) const;
 };
 
-/// The lanes of a Program: the compute lane of each rank and the queue of each transfer end that is
-/// not on it (docs/semantics.md §2.1). Lanes of a rank are numbered by the place of their first
-/// instruction, the compute lane being 0. Built on demand, O(instructions).
+/// The lanes of a Program: the compute lane of each rank, the queue of each transfer end that is
+/// not on it (docs/semantics.md §2.1), and the collective lane of the members that are not on it.
+/// Lanes of a rank are numbered by the place of their first instruction, the compute lane being 0.
+/// Built on demand, O(instructions).
 struct LaneTable {
   std::vector<std::uint32_t> lane_of;  // by instruction
   std::vector<RankId> rank_of_lane;    // by lane; lanes are sorted by rank, then number
@@ -114,7 +131,8 @@ struct LaneTable {
   }
 };
 LaneTable lane_table(const Program& program);
-/// For display: "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0".
+/// For display: "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0",
+/// "collectives".
 std::string lane_name(const Program& program, const LaneTable& table, std::uint32_t lane);
 
 }  // namespace pipewright

@@ -41,6 +41,7 @@ class StuckState {
     std::vector<Wait> waits;
     const Instruction& in = program_.code[head.instruction];
     for (const InstructionId input : unmet_inputs(head.instruction)) add(waits, input, outside);
+    if (in.has(Instruction::kCollective) && waits.empty()) add_members(waits, head, outside);
     if (is_transfer(in.kind) && waits.empty() && !is_under_way(head.instruction)) {
       const InstructionId other = partner_wait(head.instruction);
       if (other == kNoInstruction) {
@@ -119,6 +120,16 @@ class StuckState {
       }
     }
     return unmet;
+  }
+
+  /// A ready member waits for those that are not.
+  void add_members(std::vector<Wait>& waits, const Head& head, bool& outside) const {
+    const Collective& collective = program_.collectives[program_.code[head.instruction].route];
+    for (const Collective::Member& other : collective.members) {
+      if (other.rank == head.rank || progress_.ended[other.instruction] != 0) continue;
+      if (is_head(other.instruction) && unmet_inputs(other.instruction).empty()) continue;
+      add(waits, other.instruction, outside);
+    }
   }
 
   const Protocol& protocol(const Instruction& in) const {

@@ -51,14 +51,7 @@ RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Reco
       begin_(program.rank_begin[static_cast<std::size_t>(rank.value)]),
       end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
       recorder_(flight_entries),
-      at_(begin_) {
-  if (!program.has_collectives) return;
-  for (const auto& [id, input] : program.extra_inputs) {
-    const bool own = begin_ <= id && id < end_;
-    if (!own && begin_ <= input && input < end_) awaited_.push_back(input);
-  }
-  std::sort(awaited_.begin(), awaited_.end());
-}
+      at_(begin_) {}
 
 Standing RankRun::standing() const {
   return {phase_.load(), at(), waits_for_.load(std::memory_order_relaxed), recorder_.settled_ns()};
@@ -74,16 +67,17 @@ void RankRun::walk(Device& device) {
   stand_at(begin_);
   phase_.store(Standing::Phase::Walking);
   finished_.assign(end_ - begin_, 0);
-  late_sends_.clear();
+  late_.clear();
   for (InstructionId id = begin_; id < end_; ++id) {
     if (code(id).has(Instruction::kAtStart)) issue(id);
   }
   for (InstructionId id = begin_; id < end_; ++id) {
     stand_at(id);
-    if (!is_transfer(code(id).kind)) {
+    if (!code(id).is_communication()) {
       compute(id);
     } else if (code(id).has(Instruction::kOnComputeLane)) {
       wait_for_inputs(id);
+      if (code(id).has(Instruction::kJoinsRun)) wait_for_run_before(id);
       issue(id);
       finish_transfer(id);
     } else if (!code(id).has(Instruction::kAtStart)) {
@@ -91,7 +85,7 @@ void RankRun::walk(Device& device) {
     }
   }
   for (InstructionId id = begin_; id < end_; ++id) {
-    if (!is_transfer(code(id).kind)) continue;
+    if (!code(id).is_communication()) continue;
     stand_at(id);
     finish_transfer(id);
   }
@@ -115,21 +109,22 @@ void RankRun::compute(InstructionId id) {
   put(record_.progress.ended[id], std::uint8_t{1}, std::memory_order_release);
   recorder_.note({id, FlightState::Ended, kNoInstruction, end});
   record_.computations.fetch_add(1, std::memory_order_relaxed);
-  if (std::binary_search(awaited_.begin(), awaited_.end(), id)) transport_.announce(rank_, id);
-  if (!late_sends_.empty()) provide_late_sends();
+  if (!late_.empty()) provide_late();
 }
 
 void RankRun::issue(InstructionId id) {
   PayloadPtr data;
-  if (is_send(code(id).kind)) {
+  const bool takes_part = code(id).has(Instruction::kCollective);
+  if (is_send(code(id).kind) || takes_part) {
     if (has_data(id)) {
       data = device_->give(id);
     } else {
-      late_sends_.push_back(id);
+      late_.push_back(id);
     }
   }
   note(id, FlightState::Issued);
-  transport_.issue(rank_, id, std::move(data));
+  const bool waits = takes_part && !late_.empty() && late_.back() == id;
+  if (!waits) transport_.issue(rank_, id, std::move(data));
 }
 
 /// A computation's RECV is its link; a transfer end's link is its partner, which is no input.
@@ -145,11 +140,9 @@ void RankRun::wait_for_run_before(InstructionId id) {
 }
 
 void RankRun::wait_for(InstructionId input) {
-  if (is_transfer(code(input).kind)) return finish_transfer(input);
-  // On another rank: a member of a collective. Further down this very list: it can never come, and
-  // the transport knows it.
-  const bool own = begin_ <= input && input < end_;
-  if (!own || record_.progress.ended[input] == 0) wait_in_transport(at(), input);
+  if (code(input).is_communication()) return finish_transfer(input);
+  // Further down this very list: it can never come, and the transport knows it.
+  if (record_.progress.ended[input] == 0) wait_in_transport(at(), input);
 }
 
 /// If the wait ends by Stopped, the rank stays on record as one that waits.
@@ -169,6 +162,7 @@ void RankRun::finish_transfer(InstructionId id) {
   wait_in_transport(at(), id);
   note(id, FlightState::Ended);
   if (is_recv(code(id).kind)) device_->accept(id, transport_.take(rank_, id));
+  if (code(id).has(Instruction::kCollective)) device_->accept(id, nullptr);
   finished = 1;
 }
 
@@ -179,10 +173,15 @@ bool RankRun::has_data(InstructionId send) const {
                      [&](const auto& row) { return record_.progress.ended[row.second] != 0; });
 }
 
-void RankRun::provide_late_sends() {
-  std::erase_if(late_sends_, [&](InstructionId send) {
-    if (!has_data(send)) return false;
-    transport_.provide(rank_, send, device_->give(send));
+void RankRun::provide_late() {
+  std::erase_if(late_, [&](InstructionId id) {
+    if (!has_data(id)) return false;
+    PayloadPtr data = device_->give(id);
+    if (is_send(code(id).kind)) {
+      transport_.provide(rank_, id, std::move(data));
+    } else {
+      transport_.issue(rank_, id, nullptr);
+    }
     return true;
   });
 }

@@ -68,8 +68,8 @@ class RankRun {
   void wait_for(InstructionId input);
   void wait_in_transport(InstructionId id, InstructionId input);
   void finish_transfer(InstructionId id);
-  bool has_data(InstructionId send) const;
-  void provide_late_sends();
+  bool has_data(InstructionId id) const;
+  void provide_late();
 
   const Program& program_;
   const RankId rank_;
@@ -77,9 +77,8 @@ class RankRun {
   Record& record_;
   const InstructionId begin_, end_;
   Device* device_ = nullptr;
-  std::vector<std::uint8_t> finished_;     // transfer ends, from begin_: waited for and accepted
-  std::vector<InstructionId> awaited_;     // own computations that other ranks wait for, sorted
-  std::vector<InstructionId> late_sends_;  // issued before their data was computed
+  std::vector<std::uint8_t> finished_;  // communication, from begin_: waited for and accepted
+  std::vector<InstructionId> late_;     // reached before their inputs have ended
   FlightRecorder recorder_;
   std::atomic<Standing::Phase> phase_{Standing::Phase::Preparing};
   std::atomic<InstructionId> at_;

@@ -10,8 +10,11 @@
 
 namespace pipewright::planner {
 
-/// The plan's own order, or the one its generator makes. Throws InputError if the schedule refuses
-/// the plan's sizes or the order does not fit the plan's stages, ranks and micro-batches.
+/// The plan's own order, or the one its generator makes, of one replica. Throws InputError if the
+/// schedule refuses the plan's sizes or the order does not fit the plan's stages, ranks and
+/// micro-batches.
+Order pipeline_order(const Plan& plan);
+/// The same of all the plan's replicas (planner/data_parallel.hpp).
 Order order_of_plan(const Plan& plan);
 
 /// order_of_plan() lowered under the plan's policy, with the update at the end of each rank.

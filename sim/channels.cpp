@@ -24,8 +24,8 @@ class Channels {
     state_.assign(n, 0);
     next_.assign(lanes_.lane_begin.begin(), lanes_.lane_begin.end() - 1);
     for (const auto& [id, input] : program.extra_inputs)
-      sends_wait_for_data_ |= is_send(program.code[id].kind);
-    if (program.has_collectives) find_awaited();
+      lanes_wait_for_data_ |= !program.code[id].has(Instruction::kOnComputeLane);
+    members_ready_.assign(program.collectives.size(), 0);
   }
 
   Result run() {
@@ -38,7 +38,9 @@ class Channels {
       while (!events_.empty() && events_.top().time == now_) {
         const Event event = events_.top();
         events_.pop();
-        if (event.computation) {
+        if (code(event.id).has(Instruction::kCollective)) {
+          collective_ended(program_.collectives[code(event.id).route]);
+        } else if (event.computation) {
           computation_ended(event.id);
         } else if (links_.on_event({event.time, event.id, event.stamp}, requested_)) {
           transfer_ended(event.id);
@@ -63,15 +65,6 @@ class Channels {
       return time != o.time ? time > o.time : id > o.id;
     }  // for a min-heap
   };
-
-  /// Computations that REDUCE_GRADs on other ranks wait for.
-  void find_awaited() {
-    for (const auto& [id, input] : program_.extra_inputs) {
-      const RankId waiting = program_.rank_of(id);
-      if (program_.rank_of(input) != waiting) awaited_.emplace_back(input, waiting);
-    }
-    std::sort(awaited_.begin(), awaited_.end());
-  }
 
   const Instruction& code(InstructionId id) const { return program_.code[id]; }
   bool is(InstructionId id, std::uint8_t bits) const { return (state_[id] & bits) != 0; }
@@ -120,10 +113,12 @@ class Channels {
     while (next_[lane] < lanes_.lane_begin[lane + 1]) {
       const InstructionId id = lanes_.instructions[next_[lane]];
       if ((state_[id] & (kReady | kRunning)) != 0 || !inputs_there(id)) return;
-      if (!is_transfer(code(id).kind)) return start_computation(id);
+      const bool member = code(id).has(Instruction::kCollective);
+      if (!is_transfer(code(id).kind) && !member) return start_computation(id);
       if (!code(id).has(Instruction::kOnComputeLane) && !is(id, kIssued)) return;
       state_[id] |= kReady;
       start_[id] = now_;
+      if (member) return member_ready(id);
       is_send(code(id).kind) ? send_ready(id) : receive_ready(id);
       if (end_[id] == kNotEnded) return;
     }
@@ -163,18 +158,39 @@ class Channels {
     end_[id] = now_;
     ++next_[lane];
     issue_run(id + 1, program_.rank_begin[rank + 1]);
-    if (sends_wait_for_data_) {
+    if (lanes_wait_for_data_) {
       for (std::uint32_t l = compute_lane(rank) + 1; l < lanes_.rank_lane_begin[rank + 1]; ++l)
         try_lane(l);
     }
     try_lane(lane);
-    if (!awaited_.empty()) try_members(id);
   }
 
-  void try_members(InstructionId ended) {
-    auto at = std::lower_bound(awaited_.begin(), awaited_.end(), std::pair{ended, RankId(-1)});
-    for (; at != awaited_.end() && at->first == ended; ++at) {
-      try_compute(static_cast<std::size_t>(at->second.value));
+  /// The collective starts with the last of its members.
+  void member_ready(InstructionId id) {
+    const std::uint32_t c = code(id).route;
+    const auto& members = program_.collectives[c].members;
+    if (++members_ready_[c] < members.size()) return;
+    for (const Collective::Member& member : members) {
+      state_[member.instruction] |= kRunning;
+      moving_[member.instruction] = now_;
+    }
+    events_.push({now_ + durations_.collective_ns()[c], members.front().instruction, 0, true});
+  }
+
+  void collective_ended(const Collective& collective) {
+    for (const Collective::Member& member : collective.members) {
+      end_[member.instruction] = now_;
+      ++next_[lanes_.lane_of[member.instruction]];
+    }
+    for (const Collective::Member& member : collective.members) {
+      const std::uint32_t lane = lanes_.lane_of[member.instruction];
+      const std::size_t rank = rank_of_lane(lane);
+      if (lane == compute_lane(rank)) {
+        issue_run(member.instruction + 1, program_.rank_begin[rank + 1]);
+      } else {
+        try_lane(lane);
+      }
+      try_compute(rank);
     }
   }
 
@@ -296,10 +312,10 @@ class Channels {
   std::vector<std::uint32_t> next_;  // by lane: place of its head in lanes_.instructions
   std::priority_queue<Event> events_;
   std::vector<Links::Event> requested_;
-  std::vector<std::pair<InstructionId, RankId>> awaited_;  // by computation; sorted
+  std::vector<std::size_t> members_ready_;     // by collective
   std::vector<InstructionId> without_credit_;  // sends whose RECV is ready, at this instant
   std::int64_t now_ = 0;
-  bool sends_wait_for_data_ = false;
+  bool lanes_wait_for_data_ = false;
 };
 
 }  // namespace

@@ -61,6 +61,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   subject.title = plan.schedule.name + ": p=" + std::to_string(plan.ranks()) +
                   " m=" + std::to_string(plan.micro_batches);
   if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
+  if (plan.replicas() > 1) subject.title += " dp=" + std::to_string(plan.replicas());
   subject.title += ", model " + plan.model.name;
   if (arguments.has("--cost")) {
     use_given_costs(subject, arguments);

@@ -82,6 +82,11 @@ class Judge {
       }
     }
     if (instruction.is_transfer() && things.empty()) things.push_back(other_end(head));
+    if (instruction.is_member() && things.empty()) {
+      for (const int other : instruction.others) {
+        if (!run_.ready(other)) things.push_back(other);
+      }
+    }
     // Of several things behind one head the first in program order is named.
     std::sort(things.begin(), things.end());
     Waits result;
@@ -106,7 +111,8 @@ class Judge {
   int behind(int thing) const {
     const Instruction& instruction = program_.instructions[thing];
     int lane = instruction.lane;
-    if (instruction.is_transfer() && !run_.issued(thing)) lane = compute_lane_of(instruction.rank);
+    if (!program_.lanes[lane].compute && !run_.issued(thing))
+      lane = compute_lane_of(instruction.rank);
     return head_of_.count(lane) ? lane : kNobody;
   }
 
