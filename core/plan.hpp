@@ -39,6 +39,7 @@ struct TrainingSpec {
   std::uint64_t seed = 1;
   std::string data;  // a file of bytes; empty: the caller gives it
   RecomputeSpec recompute;
+  double clip_grad_norm = 0;  // 0: gradients are not clipped
 };
 
 struct Prediction {

@@ -12,7 +12,8 @@ std::uint64_t read_seed(const JsonCursor& value) {
 }
 
 TrainingSpec read_training(const JsonCursor& value) {
-  value.only({"optimizer", "learning_rate", "steps", "seed", "data", "recompute"});
+  value.only(
+      {"optimizer", "learning_rate", "steps", "seed", "data", "recompute", "clip_grad_norm"});
   TrainingSpec training;
   if (const auto optimizer = value.find("optimizer")) {
     training.optimizer = read_choice<std::string>(*optimizer, {{"adamw", "adamw"}, {"sgd", "sgd"}});
@@ -29,6 +30,9 @@ TrainingSpec read_training(const JsonCursor& value) {
   if (const auto data = value.find("data")) {
     training.data = read_path(*data);
   }
+  if (const auto clip = value.find("clip_grad_norm")) {
+    training.clip_grad_norm = clip->number(0, 1e15);
+  }
   if (const auto recompute = value.find("recompute")) {
     training.recompute = read_recompute(*recompute);
   }
@@ -41,6 +45,7 @@ Json to_json(const TrainingSpec& training) {
                {"steps", training.steps},
                {"seed", training.seed},
                {"data", training.data}};
+  if (training.clip_grad_norm > 0) json["clip_grad_norm"] = training.clip_grad_norm;
   if (training.recompute.kind != RecomputeSpec::Kind::None) {
     json["recompute"] = to_json(training.recompute);
   }

@@ -1,8 +1,11 @@
 #include "exec/rank.hpp"
 
 #include <algorithm>
+#include <string>
 
+#include "core/error.hpp"
 #include "exec/local/waiting.hpp"
+#include "exec/seal.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -43,7 +46,7 @@ void Record::copy_to(Timeline& timeline_copy, Progress& progress_copy) {
 }
 
 RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Record& record,
-                 std::size_t flight_entries)
+                 std::size_t flight_entries, bool verify_payloads)
     : program_(program),
       rank_(rank),
       transport_(transport),
@@ -51,6 +54,7 @@ RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Reco
       begin_(program.rank_begin[static_cast<std::size_t>(rank.value)]),
       end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
       recorder_(flight_entries),
+      verify_payloads_(verify_payloads),
       at_(begin_) {}
 
 Standing RankRun::standing() const {
@@ -117,7 +121,7 @@ void RankRun::issue(InstructionId id) {
   const bool takes_part = code(id).has(Instruction::kCollective);
   if (is_send(code(id).kind) || takes_part) {
     if (has_data(id)) {
-      data = device_->give(id);
+      data = give(id);
     } else {
       late_.push_back(id);
     }
@@ -161,13 +165,31 @@ void RankRun::finish_transfer(InstructionId id) {
   if (finished != 0) return;
   wait_in_transport(at(), id);
   note(id, FlightState::Ended);
-  if (is_recv(code(id).kind)) device_->accept(id, transport_.take(rank_, id));
+  if (is_recv(code(id).kind)) device_->accept(id, checked(id, transport_.take(rank_, id)));
   if (code(id).has(Instruction::kCollective)) device_->accept(id, nullptr);
   finished = 1;
 }
 
+PayloadPtr RankRun::give(InstructionId send) {
+  PayloadPtr payload = device_->give(send);
+  auto* host = verify_payloads_ ? dynamic_cast<HostPayload*>(payload.get()) : nullptr;
+  if (host != nullptr) host->seal = seal_of(*host);
+  return payload;
+}
+
+PayloadPtr RankRun::checked(InstructionId recv, PayloadPtr payload) const {
+  const auto* host = verify_payloads_ ? dynamic_cast<const HostPayload*>(payload.get()) : nullptr;
+  if (host != nullptr && host->seal != seal_of(*host)) {
+    const InstructionId send = code(recv).link;
+    throw RunError("the message of rank " + std::to_string(program_.rank_of(send).value) + "'s " +
+                   program_.text(send) + " was damaged on its way: its checksum is another one");
+  }
+  return payload;
+}
+
 bool RankRun::has_data(InstructionId send) const {
   if (!code(send).has(Instruction::kExtraInput)) return true;
+  if (code(send).has(Instruction::kOnComputeLane)) return true;  // walk() has waited for them
   const auto inputs = program_.extra_inputs_of(send);
   return std::all_of(inputs.begin(), inputs.end(),
                      [&](const auto& row) { return record_.progress.ended[row.second] != 0; });
@@ -176,7 +198,7 @@ bool RankRun::has_data(InstructionId send) const {
 void RankRun::provide_late() {
   std::erase_if(late_, [&](InstructionId id) {
     if (!has_data(id)) return false;
-    PayloadPtr data = device_->give(id);
+    PayloadPtr data = give(id);
     if (is_send(code(id).kind)) {
       transport_.provide(rank_, id, std::move(data));
     } else {

@@ -45,7 +45,7 @@ class RankRun {
  public:
   /// All of them must outlive it.
   RankRun(const Program& program, RankId rank, Transport& transport, Record& record,
-          std::size_t flight_entries = 0);
+          std::size_t flight_entries = 0, bool verify_payloads = false);
 
   /// One step, from the first instruction to the end of the last. Throws Stopped, and what the
   /// device throws.
@@ -70,6 +70,8 @@ class RankRun {
   void finish_transfer(InstructionId id);
   bool has_data(InstructionId id) const;
   void provide_late();
+  PayloadPtr give(InstructionId send);
+  PayloadPtr checked(InstructionId recv, PayloadPtr payload) const;
 
   const Program& program_;
   const RankId rank_;
@@ -80,6 +82,7 @@ class RankRun {
   std::vector<std::uint8_t> finished_;  // communication, from begin_: waited for and accepted
   std::vector<InstructionId> late_;     // reached before their inputs have ended
   FlightRecorder recorder_;
+  const bool verify_payloads_;
   std::atomic<Standing::Phase> phase_{Standing::Phase::Preparing};
   std::atomic<InstructionId> at_;
   std::atomic<InstructionId> waits_for_{kNoInstruction};

@@ -20,6 +20,7 @@
 #include "core/wait_for.hpp"
 #include "exec/device.hpp"
 #include "exec/flight_report.hpp"
+#include "exec/peers.hpp"
 #include "exec/transport.hpp"
 #include "exec/verify.hpp"
 
@@ -55,6 +56,8 @@ struct RunOptions {
   /// it returns, run() goes on waiting for the ranks.
   std::int64_t grace_ns = 1'000'000'000;
   std::function<void(const RunResult& result)> on_overdue;
+  /// Every message carries a checksum, which the receiver compares (exec/seal.hpp).
+  bool verify_payloads = false;
 };
 
 enum class Outcome : std::uint8_t {
@@ -80,6 +83,8 @@ struct RunResult {
   std::optional<VerifyReport> verify;  // filled by run_on_cpu() if it was asked to
   /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
   std::vector<int> peak_weight_versions;
+  /// By process, where there are several: how far the times of a process may be off.
+  std::vector<ClockError> clocks;
 
   bool finished() const { return outcome == Outcome::Finished; }
 };
@@ -96,8 +101,10 @@ class RunFailed : public RunError {
 };
 
 /// `costs` gives message sizes (credit in bytes) and memory for the figures. The transport serves
-/// one run. Throws RunFailed if a rank fails (naming rank, instruction and step) or if one computes
-/// for longer than the watchdog allows.
+/// one run. Where the ranks are several processes, all of them call this alike; each gets the whole
+/// result of a run that finishes, and process 0 that of one that does not. Throws RunFailed if a
+/// rank fails (naming rank, instruction and step) or if one computes for longer than the watchdog
+/// allows.
 RunResult run(const Program& program, const CostTable& costs, Transport& transport,
               const DeviceFactory& make_device, const RunOptions& options = {});
 

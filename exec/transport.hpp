@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/program.hpp"
@@ -46,7 +47,8 @@ class HostPayload : public Payload {
   MemoryKind memory() const override { return MemoryKind::Host; }
 
   std::vector<float> values;
-  std::vector<std::byte> note;  // what a device wants to say of them; small
+  std::vector<std::byte> note;        // what a device wants to say of them; small
+  std::optional<std::uint64_t> seal;  // a checksum of both (exec/seal.hpp)
 };
 
 /// What a member brings to a collective; read by all members, written by nobody once it was handed
@@ -78,14 +80,19 @@ class Clock {
   virtual void sleep_until(RankId rank, std::int64_t deadline) = 0;
 };
 
+class Peers;
+
 class Transport : public Clock {
  public:
+  /// The other processes of the run (exec/peers.hpp); null if all ranks are threads of this one.
+  virtual Peers* peers() { return nullptr; }
+
   /// The ranks that live in this process, ascending; the runtime starts a thread for each.
   virtual std::vector<RankId> local_ranks() const = 0;
 
-  /// All ranks wait here for one another, then `between` runs once while all stand still, then a
-  /// step begins: nothing is issued, nothing has ended, the time is 0. Throws Stopped, and
-  /// whatever `between` throws on the rank that ran it.
+  /// All ranks wait here for one another, then `between` runs once in each process while all stand
+  /// still, then a step begins: nothing is issued, nothing has ended, the time is 0. Throws
+  /// Stopped, and whatever `between` throws on the rank that ran it.
   virtual void meet(RankId rank, const std::function<void()>& between) = 0;
 
   /// The rank's compute lane has reached the transfer end. Takes no time. A SEND's data may be null

@@ -49,8 +49,12 @@ Order pipeline_order(const Plan& plan) {
 
 Order order_of_plan(const Plan& plan) { return replicate(pipeline_order(plan), plan.replicas()); }
 
+LowerOptions lowering_of_plan(const Plan& plan) {
+  return {.clips = plan.training.clip_grad_norm > 0, .optimizer = true};
+}
+
 Program program_of_plan(const Plan& plan) {
-  return lower(order_of_plan(plan), plan.policy, {.fragment = false, .optimizer = true});
+  return lower(order_of_plan(plan), plan.policy, lowering_of_plan(plan));
 }
 
 WaitReport fill_prediction(Plan& plan) {

@@ -2,6 +2,7 @@
 // run alike, so that all of them read the same Program. Thread-safe.
 #pragma once
 
+#include "core/lower.hpp"
 #include "core/order.hpp"
 #include "core/plan.hpp"
 #include "core/program.hpp"
@@ -17,6 +18,8 @@ Order pipeline_order(const Plan& plan);
 /// The same of all the plan's replicas (planner/data_parallel.hpp).
 Order order_of_plan(const Plan& plan);
 
+/// What the plan asks of lower(): the update, and the norm where it clips.
+LowerOptions lowering_of_plan(const Plan& plan);
 /// order_of_plan() lowered under the plan's policy, with the update at the end of each rank.
 Program program_of_plan(const Plan& plan);
 

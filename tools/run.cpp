@@ -1,5 +1,8 @@
-// pipewright run: replay a plan on real threads.
+// pipewright run: replay a plan on real threads, or on processes of mpirun.
+#include <unistd.h>
+
 #include "core/error.hpp"
+#include "exec/mpi/transport.hpp"
 #include "exec/paced/device.hpp"
 #include "sim/engine.hpp"
 #include "tools/arguments.hpp"
@@ -9,6 +12,7 @@
 #include "tools/figures.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/modules.hpp"
+#include "tools/process_job.hpp"
 #include "tools/run_report.hpp"
 #include "tools/subject.hpp"
 #include "tools/table.hpp"
@@ -33,7 +37,6 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   RunRequest request;
   request.device = arguments.text_or("--device", subject.plan ? "cpu" : "paced");
   require_device(request.device);
-  require_transport(arguments.text_or("--transport", "local"));
   if (arguments.text_or("--clock", "wall") == "virtual") {
     request.clock = exec::local::ClockKind::Virtual;
   }
@@ -45,6 +48,7 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   if (arguments.text_or("--numerics", "fast") == "exact") {
     request.training.numerics = exec::Numerics::Exact;
   }
+  request.training.verify_payloads = arguments.has("--verify-payloads");
   if (const auto patience = arguments.duration("--watchdog")) {
     if (patience->value == 0) throw InputError("--watchdog: expected more than 0, such as 30s");
     request.training.watchdog_ns = patience->value;
@@ -66,6 +70,17 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   return request;
 }
 
+exec::RunResult run_paced_ranks(const Subject& subject, const RunRequest& request,
+                                const exec::RunOptions& options) {
+  const Program& program = subject.program;
+  if (request.training.link == nullptr) {
+    return exec::paced::run_paced(program, subject.costs, request.clock, options);
+  }
+  exec::mpi::MpiTransport transport(program, exec::local::paced_messages(program, subject.costs),
+                                    *request.training.link, options.verify_payloads);
+  return exec::paced::run_paced(program, subject.costs, options, transport);
+}
+
 exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Session& session) {
   exec::RunOptions options;
   options.steps = request.training.steps.value_or(1);
@@ -77,8 +92,8 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
     show_step(session, step, options.steps, result);
   };
   const InterruptScope scope;
-  exec::RunResult result =
-      exec::paced::run_paced(subject.program, subject.costs, request.clock, options);
+  options.verify_payloads = request.training.verify_payloads;
+  exec::RunResult result = run_paced_ranks(subject, request, options);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
   return result;
@@ -117,34 +132,39 @@ Subject read_run_subject(const Arguments& arguments, Session& session) {
 
 /// What a failed run leaves is shown before its error goes on.
 exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject,
-                              const RunRequest& request, Session& session) {
+                              const RunRequest& request, Session& session, bool speaks) {
   try {
     return request.device == "cpu"
                ? train_on_cpu(*subject.plan, subject.program, request.training, session)
                : run_paced(subject, request, session);
   } catch (const exec::RunFailed& failed) {
-    show_unfinished(arguments, subject, failed.result(), session);
+    if (speaks) show_unfinished(arguments, subject, failed.result(), session);
     throw;
   }
 }
 
-int run(const Arguments& arguments, Session& session) {
+/// `link`: of the job that this process is part of; null if all ranks are threads of it.
+int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
   const Subject subject = read_run_subject(arguments, session);
   RunRequest request = run_request(arguments, subject);
+  request.training.link = link;
+  const bool speaks = link == nullptr || link->process() == 0;
   if (!subject.problems.empty()) {
     throw InputError(subject.source, "",
                      "not a whole order: " + subject.problems.front() + "; see pipewright check");
   }
   request.training.on_overdue = [&](const exec::RunResult& result) {
+    if (!speaks) _exit(kRunFailed);
     leave_without_ranks(arguments, subject, result, session);
   };
-  const exec::RunResult result = run_on_device(arguments, subject, request, session);
+  const exec::RunResult result = run_on_device(arguments, subject, request, session, speaks);
+  if (!speaks) return result.finished() ? kDone : kRunFailed;
   if (!result.finished()) {
     show_unfinished(arguments, subject, result, session);
     return kRunFailed;
   }
   save_timeline_files(arguments, session, subject, result.timeline,
-                      traces::TraceInfo::Kind::Measured);
+                      traces::TraceInfo::Kind::Measured, clocks_text(result));
   if (session.json()) {
     Json fields = {{"steps", steps_fields(result)},
                    {"verify", verify_fields(result.verify)},
@@ -159,6 +179,23 @@ int run(const Arguments& arguments, Session& session) {
   return result.verify && !agrees(*result.verify) ? kAnswerIsNo : kDone;
 }
 
+int run(const Arguments& arguments, Session& session) {
+  const std::string transport = arguments.text_or("--transport", "local");
+  require_transport(transport);
+  if (transport != "mpi") return run_ranks(arguments, session, nullptr);
+  if (arguments.has("--clock")) throw InputError("--clock belongs to --transport local");
+  if (!is_in_job()) {
+    const std::string ranks = std::to_string(read_run_subject(arguments, session).program.ranks());
+    throw MachineError(
+        "--transport mpi runs one rank a process, and mpirun has not started this "
+        "one; start it with mpirun -np " +
+        ranks + " pipewright run …");
+  }
+  return run_in_job(session, [&](exec::mpi::Link& link, Session& own) {
+    return run_ranks(arguments, own, &link);
+  });
+}
+
 std::vector<Flag> run_flags() {
   return {
       {.group = "Run",
@@ -171,7 +208,8 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--transport",
        .argument = "KIND",
-       .help = "how ranks meet; local: threads of this process",
+       .help = "how ranks meet; local: threads of this process; mpi: processes that mpirun has "
+               "started, one a rank",
        .choices = {"local", "mpi", "nccl"},
        .checked = true},
       {.group = "Run",
@@ -193,6 +231,9 @@ std::vector<Flag> run_flags() {
                "serial run's bit for bit; fast: OpenBLAS",
        .choices = {"exact", "fast"},
        .checked = true},
+      {.group = "Run",
+       .name = "--verify-payloads",
+       .help = "every message carries a checksum, which the receiver compares"},
       {.group = "Run",
        .name = "--watchdog",
        .argument = "TIME",
@@ -233,6 +274,7 @@ Command run_command() {
       {"run --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2",
        "a hang on real threads; exits with 4"},
       {"run order.csv --device paced --clock virtual --json", "an order of your own"},
+      {"run plan.json --transport mpi --verify", "under mpirun -np 4: a process for each rank"},
   };
   command.positionals = {subject_file()};
   command.flags = run_flags();

@@ -9,6 +9,8 @@
 #include "core/error.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/data.hpp"
+#include "exec/local/transport.hpp"
+#include "exec/mpi/transport.hpp"
 #include "tools/interrupt.hpp"
 
 namespace pipewright::tools {
@@ -38,19 +40,28 @@ void require_room(const Plan& plan) {
                      "machine has " + format_bytes(there) + "; use --device paced");
 }
 
-void require_cpu(const Plan& plan) {
+void require_cpu(const Plan& plan, bool all_ranks_here) {
   const auto found = plan.executable.find("cpu");
   if (found != plan.executable.end() && found->second != "yes") {
     throw MachineError("this plan does not run on CPUs: " + found->second);
   }
-  require_room(plan);
+  if (all_ranks_here) require_room(plan);
+}
+
+exec::RunResult run_training(const Program& program, const CostTable& costs,
+                             const exec::cpu::Training& training, const exec::RunOptions& options,
+                             exec::mpi::Link* link) {
+  if (link == nullptr) return exec::cpu::run_on_cpu(program, costs, training, options);
+  exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs), *link,
+                                    options.verify_payloads);
+  return exec::cpu::run_on_cpu(program, costs, training, options, transport);
 }
 
 }  // namespace
 
 exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                              const TrainingRequest& request, Session& session) {
-  require_cpu(plan);
+  require_cpu(plan, request.link == nullptr);
   const std::string path = request.data.value_or(plan.training.data);
   if (path.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
     throw InputError("model " + plan.model.name +
@@ -68,6 +79,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.micro_batches = plan.all_micro_batches();
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
+  training.optimizer.clip_grad_norm = plan.training.clip_grad_norm;
   training.options.numerics = request.numerics;
   training.options.recompute = recompute_of(plan.model, plan.training.recompute);
   training.data = data.get();
@@ -83,7 +95,8 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
     show_step(session, step, options.steps, result);
   };
   const InterruptScope scope;
-  exec::RunResult result = exec::cpu::run_on_cpu(program, plan.costs, training, options);
+  options.verify_payloads = request.verify_payloads;
+  exec::RunResult result = run_training(program, plan.costs, training, options, request.link);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
   return result;
@@ -132,6 +145,17 @@ std::string weight_versions_text(const Program& program, const exec::RunResult& 
   if (!program.asynchronous || result.peak_weight_versions.empty()) return "";
   std::string text = "most weight versions at once, by rank:";
   for (const int versions : result.peak_weight_versions) text += " " + std::to_string(versions);
+  return text;
+}
+
+std::string clocks_text(const exec::RunResult& result) {
+  std::string text;
+  for (std::size_t p = 0; p < result.clocks.size(); ++p) {
+    const exec::ClockError& clock = result.clocks[p];
+    text += (p == 0 ? "rank " : "; rank ") + std::to_string(p) + ": offset " +
+            std::to_string(clock.offset_ns) + " ns, drift " + std::to_string(clock.drift_ns) +
+            " ns, error at most " + std::to_string(clock.bound_ns) + " ns";
+  }
   return text;
 }
 

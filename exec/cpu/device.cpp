@@ -85,6 +85,7 @@ void Device::perform(InstructionId id, const Action& action) {
 
 void Device::update(InstructionId id) {
   take_reductions();
+  clip();
   for (int s = 0; s < program_.stages; ++s) {
     Stage* const own = stages_[static_cast<std::size_t>(s)].get();
     if (own == nullptr) continue;
@@ -106,8 +107,42 @@ void Device::drop_versions(InstructionId id, const Action& action) {
 // --- Replicas ---
 
 void Device::hand_in(InstructionId member) {
-  Stage& stage = stage_at(program_.code[member].stage);
-  transport_->contribute(rank_, member, std::make_shared<GradientMessage>(stage.gradient_part()));
+  PartPtr part;
+  if (program_.code[member].kind == ActionKind::ReduceNorm) {
+    take_reductions();
+    part = std::make_shared<NormMessage>(own_squares());
+  } else {
+    part = std::make_shared<GradientMessage>(stage_at(program_.code[member].stage).gradient_part());
+  }
+  transport_->contribute(rank_, member, std::move(part));
+}
+
+/// Replicas have the same gradients by now: the one with the first micro-batch counts them.
+SquareSum Device::own_squares() {
+  SquareSum sum;
+  for (int s = 0; s < program_.stages; ++s) {
+    Stage* const own = stages_[static_cast<std::size_t>(s)].get();
+    if (own == nullptr || !computes(s, 0)) continue;
+    if (!sum.add(own->squares())) throw RunError("the norm of the gradients is beyond 2e12");
+  }
+  return sum;
+}
+
+void Device::clip() {
+  const double most = training_.optimizer.clip_grad_norm;
+  if (most <= 0) return;
+  SquareSum squares;
+  if (norm_ != kNoInstruction) {
+    squares = total_of(transport_->gathered(rank_, norm_));
+  } else {
+    squares = own_squares();  // there is no other rank
+  }
+  const float factor = clip_factor(squares.norm(), most);
+  for (const auto& stage : stages_) {
+    if (stage == nullptr) continue;
+    stage->settle_gradients();
+    stage->scale_gradients(factor);
+  }
 }
 
 /// Sums belong to the update that needs them: there they count as its time.
@@ -171,6 +206,10 @@ PayloadPtr Device::give(InstructionId send) {
 
 void Device::accept(InstructionId recv, PayloadPtr payload) {
   const Instruction& in = program_.code[recv];
+  if (in.kind == ActionKind::ReduceNorm) {
+    norm_ = recv;
+    return;
+  }
   if (in.has(Instruction::kCollective)) return reductions_.push_back(recv);
   auto* message = dynamic_cast<HostPayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie in host memory");

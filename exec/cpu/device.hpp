@@ -66,6 +66,8 @@ class Device final : public exec::Device {
   void update(InstructionId id);
   void hand_in(InstructionId member);
   void take_reductions();
+  SquareSum own_squares();
+  void clip();
   void drop_versions(InstructionId id, const Action& action);
   bool computes(int stage, int micro_batch) const;
   void forward(int stage, int micro_batch);
@@ -84,6 +86,7 @@ class Device final : public exec::Device {
   const RankId rank_;
   const VersionPlan versions_;
   std::vector<InstructionId> reductions_;  // that have ended and wait for the update
+  InstructionId norm_ = kNoInstruction;    // the REDUCE_NORM that has ended last
   Transport* const transport_;
   int step_ = 0;
 };
@@ -92,5 +95,9 @@ class Device final : public exec::Device {
 /// Program does not fit the training, and what run() throws.
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options = {});
+/// The same on another transport. Where its ranks are several processes, all of them call this
+/// alike; process 0 gets the comparison with a serial run.
+RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+                     const RunOptions& options, Transport& transport);
 
 }  // namespace pipewright::exec::cpu

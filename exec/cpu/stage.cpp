@@ -196,6 +196,25 @@ void Stage::settle_gradients() {
   sums_are_settled_ = true;
 }
 
+SquareSum Stage::squares() {
+  settle_gradients();
+  SquareSum sum;
+  for (const Parameter* p : parameters_) {
+    if (sum.add(p->gradient)) continue;
+    throw RunError("the gradient of \"" + p->name +
+                   "\" is not a number below 2e12, and cannot be clipped: the training diverges; "
+                   "lower the learning rate");
+  }
+  return sum;
+}
+
+void Stage::scale_gradients(float factor) {
+  if (factor == 1.0F) return;
+  for (Parameter* p : parameters_) {
+    for (float& g : p->gradient) g *= factor;
+  }
+}
+
 // --- Weight versions ---
 
 void Stage::begin_versions() {

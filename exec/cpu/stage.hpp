@@ -25,6 +25,7 @@
 #include "core/recompute.hpp"
 #include "exec/buffer.hpp"
 #include "exec/cpu/gradient_exchange.hpp"
+#include "exec/cpu/gradient_norm.hpp"
 #include "exec/cpu/weight_stash.hpp"
 #include "exec/data.hpp"
 #include "exec/layer.hpp"
@@ -79,6 +80,11 @@ class Stage {
   /// The gradients become readable, if they are not. update() does it, and who looks at them
   /// without an update has to.
   void settle_gradients();
+  /// The sum of the squares of its gradients, which it settles; RunError that names a parameter
+  /// whose gradient is no finite number.
+  SquareSum squares();
+  /// Every gradient times this, after it was settled.
+  void scale_gradients(float factor);
   /// Begins the gradients anew without an update.
   void discard_gradients() { gradients_are_old_ = true; }
 

@@ -97,6 +97,11 @@ Label Device::label_of(InstructionId id) const {
 RunResult run_paced(const Program& program, const CostTable& costs, local::ClockKind clock,
                     const RunOptions& options) {
   local::LocalTransport transport(program, local::paced_messages(program, costs), clock);
+  return run_paced(program, costs, options, transport);
+}
+
+RunResult run_paced(const Program& program, const CostTable& costs, const RunOptions& options,
+                    Transport& transport) {
   const DeviceFactory make = [&](RankId rank, Clock& time) {
     return std::make_unique<Device>(program, costs, rank, time);
   };

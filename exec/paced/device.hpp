@@ -52,5 +52,8 @@ class Device final : public exec::Device {
 /// clock the timeline equals the simulator's to the nanosecond, as long as links are not shared.
 RunResult run_paced(const Program& program, const CostTable& costs, local::ClockKind clock,
                     const RunOptions& options = {});
+/// The same on another transport; process by process where its ranks are several.
+RunResult run_paced(const Program& program, const CostTable& costs, const RunOptions& options,
+                    Transport& transport);
 
 }  // namespace pipewright::exec::paced

@@ -47,7 +47,8 @@ Json job() {
     "auto_mode": "semi", "tuner_load_path": "/tmp/in.json", "tuner_save_path": "/tmp/out.json",
     "tuner_run_mode": "tuner_only", "profile_path": "/tmp/profile.json",
     "training": {"optimizer": "sgd", "learning_rate": 0.5, "steps": 3, "seed": 7,
-                 "data": "/tmp/data.txt", "recompute": "selective"}})");
+                 "data": "/tmp/data.txt", "recompute": "selective",
+                 "clip_grad_norm": 1.5}})");
 }
 
 Json paddle_job() {
@@ -104,6 +105,7 @@ Plan sample_plan() {
   plan.predicted = {Nanoseconds(1200), 0.25, {2, 1}, {Bytes(1128), Bytes(1064)}};
   plan.executable = {{"cpu", "yes"}, {"cuda", "no module for it"}};
   plan.training.data = "/tmp/data.txt";
+  plan.training.clip_grad_norm = 0.25;
   plan.training.recompute = {RecomputeSpec::Kind::Listed, {0}};
   plan.tuner.seed = 18446744073709551615U;
   plan.tuner.evaluated = 12;
