@@ -246,6 +246,9 @@ void read_optional_parts(const JsonCursor& document, Plan& plan) {
   if (const auto policy = document.find("policy")) {
     plan.policy = read_comm_policy(*policy);
   }
+  if (const auto sharding = document.find("sharding_stage")) {
+    plan.sharding_stage = read_count(*sharding, 0, 1);
+  }
   if (const auto predicted = document.find("predicted")) {
     read_prediction(*predicted, plan);
   }
@@ -326,8 +329,8 @@ Json tuner_json(const TunerRecord& tuner) {
 Plan read_plan(const JsonCursor& document) {
   require_schema(document, "plan");
   document.only({"schema", "model", "cluster", "cluster_fingerprint", "mesh", "micro_batches",
-                 "micro_batch_size", "stages", "schedule", "policy", "costs", "predicted",
-                 "executable", "training", "tuner"});
+                 "micro_batch_size", "stages", "schedule", "policy", "sharding_stage", "costs",
+                 "predicted", "executable", "training", "tuner"});
   Plan plan;
   plan.model = read_model(document.at("model"));
   read_machines(document, plan);
@@ -359,6 +362,7 @@ Json to_json(const Plan& plan) {
   json["stages"] = stages_json(plan.stages);
   json["schedule"] = schedule_json(plan.schedule);
   json["policy"] = to_json(plan.policy);
+  json["sharding_stage"] = plan.sharding_stage;
   json["costs"] = costs_json(plan.costs, {stages, plan.cluster, devices});
   json["predicted"] = prediction_json(plan.predicted);
   json["executable"] = map_json(plan.executable);

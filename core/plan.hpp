@@ -66,6 +66,8 @@ struct Plan {
   std::vector<StagePlan> stages;
   SchedulePlan schedule;  // of one replica
   CommPolicy policy;
+  int sharding_stage =
+      0;            // of ZeRO: 0, or 1, where each replica updates its part of the parameters
   CostTable costs;  // routes between all_ranks()
   Prediction predicted;
   std::map<std::string, std::string> executable;  // device kind -> "yes", or what is missing

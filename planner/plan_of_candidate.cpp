@@ -151,8 +151,10 @@ Plan plan_of_candidate(const Job& job, const CostModel& model, const SearchResul
   plan.schedule.name = best.schedule;
   plan.schedule.chunks = best.chunks;
   plan.policy = policy_for(job, schedule);
+  plan.sharding_stage = job.strategy.sharding_degree > 1 ? 1 : 0;
   const int all_ranks = best.replicas * best.ranks;
-  plan.costs = model.table(best.stages, all_ranks, best.micro_batch_size, job.training.optimizer);
+  plan.costs = model.table(best.stages, all_ranks, best.micro_batch_size, job.training.optimizer,
+                           job.strategy.sharding_degree);
   if (schedule.cost_driven) {
     // The limit that it planned for stands nowhere else in the plan.
     plan.schedule.order =

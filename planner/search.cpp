@@ -148,7 +148,9 @@ class Search {
     for (int r = 0; r < c.ranks; ++r) {
       Bytes held, lightest = memory[static_cast<std::size_t>(r)].f;
       for (int s = r; s < c.stages(); s += c.ranks) {
-        held += memory[static_cast<std::size_t>(s)].constant;
+        const StageState state = state_of(job_.model, prepared.stages[static_cast<std::size_t>(s)],
+                                          job_.training.optimizer);
+        held += sharded_state(state, job_.strategy.sharding_degree).sum();
         lightest = std::min(lightest, memory[static_cast<std::size_t>(s)].f);
       }
       if (peaks) held += lightest * (*peaks)[static_cast<std::size_t>(r)];
@@ -180,7 +182,7 @@ class Search {
         const Nanoseconds backward =
             c.schedule->splits_backward ? std::min(stage.b, stage.i + stage.w) : stage.b;
         work += (stage.f + backward).value * c.micro_batches;
-        update += stage.opt.value;
+        update += stage.opt.value / job_.strategy.sharding_degree;
       }
       const std::int64_t after = c.schedule->splits_backward ? update : std::max(update, drain);
       bound = std::max(bound, fill + work + after);
@@ -193,7 +195,7 @@ class Search {
   Outcome evaluate(const Prepared& prepared) const {
     const Configuration& c = prepared.configuration;
     const CostTable costs = model_.table(prepared.stages, c.ranks * c.replicas, c.micro_batch_size,
-                                         job_.training.optimizer);
+                                         job_.training.optimizer, job_.strategy.sharding_degree);
     const ScheduleRequest request{c.ranks, c.micro_batches, c.chunks, {}, costs, limit_};
     Outcome outcome;
     // The sizes are possible; a schedule that plans by costs may still find no room for its order.
@@ -202,7 +204,9 @@ class Search {
       return outcome;
     }
     const Order order = replicate(c.schedule->make(request), c.replicas);
-    const Program program = lower(order, policy_for(job_, *c.schedule), {false, true});
+    const Program program =
+        lower(order, policy_for(job_, *c.schedule),
+              {.fragment = false, .optimizer = true, .sharded = job_.strategy.sharding_degree > 1});
     // The peak follows from the order alone, and simulating costs more.
     for (const RankFigures& rank : peaks_of(program, costs)) {
       if (limit_.value > 0 && Bytes(rank.peak_bytes) > limit_) outcome.pruned = kOverMemory;

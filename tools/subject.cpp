@@ -62,6 +62,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
                   " m=" + std::to_string(plan.micro_batches);
   if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
   if (plan.replicas() > 1) subject.title += " dp=" + std::to_string(plan.replicas());
+  if (plan.sharding_stage > 0) subject.title += " zero=" + std::to_string(plan.sharding_stage);
   subject.title += ", model " + plan.model.name;
   if (arguments.has("--cost")) {
     use_given_costs(subject, arguments);

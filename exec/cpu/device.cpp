@@ -28,6 +28,7 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
                                          training.seed, training.optimizer, training.options);
     if (program.asynchronous) stages_[s]->average_each_update();
   }
+  own_shards();
 }
 
 void Device::begin_step(int step) {
@@ -107,22 +108,26 @@ void Device::drop_versions(InstructionId id, const Action& action) {
 // --- Replicas ---
 
 void Device::hand_in(InstructionId member) {
-  PartPtr part;
-  if (program_.code[member].kind == ActionKind::ReduceNorm) {
+  const Instruction& in = program_.code[member];
+  if (in.kind == ActionKind::ReduceNorm) {
     take_reductions();
-    part = std::make_shared<NormMessage>(own_squares());
-  } else {
-    part = std::make_shared<GradientMessage>(stage_at(program_.code[member].stage).gradient_part());
+    transport_->contribute(rank_, member, std::make_shared<NormMessage>(own_squares()));
+    return;
   }
-  transport_->contribute(rank_, member, std::move(part));
+  Stage& stage = stage_at(in.stage);
+  GradientPart part = in.kind == ActionKind::Unshard
+                          ? stage.own_part(step_ < training_.verified_steps)
+                          : stage.gradient_part();
+  transport_->contribute(rank_, member, std::make_shared<GradientMessage>(std::move(part)));
 }
 
-/// Replicas have the same gradients by now: the one with the first micro-batch counts them.
+/// Replicas have the same gradients by now, and the one with the first micro-batch counts them; of
+/// a sharded stage each counts its own part.
 SquareSum Device::own_squares() {
   SquareSum sum;
   for (int s = 0; s < program_.stages; ++s) {
     Stage* const own = stages_[static_cast<std::size_t>(s)].get();
-    if (own == nullptr || !computes(s, 0)) continue;
+    if (own == nullptr || (!own->is_sharded() && !computes(s, 0))) continue;
     if (!sum.add(own->squares())) throw RunError("the norm of the gradients is beyond 2e12");
   }
   return sum;
@@ -153,6 +158,25 @@ void Device::take_reductions() {
     stage_at(program_.code[member].stage).set_gradients(parts_of(messages, arrived));
   }
   reductions_.clear();
+}
+
+void Device::take_weights(InstructionId member) {
+  const std::vector<PartPtr> messages = transport_->gathered(rank_, member);
+  std::vector<GradientPart> arrived;
+  stage_at(program_.code[member].stage).take_parts(parts_of(messages, arrived));
+}
+
+/// The parts are numbered by rank, as in every collective of the stage.
+void Device::own_shards() {
+  for (const Collective& collective : program_.collectives) {
+    if (collective.kind != ActionKind::Unshard) continue;
+    const auto& members = collective.members;
+    const auto own = std::find_if(members.begin(), members.end(),
+                                  [&](const auto& member) { return member.rank == rank_; });
+    if (own == members.end()) continue;
+    stage_at(collective.stage.value)
+        .own_shard(static_cast<std::size_t>(own - members.begin()), members.size());
+  }
 }
 
 bool Device::computes(int stage, int micro_batch) const {
@@ -210,7 +234,10 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
     norm_ = recv;
     return;
   }
-  if (in.has(Instruction::kCollective)) return reductions_.push_back(recv);
+  if (in.has(Instruction::kCollective)) {
+    if (in.kind == ActionKind::Unshard) return take_weights(recv);
+    return reductions_.push_back(recv);
+  }
   auto* message = dynamic_cast<HostPayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie in host memory");
   const bool activation = in.kind == ActionKind::RecvF;

@@ -68,6 +68,8 @@ class Device final : public exec::Device {
   void take_reductions();
   SquareSum own_squares();
   void clip();
+  void own_shards();
+  void take_weights(InstructionId member);
   void drop_versions(InstructionId id, const Action& action);
   bool computes(int stage, int micro_batch) const;
   void forward(int stage, int micro_batch);

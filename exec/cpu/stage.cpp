@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "exec/cpu/recompute_layer.hpp"
+#include "exec/cpu/shard.hpp"
 #include "exec/ops.hpp"
 
 namespace pipewright::exec::cpu {
@@ -71,6 +72,7 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
     for (const Parameter* p : parameters_) sums_.emplace_back(p->value.size());
   }
   optimizer_ = std::make_unique<Optimizer>(optimizer, parameters_);
+  optimizer_spec_ = optimizer;
   stash_ = std::make_unique<WeightStash>(parameters_);
   loss_divisor_ = micro_batches;
 
@@ -199,8 +201,11 @@ void Stage::settle_gradients() {
 SquareSum Stage::squares() {
   settle_gradients();
   SquareSum sum;
-  for (const Parameter* p : parameters_) {
-    if (sum.add(p->gradient)) continue;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter* const p = parameters_[i];
+    std::span<const float> own(p->gradient);
+    if (is_sharded()) own = own.subspan(own_ranges_[i].begin, own_ranges_[i].size());
+    if (sum.add(own)) continue;
     throw RunError("the gradient of \"" + p->name +
                    "\" is not a number below 2e12, and cannot be clipped: the training diverges; "
                    "lower the learning rate");
@@ -269,7 +274,11 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
   for (const GradientPart* part : parts) {
     gradient_micro_batches_ += part->micro_batches;
     for (std::size_t i = 0; i < part->gradients.size(); ++i) {
-      add_to(part->gradients[i].size(), part->gradients[i].data(), parameters_[i]->gradient.data());
+      // Of a sharded stage the rest is other replicas' to sum.
+      const ElementRange range =
+          own_ranges_.empty() ? ElementRange{0, part->gradients[i].size()} : own_ranges_[i];
+      add_to(range.size(), part->gradients[i].data() + range.begin,
+             parameters_[i]->gradient.data() + range.begin);
     }
     for (std::size_t i = 0; i < part->sums.size(); ++i) {
       if (sums_[i].add(part->sums[i])) continue;
@@ -277,6 +286,20 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
                      "\" add up to more than 4e12: the training diverges; lower the learning rate");
     }
   }
+}
+
+void Stage::own_shard(std::size_t index, std::size_t count) {
+  own_ranges_ = shard_of(parameters_, index, count);
+  optimizer_ = std::make_unique<Optimizer>(optimizer_spec_, parameters_, own_ranges_);
+}
+
+GradientPart Stage::own_part(bool with_gradients) const {
+  return shard_part(parameters_, own_ranges_, with_gradients);
+}
+
+void Stage::take_parts(std::span<const GradientPart* const> parts) {
+  for (std::size_t m = 0; m < parts.size(); ++m)
+    take_shard(parameters_, shard_of(parameters_, m, parts.size()), *parts[m]);
 }
 
 double Stage::loss() const {

@@ -80,8 +80,8 @@ class Stage {
   /// The gradients become readable, if they are not. update() does it, and who looks at them
   /// without an update has to.
   void settle_gradients();
-  /// The sum of the squares of its gradients, which it settles; RunError that names a parameter
-  /// whose gradient is no finite number.
+  /// The sum of the squares of its gradients, which it settles (of a sharded stage: of its own
+  /// part); RunError that names a parameter whose gradient is no finite number.
   SquareSum squares();
   /// Every gradient times this, after it was settled.
   void scale_gradients(float factor);
@@ -109,6 +109,16 @@ class Stage {
   GradientPart gradient_part() const;
   /// The gradients become the sum of the parts, added in the order given.
   void set_gradients(std::span<const GradientPart* const> parts);
+
+  // A sharded stage (exec/cpu/shard.hpp): this replica updates its part alone. Before the first
+  // step; the optimizer begins anew, with state of that part only.
+  void own_shard(std::size_t index, std::size_t count);
+  bool is_sharded() const { return !own_ranges_.empty(); }
+  /// Its own part's weights, for the others; with its gradients where they are to be looked at.
+  GradientPart own_part(bool with_gradients) const;
+  /// The weights of all parts, in the order of the replicas.
+  void take_parts(std::span<const GradientPart* const> parts);
+  std::int64_t optimizer_bytes() const { return optimizer_->state_bytes(); }
 
   /// Last stage: the mean over the micro-batches of their latest losses. Bug if one has none.
   double loss() const;
@@ -160,6 +170,8 @@ class Stage {
   std::vector<FixedPointSums> sums_;
   bool sums_are_settled_ = true;
   std::unique_ptr<Optimizer> optimizer_;
+  OptimizerSpec optimizer_spec_;
+  std::vector<ElementRange> own_ranges_;            // by parameter, of a sharded stage
   std::vector<InFlight> in_flight_;                 // by micro-batch
   std::vector<std::vector<float>> spare_messages_;  // received ones, used again for sending
   bool gradients_are_old_ = false;

@@ -141,7 +141,7 @@ constexpr Fault kFaults[] = {
     {"job", "flat", "/training/learning_rate", "-1", "/training/learning_rate"},
     {"job", "flat", "/training/steps", "0", "/training/steps"},
     {"job", "paddle", "/strategy/pp_degree", "2", "/strategy/pipeline/pp_degree"},
-    {"job", "paddle", "/strategy/sharding_degree", "4", "/strategy/sharding_degree"},
+    {"job", "paddle", "/strategy/sharding_degree", "0", "/strategy/sharding_degree"},
     {"job", "paddle", "/strategy/pipeline/split_backward", "true",
      "/strategy/pipeline/split_backward"},
     {"job", "paddle", "/strategy/pipeline/accumulate_steps", "3", "/global_batch"},

@@ -19,13 +19,15 @@ using exec::Numerics;
 /// Smaller than the norm of every step here, so that every one is clipped.
 constexpr double kMost = 0.01;
 
-Program clipping(const Order& order, const char* policy) {
-  return lower(order, comm_policy_preset(policy), {.clips = true, .optimizer = true});
+Program clipping(const Order& order, const char* policy, bool sharded = false) {
+  return lower(order, comm_policy_preset(policy),
+               {.clips = true, .optimizer = true, .sharded = sharded});
 }
 
 void expect_serial_bits(const Program& program) {
   Setting setting(program);
   setting.training.options.numerics = Numerics::Exact;
+  setting.training.verified_steps = kSteps;  // sharded replicas then show all gradients
   setting.training.optimizer.kind = exec::OptimizerKind::Sgd;  // AdamW hides a factor
   setting.training.optimizer.learning_rate = 0.5;
   const Outcome free = serial(setting.training);
@@ -47,7 +49,9 @@ TEST_P(Clip, ScalesAsTheSerialRunDoes) {
     const char* policy = schedule.policy.empty() ? "torch" : schedule.policy.data();
     const Order order = planner::make_order(schedule.name, {ranks, m, schedule.default_chunks, {}});
     expect_serial_bits(clipping(order, policy));
-    if (ranks == 2) expect_serial_bits(clipping(planner::replicate(order, 2), policy));
+    if (ranks != 2) continue;
+    expect_serial_bits(clipping(planner::replicate(order, 2), policy));
+    expect_serial_bits(clipping(planner::replicate(order, 2), policy, true));
   }
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,7 +12,9 @@
 #include "core/order_problems.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/paced/device.hpp"
+#include "planner/cost_model.hpp"
 #include "planner/data_parallel.hpp"
+#include "planner/memory.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/update_orders.hpp"
@@ -60,11 +64,13 @@ int micro_batches_for(const Schedule& schedule, int ranks) {
 
 class EverySynchronousSchedule : public testing::TestWithParam<const Schedule*> {
  protected:
-  static Program program_of(const Schedule& schedule, int replicas, int ranks) {
+  static Program program_of(const Schedule& schedule, int replicas, int ranks,
+                            bool sharded = false) {
     const int m = micro_batches_for(schedule, ranks);
     const Order one = planner::make_order(schedule.name, {ranks, m, schedule.default_chunks, {}});
     const char* policy = schedule.policy.empty() ? "torch" : schedule.policy.data();
-    return lower(replicate(one, replicas), comm_policy_preset(policy), {.optimizer = true});
+    return lower(replicate(one, replicas), comm_policy_preset(policy),
+                 {.optimizer = true, .sharded = sharded});
   }
 };
 
@@ -81,14 +87,115 @@ TEST_P(EverySynchronousSchedule, GivesTheSerialRunsGradientsWithTwoReplicasOfTwo
 }
 
 TEST_P(EverySynchronousSchedule, PacedTimesOfThreeReplicasAreTheSimulators) {
-  const Program program = program_of(*GetParam(), 3, 4);
-  const CostTable costs = costs_of(program, 1000);
+  const Program program = program_of(*GetParam(), 3, 4, true);
+  CostTable costs = costs_of(program, 1000);
+  costs.stages[0].reduce = Nanoseconds(700);
+  costs.parameter_bytes.assign(costs.stages.size(), Bytes(6000));
+  costs.every_route.bytes_per_second = 1e9;
   const sim::Result predicted = sim::simulate(program, costs);
   ASSERT_TRUE(predicted.finished);
   const RunResult run = exec::paced::run_paced(program, costs, ClockKind::Virtual, {});
   ASSERT_TRUE(run.finished());
   EXPECT_EQ(run.timeline.start, predicted.timeline.start);
   EXPECT_EQ(run.timeline.end, predicted.timeline.end);
+}
+
+// --- ZeRO stage 1 ---
+
+using Weights = std::map<std::string, std::vector<float>>;  // by parameter
+
+struct Trained {
+  std::vector<Weights> ranks;
+  std::vector<std::int64_t> optimizer_bytes;  // by rank
+};
+
+Trained train(const Program& program, int steps, exec::Numerics numerics) {
+  Setting setting(program);
+  setting.training.options.numerics = numerics;
+  const CostTable costs = costs_of(program, 1000);
+  exec::local::LocalTransport transport(program, exec::local::real_messages(program, costs));
+  std::vector<const exec::cpu::Device*> devices(static_cast<std::size_t>(program.ranks()));
+  const exec::DeviceFactory make = [&](RankId rank, exec::Clock&) {
+    auto device = std::make_unique<exec::cpu::Device>(program, setting.training, rank, &transport);
+    devices[static_cast<std::size_t>(rank.value)] = device.get();
+    return device;
+  };
+  Trained trained;
+  exec::RunOptions options;
+  options.steps = steps;
+  options.on_step = [&](int, const exec::StepResult&) {
+    trained = {};
+    for (const exec::cpu::Device* device : devices) {
+      Weights& weights = trained.ranks.emplace_back();
+      std::int64_t& bytes = trained.optimizer_bytes.emplace_back(0);
+      for (const exec::cpu::Stage* stage : device->stages()) {
+        bytes += stage->optimizer_bytes();
+        for (const exec::cpu::ParameterView& view : stage->parameters())
+          weights[view.name].assign(view.value.begin(), view.value.end());
+      }
+    }
+  };
+  EXPECT_TRUE(exec::run(program, costs, transport, make, options).finished());
+  return trained;
+}
+
+TEST_P(EverySynchronousSchedule, ShardedUpdatesGiveTheSameWeightsBitForBitOnEveryReplica) {
+  if (GetParam()->name == "paddle-vpp") GTEST_SKIP() << "hangs on two ranks, with or without dp";
+  const Program plain = program_of(*GetParam(), 2, 2),
+                sharded = program_of(*GetParam(), 2, 2, true);
+  ASSERT_NE(plain.code.size(), sharded.code.size());
+  for (const exec::Numerics numerics : {exec::Numerics::Fast, exec::Numerics::Exact}) {
+    const Trained one = train(plain, 3, numerics), other = train(sharded, 3, numerics);
+    EXPECT_EQ(one.ranks, other.ranks);
+    EXPECT_EQ(one.ranks[0], other.ranks[2]);
+  }
+}
+
+TEST_P(EverySynchronousSchedule, ShardedGradientsAreTheSerialRuns) {
+  if (GetParam()->name == "paddle-vpp") GTEST_SKIP() << "hangs on two ranks, with or without dp";
+  const Program program = program_of(*GetParam(), 2, 2, true);
+  Setting setting(program);
+  setting.training.verified_steps = 2;
+  setting.training.options.numerics = exec::Numerics::Exact;
+  const RunResult run =
+      exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 2});
+  ASSERT_TRUE(run.verify.has_value());
+  EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
+  EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
+}
+
+TEST(Sharding, EachReplicaKeepsItsPartOfTheOptimizersState) {
+  const Order one = planner::make_order("1f1b", {2, 2, 1, {}});
+  const auto program = [&](bool sharded) {
+    return lower(replicate(one, 4), CommPolicy{}, {.optimizer = true, .sharded = sharded});
+  };
+  const Trained whole = train(program(false), 1, exec::Numerics::Fast);
+  const Trained parts = train(program(true), 1, exec::Numerics::Fast);
+  for (const int stage : {0, 1}) {
+    std::int64_t sum = 0;
+    for (const int replica : {0, 1, 2, 3}) {
+      const auto rank = static_cast<std::size_t>(2 * replica + stage);
+      sum += parts.optimizer_bytes[rank];
+      // A quarter, up to one element of two moments.
+      EXPECT_NEAR(static_cast<double>(parts.optimizer_bytes[rank]),
+                  static_cast<double>(whole.optimizer_bytes[rank]) / 4, 8);
+    }
+    EXPECT_EQ(sum, whole.optimizer_bytes[static_cast<std::size_t>(stage)]);
+  }
+}
+
+TEST(Sharding, APlansMemoryFallsByTheStateThatOthersKeep) {
+  const Model model = small_model();
+  const Cluster cluster = cluster_preset("local-cpu", 4);
+  const planner::CostModel costs(model, cluster, nullptr, 4);
+  const std::vector<StagePlan> stages = {{0, 4, RankId(0)}, {4, 8, RankId(1)}};
+  const CostTable whole = costs.table(stages, 4, 2, "adamw"),
+                  parts = costs.table(stages, 4, 2, "adamw", 2);
+  for (const std::size_t s : {0U, 1U}) {
+    const planner::StageState state = planner::state_of(model, stages[s], "adamw");
+    EXPECT_EQ(whole.memory[s].constant - parts.memory[s].constant, Bytes(state.optimizer.value / 2));
+    EXPECT_EQ(parts.parameter_bytes[s], state.parameters);
+  }
 }
 
 std::vector<const Schedule*> synchronous_schedules() {
