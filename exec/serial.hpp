@@ -29,7 +29,10 @@ class SerialRun {
   const cpu::Stage& stage() const { return stage_; }
 
  private:
+  void clip();
+
   int micro_batches_;
+  double clip_grad_norm_;
   cpu::Stage stage_;
 };
 

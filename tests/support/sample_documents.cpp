@@ -78,7 +78,8 @@ Json job() {
     "auto_mode": "semi", "tuner_load_path": "/tmp/in.json", "tuner_save_path": "/tmp/out.json",
     "tuner_run_mode": "tuner_only", "profile_path": "/tmp/profile.json",
     "training": {"optimizer": "sgd", "learning_rate": 0.5, "steps": 3, "seed": 7,
-                 "data": "/tmp/data.txt"}})");
+                 "data": "/tmp/data.txt", "recompute": "selective",
+                 "clip_grad_norm": 1.5}})");
 }
 
 Json paddle_job() {
@@ -137,6 +138,8 @@ Plan sample_plan() {
   plan.executable = {{"cpu", "yes"}, {"cuda", "no module for it"}};
   plan.training.data = "/tmp/x.npy";
   plan.training.targets = "/tmp/t.npy";
+  plan.training.clip_grad_norm = 0.25;
+  plan.training.recompute = {RecomputeSpec::Kind::Listed, {0}};
   plan.tuner.seed = 18446744073709551615U;
   plan.tuner.evaluated = 12;
   plan.tuner.pruned = {{"over memory", 3}};
