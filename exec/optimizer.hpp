@@ -4,6 +4,7 @@
 // outlive it. One thread at a time.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +32,14 @@ class Optimizer {
 
   /// One update from the gradients as they stand; `step` counts from 0.
   void update(int step);
+
+  /// What is kept of the parameter at this place of the list, by name: nothing for SGD. To be read,
+  /// or to be filled by who goes on from a checkpoint.
+  struct Slot {
+    std::string_view name;
+    std::span<float> values;
+  };
+  std::vector<Slot> slots_of(std::size_t parameter);
 
  private:
   struct Moments {

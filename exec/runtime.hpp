@@ -69,6 +69,7 @@ std::string_view to_string(Outcome outcome);  // "finished", …
 struct RunResult {
   Outcome outcome = Outcome::Finished;
   std::vector<StepResult> steps;  // those that ended
+  int first_step = 0;             // steps of the training behind this run; from run_on_cpu()
   /// Finished: the step `timeline_step`. Else what there is of the step that did not end.
   Timeline timeline;
   int timeline_step = 0;

@@ -26,6 +26,7 @@ class SerialRun {
   double gradients(const DataSource& data, int step);
 
   const cpu::Stage& stage() const { return stage_; }
+  cpu::Stage& stage() { return stage_; }
 
  private:
   int micro_batches_;

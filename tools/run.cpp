@@ -42,6 +42,7 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   }
   request.training.data = arguments.text("--data");
   request.training.verify = arguments.has("--verify");
+  request.training.checkpoints = checkpoint_request(arguments);
   if (const auto patience = arguments.duration("--watchdog")) {
     if (patience->value == 0) throw InputError("--watchdog: expected more than 0, such as 30s");
     request.training.watchdog_ns = patience->value;
@@ -56,6 +57,8 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
     }
     if (arguments.has("--clock")) throw InputError("--clock belongs to --device paced");
     if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
+  } else if (request.training.checkpoints.any()) {
+    throw InputError("checkpoints belong to --device cpu; paced trains nothing");
   } else if (arguments.has("--verify") || arguments.has("--data")) {
     throw InputError("--verify and --data belong to --device cpu; paced computes nothing");
   }
@@ -148,6 +151,11 @@ int run(const Arguments& arguments, Session& session) {
     if (subject.program.asynchronous && !result.peak_weight_versions.empty()) {
       fields["peak_weight_versions"] = result.peak_weight_versions;
     }
+    if (request.device == "cpu") fields["first_step"] = result.first_step;
+    if (const auto& save = request.training.checkpoints.save) {
+      const int done = result.first_step + static_cast<int>(result.steps.size());
+      fields["checkpoint"] = exec::checkpoint_folder(save->folder, done).string();
+    }
     session.print_result(fields);
   } else {
     print_result(subject, result, session);
@@ -225,6 +233,7 @@ Command run_command() {
   };
   command.positionals = {subject_file()};
   command.flags = run_flags();
+  for (auto& flag : checkpoint_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : subject_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
   command.run = run;

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "core/error.hpp"
+#include "exec/cpu/checkpointing.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/data.hpp"
 #include "tools/interrupt.hpp"
@@ -46,6 +47,28 @@ void require_cpu(const Plan& plan) {
   require_room(plan);
 }
 
+std::optional<exec::Checkpoint> load_checkpoint(const TrainingRequest& request) {
+  if (!request.checkpoints.load) return std::nullopt;
+  return exec::Checkpoint::open(*request.checkpoints.load);
+}
+
+/// `all` counts from the beginning of the training, so that a command that is given again after a
+/// crash comes to the same end.
+int steps_left(const std::optional<exec::Checkpoint>& start, int all) {
+  const int behind = start ? start->facts().step : 0;
+  if (behind < all) return all - behind;
+  throw InputError(start->folder().string(), "",
+                   "has " + std::to_string(behind) + " steps behind it, and the training has " +
+                       std::to_string(all) + " in all; ask for more with --steps");
+}
+
+void tell_start(const exec::Checkpoint& start, const exec::cpu::Training& training,
+                Session& session) {
+  session.note("goes on behind step " + std::to_string(start.facts().step) + ", from " +
+               start.folder().string());
+  for (const std::string& note : exec::cpu::resume_notes(start, training)) session.note(note);
+}
+
 }  // namespace
 
 exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
@@ -70,20 +93,27 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
+  const std::optional<exec::Checkpoint> start = load_checkpoint(request);
+  if (start) training.start = &*start;
+  training.save = request.checkpoints.save;
 
   exec::RunOptions options;
-  options.steps = request.steps.value_or(plan.training.steps);
+  const int first = training.first_step(), all = request.steps.value_or(plan.training.steps);
+  options.steps = steps_left(start, all);
   options.watchdog_ns = request.watchdog_ns;
   options.flight_entries = request.flight_entries;
   options.on_overdue = request.on_overdue;
   options.interrupted = &interrupt_flag();
-  options.on_step = [&session, &options](int step, const exec::StepResult& result) {
-    show_step(session, step, options.steps, result);
+  options.on_step = [&session, first, all](int step, const exec::StepResult& result) {
+    show_step(session, first + step, all, result);
   };
+  if (start) tell_start(*start, training, session);
   const InterruptScope scope;
   exec::RunResult result = exec::cpu::run_on_cpu(program, plan.costs, training, options);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
+  if (result.finished() && training.save)
+    session.note("wrote " + exec::checkpoint_folder(training.save->folder, all).string());
   return result;
 }
 
@@ -103,7 +133,8 @@ std::string steps_text(const exec::RunResult& result) {
     if (at == printed) continue;
     printed = at;
     const exec::StepResult& step = result.steps[at];
-    std::string words = "step " + std::to_string(at + 1);
+    std::string words =
+        "step " + std::to_string(static_cast<std::size_t>(result.first_step) + at + 1);
     words.append(words.size() < 12 ? 12 - words.size() : 1, ' ');
     words += format_duration(Nanoseconds(step.step_ns));
     if (step.loss) {

@@ -8,6 +8,7 @@
 #include "core/plan.hpp"
 #include "core/program.hpp"
 #include "exec/runtime.hpp"
+#include "tools/checkpoint_flags.hpp"
 #include "tools/session.hpp"
 
 namespace pipewright::tools {
@@ -19,6 +20,7 @@ struct TrainingRequest {
   std::optional<int> steps;         // instead of the plan's
   std::optional<std::string> data;  // instead of the plan's
   bool verify = false;              // the first step against a serial run
+  CheckpointRequest checkpoints;
   std::int64_t watchdog_ns = 30'000'000'000;
   int flight_entries = exec::kDefaultFlightEntries;
   std::function<void(const exec::RunResult&)> on_overdue;
@@ -30,7 +32,8 @@ struct TrainingRequest {
 exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                              const TrainingRequest& request, Session& session);
 
-/// A line on stderr for each step, replaced by the next one.
+/// A line on stderr for each step, replaced by the next one. Steps count from 0 and from the
+/// beginning of the training.
 void show_step(Session& session, int step, int steps, const exec::StepResult& result);
 /// Losses and times of some steps, the first and the last among them.
 std::string steps_text(const exec::RunResult& result);

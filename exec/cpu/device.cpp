@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "exec/cpu/checkpointing.hpp"
 
 namespace pipewright::exec::cpu {
 
@@ -28,11 +29,12 @@ Device::Device(const Program& program, const Training& training, RankId rank,
                                          training.micro_batch_size, training.micro_batches,
                                          training.seed, training.optimizer);
     if (program.asynchronous) stages_[s]->average_each_update();
+    if (training.start != nullptr) restore(*stages_[s], *training.start);
   }
 }
 
 void Device::begin_step(int step) {
-  step_ = step;
+  step_ = training_.first_step() + step;
   for (const auto& stage : stages_) {
     if (stage == nullptr) continue;
     stage->discard_gradients();
@@ -42,7 +44,7 @@ void Device::begin_step(int step) {
     Stage* const stage = stages_[static_cast<std::size_t>(s)].get();
     if (stage == nullptr || (!stage->is_first() && !stage->is_last())) continue;
     for (int m = 0; m < training_.micro_batches; ++m) {
-      if (computes(s, m)) stage->set_batch(m, training_.data->micro_batch(step, m));
+      if (computes(s, m)) stage->set_batch(m, training_.data->micro_batch(step_, m));
     }
   }
   if (exchange_ == nullptr) return;

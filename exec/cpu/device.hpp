@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/costs.hpp"
 #include "core/model.hpp"
 #include "core/plan.hpp"
 #include "core/program.hpp"
+#include "exec/checkpoint.hpp"
 #include "exec/cpu/gradient_exchange.hpp"
 #include "exec/cpu/stage.hpp"
 #include "exec/cpu/version_plan.hpp"
@@ -33,6 +35,12 @@ struct Training {
   /// itself. The serial steps are computed between the steps of the run and do not count in their
   /// times. An asynchronous order has no serial run to agree with.
   int verified_steps = 0;
+  /// Go on from here, and not from the parameters that the seed gives; null: from the seed's.
+  const Checkpoint* start = nullptr;
+  std::optional<CheckpointSpec> save;
+
+  /// Steps that lie behind this run.
+  int first_step() const { return start == nullptr ? 0 : start->facts().step; }
 };
 
 class Device final : public exec::Device {
@@ -51,6 +59,8 @@ class Device final : public exec::Device {
 
   /// This rank's stages; to be looked at while all ranks stand still.
   std::vector<const Stage*> stages() const;
+  /// Null if another rank has it.
+  Stage* stage(StageId stage) { return stages_[static_cast<std::size_t>(stage.value)].get(); }
   /// The most versions of a stage's weights that lived at once.
   int peak_versions() const;
 

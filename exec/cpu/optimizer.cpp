@@ -80,6 +80,12 @@ Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> paramete
   }
 }
 
+std::vector<Optimizer::Slot> Optimizer::slots_of(std::size_t parameter) {
+  if (moments_.empty()) return {};
+  Moments& moments = moments_[parameter];
+  return {{"mean", moments.mean}, {"square", moments.square}};
+}
+
 void Optimizer::update(int step) {
   if (spec_.kind == OptimizerKind::Sgd) {
     for (Parameter* parameter : parameters_) sgd(spec_, *parameter);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "exec/cpu/checkpointing.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/cpu/training_fit.hpp"
 #include "exec/local/transport.hpp"
@@ -11,7 +12,7 @@
 namespace pipewright::exec::cpu {
 namespace {
 
-using Devices = std::vector<const Device*>;  // by rank
+using Devices = std::vector<Device*>;  // by rank
 
 /// The stages of the model once each, taken from their n-th replica, or the last where there are
 /// fewer.
@@ -53,11 +54,14 @@ class Verifier {
         serial_(*training.model, {.micro_batch_size = training.micro_batch_size,
                                   .micro_batches = training.micro_batches,
                                   .seed = training.seed,
-                                  .optimizer = training.optimizer}) {}
+                                  .optimizer = training.optimizer}) {
+    if (training.start != nullptr) restore(serial_.stage(), *training.start);
+  }
 
   /// Keeps the worst of all steps and replicas.
   void compare(int step, const Devices& devices) {
-    updates_ ? serial_.step(*training_.data, step) : serial_.gradients(*training_.data, step);
+    const int at = training_.first_step() + step;
+    updates_ ? serial_.step(*training_.data, at) : serial_.gradients(*training_.data, at);
     for (std::size_t n = 0; n < replicas_; ++n) {
       const auto views = parameters_of(replica_set(program_, devices, n));
       const VerifyReport found = verify(views, serial_.stage().parameters());
@@ -84,6 +88,7 @@ class Verifier {
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options) {
   require_fit(program, training);
+  if (training.start != nullptr) require_resumable(*training.start, program, training);
   GradientExchange exchange(program);
   Devices devices(static_cast<std::size_t>(program.ranks()));
   const DeviceFactory make = [&](RankId rank, Clock&) {
@@ -93,16 +98,20 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   };
   std::optional<Verifier> verifier;
   if (training.verified_steps > 0) verifier.emplace(program, training);
+  std::optional<CheckpointSaver> saver;
+  if (training.save) saver.emplace(program, training, options.steps);
   std::vector<int> peak_versions;
   RunOptions watching = options;
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.verified_steps) verifier->compare(step, devices);
     peak_versions.clear();
     for (const Device* device : devices) peak_versions.push_back(device->peak_versions());
+    if (saver) saver->after_step(step, devices);
     if (options.on_step) options.on_step(step, result);
   };
   local::LocalTransport transport(program, local::real_messages(program, costs));
   RunResult result = run(program, costs, transport, make, watching);
+  result.first_step = training.first_step();
   if (verifier) result.verify = verifier->worst();
   result.peak_weight_versions = std::move(peak_versions);
   return result;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/checkpoint.hpp"
 #include "exec/ops.hpp"
 
 namespace pipewright::exec::cpu {
@@ -218,6 +219,17 @@ double Stage::loss(int micro_batch) const {
 std::vector<ParameterView> Stage::parameters() const {
   std::vector<ParameterView> views;
   for (const Parameter* p : parameters_) views.push_back({p->name, p->value, p->gradient});
+  return views;
+}
+
+std::vector<StateView> Stage::state() {
+  std::vector<StateView> views;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& p = *parameters_[i];
+    views.push_back({p.name, kValueSlot, p.value});
+    for (const auto& slot : optimizer_->slots_of(i))
+      views.push_back({p.name, slot.name, slot.values});
+  }
   return views;
 }
 

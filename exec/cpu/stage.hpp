@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/model.hpp"
@@ -33,6 +34,13 @@ namespace pipewright::exec::cpu {
 struct ParameterView {
   std::string name;  // unique in the model, the same whatever the partition
   std::span<const float> value, gradient;
+};
+
+/// One array of a stage's state; valid while its Stage lives.
+struct StateView {
+  std::string parameter;
+  std::string_view slot;  // kValueSlot, or the optimizer's name for it
+  std::span<float> values;
 };
 
 class Stage {
@@ -97,6 +105,12 @@ class Stage {
   double loss(int micro_batch) const;
 
   std::vector<ParameterView> parameters() const;
+  /// All that training changes: each parameter's weights and what the optimizer keeps of it, in a
+  /// fixed order. To be read, or filled from a checkpoint, between steps.
+  std::vector<StateView> state();
+  /// Updates inside steps so far; how many a checkpoint has behind it.
+  int updates() const { return updates_; }
+  void set_updates(int updates) { updates_ = updates; }
   std::int64_t parameter_count() const;
   /// Bytes kept for micro-batches under way, now and at most so far.
   std::int64_t live_activation_bytes() const { return pool_->live_bytes(); }
