@@ -23,6 +23,20 @@ namespace {
 constexpr int kMostSteps = 1'000'000'000;
 constexpr int kMostEntries = 1'000'000;
 
+/// The files that replace the plan's, all together.
+std::optional<exec::DataFiles> data_request(const Arguments& arguments) {
+  exec::DataFiles files{arguments.text_or("--data", ""), arguments.text_or("--labels", ""),
+                        arguments.text_or("--targets", "")};
+  const bool has_answers = !files.labels.empty() || !files.targets.empty();
+  if (has_answers && !files.data.ends_with(".npy")) {
+    throw InputError("--labels and --targets belong to --data FILE.npy, the inputs");
+  }
+  if (!files.labels.empty() && !files.targets.empty()) {
+    throw InputError("--labels and --targets: give one of the two, as the model's loss asks");
+  }
+  return files.data.empty() ? std::nullopt : std::optional(std::move(files));
+}
+
 struct RunRequest {
   std::string device;
   exec::local::ClockKind clock = exec::local::ClockKind::Wall;
@@ -40,7 +54,7 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   if (const auto steps = arguments.integer("--steps", 1, kMostSteps)) {
     request.training.steps = static_cast<int>(*steps);
   }
-  request.training.data = arguments.text("--data");
+  request.training.data = data_request(arguments);
   request.training.verify = arguments.has("--verify");
   request.training.checkpoints = checkpoint_request(arguments);
   if (const auto patience = arguments.duration("--watchdog")) {
@@ -185,7 +199,17 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--data",
        .argument = "FILE",
-       .help = "text to train on, instead of the plan's",
+       .help = "text to train on, or inputs as an array (.npy), instead of the plan's",
+       .is_file = true},
+      {.group = "Run",
+       .name = "--labels",
+       .argument = "FILE",
+       .help = "the inputs' classes, as an array of whole numbers (.npy)",
+       .is_file = true},
+      {.group = "Run",
+       .name = "--targets",
+       .argument = "FILE",
+       .help = "what a model with the loss mse has to give for the inputs (.npy)",
        .is_file = true},
       {.group = "Run",
        .name = "--verify",

@@ -9,7 +9,6 @@
 #include "core/error.hpp"
 #include "exec/cpu/checkpointing.hpp"
 #include "exec/cpu/device.hpp"
-#include "exec/data.hpp"
 #include "tools/interrupt.hpp"
 
 namespace pipewright::tools {
@@ -74,16 +73,17 @@ void tell_start(const exec::Checkpoint& start, const exec::cpu::Training& traini
 exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                              const TrainingRequest& request, Session& session) {
   require_cpu(plan);
-  const std::string path = request.data.value_or(plan.training.data);
-  if (path.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
+  const exec::DataFiles files = request.data.value_or(
+      exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
+  if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
     throw InputError("model " + plan.model.name +
                      " learns from text, and the plan names none; give one with --data FILE");
   }
   const auto data = exec::make_data(plan.model,
                                     {.samples = plan.micro_batch_size,
-                                     .micro_batches = plan.micro_batches,
+                                     .micro_batches = plan.micro_batches * plan.mesh.size("dp"),
                                      .seed = plan.training.seed},
-                                    path);
+                                    files);
   exec::cpu::Training training;
   training.model = &plan.model;
   training.stages = plan.stages;

@@ -7,6 +7,7 @@
 
 #include "core/plan.hpp"
 #include "core/program.hpp"
+#include "exec/data.hpp"
 #include "exec/runtime.hpp"
 #include "tools/checkpoint_flags.hpp"
 #include "tools/session.hpp"
@@ -17,9 +18,9 @@ namespace pipewright::tools {
 inline constexpr double kMostNormRel = 1e-6;
 
 struct TrainingRequest {
-  std::optional<int> steps;         // instead of the plan's
-  std::optional<std::string> data;  // instead of the plan's
-  bool verify = false;              // the first step against a serial run
+  std::optional<int> steps;             // instead of the plan's
+  std::optional<exec::DataFiles> data;  // instead of the plan's
+  bool verify = false;                  // the first step against a serial run
   CheckpointRequest checkpoints;
   std::int64_t watchdog_ns = 30'000'000'000;
   int flight_entries = exec::kDefaultFlightEntries;

@@ -55,6 +55,7 @@ Json paddle_job() {
     "schema": "pipewright.job/1",
     "model": {"transformer": {"hidden": 8, "layers": 2, "heads": 2, "ffn": 16, "vocabulary": 32,
                               "sequence": 4}, "name": "small", "bytes_per_element": 4},
+    "training": {"data": {"inputs": "/tmp/x.npy", "labels": "/tmp/y.npy"}},
     "cluster": "dgx-a100", "global_batch": 8,
     "strategy": {"dp_degree": 1, "mp_degree": 1, "sharding_degree": 1,
                  "pipeline": {"enable": true, "pp_degree": 2, "accumulate_steps": 4,
@@ -103,7 +104,8 @@ Plan sample_plan() {
   plan.costs.source = "a test";
   plan.predicted = {Nanoseconds(1200), 0.25, {2, 1}, {Bytes(1128), Bytes(1064)}};
   plan.executable = {{"cpu", "yes"}, {"cuda", "no module for it"}};
-  plan.training.data = "/tmp/data.txt";
+  plan.training.data = "/tmp/x.npy";
+  plan.training.targets = "/tmp/t.npy";
   plan.tuner.seed = 18446744073709551615U;
   plan.tuner.evaluated = 12;
   plan.tuner.pruned = {{"over memory", 3}};

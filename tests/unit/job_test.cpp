@@ -120,6 +120,7 @@ class TunedPlan : public ::testing::Test {
     fs::create_directories(folder_);
     Plan plan = test::sample_plan();
     plan.training.data.clear();
+    plan.training.targets.clear();
     save_plan(plan, file("plan.json"));
     Json document = minimal();
     document["cluster"] = {{"preset", "local-cpu"}, {"devices", 2}};
