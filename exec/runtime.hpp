@@ -19,6 +19,7 @@
 #include "core/timeline.hpp"
 #include "core/wait_for.hpp"
 #include "exec/device.hpp"
+#include "exec/evaluation.hpp"
 #include "exec/flight_report.hpp"
 #include "exec/transport.hpp"
 #include "exec/verify.hpp"
@@ -73,12 +74,13 @@ struct RunResult {
   /// Finished: the step `timeline_step`. Else what there is of the step that did not end.
   Timeline timeline;
   int timeline_step = 0;
-  Figures figures;                     // of the timeline; only if finished
-  WaitReport stuck;                    // only if stuck: why
-  Progress progress;                   // only if not finished: how far it came
-  FlightReport report;                 // only if not finished: rank by rank
-  std::string failure;                 // only if slow or failed: the sentence that run() throws
-  std::optional<VerifyReport> verify;  // filled by run_on_cpu() if it was asked to
+  Figures figures;      // of the timeline; only if finished
+  WaitReport stuck;     // only if stuck: why
+  Progress progress;    // only if not finished: how far it came
+  FlightReport report;  // only if not finished: rank by rank
+  std::string failure;  // only if slow or failed: the sentence that run() throws
+  std::optional<EvaluationReport> evaluation;  // filled by run_on_cpu() if forward only
+  std::optional<VerifyReport> verify;          // filled by run_on_cpu() if it was asked to
   /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
   std::vector<int> peak_weight_versions;
 

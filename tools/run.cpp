@@ -57,6 +57,7 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   request.training.data = data_request(arguments);
   request.training.verify = arguments.has("--verify");
   request.training.checkpoints = checkpoint_request(arguments);
+  request.training.forward = forward_request(arguments);
   if (const auto patience = arguments.duration("--watchdog")) {
     if (patience->value == 0) throw InputError("--watchdog: expected more than 0, such as 30s");
     request.training.watchdog_ns = patience->value;
@@ -73,8 +74,9 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
     if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
   } else if (request.training.checkpoints.any()) {
     throw InputError("checkpoints belong to --device cpu; paced trains nothing");
-  } else if (arguments.has("--verify") || arguments.has("--data")) {
-    throw InputError("--verify and --data belong to --device cpu; paced computes nothing");
+  } else if (arguments.has("--verify") || arguments.has("--data") || arguments.has("--output")) {
+    throw InputError(
+        "--verify, --data and --output belong to --device cpu; paced computes nothing");
   }
   return request;
 }
@@ -103,7 +105,7 @@ void print_result(const Subject& subject, const exec::RunResult& result, Session
   session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
   session.print(steps_text(result));
   session.print(timeline_text(subject.program, result.timeline, terminal.width, terminal));
-  session.print("step " + std::to_string(result.timeline_step + 1) +
+  session.print("step " + std::to_string(result.first_step + result.timeline_step + 1) +
                 " is shown: " + format_duration(Nanoseconds(result.figures.makespan_ns)) +
                 "   bubble " + percent_text(result.figures.bubble_ratio) + "\n");
   const sim::Result predicted = sim::simulate(subject.program, subject.costs);
@@ -112,6 +114,7 @@ void print_result(const Subject& subject, const exec::RunResult& result, Session
     session.print("predicted " + format_duration(Nanoseconds(comparison.step.predicted_ns)) +
                   ", error " + signed_percent_text(comparison.step.error_percent() / 100) + "\n");
   }
+  if (result.evaluation) session.print(evaluation_text(*result.evaluation));
   if (result.verify) session.print(verify_text(*result.verify));
   const std::string versions = weight_versions_text(subject.program, result);
   if (!versions.empty()) session.print(wrapped(versions, terminal.width, 0));
@@ -142,7 +145,8 @@ exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject
 }
 
 int run(const Arguments& arguments, Session& session) {
-  const Subject subject = read_run_subject(arguments, session);
+  Subject subject = read_run_subject(arguments, session);
+  take_forwards(subject, forward_request(arguments).mode);
   RunRequest request = run_request(arguments, subject);
   if (!subject.problems.empty()) {
     throw InputError(subject.source, "",
@@ -165,6 +169,7 @@ int run(const Arguments& arguments, Session& session) {
     if (subject.program.asynchronous && !result.peak_weight_versions.empty()) {
       fields["peak_weight_versions"] = result.peak_weight_versions;
     }
+    if (result.evaluation) fields["evaluation"] = evaluation_fields(*result.evaluation);
     if (request.device == "cpu") fields["first_step"] = result.first_step;
     if (const auto& save = request.training.checkpoints.save) {
       const int done = result.first_step + static_cast<int>(result.steps.size());
@@ -253,10 +258,13 @@ Command run_command() {
        "train, check the gradients, write the timeline"},
       {"run --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2",
        "a hang on real threads; exits with 4"},
+      {"run plan.json --mode evaluate --data book.txt --load-checkpoint saved",
+       "loss and perplexity of a text"},
       {"run order.csv --device paced --clock virtual --json", "an order of your own"},
   };
   command.positionals = {subject_file()};
   command.flags = run_flags();
+  for (auto& flag : forward_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : checkpoint_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : subject_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));

@@ -79,11 +79,13 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
     throw InputError("model " + plan.model.name +
                      " learns from text, and the plan names none; give one with --data FILE");
   }
-  const auto data = exec::make_data(plan.model,
-                                    {.samples = plan.micro_batch_size,
-                                     .micro_batches = plan.micro_batches * plan.mesh.size("dp"),
-                                     .seed = plan.training.seed},
-                                    files);
+  const exec::DataShape shape{.samples = plan.micro_batch_size,
+                              .micro_batches = plan.micro_batches * plan.mesh.size("dp"),
+                              .seed = plan.training.seed};
+  const bool trains = request.forward.mode == exec::RunMode::Train;
+  const auto data = trains ? exec::make_data(plan.model, shape, files) : nullptr;
+  std::optional<ForwardRun> forward;
+  if (!trains) forward.emplace(plan, shape, files, request.forward, request.steps.value_or(0));
   exec::cpu::Training training;
   training.model = &plan.model;
   training.stages = plan.stages;
@@ -96,10 +98,12 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   const std::optional<exec::Checkpoint> start = load_checkpoint(request);
   if (start) training.start = &*start;
   training.save = request.checkpoints.save;
+  if (forward) forward->use_in(training);
 
   exec::RunOptions options;
-  const int first = training.first_step(), all = request.steps.value_or(plan.training.steps);
-  options.steps = steps_left(start, all);
+  const int first = training.first_step();
+  const int all = forward ? forward->steps() : request.steps.value_or(plan.training.steps);
+  options.steps = forward ? all : steps_left(start, all);
   options.watchdog_ns = request.watchdog_ns;
   options.flight_entries = request.flight_entries;
   options.on_overdue = request.on_overdue;
@@ -107,11 +111,12 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   options.on_step = [&session, first, all](int step, const exec::StepResult& result) {
     show_step(session, first + step, all, result);
   };
-  if (start) tell_start(*start, training, session);
+  if (start && trains) tell_start(*start, training, session);
   const InterruptScope scope;
   exec::RunResult result = exec::cpu::run_on_cpu(program, plan.costs, training, options);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
+  if (forward && result.evaluation) forward->save(*result.evaluation, session);
   if (result.finished() && training.save)
     session.note("wrote " + exec::checkpoint_folder(training.save->folder, all).string());
   return result;

@@ -10,6 +10,7 @@
 #include "exec/data.hpp"
 #include "exec/runtime.hpp"
 #include "tools/checkpoint_flags.hpp"
+#include "tools/forward_run.hpp"
 #include "tools/session.hpp"
 
 namespace pipewright::tools {
@@ -22,14 +23,15 @@ struct TrainingRequest {
   std::optional<exec::DataFiles> data;  // instead of the plan's
   bool verify = false;                  // the first step against a serial run
   CheckpointRequest checkpoints;
+  ForwardRequest forward;
   std::int64_t watchdog_ns = 30'000'000'000;
   int flight_entries = exec::kDefaultFlightEntries;
   std::function<void(const exec::RunResult&)> on_overdue;
 };
 
-/// Trains; Ctrl-C ends it with Interrupted, all ranks joined. Throws InputError for data that does
-/// not fit, MachineError if the plan is for another kind of machine or does not fit into its
-/// memory.
+/// Trains, or evaluates or predicts with a forward-only Program; Ctrl-C ends it with Interrupted,
+/// all ranks joined. Throws InputError for data that does not fit, MachineError if the plan is for
+/// another kind of machine or does not fit into its memory.
 exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                              const TrainingRequest& request, Session& session);
 

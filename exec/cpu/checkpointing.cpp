@@ -30,6 +30,7 @@ void for_each_array(const Training& training, Visit visit) {
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       const auto size = static_cast<std::int64_t>(parameters[p]->value.size());
       visit(parameters[p]->name, kValueSlot, size);
+      if (training.mode != RunMode::Train) continue;  // without an optimizer
       for (const auto& slot : optimizer.slots_of(p)) visit(parameters[p]->name, slot.name, size);
     }
   }
@@ -71,7 +72,7 @@ void require_resumable(const Checkpoint& checkpoint, const Program& program,
   require_same_model(checkpoint, training);
   require_arrays(checkpoint, training);
   const CheckpointFacts& facts = checkpoint.facts();
-  if (program.asynchronous || facts.updates == facts.step ||
+  if (program.asynchronous || training.mode != RunMode::Train || facts.updates == facts.step ||
       training.optimizer.kind == OptimizerKind::Sgd)
     return;
   throw InputError(checkpoint.folder().string(), "",

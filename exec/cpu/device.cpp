@@ -29,6 +29,7 @@ Device::Device(const Program& program, const Training& training, RankId rank,
                                          training.micro_batch_size, training.micro_batches,
                                          training.seed, training.optimizer);
     if (program.asynchronous) stages_[s]->average_each_update();
+    if (training.mode != RunMode::Train) stages_[s]->forward_only(training.mode);
     if (training.start != nullptr) restore(*stages_[s], *training.start);
   }
 }
@@ -142,6 +143,8 @@ void Device::forward(int stage, int micro_batch) {
   if (stage > 0) input = fetch(activations_, stage - 1, micro_batch, "activation");
   std::vector<float> output = stage_at(stage).forward(micro_batch, std::move(input));
   if (stage + 1 < program_.stages) put(activations_, stage, micro_batch, std::move(output));
+  if (stage + 1 == program_.stages && evaluation_ != nullptr)
+    evaluation_->put(micro_batch, stage_at(stage).take_outcome(micro_batch));
 }
 
 void Device::backward_input(int stage, int micro_batch) {
@@ -177,6 +180,7 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
 }
 
 std::optional<double> Device::loss() const {
+  if (training_.mode != RunMode::Train) return std::nullopt;
   if (stages_.empty() || stages_.back() == nullptr) return std::nullopt;
   double sum = 0;
   for (int m = 0; m < program_.micro_batches; ++m) {

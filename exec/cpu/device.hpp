@@ -31,6 +31,8 @@ struct Training {
   std::uint64_t seed = 1;
   OptimizerSpec optimizer;
   const DataSource* data = nullptr;
+  RunMode mode = RunMode::Train;
+  OutputSink outputs;  // of RunMode::Predict
   /// So many steps, from the first one, are compared with a serial run, every replica of a stage by
   /// itself. The serial steps are computed between the steps of the run and do not count in their
   /// times. An asynchronous order has no serial run to agree with.
@@ -40,7 +42,9 @@ struct Training {
   std::optional<CheckpointSpec> save;
 
   /// Steps that lie behind this run.
-  int first_step() const { return start == nullptr ? 0 : start->facts().step; }
+  int first_step() const {
+    return start == nullptr || mode != RunMode::Train ? 0 : start->facts().step;
+  }
 };
 
 class Device final : public exec::Device {
@@ -59,6 +63,8 @@ class Device final : public exec::Device {
 
   /// This rank's stages; to be looked at while all ranks stand still.
   std::vector<const Stage*> stages() const;
+  /// Forward only: where the last stage's outcomes go.
+  void put_outcomes_into(Evaluation& evaluation) { evaluation_ = &evaluation; }
   /// Null if another rank has it.
   Stage* stage(StageId stage) { return stages_[static_cast<std::size_t>(stage.value)].get(); }
   /// The most versions of a stage's weights that lived at once.
@@ -93,6 +99,7 @@ class Device final : public exec::Device {
   const RankId rank_;
   const VersionPlan versions_;
   GradientExchange* const exchange_;
+  Evaluation* evaluation_ = nullptr;
   int step_ = 0;
 };
 

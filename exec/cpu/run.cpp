@@ -91,8 +91,12 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   if (training.start != nullptr) require_resumable(*training.start, program, training);
   GradientExchange exchange(program);
   Devices devices(static_cast<std::size_t>(program.ranks()));
+  std::optional<Evaluation> evaluation;
+  if (training.mode != RunMode::Train)
+    evaluation.emplace(*training.model, training.mode, program.micro_batches, training.outputs);
   const DeviceFactory make = [&](RankId rank, Clock&) {
     auto device = std::make_unique<Device>(program, training, rank, &exchange);
+    if (evaluation) device->put_outcomes_into(*evaluation);
     devices[static_cast<std::size_t>(rank.value)] = device.get();
     return device;
   };
@@ -106,12 +110,14 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
     if (step < training.verified_steps) verifier->compare(step, devices);
     peak_versions.clear();
     for (const Device* device : devices) peak_versions.push_back(device->peak_versions());
+    if (evaluation) evaluation->end_step();
     if (saver) saver->after_step(step, devices);
     if (options.on_step) options.on_step(step, result);
   };
   local::LocalTransport transport(program, local::real_messages(program, costs));
   RunResult result = run(program, costs, transport, make, watching);
   result.first_step = training.first_step();
+  if (evaluation) result.evaluation = evaluation->report();
   if (verifier) result.verify = verifier->worst();
   result.peak_weight_versions = std::move(peak_versions);
   return result;

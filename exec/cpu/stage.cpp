@@ -31,6 +31,12 @@ void check_floats(const std::vector<float>& values, std::size_t words, const std
   }
 }
 
+/// Drops what F has kept, and keeps its shape.
+void let_go(Saved& saved) {
+  for (Buffer& buffer : saved.buffers) buffer.reset();
+  for (Saved& inner : saved.inner) let_go(inner);
+}
+
 /// Vocabulary of the embedding that the chain begins with, 0 if it begins with something else.
 int leading_vocabulary(const Layer& layer) {
   if (layer.kind == LayerKind::Embedding) return layer.vocabulary;
@@ -77,6 +83,19 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
 
 Stage::~Stage() = default;
 
+void Stage::forward_only(RunMode mode) {
+  PIPEWRIGHT_ASSERT(mode != RunMode::Train && mode_ == RunMode::Train, "a stage changes its mode");
+  mode_ = mode;
+  OptimizerSpec without_state;
+  without_state.kind = OptimizerKind::Sgd;
+  optimizer_ = std::make_unique<Optimizer>(without_state, parameters_);
+  for (Parameter* p : parameters_) AlignedFloats().swap(p->gradient);
+}
+
+ForwardOutcome Stage::take_outcome(int micro_batch) {
+  return std::exchange(in_flight_.at(static_cast<std::size_t>(micro_batch)).outcome, {});
+}
+
 Stage::InFlight& Stage::in_flight(int micro_batch, Phase expected, const char* what) {
   PIPEWRIGHT_ASSERT(0 <= micro_batch && micro_batch < static_cast<int>(in_flight_.size()),
                     std::string(what) + " of micro-batch " + std::to_string(micro_batch) +
@@ -98,10 +117,12 @@ void Stage::set_batch(int micro_batch, const MicroBatch& batch) {
     check_floats(batch.inputs, extent_.words(width_in_), "inputs");
     one.batch.inputs = batch.inputs;
   }
-  if (is_last_ && loss_kind_ == LossKind::SoftmaxCrossEntropy) {
+  one.batch.counted_samples = batch.counted_samples;
+  const bool answers = is_last_ && mode_ != RunMode::Predict;
+  if (answers && loss_kind_ == LossKind::SoftmaxCrossEntropy) {
     check_ids(batch.labels, rows, width_out_, "labels");
     one.batch.labels = batch.labels;
-  } else if (is_last_) {
+  } else if (answers) {
     check_floats(batch.targets, extent_.words(width_out_), "targets");
     one.batch.targets = batch.targets;
   }
@@ -114,6 +135,12 @@ std::vector<float> Stage::forward(int micro_batch, std::vector<float> input) {
   Buffer x = is_first_ ? first_input(one, input) : received(std::move(input), input_floats());
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     x = layers_[i]->forward(std::move(x), one.saved[i]);
+    if (mode_ != RunMode::Train) let_go(one.saved[i]);
+  }
+  if (mode_ != RunMode::Train) {
+    if (!is_last_) return message(x, output_floats());
+    forward_outcome(one, std::move(x));
+    return {};
   }
   one.phase = Phase::Forwarded;
   if (!is_last_) return message(x, output_floats());
@@ -266,6 +293,19 @@ void Stage::forward_loss(InFlight& one, Buffer output) {
     one.loss_saved = std::move(output);
   }
   one.has_loss = true;
+}
+
+void Stage::forward_outcome(InFlight& one, Buffer output) {
+  const int counted = one.batch.counted_samples;
+  // The logits have served; nobody else holds them.
+  OutcomeOf of{.loss = loss_kind_,
+               .counted = counted < 0 ? extent_.rows() : counted * extent_.sequence,
+               .width = width_out_,
+               .outputs = output.floats(),
+               .labels = one.batch.labels.data(),
+               .targets = one.batch.targets.data(),
+               .scratch = output.floats()};
+  one.outcome = mode_ == RunMode::Predict ? predicted(of) : evaluated(of);
 }
 
 Buffer Stage::loss_gradient(InFlight& one) {

@@ -25,6 +25,7 @@
 #include "exec/cpu/gradient_exchange.hpp"
 #include "exec/cpu/weight_stash.hpp"
 #include "exec/data.hpp"
+#include "exec/evaluation.hpp"
 #include "exec/layer.hpp"
 #include "exec/optimizer.hpp"
 
@@ -66,6 +67,12 @@ class Stage {
 
   /// F. `input` is empty on the first stage; the result is empty on the last, which notes the loss.
   std::vector<float> forward(int micro_batch, std::vector<float> input);
+  /// From now on F keeps nothing for a backward, and there is none: gradients and the optimizer's
+  /// state go. The last stage makes outcomes of what it computes (exec/evaluation.hpp); in a
+  /// prediction it needs no labels and targets. Before any micro-batch.
+  void forward_only(RunMode mode);
+  /// Last stage, forward only: what F has made of the micro-batch, once.
+  ForwardOutcome take_outcome(int micro_batch);
   /// I. `gradient` is that of the output, empty on the last stage; the result is that of the input,
   /// empty on the first stage.
   std::vector<float> backward_input(int micro_batch, std::vector<float> gradient);
@@ -125,11 +132,13 @@ class Stage {
     std::vector<Saved> saved;  // by layer
     Buffer loss_saved;         // softmax's probabilities, or the output for mse
     double loss = 0;
+    ForwardOutcome outcome;  // forward only
   };
 
   InFlight& in_flight(int micro_batch, Phase expected, const char* what);
   Buffer first_input(InFlight& one, std::vector<float>& input);
   void forward_loss(InFlight& one, Buffer output);
+  void forward_outcome(InFlight& one, Buffer output);
   Buffer loss_gradient(InFlight& one);
   void begin_gradients();
   std::vector<float> message(const Buffer& buffer, std::size_t floats);
@@ -141,6 +150,7 @@ class Stage {
   LossKind loss_kind_;
   int width_in_ = 0, width_out_ = 0;
   bool is_first_ = false, is_last_ = false;
+  RunMode mode_ = RunMode::Train;
   int vocabulary_ = 0;  // of the first layer, if that is an embedding
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
   std::vector<Parameter*> parameters_;
