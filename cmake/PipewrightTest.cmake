@@ -74,6 +74,31 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
 endfunction()
 
+# pipewright_mpi_test(NAME SOURCES ... [LIBS ...] PROCESSES n...)
+# makes one executable whose main joins a job of mpirun, and for each n a test <folder>.NAME.npN that starts it so. Where
+# there is no mpirun the tests say so and are skipped. The labels are the folder, mpi and slow.
+function(pipewright_mpi_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;PROCESSES")
+  cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
+  set(target ${folder}_${name})
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE pipewright_test_options ${arg_LIBS} GTest::gtest)
+  if(TARGET pipewright_mpi)
+    add_dependencies(${target} pipewright_mpi)
+  endif()
+  foreach(n IN LISTS arg_PROCESSES)
+    set(command "${PIPEWRIGHT_MPIRUN}" --oversubscribe -np ${n} $<TARGET_FILE:${target}>)
+    if(NOT PIPEWRIGHT_MPIRUN)
+      set(command $<TARGET_FILE:${target}>)  # says that it is skipped
+    endif()
+    add_test(NAME ${folder}.${name}.np${n} COMMAND ${command})
+    set_tests_properties(
+      ${folder}.${name}.np${n}
+      PROPERTIES LABELS "${folder};mpi;slow" TIMEOUT 120 SKIP_RETURN_CODE 77 PROCESSORS 2
+                 ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+  endforeach()
+endfunction()
+
 # pipewright_script_test(NAME COMMAND program args... [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...])
 # adds a test that is a program of its own. It says on stdout what it misses and exits 77 to be counted as skipped.
 function(pipewright_script_test name)

@@ -34,10 +34,6 @@ constexpr bool is_recv(ActionKind k) { return k == ActionKind::RecvF || k == Act
 constexpr bool is_transfer(ActionKind k) { return is_send(k) || is_recv(k); }
 /// F, I, W or B: the kinds that a schedule orders.
 constexpr bool is_compute(ActionKind k) { return k <= ActionKind::B; }
-/// What only a training has: the passes back, and what they send.
-constexpr bool belongs_to_backward(ActionKind k) {
-  return (is_compute(k) && k != ActionKind::F) || k == ActionKind::SendB || k == ActionKind::RecvB;
-}
 constexpr bool has_micro_batch(ActionKind k) { return k <= ActionKind::RecvB; }
 
 /// "F", "SEND_F", "REDUCE_GRAD", …

@@ -8,6 +8,11 @@ namespace pipewright {
 
 struct Program;
 
+/// What only a training has: the passes back, and what they send.
+constexpr bool belongs_to_backward(ActionKind k) {
+  return (is_compute(k) && k != ActionKind::F) || k == ActionKind::SendB || k == ActionKind::RecvB;
+}
+
 /// True if it holds no I, W, B, SEND_B and RECV_B.
 bool is_forward_only(const Order& order);
 /// The same of what an order has become.

@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "exec/array_data.hpp"
+#include "exec/image_data.hpp"
 #include "exec/layer.hpp"
 #include "exec/random.hpp"
 
@@ -190,6 +191,7 @@ std::unique_ptr<DataSource> make_data(const Model& model, const DataShape& shape
                      (path.empty() ? std::string() : ", and " + path + " is none") +
                      "; name the inputs, or leave the others out");
   }
+  if (classifies_images(model)) return image_source(model, shape);
   if (!starts_with_embedding(model)) return vector_source(model, shape);
   if (path.empty()) {
     throw InputError("model \"" + model.name +

@@ -57,7 +57,8 @@ std::unique_ptr<DataSource> vector_source(const Model& model, const DataShape& s
 
 /// The source that fits the files and the model: arrays where `files.data` ends with ".npy"
 /// (exec/array_data.hpp); else the bytes of the file where the model begins with an embedding, and
-/// random vectors where it does not (then the file is not looked at). Throws InputError.
+/// synthetic images or random vectors where it does not (then the file is not looked at). Throws
+/// InputError.
 std::unique_ptr<DataSource> make_data(const Model& model, const DataShape& shape,
                                       const DataFiles& files);
 /// The same for a file without others.

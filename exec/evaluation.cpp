@@ -59,7 +59,35 @@ void Evaluation::put(int micro_batch, ForwardOutcome outcome) {
   outcomes_.at(static_cast<std::size_t>(micro_batch)) = std::move(outcome);
 }
 
-void Evaluation::end_step() {
+/// Of each micro-batch one process has the outcome.
+void Evaluation::collect(Peers& peers) {
+  Packer packer;
+  for (std::size_t m = 0; m < outcomes_.size(); ++m) {
+    const ForwardOutcome& outcome = outcomes_[m];
+    if (outcome.rows == 0) continue;
+    packer.put<std::uint64_t>(m);
+    packer.put<double>(outcome.loss);
+    for (const std::int64_t number : {outcome.terms, outcome.rows, outcome.correct})
+      packer.put<std::int64_t>(number);
+    packer.put_all<float>(outcome.outputs);
+  }
+  const std::vector<Bytes> all = peers.share(packer.take());
+  for (std::size_t process = 0; process < all.size(); ++process) {
+    if (static_cast<int>(process) == peers.process()) continue;
+    Unpacker unpacker(all[process]);
+    while (!unpacker.empty()) {
+      ForwardOutcome& outcome = outcomes_.at(unpacker.get<std::uint64_t>());
+      outcome.loss = unpacker.get<double>();
+      outcome.terms = unpacker.get<std::int64_t>();
+      outcome.rows = unpacker.get<std::int64_t>();
+      outcome.correct = unpacker.get<std::int64_t>();
+      outcome.outputs = unpacker.get_all<float>();
+    }
+  }
+}
+
+void Evaluation::end_step(Peers* peers) {
+  if (peers != nullptr) collect(*peers);
   for (ForwardOutcome& outcome : outcomes_) {
     loss_ += outcome.loss;
     terms_ += outcome.terms;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/model.hpp"
+#include "exec/peers.hpp"
 
 namespace pipewright::exec {
 
@@ -42,11 +43,14 @@ class Evaluation {
   Evaluation(const Model& model, RunMode mode, int micro_batches, OutputSink sink);
 
   void put(int micro_batch, ForwardOutcome outcome);
-  /// All micro-batches of a step have been put.
-  void end_step();
+  /// All micro-batches of a step have been put, here or in another process of the run: with
+  /// `peers`, all call it, and each of them learns all.
+  void end_step(Peers* peers = nullptr);
   EvaluationReport report() const;
 
  private:
+  void collect(Peers& peers);
+
   const RunMode mode_;
   const LossKind loss_kind_;
   const bool of_text_;

@@ -37,6 +37,7 @@ class Optimizer {
   /// or to be filled by who goes on from a checkpoint.
   struct Slot {
     std::string_view name;
+    std::int64_t first = 0;  // element of the parameter that the first of `values` belongs to
     std::span<float> values;
   };
   std::vector<Slot> slots_of(std::size_t parameter);

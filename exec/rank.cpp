@@ -1,8 +1,11 @@
 #include "exec/rank.hpp"
 
 #include <algorithm>
+#include <string>
 
+#include "core/error.hpp"
 #include "exec/local/waiting.hpp"
+#include "exec/seal.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -43,7 +46,7 @@ void Record::copy_to(Timeline& timeline_copy, Progress& progress_copy) {
 }
 
 RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Record& record,
-                 std::size_t flight_entries)
+                 std::size_t flight_entries, bool verify_payloads)
     : program_(program),
       rank_(rank),
       transport_(transport),
@@ -51,7 +54,10 @@ RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Reco
       begin_(program.rank_begin[static_cast<std::size_t>(rank.value)]),
       end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
       recorder_(flight_entries),
+      verify_payloads_(verify_payloads),
       at_(begin_) {
+  if (program.policy.in_flight > 0 && program.policy.issue == Issue::Stream)
+    ends_ = issue_order(program, rank);
   if (!program.has_collectives) return;
   for (const auto& [id, input] : program.extra_inputs) {
     const bool own = begin_ <= id && id < end_;
@@ -75,6 +81,7 @@ void RankRun::walk(Device& device) {
   phase_.store(Standing::Phase::Walking);
   finished_.assign(end_ - begin_, 0);
   late_sends_.clear();
+  issued_ = 0;
   for (InstructionId id = begin_; id < end_; ++id) {
     if (code(id).has(Instruction::kAtStart)) issue(id);
   }
@@ -99,7 +106,13 @@ void RankRun::walk(Device& device) {
   phase_.store(Standing::Phase::Done);
 }
 
+/// The rank's host stands further up (docs/semantics.md §2.2): what never starts never ends.
+void RankRun::stop_behind_host(InstructionId id) {
+  if (code(id).has(Instruction::kNotPassed)) wait_in_transport(at(), id);
+}
+
 void RankRun::compute(InstructionId id) {
+  stop_behind_host(id);
   wait_for_inputs(id);
   if (code(id).has(Instruction::kJoinsRun)) wait_for_run_before(id);
   const std::int64_t start = transport_.now();
@@ -119,11 +132,20 @@ void RankRun::compute(InstructionId id) {
   if (!late_sends_.empty()) provide_late_sends();
 }
 
+/// In a ring of so many places the end that is issued next takes the place of an older one.
+void RankRun::wait_for_room() {
+  const auto most = static_cast<std::size_t>(program_.policy.in_flight);
+  if (issued_ >= most) wait_in_transport(at(), ends_[issued_ - most]);
+  ++issued_;
+}
+
 void RankRun::issue(InstructionId id) {
+  stop_behind_host(id);
+  if (!ends_.empty()) wait_for_room();
   PayloadPtr data;
   if (is_send(code(id).kind)) {
     if (has_data(id)) {
-      data = device_->give(id);
+      data = give(id);
     } else {
       late_sends_.push_back(id);
     }
@@ -168,8 +190,25 @@ void RankRun::finish_transfer(InstructionId id) {
   if (finished != 0) return;
   wait_in_transport(at(), id);
   note(id, FlightState::Ended);
-  if (is_recv(code(id).kind)) device_->accept(id, transport_.take(rank_, id));
+  if (is_recv(code(id).kind)) device_->accept(id, checked(id, transport_.take(rank_, id)));
   finished = 1;
+}
+
+PayloadPtr RankRun::give(InstructionId send) {
+  PayloadPtr payload = device_->give(send);
+  auto* host = verify_payloads_ ? dynamic_cast<HostPayload*>(payload.get()) : nullptr;
+  if (host != nullptr) host->seal = seal_of(*host);
+  return payload;
+}
+
+PayloadPtr RankRun::checked(InstructionId recv, PayloadPtr payload) const {
+  const auto* host = verify_payloads_ ? dynamic_cast<const HostPayload*>(payload.get()) : nullptr;
+  if (host != nullptr && host->seal != seal_of(*host)) {
+    const InstructionId send = code(recv).link;
+    throw RunError("the message of rank " + std::to_string(program_.rank_of(send).value) + "'s " +
+                   program_.text(send) + " was damaged on its way: its checksum is another one");
+  }
+  return payload;
 }
 
 bool RankRun::has_data(InstructionId send) const {
@@ -182,7 +221,7 @@ bool RankRun::has_data(InstructionId send) const {
 void RankRun::provide_late_sends() {
   std::erase_if(late_sends_, [&](InstructionId send) {
     if (!has_data(send)) return false;
-    transport_.provide(rank_, send, device_->give(send));
+    transport_.provide(rank_, send, give(send));
     return true;
   });
 }

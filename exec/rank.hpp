@@ -45,7 +45,7 @@ class RankRun {
  public:
   /// All of them must outlive it.
   RankRun(const Program& program, RankId rank, Transport& transport, Record& record,
-          std::size_t flight_entries = 0);
+          std::size_t flight_entries = 0, bool verify_payloads = false);
 
   /// One step, from the first instruction to the end of the last. Throws Stopped, and what the
   /// device throws.
@@ -63,6 +63,8 @@ class RankRun {
 
   void compute(InstructionId id);
   void issue(InstructionId id);
+  void stop_behind_host(InstructionId id);
+  void wait_for_room();
   void wait_for_inputs(InstructionId id);
   void wait_for_run_before(InstructionId id);
   void wait_for(InstructionId input);
@@ -70,6 +72,8 @@ class RankRun {
   void finish_transfer(InstructionId id);
   bool has_data(InstructionId send) const;
   void provide_late_sends();
+  PayloadPtr give(InstructionId send);
+  PayloadPtr checked(InstructionId recv, PayloadPtr payload) const;
 
   const Program& program_;
   const RankId rank_;
@@ -80,7 +84,11 @@ class RankRun {
   std::vector<std::uint8_t> finished_;     // transfer ends, from begin_: waited for and accepted
   std::vector<InstructionId> awaited_;     // own computations that other ranks wait for, sorted
   std::vector<InstructionId> late_sends_;  // issued before their data was computed
+  std::vector<InstructionId>
+      ends_;                // in the order of issue, where the policy limits what is in flight
+  std::size_t issued_ = 0;  // of them, in this step
   FlightRecorder recorder_;
+  const bool verify_payloads_;
   std::atomic<Standing::Phase> phase_{Standing::Phase::Preparing};
   std::atomic<InstructionId> at_;
   std::atomic<InstructionId> waits_for_{kNoInstruction};

@@ -4,17 +4,22 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
 
 #include "core/error.hpp"
+#include "exec/last_look.hpp"
 #include "exec/local/waiting.hpp"
 #include "exec/rank.hpp"
 #include "exec/watchdog.hpp"
 
 namespace pipewright::exec {
 namespace {
+
+// How long process 0 waits for what the others saw of a run that does not finish.
+constexpr std::int64_t kHandInNs = 1'000'000'000;
 
 class Run {
  public:
@@ -28,8 +33,8 @@ class Run {
     record_.reset(program.code.size());
     const auto entries = static_cast<std::size_t>(std::max(0, options.flight_entries));
     for (const RankId rank : transport.local_ranks()) {
-      ranks_.push_back(
-          {rank, std::make_unique<RankRun>(program, rank, transport, record_, entries)});
+      ranks_.push_back({rank, std::make_unique<RankRun>(program, rank, transport, record_, entries,
+                                                        options.verify_payloads)});
     }
   }
 
@@ -54,14 +59,6 @@ class Run {
     std::optional<double> loss;
     bool dead = false;  // guarded by error_mutex_
   };
-  /// All ranks as they were when the run was stopped.
-  struct LastLook {
-    StopCause cause = StopCause::None;
-    Timeline timeline;
-    Progress progress;
-    std::vector<StepResult> steps;
-    std::vector<RankLook> ranks;
-  };
 
   void run_threads();
   void run_rank(Rank& rank) noexcept;
@@ -72,7 +69,7 @@ class Run {
   void look_at_step(LastLook& last);
   void tell_overdue() noexcept;
   void end_step();
-  void collect_step();
+  std::optional<double> collect_step();
   void choose_timeline();
   RunResult unfinished() const;
   std::string why_slow(const FlightReport& report) const;
@@ -91,6 +88,7 @@ class Run {
   std::exception_ptr error_;         // from on_step
   std::string failure_;              // of the first rank that failed
   std::optional<LastLook> last_;
+  std::vector<StepResult> last_steps_;  // that had ended then
 };
 
 // --- Threads ---
@@ -118,6 +116,8 @@ void Run::run_rank(Rank& rank) noexcept {
     run_steps(rank);
   } catch (const Stopped&) {
     // Somebody else knows why.
+  } catch (const std::bad_alloc&) {
+    fail(rank, "not enough memory");
   } catch (const std::exception& e) {
     fail(rank, e.what());
   }
@@ -168,13 +168,21 @@ void Run::look_at_all(StopCause cause) {
   if (last_) return;
   LastLook& last = last_.emplace();
   last.cause = cause;
-  if (cause == StopCause::Interrupted) return look_at_step(last);
+  Peers* const peers = transport_.peers();
+  if (cause == StopCause::PeerLost) {
+    const std::vector<LostRank> lost = peers->lost();
+    failure_ = lost_text(lost);
+    for (const LostRank& one : lost) last.lost.push_back(one.rank);
+  }
+  if (cause == StopCause::Elsewhere) failure_ = "another process has ended the run";
+  last.failure = failure_;
   const std::int64_t now = local::steady_ns();
   for (const Rank& rank : ranks_) {
     last.ranks.push_back({rank.id, rank.run->standing(), now, rank.dead,
                           transport_.awaits_time(rank.id), rank.run->recorder().recent()});
   }
   look_at_step(last);
+  if (peers != nullptr) peers->hand_in(packed(program_, transport_.local_ranks(), last));
 }
 
 /// Between two steps there is nothing to be seen of a step.
@@ -183,7 +191,7 @@ void Run::look_at_step(LastLook& last) {
   if (!record.owns_lock()) return;
   record_.copy_to(last.timeline, last.progress);
   transport_.report(last.timeline, last.progress);
-  last.steps = result_.steps;
+  last_steps_ = result_.steps;
 }
 
 /// On the watchdog's thread.
@@ -201,12 +209,9 @@ void Run::tell_overdue() noexcept {
 void Run::end_step() {
   record_.between_steps.store(true);
   const std::scoped_lock lock(record_mutex_);
-  collect_step();
   StepResult step;
+  step.loss = collect_step();
   step.step_ns = record_.timeline.makespan_ns;
-  for (const Rank& rank : ranks_) {
-    if (rank.loss) step.loss = step.loss.value_or(0) + *rank.loss;
-  }
   try {
     if (options_.on_step) options_.on_step(static_cast<int>(result_.steps.size()), step);
   } catch (...) {
@@ -214,16 +219,34 @@ void Run::end_step() {
     throw Stopped{};
   }
   result_.steps.push_back(step);
+  Peers* const peers = transport_.peers();
+  if (peers != nullptr && static_cast<int>(result_.steps.size()) == options_.steps) {
+    result_.clocks = peers->clocks();
+  }
   if (!options_.median_timeline) timelines_.clear();
   timelines_.push_back(std::move(record_.timeline));
   record_.reset(program_.code.size());
 }
 
-void Run::collect_step() {
+/// The loss, and in record_ the times of all ranks.
+std::optional<double> Run::collect_step() {
   transport_.report(record_.timeline, record_.progress);
+  std::optional<double> loss;
+  for (const Rank& rank : ranks_) {
+    if (rank.loss) loss = loss.value_or(0) + *rank.loss;
+  }
+  if (Peers* const peers = transport_.peers()) {
+    StepPart own{std::move(record_.timeline), loss};
+    const auto parts = peers->share(packed(program_, transport_.local_ranks(), own));
+    own.loss.reset();  // comes back among the others, in the same order everywhere
+    for (const Bytes& part : parts) merge(program_, part, own);
+    record_.timeline = std::move(own.timeline);
+    loss = own.loss;
+  }
   Timeline& timeline = record_.timeline;
   const auto last = std::max_element(timeline.end.begin(), timeline.end.end());
   timeline.makespan_ns = last == timeline.end.end() ? 0 : std::max<std::int64_t>(0, *last);
+  return loss;
 }
 
 // --- After the run ---
@@ -249,9 +272,13 @@ void Run::choose_timeline() {
 RunResult Run::unfinished() const {
   RunResult result;
   LastLook last = last_.value_or(LastLook{});
+  if (Peers* const peers = transport_.peers()) {
+    for (const Bytes& bytes : peers->handed_in(kHandInNs)) merge(program_, bytes, last);
+    complete(program_, last);
+  }
   result.timeline = std::move(last.timeline);
   result.progress = std::move(last.progress);
-  result.steps = std::move(last.steps);
+  result.steps = last_steps_;
   result.timeline_step = static_cast<int>(result.steps.size());
   if (result.timeline.end.size() != program_.code.size()) {
     Record nothing;
@@ -268,9 +295,9 @@ RunResult Run::unfinished() const {
   const bool patience = last.cause == StopCause::NoProgress;
   result.report =
       flight_report(program_, result.progress, std::move(waits), std::move(last.ranks), patience);
-  if (last.cause == StopCause::Failed) {
+  if (!last.failure.empty()) {
     result.outcome = Outcome::Failed;
-    result.failure = failure_;
+    result.failure = last.failure;
   } else if (patience && !stuck) {
     result.outcome = Outcome::Slow;
     result.failure = why_slow(result.report);

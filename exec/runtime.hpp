@@ -21,6 +21,7 @@
 #include "exec/device.hpp"
 #include "exec/evaluation.hpp"
 #include "exec/flight_report.hpp"
+#include "exec/peers.hpp"
 #include "exec/transport.hpp"
 #include "exec/verify.hpp"
 
@@ -56,6 +57,8 @@ struct RunOptions {
   /// it returns, run() goes on waiting for the ranks.
   std::int64_t grace_ns = 1'000'000'000;
   std::function<void(const RunResult& result)> on_overdue;
+  /// Every message carries a checksum, which the receiver compares (exec/seal.hpp).
+  bool verify_payloads = false;
 };
 
 enum class Outcome : std::uint8_t {
@@ -74,15 +77,17 @@ struct RunResult {
   /// Finished: the step `timeline_step`. Else what there is of the step that did not end.
   Timeline timeline;
   int timeline_step = 0;
-  Figures figures;      // of the timeline; only if finished
-  WaitReport stuck;     // only if stuck: why
-  Progress progress;    // only if not finished: how far it came
-  FlightReport report;  // only if not finished: rank by rank
-  std::string failure;  // only if slow or failed: the sentence that run() throws
+  Figures figures;                     // of the timeline; only if finished
+  WaitReport stuck;                    // only if stuck: why
+  Progress progress;                   // only if not finished: how far it came
+  FlightReport report;                 // only if not finished: rank by rank
+  std::string failure;                 // only if slow or failed: the sentence that run() throws
+  std::optional<VerifyReport> verify;  // filled by run_on_cpu() if it was asked to
   std::optional<EvaluationReport> evaluation;  // filled by run_on_cpu() if forward only
-  std::optional<VerifyReport> verify;          // filled by run_on_cpu() if it was asked to
   /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
   std::vector<int> peak_weight_versions;
+  /// By process, where there are several: how far the times of a process may be off.
+  std::vector<ClockError> clocks;
 
   bool finished() const { return outcome == Outcome::Finished; }
 };
@@ -99,8 +104,10 @@ class RunFailed : public RunError {
 };
 
 /// `costs` gives message sizes (credit in bytes) and memory for the figures. The transport serves
-/// one run. Throws RunFailed if a rank fails (naming rank, instruction and step) or if one computes
-/// for longer than the watchdog allows.
+/// one run. Where the ranks are several processes, all of them call this alike; each gets the whole
+/// result of a run that finishes, and process 0 that of one that does not. Throws RunFailed if a
+/// rank fails (naming rank, instruction and step) or if one computes for longer than the watchdog
+/// allows.
 RunResult run(const Program& program, const CostTable& costs, Transport& transport,
               const DeviceFactory& make_device, const RunOptions& options = {});
 

@@ -3,12 +3,20 @@
 #include "core/error.hpp"
 
 namespace pipewright::exec {
+namespace {
 
-void Transport::announce(RankId, InstructionId) {
+[[noreturn]] void refuse_replicas() {
   throw InputError(
       "this transport cannot reduce the gradients of replicas; use --transport local, or a "
-      "schedule "
-      "without replicas");
+      "schedule without replicas");
 }
+
+}  // namespace
+
+void Transport::announce(RankId, InstructionId) { refuse_replicas(); }
+
+void Transport::contribute(RankId, InstructionId, PartPtr) { refuse_replicas(); }
+
+std::vector<PartPtr> Transport::gathered(RankId, InstructionId) { refuse_replicas(); }
 
 }  // namespace pipewright::exec

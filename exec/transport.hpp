@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/program.hpp"
@@ -36,15 +37,38 @@ class Payload {
 };
 using PayloadPtr = std::unique_ptr<Payload>;
 
-/// Floats in host memory, with room for what a device wants to know of them.
+/// Floats in host memory. All that goes to another process goes as one of these.
 class HostPayload : public Payload {
  public:
-  explicit HostPayload(std::vector<float> v) : values(std::move(v)) {}
+  explicit HostPayload(std::vector<float> v, std::vector<std::byte> n = {})
+      : values(std::move(v)), note(std::move(n)) {}
   std::byte* data() override { return reinterpret_cast<std::byte*>(values.data()); }
   std::size_t size() const override { return values.size() * sizeof(float); }
   MemoryKind memory() const override { return MemoryKind::Host; }
 
   std::vector<float> values;
+  std::vector<std::byte> note;        // what a device wants to say of them; small
+  std::optional<std::uint64_t> seal;  // a checksum of both (exec/seal.hpp)
+};
+
+/// What a member brings to a collective; read by all members, written by nobody once it was handed
+/// in.
+class Part {
+ public:
+  virtual ~Part() = default;
+  /// The same for another process. Only a transport between processes asks, once a part; what
+  /// arrives there is a PackedPart.
+  virtual HostPayload pack() const = 0;
+};
+using PartPtr = std::shared_ptr<const Part>;
+
+/// A part as another process has packed it. The device that reads it knows how.
+class PackedPart final : public Part {
+ public:
+  explicit PackedPart(HostPayload what) : payload(std::move(what)) {}
+  HostPayload pack() const override { return payload; }
+
+  HostPayload payload;
 };
 
 /// Time as the ranks see it.
@@ -56,14 +80,19 @@ class Clock {
   virtual void sleep_until(RankId rank, std::int64_t deadline) = 0;
 };
 
+class Peers;
+
 class Transport : public Clock {
  public:
+  /// The other processes of the run (exec/peers.hpp); null if all ranks are threads of this one.
+  virtual Peers* peers() { return nullptr; }
+
   /// The ranks that live in this process, ascending; the runtime starts a thread for each.
   virtual std::vector<RankId> local_ranks() const = 0;
 
-  /// All ranks wait here for one another, then `between` runs once while all stand still, then a
-  /// step begins: nothing is issued, nothing has ended, the time is 0. Throws Stopped, and
-  /// whatever `between` throws on the rank that ran it.
+  /// All ranks wait here for one another, then `between` runs once in each process while all stand
+  /// still, then a step begins: nothing is issued, nothing has ended, the time is 0. Throws
+  /// Stopped, and whatever `between` throws on the rank that ran it.
   virtual void meet(RankId rank, const std::function<void()>& between) = 0;
 
   /// The rank's compute lane has reached the transfer end. Takes no time. A SEND's data may be null
@@ -74,6 +103,13 @@ class Transport : public Clock {
   /// What the rank did before happens before what the others do after their wait() for it. A
   /// transport that has not learnt it refuses with an InputError.
   virtual void announce(RankId rank, InstructionId computation);
+  /// The rank's part of the collective that `member`, an instruction of its own list, belongs to.
+  /// Handed in before the computation is announced that the other members wait for, or before the
+  /// step if there is none. Never waits. Refused as announce() is.
+  virtual void contribute(RankId rank, InstructionId member, PartPtr part);
+  /// The parts of all members, by rank, ascending; once a step, when the inputs of `member` have
+  /// ended. Each member sums by itself. Throws Stopped.
+  virtual std::vector<PartPtr> gathered(RankId rank, InstructionId member);
   /// Returns when the transfer end, or the computation that another rank announces, has ended; a
   /// transport with streams may return earlier, when what the payload's event says is enough to go
   /// on. Waiting for a computation of the rank itself never ends: that is how an order whose input

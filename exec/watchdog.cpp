@@ -56,11 +56,27 @@ void Watchdog::wait_for_ranks() {
   calls_.overdue();
 }
 
+/// Before interruptions: whoever starts processes tends to interrupt all when one of them dies.
+StopCause Watchdog::look_at_peers(Peers& peers) const {
+  if (!peers.lost().empty()) return StopCause::PeerLost;
+  return peers.ended_elsewhere() ? StopCause::Elsewhere : StopCause::None;
+}
+
 StopCause Watchdog::look(std::int64_t pause_ns) {
   if (transport_.stands_still_within(pause_ns)) return StopCause::StandsStill;
   if (record_.failed.load()) return StopCause::Failed;
+  Peers* const peers = transport_.peers();
+  if (peers != nullptr) {
+    const StopCause cause = look_at_peers(*peers);
+    if (cause != StopCause::None) return cause;
+  }
   if (interrupted_ != nullptr && interrupted_->load()) return StopCause::Interrupted;
-  const std::uint64_t seen = record_.computations.load() + transport_.ended_count();
+  std::uint64_t seen = record_.computations.load() + transport_.ended_count();
+  if (peers != nullptr) {
+    peers->post_progress(seen);
+    if (peers->process() != 0) return StopCause::None;  // process 0 judges for all
+    seen += peers->progress_elsewhere();
+  }
   const std::int64_t now = local::steady_ns();
   if (seen != last_seen_ || record_.between_steps.load()) {
     last_seen_ = seen;

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "exec/peers.hpp"
 #include "exec/rank.hpp"
 #include "exec/transport.hpp"
 
@@ -21,7 +22,9 @@ enum class StopCause : std::uint8_t {
   StandsStill,  // every rank waits and nothing is under way: a fact, not a guess
   NoProgress,   // nothing has ended for the time allowed; a rank may still compute
   Interrupted,
-  Failed,  // a rank has thrown and stopped the others
+  Failed,     // a rank has thrown and stopped the others
+  PeerLost,   // another process of the run is gone
+  Elsewhere,  // another process has ended the run and knows why
 };
 
 /// Made on the watchdog's thread; they must not throw.
@@ -47,6 +50,7 @@ class Watchdog {
   void watch();
   void wait_for_ranks();
   StopCause look(std::int64_t pause_ns);
+  StopCause look_at_peers(Peers& peers) const;
 
   Transport& transport_;
   const Record& record_;

@@ -1,13 +1,13 @@
 #include "tools/application.hpp"
 
-#include <new>
+#include <exception>
 
 #include "core/error.hpp"
 #include "core/suggest.hpp"
 #include "tools/command_line.hpp"
+#include "tools/complaint.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/help.hpp"
-#include "tools/interrupt.hpp"
 #include "tools/manual.hpp"
 #include "tools/session.hpp"
 
@@ -112,19 +112,9 @@ int complain(const Words& words, const std::string& what, int status) {
 int run_application(const Words& words) {
   try {
     return dispatch(words);
-  } catch (const InputError& error) {
-    return complain(words, error.what(), kBadInput);
-  } catch (const MachineError& error) {
-    return complain(words, error.what(), kMachineCannot);
-  } catch (const RunError& error) {
-    return complain(words, error.what(), kRunFailed);
-  } catch (const Interrupted&) {
-    return complain(words, "interrupted", kInterrupted);
-  } catch (const std::bad_alloc&) {
-    return complain(words, "not enough memory for this; use fewer ranks or micro-batches",
-                    kMachineCannot);
-  } catch (const std::exception& error) {
-    return complain(words, error.what(), kRunFailed);
+  } catch (const std::exception&) {
+    const Complaint complaint = complaint_of(std::current_exception());
+    return complain(words, complaint.text, complaint.status);
   }
 }
 

@@ -8,12 +8,15 @@
 namespace pipewright::tools {
 namespace {
 
-// A signal handler has nothing but globals. Both are lock-free.
+// A signal handler has nothing but globals. All are lock-free.
 std::atomic<bool> interrupted{false};
 std::atomic<int> scopes{0};
+std::atomic<int> status_of_signal{kInterrupted};
 
 extern "C" void on_signal(int /*number*/) {
-  if (scopes.load() == 0 || interrupted.exchange(true)) _exit(kInterrupted);
+  if (scopes.load() == 0 || interrupted.exchange(true)) {
+    _exit(status_of_signal.load());
+  }
 }
 
 }  // namespace
@@ -33,6 +36,8 @@ void install_signal_handlers() {
 }
 
 const std::atomic<bool>& interrupt_flag() { return interrupted; }
+
+void let_signals_exit_with(int status) { status_of_signal.store(status); }
 
 InterruptScope::InterruptScope() { scopes.fetch_add(1); }
 InterruptScope::~InterruptScope() { scopes.fetch_sub(1); }

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/error.hpp"
+#include "exec/mpi/mpi_wire.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -11,6 +12,15 @@ std::string cuda_state() {
   const bool driver = std::filesystem::exists("/dev/nvidiactl");
   return driver ? "this machine has an NVIDIA driver, but this version has no CUDA device yet"
                 : "this machine has no NVIDIA driver, and this version has no CUDA device yet";
+}
+
+Ability mpi_state() {
+  try {
+    exec::mpi::load_module();
+    return {"mpi", true, "ranks are processes that mpirun has started, on one machine or several"};
+  } catch (const MachineError& error) {
+    return {"mpi", false, error.what()};
+  }
 }
 
 void require(const std::vector<Ability>& abilities, std::string_view kind, std::string_view name,
@@ -33,7 +43,7 @@ std::vector<Ability> devices() {
 
 std::vector<Ability> transports() {
   return {{"local", true, "ranks are threads of this process"},
-          {"mpi", false, "this version has no MPI transport yet"},
+          mpi_state(),
           {"nccl", false, "this version has no NCCL transport yet"}};
 }
 

@@ -1,5 +1,8 @@
-// pipewright run: replay a plan on real threads.
+// pipewright run: replay a plan on real threads, or on processes of mpirun.
+#include <unistd.h>
+
 #include "core/error.hpp"
+#include "exec/mpi/transport.hpp"
 #include "exec/paced/device.hpp"
 #include "sim/engine.hpp"
 #include "tools/arguments.hpp"
@@ -9,6 +12,8 @@
 #include "tools/figures.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/modules.hpp"
+#include "tools/phases_text.hpp"
+#include "tools/process_job.hpp"
 #include "tools/run_report.hpp"
 #include "tools/subject.hpp"
 #include "tools/table.hpp"
@@ -39,7 +44,6 @@ std::optional<exec::DataFiles> data_request(const Arguments& arguments) {
 
 struct RunRequest {
   std::string device;
-  exec::local::ClockKind clock = exec::local::ClockKind::Wall;
   TrainingRequest training;
 };
 
@@ -47,9 +51,8 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   RunRequest request;
   request.device = arguments.text_or("--device", subject.plan ? "cpu" : "paced");
   require_device(request.device);
-  require_transport(arguments.text_or("--transport", "local"));
   if (arguments.text_or("--clock", "wall") == "virtual") {
-    request.clock = exec::local::ClockKind::Virtual;
+    request.training.clock = exec::local::ClockKind::Virtual;
   }
   if (const auto steps = arguments.integer("--steps", 1, kMostSteps)) {
     request.training.steps = static_cast<int>(*steps);
@@ -58,6 +61,10 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   request.training.verify = arguments.has("--verify");
   request.training.checkpoints = checkpoint_request(arguments);
   request.training.forward = forward_request(arguments);
+  request.training.verify_payloads = arguments.has("--verify-payloads");
+  if (arguments.text_or("--numerics", "fast") == "exact") {
+    request.training.numerics = exec::Numerics::Exact;
+  }
   if (const auto patience = arguments.duration("--watchdog")) {
     if (patience->value == 0) throw InputError("--watchdog: expected more than 0, such as 30s");
     request.training.watchdog_ns = patience->value;
@@ -70,15 +77,27 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
                        "an order says nothing of a model to train; give a plan.json, or --device "
                        "paced");
     }
-    if (arguments.has("--clock")) throw InputError("--clock belongs to --device paced");
     if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
   } else if (request.training.checkpoints.any()) {
     throw InputError("checkpoints belong to --device cpu; paced trains nothing");
-  } else if (arguments.has("--verify") || arguments.has("--data") || arguments.has("--output")) {
-    throw InputError(
-        "--verify, --data and --output belong to --device cpu; paced computes nothing");
+  } else {
+    for (const char* flag : {"--verify", "--data", "--numerics", "--output"}) {
+      if (!arguments.has(flag)) continue;
+      throw InputError(std::string(flag) + " belongs to --device cpu; paced computes nothing");
+    }
   }
   return request;
+}
+
+exec::RunResult run_paced_ranks(const Subject& subject, const RunRequest& request,
+                                const exec::RunOptions& options) {
+  const Program& program = subject.program;
+  if (request.training.link == nullptr) {
+    return exec::paced::run_paced(program, subject.costs, request.training.clock, options);
+  }
+  exec::mpi::MpiTransport transport(program, exec::local::paced_messages(program, subject.costs),
+                                    *request.training.link, options.verify_payloads);
+  return exec::paced::run_paced(program, subject.costs, options, transport);
 }
 
 exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Session& session) {
@@ -91,9 +110,10 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
   options.on_step = [&](int step, const exec::StepResult& result) {
     show_step(session, step, options.steps, result);
   };
+  session.phases().begin(exec::Phase::Steps);
   const InterruptScope scope;
-  exec::RunResult result =
-      exec::paced::run_paced(subject.program, subject.costs, request.clock, options);
+  options.verify_payloads = request.training.verify_payloads;
+  exec::RunResult result = run_paced_ranks(subject, request, options);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
   return result;
@@ -120,12 +140,16 @@ void print_result(const Subject& subject, const exec::RunResult& result, Session
   if (!versions.empty()) session.print(wrapped(versions, terminal.width, 0));
 }
 
-/// A job without a plan is tuned first, if its tuner_run_mode says so.
-Subject read_run_subject(const Arguments& arguments, Session& session) {
+/// A job without a plan is tuned first, if its tuner_run_mode says so; nothing if that was all.
+std::optional<Subject> read_run_subject(const Arguments& arguments, Session& session) {
+  session.phases().begin(exec::Phase::Build);
   if (!arguments.positionals().empty() && !arguments.has("--schedule")) {
     const std::string& path = arguments.positionals().front();
-    if (auto plan = tune_for_run(path, session)) {
-      return subject_of_plan(*std::move(plan), path, arguments);
+    TunedForRun tuned = tune_for_run(path, session);
+    if (tuned.stops) return std::nullopt;
+    if (tuned.plan) {
+      session.phases().begin(exec::Phase::Parallel);
+      return subject_of_plan(*std::move(tuned.plan), path, arguments);
     }
   }
   return read_subject(arguments, Purpose::Judge, session);
@@ -133,53 +157,99 @@ Subject read_run_subject(const Arguments& arguments, Session& session) {
 
 /// What a failed run leaves is shown before its error goes on.
 exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject,
-                              const RunRequest& request, Session& session) {
+                              const RunRequest& request, Session& session, bool speaks) {
   try {
     return request.device == "cpu"
                ? train_on_cpu(*subject.plan, subject.program, request.training, session)
                : run_paced(subject, request, session);
   } catch (const exec::RunFailed& failed) {
-    show_unfinished(arguments, subject, failed.result(), session);
+    if (speaks) show_unfinished(arguments, subject, failed.result(), session);
     throw;
   }
 }
 
-int run(const Arguments& arguments, Session& session) {
-  Subject subject = read_run_subject(arguments, session);
+int stop_after_plan(Session& session) {
+  session.phases().finish();
+  if (session.json()) session.print_result({{"phases", phases_fields(session.phases().spans())}});
+  return kDone;
+}
+
+Json result_fields(const Subject& subject, const RunRequest& request, const exec::RunResult& result,
+                   Session& session) {
+  Json fields = {{"steps", steps_fields(result)},
+                 {"verify", verify_fields(result.verify)},
+                 {"bubble_ratio", result.figures.bubble_ratio}};
+  if (subject.program.asynchronous && !result.peak_weight_versions.empty()) {
+    fields["peak_weight_versions"] = result.peak_weight_versions;
+  }
+  fields["phases"] = phases_fields(session.phases().spans());
+  if (result.evaluation) fields["evaluation"] = evaluation_fields(*result.evaluation);
+  if (request.device == "cpu") fields["first_step"] = result.first_step;
+  if (const auto& save = request.training.checkpoints.save) {
+    const int done = result.first_step + static_cast<int>(result.steps.size());
+    fields["checkpoint"] = exec::checkpoint_folder(save->folder, done).string();
+  }
+  return fields;
+}
+
+/// `link`: of the job that this process is part of; null if all ranks are threads of it.
+int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
+  std::optional<Subject> read = read_run_subject(arguments, session);
+  if (!read) return stop_after_plan(session);
+  Subject& subject = *read;
   take_forwards(subject, forward_request(arguments).mode);
   RunRequest request = run_request(arguments, subject);
+  request.training.link = link;
+  const bool speaks = link == nullptr || link->process() == 0;
   if (!subject.problems.empty()) {
     throw InputError(subject.source, "",
                      "not a whole order: " + subject.problems.front() + "; see pipewright check");
   }
   request.training.on_overdue = [&](const exec::RunResult& result) {
+    if (!speaks) _exit(kRunFailed);
     leave_without_ranks(arguments, subject, result, session);
   };
-  const exec::RunResult result = run_on_device(arguments, subject, request, session);
+  const exec::RunResult result = run_on_device(arguments, subject, request, session, speaks);
+  if (!speaks) return result.finished() ? kDone : kRunFailed;
   if (!result.finished()) {
     show_unfinished(arguments, subject, result, session);
     return kRunFailed;
   }
+  session.phases().finish();
+  if (session.terminal().progress) session.note(phases_text(session.phases().spans()));
   save_timeline_files(arguments, session, subject, result.timeline,
-                      traces::TraceInfo::Kind::Measured);
+                      traces::TraceInfo::Kind::Measured, clocks_text(result));
   if (session.json()) {
-    Json fields = {{"steps", steps_fields(result)},
-                   {"verify", verify_fields(result.verify)},
-                   {"bubble_ratio", result.figures.bubble_ratio}};
-    if (subject.program.asynchronous && !result.peak_weight_versions.empty()) {
-      fields["peak_weight_versions"] = result.peak_weight_versions;
-    }
-    if (result.evaluation) fields["evaluation"] = evaluation_fields(*result.evaluation);
-    if (request.device == "cpu") fields["first_step"] = result.first_step;
-    if (const auto& save = request.training.checkpoints.save) {
-      const int done = result.first_step + static_cast<int>(result.steps.size());
-      fields["checkpoint"] = exec::checkpoint_folder(save->folder, done).string();
-    }
-    session.print_result(fields);
+    session.print_result(result_fields(subject, request, result, session));
   } else {
     print_result(subject, result, session);
+    if (request.device == "cpu" && request.training.clock == exec::local::ClockKind::Virtual) {
+      session.print(
+          wrapped("virtual clock: a computation took its thread's CPU time, a transfer "
+                  "what the plan's costs say",
+                  session.terminal().width, 0));
+    }
   }
   return result.verify && !agrees(*result.verify) ? kAnswerIsNo : kDone;
+}
+
+int run(const Arguments& arguments, Session& session) {
+  const std::string transport = arguments.text_or("--transport", "local");
+  require_transport(transport);
+  if (transport != "mpi") return run_ranks(arguments, session, nullptr);
+  if (arguments.has("--clock")) throw InputError("--clock belongs to --transport local");
+  if (!is_in_job()) {
+    const std::optional<Subject> subject = read_run_subject(arguments, session);
+    if (!subject) return stop_after_plan(session);
+    const std::string ranks = std::to_string(subject->program.ranks());
+    throw MachineError(
+        "--transport mpi runs one rank a process, and mpirun has not started this "
+        "one; start it with mpirun -np " +
+        ranks + " pipewright run …");
+  }
+  return run_in_job(session, [&](exec::mpi::Link& link, Session& own) {
+    return run_ranks(arguments, own, &link);
+  });
 }
 
 std::vector<Flag> run_flags() {
@@ -194,7 +264,8 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--transport",
        .argument = "KIND",
-       .help = "how ranks meet; local: threads of this process",
+       .help = "how ranks meet; local: threads of this process; mpi: processes that mpirun has "
+               "started, one a rank",
        .choices = {"local", "mpi", "nccl"},
        .checked = true},
       {.group = "Run",
@@ -220,6 +291,16 @@ std::vector<Flag> run_flags() {
        .name = "--verify",
        .help = "compare the gradients of the first step with a serial run; exit 1 if they differ"},
       {.group = "Run",
+       .name = "--verify-payloads",
+       .help = "every message carries a checksum, which the receiver compares"},
+      {.group = "Run",
+       .name = "--numerics",
+       .argument = "KIND",
+       .help = "exact: sums that do not depend on order, so that gradients and parameters are the "
+               "serial run's bit for bit; fast: OpenBLAS",
+       .choices = {"exact", "fast"},
+       .checked = true},
+      {.group = "Run",
        .name = "--watchdog",
        .argument = "TIME",
        .help = "give up when nothing has ended for so long (30s); a run that cannot go on is ended "
@@ -236,7 +317,9 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--clock",
        .argument = "KIND",
-       .help = "of --device paced; virtual: nobody sleeps, times are exact",
+       .help = "virtual: no rank waits for the machine's time; on cpu a computation takes its "
+               "thread's CPU time and a transfer the plan's costs, so that eight ranks on two "
+               "cores show eight devices; on paced every time is exact",
        .choices = {"wall", "virtual"},
        .checked = true},
   };
@@ -261,6 +344,7 @@ Command run_command() {
       {"run plan.json --mode evaluate --data book.txt --load-checkpoint saved",
        "loss and perplexity of a text"},
       {"run order.csv --device paced --clock virtual --json", "an order of your own"},
+      {"run plan.json --transport mpi --verify", "under mpirun -np 4: a process for each rank"},
   };
   command.positionals = {subject_file()};
   command.flags = run_flags();

@@ -1,6 +1,7 @@
 #include "tools/timeline_files.hpp"
 
 #include "tools/interrupt.hpp"
+#include "tools/phases_text.hpp"
 #include "tools/timeline_report.hpp"
 #include "traces/svg.hpp"
 
@@ -27,7 +28,7 @@ std::vector<Flag> timeline_file_flags() {
 }
 
 void save_trace(Session& session, const std::string& path, const Subject& subject,
-                const Timeline& timeline, traces::TraceInfo::Kind kind) {
+                const Timeline& timeline, traces::TraceInfo::Kind kind, const std::string& clocks) {
   traces::TraceInfo info;
   info.title = subject.title;
   info.kind = kind;
@@ -35,6 +36,9 @@ void save_trace(Session& session, const std::string& path, const Subject& subjec
                    {"policy", subject.policy_text},
                    {"costs", subject.costs_text},
                    {"source", subject.source}};
+  if (!clocks.empty()) info.metadata.emplace_back("clocks", clocks);
+  if (kind == traces::TraceInfo::Kind::Measured)
+    info.phases = host_phases(session.phases().spans());
   const InterruptScope scope;
   traces::write_chrome_trace(path, subject.program, timeline, subject.costs, info);
   InterruptScope::check();
@@ -42,9 +46,10 @@ void save_trace(Session& session, const std::string& path, const Subject& subjec
 }
 
 void save_timeline_files(const Arguments& arguments, Session& session, const Subject& subject,
-                         const Timeline& timeline, traces::TraceInfo::Kind kind) {
+                         const Timeline& timeline, traces::TraceInfo::Kind kind,
+                         const std::string& clocks) {
   if (const auto path = arguments.text("--trace")) {
-    save_trace(session, *path, subject, timeline, kind);
+    save_trace(session, *path, subject, timeline, kind, clocks);
   }
   if (const auto path = arguments.text("--svg")) {
     const auto trace = traces::trace_timeline(subject.program, timeline);

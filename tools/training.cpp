@@ -9,6 +9,9 @@
 #include "core/error.hpp"
 #include "exec/cpu/checkpointing.hpp"
 #include "exec/cpu/device.hpp"
+#include "exec/data.hpp"
+#include "exec/local/transport.hpp"
+#include "exec/mpi/transport.hpp"
 #include "tools/interrupt.hpp"
 
 namespace pipewright::tools {
@@ -38,12 +41,22 @@ void require_room(const Plan& plan) {
                      "machine has " + format_bytes(there) + "; use --device paced");
 }
 
-void require_cpu(const Plan& plan) {
+void require_cpu(const Plan& plan, bool all_ranks_here) {
   const auto found = plan.executable.find("cpu");
   if (found != plan.executable.end() && found->second != "yes") {
     throw MachineError("this plan does not run on CPUs: " + found->second);
   }
-  require_room(plan);
+  if (all_ranks_here) require_room(plan);
+}
+
+exec::RunResult run_training(const Program& program, const CostTable& costs,
+                             const exec::cpu::Training& training, const exec::RunOptions& options,
+                             exec::mpi::Link* link) {
+  if (link == nullptr) return exec::cpu::run_on_cpu(program, costs, training, options);
+  if (training.phases != nullptr) training.phases->begin(exec::Phase::InitComm);
+  exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs), *link,
+                                    options.verify_payloads);
+  return exec::cpu::run_on_cpu(program, costs, training, options, transport);
 }
 
 std::optional<exec::Checkpoint> load_checkpoint(const TrainingRequest& request) {
@@ -72,7 +85,7 @@ void tell_start(const exec::Checkpoint& start, const exec::cpu::Training& traini
 
 exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                              const TrainingRequest& request, Session& session) {
-  require_cpu(plan);
+  require_cpu(plan, request.link == nullptr);
   const exec::DataFiles files = request.data.value_or(
       exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
   if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
@@ -93,12 +106,15 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.micro_batches = plan.micro_batches;
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
+  training.options.numerics = request.numerics;
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
   const std::optional<exec::Checkpoint> start = load_checkpoint(request);
   if (start) training.start = &*start;
   training.save = request.checkpoints.save;
+  training.phases = &session.phases();
   if (forward) forward->use_in(training);
+  training.clock = request.clock;
 
   exec::RunOptions options;
   const int first = training.first_step();
@@ -113,11 +129,14 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   };
   if (start && trains) tell_start(*start, training, session);
   const InterruptScope scope;
-  exec::RunResult result = exec::cpu::run_on_cpu(program, plan.costs, training, options);
+  options.verify_payloads = request.verify_payloads;
+  exec::RunResult result = run_training(program, plan.costs, training, options, request.link);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
-  if (forward && result.evaluation) forward->save(*result.evaluation, session);
-  if (result.finished() && training.save)
+  const bool speaks = request.link == nullptr || request.link->process() == 0;
+  if (!speaks || !result.finished()) return result;
+  if (forward) forward->save(*result.evaluation, session);
+  if (training.save)
     session.note("wrote " + exec::checkpoint_folder(training.save->folder, all).string());
   return result;
 }
@@ -169,27 +188,45 @@ std::string weight_versions_text(const Program& program, const exec::RunResult& 
   return text;
 }
 
+std::string clocks_text(const exec::RunResult& result) {
+  std::string text;
+  for (std::size_t p = 0; p < result.clocks.size(); ++p) {
+    const exec::ClockError& clock = result.clocks[p];
+    text += (p == 0 ? "rank " : "; rank ") + std::to_string(p) + ": offset " +
+            std::to_string(clock.offset_ns) + " ns, drift " + std::to_string(clock.drift_ns) +
+            " ns, error at most " + std::to_string(clock.bound_ns) + " ns";
+  }
+  return text;
+}
+
 bool agrees(const exec::VerifyReport& report) {
+  if (report.numerics == exec::Numerics::Exact)
+    return report.gradients.bitwise && report.parameters.bitwise;
   return report.gradients.norm_rel <= kMostNormRel;  // false for NaN too
 }
 
 std::string verify_text(const exec::VerifyReport& report) {
-  const exec::Difference& difference = report.gradients;
-  if (agrees(report)) {
-    return "the gradients of step 1 agree with a serial run: " +
-           (difference.bitwise ? std::string("bit for bit")
-                               : "relative norm " + small_number(difference.norm_rel)) +
-           "\n";
+  const exec::Difference& difference =
+      report.gradients.bitwise ? report.parameters : report.gradients;
+  const std::string what = report.gradients.bitwise ? "parameters after" : "gradients of";
+  const std::string numerics(exec::to_string(report.numerics));
+  const std::string apart = "relative norm " + small_number(difference.norm_rel) + ", at most " +
+                            std::to_string(difference.max_ulp) + " ulp";
+  if (!agrees(report)) {
+    return "the " + what + " step 1 DIFFER from a serial run (" + numerics +
+           " numerics): " + apart + ",\nworst in " + difference.worst + "\n";
   }
-  return "the gradients of step 1 DIFFER from a serial run: relative norm " +
-         small_number(difference.norm_rel) + ",\nworst in " + difference.worst + "\n";
+  return "the gradients of step 1 agree with a serial run (" + numerics +
+         " numerics): " + (report.gradients.bitwise ? "bit for bit" : apart) + "\n";
 }
 
 Json verify_fields(const std::optional<exec::VerifyReport>& report) {
   if (!report) return nullptr;
-  return {{"max_ulp", report->gradients.max_ulp},
+  return {{"numerics", exec::to_string(report->numerics)},
+          {"max_ulp", report->gradients.max_ulp},
           {"norm_rel", report->gradients.norm_rel},
-          {"bitwise", report->gradients.bitwise}};
+          {"bitwise", report->gradients.bitwise},
+          {"parameters_bitwise", report->parameters.bitwise}};
 }
 
 }  // namespace pipewright::tools

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/forward_order.hpp"
+
 namespace pipewright::traces {
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "core/error.hpp"
 #include "core/model_difference.hpp"
@@ -26,12 +27,12 @@ void for_each_array(const Training& training, Visit visit) {
     const auto layer = make_layer(training.model->layers[static_cast<std::size_t>(i)], site);
     std::vector<Parameter*> parameters;
     layer->collect(parameters);
-    Optimizer optimizer(training.optimizer, parameters);
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      const auto size = static_cast<std::int64_t>(parameters[p]->value.size());
-      visit(parameters[p]->name, kValueSlot, size);
-      if (training.mode != RunMode::Train) continue;  // without an optimizer
-      for (const auto& slot : optimizer.slots_of(p)) visit(parameters[p]->name, slot.name, size);
+    for (Parameter* p : parameters) {
+      const auto size = static_cast<std::int64_t>(p->value.size());
+      visit(p->name, kValueSlot, size);
+      if (p->is_statistic || training.mode != RunMode::Train) continue;  // without an optimizer
+      Optimizer optimizer(training.optimizer, {p});
+      for (const auto& slot : optimizer.slots_of(0)) visit(p->name, slot.name, size);
     }
   }
 }
@@ -65,6 +66,40 @@ void require_arrays(const Checkpoint& checkpoint, const Training& training) {
   });
 }
 
+/// A checkpoint holds one count of updates for all parameters.
+int equal_updates(std::optional<int> before, int now) {
+  if (!before || *before == now) return now;
+  throw InputError("the stages of this schedule update at different rates (" +
+                   std::to_string(*before) + " and " + std::to_string(now) +
+                   " updates so far), which a checkpoint cannot say; leave out "
+                   "--save-checkpoint");
+}
+
+/// What a process has written.
+struct Written {
+  int updates = 0;
+  std::vector<CheckpointPart> parts;
+};
+
+/// What all processes have written; they have, when this returns.
+Written gathered(const Written& own, Peers& peers) {
+  Packer packer;
+  packer.put<int>(own.updates);
+  for (const CheckpointPart& part : own.parts) packer.put_text(to_json(part).dump());
+  Written all;
+  std::optional<int> updates;
+  for (const Bytes& bytes : peers.share(packer.take())) {
+    Unpacker unpacker(bytes);
+    updates = equal_updates(updates, unpacker.get<int>());
+    while (!unpacker.empty()) {
+      const Json part = parse_json(unpacker.get_text(), "another process");
+      all.parts.push_back(read_checkpoint_part(JsonCursor(part, "another process")));
+    }
+  }
+  all.updates = updates.value_or(own.updates);
+  return all;
+}
+
 }  // namespace
 
 void require_resumable(const Checkpoint& checkpoint, const Program& program,
@@ -95,13 +130,14 @@ std::vector<std::string> resume_notes(const Checkpoint& checkpoint, const Traini
        std::to_string(facts.micro_batches) + " x " + std::to_string(facts.micro_batch_size),
        std::to_string(training.micro_batches) + " x " + std::to_string(training.micro_batch_size));
   note("seed", std::to_string(facts.seed), std::to_string(training.seed));
+  note("numerics", facts.numerics, training.options.numerics == Numerics::Exact ? "exact" : "fast");
   note("optimizer", facts.optimizer, name_of(training.optimizer.kind));
   return notes;
 }
 
 void restore(Stage& stage, const Checkpoint& checkpoint) {
   for (const StateView& view : stage.state()) {
-    checkpoint.read(view.parameter, view.slot, view.values);
+    checkpoint.read(view.parameter, view.slot, view.values, view.first);
   }
   stage.set_updates(checkpoint.facts().updates);
 }
@@ -111,18 +147,21 @@ CheckpointSaver::CheckpointSaver(const Program& program, const Training& trainin
   PIPEWRIGHT_ASSERT(training.save.has_value(), "nothing is to be saved");
 }
 
-void CheckpointSaver::after_step(int step, const std::vector<Device*>& devices) const {
+void CheckpointSaver::after_step(int step, const std::vector<const Device*>& devices,
+                                 Peers* peers) const {
   const CheckpointSpec& spec = *training_.save;
   const int done = training_.first_step() + step + 1;
   const bool due = spec.every > 0 && done % spec.every == 0;
   if (!due && step + 1 < steps_) return;
   const std::filesystem::path folder = checkpoint_folder(spec.folder, done);
-  std::vector<CheckpointPart> parts;
+  Written own{updates(done, devices), {}};
   for (std::size_t r = 0; r < devices.size(); ++r) {
     const RankId rank(static_cast<std::int64_t>(r));
-    if (devices[r] != nullptr) parts.push_back(write_part(folder, rank, *devices[r]));
+    if (devices[r] != nullptr) own.parts.push_back(write_part(folder, rank, *devices[r]));
   }
-  write_manifest(folder, facts(done, devices), parts, spec.watch);
+  const Written all = peers == nullptr ? own : gathered(own, *peers);
+  if (peers != nullptr && peers->process() != 0) return;
+  write_manifest(folder, facts(done, all.updates), all.parts, spec.watch);
   if (spec.keep > 0) prune_checkpoints(spec.folder, spec.keep, spec.watch);
 }
 
@@ -135,44 +174,40 @@ bool CheckpointSaver::owns(RankId rank, StageId stage) const {
 }
 
 CheckpointPart CheckpointSaver::write_part(const std::filesystem::path& folder, RankId rank,
-                                           Device& device) const {
+                                           const Device& device) const {
   std::vector<StatePiece> pieces;
   for (const StageId id : program_.placement.stages_of(rank)) {
-    if (!owns(rank, id)) continue;
+    const bool is_owner = owns(rank, id);
     for (const StateView& view : device.stage(id)->state()) {
-      const auto size = static_cast<std::int64_t>(view.values.size());
-      pieces.push_back({view.parameter, std::string(view.slot), 0, size, view.values});
+      // What replicas share out among them, each of them writes.
+      if (view.is_whole() ? !is_owner : view.values.empty()) continue;
+      pieces.push_back(
+          {view.parameter, std::string(view.slot), view.first, view.total, view.values});
     }
   }
   return write_checkpoint_part(folder, static_cast<int>(rank.value), pieces, training_.save->watch);
 }
 
-CheckpointFacts CheckpointSaver::facts(int step, const std::vector<Device*>& devices) const {
-  CheckpointFacts facts{.model = *training_.model,
-                        .step = step,
-                        .updates = step,
-                        .optimizer = name_of(training_.optimizer.kind),
-                        .seed = training_.seed,
-                        .numerics = "fast",
-                        .micro_batches = training_.micro_batches,
-                        .micro_batch_size = training_.micro_batch_size};
-  if (!program_.asynchronous) return facts;
-  int fewest = -1, most = -1;
+int CheckpointSaver::updates(int step, const std::vector<const Device*>& devices) const {
+  if (!program_.asynchronous) return step;
+  std::optional<int> updates;
   for (std::size_t r = 0; r < devices.size(); ++r) {
-    for (const StageId id : program_.placement.stages_of(RankId(static_cast<std::int64_t>(r)))) {
-      const int updates = devices[r]->stage(id)->updates();
-      fewest = fewest < 0 ? updates : std::min(fewest, updates);
-      most = std::max(most, updates);
-    }
+    if (devices[r] == nullptr) continue;
+    for (const StageId id : program_.placement.stages_of(RankId(static_cast<std::int64_t>(r))))
+      updates = equal_updates(updates, devices[r]->stage(id)->updates());
   }
-  if (fewest != most) {
-    throw InputError("the stages of this schedule update at different rates (" +
-                     std::to_string(fewest) + " and " + std::to_string(most) +
-                     " updates so far), which a checkpoint cannot say; leave out "
-                     "--save-checkpoint");
-  }
-  facts.updates = most;
-  return facts;
+  return updates.value_or(step);
+}
+
+CheckpointFacts CheckpointSaver::facts(int step, int updates) const {
+  return {.model = *training_.model,
+          .step = step,
+          .updates = updates,
+          .optimizer = name_of(training_.optimizer.kind),
+          .seed = training_.seed,
+          .numerics = training_.options.numerics == Numerics::Exact ? "exact" : "fast",
+          .micro_batches = training_.micro_batches,
+          .micro_batch_size = training_.micro_batch_size};
 }
 
 }  // namespace pipewright::exec::cpu

@@ -8,6 +8,7 @@
 #include "core/program.hpp"
 #include "exec/checkpoint.hpp"
 #include "exec/cpu/device.hpp"
+#include "exec/peers.hpp"
 
 namespace pipewright::exec::cpu {
 
@@ -28,14 +29,18 @@ class CheckpointSaver {
   /// Both must outlive it.
   CheckpointSaver(const Program& program, const Training& training, int steps);
 
-  /// After the run's step `step`, counted from 0. `devices` by rank; null: of another process.
-  /// Throws MachineError; the checkpoints before this one are still there.
-  void after_step(int step, const std::vector<Device*>& devices) const;
+  /// After the run's step `step`, counted from 0. `devices` by rank; null: of another process. With
+  /// `peers`, all call it: each writes the parts of its ranks, and process 0 the manifest when it
+  /// knows them all. Throws MachineError; the checkpoints before this one are still there.
+  void after_step(int step, const std::vector<const Device*>& devices, Peers* peers) const;
 
  private:
   bool owns(RankId rank, StageId stage) const;
-  CheckpointPart write_part(const std::filesystem::path& folder, RankId rank, Device& device) const;
-  CheckpointFacts facts(int step, const std::vector<Device*>& devices) const;
+  CheckpointPart write_part(const std::filesystem::path& folder, RankId rank,
+                            const Device& device) const;
+  /// Updates of the weights so far, which have to be as many in every stage.
+  int updates(int step, const std::vector<const Device*>& devices) const;
+  CheckpointFacts facts(int step, int updates) const;
 
   const Program& program_;
   const Training& training_;

@@ -8,15 +8,15 @@
 
 namespace pipewright::exec::cpu {
 
-Device::Device(const Program& program, const Training& training, RankId rank,
-               GradientExchange* exchange)
+Device::Device(const Program& program, const Training& training, RankId rank, Transport* transport)
     : program_(program),
       training_(training),
       rank_(rank),
       versions_(program, rank),
-      exchange_(exchange) {
-  PIPEWRIGHT_ASSERT(exchange != nullptr || !program.has_collectives,
-                    "replicas without an exchange for their gradients");
+      exchange_(program, rank),
+      transport_(transport) {
+  PIPEWRIGHT_ASSERT(transport != nullptr || !program.has_collectives,
+                    "replicas without a transport for their gradients");
   stages_.resize(static_cast<std::size_t>(program.stages));
   const std::size_t tensors =
       static_cast<std::size_t>(program.stages) * static_cast<std::size_t>(program.micro_batches);
@@ -27,10 +27,13 @@ Device::Device(const Program& program, const Training& training, RankId rank,
     const StagePlan& plan = training.stages[s];
     stages_[s] = std::make_unique<Stage>(*training.model, plan.first_layer, plan.end_layer,
                                          training.micro_batch_size, training.micro_batches,
-                                         training.seed, training.optimizer);
+                                         training.seed, training.optimizer, training.options);
     if (program.asynchronous) stages_[s]->average_each_update();
     if (training.mode != RunMode::Train) stages_[s]->forward_only(training.mode);
-    if (training.start != nullptr) restore(*stages_[s], *training.start);
+  }
+  if (training.start == nullptr) return;
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) restore(*stage, *training.start);
   }
 }
 
@@ -48,8 +51,7 @@ void Device::begin_step(int step) {
       if (computes(s, m)) stage->set_batch(m, training_.data->micro_batch(step_, m));
     }
   }
-  if (exchange_ == nullptr) return;
-  for (const auto& duty : exchange_->due_at_start(rank_)) lay_down(duty);
+  for (const auto& duty : exchange_.due_at_start()) hand_in(duty);
 }
 
 void Device::compute(InstructionId id) {
@@ -66,8 +68,7 @@ void Device::compute(InstructionId id) {
     drop_versions(id, cell.action);
     if (cell.partner) drop_versions(id, *cell.partner);
   }
-  if (exchange_ == nullptr) return;
-  for (const auto& [computation, duty] : exchange_->due_after(id)) lay_down(duty);
+  for (const auto& [computation, duty] : exchange_.due_after(id)) hand_in(duty);
 }
 
 void Device::perform(InstructionId id, const Action& action) {
@@ -114,15 +115,17 @@ void Device::drop_versions(InstructionId id, const Action& action) {
 
 // --- Replicas ---
 
-void Device::lay_down(const GradientExchange::Duty& duty) {
-  exchange_->lay_down(duty, stage_at(exchange_->stage_of(duty).value).gradient_part());
+void Device::hand_in(const GradientExchange::Duty& duty) {
+  transport_->contribute(
+      rank_, duty.reduction,
+      std::make_shared<GradientMessage>(stage_at(duty.stage.value).gradient_part()));
 }
 
 void Device::reduce(InstructionId id) {
-  const std::uint32_t* collective = exchange_ == nullptr ? nullptr : exchange_->collective_of(id);
-  if (collective == nullptr) return;  // the only one that computes the stage
-  stage_at(program_.code[id].stage).set_gradients(exchange_->parts(*collective));
-  exchange_->done(*collective);
+  if (!exchange_.is_shared(id)) return;  // the only one that computes the stage
+  const std::vector<PartPtr> messages = transport_->gathered(rank_, id);
+  std::vector<GradientPart> arrived;
+  stage_at(program_.code[id].stage).set_gradients(parts_of(messages, arrived));
 }
 
 bool Device::computes(int stage, int micro_batch) const {
@@ -130,9 +133,10 @@ bool Device::computes(int stage, int micro_batch) const {
 }
 
 void Device::end_step() {
-  if (!program_.asynchronous) return;
   for (const auto& stage : stages_) {
-    if (stage != nullptr) stage->use_version(stage->version());
+    if (stage == nullptr) continue;
+    if (program_.asynchronous) stage->use_version(stage->version());
+    stage->settle_gradients();  // where no OPT has
   }
 }
 
@@ -184,9 +188,9 @@ std::optional<double> Device::loss() const {
   if (stages_.empty() || stages_.back() == nullptr) return std::nullopt;
   double sum = 0;
   for (int m = 0; m < program_.micro_batches; ++m) {
-    if (computes(program_.stages - 1, m)) sum += stages_.back()->loss(m);
+    if (computes(program_.stages - 1, m)) sum += stages_.back()->loss_share(m);
   }
-  return sum / program_.micro_batches;
+  return sum;
 }
 
 int Device::peak_versions() const {

@@ -18,7 +18,9 @@
 #include "exec/cpu/version_plan.hpp"
 #include "exec/data.hpp"
 #include "exec/device.hpp"
+#include "exec/local/transport.hpp"
 #include "exec/optimizer.hpp"
+#include "exec/phases.hpp"
 #include "exec/runtime.hpp"
 
 namespace pipewright::exec::cpu {
@@ -30,9 +32,11 @@ struct Training {
   int micro_batch_size = 1, micro_batches = 1;
   std::uint64_t seed = 1;
   OptimizerSpec optimizer;
+  StageOptions options;
   const DataSource* data = nullptr;
   RunMode mode = RunMode::Train;
-  OutputSink outputs;  // of RunMode::Predict
+  OutputSink outputs;          // of RunMode::Predict
+  PhaseLog* phases = nullptr;  // may be null
   /// So many steps, from the first one, are compared with a serial run, every replica of a stage by
   /// itself. The serial steps are computed between the steps of the run and do not count in their
   /// times. An asynchronous order has no serial run to agree with.
@@ -45,14 +49,18 @@ struct Training {
   int first_step() const {
     return start == nullptr || mode != RunMode::Train ? 0 : start->facts().step;
   }
+  /// Virtual: a computation takes its thread's CPU time and a transfer what the cost table says
+  /// (local/metered_device.hpp), so that more ranks than cores show the timeline of as many
+  /// devices.
+  local::ClockKind clock = local::ClockKind::Wall;
 };
 
 class Device final : public exec::Device {
  public:
-  /// All must outlive it. `exchange`, one for all ranks, is needed where the Program has
-  /// collectives.
+  /// All must outlive it. The transport carries the parts of collectives; it is needed where the
+  /// Program has some.
   Device(const Program& program, const Training& training, RankId rank,
-         GradientExchange* exchange = nullptr);
+         Transport* transport = nullptr);
 
   void begin_step(int step) override;
   void compute(InstructionId id) override;
@@ -66,7 +74,7 @@ class Device final : public exec::Device {
   /// Forward only: where the last stage's outcomes go.
   void put_outcomes_into(Evaluation& evaluation) { evaluation_ = &evaluation; }
   /// Null if another rank has it.
-  Stage* stage(StageId stage) { return stages_[static_cast<std::size_t>(stage.value)].get(); }
+  Stage* stage(StageId stage) const { return stages_[static_cast<std::size_t>(stage.value)].get(); }
   /// The most versions of a stage's weights that lived at once.
   int peak_versions() const;
 
@@ -80,7 +88,7 @@ class Device final : public exec::Device {
   void perform(InstructionId id, const Action& action);
   void update(InstructionId id);
   void reduce(InstructionId id);
-  void lay_down(const GradientExchange::Duty& duty);
+  void hand_in(const GradientExchange::Duty& duty);
   void drop_versions(InstructionId id, const Action& action);
   bool computes(int stage, int micro_batch) const;
   void forward(int stage, int micro_batch);
@@ -98,7 +106,8 @@ class Device final : public exec::Device {
   std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
   const RankId rank_;
   const VersionPlan versions_;
-  GradientExchange* const exchange_;
+  const GradientExchange exchange_;
+  Transport* const transport_;
   Evaluation* evaluation_ = nullptr;
   int step_ = 0;
 };
@@ -107,5 +116,9 @@ class Device final : public exec::Device {
 /// Program does not fit the training, and what run() throws.
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options = {});
+/// The same on another transport. Where its ranks are several processes, all of them call this
+/// alike; process 0 gets the comparison with a serial run.
+RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+                     const RunOptions& options, Transport& transport);
 
 }  // namespace pipewright::exec::cpu

@@ -1,6 +1,9 @@
 #include "exec/cpu/gradient_exchange.hpp"
 
 #include <algorithm>
+#include <cstring>
+
+#include "core/error.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
@@ -9,19 +12,55 @@ constexpr auto kByInstruction = [](const auto& a, const auto& b) { return a.firs
 
 }  // namespace
 
-GradientExchange::GradientExchange(const Program& program) : collectives_(collectives_of(program)) {
-  for (std::uint32_t c = 0; c < collectives_.size(); ++c) {
-    const auto& members = collectives_[c].members;
-    const int count = static_cast<int>(members.size());
-    tables_.push_back(
-        {std::vector<GradientPart>(members.size()), std::make_unique<std::atomic<int>>(count)});
-    for (std::uint32_t m = 0; m < members.size(); ++m) {
-      of_reduction_.emplace_back(members[m].instruction, c);
-      if (members[m].before != kNoInstruction) after_.emplace_back(members[m].before, Duty{c, m});
+// --- On the way ---
+
+HostPayload GradientMessage::pack() const {
+  const std::vector<std::byte> bytes = to_bytes(part);
+  HostPayload payload(std::vector<float>(bytes.size() / sizeof(float)));
+  PIPEWRIGHT_ASSERT(payload.size() == bytes.size(), "a part's bytes do not fill floats");
+  std::memcpy(payload.data(), bytes.data(), bytes.size());
+  return payload;
+}
+
+GradientPart unpacked(const HostPayload& payload) {
+  return gradient_part_of(std::as_bytes(std::span(payload.values)));
+}
+
+std::vector<const GradientPart*> parts_of(const std::vector<PartPtr>& messages,
+                                          std::vector<GradientPart>& arrived) {
+  arrived.reserve(messages.size());
+  std::vector<const GradientPart*> parts;
+  for (const PartPtr& message : messages) {
+    if (const auto* own = dynamic_cast<const GradientMessage*>(message.get())) {
+      parts.push_back(&own->part);
+      continue;
+    }
+    const auto* packed = dynamic_cast<const PackedPart*>(message.get());
+    if (packed == nullptr) throw RunError("received what are no gradients of a replica");
+    arrived.push_back(unpacked(packed->payload));
+    parts.push_back(&arrived.back());
+  }
+  return parts;
+}
+
+// --- When ---
+
+GradientExchange::GradientExchange(const Program& program, RankId rank) {
+  if (!program.has_collectives) return;
+  for (const Collective& collective : collectives_of(program)) {
+    for (const Collective::Member& member : collective.members) {
+      if (member.rank != rank) continue;
+      const Duty duty{member.instruction, collective.stage};
+      reductions_.push_back(member.instruction);
+      if (member.before == kNoInstruction) {
+        at_start_.push_back(duty);
+      } else {
+        after_.emplace_back(member.before, duty);
+      }
     }
   }
-  std::sort(after_.begin(), after_.end(), kByInstruction);
-  std::sort(of_reduction_.begin(), of_reduction_.end());
+  std::stable_sort(after_.begin(), after_.end(), kByInstruction);
+  std::sort(reductions_.begin(), reductions_.end());
 }
 
 std::span<const std::pair<InstructionId, GradientExchange::Duty>> GradientExchange::due_after(
@@ -31,33 +70,8 @@ std::span<const std::pair<InstructionId, GradientExchange::Duty>> GradientExchan
   return {first, last};
 }
 
-std::vector<GradientExchange::Duty> GradientExchange::due_at_start(RankId rank) const {
-  std::vector<Duty> duties;
-  for (std::uint32_t c = 0; c < collectives_.size(); ++c) {
-    const auto& members = collectives_[c].members;
-    for (std::uint32_t m = 0; m < members.size(); ++m) {
-      if (members[m].rank == rank && members[m].before == kNoInstruction) duties.push_back({c, m});
-    }
-  }
-  return duties;
-}
-
-void GradientExchange::lay_down(const Duty& duty, GradientPart part) {
-  tables_[duty.collective].parts[duty.member] = std::move(part);
-}
-
-const std::uint32_t* GradientExchange::collective_of(InstructionId reduction) const {
-  const auto at = std::lower_bound(of_reduction_.begin(), of_reduction_.end(),
-                                   std::pair{reduction, std::uint32_t{0}});
-  return at == of_reduction_.end() || at->first != reduction ? nullptr : &at->second;
-}
-
-void GradientExchange::done(std::uint32_t collective) {
-  Table& table = tables_[collective];
-  if (table.readers->fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-  for (GradientPart& part : table.parts) part = {};
-  // The next step's; its parts are laid down after all ranks have met.
-  table.readers->store(static_cast<int>(table.parts.size()), std::memory_order_relaxed);
+bool GradientExchange::is_shared(InstructionId reduction) const {
+  return std::binary_search(reductions_.begin(), reductions_.end(), reduction);
 }
 
 }  // namespace pipewright::exec::cpu

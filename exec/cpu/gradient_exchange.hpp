@@ -1,61 +1,54 @@
-// Where the replicas of a stage sum their gradients (docs/semantics.md §3.2): each member lays down
-// a copy of its part when it is reached, and takes all parts when it starts. Shared by the Devices
-// of a run, each in its own thread, without a lock: a part is written by one rank before the end of
-// the computation that the others wait for, and read by them after that wait.
+// How the replicas of a stage sum their gradients (docs/semantics.md §3.2), as one rank sees it:
+// which part it has to hand to the transport when, and what the parts of the others are. The parts
+// themselves travel through the Transport. Belongs to the Device, and to its thread.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "core/collectives.hpp"
-#include "exec/buffer.hpp"
+#include "exec/cpu/gradient_part.hpp"
+#include "exec/transport.hpp"
 
 namespace pipewright::exec::cpu {
 
-/// What one replica brings: its gradients, by parameter, and the micro-batches in them. No
-/// gradients: none went in.
-struct GradientPart {
-  std::vector<AlignedFloats> gradients;
-  int micro_batches = 0;
+/// The part on its way. The packed form is its bytes, four in each float.
+class GradientMessage final : public Part {
+ public:
+  explicit GradientMessage(GradientPart what) : part(std::move(what)) {}
+  HostPayload pack() const override;
+
+  GradientPart part;
 };
+/// Throws RunError if it is none of a GradientMessage.
+GradientPart unpacked(const HostPayload& payload);
 
 class GradientExchange {
  public:
-  explicit GradientExchange(const Program& program);
+  /// The Program must outlive it.
+  GradientExchange(const Program& program, RankId rank);
 
-  /// A part that a rank has to lay down: index of the collective and of its member.
+  /// A part that the rank has to hand in: its REDUCE_GRAD, and the stage.
   struct Duty {
-    std::uint32_t collective = 0, member = 0;
+    InstructionId reduction = kNoInstruction;
+    StageId stage;
   };
-  /// Duties once the computation has ended; of a rank, before its first computation.
+  /// Duties once the computation has ended; before the first one of the step.
   std::span<const std::pair<InstructionId, Duty>> due_after(InstructionId computation) const;
-  std::vector<Duty> due_at_start(RankId rank) const;
-  StageId stage_of(const Duty& duty) const { return collectives_[duty.collective].stage; }
-
-  void lay_down(const Duty& duty, GradientPart part);
-  /// The collective that the REDUCE_GRAD is a member of; nullptr: it is alone.
-  const std::uint32_t* collective_of(InstructionId reduction) const;
-  /// By rank, ascending; all are there once the member may start.
-  const std::vector<GradientPart>& parts(std::uint32_t collective) const {
-    return tables_[collective].parts;
-  }
-  /// The member has read the parts; with the last one they go.
-  void done(std::uint32_t collective);
+  const std::vector<Duty>& due_at_start() const { return at_start_; }
+  /// Whether other ranks take part in the REDUCE_GRAD.
+  bool is_shared(InstructionId reduction) const;
 
  private:
-  struct Table {
-    std::vector<GradientPart> parts;
-    std::unique_ptr<std::atomic<int>> readers;  // that have not read yet
-  };
-
-  std::vector<Collective> collectives_;
-  std::vector<Table> tables_;                                          // by collective
-  std::vector<std::pair<InstructionId, Duty>> after_;                  // by computation, sorted
-  std::vector<std::pair<InstructionId, std::uint32_t>> of_reduction_;  // sorted
+  std::vector<std::pair<InstructionId, Duty>> after_;  // by computation, sorted
+  std::vector<Duty> at_start_;
+  std::vector<InstructionId> reductions_;  // sorted
 };
+
+/// The parts of all members by rank; those that came from other processes are unpacked into
+/// `arrived`, which has to outlive the result.
+std::vector<const GradientPart*> parts_of(const std::vector<PartPtr>& messages,
+                                          std::vector<GradientPart>& arrived);
 
 }  // namespace pipewright::exec::cpu

@@ -83,7 +83,7 @@ Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> paramete
 std::vector<Optimizer::Slot> Optimizer::slots_of(std::size_t parameter) {
   if (moments_.empty()) return {};
   Moments& moments = moments_[parameter];
-  return {{"mean", moments.mean}, {"square", moments.square}};
+  return {{"mean", 0, moments.mean}, {"square", 0, moments.square}};
 }
 
 void Optimizer::update(int step) {

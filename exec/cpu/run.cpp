@@ -1,121 +1,133 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include "exec/cpu/checkpointing.hpp"
 #include "exec/cpu/device.hpp"
+#include "exec/cpu/stage_views.hpp"
 #include "exec/cpu/training_fit.hpp"
+#include "exec/local/metered_device.hpp"
 #include "exec/local/transport.hpp"
+#include "exec/packing.hpp"
+#include "exec/peers.hpp"
 #include "exec/serial.hpp"
 #include "exec/verify.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
 
-using Devices = std::vector<Device*>;  // by rank
-
-/// The stages of the model once each, taken from their n-th replica, or the last where there are
-/// fewer.
-std::vector<const Stage*> replica_set(const Program& program, const Devices& devices,
-                                      std::size_t n) {
-  std::vector<const Stage*> chosen;
-  std::vector<std::vector<const Stage*>> replicas(static_cast<std::size_t>(program.stages));
-  for (std::size_t r = 0; r < devices.size(); ++r) {
-    const auto ids = program.placement.stages_of(RankId(static_cast<std::int64_t>(r)));
-    const auto stages = devices[r]->stages();
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      replicas[static_cast<std::size_t>(ids[i].value)].push_back(stages[i]);
-  }
-  for (const auto& of_stage : replicas) {
-    if (!of_stage.empty()) chosen.push_back(of_stage[std::min(n, of_stage.size() - 1)]);
-  }
-  return chosen;
-}
-
-/// How many replicas the stage with the most of them has.
-std::size_t replicas_of(const Program& program) {
-  std::vector<std::size_t> count(static_cast<std::size_t>(program.stages), 0);
-  for (int r = 0; r < program.ranks(); ++r) {
-    for (const StageId stage : program.placement.stages_of(RankId(r)))
-      ++count[static_cast<std::size_t>(stage.value)];
-  }
-  return *std::max_element(count.begin(), count.end());
-}
-
 /// A serial run beside the real one, step by step.
 class Verifier {
  public:
   Verifier(const Program& program, const Training& training)
-      : program_(program),
-        training_(training),
+      : training_(training),
         updates_(std::any_of(program.code.begin(), program.code.end(),
                              [](const auto& in) { return in.kind == ActionKind::Opt; })),
-        replicas_(replicas_of(program)),
         serial_(*training.model, {.micro_batch_size = training.micro_batch_size,
                                   .micro_batches = training.micro_batches,
                                   .seed = training.seed,
-                                  .optimizer = training.optimizer}) {
+                                  .optimizer = training.optimizer,
+                                  .options = training.options}) {
     if (training.start != nullptr) restore(serial_.stage(), *training.start);
   }
 
   /// Keeps the worst of all steps and replicas.
-  void compare(int step, const Devices& devices) {
+  void compare(int step, const StageViews& views) {
     const int at = training_.first_step() + step;
     updates_ ? serial_.step(*training_.data, at) : serial_.gradients(*training_.data, at);
-    for (std::size_t n = 0; n < replicas_; ++n) {
-      const auto views = parameters_of(replica_set(program_, devices, n));
-      const VerifyReport found = verify(views, serial_.stage().parameters());
+    for (std::size_t n = 0; n < views.replicas(); ++n) {
+      const VerifyReport found = verify(views.replica(n), serial_.stage().parameters());
       const double known = worst_ ? worst_->gradients.norm_rel : -1;
       const bool is_worse =
           std::isnan(found.gradients.norm_rel) || found.gradients.norm_rel > known;
-      if (is_worse) worst_ = found;
+      if (!is_worse && (found.parameters.bitwise || !worst_->parameters.bitwise)) continue;
+      worst_ = found;
+      worst_->numerics = training_.options.numerics;
     }
   }
 
   const std::optional<VerifyReport>& worst() const { return worst_; }
 
  private:
-  const Program& program_;
   const Training& training_;
   const bool updates_;
-  const std::size_t replicas_;
   SerialRun serial_;
   std::optional<VerifyReport> worst_;
 };
+
+/// By rank: the most versions of a stage's weights that lived at once.
+std::vector<int> peak_versions_of(const Devices& devices, Peers* peers) {
+  Packer packer;
+  for (const Device* device : devices) {
+    if (device != nullptr) packer.put<int>(device->peak_versions());
+  }
+  std::vector<int> peaks;
+  const Bytes own = packer.take();
+  for (const Bytes& bytes : peers != nullptr ? peers->share(own) : std::vector<Bytes>{own}) {
+    Unpacker unpacker(bytes);
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(int)) {
+      peaks.push_back(unpacker.get<int>());
+    }
+  }
+  return peaks;
+}
 
 }  // namespace
 
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options) {
+  const bool is_virtual = training.clock == local::ClockKind::Virtual;
+  if (training.phases != nullptr) training.phases->begin(Phase::InitComm);
+  local::LocalTransport transport(
+      program,
+      is_virtual ? local::paced_messages(program, costs) : local::real_messages(program, costs),
+      training.clock);
+  return run_on_cpu(program, costs, training, options, transport);
+}
+
+RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+                     const RunOptions& options, Transport& transport) {
   require_fit(program, training);
   if (training.start != nullptr) require_resumable(*training.start, program, training);
-  GradientExchange exchange(program);
+  Peers* const peers = transport.peers();
+  const bool speaks = peers == nullptr || peers->process() == 0;
   Devices devices(static_cast<std::size_t>(program.ranks()));
+  const bool is_virtual = training.clock == local::ClockKind::Virtual;
+  std::mutex turn;
   std::optional<Evaluation> evaluation;
   if (training.mode != RunMode::Train)
     evaluation.emplace(*training.model, training.mode, program.micro_batches, training.outputs);
-  const DeviceFactory make = [&](RankId rank, Clock&) {
-    auto device = std::make_unique<Device>(program, training, rank, &exchange);
+  std::atomic<std::size_t> not_ready{transport.local_ranks().size()};
+  const DeviceFactory make = [&](RankId rank, Clock& clock) -> std::unique_ptr<exec::Device> {
+    auto device = std::make_unique<Device>(program, training, rank, &transport);
     if (evaluation) device->put_outcomes_into(*evaluation);
     devices[static_cast<std::size_t>(rank.value)] = device.get();
-    return device;
+    const bool is_last = not_ready.fetch_sub(1) == 1;
+    if (is_last && training.phases != nullptr) training.phases->begin(Phase::Steps);
+    if (!is_virtual) return device;
+    return std::make_unique<local::MeteredDevice>(std::move(device), rank, clock, turn);
   };
   std::optional<Verifier> verifier;
-  if (training.verified_steps > 0) verifier.emplace(program, training);
+  if (training.verified_steps > 0 && speaks) verifier.emplace(program, training);
   std::optional<CheckpointSaver> saver;
   if (training.save) saver.emplace(program, training, options.steps);
   std::vector<int> peak_versions;
   RunOptions watching = options;
   watching.on_step = [&](int step, const StepResult& result) {
-    if (step < training.verified_steps) verifier->compare(step, devices);
-    peak_versions.clear();
-    for (const Device* device : devices) peak_versions.push_back(device->peak_versions());
-    if (evaluation) evaluation->end_step();
-    if (saver) saver->after_step(step, devices);
+    if (step < training.verified_steps) {
+      const StageViews views(program, devices, peers);
+      if (speaks) verifier->compare(step, views);
+    }
+    if (evaluation) evaluation->end_step(peers);
+    if (saver) saver->after_step(step, devices, peers);
+    if (step + 1 == options.steps) peak_versions = peak_versions_of(devices, peers);
     if (options.on_step) options.on_step(step, result);
   };
-  local::LocalTransport transport(program, local::real_messages(program, costs));
+  if (training.phases != nullptr) training.phases->begin(Phase::Initialize);
   RunResult result = run(program, costs, transport, make, watching);
+  if (training.phases != nullptr) training.phases->finish();
   result.first_step = training.first_step();
   if (evaluation) result.evaluation = evaluation->report();
   if (verifier) result.verify = verifier->worst();

@@ -21,6 +21,7 @@
 
 #include "core/costs.hpp"
 #include "exec/local/exchange.hpp"
+#include "exec/part_table.hpp"
 #include "exec/transport.hpp"
 
 namespace pipewright::exec::local {
@@ -45,6 +46,8 @@ class LocalTransport final : public Transport {
   void issue(RankId rank, InstructionId end, PayloadPtr data) override;
   void provide(RankId rank, InstructionId send, PayloadPtr data) override;
   void announce(RankId rank, InstructionId computation) override;
+  void contribute(RankId rank, InstructionId member, PartPtr part) override;
+  std::vector<PartPtr> gathered(RankId rank, InstructionId member) override;
   void wait(RankId rank, InstructionId id) override;
   PayloadPtr take(RankId rank, InstructionId recv) override;
   void stop() noexcept override;
@@ -85,6 +88,7 @@ class LocalTransport final : public Transport {
 
   mutable std::mutex mutex_;
   Exchange exchange_;        // guarded by mutex_, but for has_ended()
+  PartTable parts_;          // guarded by mutex_
   std::vector<Rank> ranks_;  // guarded by mutex_
   int live_ = 0;             // ranks inside the step; guarded, like the next ones
   int waiting_ = 0;          // ranks that cannot go on by themselves

@@ -1,5 +1,6 @@
 #include "exec/paced/device.hpp"
 
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,12 @@ std::vector<float> pattern_of(const Label& label) {
   std::vector<float> pattern(kPatternFloats);
   for (std::size_t i = 0; i < pattern.size(); ++i) pattern[i] = symmetric_uniform(key, i);
   return pattern;
+}
+
+std::vector<std::byte> note_of(const Label& label) {
+  std::vector<std::byte> note(sizeof label);
+  std::memcpy(note.data(), &label, sizeof label);
+  return note;
 }
 
 std::string text_of(const Label& label) {
@@ -50,20 +57,24 @@ void Device::compute(InstructionId id) {
 PayloadPtr Device::give(InstructionId send) {
   Label label = label_of(send);
   label.sequence = sent_++;
-  return std::make_unique<LabelledPayload>(label, pattern_of(label));
+  return std::make_unique<HostPayload>(pattern_of(label), note_of(label));
 }
 
 void Device::accept(InstructionId recv, PayloadPtr payload) {
-  const auto* message = dynamic_cast<const LabelledPayload*>(payload.get());
-  if (message == nullptr) throw RunError("received a message that no paced device has sent");
-  Label wanted = label_of(recv);
-  wanted.sequence = message->label.sequence;
-  if (wanted.version < 0 || message->label.version < 0) wanted.version = message->label.version;
-  if (message->label != wanted) {
-    throw RunError("received " + text_of(message->label) + " instead of " + text_of(wanted));
+  const auto* message = dynamic_cast<const HostPayload*>(payload.get());
+  Label label;
+  if (message == nullptr || message->note.size() != sizeof label) {
+    throw RunError("received a message that no paced device has sent");
   }
-  if (message->values != pattern_of(message->label)) {
-    throw RunError("the content of " + text_of(message->label) + " was damaged on its way");
+  std::memcpy(&label, message->note.data(), sizeof label);
+  Label wanted = label_of(recv);
+  wanted.sequence = label.sequence;
+  if (wanted.version < 0 || label.version < 0) wanted.version = label.version;
+  if (label != wanted) {
+    throw RunError("received " + text_of(label) + " instead of " + text_of(wanted));
+  }
+  if (message->values != pattern_of(label)) {
+    throw RunError("the content of " + text_of(label) + " was damaged on its way");
   }
 }
 
@@ -84,6 +95,11 @@ Label Device::label_of(InstructionId id) const {
 RunResult run_paced(const Program& program, const CostTable& costs, local::ClockKind clock,
                     const RunOptions& options) {
   local::LocalTransport transport(program, local::paced_messages(program, costs), clock);
+  return run_paced(program, costs, options, transport);
+}
+
+RunResult run_paced(const Program& program, const CostTable& costs, const RunOptions& options,
+                    Transport& transport) {
   const DeviceFactory make = [&](RankId rank, Clock& time) {
     return std::make_unique<Device>(program, costs, rank, time);
   };

@@ -14,7 +14,7 @@
 
 namespace pipewright::exec::paced {
 
-/// What a message says of itself.
+/// What a message says of itself: the note of its payload.
 struct Label {
   ActionKind kind = ActionKind::SendF;  // SendF: an activation; SendB: a gradient
   int stage = 0;                        // that produced it
@@ -24,13 +24,6 @@ struct Label {
   std::uint64_t sequence = 0;  // of this rank's messages in the step
 
   bool operator==(const Label&) const = default;
-};
-
-class LabelledPayload final : public HostPayload {
- public:
-  LabelledPayload(const Label& what, std::vector<float> pattern)
-      : HostPayload(std::move(pattern)), label(what) {}
-  Label label;
 };
 
 class Device final : public exec::Device {
@@ -59,5 +52,8 @@ class Device final : public exec::Device {
 /// clock the timeline equals the simulator's to the nanosecond, as long as links are not shared.
 RunResult run_paced(const Program& program, const CostTable& costs, local::ClockKind clock,
                     const RunOptions& options = {});
+/// The same on another transport; process by process where its ranks are several.
+RunResult run_paced(const Program& program, const CostTable& costs, const RunOptions& options,
+                    Transport& transport);
 
 }  // namespace pipewright::exec::paced

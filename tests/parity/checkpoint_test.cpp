@@ -68,6 +68,7 @@ struct Part {
   int steps = 3;
   exec::OptimizerKind optimizer = exec::OptimizerKind::AdamW;
   int every = 0;
+  exec::Numerics numerics = exec::Numerics::Fast;
 };
 
 /// Trains and saves the end in `folder`.
@@ -75,6 +76,7 @@ RunResult train(const Part& part, const fs::path& folder) {
   const Program program = program_of(part.plan);
   Setting setting(program);
   setting.training.optimizer.kind = part.optimizer;
+  setting.training.options.numerics = part.numerics;
   std::optional<Checkpoint> start;
   if (part.from != nullptr) start = Checkpoint::open(*part.from);
   if (start) setting.training.start = &*start;
@@ -114,6 +116,28 @@ TEST(Resuming, SixStepsAreThreeAndThreeUnderEveryOtherPlan) {
       const Folder end;
       expect_same_bits(trained({.plan = behind, .from = &half.path()}, end.path()), whole);
     }
+  }
+}
+
+TEST(Resuming, InExactNumericsEverySynchronousScheduleGivesTheSame) {
+  // Backwards in descending order, placements in a V, replicas that sum their gradients.
+  const std::vector<RunCase> exact = {
+      {"1f1b", 2, kMicroBatches, 1, "torch"},    {"zbv", 2, kMicroBatches, 2, "torch"},
+      {"chimera", 4, kMicroBatches, 1, "torch"}, {"gpipe", 4, kMicroBatches, 1, "torch"},
+      {"hanayo", 2, kMicroBatches, 2, "torch"},  {"zb-h2", 4, kMicroBatches, 1, "torch"},
+      {"dualpipe", 2, kMicroBatches, 1, "torch"}};
+  const Folder whole_folder;
+  const State whole = trained({.plan = exact[0], .steps = 6, .numerics = exec::Numerics::Exact},
+                              whole_folder.path());
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const RunCase &before = exact[i], &behind = exact[(i + 1) % exact.size()];
+    SCOPED_TRACE(name_of(before) + " then " + name_of(behind));
+    const Folder half, end;
+    train({.plan = before, .numerics = exec::Numerics::Exact}, half.path());
+    expect_same_bits(
+        trained({.plan = behind, .from = &half.path(), .numerics = exec::Numerics::Exact},
+                end.path()),
+        whole);
   }
 }
 

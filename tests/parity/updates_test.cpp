@@ -93,10 +93,11 @@ struct Watched {
 
 Watched watch(const Program& program, const Training& training, int steps) {
   Watched watched;
-  exec::cpu::GradientExchange exchange(program);
+  const CostTable costs = costs_of(program, 1000);
+  exec::local::LocalTransport transport(program, exec::local::real_messages(program, costs));
   std::vector<const exec::cpu::Device*> devices(static_cast<std::size_t>(program.ranks()));
   const exec::DeviceFactory make = [&](RankId rank, exec::Clock&) {
-    auto device = std::make_unique<exec::cpu::Device>(program, training, rank, &exchange);
+    auto device = std::make_unique<exec::cpu::Device>(program, training, rank, &transport);
     devices[static_cast<std::size_t>(rank.value)] = device.get();
     return device;
   };
@@ -109,8 +110,6 @@ Watched watch(const Program& program, const Training& training, int steps) {
         weights[view.name].assign(view.value.begin(), view.value.end());
     }
   };
-  const CostTable costs = costs_of(program, 1000);
-  exec::local::LocalTransport transport(program, exec::local::real_messages(program, costs));
   watched.result = exec::run(program, costs, transport, make, options);
   return watched;
 }

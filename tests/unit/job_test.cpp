@@ -102,7 +102,8 @@ TEST(ReadJob, BatchesHaveToAgreeWhereNothingIsLeftOpen) {
 
 TEST(ReadJob, ModelAndClusterByNameOrAsAWhole) {
   EXPECT_EQ(refused("/model", "gpt-tinny").message(),
-            "expected an object, a preset (mlp, gpt-tiny, gpt3-175b) or the path of a file that "
+            "expected an object, a preset (mlp, gpt-tiny, gpt3-175b, resnet50, "
+            "resnet50-small, resnet-tiny) or the path of a file that "
             "exists (did you mean \"gpt-tiny\"?), found \"gpt-tinny\"");
   EXPECT_EQ(refused("/model", 3).pointer(), "/model");
   EXPECT_EQ(refused("/cluster", {{"preset", "dgx-a100"}, {"devices", 12}}).pointer(),

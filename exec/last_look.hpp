@@ -1,0 +1,48 @@
+// A run as it was when it was stopped, and how the looks of several processes become one. Also how
+// what each process has seen of a finished step comes together. Plain data, pure functions; times
+// in nanoseconds.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/program.hpp"
+#include "core/timeline.hpp"
+#include "core/wait_for.hpp"
+#include "exec/flight_report.hpp"
+#include "exec/packing.hpp"
+#include "exec/peers.hpp"
+#include "exec/watchdog.hpp"
+
+namespace pipewright::exec {
+
+/// What a process knows of its own ranks; of all ranks where there is one process.
+struct LastLook {
+  StopCause cause = StopCause::None;
+  std::string failure;  // of Failed and PeerLost: the sentence
+  Timeline timeline;    // empty if there was nothing to be seen of a step
+  Progress progress;
+  std::vector<RankLook> ranks;
+  std::vector<RankId> lost;  // whose process was gone
+};
+
+Bytes packed(const Program& program, const std::vector<RankId>& ranks, const LastLook& look);
+/// Adds what another process has handed in. Its cause wins if it says more. Throws RunError if the
+/// bytes are no look.
+void merge(const Program& program, const Bytes& bytes, LastLook& look);
+/// Looks of all ranks, by rank; the lost ones are dead.
+void complete(const Program& program, LastLook& look);
+/// "rank 2 is dead: its process 4711 on a has ended", of several one behind the other.
+std::string lost_text(const std::vector<LostRank>& lost);
+
+/// Of a step that has ended: the times of these ranks, and their loss.
+struct StepPart {
+  Timeline timeline;
+  std::optional<double> loss;
+};
+Bytes packed(const Program& program, const std::vector<RankId>& ranks, const StepPart& part);
+/// Adds the times and the loss of another process.
+void merge(const Program& program, const Bytes& bytes, StepPart& part);
+
+}  // namespace pipewright::exec

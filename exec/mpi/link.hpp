@@ -1,0 +1,82 @@
+// The job that this process is part of: the wire to the others, who is still there, and how far
+// their clocks are apart. One Link a process, for any number of runs one behind the other; every
+// process has to make the same runs in the same order.
+//
+// Threads: whoever calls holds mutex(), but for the constructor and close(). No call waits, but for
+// these two and measure_clock().
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/mpi/clock_offset.hpp"
+#include "exec/mpi/presence.hpp"
+#include "exec/mpi/wire.hpp"
+
+namespace pipewright::exec::mpi {
+
+struct LinkOptions {
+  bool measure_clock = false;  // also where the clock is known to be one
+  bool ask_kernel = true;      // see Presence
+  std::int64_t silence_ns = 4'000'000'000;
+  std::int64_t connect_ns = 60'000'000'000;
+};
+
+class Link {
+ public:
+  /// Sends something to everybody and waits for everybody's, so that every connection is open
+  /// before a run begins. Throws MachineError if somebody does not come.
+  explicit Link(std::unique_ptr<Wire> wire, LinkOptions options = {});
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  int process() const { return wire_->process(); }
+  int processes() const { return wire_->processes(); }
+  std::mutex& mutex() { return mutex_; }
+
+  /// The number of the run that begins now.
+  std::uint32_t begin_run() { return run_++; }
+  /// Of the run: the next frame that came. Frames of runs that are over are dropped, those of runs
+  /// to come are kept.
+  std::optional<ArrivedFrame> receive(std::uint32_t run);
+  void send(int to, Frame frame) { wire_->send(to, std::move(frame)); }
+  Wire& wire() { return *wire_; }
+  Presence& presence() { return *presence_; }
+
+  /// Of this process, when the link was made.
+  ClockOffset clock() const { return clock_; }
+  /// Once more. Process 0 has to be receiving meanwhile. Takes mutex() by itself.
+  ClockOffset measure_clock();
+
+  /// Waits until all others close too, and leaves the job. False if somebody was lost: then the
+  /// process should end without asking MPI for anything more.
+  bool close();
+
+ private:
+  void greet();
+  std::optional<ArrivedFrame> receive_any();
+  bool answer(ArrivedFrame& arrived);
+  template <class Done>
+  bool receive_until(const Done& done, std::int64_t deadline_ns);
+
+  std::mutex mutex_;
+  std::unique_ptr<Wire> wire_;
+  const LinkOptions options_;
+  std::unique_ptr<Presence> presence_;
+  std::vector<std::optional<ProcessSite>> sites_;
+  std::vector<int> early_goodbyes_;
+  int measured_ = 0;  // processes that have measured their clocks
+  std::optional<std::int64_t> pong_there_ns_;
+  ClockOffset clock_;
+  std::uint32_t run_ = 0;
+  std::deque<ArrivedFrame> early_;
+  bool closed_ = false;
+};
+
+}  // namespace pipewright::exec::mpi

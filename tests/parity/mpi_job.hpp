@@ -1,0 +1,10 @@
+// The job of mpirun that a test runs in (mpi_main.cpp).
+#pragma once
+
+#include "exec/mpi/link.hpp"
+
+namespace pipewright::tests {
+
+exec::mpi::Link& job_link();
+
+}  // namespace pipewright::tests

@@ -1,0 +1,182 @@
+// The transport between processes, for real: in a job of mpirun with one rank a process, every
+// schedule on both devices, random Programs against check, and what is timed. The same tests run
+// in jobs of 1, 2 and 4 processes; a test takes the Programs that have so many ranks.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "exec/cpu/device.hpp"
+#include "exec/mpi/transport.hpp"
+#include "exec/paced/device.hpp"
+#include "sim/engine.hpp"
+#include "tests/parity/mpi_job.hpp"
+#include "tests/parity/training_setting.hpp"
+#include "tests/parity/update_cases.hpp"
+#include "tests/support/random_program.hpp"
+
+namespace pipewright::tests {
+namespace {
+
+using exec::RunResult;
+using planner::Schedule;
+
+int processes() { return job_link().processes(); }
+bool is_first() { return job_link().process() == 0; }
+
+RunResult run_paced(const Program& program, const CostTable& costs, exec::RunOptions options) {
+  exec::mpi::MpiTransport transport(program, exec::local::paced_messages(program, costs),
+                                    job_link());
+  try {
+    return exec::paced::run_paced(program, costs, options, transport);
+  } catch (const exec::RunFailed& failed) {
+    return failed.result();  // of a run that another process has ended
+  }
+}
+
+RunResult train(const Program& program, const exec::cpu::Training& training, int steps) {
+  const CostTable costs = costs_of(program, 1000);
+  exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs),
+                                    job_link());
+  return exec::cpu::run_on_cpu(program, costs, training, {.steps = steps}, transport);
+}
+
+/// Micro-batches that the schedule takes on so many ranks; 0: none of these.
+int micro_batches_for(const Schedule& schedule, int ranks) {
+  for (const int m : {2 * ranks, ranks, 4 * ranks}) {
+    if (!planner::refusal_of(schedule, {ranks, m, schedule.default_chunks, {}})) return m;
+  }
+  return 0;
+}
+
+/// Of every schedule of the registry that takes so many ranks and does not hang by itself.
+std::vector<std::pair<const Schedule*, Program>> every_program() {
+  std::vector<std::pair<const Schedule*, Program>> programs;
+  for (const Schedule& schedule : planner::schedules()) {
+    const int m = micro_batches_for(schedule, processes());
+    if (m == 0) continue;
+    const Order order =
+        planner::make_order(schedule.name, {processes(), m, schedule.default_chunks, {}});
+    const char* policy = schedule.policy.empty() ? "torch" : schedule.policy.data();
+    Program program = lower(order, comm_policy_preset(policy), {.optimizer = true});
+    if (sim::check(program, costs_of(program, 1000)).verdict != Verdict::Ok) continue;
+    programs.emplace_back(&schedule, std::move(program));
+  }
+  return programs;
+}
+
+TEST(Mpi, EveryScheduleFinishesOnThePacedDevice) {
+  int ran = 0;
+  for (const auto& [schedule, program] : every_program()) {
+    SCOPED_TRACE(schedule->name);
+    const RunResult run = run_paced(program, costs_of(program, 20'000), {.steps = 2});
+    ASSERT_TRUE(run.finished()) << run.failure;
+    EXPECT_EQ(run.steps.size(), 2U);
+    // Every process has the times of all ranks.
+    for (InstructionId id = 0; id < program.code.size(); ++id) {
+      EXPECT_GE(run.timeline.end[id], run.timeline.start[id]) << program.text(id);
+    }
+    ++ran;
+  }
+  EXPECT_GE(ran, processes() == 1 ? 1 : 8);
+}
+
+TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradients) {
+  int ran = 0;
+  for (const auto& [schedule, program] : every_program()) {
+    if (schedule->asynchronous) continue;
+    SCOPED_TRACE(schedule->name);
+    Setting setting(program);
+    setting.training.verified_steps = 2;
+    const RunResult run = train(program, setting.training, 3);
+    ASSERT_TRUE(run.finished()) << run.failure;
+    ++ran;
+    EXPECT_TRUE(run.steps.back().loss.has_value());  // in every process
+    if (!is_first()) continue;
+    ASSERT_TRUE(run.verify.has_value());
+    EXPECT_LE(run.verify->gradients.norm_rel, 1e-6) << run.verify->gradients.worst;
+  }
+  EXPECT_GE(ran, processes() == 1 ? 1 : 6);
+}
+
+TEST(Mpi, LossesAreThoseOfThreadsBitForBit) {
+  for (const UpdateCase& one : update_cases()) {
+    const Program program = lower(one.order, CommPolicy{}, {.optimizer = true});
+    if (program.ranks() != processes()) continue;
+    SCOPED_TRACE(one.name);
+    const Setting setting(program);
+    const RunResult here =
+        exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 4});
+    const RunResult job = train(program, setting.training, 4);
+    ASSERT_TRUE(job.finished()) << job.failure;
+    ASSERT_EQ(job.steps.size(), here.steps.size());
+    for (std::size_t i = 0; i < job.steps.size(); ++i) {
+      EXPECT_EQ(job.steps[i].loss, here.steps[i].loss) << i;
+    }
+    EXPECT_EQ(job.peak_weight_versions, here.peak_weight_versions);
+  }
+}
+
+TEST(Mpi, RandomProgramsStandWhereCheckSaysTheyDo) {
+  const char* wanted = std::getenv("PIPEWRIGHT_MPI_SEEDS");
+  const std::uint64_t count = wanted == nullptr ? 400 : std::stoull(wanted);
+  int finished = 0, stuck = 0, disagreements = 0;
+  for (std::uint64_t seed = 20'000; seed < 20'000 + count && disagreements < 3; ++seed) {
+    const Case c = random_case(seed);
+    if (!is_usable(c)) continue;
+    const Program program = program_of(c);
+    if (program.ranks() != processes()) continue;
+    const CostTable costs = costs_of(c);
+    const RunResult run = run_paced(program, costs, {.steps = 2});
+    ++(run.finished() ? finished : stuck);
+    if (!is_first()) continue;
+    const std::string watchdog = text_of(program, run.stuck);
+    const std::string check = text_of(program, sim::check(program, costs));
+    if (watchdog == check) continue;
+    ++disagreements;
+    ADD_FAILURE() << "seed " << seed << "\n"
+                  << shown(c) << "watchdog:\n"
+                  << watchdog << "check:\n"
+                  << check;
+  }
+  if (processes() > 1) {
+    EXPECT_GT(finished, 10);
+    EXPECT_GT(stuck, 5);
+  }
+  RecordProperty("finished", finished);
+  RecordProperty("stuck", stuck);
+}
+
+TEST(Mpi, ClocksOfOneMachineAgreeWithinTheBoundThatIsStated) {
+  const Program program = lower(planner::make_order("gpipe", {processes(), 4, 1, {}}), CommPolicy{},
+                                {.optimizer = true});
+  const RunResult run = run_paced(program, costs_of(program, 1000), {.steps = 1});
+  ASSERT_EQ(run.clocks.size(), static_cast<std::size_t>(processes()));
+  for (const exec::ClockError& clock : run.clocks) {
+    // The truth is 0, and the offset was measured all the same.
+    EXPECT_LE(std::abs(clock.offset_ns), clock.bound_ns);
+    EXPECT_LE(std::abs(clock.offset_ns + clock.drift_ns), clock.bound_ns);
+  }
+  EXPECT_EQ(run.clocks.front().bound_ns, 0);  // process 0 has the clock
+  if (processes() > 1) {
+    EXPECT_GT(run.clocks.back().bound_ns, 0);
+  }
+}
+
+TEST(Mpi, AnotherNumberOfRanksIsRefusedWithTheNumberToUse) {
+  const int ranks = processes() + 1;
+  const Program program = lower(planner::make_order("gpipe", {ranks, 4, 1, {}}), CommPolicy{}, {});
+  try {
+    run_paced(program, costs_of(program, 1000), {});
+    FAIL() << "not refused";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("mpirun -np " + std::to_string(ranks)),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace pipewright::tests

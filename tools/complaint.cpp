@@ -1,0 +1,27 @@
+#include "tools/complaint.hpp"
+
+#include <new>
+
+#include "core/error.hpp"
+#include "tools/exit_status.hpp"
+#include "tools/interrupt.hpp"
+
+namespace pipewright::tools {
+
+Complaint complaint_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const InputError& error) {
+    return {kBadInput, error.what()};
+  } catch (const MachineError& error) {
+    return {kMachineCannot, error.what()};
+  } catch (const Interrupted&) {
+    return {kInterrupted, "interrupted"};
+  } catch (const std::bad_alloc&) {
+    return {kMachineCannot, "not enough memory for this; use fewer ranks or micro-batches"};
+  } catch (const std::exception& error) {
+    return {kRunFailed, error.what()};
+  }
+}
+
+}  // namespace pipewright::tools
