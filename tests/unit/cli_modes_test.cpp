@@ -163,7 +163,9 @@ TEST_F(Modes, ATraceHasTheHostsPhasesAndTheReaderPassesOverThem) {
   }
   EXPECT_EQ(phases, kAll);
   EXPECT_EQ(parts, (std::vector<std::string>{"forward", "backward", "update"}));
-  EXPECT_NEAR(end * 1000, trace["metadata"]["makespan_ns"].get<double>(), 1);
+  const Json& facts = trace["metadata"];
+  EXPECT_NEAR(end * 1000, facts["makespan_ns"].get<double>() * facts["time_scale"].get<double>(),
+              1);
   const CommandResult read = pipewright("analyze t.json --json", folder_);
   EXPECT_EQ(read.status, 0) << read.err;
 }
