@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/job_strategy.hpp"
 #include "core/json_fields.hpp"
+#include "core/model_difference.hpp"
 #include "core/suggest.hpp"
 #include "core/training_json.hpp"
 
@@ -117,22 +118,6 @@ std::string_view run_mode_name(TunerRunMode mode) {
   throw_bug(__FILE__, __LINE__, "a tuner mode has no name");
 }
 
-/// The first place where two models differ, in words; "" if nowhere.
-std::string difference(const Model& planned, const Model& asked) {
-  const Json ours = to_json(planned), theirs = to_json(asked);
-  const Json patch = Json::diff(ours, theirs);
-  if (patch.empty()) {
-    return "";
-  }
-  const std::string pointer = patch.front().at("path").get<std::string>();
-  const auto shown = [&](const Json& model) {
-    const Json::json_pointer place(pointer);
-    return model.contains(place) && model.at(place).is_primitive() ? model.at(place).dump()
-                                                                   : std::string("something else");
-  };
-  return "at " + pointer + " the plan has " + shown(ours) + ", the job " + shown(theirs);
-}
-
 void check_tuned_plan(const Job& job, const Plan& plan) {
   const std::string& path = job.tuner_load_path;
   if (fingerprint(plan.cluster) != fingerprint(job.cluster)) {
@@ -140,7 +125,7 @@ void check_tuned_plan(const Job& job, const Plan& plan) {
                        fingerprint(plan.cluster) + "\n  the job's:  " + fingerprint(job.cluster) +
                        "\nTune again for this cluster, or name the plan's cluster in the job.");
   }
-  const std::string model = difference(plan.model, job.model);
+  const std::string model = model_difference(plan.model, "the plan", job.model, "the job");
   if (!model.empty()) {
     throw InputError(path, "/model",
                      "this plan was made for another model (" + model +

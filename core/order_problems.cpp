@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "core/forward_order.hpp"
 #include "core/order_transfers.hpp"
 #include "core/order_versions.hpp"
 
@@ -36,6 +37,7 @@ class OrderProblems {
  public:
   explicit OrderProblems(const Order& order)
       : order_(order),
+        forward_only_(is_forward_only(order)),
         counts_(static_cast<std::size_t>(order.stages()) *
                 static_cast<std::size_t>(order.micro_batches)) {}
 
@@ -152,7 +154,7 @@ class OrderProblems {
     const Action forward{ActionKind::F, StageId(stage), MicroBatchId(micro_batch)};
     const auto [f, i, w, b] = counts_[tensor(forward)];
     // Places are looked for only where something is wrong: that takes a walk through the order.
-    if (f == 1 && ((b == 1 && i + w == 0) || (b == 0 && i == 1 && w == 1))) return;
+    if (f == 1 && (forward_only_ || (b == 1 && i + w == 0) || (b == 0 && i == 1 && w == 1))) return;
     const std::string s = std::to_string(stage), m = std::to_string(micro_batch);
     const std::string at = place_of_tensor(forward) + ": ";
     if (f == 0) say(at + s + "F" + m + " is missing");
@@ -160,6 +162,7 @@ class OrderProblems {
       const int times = counts_[tensor(forward)][static_cast<std::size_t>(kind)];
       if (times > 1) say_doubled({kind, forward.stage, forward.micro_batch}, times);
     }
+    if (forward_only_) return;
     if (b <= 1 && i <= 1 && w <= 1 && b + i > 1) {
       say(at + "the backward of stage " + s + " for micro-batch " + m + " is doubled or mixed: " +
           backward_places(forward) + "; expected one B, or one I and one W");
@@ -234,6 +237,7 @@ class OrderProblems {
   }
 
   const Order& order_;
+  const bool forward_only_;
   std::vector<Counts> counts_;
   std::vector<std::string> problems_;
 };

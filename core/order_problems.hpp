@@ -13,8 +13,8 @@ namespace pipewright {
 /// Enough sentences to see the pattern of a fault.
 inline constexpr std::size_t kMostProblems = 20;
 
-/// Empty if nothing is wrong. Every stage of every micro-batch needs one F and one B or I and W,
-/// each on its rank, the backward behind the F and W behind I; every rank computes something;
+/// Empty if nothing is wrong. Every stage of every micro-batch needs one F and one B or I and W (a
+/// forward-only order: one F; core/forward_order.hpp), each on its rank, the backward behind the F and W behind I; every rank computes something;
 /// written transfer ends need partner and consumer (core/order_transfers.hpp); versions and
 /// reductions as core/order_versions.hpp says; format_problems(). At most kMostProblems.
 /// O(actions).

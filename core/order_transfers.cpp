@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/forward_order.hpp"
 #include "core/order_problems.hpp"
 
 namespace pipewright {
@@ -41,7 +42,8 @@ class TransferCheck {
     }
     std::sort(ends_.begin(), ends_.end(),
               [](const End& a, const End& b) { return a.tensor() < b.tensor(); });
-    for (const bool forward : {true, false}) judge_tensors(forward);
+    judge_tensors(true);
+    if (!is_forward_only(order_)) judge_tensors(false);
     return std::move(problems_);
   }
 

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 
+#include "core/forward_order.hpp"
+
 namespace pipewright {
 namespace {
 
 /// Live activations and bytes of one rank along its compute lane (docs/semantics.md §6).
 class Live {
  public:
-  Live(const Program& program, RankId rank, const CostTable& costs) : costs_(costs) {
+  Live(const Program& program, RankId rank, const CostTable& costs, bool forward_only)
+      : costs_(costs), forward_only_(forward_only) {
     if (costs.memory.empty()) return;
     for (const StageId stage : program.placement.stages_of(rank)) {
       if (const StageMemory* memory = of(stage.value)) bytes_ += memory->constant.value;
@@ -24,6 +27,7 @@ class Live {
     }
     peak_activations_ = std::max(peak_activations_, activations_);
     peak_bytes_ = std::max(peak_bytes_, bytes_);
+    if (forward_only_) return let_go(memory);
     if (a.kind == ActionKind::W || a.kind == ActionKind::B) --activations_;
     if (memory == nullptr) return;
     if (a.kind == ActionKind::I || a.kind == ActionKind::B) bytes_ += memory->i.value;
@@ -35,6 +39,12 @@ class Live {
   std::int64_t peak_bytes() const { return peak_bytes_; }
 
  private:
+  /// Without a backward an F keeps nothing behind its end.
+  void let_go(const StageMemory* memory) {
+    --activations_;
+    if (memory != nullptr) bytes_ -= memory->f.value;
+  }
+
   const StageMemory* of(int stage) const {
     return static_cast<std::size_t>(stage) < costs_.memory.size()
                ? &costs_.memory[static_cast<std::size_t>(stage)]
@@ -42,6 +52,7 @@ class Live {
   }
 
   const CostTable& costs_;
+  const bool forward_only_;
   int activations_ = 0, peak_activations_ = 0;
   std::int64_t bytes_ = 0, peak_bytes_ = 0;
 };
@@ -50,8 +61,9 @@ class Live {
 
 std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs) {
   std::vector<RankFigures> ranks(static_cast<std::size_t>(program.ranks()));
+  const bool forward_only = is_forward_only(program);
   for (int r = 0; r < program.ranks(); ++r) {
-    Live live(program, RankId(r), costs);
+    Live live(program, RankId(r), costs, forward_only);
     for (const Instruction& in : program.rank_code(RankId(r))) {
       if (!is_compute(in.kind)) continue;
       live.take({.kind = in.kind,

@@ -18,6 +18,7 @@ struct MicroBatch {
   std::vector<float> inputs;         // [rows][width]
   std::vector<std::int32_t> labels;  // [rows], for softmax-cross-entropy
   std::vector<float> targets;        // [rows][width], for mse
+  int counted_samples = -1;  // forward only: those that belong to the data set, the first; -1: all
 };
 
 /// Sources are immutable: any number of threads may ask one at once.

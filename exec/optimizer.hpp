@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -46,6 +47,15 @@ class Optimizer {
   void update(int step);
   /// What it keeps beside the parameters.
   std::int64_t state_bytes() const;
+
+  /// What is kept of the parameter at this place of the list, by name: nothing for SGD. To be read,
+  /// or to be filled by who goes on from a checkpoint.
+  struct Slot {
+    std::string_view name;
+    std::int64_t first = 0;  // element of the parameter that the first of `values` belongs to
+    std::span<float> values;
+  };
+  std::vector<Slot> slots_of(std::size_t parameter);
 
  private:
   struct Moments {

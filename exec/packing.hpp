@@ -64,6 +64,7 @@ class Unpacker {
     if (count > 0) std::memcpy(static_cast<void*>(values.data()), from, count * sizeof(T));
     return values;
   }
+  bool empty() const { return rest_.empty(); }
   std::string get_text() {
     const std::vector<char> letters = get_all<char>();
     return {letters.begin(), letters.end()};

@@ -19,6 +19,7 @@
 #include "core/timeline.hpp"
 #include "core/wait_for.hpp"
 #include "exec/device.hpp"
+#include "exec/evaluation.hpp"
 #include "exec/flight_report.hpp"
 #include "exec/peers.hpp"
 #include "exec/transport.hpp"
@@ -72,6 +73,7 @@ std::string_view to_string(Outcome outcome);  // "finished", …
 struct RunResult {
   Outcome outcome = Outcome::Finished;
   std::vector<StepResult> steps;  // those that ended
+  int first_step = 0;             // steps of the training behind this run; from run_on_cpu()
   /// Finished: the step `timeline_step`. Else what there is of the step that did not end.
   Timeline timeline;
   int timeline_step = 0;
@@ -81,6 +83,7 @@ struct RunResult {
   FlightReport report;                 // only if not finished: rank by rank
   std::string failure;                 // only if slow or failed: the sentence that run() throws
   std::optional<VerifyReport> verify;  // filled by run_on_cpu() if it was asked to
+  std::optional<EvaluationReport> evaluation;  // filled by run_on_cpu() if forward only
   /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
   std::vector<int> peak_weight_versions;
   /// By process, where there are several: how far the times of a process may be off.

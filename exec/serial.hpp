@@ -27,6 +27,7 @@ class SerialRun {
   double gradients(const DataSource& data, int step);
 
   const cpu::Stage& stage() const { return stage_; }
+  cpu::Stage& stage() { return stage_; }
 
  private:
   void clip();

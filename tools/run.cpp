@@ -12,6 +12,7 @@
 #include "tools/figures.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/modules.hpp"
+#include "tools/phases_text.hpp"
 #include "tools/process_job.hpp"
 #include "tools/run_report.hpp"
 #include "tools/subject.hpp"
@@ -58,6 +59,8 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   }
   request.training.data = data_request(arguments);
   request.training.verify = arguments.has("--verify");
+  request.training.checkpoints = checkpoint_request(arguments);
+  request.training.forward = forward_request(arguments);
   request.training.verify_payloads = arguments.has("--verify-payloads");
   if (arguments.text_or("--numerics", "fast") == "exact") {
     request.training.numerics = exec::Numerics::Exact;
@@ -75,9 +78,13 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
                        "paced");
     }
     if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
-  } else if (arguments.has("--verify") || arguments.has("--data") || arguments.has("--numerics")) {
-    throw InputError(
-        "--verify, --data and --numerics belong to --device cpu; paced computes nothing");
+  } else if (request.training.checkpoints.any()) {
+    throw InputError("checkpoints belong to --device cpu; paced trains nothing");
+  } else {
+    for (const char* flag : {"--verify", "--data", "--numerics", "--output"}) {
+      if (!arguments.has(flag)) continue;
+      throw InputError(std::string(flag) + " belongs to --device cpu; paced computes nothing");
+    }
   }
   return request;
 }
@@ -107,6 +114,7 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
   options.on_step = [&](int step, const exec::StepResult& result) {
     show_step(session, step, options.steps, result);
   };
+  session.phases().begin(exec::Phase::Steps);
   const InterruptScope scope;
   options.verify_payloads = request.training.verify_payloads;
   exec::RunResult result = run_paced_ranks(subject, request, options);
@@ -121,7 +129,7 @@ void print_result(const Subject& subject, const exec::RunResult& result, Session
   session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
   session.print(steps_text(result));
   session.print(timeline_text(subject.program, result.timeline, terminal.width, terminal));
-  session.print("step " + std::to_string(result.timeline_step + 1) +
+  session.print("step " + std::to_string(result.first_step + result.timeline_step + 1) +
                 " is shown: " + format_duration(Nanoseconds(result.figures.makespan_ns)) +
                 "   bubble " + percent_text(result.figures.bubble_ratio) + "\n");
   const sim::Result predicted = sim::simulate(subject.program, subject.costs);
@@ -130,17 +138,22 @@ void print_result(const Subject& subject, const exec::RunResult& result, Session
     session.print("predicted " + format_duration(Nanoseconds(comparison.step.predicted_ns)) +
                   ", error " + signed_percent_text(comparison.step.error_percent() / 100) + "\n");
   }
+  if (result.evaluation) session.print(evaluation_text(*result.evaluation));
   if (result.verify) session.print(verify_text(*result.verify));
   const std::string versions = weight_versions_text(subject.program, result);
   if (!versions.empty()) session.print(wrapped(versions, terminal.width, 0));
 }
 
-/// A job without a plan is tuned first, if its tuner_run_mode says so.
-Subject read_run_subject(const Arguments& arguments, Session& session) {
+/// A job without a plan is tuned first, if its tuner_run_mode says so; nothing if that was all.
+std::optional<Subject> read_run_subject(const Arguments& arguments, Session& session) {
+  session.phases().begin(exec::Phase::Build);
   if (!arguments.positionals().empty() && !arguments.has("--schedule")) {
     const std::string& path = arguments.positionals().front();
-    if (auto plan = tune_for_run(path, session)) {
-      return subject_of_plan(*std::move(plan), path, arguments);
+    TunedForRun tuned = tune_for_run(path, session);
+    if (tuned.stops) return std::nullopt;
+    if (tuned.plan) {
+      session.phases().begin(exec::Phase::Parallel);
+      return subject_of_plan(*std::move(tuned.plan), path, arguments);
     }
   }
   return read_subject(arguments, Purpose::Judge, session);
@@ -159,9 +172,37 @@ exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject
   }
 }
 
+int stop_after_plan(Session& session) {
+  session.phases().finish();
+  if (session.json()) session.print_result({{"phases", phases_fields(session.phases().spans())}});
+  return kDone;
+}
+
+Json result_fields(const Subject& subject, const RunRequest& request, const exec::RunResult& result,
+                   Session& session) {
+  Json fields = {{"steps", steps_fields(result)},
+                 {"verify", verify_fields(result.verify)},
+                 {"bubble_ratio", result.figures.bubble_ratio},
+                 {"clock", is_virtual(request) ? "virtual" : "wall"}};
+  if (subject.program.asynchronous && !result.peak_weight_versions.empty()) {
+    fields["peak_weight_versions"] = result.peak_weight_versions;
+  }
+  fields["phases"] = phases_fields(session.phases().spans());
+  if (result.evaluation) fields["evaluation"] = evaluation_fields(*result.evaluation);
+  if (request.device == "cpu") fields["first_step"] = result.first_step;
+  if (const auto& save = request.training.checkpoints.save) {
+    const int done = result.first_step + static_cast<int>(result.steps.size());
+    fields["checkpoint"] = exec::checkpoint_folder(save->folder, done).string();
+  }
+  return fields;
+}
+
 /// `link`: of the job that this process is part of; null if all ranks are threads of it.
 int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
-  const Subject subject = read_run_subject(arguments, session);
+  std::optional<Subject> read = read_run_subject(arguments, session);
+  if (!read) return stop_after_plan(session);
+  Subject& subject = *read;
+  take_forwards(subject, forward_request(arguments).mode);
   RunRequest request = run_request(arguments, subject);
   request.training.link = link;
   const bool speaks = link == nullptr || link->process() == 0;
@@ -179,17 +220,12 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
     show_unfinished(arguments, subject, result, session);
     return kRunFailed;
   }
+  session.phases().finish();
+  if (session.terminal().progress) session.note(phases_text(session.phases().spans()));
   save_timeline_files(arguments, session, subject, result.timeline,
                       traces::TraceInfo::Kind::Measured, clocks_text(result));
   if (session.json()) {
-    Json fields = {{"steps", steps_fields(result)},
-                   {"verify", verify_fields(result.verify)},
-                   {"bubble_ratio", result.figures.bubble_ratio},
-                   {"clock", is_virtual(request) ? "virtual" : "wall"}};
-    if (subject.program.asynchronous && !result.peak_weight_versions.empty()) {
-      fields["peak_weight_versions"] = result.peak_weight_versions;
-    }
-    session.print_result(fields);
+    session.print_result(result_fields(subject, request, result, session));
   } else {
     print_result(subject, result, session);
     if (request.device == "cpu" && is_virtual(request)) {
@@ -208,7 +244,9 @@ int run(const Arguments& arguments, Session& session) {
   if (transport != "mpi") return run_ranks(arguments, session, nullptr);
   if (arguments.has("--clock")) throw InputError("--clock belongs to --transport local");
   if (!is_in_job()) {
-    const std::string ranks = std::to_string(read_run_subject(arguments, session).program.ranks());
+    const std::optional<Subject> subject = read_run_subject(arguments, session);
+    if (!subject) return stop_after_plan(session);
+    const std::string ranks = std::to_string(subject->program.ranks());
     throw MachineError(
         "--transport mpi runs one rank a process, and mpirun has not started this "
         "one; start it with mpirun -np " +
@@ -308,11 +346,15 @@ Command run_command() {
        "train, check the gradients, write the timeline"},
       {"run --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2",
        "a hang on real threads; exits with 4"},
+      {"run plan.json --mode evaluate --data book.txt --load-checkpoint saved",
+       "loss and perplexity of a text"},
       {"run order.csv --device paced --clock virtual --json", "an order of your own"},
       {"run plan.json --transport mpi --verify", "under mpirun -np 4: a process for each rank"},
   };
   command.positionals = {subject_file()};
   command.flags = run_flags();
+  for (auto& flag : forward_flags()) command.flags.push_back(std::move(flag));
+  for (auto& flag : checkpoint_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : subject_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
   command.run = run;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/json.hpp"
+#include "exec/phases.hpp"
 #include "tools/terminal.hpp"
 
 namespace pipewright::tools {
@@ -17,6 +18,9 @@ class Session {
 
   const Terminal& terminal() const { return terminal_; }
   bool json() const { return json_; }
+  bool quiet() const { return quiet_; }
+  /// What the command is doing; who does it says so.
+  exec::PhaseLog& phases() { return phases_; }
 
   /// Text for stdout. It is written at finish(), or when much of it has gathered.
   void print(std::string_view text);
@@ -42,6 +46,7 @@ class Session {
 
   Terminal terminal_;
   bool json_, quiet_;
+  exec::PhaseLog phases_;
   bool progress_shown_ = false, reader_gone_ = false;
   std::string pending_;
 };

@@ -27,10 +27,11 @@ bool is_of_kind(const JsonCursor& root, const std::string& kind) {
 }
 
 /// The plan itself, or the one that a job's tuner_load_path names.
-Plan plan_from_json(const JsonCursor& root) {
+Plan plan_from_json(const JsonCursor& root, Session& session) {
   const std::string& file = root.file();
   if (is_of_kind(root, "job")) {
     const Job job = read_job(root);
+    session.phases().begin(exec::Phase::Plan);
     if (job.tuner_load_path.empty()) {
       throw InputError(file, "/tuner_load_path",
                        "this job names no plan; run pipewright tune on it, or add "
@@ -42,6 +43,7 @@ Plan plan_from_json(const JsonCursor& root) {
       throw InputError(file, "/tuner_load_path", error.what());
     }
   }
+  session.phases().begin(exec::Phase::Plan);
   return read_plan(root);
 }
 
@@ -111,6 +113,7 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
                            Purpose purpose, Session& session) {
   const planner::Schedule& schedule = planner::find_schedule(name);
   subject.schedule = &schedule;
+  session.phases().begin(exec::Phase::Plan);
   subject.request = schedule_request(arguments, schedule);
   add_costs(subject.request, schedule, arguments);
   subject.order = make_requested(planner::resolve_schedule(name, subject.request.parameters),
@@ -122,6 +125,7 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
   for (const auto& [key, value] : subject.request.parameters) {
     subject.title += " " + key + "=" + value;
   }
+  session.phases().begin(exec::Phase::Parallel);
   read_order_subject(subject, arguments, purpose);
 }
 
@@ -167,7 +171,9 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
       const Json document = parse_json(text, path);
       const JsonCursor root(document, path);
       if (!is_of_kind(root, "order")) {
-        return subject_of_plan(plan_from_json(root), file, arguments);
+        Plan plan = plan_from_json(root, session);
+        session.phases().begin(exec::Phase::Parallel);
+        return subject_of_plan(std::move(plan), file, arguments);
       }
       read_order_file(subject, read_order_json(root), file, arguments, purpose);
     }

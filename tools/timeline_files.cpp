@@ -1,6 +1,7 @@
 #include "tools/timeline_files.hpp"
 
 #include "tools/interrupt.hpp"
+#include "tools/phases_text.hpp"
 #include "tools/timeline_report.hpp"
 #include "traces/svg.hpp"
 
@@ -36,6 +37,8 @@ void save_trace(Session& session, const std::string& path, const Subject& subjec
                    {"costs", subject.costs_text},
                    {"source", subject.source}};
   if (!clocks.empty()) info.metadata.emplace_back("clocks", clocks);
+  if (kind == traces::TraceInfo::Kind::Measured)
+    info.phases = host_phases(session.phases().spans());
   const InterruptScope scope;
   traces::write_chrome_trace(path, subject.program, timeline, subject.costs, info);
   InterruptScope::check();

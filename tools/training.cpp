@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "core/error.hpp"
+#include "exec/cpu/checkpointing.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/data.hpp"
 #include "exec/local/transport.hpp"
@@ -52,9 +53,32 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
                              const exec::cpu::Training& training, const exec::RunOptions& options,
                              exec::mpi::Link* link) {
   if (link == nullptr) return exec::cpu::run_on_cpu(program, costs, training, options);
+  if (training.phases != nullptr) training.phases->begin(exec::Phase::InitComm);
   exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs), *link,
                                     options.verify_payloads);
   return exec::cpu::run_on_cpu(program, costs, training, options, transport);
+}
+
+std::optional<exec::Checkpoint> load_checkpoint(const TrainingRequest& request) {
+  if (!request.checkpoints.load) return std::nullopt;
+  return exec::Checkpoint::open(*request.checkpoints.load);
+}
+
+/// `all` counts from the beginning of the training, so that a command that is given again after a
+/// crash comes to the same end.
+int steps_left(const std::optional<exec::Checkpoint>& start, int all) {
+  const int behind = start ? start->facts().step : 0;
+  if (behind < all) return all - behind;
+  throw InputError(start->folder().string(), "",
+                   "has " + std::to_string(behind) + " steps behind it, and the training has " +
+                       std::to_string(all) + " in all; ask for more with --steps");
+}
+
+void tell_start(const exec::Checkpoint& start, const exec::cpu::Training& training,
+                Session& session) {
+  session.note("goes on behind step " + std::to_string(start.facts().step) + ", from " +
+               start.folder().string());
+  for (const std::string& note : exec::cpu::resume_notes(start, training)) session.note(note);
 }
 
 }  // namespace
@@ -68,11 +92,13 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
     throw InputError("model " + plan.model.name +
                      " learns from text, and the plan names none; give one with --data FILE");
   }
-  const auto data = exec::make_data(plan.model,
-                                    {.samples = plan.micro_batch_size,
-                                     .micro_batches = plan.all_micro_batches(),
-                                     .seed = plan.training.seed},
-                                    files);
+  const exec::DataShape shape{.samples = plan.micro_batch_size,
+                              .micro_batches = plan.all_micro_batches(),
+                              .seed = plan.training.seed};
+  const bool trains = request.forward.mode == exec::RunMode::Train;
+  const auto data = trains ? exec::make_data(plan.model, shape, files) : nullptr;
+  std::optional<ForwardRun> forward;
+  if (!trains) forward.emplace(plan, shape, files, request.forward, request.steps.value_or(0));
   exec::cpu::Training training;
   training.model = &plan.model;
   training.stages = plan.stages;
@@ -85,22 +111,35 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.options.recompute = recompute_of(plan.model, plan.training.recompute);
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
+  const std::optional<exec::Checkpoint> start = load_checkpoint(request);
+  if (start) training.start = &*start;
+  training.save = request.checkpoints.save;
+  training.phases = &session.phases();
+  if (forward) forward->use_in(training);
   training.clock = request.clock;
 
   exec::RunOptions options;
-  options.steps = request.steps.value_or(plan.training.steps);
+  const int first = training.first_step();
+  const int all = forward ? forward->steps() : request.steps.value_or(plan.training.steps);
+  options.steps = forward ? all : steps_left(start, all);
   options.watchdog_ns = request.watchdog_ns;
   options.flight_entries = request.flight_entries;
   options.on_overdue = request.on_overdue;
   options.interrupted = &interrupt_flag();
-  options.on_step = [&session, &options](int step, const exec::StepResult& result) {
-    show_step(session, step, options.steps, result);
+  options.on_step = [&session, first, all](int step, const exec::StepResult& result) {
+    show_step(session, first + step, all, result);
   };
+  if (start && trains) tell_start(*start, training, session);
   const InterruptScope scope;
   options.verify_payloads = request.verify_payloads;
   exec::RunResult result = run_training(program, plan.costs, training, options, request.link);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
+  const bool speaks = request.link == nullptr || request.link->process() == 0;
+  if (!speaks || !result.finished()) return result;
+  if (forward) forward->save(*result.evaluation, session);
+  if (training.save)
+    session.note("wrote " + exec::checkpoint_folder(training.save->folder, all).string());
   return result;
 }
 
@@ -120,7 +159,8 @@ std::string steps_text(const exec::RunResult& result) {
     if (at == printed) continue;
     printed = at;
     const exec::StepResult& step = result.steps[at];
-    std::string words = "step " + std::to_string(at + 1);
+    std::string words =
+        "step " + std::to_string(static_cast<std::size_t>(result.first_step) + at + 1);
     words.append(words.size() < 12 ? 12 - words.size() : 1, ' ');
     words += format_duration(Nanoseconds(step.step_ns));
     if (step.loss) {

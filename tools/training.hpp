@@ -12,6 +12,8 @@
 #include "exec/mpi/link.hpp"
 #include "exec/numerics.hpp"
 #include "exec/runtime.hpp"
+#include "tools/checkpoint_flags.hpp"
+#include "tools/forward_run.hpp"
 #include "tools/session.hpp"
 
 namespace pipewright::tools {
@@ -23,6 +25,8 @@ struct TrainingRequest {
   std::optional<int> steps;             // instead of the plan's
   std::optional<exec::DataFiles> data;  // instead of the plan's
   bool verify = false;                  // the first step against a serial run
+  CheckpointRequest checkpoints;
+  ForwardRequest forward;
   exec::Numerics numerics = exec::Numerics::Fast;
   std::int64_t watchdog_ns = 30'000'000'000;
   exec::local::ClockKind clock = exec::local::ClockKind::Wall;
@@ -32,13 +36,14 @@ struct TrainingRequest {
   exec::mpi::Link* link = nullptr;  // a rank a process; null: a rank a thread
 };
 
-/// Trains; Ctrl-C ends it with Interrupted, all ranks joined. Throws InputError for data that does
-/// not fit, MachineError if the plan is for another kind of machine or does not fit into its
-/// memory.
+/// Trains, or evaluates or predicts with a forward-only Program; Ctrl-C ends it with Interrupted,
+/// all ranks joined. Throws InputError for data that does not fit, MachineError if the plan is for
+/// another kind of machine or does not fit into its memory.
 exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                              const TrainingRequest& request, Session& session);
 
-/// A line on stderr for each step, replaced by the next one.
+/// A line on stderr for each step, replaced by the next one. Steps count from 0 and from the
+/// beginning of the training.
 void show_step(Session& session, int step, int steps, const exec::StepResult& result);
 /// Losses and times of some steps, the first and the last among them.
 std::string steps_text(const exec::RunResult& result);

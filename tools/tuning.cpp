@@ -65,24 +65,26 @@ planner::SearchResult search_with_progress(const Job& job, const std::optional<P
   return result;
 }
 
-std::optional<Plan> tune_for_run(const std::string& path, Session& session) {
-  if (!path.ends_with(".json")) return std::nullopt;
+TunedForRun tune_for_run(const std::string& path, Session& session) {
+  if (!path.ends_with(".json")) return {};
   const Json document = parse_json(read_text(path), path);
   const JsonCursor root(document, path);
   const auto schema = root.find("schema");
-  if (!schema || !schema->value().is_string()) return std::nullopt;
-  if (schema->string().rfind("pipewright.job/", 0) != 0) return std::nullopt;
+  if (!schema || !schema->value().is_string()) return {};
+  if (schema->string().rfind("pipewright.job/", 0) != 0) return {};
   const Job job = read_job(root);
-  if (job.tuner_run_mode == TunerRunMode::TunerOnly) {
+  const bool stops = job.tuner_run_mode == TunerRunMode::TunerOnly;
+  if (stops && job.tuner_save_path.empty()) {
     throw InputError(path, "/tuner_run_mode",
-                     "\"tuner_only\" asks for a plan and no run; use pipewright tune, or say "
-                     "\"tuner_and_run\"");
+                     "\"tuner_only\" asks for a plan and no run: say where the plan goes by "
+                     "\"tuner_save_path\", or use pipewright tune");
   }
-  if (!job.tuner_load_path.empty()) return std::nullopt;
+  if (!stops && !job.tuner_load_path.empty()) return {};
   if (job.tuner_run_mode == TunerRunMode::RunOnly) {
     throw InputError(path, "/tuner_load_path",
                      "expected the plan to run, because tuner_run_mode is \"run_only\"");
   }
+  session.phases().begin(exec::Phase::Plan);
   const auto result = search_with_progress(job, profile_for(job, std::nullopt), {}, session);
   if (!result.best) {
     throw InputError(path, "", "no configuration is possible; see pipewright tune " + path);
@@ -92,7 +94,7 @@ std::optional<Plan> tune_for_run(const std::string& path, Session& session) {
     session.save(job.tuner_save_path, to_text(to_json(*result.best)));
     session.note("wrote " + job.tuner_save_path);
   }
-  return result.best;
+  return {result.best, stops};
 }
 
 void print_search(const planner::SearchResult& result, Session& session) {

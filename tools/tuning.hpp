@@ -19,10 +19,16 @@ std::optional<Profile> profile_for(const Job& job, const std::optional<std::stri
 planner::SearchResult search_with_progress(const Job& job, const std::optional<Profile>& profile,
                                            const planner::SearchOptions& options, Session& session);
 
+/// What tuning leaves for a run.
+struct TunedForRun {
+  std::optional<Plan> plan;
+  bool stops = false;  // tuner_run_mode is tuner_only: the plan was saved, and that is all
+};
+
 /// The plan of a job file that names none, tuned now and saved where tuner_save_path says; nothing
-/// if `path` is no job file, or one with a tuner_load_path. Throws InputError where the job's
-/// tuner_run_mode forbids tuning or running.
-std::optional<Plan> tune_for_run(const std::string& path, Session& session);
+/// if `path` is no job file, or one with a tuner_load_path. Throws InputError for a job that is to
+/// run only and names no plan, and for one that is to tune only and says nowhere where to.
+TunedForRun tune_for_run(const std::string& path, Session& session);
 
 /// The ranked table with the baseline rows, what fell, and why the best one won.
 void print_search(const planner::SearchResult& result, Session& session);

@@ -93,6 +93,7 @@ class Writer {
 
   std::string run() {
     for (int r = 0; r < program_.ranks(); ++r) name_rank(r);
+    if (!info_.phases.empty()) write_host();
     for (int r = 0; r < program_.ranks(); ++r) write_slices(r);
     write_bubbles();
     write_arrows();
@@ -126,6 +127,24 @@ class Writer {
       name_thread({pid, static_cast<std::int64_t>(t) + 1}, threads_of(rank)[t].name);
     }
     name_thread(bubble_place(rank), "bubble");
+  }
+
+  void write_host() {
+    const std::int64_t pid = program_.ranks() + 1;
+    events_.name({pid, 1}, "process_name", "name", "host");
+    events_.index({pid, 1}, "process_sort_index", program_.ranks());
+    name_thread({pid, 1}, "step");
+    name_thread({pid, 2}, "phases of the command, not to scale");
+    write_host_slices({pid, 1}, parts_of_step(program_, timeline_));
+    write_host_slices({pid, 2}, scaled_phases(info_.phases, end_ns_));
+  }
+
+  void write_host_slices(TracePlace place, const std::vector<HostSlice>& slices) {
+    for (const HostSlice& slice : slices) {
+      events_.begin_slice(place, "phase", slice.name, {}, slice.start_ns, slice.end_ns);
+      events_.arg("duration_ns", slice.true_ns);
+      events_.close_slice();
+    }
   }
 
   void name_thread(TracePlace place, std::string_view name) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/timeline.hpp"
+#include "traces/host_track.hpp"
 
 namespace pipewright::traces {
 
@@ -20,6 +21,8 @@ struct TraceInfo {
   /// Further entries of the file's metadata ("schedule", "plan", "cluster", …), written in this
   /// order. A key that the writer sets itself (docs/trace-format.md) is left out.
   std::vector<std::pair<std::string, std::string>> metadata;
+  /// Of a measured step: what the command did, for a process "host". Empty: there is none.
+  std::vector<HostPhase> phases;
 };
 
 /// The file as text: same input, same bytes. `costs` gives message sizes and memory; its durations

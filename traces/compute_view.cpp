@@ -35,8 +35,9 @@ ComputeView compute_view(const TraceTimeline& trace) {
   ComputeView view;
   view.end_ns = trace.makespan_ns;
   view.used[static_cast<std::size_t>(Look::Bubble)] = true;
+  const bool forward_only = is_forward_only(trace);
   for (const TraceRank& rank : trace.ranks) {
-    ViewedRank viewed{&rank, {}, busy_ns(rank), peak_activations(rank)};
+    ViewedRank viewed{&rank, {}, busy_ns(rank), peak_activations(rank, forward_only)};
     for (const TraceSpan& span : rank.spans) {
       // Computations count wherever another tool put them; the rest only on the compute lane.
       if (span.kind != SpanKind::Compute && span.lane != 0) continue;

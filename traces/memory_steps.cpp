@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/forward_order.hpp"
+
 namespace pipewright::traces {
 namespace {
 
@@ -13,7 +15,8 @@ const StageMemory* memory_of(const CostTable& costs, StageId stage) {
 /// What an action changes at its start (F) and at its end (I, W, B).
 class Changes {
  public:
-  Changes(const CostTable& costs, std::vector<MemoryStep>& out) : costs_(costs), out_(out) {}
+  Changes(const CostTable& costs, bool forward_only, std::vector<MemoryStep>& out)
+      : costs_(costs), forward_only_(forward_only), out_(out) {}
 
   void add(const Action& a, std::int64_t start, std::int64_t end) {
     const StageMemory* memory = memory_of(costs_, a.stage);
@@ -21,6 +24,7 @@ class Changes {
       return memory == nullptr ? 0 : (memory->*part).value;
     };
     if (a.kind == ActionKind::F) out_.push_back({start, 1, bytes(&StageMemory::f)});
+    if (forward_only_) out_.push_back({end, -1, -bytes(&StageMemory::f)});
     if (a.kind == ActionKind::I) out_.push_back({end, 0, bytes(&StageMemory::i)});
     if (a.kind == ActionKind::W) out_.push_back({end, -1, bytes(&StageMemory::w)});
     if (a.kind == ActionKind::B) {
@@ -30,6 +34,7 @@ class Changes {
 
  private:
   const CostTable& costs_;
+  const bool forward_only_;  // then an F keeps nothing behind its end
   std::vector<MemoryStep>& out_;
 };
 
@@ -38,7 +43,7 @@ class Changes {
 std::vector<MemoryStep> memory_steps(const Program& program, const Timeline& timeline,
                                      const CostTable& costs, RankId rank) {
   std::vector<MemoryStep> changes;
-  Changes add(costs, changes);
+  Changes add(costs, is_forward_only(program), changes);
   const InstructionId end = program.rank_begin[static_cast<std::size_t>(rank.value) + 1];
   for (InstructionId id = program.rank_begin[static_cast<std::size_t>(rank.value)]; id < end;
        ++id) {

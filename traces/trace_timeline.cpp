@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/forward_order.hpp"
+
 namespace pipewright::traces {
 namespace {
 
@@ -114,12 +116,22 @@ std::int64_t busy_ns(const TraceRank& rank) {
   return busy;
 }
 
-int peak_activations(const TraceRank& rank) {
+bool is_forward_only(const TraceTimeline& trace) {
+  for (const TraceRank& rank : trace.ranks) {
+    for (const TraceSpan& span : rank.spans) {
+      if (belongs_to_backward(span.cell.action.kind)) return false;
+      if (span.cell.partner && belongs_to_backward(span.cell.partner->kind)) return false;
+    }
+  }
+  return true;
+}
+
+int peak_activations(const TraceRank& rank, bool forward_only) {
   int live = 0, peak = 0;
   const auto take = [&](const Action& a) {
     if (a.kind == ActionKind::F) ++live;
     peak = std::max(peak, live);
-    if (a.kind == ActionKind::W || a.kind == ActionKind::B) --live;
+    if (a.kind == ActionKind::W || a.kind == ActionKind::B || forward_only) --live;
   };
   for (const TraceSpan& span : rank.spans) {
     if (span.kind != SpanKind::Compute) continue;

@@ -44,8 +44,10 @@ TraceTimeline trace_timeline(const Program& program, const Timeline& timeline);
 
 /// Sum of the durations of the rank's computations.
 std::int64_t busy_ns(const TraceRank& rank);
+/// True if no span belongs to a backward (docs/semantics.md §7).
+bool is_forward_only(const TraceTimeline& trace);
 /// Most activations alive at once along the rank's computations (docs/semantics.md §6).
-int peak_activations(const TraceRank& rank);
+int peak_activations(const TraceRank& rank, bool forward_only = false);
 
 /// "F m3 s1", "F m0 s2 v3", "F m7 s0 + B m3 s7", "SEND_F m3 s1", "OPT": a name that viewers colour
 /// by its letters (they ignore the digits). Appends, for a trace has millions.

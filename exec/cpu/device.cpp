@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "exec/cpu/checkpointing.hpp"
 
 namespace pipewright::exec::cpu {
 
@@ -27,12 +28,17 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
                                          training.micro_batch_size, training.micro_batches,
                                          training.seed, training.optimizer, training.options);
     if (program.asynchronous) stages_[s]->average_each_update();
+    if (training.mode != RunMode::Train) stages_[s]->forward_only(training.mode);
+  }
+  if (training.start == nullptr) return;
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) restore(*stage, *training.start);
   }
   own_shards();
 }
 
 void Device::begin_step(int step) {
-  step_ = step;
+  step_ = training_.first_step() + step;
   for (const auto& stage : stages_) {
     if (stage == nullptr) continue;
     stage->discard_gradients();
@@ -42,7 +48,7 @@ void Device::begin_step(int step) {
     Stage* const stage = stages_[static_cast<std::size_t>(s)].get();
     if (stage == nullptr || (!stage->is_first() && !stage->is_last())) continue;
     for (int m = 0; m < training_.micro_batches; ++m) {
-      if (computes(s, m)) stage->set_batch(m, training_.data->micro_batch(step, m));
+      if (computes(s, m)) stage->set_batch(m, training_.data->micro_batch(step_, m));
     }
   }
 }
@@ -199,6 +205,8 @@ void Device::forward(int stage, int micro_batch) {
   if (stage > 0) input = fetch(activations_, stage - 1, micro_batch, "activation");
   std::vector<float> output = stage_at(stage).forward(micro_batch, std::move(input));
   if (stage + 1 < program_.stages) put(activations_, stage, micro_batch, std::move(output));
+  if (stage + 1 == program_.stages && evaluation_ != nullptr)
+    evaluation_->put(micro_batch, stage_at(stage).take_outcome(micro_batch));
 }
 
 void Device::backward_input(int stage, int micro_batch) {
@@ -246,6 +254,7 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
 }
 
 std::optional<double> Device::loss() const {
+  if (training_.mode != RunMode::Train) return std::nullopt;
   if (stages_.empty() || stages_.back() == nullptr) return std::nullopt;
   double sum = 0;
   for (int m = 0; m < program_.micro_batches; ++m) {

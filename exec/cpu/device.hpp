@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/costs.hpp"
 #include "core/model.hpp"
 #include "core/plan.hpp"
 #include "core/program.hpp"
+#include "exec/checkpoint.hpp"
 #include "exec/cpu/gradient_exchange.hpp"
 #include "exec/cpu/stage.hpp"
 #include "exec/cpu/version_plan.hpp"
@@ -18,6 +20,7 @@
 #include "exec/device.hpp"
 #include "exec/local/transport.hpp"
 #include "exec/optimizer.hpp"
+#include "exec/phases.hpp"
 #include "exec/runtime.hpp"
 
 namespace pipewright::exec::cpu {
@@ -31,10 +34,21 @@ struct Training {
   OptimizerSpec optimizer;
   StageOptions options;
   const DataSource* data = nullptr;
+  RunMode mode = RunMode::Train;
+  OutputSink outputs;          // of RunMode::Predict
+  PhaseLog* phases = nullptr;  // may be null
   /// So many steps, from the first one, are compared with a serial run, every replica of a stage by
   /// itself. The serial steps are computed between the steps of the run and do not count in their
   /// times. An asynchronous order has no serial run to agree with.
   int verified_steps = 0;
+  /// Go on from here, and not from the parameters that the seed gives; null: from the seed's.
+  const Checkpoint* start = nullptr;
+  std::optional<CheckpointSpec> save;
+
+  /// Steps that lie behind this run.
+  int first_step() const {
+    return start == nullptr || mode != RunMode::Train ? 0 : start->facts().step;
+  }
   /// Virtual: a computation takes its thread's CPU time and a transfer what the cost table says
   /// (local/metered_device.hpp), so that more ranks than cores show the timeline of as many
   /// devices.
@@ -57,6 +71,10 @@ class Device final : public exec::Device {
 
   /// This rank's stages; to be looked at while all ranks stand still.
   std::vector<const Stage*> stages() const;
+  /// Forward only: where the last stage's outcomes go.
+  void put_outcomes_into(Evaluation& evaluation) { evaluation_ = &evaluation; }
+  /// Null if another rank has it.
+  Stage* stage(StageId stage) const { return stages_[static_cast<std::size_t>(stage.value)].get(); }
   /// The most versions of a stage's weights that lived at once.
   int peak_versions() const;
 
@@ -95,6 +113,7 @@ class Device final : public exec::Device {
   std::vector<InstructionId> reductions_;  // that have ended and wait for the update
   InstructionId norm_ = kNoInstruction;    // the REDUCE_NORM that has ended last
   Transport* const transport_;
+  Evaluation* evaluation_ = nullptr;
   int step_ = 0;
 };
 

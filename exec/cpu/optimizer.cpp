@@ -83,6 +83,12 @@ Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> paramete
   }
 }
 
+std::vector<Optimizer::Slot> Optimizer::slots_of(std::size_t parameter) {
+  if (moments_.empty()) return {};
+  Moments& moments = moments_[parameter];
+  return {{"mean", 0, moments.mean}, {"square", 0, moments.square}};
+}
+
 void Optimizer::update(int step) {
   if (spec_.kind == OptimizerKind::Sgd) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) sgd(spec_, *parameters_[i], ranges_[i]);

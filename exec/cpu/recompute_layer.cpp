@@ -48,6 +48,14 @@ class RecomputedLayers final : public TrainableLayer {
     for (const auto& layer : layers_) layer->collect(parameters);
   }
 
+  void update_statistics() override {
+    for (const auto& layer : layers_) layer->update_statistics();
+  }
+
+  void set_evaluating(bool evaluating) override {
+    for (const auto& layer : layers_) layer->set_evaluating(evaluating);
+  }
+
  private:
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
 };

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <mutex>
 #include <utility>
 
+#include "exec/cpu/checkpointing.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/cpu/stage_views.hpp"
 #include "exec/cpu/training_fit.hpp"
@@ -27,11 +29,14 @@ class Verifier {
                                   .micro_batches = training.micro_batches,
                                   .seed = training.seed,
                                   .optimizer = training.optimizer,
-                                  .options = training.options}) {}
+                                  .options = training.options}) {
+    if (training.start != nullptr) restore(serial_.stage(), *training.start);
+  }
 
   /// Keeps the worst of all steps and replicas.
   void compare(int step, const StageViews& views) {
-    updates_ ? serial_.step(*training_.data, step) : serial_.gradients(*training_.data, step);
+    const int at = training_.first_step() + step;
+    updates_ ? serial_.step(*training_.data, at) : serial_.gradients(*training_.data, at);
     for (std::size_t n = 0; n < views.replicas(); ++n) {
       const VerifyReport found = verify(views.replica(n), serial_.stage().parameters());
       const double known = worst_ ? worst_->gradients.norm_rel : -1;
@@ -74,6 +79,7 @@ std::vector<int> peak_versions_of(const Devices& devices, Peers* peers) {
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options) {
   const bool is_virtual = training.clock == local::ClockKind::Virtual;
+  if (training.phases != nullptr) training.phases->begin(Phase::InitComm);
   local::LocalTransport transport(
       program,
       is_virtual ? local::paced_messages(program, costs) : local::real_messages(program, costs),
@@ -84,19 +90,29 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options, Transport& transport) {
   require_fit(program, training);
+  if (training.start != nullptr) require_resumable(*training.start, program, training);
   Peers* const peers = transport.peers();
   const bool speaks = peers == nullptr || peers->process() == 0;
   Devices devices(static_cast<std::size_t>(program.ranks()));
   const bool is_virtual = training.clock == local::ClockKind::Virtual;
   std::mutex turn;
+  std::optional<Evaluation> evaluation;
+  if (training.mode != RunMode::Train)
+    evaluation.emplace(*training.model, training.mode, program.micro_batches, training.outputs);
+  std::atomic<std::size_t> not_ready{transport.local_ranks().size()};
   const DeviceFactory make = [&](RankId rank, Clock& clock) -> std::unique_ptr<exec::Device> {
     auto device = std::make_unique<Device>(program, training, rank, &transport);
+    if (evaluation) device->put_outcomes_into(*evaluation);
     devices[static_cast<std::size_t>(rank.value)] = device.get();
+    const bool is_last = not_ready.fetch_sub(1) == 1;
+    if (is_last && training.phases != nullptr) training.phases->begin(Phase::Steps);
     if (!is_virtual) return device;
     return std::make_unique<local::MeteredDevice>(std::move(device), rank, clock, turn);
   };
   std::optional<Verifier> verifier;
   if (training.verified_steps > 0 && speaks) verifier.emplace(program, training);
+  std::optional<CheckpointSaver> saver;
+  if (training.save) saver.emplace(program, training, options.steps);
   std::vector<int> peak_versions;
   RunOptions watching = options;
   watching.on_step = [&](int step, const StepResult& result) {
@@ -104,10 +120,16 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
       const StageViews views(program, devices, peers);
       if (speaks) verifier->compare(step, views);
     }
+    if (evaluation) evaluation->end_step(peers);
+    if (saver) saver->after_step(step, devices, peers);
     if (step + 1 == options.steps) peak_versions = peak_versions_of(devices, peers);
     if (options.on_step) options.on_step(step, result);
   };
+  if (training.phases != nullptr) training.phases->begin(Phase::Initialize);
   RunResult result = run(program, costs, transport, make, watching);
+  if (training.phases != nullptr) training.phases->finish();
+  result.first_step = training.first_step();
+  if (evaluation) result.evaluation = evaluation->report();
   if (verifier) result.verify = verifier->worst();
   result.peak_weight_versions = std::move(peak_versions);
   return result;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/checkpoint.hpp"
 #include "exec/cpu/recompute_layer.hpp"
 #include "exec/cpu/shard.hpp"
 #include "exec/ops.hpp"
@@ -33,6 +34,12 @@ void check_floats(const std::vector<float>& values, std::size_t words, const std
     throw InputError("a micro-batch needs " + std::to_string(words) + " " + what + ", but has " +
                      std::to_string(values.size()));
   }
+}
+
+/// Drops what F has kept, and keeps its shape.
+void let_go(Saved& saved) {
+  for (Buffer& buffer : saved.buffers) buffer.reset();
+  for (Saved& inner : saved.inner) let_go(inner);
 }
 
 /// What the optimizer trains.
@@ -113,6 +120,21 @@ void Stage::make_layers(const Model& model, int first_layer, int end_layer, Laye
   end_whole();
 }
 
+void Stage::forward_only(RunMode mode) {
+  PIPEWRIGHT_ASSERT(mode != RunMode::Train && mode_ == RunMode::Train, "a stage changes its mode");
+  mode_ = mode;
+  OptimizerSpec without_state;
+  without_state.kind = OptimizerKind::Sgd;
+  optimizer_ = std::make_unique<Optimizer>(without_state, weights_of(parameters_));
+  for (Parameter* p : parameters_) AlignedFloats().swap(p->gradient);
+  sums_.clear();
+  set_evaluating(true);
+}
+
+ForwardOutcome Stage::take_outcome(int micro_batch) {
+  return std::exchange(in_flight_.at(static_cast<std::size_t>(micro_batch)).outcome, {});
+}
+
 Stage::InFlight& Stage::in_flight(int micro_batch, Phase expected, const char* what) {
   PIPEWRIGHT_ASSERT(0 <= micro_batch && micro_batch < static_cast<int>(in_flight_.size()),
                     std::string(what) + " of micro-batch " + std::to_string(micro_batch) +
@@ -134,10 +156,12 @@ void Stage::set_batch(int micro_batch, const MicroBatch& batch) {
     check_floats(batch.inputs, extent_.words(width_in_), "inputs");
     one.batch.inputs = batch.inputs;
   }
-  if (is_last_ && loss_kind_ == LossKind::SoftmaxCrossEntropy) {
+  one.batch.counted_samples = batch.counted_samples;
+  const bool answers = is_last_ && mode_ != RunMode::Predict;
+  if (answers && loss_kind_ == LossKind::SoftmaxCrossEntropy) {
     check_ids(batch.labels, rows, width_out_, "labels");
     one.batch.labels = batch.labels;
-  } else if (is_last_) {
+  } else if (answers) {
     check_floats(batch.targets, extent_.words(width_out_), "targets");
     one.batch.targets = batch.targets;
   }
@@ -150,6 +174,12 @@ std::vector<float> Stage::forward(int micro_batch, std::vector<float> input) {
   Buffer x = is_first_ ? first_input(one, input) : received(std::move(input), input_floats());
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     x = layers_[i]->forward(std::move(x), one.saved[i]);
+    if (mode_ != RunMode::Train) let_go(one.saved[i]);
+  }
+  if (mode_ != RunMode::Train) {
+    if (!is_last_) return message(x, output_floats());
+    forward_outcome(one, std::move(x));
+    return {};
   }
   one.phase = Phase::Forwarded;
   if (!is_last_) return message(x, output_floats());
@@ -348,6 +378,19 @@ std::vector<ParameterView> Stage::parameters() const {
   return views;
 }
 
+std::vector<StateView> Stage::state() {
+  std::vector<StateView> views;
+  std::size_t trained = 0;  // in the optimizer's list
+  for (Parameter* p : parameters_) {
+    const auto total = static_cast<std::int64_t>(p->value.size());
+    views.push_back({p->name, kValueSlot, 0, total, p->value});
+    if (p->is_statistic) continue;
+    for (const auto& slot : optimizer_->slots_of(trained++))
+      views.push_back({p->name, slot.name, slot.first, total, slot.values});
+  }
+  return views;
+}
+
 std::int64_t Stage::parameter_count() const {
   std::int64_t count = 0;
   for (const Parameter* p : parameters_) {
@@ -383,6 +426,19 @@ void Stage::forward_loss(InFlight& one, Buffer output) {
     one.loss_saved = std::move(output);
   }
   one.has_loss = true;
+}
+
+void Stage::forward_outcome(InFlight& one, Buffer output) {
+  const int counted = one.batch.counted_samples;
+  // The logits have served; nobody else holds them.
+  OutcomeOf of{.loss = loss_kind_,
+               .counted = counted < 0 ? extent_.rows() : counted * extent_.sequence,
+               .width = width_out_,
+               .outputs = output.floats(),
+               .labels = one.batch.labels.data(),
+               .targets = one.batch.targets.data(),
+               .scratch = output.floats()};
+  one.outcome = mode_ == RunMode::Predict ? predicted(of) : evaluated(of);
 }
 
 Buffer Stage::loss_gradient(InFlight& one) {

@@ -19,6 +19,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/model.hpp"
@@ -28,6 +29,7 @@
 #include "exec/cpu/gradient_norm.hpp"
 #include "exec/cpu/weight_stash.hpp"
 #include "exec/data.hpp"
+#include "exec/evaluation.hpp"
 #include "exec/layer.hpp"
 #include "exec/optimizer.hpp"
 
@@ -37,6 +39,17 @@ namespace pipewright::exec::cpu {
 struct ParameterView {
   std::string name;  // unique in the model, the same whatever the partition
   std::span<const float> value, gradient;
+};
+
+/// One array of a stage's state, or the part of it that is kept here: the elements from `first` on
+/// of `total`. Valid while its Stage lives.
+struct StateView {
+  std::string parameter;
+  std::string_view slot;  // kValueSlot, or the optimizer's name for it
+  std::int64_t first = 0, total = 0;
+  std::span<float> values;
+
+  bool is_whole() const { return static_cast<std::int64_t>(values.size()) == total; }
 };
 
 /// How a stage computes.
@@ -70,6 +83,12 @@ class Stage {
 
   /// F. `input` is empty on the first stage; the result is empty on the last, which notes the loss.
   std::vector<float> forward(int micro_batch, std::vector<float> input);
+  /// From now on F keeps nothing for a backward, and there is none: gradients and the optimizer's
+  /// state go. The last stage makes outcomes of what it computes (exec/evaluation.hpp); in a
+  /// prediction it needs no labels and targets. Before any micro-batch.
+  void forward_only(RunMode mode);
+  /// Last stage, forward only: what F has made of the micro-batch, once.
+  ForwardOutcome take_outcome(int micro_batch);
   /// I. `gradient` is that of the output, empty on the last stage; the result is that of the input,
   /// empty on the first stage.
   std::vector<float> backward_input(int micro_batch, std::vector<float> gradient);
@@ -133,6 +152,12 @@ class Stage {
   double loss_share(int micro_batch) const;
 
   std::vector<ParameterView> parameters() const;
+  /// All that training changes: each parameter's weights and what the optimizer keeps of it, in a
+  /// fixed order. To be read, or filled from a checkpoint, between steps.
+  std::vector<StateView> state();
+  /// Updates inside steps so far; how many a checkpoint has behind it.
+  int updates() const { return updates_; }
+  void set_updates(int updates) { updates_ = updates; }
   std::int64_t parameter_count() const;  // without running statistics
   /// Bytes kept for micro-batches under way, now and at most so far.
   std::int64_t live_activation_bytes() const { return pool_->live_bytes(); }
@@ -147,6 +172,7 @@ class Stage {
     std::vector<Saved> saved;  // by layer
     Buffer loss_saved;         // softmax's probabilities, or the output for mse
     double loss = 0;
+    ForwardOutcome outcome;  // forward only
   };
 
   void make_layers(const Model& model, int first_layer, int end_layer, LayerSite site,
@@ -154,6 +180,7 @@ class Stage {
   InFlight& in_flight(int micro_batch, Phase expected, const char* what);
   Buffer first_input(InFlight& one, std::vector<float>& input);
   void forward_loss(InFlight& one, Buffer output);
+  void forward_outcome(InFlight& one, Buffer output);
   Buffer loss_gradient(InFlight& one);
   void begin_gradients();
   void add_parts(std::size_t layer, int micro_batch);
@@ -166,6 +193,7 @@ class Stage {
   LossKind loss_kind_;
   int width_in_ = 0, width_out_ = 0;
   bool is_first_ = false, is_last_ = false;
+  RunMode mode_ = RunMode::Train;
   int vocabulary_ = 0;  // of the first layer, if that is an embedding
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
   std::vector<Parameter*> parameters_;

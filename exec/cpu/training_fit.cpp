@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/forward_order.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
@@ -13,6 +14,11 @@ namespace {
 
 void require_sizes(const Program& program, const Training& training) {
   if (program.fragment) refuse("the order is a fragment; give a whole one");
+  const bool forward_only = is_forward_only(program);
+  if (forward_only && training.mode == RunMode::Train)
+    refuse("the order is forward-only; evaluate or predict with it");
+  PIPEWRIGHT_ASSERT(forward_only || training.mode == RunMode::Train,
+                    "a Program with a backward is to run forward only");
   if (static_cast<std::size_t>(program.stages) != training.stages.size()) {
     refuse("the schedule has " + std::to_string(program.stages) + " stages, the plan " +
            std::to_string(training.stages.size()));

@@ -5,12 +5,13 @@
 namespace pipewright::reference {
 namespace {
 
-int peak_activations(const Row& list) {
+int peak_activations(const Row& list, bool forward_only) {
   int live = 0, peak = 0;
   for (const Cell& cell : list) {
     for (const Action& action : cell) live += action.kind == "F" ? 1 : 0;
     peak = std::max(peak, live);
     for (const Action& action : cell) live -= action.kind == "W" || action.kind == "B" ? 1 : 0;
+    if (forward_only) live = 0;
   }
   return peak;
 }
@@ -35,12 +36,13 @@ double idle_share(std::int64_t busy, std::int64_t whole) {
 }  // namespace
 
 void write_figures(const Order& lists, Result& result) {
+  const bool forward_only = is_forward_only(lists);
   std::int64_t busy = 0;
   const RankResult* longest = nullptr;
   for (std::size_t rank = 0; rank < lists.size(); ++rank) {
     RankResult& figures = result.ranks[rank];
     write_times_of(lists[rank], figures);
-    figures.peak_activations = peak_activations(lists[rank]);
+    figures.peak_activations = peak_activations(lists[rank], forward_only);
     for (const Timed& timed : figures.instructions)
       result.makespan = std::max(result.makespan, timed.end.value_or(0));
     busy += figures.busy;

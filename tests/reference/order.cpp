@@ -56,6 +56,19 @@ bool is_asynchronous(const Order& order) {
   return false;
 }
 
+bool is_forward_only(const Order& order) {
+  for (const Row& row : order) {
+    for (const Cell& cell : row) {
+      for (const Action& a : cell) {
+        for (const char* backward : {"I", "B", "W", "SEND_B", "RECV_B"}) {
+          if (a.kind == backward) return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
 std::string name(int stage, const std::string& kind, int micro_batch) {
   return (stage < 0 ? "" : std::to_string(stage)) + kind +
          (micro_batch < 0 ? "" : std::to_string(micro_batch));

@@ -30,6 +30,9 @@ using Order = std::vector<Row>;
 /// Some F, I, W or B names a version (section 3.1).
 [[nodiscard]] bool is_asynchronous(const Order& order);
 
+/// No I, B, W, SEND_B and RECV_B (section 7).
+[[nodiscard]] bool is_forward_only(const Order& order);
+
 /// `<stage><kind><micro-batch>`, the name by which everything here looks things up (no version).
 [[nodiscard]] std::string name(int stage, const std::string& kind, int micro_batch);
 [[nodiscard]] std::string name(const Action& action);

@@ -59,6 +59,7 @@ class Inspector {
     for (int s = 0; s < stages_; ++s) {
       for (int m = 0; m < micro_batches_; ++m) {
         if (!has(s, "F", m)) return name(s, "F", m) + " is missing";
+        if (is_forward_only(lists_)) continue;
         const bool fused = has(s, "B", m), inputs = has(s, "I", m), weights = has(s, "W", m);
         if (fused && (inputs || weights)) return name(s, "B", m) + " is doubled by its I or W";
         if (!fused && !inputs) return name(s, "B", m) + " is missing";
@@ -102,7 +103,8 @@ class Inspector {
       for (int m = 0; m < micro_batches_; ++m) {
         if (rank_of(s, "F", m) == rank_of(s + 1, "F", m)) continue;
         if (!has(s + 1, "RECV_F", m)) return name(s + 1, "RECV_F", m) + " is missing";
-        if (!has(s, "RECV_B", m)) return name(s, "RECV_B", m) + " is missing";
+        if (!is_forward_only(lists_) && !has(s, "RECV_B", m))
+          return name(s, "RECV_B", m) + " is missing";
       }
     }
     return "";

@@ -1,0 +1,245 @@
+// Evaluating and predicting with a pipeline gives the serial forward's numbers, bit for bit,
+// whatever the schedule, the ranks and the number of samples; and nothing is kept for a backward.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "core/forward_order.hpp"
+#include "exec/evaluation_data.hpp"
+#include "tests/parity/training_setting.hpp"
+
+namespace pipewright::tests {
+namespace {
+
+using exec::DataShape;
+using exec::EvaluationReport;
+using exec::RunMode;
+
+constexpr std::uint64_t kSeed = 7;
+
+/// A transformer of two blocks over bytes, or small_model() with either loss.
+Model text_model() {
+  Model model = model_preset("gpt-tiny");
+  model.layers.erase(model.layers.begin() + 2, model.layers.begin() + 4);
+  return model;
+}
+
+Model classifier() {
+  Model model = small_model();
+  model.loss = LossKind::SoftmaxCrossEntropy;
+  return model;
+}
+
+Program forwards_of(const RunCase& c) {
+  const Order order = planner::make_order(
+      c.schedule,
+      {.ranks = c.ranks, .micro_batches = c.micro_batches, .chunks = c.chunks, .parameters = {}});
+  return lower(forward_order(order), comm_policy_preset(c.policy), {});
+}
+
+struct Numbers {
+  EvaluationReport report;
+  std::vector<float> outputs;
+};
+
+DataShape shape_of(int micro_batches, RunMode mode) {
+  return {.samples = kMicroBatchSize,
+          .micro_batches = micro_batches,
+          .seed = kSeed,
+          .shuffled = false,
+          .with_answers = mode == RunMode::Evaluate};
+}
+
+Numbers pipelined(const Model& model, const RunCase& c, RunMode mode, const exec::DataSource& data,
+                  int steps) {
+  const Program program = forwards_of(c);
+  Numbers numbers;
+  exec::cpu::Training training;
+  training.model = &model;
+  training.stages = equal_stages(model, program);
+  training.micro_batch_size = kMicroBatchSize;
+  training.micro_batches = program.micro_batches;
+  training.seed = kSeed;
+  training.data = &data;
+  training.mode = mode;
+  training.outputs = [&](std::span<const float> outputs) {
+    numbers.outputs.insert(numbers.outputs.end(), outputs.begin(), outputs.end());
+  };
+  const exec::RunResult run =
+      exec::cpu::run_on_cpu(program, costs_of(program, 1), training, {.steps = steps});
+  EXPECT_TRUE(run.finished());
+  numbers.report = run.evaluation.value_or(EvaluationReport{});
+  return numbers;
+}
+
+/// All layers in one stage, micro-batches one after another.
+Numbers serial(const Model& model, int micro_batches, RunMode mode, const exec::DataSource& data,
+               int steps) {
+  Numbers numbers;
+  exec::cpu::Stage stage(model, 0, static_cast<int>(model.layers.size()), kMicroBatchSize,
+                         micro_batches, kSeed);
+  stage.forward_only(mode);
+  exec::Evaluation evaluation(model, mode, micro_batches, [&](std::span<const float> outputs) {
+    numbers.outputs.insert(numbers.outputs.end(), outputs.begin(), outputs.end());
+  });
+  for (int step = 0; step < steps; ++step) {
+    for (int m = 0; m < micro_batches; ++m) {
+      stage.set_batch(m, data.micro_batch(step, m));
+      stage.forward(m, {});
+      evaluation.put(m, stage.take_outcome(m));
+    }
+    evaluation.end_step();
+  }
+  numbers.report = evaluation.report();
+  return numbers;
+}
+
+std::vector<RunCase> forward_cases() {
+  std::vector<RunCase> cases;
+  for (const int ranks : {1, 2, 4}) {
+    for (const char* schedule : {"naive", "gpipe", "1f1b", "zb-h1", "pipedream"}) {
+      cases.push_back({schedule, ranks, 4, 1, "torch"});
+    }
+    for (const char* schedule : {"interleaved", "zbv", "hanayo", "v-min"}) {
+      if (ranks > 1) cases.push_back({schedule, ranks, 4, 2, "torch"});
+    }
+  }
+  cases.push_back({"chimera", 4, 8, 1, "torch"});
+  cases.push_back({"1f1b", 2, 4, 1, "mpi-eager"});
+  return cases;
+}
+
+class Forwards : public testing::TestWithParam<RunCase> {};
+
+TEST_P(Forwards, EvaluateAsTheSerialForwardDoes) {
+  for (const Model& model : {text_model(), small_model(), classifier()}) {
+    if (model.layers.size() < static_cast<std::size_t>(forwards_of(GetParam()).stages)) continue;
+    const DataShape shape = shape_of(GetParam().micro_batches, RunMode::Evaluate);
+    const auto set =
+        exec::make_data_set(model, shape, {PIPEWRIGHT_SOURCE_DIR "/LICENSE", "", ""}, 2);
+    const auto found = pipelined(model, GetParam(), RunMode::Evaluate, *set.source, 2).report;
+    const auto expected =
+        serial(model, shape.micro_batches, RunMode::Evaluate, *set.source, 2).report;
+    EXPECT_EQ(found.samples, 2 * kMicroBatchSize * shape.micro_batches);
+    EXPECT_EQ(found.loss, expected.loss);
+    EXPECT_EQ(found.accuracy, expected.accuracy);
+    EXPECT_EQ(found.perplexity, expected.perplexity);
+    ASSERT_TRUE(found.loss.has_value());
+    EXPECT_EQ(found.accuracy.has_value(), model.loss == LossKind::SoftmaxCrossEntropy);
+    EXPECT_EQ(found.perplexity.has_value(), model.sequence > 1);
+  }
+}
+
+TEST_P(Forwards, PredictAsTheSerialForwardDoesInTheOrderOfTheSamples) {
+  const Model model = small_model();
+  if (model.layers.size() < static_cast<std::size_t>(forwards_of(GetParam()).stages)) GTEST_SKIP();
+  const DataShape shape = shape_of(GetParam().micro_batches, RunMode::Predict);
+  const auto set = exec::make_data_set(model, shape, {}, 2);
+  const Numbers found = pipelined(model, GetParam(), RunMode::Predict, *set.source, 2);
+  EXPECT_EQ(found.outputs.size(),
+            static_cast<std::size_t>(2 * kMicroBatchSize * shape.micro_batches * 8));
+  EXPECT_EQ(found.outputs,
+            serial(model, shape.micro_batches, RunMode::Predict, *set.source, 2).outputs);
+  EXPECT_FALSE(found.report.loss.has_value());
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, Forwards, testing::ValuesIn(forward_cases()),
+                         [](const auto& one) { return name_of(one.param); });
+
+TEST(ForwardOnly, ADataSetThatDoesNotFillItsLastStepCountsEachSampleOnce) {
+  const Model model = text_model();
+  std::string text(static_cast<std::size_t>(model.sequence) * 29 + 1, 'a');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i * i % 23);
+  const std::string file = testing::TempDir() + "forward_only_text";
+  write_file(file, text);
+  std::optional<double> loss;
+  for (const int micro_batches : {1, 4, 5, 29}) {  // 29 samples in micro-batches of 3
+    const DataShape shape = shape_of(micro_batches, RunMode::Evaluate);
+    const auto set = exec::make_data_set(model, shape, {file, "", ""}, 1);
+    EXPECT_EQ(set.samples, 29);
+    const int steps = static_cast<int>(set.steps(shape));
+    EXPECT_EQ(steps, (29 + 3 * micro_batches - 1) / (3 * micro_batches));
+    const Numbers found = pipelined(model, {"1f1b", 2, micro_batches, 1, "torch"},
+                                    RunMode::Evaluate, *set.source, steps);
+    EXPECT_EQ(found.report.samples, 29);
+    if (!loss) loss = found.report.loss;
+    EXPECT_EQ(found.report.loss, loss) << micro_batches << " micro-batches";
+  }
+}
+
+TEST(ForwardOnly, ActivationsAreFreedWhenTheyHaveServed) {
+  const Model model = text_model();
+  const auto peak = [&](int micro_batches, bool trains) {
+    const DataShape shape = shape_of(micro_batches, RunMode::Evaluate);
+    const auto set =
+        exec::make_data_set(model, shape, {PIPEWRIGHT_SOURCE_DIR "/LICENSE", "", ""}, 1);
+    exec::cpu::Stage stage(model, 0, static_cast<int>(model.layers.size()), kMicroBatchSize,
+                           micro_batches, kSeed);
+    if (!trains) stage.forward_only(RunMode::Evaluate);
+    for (int m = 0; m < micro_batches; ++m) {
+      stage.set_batch(m, set.source->micro_batch(0, m));
+      stage.forward(m, {});
+      if (trains) continue;
+      EXPECT_EQ(stage.live_activation_bytes(), 0) << "m" << m;
+    }
+    return stage.peak_activation_bytes();
+  };
+  const std::int64_t one = peak(1, false);
+  EXPECT_GT(one, 0);
+  EXPECT_EQ(peak(8, false), one);
+  EXPECT_LT(one, peak(1, true));
+  EXPECT_LT(4 * one, peak(8, true));
+}
+
+TEST(ForwardOnly, NoGradientsAndNoMomentsAreHeld) {
+  const Model model = small_model();
+  exec::cpu::Stage stage(model, 0, 8, 1, 1, kSeed);
+  stage.forward_only(RunMode::Predict);
+  for (const auto& view : stage.parameters()) EXPECT_TRUE(view.gradient.empty()) << view.name;
+  for (const auto& view : stage.state()) EXPECT_EQ(view.slot, exec::kValueSlot);
+}
+
+TEST(ForwardOnly, ATrainingRefusesAnOrderWithoutABackward) {
+  const Program program = forwards_of({"1f1b", 2, 4, 1, "torch"});
+  Setting setting(program);
+  try {
+    exec::cpu::run_on_cpu(program, costs_of(program, 1), setting.training);
+    FAIL() << "it trained";
+  } catch (const InputError& error) {
+    EXPECT_NE(error.message().find("forward-only"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Outcomes, KnownAnswers) {
+  // Rows of three logits: the label's is the largest in the first and the third.
+  const std::vector<float> logits = {0, 0, 2, 1, 0, 0, 5, 5, 5};
+  const std::vector<std::int32_t> labels = {2, 1, 0};
+  std::vector<float> scratch(9);
+  exec::OutcomeOf of{.loss = LossKind::SoftmaxCrossEntropy,
+                     .counted = 3,
+                     .width = 3,
+                     .outputs = logits.data(),
+                     .labels = labels.data(),
+                     .targets = nullptr,
+                     .scratch = scratch.data()};
+  const auto all = exec::evaluated(of);
+  const double e = std::exp(1.0);
+  EXPECT_NEAR(all.loss, std::log((2 + e * e) / (e * e)) + std::log(e + 2) + std::log(3.0), 1e-5);
+  EXPECT_EQ(all.correct, 2);  // of equal outputs the first is taken
+  EXPECT_EQ(all.terms, 3);
+  of.counted = 2;
+  EXPECT_EQ(exec::evaluated(of).correct, 1);
+  EXPECT_EQ(exec::predicted(of).outputs, (std::vector<float>{0, 0, 2, 1, 0, 0}));
+
+  const std::vector<float> targets = {0, 1, 2, 1, 0, 0, 5, 5, 8};
+  of.loss = LossKind::Mse;
+  of.counted = 3;
+  of.targets = targets.data();
+  EXPECT_DOUBLE_EQ(exec::evaluated(of).loss, 1 + 9);
+  EXPECT_EQ(exec::evaluated(of).terms, 9);
+}
+
+}  // namespace
+}  // namespace pipewright::tests

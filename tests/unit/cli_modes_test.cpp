@@ -1,0 +1,174 @@
+// `run` beyond a plain training: checkpoints, evaluation, predictions, the phases, and the three
+// modes of a job's tuner, as a user would ask for them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/json_schema.hpp"
+#include "tests/support/small_job.hpp"
+
+namespace pipewright::test {
+namespace {
+
+class Modes : public testing::Test {
+ protected:
+  Modes() {
+    const CommandResult tuned = write_small_job(folder_);
+    EXPECT_EQ(tuned.status, 0) << tuned.err;
+  }
+
+  Json run_json(const std::string& words, int status = 0) const {
+    const CommandResult result = pipewright("run " + words + " --json", folder_);
+    EXPECT_EQ(result.status, status) << result.err;
+    Json document = Json::parse(result.out, nullptr, false);
+    const SchemaSet schemas(std::string(PIPEWRIGHT_SOURCE_DIR) + "/docs/schemas");
+    for (const std::string& problem : schemas.problems("result", document))
+      ADD_FAILURE() << words << ": " << problem;
+    return document;
+  }
+  void expect_refused(const std::string& words, const std::string& says, int status = 2) const {
+    const CommandResult result = pipewright("run " + words, folder_);
+    EXPECT_EQ(result.status, status) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+
+  Folder folder_;
+};
+
+TEST_F(Modes, ATrainingGoesOnFromItsCheckpointWithTheSameLosses) {
+  const Json whole = run_json("plan.json --save-checkpoint saved --checkpoint-every 2");
+  EXPECT_EQ(whole["checkpoint"], "saved/step-00000006");
+  EXPECT_EQ(whole["first_step"], 0);
+  ASSERT_EQ(whole["steps"].size(), 6U);
+  const Json rest = run_json("plan.json --load-checkpoint saved/step-00000002");
+  EXPECT_EQ(rest["first_step"], 2);
+  ASSERT_EQ(rest["steps"].size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(rest["steps"][i]["loss"], whole["steps"][i + 2]["loss"]) << i;
+  expect_refused("plan.json --load-checkpoint saved", "ask for more with --steps");
+}
+
+TEST_F(Modes, OldCheckpointsGoWhenAskedTo) {
+  run_json("plan.json --save-checkpoint saved --checkpoint-every 1 --keep-checkpoints 2");
+  int left = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path() / "saved"))
+    left += entry.path().filename() >= "step-00000005" ? 1 : 100;
+  EXPECT_EQ(left, 2);
+}
+
+TEST_F(Modes, ALearnedModelEvaluatesBetterThanAFreshOne) {
+  run_json("plan.json --steps 40 --save-checkpoint saved");
+  const Json fresh = run_json("plan.json --mode evaluate")["evaluation"];
+  const Json learned = run_json("plan.json --mode evaluate --load-checkpoint saved")["evaluation"];
+  const auto bytes = std::filesystem::file_size(folder_.path() / "text");
+  EXPECT_EQ(fresh["samples"], (bytes - 1) / 8);
+  EXPECT_LT(learned["loss"].get<double>(), fresh["loss"].get<double>() - 1);
+  EXPECT_GT(learned["accuracy"].get<double>(), fresh["accuracy"].get<double>());
+  EXPECT_NEAR(learned["perplexity"].get<double>(), std::exp(learned["loss"].get<double>()), 1e-6);
+}
+
+TEST_F(Modes, PredictionsAreAnArrayInTheOrderOfTheSamples) {
+  const Json result = run_json("plan.json --mode predict --output out.npy --steps 2");
+  EXPECT_EQ(result["evaluation"]["samples"], 16);
+  std::ifstream file(folder_.path() / "out.npy", std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(bytes.find("'shape': (16, 8, 256)"), std::string::npos);
+  EXPECT_EQ(bytes.size() % 64, 0U);
+  EXPECT_EQ(bytes.size() - 128, 16U * 8 * 256 * 4);
+}
+
+TEST_F(Modes, FlagsThatDoNotFitAreRefused) {
+  expect_refused("plan.json --output out.npy", "--output belongs to --mode predict");
+  expect_refused("plan.json --mode predict", "--output predictions.npy");
+  expect_refused("plan.json --mode evaluate --verify", "--verify belongs to a training");
+  expect_refused("plan.json --mode evaluate --save-checkpoint s", "changes no weights");
+  expect_refused("plan.json --checkpoint-every 2", "belong to --save-checkpoint");
+  expect_refused("plan.json --load-checkpoint .", "holds no checkpoint");
+  expect_refused("plan.json --load-checkpoint gone", "is no folder");
+  expect_refused("-s 1f1b -p 2 -m 2 --save-checkpoint s", "paced trains nothing");
+}
+
+TEST_F(Modes, AnOrderWithoutABackwardIsWholeForCheckAndThePacedDevice) {
+  folder_.write("order.csv", "0F0,0F1\n1F0,1F1\n");
+  EXPECT_EQ(pipewright("check order.csv", folder_).status, 0);
+  EXPECT_EQ(pipewright("run order.csv --clock virtual", folder_).status, 0);
+  const CommandResult forwards = pipewright(
+      "run -s 1f1b -p 2 -m 2 --mode evaluate --clock virtual --cost F=5ms --json", folder_);
+  EXPECT_EQ(forwards.status, 0) << forwards.err;
+  // Two micro-batches through two stages.
+  EXPECT_EQ(Json::parse(forwards.out)["steps"][0]["step_ns"], 15'000'000);
+}
+
+std::vector<std::string> phases_of(const Json& result) {
+  std::vector<std::string> names;
+  for (const Json& phase : result["phases"]) names.push_back(phase["name"]);
+  return names;
+}
+
+const std::vector<std::string> kAll = {"build",     "plan",       "parallel",
+                                       "init_comm", "initialize", "steps"};
+
+TEST_F(Modes, TunerAndRunTunesSavesAndTrains) {
+  std::filesystem::remove(folder_.path() / "plan.json");
+  const Json result = run_json("job.json");
+  EXPECT_EQ(phases_of(result), kAll);
+  EXPECT_EQ(result["steps"].size(), 6U);
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "plan.json"));
+}
+
+TEST_F(Modes, TunerOnlyStopsAfterThePlan) {
+  std::filesystem::remove(folder_.path() / "plan.json");
+  folder_.write("job.json",
+                small_job(R"(, "tuner_run_mode": "tuner_only", "tuner_save_path": "plan.json")"));
+  const Json result = run_json("job.json");
+  EXPECT_EQ(phases_of(result), (std::vector<std::string>{"build", "plan"}));
+  EXPECT_FALSE(result.contains("steps"));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "plan.json"));
+  folder_.write("job.json", small_job(R"(, "tuner_run_mode": "tuner_only")"));
+  expect_refused("job.json", "tuner_save_path");
+}
+
+TEST_F(Modes, RunOnlyStartsFromTheSavedPlan) {
+  folder_.write("job.json",
+                small_job(R"(, "tuner_run_mode": "run_only", "tuner_load_path": "plan.json")"));
+  const auto before = std::filesystem::last_write_time(folder_.path() / "plan.json");
+  const Json result = run_json("job.json");
+  EXPECT_EQ(phases_of(result), kAll);
+  EXPECT_EQ(result["steps"].size(), 6U);
+  EXPECT_EQ(std::filesystem::last_write_time(folder_.path() / "plan.json"), before);
+  std::filesystem::remove(folder_.path() / "plan.json");
+  const CommandResult gone = pipewright("run job.json", folder_);
+  EXPECT_EQ(gone.status, 2);
+  EXPECT_NE(gone.err.find("plan.json"), std::string::npos) << gone.err;
+}
+
+TEST_F(Modes, ATraceHasTheHostsPhasesAndTheReaderPassesOverThem) {
+  ASSERT_EQ(pipewright("run plan.json -q --trace t.json", folder_).status, 0);
+  std::ifstream file(folder_.path() / "t.json");
+  const Json trace = Json::parse(file);
+  std::vector<std::string> phases, parts;
+  double end = 0;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event.value("cat", "") != "phase") continue;
+    (event["tid"] == 2 ? phases : parts).push_back(event["name"]);
+    EXPECT_EQ(event["pid"], 3);
+    EXPECT_GE(event["ts"].get<double>(), 0);
+    EXPECT_GT(event["args"]["duration_ns"].get<std::int64_t>(), 0);
+    end = std::max(end, event["ts"].get<double>() + event["dur"].get<double>());
+  }
+  EXPECT_EQ(phases, kAll);
+  EXPECT_EQ(parts, (std::vector<std::string>{"forward", "backward", "update"}));
+  const Json& facts = trace["metadata"];
+  EXPECT_NEAR(end * 1000, facts["makespan_ns"].get<double>() * facts["time_scale"].get<double>(),
+              1);
+  const CommandResult read = pipewright("analyze t.json --json", folder_);
+  EXPECT_EQ(read.status, 0) << read.err;
+}
+
+}  // namespace
+}  // namespace pipewright::test

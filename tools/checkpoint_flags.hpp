@@ -1,0 +1,25 @@
+// --save-checkpoint, --checkpoint-every, --keep-checkpoints and --load-checkpoint.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/checkpoint.hpp"
+#include "tools/arguments.hpp"
+#include "tools/command.hpp"
+
+namespace pipewright::tools {
+
+struct CheckpointRequest {
+  std::optional<exec::CheckpointSpec> save;
+  std::optional<std::string> load;
+
+  bool any() const { return save || load; }
+};
+
+std::vector<Flag> checkpoint_flags();
+/// Throws InputError for values that are no counts, and for a flag without the one it belongs to.
+CheckpointRequest checkpoint_request(const Arguments& arguments);
+
+}  // namespace pipewright::tools
