@@ -247,6 +247,7 @@ SquareSum Stage::squares() {
   SquareSum sum;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter* const p = parameters_[i];
+    if (p->is_statistic) continue;
     std::span<const float> own(p->gradient);
     if (is_sharded()) own = own.subspan(own_ranges_[i].begin, own_ranges_[i].size());
     if (sum.add(own)) continue;
@@ -260,6 +261,7 @@ SquareSum Stage::squares() {
 void Stage::scale_gradients(float factor) {
   if (factor == 1.0F) return;
   for (Parameter* p : parameters_) {
+    if (p->is_statistic) continue;
     for (float& g : p->gradient) g *= factor;
   }
 }

@@ -147,6 +147,24 @@ TEST(RunningStatistics, AreLeftAloneByTheOptimizerAndCountAsNoParameters) {
   EXPECT_EQ(value_of(stage, "0.norm/running_variance"), (std::vector<float>{1, 1}));
 }
 
+TEST(RunningStatistics, AreNeitherInTheNormOfTheGradientsNorScaledByIt) {
+  Stage stage(only_norm(), 0, 1, 1, 1, 1);
+  train_on(stage, 0, {100, 300, -2, 0});  // a mean far larger than any gradient
+  stage.backward_input(0, {});
+  stage.backward_weight(0);
+  double squares = 0;
+  for (const ParameterView& view : stage.parameters()) {
+    if (view.name != "0.norm/scale" && view.name != "0.norm/shift") continue;
+    for (const float g : view.gradient) squares += static_cast<double>(g) * static_cast<double>(g);
+  }
+  EXPECT_GT(squares, 0.01);
+  EXPECT_NEAR(stage.squares().norm(), std::sqrt(squares), 1e-6);
+  stage.scale_gradients(0.5F);
+  EXPECT_NEAR(stage.squares().norm(), std::sqrt(squares) / 2, 1e-6);
+  stage.update(0);
+  EXPECT_EQ(value_of(stage, "0.norm/running_mean"), (std::vector<float>{20, -0.1F}));
+}
+
 TEST(RunningStatistics, TakeThePlaceOfTheBatchsOwnInEvaluation) {
   Stage stage(only_norm(), 0, 1, 1, 1, 1);
   const std::vector<float> inputs{1, 3, -2, 0};
