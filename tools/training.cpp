@@ -93,7 +93,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                      " learns from text, and the plan names none; give one with --data FILE");
   }
   const exec::DataShape shape{.samples = plan.micro_batch_size,
-                              .micro_batches = plan.micro_batches * plan.mesh.size("dp"),
+                              .micro_batches = plan.all_micro_batches(),
                               .seed = plan.training.seed};
   const bool trains = request.forward.mode == exec::RunMode::Train;
   const auto data = trains ? exec::make_data(plan.model, shape, files) : nullptr;
@@ -103,7 +103,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.model = &plan.model;
   training.stages = plan.stages;
   training.micro_batch_size = plan.micro_batch_size;
-  training.micro_batches = plan.micro_batches;
+  training.micro_batches = plan.all_micro_batches();
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
   training.options.numerics = request.numerics;
