@@ -10,8 +10,8 @@ namespace {
 
 // By ActionKind.
 constexpr std::array<std::string_view, kActionKinds> kNames = {
-    "F",      "I",       "W",       "B",           "SEND_F", "RECV_F", "SEND_B",
-    "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "OPT",    ""};
+    "F",      "I",       "W",       "B",           "SEND_F", "RECV_F",      "SEND_B",
+    "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "OPT",    "REDUCE_NORM", ""};
 
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 
@@ -40,7 +40,9 @@ std::optional<ActionKind> take_kind(std::string_view& text) {
 
 std::optional<Action> parse_action(std::string_view text) {
   text = trimmed(text);
-  if (text == "OPT") return Action{.kind = ActionKind::Opt, .stage = {}, .micro_batch = {}};
+  for (const ActionKind kind : {ActionKind::Opt, ActionKind::ReduceNorm}) {
+    if (text == to_string(kind)) return Action{.kind = kind, .stage = {}, .micro_batch = {}};
+  }
   if (text.empty()) return std::nullopt;
   const auto stage = take_number(text);
   if (!stage) return std::nullopt;
@@ -69,8 +71,7 @@ std::optional<Action> parse_action(std::string_view text) {
 std::string_view to_string(ActionKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
 
 std::string to_string(const Action& action) {
-  if (action.kind == ActionKind::Opt || action.kind == ActionKind::Idle)
-    return std::string(to_string(action.kind));
+  if (!has_stage(action.kind)) return std::string(to_string(action.kind));
   std::string text = std::to_string(action.stage.value);
   text += to_string(action.kind);
   if (has_micro_batch(action.kind)) text += std::to_string(action.micro_batch.value);

@@ -8,10 +8,11 @@ namespace pipewright {
 namespace {
 
 bool may_be_collective(ActionKind kind) {
-  return kind == ActionKind::ReduceGrad || kind == ActionKind::Unshard;
+  return kind == ActionKind::ReduceGrad || kind == ActionKind::Unshard ||
+         kind == ActionKind::ReduceNorm;
 }
 
-/// One REDUCE_GRAD or UNSHARD.
+/// One REDUCE_GRAD, UNSHARD or REDUCE_NORM; the latter has stage 0 here.
 struct Candidate {
   int stage = 0;
   ActionKind kind = ActionKind::ReduceGrad;
@@ -26,10 +27,15 @@ std::vector<Candidate> candidates_of(const Program& program) {
   for (int r = 0; r < program.ranks(); ++r) {
     reductions.assign(static_cast<std::size_t>(program.stages), 0);
     unshardings = reductions;
+    int norms = 0;
     for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];
          id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
       const Instruction& in = program.code[id];
       if (!may_be_collective(in.kind)) continue;
+      if (in.kind == ActionKind::ReduceNorm) {
+        found.push_back({0, in.kind, norms++, {RankId(r), id}});
+        continue;
+      }
       auto& turns = in.kind == ActionKind::ReduceGrad ? reductions : unshardings;
       found.push_back({in.stage, in.kind, turns[in.stage]++, {RankId(r), id}});
     }
@@ -74,7 +80,7 @@ void mark_members(Program& program) {
     for (const Collective::Member& member : program.collectives[c].members) {
       Instruction& in = program.code[member.instruction];
       in.route = c;
-      if (program.policy.issue == Issue::Stream)
+      if (program.policy.issue == Issue::Stream && in.kind != ActionKind::ReduceNorm)
         in.flags &= static_cast<std::uint8_t>(~Instruction::kOnComputeLane);
     }
   }
@@ -88,8 +94,8 @@ void find_collectives(Program& program) {
   const std::vector<std::uint8_t> computes = computed_by(program);
   const auto ranks = static_cast<std::size_t>(program.ranks());
   std::erase_if(candidates, [&](const Candidate& one) {
-    return computes[static_cast<std::size_t>(one.stage) * ranks +
-                    static_cast<std::size_t>(one.member.rank.value)] == 0;
+    return has_stage(one.kind) && computes[static_cast<std::size_t>(one.stage) * ranks +
+                                           static_cast<std::size_t>(one.member.rank.value)] == 0;
   });
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(a.stage, a.kind, a.turn, a.member.rank) <
@@ -101,7 +107,7 @@ void find_collectives(Program& program) {
     if (one.kind == ActionKind::Unshard) sharded[static_cast<std::size_t>(one.stage.value)] = 1;
   }
   for (Collective& one : program.collectives)
-    one.sharded = sharded[static_cast<std::size_t>(one.stage.value)] != 0;
+    one.sharded = has_stage(one.kind) && sharded[static_cast<std::size_t>(one.stage.value)] != 0;
   mark_members(program);
 }
 

@@ -1,4 +1,5 @@
-// Which REDUCE_GRADs and UNSHARDs of replicas belong together (docs/semantics.md §3.2). Part of
+// Which REDUCE_GRADs and UNSHARDs of replicas, and which REDUCE_NORMs, belong together
+// (docs/semantics.md §3.2). Part of
 // lower(), which writes the answer into Program::collectives; everybody else reads it there.
 #pragma once
 

@@ -79,12 +79,14 @@ Nanoseconds CostTable::compute_time(const Action& action, const Action* partner)
 
 Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) const {
   const auto stage = static_cast<std::size_t>(collective.stage.value);
+  const bool is_norm = collective.kind == ActionKind::ReduceNorm;
   Nanoseconds time;
-  if (stage < stages.size()) {
+  if (!is_norm && stage < stages.size()) {
     time = collective.kind == ActionKind::ReduceGrad ? stages[stage].reduce : stages[stage].unshard;
   }
-  if (stage >= parameter_bytes.size()) return time;
-  RingWork work = ring_work(collective, parameter_bytes[stage].value);
+  if (is_norm ? parameter_bytes.empty() : stage >= parameter_bytes.size()) return time;
+  constexpr std::int64_t kNormBytes = 8;
+  const RingWork work = ring_work(collective, is_norm ? kNormBytes : parameter_bytes[stage].value);
   Nanoseconds latency;
   double rate = 0;  // of the slowest link; 0: bytes cost nothing
   for (std::size_t m = 0; m < collective.members.size(); ++m) {

@@ -31,6 +31,15 @@ double Distribution::at(double share) const {
   return low + std::clamp(part, 0.0, 1.0) * (high - low);
 }
 
+Nanoseconds Distribution::middle_mean() const {
+  double area = 0;
+  for (std::size_t i = 1; i + 2 < kShares.size(); ++i) {
+    area += (kShares[i + 1] - kShares[i]) *
+            static_cast<double>(quantiles[i].value + quantiles[i + 1].value) / 2;
+  }
+  return Nanoseconds(std::llround(area / (kShares[5] - kShares[1])));
+}
+
 Distribution distribution_of(std::vector<std::int64_t> samples_ns) {
   Distribution result;
   if (samples_ns.empty()) return result;

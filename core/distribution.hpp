@@ -20,6 +20,8 @@ struct Distribution {
   std::array<Nanoseconds, 7> quantiles;  // ascending, at kShares
 
   Nanoseconds median() const { return quantiles[3]; }
+  /// The mean of the middle four fifths, read off the quantiles.
+  Nanoseconds middle_mean() const;
   /// The duration below which the given share (0 to 1) of the measurements lies, straight lines
   /// between the quantiles.
   double at(double share) const;

@@ -165,6 +165,7 @@ Job read_job(const JsonCursor& document) {
   }
   if (const auto training = document.find("training")) {
     job.training = read_training(*training);
+    require_recompute_fits(*training, job.model);
   }
   return job;
 }

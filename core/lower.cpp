@@ -56,9 +56,14 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
   program.micro_batches = order.micro_batches;
   program.fragment = options.fragment;
   program.asynchronous = names_versions(order);
+  if (options.clips && program.asynchronous)
+    throw InputError(
+        "the ranks of an asynchronous schedule update at different times, so their "
+        "gradients have no common norm to clip; set clip_grad_norm to 0");
   {
     const lowering::Updates updates{.wanted = options.optimizer,
                                     .sharded = options.sharded,
+                                    .clips = options.clips,
                                     .early = policy.issue == Issue::Stream};
     lowering::Draft draft = lowering::list_instructions(order, updates);
     lowering::arrange(draft, policy);

@@ -9,6 +9,7 @@ namespace pipewright {
 
 struct LowerOptions {
   bool fragment = false;   // the order is a part of a log: nothing is missing
+  bool clips = false;      // with `optimizer`: REDUCE_NORM before every OPT
   bool optimizer = false;  // append OPT to every rank that computes weight gradients and has none,
                            // REDUCE_GRAD of its replicated stages before it
   bool sharded = false;    // with `optimizer`: UNSHARD of these stages behind the OPT, so that each

@@ -57,6 +57,7 @@ struct Draft {
 struct Updates {
   bool wanted = false;
   bool sharded = false;  // UNSHARD of replicated stages behind it
+  bool clips = false;    // REDUCE_NORM before every OPT
   bool early = false;    // each REDUCE_GRAD behind the last W or B of its stage
 };
 

@@ -70,7 +70,8 @@ class Inputs {
       if (in.kind == ActionKind::SendB) later(gradient_, in.stage, in.micro_batch);
       return;
     }
-    if (in.kind == ActionKind::Opt || in.kind == ActionKind::ReduceGrad)
+    if (in.kind == ActionKind::Opt || in.kind == ActionKind::ReduceGrad ||
+        in.kind == ActionKind::ReduceNorm)
       return resolve_reduction(in);
     in.link = resolve(in.kind, in.stage, in.micro_batch);
     if (!in.has(Instruction::kPair)) return;
@@ -101,11 +102,12 @@ class Inputs {
     return receive;
   }
 
-  /// REDUCE_GRAD waits for the weight gradients of its stage that stand later, OPT for those of all
-  /// stages and for the reductions. In an asynchronous order what stands later is none of theirs.
+  /// REDUCE_GRAD waits for the weight gradients of its stage that stand later, OPT and REDUCE_NORM
+  /// for those of all stages and for the reductions. In an asynchronous order what stands later is
+  /// none of theirs.
   void resolve_reduction(const Instruction& in) {
     if (program_.asynchronous) return;
-    const bool all = in.kind == ActionKind::Opt;
+    const bool all = in.kind != ActionKind::ReduceGrad;
     const auto weighs = [&](ActionKind kind, int stage) {
       if (kind == ActionKind::ReduceGrad) return all;
       return (kind == ActionKind::W || kind == ActionKind::B) && (all || stage == in.stage);
@@ -119,14 +121,16 @@ class Inputs {
     }
   }
 
-  /// What the collective lane ends for the compute lane: OPT takes the REDUCE_GRADs before it, and
-  /// who uses the weights of a stage its UNSHARDs. Who comes later in the compute lane need not
-  /// wait again.
+  /// What the collective lane ends for the compute lane: OPT and REDUCE_NORM take the REDUCE_GRADs
+  /// before them, and who uses the weights of a stage its UNSHARDs. Who comes later in the compute
+  /// lane need not wait again.
   void resolve_lane() {
     std::vector<InstructionId> reductions, unshardings;
     for (id_ = begin_; id_ < end_; ++id_) {
       const Instruction& in = program_.code[id_];
-      if (in.in_collective()) {
+      if (in.kind == ActionKind::ReduceNorm) {
+        take_all(reductions, [](InstructionId) { return true; });
+      } else if (in.in_collective()) {
         (in.kind == ActionKind::ReduceGrad ? reductions : unshardings).push_back(id_);
       } else if (in.kind == ActionKind::Opt) {
         take_all(reductions, [](InstructionId) { return true; });

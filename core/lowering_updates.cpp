@@ -1,4 +1,4 @@
-// The update at the end of a step: REDUCE_GRAD of replicated stages, OPT, UNSHARD
+// The update at the end of a step: REDUCE_GRAD of replicated stages, REDUCE_NORM, OPT, UNSHARD
 // (docs/semantics.md §1.1).
 #include <algorithm>
 
@@ -27,9 +27,23 @@ class Updating {
       insert(r, row.size(), ActionKind::Opt, 0);
       add_gathering(r);
     }
+    if (updates_.clips) add_norms();
   }
 
  private:
+  void add_norms() {
+    for (const auto& row : draft_.ranks) {
+      if (std::any_of(row.begin(), row.end(),
+                      [](const Instruction& in) { return in.kind == ActionKind::ReduceNorm; }))
+        return;
+    }
+    for (std::size_t r = 0; r < draft_.ranks.size(); ++r) {
+      for (std::size_t i = draft_.ranks[r].size(); i-- > 0;) {
+        if (draft_.ranks[r][i].kind == ActionKind::Opt) insert(r, i, ActionKind::ReduceNorm, 0);
+      }
+    }
+  }
+
   /// computes_: by stage and rank. replicated_: by stage, several ranks compute it. reduced_: some
   /// list has a REDUCE_GRAD of it, gathered_: an UNSHARD.
   void find_replicated() {

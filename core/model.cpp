@@ -1,194 +1,15 @@
 // model.json: reading, checking that the layers form a chain, and writing.
 #include "core/model.hpp"
 
-#include <algorithm>
-#include <array>
-
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
-#include "core/model_image.hpp"
+#include "core/model_layers.hpp"
 #include "core/model_transformer.hpp"
 #include "core/suggest.hpp"
 
 namespace pipewright {
 
 namespace {
-
-constexpr int kWidest = 1 << 20;
-constexpr int kMostLayers = 4096;
-constexpr int kMostNested = 16;
-constexpr int kMostHeads = 65536;
-constexpr int kLongestSequence = 1 << 24;
-constexpr int kLargestVocabulary = 1 << 24;
-
-struct KindName {
-  LayerKind kind;
-  std::string_view name;
-};
-constexpr std::array<KindName, 13> kKinds{
-    {{LayerKind::Linear, "linear"},
-     {LayerKind::Relu, "relu"},
-     {LayerKind::Gelu, "gelu"},
-     {LayerKind::LayerNorm, "layer_norm"},
-     {LayerKind::CausalSelfAttention, "causal_self_attention"},
-     {LayerKind::Embedding, "embedding"},
-     {LayerKind::Residual, "residual"},
-     {LayerKind::Sequential, "sequential"},
-     {LayerKind::Conv2d, "conv2d"},
-     {LayerKind::BatchNorm, "batch_norm"},
-     {LayerKind::MaxPool, "max_pool"},
-     {LayerKind::AveragePool, "average_pool"},
-     {LayerKind::GlobalAveragePool, "global_average_pool"}}};
-
-LayerKind read_kind(const JsonCursor& value) {
-  std::vector<std::pair<std::string_view, LayerKind>> choices;
-  for (const KindName& known : kKinds) {
-    choices.emplace_back(known.name, known.kind);
-  }
-  return read_choice(value, choices);
-}
-
-bool is_group(LayerKind kind) {
-  return kind == LayerKind::Residual || kind == LayerKind::Sequential;
-}
-
-std::vector<std::string_view> keys_of(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::Linear:
-      return {"name", "kind", "in", "out", "bias"};
-    case LayerKind::CausalSelfAttention:
-      return {"name", "kind", "in", "heads"};
-    case LayerKind::Embedding:
-      return {"name", "kind", "out", "vocabulary", "positions"};
-    case LayerKind::Residual:
-      return {"name", "kind", "layers", "shortcut"};
-    case LayerKind::Sequential:
-      return {"name", "kind", "layers"};
-    case LayerKind::Relu:
-    case LayerKind::Gelu:
-    case LayerKind::LayerNorm:
-      return {"name", "kind", "in"};
-    default:
-      return image_keys_of(kind);
-  }
-}
-
-const Layer& first_leaf(const Layer& layer) {
-  return layer.inner.empty() ? layer : first_leaf(layer.inner.front());
-}
-
-/// Reads layers one after the other and holds what the next one has to fit.
-class ChainReader {
- public:
-  std::vector<Layer> layers(const JsonCursor& list, int depth) {
-    if (depth > kMostNested) {
-      list.fail("groups nested at most 16 deep");
-    }
-    const std::vector<JsonCursor> elements = list.elements();
-    if (elements.empty() || elements.size() > static_cast<std::size_t>(kMostLayers)) {
-      list.fail("1 to 4096 layers");
-    }
-    std::vector<Layer> result;
-    for (std::size_t k = 0; k < elements.size(); ++k) {
-      result.push_back(layer(elements[k], "layer " + std::to_string(k), depth));
-    }
-    return result;
-  }
-
- private:
-  Layer layer(const JsonCursor& value, const std::string& default_name, int depth) {
-    Layer result;
-    result.kind = read_kind(value.at("kind"));
-    value.only(keys_of(result.kind));
-    const std::optional<JsonCursor> name = value.find("name");
-    result.name = name ? read_name(*name) : default_name;
-    if (is_group(result.kind)) {
-      read_group(value, depth, result);
-    } else if (is_image_layer(result.kind)) {
-      read_image_layer(value, image_, width_, result);
-      image_ = result.image_out;
-    } else if (result.kind == LayerKind::Embedding) {
-      read_embedding(value, result);
-    } else {
-      read_simple(value, result);
-    }
-    width_ = result.out;
-    return result;
-  }
-
-  void read_group(const JsonCursor& value, int depth, Layer& result) {
-    const JsonCursor list = value.at("layers");
-    const bool first = width_ == 0;
-    const ImageShape image_before = image_;
-    result.inner = layers(list, depth + 1);
-    result.in = result.inner.front().in;
-    result.out = result.inner.back().out;
-    if (result.kind == LayerKind::Residual && first &&
-        result.inner.front().kind == LayerKind::Embedding) {
-      list.fail("layers that read activations: token ids cannot be added to their output");
-    }
-    if (result.kind != LayerKind::Residual) return;
-    const ImageShape image_behind = image_;
-    width_ = result.in;
-    image_ = first ? first_leaf(result.inner.front()).image : image_before;
-    if (const auto shortcut = value.find("shortcut"))
-      result.shortcut = layers(*shortcut, depth + 1);
-    const bool same_image =
-        image_ == image_behind || image_.channels == 0 || image_behind.channels == 0;
-    if (width_ != result.out || !same_image) {
-      throw InputError(list.file(), list.pointer(),
-                       "expected a last layer as wide as what a residual adds to it, its input or "
-                       "what the shortcut makes of it, and of the same image; they are " +
-                           std::to_string(result.out) + " and " + std::to_string(width_) +
-                           " numbers wide");
-    }
-    image_ = image_behind;
-  }
-
-  void read_embedding(const JsonCursor& value, Layer& result) {
-    if (width_ != 0) {
-      throw InputError(value.file(), value.pointer() + "/kind",
-                       "an embedding reads token ids, so it has to be the first layer; move it");
-    }
-    result.in = 1;
-    image_ = {};
-    result.out = read_count(value.at("out"), 1, kWidest);
-    result.vocabulary = read_count(value.at("vocabulary"), 1, kLargestVocabulary);
-    if (const auto positions = value.find("positions")) {
-      result.positions = read_count(*positions, 0, kLongestSequence);
-    }
-  }
-
-  void read_simple(const JsonCursor& value, Layer& result) {
-    const std::optional<JsonCursor> in = value.find("in");
-    if (!in && width_ == 0) {
-      value.at("in");  // the first layer has nobody to take it from
-    }
-    result.in = in ? read_count(*in, 1, kWidest) : width_;
-    if (width_ != 0 && result.in != width_) {
-      throw InputError(in->file(), in->pointer(),
-                       "expected " + std::to_string(width_) +
-                           ", the width of the layer before, found " + std::to_string(result.in));
-    }
-    result.out = result.in;
-    if (result.kind != LayerKind::Relu && result.kind != LayerKind::Gelu) image_ = {};
-    if (result.kind == LayerKind::Linear) {
-      result.out = read_count(value.at("out"), 1, kWidest);
-      const std::optional<JsonCursor> bias = value.find("bias");
-      result.bias = !bias || bias->boolean();
-    }
-    if (result.kind == LayerKind::CausalSelfAttention) {
-      const JsonCursor heads = value.at("heads");
-      result.heads = read_count(heads, 1, kMostHeads);
-      if (result.in % result.heads != 0) {
-        heads.fail("a number of heads that divides the width " + std::to_string(result.in));
-      }
-    }
-  }
-
-  int width_ = 0;     // of the last layer read; 0: none yet
-  ImageShape image_;  // behind it; without channels: a plain row
-};
 
 TransformerShape read_shape(const JsonCursor& value) {
   value.only({"hidden", "layers", "heads", "ffn", "vocabulary", "sequence"});
@@ -255,7 +76,7 @@ void read_common(const JsonCursor& document, Model& model) {
 }
 
 void read_layer_list(const JsonCursor& document, Model& model) {
-  model.layers = ChainReader().layers(document.at("layers"), 0);
+  model.layers = read_layers(document.at("layers"));
   model.loss = read_choice<LossKind>(
       document.at("loss"),
       {{"softmax_cross_entropy", LossKind::SoftmaxCrossEntropy}, {"mse", LossKind::Mse}});
@@ -264,50 +85,7 @@ void read_layer_list(const JsonCursor& document, Model& model) {
   }
 }
 
-Json layer_json(const Layer& layer) {
-  Json json = {{"name", layer.name}, {"kind", to_string(layer.kind)}};
-  if (is_group(layer.kind)) {
-    Json inner = Json::array();
-    for (const Layer& one : layer.inner) {
-      inner.push_back(layer_json(one));
-    }
-    json["layers"] = std::move(inner);
-    for (const Layer& one : layer.shortcut) {
-      json["shortcut"].push_back(layer_json(one));
-    }
-    return json;
-  }
-  if (is_image_layer(layer.kind)) {
-    write_image_layer(layer, json);
-    return json;
-  }
-  if (layer.kind == LayerKind::Embedding) {
-    json["out"] = layer.out;
-    json["vocabulary"] = layer.vocabulary;
-    json["positions"] = layer.positions;
-    return json;
-  }
-  json["in"] = layer.in;
-  if (layer.kind == LayerKind::Linear) {
-    json["out"] = layer.out;
-    json["bias"] = layer.bias;
-  }
-  if (layer.kind == LayerKind::CausalSelfAttention) {
-    json["heads"] = layer.heads;
-  }
-  return json;
-}
-
 }  // namespace
-
-std::string_view to_string(LayerKind kind) {
-  for (const KindName& known : kKinds) {
-    if (known.kind == kind) {
-      return known.name;
-    }
-  }
-  throw_bug(__FILE__, __LINE__, "a layer kind has no name");
-}
 
 Model read_model(const JsonCursor& document) {
   require_schema_where_document(document, "model");
@@ -345,7 +123,7 @@ Json to_json(const Model& model) {
   } else {
     Json layers = Json::array();
     for (const Layer& layer : model.layers) {
-      layers.push_back(layer_json(layer));
+      layers.push_back(to_json(layer));
     }
     json["layers"] = std::move(layers);
     json["loss"] = loss_name(model.loss);

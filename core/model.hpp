@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,12 @@ enum class LayerKind : std::uint8_t {
   MaxPool,              // the largest of each window
   AveragePool,          // the mean of each window; what lies outside of the image counts as 0
   GlobalAveragePool,    // each channel's mean
+  Graph,                // inner layers that name their inputs; the partitioner does not cut it
+  Add,                  // within a Graph: the sum of its inputs
+  Concat,               // within a Graph: its inputs side by side; of images, their channels
+  Custom,               // a user's own, by name (exec/own_layer.hpp)
 };
+inline constexpr int kGraphInput = -1;
 enum class LossKind : std::uint8_t { SoftmaxCrossEntropy, Mse };
 
 /// A row that is an image: channel by channel, each row by row.
@@ -49,6 +55,16 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
+/// What is known of a layer that somebody else has written.
+struct CustomLayer {
+  std::string type;                             // its name in the program's LayerFactory
+  std::map<std::string, std::string> settings;  // for its maker
+  std::int64_t weights = 0;
+  double operations = 0;  // of F for a row, and of I and of W
+
+  bool operator==(const CustomLayer&) const = default;
+};
+
 struct Layer {
   std::string name;
   LayerKind kind = LayerKind::Linear;
@@ -56,11 +72,14 @@ struct Layer {
   int heads = 0;
   int vocabulary = 0, positions = 0;
   bool bias = true;
-  std::vector<Layer> inner;     // Residual and Sequential
+  std::vector<Layer> inner;     // Residual, Sequential, Graph
   std::vector<Layer> shortcut;  // Residual: what x goes through before it is added; often nothing
   ImageShape image, image_out;  // of the layers of core/model_image.hpp: before and behind
   Window window;                // Conv2d, MaxPool, AveragePool
   int groups = 1;               // Conv2d
+  /// Within a Graph, where the input comes from: an inner layer before it, or kGraphInput.
+  std::vector<int> inputs;
+  CustomLayer custom;
 
   bool operator==(const Layer&) const = default;
 };

@@ -98,6 +98,15 @@ Parts pool(const Layer& layer, double images) {
   return parts;
 }
 
+Parts custom(const Layer& layer, double rows) {
+  Parts parts;
+  parts.parameters = static_cast<double>(layer.custom.weights);
+  parts.forward = parts.input_gradient = rows * layer.custom.operations;
+  if (layer.custom.weights > 0) parts.weight_gradient = parts.forward;
+  parts.saved_elements = rows * layer.in;
+  return parts;
+}
+
 void add_all(const std::vector<Layer>& layers, double samples, double sequence, Parts& sum) {
   for (const Layer& inner : layers) {
     const Parts one = parts_of(inner, samples, sequence);
@@ -133,6 +142,7 @@ Parts parts_of(const Layer& layer, double samples, double sequence) {
       return embedding(layer, rows);
     case LayerKind::Residual:
     case LayerKind::Sequential:
+    case LayerKind::Graph:
       return group(layer, samples, sequence);
     case LayerKind::Relu:
       parts.forward = parts.input_gradient = elements;
@@ -149,6 +159,14 @@ Parts parts_of(const Layer& layer, double samples, double sequence) {
       parts.input_gradient = kNormInputGradient * elements;
       parts.weight_gradient = kNormWeightGradient * elements;
       parts.saved_elements = elements + rows;  // normalised rows, and one scale a row
+      return parts;
+    case LayerKind::Custom:
+      return custom(layer, rows);
+    case LayerKind::Add:
+      // As many additions as there are inputs but one; the gradient goes to all as it is.
+      parts.forward = rows * layer.out * (static_cast<double>(layer.inputs.size()) - 1);
+      return parts;
+    case LayerKind::Concat:
       return parts;
     case LayerKind::Conv2d:
       return conv2d(layer, rows);

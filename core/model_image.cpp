@@ -152,20 +152,21 @@ Layer global_average_pool_layer(std::string name, const ImageShape& image) {
 std::vector<std::string_view> image_keys_of(LayerKind kind) {
   switch (kind) {
     case LayerKind::Conv2d:
-      return {"name", "kind", "image", "channels", "kernel", "stride", "padding", "groups", "bias"};
+      return {"name",   "kind",   "inputs",  "image",  "channels",
+              "kernel", "stride", "padding", "groups", "bias"};
     case LayerKind::MaxPool:
     case LayerKind::AveragePool:
-      return {"name", "kind", "image", "kernel", "stride", "padding"};
+      return {"name", "kind", "inputs", "image", "kernel", "stride", "padding"};
     default:
-      return {"name", "kind", "image"};
+      return {"name", "kind", "inputs", "image"};
   }
 }
 
 void read_image_layer(const JsonCursor& value, const ImageShape& before, int width, Layer& layer) {
-  std::string name = std::move(layer.name);
-  const LayerKind kind = layer.kind;
-  layer = layer_of_kind(value, read_image(value, before, width, kind), kind);
-  layer.name = std::move(name);
+  Layer read = layer_of_kind(value, read_image(value, before, width, layer.kind), layer.kind);
+  read.name = std::move(layer.name);
+  read.inputs = std::move(layer.inputs);
+  layer = std::move(read);
 }
 
 void write_image_layer(const Layer& layer, Json& json) {

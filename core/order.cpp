@@ -65,7 +65,7 @@ std::vector<RankId> homes_of(const Order& order, int stages) {
     if (is_compute(a.kind)) home(a) = rank;
   });
   for_each_action(order, [&](RankId rank, const Action& a) {
-    const bool of_a_stage = a.kind != ActionKind::Opt && a.kind != ActionKind::Idle;
+    const bool of_a_stage = has_stage(a.kind);
     if (of_a_stage && home(a) == kNoRank) home(a) = rank;
   });
   return homes;
@@ -103,7 +103,7 @@ int peer_stage(const Action& a) {
 OrderExtent extent_of(const Order& order) {
   OrderExtent extent;
   for_each_action(order, [&](RankId, const Action& a) {
-    if (a.kind == ActionKind::Opt || a.kind == ActionKind::Idle) return;
+    if (!has_stage(a.kind)) return;
     extent.stages = std::max(extent.stages, a.stage.value + 1);
     if (is_transfer(a.kind)) extent.stages = std::max(extent.stages, peer_stage(a) + 1);
     if (has_micro_batch(a.kind)) {

@@ -139,7 +139,7 @@ class OrderProblems {
   std::string empty_stage_text(int stage) const {
     std::string where;
     for_each_place(order_, [&](RankId rank, std::size_t cell, const Action& a) {
-      const bool named = a.kind != ActionKind::Opt && a.kind != ActionKind::Idle;
+      const bool named = has_stage(a.kind);
       if (where.empty() && named && std::abs(a.stage.value - stage) <= 1) {
         where = place_text(rank, cell) + " (" + to_string(a) + ")";
       }

@@ -89,8 +89,7 @@ Cell read_cell(const JsonCursor& value, const Plan& plan) {
     value.fail("an action such as \"0F1\", \"2B0\" or \"(0F7;7B3)OVERLAP_F_B\"");
   }
   const auto check = [&](const Action& action) {
-    if (action.kind != ActionKind::Opt &&
-        action.stage.value >= static_cast<int>(plan.stages.size())) {
+    if (has_stage(action.kind) && action.stage.value >= static_cast<int>(plan.stages.size())) {
       value.fail("a stage of the plan, 0 to " + std::to_string(plan.stages.size() - 1));
     }
     if (has_micro_batch(action.kind) && action.micro_batch.value >= plan.micro_batches) {
@@ -260,6 +259,7 @@ void read_optional_parts(const JsonCursor& document, Plan& plan) {
   }
   if (const auto training = document.find("training")) {
     plan.training = read_training(*training);
+    require_recompute_fits(*training, plan.model);
   }
   if (const auto tuner = document.find("tuner")) {
     plan.tuner = read_tuner(*tuner);

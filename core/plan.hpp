@@ -14,6 +14,7 @@
 #include "core/mesh.hpp"
 #include "core/model.hpp"
 #include "core/order.hpp"
+#include "core/recompute.hpp"
 
 namespace pipewright {
 
@@ -38,6 +39,8 @@ struct TrainingSpec {
   std::uint64_t seed = 1;
   std::string data;  // a file of bytes, or of inputs (".npy"); empty: the caller gives it
   std::string labels, targets;  // beside inputs: ".npy" files, at most one of the two
+  RecomputeSpec recompute;
+  double clip_grad_norm = 0;  // 0: gradients are not clipped
 };
 
 struct Prediction {

@@ -118,7 +118,7 @@ Json size_json(const ProfileSize& size) {
 }  // namespace
 
 Nanoseconds typical(const Distribution& measured, ProfileClock clock) {
-  return clock == ProfileClock::Cpu ? measured.mean : measured.median();
+  return clock == ProfileClock::Cpu ? measured.middle_mean() : measured.median();
 }
 
 Profile read_profile(const JsonCursor& document) {

@@ -35,10 +35,11 @@ struct ProfileSize {
 /// Wall: the machine's time, with all that ranks on shared cores take from each other. Cpu: the
 /// time that a thread used of its core, as if each rank had one.
 enum class ProfileClock : std::uint8_t { Wall, Cpu };
-/// The one number that stands for repeated measurements. In CPU time it is the mean, for a step is
-/// a sum of many actions and so are its means; on the wall clock the median, for whoever takes the
-/// core away for some milliseconds would weigh as much as hundreds of actions.
-/// docs/benchmarks/prediction.md compares the two.
+/// The one number that stands for repeated measurements. In CPU time it is the mean of the middle
+/// four fifths: a step is a sum of many actions, and the sum of their means; but minutes in which
+/// others empty the caches are not typical. On the wall clock it is the median, for whoever takes
+/// the core away for some milliseconds weighs as much as hundreds of actions.
+/// docs/benchmarks/prediction.md compares them.
 Nanoseconds typical(const Distribution& measured, ProfileClock clock);
 
 struct Profile {

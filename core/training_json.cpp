@@ -43,7 +43,8 @@ Json data_json(const TrainingSpec& training) {
 }  // namespace
 
 TrainingSpec read_training(const JsonCursor& value) {
-  value.only({"optimizer", "learning_rate", "steps", "seed", "data"});
+  value.only(
+      {"optimizer", "learning_rate", "steps", "seed", "data", "recompute", "clip_grad_norm"});
   TrainingSpec training;
   if (const auto optimizer = value.find("optimizer")) {
     training.optimizer = read_choice<std::string>(*optimizer, {{"adamw", "adamw"}, {"sgd", "sgd"}});
@@ -60,15 +61,26 @@ TrainingSpec read_training(const JsonCursor& value) {
   if (const auto data = value.find("data")) {
     read_data(*data, training);
   }
+  if (const auto clip = value.find("clip_grad_norm")) {
+    training.clip_grad_norm = clip->number(0, 1e15);
+  }
+  if (const auto recompute = value.find("recompute")) {
+    training.recompute = read_recompute(*recompute);
+  }
   return training;
 }
 
 Json to_json(const TrainingSpec& training) {
-  return {{"optimizer", training.optimizer},
-          {"learning_rate", training.learning_rate},
-          {"steps", training.steps},
-          {"seed", training.seed},
-          {"data", data_json(training)}};
+  Json json = {{"optimizer", training.optimizer},
+               {"learning_rate", training.learning_rate},
+               {"steps", training.steps},
+               {"seed", training.seed},
+               {"data", data_json(training)}};
+  if (training.clip_grad_norm > 0) json["clip_grad_norm"] = training.clip_grad_norm;
+  if (training.recompute.kind != RecomputeSpec::Kind::None) {
+    json["recompute"] = to_json(training.recompute);
+  }
+  return json;
 }
 
 }  // namespace pipewright

@@ -68,6 +68,8 @@ class TrainableLayer {
   virtual void set_evaluating(bool) {}
 };
 
+struct LayerFactory;  // exec/own_layer.hpp
+
 /// What a layer needs to be built.
 struct LayerSite {
   Extent extent;
@@ -77,6 +79,8 @@ struct LayerSite {
       path;       // of the layer in the model; the initial weights depend on it and the seed only
   int width = 0;  // in front of it
   Numerics numerics = Numerics::Fast;
+  const LayerFactory* factory = nullptr;  // who makes a user's own layers
+  bool recomputes_attention = false;  // core/recompute.hpp: selective
 };
 
 /// Throws InputError that names the layer if it does not fit what is in front of it.

@@ -21,6 +21,9 @@ struct OptimizerSpec {
   double learning_rate = 1e-3;
   // AdamW only. A memory of some twenty steps for the squares suits short runs.
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  /// Before the update the gradients of all layers are scaled so that their norm is at most this;
+  /// 0: they are taken as they are.
+  double clip_grad_norm = 0;
   double weight_decay = 0.01;  // of matrices; biases and norms are left alone
 };
 

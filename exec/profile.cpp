@@ -52,6 +52,7 @@ class SizeMeter {
                      .first_stage = ranks_begin_,
                      .micro_batch_size = micro_batch_size,
                      .optimizer = options.optimizer,
+                     .options = {.numerics = options.numerics},
                      .seed = options.seed,
                      .clock = options.clock,
                      .budget_ns = budget_ns * 2 / 3,

@@ -12,6 +12,7 @@
 #include "core/model.hpp"
 #include "core/profile.hpp"
 #include "exec/local/transport.hpp"
+#include "exec/numerics.hpp"
 #include "exec/optimizer.hpp"
 
 namespace pipewright::exec {
@@ -24,6 +25,7 @@ struct ProfileOptions {
   std::int64_t budget_ns =
       5'000'000'000;  // about; F, I and W of a layer are measured at least 12 times
   OptimizerSpec optimizer;
+  Numerics numerics = Numerics::Fast;  // of the runs that it is for
   std::uint64_t seed = 1;
   /// Virtual: CPU time of the computing thread instead of time, for runs on the virtual clock.
   local::ClockKind clock = local::ClockKind::Wall;

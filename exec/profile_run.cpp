@@ -103,7 +103,7 @@ std::unique_ptr<DataSource> data_for(const ProfileCase& what, int micro_batches)
   const Layer* front = &what.model->layers.front();
   while (front->kind != LayerKind::Embedding && !front->inner.empty())
     front = &front->inner.front();
-  if (front->kind != LayerKind::Embedding) return vector_source(*what.model, shape);
+  if (front->kind != LayerKind::Embedding) return make_data(*what.model, shape, "");
   std::string text(static_cast<std::size_t>(what.model->sequence) * 16 + 1, ' ');
   const auto letters = static_cast<std::uint64_t>(std::clamp(front->vocabulary, 1, 256));
   for (std::size_t k = 0; k < text.size(); ++k)
@@ -128,6 +128,7 @@ cpu::Training training_of(const ProfileCase& what, int micro_batches, const Data
   training.micro_batches = micro_batches;
   training.seed = what.seed;
   training.optimizer = what.optimizer;
+  training.options = what.options;
   training.data = &data;
   training.clock = what.clock;
   return training;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/model.hpp"
+#include "exec/cpu/stage.hpp"
 #include "exec/local/transport.hpp"
 #include "exec/optimizer.hpp"
 
@@ -20,6 +21,7 @@ struct ProfileCase {
   std::vector<int> first_stage;  // by rank: the first of its stages, which lie next to each other
   int micro_batch_size = 1;
   OptimizerSpec optimizer;
+  cpu::StageOptions options;
   std::uint64_t seed = 1;
   local::ClockKind clock = local::ClockKind::Wall;
   std::int64_t budget_ns = 0;  // at least 3 steps behind the first, whatever it says

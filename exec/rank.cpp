@@ -210,6 +210,7 @@ PayloadPtr RankRun::checked(InstructionId recv, PayloadPtr payload) const {
 
 bool RankRun::has_data(InstructionId send) const {
   if (!code(send).has(Instruction::kExtraInput)) return true;
+  if (code(send).has(Instruction::kOnComputeLane)) return true;  // walk() has waited for them
   const auto inputs = program_.extra_inputs_of(send);
   return std::all_of(inputs.begin(), inputs.end(),
                      [&](const auto& row) { return record_.progress.ended[row.second] != 0; });

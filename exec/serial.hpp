@@ -30,7 +30,10 @@ class SerialRun {
   cpu::Stage& stage() { return stage_; }
 
  private:
+  void clip();
+
   int micro_batches_;
+  double clip_grad_norm_;
   cpu::Stage stage_;
 };
 

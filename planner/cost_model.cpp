@@ -83,7 +83,8 @@ int cores_of_this_machine() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores)
+CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores,
+                     const RecomputeSpec& recompute)
     : model_(model), cluster_(cluster), cores_(cores > 0 ? cores : cores_of_this_machine()) {
   if (profile != nullptr) {
     require_same_model(*profile, model);
@@ -94,6 +95,9 @@ CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* 
                 return a.micro_batch_size < b.micro_batch_size;
               });
   }
+  const std::vector<LayerRecompute> what = recompute_of(model, recompute);
+  for (std::size_t l = 0; l < what.size(); ++l)
+    redone_.push_back(redone_share(model.layers[l], model, what[l]));
   source_ = source_of(cluster_, profile_);
 }
 
@@ -177,6 +181,8 @@ std::vector<LayerTimes> CostModel::layer_times(int micro_batch_size) const {
   for (std::size_t l = 0; l < model_.layers.size(); ++l) {
     times.push_back(profile_ ? measured(l, micro_batch_size)
                              : computed(model_.layers[l], micro_batch_size));
+    const auto forward = static_cast<double>(times.back().f.value);
+    times.back().i += rounded(redone_[l] * forward);
   }
   return times;
 }

@@ -38,14 +38,16 @@ class CostModel {
  public:
   /// `profile` may be null; it is copied. `cores`: cores that ranks on a shared machine divide
   /// among themselves, 0: this machine's. Throws InputError if the profile is of another model or
-  /// another kind of device.
-  CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores = 0);
+  /// another kind of device, and for layers to recompute that the model does not have.
+  CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores = 0,
+            const RecomputeSpec& recompute = {});
 
   /// Why this size cannot be priced: it lies outside the sizes that were profiled. nullopt: it can;
   /// sizes between two measured ones are interpolated.
   std::optional<std::string> refusal(int micro_batch_size) const;
 
   /// F, I and W of each layer for one micro-batch, and its update; the loss is in the last layer.
+  /// What I computes again counts to it.
   /// Neither contention nor the overhead of an action is in it. Needs !refusal(size).
   std::vector<LayerTimes> layer_times(int micro_batch_size) const;
 
@@ -87,6 +89,7 @@ class CostModel {
   Cluster cluster_;
   std::optional<Profile> profile_;
   int cores_;
+  std::vector<double> redone_;  // by layer: the part of F that I does again
   std::string source_;
 };
 

@@ -50,7 +50,9 @@ Order pipeline_order(const Plan& plan) {
 Order order_of_plan(const Plan& plan) { return replicate(pipeline_order(plan), plan.replicas()); }
 
 LowerOptions lowering_of_plan(const Plan& plan) {
-  return {.fragment = false, .optimizer = true, .sharded = plan.sharding_stage > 0};
+  return {.clips = plan.training.clip_grad_norm > 0,
+          .optimizer = true,
+          .sharded = plan.sharding_stage > 0};
 }
 
 Program program_of_plan(const Plan& plan) {

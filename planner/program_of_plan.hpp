@@ -18,7 +18,8 @@ Order pipeline_order(const Plan& plan);
 /// The same of all the plan's replicas (planner/data_parallel.hpp).
 Order order_of_plan(const Plan& plan);
 
-/// How a plan's order is lowered: with the update.
+/// What the plan asks of lower(): the update, with the norm where it clips and
+/// the gathering where it shards.
 LowerOptions lowering_of_plan(const Plan& plan);
 /// order_of_plan() lowered under the plan's policy, with the update at the end of each rank.
 Program program_of_plan(const Plan& plan);

@@ -65,7 +65,7 @@ class Search {
  public:
   Search(const Job& job, const Profile* profile, const SearchOptions& options)
       : job_(job),
-        model_(job.model, job.cluster, profile, options.cores),
+        model_(job.model, job.cluster, profile, options.cores, job.training.recompute),
         threads_(options.threads > 0 ? options.threads : cores_of_this_machine()),
         keep_(static_cast<std::size_t>(std::max(1, options.keep))) {
     limit_ =

@@ -23,7 +23,8 @@ LowerOptions options_of(const Subject& subject) {
   const auto& stages = subject.costs.stages;
   const bool update = std::any_of(stages.begin(), stages.end(),
                                   [](const StageCosts& each) { return each.opt.value > 0; });
-  return {.fragment = subject.program.fragment, .optimizer = subject.plan.has_value() || update};
+  if (subject.plan) return planner::lowering_of_plan(*subject.plan);
+  return {.fragment = subject.program.fragment, .optimizer = update};
 }
 
 std::string cost_text(const Cure& cure) {

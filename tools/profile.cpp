@@ -76,6 +76,9 @@ int run(const Arguments& arguments, Session& session) {
   if (arguments.text_or("--clock", "wall") == "virtual") {
     options.clock = exec::local::ClockKind::Virtual;
   }
+  if (arguments.text_or("--numerics", "fast") == "exact") {
+    options.numerics = exec::Numerics::Exact;
+  }
   if (const auto budget = arguments.duration("--budget")) options.budget_ns = budget->value;
   options.optimizer =
       exec::optimizer_spec(target.training.optimizer, target.training.learning_rate);
@@ -108,7 +111,7 @@ Command profile_command() {
   command.positionals = {
       {.name = "MODEL",
        .help = "a job.json, a model.json or the name of a model preset; gpt-tiny if left out",
-       .choices = {"gpt-tiny", "mlp"}}};
+       .choices = {"gpt-tiny", "mlp", "resnet-tiny", "resnet50-small", "resnet50"}}};
   command.flags = {
       {.group = "Measurement",
        .name = "--sizes",
@@ -124,6 +127,12 @@ Command profile_command() {
        .argument = "KIND",
        .help = "virtual: the computing threads' CPU time, for run --clock virtual",
        .choices = {"wall", "virtual"},
+       .checked = true},
+      {.group = "Measurement",
+       .name = "--numerics",
+       .argument = "KIND",
+       .help = "of the runs that the profile is for, as in run",
+       .choices = {"fast", "exact"},
        .checked = true},
       {.group = "Measurement",
        .name = "--budget",

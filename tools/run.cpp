@@ -89,6 +89,10 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   return request;
 }
 
+bool is_virtual(const RunRequest& request) {
+  return request.training.clock == exec::local::ClockKind::Virtual;
+}
+
 exec::RunResult run_paced_ranks(const Subject& subject, const RunRequest& request,
                                 const exec::RunOptions& options) {
   const Program& program = subject.program;
@@ -178,7 +182,8 @@ Json result_fields(const Subject& subject, const RunRequest& request, const exec
                    Session& session) {
   Json fields = {{"steps", steps_fields(result)},
                  {"verify", verify_fields(result.verify)},
-                 {"bubble_ratio", result.figures.bubble_ratio}};
+                 {"bubble_ratio", result.figures.bubble_ratio},
+                 {"clock", is_virtual(request) ? "virtual" : "wall"}};
   if (subject.program.asynchronous && !result.peak_weight_versions.empty()) {
     fields["peak_weight_versions"] = result.peak_weight_versions;
   }
@@ -223,7 +228,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
     session.print_result(result_fields(subject, request, result, session));
   } else {
     print_result(subject, result, session);
-    if (request.device == "cpu" && request.training.clock == exec::local::ClockKind::Virtual) {
+    if (request.device == "cpu" && is_virtual(request)) {
       session.print(
           wrapped("virtual clock: a computation took its thread's CPU time, a transfer "
                   "what the plan's costs say",

@@ -106,7 +106,9 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.micro_batches = plan.all_micro_batches();
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
+  training.optimizer.clip_grad_norm = plan.training.clip_grad_norm;
   training.options.numerics = request.numerics;
+  training.options.recompute = recompute_of(plan.model, plan.training.recompute);
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
   const std::optional<exec::Checkpoint> start = load_checkpoint(request);

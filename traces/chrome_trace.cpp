@@ -33,6 +33,7 @@ std::string_view color_of(const Instruction& in) {
     case ActionKind::Unshard:
     case ActionKind::Reshard:
     case ActionKind::ReduceGrad:
+    case ActionKind::ReduceNorm:
       return "rail_idle";
     default:
       return "generic_work";
@@ -185,7 +186,7 @@ class Writer {
     events_.begin_slice(place, category, name_, slice.stuck ? kStuckColor : color_of(in),
                         slice.moving_ns, slice.end_ns);
     events_.arg("action", to_string(cell));
-    if (in.kind != ActionKind::Opt) events_.arg("stage", in.stage);
+    if (has_stage(in.kind)) events_.arg("stage", in.stage);
     if (has_micro_batch(in.kind)) events_.arg("micro_batch", in.micro_batch);
     if (cell.action.version >= 0) events_.arg("version", cell.action.version);
     if (transfer) write_transfer_args(id);

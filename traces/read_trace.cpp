@@ -58,7 +58,7 @@ std::optional<Action> action_of_slice_name(std::string_view name) {
       if (!micro_batch) return std::nullopt;
       action.micro_batch = MicroBatchId(*micro_batch);
     }
-    if (action.kind != ActionKind::Opt) {
+    if (has_stage(action.kind)) {
       const auto stage = take('s');
       if (!stage) return std::nullopt;
       action.stage = StageId(*stage);

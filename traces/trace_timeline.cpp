@@ -10,7 +10,7 @@ namespace {
 
 void append_action_name(const Action& action, std::string& out) {
   out += to_string(action.kind);
-  if (action.kind == ActionKind::Opt) return;
+  if (!has_stage(action.kind)) return;
   if (has_micro_batch(action.kind)) {
     out += " m";
     out += std::to_string(action.micro_batch.value);

@@ -14,6 +14,7 @@ class AttentionLayer final : public TrainableLayer {
         words_(site.extent.words(site.width)),
         pool_(*site.pool),
         numerics_(site.numerics),
+        recomputes_(site.recomputes_attention),
         qkv_(site, "qkv_", site.width, 3 * site.width, true),
         output_(site, "output_", site.width, site.width, true) {}
 
@@ -22,19 +23,20 @@ class AttentionLayer final : public TrainableLayer {
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer qkv = pool_.take(3 * words_);
     qkv_.forward(shape_.rows(), x.floats(), qkv.floats());
-    Buffer probabilities = pool_.take(shape_.probabilities());
-    Buffer context = pool_.take(words_);
-    attention_forward(shape_, qkv.floats(), probabilities.floats(), context.floats(), numerics_);
-    Buffer y = pool_.take(words_);
-    output_.forward(shape_.rows(), context.floats(), y.floats());
-    saved.buffers[kX] = std::move(x);
     saved.buffers[kQkv] = std::move(qkv);
-    saved.buffers[kProbabilities] = std::move(probabilities);
-    saved.buffers[kContext] = std::move(context);
+    attend(saved);
+    Buffer y = pool_.take(words_);
+    output_.forward(shape_.rows(), saved.buffers[kContext].floats(), y.floats());
+    saved.buffers[kX] = std::move(x);
+    if (recomputes_) {
+      saved.buffers[kProbabilities].reset();
+      saved.buffers[kContext].reset();
+    }
     return y;
   }
 
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    if (recomputes_) attend(saved);
     Buffer dcontext = pool_.take(words_);
     output_.backward_input(shape_.rows(), dy.floats(), dcontext.floats());
     // W of the queries, keys and values needs this even where dx is not wanted.
@@ -69,12 +71,20 @@ class AttentionLayer final : public TrainableLayer {
   }
 
  private:
+  void attend(Saved& saved) {
+    saved.buffers[kProbabilities] = pool_.take(shape_.probabilities());
+    saved.buffers[kContext] = pool_.take(words_);
+    attention_forward(shape_, saved.buffers[kQkv].floats(), saved.buffers[kProbabilities].floats(),
+                      saved.buffers[kContext].floats(), numerics_);
+  }
+
   enum Slot { kX, kQkv, kProbabilities, kContext, kDqkv, kDy, kSlots };
 
   AttentionShape shape_;
   std::size_t words_;
   BufferPool& pool_;
   Numerics numerics_;
+  bool recomputes_;
   Projection qkv_, output_;
 };
 

@@ -92,6 +92,7 @@ void Device::perform(InstructionId id, const Action& action) {
 
 void Device::update(InstructionId id) {
   take_reductions();
+  clip();
   for (int s = 0; s < program_.stages; ++s) {
     Stage* const own = stages_[static_cast<std::size_t>(s)].get();
     if (own == nullptr) continue;
@@ -114,12 +115,46 @@ void Device::drop_versions(InstructionId id, const Action& action) {
 
 void Device::hand_in(InstructionId member) {
   const Instruction& in = program_.code[member];
+  if (in.kind == ActionKind::ReduceNorm) {
+    take_reductions();
+    transport_->contribute(rank_, member, std::make_shared<NormMessage>(own_squares()));
+    return;
+  }
   Stage& stage = stage_at(in.stage);
   GradientPart part =
       in.kind == ActionKind::Unshard
           ? stage.own_part(step_ - training_.first_step() < training_.verified_steps)
           : stage.gradient_part();
   transport_->contribute(rank_, member, std::make_shared<GradientMessage>(std::move(part)));
+}
+
+/// Replicas have the same gradients by now, and the one with the first micro-batch counts them; of
+/// a sharded stage each counts its own part.
+SquareSum Device::own_squares() {
+  SquareSum sum;
+  for (int s = 0; s < program_.stages; ++s) {
+    Stage* const own = stages_[static_cast<std::size_t>(s)].get();
+    if (own == nullptr || (!own->is_sharded() && !computes(s, 0))) continue;
+    if (!sum.add(own->squares())) throw RunError("the norm of the gradients is beyond 2e12");
+  }
+  return sum;
+}
+
+void Device::clip() {
+  const double most = training_.optimizer.clip_grad_norm;
+  if (most <= 0) return;
+  SquareSum squares;
+  if (norm_ != kNoInstruction) {
+    squares = total_of(transport_->gathered(rank_, norm_));
+  } else {
+    squares = own_squares();  // there is no other rank
+  }
+  const float factor = clip_factor(squares.norm(), most);
+  for (const auto& stage : stages_) {
+    if (stage == nullptr) continue;
+    stage->settle_gradients();
+    stage->scale_gradients(factor);
+  }
 }
 
 /// Sums belong to the update that needs them: there they count as its time.
@@ -204,6 +239,10 @@ PayloadPtr Device::give(InstructionId send) {
 
 void Device::accept(InstructionId recv, PayloadPtr payload) {
   const Instruction& in = program_.code[recv];
+  if (in.kind == ActionKind::ReduceNorm) {
+    norm_ = recv;
+    return;
+  }
   if (in.in_collective()) {
     if (in.kind == ActionKind::Unshard) return take_weights(recv);
     return reductions_.push_back(recv);

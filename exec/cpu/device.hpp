@@ -89,6 +89,8 @@ class Device final : public exec::Device {
   void update(InstructionId id);
   void hand_in(InstructionId member);
   void take_reductions();
+  SquareSum own_squares();
+  void clip();
   void own_shards();
   void take_weights(InstructionId member);
   void drop_versions(InstructionId id, const Action& action);
@@ -109,6 +111,7 @@ class Device final : public exec::Device {
   const RankId rank_;
   const VersionPlan versions_;
   std::vector<InstructionId> reductions_;  // that have ended and wait for the update
+  InstructionId norm_ = kNoInstruction;    // the REDUCE_NORM that has ended last
   Transport* const transport_;
   Evaluation* evaluation_ = nullptr;
   int step_ = 0;

@@ -27,12 +27,13 @@ bool add_words(std::int64_t by_high, std::int64_t by_low, std::int64_t& high, st
   return -kMostHigh < high && high < kMostHigh;
 }
 
-bool add_float(float x, std::int64_t& high, std::int64_t& low) {
-  if (!(std::fabs(x) < kMost)) return false;  // NaN too
-  const float scaled = x * kToHigh;
+template <class Float>
+bool add_float(Float x, std::int64_t& high, std::int64_t& low) {
+  if (!(std::fabs(x) < Float{kMost})) return false;  // NaN too
+  const Float scaled = x * Float{kToHigh};
   const auto whole = static_cast<std::int64_t>(scaled);
-  const float rest = scaled - static_cast<float>(whole);  // exact: bits of scaled
-  return add_words(whole, static_cast<std::int64_t>(rest * kToLow), high, low);
+  const Float rest = scaled - static_cast<Float>(whole);  // exact: bits of scaled
+  return add_words(whole, static_cast<std::int64_t>(rest * Float{kToLow}), high, low);
 }
 
 #if defined(__x86_64__)
@@ -89,6 +90,17 @@ float rounded(std::int64_t high, std::int64_t low) {
 }
 
 }  // namespace
+
+bool FixedPoint::add(double x) { return add_float(x, high, low); }
+
+bool FixedPoint::add(const FixedPoint& other) {
+  return add_words(other.high, other.low, high, low);
+}
+
+double FixedPoint::value() const {
+  return std::ldexp(static_cast<double>(high), -kHighFraction) +
+         std::ldexp(static_cast<double>(low), -kHighFraction - kLowBits);
+}
 
 FixedPointSums::FixedPointSums(Words high, Words low)
     : high_(std::move(high)), low_(std::move(low)) {

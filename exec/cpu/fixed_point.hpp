@@ -16,6 +16,18 @@
 
 namespace pipewright::exec::cpu {
 
+/// One such number: high · 2^-20 + low · 2^-80 with 0 <= low < 2^60.
+struct FixedPoint {
+  std::int64_t high = 0, low = 0;
+
+  /// False if x is not finite or the sum left the range.
+  [[nodiscard]] bool add(double x);
+  [[nodiscard]] bool add(const FixedPoint& other);
+  double value() const;
+
+  bool operator==(const FixedPoint&) const = default;
+};
+
 class FixedPointSums {
  public:
   using Words = std::vector<std::int64_t, AlignedAllocator<std::int64_t>>;

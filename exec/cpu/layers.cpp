@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/cpu/graph_layer.hpp"
 #include "exec/cpu/image_layers.hpp"
 #include "exec/cpu/leaf_layers.hpp"
 #include "exec/ops.hpp"
+#include "exec/own_layer.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -154,6 +156,7 @@ int first_width(const Layer& layer) {
       return 0;
     case LayerKind::Residual:
     case LayerKind::Sequential:
+    case LayerKind::Graph:
       return layer.inner.empty() ? std::max(layer.in, layer.out) : first_width(layer.inner.front());
     default:
       return layer.in > 0 ? layer.in : layer.out;
@@ -211,6 +214,12 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
       return layer.out;
     case LayerKind::Residual:
       return width_behind_residual(layer, width, path);
+    case LayerKind::Graph:
+      return cpu::width_in_graph(layer, static_cast<int>(layer.inner.size()) - 1, width, path);
+    case LayerKind::Custom:
+      expect_width(layer, width, path);
+      if (layer.out <= 0) refuse(path, "\"out\" must be at least 1");
+      return layer.out;
     case LayerKind::Conv2d:
     case LayerKind::MaxPool:
     case LayerKind::AveragePool:
@@ -260,6 +269,13 @@ std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& 
       return std::make_unique<ResidualLayer>(layer, site);
     case LayerKind::Sequential:
       return std::make_unique<SequentialLayer>(layer.inner, site);
+    case LayerKind::Graph:
+      return cpu::make_graph(layer, site);
+    case LayerKind::Add:
+    case LayerKind::Concat:
+      refuse(site.path, "it has several inputs, so it belongs into a graph");
+    case LayerKind::Custom:
+      return make_own_layer(layer, site);
     case LayerKind::Conv2d:
       return cpu::make_conv2d(layer, site);
     case LayerKind::BatchNorm:

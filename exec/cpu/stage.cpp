@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "exec/checkpoint.hpp"
+#include "exec/cpu/recompute_layer.hpp"
 #include "exec/cpu/shard.hpp"
 #include "exec/ops.hpp"
 
@@ -76,13 +77,9 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
   width_out_ = width_in_front_of(model, end_layer);
   if (is_first_) vocabulary_ = leading_vocabulary(model.layers.front());
 
-  LayerSite site{extent_, pool_.get(), seed, "", width_in_, options.numerics};
-  for (int i = first_layer; i < end_layer; ++i) {
-    const Layer& layer = model.layers[static_cast<std::size_t>(i)];
-    site.path = layer_path("", i, layer);
-    layers_.push_back(make_layer(layer, site));
-    site.width = width_behind(layer, site.width, site.path);
-  }
+  make_layers(model, first_layer, end_layer,
+              {extent_, pool_.get(), seed, "", width_in_, options.numerics, options.layers},
+              options.recompute);
   for (const auto& layer : layers_) {
     first_parameter_.push_back(parameters_.size());
     layer->collect(parameters_);
@@ -103,6 +100,26 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
 }
 
 Stage::~Stage() = default;
+
+/// Neighbours that are recomputed whole become one: what comes into the first is kept.
+void Stage::make_layers(const Model& model, int first_layer, int end_layer, LayerSite site,
+                        const std::vector<LayerRecompute>& recompute) {
+  std::vector<std::unique_ptr<TrainableLayer>> whole;
+  const auto end_whole = [&] {
+    if (!whole.empty()) layers_.push_back(make_recomputed(std::exchange(whole, {})));
+  };
+  for (int i = first_layer; i < end_layer; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    const Layer& layer = model.layers[index];
+    const LayerRecompute what = recompute.empty() ? LayerRecompute::None : recompute.at(index);
+    site.path = layer_path("", i, layer);
+    site.recomputes_attention = what == LayerRecompute::Attention;
+    if (what != LayerRecompute::Whole) end_whole();
+    (what == LayerRecompute::Whole ? whole : layers_).push_back(make_layer(layer, site));
+    site.width = width_behind(layer, site.width, site.path);
+  }
+  end_whole();
+}
 
 void Stage::forward_only(RunMode mode) {
   PIPEWRIGHT_ASSERT(mode != RunMode::Train && mode_ == RunMode::Train, "a stage changes its mode");
@@ -224,6 +241,28 @@ void Stage::settle_gradients() {
   if (sums_are_settled_) return;
   for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i].round_to(parameters_[i]->gradient);
   sums_are_settled_ = true;
+}
+
+SquareSum Stage::squares() {
+  settle_gradients();
+  SquareSum sum;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter* const p = parameters_[i];
+    std::span<const float> own(p->gradient);
+    if (is_sharded()) own = own.subspan(own_ranges_[i].begin, own_ranges_[i].size());
+    if (sum.add(own)) continue;
+    throw RunError("the gradient of \"" + p->name +
+                   "\" is not a number below 2e12, and cannot be clipped: the training diverges; "
+                   "lower the learning rate");
+  }
+  return sum;
+}
+
+void Stage::scale_gradients(float factor) {
+  if (factor == 1.0F) return;
+  for (Parameter* p : parameters_) {
+    for (float& g : p->gradient) g *= factor;
+  }
 }
 
 // --- Weight versions ---

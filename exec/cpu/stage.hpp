@@ -23,8 +23,10 @@
 #include <vector>
 
 #include "core/model.hpp"
+#include "core/recompute.hpp"
 #include "exec/buffer.hpp"
 #include "exec/cpu/gradient_exchange.hpp"
+#include "exec/cpu/gradient_norm.hpp"
 #include "exec/cpu/weight_stash.hpp"
 #include "exec/data.hpp"
 #include "exec/evaluation.hpp"
@@ -52,6 +54,9 @@ struct StateView {
 /// How a stage computes.
 struct StageOptions {
   Numerics numerics = Numerics::Fast;
+  /// Who makes the model's own layers (exec/own_layer.hpp); must outlive the Stage's construction.
+  const LayerFactory* layers = nullptr;
+  std::vector<LayerRecompute> recompute;  // by layer of the model; empty: nothing
 };
 
 class Stage {
@@ -98,6 +103,11 @@ class Stage {
   /// The gradients become readable, if they are not. update() does it, and who looks at them
   /// without an update has to.
   void settle_gradients();
+  /// The sum of the squares of its gradients, which it settles (of a sharded stage: of its own
+  /// part); RunError that names a parameter whose gradient is no finite number.
+  SquareSum squares();
+  /// Every gradient times this, after it was settled.
+  void scale_gradients(float factor);
   /// Begins the gradients anew without an update.
   void discard_gradients() { gradients_are_old_ = true; }
 
@@ -126,6 +136,7 @@ class Stage {
   // A sharded stage (exec/cpu/shard.hpp): this replica updates its part alone. Before the first
   // step; the optimizer begins anew, with state of that part only.
   void own_shard(std::size_t index, std::size_t count);
+  bool is_sharded() const { return !own_ranges_.empty(); }
   /// Its own part's weights, for the others; with its gradients where they are to be looked at.
   GradientPart own_part(bool with_gradients) const;
   /// The weights of all parts, in the order of the replicas.
@@ -163,6 +174,8 @@ class Stage {
     ForwardOutcome outcome;  // forward only
   };
 
+  void make_layers(const Model& model, int first_layer, int end_layer, LayerSite site,
+                   const std::vector<LayerRecompute>& recompute);
   InFlight& in_flight(int micro_batch, Phase expected, const char* what);
   Buffer first_input(InFlight& one, std::vector<float>& input);
   void forward_loss(InFlight& one, Buffer output);

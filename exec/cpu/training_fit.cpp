@@ -1,6 +1,7 @@
 #include "exec/cpu/training_fit.hpp"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -97,12 +98,27 @@ void require_equal_replicas(const Program& program) {
   }
 }
 
+/// Clipping is a matter of all ranks, so the Program has to know of it.
+void require_norms(const Program& program, const Training& training) {
+  if (training.optimizer.clip_grad_norm <= 0 || program.ranks() == 1) return;
+  for (int r = 0; r < program.ranks(); ++r) {
+    bool has_norm = false;
+    for (const Instruction& in : program.rank_code(RankId(r))) {
+      if (in.kind == ActionKind::ReduceNorm) has_norm = true;
+      if (in.kind == ActionKind::Opt && !std::exchange(has_norm, false))
+        refuse("rank " + std::to_string(r) +
+               " clips its gradients, but has an OPT without a REDUCE_NORM before it");
+    }
+  }
+}
+
 }  // namespace
 
 void require_fit(const Program& program, const Training& training) {
   require_sizes(program, training);
   require_layers(training);
   require_equal_replicas(program);
+  require_norms(program, training);
   if (program.asynchronous && training.verified_steps > 0) {
     throw InputError(
         "an asynchronous schedule trains with older weights than a serial run does, so there is "

@@ -30,8 +30,8 @@ using exec::local::ClockKind;
 constexpr std::uint64_t kUneven = 5;
 
 /// Ways to make one number of a profile's measurements, and of them a step time.
-constexpr std::size_t kWays = 3;
-constexpr const char* kWayNames[kWays] = {"medians", "means", "draws"};
+constexpr std::size_t kWays = 4;
+constexpr const char* kWayNames[kWays] = {"medians", "middles", "means", "draws"};
 
 struct Subject {
   Model model;
@@ -147,8 +147,10 @@ Outcome run_case(const Subject& subject, const Case& what, ClockKind clock, int 
                            std::to_string(what.micro_batches)};
   const CostTable costs = costs_of(subject, subject.profile, program, stages);
   const auto medians = with(subject.profile, [](const Distribution& d) { return d.median(); });
+  const auto middles = with(subject.profile, [](const Distribution& d) { return d.middle_mean(); });
   const auto means = with(subject.profile, [](const Distribution& d) { return d.mean; });
   outcome.predicted_ns = {makespan(program, costs_of(subject, medians, program, stages)),
+                          makespan(program, costs_of(subject, middles, program, stages)),
                           makespan(program, costs_of(subject, means, program, stages)),
                           median_of_draws(subject, program, costs, stages)};
   measure(subject, program, stages, costs, clock, steps, outcome);
@@ -233,8 +235,9 @@ void study(ClockKind clock, int steps, std::size_t most_cases) {
   getloadavg(load, 1);
   std::printf("%s; %u cores, load before it %.1f\n", name, std::thread::hardware_concurrency(),
               load[0]);
-  std::printf("%-7s %2s %3s %-11s %s %-6s %10s %8s %8s %8s %7s\n", "model", "pp", "m", "schedule",
-              "v", "cut", "measured", kWayNames[0], kWayNames[1], kWayNames[2], "spread");
+  std::printf("%-7s %2s %3s %-11s %s %-6s %10s %8s %8s %8s %8s %7s\n", "model", "pp", "m",
+              "schedule", "v", "cut", "measured", kWayNames[0], kWayNames[1], kWayNames[2],
+              kWayNames[3], "spread");
   std::vector<Outcome> outcomes;
   for (const auto& [model, size] : {std::pair{gpt(16), 1}, {mlp(12), 64}})
     study_model({.model = model, .micro_batch_size = size, .profile = {}}, clock, steps, most_cases,
@@ -254,7 +257,7 @@ int main(int argc, char** argv) {
   const std::string clock = argc > 1 ? argv[1] : "both";
   const int steps = std::max(1, argc > 2 ? std::atoi(argv[2]) : 5);
   const auto cases = static_cast<std::size_t>(argc > 3 ? std::atoi(argv[3]) : 1'000);
-  std::printf("measured in ms, errors of the three predictions and spreads in %%\n");
+  std::printf("measured in ms, errors of the four predictions and spreads in %%\n");
   if (clock != "wall") pipewright::bench::study(ClockKind::Virtual, steps, cases);
   if (clock != "virtual") pipewright::bench::study(ClockKind::Wall, steps, cases);
   return 0;

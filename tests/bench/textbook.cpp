@@ -3,7 +3,8 @@
 // the ideal of two equal stages, 2M / (M + 1): each core computes M forwards and backwards of half
 // the model, and waits once for the other one in each direction.
 // docs/benchmarks/textbook.md has a result.
-//   textbook [gpt|model.json, default gpt] [rounds, default 5] [samples of a batch, default 16]
+//   textbook [gpt|preset|model.json, default gpt] [rounds, default 5] [samples of a batch, default
+//   16]
 //
 // One core and two take turns in each round, and each is given the median of all its steps. On the
 // virtual clock the figure is that of two cores which nobody else uses.
@@ -28,6 +29,7 @@ constexpr int kStepsOfARound = 4;  // behind one that warms up
 
 Model model_from(const std::string& what) {
   if (what == "gpt") return gpt(8);
+  if (!what.ends_with(".json")) return model_preset(what);
   const Json document = parse_json(read_text(what), what);
   return read_model(JsonCursor(document, what));
 }

@@ -86,6 +86,8 @@ class Builder {
       } else if (a.kind == "OPT") {
         for (const char* kind : {"W", "B", "REDUCE_GRAD"}) add_all(to, kind, -1);
         add_before(to, "UNSHARD", -1);
+      } else if (a.kind == "REDUCE_NORM") {
+        for (const char* kind : {"W", "B", "REDUCE_GRAD"}) add_all(to, kind, -1);
       } else if (a.kind == "SEND_F") {
         add(to, name(s, "F", m));
       } else if (a.kind == "SEND_B") {
@@ -114,7 +116,7 @@ class Builder {
     return false;
   }
 
-  /// The rank's REDUCE_GRADs, or UNSHARDs, of a stage.
+  /// The rank's REDUCE_GRADs, or UNSHARDs, of a stage; its REDUCE_NORMs, of stage -1.
   std::vector<int> of_kind(int rank, const std::string& kind, int stage) const {
     std::vector<int> found;
     for (const int id : program_.lists[rank]) {
@@ -126,13 +128,14 @@ class Builder {
 
   void find_others(Instruction& of) {
     const Action& a = of.cell[0];
-    if (a.kind != "REDUCE_GRAD" && a.kind != "UNSHARD") return;
-    if (!computes(of.rank, a.stage)) return;
+    const bool of_all = a.kind == "REDUCE_NORM";
+    if (!of_all && a.kind != "REDUCE_GRAD" && a.kind != "UNSHARD") return;
+    if (!of_all && !computes(of.rank, a.stage)) return;
     const std::vector<int> own = of_kind(of.rank, a.kind, a.stage);
     std::size_t turn = 0;
     while (&program_.instructions[own[turn]] != &of) ++turn;
     for (int rank = 0; rank < static_cast<int>(lists_.size()); ++rank) {
-      if (rank == of.rank || !computes(rank, a.stage)) continue;
+      if (rank == of.rank || (!of_all && !computes(rank, a.stage))) continue;
       const std::vector<int> theirs = of_kind(rank, a.kind, a.stage);
       if (turn < theirs.size()) of.others.push_back(theirs[turn]);
     }
@@ -165,7 +168,8 @@ class Builder {
 
   bool on_compute_lane(const Instruction& instruction) const {
     if (instruction.is_transfer()) return policy_.issue == Issue::Inline;
-    return !instruction.is_member() || policy_.issue != Issue::Stream;
+    return !instruction.is_member() || policy_.issue != Issue::Stream ||
+           instruction.cell[0].kind == "REDUCE_NORM";
   }
 
   /// Section 2.1: equal keys, one queue.

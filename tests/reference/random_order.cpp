@@ -108,6 +108,7 @@ class Scheduler {
   }
 
   void keep_books(Order& order) {
+    const bool clips = dice_.chance(40);
     for (Row& row : order) {
       std::set<int> stages;
       for (const Cell& cell : row) {
@@ -118,6 +119,7 @@ class Scheduler {
         if (dice_.chance(50)) row.push_back({{s, "RESHARD", -1, -1}});
         row.push_back({{s, "REDUCE_GRAD", -1, -1}});
       }
+      if (!stages.empty() && clips) row.push_back({{-1, "REDUCE_NORM", -1, -1}});
       if (!stages.empty()) row.push_back({{-1, "OPT", -1, -1}});
     }
   }
@@ -147,6 +149,7 @@ class Scheduler {
       if (row.empty()) continue;
       for (int times = dice_.below(4); times > 0; --times)
         insert_anywhere(row, {{-1, "OPT", -1, -1}});
+      if (dice_.chance(15)) insert_anywhere(row, {{-1, "REDUCE_NORM", -1, -1}});
     }
     name_versions(order);
   }

@@ -350,22 +350,26 @@ std::int64_t cost_of(const Costs& costs, const std::string& kind, int stage) {
 std::int64_t Run::collective_time(int member) const {
   const Action& a = program_.instructions[member].cell[0];
   const std::int64_t given = cost_of(costs_, a.kind, a.stage);
-  const auto bytes = costs_.parameter_bytes.find(a.stage);
-  if (bytes == costs_.parameter_bytes.end()) return given;
+  const bool is_norm = a.kind == "REDUCE_NORM";
+  const auto found = costs_.parameter_bytes.find(a.stage);
+  if (is_norm ? costs_.parameter_bytes.empty() : found == costs_.parameter_bytes.end())
+    return given;
+  const std::int64_t bytes = is_norm ? 8 : found->second;
   const auto n = static_cast<std::int64_t>(program_.instructions[member].others.size()) + 1;
   const bool sharded =
-      a.stage < static_cast<int>(program_.sharded.size()) && program_.sharded[a.stage];
+      !is_norm && a.stage < static_cast<int>(program_.sharded.size()) && program_.sharded[a.stage];
   const std::int64_t steps = sharded ? n - 1 : 2 * (n - 1);
   if (!costs_.bytes_per_second) return given + steps * costs_.latency;
   __extension__ using Wide = __int128;
-  const Wide work = static_cast<Wide>(steps) * bytes->second * 1'000'000'000;
+  const Wide work = static_cast<Wide>(steps) * bytes * 1'000'000'000;
   const Wide rate = static_cast<Wide>(n) * *costs_.bytes_per_second;
   return given + steps * costs_.latency + static_cast<std::int64_t>((work + rate - 1) / rate);
 }
 
 std::int64_t Run::computation_time(int id) const {
   const Cell& cell = program_.instructions[id].cell;
-  if (cell[0].kind == "REDUCE_GRAD" || cell[0].kind == "UNSHARD") return 0;  // alone
+  if (cell[0].kind == "REDUCE_GRAD" || cell[0].kind == "UNSHARD" || cell[0].kind == "REDUCE_NORM")
+    return 0;  // alone
   if (cell.size() == 1) return cost_of(costs_, cell[0].kind, cell[0].stage);
   if (const auto pair = given_cost(costs_, "FB", cell[0].stage)) return *pair;
   return cost_of(costs_, cell[0].kind, cell[0].stage) +

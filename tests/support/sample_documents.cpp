@@ -43,6 +43,20 @@ Json image_model() {
       {"name": "classes", "kind": "linear", "in": 4, "out": 7, "bias": true}]})");
 }
 
+Json graph_model() {
+  return parsed(R"({
+    "schema": "pipewright.model/1", "name": "graph", "loss": "mse",
+    "layers": [
+      {"name": "own", "kind": "custom", "type": "mine", "in": 6, "out": 8,
+       "settings": {"slope": "1.5"}, "weights": 6, "operations": 48.5},
+      {"name": "left", "kind": "relu", "in": 8},
+      {"name": "right", "kind": "linear", "in": 8, "out": 8, "bias": true, "inputs": ["own"]},
+      {"name": "sum", "kind": "add", "inputs": ["left", "right"]},
+      {"name": "inner", "kind": "graph", "layers": [
+        {"name": "a", "kind": "gelu", "in": 8, "inputs": ["input"]},
+        {"name": "both", "kind": "concat", "inputs": ["a", "input"]}]}]})");
+}
+
 Json cluster() {
   return parsed(R"({
     "schema": "pipewright.cluster/1", "name": "two nodes", "nodes": 2, "devices_per_node": 2,
@@ -64,7 +78,8 @@ Json job() {
     "auto_mode": "semi", "tuner_load_path": "/tmp/in.json", "tuner_save_path": "/tmp/out.json",
     "tuner_run_mode": "tuner_only", "profile_path": "/tmp/profile.json",
     "training": {"optimizer": "sgd", "learning_rate": 0.5, "steps": 3, "seed": 7,
-                 "data": "/tmp/data.txt"}})");
+                 "data": "/tmp/data.txt", "recompute": "selective",
+                 "clip_grad_norm": 1.5}})");
 }
 
 Json paddle_job() {
@@ -123,6 +138,8 @@ Plan sample_plan() {
   plan.executable = {{"cpu", "yes"}, {"cuda", "no module for it"}};
   plan.training.data = "/tmp/x.npy";
   plan.training.targets = "/tmp/t.npy";
+  plan.training.clip_grad_norm = 0.25;
+  plan.training.recompute = {RecomputeSpec::Kind::Listed, {0}};
   plan.tuner.seed = 18446744073709551615U;
   plan.tuner.evaluated = 12;
   plan.tuner.pruned = {{"over memory", 3}};
@@ -160,6 +177,7 @@ Profile sample_profile() {
 std::vector<Sample> sample_documents() {
   return {{"model", "layers", layer_model()},
           {"model", "images", image_model()},
+          {"model", "graph", graph_model()},
           {"model", "transformer", to_json(model_preset("gpt3-175b"))},
           {"model", "preset",
            parsed(R"({"schema": "pipewright.model/1", "name": "mine", "preset": "mlp",

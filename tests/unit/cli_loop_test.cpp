@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "exec/npy.hpp"
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
@@ -87,6 +88,68 @@ TEST(Loop, ProfileTuneSimulateRunCompare) {
   EXPECT_EQ(on_cpu.status, 0) << on_cpu.err;
   EXPECT_NE(on_cpu.out.find("thread's CPU time"), std::string::npos) << on_cpu.out;
   EXPECT_NE(on_cpu.out.find("agree with a serial run"), std::string::npos) << on_cpu.out;
+}
+
+TEST(Loop, OnTheVirtualClockEveryRankHasACoreOfItsOwn) {
+  const Folder folder;
+  folder.write("job.json", R"({
+  "schema": "pipewright.job/1", "model": "gpt-tiny", "cluster": {"preset": "local-cpu", "devices": 4},
+  "global_batch": 8,
+  "strategy": {"pp_degree": 4, "accumulate_steps": 8, "schedule_mode": "1f1b"},
+  "training": {"optimizer": "sgd", "learning_rate": 0.01, "steps": 2, "seed": 1}})");
+  folder.write("text.txt", std::string(4000, 'x'));
+  ASSERT_EQ(
+      pipewright("profile job.json --sizes 1 --budget 200ms --clock virtual -q", folder).status, 0);
+  ASSERT_EQ(pipewright("tune job.json --profile profile.json -o plan.json -q", folder).status, 0);
+  const std::string plan = shell("cat plan.json", folder).out;
+  EXPECT_NE(plan.find("CPU time"), std::string::npos);
+  const auto run =
+      pipewright("run plan.json --data text.txt --clock virtual --verify --json", folder);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(json::parse(run.out).at("clock"), "virtual");
+}
+
+constexpr const char* kImageJob = R"({
+  "schema": "pipewright.job/1", "model": "resnet-tiny", "cluster": "local-cpu", "global_batch": 8,
+  "strategy": {"pp_degree": 2, "accumulate_steps": 4, "schedule_mode": "1f1b"},
+  "training": {"learning_rate": 0.003, "steps": 12,
+               "data": {"inputs": "x.npy", "labels": "y.npy"}}
+})";
+
+/// Black images are of class 1, white ones of class 2.
+void write_images(const Folder& folder) {
+  constexpr std::int64_t kImages = 32, kNumbers = 3 * 16 * 16;
+  std::vector<float> inputs;
+  std::vector<std::int32_t> labels;
+  for (std::int64_t i = 0; i < kImages; ++i) {
+    inputs.insert(inputs.end(), kNumbers, i % 2 == 0 ? 0.0F : 1.0F);
+    labels.push_back(i % 2 == 0 ? 1 : 2);
+  }
+  folder.write("x.npy", exec::npy_bytes({kImages, 3, 16, 16}, inputs));
+  folder.write("y.npy", exec::npy_bytes({kImages}, labels));
+}
+
+TEST(Loop, AResNetIsProfiledTunedAndTrainedOnArrays) {
+  const Folder folder;
+  folder.write("job.json", kImageJob);
+  write_images(folder);
+  ASSERT_EQ(pipewright("profile job.json --sizes 2 --budget 200ms -q", folder).status, 0);
+  ASSERT_EQ(pipewright("tune job.json --profile profile.json -o plan.json -q", folder).status, 0);
+  const auto run = pipewright("run plan.json --numerics exact --verify --json", folder);
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json result = json::parse(run.out);
+  EXPECT_EQ(result.at("verify").at("bitwise"), true);
+  const json& steps = result.at("steps");
+  EXPECT_LT(steps.back().at("loss").get<double>(), steps.front().at("loss").get<double>());
+
+  // The same arrays by flags; then labels that are none.
+  EXPECT_EQ(pipewright("run plan.json --steps 1 --data x.npy --labels y.npy -q", folder).status, 0);
+  const auto wrong = pipewright("run plan.json --data x.npy --labels x.npy", folder);
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.err.find("x.npy: its shape is [32, 3, 16, 16]"), std::string::npos) << wrong.err;
+  EXPECT_EQ(pipewright("run plan.json --labels y.npy", folder).status, 2);
+  EXPECT_EQ(pipewright("run plan.json --data x.npy --labels y.npy --targets y.npy", folder).status,
+            2);
 }
 
 TEST(Loop, APlanForAnotherClusterIsStatus3) {

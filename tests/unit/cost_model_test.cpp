@@ -117,6 +117,29 @@ TEST(CostModel, WithoutAProfileTimesComeFromOperations) {
   EXPECT_GT(costs.stages[0].opt, Nanoseconds(0));
 }
 
+TEST(CostModel, WhatIsRecomputedCountsToTheBackward) {
+  const Model gpt = model_preset("gpt-tiny");
+  const Cluster cluster = cluster_preset("dgx-a100");
+  using Kind = RecomputeSpec::Kind;
+  const auto times_of = [&](const RecomputeSpec& spec) {
+    return CostModel(gpt, cluster, nullptr, 0, spec).layer_times(4);
+  };
+  const auto none = times_of({}), full = times_of({Kind::Full, {}}),
+             selective = times_of({Kind::Selective, {}}), listed = times_of({Kind::Listed, {1}});
+  for (std::size_t l = 0; l < none.size(); ++l) {
+    EXPECT_EQ(full[l].i, none[l].i + none[l].f) << l;
+    EXPECT_EQ(listed[l].i, l == 1 ? full[l].i : none[l].i) << l;
+    EXPECT_EQ(full[l].w, none[l].w) << l;
+  }
+  // A block, in units of 2 · rows · width^2: 12 of weights; scores and their use 2 · sequence /
+  // width.
+  const double products = 2.0 * gpt.sequence / gpt.layers[1].in;
+  const auto added = static_cast<double>((selective[1].i - none[1].i).value);
+  EXPECT_NEAR(added / static_cast<double>(none[1].f.value), products / (12 + products), 0.02);
+  EXPECT_EQ(selective.front().i, none.front().i);
+  EXPECT_THROW(times_of({Kind::Listed, {std::string("nowhere")}}), InputError);
+}
+
 TEST(CostModel, RefusesAProfileOfSomethingElse) {
   Profile profile = mlp_profile();
   const Cluster cpu = cluster_preset("local-cpu");

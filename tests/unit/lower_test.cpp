@@ -1,4 +1,5 @@
 #include "core/lower.hpp"
+#include "core/error.hpp"
 
 #include <gtest/gtest.h>
 
@@ -106,6 +107,19 @@ TEST(Lower, OptimizerStepsStandLast) {
   EXPECT_EQ(listing(lowered("0F0,0B0\n1F0,1B0\n", {}, {.optimizer = true})),
             "0F0 0SEND_F0 0RECV_B0 0B0 OPT\n"
             "1RECV_F0 1F0 1B0 1SEND_B0 OPT\n");
+}
+
+TEST(Lower, WhereThePlanClipsANormStandsBeforeEachUpdate) {
+  const Program program = lowered("0F0,0B0\n1F0,1B0\n", {}, {.clips = true, .optimizer = true});
+  EXPECT_EQ(listing(program),
+            "0F0 0SEND_F0 0RECV_B0 0B0 REDUCE_NORM OPT\n"
+            "1RECV_F0 1F0 1B0 1SEND_B0 REDUCE_NORM OPT\n");
+  ASSERT_EQ(program.collectives.size(), 1u);
+  EXPECT_EQ(program.collectives[0].kind, ActionKind::ReduceNorm);
+  EXPECT_EQ(program.collectives[0].members.size(), 2u);
+  for (const auto& member : program.collectives[0].members)
+    EXPECT_TRUE(program.code[member.instruction].has(Instruction::kOnComputeLane));
+  EXPECT_THROW(lowered("0F0@0,0B0@0,OPT\n", {}, {.clips = true, .optimizer = true}), InputError);
 }
 
 TEST(Lower, KeepsPairsAndVersions) {

@@ -61,6 +61,17 @@ TEST(MeasureProfile, MoreRanksThanLayersMeasureWithOneLayerEach) {
   EXPECT_EQ(profile.ranks_measured, 3);
 }
 
+TEST(MeasureProfile, MeasuresImagesAndExactNumericsToo) {
+  const Model model = model_preset("resnet-tiny");
+  const Profile profile = exec::measure_profile(model, cluster_preset("local-cpu", 2),
+                                                {.micro_batch_sizes = {2},
+                                                 .ranks = 2,
+                                                 .budget_ns = 50'000'000,
+                                                 .numerics = exec::Numerics::Exact});
+  ASSERT_EQ(profile.sizes[0].layers.size(), model.layers.size());
+  for (const LayerTimes& layer : profile.sizes[0].layers) EXPECT_GT(layer.i.value, 0);
+}
+
 TEST(MeasureProfile, CanBeInterrupted) {
   const std::atomic<bool> interrupted{true};
   EXPECT_THROW(exec::measure_profile(model_preset("mlp"), cluster_preset("local-cpu", 1),

@@ -83,6 +83,8 @@ TEST(Distribution, HoldsTheQuantilesOfElevenMeasurements) {
   for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_EQ(found.quantiles[i], Nanoseconds(expected[i])) << i;
   EXPECT_DOUBLE_EQ(found.at(0.5), 500);
+  // (175 * 0.15 + 375 * 0.25 + 625 * 0.25 + 825 * 0.15) / 0.8
+  EXPECT_EQ(found.middle_mean(), Nanoseconds(500));
   EXPECT_DOUBLE_EQ(found.at(0.3), 300);    // a fifth of the way from 250 to 500
   EXPECT_DOUBLE_EQ(found.at(0.95), 1500);  // half the way from 900 to 2100
   EXPECT_DOUBLE_EQ(found.at(1), 2100);

@@ -1,0 +1,120 @@
+#include "core/recompute.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/json_fields.hpp"
+#include "core/suggest.hpp"
+
+namespace pipewright {
+namespace {
+
+std::size_t layer_named(const Model& model, const std::string& name) {
+  const auto is_it = [&name](const Layer& layer) { return layer.name == name; };
+  const auto first = std::find_if(model.layers.begin(), model.layers.end(), is_it);
+  if (first == model.layers.end()) {
+    std::vector<std::string_view> names;
+    for (const Layer& layer : model.layers) names.push_back(layer.name);
+    throw InputError("the model has no layer \"" + name + "\" to recompute" +
+                     did_you_mean(name, names));
+  }
+  if (std::find_if(first + 1, model.layers.end(), is_it) != model.layers.end()) {
+    throw InputError("several layers of the model are called \"" + name +
+                     "\"; name the one to recompute by its index");
+  }
+  return static_cast<std::size_t>(first - model.layers.begin());
+}
+
+std::size_t layer_at(const Model& model, const std::variant<int, std::string>& which) {
+  if (const auto* name = std::get_if<std::string>(&which)) return layer_named(model, *name);
+  const auto index = static_cast<std::size_t>(std::get<int>(which));
+  if (index >= model.layers.size()) {
+    throw InputError("layer " + std::to_string(index) +
+                     " is to be recomputed, but the model's are " + "0 to " +
+                     std::to_string(model.layers.size() - 1));
+  }
+  return index;
+}
+
+/// Operations of the attentions inside, without their projections, for one sample.
+double attention_flops(const Layer& layer, const Model& model) {
+  double flops = 0;
+  for (const Layer& inner : layer.inner) flops += attention_flops(inner, model);
+  if (layer.kind != LayerKind::CausalSelfAttention) return flops;
+  const double rows = model.sequence, width = layer.in;
+  return footprint(layer, model, 1).forward_flops - 4 * rows * width * (2 * width + 1);
+}
+
+}  // namespace
+
+double redone_share(const Layer& layer, const Model& model, LayerRecompute what) {
+  if (what == LayerRecompute::None) return 0;
+  if (what == LayerRecompute::Whole) return 1;
+  const double all = footprint(layer, model, 1).forward_flops;
+  return all > 0 ? attention_flops(layer, model) / all : 0;
+}
+
+std::vector<LayerRecompute> recompute_of(const Model& model, const RecomputeSpec& spec) {
+  std::vector<LayerRecompute> layers(model.layers.size(), LayerRecompute::None);
+  switch (spec.kind) {
+    case RecomputeSpec::Kind::None:
+      break;
+    case RecomputeSpec::Kind::Full:
+      std::fill(layers.begin(), layers.end(), LayerRecompute::Whole);
+      break;
+    case RecomputeSpec::Kind::Selective:
+      std::fill(layers.begin(), layers.end(), LayerRecompute::Attention);
+      break;
+    case RecomputeSpec::Kind::Listed:
+      for (const auto& which : spec.layers) layers[layer_at(model, which)] = LayerRecompute::Whole;
+      break;
+  }
+  return layers;
+}
+
+RecomputeSpec read_recompute(const JsonCursor& value) {
+  using Kind = RecomputeSpec::Kind;
+  if (value.value().is_string()) {
+    return {
+        read_choice<Kind>(
+            value, {{"none", Kind::None}, {"full", Kind::Full}, {"selective", Kind::Selective}}),
+        {}};
+  }
+  if (!value.value().is_array()) {
+    value.fail("\"none\", \"full\", \"selective\" or a list of layers");
+  }
+  RecomputeSpec spec{Kind::Listed, {}};
+  for (const JsonCursor& one : value.elements()) {
+    if (one.value().is_string()) {
+      spec.layers.emplace_back(one.string());
+    } else {
+      spec.layers.emplace_back(read_count(one, 0, 1'000'000));
+    }
+  }
+  return spec;
+}
+
+Json to_json(const RecomputeSpec& spec) {
+  switch (spec.kind) {
+    case RecomputeSpec::Kind::None:
+      return "none";
+    case RecomputeSpec::Kind::Full:
+      return "full";
+    case RecomputeSpec::Kind::Selective:
+      return "selective";
+    case RecomputeSpec::Kind::Listed:
+      break;
+  }
+  Json list = Json::array();
+  for (const auto& which : spec.layers)
+    std::visit([&list](const auto& one) { list.push_back(one); }, which);
+  return list;
+}
+
+void require_recompute_fits(const JsonCursor& training, const Model& model) {
+  const auto value = training.find("recompute");
+  if (!value) return;
+  parsed_at(*value, [&] { return recompute_of(model, read_recompute(*value)); });
+}
+
+}  // namespace pipewright
