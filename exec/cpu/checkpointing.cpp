@@ -180,7 +180,7 @@ CheckpointPart CheckpointSaver::write_part(const std::filesystem::path& folder, 
     const bool is_owner = owns(rank, id);
     for (const StateView& view : device.stage(id)->state()) {
       // What replicas share out among them, each of them writes.
-      if (view.is_whole() ? !is_owner : view.values.empty()) continue;
+      if (view.is_shared_out ? view.values.empty() : !is_owner) continue;
       pieces.push_back(
           {view.parameter, std::string(view.slot), view.first, view.total, view.values});
     }

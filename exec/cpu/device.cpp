@@ -30,11 +30,11 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
     if (program.asynchronous) stages_[s]->average_each_update();
     if (training.mode != RunMode::Train) stages_[s]->forward_only(training.mode);
   }
+  own_shards();
   if (training.start == nullptr) return;
   for (const auto& stage : stages_) {
     if (stage != nullptr) restore(*stage, *training.start);
   }
-  own_shards();
 }
 
 void Device::begin_step(int step) {
@@ -121,9 +121,10 @@ void Device::hand_in(InstructionId member) {
     return;
   }
   Stage& stage = stage_at(in.stage);
-  GradientPart part = in.kind == ActionKind::Unshard
-                          ? stage.own_part(step_ < training_.verified_steps)
-                          : stage.gradient_part();
+  GradientPart part =
+      in.kind == ActionKind::Unshard
+          ? stage.own_part(step_ - training_.first_step() < training_.verified_steps)
+          : stage.gradient_part();
   transport_->contribute(rank_, member, std::make_shared<GradientMessage>(std::move(part)));
 }
 

@@ -86,7 +86,8 @@ Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> paramete
 std::vector<Optimizer::Slot> Optimizer::slots_of(std::size_t parameter) {
   if (moments_.empty()) return {};
   Moments& moments = moments_[parameter];
-  return {{"mean", 0, moments.mean}, {"square", 0, moments.square}};
+  const auto first = static_cast<std::int64_t>(ranges_[parameter].begin);
+  return {{"mean", first, moments.mean}, {"square", first, moments.square}};
 }
 
 void Optimizer::update(int step) {

@@ -78,7 +78,8 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
   if (is_first_) vocabulary_ = leading_vocabulary(model.layers.front());
 
   make_layers(model, first_layer, end_layer,
-              {extent_, pool_.get(), seed, "", width_in_, options.numerics, options.layers}, options.recompute);
+              {extent_, pool_.get(), seed, "", width_in_, options.numerics, options.layers},
+              options.recompute);
   for (const auto& layer : layers_) {
     first_parameter_.push_back(parameters_.size());
     layer->collect(parameters_);
@@ -385,10 +386,10 @@ std::vector<StateView> Stage::state() {
   std::size_t trained = 0;  // in the optimizer's list
   for (Parameter* p : parameters_) {
     const auto total = static_cast<std::int64_t>(p->value.size());
-    views.push_back({p->name, kValueSlot, 0, total, p->value});
+    views.push_back({p->name, kValueSlot, 0, total, false, p->value});
     if (p->is_statistic) continue;
     for (const auto& slot : optimizer_->slots_of(trained++))
-      views.push_back({p->name, slot.name, slot.first, total, slot.values});
+      views.push_back({p->name, slot.name, slot.first, total, !own_ranges_.empty(), slot.values});
   }
   return views;
 }

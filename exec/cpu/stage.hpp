@@ -47,9 +47,8 @@ struct StateView {
   std::string parameter;
   std::string_view slot;  // kValueSlot, or the optimizer's name for it
   std::int64_t first = 0, total = 0;
+  bool is_shared_out = false;  // replicas keep a part each, which may be all or nothing
   std::span<float> values;
-
-  bool is_whole() const { return static_cast<std::int64_t>(values.size()) == total; }
 };
 
 /// How a stage computes.

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "exec/cpu/checkpointing.hpp"
+#include "planner/data_parallel.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/command_runner.hpp"
 #include "tests/support/expect_refusal.hpp"
@@ -69,11 +70,12 @@ struct Part {
   exec::OptimizerKind optimizer = exec::OptimizerKind::AdamW;
   int every = 0;
   exec::Numerics numerics = exec::Numerics::Fast;
+  const Program* program = nullptr;  // instead of the plan's
 };
 
 /// Trains and saves the end in `folder`.
 RunResult train(const Part& part, const fs::path& folder) {
-  const Program program = program_of(part.plan);
+  const Program program = part.program != nullptr ? *part.program : program_of(part.plan);
   Setting setting(program);
   setting.training.optimizer.kind = part.optimizer;
   setting.training.options.numerics = part.numerics;
@@ -104,15 +106,16 @@ const std::vector<RunCase>& plans() {
   return all;
 }
 
-TEST(Resuming, SixStepsAreThreeAndThreeUnderEveryOtherPlan) {
+TEST(Resuming, SixStepsAreThreeAndThreeUnderOtherPlans) {
   const Folder whole_folder;
   const State whole = trained({.plan = plans()[1], .steps = 6}, whole_folder.path());
   ASSERT_EQ(whole.step, 6);
-  for (const RunCase& before : plans()) {
+  for (std::size_t i = 0; i < plans().size(); ++i) {
     const Folder half;
-    trained({.plan = before}, half.path());
-    for (const RunCase& behind : plans()) {
-      SCOPED_TRACE(name_of(before) + " then " + name_of(behind));
+    trained({.plan = plans()[i]}, half.path());
+    for (std::size_t j = 1; j <= 3; ++j) {
+      const RunCase& behind = plans()[(i + j) % plans().size()];
+      SCOPED_TRACE(name_of(plans()[i]) + " then " + name_of(behind));
       const Folder end;
       expect_same_bits(trained({.plan = behind, .from = &half.path()}, end.path()), whole);
     }
@@ -137,6 +140,33 @@ TEST(Resuming, InExactNumericsEverySynchronousScheduleGivesTheSame) {
     expect_same_bits(
         trained({.plan = behind, .from = &half.path(), .numerics = exec::Numerics::Exact},
                 end.path()),
+        whole);
+  }
+}
+
+TEST(Resuming, ReplicasThatShareOutTheOptimizersStateSaveItInPieces) {
+  constexpr auto kExact = exec::Numerics::Exact;
+  const Folder whole_folder;
+  const State whole =
+      trained({.plan = plans()[1], .steps = 6, .numerics = kExact}, whole_folder.path());
+  for (const bool sharded : {false, true}) {
+    SCOPED_TRACE(sharded ? "sharded" : "replicated");
+    const Order one = planner::make_order("1f1b", {2, kMicroBatches / 2, 1, {}});
+    const Program replicas = lower(planner::replicate(one, 2), comm_policy_preset("torch"),
+                                   {.optimizer = true, .sharded = sharded});
+    const Folder from_replicas, one_pipeline, from_one, two_pipelines, there, again;
+    train({.numerics = kExact, .program = &replicas}, from_replicas.path());
+    expect_same_bits(
+        trained({.plan = plans()[3], .from = &from_replicas.path(), .numerics = kExact},
+                one_pipeline.path()),
+        whole);
+    train({.plan = plans()[3], .numerics = kExact}, from_one.path());
+    expect_same_bits(trained({.from = &from_one.path(), .numerics = kExact, .program = &replicas},
+                             two_pipelines.path()),
+                     whole);
+    train({.numerics = kExact, .program = &replicas}, there.path());
+    expect_same_bits(
+        trained({.from = &there.path(), .numerics = kExact, .program = &replicas}, again.path()),
         whole);
   }
 }

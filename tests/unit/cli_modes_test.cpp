@@ -170,5 +170,39 @@ TEST_F(Modes, ATraceHasTheHostsPhasesAndTheReaderPassesOverThem) {
   EXPECT_EQ(read.status, 0) << read.err;
 }
 
+/// Names of parts hold their checksums.
+std::vector<std::string> parts_in(const std::filesystem::path& checkpoint) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST_F(Modes, ProcessesSaveTheirPartsAndEvaluateAsThreadsDo) {
+  const std::string job =
+      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -np 2 $PW "
+      "run plan.json --transport mpi --numerics exact --json ";
+  if (shell("command -v mpirun", folder_).status != 0) GTEST_SKIP() << "there is no mpirun here";
+  const CommandResult half = shell(job + "--steps 3 --save-checkpoint half", folder_);
+  if (half.err.find("cannot be loaded") != std::string::npos)
+    GTEST_SKIP() << "the module of Open MPI was not built";
+  ASSERT_EQ(half.status, 0) << half.err;
+  const CommandResult rest =
+      shell(job + "--load-checkpoint half --save-checkpoint processes", folder_);
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  run_json("plan.json --numerics exact --save-checkpoint threads");
+  EXPECT_EQ(parts_in(folder_.path() / "processes/step-00000006"),
+            parts_in(folder_.path() / "threads/step-00000006"));
+
+  const CommandResult evaluated =
+      shell(job + "--mode evaluate --load-checkpoint processes", folder_);
+  ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+  EXPECT_EQ(
+      Json::parse(evaluated.out)["evaluation"],
+      run_json(
+          "plan.json --numerics exact --mode evaluate --load-checkpoint threads")["evaluation"]);
+}
+
 }  // namespace
 }  // namespace pipewright::test
