@@ -37,6 +37,7 @@ void complain(exec::mpi::Link& link, const Session& session, const Complaint& co
 bool is_in_job() { return exec::mpi::processes_of_launcher() > 0; }
 
 int run_in_job(Session& session, const std::function<int(exec::mpi::Link&, Session&)>& work) {
+  const InterruptScope scope;  // a signal waits until the run looks at it
   exec::mpi::Link link(std::make_unique<exec::mpi::MpiWire>());
   Session silent(session.terminal(), session.json(), true);
   int status = kDone;
@@ -44,11 +45,12 @@ int run_in_job(Session& session, const std::function<int(exec::mpi::Link&, Sessi
     status = work(link, link.process() == 0 ? session : silent);
     if (link.process() == 0) session.flush();
   } catch (const std::exception&) {
+    ignore_signals();
     const Complaint complaint = complaint_of(std::current_exception());
     status = complaint.status;
     complain(link, session, complaint);
   }
-  if (status == kRunFailed) let_signals_exit_with(status);
+  ignore_signals();
   if (!link.close()) _exit(status);
   return status;
 }
