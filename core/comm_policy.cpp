@@ -15,6 +15,8 @@ constexpr std::array<std::string_view, 3> kIssues = {"inline", "stream", "groupe
 constexpr std::array<std::string_view, 4> kChannels = {"rank", "pair", "edge", "tag"};
 constexpr std::array<std::string_view, 3> kPosts = {"early", "deferred", "at-start"};
 constexpr std::array<std::string_view, 2> kRunOrders = {"as-lowered", "even-odd"};
+constexpr std::array<std::string_view, 2> kConnects = {"ready", "first-use"};
+constexpr std::array<std::string_view, 2> kBuffers = {"plain", "registered"};
 
 constexpr Protocol kRendezvous{};
 constexpr Protocol kUnlimited{Protocol::Kind::EagerUnlimited, 0};
@@ -49,7 +51,8 @@ CommPolicy policy(Issue issue, Channel channel, Post post, Protocol send_f = {},
 bool CommPolicy::is_free_of_waits() const {
   return issue == Issue::Stream && channel == Channel::Tag && post == Post::AtStart &&
          send_f.kind == Protocol::Kind::EagerUnlimited &&
-         send_b.kind == Protocol::Kind::EagerUnlimited;
+         send_b.kind == Protocol::Kind::EagerUnlimited && connect == Connect::Ready &&
+         buffers == Buffers::Plain && in_flight == 0;
 }
 
 const std::vector<CommPolicyPreset>& comm_policy_presets() {
@@ -103,6 +106,8 @@ std::string_view to_string(Issue v) { return kIssues[static_cast<std::size_t>(v)
 std::string_view to_string(Channel v) { return kChannels[static_cast<std::size_t>(v)]; }
 std::string_view to_string(Post v) { return kPosts[static_cast<std::size_t>(v)]; }
 std::string_view to_string(RunOrder v) { return kRunOrders[static_cast<std::size_t>(v)]; }
+std::string_view to_string(Connect v) { return kConnects[static_cast<std::size_t>(v)]; }
+std::string_view to_string(Buffers v) { return kBuffers[static_cast<std::size_t>(v)]; }
 
 std::string to_string(const Protocol& protocol) {
   switch (protocol.kind) {
@@ -125,6 +130,12 @@ Channel parse_channel(std::string_view text) {
 Post parse_post(std::string_view text) { return parse_choice<Post>(text, kPosts, "--post"); }
 RunOrder parse_run_order(std::string_view text) {
   return parse_choice<RunOrder>(text, kRunOrders, "--run-order");
+}
+Connect parse_connect(std::string_view text) {
+  return parse_choice<Connect>(text, kConnects, "--connect");
+}
+Buffers parse_buffers(std::string_view text) {
+  return parse_choice<Buffers>(text, kBuffers, "--buffers");
 }
 
 Protocol parse_protocol(std::string_view text) {

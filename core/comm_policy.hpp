@@ -23,6 +23,15 @@ enum class Post : std::uint8_t {
   AtStart,   // issued at time 0 (the papers' model)
 };
 enum class RunOrder : std::uint8_t { AsLowered, EvenOdd };
+enum class Connect : std::uint8_t {
+  Ready,     // connections are there before the step begins
+  FirstUse,  // made by the first transfer of a directed rank edge, which holds up both hosts (§2.2)
+};
+enum class Buffers : std::uint8_t {
+  Plain,
+  Registered,  // with the library, or captured in a graph: no copy on the way, so every send meets
+               // its receive
+};
 
 /// Rendezvous, or eager with credit per directed rank edge. Exactly one of the
 /// limits is set for a finite credit.
@@ -34,6 +43,9 @@ struct Protocol {
   bool operator==(const Protocol&) const = default;
 };
 
+/// What in_flight may be at most.
+inline constexpr int kMostInFlight = 1'000'000;
+
 /// The default is what NCCL guarantees with a communicator for each directed
 /// edge.
 struct CommPolicy {
@@ -43,6 +55,11 @@ struct CommPolicy {
   RunOrder run_order = RunOrder::AsLowered;
   Protocol send_f;
   Protocol send_b;
+  Connect connect = Connect::Ready;
+  Buffers buffers = Buffers::Plain;
+  /// The most transfer ends of a rank that are issued and have not ended, counted as a ring is
+  /// (§2.2); 0: no limit. Under `stream` only.
+  int in_flight = 0;
 
   bool operator==(const CommPolicy&) const = default;
   /// True if no transfer can ever wait for anything but its own data: tag
@@ -66,6 +83,8 @@ std::string_view to_string(Issue);
 std::string_view to_string(Channel);
 std::string_view to_string(Post);
 std::string_view to_string(RunOrder);
+std::string_view to_string(Connect);
+std::string_view to_string(Buffers);
 /// "rendezvous", "eager", "eager:2" (messages), "eager:4095B" (bytes).
 std::string to_string(const Protocol&);
 // Each throws InputError naming the choices.
@@ -73,6 +92,8 @@ Issue parse_issue(std::string_view);
 Channel parse_channel(std::string_view);
 Post parse_post(std::string_view);
 RunOrder parse_run_order(std::string_view);
+Connect parse_connect(std::string_view);
+Buffers parse_buffers(std::string_view);
 Protocol parse_protocol(std::string_view);
 
 }  // namespace pipewright

@@ -24,7 +24,8 @@ CommPolicy read_comm_policy(const JsonCursor& value) {
   if (value.value().is_string()) {
     return read_preset(value);
   }
-  value.only({"preset", "issue", "channel", "post", "run_order", "send_f", "send_b"});
+  value.only({"preset", "issue", "channel", "post", "run_order", "send_f", "send_b", "connect",
+              "buffers", "in_flight"});
   CommPolicy policy;
   if (const auto preset = value.find("preset")) {
     policy = read_preset(*preset);
@@ -35,13 +36,22 @@ CommPolicy read_comm_policy(const JsonCursor& value) {
   read_field(value, "run_order", parse_run_order, policy.run_order);
   read_field(value, "send_f", parse_protocol, policy.send_f);
   read_field(value, "send_b", parse_protocol, policy.send_b);
+  read_field(value, "connect", parse_connect, policy.connect);
+  read_field(value, "buffers", parse_buffers, policy.buffers);
+  if (const auto limit = value.find("in_flight")) {
+    policy.in_flight = static_cast<int>(limit->integer(0, kMostInFlight));
+  }
   return policy;
 }
 
 Json to_json(const CommPolicy& policy) {
-  return {{"issue", to_string(policy.issue)},   {"channel", to_string(policy.channel)},
-          {"post", to_string(policy.post)},     {"run_order", to_string(policy.run_order)},
-          {"send_f", to_string(policy.send_f)}, {"send_b", to_string(policy.send_b)}};
+  Json json = {{"issue", to_string(policy.issue)},   {"channel", to_string(policy.channel)},
+               {"post", to_string(policy.post)},     {"run_order", to_string(policy.run_order)},
+               {"send_f", to_string(policy.send_f)}, {"send_b", to_string(policy.send_b)}};
+  if (policy.connect != Connect::Ready) json["connect"] = to_string(policy.connect);
+  if (policy.buffers != Buffers::Plain) json["buffers"] = to_string(policy.buffers);
+  if (policy.in_flight != 0) json["in_flight"] = policy.in_flight;
+  return json;
 }
 
 }  // namespace pipewright

@@ -50,6 +50,7 @@ std::int64_t Credit::price(InstructionId send) const {
 }
 
 bool Credit::may_be_eager(InstructionId send) const {
+  if (program_.code[send].has(Instruction::kRendezvous)) return false;
   if (is_unlimited(send)) return true;
   return is_finite(send) && price(send) <= protocol(send).credit;
 }

@@ -22,7 +22,8 @@ class Credit {
   /// Whether the send could ever leave without its RECV.
   bool may_be_eager(InstructionId send) const;
   bool is_unlimited(InstructionId send) const {
-    return protocol(send).kind == Kind::EagerUnlimited;
+    return protocol(send).kind == Kind::EagerUnlimited &&
+           !program_.code[send].has(Instruction::kRendezvous);
   }
   AccountId account_of(InstructionId send) const {
     return account_of_route_[program_.code[send].route];

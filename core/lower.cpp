@@ -61,13 +61,17 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
     concatenate(draft, program);
   }
   lowering::match_transfers(program);
+  lowering::connect_ranks(program);
   lowering::find_inputs(program);
   return program;
 }
 
 Order with_transfers(const Order& order) {
   const Program program = lower(order, CommPolicy{});
-  Order listed{.ranks = {}, .placement = order.placement, .micro_batches = order.micro_batches};
+  Order listed{.ranks = {},
+               .placement = order.placement,
+               .micro_batches = order.micro_batches,
+               .messages = order.messages};
   for (int r = 0; r < program.ranks(); ++r) {
     auto& row = listed.ranks.emplace_back();
     for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];

@@ -59,7 +59,9 @@ Draft list_instructions(const Order& order, bool optimizer);
 void arrange(Draft& draft, const CommPolicy& policy);
 /// 3. Routes, and the partner of each transfer end (§4.1).
 void match_transfers(Program& program);
-/// 4. What each instruction waits for beyond its place in the lane (§3).
+/// 4. What connections, and buffers without a copy, ask for (§2.2).
+void connect_ranks(Program& program);
+/// 5. What each instruction waits for beyond its place in the lane (§3).
 void find_inputs(Program& program);
 
 }  // namespace pipewright::lowering

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
+#include "core/model_image.hpp"
 #include "core/model_transformer.hpp"
 #include "core/suggest.hpp"
 
@@ -24,14 +25,20 @@ struct KindName {
   LayerKind kind;
   std::string_view name;
 };
-constexpr std::array<KindName, 8> kKinds{{{LayerKind::Linear, "linear"},
-                                          {LayerKind::Relu, "relu"},
-                                          {LayerKind::Gelu, "gelu"},
-                                          {LayerKind::LayerNorm, "layer_norm"},
-                                          {LayerKind::CausalSelfAttention, "causal_self_attention"},
-                                          {LayerKind::Embedding, "embedding"},
-                                          {LayerKind::Residual, "residual"},
-                                          {LayerKind::Sequential, "sequential"}}};
+constexpr std::array<KindName, 13> kKinds{
+    {{LayerKind::Linear, "linear"},
+     {LayerKind::Relu, "relu"},
+     {LayerKind::Gelu, "gelu"},
+     {LayerKind::LayerNorm, "layer_norm"},
+     {LayerKind::CausalSelfAttention, "causal_self_attention"},
+     {LayerKind::Embedding, "embedding"},
+     {LayerKind::Residual, "residual"},
+     {LayerKind::Sequential, "sequential"},
+     {LayerKind::Conv2d, "conv2d"},
+     {LayerKind::BatchNorm, "batch_norm"},
+     {LayerKind::MaxPool, "max_pool"},
+     {LayerKind::AveragePool, "average_pool"},
+     {LayerKind::GlobalAveragePool, "global_average_pool"}}};
 
 LayerKind read_kind(const JsonCursor& value) {
   std::vector<std::pair<std::string_view, LayerKind>> choices;
@@ -54,14 +61,20 @@ std::vector<std::string_view> keys_of(LayerKind kind) {
     case LayerKind::Embedding:
       return {"name", "kind", "out", "vocabulary", "positions"};
     case LayerKind::Residual:
+      return {"name", "kind", "layers", "shortcut"};
     case LayerKind::Sequential:
       return {"name", "kind", "layers"};
     case LayerKind::Relu:
     case LayerKind::Gelu:
     case LayerKind::LayerNorm:
-      break;
+      return {"name", "kind", "in"};
+    default:
+      return image_keys_of(kind);
   }
-  return {"name", "kind", "in"};
+}
+
+const Layer& first_leaf(const Layer& layer) {
+  return layer.inner.empty() ? layer : first_leaf(layer.inner.front());
 }
 
 /// Reads layers one after the other and holds what the next one has to fit.
@@ -91,6 +104,9 @@ class ChainReader {
     result.name = name ? read_name(*name) : default_name;
     if (is_group(result.kind)) {
       read_group(value, depth, result);
+    } else if (is_image_layer(result.kind)) {
+      read_image_layer(value, image_, width_, result);
+      image_ = result.image_out;
     } else if (result.kind == LayerKind::Embedding) {
       read_embedding(value, result);
     } else {
@@ -103,6 +119,7 @@ class ChainReader {
   void read_group(const JsonCursor& value, int depth, Layer& result) {
     const JsonCursor list = value.at("layers");
     const bool first = width_ == 0;
+    const ImageShape image_before = image_;
     result.inner = layers(list, depth + 1);
     result.in = result.inner.front().in;
     result.out = result.inner.back().out;
@@ -110,12 +127,22 @@ class ChainReader {
         result.inner.front().kind == LayerKind::Embedding) {
       list.fail("layers that read activations: token ids cannot be added to their output");
     }
-    if (result.kind == LayerKind::Residual && result.in != result.out) {
+    if (result.kind != LayerKind::Residual) return;
+    const ImageShape image_behind = image_;
+    width_ = result.in;
+    image_ = first ? first_leaf(result.inner.front()).image : image_before;
+    if (const auto shortcut = value.find("shortcut"))
+      result.shortcut = layers(*shortcut, depth + 1);
+    const bool same_image =
+        image_ == image_behind || image_.channels == 0 || image_behind.channels == 0;
+    if (width_ != result.out || !same_image) {
       throw InputError(list.file(), list.pointer(),
-                       "expected a last layer as wide as the first one's input, because a residual "
-                       "adds them; they are " +
-                           std::to_string(result.out) + " and " + std::to_string(result.in));
+                       "expected a last layer as wide as what a residual adds to it, its input or "
+                       "what the shortcut makes of it, and of the same image; they are " +
+                           std::to_string(result.out) + " and " + std::to_string(width_) +
+                           " numbers wide");
     }
+    image_ = image_behind;
   }
 
   void read_embedding(const JsonCursor& value, Layer& result) {
@@ -124,6 +151,7 @@ class ChainReader {
                        "an embedding reads token ids, so it has to be the first layer; move it");
     }
     result.in = 1;
+    image_ = {};
     result.out = read_count(value.at("out"), 1, kWidest);
     result.vocabulary = read_count(value.at("vocabulary"), 1, kLargestVocabulary);
     if (const auto positions = value.find("positions")) {
@@ -143,6 +171,7 @@ class ChainReader {
                            ", the width of the layer before, found " + std::to_string(result.in));
     }
     result.out = result.in;
+    if (result.kind != LayerKind::Relu && result.kind != LayerKind::Gelu) image_ = {};
     if (result.kind == LayerKind::Linear) {
       result.out = read_count(value.at("out"), 1, kWidest);
       const std::optional<JsonCursor> bias = value.find("bias");
@@ -157,7 +186,8 @@ class ChainReader {
     }
   }
 
-  int width_ = 0;  // of the last layer read; 0: none yet
+  int width_ = 0;     // of the last layer read; 0: none yet
+  ImageShape image_;  // behind it; without channels: a plain row
 };
 
 TransformerShape read_shape(const JsonCursor& value) {
@@ -179,10 +209,6 @@ TransformerShape read_shape(const JsonCursor& value) {
   shape.vocabulary = read_count(value.at("vocabulary"), 1, kWidest);
   shape.sequence = read_count(value.at("sequence"), 1, kLongestSequence);
   return shape;
-}
-
-const Layer& first_leaf(const Layer& layer) {
-  return layer.inner.empty() ? layer : first_leaf(layer.inner.front());
 }
 
 /// What only the whole model can show.
@@ -246,6 +272,13 @@ Json layer_json(const Layer& layer) {
       inner.push_back(layer_json(one));
     }
     json["layers"] = std::move(inner);
+    for (const Layer& one : layer.shortcut) {
+      json["shortcut"].push_back(layer_json(one));
+    }
+    return json;
+  }
+  if (is_image_layer(layer.kind)) {
+    write_image_layer(layer, json);
     return json;
   }
   if (layer.kind == LayerKind::Embedding) {

@@ -20,11 +20,34 @@ enum class LayerKind : std::uint8_t {
   CausalSelfAttention,  // qkv and output projections included; `in` wide,
                         // `heads` heads
   Embedding,            // token ids -> out wide; plus learned positions if positions > 0
-  Residual,             // x + inner(x)
+  Residual,             // x + inner(x), or shortcut(x) + inner(x)
   Sequential,           // inner layers kept together: the partitioner does not cut it (a
                         // transformer block)
+  Conv2d,               // image -> image_out, `groups` groups of channels apart, with a bias of
+                        // each channel unless bias = false
+  BatchNorm,            // each channel over the micro-batch, with scale and shift
+  MaxPool,              // the largest of each window
+  AveragePool,          // the mean of each window; what lies outside of the image counts as 0
+  GlobalAveragePool,    // each channel's mean
 };
 enum class LossKind : std::uint8_t { SoftmaxCrossEntropy, Mse };
+
+/// A row that is an image: channel by channel, each row by row.
+struct ImageShape {
+  int channels = 0, height = 0, width = 0;
+
+  int pixels() const { return height * width; }
+  int numbers() const { return channels * pixels(); }
+  bool operator==(const ImageShape&) const = default;
+};
+
+/// A square that moves over the channels of an image in steps of `stride`, starting `padding`
+/// outside of it.
+struct Window {
+  int size = 1, stride = 1, padding = 0;
+
+  bool operator==(const Window&) const = default;
+};
 
 struct Layer {
   std::string name;
@@ -33,7 +56,11 @@ struct Layer {
   int heads = 0;
   int vocabulary = 0, positions = 0;
   bool bias = true;
-  std::vector<Layer> inner;  // Residual and Sequential
+  std::vector<Layer> inner;     // Residual and Sequential
+  std::vector<Layer> shortcut;  // Residual: what x goes through before it is added; often nothing
+  ImageShape image, image_out;  // of the layers of core/model_image.hpp: before and behind
+  Window window;                // Conv2d, MaxPool, AveragePool
+  int groups = 1;               // Conv2d
 
   bool operator==(const Layer&) const = default;
 };
@@ -62,7 +89,8 @@ LayerFootprint footprint(const Layer& layer, const Model& model, int samples);
 /// {"layers":[…], "loss":…}.
 Model read_model(const JsonCursor& document);
 Json to_json(const Model& model);
-/// "mlp" (1024 -> 4096 -> 1024), "gpt-tiny" (byte level), "gpt3-175b". Throws
+/// "mlp" (1024 -> 4096 -> 1024), "gpt-tiny" (byte level), "gpt3-175b", "resnet50" (images of
+/// 224x224), "resnet50-small" (32x32, ten classes), "resnet-tiny" (16x16, four classes). Throws
 /// InputError with a suggestion.
 Model model_preset(std::string_view name);
 std::vector<std::string_view> model_preset_names();

@@ -11,6 +11,8 @@ namespace {
 // Operations per element of what is not a matrix product (docs/metrics.md).
 constexpr double kGeluForward = 8, kGeluBackward = 13;
 constexpr double kNormForward = 8, kNormInputGradient = 9, kNormWeightGradient = 3;
+constexpr double kBatchNormForward = 7, kBatchNormBackward = 10;
+constexpr double kBatchNormSums = 4;  // a channel: of dy, of dy · normalised x, mean, variance
 constexpr double kSoftmaxForward = 5, kSoftmaxBackward = 4;
 constexpr double kBytesPerTokenId = 4;
 
@@ -59,9 +61,45 @@ Parts embedding(const Layer& layer, double rows) {
   return parts;
 }
 
-Parts group(const Layer& layer, double samples, double sequence) {
-  Parts sum;
-  for (const Layer& inner : layer.inner) {
+Parts conv2d(const Layer& layer, double images) {
+  const double patch = 1.0 * layer.image.channels / layer.groups * layer.window.size *
+                       layer.window.size;  // numbers behind one of the output
+  const double channels = layer.image_out.channels, out = images * layer.out;
+  const double bias = layer.bias ? 1 : 0;
+  Parts parts;
+  parts.parameters = channels * patch + bias * channels;
+  parts.forward = 2 * out * patch + bias * out;
+  parts.input_gradient = 2 * out * patch;
+  parts.weight_gradient = 2 * out * patch + bias * out;
+  parts.saved_elements = images * layer.in;
+  return parts;
+}
+
+Parts batch_norm(const Layer& layer, double images) {
+  const double elements = images * layer.in, channels = layer.image.channels;
+  Parts parts;
+  parts.parameters = 2 * channels;
+  parts.forward = kBatchNormForward * elements;
+  parts.input_gradient = kBatchNormBackward * elements;  // with the sums that W adds
+  parts.weight_gradient = kBatchNormSums * channels;
+  parts.saved_elements = elements + kBatchNormSums * channels;
+  return parts;
+}
+
+Parts pool(const Layer& layer, double images) {
+  const double out = images * layer.out;
+  const double window = layer.kind == LayerKind::GlobalAveragePool
+                            ? layer.image.pixels()
+                            : 1.0 * layer.window.size * layer.window.size;
+  Parts parts;
+  parts.forward = out * window;
+  parts.input_gradient = layer.kind == LayerKind::MaxPool ? out : out * window;
+  if (layer.kind == LayerKind::MaxPool) parts.saved_bytes = kBytesPerTokenId * out;
+  return parts;
+}
+
+void add_all(const std::vector<Layer>& layers, double samples, double sequence, Parts& sum) {
+  for (const Layer& inner : layers) {
     const Parts one = parts_of(inner, samples, sequence);
     sum.parameters += one.parameters;
     sum.forward += one.forward;
@@ -70,6 +108,12 @@ Parts group(const Layer& layer, double samples, double sequence) {
     sum.saved_elements += one.saved_elements;
     sum.saved_bytes += one.saved_bytes;
   }
+}
+
+Parts group(const Layer& layer, double samples, double sequence) {
+  Parts sum;
+  add_all(layer.inner, samples, sequence, sum);
+  add_all(layer.shortcut, samples, sequence, sum);
   if (layer.kind == LayerKind::Residual) {
     sum.forward += samples * sequence * layer.out;
     sum.input_gradient += samples * sequence * layer.out;
@@ -106,6 +150,14 @@ Parts parts_of(const Layer& layer, double samples, double sequence) {
       parts.weight_gradient = kNormWeightGradient * elements;
       parts.saved_elements = elements + rows;  // normalised rows, and one scale a row
       return parts;
+    case LayerKind::Conv2d:
+      return conv2d(layer, rows);
+    case LayerKind::BatchNorm:
+      return batch_norm(layer, rows);
+    case LayerKind::MaxPool:
+    case LayerKind::AveragePool:
+    case LayerKind::GlobalAveragePool:
+      return pool(layer, rows);
   }
   throw_bug(__FILE__, __LINE__, "a layer has no kind");
 }

@@ -1,6 +1,9 @@
 // The models that can be named instead of written down.
+#include <array>
+
 #include "core/error.hpp"
 #include "core/model.hpp"
+#include "core/model_resnet.hpp"
 #include "core/model_transformer.hpp"
 #include "core/suggest.hpp"
 
@@ -36,9 +39,41 @@ Model gpt_tiny() { return transformer("gpt-tiny", {64, 4, 4, 256, 256, 64}, 4); 
 /// Table 2.1 of "Language Models are Few-Shot Learners"; vocabulary padded as Megatron-LM does.
 Model gpt3_175b() { return transformer("gpt3-175b", {12288, 96, 96, 4 * 12288, 51200, 2048}, 2); }
 
+Model resnet(std::string name, const ResNetShape& shape) {
+  Model model;
+  model.name = std::move(name);
+  model.layers = expand(shape);
+  return model;
+}
+
+/// The 50 layers for images of 32x32 pixels in ten classes. Such images are too small for a stem of
+/// stride 2 and a pool; the pool stays, so that a step takes a CPU a moment.
+ResNetShape small_resnet50() {
+  ResNetShape shape;
+  shape.image = {3, 32, 32};
+  shape.classes = 10;
+  shape.stem = {3, 1, 1};
+  return shape;
+}
+
+/// One block a group and few channels: for tests and first steps.
+ResNetShape tiny_resnet() {
+  ResNetShape shape;
+  shape.image = {3, 16, 16};
+  shape.classes = 4;
+  shape.width = 8;
+  shape.stem = {3, 1, 1};
+  shape.pools = false;
+  shape.blocks = {1, 1, 1, 1};
+  return shape;
+}
+
+constexpr std::array<std::string_view, 6> kPresets{"mlp",      "gpt-tiny",       "gpt3-175b",
+                                                   "resnet50", "resnet50-small", "resnet-tiny"};
+
 }  // namespace
 
-std::vector<std::string_view> model_preset_names() { return {"mlp", "gpt-tiny", "gpt3-175b"}; }
+std::vector<std::string_view> model_preset_names() { return {kPresets.begin(), kPresets.end()}; }
 
 Model model_preset(std::string_view name) {
   if (name == "mlp") {
@@ -50,9 +85,21 @@ Model model_preset(std::string_view name) {
   if (name == "gpt3-175b") {
     return gpt3_175b();
   }
+  if (name == "resnet50") {
+    return resnet("resnet50", {});
+  }
+  if (name == "resnet50-small") {
+    return resnet("resnet50-small", small_resnet50());
+  }
+  if (name == "resnet-tiny") {
+    return resnet("resnet-tiny", tiny_resnet());
+  }
+  std::string list;
+  for (const std::string_view preset : kPresets) {
+    list += (list.empty() ? "" : ", ") + std::string(preset);
+  }
   throw InputError("unknown model preset \"" + std::string(name) + "\"" +
-                   did_you_mean(name, model_preset_names()) +
-                   "; the presets are mlp, gpt-tiny and gpt3-175b");
+                   did_you_mean(name, model_preset_names()) + "; the presets are " + list);
 }
 
 }  // namespace pipewright

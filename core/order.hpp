@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/action.hpp"
+#include "core/message_format.hpp"
 #include "core/placement.hpp"
 
 namespace pipewright {
@@ -17,6 +18,8 @@ struct Order {
   std::vector<std::vector<Cell>> ranks;
   Placement placement;
   int micro_batches = 0;
+  /// What ends of transfers expect, where the order says it.
+  std::vector<MessageFormat> messages = {};
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
   int stages() const { return placement.stages(); }

@@ -122,7 +122,7 @@ Json placement_json(const Order& order) {
 
 Order read_order_json(const JsonCursor& document) {
   require_schema(document, "order");
-  document.only({"schema", "ranks", "rank_of_stage"});
+  document.only({"schema", "ranks", "rank_of_stage", "messages"});
   Order order;
   const JsonCursor list = document.at("ranks");
   read_ranks(list, order);
@@ -135,6 +135,9 @@ Order read_order_json(const JsonCursor& document) {
     require_homes(list, order);
   } else {
     order.placement = placement_of_rows(order, std::max(1, extent.stages), order.micro_batches);
+  }
+  if (const auto messages = document.find("messages")) {
+    order.messages = read_message_formats(*messages);
   }
   return order;
 }
@@ -157,6 +160,7 @@ Json to_json(const Order& order) {
   Json document = {{"schema", "pipewright.order/1"}, {"ranks", std::move(ranks)}};
   Json placement = placement_json(order);
   if (!placement.is_null()) document["rank_of_stage"] = std::move(placement);
+  if (!order.messages.empty()) document["messages"] = to_json(order.messages);
   return document;
 }
 

@@ -4,6 +4,7 @@
 //   "ranks"          for each rank its cells, in PyTorch's grammar; "" is an idle slot
 //   "rank_of_stage"  optional: by stage a rank, or by stage a list of ranks by micro-batch.
 //                    Without it the placement is read off the rows, as in a CSV
+//   "messages"       optional: shape and type at ends of transfers (core/message_format.hpp)
 #pragma once
 
 #include "core/json.hpp"

@@ -48,6 +48,7 @@ class OrderProblems {
     take(transfer_problems(order_, kMostProblems));
     take(version_problems(order_));
     take(reduction_problems(order_));
+    take(format_problems(order_));
     return std::move(problems_);
   }
 
@@ -252,6 +253,16 @@ std::string place_text(const Order& order, const Action& action, int number) {
 }
 
 std::vector<std::string> problems_of(const Order& order) { return OrderProblems(order).find(); }
+
+std::vector<std::string> format_problems(const Order& order) {
+  std::vector<std::string> problems;
+  for (const FormatFault& fault : format_faults(order.messages)) {
+    if (problems.size() == kMostProblems) break;
+    const std::string place = place_text(order, fault.send);
+    problems.push_back((place.empty() ? "" : place + ": ") + fault.sentence);
+  }
+  return problems;
+}
 
 std::vector<std::string> notes_of(const Order& order) {
   if (order.micro_batches >= order.rank_count()) return {};

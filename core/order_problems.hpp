@@ -16,8 +16,12 @@ inline constexpr std::size_t kMostProblems = 20;
 /// Empty if nothing is wrong. Every stage of every micro-batch needs one F and one B or I and W,
 /// each on its rank, the backward behind the F and W behind I; every rank computes something;
 /// written transfer ends need partner and consumer (core/order_transfers.hpp); versions and
-/// reductions as core/order_versions.hpp says. At most kMostProblems. O(actions).
+/// reductions as core/order_versions.hpp says; format_problems(). At most kMostProblems.
+/// O(actions).
 std::vector<std::string> problems_of(const Order& order);
+
+/// Transfers whose two ends expect different tensors; of a fragment too. At most kMostProblems.
+std::vector<std::string> format_problems(const Order& order);
 
 /// What is no fault, but surprises: fewer micro-batches than ranks.
 std::vector<std::string> notes_of(const Order& order);

@@ -36,7 +36,8 @@ struct TrainingSpec {
   double learning_rate = 1e-3;
   int steps = 20;
   std::uint64_t seed = 1;
-  std::string data;  // a file of bytes; empty: the caller gives it
+  std::string data;  // a file of bytes, or of inputs (".npy"); empty: the caller gives it
+  std::string labels, targets;  // beside inputs: ".npy" files, at most one of the two
 };
 
 struct Prediction {

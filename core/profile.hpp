@@ -7,25 +7,46 @@
 
 #include "core/cluster.hpp"
 #include "core/costs.hpp"
+#include "core/distribution.hpp"
 #include "core/json.hpp"
 #include "core/model.hpp"
 
 namespace pipewright {
 
-/// Medians of repeated runs, one micro-batch.
+/// What is typical of repeated measurements, for one micro-batch; what handing over messages costs
+/// is taken out.
 struct LayerTimes {
   Nanoseconds f, i, w, opt;
 };
+/// How the measurements behind a LayerTimes are spread, messages (and in the last layer the loss)
+/// included.
+struct LayerSpread {
+  Distribution f, i, w, opt;
+};
 struct ProfileSize {
   int micro_batch_size = 0;
-  std::vector<LayerTimes> layers;  // by layer of the model
-  LayerTimes loss;                 // f: loss, i: its gradient
+  std::vector<LayerTimes> layers;    // by layer of the model
+  LayerTimes loss;                   // f: loss, i: its gradient
+  std::vector<LayerSpread> spreads;  // by layer; empty: not known
+  /// What a stage's F and I cost more for each byte that they take from the stage before, or make
+  /// for the one behind.
+  double f_ns_per_message_byte = 0, i_ns_per_message_byte = 0;
 };
+/// Wall: the machine's time, with all that ranks on shared cores take from each other. Cpu: the
+/// time that a thread used of its core, as if each rank had one.
+enum class ProfileClock : std::uint8_t { Wall, Cpu };
+/// The one number that stands for repeated measurements. In CPU time it is the mean, for a step is
+/// a sum of many actions and so are its means; on the wall clock the median, for whoever takes the
+/// core away for some milliseconds would weigh as much as hundreds of actions.
+/// docs/benchmarks/prediction.md compares the two.
+Nanoseconds typical(const Distribution& measured, ProfileClock clock);
+
 struct Profile {
   std::string model_name;
   Cluster cluster;         // the machine it was taken on
   int ranks_measured = 1;  // how many ranks computed at once while it was taken
   int repeats = 0;
+  ProfileClock clock = ProfileClock::Wall;
   std::vector<ProfileSize> sizes;
   Nanoseconds transfer_latency;
   double transfer_bytes_per_second = 0;

@@ -44,6 +44,18 @@ std::span<const std::pair<InstructionId, InstructionId>> Program::extra_inputs_o
   return {first, last};
 }
 
+std::vector<InstructionId> issue_order(const Program& program, RankId rank) {
+  std::vector<InstructionId> ends;
+  const auto r = static_cast<std::size_t>(rank.value);
+  for (const bool at_start : {true, false}) {
+    for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id) {
+      const Instruction& in = program.code[id];
+      if (is_transfer(in.kind) && in.has(Instruction::kAtStart) == at_start) ends.push_back(id);
+    }
+  }
+  return ends;
+}
+
 LaneTable lane_table(const Program& program) {
   LaneTable table;
   table.lane_of.resize(program.code.size());

@@ -33,6 +33,8 @@ struct Instruction {
   static constexpr std::uint8_t kAtStart = 16;  // a RECV issued at time 0
   static constexpr std::uint8_t kJoinsRun =
       32;  // grouped: waits for every member of the run right before it
+  static constexpr std::uint8_t kNotPassed = 64;  // behind the place where its host stands (§2.2)
+  static constexpr std::uint8_t kRendezvous = 128;  // a SEND that is never eager (§2.2, §4.3)
 
   ActionKind kind = ActionKind::F;
   std::uint8_t flags = 0;
@@ -53,6 +55,13 @@ struct Route {
   ActionKind send_kind = ActionKind::SendF;  // SendF or SendB
   StageId stage;                             // the producing stage
   RankId source, destination;
+};
+
+/// Where the host of a rank stands for good (§2.2): the first end of a connection whose other side
+/// never comes.
+struct HostStand {
+  InstructionId at = kNoInstruction;         // kNoInstruction: the host passes the whole list
+  InstructionId waits_for = kNoInstruction;  // the other rank's first end; kNoInstruction: none
 };
 
 struct Program {
@@ -79,6 +88,8 @@ struct Program {
   bool asynchronous = false;
   /// There are REDUCE_GRADs of replicas: some of the extra inputs lie on other ranks (§3.2).
   bool has_collectives = false;
+  /// By rank; empty where every host passes its whole list.
+  std::vector<HostStand> host_stands;
 
   int ranks() const { return static_cast<int>(rank_begin.size()) - 1; }
   RankId rank_of(InstructionId id) const;
@@ -114,6 +125,10 @@ struct LaneTable {
   }
 };
 LaneTable lane_table(const Program& program);
+
+/// Transfer ends of a rank in the order in which they are issued: RECVs under at-start first, then
+/// program order.
+std::vector<InstructionId> issue_order(const Program& program, RankId rank);
 /// For display: "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0".
 std::string lane_name(const Program& program, const LaneTable& table, std::uint32_t lane);
 

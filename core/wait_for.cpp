@@ -19,6 +19,9 @@ class StuckState {
     RankId rank;
     int lane = 0;
     InstructionId instruction = kNoInstruction;
+    /// A transfer end that is not issued yet (§2.2) waits for this and nothing else.
+    InstructionId issue_waits_for = kNoInstruction;
+    bool to_be_issued = false;
   };
   struct Wait {
     InstructionId waits_for = kNoInstruction;
@@ -30,7 +33,8 @@ class StuckState {
       : program_(program), progress_(progress), bytes_(message_bytes), lanes_(lane_table(program)) {
     find_issued();
     head_of_lane_.assign(lanes_.rank_of_lane.size(), kNone);
-    for (std::uint32_t lane = 0; lane < lanes_.rank_of_lane.size(); ++lane) find_head(lane);
+    head_of_host_.assign(static_cast<std::size_t>(program.ranks()), kNone);
+    for (int r = 0; r < program.ranks(); ++r) find_heads(static_cast<std::size_t>(r));
   }
 
   const std::vector<Head>& heads() const { return heads_; }
@@ -40,6 +44,14 @@ class StuckState {
   std::vector<Wait> waits_of(const Head& head, bool& outside) const {
     std::vector<Wait> waits;
     const Instruction& in = program_.code[head.instruction];
+    if (head.to_be_issued) {
+      add(waits, head.issue_waits_for, outside);
+      return waits;
+    }
+    if (in.has(Instruction::kNotPassed)) {
+      add(waits, head.instruction, outside);
+      return waits;
+    }
     for (const InstructionId input : unmet_inputs(head.instruction)) add(waits, input, outside);
     if (is_transfer(in.kind) && waits.empty() && !is_under_way(head.instruction)) {
       const InstructionId other = partner_wait(head.instruction);
@@ -59,7 +71,7 @@ class StuckState {
   InstructionId reached_mismatch() const {
     for (const Head& head : heads_) {
       const Instruction& in = program_.code[head.instruction];
-      if (!is_recv(in.kind) || !in.has(Instruction::kMismatch)) continue;
+      if (head.to_be_issued || !is_recv(in.kind) || !in.has(Instruction::kMismatch)) continue;
       if (progress_.ended[in.link] != 0 || (is_head(in.link) && unmet_inputs(in.link).empty())) {
         mismatches_.push_back(head.instruction);
       }
@@ -70,6 +82,10 @@ class StuckState {
 
  private:
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  /// The transfer end in front of which a compute lane stands for want of a place in flight.
+  struct Held {
+    InstructionId end = kNoInstruction, waits_for = kNoInstruction;
+  };
 
   void find_issued() {
     issued_.assign(program_.code.size(), 0);
@@ -86,6 +102,49 @@ class StuckState {
         }
       }
     }
+    held_.assign(static_cast<std::size_t>(program_.ranks()), {});
+    if (program_.policy.in_flight > 0 && program_.policy.issue == Issue::Stream) {
+      for (int r = 0; r < program_.ranks(); ++r) hold_behind_window(RankId(r));
+    }
+    for (InstructionId id = 0; id < program_.code.size(); ++id) {
+      const Instruction& in = program_.code[id];
+      if (in.has(Instruction::kNotPassed) && is_transfer(in.kind)) issued_[id] = 0;
+    }
+  }
+
+  /// What the compute lane has reached is issued as far as the window allows. It stands in front of
+  /// the first that is not.
+  void hold_behind_window(RankId rank) {
+    const auto window = static_cast<std::size_t>(program_.policy.in_flight);
+    const std::vector<InstructionId> ends = issue_order(program_, rank);
+    Held& held = held_[static_cast<std::size_t>(rank.value)];
+    for (std::size_t k = 0; k < ends.size(); ++k) {
+      if (issued_[ends[k]] == 0 || program_.code[ends[k]].has(Instruction::kNotPassed)) return;
+      if (held.end != kNoInstruction) {
+        issued_[ends[k]] = 0;
+      } else if (k >= window && progress_.ended[ends[k - window]] == 0) {
+        held = {ends[k], ends[k - window]};
+        issued_[ends[k]] = 0;
+      }
+    }
+  }
+
+  void find_heads(std::size_t rank) {
+    const std::uint32_t begin = lanes_.rank_lane_begin[rank],
+                        end = lanes_.rank_lane_begin[rank + 1];
+    const RankId id(static_cast<std::int64_t>(rank));
+    if (held_[rank].end != kNoInstruction) {
+      head_of_lane_[begin] = heads_.size();
+      heads_.push_back({id, 0, held_[rank].end, held_[rank].waits_for, true});
+    } else {
+      find_head(begin);
+    }
+    for (std::uint32_t lane = begin + 1; lane < end; ++lane) find_head(lane);
+    if (program_.host_stands.empty()) return;
+    const HostStand& stand = program_.host_stands[rank];
+    if (stand.at == kNoInstruction) return;
+    head_of_host_[rank] = heads_.size();
+    heads_.push_back({id, static_cast<int>(end - begin), stand.at, stand.waits_for, true});
   }
 
   void find_head(std::uint32_t lane) {
@@ -94,7 +153,8 @@ class StuckState {
       if (progress_.ended[id] != 0) continue;
       if (issued_[id] == 0) return;
       head_of_lane_[lane] = heads_.size();
-      heads_.push_back({lanes_.rank_of_lane[lane], lanes_.number_of(lane), id});
+      heads_.push_back(
+          {.rank = lanes_.rank_of_lane[lane], .lane = lanes_.number_of(lane), .instruction = id});
       return;
     }
   }
@@ -140,7 +200,8 @@ class StuckState {
     if (is_recv(in.kind)) return in.link;
     const Protocol& p = protocol(in);
     const bool finite =
-        p.kind == Protocol::Kind::EagerMessages || p.kind == Protocol::Kind::EagerBytes;
+        !in.has(Instruction::kRendezvous) &&
+        (p.kind == Protocol::Kind::EagerMessages || p.kind == Protocol::Kind::EagerBytes);
     if (!finite) return in.link;
     if (p.kind == Protocol::Kind::EagerBytes && !bytes_.empty() && bytes_[in.route] > p.credit)
       return in.link;
@@ -158,11 +219,13 @@ class StuckState {
   void add(std::vector<Wait>& waits, InstructionId waits_for, bool& outside) const {
     std::size_t behind = kNone;
     if (waits_for != kNoInstruction && progress_.ended[waits_for] == 0) {
-      const std::uint32_t lane =
-          issued_[waits_for] != 0
-              ? lanes_.lane_of[waits_for]
-              : lanes_.rank_lane_begin[static_cast<std::size_t>(program_.rank_of(waits_for).value)];
-      behind = head_of_lane_[lane];
+      const auto rank = static_cast<std::size_t>(program_.rank_of(waits_for).value);
+      if (program_.code[waits_for].has(Instruction::kNotPassed)) {
+        behind = head_of_host_[rank];
+      } else {
+        const bool issued = issued_[waits_for] != 0;
+        behind = head_of_lane_[issued ? lanes_.lane_of[waits_for] : lanes_.rank_lane_begin[rank]];
+      }
     }
     if (behind == kNone) {
       outside = true;
@@ -177,7 +240,8 @@ class StuckState {
   LaneTable lanes_;
   std::vector<std::uint8_t> issued_;
   std::vector<Head> heads_;  // by rank, then lane
-  std::vector<std::size_t> head_of_lane_;
+  std::vector<std::size_t> head_of_lane_, head_of_host_;
+  std::vector<Held> held_;  // by rank
   mutable std::vector<InstructionId> mismatches_;
 };
 
@@ -333,8 +397,8 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
     const std::size_t at = cycle[k], next = cycle[(k + 1) % cycle.size()];
     const auto wait = std::find_if(waits[at].begin(), waits[at].end(),
                                    [next](const auto& w) { return w.behind == next; });
-    report.cycle.push_back(
-        {heads[at].rank, heads[at].instruction, wait->waits_for, heads[next].instruction});
+    report.cycle.push_back({heads[at].rank, heads[at].instruction, wait->waits_for,
+                            heads[next].instruction, heads[at].to_be_issued});
   }
   report.verdict = !cycle.empty() || program.fragment ? Verdict::Deadlock : Verdict::Invalid;
   if (cycle.empty()) report.reasons = std::move(outside_waits);
@@ -351,7 +415,8 @@ std::string describe(const Program& program, const WaitReport& report) {
             ": they are for different tensors, but stand at the same place of their edge\n";
   }
   for (const WaitStep& step : report.cycle) {
-    text += rank_text(step.rank) + "  " + program.text(step.instruction) + " waits for " +
+    text += rank_text(step.rank) + "  " + program.text(step.instruction) +
+            (step.to_be_issued ? " is not issued yet: it waits for " : " waits for ") +
             rank_text(program.rank_of(step.waits_for)) + "'s " + program.text(step.waits_for);
     if (step.behind != step.waits_for) text += ", which stands behind " + program.text(step.behind);
     text += '\n';

@@ -26,6 +26,9 @@ struct WaitStep {
   InstructionId instruction = kNoInstruction;  // the head
   InstructionId waits_for = kNoInstruction;
   InstructionId behind = kNoInstruction;  // the head that waits_for stands behind (may be itself)
+  /// Not to start but to be issued (§2.2): for the other rank's host, or for a place among the
+  /// transfers in flight.
+  bool to_be_issued = false;
 };
 
 struct StuckHead {

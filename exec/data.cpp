@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/array_data.hpp"
+#include "exec/image_data.hpp"
 #include "exec/layer.hpp"
 #include "exec/random.hpp"
 
@@ -177,6 +179,19 @@ std::unique_ptr<DataSource> vector_source(const Model& model, const DataShape& s
 
 std::unique_ptr<DataSource> make_data(const Model& model, const DataShape& shape,
                                       const std::string& path) {
+  return make_data(model, shape, DataFiles{path, "", ""});
+}
+
+std::unique_ptr<DataSource> make_data(const Model& model, const DataShape& shape,
+                                      const DataFiles& files) {
+  const std::string& path = files.data;
+  if (path.ends_with(".npy")) return array_source(model, shape, read_arrays(files));
+  if (!files.labels.empty() || !files.targets.empty()) {
+    throw InputError("labels and targets belong to inputs in a .npy file" +
+                     (path.empty() ? std::string() : ", and " + path + " is none") +
+                     "; name the inputs, or leave the others out");
+  }
+  if (classifies_images(model)) return image_source(model, shape);
   if (!starts_with_embedding(model)) return vector_source(model, shape);
   if (path.empty()) {
     throw InputError("model \"" + model.name +

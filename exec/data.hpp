@@ -30,8 +30,18 @@ class DataSource {
 /// What a source needs to know of the run.
 struct DataShape {
   int samples = 1;        // a micro-batch
-  int micro_batches = 1;  // a step
+  int micro_batches = 1;  // a step, of all replicas: replica d of M micro-batches asks for d·M + m
   std::uint64_t seed = 1;
+  // Of array_source() only:
+  bool shuffled = true;      // else samples come in the order of the file
+  bool with_answers = true;  // else labels and targets may be missing: predictions need none
+};
+
+/// Where data comes from; "" where a file is not given.
+struct DataFiles {
+  std::string data;     // bytes, or inputs as an array (".npy")
+  std::string labels;   // an array; of softmax-cross-entropy
+  std::string targets;  // an array; of mse
 };
 
 /// Byte-level language modelling: samples begin at random places of `text`, each byte is a token
@@ -44,8 +54,13 @@ std::unique_ptr<DataSource> text_source(const Model& model, const DataShape& sha
 /// loss can fall; labels (softmax-cross-entropy) are the place of that map's largest element.
 std::unique_ptr<DataSource> vector_source(const Model& model, const DataShape& shape);
 
-/// The source that fits the model: the bytes of the file `path` where it begins with an embedding,
-/// random vectors otherwise (then `path` is not looked at). Throws InputError.
+/// The source that fits the files and the model: arrays where `files.data` ends with ".npy"
+/// (exec/array_data.hpp); else the bytes of the file where the model begins with an embedding, and
+/// synthetic images or random vectors where it does not (then the file is not looked at). Throws
+/// InputError.
+std::unique_ptr<DataSource> make_data(const Model& model, const DataShape& shape,
+                                      const DataFiles& files);
+/// The same for a file without others.
 std::unique_ptr<DataSource> make_data(const Model& model, const DataShape& shape,
                                       const std::string& path);
 

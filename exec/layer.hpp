@@ -13,6 +13,7 @@
 
 #include "core/model.hpp"
 #include "exec/buffer.hpp"
+#include "exec/numerics.hpp"
 
 namespace pipewright::exec {
 
@@ -21,6 +22,9 @@ struct Parameter {
   std::string name;     // unique in the model: "2.block1/1.residual/0.up/weight"
   bool decays = false;  // weight decay applies to matrices only
   AlignedFloats value, gradient;
+  /// A running statistic: gradients are summed as a weight's, but the layer's update_statistics()
+  /// uses them, not the optimizer; they do not count for clipping.
+  bool is_statistic = false;
 };
 
 /// What one layer keeps of one micro-batch: after F what I and W need, after I what W needs, after
@@ -55,6 +59,13 @@ class TrainableLayer {
   virtual void backward_weight(Saved& saved) = 0;
   /// Appends its parameters in a fixed order; the pointers live as long as the layer.
   virtual void collect(std::vector<Parameter*>& parameters) = 0;
+
+  /// Of layers with running statistics, and of layers that hold others. Called with each update,
+  /// when all gradients are there.
+  virtual void update_statistics() {}
+  /// From now on F does not train: running statistics take the place of the micro-batch's own, and
+  /// nothing needs to be kept. Until it is called again.
+  virtual void set_evaluating(bool) {}
 };
 
 /// What a layer needs to be built.
@@ -65,6 +76,7 @@ struct LayerSite {
   std::string
       path;       // of the layer in the model; the initial weights depend on it and the seed only
   int width = 0;  // in front of it
+  Numerics numerics = Numerics::Fast;
 };
 
 /// Throws InputError that names the layer if it does not fit what is in front of it.

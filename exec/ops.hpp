@@ -7,11 +7,14 @@
 // inputs unless the function says so. W adds to the gradient it is given; F and I overwrite.
 // The functions keep no state, so any number of threads may call them at once. Each sums in an
 // order that its code fixes: the same arguments give the same bits on one machine, and a
-// micro-batch's result does not depend on when it is computed. Sizes are checked by the callers.
+// micro-batch's result does not depend on when it is computed. With Numerics::Exact matrix products
+// give the same bits on every machine too. Sizes are checked by the callers.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "exec/numerics.hpp"
 
 namespace pipewright::exec {
 
@@ -20,9 +23,12 @@ namespace pipewright::exec {
 struct LinearShape {
   int rows = 0, in = 0, out = 0;
 };
-void linear_forward(const LinearShape& shape, const float* x, const float* w, float* y);
-void linear_backward_input(const LinearShape& shape, const float* dy, const float* w, float* dx);
-void linear_backward_weight(const LinearShape& shape, const float* x, const float* dy, float* dw);
+void linear_forward(const LinearShape& shape, const float* x, const float* w, float* y,
+                    Numerics numerics = Numerics::Fast);
+void linear_backward_input(const LinearShape& shape, const float* dy, const float* w, float* dx,
+                           Numerics numerics = Numerics::Fast);
+void linear_backward_weight(const LinearShape& shape, const float* x, const float* dy, float* dw,
+                            Numerics numerics = Numerics::Fast);
 
 // --- Bias: y[rows][width] += bias[width]; its I is the identity --------------------------------
 
@@ -78,11 +84,11 @@ struct AttentionShape {
 /// probabilities[samples][heads][sequence][sequence] is kept for I; context[rows][width].
 /// There are no weights in it, so there is no W.
 void attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
-                       float* context);
+                       float* context, Numerics numerics = Numerics::Fast);
 /// dqkv[rows][3 · width]; scratch[sequence][sequence].
 void attention_backward_input(const AttentionShape& shape, const float* qkv,
                               const float* probabilities, const float* dcontext, float* dqkv,
-                              float* scratch);
+                              float* scratch, Numerics numerics = Numerics::Fast);
 
 // --- Embedding: y[r] = tokens[ids[r]] + positions[r % sequence] ---------------------------------
 

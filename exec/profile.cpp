@@ -1,216 +1,173 @@
 #include "exec/profile.hpp"
 
 #include <algorithm>
-#include <barrier>
-#include <exception>
-#include <memory>
-#include <mutex>
-#include <optional>
+#include <cmath>
+#include <numeric>
 #include <string>
-#include <system_error>
-#include <thread>
+#include <utility>
 
 #include "core/error.hpp"
-#include "exec/buffer.hpp"
-#include "exec/cpu/stage.hpp"
-#include "exec/data.hpp"
-#include "exec/layer.hpp"
-#include "exec/local/waiting.hpp"
+#include "exec/profile_run.hpp"
 #include "exec/profile_transfer.hpp"
-#include "exec/random.hpp"
 
 namespace pipewright::exec {
 namespace {
 
-constexpr int kLeastRepeats = 3, kMostRepeats = 200;
+ProfileClock clock_of(const ProfileOptions& options) {
+  return options.clock == local::ClockKind::Virtual ? ProfileClock::Cpu : ProfileClock::Wall;
+}
 
-struct Samples {
-  std::vector<std::int64_t> f, i, w, opt;
-
-  void join(const Samples& o) {
-    f.insert(f.end(), o.f.begin(), o.f.end());
-    i.insert(i.end(), o.i.begin(), o.i.end());
-    w.insert(w.end(), o.w.begin(), o.w.end());
-    opt.insert(opt.end(), o.opt.begin(), o.opt.end());
+/// Layers of each rank, about equal work: begins, by rank.
+std::vector<int> cut_evenly(const Model& model, int ranks, int micro_batch_size) {
+  std::vector<double> work;
+  for (const Layer& layer : model.layers)
+    work.push_back(footprint(layer, model, micro_batch_size).forward_flops);
+  const double total = std::accumulate(work.begin(), work.end(), 0.0);
+  const auto layers = static_cast<int>(work.size());
+  std::vector<int> begins;
+  double before = 0;
+  int layer = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    begins.push_back(layer);
+    const int last = layers - (ranks - 1 - rank);  // every rank gets one
+    do {
+      before += work[static_cast<std::size_t>(layer++)];
+    } while (layer < last &&
+             before + work[static_cast<std::size_t>(layer)] / 2 < total * (rank + 1) / ranks);
   }
-};
-
-Nanoseconds median(std::vector<std::int64_t>& samples) {
-  if (samples.empty()) return Nanoseconds(0);
-  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-  std::nth_element(samples.begin(), middle, samples.end());
-  return Nanoseconds(*middle);
+  return begins;
 }
 
-LayerTimes medians(Samples& samples) {
-  return {.f = median(samples.f),
-          .i = median(samples.i),
-          .w = median(samples.w),
-          .opt = median(samples.opt)};
-}
-
-template <class Work>
-std::int64_t time_of(Work work) {
-  const std::int64_t begin = local::steady_ns();
-  work();
-  return local::steady_ns() - begin;
-}
-
-/// Repeats `once` until the time is used, at least kLeastRepeats times after a first one that warms
-/// caches and pools and does not count.
-template <class Once>
-int repeat(std::int64_t budget_ns, const std::atomic<bool>* interrupted, Once once) {
-  once(false);
-  const std::int64_t until = local::steady_ns() + budget_ns;
-  int repeats = 0;
-  while (repeats < kLeastRepeats || (repeats < kMostRepeats && local::steady_ns() < until)) {
-    if (interrupted != nullptr && interrupted->load()) throw RunError("profiling was interrupted");
-    once(true);
-    ++repeats;
-  }
-  return repeats;
-}
-
-/// One layer on one thread.
-class LayerMeter {
+/// One size, measured twice: every layer as a stage of its own, and the layers of a rank as one
+/// stage. The difference is what handing over messages costs.
+class SizeMeter {
  public:
-  LayerMeter(const Model& model, int index, int micro_batch_size, const ProfileOptions& options)
-      : is_first_(index == 0) {
-    const Layer& layer = model.layers[static_cast<std::size_t>(index)];
-    const int width = width_in_front_of(model, index);
-    const Extent extent{.samples = micro_batch_size, .sequence = model.sequence};
-    layer_ = make_layer(layer, {.extent = extent,
-                                .pool = &pool_,
-                                .seed = options.seed,
-                                .path = layer_path("", index, layer),
-                                .width = width});
-    layer_->collect(parameters_);
-    optimizer_.emplace(options.optimizer, parameters_);
-    saved_ = layer_->new_saved();
-    if (width > 0) {
-      input_ = pool_.take(extent.words(width));
-      fill(input_, options.seed);
-    } else {
-      input_ = pool_.take(static_cast<std::size_t>(extent.rows()));
-      std::fill_n(input_.ids(), input_.words(), 0);
-      for (std::size_t k = 0; k < input_.words(); ++k) {
-        input_.ids()[k] = static_cast<std::int32_t>(uniform_below(
-            options.seed, k, static_cast<std::uint64_t>(std::max(1, layer.vocabulary))));
+  SizeMeter(const Model& model, int micro_batch_size, const ProfileOptions& options,
+            std::int64_t budget_ns)
+      : layers_(static_cast<int>(model.layers.size())), clock_(clock_of(options)) {
+    const int ranks = std::min(options.ranks, layers_);
+    ranks_begin_ = cut_evenly(model, ranks, micro_batch_size);
+    ProfileCase what{.model = &model,
+                     .stage_begin = {},
+                     .first_stage = ranks_begin_,
+                     .micro_batch_size = micro_batch_size,
+                     .optimizer = options.optimizer,
+                     .seed = options.seed,
+                     .clock = options.clock,
+                     .budget_ns = budget_ns * 2 / 3,
+                     .interrupted = options.interrupted};
+    for (int l = 0; l < layers_; ++l) what.stage_begin.push_back(l);
+    single_ = run_profile_case(what);
+    what.stage_begin = ranks_begin_;
+    std::iota(what.first_stage.begin(), what.first_stage.end(), 0);
+    what.budget_ns = budget_ns / 3;
+    joined_ = run_profile_case(what);
+    loss_ = measure_loss(model, micro_batch_size, options.clock);
+    for (const Layer& layer : model.layers) {
+      const LayerFootprint size = footprint(layer, model, micro_batch_size);
+      message_bytes_.push_back(static_cast<double>(size.output_bytes));
+      parameters_.push_back(static_cast<double>(size.parameters));
+    }
+    micro_batch_size_ = micro_batch_size;
+  }
+
+  int steps() const { return single_.steps; }
+  int ranks() const { return static_cast<int>(ranks_begin_.size()); }
+
+  ProfileSize result() {
+    ProfileSize size;
+    size.micro_batch_size = micro_batch_size_;
+    size.f_ns_per_message_byte = per_byte(&StageSamples::f);
+    size.i_ns_per_message_byte = per_byte(&StageSamples::i);
+    for (int s = 0; s < layers_; ++s) {
+      const StageSamples& samples = single_.stages[static_cast<std::size_t>(s)];
+      size.spreads.push_back(
+          {distribution_of(samples.f), distribution_of(samples.i), distribution_of(samples.w), {}});
+      const LayerSpread& spread = size.spreads.back();
+      const double bytes = message_bytes(s - 1) + message_bytes(s);
+      size.layers.push_back({.f = without(spread.f, bytes * size.f_ns_per_message_byte),
+                             .i = without(spread.i, bytes * size.i_ns_per_message_byte),
+                             .w = typical(spread.w),
+                             .opt = {}});
+    }
+    take_out(loss_, size);
+    for (int r = 0; r < ranks(); ++r) share_update(r, size);
+    return size;
+  }
+
+ private:
+  /// Of the message behind a layer, if another stage follows in single_.
+  double message_bytes(int layer) const {
+    return layer < 0 || layer + 1 >= layers_ ? 0 : message_bytes_[static_cast<std::size_t>(layer)];
+  }
+  int end_of(int rank) const {
+    return rank + 1 < ranks() ? ranks_begin_[static_cast<std::size_t>(rank) + 1] : layers_;
+  }
+
+  Nanoseconds typical(const Distribution& measured) const {
+    return pipewright::typical(measured, clock_);
+  }
+  double typical_ns(const std::vector<std::int64_t>& samples) const {
+    return static_cast<double>(typical(distribution_of(samples)).value);
+  }
+  /// No layer is free: a cost of 0 would say that it was not measured.
+  Nanoseconds without(const Distribution& measured, double ns) const {
+    return Nanoseconds(std::max<std::int64_t>(1, typical(measured).value - std::llround(ns)));
+  }
+
+  /// The rank's stages in single_, messages between them, less the one stage in joined_.
+  double per_byte(std::vector<std::int64_t> StageSamples::*kind) const {
+    double more_ns = 0, bytes = 0;
+    for (int r = 0; r < ranks(); ++r) {
+      const int last = end_of(r) - 1;
+      for (int s = ranks_begin_[static_cast<std::size_t>(r)]; s <= last; ++s) {
+        more_ns += typical_ns(single_.stages[static_cast<std::size_t>(s)].*kind);
+        if (s < last) bytes += 2 * message_bytes(s);  // written by one, read by the next
       }
+      more_ns -= typical_ns(joined_.stages[static_cast<std::size_t>(r)].*kind);
     }
-    const int behind = width_behind(layer, width, layer_path("", index, layer));
-    gradient_ = pool_.take(extent.words(behind));
-    fill(gradient_, options.seed + 1);
+    return bytes > 0 ? std::max(0.0, more_ns / bytes) : 0;
   }
 
-  /// F, I, W and the update once; notes the times if they count.
-  void once(bool counts, Samples& samples) {
-    Buffer output, result;
-    // The layer may write into what nobody shares; ours are shared.
-    const std::int64_t f = time_of([&] { output = layer_->forward(input_, saved_); });
-    const std::int64_t i =
-        time_of([&] { result = layer_->backward_input(gradient_, saved_, !is_first_); });
-    const std::int64_t w = time_of([&] { layer_->backward_weight(saved_); });
-    const std::int64_t opt = time_of([&] { optimizer_->update(0); });
-    if (!counts) return;
-    samples.f.push_back(f);
-    samples.i.push_back(i);
-    samples.w.push_back(w);
-    samples.opt.push_back(opt);
+  /// The last layer was measured with the loss behind it.
+  static void take_out(const LossTimes& loss, ProfileSize& size) {
+    const auto part = [](Nanoseconds& whole, std::int64_t loss_ns) {
+      const Nanoseconds taken(
+          std::clamp<std::int64_t>(loss_ns, 1, std::max<std::int64_t>(1, whole.value - 1)));
+      whole = std::max(Nanoseconds(1), whole - taken);
+      return taken;
+    };
+    size.loss.f = part(size.layers.back().f, loss.f);
+    size.loss.i = part(size.layers.back().i, loss.i);
   }
 
- private:
-  static void fill(Buffer& buffer, std::uint64_t seed) {
-    for (std::size_t k = 0; k < buffer.words(); ++k) {
-      buffer.floats()[k] = symmetric_uniform(seed, k);
+  /// A rank updates all its parameters at once, and goes through them one after the other: each
+  /// layer's part is that of its parameters.
+  void share_update(int rank, ProfileSize& size) const {
+    const int begin = ranks_begin_[static_cast<std::size_t>(rank)];
+    std::vector<std::int64_t> samples = single_.opt[static_cast<std::size_t>(rank)];
+    const auto& more = joined_.opt[static_cast<std::size_t>(rank)];
+    samples.insert(samples.end(), more.begin(), more.end());
+    double all = 0;
+    for (int l = begin; l < end_of(rank); ++l) all += parameters_[static_cast<std::size_t>(l)];
+    for (int l = begin; l < end_of(rank) && all > 0; ++l) {
+      const auto at = static_cast<std::size_t>(l);
+      std::vector<std::int64_t> own;
+      for (const std::int64_t ns : samples)
+        own.push_back(std::llround(static_cast<double>(ns) * parameters_[at] / all));
+      size.spreads[at].opt = distribution_of(std::move(own));
+      size.layers[at].opt = typical(size.spreads[at].opt);
     }
   }
 
-  const bool is_first_;
-  BufferPool pool_;  // before what holds its buffers
-  std::unique_ptr<TrainableLayer> layer_;
-  std::vector<Parameter*> parameters_;
-  std::optional<Optimizer> optimizer_;
-  Saved saved_;
-  Buffer input_, gradient_;
+  const int layers_;
+  const ProfileClock clock_;
+  int micro_batch_size_ = 0;
+  std::vector<int> ranks_begin_;  // by rank: its first layer
+  ProfileSamples single_, joined_;
+  LossTimes loss_;
+  std::vector<double> message_bytes_, parameters_;  // by layer
 };
-
-/// The loss alone: a stage behind the last layer.
-class LossMeter {
- public:
-  LossMeter(const Model& model, int micro_batch_size, const ProfileOptions& options)
-      : stage_(model, static_cast<int>(model.layers.size()), static_cast<int>(model.layers.size()),
-               micro_batch_size, 1, options.seed, options.optimizer) {
-    const std::size_t rows =
-        static_cast<std::size_t>(micro_batch_size) * static_cast<std::size_t>(model.sequence);
-    input_.assign(stage_.input_floats(), 0.5F);
-    if (model.loss == LossKind::SoftmaxCrossEntropy) {
-      batch_.labels.assign(rows, 0);
-    } else {
-      batch_.targets.assign(stage_.input_floats(), 0.25F);
-    }
-    stage_.set_batch(0, batch_);
-  }
-
-  void once(bool counts, Samples& samples) {
-    std::vector<float> message = input_;
-    const std::int64_t f = time_of([&] { stage_.forward(0, std::move(message)); });
-    const std::int64_t i = time_of([&] { stage_.backward_input(0, {}); });
-    stage_.backward_weight(0);
-    if (!counts) return;
-    samples.f.push_back(f);
-    samples.i.push_back(i);
-  }
-
- private:
-  cpu::Stage stage_;
-  MicroBatch batch_;
-  std::vector<float> input_;
-};
-
-/// Runs `Meter` on `ranks` threads at once, each with its own, and takes the medians of all.
-template <class MakeMeter>
-LayerTimes measure_together(const ProfileOptions& options, std::int64_t budget_ns, int& repeats,
-                            MakeMeter make) {
-  std::barrier ready(options.ranks);
-  std::mutex mutex;
-  Samples all;
-  std::exception_ptr error;
-  const auto one_rank = [&] {
-    bool arrived = false;
-    try {
-      auto meter = make();
-      Samples samples;
-      ready.arrive_and_wait();
-      arrived = true;
-      const int done = repeat(budget_ns, options.interrupted,
-                              [&](bool counts) { meter->once(counts, samples); });
-      const std::scoped_lock lock(mutex);
-      all.join(samples);
-      repeats = repeats == 0 ? done : std::min(repeats, done);
-    } catch (...) {
-      if (!arrived) ready.arrive_and_drop();
-      const std::scoped_lock lock(mutex);
-      if (!error) error = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    int missing = options.ranks - 1;
-    try {
-      for (; missing > 0; --missing) threads.emplace_back(one_rank);
-    } catch (const std::system_error& e) {
-      // Those that have started may not wait for those that never will.
-      for (; missing > 0; --missing) ready.arrive_and_drop();
-      const std::scoped_lock lock(mutex);
-      error = std::make_exception_ptr(
-          MachineError(std::string("cannot start a thread for each measured rank: ") + e.what()));
-    }
-    one_rank();
-  }
-  if (error) std::rethrow_exception(error);
-  return medians(all);
-}
 
 }  // namespace
 
@@ -218,30 +175,23 @@ Profile measure_profile(const Model& model, const Cluster& machine, const Profil
   Profile profile;
   profile.model_name = model.name;
   profile.cluster = machine;
-  profile.ranks_measured = options.ranks;
-  const auto layers = static_cast<int>(model.layers.size());
-  // A fifth for transfers and overhead, the rest shared by all layers and the loss of each size.
-  const auto meters = static_cast<std::int64_t>(layers + 1) *
-                      static_cast<std::int64_t>(options.micro_batch_sizes.size());
-  const std::int64_t budget_ns = options.budget_ns * 4 / 5 / std::max<std::int64_t>(1, meters);
+  profile.clock = clock_of(options);
+  // A fifth for transfers and overhead, the rest shared by the sizes.
+  const std::int64_t budget_ns =
+      options.budget_ns * 4 / 5 / static_cast<std::int64_t>(options.micro_batch_sizes.size());
   for (const int size : options.micro_batch_sizes) {
-    ProfileSize measured;
-    measured.micro_batch_size = size;
-    for (int index = 0; index < layers; ++index) {
-      measured.layers.push_back(measure_together(
-          options, budget_ns, profile.repeats,
-          [&, index, size] { return std::make_unique<LayerMeter>(model, index, size, options); }));
-    }
-    measured.loss = measure_together(options, budget_ns, profile.repeats, [&, size] {
-      return std::make_unique<LossMeter>(model, size, options);
-    });
-    profile.sizes.push_back(std::move(measured));
+    SizeMeter meter(model, size, options, budget_ns);
+    profile.sizes.push_back(meter.result());
+    profile.ranks_measured = meter.ranks();
+    profile.repeats =
+        profile.repeats == 0 ? meter.steps() : std::min(profile.repeats, meter.steps());
   }
   constexpr int kTransferRepeats = 20;
   const TransferTimes transfers = measure_transfers(kTransferRepeats);
   profile.transfer_latency = transfers.latency;
   profile.transfer_bytes_per_second = transfers.bytes_per_second;
-  profile.action_overhead = measure_action_overhead(kTransferRepeats);
+  if (options.clock == local::ClockKind::Wall)  // CPU time leaves the runtime's own part out
+    profile.action_overhead = measure_action_overhead(kTransferRepeats);
   return profile;
 }
 

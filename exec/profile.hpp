@@ -1,6 +1,7 @@
 // Measures what this machine costs: F, I, W and the update of every layer, the loss, a transfer
 // between two ranks, and the runtime's own part of an action. The result is what the planner reads
-// as profile.json. Starts and joins its own threads; uses the cores for about `budget_ns`.
+// as profile.json. It trains the model for a while (exec/profile_run.hpp), on the clock on which
+// the run will be. Starts and joins its own threads; uses the cores for about `budget_ns`.
 #pragma once
 
 #include <atomic>
@@ -10,17 +11,21 @@
 #include "core/cluster.hpp"
 #include "core/model.hpp"
 #include "core/profile.hpp"
+#include "exec/local/transport.hpp"
 #include "exec/optimizer.hpp"
 
 namespace pipewright::exec {
 
 struct ProfileOptions {
   std::vector<int> micro_batch_sizes = {1};
-  /// Ranks that compute at once while it is measured, so that shared caches and cores are felt.
+  /// Ranks that train together while it is measured, so that shared caches and cores are felt; no
+  /// more than the model has layers.
   int ranks = 1;
-  std::int64_t budget_ns = 5'000'000'000;  // about; every number is measured at least 3 times
+  std::int64_t budget_ns = 5'000'000'000;  // about; F, I and W of a layer are measured at least 12 times
   OptimizerSpec optimizer;
   std::uint64_t seed = 1;
+  /// Virtual: CPU time of the computing thread instead of time, for runs on the virtual clock.
+  local::ClockKind clock = local::ClockKind::Wall;
   /// Set from outside to give up; may be null.
   const std::atomic<bool>* interrupted = nullptr;
 };

@@ -38,4 +38,23 @@ constexpr std::uint64_t uniform_below(std::uint64_t key, std::uint64_t i, std::u
   return mix(key + i) % n;
 }
 
+/// Where the i-th of n things stands in a random order of them: for each key another one-to-one map
+/// of [0, n) onto itself, without a table. Four rounds of a Feistel network map the smallest even
+/// number of bits that holds n; what falls outside is mapped on until it falls inside.
+constexpr std::uint64_t shuffled(std::uint64_t key, std::uint64_t i, std::uint64_t n) {
+  unsigned half = 1;
+  while (half < 32 && (n - 1) >> (2 * half) != 0) ++half;
+  const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
+  do {
+    std::uint64_t left = i >> half, right = i & mask;
+    for (std::uint64_t round = 0; round < 4; ++round) {
+      const std::uint64_t next = left ^ (mix(key_of(key, round) ^ right) & mask);
+      left = right;
+      right = next;
+    }
+    i = left << half | right;
+  } while (i >= n);
+  return i;
+}
+
 }  // namespace pipewright::exec

@@ -56,6 +56,8 @@ RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Reco
       recorder_(flight_entries),
       verify_payloads_(verify_payloads),
       at_(begin_) {
+  if (program.policy.in_flight > 0 && program.policy.issue == Issue::Stream)
+    ends_ = issue_order(program, rank);
   if (!program.has_collectives) return;
   for (const auto& [id, input] : program.extra_inputs) {
     const bool own = begin_ <= id && id < end_;
@@ -79,6 +81,7 @@ void RankRun::walk(Device& device) {
   phase_.store(Standing::Phase::Walking);
   finished_.assign(end_ - begin_, 0);
   late_sends_.clear();
+  issued_ = 0;
   for (InstructionId id = begin_; id < end_; ++id) {
     if (code(id).has(Instruction::kAtStart)) issue(id);
   }
@@ -103,7 +106,13 @@ void RankRun::walk(Device& device) {
   phase_.store(Standing::Phase::Done);
 }
 
+/// The rank's host stands further up (docs/semantics.md §2.2): what never starts never ends.
+void RankRun::stop_behind_host(InstructionId id) {
+  if (code(id).has(Instruction::kNotPassed)) wait_in_transport(at(), id);
+}
+
 void RankRun::compute(InstructionId id) {
+  stop_behind_host(id);
   wait_for_inputs(id);
   if (code(id).has(Instruction::kJoinsRun)) wait_for_run_before(id);
   const std::int64_t start = transport_.now();
@@ -123,7 +132,16 @@ void RankRun::compute(InstructionId id) {
   if (!late_sends_.empty()) provide_late_sends();
 }
 
+/// In a ring of so many places the end that is issued next takes the place of an older one.
+void RankRun::wait_for_room() {
+  const auto most = static_cast<std::size_t>(program_.policy.in_flight);
+  if (issued_ >= most) wait_in_transport(at(), ends_[issued_ - most]);
+  ++issued_;
+}
+
 void RankRun::issue(InstructionId id) {
+  stop_behind_host(id);
+  if (!ends_.empty()) wait_for_room();
   PayloadPtr data;
   if (is_send(code(id).kind)) {
     if (has_data(id)) {

@@ -63,6 +63,8 @@ class RankRun {
 
   void compute(InstructionId id);
   void issue(InstructionId id);
+  void stop_behind_host(InstructionId id);
+  void wait_for_room();
   void wait_for_inputs(InstructionId id);
   void wait_for_run_before(InstructionId id);
   void wait_for(InstructionId input);
@@ -82,6 +84,9 @@ class RankRun {
   std::vector<std::uint8_t> finished_;     // transfer ends, from begin_: waited for and accepted
   std::vector<InstructionId> awaited_;     // own computations that other ranks wait for, sorted
   std::vector<InstructionId> late_sends_;  // issued before their data was computed
+  std::vector<InstructionId>
+      ends_;                // in the order of issue, where the policy limits what is in flight
+  std::size_t issued_ = 0;  // of them, in this step
   FlightRecorder recorder_;
   const bool verify_payloads_;
   std::atomic<Standing::Phase> phase_{Standing::Phase::Preparing};

@@ -5,7 +5,7 @@ namespace pipewright::exec {
 SerialRun::SerialRun(const Model& model, const SerialSpec& spec)
     : micro_batches_(spec.micro_batches),
       stage_(model, 0, static_cast<int>(model.layers.size()), spec.micro_batch_size,
-             spec.micro_batches, spec.seed, spec.optimizer) {}
+             spec.micro_batches, spec.seed, spec.optimizer, spec.options) {}
 
 double SerialRun::gradients(const DataSource& data, int step) {
   stage_.discard_gradients();
@@ -15,6 +15,7 @@ double SerialRun::gradients(const DataSource& data, int step) {
     stage_.backward_input(m, {});
     stage_.backward_weight(m);
   }
+  stage_.settle_gradients();
   return stage_.loss();
 }
 

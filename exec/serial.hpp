@@ -13,6 +13,7 @@ struct SerialSpec {
   int micro_batch_size = 1, micro_batches = 1;
   std::uint64_t seed = 1;
   OptimizerSpec optimizer;
+  cpu::StageOptions options = {};
 };
 
 /// Owns its stage; borrows the data source for the time of a step. One thread at a time.

@@ -25,7 +25,8 @@ struct Difference {
 
 struct VerifyReport {
   Difference gradients, parameters;
-  int compared = 0;  // arrays
+  int compared = 0;                    // arrays
+  Numerics numerics = Numerics::Fast;  // of both runs
 };
 
 /// Compares what the stages of a run hold with the serial run. Arrays are found by name; each array

@@ -59,8 +59,9 @@ void require_same_device(const Profile& profile, const Cluster& cluster) {
 std::string source_of(const Cluster& cluster, const std::optional<Profile>& profile) {
   if (profile) {
     return "profile of " + profile->model_name + " on " + profile->cluster.name + ", " +
-           std::to_string(profile->ranks_measured) + " ranks at once, median of " +
-           std::to_string(profile->repeats);
+           std::to_string(profile->ranks_measured) + " ranks at once, " +
+           std::to_string(profile->repeats) +
+           (profile->clock == ProfileClock::Cpu ? " steps, CPU time" : " steps");
   }
   const double percent = 100 * coefficients_for(cluster.device.kind).efficiency;
   return "assumed: " + std::to_string(std::llround(percent)) + " % of the peak rate of " +
@@ -106,8 +107,21 @@ std::optional<std::string> CostModel::refusal(int micro_batch_size) const {
          std::to_string(most);
 }
 
-LayerTimes CostModel::measured(std::size_t layer, int micro_batch_size) const {
+CostModel::Between CostModel::sizes_around(int micro_batch_size) const {
   const auto& sizes = profile_->sizes;
+  const auto above = std::lower_bound(
+      sizes.begin(), sizes.end(), micro_batch_size,
+      [](const ProfileSize& size, int wanted) { return size.micro_batch_size < wanted; });
+  PIPEWRIGHT_ASSERT(above != sizes.end(), "a size beyond the profile was priced");
+  if (above->micro_batch_size == micro_batch_size || above == sizes.begin())
+    return {*above, *above, 0};
+  const auto below = above - 1;
+  return {*below, *above,
+          static_cast<double>(micro_batch_size - below->micro_batch_size) /
+              (above->micro_batch_size - below->micro_batch_size)};
+}
+
+LayerTimes CostModel::measured(std::size_t layer, int micro_batch_size) const {
   const bool is_last = layer + 1 == model_.layers.size();
   const auto at = [&](const ProfileSize& size) {
     LayerTimes times = size.layers[layer];
@@ -117,15 +131,27 @@ LayerTimes CostModel::measured(std::size_t layer, int micro_batch_size) const {
     }
     return times;
   };
-  const auto above = std::lower_bound(
-      sizes.begin(), sizes.end(), micro_batch_size,
-      [](const ProfileSize& size, int wanted) { return size.micro_batch_size < wanted; });
-  PIPEWRIGHT_ASSERT(above != sizes.end(), "a size beyond the profile was priced");
-  if (above->micro_batch_size == micro_batch_size || above == sizes.begin()) return at(*above);
-  const auto below = above - 1;
-  const double share = static_cast<double>(micro_batch_size - below->micro_batch_size) /
-                       (above->micro_batch_size - below->micro_batch_size);
-  return mix(at(*below), at(*above), share);
+  const Between sizes = sizes_around(micro_batch_size);
+  return mix(at(sizes.below), at(sizes.above), sizes.share_of_above);
+}
+
+LayerTimes CostModel::message_times(const StagePlan& stage, int micro_batch_size) const {
+  if (!profile_) return {};
+  double bytes = 0;
+  for (const int cut : {stage.first_layer, stage.end_layer}) {
+    if (cut == 0 || cut == static_cast<int>(model_.layers.size())) continue;
+    const Layer& before = model_.layers[static_cast<std::size_t>(cut) - 1];
+    bytes += static_cast<double>(footprint(before, model_, micro_batch_size).output_bytes);
+  }
+  const Between sizes = sizes_around(micro_batch_size);
+  const auto rate = [&](double ProfileSize::*per_byte) {
+    return sizes.below.*per_byte +
+           sizes.share_of_above * (sizes.above.*per_byte - sizes.below.*per_byte);
+  };
+  return {.f = rounded(bytes * rate(&ProfileSize::f_ns_per_message_byte)),
+          .i = rounded(bytes * rate(&ProfileSize::i_ns_per_message_byte)),
+          .w = {},
+          .opt = {}};
 }
 
 LayerTimes CostModel::computed(const Layer& layer, int micro_batch_size) const {
@@ -157,6 +183,7 @@ std::vector<LayerTimes> CostModel::layer_times(int micro_batch_size) const {
 
 double CostModel::contention(int ranks) const {
   if (!shares_this_machine(cluster_)) return 1;
+  if (profile_ && profile_->clock == ProfileClock::Cpu) return 1;  // as if each rank had a core
   const double cores = cores_;
   const double asked = std::max(1.0, ranks / cores);
   const double contained = profile_ ? std::max(1.0, profile_->ranks_measured / cores) : 1.0;
@@ -183,6 +210,7 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
       sum.opt = rounded(accesses * bytes /
                         coefficients_for(cluster_.device.kind).update_bytes_per_second * 1e9);
     }
+    add(sum, message_times(stage, micro_batch_size));
     costs.push_back({scaled(sum.f + overhead()), scaled(sum.i + overhead()),
                      scaled(sum.w + overhead()), scaled(sum.i + sum.w + overhead()),
                      scaled(sum.opt)});

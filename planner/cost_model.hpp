@@ -52,7 +52,7 @@ class CostModel {
   /// How much slower every computation is when `ranks` of them share this machine:
   /// max(1, ranks / cores), over what the profile already had of it when it was taken with several
   /// ranks at once. 1 on every other cluster. For a pipeline with bubbles it overstates the cost,
-  /// since waiting ranks leave their core to others.
+  /// since waiting ranks leave their core to others. 1 too for a profile in CPU time.
   double contention(int ranks) const;
 
   /// Times of the stages on `ranks` ranks, contention and overhead included.
@@ -68,7 +68,16 @@ class CostModel {
   const std::string& source() const { return source_; }
 
  private:
+  struct Between {
+    const ProfileSize &below, &above;
+    double share_of_above = 0;
+  };
+
+  /// The measured sizes next to this one.
+  Between sizes_around(int micro_batch_size) const;
   LayerTimes measured(std::size_t layer, int micro_batch_size) const;
+  /// What the messages at the stage's two cuts add to it.
+  LayerTimes message_times(const StagePlan& stage, int micro_batch_size) const;
   LayerTimes computed(const Layer& layer, int micro_batch_size) const;
   Nanoseconds overhead() const;
 

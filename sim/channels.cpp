@@ -26,6 +26,10 @@ class Channels {
     for (const auto& [id, input] : program.extra_inputs)
       sends_wait_for_data_ |= is_send(program.code[id].kind);
     if (program.has_collectives) find_awaited();
+    if (program.policy.in_flight > 0 && program.policy.issue == Issue::Stream) {
+      for (int r = 0; r < program.ranks(); ++r)
+        windows_.push_back({.ends = issue_order(program, RankId(r))});
+    }
   }
 
   Result run() {
@@ -97,18 +101,45 @@ class Channels {
     const InstructionId begin = program_.rank_begin[static_cast<std::size_t>(rank)];
     const InstructionId stop = program_.rank_begin[static_cast<std::size_t>(rank) + 1];
     for (InstructionId id = begin; id < stop; ++id) {
-      if (code(id).has(Instruction::kAtStart)) issue(id);
+      if (!code(id).has(Instruction::kAtStart)) continue;
+      if (windows_.empty()) {
+        issue(id);
+      } else {
+        ++windows_[static_cast<std::size_t>(rank)].reached;
+      }
     }
     issue_run(begin, stop);
   }
 
   /// Issues the transfer ends from `id` up to the next instruction of the compute lane.
   void issue_run(InstructionId id, InstructionId stop) {
+    if (!windows_.empty() && id < stop) {
+      const auto rank = rank_of_lane(lanes_.lane_of[id]);
+      for (; id < stop && !code(id).has(Instruction::kOnComputeLane); ++id)
+        windows_[rank].reached += !code(id).has(Instruction::kAtStart);
+      return fill_window(rank);
+    }
     for (; id < stop && !code(id).has(Instruction::kOnComputeLane); ++id) issue(id);
   }
 
+  /// Issues what the compute lane has reached, as far as there is room (§2.2).
+  void fill_window(std::size_t rank) {
+    Window& window = windows_[rank];
+    const auto most = static_cast<std::size_t>(program_.policy.in_flight);
+    while (window.issued < window.reached) {
+      const std::size_t k = window.issued;
+      if (k >= most && end_[window.ends[k - most]] == kNotEnded) return;
+      ++window.issued;
+      issue(window.ends[k]);
+    }
+  }
+
+  bool stands_at_window(std::size_t rank) const {
+    return !windows_.empty() && windows_[rank].issued < windows_[rank].reached;
+  }
+
   void issue(InstructionId id) {
-    if (is(id, kIssued)) return;
+    if (is(id, kIssued) || code(id).has(Instruction::kNotPassed)) return;
     state_[id] |= kIssued;
     try_lane(lanes_.lane_of[id]);
   }
@@ -120,7 +151,11 @@ class Channels {
     while (next_[lane] < lanes_.lane_begin[lane + 1]) {
       const InstructionId id = lanes_.instructions[next_[lane]];
       if ((state_[id] & (kReady | kRunning)) != 0 || !inputs_there(id)) return;
-      if (!is_transfer(code(id).kind)) return start_computation(id);
+      if (code(id).has(Instruction::kNotPassed)) return;
+      if (!is_transfer(code(id).kind)) {
+        if (!stands_at_window(rank_of_lane(lane))) start_computation(id);
+        return;
+      }
       if (!code(id).has(Instruction::kOnComputeLane) && !is(id, kIssued)) return;
       state_[id] |= kReady;
       start_[id] = now_;
@@ -264,7 +299,9 @@ class Channels {
     end_[id] = now_;
     const std::uint32_t lane = lanes_.lane_of[id];
     ++next_[lane];
-    const std::uint32_t compute = compute_lane(rank_of_lane(lane));
+    const std::size_t rank = rank_of_lane(lane);
+    const std::uint32_t compute = compute_lane(rank);
+    if (!windows_.empty()) fill_window(rank);
     if (lane != compute) try_lane(compute);
   }
 
@@ -298,6 +335,12 @@ class Channels {
   std::vector<Links::Event> requested_;
   std::vector<std::pair<InstructionId, RankId>> awaited_;  // by computation; sorted
   std::vector<InstructionId> without_credit_;  // sends whose RECV is ready, at this instant
+  /// Of a rank, where the policy limits what is in flight.
+  struct Window {
+    std::vector<InstructionId> ends;  // in the order of issue
+    std::size_t reached = 0, issued = 0;
+  };
+  std::vector<Window> windows_;  // by rank
   std::int64_t now_ = 0;
   bool sends_wait_for_data_ = false;
 };

@@ -2,8 +2,12 @@
 
 namespace pipewright::sim {
 
-Durations::Durations(const Program& program, const CostTable& costs)
-    : program_(program), costs_(costs), stages_(static_cast<std::size_t>(program.stages)) {
+Durations::Durations(const Program& program, const CostTable& costs,
+                     std::span<const std::int64_t> own)
+    : program_(program),
+      costs_(costs),
+      own_(own),
+      stages_(static_cast<std::size_t>(program.stages)) {
   by_kind_.resize(static_cast<std::size_t>(kActionKinds) * stages_);
   for (int kind = 0; kind < kActionKinds; ++kind) {
     for (std::size_t stage = 0; stage < stages_; ++stage) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/costs.hpp"
@@ -11,10 +12,13 @@ namespace pipewright::sim {
 
 class Durations {
  public:
-  Durations(const Program& program, const CostTable& costs);
+  /// `own`, if not empty: the duration of each instruction in ns, instead of the table's. It must
+  /// outlive this, and plain() and pair() do not see it: for readers that ask compute() alone.
+  Durations(const Program& program, const CostTable& costs, std::span<const std::int64_t> own = {});
 
   /// Of a computation, in ns.
   std::int64_t compute(InstructionId id) const {
+    if (!own_.empty()) return own_[id];
     const Instruction& in = program_.code[id];
     if (in.kind == ActionKind::Opt) {
       return update_ns_[static_cast<std::size_t>(program_.rank_of(id).value)];
@@ -41,6 +45,7 @@ class Durations {
  private:
   const Program& program_;
   const CostTable& costs_;
+  std::span<const std::int64_t> own_;
   std::size_t stages_;
   std::vector<std::int64_t> by_kind_;    // kind * stages + stage
   std::vector<std::int64_t> update_ns_;  // by rank

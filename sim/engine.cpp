@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/error.hpp"
 #include "sim/channels.hpp"
 #include "sim/dataflow.hpp"
 #include "sim/durations.hpp"
@@ -59,6 +60,12 @@ Result simulate(const Program& program, const CostTable& costs) {
   std::vector<std::int64_t> end;
   run_dataflow(program, durations, end);
   return from_ends(program, durations, std::move(end));
+}
+
+Result simulate(const Program& program, const CostTable& costs,
+                std::span<const std::int64_t> compute_ns) {
+  PIPEWRIGHT_ASSERT(compute_ns.size() == program.code.size(), "a duration for each instruction");
+  return run_channels(program, costs, Durations(program, costs, compute_ns));
 }
 
 WaitReport check(const Program& program, const CostTable& costs) {

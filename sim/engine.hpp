@@ -3,6 +3,9 @@
 // once, one call a thread.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "core/costs.hpp"
 #include "core/program.hpp"
 #include "core/timeline.hpp"
@@ -21,6 +24,11 @@ struct Result {
 /// Reads the Program under the cost table. O(n) without shared links, O(n log
 /// n) with them.
 Result simulate(const Program& program, const CostTable& costs);
+
+/// The same with a duration in ns for each instruction, by instruction (those of transfer ends are
+/// not looked at): what was measured, or drawn. The table gives the transfers.
+Result simulate(const Program& program, const CostTable& costs,
+                std::span<const std::int64_t> compute_ns);
 
 /// What `check` does: reads the Program without durations and says whether it
 /// ends.

@@ -199,6 +199,9 @@ bool names_trace(const std::string& text) {
 int run(const Arguments& arguments, Session& session) {
   const auto& names = arguments.positionals();
   const auto traces = std::count_if(names.begin(), names.end(), names_trace);
+  if (traces == 0 && (arguments.has("--fit") || arguments.has("--out"))) {
+    throw InputError("--fit and --out belong to two traces, a prediction and a measurement");
+  }
   if (traces == 0) return compare_schedules(arguments, session);
   if (traces != 2 || names.size() != 2) {
     throw InputError("compare takes two traces, or names of schedules; here are " +
@@ -219,13 +222,18 @@ Command compare_command() {
       "say what one micro-batch costs a rank (or each of them: F=1ms:2ms:…); a schedule with more "
       "or fewer stages cuts the same model anew, so that all do the same work. The name all stands "
       "for every schedule that is possible at this size. Of two traces the first is taken as the "
-      "prediction. Exit status 1: one of them gets stuck, is over memory, or fails --fail-if.";
+      "prediction; what it misses is fitted: a factor for each kind of action, an overhead of "
+      "every "
+      "action, and what ranks that compute at the same time take from each other. Exit status 1: "
+      "one of them gets stuck, is over memory, or fails --fail-if.";
   command.examples = {
       {"compare gpipe 1f1b zb-h1 -p 4 -m 8 --cost F=2ms,I=2ms,W=1ms",
        "who has the smallest bubble, and at which memory?"},
       {"compare all -p 8 -m 32 --mem F=1GiB", "every schedule that is possible there"},
       {"compare sim.trace.json.gz real.trace.json.gz --fail-if \"step>10%\"",
        "does the machine agree with the prediction?"},
+      {"compare sim.trace.json.gz real.trace.json.gz --fit profile.json -o fitted.json",
+       "and the costs with which it would"},
   };
   command.positionals = {{.name = "WHAT",
                           .help = "names of schedules, or two trace files",
@@ -238,6 +246,18 @@ Command compare_command() {
   for (const auto& flags : {schedule_flags(), cost_flags(), policy_flags()}) {
     command.flags.insert(command.flags.end(), flags.begin(), flags.end());
   }
+  command.flags.push_back({.group = "Fit",
+                           .name = "--fit",
+                           .argument = "PROFILE",
+                           .help = "of two traces: correct the costs of this profile by what the "
+                                   "prediction misses",
+                           .is_file = true});
+  command.flags.push_back({.group = "Fit",
+                           .name = "--out",
+                           .argument = "FILE",
+                           .help = "where the corrected profile goes",
+                           .short_name = 'o',
+                           .is_file = true});
   command.flags.push_back(
       fail_if_flag("exit with 1 if a metric is above its limit; schedules: step (to the first "
                    "one), bubble; traces: step, action (mean difference), bubble (in points)"));

@@ -3,23 +3,28 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/profile.hpp"
 #include "tools/compare.hpp"
 #include "tools/comparison_text.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/fail_if.hpp"
-#include "tools/figures.hpp"
+#include "tools/fit_text.hpp"
 #include "traces/compare.hpp"
+#include "traces/fit.hpp"
 #include "traces/read_trace.hpp"
 
 namespace pipewright::tools {
 namespace {
 
-double bubble_ratio(const traces::TraceTimeline& trace) {
-  if (trace.makespan_ns == 0 || trace.ranks.empty()) return 0;
-  double busy = 0;
-  for (const auto& rank : trace.ranks) busy += static_cast<double>(traces::busy_ns(rank));
-  return 1 -
-         busy / (static_cast<double>(trace.ranks.size()) * static_cast<double>(trace.makespan_ns));
+/// Corrects the profile named by --fit.
+void save_fitted(const Arguments& arguments, const traces::Fit& fit, Session& session) {
+  const std::string from = arguments.text_or("--fit", "");
+  const std::string to = arguments.text_or("--out", "");
+  if (to.empty()) throw InputError("--fit also needs --out FILE: where the corrected profile goes");
+  const Json document = parse_json(read_text(from), from);
+  const Profile fitted = fitted_profile(read_profile(JsonCursor(document, from)), fit);
+  session.save(to, to_text(to_json(fitted)));
+  session.note("wrote " + to + "; next: pipewright tune job.json --profile " + to);
 }
 
 }  // namespace
@@ -39,15 +44,23 @@ int compare_traces(const std::string& first, const std::string& second, const Ar
         second, "",
         "has no action in common with " + first + "; compare two traces of the same plan");
   }
-  const double bubble = bubble_ratio(predicted) - bubble_ratio(measured);
+  const auto fit = traces::fit(predicted, measured);
+  if (arguments.has("--fit")) {
+    if (!fit) {
+      throw InputError(first, "", "predicts no time for any action, so there is nothing to fit");
+    }
+    save_fitted(arguments, *fit, session);
+  }
+  const double bubble = comparison.bubble.difference();
   if (session.json()) {
     Json fields = comparison_fields(comparison);
     fields["bubble_difference"] = bubble;
+    if (fit) fields["fit"] = fit_fields(*fit);
     session.print_result(fields);
   } else {
     session.print(comparison_text(comparison, session.terminal()));
-    session.print("bubble  predicted " + percent_text(bubble_ratio(predicted)) + ", measured " +
-                  percent_text(bubble_ratio(measured)) + "\n");
+    session.print(bubble_text(comparison, session.terminal()));
+    if (fit) session.print(fit_text(*fit, session.terminal()));
   }
   const bool worse = fails(condition, {{"step", std::abs(comparison.step.error_percent()) / 100},
                                        {"action", comparison.mean_absolute_error_percent / 100},

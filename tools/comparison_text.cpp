@@ -19,6 +19,10 @@ Json times_fields(const traces::ComparedTimes& times) {
           {"error_percent", times.error_percent()}};
 }
 
+Json ratio_fields(const traces::ComparedRatio& ratio) {
+  return {{"predicted", ratio.predicted}, {"measured", ratio.measured}};
+}
+
 Json with_times(Json fields, const traces::ComparedTimes& times) {
   fields.update(times_fields(times));
   return fields;
@@ -64,16 +68,30 @@ std::string comparison_text(const traces::Comparison& comparison, const Terminal
   return text;
 }
 
+std::string bubble_text(const traces::Comparison& comparison, const Terminal& terminal) {
+  std::string text = "bubble predicted " + percent_text(comparison.bubble.predicted) +
+                     ", measured " + percent_text(comparison.bubble.measured);
+  if (comparison.ranks.size() > 1) {
+    text += "; predicted less measured by rank, in points:";
+    for (const traces::ComparedRatio& rank : comparison.bubble_of)
+      text += " " + signed_percent_text(rank.difference());
+  }
+  return wrapped(text, terminal.width, 0);
+}
+
 Json comparison_fields(const traces::Comparison& comparison) {
   Json kinds = Json::array(), ranks = Json::array();
   for (const auto& kind : comparison.kinds) {
     kinds.push_back(with_times({{"kind", kind.kind}, {"count", kind.count}}, kind.sum));
   }
   for (const auto& rank : comparison.ranks) {
-    ranks.push_back(with_times({{"rank", rank.rank}}, rank.busy));
+    Json fields = with_times({{"rank", rank.rank}}, rank.busy);
+    fields["bubble"] = ratio_fields(comparison.bubble_of[ranks.size()]);
+    ranks.push_back(std::move(fields));
   }
   return {
       {"step", times_fields(comparison.step)},
+      {"bubble", ratio_fields(comparison.bubble)},
       {"compared_actions", comparison.compared_actions},
       {"mean_absolute_error_percent", comparison.mean_absolute_error_percent},
       {"worst", with_times({{"action", comparison.worst.action}, {"rank", comparison.worst.rank}},

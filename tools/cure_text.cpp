@@ -44,6 +44,11 @@ std::string policy_flags(const CommPolicy& policy) {
   if (policy.run_order != RunOrder::AsLowered)
     flags += " --run-order " + std::string(to_string(policy.run_order));
   flags += " --protocol " + to_string(policy.send_f) + "," + to_string(policy.send_b);
+  if (policy.connect != Connect::Ready)
+    flags += " --connect " + std::string(to_string(policy.connect));
+  if (policy.buffers != Buffers::Plain)
+    flags += " --buffers " + std::string(to_string(policy.buffers));
+  if (policy.in_flight != 0) flags += " --in-flight " + std::to_string(policy.in_flight);
   return flags;
 }
 

@@ -64,8 +64,9 @@ Profile measure(const Model& model, const Cluster& cluster, exec::ProfileOptions
 
 std::string profile_text(const Profile& profile, const Model& model, const Terminal& terminal) {
   std::string text = profile.model_name + " on " + profile.cluster.name + ", " +
-                     std::to_string(profile.ranks_measured) + " at once, medians of " +
-                     std::to_string(profile.repeats) + " or more runs\n";
+                     std::to_string(profile.ranks_measured) + " at once, " +
+                     std::to_string(profile.repeats) + " or more steps" +
+                     (profile.clock == ProfileClock::Cpu ? ", CPU time\n" : "\n");
   if (!profile.sizes.empty()) text += size_table(profile.sizes.front(), model, terminal);
   if (profile.sizes.size() > 1) text += size_table(profile.sizes.back(), model, terminal);
   const auto megabytes =

@@ -73,6 +73,9 @@ int run(const Arguments& arguments, Session& session) {
   const auto sizes = arguments.text("--sizes");
   options.micro_batch_sizes = sizes ? sizes_from(*sizes) : divisors_of(target.global_batch);
   options.ranks = arguments.integer_or("--ranks", 1, 1024, std::min(2, cores_of_machine()));
+  if (arguments.text_or("--clock", "wall") == "virtual") {
+    options.clock = exec::local::ClockKind::Virtual;
+  }
   if (const auto budget = arguments.duration("--budget")) options.budget_ns = budget->value;
   options.optimizer =
       exec::optimizer_spec(target.training.optimizer, target.training.learning_rate);
@@ -95,8 +98,9 @@ Command profile_command() {
   command.name = "profile";
   command.summary = "measure this machine: the cost of every action and transfer";
   command.description =
-      "Measures F, I, W and the update of each layer, with several ranks computing at once, and a "
-      "transfer between two ranks. Every number is a median of repeated runs.";
+      "Trains the model for a while on several ranks and measures F, I, W and the update of each "
+      "layer there; then a transfer between two ranks. Every number is a median, and the file also "
+      "says how the measurements are spread.";
   command.examples = {
       {"profile job.json -o profile.json", "for the model and the batch sizes of a job"},
       {"profile gpt-tiny --sizes 1,2,4 --budget 3s", "a preset, in about 3 seconds"},
@@ -115,6 +119,12 @@ Command profile_command() {
        .name = "--ranks",
        .argument = "N",
        .help = "ranks that compute at once while it is measured; 2, or 1 on a single core"},
+      {.group = "Measurement",
+       .name = "--clock",
+       .argument = "KIND",
+       .help = "virtual: the computing threads' CPU time, for run --clock virtual",
+       .choices = {"wall", "virtual"},
+       .checked = true},
       {.group = "Measurement",
        .name = "--budget",
        .argument = "TIME",

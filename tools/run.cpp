@@ -27,9 +27,22 @@ namespace {
 constexpr int kMostSteps = 1'000'000'000;
 constexpr int kMostEntries = 1'000'000;
 
+/// The files that replace the plan's, all together.
+std::optional<exec::DataFiles> data_request(const Arguments& arguments) {
+  exec::DataFiles files{arguments.text_or("--data", ""), arguments.text_or("--labels", ""),
+                        arguments.text_or("--targets", "")};
+  const bool has_answers = !files.labels.empty() || !files.targets.empty();
+  if (has_answers && !files.data.ends_with(".npy")) {
+    throw InputError("--labels and --targets belong to --data FILE.npy, the inputs");
+  }
+  if (!files.labels.empty() && !files.targets.empty()) {
+    throw InputError("--labels and --targets: give one of the two, as the model's loss asks");
+  }
+  return files.data.empty() ? std::nullopt : std::optional(std::move(files));
+}
+
 struct RunRequest {
   std::string device;
-  exec::local::ClockKind clock = exec::local::ClockKind::Wall;
   TrainingRequest training;
 };
 
@@ -38,14 +51,17 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   request.device = arguments.text_or("--device", subject.plan ? "cpu" : "paced");
   require_device(request.device);
   if (arguments.text_or("--clock", "wall") == "virtual") {
-    request.clock = exec::local::ClockKind::Virtual;
+    request.training.clock = exec::local::ClockKind::Virtual;
   }
   if (const auto steps = arguments.integer("--steps", 1, kMostSteps)) {
     request.training.steps = static_cast<int>(*steps);
   }
-  request.training.data = arguments.text("--data");
+  request.training.data = data_request(arguments);
   request.training.verify = arguments.has("--verify");
   request.training.verify_payloads = arguments.has("--verify-payloads");
+  if (arguments.text_or("--numerics", "fast") == "exact") {
+    request.training.numerics = exec::Numerics::Exact;
+  }
   if (const auto patience = arguments.duration("--watchdog")) {
     if (patience->value == 0) throw InputError("--watchdog: expected more than 0, such as 30s");
     request.training.watchdog_ns = patience->value;
@@ -58,10 +74,10 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
                        "an order says nothing of a model to train; give a plan.json, or --device "
                        "paced");
     }
-    if (arguments.has("--clock")) throw InputError("--clock belongs to --device paced");
     if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
-  } else if (arguments.has("--verify") || arguments.has("--data")) {
-    throw InputError("--verify and --data belong to --device cpu; paced computes nothing");
+  } else if (arguments.has("--verify") || arguments.has("--data") || arguments.has("--numerics")) {
+    throw InputError(
+        "--verify, --data and --numerics belong to --device cpu; paced computes nothing");
   }
   return request;
 }
@@ -70,7 +86,7 @@ exec::RunResult run_paced_ranks(const Subject& subject, const RunRequest& reques
                                 const exec::RunOptions& options) {
   const Program& program = subject.program;
   if (request.training.link == nullptr) {
-    return exec::paced::run_paced(program, subject.costs, request.clock, options);
+    return exec::paced::run_paced(program, subject.costs, request.training.clock, options);
   }
   exec::mpi::MpiTransport transport(program, exec::local::paced_messages(program, subject.costs),
                                     *request.training.link, options.verify_payloads);
@@ -173,6 +189,12 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
     session.print_result(fields);
   } else {
     print_result(subject, result, session);
+    if (request.device == "cpu" && request.training.clock == exec::local::ClockKind::Virtual) {
+      session.print(
+          wrapped("virtual clock: a computation took its thread's CPU time, a transfer "
+                  "what the plan's costs say",
+                  session.terminal().width, 0));
+    }
   }
   return result.verify && !agrees(*result.verify) ? kAnswerIsNo : kDone;
 }
@@ -217,7 +239,17 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--data",
        .argument = "FILE",
-       .help = "text to train on, instead of the plan's",
+       .help = "text to train on, or inputs as an array (.npy), instead of the plan's",
+       .is_file = true},
+      {.group = "Run",
+       .name = "--labels",
+       .argument = "FILE",
+       .help = "the inputs' classes, as an array of whole numbers (.npy)",
+       .is_file = true},
+      {.group = "Run",
+       .name = "--targets",
+       .argument = "FILE",
+       .help = "what a model with the loss mse has to give for the inputs (.npy)",
        .is_file = true},
       {.group = "Run",
        .name = "--verify",
@@ -225,6 +257,13 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--verify-payloads",
        .help = "every message carries a checksum, which the receiver compares"},
+      {.group = "Run",
+       .name = "--numerics",
+       .argument = "KIND",
+       .help = "exact: sums that do not depend on order, so that gradients and parameters are the "
+               "serial run's bit for bit; fast: OpenBLAS",
+       .choices = {"exact", "fast"},
+       .checked = true},
       {.group = "Run",
        .name = "--watchdog",
        .argument = "TIME",
@@ -242,7 +281,9 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--clock",
        .argument = "KIND",
-       .help = "of --device paced; virtual: nobody sleeps, times are exact",
+       .help = "virtual: no rank waits for the machine's time; on cpu a computation takes its "
+               "thread's CPU time and a transfer the plan's costs, so that eight ranks on two "
+               "cores show eight devices; on paced every time is exact",
        .choices = {"wall", "virtual"},
        .checked = true},
   };

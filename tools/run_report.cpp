@@ -32,8 +32,9 @@ Json lane_fields(const Program& program, const LaneTable& lanes, RankId rank,
                  const exec::LaneReport& lane) {
   const auto index = lanes.rank_lane_begin[static_cast<std::size_t>(rank.value)] +
                      static_cast<std::uint32_t>(lane.lane);
+  const bool is_host = index >= lanes.rank_lane_begin[static_cast<std::size_t>(rank.value) + 1];
   return {{"lane", lane.lane},
-          {"name", lane_name(program, lanes, index)},
+          {"name", is_host ? "host" : lane_name(program, lanes, index)},
           {"last_finished", name_or_null(program, lane.last_finished)},
           {"first_unfinished", name_or_null(program, lane.first_unfinished)}};
 }

@@ -3,6 +3,7 @@
 #include "planner/closed_form.hpp"
 #include "sim/engine.hpp"
 #include "tools/commands.hpp"
+#include "tools/drawn_steps.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/figures.hpp"
 #include "tools/memory_limit.hpp"
@@ -86,6 +87,7 @@ int run(const Arguments& arguments, Session& session) {
     return print_verdict(subject, sim::check(subject.program, subject.costs), session);
   }
   const Figures figures = figures_of(subject.program, result.timeline, subject.costs);
+  const auto drawn = drawn_steps(arguments, subject);
   const auto over = over_memory(figures.ranks, subject.memory_limit);
   save_timeline_files(arguments, session, subject, result.timeline,
                       traces::TraceInfo::Kind::Simulated);
@@ -94,6 +96,7 @@ int run(const Arguments& arguments, Session& session) {
     if (subject.synthesis) {
       fields["synthesis"] = synthesis_fields(*subject.synthesis);
     }
+    if (drawn) fields["drawn_steps"] = to_json(*drawn);
     if (arguments.has("--emit-order")) fields["order"] = rows_json(subject.order);
     session.print_result(fields);
   } else {
@@ -102,6 +105,7 @@ int run(const Arguments& arguments, Session& session) {
                                 arguments.integer_or("--width", 40, 1000, session.terminal().width),
                                 session.terminal()));
     print_figures(subject, figures, session);
+    if (drawn) session.print(drawn_steps_text(*drawn));
     if (arguments.has("--emit-order")) session.print(write_order_csv(subject.order));
     if (!arguments.has("--trace")) {
       session.note("next: add --trace t.json.gz and open it in ui.perfetto.dev");
@@ -127,11 +131,14 @@ Command simulate_command() {
       {"simulate plan.json --trace sim.trace.json.gz", "a tuned plan, for ui.perfetto.dev"},
       {"simulate -s auto -p 3 -m 6 --cost F=5,B=9 --mem F=1,limit=3 --prove",
        "the best order for these costs and this limit, with a proof"},
+      {"simulate plan.json --samples 1000 --profile profile.json",
+       "the step time as an interval, from how the measurements are spread"},
       {"simulate order.csv --preset nccl-one-stream --json", "an order of your own"},
   };
   command.positionals = {subject_file()};
   command.flags = subject_flags();
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
+  for (auto& flag : drawn_steps_flags()) command.flags.push_back(std::move(flag));
   command.flags.push_back({.group = "Output",
                            .name = "--emit-order",
                            .help = "the actions of each rank too: \"order\" in JSON, else as CSV"});

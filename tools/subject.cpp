@@ -85,7 +85,7 @@ CommPolicy default_policy(Purpose purpose, const planner::Schedule* schedule) {
 
 void read_order_subject(Subject& subject, const Arguments& arguments, Purpose purpose) {
   const bool fragment = arguments.has("--fragment");
-  if (!fragment) subject.problems = problems_of(subject.order);
+  subject.problems = fragment ? format_problems(subject.order) : problems_of(subject.order);
   use_given_costs(subject, arguments);
   const auto& stages = subject.costs.stages;
   const bool update = std::any_of(stages.begin(), stages.end(),

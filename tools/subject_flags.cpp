@@ -144,6 +144,25 @@ std::vector<Flag> policy_flags() {
        .help = "order of neighbouring transfers",
        .choices = {"as-lowered", "even-odd"},
        .checked = true},
+      {.group = kPolicy,
+       .name = "--connect",
+       .argument = "WHEN",
+       .help = "ready, or first-use: the first transfer between two ranks makes their connection, "
+               "which holds up the hosts of both",
+       .choices = {"ready", "first-use"},
+       .checked = true},
+      {.group = kPolicy,
+       .name = "--buffers",
+       .argument = "KIND",
+       .help = "plain, or registered (also captured in a graph): every send meets its receive, "
+               "whatever --protocol says",
+       .choices = {"plain", "registered"},
+       .checked = true},
+      {.group = kPolicy,
+       .name = "--in-flight",
+       .argument = "N",
+       .help = "the most transfers that a rank may have issued and not ended, under --issue "
+               "stream; 0: no limit"},
   };
 }
 
@@ -205,6 +224,9 @@ CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base) {
   if (const auto protocol = arguments.text("--protocol")) set_protocols(policy, *protocol);
   if (const auto post = arguments.text("--post")) policy.post = parse_post(*post);
   if (const auto order = arguments.text("--run-order")) policy.run_order = parse_run_order(*order);
+  if (const auto connect = arguments.text("--connect")) policy.connect = parse_connect(*connect);
+  if (const auto buffers = arguments.text("--buffers")) policy.buffers = parse_buffers(*buffers);
+  policy.in_flight = arguments.integer_or("--in-flight", 0, kMostInFlight, policy.in_flight);
   return policy;
 }
 
@@ -215,6 +237,9 @@ std::string policy_text(const CommPolicy& policy) {
   if (policy.send_b != policy.send_f) text += " for activations, " + to_string(policy.send_b);
   if (policy.send_b != policy.send_f) text += " for gradients";
   if (policy.run_order == RunOrder::EvenOdd) text += ", even-odd";
+  if (policy.connect == Connect::FirstUse) text += ", connections made at first use";
+  if (policy.buffers == Buffers::Registered) text += ", registered buffers";
+  if (policy.in_flight > 0) text += ", " + std::to_string(policy.in_flight) + " in flight";
   return text + ")";
 }
 

@@ -62,16 +62,17 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
 exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
                              const TrainingRequest& request, Session& session) {
   require_cpu(plan, request.link == nullptr);
-  const std::string path = request.data.value_or(plan.training.data);
-  if (path.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
+  const exec::DataFiles files = request.data.value_or(
+      exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
+  if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
     throw InputError("model " + plan.model.name +
                      " learns from text, and the plan names none; give one with --data FILE");
   }
   const auto data = exec::make_data(plan.model,
                                     {.samples = plan.micro_batch_size,
-                                     .micro_batches = plan.micro_batches,
+                                     .micro_batches = plan.micro_batches * plan.mesh.size("dp"),
                                      .seed = plan.training.seed},
-                                    path);
+                                    files);
   exec::cpu::Training training;
   training.model = &plan.model;
   training.stages = plan.stages;
@@ -79,8 +80,10 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   training.micro_batches = plan.micro_batches;
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
+  training.options.numerics = request.numerics;
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
+  training.clock = request.clock;
 
   exec::RunOptions options;
   options.steps = request.steps.value_or(plan.training.steps);
@@ -157,26 +160,33 @@ std::string clocks_text(const exec::RunResult& result) {
 }
 
 bool agrees(const exec::VerifyReport& report) {
+  if (report.numerics == exec::Numerics::Exact)
+    return report.gradients.bitwise && report.parameters.bitwise;
   return report.gradients.norm_rel <= kMostNormRel;  // false for NaN too
 }
 
 std::string verify_text(const exec::VerifyReport& report) {
-  const exec::Difference& difference = report.gradients;
-  if (agrees(report)) {
-    return "the gradients of step 1 agree with a serial run: " +
-           (difference.bitwise ? std::string("bit for bit")
-                               : "relative norm " + small_number(difference.norm_rel)) +
-           "\n";
+  const exec::Difference& difference =
+      report.gradients.bitwise ? report.parameters : report.gradients;
+  const std::string what = report.gradients.bitwise ? "parameters after" : "gradients of";
+  const std::string numerics(exec::to_string(report.numerics));
+  const std::string apart = "relative norm " + small_number(difference.norm_rel) + ", at most " +
+                            std::to_string(difference.max_ulp) + " ulp";
+  if (!agrees(report)) {
+    return "the " + what + " step 1 DIFFER from a serial run (" + numerics +
+           " numerics): " + apart + ",\nworst in " + difference.worst + "\n";
   }
-  return "the gradients of step 1 DIFFER from a serial run: relative norm " +
-         small_number(difference.norm_rel) + ",\nworst in " + difference.worst + "\n";
+  return "the gradients of step 1 agree with a serial run (" + numerics +
+         " numerics): " + (report.gradients.bitwise ? "bit for bit" : apart) + "\n";
 }
 
 Json verify_fields(const std::optional<exec::VerifyReport>& report) {
   if (!report) return nullptr;
-  return {{"max_ulp", report->gradients.max_ulp},
+  return {{"numerics", exec::to_string(report->numerics)},
+          {"max_ulp", report->gradients.max_ulp},
           {"norm_rel", report->gradients.norm_rel},
-          {"bitwise", report->gradients.bitwise}};
+          {"bitwise", report->gradients.bitwise},
+          {"parameters_bitwise", report->parameters.bitwise}};
 }
 
 }  // namespace pipewright::tools

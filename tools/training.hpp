@@ -7,7 +7,10 @@
 
 #include "core/plan.hpp"
 #include "core/program.hpp"
+#include "exec/data.hpp"
+#include "exec/local/transport.hpp"
 #include "exec/mpi/link.hpp"
+#include "exec/numerics.hpp"
 #include "exec/runtime.hpp"
 #include "tools/session.hpp"
 
@@ -17,10 +20,12 @@ namespace pipewright::tools {
 inline constexpr double kMostNormRel = 1e-6;
 
 struct TrainingRequest {
-  std::optional<int> steps;         // instead of the plan's
-  std::optional<std::string> data;  // instead of the plan's
-  bool verify = false;              // the first step against a serial run
+  std::optional<int> steps;             // instead of the plan's
+  std::optional<exec::DataFiles> data;  // instead of the plan's
+  bool verify = false;                  // the first step against a serial run
+  exec::Numerics numerics = exec::Numerics::Fast;
   std::int64_t watchdog_ns = 30'000'000'000;
+  exec::local::ClockKind clock = exec::local::ClockKind::Wall;
   int flight_entries = exec::kDefaultFlightEntries;
   std::function<void(const exec::RunResult&)> on_overdue;
   bool verify_payloads = false;
@@ -47,7 +52,8 @@ std::string weight_versions_text(const Program& program, const exec::RunResult& 
 /// are threads.
 std::string clocks_text(const exec::RunResult& result);
 
-/// True if the gradients agree as far as rounding allows.
+/// True if the gradients agree as far as rounding allows; exact numerics allow nothing, of the
+/// updated parameters neither.
 bool agrees(const exec::VerifyReport& report);
 std::string verify_text(const exec::VerifyReport& report);
 Json verify_fields(const std::optional<exec::VerifyReport>& report);

@@ -4,7 +4,8 @@
 #include <array>
 #include <cstdlib>
 #include <map>
-#include <tuple>
+
+#include "traces/matched_spans.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -13,68 +14,18 @@ namespace {
 constexpr std::size_t kPairRow = kActionKinds;
 constexpr std::size_t kRows = kActionKinds + 1;
 
-/// What identifies an action of a rank; cheap to compare.
-using Key = std::array<std::int64_t, 8>;
-
-Key key_of(const Cell& cell) {
-  Key key{static_cast<std::int64_t>(cell.action.kind),
-          cell.action.stage.value,
-          cell.action.micro_batch.value,
-          cell.action.version,
-          -1,
-          0,
-          0,
-          0};
-  if (cell.partner) {
-    key[4] = static_cast<std::int64_t>(cell.partner->kind);
-    key[5] = cell.partner->stage.value;
-    key[6] = cell.partner->micro_batch.value;
-    key[7] = cell.partner->version;
-  }
-  return key;
-}
-
-/// A span that counts: a computation, or the receive of a transfer.
-struct Item {
-  Key key;
-  std::int64_t duration_ns = 0;
-  const TraceSpan* span = nullptr;
-};
-
-std::vector<Item> items_of(const TraceRank* rank) {
-  std::vector<Item> items;
-  if (rank == nullptr) return items;
-  for (const TraceSpan& span : rank->spans) {
-    if (span.kind == SpanKind::Compute) {
-      items.push_back({key_of(span.cell), span.duration_ns(), &span});
-    } else if (span.kind == SpanKind::Transfer && is_recv(span.cell.action.kind)) {
-      items.push_back({key_of(span.cell), span.end_ns - span.moving_ns, &span});
-    }
-  }
-  std::stable_sort(items.begin(), items.end(),
-                   [](const Item& a, const Item& b) { return a.key < b.key; });
-  return items;
-}
-
 class Comparer {
  public:
   void rank(int number, const TraceRank* predicted, const TraceRank* measured) {
-    number_ = number;
-    const std::vector<Item> a = items_of(predicted);
-    const std::vector<Item> b = items_of(measured);
     result_.ranks.push_back({number,
                              {predicted == nullptr ? 0 : busy_ns(*predicted),
                               measured == nullptr ? 0 : busy_ns(*measured)}});
-    std::size_t i = 0, j = 0;
-    while (i < a.size() || j < b.size()) {
-      if (j == b.size() || (i < a.size() && a[i].key < b[j].key)) {
-        if (a[i++].span->kind == SpanKind::Compute) ++result_.only_predicted;
-      } else if (i == a.size() || b[j].key < a[i].key) {
-        if (b[j++].span->kind == SpanKind::Compute) ++result_.only_measured;
-      } else {
-        add(a[i++], b[j++]);
-      }
-    }
+  }
+
+  void span(const MatchedSpan& matched) {
+    if (matched.predicted != nullptr && matched.measured != nullptr) return add(matched);
+    if (matched.either().kind != SpanKind::Compute) return;
+    ++(matched.predicted != nullptr ? result_.only_predicted : result_.only_measured);
   }
 
   Comparison finish() {
@@ -91,12 +42,31 @@ class Comparer {
       result_.mean_absolute_error_percent =
           100.0 * static_cast<double>(absolute_) / static_cast<double>(measured_);
     }
+    compare_bubbles();
     return std::move(result_);
   }
 
   ComparedTimes& step() { return result_.step; }
 
  private:
+  void compare_bubbles() {
+    const ComparedTimes& step = result_.step;
+    const auto idle = [](std::int64_t busy_ns, std::int64_t step_ns, std::size_t ranks) {
+      if (step_ns == 0 || ranks == 0) return 0.0;
+      return 1 - static_cast<double>(busy_ns) /
+                     (static_cast<double>(step_ns) * static_cast<double>(ranks));
+    };
+    ComparedTimes all;
+    for (const ComparedRank& rank : result_.ranks) {
+      all.predicted_ns += rank.busy.predicted_ns;
+      all.measured_ns += rank.busy.measured_ns;
+      result_.bubble_of.push_back({idle(rank.busy.predicted_ns, step.predicted_ns, 1),
+                                   idle(rank.busy.measured_ns, step.measured_ns, 1)});
+    }
+    result_.bubble = {idle(all.predicted_ns, step.predicted_ns, result_.ranks.size()),
+                      idle(all.measured_ns, step.measured_ns, result_.ranks.size())};
+  }
+
   static std::string name_of(std::size_t row) {
     if (row == kPairRow) return "pair";
     const auto kind = static_cast<ActionKind>(row);
@@ -105,32 +75,32 @@ class Comparer {
     return std::string(to_string(kind));
   }
 
-  void add(const Item& predicted, const Item& measured) {
-    const ComparedTimes times{predicted.duration_ns, measured.duration_ns};
+  void add(const MatchedSpan& matched) {
+    const TraceSpan& predicted = *matched.predicted;
+    const ComparedTimes times{matched_ns(predicted), matched_ns(*matched.measured)};
     const std::int64_t error = std::llabs(times.error_ns());
-    const Cell& cell = predicted.span->cell;
+    const Cell& cell = predicted.cell;
     ComparedKind& row = rows_[cell.partner ? kPairRow : static_cast<std::size_t>(cell.action.kind)];
     ++row.count;
     row.sum.predicted_ns += times.predicted_ns;
     row.sum.measured_ns += times.measured_ns;
     row.absolute_error_ns += error;
-    if (predicted.span->kind != SpanKind::Compute) return;
+    if (predicted.kind != SpanKind::Compute) return;
     ++result_.compared_actions;
     absolute_ += error;
     measured_ += times.measured_ns;
     // Items come sorted by name, ties go to the one that ran first.
     const bool worse = result_.worst.action.empty() || error > worst_error_;
-    const bool earlier = !worse && error == worst_error_ && number_ == result_.worst.rank &&
-                         predicted.span->start_ns < worst_start_;
+    const bool earlier = !worse && error == worst_error_ && matched.rank == result_.worst.rank &&
+                         predicted.start_ns < worst_start_;
     if (!worse && !earlier) return;
     worst_error_ = error;
-    worst_start_ = predicted.span->start_ns;
-    result_.worst = {to_string(cell), number_, times};
+    worst_start_ = predicted.start_ns;
+    result_.worst = {to_string(cell), matched.rank, times};
   }
 
   Comparison result_;
   std::array<ComparedKind, kRows> rows_;
-  int number_ = 0;
   std::int64_t absolute_ = 0, measured_ = 0;
   std::int64_t worst_error_ = 0, worst_start_ = 0;
 };
@@ -151,6 +121,7 @@ Comparison compare(const TraceTimeline& predicted, const TraceTimeline& measured
   Comparer comparer;
   comparer.step() = {predicted.makespan_ns, measured.makespan_ns};
   for (const auto& [number, pair] : ranks) comparer.rank(number, pair.first, pair.second);
+  for (const MatchedSpan& matched : match_spans(predicted, measured)) comparer.span(matched);
   return comparer.finish();
 }
 

@@ -31,6 +31,12 @@ struct ComparedRank {
   ComparedTimes busy;
 };
 
+/// The bubble: the share of the makespan in which ranks do not compute, 0 to 1.
+struct ComparedRatio {
+  double predicted = 0, measured = 0;
+  double difference() const { return predicted - measured; }
+};
+
 struct ComparedAction {
   std::string action;  // "" if nothing was compared
   int rank = 0;
@@ -39,7 +45,9 @@ struct ComparedAction {
 
 struct Comparison {
   ComparedTimes step;
-  std::vector<ComparedKind> kinds;  // those that occur, in the order of ActionKind
+  ComparedRatio bubble;                  // of all ranks
+  std::vector<ComparedRatio> bubble_of;  // by entry of `ranks`
+  std::vector<ComparedKind> kinds;       // those that occur, in the order of ActionKind
   std::vector<ComparedRank> ranks;
   std::int64_t compared_actions = 0;       // computations found in both
   double mean_absolute_error_ns = 0;       // over these

@@ -60,7 +60,7 @@ void causal_softmax_backward(int sequence, const float* p, float* d) {
 }  // namespace
 
 void attention_forward(const AttentionShape& s, const float* qkv, float* probabilities,
-                       float* context) {
+                       float* context, Numerics numerics) {
   const int t = s.sequence, d = s.head_width(), stride = 3 * s.width;
   const float scale = score_scale(s);
   for (int sample = 0; sample < s.samples; ++sample) {
@@ -68,15 +68,17 @@ void attention_forward(const AttentionShape& s, const float* qkv, float* probabi
       const Head at = head_at(s, sample, h);
       const Projections in(qkv + at.qkv, s.width);
       float* p = probabilities + at.probabilities;
-      cpu::gemm({t, t, d}, scale, {in.q, stride}, {in.k, stride, true}, 0.0F, p, t);
+      cpu::gemm({t, t, d}, scale, {in.q, stride}, {in.k, stride, true}, 0.0F, p, t, numerics);
       causal_softmax(t, p);
-      cpu::gemm({t, d, t}, 1.0F, {p, t}, {in.v, stride}, 0.0F, context + at.context, s.width);
+      cpu::gemm({t, d, t}, 1.0F, {p, t}, {in.v, stride}, 0.0F, context + at.context, s.width,
+                numerics);
     }
   }
 }
 
 void attention_backward_input(const AttentionShape& s, const float* qkv, const float* probabilities,
-                              const float* dcontext, float* dqkv, float* scratch) {
+                              const float* dcontext, float* dqkv, float* scratch,
+                              Numerics numerics) {
   const int t = s.sequence, d = s.head_width(), stride = 3 * s.width;
   const float scale = score_scale(s);
   for (int sample = 0; sample < s.samples; ++sample) {
@@ -86,11 +88,12 @@ void attention_backward_input(const AttentionShape& s, const float* qkv, const f
       const Projections d_in(dqkv + at.qkv, s.width);
       const float* p = probabilities + at.probabilities;
       const float* dc = dcontext + at.context;
-      cpu::gemm({t, d, t}, 1.0F, {p, t, true}, {dc, s.width}, 0.0F, d_in.v, stride);
-      cpu::gemm({t, t, d}, 1.0F, {dc, s.width}, {in.v, stride, true}, 0.0F, scratch, t);
+      cpu::gemm({t, d, t}, 1.0F, {p, t, true}, {dc, s.width}, 0.0F, d_in.v, stride, numerics);
+      cpu::gemm({t, t, d}, 1.0F, {dc, s.width}, {in.v, stride, true}, 0.0F, scratch, t, numerics);
       causal_softmax_backward(t, p, scratch);
-      cpu::gemm({t, d, t}, scale, {scratch, t}, {in.k, stride}, 0.0F, d_in.q, stride);
-      cpu::gemm({t, d, t}, scale, {scratch, t, true}, {in.q, stride}, 0.0F, d_in.k, stride);
+      cpu::gemm({t, d, t}, scale, {scratch, t}, {in.k, stride}, 0.0F, d_in.q, stride, numerics);
+      cpu::gemm({t, d, t}, scale, {scratch, t, true}, {in.q, stride}, 0.0F, d_in.k, stride,
+                numerics);
     }
   }
 }

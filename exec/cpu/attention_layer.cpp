@@ -13,6 +13,7 @@ class AttentionLayer final : public TrainableLayer {
       : shape_{site.extent.samples, site.extent.sequence, site.width, layer.heads},
         words_(site.extent.words(site.width)),
         pool_(*site.pool),
+        numerics_(site.numerics),
         qkv_(site, "qkv_", site.width, 3 * site.width, true),
         output_(site, "output_", site.width, site.width, true) {}
 
@@ -23,7 +24,7 @@ class AttentionLayer final : public TrainableLayer {
     qkv_.forward(shape_.rows(), x.floats(), qkv.floats());
     Buffer probabilities = pool_.take(shape_.probabilities());
     Buffer context = pool_.take(words_);
-    attention_forward(shape_, qkv.floats(), probabilities.floats(), context.floats());
+    attention_forward(shape_, qkv.floats(), probabilities.floats(), context.floats(), numerics_);
     Buffer y = pool_.take(words_);
     output_.forward(shape_.rows(), context.floats(), y.floats());
     saved.buffers[kX] = std::move(x);
@@ -42,7 +43,7 @@ class AttentionLayer final : public TrainableLayer {
     const Buffer scratch = pool_.take(sequence * sequence);
     attention_backward_input(shape_, saved.buffers[kQkv].floats(),
                              saved.buffers[kProbabilities].floats(), dcontext.floats(),
-                             dqkv.floats(), scratch.floats());
+                             dqkv.floats(), scratch.floats(), numerics_);
     saved.buffers[kQkv].reset();
     saved.buffers[kProbabilities].reset();
     Buffer dx;
@@ -73,6 +74,7 @@ class AttentionLayer final : public TrainableLayer {
   AttentionShape shape_;
   std::size_t words_;
   BufferPool& pool_;
+  Numerics numerics_;
   Projection qkv_, output_;
 };
 

@@ -26,7 +26,7 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
     const StagePlan& plan = training.stages[s];
     stages_[s] = std::make_unique<Stage>(*training.model, plan.first_layer, plan.end_layer,
                                          training.micro_batch_size, training.micro_batches,
-                                         training.seed, training.optimizer);
+                                         training.seed, training.optimizer, training.options);
     if (program.asynchronous) stages_[s]->average_each_update();
   }
 }
@@ -127,9 +127,10 @@ bool Device::computes(int stage, int micro_batch) const {
 }
 
 void Device::end_step() {
-  if (!program_.asynchronous) return;
   for (const auto& stage : stages_) {
-    if (stage != nullptr) stage->use_version(stage->version());
+    if (stage == nullptr) continue;
+    if (program_.asynchronous) stage->use_version(stage->version());
+    stage->settle_gradients();  // where no OPT has
   }
 }
 
@@ -178,9 +179,9 @@ std::optional<double> Device::loss() const {
   if (stages_.empty() || stages_.back() == nullptr) return std::nullopt;
   double sum = 0;
   for (int m = 0; m < program_.micro_batches; ++m) {
-    if (computes(program_.stages - 1, m)) sum += stages_.back()->loss(m);
+    if (computes(program_.stages - 1, m)) sum += stages_.back()->loss_share(m);
   }
-  return sum / program_.micro_batches;
+  return sum;
 }
 
 int Device::peak_versions() const {

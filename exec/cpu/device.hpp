@@ -16,6 +16,7 @@
 #include "exec/cpu/version_plan.hpp"
 #include "exec/data.hpp"
 #include "exec/device.hpp"
+#include "exec/local/transport.hpp"
 #include "exec/optimizer.hpp"
 #include "exec/runtime.hpp"
 
@@ -28,11 +29,16 @@ struct Training {
   int micro_batch_size = 1, micro_batches = 1;
   std::uint64_t seed = 1;
   OptimizerSpec optimizer;
+  StageOptions options;
   const DataSource* data = nullptr;
   /// So many steps, from the first one, are compared with a serial run, every replica of a stage by
   /// itself. The serial steps are computed between the steps of the run and do not count in their
   /// times. An asynchronous order has no serial run to agree with.
   int verified_steps = 0;
+  /// Virtual: a computation takes its thread's CPU time and a transfer what the cost table says
+  /// (local/metered_device.hpp), so that more ranks than cores show the timeline of as many
+  /// devices.
+  local::ClockKind clock = local::ClockKind::Wall;
 };
 
 class Device final : public exec::Device {

@@ -1,5 +1,7 @@
-// Matrix products of OpenBLAS on sub-matrices: what linear layers and attention are made of.
+// Matrix products on sub-matrices: what linear layers and attention are made of.
 #pragma once
+
+#include "exec/numerics.hpp"
 
 namespace pipewright::exec::cpu {
 
@@ -15,7 +17,9 @@ struct MatrixView {
 struct GemmSize {
   int m = 0, n = 0, k = 0;
 };
+/// Fast: OpenBLAS. Exact: canonical_gemm() with the fastest instructions of this machine; then beta
+/// is 0, or it and alpha are 1. c overlaps neither a nor b.
 void gemm(const GemmSize& size, float alpha, const MatrixView& a, const MatrixView& b, float beta,
-          float* c, int c_stride);
+          float* c, int c_stride, Numerics numerics = Numerics::Fast);
 
 }  // namespace pipewright::exec::cpu

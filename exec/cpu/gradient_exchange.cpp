@@ -1,7 +1,6 @@
 #include "exec/cpu/gradient_exchange.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 #include "core/error.hpp"
@@ -16,34 +15,15 @@ constexpr auto kByInstruction = [](const auto& a, const auto& b) { return a.firs
 // --- On the way ---
 
 HostPayload GradientMessage::pack() const {
-  std::vector<std::uint64_t> sizes{static_cast<std::uint64_t>(part.micro_batches)};
-  HostPayload payload({});
-  for (const AlignedFloats& gradient : part.gradients) {
-    sizes.push_back(gradient.size());
-    payload.values.insert(payload.values.end(), gradient.begin(), gradient.end());
-  }
-  payload.note.resize(sizes.size() * sizeof sizes[0]);
-  std::memcpy(payload.note.data(), sizes.data(), payload.note.size());
+  const std::vector<std::byte> bytes = to_bytes(part);
+  HostPayload payload(std::vector<float>(bytes.size() / sizeof(float)));
+  PIPEWRIGHT_ASSERT(payload.size() == bytes.size(), "a part's bytes do not fill floats");
+  std::memcpy(payload.data(), bytes.data(), bytes.size());
   return payload;
 }
 
 GradientPart unpacked(const HostPayload& payload) {
-  std::vector<std::uint64_t> sizes(payload.note.size() / sizeof(std::uint64_t));
-  if (!sizes.empty()) std::memcpy(sizes.data(), payload.note.data(), payload.note.size());
-  std::uint64_t all = 0;
-  for (std::size_t i = 1; i < sizes.size(); ++i) all += sizes[i];
-  if (sizes.empty() || all != payload.values.size()) {
-    throw RunError("received gradients of a replica that are not whole");
-  }
-  GradientPart part;
-  part.micro_batches = static_cast<int>(sizes.front());
-  auto at = payload.values.begin();
-  for (std::size_t i = 1; i < sizes.size(); ++i) {
-    const auto end = at + static_cast<std::ptrdiff_t>(sizes[i]);
-    part.gradients.emplace_back(at, end);
-    at = end;
-  }
-  return part;
+  return gradient_part_of(std::as_bytes(std::span(payload.values)));
 }
 
 std::vector<const GradientPart*> parts_of(const std::vector<PartPtr>& messages,

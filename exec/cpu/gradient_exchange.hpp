@@ -8,20 +8,12 @@
 #include <vector>
 
 #include "core/collectives.hpp"
-#include "exec/buffer.hpp"
+#include "exec/cpu/gradient_part.hpp"
 #include "exec/transport.hpp"
 
 namespace pipewright::exec::cpu {
 
-/// What one replica brings: its gradients, by parameter, and the micro-batches in them. No
-/// gradients: none went in.
-struct GradientPart {
-  std::vector<AlignedFloats> gradients;
-  int micro_batches = 0;
-};
-
-/// The part on its way. The packed form is all gradients one behind the other, and as its note the
-/// micro-batches and the length of each.
+/// The part on its way. The packed form is its bytes, four in each float.
 class GradientMessage final : public Part {
  public:
   explicit GradientMessage(GradientPart what) : part(std::move(what)) {}

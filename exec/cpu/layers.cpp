@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/cpu/image_layers.hpp"
 #include "exec/cpu/leaf_layers.hpp"
 #include "exec/ops.hpp"
 
@@ -12,10 +13,10 @@ namespace {
 
 class SequentialLayer final : public TrainableLayer {
  public:
-  SequentialLayer(const Layer& layer, LayerSite site) {
+  SequentialLayer(const std::vector<Layer>& layers, LayerSite site) {
     const std::string outer = site.path;
-    for (int i = 0; i < static_cast<int>(layer.inner.size()); ++i) {
-      const Layer& inner = layer.inner[static_cast<std::size_t>(i)];
+    for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+      const Layer& inner = layers[static_cast<std::size_t>(i)];
       site.path = layer_path(outer, i, inner);
       layers_.push_back(make_layer(inner, site));
       site.width = width_behind(inner, site.width, site.path);
@@ -50,46 +51,85 @@ class SequentialLayer final : public TrainableLayer {
     for (const auto& layer : layers_) layer->collect(parameters);
   }
 
+  void update_statistics() override {
+    for (const auto& layer : layers_) layer->update_statistics();
+  }
+  void set_evaluating(bool evaluating) override {
+    for (const auto& layer : layers_) layer->set_evaluating(evaluating);
+  }
+
  private:
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
 };
 
-/// x + inner(x). Keeps nothing itself: what must stay of x the inner layers keep.
+/// shortcut(x) + inner(x); without layers in it, the shortcut is x itself. Keeps nothing itself:
+/// what must stay of x the inner layers keep.
 class ResidualLayer final : public TrainableLayer {
  public:
   ResidualLayer(const Layer& layer, const LayerSite& site)
-      : words_(site.extent.words(site.width)), pool_(*site.pool), inner_(layer, site) {}
+      : words_in_(site.extent.words(site.width)),
+        words_out_(site.extent.words(width_behind(layer, site.width, site.path))),
+        pool_(*site.pool),
+        inner_(layer.inner, site),
+        shortcut_(layer.shortcut, site_of_shortcut(site)) {}
 
-  Saved new_saved() const override { return inner_.new_saved(); }
+  Saved new_saved() const override {
+    Saved saved;
+    saved.inner.push_back(inner_.new_saved());
+    saved.inner.push_back(shortcut_.new_saved());
+    return saved;
+  }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = writable(inner_.forward(x, saved));
-    add_to(words_, x.floats(), y.floats());
+    Buffer y = writable(inner_.forward(x, saved.inner[0]), words_out_);
+    const Buffer added = shortcut_.forward(std::move(x), saved.inner[1]);
+    add_to(words_out_, added.floats(), y.floats());
     return y;
   }
 
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    if (!wanted) return inner_.backward_input(std::move(dy), saved, false);
-    Buffer dx = writable(inner_.backward_input(dy, saved, true));
-    add_to(words_, dy.floats(), dx.floats());
+    Buffer dx = inner_.backward_input(dy, saved.inner[0], wanted);
+    const Buffer added = shortcut_.backward_input(std::move(dy), saved.inner[1], wanted);
+    if (!wanted) return {};
+    dx = writable(std::move(dx), words_in_);
+    add_to(words_in_, added.floats(), dx.floats());
     return dx;
   }
 
-  void backward_weight(Saved& saved) override { inner_.backward_weight(saved); }
-  void collect(std::vector<Parameter*>& parameters) override { inner_.collect(parameters); }
+  void backward_weight(Saved& saved) override {
+    inner_.backward_weight(saved.inner[0]);
+    shortcut_.backward_weight(saved.inner[1]);
+  }
+  void collect(std::vector<Parameter*>& parameters) override {
+    inner_.collect(parameters);
+    shortcut_.collect(parameters);
+  }
+  void update_statistics() override {
+    inner_.update_statistics();
+    shortcut_.update_statistics();
+  }
+  void set_evaluating(bool evaluating) override {
+    inner_.set_evaluating(evaluating);
+    shortcut_.set_evaluating(evaluating);
+  }
 
  private:
+  static LayerSite site_of_shortcut(LayerSite site) {
+    site.path += "/shortcut";
+    return site;
+  }
+
   /// The buffer itself, or a copy if somebody else reads it (relu keeps its output).
-  Buffer writable(Buffer buffer) {
+  Buffer writable(Buffer buffer, std::size_t words) {
     if (!buffer.is_shared()) return buffer;
-    Buffer copy = pool_.take(words_);
-    std::copy_n(buffer.floats(), words_, copy.floats());
+    Buffer copy = pool_.take(words);
+    std::copy_n(buffer.floats(), words, copy.floats());
     return copy;
   }
 
-  std::size_t words_;
+  std::size_t words_in_, words_out_;
   BufferPool& pool_;
-  SequentialLayer inner_;
+  SequentialLayer inner_, shortcut_;
 };
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
@@ -120,12 +160,23 @@ int first_width(const Layer& layer) {
   }
 }
 
-int width_behind_chain(const Layer& layer, int width, const std::string& path) {
-  for (int i = 0; i < static_cast<int>(layer.inner.size()); ++i) {
-    const Layer& inner = layer.inner[static_cast<std::size_t>(i)];
+int width_behind_chain(const std::vector<Layer>& layers, int width, const std::string& path) {
+  for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+    const Layer& inner = layers[static_cast<std::size_t>(i)];
     width = width_behind(inner, width, layer_path(path, i, inner));
   }
   return width;
+}
+
+int width_behind_residual(const Layer& layer, int width, const std::string& path) {
+  const int behind = width_behind_chain(layer.inner, width, path);
+  const int added = width_behind_chain(layer.shortcut, width, path + "/shortcut");
+  if (behind != added) {
+    refuse(path, "what is inside a residual gives " + std::to_string(behind) +
+                     " numbers a row, and what it is added to has " + std::to_string(added) +
+                     ": they must be equal");
+  }
+  return behind;
 }
 
 void check_embedding(const Layer& layer, const LayerSite& site) {
@@ -151,7 +202,7 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
     if (layer.out <= 0) refuse(path, "\"out\" must be at least 1");
     return layer.out;
   }
-  if (layer.kind == LayerKind::Sequential) return width_behind_chain(layer, width, path);
+  if (layer.kind == LayerKind::Sequential) return width_behind_chain(layer.inner, width, path);
   expect_floats(path, width);
   switch (layer.kind) {
     case LayerKind::Linear:
@@ -159,11 +210,13 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
       if (layer.out <= 0) refuse(path, "\"out\" must be at least 1");
       return layer.out;
     case LayerKind::Residual:
-      if (width_behind_chain(layer, width, path) != width) {
-        refuse(path, "what is inside a residual must give as many numbers a row as it takes (" +
-                         std::to_string(width) + ")");
-      }
-      return width;
+      return width_behind_residual(layer, width, path);
+    case LayerKind::Conv2d:
+    case LayerKind::MaxPool:
+    case LayerKind::AveragePool:
+    case LayerKind::GlobalAveragePool:
+      expect_width(layer, width, path);
+      return layer.image_out.numbers();
     case LayerKind::CausalSelfAttention:
       expect_width(layer, width, path);
       if (layer.heads <= 0 || width % layer.heads != 0) {
@@ -206,7 +259,16 @@ std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& 
     case LayerKind::Residual:
       return std::make_unique<ResidualLayer>(layer, site);
     case LayerKind::Sequential:
-      return std::make_unique<SequentialLayer>(layer, site);
+      return std::make_unique<SequentialLayer>(layer.inner, site);
+    case LayerKind::Conv2d:
+      return cpu::make_conv2d(layer, site);
+    case LayerKind::BatchNorm:
+      return cpu::make_batch_norm(layer, site);
+    case LayerKind::MaxPool:
+      return cpu::make_max_pool(layer, site);
+    case LayerKind::AveragePool:
+    case LayerKind::GlobalAveragePool:
+      return cpu::make_average_pool(layer, site);
   }
   throw Bug("a layer kind without an implementation");
 }

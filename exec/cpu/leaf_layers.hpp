@@ -35,6 +35,7 @@ class Projection {
 
  private:
   int in_ = 0, out_ = 0;
+  Numerics numerics_ = Numerics::Fast;
   Parameter weight_, bias_;  // bias_ is empty if there is none
 };
 

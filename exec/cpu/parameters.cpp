@@ -22,7 +22,7 @@ Parameter constant_parameter(const LayerSite& site, const std::string& name, std
 }
 
 Projection::Projection(const LayerSite& site, const std::string& name, int in, int out, bool bias)
-    : in_(in), out_(out) {
+    : in_(in), out_(out), numerics_(site.numerics) {
   // A uniform of this bound gives outputs a third of the inputs' variance: small enough to start
   // near the uniform loss, large enough to learn.
   const float bound = 1.0F / std::sqrt(static_cast<float>(in));
@@ -34,16 +34,16 @@ Projection::Projection(const LayerSite& site, const std::string& name, int in, i
 }
 
 void Projection::forward(int rows, const float* x, float* y) const {
-  linear_forward({rows, in_, out_}, x, weight_.value.data(), y);
+  linear_forward({rows, in_, out_}, x, weight_.value.data(), y, numerics_);
   if (!bias_.value.empty()) bias_forward(rows, out_, bias_.value.data(), y);
 }
 
 void Projection::backward_input(int rows, const float* dy, float* dx) const {
-  linear_backward_input({rows, in_, out_}, dy, weight_.value.data(), dx);
+  linear_backward_input({rows, in_, out_}, dy, weight_.value.data(), dx, numerics_);
 }
 
 void Projection::backward_weight(int rows, const float* x, const float* dy) {
-  linear_backward_weight({rows, in_, out_}, x, dy, weight_.gradient.data());
+  linear_backward_weight({rows, in_, out_}, x, dy, weight_.gradient.data(), numerics_);
   if (!bias_.value.empty()) bias_backward_weight(rows, out_, dy, bias_.gradient.data());
 }
 

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include "exec/cpu/device.hpp"
 #include "exec/cpu/stage_views.hpp"
 #include "exec/cpu/training_fit.hpp"
+#include "exec/local/metered_device.hpp"
 #include "exec/local/transport.hpp"
 #include "exec/packing.hpp"
 #include "exec/peers.hpp"
@@ -24,7 +26,8 @@ class Verifier {
         serial_(*training.model, {.micro_batch_size = training.micro_batch_size,
                                   .micro_batches = training.micro_batches,
                                   .seed = training.seed,
-                                  .optimizer = training.optimizer}) {}
+                                  .optimizer = training.optimizer,
+                                  .options = training.options}) {}
 
   /// Keeps the worst of all steps and replicas.
   void compare(int step, const StageViews& views) {
@@ -34,7 +37,9 @@ class Verifier {
       const double known = worst_ ? worst_->gradients.norm_rel : -1;
       const bool is_worse =
           std::isnan(found.gradients.norm_rel) || found.gradients.norm_rel > known;
-      if (is_worse) worst_ = found;
+      if (!is_worse && (found.parameters.bitwise || !worst_->parameters.bitwise)) continue;
+      worst_ = found;
+      worst_->numerics = training_.options.numerics;
     }
   }
 
@@ -68,7 +73,11 @@ std::vector<int> peak_versions_of(const Devices& devices, Peers* peers) {
 
 RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options) {
-  local::LocalTransport transport(program, local::real_messages(program, costs));
+  const bool is_virtual = training.clock == local::ClockKind::Virtual;
+  local::LocalTransport transport(
+      program,
+      is_virtual ? local::paced_messages(program, costs) : local::real_messages(program, costs),
+      training.clock);
   return run_on_cpu(program, costs, training, options, transport);
 }
 
@@ -78,10 +87,13 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   Peers* const peers = transport.peers();
   const bool speaks = peers == nullptr || peers->process() == 0;
   Devices devices(static_cast<std::size_t>(program.ranks()));
-  const DeviceFactory make = [&](RankId rank, Clock&) {
+  const bool is_virtual = training.clock == local::ClockKind::Virtual;
+  std::mutex turn;
+  const DeviceFactory make = [&](RankId rank, Clock& clock) -> std::unique_ptr<exec::Device> {
     auto device = std::make_unique<Device>(program, training, rank, &transport);
     devices[static_cast<std::size_t>(rank.value)] = device.get();
-    return device;
+    if (!is_virtual) return device;
+    return std::make_unique<local::MeteredDevice>(std::move(device), rank, clock, turn);
   };
   std::optional<Verifier> verifier;
   if (training.verified_steps > 0 && speaks) verifier.emplace(program, training);

@@ -1,6 +1,9 @@
 #include "exec/cpu/stage.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
 #include <utility>
 
 #include "core/error.hpp"
@@ -30,6 +33,14 @@ void check_floats(const std::vector<float>& values, std::size_t words, const std
   }
 }
 
+/// What the optimizer trains.
+std::vector<Parameter*> weights_of(const std::vector<Parameter*>& parameters) {
+  std::vector<Parameter*> weights;
+  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(weights),
+               [](const Parameter* p) { return !p->is_statistic; });
+  return weights;
+}
+
 /// Vocabulary of the embedding that the chain begins with, 0 if it begins with something else.
 int leading_vocabulary(const Layer& layer) {
   if (layer.kind == LayerKind::Embedding) return layer.vocabulary;
@@ -39,7 +50,8 @@ int leading_vocabulary(const Layer& layer) {
 }  // namespace
 
 Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch_size,
-             int micro_batches, std::uint64_t seed, const OptimizerSpec& optimizer)
+             int micro_batches, std::uint64_t seed, const OptimizerSpec& optimizer,
+             const StageOptions& options)
     : pool_(std::make_unique<BufferPool>()),
       extent_{micro_batch_size, model.sequence},
       loss_kind_(model.loss),
@@ -56,15 +68,22 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
   width_out_ = width_in_front_of(model, end_layer);
   if (is_first_) vocabulary_ = leading_vocabulary(model.layers.front());
 
-  LayerSite site{extent_, pool_.get(), seed, "", width_in_};
+  LayerSite site{extent_, pool_.get(), seed, "", width_in_, options.numerics};
   for (int i = first_layer; i < end_layer; ++i) {
     const Layer& layer = model.layers[static_cast<std::size_t>(i)];
     site.path = layer_path("", i, layer);
     layers_.push_back(make_layer(layer, site));
     site.width = width_behind(layer, site.width, site.path);
   }
-  for (const auto& layer : layers_) layer->collect(parameters_);
-  optimizer_ = std::make_unique<Optimizer>(optimizer, parameters_);
+  for (const auto& layer : layers_) {
+    first_parameter_.push_back(parameters_.size());
+    layer->collect(parameters_);
+  }
+  first_parameter_.push_back(parameters_.size());
+  if (options.numerics == Numerics::Exact) {
+    for (const Parameter* p : parameters_) sums_.emplace_back(p->value.size());
+  }
+  optimizer_ = std::make_unique<Optimizer>(optimizer, weights_of(parameters_));
   stash_ = std::make_unique<WeightStash>(parameters_);
   loss_divisor_ = micro_batches;
 
@@ -134,17 +153,45 @@ std::vector<float> Stage::backward_input(int micro_batch, std::vector<float> gra
 void Stage::backward_weight(int micro_batch) {
   InFlight& one = in_flight(micro_batch, Phase::InputDone, "W");
   if (gradients_are_old_) begin_gradients();
-  for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->backward_weight(one.saved[i]);
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    layers_[i]->backward_weight(one.saved[i]);
+    if (!sums_.empty()) add_parts(i, micro_batch);
+  }
   one.phase = Phase::Idle;
   ++gradient_micro_batches_;
+}
+
+void Stage::set_evaluating(bool evaluating) {
+  for (const auto& layer : layers_) layer->set_evaluating(evaluating);
 }
 
 void Stage::update(int step) {
   for (const InFlight& one : in_flight_) {
     PIPEWRIGHT_ASSERT(one.phase == Phase::Idle, "an update while a micro-batch is under way");
   }
+  settle_gradients();
   optimizer_->update(step);
+  for (const auto& layer : layers_) layer->update_statistics();
   gradients_are_old_ = true;
+}
+
+/// Moves a layer's part of the gradients to the sums; the next micro-batch's part begins with 0.
+void Stage::add_parts(std::size_t layer, int micro_batch) {
+  for (std::size_t i = first_parameter_[layer]; i < first_parameter_[layer + 1]; ++i) {
+    Parameter& p = *parameters_[i];
+    if (!sums_[i].add(p.gradient)) {
+      throw RunError("the gradient of \"" + p.name + "\" is not a number below 4e12 after m" +
+                     std::to_string(micro_batch) +
+                     ": the training diverges; lower the learning rate, or clip the gradients");
+    }
+    std::fill(p.gradient.begin(), p.gradient.end(), 0.0F);
+  }
+}
+
+void Stage::settle_gradients() {
+  if (sums_are_settled_) return;
+  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i].round_to(parameters_[i]->gradient);
+  sums_are_settled_ = true;
 }
 
 // --- Weight versions ---
@@ -169,11 +216,13 @@ void Stage::update_version(bool keep) {
   version_in_use_ = ++version_;
   peak_versions_ = std::max(peak_versions_, live_versions());
   if (gradients_are_old_ || gradient_micro_batches_ == 0) return;
+  settle_gradients();
   const float share = 1.0F / static_cast<float>(gradient_micro_batches_);
   for (Parameter* p : parameters_) {
     for (float& g : p->gradient) g *= share;
   }
   optimizer_->update(updates_++);
+  for (const auto& layer : layers_) layer->update_statistics();
   gradients_are_old_ = true;
 }
 
@@ -189,6 +238,8 @@ GradientPart Stage::gradient_part() const {
   GradientPart part;
   if (gradients_are_old_ || gradient_micro_batches_ == 0) return part;
   part.micro_batches = gradient_micro_batches_;
+  part.sums = sums_;
+  if (!sums_.empty()) return part;
   for (const Parameter* p : parameters_) part.gradients.push_back(p->gradient);
   return part;
 }
@@ -200,13 +251,25 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
     for (std::size_t i = 0; i < part->gradients.size(); ++i) {
       add_to(part->gradients[i].size(), part->gradients[i].data(), parameters_[i]->gradient.data());
     }
+    for (std::size_t i = 0; i < part->sums.size(); ++i) {
+      if (sums_[i].add(part->sums[i])) continue;
+      throw RunError("the replicas' gradients of \"" + parameters_[i]->name +
+                     "\" add up to more than 4e12: the training diverges; lower the learning rate");
+    }
   }
 }
 
 double Stage::loss() const {
   double sum = 0;
-  for (int m = 0; m < static_cast<int>(in_flight_.size()); ++m) sum += loss(m);
-  return sum / static_cast<double>(in_flight_.size());
+  for (int m = 0; m < static_cast<int>(in_flight_.size()); ++m) sum += loss_share(m);
+  return sum;
+}
+
+double Stage::loss_share(int micro_batch) const {
+  const double share = loss(micro_batch) / static_cast<double>(in_flight_.size());
+  // Adding this leaves no bits below 2^-32. What is too large for it is left as it is.
+  constexpr double kRound = 0x1.8p20;
+  return std::abs(share) < 0x1p19 ? (share + kRound) - kRound : share;
 }
 
 double Stage::loss(int micro_batch) const {
@@ -223,7 +286,9 @@ std::vector<ParameterView> Stage::parameters() const {
 
 std::int64_t Stage::parameter_count() const {
   std::int64_t count = 0;
-  for (const Parameter* p : parameters_) count += static_cast<std::int64_t>(p->value.size());
+  for (const Parameter* p : parameters_) {
+    if (!p->is_statistic) count += static_cast<std::int64_t>(p->value.size());
+  }
   return count;
 }
 
@@ -274,6 +339,8 @@ Buffer Stage::loss_gradient(InFlight& one) {
 
 void Stage::begin_gradients() {
   for (Parameter* p : parameters_) std::fill(p->gradient.begin(), p->gradient.end(), 0.0F);
+  for (FixedPointSums& sums : sums_) sums.clear();
+  sums_are_settled_ = sums_.empty();
   gradients_are_old_ = false;
   gradient_micro_batches_ = 0;
 }

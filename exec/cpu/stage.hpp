@@ -4,9 +4,11 @@
 // A Stage owns all of that and borrows nothing: the Model may go after construction. It belongs to
 // one thread at a time; Stages share nothing, so ranks compute at once. Calls for a micro-batch go
 // set_batch (first and last stage) -> forward -> backward_input -> backward_weight, micro-batches
-// in any order among each other; another order is a Bug. Gradients add up over the micro-batches in
-// the order of backward_weight(), so two runs with the same order of W agree bit for bit.
-// Messages are row major, [rows][width] with rows = micro-batch size · sequence.
+// in any order among each other; another order is a Bug. Gradients add up over the micro-batches:
+// in fast numerics in the order of backward_weight(), so two runs with the same order of W agree
+// bit for bit; in exact numerics the order does not matter (exec/cpu/fixed_point.hpp), and a
+// gradient that is no finite number or too large for that ends the run with a RunError that names
+// it. Messages are row major, [rows][width] with rows = micro-batch size · sequence.
 //
 // Weight versions (docs/semantics.md §3.1) count the updates of a step. Whoever calls F, I and W
 // says before it which version they use; update_version() keeps the one that it replaces if it is
@@ -35,12 +37,17 @@ struct ParameterView {
   std::span<const float> value, gradient;
 };
 
+/// How a stage computes.
+struct StageOptions {
+  Numerics numerics = Numerics::Fast;
+};
+
 class Stage {
  public:
   /// Parameters start from the seed and their name alone. first == end is allowed behind the last
   /// layer: a stage of the loss only. Throws InputError if the layers do not fit each other.
   Stage(const Model& model, int first_layer, int end_layer, int micro_batch_size, int micro_batches,
-        std::uint64_t seed, const OptimizerSpec& optimizer = {});
+        std::uint64_t seed, const OptimizerSpec& optimizer = {}, const StageOptions& options = {});
   Stage(Stage&&) noexcept = default;
   Stage& operator=(Stage&&) = delete;
   ~Stage();
@@ -64,9 +71,15 @@ class Stage {
   /// W; then nothing of the micro-batch is left. B is backward_input() and then this.
   void backward_weight(int micro_batch);
 
+  /// Whether F uses running statistics instead of the micro-batch's own; then no backward follows.
+  void set_evaluating(bool evaluating);
+
   /// The optimizer's update; `step` counts from 0. The gradients stay readable until the next W,
   /// which begins them anew.
   void update(int step);
+  /// The gradients become readable, if they are not. update() does it, and who looks at them
+  /// without an update has to.
+  void settle_gradients();
   /// Begins the gradients anew without an update.
   void discard_gradients() { gradients_are_old_ = true; }
 
@@ -95,9 +108,12 @@ class Stage {
   /// Last stage: the mean over the micro-batches of their latest losses. Bug if one has none.
   double loss() const;
   double loss(int micro_batch) const;
+  /// Its part of that mean: a multiple of 2^-32 (if below 2^19), so that the parts of several
+  /// stages add up to the same number in every order.
+  double loss_share(int micro_batch) const;
 
   std::vector<ParameterView> parameters() const;
-  std::int64_t parameter_count() const;
+  std::int64_t parameter_count() const;  // without running statistics
   /// Bytes kept for micro-batches under way, now and at most so far.
   std::int64_t live_activation_bytes() const { return pool_->live_bytes(); }
   std::int64_t peak_activation_bytes() const { return pool_->peak_bytes(); }
@@ -118,6 +134,7 @@ class Stage {
   void forward_loss(InFlight& one, Buffer output);
   Buffer loss_gradient(InFlight& one);
   void begin_gradients();
+  void add_parts(std::size_t layer, int micro_batch);
   std::vector<float> message(const Buffer& buffer, std::size_t floats);
   Buffer received(std::vector<float> message, std::size_t floats);
 
@@ -130,6 +147,11 @@ class Stage {
   int vocabulary_ = 0;  // of the first layer, if that is an embedding
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
   std::vector<Parameter*> parameters_;
+  std::vector<std::size_t> first_parameter_;  // by layer, and one more
+  // Exact numerics: the gradients so far, by parameter. Parameter::gradient then holds a
+  // micro-batch's part until settle_gradients().
+  std::vector<FixedPointSums> sums_;
+  bool sums_are_settled_ = true;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<InFlight> in_flight_;                 // by micro-batch
   std::vector<std::vector<float>> spare_messages_;  // received ones, used again for sending

@@ -12,7 +12,10 @@ namespace {
 constexpr std::int64_t kFarFuture = std::numeric_limits<std::int64_t>::max();
 // One step each of spinning, yielding and sleeping: a wake-up from sleep costs some 20 us, so
 // yielding a few times that long loses little, and spinning catches a peer that is about to come.
-constexpr int kSpins = 200;
+// A pause takes up to 40 ns (AMD Zen), and ranks often share a core although another one is idle:
+// more than a microsecond of them only keeps the peer from running
+// (tests/bench/runtime_overhead.cpp: 200 pauses made a hop 8 us long, 20 make it 2.8 us).
+constexpr int kSpins = 20;
 constexpr std::int64_t kYieldNs = 80'000;
 // A sleep may end this late; the rest of the way to a deadline is yielded.
 constexpr std::int64_t kSleepLatenessNs = 80'000;

@@ -7,11 +7,22 @@
 #include <thread>
 
 namespace pipewright::exec::local {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+}  // namespace
 
 std::int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+std::int64_t thread_cpu_ns() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::int64_t{used.tv_sec} * kSecond + used.tv_nsec;
 }
 
 void pause_core() {
@@ -25,7 +36,6 @@ void pause_core() {
 }
 
 void sleep_until_steady(std::int64_t deadline_ns) {
-  constexpr std::int64_t kSecond = 1'000'000'000;
   timespec until{};
   until.tv_sec = static_cast<time_t>(deadline_ns / kSecond);
   until.tv_nsec = static_cast<long>(deadline_ns % kSecond);

@@ -164,6 +164,56 @@ Candidate split_channel(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
+Candidate ready_connections(const Order& order, const CommPolicy& policy) {
+  CommPolicy to = policy;
+  to.connect = Connect::Ready;
+  return with_policy(named("warm-up-exchange",
+                           "make every connection before the step, by one grouped exchange on each "
+                           "edge (connect = ready)",
+                           Touches::Policy),
+                     order, policy, to);
+}
+
+Candidate more_in_flight(const Order& order, const CommPolicy& policy, const CostTable& costs,
+                         const LowerOptions& options) {
+  CommPolicy to = policy;
+  const auto ends = [&](int in_flight) {
+    to.in_flight = in_flight;
+    return sim::simulate(lower(order, to, options), costs).finished;
+  };
+  // More places never hold anything back, so the least number can be halved in on.
+  int least = 0;
+  if (ends(0)) {
+    int too_few = policy.in_flight;
+    least = 2 * too_few;
+    while (!ends(least)) {
+      too_few = least;
+      least *= 2;
+    }
+    while (least - too_few > 1) {
+      const int middle = too_few + (least - too_few) / 2;
+      (ends(middle) ? least : too_few) = middle;
+    }
+  }
+  to.in_flight = least;
+  const std::string sentence =
+      least == 0 ? "allow any number of transfers in flight (in_flight = 0)"
+                 : "allow " + std::to_string(least) +
+                       " transfers in flight (in_flight = " + std::to_string(least) + ")";
+  return with_policy(named("more-in-flight", sentence, Touches::Policy), order, policy, to);
+}
+
+Candidate unlimited_issue(const Order& order, const CommPolicy& policy) {
+  CommPolicy to = policy;
+  to.connect = Connect::Ready;
+  to.in_flight = 0;
+  return with_policy(named("lift-limits",
+                           "make every connection before the step and allow any number of "
+                           "transfers in flight (connect = ready, in_flight = 0)",
+                           Touches::Policy),
+                     order, policy, to);
+}
+
 Candidate listed_anew(const Order& listed, const CommPolicy& policy) {
   Candidate candidate = named("list-anew",
                               "give up the written places of the transfers: post each receive at "

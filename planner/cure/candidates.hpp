@@ -30,6 +30,14 @@ Candidate even_odd_runs(const Order& order, const CommPolicy& policy);
 /// issue = stream, channel = edge: a queue for each direction of a pair of ranks, PyTorch's one
 /// communicator for each directed edge (pytorch/pytorch issue 172668).
 Candidate split_channel(const Order& order, const CommPolicy& policy);
+/// connect = ready: a warm-up exchange on every edge before the step (NVIDIA/nccl issue 783).
+/// Applies only where connections are made at their first use.
+Candidate ready_connections(const Order& order, const CommPolicy& policy);
+/// The least in_flight with which the Program ends. Applies only where there is a limit.
+Candidate more_in_flight(const Order& order, const CommPolicy& policy, const CostTable& costs,
+                         const LowerOptions& options);
+/// Both limits lifted: connect = ready and in_flight = 0.
+Candidate unlimited_issue(const Order& order, const CommPolicy& policy);
 /// The written transfer ends given up: each receive at the moment of its send, where lowering puts
 /// it. It ends under every policy if the computations can end at all.
 Candidate listed_anew(const Order& listed, const CommPolicy& policy);

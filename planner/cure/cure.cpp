@@ -4,6 +4,7 @@
 
 #include "core/order_problems.hpp"
 #include "planner/cure/candidates.hpp"
+#include "planner/cure/difference.hpp"
 #include "planner/cure/listed_order.hpp"
 #include "sim/engine.hpp"
 
@@ -29,6 +30,7 @@ class Proving {
       : order_(order), policy_(policy), costs_(costs), options_(options), report_(report) {}
 
   void try_all() {
+    lift_limits();
     const Order listed = listed_order(order_, policy_);
     baseline_ = baseline_of(listed);
     keep(prove(grouped_transfers(order_, policy_)));
@@ -42,6 +44,23 @@ class Proving {
   }
 
  private:
+  /// What holds up the issuing of transfers is lifted first, one limit or both; the other cures are
+  /// looked for without it, and say so.
+  void lift_limits() {
+    const bool connects = policy_.connect == Connect::FirstUse;
+    const bool limited = policy_.in_flight > 0 && policy_.issue == Issue::Stream;
+    if (!connects && !limited) return;
+    CommPolicy lifted = policy_;
+    lifted.connect = Connect::Ready;
+    if (limited) lifted.in_flight = 0;
+    baseline_ = baseline_of(listed_order(order_, lifted));
+    if (connects) keep(prove(ready_connections(order_, policy_)));
+    if (limited) keep(prove(more_in_flight(order_, policy_, costs_, options_)));
+    if (connects && limited) keep(prove(unlimited_issue(order_, policy_)));
+    limits_ = policy_difference(policy_, lifted);
+    policy_ = lifted;
+  }
+
   /// The cures that place the ends anew, the one that moves least first, unless another saves more
   /// than a twentieth of its step.
   std::vector<std::optional<Cure>> movers(const Order& listed) {
@@ -87,6 +106,8 @@ class Proving {
       report_.failed.push_back({candidate.cure.name, candidate.refusal});
       return std::nullopt;
     }
+    candidate.cure.difference.insert(candidate.cure.difference.begin(), limits_.begin(),
+                                     limits_.end());
     const Program program = lower(candidate.cure.order, candidate.cure.policy, options_);
     const sim::Result result = sim::simulate(program, costs_);
     if (!result.finished) {
@@ -101,8 +122,10 @@ class Proving {
   }
 
   std::optional<std::int64_t> baseline_of(const Order& listed) const {
-    const CommPolicy grouped{
-        .issue = Issue::Grouped, .send_f = policy_.send_f, .send_b = policy_.send_b};
+    const CommPolicy grouped{.issue = Issue::Grouped,
+                             .send_f = policy_.send_f,
+                             .send_b = policy_.send_b,
+                             .buffers = policy_.buffers};
     const Program program =
         lower(options_.fragment ? listed : computations_of(listed), grouped, options_);
     const sim::Result result = sim::simulate(program, costs_);
@@ -111,7 +134,8 @@ class Proving {
   }
 
   const Order& order_;
-  const CommPolicy& policy_;
+  CommPolicy policy_;                // of the order; once limits are lifted, without them
+  std::vector<std::string> limits_;  // lines of the difference: limits that were lifted
   const CostTable& costs_;
   const LowerOptions& options_;
   CureReport& report_;

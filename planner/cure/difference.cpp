@@ -32,6 +32,9 @@ std::vector<std::string> policy_difference(const CommPolicy& from, const CommPol
   field("run_order", std::string(to_string(from.run_order)), std::string(to_string(to.run_order)));
   field("send_f", to_string(from.send_f), to_string(to.send_f));
   field("send_b", to_string(from.send_b), to_string(to.send_b));
+  field("connect", std::string(to_string(from.connect)), std::string(to_string(to.connect)));
+  field("buffers", std::string(to_string(from.buffers)), std::string(to_string(to.buffers)));
+  field("in_flight", std::to_string(from.in_flight), std::to_string(to.in_flight));
   return lines;
 }
 

@@ -100,7 +100,10 @@ std::int64_t Reading::amount_of(InstructionId send) const {
 /// Whether a ready SEND leaves without its RECV; it takes its credit then.
 bool Reading::leaves(InstructionId send) {
   const Protocol& protocol = protocol_of(send);
-  if (protocol.kind == Protocol::Kind::Rendezvous) return false;
+  if (protocol.kind == Protocol::Kind::Rendezvous ||
+      program_.code[send].has(Instruction::kRendezvous)) {
+    return false;
+  }
   std::int64_t& taken = edge_of(send).credit_taken[program_.code[send].kind == ActionKind::SendB];
   if (protocol.kind != Protocol::Kind::EagerUnlimited &&
       taken + amount_of(send) > protocol.credit) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/cpu/fixed_point.hpp"
 #include "exec/ops.hpp"
 #include "exec/serial.hpp"
 
@@ -65,6 +66,16 @@ void attention(benchmark::State& state) {
 }
 BENCHMARK(attention)->ArgName("backward")->Arg(0)->Arg(1);
 
+/// A micro-batch's part of a gradient, added to the sums of --numerics exact.
+void add_to_sums(benchmark::State& state) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  const auto part = values(n);
+  cpu::FixedPointSums sums(n);
+  for (auto _ : state) benchmark::DoNotOptimize(sums.add(part));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(n));
+}
+BENCHMARK(add_to_sums)->ArgName("n")->Arg(1 << 12)->Arg(1 << 20);
+
 /// Sixteen sequences in micro-batches of the given size.
 void gpt_tiny_step(benchmark::State& state) {
   const Model model = model_preset("gpt-tiny");
@@ -72,15 +83,14 @@ void gpt_tiny_step(benchmark::State& state) {
   std::string text;
   for (int i = 0; i < 10000; ++i) text += static_cast<char>(i * i % 251);
   const auto data = text_source(model, {samples, micro_batches, 1}, text, "text");
-  SerialRun run(model, {samples, micro_batches, 1, {}});
+  const auto numerics = state.range(1) == 1 ? Numerics::Exact : Numerics::Fast;
+  SerialRun run(model, {samples, micro_batches, 1, {}, {.numerics = numerics}});
   int step = 0;
   for (auto _ : state) benchmark::DoNotOptimize(run.step(*data, step++));
 }
 BENCHMARK(gpt_tiny_step)
-    ->ArgName("samples")
-    ->Arg(1)
-    ->Arg(4)
-    ->Arg(16)
+    ->ArgNames({"samples", "exact"})
+    ->ArgsProduct({{1, 4, 16}, {0, 1}})
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace

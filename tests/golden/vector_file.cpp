@@ -57,6 +57,11 @@ Policy policy_of(const json& vector) {
       result.run_order);
   result.forward = protocol_of(policy, "SEND_F");
   result.backward = protocol_of(policy, "SEND_B");
+  result.first_use =
+      one_of<bool>(policy, "connect", {{"ready", false}, {"first-use", true}}, false);
+  result.registered =
+      one_of<bool>(policy, "buffers", {{"plain", false}, {"registered", true}}, false);
+  result.in_flight = policy.value("in_flight", 0);
   return result;
 }
 

@@ -71,6 +71,16 @@ Case smallest(Case c, const std::function<bool(const Case&)>& fails) {
         return was;
       },
       [](Case& x) {
+        const bool was = x.policy.first_use || x.policy.registered;
+        x.policy.first_use = x.policy.registered = false;
+        return was;
+      },
+      [](Case& x) {
+        const bool was = x.policy.in_flight != 0;
+        x.policy.in_flight = 0;
+        return was;
+      },
+      [](Case& x) {
         const bool was = x.policy.post != reference::Post::Early;
         x.policy.post = {};
         return was;

@@ -53,6 +53,9 @@ CommPolicy translated(const reference::Policy& p) {
       p.run_order == reference::RunOrder::EvenOdd ? RunOrder::EvenOdd : RunOrder::AsLowered;
   policy.send_f = translated(p.forward);
   policy.send_b = translated(p.backward);
+  policy.connect = p.first_use ? Connect::FirstUse : Connect::Ready;
+  policy.buffers = p.registered ? Buffers::Registered : Buffers::Plain;
+  policy.in_flight = p.in_flight;
   return policy;
 }
 

@@ -294,6 +294,9 @@ Policy random_policy(Dice& dice) {
   policy.run_order = dice.chance(30) ? RunOrder::EvenOdd : RunOrder::AsLowered;
   if (dice.chance(60)) policy.forward = random_protocol(dice);
   if (dice.chance(60)) policy.backward = random_protocol(dice);
+  policy.first_use = dice.chance(15);
+  policy.registered = dice.chance(10);
+  if (dice.chance(15)) policy.in_flight = dice.between(1, 5);
   return policy;
 }
 
@@ -333,7 +336,10 @@ std::string to_string(const Policy& policy) {
   return std::string(issues[static_cast<int>(policy.issue)]) + " " +
          channels[static_cast<int>(policy.channel)] + " " + posts[static_cast<int>(policy.post)] +
          (policy.run_order == RunOrder::EvenOdd ? " even-odd" : "") +
-         " SEND_F=" + to_string(policy.forward) + " SEND_B=" + to_string(policy.backward);
+         " SEND_F=" + to_string(policy.forward) + " SEND_B=" + to_string(policy.backward) +
+         (policy.first_use ? " connect=first-use" : "") +
+         (policy.registered ? " buffers=registered" : "") +
+         (policy.in_flight > 0 ? " in_flight=" + std::to_string(policy.in_flight) : "");
 }
 
 }  // namespace pipewright::reference

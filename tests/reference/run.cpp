@@ -25,6 +25,90 @@ Run::Run(const Program& program, const Policy& policy, const Costs& costs)
   for (std::size_t id = 0; id < n; ++id) {
     if (program.instructions[id].is_send()) same_credit_[id] = sends[key(id)];
   }
+  passed_.assign(n, true);
+  hosts_.resize(program.lists.size());
+  if (policy.first_use && policy.issue == Issue::Stream) walk_hosts();
+}
+
+// --- Section 2.2 ---
+
+/// RECVs that are issued at the start, then the others.
+std::vector<int> Run::issue_order(int rank) const {
+  std::vector<int> ends;
+  for (const int id : program_.lists[rank]) {
+    if (program_.instructions[id].is_transfer()) ends.push_back(id);
+  }
+  if (policy_.post == Post::AtStart && policy_.issue == Issue::Stream) {
+    std::stable_partition(ends.begin(), ends.end(),
+                          [this](int id) { return program_.instructions[id].is_recv(); });
+  }
+  return ends;
+}
+
+void Run::walk_hosts() {
+  // A host's list: the transfer ends in the order of issue; computations where they stand, but
+  // behind what is issued at the start.
+  std::vector<std::vector<int>> lists;
+  for (std::size_t rank = 0; rank < program_.lists.size(); ++rank) {
+    std::vector<int> list = program_.lists[rank];
+    if (policy_.post == Post::AtStart) {
+      std::stable_partition(list.begin(), list.end(),
+                            [this](int id) { return program_.instructions[id].is_recv(); });
+    }
+    lists.push_back(std::move(list));
+  }
+  const auto connection = [this](int id) {
+    const Instruction& end = program_.instructions[id];
+    return end.is_send() ? std::pair(end.rank, end.peer) : std::pair(end.peer, end.rank);
+  };
+  const auto first_of = [&](std::pair<int, int> edge, int rank, bool send) {
+    if (rank == kNobody) return kNobody;
+    for (const int id : lists[rank]) {
+      const Instruction& end = program_.instructions[id];
+      if (end.is_transfer() && end.is_send() == send && connection(id) == edge) return id;
+    }
+    return kNobody;
+  };
+  std::vector<std::size_t> place(lists.size(), 0);
+  const auto has_come_to = [&](int id) {
+    const int rank = program_.instructions[id].rank;
+    const auto at = std::find(lists[rank].begin(), lists[rank].end(), id) - lists[rank].begin();
+    return static_cast<std::size_t>(at) <= place[rank];
+  };
+  const auto other_first = [&](int id) {
+    const Instruction& end = program_.instructions[id];
+    return first_of(connection(id), end.peer, !end.is_send());
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t rank = 0; rank < lists.size(); ++rank) {
+      if (place[rank] == lists[rank].size()) continue;
+      const int id = lists[rank][place[rank]];
+      if (program_.instructions[id].is_transfer()) {
+        const int other = other_first(id);
+        if (other == kNobody || !has_come_to(other)) continue;
+      }
+      ++place[rank];
+      moved = true;
+    }
+  }
+  for (std::size_t rank = 0; rank < lists.size(); ++rank) {
+    if (place[rank] == lists[rank].size()) continue;
+    hosts_[rank] = Stand{lists[rank][place[rank]], other_first(lists[rank][place[rank]])};
+    for (std::size_t i = place[rank]; i < lists[rank].size(); ++i) passed_[lists[rank][i]] = false;
+  }
+}
+
+std::optional<Run::Stand> Run::held(int rank) const {
+  if (policy_.in_flight == 0 || policy_.issue != Issue::Stream) return std::nullopt;
+  const std::vector<int> ends = issue_order(rank);
+  for (std::size_t k = 0; k < ends.size(); ++k) {
+    if (!reached(ends[k]) || !passed(ends[k])) return std::nullopt;
+    if (k < static_cast<std::size_t>(policy_.in_flight)) continue;
+    const int older = ends[k - static_cast<std::size_t>(policy_.in_flight)];
+    if (!ended(older)) return Stand{ends[k], older};
+  }
+  return std::nullopt;
 }
 
 void Run::to_the_end() {
@@ -57,6 +141,15 @@ std::optional<std::int64_t> Run::next_instant() const {
 bool Run::ended(int id) const { return happened_.end[id] && *happened_.end[id] <= now_; }
 
 bool Run::issued(int id) const {
+  if (!reached(id) || !passed(id)) return false;
+  const std::optional<Stand> stand = held(program_.instructions[id].rank);
+  if (!stand) return true;
+  const std::vector<int> ends = issue_order(program_.instructions[id].rank);
+  return std::find(ends.begin(), ends.end(), id) < std::find(ends.begin(), ends.end(), stand->at);
+}
+
+/// The compute lane has come to the transfer end.
+bool Run::reached(int id) const {
   if (policy_.issue == Issue::Inline)
     return true;  // an instruction of the compute lane like any other
   const std::vector<int>& by = program_.instructions[id].issued_by;
@@ -89,6 +182,7 @@ bool Run::look_at(const Lane& lane) {
 
 bool Run::compute(int id) {
   const Instruction& computation = program_.instructions[id];
+  if (!passed(id) || held(computation.rank)) return false;
   for (const auto* needed : {&computation.inputs, &computation.run_before}) {
     for (const int other : *needed) {
       if (!ended(other)) return false;
@@ -159,9 +253,19 @@ const Protocol& Run::protocol_of(int send) const {
 
 const std::vector<int>& Run::same_credit(int send) const { return same_credit_[send]; }
 
+bool Run::is_first_message(int send) const {
+  const Instruction& end = program_.instructions[send];
+  for (const int id : program_.lists[end.rank]) {
+    if (program_.instructions[id].is_send() && program_.instructions[id].peer == end.peer)
+      return id == send;
+  }
+  return false;
+}
+
 bool Run::may_be_eager(int send) const {
   const Protocol& protocol = protocol_of(send);
-  if (protocol.credit == Protocol::Credit::None) return false;
+  if (protocol.credit == Protocol::Credit::None || policy_.registered) return false;
+  if (policy_.first_use && policy_.issue != Issue::Stream && is_first_message(send)) return false;
   if (protocol.credit == Protocol::Credit::Unlimited) return true;
   const std::int64_t wanted = protocol.credit == Protocol::Credit::Bytes ? bytes_of(send) : 1;
   return wanted <= protocol.amount;

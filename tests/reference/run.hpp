@@ -31,6 +31,17 @@ class Run {
   [[nodiscard]] bool ended(int id) const;
   [[nodiscard]] bool left(int id) const { return happened_.arrival[id].has_value(); }
   [[nodiscard]] bool issued(int id) const;
+  /// The host of its rank has passed it (section 2.2).
+  [[nodiscard]] bool passed(int id) const { return passed_[id]; }
+  /// Where the host of a rank stands for good, and for what: the other rank's first end of the
+  /// connection, kNobody if there is none. Nothing if it passes its whole list.
+  struct Stand {
+    int at = kNobody, waits_for = kNobody;
+  };
+  [[nodiscard]] const std::vector<std::optional<Stand>>& hosts() const { return hosts_; }
+  /// The transfer end that the compute lane of the rank has reached and may not issue for want of a
+  /// place in flight, and the end whose place that would be.
+  [[nodiscard]] std::optional<Stand> held(int rank) const;
   /// The first unfinished instruction of a lane, kNobody if all have ended.
   [[nodiscard]] int first_unfinished(const Lane& lane) const;
   /// A transfer end that is issued, at the head of its lane, and has its input.
@@ -41,12 +52,16 @@ class Run {
   [[nodiscard]] const std::vector<int>& same_credit(int send) const;
 
  private:
+  void walk_hosts();
+  bool reached(int id) const;
+  std::vector<int> issue_order(int rank) const;
   bool look_at(const Lane& lane);
   bool compute(int id);
   bool send(int id);
   bool recv(int id);
   bool rendezvous_without_credit();
   bool gets_credit(int send) const;
+  bool is_first_message(int send) const;
   void rendezvous(int send);
   std::optional<std::int64_t> next_instant() const;
 
@@ -61,6 +76,8 @@ class Run {
   Happened happened_;
   std::int64_t now_ = 0;
   std::vector<std::vector<int>> same_credit_;  // by SEND
+  std::vector<bool> passed_;
+  std::vector<std::optional<Stand>> hosts_;  // by rank
 };
 
 }  // namespace pipewright::reference

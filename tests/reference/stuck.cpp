@@ -23,26 +23,39 @@ std::string to_string(Verdict verdict) {
 
 namespace {
 
-/// An edge of the graph of heads: the thing that a head waits for, by the lane of the head that
+/// What has a head: the lanes of a rank and, behind them, its host (section 2.2). Ordered by rank,
+/// then number.
+using Place = std::pair<int, int>;
+
+/// An edge of the graph of heads: the thing that a head waits for, by the place of the head that
 /// this stands behind.
-using Waits = std::map<int, int>;
+using Waits = std::map<Place, int>;
 
 class Judge {
  public:
   Judge(const Program& program, const Run& run) : program_(program), run_(run) {
-    for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
-      const int id = run.first_unfinished(program.lanes[lane]);
-      if (id == kNobody || (!program.lanes[lane].compute && !run.issued(id))) continue;
-      head_of_[static_cast<int>(lane)] = id;
+    for (const Lane& lane : program.lanes) {
+      const int id = run.first_unfinished(lane);
+      const std::optional<Run::Stand> held = run.held(lane.rank);
+      if (lane.compute && held) {
+        head_of_[{lane.rank, lane.number}] = held->at;
+        to_be_issued_[{lane.rank, lane.number}] = held->waits_for;
+      } else if (id != kNobody && (lane.compute || run.issued(id))) {
+        head_of_[{lane.rank, lane.number}] = id;
+      }
     }
-    for (const auto& [lane, id] : head_of_) waits_of_[lane] = waits(id);
+    for (std::size_t rank = 0; rank < run.hosts().size(); ++rank) {
+      if (!run.hosts()[rank]) continue;
+      head_of_[host_of(static_cast<int>(rank))] = run.hosts()[rank]->at;
+      to_be_issued_[host_of(static_cast<int>(rank))] = run.hosts()[rank]->waits_for;
+    }
+    for (const auto& [place, id] : head_of_) waits_of_[place] = waits(place, id);
   }
 
   Stuck run(bool fragment) const {
     Stuck stuck;
-    for (const auto& [lane, id] : head_of_) {
-      stuck.heads.push_back({program_.lanes[lane].rank, program_.lanes[lane].number, named(id)});
-    }
+    for (const auto& [place, id] : head_of_)
+      stuck.heads.push_back({place.first, place.second, named(id)});
     stuck.mismatches = mismatches();
     if (head_of_.empty()) return stuck;
     if (!stuck.mismatches.empty()) {
@@ -73,20 +86,26 @@ class Judge {
 
   // --- 7.1 ---
 
-  Waits waits(int head) const {
+  Waits waits(const Place& place, int head) const {
     const Instruction& instruction = program_.instructions[head];
     std::vector<int> things;
-    for (const auto* list : {&instruction.inputs, &instruction.run_before}) {
-      for (const int id : *list) {
-        if (!run_.ended(id)) things.push_back(id);
+    if (to_be_issued_.count(place)) {
+      things = {to_be_issued_.at(place)};
+    } else if (!run_.passed(head)) {
+      things = {head};
+    } else {
+      for (const auto* list : {&instruction.inputs, &instruction.run_before}) {
+        for (const int id : *list) {
+          if (!run_.ended(id)) things.push_back(id);
+        }
       }
+      if (instruction.is_transfer() && things.empty()) things.push_back(other_end(head));
     }
-    if (instruction.is_transfer() && things.empty()) things.push_back(other_end(head));
     // Of several things behind one head the first in program order is named.
     std::sort(things.begin(), things.end());
     Waits result;
     for (const int thing : things) {
-      if (thing != kNobody && behind(thing) != kNobody) result.emplace(behind(thing), thing);
+      if (thing != kNobody && head_of_.count(behind(thing))) result.emplace(behind(thing), thing);
     }
     return result;
   }
@@ -102,48 +121,44 @@ class Judge {
     return program_.instructions[id].partner;
   }
 
-  /// The lane whose head a thing stands behind.
-  int behind(int thing) const {
+  /// The lane, or host, whose head a thing stands behind; it may have none.
+  Place behind(int thing) const {
     const Instruction& instruction = program_.instructions[thing];
-    int lane = instruction.lane;
-    if (instruction.is_transfer() && !run_.issued(thing)) lane = compute_lane_of(instruction.rank);
-    return head_of_.count(lane) ? lane : kNobody;
+    if (!run_.passed(thing)) return host_of(instruction.rank);
+    if (instruction.is_transfer() && !run_.issued(thing)) return {instruction.rank, 0};
+    return {instruction.rank, program_.lanes[instruction.lane].number};
   }
 
-  int compute_lane_of(int rank) const {
-    for (std::size_t lane = 0; lane < program_.lanes.size(); ++lane) {
-      if (program_.lanes[lane].rank == rank && program_.lanes[lane].compute)
-        return static_cast<int>(lane);
-    }
-    return kNobody;
+  Place host_of(int rank) const {
+    int lanes = 0;
+    for (const Lane& lane : program_.lanes) lanes += lane.rank == rank;
+    return {rank, lanes};
   }
 
   // --- The least shortest cycle ---
-  // Lanes are numbered by rank and then by their number within it, so comparing lanes is comparing
-  // (rank, lane).
-
   std::vector<CycleElement> cycle() const {
-    std::vector<int> best;
+    std::vector<Place> best;
     for (const auto& [least, head] : head_of_) {
-      const std::vector<int> found = cycle_begun_at(least);
+      const std::vector<Place> found = cycle_begun_at(least);
       // A later one of the same length begins at a greater element.
       if (!found.empty() && (best.empty() || found.size() < best.size())) best = found;
     }
     std::vector<CycleElement> elements;
     for (std::size_t i = 0; i < best.size(); ++i) {
-      const int lane = best[i], next = best[(i + 1) % best.size()];
-      elements.push_back({program_.lanes[lane].rank, named(head_of_.at(lane)),
-                          named(waits_of_.at(lane).at(next)), named(head_of_.at(next))});
+      const Place& lane = best[i];
+      const Place& next = best[(i + 1) % best.size()];
+      elements.push_back({lane.first, named(head_of_.at(lane)), named(waits_of_.at(lane).at(next)),
+                          named(head_of_.at(next))});
     }
     return elements;
   }
 
   /// Steps from each lane back to `least`, going only through greater lanes.
-  std::map<int, int> distances_to(int least) const {
-    std::map<int, int> distance;
-    std::deque<int> todo{least};
+  std::map<Place, int> distances_to(const Place& least) const {
+    std::map<Place, int> distance;
+    std::deque<Place> todo{least};
     while (!todo.empty()) {
-      const int lane = todo.front();
+      const Place lane = todo.front();
       todo.pop_front();
       for (const auto& [before, waits] : waits_of_) {
         if (before < least || !waits.count(lane) || distance.count(before)) continue;
@@ -156,10 +171,10 @@ class Judge {
 
   /// The shortest cycle whose least element is this one; of several, the least list. Empty if there
   /// is none.
-  std::vector<int> cycle_begun_at(int least) const {
-    const std::map<int, int> distance = distances_to(least);
+  std::vector<Place> cycle_begun_at(const Place& least) const {
+    const std::map<Place, int> distance = distances_to(least);
     if (!distance.count(least)) return {};
-    std::vector<int> path{least};
+    std::vector<Place> path{least};
     for (int left = distance.at(least); left > 1; --left) {
       // Keys of a map ascend: the first that is near enough gives the least list.
       for (const auto& [next, thing] : waits_of_.at(path.back())) {
@@ -173,8 +188,9 @@ class Judge {
 
   const Program& program_;
   const Run& run_;
-  std::map<int, int> head_of_;     // lane, instruction
-  std::map<int, Waits> waits_of_;  // by lane
+  std::map<Place, int> head_of_;       // instruction
+  std::map<Place, int> to_be_issued_;  // heads that are not issued yet, and what that waits for
+  std::map<Place, Waits> waits_of_;
 };
 
 }  // namespace

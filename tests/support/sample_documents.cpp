@@ -26,6 +26,23 @@ Json layer_model() {
       {"name": "head", "kind": "linear", "in": 12, "out": 50, "bias": false}]})");
 }
 
+Json image_model() {
+  return parsed(R"({
+    "schema": "pipewright.model/1", "name": "images", "loss": "softmax_cross_entropy",
+    "layers": [
+      {"name": "stem", "kind": "conv2d", "image": [3, 8, 8], "channels": 4, "kernel": 3,
+       "stride": 1, "padding": 1, "groups": 1, "bias": false},
+      {"name": "residual", "kind": "residual",
+       "layers": [{"name": "down", "kind": "max_pool", "image": [4, 8, 8], "kernel": 2,
+                   "stride": 2, "padding": 0}],
+       "shortcut": [{"name": "mean", "kind": "average_pool", "image": [4, 8, 8], "kernel": 3,
+                     "stride": 2, "padding": 1}]},
+      {"name": "norm", "kind": "batch_norm", "image": [4, 4, 4]},
+      {"name": "relu", "kind": "relu", "in": 64},
+      {"name": "pool", "kind": "global_average_pool", "image": [4, 4, 4]},
+      {"name": "classes", "kind": "linear", "in": 4, "out": 7, "bias": true}]})");
+}
+
 Json cluster() {
   return parsed(R"({
     "schema": "pipewright.cluster/1", "name": "two nodes", "nodes": 2, "devices_per_node": 2,
@@ -55,6 +72,7 @@ Json paddle_job() {
     "schema": "pipewright.job/1",
     "model": {"transformer": {"hidden": 8, "layers": 2, "heads": 2, "ffn": 16, "vocabulary": 32,
                               "sequence": 4}, "name": "small", "bytes_per_element": 4},
+    "training": {"data": {"inputs": "/tmp/x.npy", "labels": "/tmp/y.npy"}},
     "cluster": "dgx-a100", "global_batch": 8,
     "strategy": {"dp_degree": 1, "mp_degree": 1, "sharding_degree": 1,
                  "pipeline": {"enable": true, "pp_degree": 2, "accumulate_steps": 4,
@@ -103,7 +121,8 @@ Plan sample_plan() {
   plan.costs.source = "a test";
   plan.predicted = {Nanoseconds(1200), 0.25, {2, 1}, {Bytes(1128), Bytes(1064)}};
   plan.executable = {{"cpu", "yes"}, {"cuda", "no module for it"}};
-  plan.training.data = "/tmp/data.txt";
+  plan.training.data = "/tmp/x.npy";
+  plan.training.targets = "/tmp/t.npy";
   plan.tuner.seed = 18446744073709551615U;
   plan.tuner.evaluated = 12;
   plan.tuner.pruned = {{"over memory", 3}};
@@ -123,6 +142,12 @@ Profile sample_profile() {
     one.micro_batch_size = size;
     const Nanoseconds t(1000 * size);
     one.layers.assign(3, {t, t, t, Nanoseconds(10)});
+    one.spreads.assign(3, {.f = distribution_of({900 * size, 1000 * size, 1300 * size}),
+                           .i = distribution_of({1000 * size}),
+                           .w = {},
+                           .opt = {}});
+    one.f_ns_per_message_byte = 0.25;
+    one.i_ns_per_message_byte = 0.5;
     one.loss = {Nanoseconds(50), Nanoseconds(60), Nanoseconds(0), Nanoseconds(0)};
     profile.sizes.push_back(one);
   }
@@ -134,6 +159,7 @@ Profile sample_profile() {
 
 std::vector<Sample> sample_documents() {
   return {{"model", "layers", layer_model()},
+          {"model", "images", image_model()},
           {"model", "transformer", to_json(model_preset("gpt3-175b"))},
           {"model", "preset",
            parsed(R"({"schema": "pipewright.model/1", "name": "mine", "preset": "mlp",

@@ -55,6 +55,12 @@ TEST(Loop, ProfileTuneSimulateRunCompare) {
   EXPECT_EQ(json::parse(by_job.out).at("makespan_ns"), tuned.at("best").at("step_ns"));
   EXPECT_EQ(pipewright("check job.json", folder).status, 0);
 
+  const auto drawn =
+      pipewright("simulate plan.json --samples 20 --profile profile.json --json", folder);
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_EQ(json::parse(drawn.out).at("drawn_steps").at("count"), 20);
+  EXPECT_EQ(pipewright("simulate plan.json --samples 20", folder).status, 2);
+
   const auto run = pipewright("run job.json --verify --json --trace real.json.gz", folder);
   ASSERT_EQ(run.status, 0) << run.err << run.out;
   const json steps = json::parse(run.out).at("steps");
@@ -67,10 +73,20 @@ TEST(Loop, ProfileTuneSimulateRunCompare) {
   // Every computation of the plan is found in both: F, I, W or F, B of 2 stages and 4
   // micro-batches, and the 2 updates.
   const json compared = json::parse(compare.out);
+  EXPECT_FALSE(compared.at("fit").at("scales").empty());
+  const auto fitted =
+      pipewright("compare sim.json.gz real.json.gz --fit profile.json -o fitted.json", folder);
+  ASSERT_EQ(fitted.status, 0) << fitted.err;
+  EXPECT_NE(fitted.out.find("what the prediction misses"), std::string::npos) << fitted.out;
+  EXPECT_EQ(pipewright("tune job.json --profile fitted.json -o better.json -q", folder).status, 0);
   EXPECT_EQ(compared.at("only_predicted"), 0);
   EXPECT_EQ(compared.at("only_measured"), 0);
   EXPECT_EQ(pipewright("analyze real.json.gz", folder).status, 0);
   EXPECT_EQ(pipewright("run plan.json --device paced --clock virtual --json", folder).status, 0);
+  const auto on_cpu = pipewright("run plan.json --clock virtual --steps 2 --verify", folder);
+  EXPECT_EQ(on_cpu.status, 0) << on_cpu.err;
+  EXPECT_NE(on_cpu.out.find("thread's CPU time"), std::string::npos) << on_cpu.out;
+  EXPECT_NE(on_cpu.out.find("agree with a serial run"), std::string::npos) << on_cpu.out;
 }
 
 TEST(Loop, APlanForAnotherClusterIsStatus3) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/comm_policy_json.hpp"
 #include "core/error.hpp"
 
 namespace pipewright {
@@ -34,6 +35,19 @@ TEST(CommPolicy, ProtocolTextRoundTrips) {
        {"", "eager:", "eager:0", "eager:-1", "eager:x", "Rendezvous", "eager:1.5"}) {
     EXPECT_THROW(parse_protocol(text), InputError) << text;
   }
+}
+
+TEST(CommPolicy, WhatIsNotTheDefaultIsWrittenAndReadBack) {
+  CommPolicy policy;
+  EXPECT_FALSE(to_json(policy).contains("connect"));
+  policy.connect = Connect::FirstUse;
+  policy.buffers = Buffers::Registered;
+  policy.in_flight = 3;
+  const Json json = to_json(policy);
+  EXPECT_EQ(json.at("connect"), "first-use");
+  EXPECT_EQ(json.at("buffers"), "registered");
+  EXPECT_EQ(read_comm_policy(JsonCursor(json, "policy.json")), policy);
+  EXPECT_FALSE(policy.is_free_of_waits());
 }
 
 TEST(CommPolicy, UnknownNamesGetASuggestion) {

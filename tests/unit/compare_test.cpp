@@ -52,6 +52,12 @@ TEST(Compare, StepKindsRanksAndTheWorstAction) {
   EXPECT_EQ(c.ranks[0].busy.measured_ns, 2900);
   EXPECT_EQ(c.ranks[1].busy.measured_ns, 3500);
 
+  // Predicted: 3000 of 7000 on each rank; measured: 2900 and 3500 of 7500.
+  EXPECT_DOUBLE_EQ(c.bubble.predicted, 1 - 6000.0 / 14000);
+  EXPECT_DOUBLE_EQ(c.bubble.measured, 1 - 6400.0 / 15000);
+  ASSERT_EQ(c.bubble_of.size(), 2U);
+  EXPECT_DOUBLE_EQ(c.bubble_of[1].measured, 1 - 3500.0 / 7500);
+
   // Four computations; errors 100, 0, 500, 0; measured 900 + 1000 + 2500 + 2000.
   EXPECT_EQ(c.compared_actions, 4);
   EXPECT_DOUBLE_EQ(c.mean_absolute_error_ns, 150.0);

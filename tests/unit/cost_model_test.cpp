@@ -80,6 +80,31 @@ TEST(CostModel, RanksShareTheCoresOfThisMachine) {
   EXPECT_EQ(CostModel(mlp, cluster_preset("dgx-a100"), nullptr, 1).contention(8), 1.0);
 }
 
+TEST(CostModel, AProfileInCpuTimeGivesEachRankACoreOfItsOwn) {
+  Profile profile = mlp_profile();
+  profile.clock = ProfileClock::Cpu;
+  const CostModel model(model_preset("mlp"), cluster_preset("local-cpu"), &profile, 2);
+  EXPECT_EQ(model.contention(8), 1.0);
+}
+
+/// The cut behind layer 0 carries 2 samples of 4096 floats, out of stage 0 and into stage 1.
+TEST(CostModel, MessagesCostBothStagesAtTheirCut) {
+  Profile profile = mlp_profile();
+  const Model mlp = model_preset("mlp");
+  const Cluster cluster = cluster_preset("local-cpu");
+  const std::vector<StagePlan> stages = {{0, 1, RankId(0)}, {1, 3, RankId(1)}};
+  const auto without = CostModel(mlp, cluster, &profile, 2).stage_costs(stages, 2, 2, "adamw");
+  profile.sizes[0].f_ns_per_message_byte = 0.5;
+  profile.sizes[0].i_ns_per_message_byte = 0.25;
+  const auto with = CostModel(mlp, cluster, &profile, 2).stage_costs(stages, 2, 2, "adamw");
+  for (std::size_t s = 0; s < 2; ++s) {
+    EXPECT_EQ(with[s].f - without[s].f, Nanoseconds(2 * 4096 * 4 / 2)) << s;
+    EXPECT_EQ(with[s].i - without[s].i, Nanoseconds(2 * 4096 * 4 / 4)) << s;
+    EXPECT_EQ(with[s].b - without[s].b, Nanoseconds(2 * 4096 * 4 / 4)) << s;
+    EXPECT_EQ(with[s].w, without[s].w) << s;
+  }
+}
+
 /// 2 samples through 1024 -> 4096: 2 * 2 * 1024 * 4096 + 2 * 4096 operations at 0.5 of 312e12 a
 /// second.
 TEST(CostModel, WithoutAProfileTimesComeFromOperations) {

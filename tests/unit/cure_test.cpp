@@ -51,6 +51,34 @@ TEST(Cure, AnOrderThatEndsIsLeftAlone) {
   EXPECT_EQ(report.sentence, "it ends as it is: there is nothing to cure");
 }
 
+TEST(Cure, ConnectionsAreMadeBeforeTheStepWhereTheirFirstUseHangs) {
+  // The two directions of Chimera send to each other first.
+  const Order order = make_order("chimera", {2, 2, 1, {}});
+  CommPolicy policy{.post = Post::Deferred,
+                    .send_f = {Protocol::Kind::EagerUnlimited, 0},
+                    .send_b = {Protocol::Kind::EagerUnlimited, 0}};
+  EXPECT_EQ(cure(order, policy, costs_of(order)).verdict, Verdict::Ok);
+  policy.connect = Connect::FirstUse;
+  const CureReport report = cure(order, policy, costs_of(order));
+  EXPECT_EQ(report.verdict, Verdict::Deadlock);
+  ASSERT_FALSE(report.cures.empty());
+  EXPECT_EQ(report.cures.front().name, "warm-up-exchange");
+  EXPECT_EQ(report.cures.front().difference,
+            std::vector<std::string>{"connect: first-use -> ready"});
+}
+
+TEST(Cure, TheLeastNumberOfPlacesInFlightIsFound) {
+  const std::string_view csv =
+      "0F0,0F1,0F2,0RECV_B0,0RECV_B1,0RECV_B2,0SEND_F0,0SEND_F1,0SEND_F2,0B0,0B1,0B2\n"
+      "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1RECV_F2,1F2,1B2,1SEND_B2\n";
+  // Three receives take three places; the first send gives back the first of them.
+  const CureReport report = cured(csv, {.in_flight = 2});
+  EXPECT_EQ(report.verdict, Verdict::Deadlock);
+  ASSERT_FALSE(report.cures.empty());
+  EXPECT_EQ(report.cures.front().name, "more-in-flight");
+  EXPECT_EQ(report.cures.front().difference, std::vector<std::string>{"in_flight: 2 -> 4"});
+}
+
 TEST(Cure, GroupingComesFirstWhereTwoSendsFaceEachOther) {
   const CureReport report = cured(kFacingSends, {.issue = Issue::Inline});
   EXPECT_EQ(report.verdict, Verdict::Deadlock);

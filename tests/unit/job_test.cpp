@@ -102,7 +102,8 @@ TEST(ReadJob, BatchesHaveToAgreeWhereNothingIsLeftOpen) {
 
 TEST(ReadJob, ModelAndClusterByNameOrAsAWhole) {
   EXPECT_EQ(refused("/model", "gpt-tinny").message(),
-            "expected an object, a preset (mlp, gpt-tiny, gpt3-175b) or the path of a file that "
+            "expected an object, a preset (mlp, gpt-tiny, gpt3-175b, resnet50, "
+            "resnet50-small, resnet-tiny) or the path of a file that "
             "exists (did you mean \"gpt-tiny\"?), found \"gpt-tinny\"");
   EXPECT_EQ(refused("/model", 3).pointer(), "/model");
   EXPECT_EQ(refused("/cluster", {{"preset", "dgx-a100"}, {"devices", 12}}).pointer(),
@@ -120,6 +121,7 @@ class TunedPlan : public ::testing::Test {
     fs::create_directories(folder_);
     Plan plan = test::sample_plan();
     plan.training.data.clear();
+    plan.training.targets.clear();
     save_plan(plan, file("plan.json"));
     Json document = minimal();
     document["cluster"] = {{"preset", "local-cpu"}, {"devices", 2}};

@@ -31,6 +31,36 @@ TEST(MeasureProfile, HasEveryLayerOfEverySize) {
   EXPECT_GT(profile.action_overhead.value, 0);
 }
 
+TEST(MeasureProfile, KnowsHowItsMeasurementsAreSpread) {
+  const Model model = model_preset("mlp");
+  const Profile profile = exec::measure_profile(model, cluster_preset("local-cpu", 2),
+                                                {.micro_batch_sizes = {2},
+                                                 .ranks = 2,
+                                                 .budget_ns = 100'000'000,
+                                                 .clock = exec::local::ClockKind::Virtual});
+  EXPECT_EQ(profile.clock, ProfileClock::Cpu);
+  ASSERT_EQ(profile.sizes[0].spreads.size(), model.layers.size());
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const LayerSpread& spread = profile.sizes[0].spreads[l];
+    for (const Distribution* kind : {&spread.f, &spread.i, &spread.w}) {
+      EXPECT_GE(kind->count, 12);
+      EXPECT_GT(kind->quantiles.front().value, 0);
+      EXPECT_GE(kind->mean, kind->quantiles.front());
+      EXPECT_LE(kind->mean, kind->quantiles.back());
+    }
+    // What messages and the loss cost is in the spread and not in the layer.
+    EXPECT_LE(profile.sizes[0].layers[l].f, typical(spread.f, profile.clock));
+    EXPECT_LE(profile.sizes[0].layers[l].i, typical(spread.i, profile.clock));
+    EXPECT_GE(spread.opt.count, 3);
+  }
+}
+
+TEST(MeasureProfile, MoreRanksThanLayersMeasureWithOneLayerEach) {
+  const Profile profile = exec::measure_profile(model_preset("mlp"), cluster_preset("local-cpu", 8),
+                                                {.ranks = 8, .budget_ns = 50'000'000});
+  EXPECT_EQ(profile.ranks_measured, 3);
+}
+
 TEST(MeasureProfile, CanBeInterrupted) {
   const std::atomic<bool> interrupted{true};
   EXPECT_THROW(exec::measure_profile(model_preset("mlp"), cluster_preset("local-cpu", 1),

@@ -60,7 +60,7 @@ TEST(ModelPresets, Gpt3HasItsParameters) {
 TEST(ModelPresets, UnknownOnesGetASuggestion) {
   EXPECT_EQ(refusal([] { model_preset("gpt-tny"); }).message(),
             "unknown model preset \"gpt-tny\" (did you mean \"gpt-tiny\"?); the presets are mlp, "
-            "gpt-tiny and gpt3-175b");
+            "gpt-tiny, gpt3-175b, resnet50, resnet50-small, resnet-tiny");
 }
 
 TEST(Footprint, Linear) {
@@ -168,7 +168,8 @@ TEST(ReadModel, MessagesSayWhatToDo) {
   EXPECT_STREQ(refused(layers(R"({"kind": "linaer", "in": 1, "out": 1})")).what(),
                "m.json: /layers/0/kind: expected one of \"linear\", \"relu\", \"gelu\", "
                "\"layer_norm\", \"causal_self_attention\", \"embedding\", \"residual\", "
-               "\"sequential\" (did you mean \"linear\"?), found \"linaer\"");
+               "\"sequential\", \"conv2d\", \"batch_norm\", \"max_pool\", \"average_pool\", "
+            "\"global_average_pool\" (did you mean \"linear\"?), found \"linaer\"");
   EXPECT_EQ(refused(R"({"schema": "pipewright.model/1", "transfomer": {}})").message(),
             "unknown key (did you mean \"transformer\"?); the keys here are schema name preset "
             "transformer layers loss sequence bytes_per_element");
