@@ -9,6 +9,9 @@ set(PIPEWRIGHT_INSTALL_CMAKEDIR "${CMAKE_INSTALL_LIBDIR}/cmake/pipewright")
 # --- The command -----------------------------------------------------------------------------------------------------
 
 install(TARGETS pipewright RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT runtime)
+if(TARGET pipewright_mpi)  # where the command looks for it: exec/mpi/mpi_wire.cpp
+  install(TARGETS pipewright_mpi LIBRARY DESTINATION "lib/pipewright" COMPONENT runtime)
+endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
 
 # --- The libraries ---------------------------------------------------------------------------------------------------

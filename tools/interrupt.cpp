@@ -11,11 +11,11 @@ namespace {
 // A signal handler has nothing but globals. All are lock-free.
 std::atomic<bool> interrupted{false};
 std::atomic<int> scopes{0};
-std::atomic<bool> ignored{false};
+std::atomic<bool> patient{false}, ignored{false};
 
 extern "C" void on_signal(int /*number*/) {
   if (ignored.load()) return;
-  if (scopes.load() == 0 || interrupted.exchange(true)) _exit(kInterrupted);
+  if (scopes.load() == 0 || (interrupted.exchange(true) && !patient.load())) _exit(kInterrupted);
 }
 
 }  // namespace
@@ -35,6 +35,8 @@ void install_signal_handlers() {
 }
 
 const std::atomic<bool>& interrupt_flag() { return interrupted; }
+
+void be_patient_with_signals() { patient.store(true); }
 
 void ignore_signals() {
   ignored.store(true);

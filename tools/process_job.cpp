@@ -38,6 +38,7 @@ bool is_in_job() { return exec::mpi::processes_of_launcher() > 0; }
 
 int run_in_job(Session& session, const std::function<int(exec::mpi::Link&, Session&)>& work) {
   const InterruptScope scope;  // a signal waits until the run looks at it
+  be_patient_with_signals();
   exec::mpi::Link link(std::make_unique<exec::mpi::MpiWire>());
   Session silent(session.terminal(), session.json(), true);
   int status = kDone;

@@ -168,5 +168,58 @@ TEST(Processes, ComeHomeAndNameTheDeadOne) {
   }
 }
 
+/// What a process on another machine looks like when it dies: it says nothing any more.
+TEST(Processes, NoticeSilenceWhereTheKernelCannotTell) {
+  const Program program =
+      lower(planner::make_order("gpipe", {3, 4, 1, {}}), CommPolicy{}, {.optimizer = true});
+  const CostTable costs = costs_of(program);
+  test::MemoryHub hub(3, false);
+  std::vector<std::string> failures(3);
+  std::vector<std::jthread> processes;
+  for (int p = 0; p < 3; ++p) {
+    processes.emplace_back([&, p] {
+      const mpi::LinkOptions options{.ask_kernel = false, .silence_ns = 700'000'000};
+      mpi::Link link(std::make_unique<test::MemoryWire>(hub, p), options);
+      mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+      if (p == 2) return;  // without a word
+      try {
+        paced::run_paced(program, costs, {.steps = 2}, transport);
+      } catch (const RunFailed& failed) {
+        failures[static_cast<std::size_t>(p)] = failed.what();
+      }
+    });
+  }
+  processes.clear();
+  EXPECT_NE(failures[0].find("rank 2 is dead: its process"), std::string::npos) << failures[0];
+  EXPECT_NE(failures[0].find("silent"), std::string::npos) << failures[0];
+  EXPECT_FALSE(failures[1].empty());
+}
+
+TEST(Processes, RefuseToRunDifferentPrograms) {
+  test::MemoryHub hub(2, false);
+  std::vector<std::string> failures(2);
+  std::vector<std::jthread> processes;
+  for (int p = 0; p < 2; ++p) {
+    processes.emplace_back([&, p] {
+      const Program program =
+          lower(planner::make_order(p == 0 ? "gpipe" : "1f1b", {2, 4, 1, {}}), CommPolicy{}, {});
+      const CostTable costs = costs_of(program);
+      mpi::Link link(std::make_unique<test::MemoryWire>(hub, p));
+      {
+        mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+        try {
+          paced::run_paced(program, costs, {}, transport);
+        } catch (const Error& failed) {
+          failures[static_cast<std::size_t>(p)] = failed.what();
+        }
+      }
+      link.close();
+    });
+  }
+  processes.clear();
+  EXPECT_NE((failures[0] + failures[1]).find("not been given the same plan"), std::string::npos)
+      << failures[0] << failures[1];
+}
+
 }  // namespace
 }  // namespace pipewright::exec
