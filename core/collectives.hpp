@@ -1,26 +1,22 @@
-// The collectives of a Program: the REDUCE_GRADs of replicas that belong together
-// (docs/semantics.md §3.2). Plain data; pure function.
+// Which REDUCE_GRADs and UNSHARDs of replicas belong together (docs/semantics.md §3.2). Part of
+// lower(), which writes the answer into Program::collectives; everybody else reads it there.
 #pragma once
-
-#include <vector>
 
 #include "core/program.hpp"
 
 namespace pipewright {
 
-struct Collective {
-  struct Member {
-    RankId rank;
-    InstructionId instruction = kNoInstruction;
-    /// The last computation before it in its list: what the other members wait for.
-    /// kNoInstruction: it is the first.
-    InstructionId before = kNoInstruction;
-  };
-  StageId stage;
-  std::vector<Member> members;  // two or more, by rank
-};
+/// Fills Program::collectives and marks their members; under `stream` these leave the compute lane.
+/// O(instructions).
+void find_collectives(Program& program);
 
-/// By stage, then turn. O(instructions).
-std::vector<Collective> collectives_of(const Program& program);
+/// Bytes of the ring that a collective goes round, and its steps: an all-reduce moves every byte
+/// 2(n-1)/n times in 2(n-1) steps, a reduce-scatter or an all-gather half of that (Patarasuk and
+/// Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
+struct RingWork {
+  std::int64_t steps = 0;          // each pays the latency
+  std::int64_t bytes_times_n = 0;  // n times the bytes that go over each link of the ring
+};
+RingWork ring_work(const Collective& collective, std::int64_t parameter_bytes);
 
 }  // namespace pipewright

@@ -74,7 +74,7 @@ std::optional<std::vector<Amount>> values_of(const Pairs& pairs, std::string_vie
 }  // namespace
 
 CostTable parse_costs(std::string_view text, int stages) {
-  const Pairs pairs = read_pairs(text, "--cost", {"F", "I", "W", "B", "FB", "OPT", "comm"});
+  const Pairs pairs = read_pairs(text, "--cost", {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
   const auto count = static_cast<std::size_t>(stages);
   const auto values = [&](std::string_view key, std::size_t size) {
     return values_of<Nanoseconds>(pairs, "--cost", key, size,
@@ -88,6 +88,7 @@ CostTable parse_costs(std::string_view text, int stages) {
   };
   const auto f = values("F", count), i = values("I", count), w = values("W", count);
   const auto b = values("B", count), opt = values("OPT", count);
+  const auto reduce = values("reduce", count), unshard = values("unshard", count);
   CostTable table = CostTable::uniform(stages, {}, one("comm"));
   for (std::size_t s = 0; s < count; ++s) {
     const auto at = [s](const auto& list) { return list ? (*list)[s] : Nanoseconds(0); };
@@ -99,6 +100,8 @@ CostTable parse_costs(std::string_view text, int stages) {
     each.w = b && !i && !w ? half : at(w);
     each.b = b ? (*b)[s] : each.i + each.w;
     each.opt = at(opt);
+    each.reduce = at(reduce);
+    each.unshard = at(unshard);
   }
   table.overlapped_pair = one("FB");
   return table;
@@ -158,7 +161,9 @@ CostTable resampled(const CostTable& whole, int stages) {
                            .i = time(&StageCosts::i),
                            .w = time(&StageCosts::w),
                            .b = time(&StageCosts::b),
-                           .opt = time(&StageCosts::opt)};
+                           .opt = time(&StageCosts::opt),
+                           .reduce = time(&StageCosts::reduce),
+                           .unshard = time(&StageCosts::unshard)};
     if (whole.memory.empty()) continue;
     const auto bytes = [&](Bytes StageMemory::*field) {
       return Bytes(part([&](std::size_t a) { return (whole.memory[a].*field).value; }));

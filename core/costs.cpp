@@ -1,6 +1,9 @@
 #include "core/costs.hpp"
 
+#include <algorithm>
 #include <cmath>
+
+#include "core/collectives.hpp"
 
 namespace pipewright {
 CostTable CostTable::uniform(int stages, StageCosts each, Nanoseconds comm) {
@@ -74,6 +77,30 @@ Nanoseconds CostTable::compute_time(const Action& action, const Action* partner)
   }
 }
 
+Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) const {
+  const auto stage = static_cast<std::size_t>(collective.stage.value);
+  Nanoseconds time;
+  if (stage < stages.size()) {
+    time = collective.kind == ActionKind::ReduceGrad ? stages[stage].reduce : stages[stage].unshard;
+  }
+  if (stage >= parameter_bytes.size()) return time;
+  RingWork work = ring_work(collective, parameter_bytes[stage].value);
+  Nanoseconds latency;
+  double rate = 0;  // of the slowest link; 0: bytes cost nothing
+  for (std::size_t m = 0; m < collective.members.size(); ++m) {
+    const RankId next = collective.members[(m + 1) % collective.members.size()].rank;
+    const RouteCosts& way = route(collective.members[m].rank, next, ranks);
+    latency = std::max(latency, way.latency);
+    if (way.bytes_per_second > 0)
+      rate = rate > 0 ? std::min(rate, way.bytes_per_second) : way.bytes_per_second;
+  }
+  time += latency * static_cast<int>(work.steps);
+  if (rate <= 0) return time;
+  const double bytes =
+      static_cast<double>(work.bytes_times_n) / static_cast<double>(collective.members.size());
+  return time + Nanoseconds(static_cast<std::int64_t>(std::ceil(bytes / rate * 1e9 - 1e-6)));
+}
+
 Nanoseconds CostTable::update_time(const Placement& placement, RankId rank) const {
   Nanoseconds sum;
   for (const StageId stage : placement.stages_of(rank)) {
@@ -84,7 +111,8 @@ Nanoseconds CostTable::update_time(const Placement& placement, RankId rank) cons
 }
 
 Nanoseconds CostTable::duration(const Program& program, InstructionId id) const {
-  if (is_transfer(program.code[id].kind)) return Nanoseconds(0);
+  const Instruction& in = program.code[id];
+  if (is_transfer(in.kind) || in.in_collective()) return Nanoseconds(0);
   if (program.code[id].kind == ActionKind::Opt)
     return update_time(program.placement, program.rank_of(id));
   const Cell cell = program.cell(id);

@@ -15,6 +15,8 @@ struct StageCosts {
   Nanoseconds f, i, w;
   Nanoseconds b;    // I and W fused; set_defaults() gives i + w where it was not said
   Nanoseconds opt;  // this stage's part of the update
+  // Collectives of the stage's replicas, besides moving CostTable::parameter_bytes.
+  Nanoseconds reduce, unshard;
 };
 
 /// Live memory of one stage: bytes that F allocates, that I gives back
@@ -45,6 +47,7 @@ struct CostTable {
   std::vector<StageMemory> memory;      // by stage, or empty
   std::vector<Bytes> activation_bytes;  // message from stage s to s+1; empty or S-1 entries
   std::vector<Bytes> gradient_bytes;    // message from stage s+1 to s; empty or S-1 entries
+  std::vector<Bytes> parameter_bytes;   // what REDUCE_GRAD and UNSHARD move, by stage; empty: 0
   /// Duration of an overlapped pair of forward of stage a and backward of stage
   /// b: fixed for all if set (> 0), else F(a) + B(b).
   Nanoseconds overlapped_pair;
@@ -71,7 +74,10 @@ struct CostTable {
   Nanoseconds compute_time(const Action& action, const Action* partner = nullptr) const;
   /// Cost of OPT on a rank: the updates of its stages.
   Nanoseconds update_time(const Placement& placement, RankId rank) const;
-  /// Duration of any instruction; 0 for transfer ends.
+  /// From the moment all members are ready to their end: the ring of its members by rank, over the
+  /// largest latency and the least bandwidth on it (docs/semantics.md §5).
+  Nanoseconds collective_time(const Collective& collective, int ranks) const;
+  /// Duration of any computation; 0 for transfer ends and members of collectives.
   Nanoseconds duration(const Program& program, InstructionId id) const;
 };
 

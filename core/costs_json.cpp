@@ -40,7 +40,7 @@ bool routes_come_from_cluster(const CostTable& costs, const CostContext& context
 Bytes read_change(const JsonCursor& value) { return Bytes(value.integer(-kMostBytes, kMostBytes)); }
 
 StageCosts read_stage(const JsonCursor& value) {
-  value.only({"f_ns", "i_ns", "w_ns", "b_ns", "opt_ns"});
+  value.only({"f_ns", "i_ns", "w_ns", "b_ns", "opt_ns", "reduce_ns", "unshard_ns"});
   StageCosts stage;
   stage.f = read_duration(value.at("f_ns"));
   stage.i = read_duration(value.at("i_ns"));
@@ -50,6 +50,8 @@ StageCosts read_stage(const JsonCursor& value) {
   if (const auto opt = value.find("opt_ns")) {
     stage.opt = read_duration(*opt);
   }
+  if (const auto reduce = value.find("reduce_ns")) stage.reduce = read_duration(*reduce);
+  if (const auto unshard = value.find("unshard_ns")) stage.unshard = read_duration(*unshard);
   return stage;
 }
 
@@ -224,7 +226,7 @@ Json sizes_json(const std::vector<Bytes>& sizes) {
 
 CostTable read_costs(const JsonCursor& value, const CostContext& context) {
   value.only({"source", "stages", "memory", "activation_bytes", "gradient_bytes",
-              "overlapped_pair_ns", "routes", "every_route", "links"});
+              "parameter_bytes", "overlapped_pair_ns", "routes", "every_route", "links"});
   CostTable table;
   table.source = read_name(value.at("source"));
   const JsonCursor stages = value.at("stages");
@@ -244,6 +246,12 @@ CostTable read_costs(const JsonCursor& value, const CostContext& context) {
   }
   table.activation_bytes = read_messages(value, "activation_bytes", context.stages);
   table.gradient_bytes = read_messages(value, "gradient_bytes", context.stages);
+  if (const auto sizes = value.find("parameter_bytes")) {
+    for (const JsonCursor& size : sizes->elements()) table.parameter_bytes.push_back(read_size(size));
+    if (!table.parameter_bytes.empty() && table.parameter_bytes.size() != table.stages.size()) {
+      sizes->fail("one size for each of the plan's " + std::to_string(context.stages) + " stages");
+    }
+  }
   if (const auto pair = value.find("overlapped_pair_ns")) {
     table.overlapped_pair = read_duration(*pair);
   }
@@ -254,11 +262,14 @@ CostTable read_costs(const JsonCursor& value, const CostContext& context) {
 Json costs_json(const CostTable& costs, const CostContext& context) {
   Json stages = Json::array(), memory = Json::array();
   for (const StageCosts& stage : costs.stages) {
-    stages.push_back({{"f_ns", stage.f.value},
-                      {"i_ns", stage.i.value},
-                      {"w_ns", stage.w.value},
-                      {"b_ns", stage.b.value},
-                      {"opt_ns", stage.opt.value}});
+    Json each = {{"f_ns", stage.f.value},
+                 {"i_ns", stage.i.value},
+                 {"w_ns", stage.w.value},
+                 {"b_ns", stage.b.value},
+                 {"opt_ns", stage.opt.value}};
+    if (stage.reduce.value > 0) each["reduce_ns"] = stage.reduce.value;
+    if (stage.unshard.value > 0) each["unshard_ns"] = stage.unshard.value;
+    stages.push_back(std::move(each));
   }
   for (const StageMemory& stage : costs.memory) {
     memory.push_back({{"f_bytes", stage.f.value},
@@ -270,6 +281,7 @@ Json costs_json(const CostTable& costs, const CostContext& context) {
   json["memory"] = std::move(memory);
   json["activation_bytes"] = sizes_json(costs.activation_bytes);
   json["gradient_bytes"] = sizes_json(costs.gradient_bytes);
+  if (!costs.parameter_bytes.empty()) json["parameter_bytes"] = sizes_json(costs.parameter_bytes);
   json["overlapped_pair_ns"] = costs.overlapped_pair.value;
   add_routes(costs, context, json);
   return json;

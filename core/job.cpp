@@ -61,9 +61,18 @@ std::optional<std::int64_t> only_number(const Choice& choice) {
 void check_batch(const JsonCursor& batch, const Job& job) {
   const auto size = only_number(job.strategy.micro_batch_size);
   const auto steps = only_number(job.strategy.accumulate_steps);
-  if (size && steps && *size * *steps != job.global_batch) {
-    batch.fail("micro_batch_size times accumulate_steps, " + std::to_string(*size) + " * " +
-               std::to_string(*steps) + " = " + std::to_string(*size * *steps));
+  // Left open it is 1.
+  const auto replicas =
+      job.strategy.dp_degree.empty() ? 1 : only_number(job.strategy.dp_degree).value_or(0);
+  if (size && steps && replicas > 0 && *size * *steps * replicas != job.global_batch) {
+    const std::string times = replicas > 1 ? " * " + std::to_string(replicas) : "";
+    batch.fail("micro_batch_size times accumulate_steps" +
+               std::string(replicas > 1 ? " times dp_degree, " : ", ") + std::to_string(*size) +
+               " * " + std::to_string(*steps) + times + " = " +
+               std::to_string(*size * *steps * replicas));
+  }
+  if (replicas > 0 && job.global_batch % replicas != 0) {
+    batch.fail("a multiple of dp_degree " + std::to_string(replicas));
   }
   if (size && job.global_batch % *size != 0) {
     batch.fail("a multiple of micro_batch_size " + std::to_string(*size));

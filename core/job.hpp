@@ -20,9 +20,10 @@ enum class AutoMode : std::uint8_t { Full, Semi };
 using Choice = std::vector<std::string>;
 
 struct Strategy {
-  Choice pp_degree, vpp_degree, accumulate_steps, micro_batch_size, schedule_mode;
+  Choice pp_degree, dp_degree, vpp_degree, accumulate_steps, micro_batch_size, schedule_mode;
   std::optional<CommPolicy> policy;  // "comm_policy": a preset's name or its fields
   Bytes memory_limit;                // per rank; 0: the device's
+  int sharding_degree = 1;           // replicas that share the optimizer's state; 1: none do
 };
 
 struct Job {

@@ -10,13 +10,13 @@ namespace pipewright {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kFields{
-    "pp_degree",     "vpp_degree",  "accumulate_steps",         "micro_batch_size",
-    "schedule_mode", "comm_policy", "enable_send_recv_overlap", "memory_limit"};
+constexpr std::array<std::string_view, 9> kFields{
+    "pp_degree",        "dp_degree",     "vpp_degree",  "accumulate_steps",
+    "micro_batch_size", "schedule_mode", "comm_policy", "enable_send_recv_overlap",
+    "memory_limit"};
 
-/// Degrees of the other kinds of parallelism: known, and 1 until they are planned too.
-constexpr std::array<std::string_view, 3> kOtherDegrees{"dp_degree", "mp_degree",
-                                                        "sharding_degree"};
+/// Degrees beside those that are searched or fixed by a list.
+constexpr std::array<std::string_view, 2> kOtherDegrees{"mp_degree", "sharding_degree"};
 
 /// Fields of Paddle's pipeline strategy that have no counterpart here.
 constexpr std::array<std::string_view, 7> kUnusedFields{
@@ -120,13 +120,25 @@ void read_policy(const Fields& fields, Strategy& strategy) {
   }
 }
 
-void check_other_degrees(const Fields& fields) {
-  for (std::string_view key : kOtherDegrees) {
-    const auto degree = fields.find(key);
-    if (degree && degree->integer(1, 65536) != 1) {
-      degree->fail("1, because only pipeline parallelism is planned");
-    }
+void check_mp_degree(const Fields& fields) {
+  const auto degree = fields.find("mp_degree");
+  if (degree && degree->integer(1, 65536) != 1) {
+    degree->fail("1, because only pipeline and data parallelism are planned");
   }
+}
+
+/// Replicas as dp_degree makes them, which divide the optimizer's state (ZeRO stage 1).
+void read_sharding(const Fields& fields, Strategy& strategy) {
+  const auto degree = fields.find("sharding_degree");
+  if (!degree) return;
+  strategy.sharding_degree = static_cast<int>(degree->integer(1, 65536));
+  if (strategy.sharding_degree == 1) return;
+  const bool alone = strategy.dp_degree.empty() || strategy.dp_degree == Choice{"1"};
+  if (!alone) {
+    throw InputError(degree->file(), degree->pointer(),
+                     "replicas are either sharded or not: leave out dp_degree, or say 1 there");
+  }
+  strategy.dp_degree = {std::to_string(strategy.sharding_degree)};
 }
 
 Bytes read_memory_limit(const JsonCursor& value) {
@@ -164,12 +176,14 @@ Strategy read_strategy(const JsonCursor& value) {
   const Fields fields(value);
   Strategy strategy;
   strategy.pp_degree = read_numbers(fields, "pp_degree", 65536);
+  strategy.dp_degree = read_numbers(fields, "dp_degree", 65536);
   strategy.vpp_degree = read_numbers(fields, "vpp_degree", 65535);
   strategy.accumulate_steps = read_numbers(fields, "accumulate_steps", 1 << 20);
   strategy.micro_batch_size = read_numbers(fields, "micro_batch_size", 65536);
   strategy.schedule_mode = read_alternatives(fields, "schedule_mode", read_name);
   read_policy(fields, strategy);
-  check_other_degrees(fields);
+  check_mp_degree(fields);
+  read_sharding(fields, strategy);
   if (const auto limit = fields.find("memory_limit")) {
     strategy.memory_limit = read_memory_limit(*limit);
   }
@@ -179,6 +193,9 @@ Strategy read_strategy(const JsonCursor& value) {
 Json to_json(const Strategy& strategy) {
   Json json = Json::object();
   json["pp_degree"] = numbers_json(strategy.pp_degree);
+  const bool sharded = strategy.sharding_degree > 1;
+  json["dp_degree"] = sharded ? Json(1) : numbers_json(strategy.dp_degree);
+  json["sharding_degree"] = strategy.sharding_degree;
   json["vpp_degree"] = numbers_json(strategy.vpp_degree);
   json["accumulate_steps"] = numbers_json(strategy.accumulate_steps);
   json["micro_batch_size"] = numbers_json(strategy.micro_batch_size);

@@ -1,5 +1,6 @@
 #include "core/lower.hpp"
 
+#include "core/collectives.hpp"
 #include "core/error.hpp"
 #include "core/lowering.hpp"
 #include "core/order_versions.hpp"
@@ -56,12 +57,16 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
   program.fragment = options.fragment;
   program.asynchronous = names_versions(order);
   {
-    lowering::Draft draft = lowering::list_instructions(order, options.optimizer);
+    const lowering::Updates updates{.wanted = options.optimizer,
+                                    .sharded = options.sharded,
+                                    .early = policy.issue == Issue::Stream};
+    lowering::Draft draft = lowering::list_instructions(order, updates);
     lowering::arrange(draft, policy);
     concatenate(draft, program);
   }
   lowering::match_transfers(program);
   lowering::connect_ranks(program);
+  find_collectives(program);
   lowering::find_inputs(program);
   return program;
 }

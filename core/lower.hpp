@@ -11,6 +11,8 @@ struct LowerOptions {
   bool fragment = false;   // the order is a part of a log: nothing is missing
   bool optimizer = false;  // append OPT to every rank that computes weight gradients and has none,
                            // REDUCE_GRAD of its replicated stages before it
+  bool sharded = false;    // with `optimizer`: UNSHARD of these stages behind the OPT, so that each
+                           // replica updates its part of the parameters (ZeRO stage 1)
 };
 
 /// Adds the transfer ends (unless the order has them), places the receives,

@@ -53,8 +53,17 @@ struct Draft {
       versions;  // beside `ranks`; empty where the order names none
 };
 
+/// What is added for the update (§1.1).
+struct Updates {
+  bool wanted = false;
+  bool sharded = false;  // UNSHARD of replicated stages behind it
+  bool early = false;    // each REDUCE_GRAD behind the last W or B of its stage
+};
+
 /// 1. Which instructions, in which order (§1.1).
-Draft list_instructions(const Order& order, bool optimizer);
+Draft list_instructions(const Order& order, const Updates& updates);
+/// The rest of 1, once the order's own instructions and its transfers are listed.
+void append_updates(const Order& order, const Updates& updates, Draft& draft);
 /// 2. Where receives are posted and how runs are ordered (§1.2, §1.3).
 void arrange(Draft& draft, const CommPolicy& policy);
 /// 3. Routes, and the partner of each transfer end (§4.1).

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "core/collectives.hpp"
-
 namespace pipewright::lowering {
 namespace {
 
@@ -30,8 +28,8 @@ class Inputs {
       begin_ = program_.rank_begin[static_cast<std::size_t>(r)];
       end_ = program_.rank_begin[static_cast<std::size_t>(r) + 1];
       for (id_ = begin_; id_ < end_; ++id_) resolve_instruction();
+      if (program_.has_collectives() && program_.policy.issue == Issue::Stream) resolve_lane();
     }
-    for (const Collective& collective : collectives_of(program_)) join(collective);
     std::sort(program_.extra_inputs.begin(), program_.extra_inputs.end());
     const auto [first, last] = std::ranges::unique(program_.extra_inputs);
     program_.extra_inputs.erase(first, last);
@@ -121,15 +119,35 @@ class Inputs {
     }
   }
 
-  /// Each member waits for what stands before the others.
-  void join(const Collective& collective) {
-    program_.has_collectives = true;
-    for (const Collective::Member& one : collective.members) {
-      for (const Collective::Member& other : collective.members) {
-        if (other.rank != one.rank && other.before != kNoInstruction)
-          program_.extra_inputs.emplace_back(one.instruction, other.before);
+  /// What the collective lane ends for the compute lane: OPT takes the REDUCE_GRADs before it, and
+  /// who uses the weights of a stage its UNSHARDs. Who comes later in the compute lane need not
+  /// wait again.
+  void resolve_lane() {
+    std::vector<InstructionId> reductions, unshardings;
+    for (id_ = begin_; id_ < end_; ++id_) {
+      const Instruction& in = program_.code[id_];
+      if (in.in_collective()) {
+        (in.kind == ActionKind::ReduceGrad ? reductions : unshardings).push_back(id_);
+      } else if (in.kind == ActionKind::Opt) {
+        take_all(reductions, [](InstructionId) { return true; });
+        take_all(unshardings, [](InstructionId) { return true; });
+      } else if (is_compute(in.kind) || in.kind == ActionKind::Reshard) {
+        const Cell cell = program_.cell(id_);
+        take_all(unshardings, [&](InstructionId one) {
+          const StageId stage(program_.code[one].stage);
+          return stage == cell.action.stage || (cell.partner && stage == cell.partner->stage);
+        });
       }
     }
+  }
+
+  template <class Wanted>
+  void take_all(std::vector<InstructionId>& open, Wanted wanted) {
+    std::erase_if(open, [&](InstructionId one) {
+      if (!wanted(one)) return false;
+      program_.extra_inputs.emplace_back(id_, one);
+      return true;
+    });
   }
 
   InstructionId here(Table& t, int stage, std::uint32_t micro_batch) const {

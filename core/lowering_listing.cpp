@@ -9,9 +9,8 @@ constexpr std::int32_t kNobody = -1;
 
 class Listing {
  public:
-  Listing(const Order& order, bool optimizer)
+  explicit Listing(const Order& order)
       : order_(order),
-        optimizer_(optimizer),
         activation_(order.stages(), order.micro_batches, 0),
         gradient_(order.stages(), order.micro_batches, 0) {
     draft_.ranks.resize(order.ranks.size());
@@ -29,7 +28,6 @@ class Listing {
     } else {
       with_transfers_added();
     }
-    if (optimizer_) append_updates();
     return std::move(draft_);
   }
 
@@ -132,50 +130,6 @@ class Listing {
     append(static_cast<std::size_t>(peer), receive, nullptr);
   }
 
-  void append_updates() {
-    const std::vector<std::vector<StageId>> reductions = missing_reductions();
-    for (std::size_t r = 0; r < draft_.ranks.size(); ++r) {
-      const auto& row = draft_.ranks[r];
-      const auto updates = [](const Instruction& in) {
-        return in.kind == ActionKind::W || in.kind == ActionKind::B || in.has(Instruction::kPair);
-      };
-      const bool there = std::any_of(
-          row.begin(), row.end(), [](const Instruction& in) { return in.kind == ActionKind::Opt; });
-      if (there || std::none_of(row.begin(), row.end(), updates)) continue;
-      for (const StageId stage : reductions[r])
-        append(r, {.kind = ActionKind::ReduceGrad, .stage = stage, .micro_batch = {}}, nullptr);
-      append(r, {.kind = ActionKind::Opt, .stage = {}, .micro_batch = {}}, nullptr);
-    }
-  }
-
-  /// By rank, ascending: its stages that other ranks compute too and no list reduces.
-  std::vector<std::vector<StageId>> missing_reductions() const {
-    const std::size_t ranks = draft_.ranks.size();
-    std::vector<std::vector<StageId>> missing(ranks);
-    if (!order_.placement.looks_at_micro_batch()) return missing;
-    const auto stages = static_cast<std::size_t>(order_.stages());
-    std::vector<std::uint8_t> computes(stages * ranks, 0), reduced(stages, 0);
-    for (std::size_t r = 0; r < ranks; ++r) {
-      for (const Instruction& in : draft_.ranks[r]) {
-        if (in.kind == ActionKind::ReduceGrad) reduced[in.stage] = 1;
-        if (!is_compute(in.kind)) continue;
-        computes[in.stage * ranks + r] = 1;
-        if (!in.has(Instruction::kPair)) continue;
-        const auto second = static_cast<std::size_t>(draft_.partners[in.link].stage.value);
-        computes[second * ranks + r] = 1;
-      }
-    }
-    for (std::size_t s = 0; s < stages; ++s) {
-      const auto row = computes.begin() + static_cast<std::ptrdiff_t>(s * ranks);
-      if (reduced[s] != 0 || std::count(row, row + static_cast<std::ptrdiff_t>(ranks), 1) < 2)
-        continue;
-      for (std::size_t r = 0; r < ranks; ++r) {
-        if (computes[s * ranks + r] != 0) missing[r].emplace_back(static_cast<std::int64_t>(s));
-      }
-    }
-    return missing;
-  }
-
   void append(std::size_t rank, const Action& a, const Action* partner) {
     Instruction in;
     in.kind = a.kind;
@@ -191,7 +145,6 @@ class Listing {
   }
 
   const Order& order_;
-  bool optimizer_;
   bool versioned_ = false;
   ByTensor<std::uint8_t> activation_, gradient_;
   Draft draft_;
@@ -199,8 +152,10 @@ class Listing {
 
 }  // namespace
 
-Draft list_instructions(const Order& order, bool optimizer) {
-  return Listing(order, optimizer).make();
+Draft list_instructions(const Order& order, const Updates& updates) {
+  Draft draft = Listing(order).make();
+  if (updates.wanted) append_updates(order, updates, draft);
+  return draft;
 }
 
 }  // namespace pipewright::lowering

@@ -44,21 +44,46 @@ Mesh Mesh::pipeline(int ranks) {
   return mesh;
 }
 
-std::vector<int> Mesh::devices_of_pipeline() const {
-  // Row major: going one step along a dimension skips the sizes of all dimensions after it.
+Mesh Mesh::data_parallel(int replicas, int ranks) {
+  if (replicas == 1) return pipeline(ranks);
+  Mesh mesh = pipeline(replicas * ranks);
+  mesh.shape = {replicas, ranks};
+  mesh.dim_names = {"dp", "pp"};
+  return mesh;
+}
+
+namespace {
+
+/// Places to go in `devices` for one step along a dimension. Row major: that skips the sizes of all
+/// dimensions after it.
+std::size_t stride_of(const Mesh& mesh, std::string_view dim) {
   std::size_t stride = 1;
   bool after = false;
-  for (std::size_t k = 0; k < dim_names.size(); ++k) {
-    stride *= after ? static_cast<std::size_t>(shape[k]) : 1;
-    after = after || dim_names[k] == "pp";
+  for (std::size_t k = 0; k < mesh.dim_names.size(); ++k) {
+    stride *= after ? static_cast<std::size_t>(mesh.shape[k]) : 1;
+    after = after || mesh.dim_names[k] == dim;
   }
+  return stride;
+}
+
+std::vector<int> devices_from(const Mesh& mesh, int replicas) {
+  const std::size_t along_pipeline = stride_of(mesh, "pp"), along_replicas = stride_of(mesh, "dp");
   std::vector<int> result;
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(size("pp")); ++rank) {
-    PIPEWRIGHT_ASSERT(rank * stride < devices.size(), "a mesh has fewer devices than its shape");
-    result.push_back(devices[rank * stride]);
+  for (std::size_t d = 0; d < static_cast<std::size_t>(replicas); ++d) {
+    for (std::size_t r = 0; r < static_cast<std::size_t>(mesh.size("pp")); ++r) {
+      const std::size_t place = r * along_pipeline + (replicas > 1 ? d * along_replicas : 0);
+      PIPEWRIGHT_ASSERT(place < mesh.devices.size(), "a mesh has fewer devices than its shape");
+      result.push_back(mesh.devices[place]);
+    }
   }
   return result;
 }
+
+}  // namespace
+
+std::vector<int> Mesh::devices_of_pipeline() const { return devices_from(*this, 1); }
+
+std::vector<int> Mesh::devices_of_replicas() const { return devices_from(*this, size("dp")); }
 
 Mesh read_mesh(const JsonCursor& value) {
   value.only({"shape", "dim_names", "devices"});

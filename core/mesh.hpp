@@ -17,8 +17,13 @@ struct Mesh {
   /// Size of a dimension, 1 if the mesh does not have it.
   int size(std::string_view dim) const;
   static Mesh pipeline(int ranks);
+  /// {"dp": replicas, "pp": ranks}, or {"pp": ranks} where there is one replica.
+  static Mesh data_parallel(int replicas, int ranks);
   /// Device of each pipeline rank, of the first replica where there are several.
   std::vector<int> devices_of_pipeline() const;
+  /// Those of all replicas, one replica after the other: pipeline rank r of replica d is rank
+  /// d * size("pp") + r of the run.
+  std::vector<int> devices_of_replicas() const;
 };
 Mesh read_mesh(const JsonCursor& value);
 Json to_json(const Mesh& mesh);

@@ -97,23 +97,23 @@ class VersionCheck {
 /// By stage and rank: does the rank compute it, and how many REDUCE_GRADs of it are there.
 struct Replica {
   bool computes = false;
-  int reductions = 0;
+  int reductions = 0, unshardings = 0;
 };
 
-std::vector<std::string> unequal(int stage, const std::vector<Replica>& replicas) {
-  std::vector<std::string> problems;
+/// One sentence if not all replicas of the stage have as many of them.
+std::vector<std::string> unequal(int stage, const std::vector<Replica>& replicas,
+                                 int Replica::*count, const std::string& what) {
   std::size_t first = replicas.size();
   for (std::size_t r = 0; r < replicas.size(); ++r) {
     if (!replicas[r].computes) continue;
     if (first == replicas.size()) first = r;
-    if (replicas[r].reductions == replicas[first].reductions) continue;
-    problems.push_back("stage " + std::to_string(stage) + " has replicas, but " +
-                       std::to_string(replicas[first].reductions) + " REDUCE_GRAD on rank " +
-                       std::to_string(first) + " and " + std::to_string(replicas[r].reductions) +
-                       " on rank " + std::to_string(r) + ": each needs a partner");
-    break;
+    const int found = replicas[r].*count, wanted = replicas[first].*count;
+    if (found == wanted) continue;
+    return {"stage " + std::to_string(stage) + " has replicas, but " + std::to_string(wanted) +
+            " " + what + " on rank " + std::to_string(first) + " and " + std::to_string(found) +
+            " on rank " + std::to_string(r) + ": each needs a partner"};
   }
-  return problems;
+  return {};
 }
 
 }  // namespace
@@ -144,6 +144,7 @@ std::vector<std::string> reduction_problems(const Order& order) {
         Replica& replica = table[static_cast<std::size_t>(a->stage.value) * ranks + r];
         if (is_compute(a->kind)) replica.computes = true;
         if (a->kind == ActionKind::ReduceGrad) any = ++replica.reductions > 0;
+        if (a->kind == ActionKind::Unshard) any = ++replica.unshardings > 0;
       }
     }
   }
@@ -151,8 +152,10 @@ std::vector<std::string> reduction_problems(const Order& order) {
   for (int s = 0; any && s < order.stages(); ++s) {
     const auto begin =
         table.begin() + static_cast<std::ptrdiff_t>(s) * static_cast<std::ptrdiff_t>(ranks);
-    auto found = unequal(s, {begin, begin + static_cast<std::ptrdiff_t>(ranks)});
-    problems.insert(problems.end(), found.begin(), found.end());
+    const std::vector<Replica> replicas(begin, begin + static_cast<std::ptrdiff_t>(ranks));
+    for (const auto& found : {unequal(s, replicas, &Replica::reductions, "REDUCE_GRAD"),
+                              unequal(s, replicas, &Replica::unshardings, "UNSHARD")})
+      problems.insert(problems.end(), found.begin(), found.end());
   }
   return problems;
 }

@@ -217,7 +217,7 @@ void read_prediction(const JsonCursor& value, Plan& plan) {
   for (const JsonCursor& peak : bytes.elements()) {
     predicted.peak_bytes.push_back(Bytes(peak.integer(0, INT64_MAX)));
   }
-  const std::size_t ranks = static_cast<std::size_t>(plan.ranks());
+  const std::size_t ranks = static_cast<std::size_t>(plan.all_ranks());
   const std::string one_each = "one number for each of the " + std::to_string(ranks) + " ranks";
   if (!predicted.peak_activations.empty() && predicted.peak_activations.size() != ranks) {
     activations.fail(one_each);
@@ -246,6 +246,9 @@ TunerRecord read_tuner(const JsonCursor& value) {
 void read_optional_parts(const JsonCursor& document, Plan& plan) {
   if (const auto policy = document.find("policy")) {
     plan.policy = read_comm_policy(*policy);
+  }
+  if (const auto sharding = document.find("sharding_stage")) {
+    plan.sharding_stage = read_count(*sharding, 0, 1);
   }
   if (const auto predicted = document.find("predicted")) {
     read_prediction(*predicted, plan);
@@ -326,8 +329,8 @@ Json tuner_json(const TunerRecord& tuner) {
 Plan read_plan(const JsonCursor& document) {
   require_schema(document, "plan");
   document.only({"schema", "model", "cluster", "cluster_fingerprint", "mesh", "micro_batches",
-                 "micro_batch_size", "stages", "schedule", "policy", "costs", "predicted",
-                 "executable", "training", "tuner"});
+                 "micro_batch_size", "stages", "schedule", "policy", "sharding_stage", "costs",
+                 "predicted", "executable", "training", "tuner"});
   Plan plan;
   plan.model = read_model(document.at("model"));
   read_machines(document, plan);
@@ -335,11 +338,11 @@ Plan read_plan(const JsonCursor& document) {
   plan.micro_batches = read_count(micro_batches, 1, kMostMicroBatches);
   plan.micro_batch_size = read_count(document.at("micro_batch_size"), 1, kMostMicroBatchSize);
   read_stages(document.at("stages"), plan);
-  if (static_cast<std::int64_t>(plan.stages.size()) * plan.micro_batches > kMostCells) {
-    micro_batches.fail("at most 2^27 micro-batches times stages");
+  if (static_cast<std::int64_t>(plan.stages.size()) * plan.all_micro_batches() > kMostCells) {
+    micro_batches.fail("at most 2^27 micro-batches times stages, of all replicas");
   }
   read_schedule(document.at("schedule"), plan);
-  const std::vector<int> devices = plan.mesh.devices_of_pipeline();
+  const std::vector<int> devices = plan.mesh.devices_of_replicas();
   const int stages = static_cast<int>(plan.stages.size());
   plan.costs = read_costs(document.at("costs"), {stages, plan.cluster, devices});
   read_optional_parts(document, plan);
@@ -347,7 +350,7 @@ Plan read_plan(const JsonCursor& document) {
 }
 
 Json to_json(const Plan& plan) {
-  const std::vector<int> devices = plan.mesh.devices_of_pipeline();
+  const std::vector<int> devices = plan.mesh.devices_of_replicas();
   const int stages = static_cast<int>(plan.stages.size());
   Json json = {{"schema", "pipewright.plan/1"}};
   json["model"] = to_json(plan.model);
@@ -359,6 +362,7 @@ Json to_json(const Plan& plan) {
   json["stages"] = stages_json(plan.stages);
   json["schedule"] = schedule_json(plan.schedule);
   json["policy"] = to_json(plan.policy);
+  json["sharding_stage"] = plan.sharding_stage;
   json["costs"] = costs_json(plan.costs, {stages, plan.cluster, devices});
   json["predicted"] = prediction_json(plan.predicted);
   json["executable"] = map_json(plan.executable);

@@ -60,17 +60,24 @@ struct Plan {
   Model model;
   Cluster cluster;
   Mesh mesh;
-  int micro_batches = 1, micro_batch_size = 1;
+  int micro_batches = 1, micro_batch_size = 1;  // of one replica
   std::vector<StagePlan> stages;
-  SchedulePlan schedule;
+  SchedulePlan schedule;  // of one replica
   CommPolicy policy;
-  CostTable costs;
+  int sharding_stage =
+      0;            // of ZeRO: 0, or 1, where each replica updates its part of the parameters
+  CostTable costs;  // routes between all_ranks()
   Prediction predicted;
   std::map<std::string, std::string> executable;  // device kind -> "yes", or what is missing
   TrainingSpec training;
   TunerRecord tuner;
 
-  int ranks() const { return mesh.size("pp"); }
+  int ranks() const { return mesh.size("pp"); }     // of the pipeline, of one replica
+  int replicas() const { return mesh.size("dp"); }  // of the whole pipeline: data parallel
+  // Of the Program: replica d's pipeline rank r is rank d * ranks() + r, and its micro-batches are
+  // those from d * micro_batches on.
+  int all_ranks() const { return replicas() * ranks(); }
+  int all_micro_batches() const { return replicas() * micro_batches; }
 };
 
 Plan read_plan(const JsonCursor& document);

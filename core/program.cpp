@@ -17,6 +17,18 @@ struct ByInstruction {
   }
 };
 
+constexpr std::int64_t kCollectiveLane = -1;
+
+/// Equal for the instructions of a rank that stand in one line beside the compute lane.
+std::int64_t queue_key(const Program& program, const Instruction& in, Channel channel) {
+  if (in.in_collective()) return kCollectiveLane;
+  const Route& route = program.routes[in.route];
+  const std::int64_t peer = (is_send(in.kind) ? route.destination : route.source).value;
+  if (channel == Channel::Pair) return 2 * (peer + 1);
+  if (channel == Channel::Edge) return 2 * (peer + 1) + (is_send(in.kind) ? 1 : 0);
+  return 0;
+}
+
 }  // namespace
 
 RankId Program::rank_of(InstructionId id) const {
@@ -50,7 +62,8 @@ std::vector<InstructionId> issue_order(const Program& program, RankId rank) {
   for (const bool at_start : {true, false}) {
     for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id) {
       const Instruction& in = program.code[id];
-      if (is_transfer(in.kind) && in.has(Instruction::kAtStart) == at_start) ends.push_back(id);
+      const bool queued = is_transfer(in.kind) || !in.has(Instruction::kOnComputeLane);
+      if (queued && in.has(Instruction::kAtStart) == at_start) ends.push_back(id);
     }
   }
   return ends;
@@ -76,21 +89,18 @@ LaneTable lane_table(const Program& program) {
         table.lane_of[id] = table.rank_lane_begin.back();
         continue;
       }
-      const Route& route = program.routes[in.route];
-      const std::int64_t peer = (is_send(in.kind) ? route.destination : route.source).value;
-      std::int64_t key = 0;
-      if (channel == Channel::Pair) key = 2 * (peer + 1);
-      if (channel == Channel::Edge) key = 2 * (peer + 1) + (is_send(in.kind) ? 1 : 0);
-      const auto found = by_transfer ? known.end()
-                                     : std::find_if(known.begin(), known.end(),
-                                                    [&](const auto& k) { return k.first == key; });
+      const bool alone = by_transfer && is_transfer(in.kind);
+      const std::int64_t key = queue_key(program, in, channel);
+      const auto found = alone ? known.end()
+                               : std::find_if(known.begin(), known.end(),
+                                              [&](const auto& k) { return k.first == key; });
       if (found != known.end()) {
         table.lane_of[id] = found->second;
         continue;
       }
       table.lane_of[id] = static_cast<std::uint32_t>(table.rank_of_lane.size());
       table.rank_of_lane.emplace_back(r);
-      if (!by_transfer) known.emplace_back(key, table.lane_of[id]);
+      if (!alone) known.emplace_back(key, table.lane_of[id]);
     }
   }
   table.rank_lane_begin.push_back(static_cast<std::uint32_t>(table.rank_of_lane.size()));
@@ -116,6 +126,7 @@ std::string lane_name(const Program& program, const LaneTable& table, std::uint3
                                   ? table.instructions[table.lane_begin[lane]]
                                   : kNoInstruction;
   if (table.number_of(lane) == 0) return "compute";
+  if (program.code[first].in_collective()) return "collectives";
   if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Rank)
     return "comm";
   if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag)

@@ -43,10 +43,14 @@ struct Instruction {
   /// Computation: the RECV on this rank that brings its input (of a pair: of
   /// its first action). Transfer end: its partner. kNoInstruction: none.
   InstructionId link = kNoInstruction;
-  /// Transfer end: its route. Else kNoRoute.
+  /// Transfer end: its route. Member of a collective: the index of that. Else kNoRoute.
   std::uint32_t route = kNoRoute;
 
   bool has(std::uint8_t flag) const { return (flags & flag) != 0; }
+  /// A member of Program::collectives[route].
+  bool in_collective() const { return route != kNoRoute && !is_transfer(kind); }
+  /// A transfer end or a member of a collective: it waits for other ranks and is no computation.
+  bool is_communication() const { return route != kNoRoute || is_transfer(kind); }
 };
 
 /// What a transfer's cost depends on. One entry for each (kind, producing
@@ -55,6 +59,19 @@ struct Route {
   ActionKind send_kind = ActionKind::SendF;  // SendF or SendB
   StageId stage;                             // the producing stage
   RankId source, destination;
+};
+
+/// REDUCE_GRADs, or UNSHARDs, of the replicas of a stage that start and end together
+/// (docs/semantics.md §3.2).
+struct Collective {
+  struct Member {
+    RankId rank;
+    InstructionId instruction = kNoInstruction;
+  };
+  ActionKind kind = ActionKind::ReduceGrad;
+  StageId stage;
+  bool sharded = false;  // the stage has UNSHARDs: each replica owns a part of its parameters
+  std::vector<Member> members;  // two or more, by rank
 };
 
 /// Where the host of a rank stands for good (§2.2): the first end of a connection whose other side
@@ -70,10 +87,11 @@ struct Program {
   std::vector<Instruction> code;
   std::vector<InstructionId> rank_begin;
   std::vector<Route> routes;
+  std::vector<Collective> collectives;  // by stage, kind, turn
   /// Second action of each overlapped pair, sorted by instruction.
   std::vector<std::pair<InstructionId, Action>> pairs;
   /// Inputs beyond Instruction::link that program order alone does not give,
-  /// (instruction, input), sorted. A collective's lie on other ranks.
+  /// (instruction, input), sorted; of the same rank.
   std::vector<std::pair<InstructionId, InstructionId>> extra_inputs;
   /// Weight version by instruction, of a pair that of its first action; -1: none is named. Empty
   /// where no action names one.
@@ -86,11 +104,10 @@ struct Program {
   bool fragment = false;
   /// Computations name weight versions: what OPT and REDUCE_GRAD take stands before them (§3.1).
   bool asynchronous = false;
-  /// There are REDUCE_GRADs of replicas: some of the extra inputs lie on other ranks (§3.2).
-  bool has_collectives = false;
   /// By rank; empty where every host passes its whole list.
   std::vector<HostStand> host_stands;
 
+  bool has_collectives() const { return !collectives.empty(); }
   int ranks() const { return static_cast<int>(rank_begin.size()) - 1; }
   RankId rank_of(InstructionId id) const;
   std::span<const Instruction> rank_code(RankId rank) const {
@@ -104,9 +121,10 @@ struct Program {
   std::span<const std::pair<InstructionId, InstructionId>> extra_inputs_of(InstructionId id) const;
 };
 
-/// The lanes of a Program: the compute lane of each rank and the queue of each transfer end that is
-/// not on it (docs/semantics.md §2.1). Lanes of a rank are numbered by the place of their first
-/// instruction, the compute lane being 0. Built on demand, O(instructions).
+/// The lanes of a Program: the compute lane of each rank, the queue of each transfer end that is
+/// not on it (docs/semantics.md §2.1), and the collective lane of the members that are not on it.
+/// Lanes of a rank are numbered by the place of their first instruction, the compute lane being 0.
+/// Built on demand, O(instructions).
 struct LaneTable {
   std::vector<std::uint32_t> lane_of;  // by instruction
   std::vector<RankId> rank_of_lane;    // by lane; lanes are sorted by rank, then number
@@ -126,10 +144,10 @@ struct LaneTable {
 };
 LaneTable lane_table(const Program& program);
 
-/// Transfer ends of a rank in the order in which they are issued: RECVs under at-start first, then
-/// program order.
+/// Transfer ends and members of collectives of a rank, those that stand in queues, in the order in
+/// which they are issued: RECVs under at-start first, then program order.
 std::vector<InstructionId> issue_order(const Program& program, RankId rank);
-/// For display: "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0".
+/// For display: "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0", "collectives".
 std::string lane_name(const Program& program, const LaneTable& table, std::uint32_t lane);
 
 }  // namespace pipewright

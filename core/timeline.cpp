@@ -78,7 +78,8 @@ Figures figures_of(const Program& program, const Timeline& timeline, const CostT
     bool first = true;
     for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];
          id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
-      if (is_transfer(program.code[id].kind) || timeline.end[id] == kNotEnded) continue;
+      const Instruction& in = program.code[id];
+      if (in.is_communication() || timeline.end[id] == kNotEnded) continue;
       rank.busy_ns += timeline.end[id] - timeline.start[id];
       if (first) rank.first_start_ns = timeline.start[id];
       first = false;

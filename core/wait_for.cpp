@@ -53,6 +53,7 @@ class StuckState {
       return waits;
     }
     for (const InstructionId input : unmet_inputs(head.instruction)) add(waits, input, outside);
+    if (in.in_collective() && waits.empty()) add_members(waits, head, outside);
     if (is_transfer(in.kind) && waits.empty() && !is_under_way(head.instruction)) {
       const InstructionId other = partner_wait(head.instruction);
       if (other == kNoInstruction) {
@@ -108,7 +109,7 @@ class StuckState {
     }
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
-      if (in.has(Instruction::kNotPassed) && is_transfer(in.kind)) issued_[id] = 0;
+      if (in.has(Instruction::kNotPassed) && !in.has(Instruction::kOnComputeLane)) issued_[id] = 0;
     }
   }
 
@@ -118,14 +119,20 @@ class StuckState {
     const auto window = static_cast<std::size_t>(program_.policy.in_flight);
     const std::vector<InstructionId> ends = issue_order(program_, rank);
     Held& held = held_[static_cast<std::size_t>(rank.value)];
-    for (std::size_t k = 0; k < ends.size(); ++k) {
-      if (issued_[ends[k]] == 0 || program_.code[ends[k]].has(Instruction::kNotPassed)) return;
+    std::vector<InstructionId> transfers;  // of those before, members of collectives take no place
+    for (const InstructionId id : ends) {
+      const Instruction& in = program_.code[id];
+      if (issued_[id] == 0 || in.has(Instruction::kNotPassed)) return;
       if (held.end != kNoInstruction) {
-        issued_[ends[k]] = 0;
-      } else if (k >= window && progress_.ended[ends[k - window]] == 0) {
-        held = {ends[k], ends[k - window]};
-        issued_[ends[k]] = 0;
+        issued_[id] = 0;
+        continue;
       }
+      if (!is_transfer(in.kind)) continue;
+      const std::size_t k = transfers.size();
+      transfers.push_back(id);
+      if (k < window || progress_.ended[transfers[k - window]] != 0) continue;
+      held = {id, transfers[k - window]};
+      issued_[id] = 0;
     }
   }
 
@@ -179,6 +186,16 @@ class StuckState {
       }
     }
     return unmet;
+  }
+
+  /// A ready member waits for those that are not.
+  void add_members(std::vector<Wait>& waits, const Head& head, bool& outside) const {
+    const Collective& collective = program_.collectives[program_.code[head.instruction].route];
+    for (const Collective::Member& other : collective.members) {
+      if (other.rank == head.rank || progress_.ended[other.instruction] != 0) continue;
+      if (is_head(other.instruction) && unmet_inputs(other.instruction).empty()) continue;
+      add(waits, other.instruction, outside);
+    }
   }
 
   const Protocol& protocol(const Instruction& in) const {

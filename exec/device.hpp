@@ -26,9 +26,11 @@ class Device {
   virtual void begin_step(int step) = 0;
   /// Performs or enqueues a computation of this rank, both actions if it is a pair.
   virtual void compute(InstructionId id) = 0;
-  /// Hands out what the SEND carries; its producer has been computed. Never null.
+  /// Hands out what the SEND carries; its producer has been computed. Never null. Of a member of a
+  /// collective whose inputs have ended: contributes its part to the transport and returns null.
   virtual PayloadPtr give(InstructionId send) = 0;
-  /// Takes what the RECV brought.
+  /// Takes what the RECV brought. Of a member of a collective, with null: it has ended, and the
+  /// transport has gathered all parts.
   virtual void accept(InstructionId recv, PayloadPtr payload) = 0;
   /// Returns when all work of the step is done.
   virtual void end_step() = 0;

@@ -39,7 +39,7 @@ void find_place(const Program& program, const Progress& progress, RankReport& re
   for (InstructionId id = program.rank_begin[rank]; id < program.rank_begin[rank + 1]; ++id) {
     const Instruction& in = program.code[id];
     const bool ended = progress.ended[id] != 0;
-    if (is_transfer(in.kind) && !in.has(Instruction::kOnComputeLane)) {
+    if (!in.has(Instruction::kOnComputeLane)) {
       if (!ended && transfer == kNoInstruction) transfer = id;
     } else if (ended) {
       report.last_finished = id;

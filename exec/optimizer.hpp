@@ -4,6 +4,8 @@
 // outlive it. One thread at a time.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -25,12 +27,22 @@ struct OptimizerSpec {
 /// that is not a positive number.
 OptimizerSpec optimizer_spec(std::string_view name, double learning_rate);
 
+/// Elements of one parameter.
+struct ElementRange {
+  std::size_t begin = 0, end = 0;
+  std::size_t size() const { return end - begin; }
+};
+
 class Optimizer {
  public:
-  Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> parameters);
+  /// `ranges`, by parameter, if given: it updates these elements only, and keeps state of no other.
+  Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> parameters,
+            std::vector<ElementRange> ranges = {});
 
   /// One update from the gradients as they stand; `step` counts from 0.
   void update(int step);
+  /// What it keeps beside the parameters.
+  std::int64_t state_bytes() const;
 
  private:
   struct Moments {
@@ -39,7 +51,8 @@ class Optimizer {
 
   OptimizerSpec spec_;
   std::vector<Parameter*> parameters_;
-  std::vector<Moments> moments_;  // by parameter; empty for SGD
+  std::vector<ElementRange> ranges_;  // by parameter
+  std::vector<Moments> moments_;      // by parameter; empty for SGD
 };
 
 }  // namespace pipewright::exec

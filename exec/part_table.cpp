@@ -7,7 +7,7 @@
 namespace pipewright::exec {
 
 PartTable::PartTable(const Program& program, const std::vector<RankId>& local_ranks) {
-  if (program.has_collectives) collectives_ = collectives_of(program);
+  collectives_ = program.collectives;
   for (std::size_t c = 0; c < collectives_.size(); ++c) {
     const auto& members = collectives_[c].members;
     Table table;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/collectives.hpp"
+#include "core/program.hpp"
 #include "exec/transport.hpp"
 
 namespace pipewright::exec {

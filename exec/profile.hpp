@@ -21,7 +21,8 @@ struct ProfileOptions {
   /// Ranks that train together while it is measured, so that shared caches and cores are felt; no
   /// more than the model has layers.
   int ranks = 1;
-  std::int64_t budget_ns = 5'000'000'000;  // about; F, I and W of a layer are measured at least 12 times
+  std::int64_t budget_ns =
+      5'000'000'000;  // about; F, I and W of a layer are measured at least 12 times
   OptimizerSpec optimizer;
   std::uint64_t seed = 1;
   /// Virtual: CPU time of the computing thread instead of time, for runs on the virtual clock.

@@ -56,14 +56,10 @@ RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Reco
       recorder_(flight_entries),
       verify_payloads_(verify_payloads),
       at_(begin_) {
-  if (program.policy.in_flight > 0 && program.policy.issue == Issue::Stream)
-    ends_ = issue_order(program, rank);
-  if (!program.has_collectives) return;
-  for (const auto& [id, input] : program.extra_inputs) {
-    const bool own = begin_ <= id && id < end_;
-    if (!own && begin_ <= input && input < end_) awaited_.push_back(input);
+  if (program.policy.in_flight <= 0 || program.policy.issue != Issue::Stream) return;
+  for (const InstructionId id : issue_order(program, rank)) {
+    if (is_transfer(code(id).kind)) ends_.push_back(id);
   }
-  std::sort(awaited_.begin(), awaited_.end());
 }
 
 Standing RankRun::standing() const {
@@ -80,17 +76,18 @@ void RankRun::walk(Device& device) {
   stand_at(begin_);
   phase_.store(Standing::Phase::Walking);
   finished_.assign(end_ - begin_, 0);
-  late_sends_.clear();
+  late_.clear();
   issued_ = 0;
   for (InstructionId id = begin_; id < end_; ++id) {
     if (code(id).has(Instruction::kAtStart)) issue(id);
   }
   for (InstructionId id = begin_; id < end_; ++id) {
     stand_at(id);
-    if (!is_transfer(code(id).kind)) {
+    if (!code(id).is_communication()) {
       compute(id);
     } else if (code(id).has(Instruction::kOnComputeLane)) {
       wait_for_inputs(id);
+      if (code(id).has(Instruction::kJoinsRun)) wait_for_run_before(id);
       issue(id);
       finish_transfer(id);
     } else if (!code(id).has(Instruction::kAtStart)) {
@@ -98,7 +95,7 @@ void RankRun::walk(Device& device) {
     }
   }
   for (InstructionId id = begin_; id < end_; ++id) {
-    if (!is_transfer(code(id).kind)) continue;
+    if (!code(id).is_communication()) continue;
     stand_at(id);
     finish_transfer(id);
   }
@@ -128,8 +125,7 @@ void RankRun::compute(InstructionId id) {
   put(record_.progress.ended[id], std::uint8_t{1}, std::memory_order_release);
   recorder_.note({id, FlightState::Ended, kNoInstruction, end});
   record_.computations.fetch_add(1, std::memory_order_relaxed);
-  if (std::binary_search(awaited_.begin(), awaited_.end(), id)) transport_.announce(rank_, id);
-  if (!late_sends_.empty()) provide_late_sends();
+  if (!late_.empty()) provide_late();
 }
 
 /// In a ring of so many places the end that is issued next takes the place of an older one.
@@ -141,17 +137,19 @@ void RankRun::wait_for_room() {
 
 void RankRun::issue(InstructionId id) {
   stop_behind_host(id);
-  if (!ends_.empty()) wait_for_room();
+  if (!ends_.empty() && is_transfer(code(id).kind)) wait_for_room();
   PayloadPtr data;
-  if (is_send(code(id).kind)) {
+  const bool takes_part = code(id).in_collective();
+  if (is_send(code(id).kind) || takes_part) {
     if (has_data(id)) {
       data = give(id);
     } else {
-      late_sends_.push_back(id);
+      late_.push_back(id);
     }
   }
   note(id, FlightState::Issued);
-  transport_.issue(rank_, id, std::move(data));
+  const bool waits = takes_part && !late_.empty() && late_.back() == id;
+  if (!waits) transport_.issue(rank_, id, std::move(data));
 }
 
 /// A computation's RECV is its link; a transfer end's link is its partner, which is no input.
@@ -167,11 +165,9 @@ void RankRun::wait_for_run_before(InstructionId id) {
 }
 
 void RankRun::wait_for(InstructionId input) {
-  if (is_transfer(code(input).kind)) return finish_transfer(input);
-  // On another rank: a member of a collective. Further down this very list: it can never come, and
-  // the transport knows it.
-  const bool own = begin_ <= input && input < end_;
-  if (!own || record_.progress.ended[input] == 0) wait_in_transport(at(), input);
+  if (code(input).is_communication()) return finish_transfer(input);
+  // Further down this very list: it can never come, and the transport knows it.
+  if (record_.progress.ended[input] == 0) wait_in_transport(at(), input);
 }
 
 /// If the wait ends by Stopped, the rank stays on record as one that waits.
@@ -191,6 +187,7 @@ void RankRun::finish_transfer(InstructionId id) {
   wait_in_transport(at(), id);
   note(id, FlightState::Ended);
   if (is_recv(code(id).kind)) device_->accept(id, checked(id, transport_.take(rank_, id)));
+  if (code(id).in_collective()) device_->accept(id, nullptr);
   finished = 1;
 }
 
@@ -218,10 +215,15 @@ bool RankRun::has_data(InstructionId send) const {
                      [&](const auto& row) { return record_.progress.ended[row.second] != 0; });
 }
 
-void RankRun::provide_late_sends() {
-  std::erase_if(late_sends_, [&](InstructionId send) {
-    if (!has_data(send)) return false;
-    transport_.provide(rank_, send, give(send));
+void RankRun::provide_late() {
+  std::erase_if(late_, [&](InstructionId id) {
+    if (!has_data(id)) return false;
+    PayloadPtr data = give(id);
+    if (is_send(code(id).kind)) {
+      transport_.provide(rank_, id, std::move(data));
+    } else {
+      transport_.issue(rank_, id, nullptr);
+    }
     return true;
   });
 }

@@ -70,8 +70,8 @@ class RankRun {
   void wait_for(InstructionId input);
   void wait_in_transport(InstructionId id, InstructionId input);
   void finish_transfer(InstructionId id);
-  bool has_data(InstructionId send) const;
-  void provide_late_sends();
+  bool has_data(InstructionId id) const;
+  void provide_late();
   PayloadPtr give(InstructionId send);
   PayloadPtr checked(InstructionId recv, PayloadPtr payload) const;
 
@@ -81,9 +81,8 @@ class RankRun {
   Record& record_;
   const InstructionId begin_, end_;
   Device* device_ = nullptr;
-  std::vector<std::uint8_t> finished_;     // transfer ends, from begin_: waited for and accepted
-  std::vector<InstructionId> awaited_;     // own computations that other ranks wait for, sorted
-  std::vector<InstructionId> late_sends_;  // issued before their data was computed
+  std::vector<std::uint8_t> finished_;  // communication, from begin_: waited for and accepted
+  std::vector<InstructionId> late_;     // reached before their inputs have ended
   std::vector<InstructionId>
       ends_;                // in the order of issue, where the policy limits what is in flight
   std::size_t issued_ = 0;  // of them, in this step

@@ -13,8 +13,6 @@ namespace {
 
 }  // namespace
 
-void Transport::announce(RankId, InstructionId) { refuse_replicas(); }
-
 void Transport::contribute(RankId, InstructionId, PartPtr) { refuse_replicas(); }
 
 std::vector<PartPtr> Transport::gathered(RankId, InstructionId) { refuse_replicas(); }

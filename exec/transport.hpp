@@ -96,21 +96,19 @@ class Transport : public Clock {
   virtual void meet(RankId rank, const std::function<void()>& between) = 0;
 
   /// The rank's compute lane has reached the transfer end. Takes no time. A SEND's data may be null
-  /// if it is not there yet; provide() hands it in later.
+  /// if it is not there yet; provide() hands it in later. A member of a collective comes here too,
+  /// with null, once its inputs have ended and its part has been contributed; it stands in line
+  /// behind the members that the rank's list has before it.
   virtual void issue(RankId rank, InstructionId end, PayloadPtr data) = 0;
   virtual void provide(RankId rank, InstructionId send, PayloadPtr data) = 0;
-  /// A computation has ended that a REDUCE_GRAD of another rank waits for (docs/semantics.md §3.2).
-  /// What the rank did before happens before what the others do after their wait() for it. A
-  /// transport that has not learnt it refuses with an InputError.
-  virtual void announce(RankId rank, InstructionId computation);
   /// The rank's part of the collective that `member`, an instruction of its own list, belongs to.
-  /// Handed in before the computation is announced that the other members wait for, or before the
-  /// step if there is none. Never waits. Refused as announce() is.
+  /// Handed in before the member is issued. Never waits. A transport that has not learnt
+  /// collectives refuses with an InputError.
   virtual void contribute(RankId rank, InstructionId member, PartPtr part);
-  /// The parts of all members, by rank, ascending; once a step, when the inputs of `member` have
-  /// ended. Each member sums by itself. Throws Stopped.
+  /// The parts of all members, by rank, ascending; once a step, when `member` has ended. Each
+  /// member sums by itself. Throws Stopped.
   virtual std::vector<PartPtr> gathered(RankId rank, InstructionId member);
-  /// Returns when the transfer end, or the computation that another rank announces, has ended; a
+  /// Returns when the transfer end, or the member of a collective, has ended; a
   /// transport with streams may return earlier, when what the payload's event says is enough to go
   /// on. Waiting for a computation of the rank itself never ends: that is how an order whose input
   /// stands further down in its own list hangs. Throws Stopped.
@@ -132,7 +130,7 @@ class Transport : public Clock {
     static_cast<void>(rank);
     return false;
   }
-  /// Transfer ends, and announced computations, that have ended since the beginning of the run.
+  /// Transfer ends and members of collectives that have ended since the beginning of the run.
   virtual std::uint64_t ended_count() const = 0;
 
   /// Writes what it knows of its transfer ends, as of now. Any thread; the two belong to the

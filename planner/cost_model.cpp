@@ -219,7 +219,7 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
 }
 
 CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
-                           std::string_view optimizer) const {
+                           std::string_view optimizer, int shards) const {
   CostTable costs;
   costs.source = source_;
   costs.stages = stage_costs(stages, ranks, micro_batch_size, optimizer);
@@ -230,6 +230,12 @@ CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int mic
     costs.gradient_bytes.push_back(message);
   }
   costs.memory = memory_of(model_, stages, micro_batch_size, optimizer);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const StageState state = state_of(model_, stages[s], optimizer);
+    costs.parameter_bytes.push_back(state.parameters);
+    costs.memory[s].constant -= state.optimizer - sharded_state(state, shards).optimizer;
+    costs.stages[s].opt = Nanoseconds(costs.stages[s].opt.value / shards);
+  }
   if (profile_ && cluster_.nodes == 1) {
     costs.every_route = {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
   } else {

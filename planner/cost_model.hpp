@@ -59,9 +59,11 @@ class CostModel {
   std::vector<StageCosts> stage_costs(std::span<const StagePlan> stages, int ranks,
                                       int micro_batch_size, std::string_view optimizer) const;
 
-  /// stage_costs(), message sizes, routes and memory. Rank r sits on device r.
+  /// stage_costs(), sizes of messages and parameters, routes and memory. Rank r sits on device r.
+  /// `shards`: replicas that divide the update and the optimizer's state among themselves (ZeRO
+  /// stage 1).
   CostTable table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
-                  std::string_view optimizer) const;
+                  std::string_view optimizer, int shards = 1) const;
 
   int cores() const { return cores_; }
   /// Where the numbers come from, for CostTable::source.

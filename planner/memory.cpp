@@ -25,6 +25,12 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
   return state;
 }
 
+StageState sharded_state(const StageState& state, int shards) {
+  StageState part = state;
+  part.optimizer = Bytes((state.optimizer.value + shards - 1) / shards);
+  return part;
+}
+
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                       std::string_view optimizer) {
   StageMemory memory;
@@ -63,7 +69,9 @@ std::vector<RankMemory> memory_by_rank(const Plan& plan, const Program& program)
     Bytes constant;
     for (const StageId stage : program.placement.stages_of(rank)) {
       const auto s = static_cast<std::size_t>(stage.value);
-      const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer);
+      const StageState state =
+          sharded_state(state_of(plan.model, plan.stages[s], plan.training.optimizer),
+                        plan.sharding_stage > 0 ? plan.replicas() : 1);
       memory.state.parameters += state.parameters;
       memory.state.gradients += state.gradients;
       memory.state.optimizer += state.optimizer;

@@ -25,6 +25,9 @@ struct StageState {
 /// a model of narrower elements keeps 4-byte master weights beside them.
 StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer);
 
+/// The state of one of `shards` replicas that divide the optimizer's among themselves.
+StageState sharded_state(const StageState& state, int shards);
+
 /// The entry of CostTable::memory: F takes the saved activations of the stage's layers, W (or B)
 /// gives them back, I gives nothing back. The last stage also keeps the loss's input.
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,

@@ -87,6 +87,7 @@ void add_fixed_fields(const Strategy& strategy, std::vector<std::string>& reason
                                 ", as the job asks.");
   };
   add("pp_degree", strategy.pp_degree);
+  add("dp_degree", strategy.dp_degree);
   add("vpp_degree", strategy.vpp_degree);
   add("accumulate_steps", strategy.accumulate_steps);
   add("micro_batch_size", strategy.micro_batch_size);
@@ -110,9 +111,9 @@ std::vector<std::string> reasons_for(const Job& job, const CostModel& model,
   if (shares_this_machine(job.cluster)) {
     reasons.push_back(
         "The ranks share the " + count_of(model.cores(), "core") + " of this machine" +
-        (model.contention(best.ranks) > 1
-             ? ", so every computation is taken to be " + hundredths(model.contention(best.ranks)) +
-                   " times as long."
+        (model.contention(best.replicas * best.ranks) > 1
+             ? ", so every computation is taken to be " +
+                   hundredths(model.contention(best.replicas * best.ranks)) + " times as long."
              : "; no plan with more ranks was tried unless the job names pp_degree."));
   }
   return reasons;
@@ -123,6 +124,7 @@ std::vector<std::string> reasons_for(const Job& job, const CostModel& model,
 std::string describe(const Candidate& candidate) {
   std::string text = candidate.schedule + " on " + count_of(candidate.ranks, "rank");
   if (candidate.chunks > 1) text += " with " + std::to_string(candidate.chunks) + " chunks each";
+  if (candidate.replicas > 1) text += " in " + std::to_string(candidate.replicas) + " replicas";
   text += ", " + std::to_string(candidate.micro_batches) +
           (candidate.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") +
           std::to_string(candidate.micro_batch_size);
@@ -142,14 +144,17 @@ Plan plan_of_candidate(const Job& job, const CostModel& model, const SearchResul
   Plan plan;
   plan.model = job.model;
   plan.cluster = job.cluster;
-  plan.mesh = Mesh::pipeline(best.ranks);
+  plan.mesh = Mesh::data_parallel(best.replicas, best.ranks);
   plan.micro_batches = best.micro_batches;
   plan.micro_batch_size = best.micro_batch_size;
   plan.stages = best.stages;
   plan.schedule.name = best.schedule;
   plan.schedule.chunks = best.chunks;
   plan.policy = policy_for(job, schedule);
-  plan.costs = model.table(best.stages, best.ranks, best.micro_batch_size, job.training.optimizer);
+  plan.sharding_stage = job.strategy.sharding_degree > 1 ? 1 : 0;
+  const int all_ranks = best.replicas * best.ranks;
+  plan.costs = model.table(best.stages, all_ranks, best.micro_batch_size, job.training.optimizer,
+                           job.strategy.sharding_degree);
   if (schedule.cost_driven) {
     // The limit that it planned for stands nowhere else in the plan.
     plan.schedule.order =

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/lower.hpp"
+#include "planner/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 
@@ -33,7 +34,7 @@ void require_fit(const Order& order, const Plan& plan) {
 
 }  // namespace
 
-Order order_of_plan(const Plan& plan) {
+Order pipeline_order(const Plan& plan) {
   Order order;
   if (plan.schedule.order) {
     order = *plan.schedule.order;
@@ -46,8 +47,14 @@ Order order_of_plan(const Plan& plan) {
   return order;
 }
 
+Order order_of_plan(const Plan& plan) { return replicate(pipeline_order(plan), plan.replicas()); }
+
+LowerOptions lowering_of_plan(const Plan& plan) {
+  return {.fragment = false, .optimizer = true, .sharded = plan.sharding_stage > 0};
+}
+
 Program program_of_plan(const Plan& plan) {
-  return lower(order_of_plan(plan), plan.policy, {.fragment = false, .optimizer = true});
+  return lower(order_of_plan(plan), plan.policy, lowering_of_plan(plan));
 }
 
 WaitReport fill_prediction(Plan& plan) {

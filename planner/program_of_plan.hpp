@@ -2,6 +2,7 @@
 // run alike, so that all of them read the same Program. Thread-safe.
 #pragma once
 
+#include "core/lower.hpp"
 #include "core/order.hpp"
 #include "core/plan.hpp"
 #include "core/program.hpp"
@@ -10,10 +11,15 @@
 
 namespace pipewright::planner {
 
-/// The plan's own order, or the one its generator makes. Throws InputError if the schedule refuses
-/// the plan's sizes or the order does not fit the plan's stages, ranks and micro-batches.
+/// The plan's own order, or the one its generator makes, of one replica. Throws InputError if the
+/// schedule refuses the plan's sizes or the order does not fit the plan's stages, ranks and
+/// micro-batches.
+Order pipeline_order(const Plan& plan);
+/// The same of all the plan's replicas (planner/data_parallel.hpp).
 Order order_of_plan(const Plan& plan);
 
+/// How a plan's order is lowered: with the update.
+LowerOptions lowering_of_plan(const Plan& plan);
 /// order_of_plan() lowered under the plan's policy, with the update at the end of each rank.
 Program program_of_plan(const Plan& plan);
 

@@ -8,6 +8,7 @@
 #include "core/lower.hpp"
 #include "core/timeline.hpp"
 #include "planner/closed_form.hpp"
+#include "planner/data_parallel.hpp"
 #include "planner/memory.hpp"
 #include "planner/parallel.hpp"
 #include "planner/partition.hpp"
@@ -43,8 +44,8 @@ struct Outcome {
 bool better(const Outcome& a, const Outcome& b) {
   const auto key = [](const Outcome& o) {
     const Candidate& c = o.candidate;
-    return std::tuple(c.step, c.peak_bytes, c.ranks, o.schedule_index, c.chunks, c.micro_batches,
-                      c.partition == "even");
+    return std::tuple(c.step, c.peak_bytes, c.ranks * c.replicas, o.schedule_index, c.chunks,
+                      c.micro_batches, c.partition == "even");
   };
   return key(a) < key(b);
 }
@@ -123,7 +124,7 @@ class Search {
       prepared.pruned = kSameStages;
       return prepared;
     }
-    if (3.0 * stages * configuration.micro_batches > kMostActions) {
+    if (3.0 * stages * configuration.micro_batches * configuration.replicas > kMostActions) {
       prepared.pruned = kTooLarge;
       return prepared;
     }
@@ -147,7 +148,9 @@ class Search {
     for (int r = 0; r < c.ranks; ++r) {
       Bytes held, lightest = memory[static_cast<std::size_t>(r)].f;
       for (int s = r; s < c.stages(); s += c.ranks) {
-        held += memory[static_cast<std::size_t>(s)].constant;
+        const StageState state = state_of(job_.model, prepared.stages[static_cast<std::size_t>(s)],
+                                          job_.training.optimizer);
+        held += sharded_state(state, job_.strategy.sharding_degree).sum();
         lightest = std::min(lightest, memory[static_cast<std::size_t>(s)].f);
       }
       if (peaks) held += lightest * (*peaks)[static_cast<std::size_t>(r)];
@@ -161,8 +164,8 @@ class Search {
   /// rank r: the ranks share all work at best.
   std::int64_t bound_of(const Prepared& prepared) const {
     const Configuration& c = prepared.configuration;
-    const auto costs =
-        model_.stage_costs(prepared.stages, c.ranks, c.micro_batch_size, job_.training.optimizer);
+    const auto costs = model_.stage_costs(prepared.stages, c.ranks * c.replicas, c.micro_batch_size,
+                                          job_.training.optimizer);
     if (c.schedule->layout != Layout::Loop) {
       std::int64_t work = 0;
       for (const StageCosts& stage : costs) {
@@ -179,7 +182,7 @@ class Search {
         const Nanoseconds backward =
             c.schedule->splits_backward ? std::min(stage.b, stage.i + stage.w) : stage.b;
         work += (stage.f + backward).value * c.micro_batches;
-        update += stage.opt.value;
+        update += stage.opt.value / job_.strategy.sharding_degree;
       }
       const std::int64_t after = c.schedule->splits_backward ? update : std::max(update, drain);
       bound = std::max(bound, fill + work + after);
@@ -191,8 +194,8 @@ class Search {
 
   Outcome evaluate(const Prepared& prepared) const {
     const Configuration& c = prepared.configuration;
-    const CostTable costs =
-        model_.table(prepared.stages, c.ranks, c.micro_batch_size, job_.training.optimizer);
+    const CostTable costs = model_.table(prepared.stages, c.ranks * c.replicas, c.micro_batch_size,
+                                         job_.training.optimizer, job_.strategy.sharding_degree);
     const ScheduleRequest request{c.ranks, c.micro_batches, c.chunks, {}, costs, limit_};
     Outcome outcome;
     // The sizes are possible; a schedule that plans by costs may still find no room for its order.
@@ -200,8 +203,10 @@ class Search {
       outcome.pruned = kOverMemory;
       return outcome;
     }
-    const Order order = c.schedule->make(request);
-    const Program program = lower(order, policy_for(job_, *c.schedule), {false, true});
+    const Order order = replicate(c.schedule->make(request), c.replicas);
+    const Program program =
+        lower(order, policy_for(job_, *c.schedule),
+              {.fragment = false, .optimizer = true, .sharded = job_.strategy.sharding_degree > 1});
     // The peak follows from the order alone, and simulating costs more.
     for (const RankFigures& rank : peaks_of(program, costs)) {
       if (limit_.value > 0 && Bytes(rank.peak_bytes) > limit_) outcome.pruned = kOverMemory;
@@ -217,6 +222,7 @@ class Search {
     Candidate& candidate = outcome.candidate;
     candidate.schedule = c.schedule->name;
     candidate.ranks = c.ranks;
+    candidate.replicas = c.replicas;
     candidate.chunks = c.chunks;
     candidate.micro_batches = c.micro_batches;
     candidate.micro_batch_size = c.micro_batch_size;

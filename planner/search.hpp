@@ -24,6 +24,7 @@ struct SearchOptions {
 struct Candidate {
   std::string schedule;
   int ranks = 1, chunks = 1;
+  int replicas = 1;  // data parallel; `ranks` and `micro_batches` are of one
   int micro_batches = 1, micro_batch_size = 1;
   std::string partition;  // "balanced" (by cost) or "even" (by number of layers)
   std::vector<StagePlan> stages;

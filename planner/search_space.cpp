@@ -28,7 +28,7 @@ bool admits(const std::vector<int>& values, int value) {
 }
 
 struct Batching {
-  int micro_batches, micro_batch_size;
+  int replicas, micro_batches, micro_batch_size;
 };
 
 /// Collects configurations; one object for one call of search_space().
@@ -39,6 +39,7 @@ class SpaceBuilder {
         costs_(costs),
         layers_(static_cast<int>(job.model.layers.size())),
         ranks_asked_(numbers(job.strategy.pp_degree, "pp_degree")),
+        replicas_asked_(numbers(job.strategy.dp_degree, "dp_degree")),
         chunks_asked_(numbers(job.strategy.vpp_degree, "vpp_degree")),
         steps_asked_(numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(numbers(job.strategy.micro_batch_size, "micro_batch_size")) {
@@ -48,13 +49,16 @@ class SpaceBuilder {
   }
 
   SearchSpace build() {
-    const auto batchings = this->batchings();
-    const auto rank_counts = this->rank_counts();
-    for (const Batching& batching : batchings) {
-      add_baseline(1, batching);
-      for (const int p : rank_counts) {
-        if (p > 1) add_baseline(p, batching);
-        for (const Schedule* schedule : schedules_for(p)) add_all(*schedule, p, batching);
+    if (replicas_asked_.empty()) replicas_asked_ = {1};
+    for (const int replicas : replicas_asked_) {
+      const auto batchings = this->batchings(replicas);
+      const auto rank_counts = this->rank_counts(replicas);
+      for (const Batching& batching : batchings) {
+        if (replicas <= job_.cluster.devices()) add_baseline(1, batching);
+        for (const int p : rank_counts) {
+          if (p > 1) add_baseline(p, batching);
+          for (const Schedule* schedule : schedules_for(p)) add_all(*schedule, p, batching);
+        }
       }
     }
     return std::move(space_);
@@ -92,14 +96,15 @@ class SpaceBuilder {
     return list;
   }
 
-  std::vector<int> rank_counts() {
+  std::vector<int> rank_counts(int replicas) {
     std::vector<int> list;
     for (const int p : ranks_asked_.empty() ? open_rank_counts() : ranks_asked_) {
-      if (p > job_.cluster.devices()) {
+      if (std::int64_t{p} * replicas > job_.cluster.devices()) {
         ++space_.pruned["more ranks than devices"];
       } else if (p > layers_) {
         ++space_.pruned["fewer layers than stages"];
-      } else if (ranks_asked_.empty() && shares_this_machine(job_.cluster) && p > costs_.cores()) {
+      } else if (ranks_asked_.empty() && shares_this_machine(job_.cluster) && p > 1 &&
+                 p * replicas > costs_.cores()) {
         ++space_.pruned["more ranks than cores"];
       } else {
         list.push_back(p);
@@ -108,9 +113,14 @@ class SpaceBuilder {
     return list;
   }
 
-  std::vector<Batching> batchings() {
+  /// Of one replica.
+  std::vector<Batching> batchings(int replicas) {
     std::vector<Batching> list;
-    const int batch = job_.global_batch;
+    if (job_.global_batch % replicas != 0) {
+      ++space_.pruned["dp_degree does not divide the global batch"];
+      return list;
+    }
+    const int batch = job_.global_batch / replicas;
     for (const int m : steps_asked_) {
       if (batch % m != 0) ++space_.pruned["accumulate_steps does not divide the global batch"];
     }
@@ -124,7 +134,7 @@ class SpaceBuilder {
       if (costs_.refusal(size)) {
         ++space_.pruned["micro-batch size not profiled"];
       } else {
-        list.push_back({m, size});
+        list.push_back({replicas, m, size});
       }
     }
     return list;
@@ -140,8 +150,8 @@ class SpaceBuilder {
 
   void add_baseline(int ranks, const Batching& batching) {
     const Schedule& naive = find_schedule("naive");
-    Configuration configuration{&naive, ranks, 1, batching.micro_batches,
-                                batching.micro_batch_size};
+    Configuration configuration{
+        &naive, ranks, 1, batching.replicas, batching.micro_batches, batching.micro_batch_size};
     configuration.placement = placement_of(naive, {ranks, batching.micro_batches});
     configuration.allowed = asked(naive) && admits(ranks_asked_, ranks) && admits(chunks_asked_, 1);
     space_.baselines.push_back(configuration);
@@ -149,8 +159,16 @@ class SpaceBuilder {
 
   void add_all(const Schedule& schedule, int ranks, const Batching& batching) {
     for (const int chunks : chunks_for(schedule, ranks)) {
-      Configuration configuration{&schedule, ranks, chunks, batching.micro_batches,
+      Configuration configuration{&schedule,
+                                  ranks,
+                                  chunks,
+                                  batching.replicas,
+                                  batching.micro_batches,
                                   batching.micro_batch_size};
+      if (batching.replicas > 1 && schedule.asynchronous) {
+        ++space_.pruned["asynchronous, with replicas"];
+        continue;
+      }
       const ScheduleRequest request{ranks, batching.micro_batches, chunks, {}};
       if (refusal_of(schedule, request)) {
         ++space_.pruned["outside the constraint of " + std::string(schedule.name)];
@@ -170,7 +188,7 @@ class SpaceBuilder {
   const Job& job_;
   const CostModel& costs_;
   int layers_;
-  std::vector<int> ranks_asked_, chunks_asked_, steps_asked_, sizes_asked_;
+  std::vector<int> ranks_asked_, replicas_asked_, chunks_asked_, steps_asked_, sizes_asked_;
   std::vector<const Schedule*> schedules_asked_;
   SearchSpace space_;
 };

@@ -15,6 +15,7 @@ namespace pipewright::planner {
 struct Configuration {
   const Schedule* schedule = nullptr;
   int ranks = 1, chunks = 1;
+  int replicas = 1;  // data parallel; `ranks` and `micro_batches` are of one
   int micro_batches = 1, micro_batch_size = 1;
   /// How the layers are cut: by cost (the default), or into equal numbers of layers.
   bool even_layers = false;
@@ -36,6 +37,7 @@ struct SearchSpace {
 /// wrote is never ignored. Fields without values are searched:
 ///   pp_degree         1 to the cluster's devices (beyond 16: powers of two, divisors, and
 ///                     whole nodes); on a machine that the ranks share, at most its cores
+///   dp_degree         1 (more only where the job names it)
 ///   accumulate_steps  the divisors of the global batch (micro_batch_size is what is left)
 ///   vpp_degree        1, or 2, 4, 8 … for schedules with chunks
 ///   schedule_mode     every synchronous registry entry with loop placement and without a policy of

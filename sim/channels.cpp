@@ -24,8 +24,8 @@ class Channels {
     state_.assign(n, 0);
     next_.assign(lanes_.lane_begin.begin(), lanes_.lane_begin.end() - 1);
     for (const auto& [id, input] : program.extra_inputs)
-      sends_wait_for_data_ |= is_send(program.code[id].kind);
-    if (program.has_collectives) find_awaited();
+      lanes_wait_for_data_ |= !program.code[id].has(Instruction::kOnComputeLane);
+    members_ready_.assign(program.collectives.size(), 0);
     if (program.policy.in_flight > 0 && program.policy.issue == Issue::Stream) {
       for (int r = 0; r < program.ranks(); ++r)
         windows_.push_back({.ends = issue_order(program, RankId(r))});
@@ -42,7 +42,9 @@ class Channels {
       while (!events_.empty() && events_.top().time == now_) {
         const Event event = events_.top();
         events_.pop();
-        if (event.computation) {
+        if (code(event.id).in_collective()) {
+          collective_ended(program_.collectives[code(event.id).route]);
+        } else if (event.computation) {
           computation_ended(event.id);
         } else if (links_.on_event({event.time, event.id, event.stamp}, requested_)) {
           transfer_ended(event.id);
@@ -67,15 +69,6 @@ class Channels {
       return time != o.time ? time > o.time : id > o.id;
     }  // for a min-heap
   };
-
-  /// Computations that REDUCE_GRADs on other ranks wait for.
-  void find_awaited() {
-    for (const auto& [id, input] : program_.extra_inputs) {
-      const RankId waiting = program_.rank_of(id);
-      if (program_.rank_of(input) != waiting) awaited_.emplace_back(input, waiting);
-    }
-    std::sort(awaited_.begin(), awaited_.end());
-  }
 
   const Instruction& code(InstructionId id) const { return program_.code[id]; }
   bool is(InstructionId id, std::uint8_t bits) const { return (state_[id] & bits) != 0; }
@@ -127,10 +120,14 @@ class Channels {
     Window& window = windows_[rank];
     const auto most = static_cast<std::size_t>(program_.policy.in_flight);
     while (window.issued < window.reached) {
-      const std::size_t k = window.issued;
-      if (k >= most && end_[window.ends[k - most]] == kNotEnded) return;
+      const InstructionId next = window.ends[window.issued];
+      if (is_transfer(code(next).kind)) {
+        const std::size_t k = window.in_flight.size();
+        if (k >= most && end_[window.in_flight[k - most]] == kNotEnded) return;
+        window.in_flight.push_back(next);
+      }
       ++window.issued;
-      issue(window.ends[k]);
+      issue(next);
     }
   }
 
@@ -152,13 +149,15 @@ class Channels {
       const InstructionId id = lanes_.instructions[next_[lane]];
       if ((state_[id] & (kReady | kRunning)) != 0 || !inputs_there(id)) return;
       if (code(id).has(Instruction::kNotPassed)) return;
-      if (!is_transfer(code(id).kind)) {
+      const bool member = code(id).in_collective();
+      if (!is_transfer(code(id).kind) && !member) {
         if (!stands_at_window(rank_of_lane(lane))) start_computation(id);
         return;
       }
       if (!code(id).has(Instruction::kOnComputeLane) && !is(id, kIssued)) return;
       state_[id] |= kReady;
       start_[id] = now_;
+      if (member) return member_ready(id);
       is_send(code(id).kind) ? send_ready(id) : receive_ready(id);
       if (end_[id] == kNotEnded) return;
     }
@@ -198,18 +197,39 @@ class Channels {
     end_[id] = now_;
     ++next_[lane];
     issue_run(id + 1, program_.rank_begin[rank + 1]);
-    if (sends_wait_for_data_) {
+    if (lanes_wait_for_data_) {
       for (std::uint32_t l = compute_lane(rank) + 1; l < lanes_.rank_lane_begin[rank + 1]; ++l)
         try_lane(l);
     }
     try_lane(lane);
-    if (!awaited_.empty()) try_members(id);
   }
 
-  void try_members(InstructionId ended) {
-    auto at = std::lower_bound(awaited_.begin(), awaited_.end(), std::pair{ended, RankId(-1)});
-    for (; at != awaited_.end() && at->first == ended; ++at) {
-      try_compute(static_cast<std::size_t>(at->second.value));
+  /// The collective starts with the last of its members.
+  void member_ready(InstructionId id) {
+    const std::uint32_t c = code(id).route;
+    const auto& members = program_.collectives[c].members;
+    if (++members_ready_[c] < members.size()) return;
+    for (const Collective::Member& member : members) {
+      state_[member.instruction] |= kRunning;
+      moving_[member.instruction] = now_;
+    }
+    events_.push({now_ + durations_.collective_ns()[c], members.front().instruction, 0, true});
+  }
+
+  void collective_ended(const Collective& collective) {
+    for (const Collective::Member& member : collective.members) {
+      end_[member.instruction] = now_;
+      ++next_[lanes_.lane_of[member.instruction]];
+    }
+    for (const Collective::Member& member : collective.members) {
+      const std::uint32_t lane = lanes_.lane_of[member.instruction];
+      const std::size_t rank = rank_of_lane(lane);
+      if (lane == compute_lane(rank)) {
+        issue_run(member.instruction + 1, program_.rank_begin[rank + 1]);
+      } else {
+        try_lane(lane);
+      }
+      try_compute(rank);
     }
   }
 
@@ -333,16 +353,17 @@ class Channels {
   std::vector<std::uint32_t> next_;  // by lane: place of its head in lanes_.instructions
   std::priority_queue<Event> events_;
   std::vector<Links::Event> requested_;
-  std::vector<std::pair<InstructionId, RankId>> awaited_;  // by computation; sorted
+  std::vector<std::size_t> members_ready_;     // by collective
   std::vector<InstructionId> without_credit_;  // sends whose RECV is ready, at this instant
   /// Of a rank, where the policy limits what is in flight.
   struct Window {
-    std::vector<InstructionId> ends;  // in the order of issue
+    std::vector<InstructionId> ends;       // and members, in the order of issue
+    std::vector<InstructionId> in_flight;  // the transfer ends among those issued so far
     std::size_t reached = 0, issued = 0;
   };
   std::vector<Window> windows_;  // by rank
   std::int64_t now_ = 0;
-  bool sends_wait_for_data_ = false;
+  bool lanes_wait_for_data_ = false;
 };
 
 }  // namespace

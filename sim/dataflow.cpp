@@ -102,18 +102,6 @@ class Walk {
     rank.blocked_on = blocked_on;
     last_ = std::max(last_, clock);
     if (has_late_sends_) late_sends(index);
-    if (program_.has_collectives) wake_members(index);
-  }
-
-  /// Ranks whose REDUCE_GRAD waits for a computation that this rank has ended.
-  void wake_members(std::uint32_t index) {
-    const InstructionId begin = program_.rank_begin[index];
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      const InstructionId wanted = ranks_[r].blocked_on;
-      if (wanted < begin || wanted >= ranks_[index].at || end_[wanted] == kNotEnded) continue;
-      ranks_[r].blocked_on = kNoInstruction;
-      push(static_cast<std::uint32_t>(r));
-    }
   }
 
   /// Computations with several inputs, pairs, OPT, REDUCE_GRAD. False: blocked.

@@ -23,6 +23,9 @@ Durations::Durations(const Program& program, const CostTable& costs,
   for (const Route& route : program.routes) {
     route_ns_.push_back(costs.transfer_time(route, program.ranks()).value);
   }
+  for (const Collective& collective : program.collectives) {
+    collective_ns_.push_back(costs.collective_time(collective, program.ranks()).value);
+  }
   route_bytes_ = costs.message_bytes(program);
 }
 

@@ -38,6 +38,8 @@ class Durations {
   }
   std::int64_t slow(InstructionId id) const { return costs_.duration(program_, id).value; }
 
+  /// By collective.
+  const std::vector<std::int64_t>& collective_ns() const { return collective_ns_; }
   /// By route: latency + bytes / bandwidth; the message's bytes.
   const std::vector<std::int64_t>& route_ns() const { return route_ns_; }
   const std::vector<std::int64_t>& route_bytes() const { return route_bytes_; }
@@ -49,7 +51,7 @@ class Durations {
   std::size_t stages_;
   std::vector<std::int64_t> by_kind_;    // kind * stages + stage
   std::vector<std::int64_t> update_ns_;  // by rank
-  std::vector<std::int64_t> route_ns_, route_bytes_;
+  std::vector<std::int64_t> route_ns_, route_bytes_, collective_ns_;
 };
 
 }  // namespace pipewright::sim

@@ -11,7 +11,8 @@ namespace pipewright::sim {
 namespace {
 
 bool needs_no_queues(const Program& program, const CostTable& costs) {
-  return program.policy.is_free_of_waits() && !costs.has_shared_links();
+  return program.policy.is_free_of_waits() && !program.has_collectives() &&
+         !costs.has_shared_links();
 }
 
 /// Starts and moves follow from the ends: receives were posted at 0, sends left when they were

@@ -57,10 +57,12 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   plan.policy = policy_from(arguments, plan.policy);
   subject.order = planner::order_of_plan(plan);
   subject.program = planner::program_of_plan(plan);
-  subject.lowering = {.fragment = false, .optimizer = true};
+  subject.lowering = planner::lowering_of_plan(plan);
   subject.title = plan.schedule.name + ": p=" + std::to_string(plan.ranks()) +
                   " m=" + std::to_string(plan.micro_batches);
   if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
+  if (plan.replicas() > 1) subject.title += " dp=" + std::to_string(plan.replicas());
+  if (plan.sharding_stage > 0) subject.title += " zero=" + std::to_string(plan.sharding_stage);
   subject.title += ", model " + plan.model.name;
   if (arguments.has("--cost")) {
     use_given_costs(subject, arguments);

@@ -76,7 +76,7 @@ class Filler {
  private:
   void set(InstructionId id, std::int64_t start, std::int64_t moving, std::int64_t end) {
     timeline_.start[id] = start;
-    timeline_.moving[id] = is_transfer(program_.code[id].kind) ? moving : start;
+    timeline_.moving[id] = program_.code[id].is_communication() ? moving : start;
     timeline_.end[id] = end;
   }
 
@@ -85,7 +85,7 @@ class Filler {
     consumer_.assign(program_.code.size(), kNoInstruction);
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
-      if (is_transfer(in.kind)) continue;
+      if (in.is_communication()) continue;
       if (in.link != kNoInstruction) consumer_[in.link] = id;
       for (const auto& [self, input] : program_.extra_inputs_of(id)) {
         if (is_recv(program_.code[input].kind)) consumer_[input] = id;
@@ -98,7 +98,7 @@ class Filler {
     std::int64_t begin = 0;
     const auto first = program_.rank_begin[static_cast<std::size_t>(program_.rank_of(send).value)];
     for (InstructionId id = send; id-- > first;) {
-      if (is_transfer(program_.code[id].kind)) continue;
+      if (program_.code[id].is_communication()) continue;
       begin = std::max<std::int64_t>(0, timeline_.end[id]);
       break;
     }

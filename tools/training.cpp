@@ -70,14 +70,14 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   }
   const auto data = exec::make_data(plan.model,
                                     {.samples = plan.micro_batch_size,
-                                     .micro_batches = plan.micro_batches * plan.mesh.size("dp"),
+                                     .micro_batches = plan.all_micro_batches(),
                                      .seed = plan.training.seed},
                                     files);
   exec::cpu::Training training;
   training.model = &plan.model;
   training.stages = plan.stages;
   training.micro_batch_size = plan.micro_batch_size;
-  training.micro_batches = plan.micro_batches;
+  training.micro_batches = plan.all_micro_batches();
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
   training.options.numerics = request.numerics;

@@ -29,6 +29,7 @@ Json fields_of(const planner::Candidate& candidate) {
     layers.push_back(stage.end_layer - stage.first_layer);
   return {{"schedule", candidate.schedule},
           {"pp", candidate.ranks},
+          {"dp", candidate.replicas},
           {"vpp", candidate.chunks},
           {"micro_batches", candidate.micro_batches},
           {"micro_batch_size", candidate.micro_batch_size},

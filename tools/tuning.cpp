@@ -17,6 +17,12 @@ std::string layers_text(const planner::Candidate& candidate) {
   return text;
 }
 
+/// "4", or of replicas "2 x 4".
+std::string ranks_text(const planner::Candidate& candidate) {
+  const std::string ranks = std::to_string(candidate.ranks);
+  return candidate.replicas > 1 ? std::to_string(candidate.replicas) + " x " + ranks : ranks;
+}
+
 std::string times_text(double ratio) {
   const auto hundredths = static_cast<std::int64_t>(ratio * 100 + 0.5);
   std::string text = std::to_string(hundredths / 100) + ".";
@@ -29,7 +35,7 @@ void add_row(Table& table, const std::string& place, const planner::Candidate& c
                                                 : static_cast<double>(baseline.value) /
                                                       static_cast<double>(candidate.step.value);
   table.add(
-      {place, candidate.schedule, std::to_string(candidate.ranks), std::to_string(candidate.chunks),
+      {place, candidate.schedule, ranks_text(candidate), std::to_string(candidate.chunks),
        std::to_string(candidate.micro_batches) + " x " + std::to_string(candidate.micro_batch_size),
        format_duration(candidate.step), percent_text(candidate.bubble_ratio),
        format_bytes(candidate.peak_bytes), baseline.value > 0 ? times_text(gain) : "",

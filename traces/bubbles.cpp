@@ -37,7 +37,7 @@ class Explainer {
         finished = false;
         continue;
       }
-      if (is_transfer(program_.code[id].kind)) continue;
+      if (program_.code[id].is_communication()) continue;
       const std::int64_t start = timeline_.start[id];
       if (start > cursor) {
         if (previous == kNoInstruction) {
@@ -59,31 +59,22 @@ class Explainer {
     const bool one_by_one = program_.policy.issue == Issue::Inline;
     if (program_.policy.issue != Issue::Stream) {  // the transfers of the run held the lane
       for (InstructionId between = previous + 1; between < id; ++between) {
-        if (is_transfer(program_.code[between].kind)) add_pending(between, from);
+        if (program_.code[between].is_communication()) add_pending(between, from);
       }
     }
     if (!one_by_one) {
       add_input(program_.code[id].link, from);
       for (const auto& row : program_.extra_inputs_of(id)) add_input(row.second, from);
     }
-    if (program_.has_collectives) add_members(id, from);
     parts_.clear();
     split_gap(from, timeline_.start[id], pending_, !one_by_one, parts_);
     for (const GapPart& part : parts_) add(part.from, part.to, part.cause, id, part.waits_for);
   }
 
   void add_input(InstructionId input, std::int64_t from) {
-    if (input != kNoInstruction && is_recv(program_.code[input].kind)) add_pending(input, from);
-  }
-
-  /// What a REDUCE_GRAD waits for on other ranks: computations, which arrive when they are made.
-  void add_members(InstructionId id, std::int64_t from) {
-    for (const auto& [self, input] : program_.extra_inputs_of(id)) {
-      if (is_transfer(program_.code[input].kind) || program_.rank_of(input) == rank_) continue;
-      const std::int64_t made = timeline_.end[input];
-      if (made == kNotEnded) continue;
-      pending_.push_back({from, made, made, 0, input, input});
-    }
+    if (input == kNoInstruction) return;
+    const Instruction& in = program_.code[input];
+    if (is_recv(in.kind) || in.in_collective()) add_pending(input, from);
   }
 
   void add_pending(InstructionId id, std::int64_t gap_start) {
@@ -94,6 +85,8 @@ class Explainer {
                             .excess = 0,
                             .producer = kNoInstruction,
                             .transfer = id};
+    // Of a collective: the time that it takes is a transfer, what comes before it is data.
+    if (program_.code[id].in_collective()) pending.made = std::max(gap_start, timeline_.moving[id]);
     const InstructionId producer = carried_.producer[id];
     if (is_recv(program_.code[id].kind) && producer != kNoInstruction &&
         timeline_.end[producer] != kNotEnded) {

@@ -64,7 +64,7 @@ std::int64_t time_scale_of(const Program& program, const Timeline& timeline) {
   constexpr std::int64_t kMachine = 10'000, kScale = 1000;
   std::int64_t longest = 0;
   for (InstructionId id = 0; id < program.code.size(); ++id) {
-    if (is_transfer(program.code[id].kind) || timeline.end[id] == kNotEnded) continue;
+    if (program.code[id].is_communication() || timeline.end[id] == kNotEnded) continue;
     longest = std::max(longest, timeline.end[id] - timeline.start[id]);
   }
   const bool small = longest > 0 && longest < kMachine;
@@ -158,7 +158,11 @@ class Writer {
     }
     append_slice_name(cell, name_);
     const bool transfer = is_transfer(in.kind);
-    const std::string_view category = slice.stuck ? "stuck" : transfer ? "transfer" : "compute";
+    const bool together = in.in_collective();
+    const std::string_view category = slice.stuck ? "stuck"
+                                      : transfer  ? "transfer"
+                                      : together  ? "collective"
+                                                  : "compute";
     events_.begin_slice(place, category, name_, slice.stuck ? kStuckColor : color_of(in),
                         slice.moving_ns, slice.end_ns);
     events_.arg("action", to_string(cell));
@@ -166,8 +170,8 @@ class Writer {
     if (has_micro_batch(in.kind)) events_.arg("micro_batch", in.micro_batch);
     if (cell.action.version >= 0) events_.arg("version", cell.action.version);
     if (transfer) write_transfer_args(id);
-    const std::int64_t waited =
-        transfer ? slice.moving_ns - timeline_.start[id] : slice.start_ns - previous_end;
+    const std::int64_t waited = transfer || together ? slice.moving_ns - timeline_.start[id]
+                                                     : slice.start_ns - previous_end;
     if (waited > 0 && !slice.stuck) events_.arg("waited_ns", waited);
     events_.close_slice();
   }
@@ -224,7 +228,7 @@ class Writer {
   }
 
   std::int64_t visible_start(InstructionId id) const {
-    if (!is_transfer(program_.code[id].kind)) return timeline_.start[id];
+    if (!program_.code[id].is_communication()) return timeline_.start[id];
     return std::clamp(timeline_.moving[id], timeline_.start[id], timeline_.end[id]);
   }
 

@@ -31,7 +31,9 @@ class Dealer {
       for (std::uint32_t l = lanes_.rank_lane_begin[rank]; l < lanes_.rank_lane_begin[rank + 1];
            ++l) {
         const auto instructions = lanes_.instructions_of(l);
-        if (lanes_.number_of(l) == 0 || !by_transfer_) {
+        const bool transfers =
+            !instructions.empty() && is_transfer(program_.code[instructions.front()].kind);
+        if (lanes_.number_of(l) == 0 || !by_transfer_ || !transfers) {
           deal(rank, lane_name(program_, lanes_, l), slices_of(instructions));
           continue;
         }
@@ -61,7 +63,7 @@ class Dealer {
         continue;
       }
       Slice slice{id, timeline_.start[id], timeline_.start[id], timeline_.end[id], false};
-      if (is_transfer(program_.code[id].kind)) {
+      if (program_.code[id].is_communication()) {
         slice.moving_ns = std::clamp(timeline_.moving[id], slice.start_ns, slice.end_ns);
         if (by_transfer_) slice.start_ns = slice.moving_ns;
       }

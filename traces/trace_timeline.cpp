@@ -49,7 +49,7 @@ std::vector<StuckSpan> stuck_spans(const Program& program, const LaneTable& lane
       // A transfer end whose time has not come yet stands in no queue. A computation at the head of
       // its lane waits since the one before it ended.
       const bool ready = timeline.start[id] != kNotEnded;
-      if (ready || !is_transfer(program.code[id].kind)) {
+      if (ready || !program.code[id].is_communication()) {
         spans.push_back({id, ready ? timeline.start[id] : last_end});
       }
       break;
@@ -77,7 +77,7 @@ TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
     rank.lanes.push_back(lane_name(program, lanes, lane));
     for (const InstructionId id : lanes.instructions_of(lane)) {
       if (timeline.end[id] == kNotEnded) continue;
-      const bool transfer = is_transfer(program.code[id].kind);
+      const bool transfer = program.code[id].is_communication();
       TraceSpan span{.kind = transfer ? SpanKind::Transfer : SpanKind::Compute,
                      .cell = program.cell(id),
                      .lane = number,

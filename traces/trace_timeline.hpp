@@ -12,6 +12,7 @@
 
 namespace pipewright::traces {
 
+/// Transfer: members of collectives too.
 enum class SpanKind : std::uint8_t { Compute, Transfer, Stuck };
 
 struct TraceSpan {

@@ -12,9 +12,8 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
       training_(training),
       rank_(rank),
       versions_(program, rank),
-      exchange_(program, rank),
       transport_(transport) {
-  PIPEWRIGHT_ASSERT(transport != nullptr || !program.has_collectives,
+  PIPEWRIGHT_ASSERT(transport != nullptr || !program.has_collectives(),
                     "replicas without a transport for their gradients");
   stages_.resize(static_cast<std::size_t>(program.stages));
   const std::size_t tensors =
@@ -29,6 +28,7 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
                                          training.seed, training.optimizer, training.options);
     if (program.asynchronous) stages_[s]->average_each_update();
   }
+  own_shards();
 }
 
 void Device::begin_step(int step) {
@@ -45,7 +45,6 @@ void Device::begin_step(int step) {
       if (computes(s, m)) stage->set_batch(m, training_.data->micro_batch(step, m));
     }
   }
-  for (const auto& duty : exchange_.due_at_start()) hand_in(duty);
 }
 
 void Device::compute(InstructionId id) {
@@ -62,7 +61,6 @@ void Device::compute(InstructionId id) {
     drop_versions(id, cell.action);
     if (cell.partner) drop_versions(id, *cell.partner);
   }
-  for (const auto& [computation, duty] : exchange_.due_after(id)) hand_in(duty);
 }
 
 void Device::perform(InstructionId id, const Action& action) {
@@ -81,14 +79,13 @@ void Device::perform(InstructionId id, const Action& action) {
       return stage_at(stage).backward_weight(micro_batch);
     case ActionKind::Opt:
       return update(id);
-    case ActionKind::ReduceGrad:
-      return reduce(id);
     default:
-      return;  // nothing is sharded: nothing to gather or drop
+      return;  // a REDUCE_GRAD or UNSHARD alone: nobody to share with
   }
 }
 
 void Device::update(InstructionId id) {
+  take_reductions();
   for (int s = 0; s < program_.stages; ++s) {
     Stage* const own = stages_[static_cast<std::size_t>(s)].get();
     if (own == nullptr) continue;
@@ -109,17 +106,42 @@ void Device::drop_versions(InstructionId id, const Action& action) {
 
 // --- Replicas ---
 
-void Device::hand_in(const GradientExchange::Duty& duty) {
-  transport_->contribute(
-      rank_, duty.reduction,
-      std::make_shared<GradientMessage>(stage_at(duty.stage.value).gradient_part()));
+void Device::hand_in(InstructionId member) {
+  const Instruction& in = program_.code[member];
+  Stage& stage = stage_at(in.stage);
+  GradientPart part = in.kind == ActionKind::Unshard
+                          ? stage.own_part(step_ < training_.verified_steps)
+                          : stage.gradient_part();
+  transport_->contribute(rank_, member, std::make_shared<GradientMessage>(std::move(part)));
 }
 
-void Device::reduce(InstructionId id) {
-  if (!exchange_.is_shared(id)) return;  // the only one that computes the stage
-  const std::vector<PartPtr> messages = transport_->gathered(rank_, id);
+/// Sums belong to the update that needs them: there they count as its time.
+void Device::take_reductions() {
+  for (const InstructionId member : reductions_) {
+    const std::vector<PartPtr> messages = transport_->gathered(rank_, member);
+    std::vector<GradientPart> arrived;
+    stage_at(program_.code[member].stage).set_gradients(parts_of(messages, arrived));
+  }
+  reductions_.clear();
+}
+
+void Device::take_weights(InstructionId member) {
+  const std::vector<PartPtr> messages = transport_->gathered(rank_, member);
   std::vector<GradientPart> arrived;
-  stage_at(program_.code[id].stage).set_gradients(parts_of(messages, arrived));
+  stage_at(program_.code[member].stage).take_parts(parts_of(messages, arrived));
+}
+
+/// The parts are numbered by rank, as in every collective of the stage.
+void Device::own_shards() {
+  for (const Collective& collective : program_.collectives) {
+    if (collective.kind != ActionKind::Unshard) continue;
+    const auto& members = collective.members;
+    const auto own = std::find_if(members.begin(), members.end(),
+                                  [&](const auto& member) { return member.rank == rank_; });
+    if (own == members.end()) continue;
+    stage_at(collective.stage.value)
+        .own_shard(static_cast<std::size_t>(own - members.begin()), members.size());
+  }
 }
 
 bool Device::computes(int stage, int micro_batch) const {
@@ -127,6 +149,7 @@ bool Device::computes(int stage, int micro_batch) const {
 }
 
 void Device::end_step() {
+  take_reductions();
   for (const auto& stage : stages_) {
     if (stage == nullptr) continue;
     if (program_.asynchronous) stage->use_version(stage->version());
@@ -160,6 +183,10 @@ bool Device::is_input_there(const Action& action) const {
 
 PayloadPtr Device::give(InstructionId send) {
   const Instruction& in = program_.code[send];
+  if (in.in_collective()) {
+    hand_in(send);
+    return nullptr;
+  }
   const bool activation = in.kind == ActionKind::SendF;
   return std::make_unique<HostPayload>(fetch(activation ? activations_ : gradients_, in.stage,
                                              static_cast<int>(in.micro_batch),
@@ -168,6 +195,10 @@ PayloadPtr Device::give(InstructionId send) {
 
 void Device::accept(InstructionId recv, PayloadPtr payload) {
   const Instruction& in = program_.code[recv];
+  if (in.in_collective()) {
+    if (in.kind == ActionKind::Unshard) return take_weights(recv);
+    return reductions_.push_back(recv);
+  }
   auto* message = dynamic_cast<HostPayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie in host memory");
   const bool activation = in.kind == ActionKind::RecvF;

@@ -69,8 +69,10 @@ class Device final : public exec::Device {
 
   void perform(InstructionId id, const Action& action);
   void update(InstructionId id);
-  void reduce(InstructionId id);
-  void hand_in(const GradientExchange::Duty& duty);
+  void hand_in(InstructionId member);
+  void take_reductions();
+  void own_shards();
+  void take_weights(InstructionId member);
   void drop_versions(InstructionId id, const Action& action);
   bool computes(int stage, int micro_batch) const;
   void forward(int stage, int micro_batch);
@@ -88,7 +90,7 @@ class Device final : public exec::Device {
   std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
   const RankId rank_;
   const VersionPlan versions_;
-  const GradientExchange exchange_;
+  std::vector<InstructionId> reductions_;  // that have ended and wait for the update
   Transport* const transport_;
   int step_ = 0;
 };

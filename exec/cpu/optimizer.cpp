@@ -10,12 +10,11 @@
 namespace pipewright::exec {
 namespace {
 
-void sgd(const OptimizerSpec& spec, Parameter& parameter) {
+void sgd(const OptimizerSpec& spec, Parameter& parameter, const ElementRange& range) {
   const auto rate = static_cast<float>(spec.learning_rate);
   float* value = parameter.value.data();
   const float* gradient = parameter.gradient.data();
-  const std::size_t n = parameter.value.size();
-  for (std::size_t i = 0; i < n; ++i) value[i] -= rate * gradient[i];
+  for (std::size_t i = range.begin; i < range.end; ++i) value[i] -= rate * gradient[i];
 }
 
 /// The factors of one AdamW step, with the corrections for the moments' start at 0 worked in.
@@ -71,18 +70,22 @@ OptimizerSpec optimizer_spec(std::string_view name, double learning_rate) {
   return spec;
 }
 
-Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> parameters)
-    : spec_(spec), parameters_(std::move(parameters)) {
+Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> parameters,
+                     std::vector<ElementRange> ranges)
+    : spec_(spec), parameters_(std::move(parameters)), ranges_(std::move(ranges)) {
+  if (ranges_.empty()) {
+    for (const Parameter* parameter : parameters_) ranges_.push_back({0, parameter->value.size()});
+  }
   if (spec_.kind != OptimizerKind::AdamW) return;
-  for (const Parameter* parameter : parameters_) {
-    const std::size_t n = parameter->value.size();
+  for (const ElementRange& range : ranges_) {
+    const std::size_t n = range.size();
     moments_.push_back({AlignedFloats(n, 0.0F), AlignedFloats(n, 0.0F)});
   }
 }
 
 void Optimizer::update(int step) {
   if (spec_.kind == OptimizerKind::Sgd) {
-    for (Parameter* parameter : parameters_) sgd(spec_, *parameter);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) sgd(spec_, *parameters_[i], ranges_[i]);
     return;
   }
   const AdamFactors decaying = factors_of(spec_, step);
@@ -90,9 +93,16 @@ void Optimizer::update(int step) {
   plain.keep_value = 1.0F;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& p = *parameters_[i];
-    adamw(p.decays ? decaying : plain, p.value.size(), p.gradient.data(), moments_[i].mean.data(),
-          moments_[i].square.data(), p.value.data());
+    const ElementRange& range = ranges_[i];
+    adamw(p.decays ? decaying : plain, range.size(), p.gradient.data() + range.begin,
+          moments_[i].mean.data(), moments_[i].square.data(), p.value.data() + range.begin);
   }
+}
+
+std::int64_t Optimizer::state_bytes() const {
+  std::size_t floats = 0;
+  for (const Moments& one : moments_) floats += one.mean.size() + one.square.size();
+  return static_cast<std::int64_t>(floats * sizeof(float));
 }
 
 }  // namespace pipewright::exec

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/cpu/shard.hpp"
 #include "exec/ops.hpp"
 
 namespace pipewright::exec::cpu {
@@ -84,6 +85,7 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
     for (const Parameter* p : parameters_) sums_.emplace_back(p->value.size());
   }
   optimizer_ = std::make_unique<Optimizer>(optimizer, weights_of(parameters_));
+  optimizer_spec_ = optimizer;
   stash_ = std::make_unique<WeightStash>(parameters_);
   loss_divisor_ = micro_batches;
 
@@ -249,7 +251,12 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
   for (const GradientPart* part : parts) {
     gradient_micro_batches_ += part->micro_batches;
     for (std::size_t i = 0; i < part->gradients.size(); ++i) {
-      add_to(part->gradients[i].size(), part->gradients[i].data(), parameters_[i]->gradient.data());
+      // Of a sharded stage the rest is other replicas' to sum.
+      const bool whole = own_ranges_.empty() || parameters_[i]->is_statistic;
+      const ElementRange range =
+          whole ? ElementRange{0, part->gradients[i].size()} : own_ranges_[i];
+      add_to(range.size(), part->gradients[i].data() + range.begin,
+             parameters_[i]->gradient.data() + range.begin);
     }
     for (std::size_t i = 0; i < part->sums.size(); ++i) {
       if (sums_[i].add(part->sums[i])) continue;
@@ -257,6 +264,25 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
                      "\" add up to more than 4e12: the training diverges; lower the learning rate");
     }
   }
+}
+
+void Stage::own_shard(std::size_t index, std::size_t count) {
+  own_ranges_ = shard_of(parameters_, index, count);
+  std::vector<ElementRange> of_weights;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i]->is_statistic) of_weights.push_back(own_ranges_[i]);
+  }
+  optimizer_ =
+      std::make_unique<Optimizer>(optimizer_spec_, weights_of(parameters_), std::move(of_weights));
+}
+
+GradientPart Stage::own_part(bool with_gradients) const {
+  return shard_part(parameters_, own_ranges_, with_gradients);
+}
+
+void Stage::take_parts(std::span<const GradientPart* const> parts) {
+  for (std::size_t m = 0; m < parts.size(); ++m)
+    take_shard(parameters_, shard_of(parameters_, m, parts.size()), *parts[m]);
 }
 
 double Stage::loss() const {

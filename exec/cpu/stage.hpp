@@ -105,6 +105,15 @@ class Stage {
   /// The gradients become the sum of the parts, added in the order given.
   void set_gradients(std::span<const GradientPart* const> parts);
 
+  // A sharded stage (exec/cpu/shard.hpp): this replica updates its part alone. Before the first
+  // step; the optimizer begins anew, with state of that part only.
+  void own_shard(std::size_t index, std::size_t count);
+  /// Its own part's weights, for the others; with its gradients where they are to be looked at.
+  GradientPart own_part(bool with_gradients) const;
+  /// The weights of all parts, in the order of the replicas.
+  void take_parts(std::span<const GradientPart* const> parts);
+  std::int64_t optimizer_bytes() const { return optimizer_->state_bytes(); }
+
   /// Last stage: the mean over the micro-batches of their latest losses. Bug if one has none.
   double loss() const;
   double loss(int micro_batch) const;
@@ -153,6 +162,8 @@ class Stage {
   std::vector<FixedPointSums> sums_;
   bool sums_are_settled_ = true;
   std::unique_ptr<Optimizer> optimizer_;
+  OptimizerSpec optimizer_spec_;
+  std::vector<ElementRange> own_ranges_;            // by parameter, of a sharded stage
   std::vector<InFlight> in_flight_;                 // by micro-batch
   std::vector<std::vector<float>> spare_messages_;  // received ones, used again for sending
   bool gradients_are_old_ = false;

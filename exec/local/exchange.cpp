@@ -24,6 +24,7 @@ void Exchange::reset() {
   moving_.assign(n, kNotEnded);
   end_.assign(n, kNotEnded);
   next_.assign(lanes_.lane_begin.begin(), lanes_.lane_begin.end() - 1);
+  members_ready_.assign(program_.collectives.size(), 0);
   events_ = {};
   just_ended_.clear();
   meetings_.clear();
@@ -36,7 +37,7 @@ void Exchange::reset() {
 void Exchange::issue(InstructionId end, PayloadPtr data, std::int64_t now) {
   now_ = std::max(now_, now);
   state_[end] |= kIssued;
-  if (data != nullptr || is_recv(code(end).kind)) state_[end] |= kData;
+  if (data != nullptr || !is_send(code(end).kind)) state_[end] |= kData;
   payload_[end] = std::move(data);
   look_at(end);
   drain();
@@ -60,7 +61,9 @@ void Exchange::run_events(std::int64_t until) {
     const Event event = events_.top();
     events_.pop();
     now_ = std::max(now_, event.time);
-    if (is(event.send, kLeft)) {
+    if (code(event.send).in_collective()) {
+      end_collective(program_.collectives[code(event.send).route]);
+    } else if (is(event.send, kLeft)) {
       arrive(event.send);
     } else {
       end_rendezvous(event.send);
@@ -87,7 +90,7 @@ std::vector<InstructionId> Exchange::take_just_ended() { return std::exchange(ju
 
 void Exchange::report(Timeline& timeline, Progress& progress) const {
   for (InstructionId id = 0; id < program_.code.size(); ++id) {
-    if (!is_transfer(code(id).kind)) continue;
+    if (!code(id).is_communication()) continue;
     timeline.start[id] = start_[id];
     timeline.moving[id] = moving_[id];
     timeline.end[id] = end_[id];
@@ -148,6 +151,7 @@ void Exchange::end(InstructionId id) {
 void Exchange::become_ready(InstructionId id) {
   state_[id] |= kReady;
   start_[id] = now_;
+  if (code(id).in_collective()) return member_ready(id);
   if (is_send(code(id).kind)) {
     if (credit_.is_unlimited(id)) return leave(id);
     if (credit_.may_be_eager(id)) accounts_to_serve_.push_back(credit_.account_of(id));
@@ -220,6 +224,23 @@ void Exchange::end_rendezvous(InstructionId send) {
   payload_[recv] = std::move(payload_[send]);
   end(send);
   end(recv);
+}
+
+// --- Collectives ---
+
+/// The last of its members starts it.
+void Exchange::member_ready(InstructionId id) {
+  const std::uint32_t c = code(id).route;
+  const Collective& collective = program_.collectives[c];
+  if (++members_ready_[c] < collective.members.size()) return;
+  for (const Collective::Member& member : collective.members) moving_[member.instruction] = now_;
+  const std::int64_t takes = costs_.collective_ns.empty() ? 0 : costs_.collective_ns[c];
+  if (takes == 0) return end_collective(collective);
+  events_.push({now_ + takes, collective.members.front().instruction});
+}
+
+void Exchange::end_collective(const Collective& collective) {
+  for (const Collective::Member& member : collective.members) end(member.instruction);
 }
 
 }  // namespace pipewright::exec::local

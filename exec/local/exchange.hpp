@@ -22,6 +22,7 @@ namespace pipewright::exec::local {
 /// What a message costs, by route. Times of 0 hand a message over as fast as the machine can.
 struct MessageCosts {
   std::vector<std::int64_t> transfer_ns, bytes;
+  std::vector<std::int64_t> collective_ns = {};  // by collective; empty: 0
 };
 
 class Exchange {
@@ -33,10 +34,6 @@ class Exchange {
 
   void issue(InstructionId end, PayloadPtr data, std::int64_t now);
   void provide(InstructionId send, PayloadPtr data, std::int64_t now);
-  /// A computation that other ranks wait for has ended: has_ended() says so from now on.
-  void announce(InstructionId computation) {
-    ended_[computation].store(1, std::memory_order_release);
-  }
 
   /// When the next message arrives or transfer ends; nullopt if none is under way.
   std::optional<std::int64_t> next_event() const;
@@ -48,7 +45,7 @@ class Exchange {
 
   bool has_ended(InstructionId id) const { return ended_[id].load(std::memory_order_acquire) != 0; }
   PayloadPtr take(InstructionId recv) { return std::move(payload_[recv]); }
-  /// Transfer ends that ended since the last call.
+  /// Transfer ends and members of collectives that ended since the last call.
   std::vector<InstructionId> take_just_ended();
 
   void report(Timeline& timeline, Progress& progress) const;
@@ -59,7 +56,7 @@ class Exchange {
                                 kMoving = 32;
   struct Event {
     std::int64_t time;
-    InstructionId send;
+    InstructionId send;  // or the first member of a collective
     bool operator>(const Event& o) const { return time != o.time ? time > o.time : send > o.send; }
   };
 
@@ -84,6 +81,8 @@ class Exchange {
   void begin_rendezvous(InstructionId send);
   void end_rendezvous(InstructionId send);
   void end_receive(InstructionId recv);
+  void member_ready(InstructionId id);
+  void end_collective(const Collective& collective);
   void serve(Credit::AccountId account);
   void end(InstructionId id);
 
@@ -98,7 +97,8 @@ class Exchange {
   std::vector<PayloadPtr> payload_;
   std::vector<std::int64_t> start_, moving_, end_;
 
-  std::vector<std::uint32_t> next_;  // by lane: place of its head in lanes_.instructions
+  std::vector<std::size_t> members_ready_;  // by collective
+  std::vector<std::uint32_t> next_;         // by lane: place of its head in lanes_.instructions
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<InstructionId> just_ended_;
   // Work that the present call has still to do, so that a long chain is no deep recursion.

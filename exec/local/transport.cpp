@@ -29,6 +29,9 @@ MessageCosts paced_messages(const Program& program, const CostTable& costs) {
   for (std::size_t i = 0; i < program.routes.size(); ++i) {
     messages.transfer_ns[i] = costs.transfer_time(program.routes[i], program.ranks()).value;
   }
+  for (const Collective& collective : program.collectives) {
+    messages.collective_ns.push_back(costs.collective_time(collective, program.ranks()).value);
+  }
   return messages;
 }
 
@@ -127,16 +130,6 @@ void LocalTransport::provide(RankId, InstructionId send, PayloadPtr data) {
   if (!is_virtual()) exchange_.run_events(at);
   exchange_.provide(send, std::move(data), at);
   after_change();
-}
-
-void LocalTransport::announce(RankId, InstructionId computation) {
-  const Lock lock(mutex_);
-  throw_if_stopped();
-  exchange_.announce(computation);
-  for (Rank& rank : ranks_) {
-    if (rank.waits && rank.wanted == computation) wake(rank);
-  }
-  ended_count_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void LocalTransport::contribute(RankId, InstructionId member, PartPtr part) {

@@ -45,7 +45,6 @@ class LocalTransport final : public Transport {
   void meet(RankId rank, const std::function<void()>& between) override;
   void issue(RankId rank, InstructionId end, PayloadPtr data) override;
   void provide(RankId rank, InstructionId send, PayloadPtr data) override;
-  void announce(RankId rank, InstructionId computation) override;
   void contribute(RankId rank, InstructionId member, PartPtr part) override;
   std::vector<PartPtr> gathered(RankId rank, InstructionId member) override;
   void wait(RankId rank, InstructionId id) override;

@@ -27,6 +27,7 @@ void Ends::reset() {
   moving_.assign(n, kNotEnded);
   ended_at_.assign(n, kNotEnded);
   next_.assign(lanes_.lane_begin.begin(), lanes_.lane_begin.end() - 1);
+  members_ready_.assign(program_.collectives.size(), 0);
   events_ = {};
   outgoing_.clear();
   meetings_.clear();
@@ -39,7 +40,7 @@ void Ends::reset() {
 void Ends::issue(InstructionId end, PayloadPtr data, std::int64_t now) {
   now_ = std::max(now_, now);
   state_[at(end)] |= kIssued;
-  if (data != nullptr || is_recv(code(end).kind)) state_[at(end)] |= kData;
+  if (data != nullptr || !is_send(code(end).kind)) state_[at(end)] |= kData;
   if (data != nullptr) payload_[at(end)] = std::move(data);  // a RECV's may be here already
   look_at(end);
   drain();
@@ -85,6 +86,12 @@ void Ends::on_credit(InstructionId send, std::int64_t now) {
   drain();
 }
 
+void Ends::on_member(InstructionId member, std::int64_t now) {
+  now_ = std::max(now_, now);
+  member_ready(member);
+  drain();
+}
+
 void Ends::on_sent(InstructionId send, std::int64_t now) {
   now_ = std::max(now_, now);
   const std::int64_t due = moving_[at(send)] + transfer_ns(send);
@@ -98,7 +105,7 @@ void Ends::run_events(std::int64_t now) {
     const Event event = events_.top();
     events_.pop();
     now_ = std::max(now_, event.time);
-    is_send(code(event.id).kind) ? end(event.id) : arrive(event.id);
+    is_recv(code(event.id).kind) ? arrive(event.id) : end(event.id);
     drain();
   }
   now_ = std::max(now_, now);
@@ -154,6 +161,12 @@ void Ends::end(InstructionId id) {
 void Ends::become_ready(InstructionId id) {
   state_[at(id)] |= kReady;
   start_[at(id)] = now_;
+  if (code(id).in_collective()) {
+    for (const auto& other : program_.collectives[code(id).route].members) {
+      if (other.instruction != id) tell(FrameKind::Member, id, other.rank);
+    }
+    return member_ready(id);
+  }
   if (is_send(code(id).kind)) {
     if (credit_.is_unlimited(id)) return leave(id);
     if (credit_.may_be_eager(id)) accounts_to_serve_.push_back(credit_.account_of(id));
@@ -216,6 +229,21 @@ void Ends::end_receive(InstructionId recv) {
   tell(FrameKind::Credit, send, program_.rank_of(send));
 }
 
+/// The last of its members, whose ever, starts a collective.
+void Ends::member_ready(InstructionId member) {
+  const std::uint32_t c = code(member).route;
+  const auto& members = program_.collectives[c].members;
+  if (++members_ready_[c] < members.size()) return;
+  const auto own = std::find_if(members.begin(), members.end(), [&](const auto& one) {
+    return begin_ <= one.instruction && one.instruction < end_;
+  });
+  PIPEWRIGHT_ASSERT(own != members.end(), "a rank was told of a collective that it has no part in");
+  moving_[at(own->instruction)] = now_;
+  const std::int64_t takes = costs_.collective_ns.empty() ? 0 : costs_.collective_ns[c];
+  if (takes > 0) return events_.push({now_ + takes, own->instruction});
+  end(own->instruction);
+}
+
 void Ends::tell(FrameKind kind, InstructionId send, RankId to) {
   Outgoing out;
   out.kind = kind;
@@ -232,7 +260,7 @@ void Ends::tell(FrameKind kind, InstructionId send, RankId to) {
 
 void Ends::report(Timeline& timeline, Progress& progress) const {
   for (InstructionId id = begin_; id < end_; ++id) {
-    if (!is_transfer(code(id).kind)) continue;
+    if (!code(id).is_communication()) continue;
     timeline.start[id] = start_[at(id)];
     timeline.moving[id] = moving_[at(id)];
     timeline.end[id] = ended_at_[at(id)];

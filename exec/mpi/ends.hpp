@@ -4,6 +4,7 @@
 //   Ready   the RECV of a SEND stands ready (told unless the SEND needs no leave to go)
 //   Data    the message itself; says whether it took credit
 //   Credit  the message was received and gives its credit back
+//   Member  a member of a collective stands ready; the last one starts it (§3.2)
 // Driven from outside by what the rank does and what arrives. No thread, no lock: the transport
 // guards it; only has_ended() may be asked from any thread. Nanoseconds from the step's start.
 #pragma once
@@ -28,7 +29,7 @@ namespace pipewright::exec::mpi {
 /// What the rank has to tell another one.
 struct Outgoing {
   FrameKind kind = FrameKind::Ready;
-  InstructionId send = kNoInstruction;  // the transfer, by its SEND
+  InstructionId send = kNoInstruction;  // the transfer, by its SEND; or the member
   RankId to;
   PayloadPtr data;              // of Data
   bool took_credit = false;     // of Data
@@ -55,6 +56,8 @@ class Ends {
   void on_data(InstructionId send, PayloadPtr data, bool took_credit, std::int64_t moving_ns,
                std::int64_t now);
   void on_credit(InstructionId send, std::int64_t now);
+  /// Another rank's member of a collective stands ready.
+  void on_member(InstructionId member, std::int64_t now);
   /// The Data of a rendezvous is out of our hands.
   void on_sent(InstructionId send, std::int64_t now);
 
@@ -63,7 +66,7 @@ class Ends {
   bool has_events() const { return !events_.empty(); }
 
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
-  /// Own transfer ends that have ended since the beginning.
+  /// Own transfer ends and members that have ended since the beginning.
   std::uint64_t ended_count() const { return ended_count_; }
   bool has_ended(InstructionId end) const {
     return ended_[at(end)].load(std::memory_order_acquire) != 0;
@@ -79,7 +82,7 @@ class Ends {
       kTookCredit = 128;                           // of a RECV: that message took credit
   struct Event {
     std::int64_t time;
-    InstructionId id;  // a SEND that ends, or a RECV whose message arrives
+    InstructionId id;  // a SEND or a member that ends, or a RECV whose message arrives
     bool operator>(const Event& o) const { return time != o.time ? time > o.time : id > o.id; }
   };
 
@@ -105,6 +108,7 @@ class Ends {
   void begin_rendezvous(InstructionId send);
   void arrive(InstructionId recv);
   void end_receive(InstructionId recv);
+  void member_ready(InstructionId member);
   void tell(FrameKind kind, InstructionId send, RankId to);
   void end(InstructionId id);
 
@@ -121,7 +125,8 @@ class Ends {
   std::vector<PayloadPtr> payload_;
   std::vector<std::int64_t> start_, moving_, ended_at_;
 
-  std::vector<std::uint32_t> next_;  // by lane: place of its head in lanes_.instructions
+  std::vector<std::size_t> members_ready_;  // by collective
+  std::vector<std::uint32_t> next_;         // by lane: place of its head in lanes_.instructions
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Outgoing> outgoing_;
   // Work that the present call has still to do.

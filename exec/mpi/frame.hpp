@@ -11,10 +11,10 @@ namespace pipewright::exec::mpi {
 
 enum class FrameKind : std::uint8_t {
   // Of a step; dropped by whoever is past it, kept by whoever has not begun it.
-  Data,      // of a SEND
-  Ready,     // the RECV that a SEND meets stands ready
-  Credit,    // of a SEND: its message was received
-  Announce,  // a computation that a collective waits for has ended
+  Data,    // of a SEND
+  Ready,   // the RECV that a SEND meets stands ready
+  Credit,  // of a SEND: its message was received
+  Member,  // of a collective stands ready
   // Of a run.
   Part,       // of a collective, named by the member's instruction
   Join,       // to process 0: this process has come to the next meeting
@@ -31,7 +31,7 @@ enum class FrameKind : std::uint8_t {
   Bye,
 };
 
-inline bool is_of_step(FrameKind kind) { return kind <= FrameKind::Announce; }
+inline bool is_of_step(FrameKind kind) { return kind <= FrameKind::Member; }
 inline bool is_of_link(FrameKind kind) { return kind >= FrameKind::Hello; }
 /// Something happens in a run because of it. The others only watch.
 inline bool moves_run(FrameKind kind) { return kind <= FrameKind::AllJoined; }

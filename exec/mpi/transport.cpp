@@ -69,8 +69,7 @@ MpiTransport::MpiTransport(const Program& program, local::MessageCosts costs, Li
       joined_(static_cast<std::size_t>(link.processes())),
       quiet_search_(link.processes()),
       last_looks_(static_cast<std::size_t>(link.processes())),
-      progress_(static_cast<std::size_t>(link.processes()), 0),
-      announced_(std::make_unique<std::atomic<std::uint8_t>[]>(program.code.size())) {
+      progress_(static_cast<std::size_t>(link.processes()), 0) {
   if (program.ranks() != link.processes()) {
     throw InputError("this Program has " + std::to_string(program.ranks()) +
                      " ranks and the job has " + std::to_string(link.processes()) +
@@ -130,11 +129,9 @@ PayloadPtr MpiTransport::take(RankId, InstructionId recv) {
 }
 
 void MpiTransport::wait(RankId, InstructionId id) {
-  const bool transfer = is_transfer(program_.code[id].kind);
-  const Done done = [&] {
-    return transfer ? ends_.has_ended(id)
-                    : !is_own(id) && announced_[id].load(std::memory_order_acquire) != 0;
-  };
+  // A computation of the rank itself, further down its list, never ends this wait.
+  const bool may_end = program_.code[id].is_communication();
+  const Done done = [&] { return may_end && ends_.has_ended(id); };
   if (done()) return;
   Lock lock(mutex());
   block_until(lock, done);
@@ -166,20 +163,6 @@ void MpiTransport::block_until(Lock& lock, const Done& done) {
 }
 
 // --- Collectives ---
-
-void MpiTransport::announce(RankId, InstructionId computation) {
-  const Lock lock(mutex());
-  throw_if_stopped();
-  announcements_.fetch_add(1);
-  std::vector<std::uint8_t> told(static_cast<std::size_t>(processes()), 0);
-  for (const auto& [id, input] : program_.extra_inputs) {
-    if (input != computation || is_own(id)) continue;
-    const int to = process_of_rank(program_.rank_of(id));
-    if (std::exchange(told[static_cast<std::size_t>(to)], 1) != 0) continue;
-    post(to, frame_of(FrameKind::Announce, computation));
-  }
-  turn();
-}
 
 void MpiTransport::contribute(RankId, InstructionId member, PartPtr part) {
   HostPayload packed = part->pack();
@@ -278,7 +261,6 @@ void MpiTransport::join(int process, Bytes bytes) {
 
 void MpiTransport::begin_step(std::int64_t began_there_ns) {
   ends_.reset();
-  for (std::size_t id = 0; id < program_.code.size(); ++id) announced_[id].store(0);
   begin_ns_.store(began_there_ns - link_.clock().offset_ns);
   ++epoch_;
   std::vector<Frame> early = std::exchange(early_, {});

@@ -48,7 +48,6 @@ class MpiTransport final : public Transport, public Peers {
   void meet(RankId rank, const std::function<void()>& between) override;
   void issue(RankId rank, InstructionId end, PayloadPtr data) override;
   void provide(RankId rank, InstructionId send, PayloadPtr data) override;
-  void announce(RankId rank, InstructionId computation) override;
   void contribute(RankId rank, InstructionId member, PartPtr part) override;
   std::vector<PartPtr> gathered(RankId rank, InstructionId member) override;
   void wait(RankId rank, InstructionId id) override;
@@ -127,10 +126,9 @@ class MpiTransport final : public Transport, public Peers {
   bool stuck_ = false, watch_ended_ = false;
   std::condition_variable watch_;
 
-  std::unique_ptr<std::atomic<std::uint8_t>[]> announced_;  // by instruction
   std::atomic<bool> stopped_{false}, ended_elsewhere_{false}, over_{false}, rank_looks_{false};
   std::atomic<std::int64_t> begin_ns_{0};  // of the step, on this process's steady clock
-  std::atomic<std::uint64_t> ended_count_{0}, announcements_{0}, progress_elsewhere_{0};
+  std::atomic<std::uint64_t> ended_count_{0}, progress_elsewhere_{0};
   std::atomic<std::uint64_t> frames_{0};  // that have come, for the serving thread's patience
   std::thread server_;
 };

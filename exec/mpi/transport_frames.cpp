@@ -66,8 +66,8 @@ void MpiTransport::handle_step(Frame& frame) {
       return ends_.on_ready(id, now());
     case FrameKind::Credit:
       return ends_.on_credit(id, now());
-    case FrameKind::Announce:
-      return announced_[id].store(1, std::memory_order_release);
+    case FrameKind::Member:
+      return ends_.on_member(id, now());
     default: {
       auto payload = std::make_unique<HostPayload>(std::move(frame.values), std::move(frame.note));
       if (frame.head.is_sealed != 0) payload->seal = frame.head.seal;
@@ -127,7 +127,7 @@ void MpiTransport::flush() {
     if (outgoing.empty()) break;
     for (Outgoing& out : outgoing) tell(std::move(out));
   }
-  ended_count_.store(ends_.ended_count() + announcements_.load(), std::memory_order_relaxed);
+  ended_count_.store(ends_.ended_count(), std::memory_order_relaxed);
 }
 
 void MpiTransport::tell(Outgoing out) {

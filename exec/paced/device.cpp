@@ -55,12 +55,14 @@ void Device::compute(InstructionId id) {
 }
 
 PayloadPtr Device::give(InstructionId send) {
+  if (program_.code[send].in_collective()) return nullptr;  // nothing to sum
   Label label = label_of(send);
   label.sequence = sent_++;
   return std::make_unique<HostPayload>(pattern_of(label), note_of(label));
 }
 
 void Device::accept(InstructionId recv, PayloadPtr payload) {
+  if (program_.code[recv].in_collective()) return;
   const auto* message = dynamic_cast<const HostPayload*>(payload.get());
   Label label;
   if (message == nullptr || message->note.size() != sizeof label) {

@@ -146,7 +146,25 @@ bool Reading::try_head(std::uint32_t lane) {
   if (is_send(kind)) return try_send(head);
   if (is_recv(kind)) return try_receive(head);
   if (first_unmet(head) != kNoInstruction) return false;
+  if (program_.code[head].in_collective()) return try_collective(head);
   end(head);
+  return true;
+}
+
+/// The first member, by rank, that is not ready; kNoInstruction: all are.
+InstructionId Reading::missing_member(InstructionId member) const {
+  for (const auto& other : program_.collectives[program_.code[member].route].members) {
+    const bool ready =
+        is_head(other.instruction) && first_unmet(other.instruction) == kNoInstruction;
+    if (!ready) return other.instruction;
+  }
+  return kNoInstruction;
+}
+
+bool Reading::try_collective(InstructionId member) {
+  if (missing_member(member) != kNoInstruction) return false;
+  for (const auto& each : program_.collectives[program_.code[member].route].members)
+    end(each.instruction);
   return true;
 }
 
@@ -187,6 +205,8 @@ InstructionId Reading::waits_for(InstructionId head) const {
   InstructionId wanted = first_unmet(head);
   if (wanted == kNoInstruction && is_transfer(program_.code[head].kind))
     wanted = transfer_waits_for(head);
+  if (wanted == kNoInstruction && program_.code[head].in_collective())
+    wanted = missing_member(head);
   if (wanted != kNoInstruction && is_recv(program_.code[wanted].kind)) return due_before(wanted);
   return wanted;
 }

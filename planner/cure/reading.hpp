@@ -65,6 +65,8 @@ class Reading {
   bool try_head(std::uint32_t lane);
   bool try_send(InstructionId send);
   bool try_receive(InstructionId receive);
+  InstructionId missing_member(InstructionId member) const;
+  bool try_collective(InstructionId member);
   bool leaves(InstructionId send);
   const Protocol& protocol_of(InstructionId send) const;
   std::int64_t amount_of(InstructionId send) const;

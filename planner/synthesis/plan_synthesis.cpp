@@ -14,7 +14,7 @@ CostTable with_one_latency(const Plan& plan) {
   CostTable costs = plan.costs;
   Nanoseconds slowest;
   for (const Route& route : program_of_plan(plan).routes) {
-    slowest = std::max(slowest, plan.costs.transfer_time(route, plan.ranks()));
+    slowest = std::max(slowest, plan.costs.transfer_time(route, plan.all_ranks()));
   }
   costs.every_route = {slowest, 0, {}};
   costs.route_of_edge.clear();
@@ -32,7 +32,7 @@ std::string than(Nanoseconds found, const Plan& plan) {
 PlanSynthesis synthesise_for_plan(const Plan& plan, Bytes memory_limit,
                                   const SynthesisRequest& settings) {
   PlanSynthesis found;
-  const Placement placement = order_of_plan(plan).placement;
+  const Placement placement = pipeline_order(plan).placement;
   if (placement.looks_at_micro_batch()) {
     found.why = plan.schedule.name + " has replicas of its stages; synthesis does not look there";
     return found;

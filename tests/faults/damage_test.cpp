@@ -64,18 +64,19 @@ CostTable no_costs(const Program& program) {
 class Plain final : public Device {
  public:
   Plain(const Program& program, RankId rank, Transport& transport)
-      : program_(program), exchange_(program, rank), rank_(rank), transport_(transport) {}
-  void begin_step(int) override {
-    for (const auto& duty : exchange_.due_at_start()) hand_in(duty.reduction);
-  }
-  void compute(InstructionId id) override {
-    if (exchange_.is_shared(id)) transport_.gathered(rank_, id);
-    for (const auto& [computation, duty] : exchange_.due_after(id)) hand_in(duty.reduction);
-  }
+      : program_(program), rank_(rank), transport_(transport) {}
+  void begin_step(int) override {}
+  void compute(InstructionId) override {}
   PayloadPtr give(InstructionId send) override {
+    if (program_.code[send].in_collective()) {
+      hand_in(send);
+      return nullptr;
+    }
     return std::make_unique<HostPayload>(std::vector<float>(100, static_cast<float>(send)));
   }
-  void accept(InstructionId, PayloadPtr) override {}
+  void accept(InstructionId id, PayloadPtr) override {
+    if (program_.code[id].in_collective()) transport_.gathered(rank_, id);
+  }
   void end_step() override {}
 
  private:
@@ -87,7 +88,6 @@ class Plain final : public Device {
   }
 
   const Program& program_;
-  const cpu::GradientExchange exchange_;
   const RankId rank_;
   Transport& transport_;
 };

@@ -145,7 +145,7 @@ constexpr Fault kFaults[] = {
     {"job", "paddle", "/training/data/targets", R"("t.npy")", "/training/data/targets"},
     {"job", "paddle", "/training/data/inputs", "-", "/training/data"},
     {"job", "paddle", "/strategy/pp_degree", "2", "/strategy/pipeline/pp_degree"},
-    {"job", "paddle", "/strategy/sharding_degree", "4", "/strategy/sharding_degree"},
+    {"job", "paddle", "/strategy/sharding_degree", "0", "/strategy/sharding_degree"},
     {"job", "paddle", "/strategy/pipeline/split_backward", "true",
      "/strategy/pipeline/split_backward"},
     {"job", "paddle", "/strategy/pipeline/accumulate_steps", "3", "/global_batch"},

@@ -73,6 +73,9 @@ Costs costs_of(const json& vector) {
       costs.latency = value;
     } else if (key == "bytes") {
       costs.bytes = value.get<std::map<std::string, std::int64_t>>();
+    } else if (key == "parameter_bytes") {
+      for (const auto& [stage, bytes] : value.items())
+        costs.parameter_bytes[std::stoi(stage)] = bytes;
     } else if (key == "bytes_per_second") {
       costs.bytes_per_second = value.get<std::int64_t>();
     } else if (value.is_object()) {

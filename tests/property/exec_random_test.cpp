@@ -63,7 +63,7 @@ TEST(ExecRandom, VirtualTimelineIsTheSimulators) {
     const exec::RunResult run =
         exec::paced::run_paced(program, costs, exec::local::ClockKind::Virtual);
     ++(run.finished() ? finished : stuck);
-    if (run.finished() && program.has_collectives) ++met;
+    if (run.finished() && program.has_collectives()) ++met;
     if (run.finished() && program.asynchronous) ++updated_inside;
     std::string wrong;
     if (run.finished() != predicted.finished) wrong = "one of them finishes, the other does not\n";

@@ -57,7 +57,7 @@ TEST(Processes, StandWhereCheckSaysTheyDo) {
     const auto results = run_everywhere(program, costs, hub, {.steps = 2});
     const RunResult& first = results.front();
     ++(first.finished() ? finished : stuck);
-    if (first.finished() && program.has_collectives) ++met;
+    if (first.finished() && program.has_collectives()) ++met;
     for (const RunResult& other : results) EXPECT_EQ(other.finished(), first.finished());
     EXPECT_EQ(first.steps.size(), first.finished() ? 2U : 0U);
     const std::string watchdog = text_of(program, first.stuck);

@@ -73,6 +73,10 @@ CostTable translated(const reference::Costs& costs, int stages) {
     return value(costs.kind, kind, otherwise);
   };
   CostTable table;
+  if (!costs.parameter_bytes.empty()) table.parameter_bytes.resize(stages);
+  for (const auto& [s, bytes] : costs.parameter_bytes) {
+    if (s < stages) table.parameter_bytes[s] = Bytes(bytes);
+  }
   for (int s = 0; s < stages; ++s) {
     StageCosts stage;
     stage.f = Nanoseconds(of_stage("F", s, 0));
@@ -80,6 +84,8 @@ CostTable translated(const reference::Costs& costs, int stages) {
     stage.w = Nanoseconds(of_stage("W", s, 0));
     stage.b = Nanoseconds(of_stage("B", s, stage.i.value + stage.w.value));
     stage.opt = Nanoseconds(of_stage("OPT", s, 0));
+    stage.reduce = Nanoseconds(of_stage("REDUCE_GRAD", s, 0));
+    stage.unshard = Nanoseconds(of_stage("UNSHARD", s, 0));
     table.stages.push_back(stage);
     if (s + 1 == stages) break;
     const auto bytes = [&](int from, const char* kind) {

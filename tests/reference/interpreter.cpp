@@ -22,6 +22,7 @@ void write_times(const Program& program, const Run& run, Result& result) {
     for (std::size_t i = 0; i < program.lists[rank].size(); ++i) {
       const int id = program.lists[rank][i];
       Timed& timed = result.ranks[rank].instructions[i];
+      result.ranks[rank].collective.push_back(program.instructions[id].is_member());
       if (!run.ended(id)) continue;
       timed.start = run.happened().start[id];
       timed.end = run.happened().end[id];

@@ -26,6 +26,7 @@ struct Timed {
 
 struct RankResult {
   std::vector<Timed> instructions;  // the lowered list, in program order
+  std::vector<bool> collective;     // of each: a member of a collective
   std::int64_t busy = 0, span = 0;
   int peak_activations = 0;
 };

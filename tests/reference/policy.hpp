@@ -35,12 +35,13 @@ struct Policy {
 
 /// Integer nanoseconds. What is not given is 0, but B (I + W) and FB (the sum of its two actions).
 struct Costs {
-  std::map<std::string, std::int64_t> kind;  // "F", "I", "W", "B", "FB", "OPT", ...
+  std::map<std::string, std::int64_t> kind;  // "F", "I", "W", "B", "FB", "OPT", "REDUCE_GRAD" ...
   std::map<std::string, std::map<int, std::int64_t>>
       kind_and_stage;  // wins over `kind`; FB: the stage of the first action
   std::int64_t latency = 0;
   std::map<std::string, std::int64_t> latency_of;  // by the SEND's name, wins over `latency`
   std::map<std::string, std::int64_t> bytes;  // "SEND_F", "SEND_B", or the SEND's name, which wins
+  std::map<int, std::int64_t> parameter_bytes;   // by stage: what collectives move; none: no bytes
   std::optional<std::int64_t> bytes_per_second;  // of every route; none: bytes take no time
 };
 

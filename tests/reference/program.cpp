@@ -18,7 +18,7 @@ class Builder {
   Program build() {
     add_instructions();
     for (Instruction& instruction : program_.instructions) find_inputs(instruction);
-    for (Instruction& instruction : program_.instructions) find_collective(instruction);
+    for (Instruction& instruction : program_.instructions) find_others(instruction);
     for (const std::vector<int>& list : program_.lists) find_issuers(list);
     for (std::size_t rank = 0; rank < lists_.size(); ++rank) make_lanes(static_cast<int>(rank));
     match();
@@ -85,11 +85,21 @@ class Builder {
         for (const char* kind : {"W", "B"}) add_all(to, kind, s);
       } else if (a.kind == "OPT") {
         for (const char* kind : {"W", "B", "REDUCE_GRAD"}) add_all(to, kind, -1);
+        add_before(to, "UNSHARD", -1);
       } else if (a.kind == "SEND_F") {
         add(to, name(s, "F", m));
       } else if (a.kind == "SEND_B") {
         if (!add(to, name(s, "I", m))) add(to, name(s, "B", m));
       }
+      if (is_pass(a) || a.kind == "RESHARD") add_before(to, "UNSHARD", s);
+    }
+  }
+
+  void add_before(Instruction& to, const std::string& kind, int stage_or_any) {
+    for (const int id : program_.lists[to.rank]) {
+      if (&program_.instructions[id] == &to) return;
+      const Action& a = program_.instructions[id].cell[0];
+      if (a.kind == kind && (stage_or_any < 0 || a.stage == stage_or_any)) to.inputs.push_back(id);
     }
   }
 
@@ -104,56 +114,64 @@ class Builder {
     return false;
   }
 
-  /// The places in a list of the rank's REDUCE_GRADs of a stage.
-  std::vector<std::size_t> reductions(int rank, int stage) const {
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < lists_[rank].size(); ++i) {
-      const Action& a = lists_[rank][i].at(0);
-      if (a.kind == "REDUCE_GRAD" && a.stage == stage) places.push_back(i);
+  /// The rank's REDUCE_GRADs, or UNSHARDs, of a stage.
+  std::vector<int> of_kind(int rank, const std::string& kind, int stage) const {
+    std::vector<int> found;
+    for (const int id : program_.lists[rank]) {
+      const Action& a = program_.instructions[id].cell[0];
+      if (a.kind == kind && a.stage == stage) found.push_back(id);
     }
-    return places;
+    return found;
   }
 
-  void find_collective(Instruction& to) {
-    const int stage = to.cell[0].stage;
-    if (to.cell[0].kind != "REDUCE_GRAD" || !computes(to.rank, stage)) return;
-    const std::vector<std::size_t> own = reductions(to.rank, stage);
+  void find_others(Instruction& of) {
+    const Action& a = of.cell[0];
+    if (a.kind != "REDUCE_GRAD" && a.kind != "UNSHARD") return;
+    if (!computes(of.rank, a.stage)) return;
+    const std::vector<int> own = of_kind(of.rank, a.kind, a.stage);
     std::size_t turn = 0;
-    while (&program_.instructions[program_.lists[to.rank][own[turn]]] != &to) ++turn;
+    while (&program_.instructions[own[turn]] != &of) ++turn;
     for (int rank = 0; rank < static_cast<int>(lists_.size()); ++rank) {
-      if (rank == to.rank || !computes(rank, stage)) continue;
-      const std::vector<std::size_t> theirs = reductions(rank, stage);
-      if (turn >= theirs.size()) continue;
-      for (std::size_t i = theirs[turn]; i-- > 0;) {
-        if (is_transfer(lists_[rank][i])) continue;
-        to.inputs.push_back(program_.lists[rank][i]);
-        break;
-      }
+      if (rank == of.rank || !computes(rank, a.stage)) continue;
+      const std::vector<int> theirs = of_kind(rank, a.kind, a.stage);
+      if (turn < theirs.size()) of.others.push_back(theirs[turn]);
     }
+    if (of.others.empty() || a.kind != "UNSHARD") return;
+    if (static_cast<int>(program_.sharded.size()) <= a.stage) program_.sharded.resize(a.stage + 1);
+    program_.sharded[a.stage] = true;
   }
 
   // --- Section 2 ---
 
   void find_issuers(const std::vector<int>& list) {
-    int last_computation = kNobody;
+    int last_on_compute_lane = kNobody;
     std::vector<int> run;
     for (const int id : list) {
       Instruction& instruction = program_.instructions[id];
+      if (!on_compute_lane(instruction)) {
+        if (last_on_compute_lane != kNobody && !at_start(instruction))
+          instruction.issued_by = {last_on_compute_lane};
+      } else {
+        last_on_compute_lane = id;
+      }
       if (instruction.is_transfer()) {
-        if (last_computation != kNobody && !at_start(instruction))
-          instruction.issued_by = {last_computation};
         run.push_back(id);
       } else {
         if (policy_.issue == Issue::Grouped) instruction.run_before = run;
         run.clear();
-        last_computation = id;
       }
     }
+  }
+
+  bool on_compute_lane(const Instruction& instruction) const {
+    if (instruction.is_transfer()) return policy_.issue == Issue::Inline;
+    return !instruction.is_member() || policy_.issue != Issue::Stream;
   }
 
   /// Section 2.1: equal keys, one queue.
   std::string queue_of(int id) const {
     const Instruction& end = program_.instructions[id];
+    if (end.is_member()) return "collectives";
     const std::string peer = std::to_string(end.peer);
     const std::string direction = end.is_send() ? "to " : "from ";
     if (policy_.issue == Issue::Grouped || policy_.channel == Channel::Edge)
@@ -169,7 +187,7 @@ class Builder {
     std::map<std::string, std::size_t> queues;
     for (const int id : program_.lists[rank]) {
       std::size_t lane = compute;
-      if (program_.instructions[id].is_transfer() && policy_.issue != Issue::Inline) {
+      if (!on_compute_lane(program_.instructions[id])) {
         const auto [queue, is_new] = queues.emplace(queue_of(id), program_.lanes.size());
         if (is_new)
           program_.lanes.push_back(

@@ -22,10 +22,13 @@ struct Instruction {
   /// The instructions whose ends issue this one (section 2): nothing, or the last computation
   /// before it.
   std::vector<int> issued_by;
-  // `grouped`, computations only: the members of the run right before it.
+  // `grouped`, all but transfer ends: the members of the run right before it.
   std::vector<int> run_before;
+  // 3.2: the other members of its collective; empty if it belongs to none.
+  std::vector<int> others;
 
   [[nodiscard]] bool is_transfer() const { return reference::is_transfer(cell); }
+  [[nodiscard]] bool is_member() const { return !others.empty(); }
   [[nodiscard]] bool is_send() const { return is_transfer() && reference::is_send(cell[0]); }
   [[nodiscard]] bool is_recv() const { return is_transfer() && reference::is_recv(cell[0]); }
 };
@@ -39,6 +42,7 @@ struct Lane {
 };
 
 struct Program {
+  std::vector<bool> sharded;              // by stage, 3.2
   std::vector<Instruction> instructions;  // rank after rank, each in program order
   std::vector<std::vector<int>> lists;    // the same by rank
   std::vector<Lane> lanes;                // by rank, then number

@@ -325,6 +325,15 @@ Costs random_costs(Dice& dice, const Order& order) {
       for (int m = 0; m < 8; ++m) costs.bytes[name(s, kind, m)] = bytes;
     }
   }
+  if (dice.chance(50)) {
+    for (int s = 0; s < stages; ++s) {
+      costs.kind_and_stage["REDUCE_GRAD"][s] = dice.between(0, 20);
+      costs.kind_and_stage["UNSHARD"][s] = dice.between(0, 9);
+    }
+  }
+  if (dice.chance(50)) {
+    for (int s = 0; s < stages; ++s) costs.parameter_bytes[s] = dice.between(0, 30);
+  }
   if (dice.chance(50)) costs.bytes_per_second = dice.between(1, 4) * std::int64_t{500'000'000};
   return costs;
 }

@@ -33,10 +33,11 @@ Run::Run(const Program& program, const Policy& policy, const Costs& costs)
 // --- Section 2.2 ---
 
 /// RECVs that are issued at the start, then the others.
-std::vector<int> Run::issue_order(int rank) const {
+std::vector<int> Run::issue_order(int rank, bool with_members) const {
   std::vector<int> ends;
   for (const int id : program_.lists[rank]) {
-    if (program_.instructions[id].is_transfer()) ends.push_back(id);
+    const Instruction& instruction = program_.instructions[id];
+    if (instruction.is_transfer() || (with_members && instruction.is_member())) ends.push_back(id);
   }
   if (policy_.post == Post::AtStart && policy_.issue == Issue::Stream) {
     std::stable_partition(ends.begin(), ends.end(),
@@ -144,7 +145,8 @@ bool Run::issued(int id) const {
   if (!reached(id) || !passed(id)) return false;
   const std::optional<Stand> stand = held(program_.instructions[id].rank);
   if (!stand) return true;
-  const std::vector<int> ends = issue_order(program_.instructions[id].rank);
+  // A member of a collective takes no place in flight, but stands behind what stands before it.
+  const std::vector<int> ends = issue_order(program_.instructions[id].rank, true);
   return std::find(ends.begin(), ends.end(), id) < std::find(ends.begin(), ends.end(), stand->at);
 }
 
@@ -167,7 +169,9 @@ bool Run::ready(int id) const {
   const Instruction& end = program_.instructions[id];
   return issued(id) && first_unfinished(program_.lanes[end.lane]) == id &&
          std::all_of(end.inputs.begin(), end.inputs.end(),
-                     [this](int input) { return ended(input); });
+                     [this](int input) { return ended(input); }) &&
+         std::all_of(end.run_before.begin(), end.run_before.end(),
+                     [this](int other) { return ended(other); });
 }
 
 // --- What happens now ---
@@ -175,6 +179,7 @@ bool Run::ready(int id) const {
 bool Run::look_at(const Lane& lane) {
   const int id = first_unfinished(lane);
   if (id == kNobody || happened_.start[id]) return false;
+  if (program_.instructions[id].is_member()) return collective(id);
   if (!program_.instructions[id].is_transfer()) return compute(id);
   if (!ready(id)) return false;
   return program_.instructions[id].is_send() ? send(id) : recv(id);
@@ -190,6 +195,19 @@ bool Run::compute(int id) {
   }
   happened_.start[id] = now_;
   happened_.end[id] = now_ + computation_time(id);
+  return true;
+}
+
+bool Run::collective(int id) {
+  const std::vector<int>& others = program_.instructions[id].others;
+  if (!ready(id) || !std::all_of(others.begin(), others.end(), [this](int o) { return ready(o); }))
+    return false;
+  std::vector<int> members = others;
+  members.push_back(id);
+  for (const int member : members) {
+    happened_.start[member] = now_;
+    happened_.end[member] = now_ + collective_time(id);
+  }
   return true;
 }
 
@@ -329,8 +347,25 @@ std::int64_t cost_of(const Costs& costs, const std::string& kind, int stage) {
 
 }  // namespace
 
+std::int64_t Run::collective_time(int member) const {
+  const Action& a = program_.instructions[member].cell[0];
+  const std::int64_t given = cost_of(costs_, a.kind, a.stage);
+  const auto bytes = costs_.parameter_bytes.find(a.stage);
+  if (bytes == costs_.parameter_bytes.end()) return given;
+  const auto n = static_cast<std::int64_t>(program_.instructions[member].others.size()) + 1;
+  const bool sharded =
+      a.stage < static_cast<int>(program_.sharded.size()) && program_.sharded[a.stage];
+  const std::int64_t steps = sharded ? n - 1 : 2 * (n - 1);
+  if (!costs_.bytes_per_second) return given + steps * costs_.latency;
+  __extension__ using Wide = __int128;
+  const Wide work = static_cast<Wide>(steps) * bytes->second * 1'000'000'000;
+  const Wide rate = static_cast<Wide>(n) * *costs_.bytes_per_second;
+  return given + steps * costs_.latency + static_cast<std::int64_t>((work + rate - 1) / rate);
+}
+
 std::int64_t Run::computation_time(int id) const {
   const Cell& cell = program_.instructions[id].cell;
+  if (cell[0].kind == "REDUCE_GRAD" || cell[0].kind == "UNSHARD") return 0;  // alone
   if (cell.size() == 1) return cost_of(costs_, cell[0].kind, cell[0].stage);
   if (const auto pair = given_cost(costs_, "FB", cell[0].stage)) return *pair;
   return cost_of(costs_, cell[0].kind, cell[0].stage) +

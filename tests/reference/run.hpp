@@ -44,7 +44,8 @@ class Run {
   [[nodiscard]] std::optional<Stand> held(int rank) const;
   /// The first unfinished instruction of a lane, kNobody if all have ended.
   [[nodiscard]] int first_unfinished(const Lane& lane) const;
-  /// A transfer end that is issued, at the head of its lane, and has its input.
+  /// A transfer end or member of a collective that is issued, at the head of its lane, and has its
+  /// inputs.
   [[nodiscard]] bool ready(int id) const;
   /// The protocol of this SEND is eager, and its message is not larger than the whole credit.
   [[nodiscard]] bool may_be_eager(int send) const;
@@ -54,9 +55,10 @@ class Run {
  private:
   void walk_hosts();
   bool reached(int id) const;
-  std::vector<int> issue_order(int rank) const;
+  std::vector<int> issue_order(int rank, bool with_members = false) const;
   bool look_at(const Lane& lane);
   bool compute(int id);
+  bool collective(int id);
   bool send(int id);
   bool recv(int id);
   bool rendezvous_without_credit();
@@ -69,6 +71,7 @@ class Run {
   std::int64_t bytes_of(int send) const;
   std::int64_t transfer_time(int send) const;
   std::int64_t computation_time(int id) const;
+  std::int64_t collective_time(int member) const;
 
   const Program& program_;
   const Policy& policy_;

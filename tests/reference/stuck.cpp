@@ -100,6 +100,11 @@ class Judge {
         }
       }
       if (instruction.is_transfer() && things.empty()) things.push_back(other_end(head));
+      if (instruction.is_member() && things.empty()) {
+        for (const int other : instruction.others) {
+          if (!run_.ready(other)) things.push_back(other);
+        }
+      }
     }
     // Of several things behind one head the first in program order is named.
     std::sort(things.begin(), things.end());
@@ -125,7 +130,8 @@ class Judge {
   Place behind(int thing) const {
     const Instruction& instruction = program_.instructions[thing];
     if (!run_.passed(thing)) return host_of(instruction.rank);
-    if (instruction.is_transfer() && !run_.issued(thing)) return {instruction.rank, 0};
+    if (!program_.lanes[instruction.lane].compute && !run_.issued(thing))
+      return {instruction.rank, 0};
     return {instruction.rank, program_.lanes[instruction.lane].number};
   }
 

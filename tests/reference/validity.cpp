@@ -133,13 +133,15 @@ class Inspector {
   /// Sections 3.2 and 7.
   std::string reductions() const {
     for (int s = 0; s < stages_; ++s) {
-      std::map<int, int> by_rank;
-      for (int m = 0; m < micro_batches_; ++m) by_rank[rank_of(s, "F", m)] = 0;
-      const auto found = ranks_of_.find(name(s, "REDUCE_GRAD", -1));
-      if (found == ranks_of_.end()) continue;
-      for (const int rank : found->second) ++by_rank[rank];
-      for (const auto& [rank, count] : by_rank) {
-        if (count != by_rank.begin()->second) return name(s, "REDUCE_GRAD", -1) + " lacks a member";
+      for (const char* kind : {"REDUCE_GRAD", "UNSHARD"}) {
+        std::map<int, int> by_rank;
+        for (int m = 0; m < micro_batches_; ++m) by_rank[rank_of(s, "F", m)] = 0;
+        const auto found = ranks_of_.find(name(s, kind, -1));
+        if (found == ranks_of_.end()) continue;
+        for (const int rank : found->second) ++by_rank[rank];
+        for (const auto& [rank, count] : by_rank) {
+          if (count != by_rank.begin()->second) return name(s, kind, -1) + " lacks a member";
+        }
       }
     }
     return "";

@@ -87,6 +87,9 @@ TEST(Mesh, SizesAndDevicesOfThePipeline) {
   EXPECT_EQ(mesh.devices_of_pipeline(), (std::vector<int>{0, 2, 4}));
   EXPECT_EQ(to_json(mesh), document);
   EXPECT_EQ(Mesh::pipeline(3).devices_of_pipeline(), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(mesh.devices_of_replicas(), (std::vector<int>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(Mesh::data_parallel(2, 3).devices_of_replicas(), (std::vector<int>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(Mesh::data_parallel(1, 3).shape, (std::vector<int>{3}));
 }
 
 TEST(Mesh, RefusedAtTheirPlace) {

@@ -85,7 +85,7 @@ TEST(ReadJob, WhatAStrategyMayNotSay) {
   EXPECT_EQ(refused("/strategy", {{"pp_degree", 2}, {"pipeline", {{"pp_degree", 2}}}}).message(),
             "stands at /strategy/pp_degree too; keep one of them");
   EXPECT_EQ(refused("/strategy/mp_degree", 2).message(),
-            "expected 1, because only pipeline parallelism is planned, found 2");
+            "expected 1, because only pipeline and data parallelism are planned, found 2");
   EXPECT_EQ(refused("/strategy/pipeline", {{"program_runtimes", {1, 2}}}).message(),
             "Paddle has this field, but Pipewright makes no use of it; remove it");
   EXPECT_EQ(refused("/strategy/pipeline", {{"enable", false}}).pointer(),
@@ -95,8 +95,14 @@ TEST(ReadJob, WhatAStrategyMayNotSay) {
 TEST(ReadJob, BatchesHaveToAgreeWhereNothingIsLeftOpen) {
   EXPECT_EQ(refused("/strategy", {{"micro_batch_size", 2}, {"accumulate_steps", 4}}).message(),
             "expected micro_batch_size times accumulate_steps, 2 * 4 = 8, found 16");
+  EXPECT_EQ(
+      refused("/strategy", {{"micro_batch_size", 4}, {"accumulate_steps", 4}, {"dp_degree", 2}})
+          .message(),
+      "expected micro_batch_size times accumulate_steps times dp_degree, 4 * 4 * 2 = 32, found 16");
+  EXPECT_EQ(refused("/strategy", {{"dp_degree", 3}}).pointer(), "/global_batch");
   EXPECT_EQ(refused("/strategy", {{"micro_batch_size", 3}}).pointer(), "/global_batch");
   EXPECT_EQ(refused("/strategy", {{"accumulate_steps", 5}}).pointer(), "/global_batch");
+  EXPECT_NO_THROW(strategy(R"({"micro_batch_size": 4, "accumulate_steps": 2, "dp_degree": 2})"));
   EXPECT_NO_THROW(strategy(R"({"micro_batch_size": [3, 4], "accumulate_steps": 4})"));
 }
 

@@ -141,13 +141,31 @@ TEST(Lower, AnAsynchronousUpdateWaitsForNothingThatStandsLater) {
   EXPECT_EQ(synchronous.extra_inputs_of(find(synchronous, "OPT")).size(), 1u);
 }
 
-TEST(Lower, AReductionWaitsForWhatStandsBeforeItsPartner) {
+TEST(Lower, ReductionsOfReplicasBelongTogetherByTheirTurn) {
   const Program program = lowered("0F0,0B0,0REDUCE_GRAD\n0F1,0B1,0REDUCE_GRAD\n");
-  ASSERT_TRUE(program.has_collectives);
-  const auto inputs = program.extra_inputs_of(2);
-  ASSERT_EQ(inputs.size(), 1u);
-  EXPECT_EQ(program.text(inputs[0].second), "0B1");
-  EXPECT_FALSE(lowered("0F0,0B0,0REDUCE_GRAD\n").has_collectives);
+  ASSERT_EQ(program.collectives.size(), 1u);
+  const Collective& collective = program.collectives[0];
+  EXPECT_FALSE(collective.sharded);
+  ASSERT_EQ(collective.members.size(), 2u);
+  EXPECT_EQ(collective.members[0].instruction, 2u);
+  EXPECT_EQ(collective.members[1].instruction, 5u);
+  EXPECT_TRUE(program.code[5].in_collective());
+  EXPECT_FALSE(lowered("0F0,0B0,0REDUCE_GRAD\n").has_collectives());
+}
+
+TEST(Lower, AMemberStandsInALaneOfItsOwnOnlyUnderStream) {
+  const char* csv = "0F0,0B0,0REDUCE_GRAD,OPT\n0F1,0B1,0REDUCE_GRAD,OPT\n";
+  const Program stream = lowered(csv);
+  EXPECT_FALSE(stream.code[2].has(Instruction::kOnComputeLane));
+  const LaneTable lanes = lane_table(stream);
+  EXPECT_EQ(lanes.count(), 4u);
+  EXPECT_EQ(lane_name(stream, lanes, lanes.lane_of[2]), "collectives");
+  // The update takes what the other lane ends.
+  ASSERT_EQ(stream.extra_inputs_of(3).size(), 1u);
+  EXPECT_EQ(stream.extra_inputs_of(3)[0].second, 2u);
+  const Program held = lower(read_order_csv(csv, "test"), {.issue = Issue::Inline});
+  EXPECT_TRUE(held.code[2].has(Instruction::kOnComputeLane));
+  EXPECT_TRUE(held.extra_inputs.empty());
 }
 
 TEST(Lower, APairAloneMayNameTheVersions) {

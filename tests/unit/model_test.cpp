@@ -169,7 +169,7 @@ TEST(ReadModel, MessagesSayWhatToDo) {
                "m.json: /layers/0/kind: expected one of \"linear\", \"relu\", \"gelu\", "
                "\"layer_norm\", \"causal_self_attention\", \"embedding\", \"residual\", "
                "\"sequential\", \"conv2d\", \"batch_norm\", \"max_pool\", \"average_pool\", "
-            "\"global_average_pool\" (did you mean \"linear\"?), found \"linaer\"");
+               "\"global_average_pool\" (did you mean \"linear\"?), found \"linaer\"");
   EXPECT_EQ(refused(R"({"schema": "pipewright.model/1", "transfomer": {}})").message(),
             "unknown key (did you mean \"transformer\"?); the keys here are schema name preset "
             "transformer layers loss sequence bytes_per_element");

@@ -125,6 +125,37 @@ TEST(Search, FieldsThatTheUserFixedStay) {
   EXPECT_EQ(chunks.best->stages.size(), 6u);
 }
 
+TEST(Search, ReplicasOfThePipelineShareTheBatch) {
+  Job job = dgx_job();
+  job.global_batch = 24;
+  job.strategy.dp_degree = {"2"};
+  job.strategy.pp_degree = {"2"};
+  job.strategy.micro_batch_size = {"3"};
+  const SearchResult result = search(job);
+  ASSERT_TRUE(result.best);
+  const Plan& plan = *result.best;
+  EXPECT_EQ(plan.mesh.shape, (std::vector<int>{2, 2}));
+  EXPECT_EQ(plan.mesh.dim_names, (std::vector<std::string>{"dp", "pp"}));
+  EXPECT_EQ(plan.micro_batches, 4);
+  EXPECT_EQ(plan.predicted.peak_activations.size(), 4u);
+  EXPECT_EQ(program_of_plan(plan).ranks(), 4);
+  EXPECT_EQ(program_of_plan(plan).micro_batches, 8);
+  EXPECT_THAT(result.ranked.front().replicas, 2);
+  for (const Candidate& c : result.ranked) EXPECT_EQ(c.replicas * c.micro_batches * 3, 24);
+  const Plan again = read_plan(JsonCursor(to_json(plan), "plan.json"));
+  EXPECT_EQ(again.replicas(), 2);
+  EXPECT_EQ(again.predicted.step, plan.predicted.step);
+}
+
+TEST(Search, ReplicasThatDoNotFitAreCountedByReason) {
+  Job job = dgx_job();
+  job.global_batch = 24;
+  job.strategy.dp_degree = {"5", "4096"};
+  const SearchResult result = search(job);
+  EXPECT_FALSE(result.best);
+  EXPECT_EQ(result.pruned.at("dp_degree does not divide the global batch"), 2);
+}
+
 TEST(Search, SeveralValuesAreTried) {
   Job job = dgx_job();
   job.strategy.pp_degree = {"2", "3"};
