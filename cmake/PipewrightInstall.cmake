@@ -1,4 +1,5 @@
-# Install rules, the package for find_package(pipewright), and CPack. Components: `runtime` (the command) and `dev`.
+# Install rules, the package for find_package(pipewright), and CPack. Components: `runtime` (the command), `dev`, and `mpi`
+# (the module of --transport mpi, where it was built).
 
 include_guard(GLOBAL)
 include(GNUInstallDirs)
@@ -9,6 +10,9 @@ set(PIPEWRIGHT_INSTALL_CMAKEDIR "${CMAKE_INSTALL_LIBDIR}/cmake/pipewright")
 # --- The command -----------------------------------------------------------------------------------------------------
 
 install(TARGETS pipewright RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT runtime)
+if(TARGET pipewright_mpi)  # where the command looks for it: exec/mpi/mpi_wire.cpp
+  install(TARGETS pipewright_mpi LIBRARY DESTINATION "lib/pipewright" COMPONENT mpi)
+endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
 
 # --- The libraries ---------------------------------------------------------------------------------------------------
@@ -49,6 +53,10 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
 set(CPACK_GENERATOR "TGZ;DEB")
 set(CPACK_COMPONENTS_ALL runtime dev)
+if(TARGET pipewright_mpi)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "openmpi-bin")
+endif()
 set(CPACK_STRIP_FILES ON)
 set(CPACK_VERBATIM_VARIABLES ON)
 

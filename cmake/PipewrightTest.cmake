@@ -20,7 +20,8 @@ target_compile_definitions(
             PIPEWRIGHT_ORACLE="${PIPEWRIGHT_ORACLE}"
             PIPEWRIGHT_PYTHON="$<$<BOOL:${Python3_FOUND}>:${Python3_EXECUTABLE}>"
             PIPEWRIGHT_NODE="$<$<BOOL:${PIPEWRIGHT_NODE}>:${PIPEWRIGHT_NODE}>"
-            PIPEWRIGHT_COMMAND="${PROJECT_BINARY_DIR}/pipewright")
+            PIPEWRIGHT_COMMAND="${PROJECT_BINARY_DIR}/pipewright"
+            PIPEWRIGHT_MPIRUN="${PIPEWRIGHT_MPIRUN}")
 
 # What the suite under ThreadSanitizer needs, and nothing else.
 add_custom_target(pipewright_tests_threads)

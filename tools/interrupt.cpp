@@ -11,12 +11,11 @@ namespace {
 // A signal handler has nothing but globals. All are lock-free.
 std::atomic<bool> interrupted{false};
 std::atomic<int> scopes{0};
-std::atomic<int> status_of_signal{kInterrupted};
+std::atomic<bool> patient{false}, ignored{false};
 
 extern "C" void on_signal(int /*number*/) {
-  if (scopes.load() == 0 || interrupted.exchange(true)) {
-    _exit(status_of_signal.load());
-  }
+  if (ignored.load()) return;
+  if (scopes.load() == 0 || (interrupted.exchange(true) && !patient.load())) _exit(kInterrupted);
 }
 
 }  // namespace
@@ -37,7 +36,12 @@ void install_signal_handlers() {
 
 const std::atomic<bool>& interrupt_flag() { return interrupted; }
 
-void let_signals_exit_with(int status) { status_of_signal.store(status); }
+void be_patient_with_signals() { patient.store(true); }
+
+void ignore_signals() {
+  ignored.store(true);
+  interrupted.store(false);
+}
 
 InterruptScope::InterruptScope() { scopes.fetch_add(1); }
 InterruptScope::~InterruptScope() { scopes.fetch_sub(1); }

@@ -21,9 +21,13 @@ void install_signal_handlers();
 /// Set by the first signal that arrives inside a scope. The second one ends the process at once.
 const std::atomic<bool>& interrupt_flag();
 
-/// A signal from now on ends the process with this status instead of 130. For a run that has
-/// failed: whoever started its processes then ends those that are left.
-void let_signals_exit_with(int status);
+/// From now on a second signal is like the first. For a process that another one has started and
+/// will end for good: it may signal both the process and its group.
+void be_patient_with_signals();
+/// From now on signals change nothing, and those that came are forgotten. For a run over several
+/// processes that has failed: whoever started them now signals all, and those that are left still
+/// have something to say. They leave by themselves.
+void ignore_signals();
 
 class InterruptScope {
  public:

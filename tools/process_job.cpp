@@ -2,10 +2,15 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 
+#include "exec/local/waiting.hpp"
 #include "exec/mpi/mpi_wire.hpp"
 #include "tools/complaint.hpp"
 #include "tools/exit_status.hpp"
@@ -24,6 +29,53 @@ bool anybody_lost(exec::mpi::Link& link) {
   return false;
 }
 
+/// A process that dies may leave a lock of MPI's shared memory taken, and whoever calls MPI then
+/// never comes back. So somebody who needs no lock looks too: if there has been no getting at the
+/// link for a while after a death, he says the sentence and ends the process.
+class LastGuard {
+ public:
+  LastGuard(exec::mpi::Link& link, const Session& session)
+      : link_(link), session_(session), thread_([this] { watch(); }) {}
+  ~LastGuard() {
+    over_.store(true);
+    thread_.join();
+  }
+  LastGuard(const LastGuard&) = delete;
+  LastGuard& operator=(const LastGuard&) = delete;
+
+ private:
+  static constexpr std::int64_t kLookNs = 20'000'000, kTryNs = 500'000;
+  static constexpr int kTries = 600;
+
+  void watch() {
+    while (!over_.load()) {
+      const int dead = link_.presence().ended_process();
+      if (dead >= 0 && !can_get_at_link()) leave(dead);
+      exec::local::sleep_until_steady(exec::local::steady_ns() + kLookNs);
+    }
+  }
+  bool can_get_at_link() {
+    for (int i = 0; i < kTries && !over_.load(); ++i) {
+      const std::unique_lock lock(link_.mutex(), std::try_to_lock);
+      if (lock.owns_lock()) return true;
+      exec::local::sleep_until_steady(exec::local::steady_ns() + kTryNs);
+    }
+    return over_.load();
+  }
+  [[noreturn]] void leave(int dead) {
+    Session aloud(session_.terminal(), false, false);
+    aloud.note("pipewright run (rank " + std::to_string(link_.process()) + "): rank " +
+               std::to_string(dead) + " is dead: its " + link_.presence().how_lost(dead) +
+               ", and MPI does not answer any more");
+    _exit(kRunFailed);
+  }
+
+  exec::mpi::Link& link_;
+  const Session& session_;
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
 void complain(exec::mpi::Link& link, const Session& session, const Complaint& complaint) {
   if (link.process() != 0 && !anybody_lost(link)) return;
   Session aloud(session.terminal(), false, false);
@@ -37,18 +89,22 @@ void complain(exec::mpi::Link& link, const Session& session, const Complaint& co
 bool is_in_job() { return exec::mpi::processes_of_launcher() > 0; }
 
 int run_in_job(Session& session, const std::function<int(exec::mpi::Link&, Session&)>& work) {
+  const InterruptScope scope;  // a signal waits until the run looks at it
+  be_patient_with_signals();
   exec::mpi::Link link(std::make_unique<exec::mpi::MpiWire>());
+  const LastGuard guard(link, session);
   Session silent(session.terminal(), session.json(), true);
   int status = kDone;
   try {
     status = work(link, link.process() == 0 ? session : silent);
     if (link.process() == 0) session.flush();
   } catch (const std::exception&) {
+    ignore_signals();
     const Complaint complaint = complaint_of(std::current_exception());
     status = complaint.status;
     complain(link, session, complaint);
   }
-  if (status == kRunFailed) let_signals_exit_with(status);
+  ignore_signals();
   if (!link.close()) _exit(status);
   return status;
 }

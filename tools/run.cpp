@@ -167,6 +167,7 @@ exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject
                ? train_on_cpu(*subject.plan, subject.program, request.training, session)
                : run_paced(subject, request, session);
   } catch (const exec::RunFailed& failed) {
+    if (request.training.link != nullptr) ignore_signals();
     if (speaks) show_unfinished(arguments, subject, failed.result(), session);
     throw;
   }
@@ -215,6 +216,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
     leave_without_ranks(arguments, subject, result, session);
   };
   const exec::RunResult result = run_on_device(arguments, subject, request, session, speaks);
+  if (link != nullptr && !result.finished()) ignore_signals();
   if (!speaks) return result.finished() ? kDone : kRunFailed;
   if (!result.finished()) {
     show_unfinished(arguments, subject, result, session);

@@ -1,4 +1,4 @@
-// The wire between processes that mpirun has started (docs/decisions/0009-mpi.md). MPI itself sits
+// The wire between processes that mpirun has started (docs/decisions/0010-mpi.md). MPI itself sits
 // in libpipewright_mpi.so, which is loaded here: the command neither links it nor needs it.
 //
 // A frame that is small goes as one message into a receive that was posted before; of a large one

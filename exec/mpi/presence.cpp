@@ -46,11 +46,10 @@ Presence::Presence(const std::vector<ProcessSite>& sites, int own, bool ask_kern
                    std::int64_t silence_ns)
     : own_(own), silence_ns_(silence_ns) {
   for (std::size_t p = 0; p < sites.size(); ++p) {
-    Peer peer;
+    Peer& peer = peers_.emplace_back();
     peer.site = sites[p];
     const bool near = sites[p].machine == sites[index(own)].machine;
     if (ask_kernel && near && static_cast<int>(p) != own) peer.pidfd = open_pid(sites[p].pid);
-    peers_.push_back(std::move(peer));
   }
 }
 
@@ -76,6 +75,14 @@ void Presence::look(std::int64_t now) {
       peer.lost = now - peer.heard_ns > silence_ns_;
     }
   }
+}
+
+int Presence::ended_process() const {
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    const Peer& peer = peers_[p];
+    if (peer.pidfd >= 0 && !peer.left && has_ended(peer.pidfd)) return static_cast<int>(p);
+  }
+  return -1;
 }
 
 std::string Presence::how_lost(int process) const {

@@ -3,8 +3,9 @@
 // been silent for too long. Not thread-safe: the Link guards it. Times on the steady clock.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <optional>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ class Presence {
   void look(std::int64_t now);
   bool is_lost(int process) const { return peers_[index(process)].lost; }
   bool has_left(int process) const { return peers_[index(process)].left; }
+  /// A process whose end the kernel has told, and that had not said goodbye; -1: none. Any thread,
+  /// without a lock.
+  int ended_process() const;
   /// "process 4711 on host a has ended".
   std::string how_lost(int process) const;
 
@@ -43,12 +47,13 @@ class Presence {
   struct Peer {
     int pidfd = -1;
     std::int64_t heard_ns = 0;
-    bool left = false, lost = false;
+    std::atomic<bool> left{false};
+    bool lost = false;
     ProcessSite site;
   };
   static std::size_t index(int process) { return static_cast<std::size_t>(process); }
 
-  std::vector<Peer> peers_;
+  std::deque<Peer> peers_;
   const int own_;
   const std::int64_t silence_ns_;
   bool expects_signs_ = false;

@@ -11,6 +11,7 @@
 #include "exec/cpu/device.hpp"
 #include "exec/mpi/transport.hpp"
 #include "exec/paced/device.hpp"
+#include "planner/data_parallel.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/mpi_job.hpp"
 #include "tests/parity/training_setting.hpp"
@@ -83,22 +84,55 @@ TEST(Mpi, EveryScheduleFinishesOnThePacedDevice) {
   EXPECT_GE(ran, processes() == 1 ? 1 : 8);
 }
 
-TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradients) {
+void expect_serial_bits(const Program& program) {
+  Setting setting(program);
+  setting.training.verified_steps = 3;
+  setting.training.options.numerics = exec::Numerics::Exact;
+  const RunResult run = train(program, setting.training, 3);
+  ASSERT_TRUE(run.finished()) << run.failure;
+  EXPECT_TRUE(run.steps.back().loss.has_value());  // in every process
+  if (!is_first()) return;
+  ASSERT_TRUE(run.verify.has_value());
+  EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
+  EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
+}
+
+TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradientsAndParametersBitForBit) {
   int ran = 0;
+  for (const auto& [schedule, program] : every_program()) {
+    if (schedule->asynchronous) continue;
+    SCOPED_TRACE(schedule->name);
+    expect_serial_bits(program);
+    ++ran;
+  }
+  EXPECT_GE(ran, processes() == 1 ? 1 : 6);
+}
+
+TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradientsWithAFastLibrary) {
   for (const auto& [schedule, program] : every_program()) {
     if (schedule->asynchronous) continue;
     SCOPED_TRACE(schedule->name);
     Setting setting(program);
     setting.training.verified_steps = 2;
-    const RunResult run = train(program, setting.training, 3);
+    const RunResult run = train(program, setting.training, 2);
     ASSERT_TRUE(run.finished()) << run.failure;
-    ++ran;
-    EXPECT_TRUE(run.steps.back().loss.has_value());  // in every process
     if (!is_first()) continue;
     ASSERT_TRUE(run.verify.has_value());
     EXPECT_LE(run.verify->gradients.norm_rel, 1e-6) << run.verify->gradients.worst;
   }
-  EXPECT_GE(ran, processes() == 1 ? 1 : 6);
+}
+
+TEST(Mpi, ReplicasOfAPipelineGiveTheSerialBitsShardedOrNot) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  const int ranks = processes() / 2;
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    const Order one = planner::make_order(schedule, {ranks, 2 * ranks, 1, {}});
+    for (const bool sharded : {false, true}) {
+      SCOPED_TRACE(std::string(schedule) + (sharded ? " sharded" : ""));
+      expect_serial_bits(
+          lower(planner::replicate(one, 2), CommPolicy{}, {.optimizer = true, .sharded = sharded}));
+    }
+  }
 }
 
 TEST(Mpi, LossesAreThoseOfThreadsBitForBit) {

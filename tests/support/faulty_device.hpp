@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -14,7 +15,7 @@
 namespace pipewright::test {
 
 /// What goes wrong at one instruction.
-enum class Fault : std::uint8_t { Throws, WorksOn };
+enum class Fault : std::uint8_t { Throws, WorksOn, HasNoMemory };
 
 /// Paced, but for one instruction, at which it fails or works on without looking at any clock until
 /// `let_go` is set.
@@ -28,6 +29,7 @@ class FaultyDevice final : public exec::Device {
   void compute(InstructionId id) override {
     if (id != where_) return inner_->compute(id);
     if (fault_ == Fault::Throws) throw std::runtime_error("the device fell off the bus");
+    if (fault_ == Fault::HasNoMemory) throw std::bad_alloc();
     while (!let_go_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   exec::PayloadPtr give(InstructionId send) override { return inner_->give(send); }
