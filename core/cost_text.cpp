@@ -74,7 +74,8 @@ std::optional<std::vector<Amount>> values_of(const Pairs& pairs, std::string_vie
 }  // namespace
 
 CostTable parse_costs(std::string_view text, int stages) {
-  const Pairs pairs = read_pairs(text, "--cost", {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
+  const Pairs pairs =
+      read_pairs(text, "--cost", {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
   const auto count = static_cast<std::size_t>(stages);
   const auto values = [&](std::string_view key, std::size_t size) {
     return values_of<Nanoseconds>(pairs, "--cost", key, size,

@@ -225,8 +225,8 @@ Json sizes_json(const std::vector<Bytes>& sizes) {
 }  // namespace
 
 CostTable read_costs(const JsonCursor& value, const CostContext& context) {
-  value.only({"source", "stages", "memory", "activation_bytes", "gradient_bytes",
-              "parameter_bytes", "overlapped_pair_ns", "routes", "every_route", "links"});
+  value.only({"source", "stages", "memory", "activation_bytes", "gradient_bytes", "parameter_bytes",
+              "overlapped_pair_ns", "routes", "every_route", "links"});
   CostTable table;
   table.source = read_name(value.at("source"));
   const JsonCursor stages = value.at("stages");
@@ -247,7 +247,8 @@ CostTable read_costs(const JsonCursor& value, const CostContext& context) {
   table.activation_bytes = read_messages(value, "activation_bytes", context.stages);
   table.gradient_bytes = read_messages(value, "gradient_bytes", context.stages);
   if (const auto sizes = value.find("parameter_bytes")) {
-    for (const JsonCursor& size : sizes->elements()) table.parameter_bytes.push_back(read_size(size));
+    for (const JsonCursor& size : sizes->elements())
+      table.parameter_bytes.push_back(read_size(size));
     if (!table.parameter_bytes.empty() && table.parameter_bytes.size() != table.stages.size()) {
       sizes->fail("one size for each of the plan's " + std::to_string(context.stages) + " stages");
     }

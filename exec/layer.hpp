@@ -80,7 +80,7 @@ struct LayerSite {
   int width = 0;  // in front of it
   Numerics numerics = Numerics::Fast;
   const LayerFactory* factory = nullptr;  // who makes a user's own layers
-  bool recomputes_attention = false;  // core/recompute.hpp: selective
+  bool recomputes_attention = false;      // core/recompute.hpp: selective
 };
 
 /// Throws InputError that names the layer if it does not fit what is in front of it.

@@ -232,7 +232,7 @@ Command compare_command() {
       {"compare all -p 8 -m 32 --mem F=1GiB", "every schedule that is possible there"},
       {"compare sim.trace.json.gz real.trace.json.gz --fail-if \"step>10%\"",
        "does the machine agree with the prediction?"},
-      {"compare sim.trace.json.gz real.trace.json.gz --fit profile.json -o fitted.json",
+      {"compare sim.json.gz real.json.gz --fit profile.json -o fitted.json",
        "and the costs with which it would"},
   };
   command.positionals = {{.name = "WHAT",

@@ -348,7 +348,7 @@ Command run_command() {
        "train, check the gradients, write the timeline"},
       {"run --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2",
        "a hang on real threads; exits with 4"},
-      {"run plan.json --mode evaluate --data book.txt --load-checkpoint saved",
+      {"run plan.json --mode evaluate --data a.txt --load-checkpoint saved",
        "loss and perplexity of a text"},
       {"run order.csv --device paced --clock virtual --json", "an order of your own"},
       {"run plan.json --transport mpi --verify", "under mpirun -np 4: a process for each rank"},

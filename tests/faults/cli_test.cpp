@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{"compare t.json t.json", "t.json", "not a trace", "t.json"},
         BadFile{"compare t.json.gz t.json.gz", "t.json.gz", "\x1f\x8b\x08garbage", "t.json.gz"},
         BadFile{"run a.csv --device cpu", "a.csv", "0F0,0B0\n", "model"},
-        BadFile{"run a.csv", "a.csv", "0F0\n", "whole order"}));
+        BadFile{"run a.csv", "a.csv", "0F0,0I0\n", "whole order"}));
 
 struct CannotDo {
   const char* words;

@@ -193,7 +193,8 @@ TEST(Sharding, APlansMemoryFallsByTheStateThatOthersKeep) {
                   parts = costs.table(stages, 4, 2, "adamw", 2);
   for (const std::size_t s : {0U, 1U}) {
     const planner::StageState state = planner::state_of(model, stages[s], "adamw");
-    EXPECT_EQ(whole.memory[s].constant - parts.memory[s].constant, Bytes(state.optimizer.value / 2));
+    EXPECT_EQ(whole.memory[s].constant - parts.memory[s].constant,
+              Bytes(state.optimizer.value / 2));
     EXPECT_EQ(parts.parameter_bytes[s], state.parameters);
   }
 }

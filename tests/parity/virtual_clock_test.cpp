@@ -39,7 +39,7 @@ TEST_P(VirtualClock, TheTimelineIsThatOfTheMeasuredDurations) {
   EXPECT_EQ(run.timeline.moving, expected.timeline.moving);
   EXPECT_EQ(run.timeline.end, expected.timeline.end);
   for (InstructionId id = 0; id < program.code.size(); ++id) {
-    if (is_transfer(program.code[id].kind)) continue;
+    if (program.code[id].is_communication()) continue;
     EXPECT_GT(run.timeline.end[id], run.timeline.start[id]) << program.text(id);
   }
   EXPECT_LE(run.verify->gradients.norm_rel, 1e-6) << run.verify->gradients.worst;
