@@ -49,10 +49,12 @@ Order pipeline_order(const Plan& plan) {
 
 Order order_of_plan(const Plan& plan) { return replicate(pipeline_order(plan), plan.replicas()); }
 
+LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded) {
+  return {.clips = training.clip_grad_norm > 0, .optimizer = true, .sharded = sharded};
+}
+
 LowerOptions lowering_of_plan(const Plan& plan) {
-  return {.clips = plan.training.clip_grad_norm > 0,
-          .optimizer = true,
-          .sharded = plan.sharding_stage > 0};
+  return lowering_of_training(plan.training, plan.sharding_stage > 0);
 }
 
 Program program_of_plan(const Plan& plan) {

@@ -18,8 +18,9 @@ Order pipeline_order(const Plan& plan);
 /// The same of all the plan's replicas (planner/data_parallel.hpp).
 Order order_of_plan(const Plan& plan);
 
-/// What the plan asks of lower(): the update, with the norm where it clips and
-/// the gathering where it shards.
+/// What a training asks of lower(): the update, with the norm where it clips and the gathering
+/// where replicas share the update.
+LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded);
 LowerOptions lowering_of_plan(const Plan& plan);
 /// order_of_plan() lowered under the plan's policy, with the update at the end of each rank.
 Program program_of_plan(const Plan& plan);

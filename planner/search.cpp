@@ -13,6 +13,7 @@
 #include "planner/parallel.hpp"
 #include "planner/partition.hpp"
 #include "planner/plan_of_candidate.hpp"
+#include "planner/program_of_plan.hpp"
 #include "planner/search_space.hpp"
 #include "sim/engine.hpp"
 
@@ -206,7 +207,7 @@ class Search {
     const Order order = replicate(c.schedule->make(request), c.replicas);
     const Program program =
         lower(order, policy_for(job_, *c.schedule),
-              {.fragment = false, .optimizer = true, .sharded = job_.strategy.sharding_degree > 1});
+              lowering_of_training(job_.training, job_.strategy.sharding_degree > 1));
     // The peak follows from the order alone, and simulating costs more.
     for (const RankFigures& rank : peaks_of(program, costs)) {
       if (limit_.value > 0 && Bytes(rank.peak_bytes) > limit_) outcome.pruned = kOverMemory;

@@ -94,6 +94,21 @@ TEST(Search, BestPlanIsCompleteAndNeverWorseThanTheBaseline) {
   }
 }
 
+/// What the training adds to a step is part of what is compared.
+TEST(Search, PlansWithClippingRecomputeAndShardedReplicasArePredictedAsTheyWereSearched) {
+  Job job = dgx_job();
+  job.training.clip_grad_norm = 1;
+  job.training.recompute.kind = RecomputeSpec::Kind::Full;
+  job.strategy.sharding_degree = 2;
+  job.strategy.pp_degree = {"2"};
+  const SearchResult result = search(job);
+  ASSERT_TRUE(result.best);
+  EXPECT_EQ(result.best->predicted.step, result.ranked.front().step);
+  EXPECT_EQ(result.best->sharding_stage, 1);
+  job.training = {};
+  EXPECT_LT(search(job).ranked.front().step, result.ranked.front().step);
+}
+
 TEST(Search, RowsAreRanked) {
   const SearchResult result = search(dgx_job());
   ASSERT_GT(result.ranked.size(), 1u);
