@@ -34,6 +34,12 @@ struct Saved {
   std::vector<Saved> inner;
 };
 
+/// Drops what is kept, and keeps its shape.
+inline void let_go(Saved& saved) {
+  for (Buffer& buffer : saved.buffers) buffer.reset();
+  for (Saved& inner : saved.inner) let_go(inner);
+}
+
 /// The size of a micro-batch.
 struct Extent {
   int samples = 1;

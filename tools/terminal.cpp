@@ -14,9 +14,15 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
+/// mpirun gives its processes a terminal of their own, and hands on what they write, wherever that
+/// goes.
+bool is_terminal(int descriptor) {
+  return isatty(descriptor) == 1 && environment("OMPI_COMM_WORLD_SIZE").empty();
+}
+
 int width_of_stdout() {
   winsize size{};
-  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
+  if (is_terminal(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
       size.ws_col > 0) {
     return std::clamp<int>(size.ws_col, 40, 1000);
   }
@@ -58,8 +64,8 @@ const char* code_of(Ink ink) {
 Terminal look_at_terminal(std::string_view color) {
   Terminal terminal;
   const bool wanted = environment("NO_COLOR").empty() && environment("TERM") != "dumb";
-  terminal.color = color == "always" || (color == "auto" && isatty(STDOUT_FILENO) == 1 && wanted);
-  terminal.progress = isatty(STDERR_FILENO) == 1 && environment("TERM") != "dumb";
+  terminal.color = color == "always" || (color == "auto" && is_terminal(STDOUT_FILENO) && wanted);
+  terminal.progress = is_terminal(STDERR_FILENO) && environment("TERM") != "dumb";
   terminal.unicode = locale_is_utf8();
   terminal.width = width_of_stdout();
   return terminal;

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "exec/cpu/graph_layer.hpp"
 #include "exec/cpu/image_layers.hpp"
+#include "exec/cpu/layer_chain.hpp"
 #include "exec/cpu/leaf_layers.hpp"
 #include "exec/ops.hpp"
 #include "exec/own_layer.hpp"
@@ -13,7 +14,7 @@
 namespace pipewright::exec {
 namespace {
 
-class SequentialLayer final : public TrainableLayer {
+class SequentialLayer final : public cpu::LayerChain {
  public:
   SequentialLayer(const std::vector<Layer>& layers, LayerSite site) {
     const std::string outer = site.path;
@@ -25,43 +26,10 @@ class SequentialLayer final : public TrainableLayer {
     }
   }
 
-  Saved new_saved() const override {
-    Saved saved;
-    for (const auto& layer : layers_) saved.inner.push_back(layer->new_saved());
-    return saved;
-  }
-
-  Buffer forward(Buffer x, Saved& saved) override {
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      x = layers_[i]->forward(std::move(x), saved.inner[i]);
-    }
-    return x;
-  }
-
+  Buffer forward(Buffer x, Saved& saved) override { return forward_all(std::move(x), saved); }
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    for (std::size_t i = layers_.size(); i-- > 0;) {
-      dy = layers_[i]->backward_input(std::move(dy), saved.inner[i], wanted || i > 0);
-    }
-    return dy;
+    return backward_input_all(std::move(dy), saved, wanted);
   }
-
-  void backward_weight(Saved& saved) override {
-    for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->backward_weight(saved.inner[i]);
-  }
-
-  void collect(std::vector<Parameter*>& parameters) override {
-    for (const auto& layer : layers_) layer->collect(parameters);
-  }
-
-  void update_statistics() override {
-    for (const auto& layer : layers_) layer->update_statistics();
-  }
-  void set_evaluating(bool evaluating) override {
-    for (const auto& layer : layers_) layer->set_evaluating(evaluating);
-  }
-
- private:
-  std::vector<std::unique_ptr<TrainableLayer>> layers_;
 };
 
 /// shortcut(x) + inner(x); without layers in it, the shortcut is x itself. Keeps nothing itself:

@@ -2,22 +2,20 @@
 
 #include <utility>
 
+#include "exec/cpu/layer_chain.hpp"
+
 namespace pipewright::exec::cpu {
 namespace {
 
-void let_go(Saved& saved) {
-  for (Buffer& buffer : saved.buffers) buffer.reset();
-  for (Saved& inner : saved.inner) let_go(inner);
-}
-
-class RecomputedLayers final : public TrainableLayer {
+class RecomputedLayers final : public LayerChain {
  public:
-  explicit RecomputedLayers(std::vector<std::unique_ptr<TrainableLayer>> layers)
-      : layers_(std::move(layers)) {}
+  explicit RecomputedLayers(std::vector<std::unique_ptr<TrainableLayer>> layers) {
+    layers_ = std::move(layers);
+  }
 
   Saved new_saved() const override {
-    Saved saved{std::vector<Buffer>(1), {}};
-    for (const auto& layer : layers_) saved.inner.push_back(layer->new_saved());
+    Saved saved = LayerChain::new_saved();
+    saved.buffers.resize(1);
     return saved;
   }
 
@@ -31,33 +29,9 @@ class RecomputedLayers final : public TrainableLayer {
   }
 
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    Buffer x = std::exchange(saved.buffers[0], Buffer());
-    for (std::size_t i = 0; i < layers_.size(); ++i)
-      x = layers_[i]->forward(std::move(x), saved.inner[i]);
-    x.reset();
-    for (std::size_t i = layers_.size(); i-- > 0;)
-      dy = layers_[i]->backward_input(std::move(dy), saved.inner[i], wanted || i > 0);
-    return dy;
+    forward_all(std::exchange(saved.buffers[0], Buffer()), saved);
+    return backward_input_all(std::move(dy), saved, wanted);
   }
-
-  void backward_weight(Saved& saved) override {
-    for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->backward_weight(saved.inner[i]);
-  }
-
-  void collect(std::vector<Parameter*>& parameters) override {
-    for (const auto& layer : layers_) layer->collect(parameters);
-  }
-
-  void update_statistics() override {
-    for (const auto& layer : layers_) layer->update_statistics();
-  }
-
-  void set_evaluating(bool evaluating) override {
-    for (const auto& layer : layers_) layer->set_evaluating(evaluating);
-  }
-
- private:
-  std::vector<std::unique_ptr<TrainableLayer>> layers_;
 };
 
 }  // namespace

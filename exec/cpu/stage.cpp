@@ -36,12 +36,6 @@ void check_floats(const std::vector<float>& values, std::size_t words, const std
   }
 }
 
-/// Drops what F has kept, and keeps its shape.
-void let_go(Saved& saved) {
-  for (Buffer& buffer : saved.buffers) buffer.reset();
-  for (Saved& inner : saved.inner) let_go(inner);
-}
-
 /// What the optimizer trains.
 std::vector<Parameter*> weights_of(const std::vector<Parameter*>& parameters) {
   std::vector<Parameter*> weights;

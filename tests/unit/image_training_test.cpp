@@ -11,6 +11,7 @@
 #include "exec/image_data.hpp"
 #include "exec/serial.hpp"
 #include "exec/verify.hpp"
+#include "tests/unit/loss_slope.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -80,19 +81,7 @@ TEST(ImageTraining, TheGradientIsThatOfTheLoss) {
   for (const ParameterView& view : serial.stage().parameters()) {
     if (view.name.find("running") != std::string::npos) continue;
     if (view.name.find("updates") != std::string::npos) continue;
-    const auto largest =
-        std::max_element(view.gradient.begin(), view.gradient.end(),
-                         [](float a, float b) { return std::abs(a) < std::abs(b); });
-    const double expected = *largest;
-    auto& weight = const_cast<float&>(view.value[largest - view.gradient.begin()]);
-    const float middle = weight;
-    weight = middle + 2e-3F;
-    const double above = serial.gradients(*data, 0);
-    weight = middle - 2e-3F;
-    const double below = serial.gradients(*data, 0);
-    weight = middle;
-    serial.gradients(*data, 0);
-    EXPECT_NEAR((above - below) / 4e-3, expected, 5e-4 + 0.02 * std::abs(expected)) << view.name;
+    expect_slope_of_loss(serial, *data, view, {2e-3F, 5e-4, 0.02});
     ++compared;
   }
   EXPECT_EQ(compared, 2 + 2 + 1 + 2);

@@ -9,6 +9,7 @@
 
 #include "exec/serial.hpp"
 #include "tests/support/expect_refusal.hpp"
+#include "tests/unit/loss_slope.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -92,19 +93,7 @@ void expect_gradients_of_the_loss(const Model& model, const LayerFactory* layers
   serial.gradients(*data, 0);
   const auto views = serial.stage().parameters();
   for (const cpu::ParameterView& view : views) {
-    const auto largest =
-        std::max_element(view.gradient.begin(), view.gradient.end(),
-                         [](float a, float b) { return std::abs(a) < std::abs(b); });
-    const double expected = *largest;
-    auto& weight = const_cast<float&>(view.value[largest - view.gradient.begin()]);
-    const float middle = weight;
-    weight = middle + 1e-2F;
-    const double above = serial.gradients(*data, 0);
-    weight = middle - 1e-2F;
-    const double below = serial.gradients(*data, 0);
-    weight = middle;
-    serial.gradients(*data, 0);
-    EXPECT_NEAR((above - below) / 2e-2, expected, 2e-4 + 0.01 * std::abs(expected)) << view.name;
+    expect_slope_of_loss(serial, *data, view, {1e-2F, 2e-4, 0.01});
   }
   EXPECT_EQ(views.size(), arrays);
 }

@@ -16,6 +16,7 @@
 #include "core/error.hpp"
 #include "exec/serial.hpp"
 #include "exec/verify.hpp"
+#include "tests/unit/loss_slope.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -228,21 +229,7 @@ TEST_P(Gradient, IsThatOfTheLoss) {
   serial.gradients(*data, 0);
   const auto views = serial.stage().parameters();
   for (const cpu::ParameterView& view : views) {
-    // The element that matters most; the views are looks at the stage's own memory.
-    const auto largest =
-        std::max_element(view.gradient.begin(), view.gradient.end(),
-                         [](float a, float b) { return std::abs(a) < std::abs(b); });
-    const double expected = *largest;
-    auto& weight = const_cast<float&>(view.value[largest - view.gradient.begin()]);
-    const float middle = weight;
-    weight = middle + 2e-3F;
-    const double above = serial.gradients(*data, 0);
-    weight = middle - 2e-3F;
-    const double below = serial.gradients(*data, 0);
-    weight = middle;
-    serial.gradients(*data, 0);
-    EXPECT_NEAR((above - below) / 4e-3, expected, 3e-4 + GetParam().tolerance * std::abs(expected))
-        << view.name;
+    expect_slope_of_loss(serial, *data, view, {2e-3F, 3e-4, GetParam().tolerance});
   }
   EXPECT_EQ(views.size(), 2U + 2 * 12 + 2 + 1);
 }
