@@ -276,37 +276,8 @@ std::vector<Flag> run_flags() {
        .choices = {"local", "mpi", "nccl"},
        .checked = true},
       {.group = "Run",
-       .name = "--steps",
-       .argument = "N",
-       .help = "training steps, instead of the plan's; 1 for an order"},
-      {.group = "Run",
-       .name = "--data",
-       .argument = "FILE",
-       .help = "text to train on, or inputs as an array (.npy), instead of the plan's",
-       .is_file = true},
-      {.group = "Run",
-       .name = "--labels",
-       .argument = "FILE",
-       .help = "the inputs' classes, as an array of whole numbers (.npy)",
-       .is_file = true},
-      {.group = "Run",
-       .name = "--targets",
-       .argument = "FILE",
-       .help = "what a model with the loss mse has to give for the inputs (.npy)",
-       .is_file = true},
-      {.group = "Run",
-       .name = "--verify",
-       .help = "compare the gradients of the first step with a serial run; exit 1 if they differ"},
-      {.group = "Run",
        .name = "--verify-payloads",
        .help = "every message carries a checksum, which the receiver compares"},
-      {.group = "Run",
-       .name = "--numerics",
-       .argument = "KIND",
-       .help = "exact: sums that do not depend on order, so that gradients and parameters are the "
-               "serial run's bit for bit; fast: OpenBLAS",
-       .choices = {"exact", "fast"},
-       .checked = true},
       {.group = "Run",
        .name = "--watchdog",
        .argument = "TIME",
@@ -329,6 +300,40 @@ std::vector<Flag> run_flags() {
                "cores show eight devices; on paced every time is exact",
        .choices = {"wall", "virtual"},
        .checked = true},
+  };
+}
+
+std::vector<Flag> training_flags() {
+  return {
+      {.group = "Training",
+       .name = "--steps",
+       .argument = "N",
+       .help = "training steps, instead of the plan's; 1 for an order"},
+      {.group = "Training",
+       .name = "--data",
+       .argument = "FILE",
+       .help = "text to train on, or inputs as an array (.npy), instead of the plan's",
+       .is_file = true},
+      {.group = "Training",
+       .name = "--labels",
+       .argument = "FILE",
+       .help = "the inputs' classes, as an array of whole numbers (.npy)",
+       .is_file = true},
+      {.group = "Training",
+       .name = "--targets",
+       .argument = "FILE",
+       .help = "what a model with the loss mse has to give for the inputs (.npy)",
+       .is_file = true},
+      {.group = "Training",
+       .name = "--numerics",
+       .argument = "KIND",
+       .help = "exact: sums that do not depend on order, so that gradients and parameters are the "
+               "serial run's bit for bit; fast: OpenBLAS",
+       .choices = {"exact", "fast"},
+       .checked = true},
+      {.group = "Training",
+       .name = "--verify",
+       .help = "compare the gradients of the first step with a serial run; exit 1 if they differ"},
   };
 }
 
@@ -355,6 +360,7 @@ Command run_command() {
   };
   command.positionals = {subject_file()};
   command.flags = run_flags();
+  for (auto& flag : training_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : forward_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : checkpoint_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : subject_flags()) command.flags.push_back(std::move(flag));
