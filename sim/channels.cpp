@@ -149,12 +149,10 @@ class Channels {
       const InstructionId id = lanes_.instructions[next_[lane]];
       if ((state_[id] & (kReady | kRunning)) != 0 || !inputs_there(id)) return;
       if (code(id).has(Instruction::kNotPassed)) return;
+      const bool on_compute_lane = code(id).has(Instruction::kOnComputeLane);
+      if (on_compute_lane ? stands_at_window(rank_of_lane(lane)) : !is(id, kIssued)) return;
       const bool member = code(id).in_collective();
-      if (!is_transfer(code(id).kind) && !member) {
-        if (!stands_at_window(rank_of_lane(lane))) start_computation(id);
-        return;
-      }
-      if (!code(id).has(Instruction::kOnComputeLane) && !is(id, kIssued)) return;
+      if (!is_transfer(code(id).kind) && !member) return start_computation(id);
       state_[id] |= kReady;
       start_[id] = now_;
       if (member) return member_ready(id);
