@@ -88,6 +88,20 @@ TEST(ExecRandom, VirtualTimelineIsTheSimulators) {
   }
 }
 
+/// Found among 100,000: the simulator let a norm begin while its compute lane stood in front of a
+/// transfer without a place in flight.
+TEST(ExecRandom, ANormStandsBehindWhatHasNoPlaceInFlight) {
+  for (const std::uint64_t seed : {65382U, 70000U, 81528U}) {
+    const Case c = random_case(seed);
+    ASSERT_GT(c.policy.in_flight, 0) << "the random orders have changed: find such a case anew";
+    const Program program = program_of(c);
+    const sim::Result predicted = sim::simulate(program, costs_of(c));
+    const exec::RunResult run =
+        exec::paced::run_paced(program, costs_of(c), exec::local::ClockKind::Virtual);
+    EXPECT_EQ(difference_of(program, predicted.timeline, run.timeline), "") << "seed " << seed;
+  }
+}
+
 TEST(ExecRandom, WallClockRunsStandWhereCheckSaysTheyDo) {
   // Durations of nanoseconds: the threads race, and the outcome may not depend on it.
   const auto [from, to] = seeds(5000, 5300);
