@@ -8,6 +8,7 @@
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
 #include "tools/comparison_text.hpp"
+#include "tools/dry_run.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/figures.hpp"
 #include "tools/interrupt.hpp"
@@ -198,6 +199,12 @@ Json result_fields(const Subject& subject, const RunRequest& request, const exec
   return fields;
 }
 
+void refuse_problems(const Subject& subject) {
+  if (subject.problems.empty()) return;
+  throw InputError(subject.source, "",
+                   "not a whole order: " + subject.problems.front() + "; see pipewright check");
+}
+
 /// `link`: of the job that this process is part of; null if all ranks are threads of it.
 int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
   std::optional<Subject> read = read_run_subject(arguments, session);
@@ -207,10 +214,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   RunRequest request = run_request(arguments, subject);
   request.training.link = link;
   const bool speaks = link == nullptr || link->process() == 0;
-  if (!subject.problems.empty()) {
-    throw InputError(subject.source, "",
-                     "not a whole order: " + subject.problems.front() + "; see pipewright check");
-  }
+  refuse_problems(subject);
   request.training.on_overdue = [&](const exec::RunResult& result) {
     if (!speaks) _exit(kRunFailed);
     leave_without_ranks(arguments, subject, result, session);
@@ -240,7 +244,30 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   return result.verify && !agrees(*result.verify) ? kAnswerIsNo : kDone;
 }
 
+void refuse_cuda_flags(const Arguments& arguments) {
+  if (arguments.text_or("--device", "") == "cuda") return;
+  if (arguments.has("--slow-link")) throw InputError("--slow-link belongs to --device cuda");
+}
+
+/// What GPUs would be given; needs none.
+int dry_run(const Arguments& arguments, Session& session) {
+  const bool nccl = arguments.text_or("--transport", "local") == "nccl";
+  const std::string device = arguments.text_or("--device", nccl ? "cuda" : "");
+  if (device != "cuda" || arguments.text_or("--transport", "local") == "mpi") {
+    throw InputError(
+        "--dry-run shows what GPUs would be given: add --transport nccl (a GPU a rank) or "
+        "--device cuda (one GPU for all ranks)");
+  }
+  std::optional<Subject> subject = read_run_subject(arguments, session);
+  if (!subject) return stop_after_plan(session);
+  take_forwards(*subject, forward_request(arguments).mode);
+  refuse_problems(*subject);
+  return nccl ? show_nccl_calls(*subject, session) : show_issue_order(arguments, *subject, session);
+}
+
 int run(const Arguments& arguments, Session& session) {
+  if (arguments.has("--dry-run")) return dry_run(arguments, session);
+  refuse_cuda_flags(arguments);
   const std::string transport = arguments.text_or("--transport", "local");
   require_transport(transport);
   if (transport != "mpi") return run_ranks(arguments, session, nullptr);
@@ -292,6 +319,16 @@ std::vector<Flag> run_flags() {
        .name = "--flight-recorder",
        .argument = "N",
        .help = "entries that each rank keeps for that report (1024); 0: none"},
+      {.group = "Run",
+       .name = "--dry-run",
+       .help = "with --transport nccl: show the communicators and the NCCL calls of each rank, and "
+               "check them; with --device cuda: show the order in which one GPU would be given all "
+               "ranks; no GPU is needed"},
+      {.group = "Run",
+       .name = "--slow-link",
+       .argument = "BW",
+       .help = "on one GPU: a transfer takes at least what such a link would, 25GB/s or with a "
+               "latency 25GB/s+5us"},
       {.group = "Run",
        .name = "--clock",
        .argument = "KIND",
@@ -356,6 +393,7 @@ Command run_command() {
       {"run plan.json --mode evaluate --data a.txt --load-checkpoint saved",
        "loss and perplexity of a text"},
       {"run order.csv --device paced --clock virtual --json", "an order of your own"},
+      {"run plan.json --transport nccl --dry-run", "what NCCL would be called with; needs no GPU"},
       {"run plan.json --transport mpi --verify", "under mpirun -np 4: a process for each rank"},
   };
   command.positionals = {subject_file()};
