@@ -105,7 +105,7 @@ std::string communicators_text(const StepCalls& step, int width) {
     const auto& warm_ups = step.plan.warm_ups;
     const auto warm_up = std::find_if(warm_ups.begin(), warm_ups.end(),
                                       [&](const auto& w) { return w.communicator == c; });
-    std::string line = std::to_string(c) + "  " + exec::nccl::name_of(one) + ", at most " +
+    std::string line = std::to_string(c) + " " + exec::nccl::name_of(one) + ", at most " +
                        std::to_string(one.most_ctas) + " CTAs, ";
     if (warm_up == warm_ups.end()) {
       line += "connected by its first call";
