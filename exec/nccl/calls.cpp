@@ -208,6 +208,10 @@ class Calls {
       call.kind = CallKind::AllReduce;
       call.count = 1;
       call.element_bytes = 8;
+    } else if (collective.kind == ActionKind::ReduceTied) {
+      // Replicas of a stage hold one sum already: who is not the first of them brings zeros.
+      call.kind = CallKind::AllReduce;
+      call.count = elements(costs_.tied_bytes.value, call.element_bytes);
     } else if (collective.kind == ActionKind::Unshard) {
       call.kind = CallKind::AllGather;
       call.count = part;

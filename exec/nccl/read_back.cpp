@@ -103,8 +103,8 @@ Manner manner_of(const StepCalls& step) {
           (call.stream == 0 ? manner.on_compute_stream : manner.on_others) = true;
         }
       }
-      // A norm is called on the compute stream whatever the policy is.
-      if (is_collective_call(call) && call.cell.action.kind != ActionKind::ReduceNorm)
+      // Those of all ranks are called on the compute stream whatever the policy is.
+      if (is_collective_call(call) && !is_of_all(call.cell.action.kind))
         (call.stream == 0 ? manner.on_compute_stream : manner.on_others) = true;
     }
   }

@@ -236,6 +236,20 @@ TEST(NcclCalls, ShardedReplicasScatterAndGatherTheirParts) {
   EXPECT_EQ(step.ranks[0].calls[3].element_bytes, 8);
 }
 
+TEST(NcclCalls, TiedWeightsAreSummedOnTheComputeStreamByAllWhoShareThem) {
+  const Program program =
+      program_of("0F0,0B0,REDUCE_TIED,OPT\n1F0,1B0,OPT\n2F0,2B0,REDUCE_TIED,OPT\n");
+  CostTable costs = sizes(3, 4);
+  costs.tied_bytes = Bytes(4000);
+  const StepCalls step = calls_of(program, costs);
+  const Call& sum = step.ranks[2].calls[step.ranks[2].calls.size() - 2];
+  EXPECT_EQ(sum.kind, CallKind::AllReduce);
+  EXPECT_EQ(sum.count, 1000);
+  EXPECT_EQ(sum.stream, 0U);
+  EXPECT_EQ(name_of(step.plan.communicators[sum.communicator]), "replicas 0 2");
+  EXPECT_THAT(read_back(step).problems, ElementsAre());
+}
+
 // --- Read back ---
 
 StepCalls torch_calls(const CommPolicy& policy = {}) {
