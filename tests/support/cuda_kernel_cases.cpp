@@ -38,8 +38,9 @@ class CudaKernels : public testing::Test {
  protected:
   void SetUp() override {
     std::string why;
-    cuda_ = cuda_under_test(why);
-    if (cuda_ == nullptr) GTEST_SKIP() << why;
+    const std::vector<NamedCuda> all = cudas_under_test(why);
+    if (all.empty()) GTEST_SKIP() << why;
+    cuda_ = all.front().table;
     device_ = std::make_unique<OnDevice>(*cuda_);
   }
 

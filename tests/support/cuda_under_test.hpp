@@ -10,8 +10,12 @@
 
 namespace pipewright::tests {
 
-/// Null where there is none; then `why` says why.
-const pipewright_cuda* cuda_under_test(std::string& why);
+struct NamedCuda {
+  std::string name;
+  const pipewright_cuda* table = nullptr;
+};
+/// Empty where there is none; then `why` says why.
+std::vector<NamedCuda> cudas_under_test(std::string& why);
 
 /// Arrays that live on the device for the time of a test, and a stream. Copies wait.
 class OnDevice {
