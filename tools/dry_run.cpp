@@ -191,7 +191,7 @@ int show_issue_order(const Arguments& arguments, const Subject& subject, Session
   const auto issued = exec::cuda::issue_order_of(program, subject.costs);
   std::vector<std::int64_t> least_ns;
   if (const auto link = arguments.text("--slow-link"))
-    least_ns = least_transfer_ns(program, subject.costs, exec::cuda::parse_slow_link(*link));
+    least_ns = transfer_ns(program, subject.costs, exec::cuda::parse_slow_link(*link));
   Json order = Json::array();
   std::string text;
   for (std::size_t place = 0; place < issued.order.size(); ++place) {
@@ -206,8 +206,8 @@ int show_issue_order(const Arguments& arguments, const Subject& subject, Session
     Json fields = {{"rank", rank}, {"action", program.text(id)}, {"waits_for", std::move(waits)}};
     if (is_send(program.code[id].kind) && !least_ns.empty()) {
       const std::int64_t least = least_ns[program.code[id].route];
-      fields["least_ns"] = least;
-      line += ", takes at least " + format_duration(Nanoseconds(least));
+      fields["held_ns"] = least;
+      line += ", held for " + format_duration(Nanoseconds(least));
     }
     order.push_back(std::move(fields));
     text += wrapped(line, session.terminal().width, 2);

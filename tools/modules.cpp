@@ -9,7 +9,10 @@ namespace {
 
 Ability cuda_state(const GpuFacts& facts) {
   if (!facts.why_no_gpu.empty()) return {"cuda", false, facts.why_no_gpu};
-  return {"cuda", false, "there is a GPU, but this version has no CUDA device yet"};
+  return {"cuda", true,
+          "trains on " +
+              (facts.gpus.size() == 1 ? "the GPU" : std::to_string(facts.gpus.size()) + " GPUs") +
+              " of this machine, several ranks on one of them each in a part of it"};
 }
 
 Ability nccl_state(const GpuFacts& facts) {

@@ -17,8 +17,8 @@ SlowLink parse_slow_link(std::string_view text) {
   return link;
 }
 
-std::vector<std::int64_t> least_transfer_ns(const Program& program, const CostTable& costs,
-                                            const SlowLink& link) {
+std::vector<std::int64_t> transfer_ns(const Program& program, const CostTable& costs,
+                                      const SlowLink& link) {
   CostTable slow = costs;
   slow.every_route = {link.latency, link.bytes_per_second, {}};
   slow.route_of_edge.clear();

@@ -78,7 +78,7 @@ TEST(SlowLink, DelaysEachTransferByLatencyAndSize) {
   CostTable costs = CostTable::uniform(2, {}, Nanoseconds(77));
   costs.activation_bytes = {Bytes(250'000)};
   costs.gradient_bytes = {Bytes(1)};
-  EXPECT_THAT(least_transfer_ns(program, costs, parse_slow_link("25GB/s+5us")),
+  EXPECT_THAT(transfer_ns(program, costs, parse_slow_link("25GB/s+5us")),
               ElementsAre(15'000, 5'001));
 }
 
