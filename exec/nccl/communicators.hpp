@@ -66,7 +66,7 @@ std::string name_of(const Communicator& communicator);
 struct DeviceShare {
   int communicators = 0;
   int ctas = 0;
-  Bytes buffers;  // 4 MiB (NCCL_BUFFSIZE) for each channel of each connection
+  pipewright::Bytes buffers;  // 4 MiB (NCCL_BUFFSIZE) for each channel of each connection
 };
 DeviceShare share_of(const CommunicatorPlan& plan, RankId rank);
 
