@@ -66,7 +66,7 @@ set_target_properties(
   pipewright_cuda
   PROPERTIES CXX_VISIBILITY_PRESET hidden
              VISIBILITY_INLINES_HIDDEN ON
-             LINKER_LANGUAGE CXX
+             INSTALL_RPATH_USE_LINK_PATH ON
              LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
 
 # The NCCL half: needs its header; the library is opened at run time (exec/nccl/module.cpp).

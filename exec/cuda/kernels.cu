@@ -1,5 +1,5 @@
 // How the kernels are launched on a GPU: grids, half warps for rows, and the tiles of the canonical
-// product. What they compute is in elements.hpp, rows.hpp, columns.hpp and fixed_words.hpp. This
+// product. What they compute is in elements.hpp, rows.hpp, columns.hpp, fixed_words.hpp and product_tiles.hpp. This
 // file is compiled without contraction (-fmad=false): only what says fma is one.
 #include <cuda_runtime.h>
 
@@ -7,6 +7,7 @@
 
 #include "exec/cuda/kernel_table.hpp"
 #include "exec/cuda/kernels.hpp"
+#include "exec/cuda/product_tiles.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
@@ -73,81 +74,17 @@ __global__ void __launch_bounds__(kRowThreads) row_kernel(std::size_t n, F f) {
 
 // --- The canonical product ------------------------------------------------------------------------
 
-constexpr int kTile = 64, kDepth = 16, kProductThreads = 256, kMicro = 4;
-
-/// A kTile x kDepth piece of a factor in shared memory, [depth][tile], each row padded to spread it
-/// over the banks.
-struct Piece {
-  float at[kDepth][kTile + 4];
-};
-
-/// `place` runs along c's rows (of a) or columns (of b), `along` along the chain; what lies side by
-/// side in memory is read by neighbouring threads. Beyond the matrix stays what was there: the
-/// chains end before it, and c's rows and columns there are not stored.
-__device__ void load(Piece& piece, const float* from, std::int64_t of_place, std::int64_t of_depth,
-                     int places, int depth) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const bool depth_is_dense = of_depth == 1;
-  for (int turn = 0; turn < kTile * kDepth / kProductThreads; ++turn) {
-    const int index = turn * kProductThreads + thread;
-    const int place = depth_is_dense ? index / kDepth : index % kTile;
-    const int k = depth_is_dense ? index % kDepth : index / kTile;
-    piece.at[k][place] =
-        place < places && k < depth ? from[place * of_place + k * of_depth] : 0.0F;
-  }
-}
-
-/// The chains' next `depth` links, k ascending.
-__device__ void extend(float (&chain)[kMicro][kMicro], const Piece& a, const Piece& b, int row,
-                       int column, int depth) {
-#pragma unroll 4
-  for (int k = 0; k < depth; ++k) {
-    float left[kMicro], right[kMicro];
-    for (int r = 0; r < kMicro; ++r) left[r] = a.at[k][row + r];
-    for (int c = 0; c < kMicro; ++c) right[c] = b.at[k][column + c];
-    for (int r = 0; r < kMicro; ++r) {
-      for (int c = 0; c < kMicro; ++c) chain[r][c] = fused(left[r], right[c], chain[r][c]);
-    }
-  }
-}
-
-/// A block makes a tile of c, each thread a few elements of it whole.
 __global__ void __launch_bounds__(kProductThreads) product_kernel(pipewright_cuda_gemm g) {
-  __shared__ Piece a_piece, b_piece;
-  const int outer = static_cast<int>(blockIdx.z) / g.inner,
-            inner = static_cast<int>(blockIdx.z) % g.inner;
-  const BatchMatrix a(g.a, outer, inner), b(g.b, outer, inner);
-  float* const c = result_of(g, outer, inner);
-  const int first_row = static_cast<int>(blockIdx.y) * kTile,
-            first_column = static_cast<int>(blockIdx.x) * kTile;
-  const int row = static_cast<int>(threadIdx.x) / 16 * kMicro,
-            column = static_cast<int>(threadIdx.x) % 16 * kMicro;
-  float chain[kMicro][kMicro];
-  for (int r = 0; r < kMicro; ++r) {
-    for (int j = 0; j < kMicro; ++j) {
-      const int i = first_row + row + r, k = first_column + column + j;
-      const bool continues = g.beta != 0.0F && i < g.m && k < g.n;
-      chain[r][j] = continues ? c[static_cast<std::int64_t>(i) * g.c_stride + k] : 0.0F;
-    }
-  }
+  __shared__ Pieces pieces;
+  TileThread tile(g, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
+                  static_cast<int>(blockIdx.z), static_cast<int>(threadIdx.x));
   for (int k = 0; k < g.k; k += kDepth) {
-    const int depth = min(kDepth, g.k - k);
-    load(a_piece, a.data + first_row * a.across + k * a.along, a.across, a.along, g.m - first_row,
-         depth);
-    load(b_piece, b.data + first_column * b.along + k * b.across, b.along, b.across,
-         g.n - first_column, depth);
+    tile.load(pieces, k);
     __syncthreads();
-    extend(chain, a_piece, b_piece, row, column, depth);
+    tile.extend(pieces, k);
     __syncthreads();
   }
-  for (int r = 0; r < kMicro; ++r) {
-    for (int j = 0; j < kMicro; ++j) {
-      const int i = first_row + row + r, k = first_column + column + j;
-      if (i < g.m && k < g.n) {
-        c[static_cast<std::int64_t>(i) * g.c_stride + k] = g.alpha * chain[r][j];
-      }
-    }
-  }
+  tile.store();
 }
 
 // --- A delay --------------------------------------------------------------------------------------
@@ -188,8 +125,7 @@ struct Launcher {
     return noted(cudaGetLastError(), "a kernel of rows");
   }
   static int product(void* stream, const pipewright_cuda_gemm& g) {
-    const dim3 grid(static_cast<unsigned>((g.n + kTile - 1) / kTile),
-                    static_cast<unsigned>((g.m + kTile - 1) / kTile),
+    const dim3 grid(static_cast<unsigned>(tiles_of(g.n)), static_cast<unsigned>(tiles_of(g.m)),
                     static_cast<unsigned>(g.outer * g.inner));
     product_kernel<<<grid, kProductThreads, 0, static_cast<cudaStream_t>(stream)>>>(g);
     return noted(cudaGetLastError(), "the canonical product");

@@ -345,6 +345,11 @@ class RecomputedLayers final : public DeviceLayer {
 };
 
 void require_layer(const Layer& layer, const std::string& path) {
+  if (layer.tied) {
+    throw InputError("layer \"" + path +
+                     "\": a head tied to the embedding is not trained on GPUs yet; untie it, or "
+                     "use --device cpu");
+  }
   switch (layer.kind) {
     case LayerKind::Linear:
     case LayerKind::Relu:

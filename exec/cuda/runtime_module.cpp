@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/cuda/column_major.hpp"
 #include "exec/cuda/kernels.hpp"
 
 namespace pipewright::exec::cuda {
@@ -315,20 +316,19 @@ cublasComputeType_t compute_type(int precision) {
   return CUBLAS_COMPUTE_32F_PEDANTIC;
 }
 
-cublasOperation_t operation(const pipewright_cuda_matrix& m) {
-  return m.transposed != 0 ? CUBLAS_OP_T : CUBLAS_OP_N;
+cublasOperation_t operation(const BlasFactor& factor) {
+  return factor.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-/// cuBLAS counts in columns, so it is asked for the transposed product, b' · a'. It takes one step
-/// from matrix to matrix, so the outer ones are asked for one by one.
 int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int precision) {
   for (int outer = 0; outer < g->outer; ++outer) {
+    const BlasCall of = blas_call(*g, outer);
     const cublasStatus_t status = cublasGemmStridedBatchedEx(
-        static_cast<cublasHandle_t>(blas_handle), operation(g->b), operation(g->a), g->n, g->m,
-        g->k, &g->alpha, g->b.data + outer * g->b.outer_step, CUDA_R_32F, g->b.stride,
-        g->b.inner_step, g->a.data + outer * g->a.outer_step, CUDA_R_32F, g->a.stride,
-        g->a.inner_step, &g->beta, g->c + outer * g->c_outer_step, CUDA_R_32F, g->c_stride,
-        g->c_inner_step, g->inner, compute_type(precision), CUBLAS_GEMM_DEFAULT);
+        static_cast<cublasHandle_t>(blas_handle), operation(of.first), operation(of.second), of.m,
+        of.n, of.k, &of.alpha, of.first.data, CUDA_R_32F, of.first.leading, of.first.step,
+        of.second.data, CUDA_R_32F, of.second.leading, of.second.step, &of.beta, of.result,
+        CUDA_R_32F, of.result_leading, of.result_step, of.count, compute_type(precision),
+        CUBLAS_GEMM_DEFAULT);
     if (refused(status, "a matrix product") != 0) return 1;
   }
   return 0;

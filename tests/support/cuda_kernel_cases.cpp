@@ -341,8 +341,9 @@ pipewright_cuda_gemm described(const Product& p, const float* a, const float* b,
 
 std::vector<Product> products() {
   std::vector<Product> all;
-  for (const auto [m, n, k] : {std::array{1, 1, 1}, std::array{3, 17, 5}, std::array{64, 64, 16},
-                               std::array{65, 63, 33}, std::array{130, 70, 200}}) {
+  for (const auto [m, n, k] :
+       {std::array{1, 1, 1}, std::array{3, 17, 5}, std::array{64, 64, 16}, std::array{33, 129, 7},
+        std::array{65, 63, 33}, std::array{130, 70, 200}}) {
     for (const bool a : {false, true}) {
       for (const bool b : {false, true}) {
         all.push_back({m, n, k, a, b, 1.0F, 0.0F});
@@ -368,6 +369,35 @@ TEST_F(CudaKernels, TheCanonicalProductHasTheCpusBits) {
                               {b.data(), g.b.stride, p.b_transposed}, p.beta, c.data(), g.c_stride);
     expect_same_bits(down(found, c.size()), c, "the canonical product");
   }
+}
+
+/// Of a batch, whose matrices overlap as attention's heads do.
+TEST_F(CudaKernels, CublasIsAskedForTheSameProducts) {
+  constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+  float* const workspace = up(Floats(kWorkspaceBytes / sizeof(float)));
+  void* const blas =
+      exec::cuda::required(*cuda_, cuda_->blas(stream(), workspace, kWorkspaceBytes));
+  for (const Product& p : products()) {
+    const std::size_t one = product(p.m, p.n + 2);
+    const Floats a = random_floats(product(p.m + 4, p.k + 4) + 99 * 99, 30),
+                 b = random_floats(product(p.k + 4, p.n + 4) + 99 * 99, 31),
+                 c = random_floats(4 * one, 32);
+    float *const canonical = up(c), *const found = up(c);
+    pipewright_cuda_gemm g = described(p, up(a), up(b), canonical);
+    g.outer = g.inner = 2;
+    g.a.outer_step = 3;
+    g.a.inner_step = 7;
+    g.b.outer_step = 5;
+    g.c_inner_step = static_cast<std::int64_t>(one);
+    g.c_outer_step = 2 * g.c_inner_step;
+    done(kernels().canonical_gemm(stream(), &g));
+    g.c = found;
+    done(cuda_->gemm(blas, &g, PIPEWRIGHT_CUDA_FP32));
+    const Floats expected = down(canonical, c.size()), got = down(found, c.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], expected[i], 1e-4) << p.m << " x " << p.n << " x " << p.k;
+  }
+  cuda_->release_blas(blas);
 }
 
 /// A long chain of zeros must not turn -0 into 0, nor what lies beyond the chain enter it.

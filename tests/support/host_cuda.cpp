@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "exec/cuda/column_major.hpp"
 #include "exec/cuda/kernel_table.hpp"
+#include "exec/cuda/product_tiles.hpp"
 #include "exec/random.hpp"
 
 namespace pipewright::tests {
@@ -174,17 +176,61 @@ struct HostLanes {
   void sync() const {}
 };
 
-void multiply(const pipewright_cuda_gemm& g, int outer, int inner) {
-  const exec::cuda::BatchMatrix a(g.a, outer, inner), b(g.b, outer, inner);
-  float* const c = exec::cuda::result_of(g, outer, inner);
+/// A block's threads one after another, phase by phase.
+void multiply_tile(const pipewright_cuda_gemm& g, int x, int y, int z) {
+  exec::cuda::Pieces pieces{};
+  std::vector<exec::cuda::TileThread> threads;
+  threads.reserve(exec::cuda::kProductThreads);
+  for (int t = 0; t < exec::cuda::kProductThreads; ++t) threads.emplace_back(g, x, y, z, t);
+  for (int k = 0; k < g.k; k += exec::cuda::kDepth) {
+    for (const auto& thread : threads) thread.load(pieces, k);
+    for (auto& thread : threads) thread.extend(pieces, k);
+  }
+  for (const auto& thread : threads) thread.store();
+}
+
+/// A column-major product, plainly, as cuBLAS defines it.
+void multiply_as_blas(const exec::cuda::BlasCall& call) {
+  const auto at = [](const exec::cuda::BlasFactor& f, int matrix, int row, int column) {
+    const int across = f.transposed ? row : column, along = f.transposed ? column : row;
+    return f.data[matrix * f.step + static_cast<std::ptrdiff_t>(across) * f.leading + along];
+  };
+  for (int matrix = 0; matrix < call.count; ++matrix) {
+    for (int j = 0; j < call.n; ++j) {
+      for (int i = 0; i < call.m; ++i) {
+        double sum = 0;
+        for (int k = 0; k < call.k; ++k) {
+          sum += static_cast<double>(at(call.first, matrix, i, k)) *
+                 static_cast<double>(at(call.second, matrix, k, j));
+        }
+        float& to = call.result[matrix * call.result_step +
+                                static_cast<std::ptrdiff_t>(j) * call.result_leading + i];
+        to = static_cast<float>(static_cast<double>(call.alpha) * sum +
+                                (call.beta == 0.0F ? 0.0 : static_cast<double>(call.beta * to)));
+      }
+    }
+  }
+}
+
+/// By the definition of the chain: of small products a tile would be mostly empty.
+void multiply_small(const pipewright_cuda_gemm& g, int z) {
+  const exec::cuda::BatchMatrix a(g.a, z / g.inner, z % g.inner), b(g.b, z / g.inner, z % g.inner);
+  float* const c = exec::cuda::result_of(g, z / g.inner, z % g.inner);
   for (int i = 0; i < g.m; ++i) {
     for (int j = 0; j < g.n; ++j) {
       float& to = c[static_cast<std::ptrdiff_t>(i) * g.c_stride + j];
-      const bool continues = g.beta == 1.0F && g.alpha == 1.0F;
-      float chain = continues ? to : 0.0F;
+      float chain = g.beta == 0.0F ? 0.0F : to;
       for (int k = 0; k < g.k; ++k) chain = exec::cuda::fused(a.at(i, k), b.at(k, j), chain);
-      to = continues || g.beta == 0.0F ? g.alpha * chain : g.alpha * chain + g.beta * to;
+      to = g.alpha * chain;
     }
+  }
+}
+
+void multiply(const pipewright_cuda_gemm& g, int z) {
+  constexpr int kSmall = 32;
+  if (g.m < kSmall || g.n < kSmall) return multiply_small(g, z);
+  for (int y = 0; y < exec::cuda::tiles_of(g.m); ++y) {
+    for (int x = 0; x < exec::cuda::tiles_of(g.n); ++x) multiply_tile(g, x, y, z);
   }
 }
 
@@ -205,9 +251,7 @@ struct Launcher {
   }
   static int product(void* stream, const pipewright_cuda_gemm& g) {
     return put(stream, {[g] {
-                          for (int outer = 0; outer < g.outer; ++outer) {
-                            for (int inner = 0; inner < g.inner; ++inner) multiply(g, outer, inner);
-                          }
+                          for (int z = 0; z < g.outer * g.inner; ++z) multiply(g, z);
                         },
                         nullptr, 0});
   }
@@ -250,7 +294,11 @@ int clear(void* stream, void* at, std::size_t bytes) {
 
 void* blas(void* stream, void*, std::size_t) { return stream; }
 int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int) {
-  return Launcher::product(blas_handle, *g);
+  return put(blas_handle, {[g = *g] {
+                             for (int outer = 0; outer < g.outer; ++outer)
+                               multiply_as_blas(exec::cuda::blas_call(g, outer));
+                           },
+                           nullptr, 0});
 }
 
 template <HostOrder order>
