@@ -1,4 +1,6 @@
 // From a block's work to its time on one rank.
+#include <cmath>
+
 #include "planner/estimate/step_estimate.hpp"
 
 namespace pipewright::planner {
@@ -68,9 +70,11 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
     kernels += framework.attention_core_kernels;
   }
   const double launch = framework.launch_seconds;
-  return {with_launches(forward, launch * (framework.forward_kernels + 2 * work.tensor_messages)),
-          with_launches(backward, launch * kernels), (1 + again) * tensor_time,
-          (1 + again) * expert_time, (1 + again) * context_time};
+  const double drift = setup.tensor > 1 ? kSkewLaunches * std::log2(setup.tensor) : 0;
+  return {with_launches(forward,
+                        launch * (framework.forward_kernels + (2 + drift) * work.tensor_messages)),
+          with_launches(backward, launch * (kernels + drift * again * work.tensor_messages)),
+          (1 + again) * tensor_time, (1 + again) * expert_time, (1 + again) * context_time};
 }
 
 }  // namespace pipewright::planner

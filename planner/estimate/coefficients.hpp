@@ -17,8 +17,10 @@ struct DeviceRates {
   double memory_bytes = 0;
   int multiprocessors = 0;
   int tile_rows = 0, tile_columns = 0;  // of the library's large matrix product
+  bool tries_tiles = false;             // the library picks among tiles by time (cuBLAS 12)
   double matmul_efficiency = 0;         // of the peak, in a product that fills the device
   double memory_efficiency = 0;         // of the data sheet, in kernels that stream
+  double link_efficiency = 1;           // of the links in a node, where their rate is a nominal one
 };
 
 /// "T4", "V100", "A100", "H100", "H200", "B200", alone or within a longer name ("NVIDIA
@@ -56,11 +58,13 @@ struct FrameworkTraits {
   bool fused_kernels = false;    // bias, dropout, residual and masked softmax in one pass each
   bool flash_attention = false;  // no score ever reaches memory
   bool dropout = true;
-  double loss_bytes_per_logit = 0;   // memory traffic of softmax and cross entropy
-  double gradient_bytes = 2;         // of a weight's gradient that is kept and reduced
-  double accumulate_bytes = 0;       // traffic to add a micro-batch's gradient to it
-  double optimizer_bytes = 0;        // traffic of a weight's update
-  double step_overhead_seconds = 0;  // data, loss scale, clipping: what no other part has
+  bool fused_loss = false;            // softmax and cross entropy write over the logits
+  bool keeps_weight_buffers = false;  // Transformer Engine: see memory_estimate.cpp
+  double loss_bytes_per_logit = 0;    // memory traffic of softmax and cross entropy
+  double gradient_bytes = 2;          // of a weight's gradient that is kept and reduced
+  double accumulate_bytes = 0;        // traffic to add a micro-batch's gradient to it
+  double optimizer_bytes = 0;         // traffic of a weight's update
+  double step_overhead_seconds = 0;   // data, loss scale, clipping: what no other part has
 };
 /// Megatron-DeepSpeed with PyTorch's own kernels, as vTrain and AMP ran it.
 FrameworkTraits megatron_deepspeed();
@@ -79,10 +83,12 @@ inline constexpr double kNetworkStart = 30e-6;
 inline constexpr double kSkewLaunches = 1;
 /// A product begins with an empty pipeline: as if it were this much deeper.
 inline constexpr double kMatmulStartDepth = 128;
+/// A small tile (128 x 128) against the device's large one, where both fill it.
+inline constexpr double kSmallTilePenalty = 1.1;
 /// Host and device work side by side; where neither is far ahead both show: the norm of order 4 of
 /// their times.
 inline constexpr double kOverlapOrder = 4;
 /// Flash attention's rate, against that of a plain product.
-inline constexpr double kFlashForward = 0.85, kFlashBackward = 0.7;
+inline constexpr double kFlashForward = 0.75, kFlashBackward = 0.65;
 
 }  // namespace pipewright::planner

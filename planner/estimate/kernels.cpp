@@ -7,7 +7,8 @@ namespace pipewright::planner {
 
 namespace {
 
-/// The library takes its large tile where that still gives every multiprocessor one.
+/// Older libraries take their large tile where that gives every multiprocessor one; newer ones
+/// whichever ends first.
 double seconds_by_tiles(const DeviceRates& device, const Matmul& matmul) {
   const double rows = device.tile_rows, columns = device.tile_columns;
   const double small = std::min(rows, columns) > 128 ? 128 : std::min(rows, columns);
@@ -17,9 +18,14 @@ double seconds_by_tiles(const DeviceRates& device, const Matmul& matmul) {
     const double waves = std::ceil(tiles / device.multiprocessors);
     return waves * device.multiprocessors * tile_rows * tile_columns;
   };
+  const double small_tiles = padded(small, small);
   const bool fills =
       matmul.rows * matmul.columns * matmul.count >= rows * columns * device.multiprocessors;
-  const double area = fills && matmul.depth > 128 ? padded(rows, columns) : padded(small, small);
+  double area = fills ? padded(rows, columns) : small_tiles;
+  if (matmul.depth <= 128) area = small_tiles;
+  if (device.tries_tiles && matmul.depth > 128) {
+    area = std::min(padded(rows, columns), small_tiles * kSmallTilePenalty);
+  }
   return 2 * area * (matmul.depth + kMatmulStartDepth) /
          (device.peak_flops * device.matmul_efficiency);
 }
@@ -50,7 +56,7 @@ double group_bytes_per_second(const NodeRates& node, int devices_per_node, const
   if (group.inside(devices_per_node)) return node.inside_bytes_per_second;
   const int together = std::max(1, std::min(group.members, devices_per_node / group.stride));
   const double rings = static_cast<double>(devices_per_node) / together;
-  return std::min(node.inside_bytes_per_second, node.network_bytes_per_second / rings);
+  return node.network_bytes_per_second / rings;
 }
 
 double group_start_seconds(const FrameworkTraits& framework, int devices_per_node,

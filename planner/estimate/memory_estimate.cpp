@@ -63,28 +63,50 @@ double bytes_of_ends(const Architecture& model, const FrameworkTraits& framework
   if (rank == setup.pipeline - 1) {
     const double logits = sizes.rows * model.vocabulary / setup.tensor;
     // 32-bit logits; a fused loss keeps 16-bit ones and writes the gradient over them.
-    const double each = framework.flash_attention ? 2 : 4;
+    const double each = framework.fused_loss ? 2 : 4;
     bytes += 4 * numbers + each * logits;
   }
   return bytes;
 }
 
-/// While a block goes backward: the block itself where it was forgotten, the gradient of its widest
-/// part, and the 16-bit gradient of its largest matrix.
-double passing_bytes(const Architecture& model, const FrameworkTraits& framework,
-                     const ParallelSetup& setup, bool experts) {
-  if (setup.recompute == LayerRecompute::Whole) {
-    return saved_bytes(model, framework, setup, experts, LayerRecompute::None);
+/// Transformer Engine hands autograd an empty 16-bit gradient of each shape of weight while it adds
+/// the real one to the 32-bit gradient, and keeps it: once for each shape on the rank.
+double weight_buffers(const Architecture& model, const FrameworkTraits& framework,
+                      const ParallelSetup& setup, int rank, const BlocksOfRank& blocks) {
+  const int attention_products = model.latent.query_rank > 0 ? 5 : 2;
+  double numbers = 0;
+  const auto add = [&](bool experts, int from) {
+    const BlockWork work = block_work(model, framework, setup, experts);
+    const int end = work.products_used - (experts ? 1 : 0);  // the router is not one of its layers
+    for (int p = from; p < end; ++p) {
+      const Matmul& product = work.products[static_cast<std::size_t>(p)];
+      numbers += product.columns * product.depth;
+    }
+  };
+  if (blocks.dense > 0) add(false, 0);
+  if (blocks.with_experts > 0) add(true, blocks.dense > 0 ? attention_products : 0);
+  if (rank == setup.pipeline - 1) {
+    numbers += static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   }
-  if (!framework.flash_attention) return 0;
+  return 2 * numbers;
+}
+
+/// While a block goes backward: the block itself where it was forgotten, else the gradient of its
+/// widest part.
+double passing_bytes(const Architecture& model, const FrameworkTraits& framework,
+                     const ParallelSetup& setup, int rank, const BlocksOfRank& blocks) {
+  const bool experts = blocks.with_experts > 0;
+  const double buffers =
+      framework.keeps_weight_buffers ? weight_buffers(model, framework, setup, rank, blocks) : 0;
+  if (setup.recompute == LayerRecompute::Whole) {
+    return buffers + saved_bytes(model, framework, setup, experts, LayerRecompute::None);
+  }
+  if (!framework.keeps_weight_buffers) return 0;
   const BlockSizes sizes = block_sizes(model, setup);
-  const double gates = model.gated ? 2 : 1, hidden = model.hidden;
+  const double gates = model.gated ? 2 : 1;
   const double inner = experts ? sizes.rows * model.experts.chosen * model.experts.ffn
                                : sizes.rows * model.ffn / sizes.tensor;
-  const double matrix =
-      experts ? gates * hidden * model.experts.ffn * model.experts.count / setup.experts
-              : gates * hidden * model.ffn / setup.tensor;
-  return 2 * gates * inner + 2 * matrix;
+  return buffers + 2 * gates * inner;
 }
 
 }  // namespace
@@ -116,7 +138,7 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
     add_state(bytes, model, framework, setup, rank, blocks);
     bytes.activations = bytes.in_flight * (blocks.dense * dense + blocks.with_experts * experts);
     bytes.ends = bytes_of_ends(model, framework, setup, rank, bytes.in_flight);
-    bytes.passing = passing_bytes(model, framework, setup, blocks.with_experts > 0);
+    bytes.passing = passing_bytes(model, framework, setup, rank, blocks);
   }
   return ranks;
 }
