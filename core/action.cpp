@@ -10,8 +10,8 @@ namespace {
 
 // By ActionKind.
 constexpr std::array<std::string_view, kActionKinds> kNames = {
-    "F",      "I",       "W",       "B",           "SEND_F", "RECV_F",      "SEND_B",
-    "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "OPT",    "REDUCE_NORM", ""};
+    "F",       "I",       "W",           "B",   "SEND_F",      "RECV_F",      "SEND_B", "RECV_B",
+    "UNSHARD", "RESHARD", "REDUCE_GRAD", "OPT", "REDUCE_NORM", "REDUCE_TIED", ""};
 
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 
@@ -40,7 +40,7 @@ std::optional<ActionKind> take_kind(std::string_view& text) {
 
 std::optional<Action> parse_action(std::string_view text) {
   text = trimmed(text);
-  for (const ActionKind kind : {ActionKind::Opt, ActionKind::ReduceNorm}) {
+  for (const ActionKind kind : {ActionKind::Opt, ActionKind::ReduceNorm, ActionKind::ReduceTied}) {
     if (text == to_string(kind)) return Action{.kind = kind, .stage = {}, .micro_batch = {}};
   }
   if (text.empty()) return std::nullopt;

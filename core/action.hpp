@@ -25,16 +25,21 @@ enum class ActionKind : std::uint8_t {
   ReduceGrad,  // reduce the stage's gradients over its replicas (no micro-batch)
   Opt,         // update of all weights of the rank (no stage, no micro-batch)
   ReduceNorm,  // norm of the gradients of all ranks (no stage, no micro-batch)
+  ReduceTied,  // sum of the gradients of weights that stages share (no stage, no micro-batch)
   Idle,  // an empty cell of an order: it takes a turn in lowering and is then dropped; no Program
          // holds it
 };
-inline constexpr int kActionKinds = 14;
+inline constexpr int kActionKinds = 15;
 
 constexpr bool is_send(ActionKind k) { return k == ActionKind::SendF || k == ActionKind::SendB; }
 constexpr bool is_recv(ActionKind k) { return k == ActionKind::RecvF || k == ActionKind::RecvB; }
 constexpr bool is_transfer(ActionKind k) { return is_send(k) || is_recv(k); }
 /// F, I, W or B: the kinds that a schedule orders.
 constexpr bool is_compute(ActionKind k) { return k <= ActionKind::B; }
+/// A collective of all ranks that have one, whatever they compute.
+constexpr bool is_of_all(ActionKind k) {
+  return k == ActionKind::ReduceNorm || k == ActionKind::ReduceTied;
+}
 constexpr bool has_stage(ActionKind k) { return k < ActionKind::Opt; }
 constexpr bool has_micro_batch(ActionKind k) { return k <= ActionKind::RecvB; }
 

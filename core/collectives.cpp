@@ -8,11 +8,10 @@ namespace pipewright {
 namespace {
 
 bool may_be_collective(ActionKind kind) {
-  return kind == ActionKind::ReduceGrad || kind == ActionKind::Unshard ||
-         kind == ActionKind::ReduceNorm;
+  return kind == ActionKind::ReduceGrad || kind == ActionKind::Unshard || is_of_all(kind);
 }
 
-/// One REDUCE_GRAD, UNSHARD or REDUCE_NORM; the latter has stage 0 here.
+/// One REDUCE_GRAD or UNSHARD, or one of all ranks, which has stage 0 here.
 struct Candidate {
   int stage = 0;
   ActionKind kind = ActionKind::ReduceGrad;
@@ -27,13 +26,14 @@ std::vector<Candidate> candidates_of(const Program& program) {
   for (int r = 0; r < program.ranks(); ++r) {
     reductions.assign(static_cast<std::size_t>(program.stages), 0);
     unshardings = reductions;
-    int norms = 0;
+    int norms = 0, ties = 0;
     for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];
          id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
       const Instruction& in = program.code[id];
       if (!may_be_collective(in.kind)) continue;
-      if (in.kind == ActionKind::ReduceNorm) {
-        found.push_back({0, in.kind, norms++, {RankId(r), id}});
+      if (is_of_all(in.kind)) {
+        int& turn = in.kind == ActionKind::ReduceNorm ? norms : ties;
+        found.push_back({0, in.kind, turn++, {RankId(r), id}});
         continue;
       }
       auto& turns = in.kind == ActionKind::ReduceGrad ? reductions : unshardings;
@@ -80,7 +80,7 @@ void mark_members(Program& program) {
     for (const Collective::Member& member : program.collectives[c].members) {
       Instruction& in = program.code[member.instruction];
       in.route = c;
-      if (program.policy.issue == Issue::Stream && in.kind != ActionKind::ReduceNorm)
+      if (program.policy.issue == Issue::Stream && !is_of_all(in.kind))
         in.flags &= static_cast<std::uint8_t>(~Instruction::kOnComputeLane);
     }
   }

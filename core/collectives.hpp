@@ -1,6 +1,6 @@
-// Which REDUCE_GRADs and UNSHARDs of replicas, and which REDUCE_NORMs, belong together
-// (docs/semantics.md §3.2). Part of
-// lower(), which writes the answer into Program::collectives; everybody else reads it there.
+// Which REDUCE_GRADs and UNSHARDs of replicas, REDUCE_NORMs and REDUCE_TIEDs belong together
+// (docs/semantics.md §3.2). Part of lower(), which writes the answer into Program::collectives;
+// everybody else reads it there.
 #pragma once
 
 #include "core/program.hpp"

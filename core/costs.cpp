@@ -77,16 +77,27 @@ Nanoseconds CostTable::compute_time(const Action& action, const Action* partner)
   }
 }
 
+/// What goes round the ring; nullopt: nothing is said of it.
+std::optional<std::int64_t> CostTable::collective_bytes(const Collective& collective) const {
+  constexpr std::int64_t kNormBytes = 8;
+  const auto stage = static_cast<std::size_t>(collective.stage.value);
+  if (collective.kind == ActionKind::ReduceTied)
+    return tied_bytes.value > 0 ? std::optional(tied_bytes.value) : std::nullopt;
+  if (collective.kind == ActionKind::ReduceNorm)
+    return parameter_bytes.empty() ? std::nullopt : std::optional(kNormBytes);
+  return stage < parameter_bytes.size() ? std::optional(parameter_bytes[stage].value)
+                                        : std::nullopt;
+}
+
 Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) const {
   const auto stage = static_cast<std::size_t>(collective.stage.value);
-  const bool is_norm = collective.kind == ActionKind::ReduceNorm;
   Nanoseconds time;
-  if (!is_norm && stage < stages.size()) {
+  if (!is_of_all(collective.kind) && stage < stages.size()) {
     time = collective.kind == ActionKind::ReduceGrad ? stages[stage].reduce : stages[stage].unshard;
   }
-  if (is_norm ? parameter_bytes.empty() : stage >= parameter_bytes.size()) return time;
-  constexpr std::int64_t kNormBytes = 8;
-  const RingWork work = ring_work(collective, is_norm ? kNormBytes : parameter_bytes[stage].value);
+  const std::optional<std::int64_t> moved = collective_bytes(collective);
+  if (!moved) return time;
+  const RingWork work = ring_work(collective, *moved);
   Nanoseconds latency;
   double rate = 0;  // of the slowest link; 0: bytes cost nothing
   for (std::size_t m = 0; m < collective.members.size(); ++m) {

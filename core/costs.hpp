@@ -2,6 +2,8 @@
 // simulation needs.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,7 @@ struct CostTable {
   std::vector<Bytes> activation_bytes;  // message from stage s to s+1; empty or S-1 entries
   std::vector<Bytes> gradient_bytes;    // message from stage s+1 to s; empty or S-1 entries
   std::vector<Bytes> parameter_bytes;   // what REDUCE_GRAD and UNSHARD move, by stage; empty: 0
+  Bytes tied_bytes;                     // what REDUCE_TIED moves
   /// Duration of an overlapped pair of forward of stage a and backward of stage
   /// b: fixed for all if set (> 0), else F(a) + B(b).
   Nanoseconds overlapped_pair;
@@ -79,6 +82,9 @@ struct CostTable {
   Nanoseconds collective_time(const Collective& collective, int ranks) const;
   /// Duration of any computation; 0 for transfer ends and members of collectives.
   Nanoseconds duration(const Program& program, InstructionId id) const;
+
+ private:
+  std::optional<std::int64_t> collective_bytes(const Collective& collective) const;
 };
 
 }  // namespace pipewright

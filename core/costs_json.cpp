@@ -226,7 +226,7 @@ Json sizes_json(const std::vector<Bytes>& sizes) {
 
 CostTable read_costs(const JsonCursor& value, const CostContext& context) {
   value.only({"source", "stages", "memory", "activation_bytes", "gradient_bytes", "parameter_bytes",
-              "overlapped_pair_ns", "routes", "every_route", "links"});
+              "tied_bytes", "overlapped_pair_ns", "routes", "every_route", "links"});
   CostTable table;
   table.source = read_name(value.at("source"));
   const JsonCursor stages = value.at("stages");
@@ -253,6 +253,7 @@ CostTable read_costs(const JsonCursor& value, const CostContext& context) {
       sizes->fail("one size for each of the plan's " + std::to_string(context.stages) + " stages");
     }
   }
+  if (const auto tied = value.find("tied_bytes")) table.tied_bytes = read_size(*tied);
   if (const auto pair = value.find("overlapped_pair_ns")) {
     table.overlapped_pair = read_duration(*pair);
   }
@@ -283,6 +284,7 @@ Json costs_json(const CostTable& costs, const CostContext& context) {
   json["activation_bytes"] = sizes_json(costs.activation_bytes);
   json["gradient_bytes"] = sizes_json(costs.gradient_bytes);
   if (!costs.parameter_bytes.empty()) json["parameter_bytes"] = sizes_json(costs.parameter_bytes);
+  if (costs.tied_bytes.value > 0) json["tied_bytes"] = costs.tied_bytes.value;
   json["overlapped_pair_ns"] = costs.overlapped_pair.value;
   add_routes(costs, context, json);
   return json;

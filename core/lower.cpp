@@ -60,11 +60,16 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
     throw InputError(
         "the ranks of an asynchronous schedule update at different times, so their "
         "gradients have no common norm to clip; set clip_grad_norm to 0");
+  if (!options.tied.empty() && program.asynchronous)
+    throw InputError(
+        "the ranks of an asynchronous schedule update at different times, so they cannot share "
+        "the weights of a tied head; take a synchronous schedule, or an untied head");
   {
     const lowering::Updates updates{.wanted = options.optimizer,
                                     .sharded = options.sharded,
                                     .clips = options.clips,
-                                    .early = policy.issue == Issue::Stream};
+                                    .early = policy.issue == Issue::Stream,
+                                    .tied = options.tied};
     lowering::Draft draft = lowering::list_instructions(order, updates);
     lowering::arrange(draft, policy);
     concatenate(draft, program);

@@ -2,6 +2,8 @@
 // where communication goes (docs/semantics.md §1).
 #pragma once
 
+#include <vector>
+
 #include "core/order.hpp"
 #include "core/program.hpp"
 
@@ -14,6 +16,9 @@ struct LowerOptions {
                            // REDUCE_GRAD of its replicated stages before it
   bool sharded = false;    // with `optimizer`: UNSHARD of these stages behind the OPT, so that each
                            // replica updates its part of the parameters (ZeRO stage 1)
+  /// With `optimizer`: stages that have weights in common (core/model_tie.hpp). REDUCE_TIED before
+  /// the OPT of each rank that computes one of them.
+  std::vector<StageId> tied;
 };
 
 /// Adds the transfer ends (unless the order has them), places the receives,

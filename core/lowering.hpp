@@ -56,9 +56,10 @@ struct Draft {
 /// What is added for the update (§1.1).
 struct Updates {
   bool wanted = false;
-  bool sharded = false;  // UNSHARD of replicated stages behind it
-  bool clips = false;    // REDUCE_NORM before every OPT
-  bool early = false;    // each REDUCE_GRAD behind the last W or B of its stage
+  bool sharded = false;       // UNSHARD of replicated stages behind it
+  bool clips = false;         // REDUCE_NORM before every OPT
+  bool early = false;         // each REDUCE_GRAD behind the last W or B of its stage
+  std::vector<StageId> tied;  // REDUCE_TIED before the OPT of the ranks that compute these
 };
 
 /// 1. Which instructions, in which order (§1.1).

@@ -70,8 +70,7 @@ class Inputs {
       if (in.kind == ActionKind::SendB) later(gradient_, in.stage, in.micro_batch);
       return;
     }
-    if (in.kind == ActionKind::Opt || in.kind == ActionKind::ReduceGrad ||
-        in.kind == ActionKind::ReduceNorm)
+    if (in.kind == ActionKind::Opt || in.kind == ActionKind::ReduceGrad || is_of_all(in.kind))
       return resolve_reduction(in);
     in.link = resolve(in.kind, in.stage, in.micro_batch);
     if (!in.has(Instruction::kPair)) return;
@@ -102,9 +101,9 @@ class Inputs {
     return receive;
   }
 
-  /// REDUCE_GRAD waits for the weight gradients of its stage that stand later, OPT and REDUCE_NORM
-  /// for those of all stages and for the reductions. In an asynchronous order what stands later is
-  /// none of theirs.
+  /// REDUCE_GRAD waits for the weight gradients of its stage that stand later, OPT, REDUCE_NORM and
+  /// REDUCE_TIED for those of all stages and for the reductions. In an asynchronous order what
+  /// stands later is none of theirs.
   void resolve_reduction(const Instruction& in) {
     if (program_.asynchronous) return;
     const bool all = in.kind != ActionKind::ReduceGrad;
@@ -121,14 +120,14 @@ class Inputs {
     }
   }
 
-  /// What the collective lane ends for the compute lane: OPT and REDUCE_NORM take the REDUCE_GRADs
-  /// before them, and who uses the weights of a stage its UNSHARDs. Who comes later in the compute
-  /// lane need not wait again.
+  /// What the collective lane ends for the compute lane: OPT and its collectives take the
+  /// REDUCE_GRADs before them, and who uses the weights of a stage its UNSHARDs. Who comes later in
+  /// the compute lane need not wait again.
   void resolve_lane() {
     std::vector<InstructionId> reductions, unshardings;
     for (id_ = begin_; id_ < end_; ++id_) {
       const Instruction& in = program_.code[id_];
-      if (in.kind == ActionKind::ReduceNorm) {
+      if (is_of_all(in.kind)) {
         take_all(reductions, [](InstructionId) { return true; });
       } else if (in.in_collective()) {
         (in.kind == ActionKind::ReduceGrad ? reductions : unshardings).push_back(id_);

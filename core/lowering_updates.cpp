@@ -1,6 +1,7 @@
-// The update at the end of a step: REDUCE_GRAD of replicated stages, REDUCE_NORM, OPT, UNSHARD
-// (docs/semantics.md §1.1).
+// The update at the end of a step: REDUCE_GRAD of replicated stages, REDUCE_TIED, REDUCE_NORM, OPT,
+// UNSHARD (docs/semantics.md §1.1).
 #include <algorithm>
+#include <numeric>
 
 #include "core/lowering.hpp"
 
@@ -10,7 +11,10 @@ namespace {
 class Updating {
  public:
   Updating(const Order& order, const Updates& updates, Draft& draft)
-      : updates_(updates), draft_(draft), stages_(static_cast<std::size_t>(order.stages())) {
+      : updates_(updates),
+        draft_(draft),
+        placement_(order.placement),
+        stages_(static_cast<std::size_t>(order.stages())) {
     if (order.placement.looks_at_micro_batch()) find_replicated();
   }
 
@@ -27,19 +31,39 @@ class Updating {
       insert(r, row.size(), ActionKind::Opt, 0);
       add_gathering(r);
     }
-    if (updates_.clips) add_norms();
+    add_before_opt(ActionKind::ReduceTied, tied_ranks());
+    if (updates_.clips) add_before_opt(ActionKind::ReduceNorm, all_ranks());
   }
 
  private:
-  void add_norms() {
+  std::vector<std::size_t> all_ranks() const {
+    std::vector<std::size_t> ranks(draft_.ranks.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
+  /// Those that compute a tied stage.
+  std::vector<std::size_t> tied_ranks() const {
+    std::vector<std::size_t> ranks;
+    for (const std::size_t r : all_ranks()) {
+      const auto own = placement_.stages_of(RankId(static_cast<std::int64_t>(r)));
+      if (std::find_first_of(own.begin(), own.end(), updates_.tied.begin(), updates_.tied.end()) !=
+          own.end())
+        ranks.push_back(r);
+    }
+    return ranks;
+  }
+
+  /// Before every OPT of these ranks, unless the order has some of its own.
+  void add_before_opt(ActionKind kind, const std::vector<std::size_t>& ranks) {
     for (const auto& row : draft_.ranks) {
       if (std::any_of(row.begin(), row.end(),
-                      [](const Instruction& in) { return in.kind == ActionKind::ReduceNorm; }))
+                      [kind](const Instruction& in) { return in.kind == kind; }))
         return;
     }
-    for (std::size_t r = 0; r < draft_.ranks.size(); ++r) {
+    for (const std::size_t r : ranks) {
       for (std::size_t i = draft_.ranks[r].size(); i-- > 0;) {
-        if (draft_.ranks[r][i].kind == ActionKind::Opt) insert(r, i, ActionKind::ReduceNorm, 0);
+        if (draft_.ranks[r][i].kind == ActionKind::Opt) insert(r, i, kind, 0);
       }
     }
   }
@@ -123,6 +147,7 @@ class Updating {
 
   const Updates& updates_;
   Draft& draft_;
+  const Placement& placement_;
   const std::size_t stages_;
   std::vector<std::uint8_t> computes_, replicated_, reduced_, gathered_;
 };

@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
 #include "core/model_layers.hpp"
+#include "core/model_tie.hpp"
 #include "core/model_transformer.hpp"
 #include "core/suggest.hpp"
 
@@ -12,7 +13,7 @@ namespace pipewright {
 namespace {
 
 TransformerShape read_shape(const JsonCursor& value) {
-  value.only({"hidden", "layers", "heads", "ffn", "vocabulary", "sequence"});
+  value.only({"hidden", "layers", "heads", "ffn", "vocabulary", "sequence", "tied_head"});
   TransformerShape shape;
   shape.hidden = read_count(value.at("hidden"), 1, kWidest);
   shape.layers = read_count(value.at("layers"), 1, kMostLayers - 2);
@@ -29,6 +30,7 @@ TransformerShape read_shape(const JsonCursor& value) {
   // The head is as wide as the vocabulary, so the limit of widths holds for it.
   shape.vocabulary = read_count(value.at("vocabulary"), 1, kWidest);
   shape.sequence = read_count(value.at("sequence"), 1, kLongestSequence);
+  if (const auto tied = value.find("tied_head")) shape.tied_head = tied->boolean();
   return shape;
 }
 
@@ -76,7 +78,9 @@ void read_common(const JsonCursor& document, Model& model) {
 }
 
 void read_layer_list(const JsonCursor& document, Model& model) {
-  model.layers = read_layers(document.at("layers"));
+  const JsonCursor layers = document.at("layers");
+  model.layers = read_layers(layers);
+  require_tie_fits(layers, model);
   model.loss = read_choice<LossKind>(
       document.at("loss"),
       {{"softmax_cross_entropy", LossKind::SoftmaxCrossEntropy}, {"mse", LossKind::Mse}});
@@ -120,6 +124,7 @@ Json to_json(const Model& model) {
     json["transformer"] = {{"hidden", shape->hidden},         {"layers", shape->layers},
                            {"heads", shape->heads},           {"ffn", shape->ffn},
                            {"vocabulary", shape->vocabulary}, {"sequence", shape->sequence}};
+    if (shape->tied_head) json["transformer"]["tied_head"] = true;
   } else {
     Json layers = Json::array();
     for (const Layer& layer : model.layers) {

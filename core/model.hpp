@@ -72,6 +72,7 @@ struct Layer {
   int heads = 0;
   int vocabulary = 0, positions = 0;
   bool bias = true;
+  bool tied = false;            // Linear: its matrix is the token table of the model's embedding
   std::vector<Layer> inner;     // Residual, Sequential, Graph
   std::vector<Layer> shortcut;  // Residual: what x goes through before it is added; often nothing
   ImageShape image, image_out;  // of the layers of core/model_image.hpp: before and behind

@@ -28,7 +28,7 @@ Parts linear(const Layer& layer, double rows) {
   const double in = layer.in, out = layer.out, product = 2 * rows * in * out;
   const double bias = layer.bias ? 1 : 0;
   Parts parts;
-  parts.parameters = in * out + bias * out;
+  parts.parameters = layer.tied ? 0 : in * out + bias * out;  // the embedding's
   parts.forward = product + bias * rows * out;
   parts.input_gradient = product;
   parts.weight_gradient = product + bias * rows * out;

@@ -54,7 +54,7 @@ bool is_group(LayerKind kind) {
 std::vector<std::string_view> keys_of(LayerKind kind) {
   switch (kind) {
     case LayerKind::Linear:
-      return {"name", "kind", "inputs", "in", "out", "bias"};
+      return {"name", "kind", "inputs", "in", "out", "bias", "tied"};
     case LayerKind::CausalSelfAttention:
       return {"name", "kind", "inputs", "in", "heads"};
     case LayerKind::Embedding:
@@ -258,8 +258,10 @@ class LayerReader {
     if (result.kind == LayerKind::Custom) read_custom(value, result);
     if (result.kind == LayerKind::Linear) {
       result.out = read_count(value.at("out"), 1, kWidest);
-      const std::optional<JsonCursor> bias = value.find("bias");
-      result.bias = !bias || bias->boolean();
+      const std::optional<JsonCursor> bias = value.find("bias"), tied = value.find("tied");
+      result.tied = tied && tied->boolean();
+      result.bias = bias ? bias->boolean() : !result.tied;
+      if (result.tied && result.bias) bias->fail("false: a tied layer has the table alone");
     }
     if (result.kind == LayerKind::CausalSelfAttention) {
       const JsonCursor heads = value.at("heads");
@@ -303,6 +305,7 @@ Json layer_json(const Layer& layer) {
   if (layer.kind == LayerKind::Linear) {
     json["out"] = layer.out;
     json["bias"] = layer.bias;
+    if (layer.tied) json["tied"] = true;
   }
   if (layer.kind == LayerKind::CausalSelfAttention) {
     json["heads"] = layer.heads;

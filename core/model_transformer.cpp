@@ -60,9 +60,11 @@ std::vector<Layer> expand(const TransformerShape& shape) {
   for (int k = 0; k < shape.layers; ++k) {
     layers.push_back(block(k, shape));
   }
-  layers.push_back(group("head", LayerKind::Sequential,
-                         {same_width("norm", LayerKind::LayerNorm, shape.hidden),
-                          linear("logits", shape.hidden, shape.vocabulary, false)}));
+  Layer logits = linear("logits", shape.hidden, shape.vocabulary, false);
+  logits.tied = shape.tied_head;
+  layers.push_back(
+      group("head", LayerKind::Sequential,
+            {same_width("norm", LayerKind::LayerNorm, shape.hidden), std::move(logits)}));
   return layers;
 }
 
@@ -70,7 +72,7 @@ std::optional<TransformerShape> transformer_shape_of(const Model& model) {
   if (model.layers.size() < 3 || model.loss != LossKind::SoftmaxCrossEntropy) {
     return std::nullopt;
   }
-  // Read the six numbers off the places where an expansion has them, then see if it is one.
+  // Read the numbers off the places where an expansion has them, then see if it is one.
   const Layer& embedding = model.layers.front();
   const Layer& first = model.layers[1];
   if (first.inner.size() != 2 || first.inner[0].inner.size() != 2 ||
@@ -84,6 +86,8 @@ std::optional<TransformerShape> transformer_shape_of(const Model& model) {
   shape.ffn = first.inner[1].inner[1].out;
   shape.vocabulary = embedding.vocabulary;
   shape.sequence = model.sequence;
+  const Layer& head = model.layers.back();
+  shape.tied_head = !head.inner.empty() && head.inner.back().tied;
   if (expand(shape) != model.layers) {
     return std::nullopt;
   }

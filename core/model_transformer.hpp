@@ -1,4 +1,4 @@
-// The shorthand for a decoder-only transformer: six numbers that stand for a chain of layers.
+// The shorthand for a decoder-only transformer: a few numbers that stand for a chain of layers.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,7 @@ struct TransformerShape {
   int hidden = 0, layers = 0, heads = 0;
   int ffn = 0;  // width of the inner layer of the feed-forward part
   int vocabulary = 0, sequence = 0;
+  bool tied_head = false;  // the head multiplies by the embedding's table
 };
 
 /// Embedding with learned positions, `layers` blocks, head; named "embedding", "block k", "head".

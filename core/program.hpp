@@ -61,15 +61,15 @@ struct Route {
   RankId source, destination;
 };
 
-/// REDUCE_GRADs, or UNSHARDs, of the replicas of a stage, or REDUCE_NORMs, that start and end
-/// together (docs/semantics.md §3.2).
+/// REDUCE_GRADs, or UNSHARDs, of the replicas of a stage, or REDUCE_NORMs, or REDUCE_TIEDs, that
+/// start and end together (docs/semantics.md §3.2).
 struct Collective {
   struct Member {
     RankId rank;
     InstructionId instruction = kNoInstruction;
   };
   ActionKind kind = ActionKind::ReduceGrad;
-  StageId stage;         // 0 for REDUCE_NORMs, which are of none
+  StageId stage;         // 0 where the kind is of none
   bool sharded = false;  // the stage has UNSHARDs: each replica owns a part of its parameters
   std::vector<Member> members;  // two or more, by rank
 };

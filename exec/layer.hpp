@@ -25,6 +25,16 @@ struct Parameter {
   /// A running statistic: gradients are summed as a weight's, but the layer's update_statistics()
   /// uses them, not the optimizer; they do not count for clipping.
   bool is_statistic = false;
+  /// Two layers of the model use it (exec/cpu/tied_head.hpp).
+  bool is_tied = false;
+  /// It is another stage's too: there it counts, for clipping and in checkpoints.
+  bool is_copy = false;
+};
+
+/// The token table of a model with a tied head.
+struct SharedTable {
+  std::string path;                // of the embedding
+  Parameter* parameter = nullptr;  // the embedding's, once it was made
 };
 
 /// What one layer keeps of one micro-batch: after F what I and W need, after I what W needs, after
@@ -87,6 +97,7 @@ struct LayerSite {
   Numerics numerics = Numerics::Fast;
   const LayerFactory* factory = nullptr;  // who makes a user's own layers
   bool recomputes_attention = false;      // core/recompute.hpp: selective
+  SharedTable* shared_table = nullptr;    // null: nothing in the model is tied
 };
 
 /// Throws InputError that names the layer if it does not fit what is in front of it.

@@ -9,6 +9,7 @@
 #include "core/distribution.hpp"
 #include "core/error.hpp"
 #include "core/lower.hpp"
+#include "core/model_tie.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/data.hpp"
 #include "exec/local/metered_device.hpp"
@@ -138,7 +139,7 @@ void sort_samples(const Program& program, std::vector<std::vector<std::int64_t>>
                   ProfileSamples& samples) {
   for (InstructionId id = 0; id < program.code.size(); ++id) {
     const Instruction& in = program.code[id];
-    if (is_transfer(in.kind)) continue;
+    if (!is_compute(in.kind) && in.kind != ActionKind::Opt) continue;
     const auto& found = by_instruction[id];
     StageSamples& stage = samples.stages[in.stage];
     auto& to = in.kind == ActionKind::Opt
@@ -190,15 +191,18 @@ LossTimes measure_loss(const Model& model, int micro_batch_size, local::ClockKin
 
 ProfileSamples run_profile_case(const ProfileCase& what) {
   const int micro_batches = std::max(4, 2 * ranks_of(what));
-  const Program program = lower(order_of(what, micro_batches), CommPolicy{}, {.optimizer = true});
-  const CostTable free = CostTable::uniform(program.stages, {});
   const auto data = data_for(what, micro_batches);
   const cpu::Training training = training_of(what, micro_batches, *data);
+  const Program program =
+      lower(order_of(what, micro_batches), CommPolicy{},
+            {.optimizer = true, .tied = tied_stages(*training.model, training.stages)});
+  const CostTable free = CostTable::uniform(program.stages, {});
   std::vector<std::vector<std::int64_t>> by_instruction(program.code.size());
   std::mutex turn;
   local::LocalTransport transport(program, local::real_messages(program, free), what.clock);
   const DeviceFactory make = [&](RankId rank, Clock& clock) {
-    std::unique_ptr<Device> device = std::make_unique<cpu::Device>(program, training, rank);
+    std::unique_ptr<Device> device =
+        std::make_unique<cpu::Device>(program, training, rank, &transport);
     if (what.clock == local::ClockKind::Virtual)
       device = std::make_unique<local::MeteredDevice>(std::move(device), rank, clock, turn);
     return std::make_unique<RecordingDevice>(std::move(device), clock, by_instruction);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/error.hpp"
+#include "core/model_tie.hpp"
 #include "planner/memory.hpp"
 
 namespace pipewright::planner {
@@ -242,6 +243,8 @@ CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int mic
     costs.memory[s].constant -= state.optimizer - sharded_state(state, shards).optimizer;
     costs.stages[s].opt = Nanoseconds(costs.stages[s].opt.value / shards);
   }
+  if (!tied_stages(model_, stages).empty())
+    costs.tied_bytes = Bytes(tie_of(model_)->weights * model_.bytes_per_element);
   if (profile_ && cluster_.nodes == 1) {
     costs.every_route = {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
   } else {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/model_tie.hpp"
 #include "core/timeline.hpp"
 
 namespace pipewright::planner {
@@ -16,6 +17,10 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
   for (int l = stage.first_layer; l < stage.end_layer; ++l) {
     parameters += footprint(model.layers[static_cast<std::size_t>(l)], model, 1).parameters;
   }
+  const auto tied = tie_of(model);  // a head without its embedding holds a table of its own
+  if (tied && stage.first_layer > tied->embedding && stage.first_layer <= tied->head &&
+      tied->head < stage.end_layer)
+    parameters += tied->weights;
   const std::int64_t element = model.bytes_per_element;
   const std::int64_t wide = std::max(element, kStateBytes);
   StageState state;

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/lower.hpp"
+#include "core/model_tie.hpp"
 #include "planner/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
@@ -49,12 +50,16 @@ Order pipeline_order(const Plan& plan) {
 
 Order order_of_plan(const Plan& plan) { return replicate(pipeline_order(plan), plan.replicas()); }
 
-LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded) {
-  return {.clips = training.clip_grad_norm > 0, .optimizer = true, .sharded = sharded};
+LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded, const Model& model,
+                                  std::span<const StagePlan> stages) {
+  return {.clips = training.clip_grad_norm > 0,
+          .optimizer = true,
+          .sharded = sharded,
+          .tied = tied_stages(model, stages)};
 }
 
 LowerOptions lowering_of_plan(const Plan& plan) {
-  return lowering_of_training(plan.training, plan.sharding_stage > 0);
+  return lowering_of_training(plan.training, plan.sharding_stage > 0, plan.model, plan.stages);
 }
 
 Program program_of_plan(const Plan& plan) {

@@ -2,6 +2,8 @@
 // run alike, so that all of them read the same Program. Thread-safe.
 #pragma once
 
+#include <span>
+
 #include "core/lower.hpp"
 #include "core/order.hpp"
 #include "core/plan.hpp"
@@ -18,9 +20,10 @@ Order pipeline_order(const Plan& plan);
 /// The same of all the plan's replicas (planner/data_parallel.hpp).
 Order order_of_plan(const Plan& plan);
 
-/// What a training asks of lower(): the update, with the norm where it clips and the gathering
-/// where replicas share the update.
-LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded);
+/// What a training asks of lower(): the update, with the norm where it clips, the gathering where
+/// replicas share the update, and the sums of what these stages of the model have in common.
+LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded, const Model& model,
+                                  std::span<const StagePlan> stages);
 LowerOptions lowering_of_plan(const Plan& plan);
 /// order_of_plan() lowered under the plan's policy, with the update at the end of each rank.
 Program program_of_plan(const Plan& plan);

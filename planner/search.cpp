@@ -207,7 +207,8 @@ class Search {
     const Order order = replicate(c.schedule->make(request), c.replicas);
     const Program program =
         lower(order, policy_for(job_, *c.schedule),
-              lowering_of_training(job_.training, job_.strategy.sharding_degree > 1));
+              lowering_of_training(job_.training, job_.strategy.sharding_degree > 1, job_.model,
+                                   prepared.stages));
     // The peak follows from the order alone, and simulating costs more.
     for (const RankFigures& rank : peaks_of(program, costs)) {
       if (limit_.value > 0 && Bytes(rank.peak_bytes) > limit_) outcome.pruned = kOverMemory;

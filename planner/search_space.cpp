@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/model_tie.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
@@ -38,6 +39,7 @@ class SpaceBuilder {
       : job_(job),
         costs_(costs),
         layers_(static_cast<int>(job.model.layers.size())),
+        is_tied_(tie_of(job.model).has_value()),
         ranks_asked_(numbers(job.strategy.pp_degree, "pp_degree")),
         replicas_asked_(numbers(job.strategy.dp_degree, "dp_degree")),
         chunks_asked_(numbers(job.strategy.vpp_degree, "vpp_degree")),
@@ -169,6 +171,10 @@ class SpaceBuilder {
         ++space_.pruned["asynchronous, with replicas"];
         continue;
       }
+      if (is_tied_ && schedule.asynchronous) {
+        ++space_.pruned["asynchronous, with a tied head"];
+        continue;
+      }
       const ScheduleRequest request{ranks, batching.micro_batches, chunks, {}};
       if (refusal_of(schedule, request)) {
         ++space_.pruned["outside the constraint of " + std::string(schedule.name)];
@@ -188,6 +194,7 @@ class SpaceBuilder {
   const Job& job_;
   const CostModel& costs_;
   int layers_;
+  bool is_tied_;
   std::vector<int> ranks_asked_, replicas_asked_, chunks_asked_, steps_asked_, sizes_asked_;
   std::vector<const Schedule*> schedules_asked_;
   SearchSpace space_;

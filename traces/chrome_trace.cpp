@@ -34,6 +34,7 @@ std::string_view color_of(const Instruction& in) {
     case ActionKind::Reshard:
     case ActionKind::ReduceGrad:
     case ActionKind::ReduceNorm:
+    case ActionKind::ReduceTied:
       return "rail_idle";
     default:
       return "generic_work";

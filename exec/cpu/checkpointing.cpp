@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/model_difference.hpp"
+#include "exec/cpu/tied_head.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
@@ -17,6 +18,7 @@ std::string name_of(OptimizerKind kind) { return kind == OptimizerKind::Sgd ? "s
 template <class Visit>
 void for_each_array(const Training& training, Visit visit) {
   const int layers = static_cast<int>(training.model->layers.size());
+  const auto table = shared_table_of(*training.model);
   for (int i = 0; i < layers; ++i) {
     BufferPool pool;
     LayerSite site{{training.micro_batch_size, training.model->sequence},
@@ -24,6 +26,7 @@ void for_each_array(const Training& training, Visit visit) {
                    training.seed,
                    layer_path("", i, training.model->layers[static_cast<std::size_t>(i)]),
                    width_in_front_of(*training.model, i)};
+    site.shared_table = table.get();
     const auto layer = make_layer(training.model->layers[static_cast<std::size_t>(i)], site);
     std::vector<Parameter*> parameters;
     layer->collect(parameters);
@@ -179,6 +182,7 @@ CheckpointPart CheckpointSaver::write_part(const std::filesystem::path& folder, 
   for (const StageId id : program_.placement.stages_of(rank)) {
     const bool is_owner = owns(rank, id);
     for (const StateView& view : device.stage(id)->state()) {
+      if (view.is_copy) continue;
       // What replicas share out among them, each of them writes.
       if (view.is_shared_out ? view.values.empty() : !is_owner) continue;
       pieces.push_back(

@@ -1,6 +1,7 @@
 #include "exec/cpu/device.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "core/error.hpp"
@@ -31,6 +32,7 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
     if (training.mode != RunMode::Train) stages_[s]->forward_only(training.mode);
   }
   own_shards();
+  find_tables();
   if (training.start == nullptr) return;
   for (const auto& stage : stages_) {
     if (stage != nullptr) restore(*stage, *training.start);
@@ -85,13 +87,15 @@ void Device::perform(InstructionId id, const Action& action) {
       return stage_at(stage).backward_weight(micro_batch);
     case ActionKind::Opt:
       return update(id);
+    case ActionKind::ReduceTied:
+      return tie_alone();
     default:
       return;  // a REDUCE_GRAD or UNSHARD alone: nobody to share with
   }
 }
 
 void Device::update(InstructionId id) {
-  take_reductions();
+  take_sums();
   clip();
   for (int s = 0; s < program_.stages; ++s) {
     Stage* const own = stages_[static_cast<std::size_t>(s)].get();
@@ -116,8 +120,13 @@ void Device::drop_versions(InstructionId id, const Action& action) {
 void Device::hand_in(InstructionId member) {
   const Instruction& in = program_.code[member];
   if (in.kind == ActionKind::ReduceNorm) {
-    take_reductions();
+    take_sums();
     transport_->contribute(rank_, member, std::make_shared<NormMessage>(own_squares()));
+    return;
+  }
+  if (in.kind == ActionKind::ReduceTied) {
+    take_sums();
+    transport_->contribute(rank_, member, std::make_shared<GradientMessage>(own_tables()));
     return;
   }
   Stage& stage = stage_at(in.stage);
@@ -158,13 +167,47 @@ void Device::clip() {
 }
 
 /// Sums belong to the update that needs them: there they count as its time.
-void Device::take_reductions() {
+void Device::take_sums() {
   for (const InstructionId member : reductions_) {
     const std::vector<PartPtr> messages = transport_->gathered(rank_, member);
     std::vector<GradientPart> arrived;
     stage_at(program_.code[member].stage).set_gradients(parts_of(messages, arrived));
   }
   reductions_.clear();
+  if (tied_ == kNoInstruction) return;
+  const std::vector<PartPtr> messages = transport_->gathered(rank_, tied_);
+  std::vector<GradientPart> arrived;
+  const std::vector<const GradientPart*> parts = parts_of(messages, arrived);
+  for (const StageId stage : tables_) stage_at(stage.value).set_table(parts);
+  tied_ = kNoInstruction;
+}
+
+void Device::find_tables() {
+  for (const StageId stage : program_.placement.stages_of(rank_)) {
+    if (stage_at(stage.value).shares_table()) tables_.push_back(stage);
+  }
+}
+
+/// What this rank's stages bring to the sum of a tied table's gradients. Replicas have the same by
+/// now, and the one with the first micro-batch brings it; of a sharded stage each its own part.
+GradientPart Device::own_tables() {
+  GradientPart all;
+  for (const StageId id : tables_) {
+    const Stage& stage = stage_at(id.value);
+    if (!stage.is_sharded() && !computes(id.value, 0)) continue;
+    GradientPart one = stage.table_part();
+    std::move(one.gradients.begin(), one.gradients.end(), std::back_inserter(all.gradients));
+    std::move(one.sums.begin(), one.sums.end(), std::back_inserter(all.sums));
+  }
+  return all;
+}
+
+/// All stages with the table are this rank's.
+void Device::tie_alone() {
+  take_sums();
+  const GradientPart own = own_tables();
+  const GradientPart* const parts[] = {&own};
+  for (const StageId stage : tables_) stage_at(stage.value).set_table(parts);
 }
 
 void Device::take_weights(InstructionId member) {
@@ -191,7 +234,7 @@ bool Device::computes(int stage, int micro_batch) const {
 }
 
 void Device::end_step() {
-  take_reductions();
+  take_sums();
   for (const auto& stage : stages_) {
     if (stage == nullptr) continue;
     if (program_.asynchronous) stage->use_version(stage->version());
@@ -241,6 +284,10 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
   const Instruction& in = program_.code[recv];
   if (in.kind == ActionKind::ReduceNorm) {
     norm_ = recv;
+    return;
+  }
+  if (in.kind == ActionKind::ReduceTied) {
+    tied_ = recv;
     return;
   }
   if (in.in_collective()) {

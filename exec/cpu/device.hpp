@@ -88,7 +88,10 @@ class Device final : public exec::Device {
   void perform(InstructionId id, const Action& action);
   void update(InstructionId id);
   void hand_in(InstructionId member);
-  void take_reductions();
+  void take_sums();
+  void find_tables();
+  GradientPart own_tables();
+  void tie_alone();
   SquareSum own_squares();
   void clip();
   void own_shards();
@@ -112,6 +115,8 @@ class Device final : public exec::Device {
   const VersionPlan versions_;
   std::vector<InstructionId> reductions_;  // that have ended and wait for the update
   InstructionId norm_ = kNoInstruction;    // the REDUCE_NORM that has ended last
+  InstructionId tied_ = kNoInstruction;    // a REDUCE_TIED that has ended and waits for the update
+  std::vector<StageId> tables_;            // own stages with a table that another stage has too
   Transport* const transport_;
   Evaluation* evaluation_ = nullptr;
   int step_ = 0;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "exec/cpu/tied_head.hpp"
 #include "exec/ops.hpp"
 
 namespace pipewright::exec::cpu {
@@ -147,21 +148,19 @@ class LayerNormLayer final : public TrainableLayer {
   Parameter scale_, shift_;
 };
 
-/// How far an embedding's elements reach at the start: the layer norms behind it undo the size, so
-/// what counts is that the first updates are not small beside it.
-constexpr float kEmbeddingBound = 0.05F;
-
 class EmbeddingLayer final : public TrainableLayer {
  public:
   EmbeddingLayer(const Layer& layer, const LayerSite& site)
       : shape_{site.extent.rows(), site.extent.sequence, layer.out},
         words_(site.extent.words(layer.out)),
         pool_(*site.pool),
-        tokens_(random_parameter(site, "tokens", table_size(layer.vocabulary), kEmbeddingBound)) {
+        tokens_(token_table(site, layer.vocabulary, layer.out)) {
     if (layer.positions > 0) {
-      positions_ =
-          random_parameter(site, "positions", table_size(layer.positions), kEmbeddingBound);
+      const auto size =
+          static_cast<std::size_t>(layer.positions) * static_cast<std::size_t>(layer.out);
+      positions_ = random_parameter(site, "positions", size, kEmbeddingBound);
     }
+    if (site.shared_table != nullptr) site.shared_table->parameter = &tokens_;
   }
 
   Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
@@ -194,9 +193,6 @@ class EmbeddingLayer final : public TrainableLayer {
  private:
   enum Slot { kIds, kDy };
 
-  std::size_t table_size(int rows) const {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(shape_.width);
-  }
   bool has_positions() const { return !positions_.value.empty(); }
 
   EmbeddingShape shape_;
@@ -208,6 +204,7 @@ class EmbeddingLayer final : public TrainableLayer {
 }  // namespace
 
 std::unique_ptr<TrainableLayer> make_linear(const Layer& layer, const LayerSite& site) {
+  if (layer.tied) return make_tied_linear(layer, site);
   return std::make_unique<LinearLayer>(layer, site);
 }
 

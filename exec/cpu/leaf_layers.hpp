@@ -15,6 +15,10 @@ std::unique_ptr<TrainableLayer> make_layer_norm(const LayerSite& site);
 std::unique_ptr<TrainableLayer> make_attention(const Layer& layer, const LayerSite& site);
 std::unique_ptr<TrainableLayer> make_embedding(const Layer& layer, const LayerSite& site);
 
+/// How far an embedding's elements reach at the start: the layer norms behind it undo the size, so
+/// what counts is that the first updates are not small beside it.
+inline constexpr float kEmbeddingBound = 0.05F;
+
 /// A parameter of `size` elements, uniform in ±bound, the same for equal seed and path.
 Parameter random_parameter(const LayerSite& site, const std::string& name, std::size_t size,
                            float bound);

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/model_tie.hpp"
 #include "exec/checkpoint.hpp"
 #include "exec/cpu/recompute_layer.hpp"
 #include "exec/cpu/shard.hpp"
+#include "exec/cpu/tied_head.hpp"
 #include "exec/ops.hpp"
 
 namespace pipewright::exec::cpu {
@@ -44,6 +46,13 @@ std::vector<Parameter*> weights_of(const std::vector<Parameter*>& parameters) {
   return weights;
 }
 
+/// Sets what lies outside of the range to 0.
+template <class Array>
+void keep_only(const ElementRange& range, Array& values) {
+  std::fill(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(range.begin), 0);
+  std::fill(values.begin() + static_cast<std::ptrdiff_t>(range.end), values.end(), 0);
+}
+
 /// Vocabulary of the embedding that the chain begins with, 0 if it begins with something else.
 int leading_vocabulary(const Layer& layer) {
   if (layer.kind == LayerKind::Embedding) return layer.vocabulary;
@@ -74,11 +83,7 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
   make_layers(model, first_layer, end_layer,
               {extent_, pool_.get(), seed, "", width_in_, options.numerics, options.layers},
               options.recompute);
-  for (const auto& layer : layers_) {
-    first_parameter_.push_back(parameters_.size());
-    layer->collect(parameters_);
-  }
-  first_parameter_.push_back(parameters_.size());
+  collect_parameters();
   if (options.numerics == Numerics::Exact) {
     for (const Parameter* p : parameters_) sums_.emplace_back(p->value.size());
   }
@@ -95,9 +100,32 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
 
 Stage::~Stage() = default;
 
-/// Neighbours that are recomputed whole become one: what comes into the first is kept.
+void Stage::collect_parameters() {
+  for (const auto& layer : layers_) {
+    std::vector<Parameter*> own;
+    layer->collect(own);
+    auto& indices = parameters_of_layer_.emplace_back();
+    for (Parameter* p : own) {
+      const auto at = std::find(parameters_.begin(), parameters_.end(), p);
+      indices.push_back(static_cast<std::size_t>(at - parameters_.begin()));
+      if (at == parameters_.end()) {
+        parameters_.push_back(p);
+      } else {
+        shared_table_.reset();  // both of its layers are here
+        continue;
+      }
+      if (p->is_tied) shared_table_ = indices.back();
+    }
+  }
+}
+
+/// Neighbours that are recomputed whole become one: what comes into the first is kept. A tied head
+/// begins anew, for its part of the table's gradient is added apart from the embedding's.
 void Stage::make_layers(const Model& model, int first_layer, int end_layer, LayerSite site,
                         const std::vector<LayerRecompute>& recompute) {
+  const auto table = shared_table_of(model);
+  site.shared_table = table.get();
+  const std::optional<Tie> tie = tie_of(model);
   std::vector<std::unique_ptr<TrainableLayer>> whole;
   const auto end_whole = [&] {
     if (!whole.empty()) layers_.push_back(make_recomputed(std::exchange(whole, {})));
@@ -108,7 +136,7 @@ void Stage::make_layers(const Model& model, int first_layer, int end_layer, Laye
     const LayerRecompute what = recompute.empty() ? LayerRecompute::None : recompute.at(index);
     site.path = layer_path("", i, layer);
     site.recomputes_attention = what == LayerRecompute::Attention;
-    if (what != LayerRecompute::Whole) end_whole();
+    if (what != LayerRecompute::Whole || (tie && i == tie->head)) end_whole();
     (what == LayerRecompute::Whole ? whole : layers_).push_back(make_layer(layer, site));
     site.width = width_behind(layer, site.width, site.path);
   }
@@ -220,7 +248,7 @@ void Stage::update(int step) {
 
 /// Moves a layer's part of the gradients to the sums; the next micro-batch's part begins with 0.
 void Stage::add_parts(std::size_t layer, int micro_batch) {
-  for (std::size_t i = first_parameter_[layer]; i < first_parameter_[layer + 1]; ++i) {
+  for (const std::size_t i : parameters_of_layer_[layer]) {
     Parameter& p = *parameters_[i];
     if (!sums_[i].add(p.gradient)) {
       throw RunError("the gradient of \"" + p.name + "\" is not a number below 4e12 after m" +
@@ -242,7 +270,7 @@ SquareSum Stage::squares() {
   SquareSum sum;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter* const p = parameters_[i];
-    if (p->is_statistic) continue;
+    if (p->is_statistic || p->is_copy) continue;
     std::span<const float> own(p->gradient);
     if (is_sharded()) own = own.subspan(own_ranges_[i].begin, own_ranges_[i].size());
     if (sum.add(own)) continue;
@@ -331,6 +359,42 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
   }
 }
 
+GradientPart Stage::table_part() const {
+  const Parameter& table = *parameters_[*shared_table_];
+  ElementRange own{0, table.value.size()};
+  if (is_sharded()) own = own_ranges_[*shared_table_];
+  GradientPart part;
+  if (sums_.empty()) {
+    part.gradients.push_back(table.gradient);
+    keep_only(own, part.gradients.back());
+  } else {
+    FixedPointSums::Words high = sums_[*shared_table_].high(), low = sums_[*shared_table_].low();
+    keep_only(own, high);
+    keep_only(own, low);
+    part.sums.emplace_back(std::move(high), std::move(low));
+  }
+  return part;
+}
+
+void Stage::set_table(std::span<const GradientPart* const> parts) {
+  Parameter& table = *parameters_[*shared_table_];
+  if (sums_.empty()) {
+    std::fill(table.gradient.begin(), table.gradient.end(), 0.0F);
+  } else {
+    sums_[*shared_table_].clear();
+    sums_are_settled_ = false;
+  }
+  for (const GradientPart* part : parts) {
+    for (const AlignedFloats& one : part->gradients)
+      add_to(one.size(), one.data(), table.gradient.data());
+    for (const FixedPointSums& one : part->sums) {
+      if (sums_[*shared_table_].add(one)) continue;
+      throw RunError("the gradients of \"" + table.name +
+                     "\" add up to more than 4e12: the training diverges; lower the learning rate");
+    }
+  }
+}
+
 void Stage::own_shard(std::size_t index, std::size_t count) {
   own_ranges_ = shard_of(parameters_, index, count);
   std::vector<ElementRange> of_weights;
@@ -371,7 +435,8 @@ double Stage::loss(int micro_batch) const {
 
 std::vector<ParameterView> Stage::parameters() const {
   std::vector<ParameterView> views;
-  for (const Parameter* p : parameters_) views.push_back({p->name, p->value, p->gradient});
+  for (const Parameter* p : parameters_)
+    views.push_back({p->name, p->value, p->gradient, p->is_copy});
   return views;
 }
 
@@ -380,10 +445,11 @@ std::vector<StateView> Stage::state() {
   std::size_t trained = 0;  // in the optimizer's list
   for (Parameter* p : parameters_) {
     const auto total = static_cast<std::int64_t>(p->value.size());
-    views.push_back({p->name, kValueSlot, 0, total, false, p->value});
+    views.push_back({p->name, kValueSlot, 0, total, false, p->value, p->is_copy});
     if (p->is_statistic) continue;
     for (const auto& slot : optimizer_->slots_of(trained++))
-      views.push_back({p->name, slot.name, slot.first, total, !own_ranges_.empty(), slot.values});
+      views.push_back(
+          {p->name, slot.name, slot.first, total, !own_ranges_.empty(), slot.values, p->is_copy});
   }
   return views;
 }
@@ -391,7 +457,7 @@ std::vector<StateView> Stage::state() {
 std::int64_t Stage::parameter_count() const {
   std::int64_t count = 0;
   for (const Parameter* p : parameters_) {
-    if (!p->is_statistic) count += static_cast<std::int64_t>(p->value.size());
+    if (!p->is_statistic && !p->is_copy) count += static_cast<std::int64_t>(p->value.size());
   }
   return count;
 }

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,7 @@ namespace pipewright::exec::cpu {
 struct ParameterView {
   std::string name;  // unique in the model, the same whatever the partition
   std::span<const float> value, gradient;
+  bool is_copy = false;  // of another stage's parameter, of the same name
 };
 
 /// One array of a stage's state, or the part of it that is kept here: the elements from `first` on
@@ -49,6 +51,7 @@ struct StateView {
   std::int64_t first = 0, total = 0;
   bool is_shared_out = false;  // replicas keep a part each, which may be all or nothing
   std::span<float> values;
+  bool is_copy = false;  // of another stage's, which has the same
 };
 
 /// How a stage computes.
@@ -133,6 +136,14 @@ class Stage {
   /// The gradients become the sum of the parts, added in the order given.
   void set_gradients(std::span<const GradientPart* const> parts);
 
+  /// Holds a table that another stage holds too (exec/cpu/tied_head.hpp).
+  bool shares_table() const { return shared_table_.has_value(); }
+  /// What it brings to the sum of the table's gradients: all it has, of a sharded stage its own
+  /// part, elsewhere 0.
+  GradientPart table_part() const;
+  /// The table's gradient becomes the sum of the parts, added in the order given.
+  void set_table(std::span<const GradientPart* const> parts);
+
   // A sharded stage (exec/cpu/shard.hpp): this replica updates its part alone. Before the first
   // step; the optimizer begins anew, with state of that part only.
   void own_shard(std::size_t index, std::size_t count);
@@ -157,7 +168,7 @@ class Stage {
   /// Updates inside steps so far; how many a checkpoint has behind it.
   int updates() const { return updates_; }
   void set_updates(int updates) { updates_ = updates; }
-  std::int64_t parameter_count() const;  // without running statistics
+  std::int64_t parameter_count() const;  // without running statistics and copies
   /// Bytes kept for micro-batches under way, now and at most so far.
   std::int64_t live_activation_bytes() const { return pool_->live_bytes(); }
   std::int64_t peak_activation_bytes() const { return pool_->peak_bytes(); }
@@ -174,6 +185,7 @@ class Stage {
     ForwardOutcome outcome;  // forward only
   };
 
+  void collect_parameters();
   void make_layers(const Model& model, int first_layer, int end_layer, LayerSite site,
                    const std::vector<LayerRecompute>& recompute);
   InFlight& in_flight(int micro_batch, Phase expected, const char* what);
@@ -196,7 +208,8 @@ class Stage {
   int vocabulary_ = 0;  // of the first layer, if that is an embedding
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
   std::vector<Parameter*> parameters_;
-  std::vector<std::size_t> first_parameter_;  // by layer, and one more
+  std::vector<std::vector<std::size_t>> parameters_of_layer_;  // a shared table is of two layers
+  std::optional<std::size_t> shared_table_;                    // the parameter
   // Exact numerics: the gradients so far, by parameter. Parameter::gradient then holds a
   // micro-batch's part until settle_gradients().
   std::vector<FixedPointSums> sums_;

@@ -31,6 +31,7 @@ Bytes packed(const Program& program, const Devices& devices) {
       packer.put_text(view.name);
       packer.put_all(view.value);
       packer.put_all(view.gradient);
+      packer.put<bool>(view.is_copy);
     }
   });
   packer.put<bool>(false);
@@ -66,6 +67,7 @@ void StageViews::unpack(const Bytes& bytes) {
       view.name = unpacker.get_text();
       view.value = copy();
       view.gradient = copy();
+      view.is_copy = unpacker.get<bool>();
       views.push_back(std::move(view));
     }
   }

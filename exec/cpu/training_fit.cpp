@@ -1,11 +1,13 @@
 #include "exec/cpu/training_fit.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/error.hpp"
 #include "core/forward_order.hpp"
+#include "core/model_tie.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
@@ -98,17 +100,42 @@ void require_equal_replicas(const Program& program) {
   }
 }
 
+/// Whether one of these stands before every OPT of the rank, behind the OPT before it.
+bool precedes_updates(const Program& program, RankId rank, ActionKind kind) {
+  bool is_there = false;
+  for (const Instruction& in : program.rank_code(rank)) {
+    if (in.kind == kind) is_there = true;
+    if (in.kind == ActionKind::Opt && !std::exchange(is_there, false)) return false;
+  }
+  return true;
+}
+
 /// Clipping is a matter of all ranks, so the Program has to know of it.
 void require_norms(const Program& program, const Training& training) {
   if (training.optimizer.clip_grad_norm <= 0 || program.ranks() == 1) return;
   for (int r = 0; r < program.ranks(); ++r) {
-    bool has_norm = false;
-    for (const Instruction& in : program.rank_code(RankId(r))) {
-      if (in.kind == ActionKind::ReduceNorm) has_norm = true;
-      if (in.kind == ActionKind::Opt && !std::exchange(has_norm, false))
-        refuse("rank " + std::to_string(r) +
-               " clips its gradients, but has an OPT without a REDUCE_NORM before it");
-    }
+    if (!precedes_updates(program, RankId(r), ActionKind::ReduceNorm))
+      refuse("rank " + std::to_string(r) +
+             " clips its gradients, but has an OPT without a REDUCE_NORM before it");
+  }
+}
+
+/// A table in two stages stays one only if the Program sums its gradients.
+void require_ties(const Program& program, const Training& training) {
+  if (training.mode != RunMode::Train) return;
+  const std::vector<StageId> tied = tied_stages(*training.model, training.stages);
+  if (tied.empty()) return;
+  if (program.asynchronous)
+    refuse(
+        "an asynchronous schedule updates its stages at different times, so they cannot share "
+        "the weights of a tied head; take a synchronous schedule, or an untied head");
+  for (int r = 0; r < program.ranks(); ++r) {
+    const auto own = program.placement.stages_of(RankId(r));
+    const bool holds =
+        std::find_first_of(own.begin(), own.end(), tied.begin(), tied.end()) != own.end();
+    if (holds && !precedes_updates(program, RankId(r), ActionKind::ReduceTied))
+      refuse("rank " + std::to_string(r) +
+             " holds a part of a tied head, but has an OPT without a REDUCE_TIED before it");
   }
 }
 
@@ -119,6 +146,7 @@ void require_fit(const Program& program, const Training& training) {
   require_layers(training);
   require_equal_replicas(program);
   require_norms(program, training);
+  require_ties(program, training);
   if (program.asynchronous && training.verified_steps > 0) {
     throw InputError(
         "an asynchronous schedule trains with older weights than a serial run does, so there is "

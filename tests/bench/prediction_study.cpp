@@ -1,8 +1,8 @@
 // Simulated against measured step time, over schedules, micro-batches and partitions that the
 // profile was not taken from: a row a case, then a summary. docs/benchmarks/prediction.md has a
 // result.
-//   prediction_study [virtual|wall|both, default both] [measured steps a case, default 5]
-//                    [cases at most, default all]
+//   prediction_study [virtual|wall|both, default both] [measured steps a case and round,
+//                    default 3] [cases at most of a model, default all]
 // Virtual clock: pp 4 and 8. Wall clock: pp 2, for it needs a core a rank.
 #include <stdlib.h>
 
@@ -28,6 +28,7 @@ namespace {
 using exec::local::ClockKind;
 
 constexpr std::uint64_t kUneven = 5;
+constexpr int kRounds = 5;
 
 /// Ways to make one number of a profile's measurements, and of them a step time.
 constexpr std::size_t kWays = 4;
@@ -100,60 +101,72 @@ CostTable costs_of(const Subject& subject, const Profile& profile, const Program
       .table(stages, ranks, subject.micro_batch_size, "adamw");
 }
 
-double makespan(const Program& program, const CostTable& costs) {
-  return static_cast<double>(sim::simulate(program, costs).timeline.makespan_ns);
+std::int64_t makespan(const Program& program, const CostTable& costs) {
+  return sim::simulate(program, costs).timeline.makespan_ns;
 }
 
-double median_of_draws(const Subject& subject, const Program& program, const CostTable& costs,
-                       const std::vector<StagePlan>& stages) {
+std::int64_t median_of_draws(const Subject& subject, const Program& program, const CostTable& costs,
+                             const std::vector<StagePlan>& stages) {
   constexpr std::uint64_t kDraws = 41;
   const planner::DrawnDurations durations(program, costs, stages, subject.profile,
                                           subject.micro_batch_size);
   std::vector<std::int64_t> steps;
   for (std::uint64_t k = 0; k < kDraws; ++k)
     steps.push_back(sim::simulate(program, costs, durations.draw(k)).timeline.makespan_ns);
-  return static_cast<double>(distribution_of(std::move(steps)).median().value);
+  return distribution_of(std::move(steps)).median().value;
 }
 
-void measure(const Subject& subject, const Program& program, const std::vector<StagePlan>& stages,
-             const CostTable& costs, ClockKind clock, int steps, Outcome& outcome) {
+/// What the rounds have found of a case.
+struct Found {
+  Program program;
+  std::vector<StagePlan> stages;
+  std::array<std::vector<std::int64_t>, kWays> predicted_ns;  // by round
+  std::vector<std::int64_t> steps_ns;
+};
+
+void measure(const Subject& subject, ClockKind clock, int steps, Found& found) {
+  const Program& program = found.program;
+  const CostTable costs = costs_of(subject, subject.profile, program, found.stages);
   const auto data = exec::make_data(
       subject.model,
       {.samples = subject.micro_batch_size, .micro_batches = program.micro_batches, .seed = 1},
       PIPEWRIGHT_SOURCE_DIR "/LICENSE");
   exec::cpu::Training training;
   training.model = &subject.model;
-  training.stages = stages;
+  training.stages = found.stages;
   training.micro_batch_size = subject.micro_batch_size;
   training.micro_batches = program.micro_batches;
   training.data = data.get();
   training.clock = clock;
   const exec::RunResult run = exec::cpu::run_on_cpu(program, costs, training, {.steps = steps + 1});
-  std::vector<std::int64_t> times;
-  for (std::size_t s = 1; s < run.steps.size(); ++s) times.push_back(run.steps[s].step_ns);
-  const Distribution found = distribution_of(std::move(times));
-  outcome.measured_ns = static_cast<double>(found.median().value);
-  outcome.spread = static_cast<double>(found.quantiles[5].value) /
-                       static_cast<double>(found.quantiles[1].value) -
-                   1;
+  for (std::size_t s = 1; s < run.steps.size(); ++s) found.steps_ns.push_back(run.steps[s].step_ns);
 }
 
-Outcome run_case(const Subject& subject, const Case& what, ClockKind clock, int steps) {
-  const Program program =
-      training_program(what.schedule, what.ranks, what.micro_batches, what.chunks);
-  const auto stages = partition(subject.model, program, what.cut);
+void predict(const Subject& subject, Found& found) {
+  const auto by = [&](Nanoseconds (*typical_of)(const Distribution&)) {
+    const Profile profile = with(subject.profile, typical_of);
+    const CostTable costs = costs_of(subject, profile, found.program, found.stages);
+    return makespan(found.program, costs);
+  };
+  const CostTable costs = costs_of(subject, subject.profile, found.program, found.stages);
+  found.predicted_ns[0].push_back(by([](const Distribution& d) { return d.median(); }));
+  found.predicted_ns[1].push_back(by([](const Distribution& d) { return d.middle_mean(); }));
+  found.predicted_ns[2].push_back(by([](const Distribution& d) { return d.mean; }));
+  found.predicted_ns[3].push_back(median_of_draws(subject, found.program, costs, found.stages));
+}
+
+Outcome outcome_of(const Subject& subject, const Case& what, const Found& found) {
   Outcome outcome{.what = what,
                   .group = subject.model.name + " pp " + std::to_string(what.ranks) + " m " +
                            std::to_string(what.micro_batches)};
-  const CostTable costs = costs_of(subject, subject.profile, program, stages);
-  const auto medians = with(subject.profile, [](const Distribution& d) { return d.median(); });
-  const auto middles = with(subject.profile, [](const Distribution& d) { return d.middle_mean(); });
-  const auto means = with(subject.profile, [](const Distribution& d) { return d.mean; });
-  outcome.predicted_ns = {makespan(program, costs_of(subject, medians, program, stages)),
-                          makespan(program, costs_of(subject, middles, program, stages)),
-                          makespan(program, costs_of(subject, means, program, stages)),
-                          median_of_draws(subject, program, costs, stages)};
-  measure(subject, program, stages, costs, clock, steps, outcome);
+  const Distribution steps = distribution_of(found.steps_ns);
+  outcome.measured_ns = static_cast<double>(steps.median().value);
+  outcome.spread = static_cast<double>(steps.quantiles[5].value) /
+                       static_cast<double>(steps.quantiles[1].value) -
+                   1;
+  for (std::size_t way = 0; way < kWays; ++way)
+    outcome.predicted_ns[way] =
+        static_cast<double>(distribution_of(found.predicted_ns[way]).median().value);
   std::printf("%-7s %2d %3d %-11s %d %-6s %10.3f", subject.model.name.c_str(), what.ranks,
               what.micro_batches, what.schedule, what.chunks, what.cut == 0 ? "even" : "uneven",
               outcome.measured_ns / 1e6);
@@ -199,30 +212,56 @@ void summarise(const std::vector<Outcome>& outcomes, std::size_t way) {
       clear_pairs);
 }
 
-/// The machine's speed changes within minutes where others use it, so each size has a profile of
-/// its own, taken with pp 2, 4 micro-batches and even cuts whatever the size. How far they are
-/// apart is the machine's noise.
+/// Takes the profile, with pp 2, 4 micro-batches and even cuts whatever the case; returns its sum.
+std::int64_t take_profile(Subject& subject, ClockKind clock) {
+  subject.profile = exec::measure_profile(subject.model, cluster_preset("local-cpu", 2),
+                                          {.micro_batch_sizes = {subject.micro_batch_size},
+                                           .ranks = 2,
+                                           .budget_ns = 1'200'000'000,
+                                           .clock = clock});
+  std::int64_t sum = 0;
+  for (const LayerTimes& layer : subject.profile.sizes[0].layers)
+    sum += layer.f.value + layer.i.value + layer.w.value;
+  return sum;
+}
+
+/// The cases of one size. The machine's speed changes within seconds where others use it, so
+/// profile and cases take turns: in each round a profile, then some steps of every case. What
+/// counts is the median of all steps, and of the rounds' predictions.
+void study_size(Subject& subject, const std::vector<Case>& cases, ClockKind clock, int steps,
+                std::vector<std::int64_t>& sums, std::vector<Outcome>& outcomes) {
+  std::vector<Found> found;
+  for (const Case& what : cases) {
+    Found one;
+    one.program = training_program(what.schedule, what.ranks, what.micro_batches, what.chunks);
+    one.stages = partition(subject.model, one.program, what.cut);
+    found.push_back(std::move(one));
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    sums.push_back(take_profile(subject, clock));
+    for (Found& one : found) {
+      predict(subject, one);
+      measure(subject, clock, steps, one);
+    }
+  }
+  for (std::size_t c = 0; c < cases.size(); ++c)
+    outcomes.push_back(outcome_of(subject, cases[c], found[c]));
+}
+
 void study_model(Subject subject, ClockKind clock, int steps, std::size_t most_cases,
                  std::vector<Outcome>& outcomes) {
+  std::vector<Case> cases = cases_of(clock);
+  cases.resize(std::min(cases.size(), most_cases));
   std::vector<std::int64_t> sums;
-  std::string group;
-  std::size_t left = most_cases;
-  for (const Case& what : cases_of(clock)) {
-    if (left-- == 0) break;
-    const std::string size = std::to_string(what.ranks) + "/" + std::to_string(what.micro_batches);
-    if (size != group) {
-      group = size;
-      subject.profile = exec::measure_profile(subject.model, cluster_preset("local-cpu", 2),
-                                              {.micro_batch_sizes = {subject.micro_batch_size},
-                                               .ranks = 2,
-                                               .budget_ns = 2'500'000'000,
-                                               .clock = clock});
-      std::int64_t sum = 0;
-      for (const LayerTimes& layer : subject.profile.sizes[0].layers)
-        sum += layer.f.value + layer.i.value + layer.w.value;
-      sums.push_back(sum);
-    }
-    outcomes.push_back(run_case(subject, what, clock, steps));
+  for (std::size_t begin = 0; begin < cases.size();) {
+    const auto same_size = [&](const Case& one) {
+      return one.ranks == cases[begin].ranks && one.micro_batches == cases[begin].micro_batches;
+    };
+    std::vector<Case> group;
+    while (begin + group.size() < cases.size() && same_size(cases[begin + group.size()]))
+      group.push_back(cases[begin + group.size()]);
+    study_size(subject, group, clock, steps, sums, outcomes);
+    begin += group.size();
   }
   const auto [least, most] = std::minmax_element(sums.begin(), sums.end());
   std::printf("%s: its %zu profiles are up to %.1f %% apart\n", subject.model.name.c_str(),
@@ -255,7 +294,7 @@ void study(ClockKind clock, int steps, std::size_t most_cases) {
 int main(int argc, char** argv) {
   using pipewright::exec::local::ClockKind;
   const std::string clock = argc > 1 ? argv[1] : "both";
-  const int steps = std::max(1, argc > 2 ? std::atoi(argv[2]) : 5);
+  const int steps = std::max(1, argc > 2 ? std::atoi(argv[2]) : 3);
   const auto cases = static_cast<std::size_t>(argc > 3 ? std::atoi(argv[3]) : 1'000);
   std::printf("measured in ms, errors of the four predictions and spreads in %%\n");
   if (clock != "wall") pipewright::bench::study(ClockKind::Virtual, steps, cases);

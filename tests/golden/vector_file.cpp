@@ -76,6 +76,8 @@ Costs costs_of(const json& vector) {
     } else if (key == "parameter_bytes") {
       for (const auto& [stage, bytes] : value.items())
         costs.parameter_bytes[std::stoi(stage)] = bytes;
+    } else if (key == "tied_bytes") {
+      costs.tied_bytes = value;
     } else if (key == "bytes_per_second") {
       costs.bytes_per_second = value.get<std::int64_t>();
     } else if (value.is_object()) {

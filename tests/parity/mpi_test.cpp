@@ -8,12 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "core/model_tie.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/mpi/transport.hpp"
 #include "exec/paced/device.hpp"
 #include "planner/data_parallel.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/mpi_job.hpp"
+#include "tests/parity/small_models.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/parity/update_cases.hpp"
 #include "tests/support/random_program.hpp"
@@ -52,9 +54,15 @@ int micro_batches_for(const Schedule& schedule, int ranks) {
   return 0;
 }
 
+struct Runnable {
+  const Schedule* schedule;
+  Order order;
+  Program program;
+};
+
 /// Of every schedule of the registry that takes so many ranks and does not hang by itself.
-std::vector<std::pair<const Schedule*, Program>> every_program() {
-  std::vector<std::pair<const Schedule*, Program>> programs;
+std::vector<Runnable> every_program() {
+  std::vector<Runnable> programs;
   for (const Schedule& schedule : planner::schedules()) {
     const int m = micro_batches_for(schedule, processes());
     if (m == 0) continue;
@@ -63,14 +71,14 @@ std::vector<std::pair<const Schedule*, Program>> every_program() {
     const char* policy = schedule.policy.empty() ? "torch" : schedule.policy.data();
     Program program = lower(order, comm_policy_preset(policy), {.optimizer = true});
     if (sim::check(program, costs_of(program, 1000)).verdict != Verdict::Ok) continue;
-    programs.emplace_back(&schedule, std::move(program));
+    programs.push_back({&schedule, order, std::move(program)});
   }
   return programs;
 }
 
 TEST(Mpi, EveryScheduleFinishesOnThePacedDevice) {
   int ran = 0;
-  for (const auto& [schedule, program] : every_program()) {
+  for (const auto& [schedule, order, program] : every_program()) {
     SCOPED_TRACE(schedule->name);
     const RunResult run = run_paced(program, costs_of(program, 20'000), {.steps = 2});
     ASSERT_TRUE(run.finished()) << run.failure;
@@ -84,10 +92,19 @@ TEST(Mpi, EveryScheduleFinishesOnThePacedDevice) {
   EXPECT_GE(ran, processes() == 1 ? 1 : 8);
 }
 
-void expect_serial_bits(const Program& program) {
-  Setting setting(program);
+/// What is trained besides the small perceptron's plain step.
+struct Extras {
+  Model model = small_model();
+  double clip_grad_norm = 0;
+  RecomputeSpec recompute = {};
+};
+
+void expect_serial_bits(const Program& program, const Extras& extras = {}) {
+  Setting setting(program, extras.model);
   setting.training.verified_steps = 3;
   setting.training.options.numerics = exec::Numerics::Exact;
+  setting.training.options.recompute = recompute_of(extras.model, extras.recompute);
+  setting.training.optimizer.clip_grad_norm = extras.clip_grad_norm;
   const RunResult run = train(program, setting.training, 3);
   ASSERT_TRUE(run.finished()) << run.failure;
   EXPECT_TRUE(run.steps.back().loss.has_value());  // in every process
@@ -99,7 +116,7 @@ void expect_serial_bits(const Program& program) {
 
 TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradientsAndParametersBitForBit) {
   int ran = 0;
-  for (const auto& [schedule, program] : every_program()) {
+  for (const auto& [schedule, order, program] : every_program()) {
     if (schedule->asynchronous) continue;
     SCOPED_TRACE(schedule->name);
     expect_serial_bits(program);
@@ -109,7 +126,7 @@ TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradientsAndParametersBitForBit)
 }
 
 TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradientsWithAFastLibrary) {
-  for (const auto& [schedule, program] : every_program()) {
+  for (const auto& [schedule, order, program] : every_program()) {
     if (schedule->asynchronous) continue;
     SCOPED_TRACE(schedule->name);
     Setting setting(program);
@@ -132,6 +149,20 @@ TEST(Mpi, ReplicasOfAPipelineGiveTheSerialBitsShardedOrNot) {
       expect_serial_bits(
           lower(planner::replicate(one, 2), CommPolicy{}, {.optimizer = true, .sharded = sharded}));
     }
+  }
+}
+
+TEST(Mpi, ClippingRecomputeAndATiedHeadGiveTheSerialBitsToo) {
+  const Model tied = tied_transformer();
+  for (const auto& [schedule, order, program] : every_program()) {
+    if (schedule->asynchronous) continue;
+    SCOPED_TRACE(schedule->name);
+    LowerOptions options{.clips = true, .optimizer = true};
+    expect_serial_bits(lower(order, program.policy, options),
+                       {small_model(), 0.01, {RecomputeSpec::Kind::Full, {}}});
+    options.tied = tied_stages(tied, equal_stages(tied, program));
+    expect_serial_bits(lower(order, program.policy, options),
+                       {tied, 0.01, {RecomputeSpec::Kind::Selective, {}}});
   }
 }
 

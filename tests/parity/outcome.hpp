@@ -12,6 +12,7 @@
 #include "exec/local/transport.hpp"
 #include "exec/serial.hpp"
 #include "exec/verify.hpp"
+#include "tests/parity/small_models.hpp"
 #include "tests/parity/training_setting.hpp"
 
 namespace pipewright::tests {
@@ -76,19 +77,6 @@ inline void expect_equal(const Outcome& found, const Outcome& expected) {
     EXPECT_EQ(found.weights.at(name), weight) << "weights of " << name;
     EXPECT_EQ(found.gradients.at(name), expected.gradients.at(name)) << "gradients of " << name;
   }
-}
-
-/// Blocks of attention behind an embedding: every operator with a matrix product.
-inline Model small_transformer() {
-  return read_model(JsonCursor(Json{{"schema", "pipewright.model/1"},
-                                    {"transformer",
-                                     {{"hidden", 12},
-                                      {"layers", 6},
-                                      {"heads", 2},
-                                      {"ffn", 20},
-                                      {"vocabulary", 256},
-                                      {"sequence", 5}}}},
-                               "small transformer"));
 }
 
 /// Micro-batches that the schedule takes on so many ranks; 0: none of these.

@@ -73,6 +73,7 @@ CostTable translated(const reference::Costs& costs, int stages) {
     return value(costs.kind, kind, otherwise);
   };
   CostTable table;
+  table.tied_bytes = Bytes(costs.tied_bytes);
   if (!costs.parameter_bytes.empty()) table.parameter_bytes.resize(stages);
   for (const auto& [s, bytes] : costs.parameter_bytes) {
     if (s < stages) table.parameter_bytes[s] = Bytes(bytes);

@@ -19,7 +19,7 @@ Action parse_action(const std::string& text) {
   static const std::regex passes(
       R"(\s*(\d+)(SEND_F|RECV_F|SEND_B|RECV_B|F|I|W|B)(\d+)(?:@(\d+))?\s*)");
   static const std::regex others(R"(\s*(\d+)(UNSHARD|RESHARD|REDUCE_GRAD)\s*)");
-  static const std::regex update(R"(\s*(OPT|REDUCE_NORM)\s*)");
+  static const std::regex update(R"(\s*(OPT|REDUCE_NORM|REDUCE_TIED)\s*)");
   std::smatch found;
   if (std::regex_match(text, found, passes)) {
     return {std::stoi(found[1]), found[2], std::stoi(found[3]), number_or_none(found[4])};

@@ -42,6 +42,7 @@ struct Costs {
   std::map<std::string, std::int64_t> latency_of;  // by the SEND's name, wins over `latency`
   std::map<std::string, std::int64_t> bytes;  // "SEND_F", "SEND_B", or the SEND's name, which wins
   std::map<int, std::int64_t> parameter_bytes;   // by stage: what collectives move; none: no bytes
+  std::int64_t tied_bytes = 0;                   // what REDUCE_TIED moves
   std::optional<std::int64_t> bytes_per_second;  // of every route; none: bytes take no time
 };
 

@@ -86,7 +86,7 @@ class Builder {
       } else if (a.kind == "OPT") {
         for (const char* kind : {"W", "B", "REDUCE_GRAD"}) add_all(to, kind, -1);
         add_before(to, "UNSHARD", -1);
-      } else if (a.kind == "REDUCE_NORM") {
+      } else if (is_of_all(a)) {
         for (const char* kind : {"W", "B", "REDUCE_GRAD"}) add_all(to, kind, -1);
       } else if (a.kind == "SEND_F") {
         add(to, name(s, "F", m));
@@ -107,6 +107,10 @@ class Builder {
 
   // --- Section 3.2 ---
 
+  static bool is_of_all(const Action& a) {
+    return a.kind == "REDUCE_NORM" || a.kind == "REDUCE_TIED";
+  }
+
   bool computes(int rank, int stage) const {
     for (const Cell& cell : lists_[rank]) {
       for (const Action& a : cell) {
@@ -116,7 +120,8 @@ class Builder {
     return false;
   }
 
-  /// The rank's REDUCE_GRADs, or UNSHARDs, of a stage; its REDUCE_NORMs, of stage -1.
+  /// The rank's REDUCE_GRADs, or UNSHARDs, of a stage; its REDUCE_NORMs, or REDUCE_TIEDs, of
+  /// stage -1.
   std::vector<int> of_kind(int rank, const std::string& kind, int stage) const {
     std::vector<int> found;
     for (const int id : program_.lists[rank]) {
@@ -128,7 +133,7 @@ class Builder {
 
   void find_others(Instruction& of) {
     const Action& a = of.cell[0];
-    const bool of_all = a.kind == "REDUCE_NORM";
+    const bool of_all = is_of_all(a);
     if (!of_all && a.kind != "REDUCE_GRAD" && a.kind != "UNSHARD") return;
     if (!of_all && !computes(of.rank, a.stage)) return;
     const std::vector<int> own = of_kind(of.rank, a.kind, a.stage);
@@ -169,7 +174,7 @@ class Builder {
   bool on_compute_lane(const Instruction& instruction) const {
     if (instruction.is_transfer()) return policy_.issue == Issue::Inline;
     return !instruction.is_member() || policy_.issue != Issue::Stream ||
-           instruction.cell[0].kind == "REDUCE_NORM";
+           is_of_all(instruction.cell[0]);
   }
 
   /// Section 2.1: equal keys, one queue.

@@ -108,7 +108,7 @@ class Scheduler {
   }
 
   void keep_books(Order& order) {
-    const bool clips = dice_.chance(40);
+    const bool clips = dice_.chance(40), ties = dice_.chance(30);
     for (Row& row : order) {
       std::set<int> stages;
       for (const Cell& cell : row) {
@@ -119,6 +119,7 @@ class Scheduler {
         if (dice_.chance(50)) row.push_back({{s, "RESHARD", -1, -1}});
         row.push_back({{s, "REDUCE_GRAD", -1, -1}});
       }
+      if (!stages.empty() && ties && dice_.chance(60)) row.push_back({{-1, "REDUCE_TIED", -1, -1}});
       if (!stages.empty() && clips) row.push_back({{-1, "REDUCE_NORM", -1, -1}});
       if (!stages.empty()) row.push_back({{-1, "OPT", -1, -1}});
     }
@@ -150,6 +151,7 @@ class Scheduler {
       for (int times = dice_.below(4); times > 0; --times)
         insert_anywhere(row, {{-1, "OPT", -1, -1}});
       if (dice_.chance(15)) insert_anywhere(row, {{-1, "REDUCE_NORM", -1, -1}});
+      if (dice_.chance(15)) insert_anywhere(row, {{-1, "REDUCE_TIED", -1, -1}});
     }
     name_versions(order);
   }
@@ -337,6 +339,7 @@ Costs random_costs(Dice& dice, const Order& order) {
   if (dice.chance(50)) {
     for (int s = 0; s < stages; ++s) costs.parameter_bytes[s] = dice.between(0, 30);
   }
+  if (dice.chance(50)) costs.tied_bytes = dice.between(0, 30);
   if (dice.chance(50)) costs.bytes_per_second = dice.between(1, 4) * std::int64_t{500'000'000};
   return costs;
 }

@@ -350,14 +350,16 @@ std::int64_t cost_of(const Costs& costs, const std::string& kind, int stage) {
 std::int64_t Run::collective_time(int member) const {
   const Action& a = program_.instructions[member].cell[0];
   const std::int64_t given = cost_of(costs_, a.kind, a.stage);
-  const bool is_norm = a.kind == "REDUCE_NORM";
+  const bool is_norm = a.kind == "REDUCE_NORM", is_tied = a.kind == "REDUCE_TIED";
   const auto found = costs_.parameter_bytes.find(a.stage);
-  if (is_norm ? costs_.parameter_bytes.empty() : found == costs_.parameter_bytes.end())
+  if (is_tied   ? costs_.tied_bytes == 0
+      : is_norm ? costs_.parameter_bytes.empty()
+                : found == costs_.parameter_bytes.end())
     return given;
-  const std::int64_t bytes = is_norm ? 8 : found->second;
+  const std::int64_t bytes = is_tied ? costs_.tied_bytes : is_norm ? 8 : found->second;
   const auto n = static_cast<std::int64_t>(program_.instructions[member].others.size()) + 1;
-  const bool sharded =
-      !is_norm && a.stage < static_cast<int>(program_.sharded.size()) && program_.sharded[a.stage];
+  const bool sharded = a.stage >= 0 && a.stage < static_cast<int>(program_.sharded.size()) &&
+                       program_.sharded[a.stage];
   const std::int64_t steps = sharded ? n - 1 : 2 * (n - 1);
   if (!costs_.bytes_per_second) return given + steps * costs_.latency;
   __extension__ using Wide = __int128;
@@ -368,7 +370,8 @@ std::int64_t Run::collective_time(int member) const {
 
 std::int64_t Run::computation_time(int id) const {
   const Cell& cell = program_.instructions[id].cell;
-  if (cell[0].kind == "REDUCE_GRAD" || cell[0].kind == "UNSHARD" || cell[0].kind == "REDUCE_NORM")
+  const std::string& kind = cell[0].kind;
+  if (kind == "REDUCE_GRAD" || kind == "UNSHARD" || kind == "REDUCE_NORM" || kind == "REDUCE_TIED")
     return 0;  // alone
   if (cell.size() == 1) return cost_of(costs_, cell[0].kind, cell[0].stage);
   if (const auto pair = given_cost(costs_, "FB", cell[0].stage)) return *pair;

@@ -1,0 +1,29 @@
+// Transformers that train in milliseconds.
+#pragma once
+
+#include "core/json.hpp"
+#include "core/model.hpp"
+
+namespace pipewright::tests {
+
+/// Blocks of attention behind an embedding: every operator with a matrix product.
+inline Model small_transformer() {
+  return read_model(JsonCursor(Json{{"schema", "pipewright.model/1"},
+                                    {"transformer",
+                                     {{"hidden", 12},
+                                      {"layers", 6},
+                                      {"heads", 2},
+                                      {"ffn", 20},
+                                      {"vocabulary", 256},
+                                      {"sequence", 5}}}},
+                               "small transformer"));
+}
+
+/// The same, whose head uses the embedding's table.
+inline Model tied_transformer() {
+  Json json = to_json(small_transformer());
+  json["transformer"]["tied_head"] = true;
+  return read_model(JsonCursor(json, "tied transformer"));
+}
+
+}  // namespace pipewright::tests
