@@ -68,3 +68,16 @@ set_target_properties(
              VISIBILITY_INLINES_HIDDEN ON
              INSTALL_RPATH_USE_LINK_PATH ON
              LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+
+# The NCCL half: needs its header; the library is opened at run time (exec/nccl/module.cpp).
+find_package(NCCL 2.27 MODULE)
+if(NCCL_FOUND)
+  target_sources(pipewright_cuda PRIVATE "${PROJECT_SOURCE_DIR}/exec/nccl/module.cpp")
+  set_source_files_properties(
+    "${PROJECT_SOURCE_DIR}/exec/nccl/module.cpp" PROPERTIES COMPILE_DEFINITIONS
+                                                            "PIPEWRIGHT_NCCL_LIBRARY=\"${NCCL_LIBRARY}\"")
+  target_include_directories(pipewright_cuda SYSTEM PRIVATE "${NCCL_INCLUDE_DIR}")
+  target_link_libraries(pipewright_cuda PRIVATE ${CMAKE_DL_LIBS})
+else()
+  message(STATUS "No NCCL 2.27 or newer here: the CUDA module is built without --transport nccl (NCCL_ROOT says where)")
+endif()
