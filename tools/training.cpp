@@ -54,7 +54,7 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
                              const exec::cpu::Training& training, const exec::RunOptions& options,
                              const TrainingRequest& request) {
   if (request.cuda) {
-    const exec::cuda::CudaTraining on_gpu{training, request.cuda->precision, request.cuda->hold_ns};
+    const exec::cuda::CudaTraining on_gpu{training, request.cuda->precision, request.cuda->hold_ns, {}};
     return exec::cuda::run_on_cuda(exec::cuda::require_gpu(), program, costs, on_gpu, options);
   }
   exec::mpi::Link* const link = request.link;

@@ -3,12 +3,10 @@
 #pragma once
 
 #include "exec/cuda/device.hpp"
+#include "exec/cuda/sites.hpp"
 #include "exec/runtime.hpp"
 
 namespace pipewright::exec::cuda {
-
-/// Which of `gpus` GPUs a rank lives on: neighbours together, as evenly as can be.
-int gpu_of_rank(int rank, int ranks, int gpus);
 
 /// `training.verified_steps` steps are compared with a serial run on the CPU. Throws InputError if
 /// the training does not fit the Program or no GPU does it, MachineError if the GPUs cannot be
