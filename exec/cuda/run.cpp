@@ -63,6 +63,15 @@ class Verifier {
   std::optional<VerifyReport> worst_;
 };
 
+std::vector<RunResult::GpuMemory> memory_of(const std::vector<Device*>& devices) {
+  std::vector<RunResult::GpuMemory> memory;
+  for (Device* device : devices) {
+    memory.push_back({device->memory_figures().peak_bytes + device->message_figures().peak_bytes,
+                      device->weight_figures().live_bytes});
+  }
+  return memory;
+}
+
 }  // namespace
 
 RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
@@ -87,15 +96,18 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   };
   std::optional<Verifier> verifier;
   if (training.training.verified_steps > 0) verifier.emplace(training);
+  std::vector<RunResult::GpuMemory> memory;
   RunOptions watching = options;
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.training.verified_steps) verifier->compare(program, step, devices);
+    if (step + 1 == options.steps) memory = memory_of(devices);
     if (options.on_step) options.on_step(step, result);
   };
   if (phases != nullptr) phases->begin(Phase::Initialize);
   RunResult result = run(program, costs, transport, make, watching);
   if (phases != nullptr) phases->finish();
   if (verifier) result.verify = verifier->worst();
+  result.gpu_memory = std::move(memory);
   result.peak_weight_versions.assign(static_cast<std::size_t>(program.ranks()), 1);
   return result;
 }
