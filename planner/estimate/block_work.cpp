@@ -1,0 +1,196 @@
+#include "planner/estimate/block_work.hpp"
+
+#include <algorithm>
+
+namespace pipewright::planner {
+
+namespace {
+
+/// Widths on one rank, in numbers a row.
+struct Widths {
+  double queries = 0, keys = 0, values = 0;  // of what enters attention
+  double output = 0;                         // of what leaves it
+  double inner = 0;                          // dense feed-forward part
+};
+
+Widths widths_of(const Architecture& model, const ParallelSetup& setup) {
+  const double tensor = setup.tensor;
+  Widths widths;
+  widths.inner = model.ffn / tensor;
+  if (model.latent.query_rank > 0) {
+    const double heads = model.heads / tensor;
+    widths.queries = widths.keys = heads * (model.latent.plain + model.latent.rotary);
+    widths.values = widths.output = heads * model.latent.value;
+  } else {
+    widths.queries = widths.output = model.heads * model.head / tensor;
+    widths.keys = widths.values =
+        std::max(1.0, model.key_value_heads / tensor) * static_cast<double>(model.head);
+  }
+  return widths;
+}
+
+void add_attention_products(BlockWork& work, const Architecture& model, const BlockSizes& sizes,
+                            const Widths& widths) {
+  const double rows = sizes.rows, hidden = model.hidden, tensor = sizes.tensor;
+  if (model.latent.query_rank > 0) {
+    const LatentAttention& latent = model.latent;
+    const double key_values = model.heads / tensor * (latent.plain + latent.value);
+    const double down = latent.key_value_rank + latent.rotary;
+    work.add({rows, static_cast<double>(latent.query_rank), hidden});
+    work.add({rows, widths.queries, static_cast<double>(latent.query_rank)});
+    work.add({rows, down, hidden});
+    work.add({rows, key_values, static_cast<double>(latent.key_value_rank)});
+  } else {
+    work.add({rows, widths.queries + widths.keys + widths.values, hidden});
+  }
+  work.add({rows, hidden, widths.output});
+}
+
+void add_feed_forward_products(BlockWork& work, const Architecture& model,
+                               const ParallelSetup& setup, const BlockSizes& sizes, bool experts) {
+  const double rows = sizes.rows, hidden = model.hidden, gates = model.gated ? 2 : 1;
+  if (!experts) {
+    const double inner = model.ffn / sizes.tensor;
+    work.add({rows, gates * inner, hidden});
+    work.add({rows, hidden, inner});
+    return;
+  }
+  const Experts& set = model.experts;
+  if (set.shared_ffn > 0) {
+    const double inner = set.shared_ffn / sizes.tensor;
+    work.add({rows, gates * inner, hidden});
+    work.add({rows, hidden, inner});
+  }
+  const double here = static_cast<double>(set.count) / setup.experts;
+  const double each = rows * set.chosen * setup.experts / set.count;
+  const double inner = set.ffn;
+  work.add({each, gates * inner, hidden, here});
+  work.add({each, hidden, inner, here});
+  work.add({rows, static_cast<double>(set.count), hidden});  // the router
+}
+
+/// Scores: n heads of sequence x sequence. Counted as a whole square without flash attention, as
+/// its half with it (arXiv:2205.14135 skips what is masked).
+void add_attention_core(BlockWork& work, const FrameworkTraits& framework,
+                        const BlockSizes& sizes) {
+  const double count = sizes.samples * sizes.heads;
+  const double square = sizes.sequence * sizes.sequence * count;
+  if (framework.flash_attention) {
+    work.flash_flops = square * (sizes.query_width + sizes.value_width);
+    return;
+  }
+  work.scores = {sizes.sequence, sizes.sequence, sizes.query_width, count};
+  work.context = {sizes.sequence, sizes.value_width, sizes.sequence, count};
+  // Read and write for each pass: scale, mask, softmax, dropout with its mask of a byte; in one
+  // pass and dropout where they are fused.
+  work.core_traffic = (framework.fused_kernels ? 9 : 17) * square;
+  work.core_backward_traffic = (framework.fused_kernels ? 11 : 19) * square;
+}
+
+/// Norms, bias, dropout, residual: what sequence parallel divides. Bytes for each number.
+void add_outside_traffic(BlockWork& work, const Architecture& model,
+                         const FrameworkTraits& framework, const BlockSizes& sizes) {
+  const double numbers = sizes.rows * model.hidden / sizes.outside;
+  const double add = !framework.fused_kernels ? 15 : framework.dropout ? 7 : 6;
+  work.forward_traffic += 2 * (4 + add) * numbers;
+  work.backward_traffic += 2 * (6 + (framework.dropout ? 5 : 0) + 6) * numbers;
+}
+
+void add_inside_traffic(BlockWork& work, const Architecture& model,
+                        const FrameworkTraits& framework, const BlockSizes& sizes,
+                        const Widths& widths, double activated) {
+  const bool fused = framework.fused_kernels;
+  const double entering = widths.queries + widths.keys + widths.values;
+  work.forward_traffic += sizes.rows * 4 * widths.output;  // heads back side by side
+  work.backward_traffic += sizes.rows * 4 * widths.output;
+  if (model.biases) {
+    work.forward_traffic += fused ? 0 : sizes.rows * 2 * entering;
+    work.backward_traffic += sizes.rows * (2 * entering + 2 * activated + 2 * widths.output);
+  }
+  if (!model.learned_positions) {  // rotary positions: once over queries and keys
+    work.forward_traffic += sizes.rows * 4 * (widths.queries + widths.keys);
+    work.backward_traffic += sizes.rows * 4 * (widths.queries + widths.keys);
+  }
+  // The activation: gated reads two and writes one, backward reads three and writes two.
+  const double forward = model.gated ? 6 : fused ? 4 : 8;
+  const double backward = model.gated ? 10 : fused ? 6 : 8;
+  work.forward_traffic += sizes.rows * forward * activated;
+  work.backward_traffic += sizes.rows * backward * activated;
+}
+
+void add_expert_traffic(BlockWork& work, const Architecture& model, const ParallelSetup& setup,
+                        const BlockSizes& sizes) {
+  // A token's copies are put in order before they are sent, and by expert after; the results go
+  // the same way back: four times read and written.
+  const double copies = sizes.rows * model.experts.chosen * model.hidden;
+  work.forward_traffic += 16 * copies;
+  work.backward_traffic += 16 * copies;
+  if (setup.experts > 1) work.expert_message = 2 * copies;
+}
+
+}  // namespace
+
+BlockSizes block_sizes(const Architecture& model, const ParallelSetup& setup) {
+  BlockSizes sizes;
+  const double split = static_cast<double>(setup.tensor) * setup.context;
+  sizes.samples = setup.micro_batch_size;
+  sizes.sequence = model.sequence;
+  sizes.rows = sizes.samples * sizes.sequence / setup.context;
+  sizes.heads = model.heads / split;
+  sizes.key_heads = std::max(1.0, model.key_value_heads / split);
+  const bool latent = model.latent.query_rank > 0;
+  sizes.query_width = latent ? model.latent.plain + model.latent.rotary : model.head;
+  sizes.value_width = latent ? model.latent.value : model.head;
+  sizes.tensor = setup.tensor;
+  sizes.outside = setup.sequence_parallel ? setup.tensor : 1;
+  return sizes;
+}
+
+BlockWork block_work(const Architecture& model, const FrameworkTraits& framework,
+                     const ParallelSetup& setup, bool with_experts) {
+  const BlockSizes sizes = block_sizes(model, setup);
+  const Widths widths = widths_of(model, setup);
+  BlockWork work;
+  add_attention_products(work, model, sizes, widths);
+  add_feed_forward_products(work, model, setup, sizes, with_experts);
+  add_attention_core(work, framework, sizes);
+  add_outside_traffic(work, model, framework, sizes);
+  double activated = widths.inner;
+  if (with_experts) {
+    activated = model.experts.chosen * static_cast<double>(model.experts.ffn) +
+                model.experts.shared_ffn / sizes.tensor;
+    add_expert_traffic(work, model, setup, sizes);
+  }
+  add_inside_traffic(work, model, framework, sizes, widths, activated);
+  work.parameters = block_parameters_of_rank(model, setup, with_experts);
+  work.expert_parameters = expert_parameters_of_rank(model, setup, with_experts);
+  work.backward_traffic += work.parameters * framework.accumulate_bytes;
+  if (setup.tensor > 1) {
+    work.tensor_message = 2 * sizes.rows * model.hidden;
+    work.tensor_messages = 2;
+  }
+  if (setup.context > 1) {
+    work.context_message =
+        2 * sizes.rows * (widths.queries + widths.keys + widths.values + widths.output);
+  }
+  return work;
+}
+
+double expert_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
+                                 bool with_experts) {
+  if (!with_experts) return 0;
+  return expert_parameters(model) * model.experts.count / setup.experts;
+}
+
+double block_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
+                                bool with_experts) {
+  const double norms = (model.biases ? 4.0 : 2.0) * model.hidden;
+  const double attention = norms + (attention_parameters(model) - norms) / setup.tensor;
+  if (!with_experts) return attention + feed_forward_parameters(model) / setup.tensor;
+  const double gates = model.gated ? 3 : 2;
+  const double shared = gates * model.hidden * model.experts.shared_ffn / setup.tensor;
+  const double router = static_cast<double>(model.hidden) * model.experts.count;
+  return attention + router + shared + expert_parameters_of_rank(model, setup, with_experts);
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,57 @@
+// What one rank does and keeps of one transformer block for one micro-batch: matrix products,
+// memory traffic, messages, bytes. The formulas stand in docs/cost-model.md. Pure functions; counts
+// and bytes.
+#pragma once
+
+#include <array>
+
+#include "planner/estimate/kernels.hpp"
+#include "planner/estimate/setup.hpp"
+
+namespace pipewright::planner {
+
+/// The rank's part of the model's sizes.
+struct BlockSizes {
+  double rows = 0;                          // tokens, before tensor parallel ranks divide anything
+  double sequence = 0;                      // of attention: whole, whatever cp does around it
+  double heads = 0, key_heads = 0;          // of attention on this rank
+  double query_width = 0, value_width = 0;  // of one head
+  double samples = 0;
+  double tensor = 1;
+  double outside = 1;  // ranks that divide norms, dropouts and residuals (sequence parallel)
+};
+BlockSizes block_sizes(const Architecture& model, const ParallelSetup& setup);
+
+struct BlockWork {
+  std::array<Matmul, 10> products{};  // with weights
+  int products_used = 0;
+  Matmul scores, context;                            // of attention without flash attention
+  double flash_flops = 0;                            // of attention with it, forward
+  double forward_traffic = 0, backward_traffic = 0;  // bytes of all other kernels
+  double core_traffic = 0;  // of softmax and dropout of the scores, forward
+  double core_backward_traffic = 0;
+  double tensor_message = 0;     // bytes of one all-reduce (or of a gather and a scatter)
+  int tensor_messages = 0;       // of them, forward; as many backward
+  double expert_message = 0;     // bytes of one all-to-all; two forward, two backward
+  double context_message = 0;    // bytes of queries, keys, values and outputs, forward
+  double parameters = 0;         // of this rank
+  double expert_parameters = 0;  // of these, weights of experts
+
+  void add(const Matmul& matmul) { products[static_cast<std::size_t>(products_used++)] = matmul; }
+};
+/// `with_experts`: the block's feed-forward part has them.
+BlockWork block_work(const Architecture& model, const FrameworkTraits& framework,
+                     const ParallelSetup& setup, bool with_experts);
+
+/// Bytes that the forward of a block leaves for its backward (arXiv:2205.05198 §4).
+double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
+                   const ParallelSetup& setup, bool with_experts, LayerRecompute recompute);
+
+/// Weights that a rank holds of a block: tensor parallel ranks divide matrices, expert parallel
+/// ranks experts; norms are on all.
+double block_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
+                                bool with_experts);
+double expert_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
+                                 bool with_experts);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,91 @@
+#include "planner/estimate/coefficients.hpp"
+
+#include <array>
+
+#include "core/error.hpp"
+
+namespace pipewright::planner {
+
+namespace {
+
+constexpr double kGibibyte = 1024.0 * 1024 * 1024;
+
+// Peaks, bandwidths, sizes and multiprocessors: NVIDIA's data sheets (T4, V100 SXM2, A100 SXM4
+// 80GB, H100 SXM5, H200 SXM, B200 in a HGX). Efficiencies: docs/cost-model.md.
+constexpr std::array<DeviceRates, 6> kDevices{{
+    {"T4", 65e12, 320e9, 16 * kGibibyte, 40, 128, 128, false, 0.45, 0.85, 0.40},
+    {"V100", 125e12, 900e9, 32 * kGibibyte, 80, 128, 128, false, 0.91, 0.75},
+    {"A100", 312e12, 2039e9, 80 * kGibibyte, 108, 256, 128, false, 0.87, 0.85},
+    {"H100", 989e12, 3350e9, 80 * kGibibyte, 132, 256, 128, true, 0.70, 0.85},
+    {"H200", 989e12, 4800e9, 141 * kGibibyte, 132, 256, 128, true, 0.70, 0.85},
+    {"B200", 2250e12, 8000e9, 180 * kGibibyte, 148, 256, 256, true, 0.57, 0.40},
+}};
+
+/// What a large collective reaches inside a node, by device. A100: nccl-tests (see the header).
+/// V100: a ring over six NVLink 2.0 bricks; H100 and B200: nccl-tests figures of the vendors' and
+/// SimuMax's systems (configs/system of MooreThreads/SimuMax, Apache-2.0).
+double inside_of(std::string_view device) {
+  if (device == "V100") return 130e9;
+  if (device == "A100") return 230e9;
+  if (device == "B200") return 630e9;
+  if (device == "T4") return 12e9;
+  return 360e9;
+}
+
+}  // namespace
+
+DeviceRates device_rates(std::string_view name) {
+  for (const DeviceRates& device : kDevices) {
+    if (name.find(device.name) != std::string_view::npos) return device;
+  }
+  throw InputError("no rates are known for the device \"" + std::string(name) +
+                   "\"; known are T4, V100, A100, H100, H200 and B200");
+}
+
+std::vector<std::string_view> device_rate_names() {
+  std::vector<std::string_view> names;
+  for (const DeviceRates& device : kDevices) names.push_back(device.name);
+  return names;
+}
+
+Machine nvlink_machine(std::string_view device, double network_bytes_per_second) {
+  const DeviceRates rates = device_rates(device);
+  return {8, {{rates, inside_of(rates.name), network_bytes_per_second}}};
+}
+
+FrameworkTraits megatron_deepspeed() {
+  return {.name = "megatron-deepspeed",
+          .launch_seconds = 33e-6,
+          .forward_kernels = 28,
+          .backward_kernels = 60,
+          .attention_core_kernels = 8,
+          .loss_bytes_per_logit = 120,
+          .gradient_bytes = 2,
+          .accumulate_bytes = 8,
+          .optimizer_bytes = 36,
+          .step_overhead_seconds = 3e-3};
+}
+
+FrameworkTraits megatron_lm() {
+  FrameworkTraits traits = megatron_deepspeed();
+  traits.name = "megatron-lm";
+  traits.forward_kernels = 20;
+  traits.backward_kernels = 44;
+  traits.attention_core_kernels = 4;
+  traits.fused_kernels = true;
+  traits.gradient_bytes = 4;
+  return traits;
+}
+
+FrameworkTraits megatron_core() {
+  FrameworkTraits traits = megatron_lm();
+  traits.name = "megatron-core";
+  traits.launch_seconds = 10e-6;
+  traits.flash_attention = true;
+  traits.dropout = false;
+  traits.fused_loss = traits.keeps_weight_buffers = true;
+  traits.loss_bytes_per_logit = 30;
+  return traits;
+}
+
+}  // namespace pipewright::planner

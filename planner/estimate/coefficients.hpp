@@ -1,0 +1,94 @@
+// Every number that the analytical estimate does not derive: rates of devices, of the fabric
+// between them, and traits of the training software. docs/cost-model.md has the same table with the
+// source of each; bench_accuracy judges them. Plain data; seconds, bytes and operations per second.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace pipewright::planner {
+
+/// One kind of accelerator. The two efficiencies are the only values that were fitted to
+/// measurements of training (docs/cost-model.md names the rows).
+struct DeviceRates {
+  std::string_view name;
+  double peak_flops = 0;               // dense products of 16-bit numbers
+  double memory_bytes_per_second = 0;  // of the data sheet
+  double memory_bytes = 0;
+  int multiprocessors = 0;
+  int tile_rows = 0, tile_columns = 0;  // of the library's large matrix product
+  bool tries_tiles = false;             // the library picks among tiles by time (cuBLAS 12)
+  double matmul_efficiency = 0;         // of the peak, in a product that fills the device
+  double memory_efficiency = 0;         // of the data sheet, in kernels that stream
+  double link_efficiency = 1;           // of the links in a node, where their rate is a nominal one
+};
+
+/// "T4", "V100", "A100", "H100", "H200", "B200", alone or within a longer name ("NVIDIA
+/// A100-SXM4-80GB"). Throws InputError for one that is not known.
+DeviceRates device_rates(std::string_view name);
+std::vector<std::string_view> device_rate_names();
+
+/// A node and its way out. Bandwidths are what a large collective reaches for each device
+/// ("bus bandwidth" of nccl-tests), in one direction.
+struct NodeRates {
+  DeviceRates device;
+  double inside_bytes_per_second = 0;   // between devices of the node
+  double network_bytes_per_second = 0;  // of the whole node, all its ports together
+};
+
+/// Nodes of `devices_per_node` devices; `nodes` has one entry for each node, or one for all.
+struct Machine {
+  int devices_per_node = 1;
+  std::vector<NodeRates> nodes;
+
+  const NodeRates& node(int index) const {
+    return nodes.size() == 1 ? nodes.front() : nodes[static_cast<std::size_t>(index)];
+  }
+};
+
+/// 8 devices a node with NVLink: the published systems (DGX and what is built alike). `network`: of
+/// a node, bytes per second.
+Machine nvlink_machine(std::string_view device, double network_bytes_per_second);
+
+/// What the training framework does with the same model.
+struct FrameworkTraits {
+  std::string_view name;
+  double launch_seconds = 0;  // host time to start one kernel
+  int forward_kernels = 0, backward_kernels = 0, attention_core_kernels = 0;  // of a block
+  bool fused_kernels = false;    // bias, dropout, residual and masked softmax in one pass each
+  bool flash_attention = false;  // no score ever reaches memory
+  bool dropout = true;
+  bool fused_loss = false;            // softmax and cross entropy write over the logits
+  bool keeps_weight_buffers = false;  // Transformer Engine: see memory_estimate.cpp
+  double loss_bytes_per_logit = 0;    // memory traffic of softmax and cross entropy
+  double gradient_bytes = 2;          // of a weight's gradient that is kept and reduced
+  double accumulate_bytes = 0;        // traffic to add a micro-batch's gradient to it
+  double optimizer_bytes = 0;         // traffic of a weight's update
+  double step_overhead_seconds = 0;   // data, loss scale, clipping: what no other part has
+};
+/// Megatron-DeepSpeed with PyTorch's own kernels, as vTrain and AMP ran it.
+FrameworkTraits megatron_deepspeed();
+/// Megatron-LM with its fused kernels, 2021 to 2022.
+FrameworkTraits megatron_lm();
+/// Megatron core with Transformer Engine, from 2023 on.
+FrameworkTraits megatron_core();
+
+// Of collectives (measured: nccl-tests on 8 A100, golden/measured/nccl_allreduce_a100.json): a
+// message too small to fill the ring costs this much more than bytes over bandwidth.
+inline constexpr double kCollectiveStart = 40e-6;
+inline constexpr double kCollectiveStartPerMember = 7e-6;
+inline constexpr double kNetworkStart = 30e-6;
+/// Ranks are started by processes of their own and drift apart; every collective waits for the last
+/// one. Launches of one kernel, times log2 of the members.
+inline constexpr double kSkewLaunches = 1;
+/// A product begins with an empty pipeline: as if it were this much deeper.
+inline constexpr double kMatmulStartDepth = 128;
+/// A small tile (128 x 128) against the device's large one, where both fill it.
+inline constexpr double kSmallTilePenalty = 1.1;
+/// Host and device work side by side; where neither is far ahead both show: the norm of order 4 of
+/// their times.
+inline constexpr double kOverlapOrder = 4;
+/// Flash attention's rate, against that of a plain product.
+inline constexpr double kFlashForward = 0.75, kFlashBackward = 0.65;
+
+}  // namespace pipewright::planner

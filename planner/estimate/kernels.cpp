@@ -1,0 +1,107 @@
+#include "planner/estimate/kernels.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pipewright::planner {
+
+namespace {
+
+/// Older libraries take their large tile where that gives every multiprocessor one; newer ones
+/// whichever ends first.
+double seconds_by_tiles(const DeviceRates& device, const Matmul& matmul) {
+  const double rows = device.tile_rows, columns = device.tile_columns;
+  const double small = std::min(rows, columns) > 128 ? 128 : std::min(rows, columns);
+  const auto padded = [&](double tile_rows, double tile_columns) {
+    const double tiles = std::ceil(matmul.rows / tile_rows) *
+                         std::ceil(matmul.columns / tile_columns) * matmul.count;
+    const double waves = std::ceil(tiles / device.multiprocessors);
+    return waves * device.multiprocessors * tile_rows * tile_columns;
+  };
+  const double small_tiles = padded(small, small);
+  const bool fills =
+      matmul.rows * matmul.columns * matmul.count >= rows * columns * device.multiprocessors;
+  double area = fills ? padded(rows, columns) : small_tiles;
+  if (matmul.depth <= 128) area = small_tiles;
+  if (device.tries_tiles && matmul.depth > 128) {
+    area = std::min(padded(rows, columns), small_tiles * kSmallTilePenalty);
+  }
+  return 2 * area * (matmul.depth + kMatmulStartDepth) /
+         (device.peak_flops * device.matmul_efficiency);
+}
+
+double log2_of(int members) { return std::log2(static_cast<double>(members)); }
+
+}  // namespace
+
+double stream_seconds(const DeviceRates& device, double bytes) {
+  return bytes / (device.memory_bytes_per_second * device.memory_efficiency);
+}
+
+double matmul_seconds(const DeviceRates& device, const Matmul& matmul) {
+  if (matmul.flops() <= 0) return 0;
+  const double elements =
+      matmul.count *
+      (matmul.rows * matmul.depth + matmul.depth * matmul.columns + matmul.rows * matmul.columns);
+  return std::max(seconds_by_tiles(device, matmul), stream_seconds(device, 2 * elements));
+}
+
+double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul) {
+  const Matmul by_weights{matmul.rows, matmul.depth, matmul.columns, matmul.count};
+  const Matmul by_input{matmul.depth, matmul.columns, matmul.rows, matmul.count};
+  return matmul_seconds(device, by_weights) + matmul_seconds(device, by_input);
+}
+
+double group_bytes_per_second(const NodeRates& node, int devices_per_node, const Group& group) {
+  if (group.inside(devices_per_node)) return node.inside_bytes_per_second;
+  const int together = std::max(1, std::min(group.members, devices_per_node / group.stride));
+  const double rings = static_cast<double>(devices_per_node) / together;
+  return node.network_bytes_per_second / rings;
+}
+
+double group_start_seconds(const FrameworkTraits& framework, int devices_per_node,
+                           const Group& group) {
+  if (group.members <= 1) return 0;
+  const bool inside = group.inside(devices_per_node);
+  const int near = std::min(group.members, devices_per_node);
+  return kCollectiveStart + kCollectiveStartPerMember * near + (inside ? 0 : kNetworkStart) +
+         kSkewLaunches * framework.launch_seconds * log2_of(group.members);
+}
+
+double all_reduce_seconds(const FrameworkTraits& framework, const NodeRates& node,
+                          int devices_per_node, const Group& group, double bytes) {
+  if (group.members <= 1 || bytes <= 0) return 0;
+  const double share = static_cast<double>(group.members - 1) / group.members;
+  return group_start_seconds(framework, devices_per_node, group) +
+         2 * share * bytes / group_bytes_per_second(node, devices_per_node, group);
+}
+
+double gather_seconds(const FrameworkTraits& framework, const NodeRates& node, int devices_per_node,
+                      const Group& group, double bytes) {
+  if (group.members <= 1 || bytes <= 0) return 0;
+  const double share = static_cast<double>(group.members - 1) / group.members;
+  return group_start_seconds(framework, devices_per_node, group) +
+         share * bytes / group_bytes_per_second(node, devices_per_node, group);
+}
+
+double all_to_all_seconds(const FrameworkTraits& framework, const NodeRates& node,
+                          int devices_per_node, const Group& group, double bytes) {
+  if (group.members <= 1 || bytes <= 0) return 0;
+  const double members = group.members;
+  const double start = group_start_seconds(framework, devices_per_node, group);
+  if (group.inside(devices_per_node)) {
+    return start + (members - 1) / members * bytes / node.inside_bytes_per_second;
+  }
+  // What stays in the node goes over its links, the rest over the device's share of the network.
+  const double near = std::max(1, std::min(group.members, devices_per_node / group.stride));
+  const double share_of_network = node.network_bytes_per_second / devices_per_node;
+  return start + std::max((near - 1) / members * bytes / node.inside_bytes_per_second,
+                          (members - near) / members * bytes / share_of_network);
+}
+
+double with_launches(double device_seconds, double host_seconds) {
+  return std::pow(std::pow(device_seconds, kOverlapOrder) + std::pow(host_seconds, kOverlapOrder),
+                  1 / kOverlapOrder);
+}
+
+}  // namespace pipewright::planner

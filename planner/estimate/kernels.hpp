@@ -1,0 +1,56 @@
+// Times of single kernels and collectives: what the estimate of a step is made of. Pure functions;
+// seconds, bytes.
+#pragma once
+
+#include "planner/estimate/coefficients.hpp"
+
+namespace pipewright::planner {
+
+/// `count` products (rows x depth) · (depth x columns) of 16-bit numbers in one kernel.
+struct Matmul {
+  double rows = 0, columns = 0, depth = 0, count = 1;
+
+  double flops() const { return 2 * rows * columns * depth * count; }
+};
+
+/// The larger of arithmetic and memory. Arithmetic goes tile by tile in waves of as many tiles as
+/// there are multiprocessors, the last wave as long as a full one (NVIDIA, "Matrix Multiplication
+/// Background User's Guide", tile and wave quantization).
+double matmul_seconds(const DeviceRates& device, const Matmul& matmul);
+
+/// The two products of the backward pass: by the weights, and by the input.
+double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul);
+
+/// A kernel that streams.
+double stream_seconds(const DeviceRates& device, double bytes);
+
+/// Ranks that work together: `members` of them, `stride` apart in the numbering.
+struct Group {
+  int members = 1, stride = 1;
+
+  bool inside(int devices_per_node) const { return members * stride <= devices_per_node; }
+};
+
+/// What a ring through the group carries for each of its members, per second. Across nodes the
+/// groups that lie side by side share the node's ports.
+double group_bytes_per_second(const NodeRates& node, int devices_per_node, const Group& group);
+
+/// Before the first byte moves: start of the ring, network, and the wait for the last rank.
+double group_start_seconds(const FrameworkTraits& framework, int devices_per_node,
+                           const Group& group);
+
+/// Ring algorithms (Patarasuk and Yuan, JPDC 2009): an all-reduce moves 2(n-1)/n of the bytes
+/// through every member, a reduce-scatter or an all-gather half of it. `bytes`: of the whole
+/// tensor.
+double all_reduce_seconds(const FrameworkTraits& framework, const NodeRates& node,
+                          int devices_per_node, const Group& group, double bytes);
+double gather_seconds(const FrameworkTraits& framework, const NodeRates& node, int devices_per_node,
+                      const Group& group, double bytes);
+/// Each member sends (n-1)/n of its `bytes`.
+double all_to_all_seconds(const FrameworkTraits& framework, const NodeRates& node,
+                          int devices_per_node, const Group& group, double bytes);
+
+/// Host and device: see kOverlapOrder.
+double with_launches(double device_seconds, double host_seconds);
+
+}  // namespace pipewright::planner

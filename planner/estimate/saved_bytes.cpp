@@ -1,0 +1,68 @@
+// What a block keeps from its forward to its backward, after Korthikanti et al., "Reducing
+// Activation Recomputation in Large Transformer Models" (arXiv:2205.05198), §4, written for any
+// widths: with ffn of 4 * hidden and plain heads it is their s·b·h·(10 + 24/t + 5·a·s/(h·t)).
+#include "planner/estimate/block_work.hpp"
+
+namespace pipewright::planner {
+
+namespace {
+
+/// Inputs of the two norms and of the two products behind them, and a byte of each dropout's mask.
+/// The products' inputs are whole on every tensor parallel rank unless the sequence is divided.
+double outside_bytes(const Architecture& model, const FrameworkTraits& framework,
+                     const BlockSizes& sizes) {
+  const double each = 4 + 4 + (framework.dropout ? 2 : 0);
+  return each * sizes.rows * model.hidden / sizes.outside;
+}
+
+double attention_bytes(const Architecture& model, const FrameworkTraits& framework,
+                       const ParallelSetup& setup, const BlockSizes& sizes,
+                       LayerRecompute recompute) {
+  const double split = static_cast<double>(setup.tensor) * setup.context;
+  const double rows = sizes.samples * sizes.sequence;
+  const bool latent = model.latent.query_rank > 0;
+  const double keys =
+      latent ? sizes.heads * sizes.query_width : sizes.key_heads * sizes.query_width;
+  const double values =
+      latent ? sizes.heads * sizes.value_width : sizes.key_heads * sizes.value_width;
+  double bytes = 2 * rows * (sizes.heads * sizes.query_width + keys + values);
+  bytes += 2 * rows * sizes.heads * sizes.value_width;  // input of the product behind
+  if (latent) {
+    // Before and behind the two narrow norms, and keys and values before they are put together.
+    const LatentAttention& narrow = model.latent;
+    bytes += 2 * sizes.rows *
+             (2.0 * narrow.query_rank + 2.0 * narrow.key_value_rank + narrow.rotary) /
+             sizes.outside;
+  }
+  const double square = sizes.samples * model.heads / split * sizes.sequence * sizes.sequence;
+  if (framework.flash_attention) {
+    bytes += 4 * rows * sizes.heads;  // the logarithms of the sums
+    if (setup.context > 1) bytes += 2 * rows * sizes.heads * sizes.value_width;
+  } else if (recompute != LayerRecompute::Attention) {
+    bytes += 5 * square;  // probabilities before and behind dropout, and its mask
+  }
+  return bytes;
+}
+
+double feed_forward_bytes(const Architecture& model, const BlockSizes& sizes, bool experts) {
+  const double gates = model.gated ? 2 : 1;
+  if (!experts) return 2 * sizes.rows * (gates + 1) * model.ffn / sizes.tensor;
+  const Experts& set = model.experts;
+  const double copies = sizes.rows * set.chosen;
+  const double shared = 2 * sizes.rows * (gates + 1) * set.shared_ffn / sizes.tensor;
+  const double routed = 2 * copies * ((gates + 1) * set.ffn + model.hidden);
+  return shared + routed + 2 * copies * model.hidden + 8 * sizes.rows * set.count;
+}
+
+}  // namespace
+
+double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
+                   const ParallelSetup& setup, bool with_experts, LayerRecompute recompute) {
+  const BlockSizes sizes = block_sizes(model, setup);
+  if (recompute == LayerRecompute::Whole) return 2 * sizes.rows * model.hidden;
+  return outside_bytes(model, framework, sizes) +
+         attention_bytes(model, framework, setup, sizes, recompute) +
+         feed_forward_bytes(model, sizes, with_experts);
+}
+
+}  // namespace pipewright::planner

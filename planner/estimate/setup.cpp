@@ -1,0 +1,78 @@
+#include "planner/estimate/setup.hpp"
+
+#include <numeric>
+
+namespace pipewright::planner {
+
+namespace {
+
+std::string number(int value) { return std::to_string(value); }
+
+std::optional<std::string> refusal_of_tensor(const Architecture& model,
+                                             const ParallelSetup& setup) {
+  const int split = setup.tensor * setup.context;
+  if (model.heads % split != 0) {
+    return "tp * cp = " + number(split) + " does not divide the " + number(model.heads) +
+           " heads; take a divisor of them";
+  }
+  if (setup.sequence_parallel && setup.tensor == 1) {
+    return std::string(
+        "sequence parallel divides the work of tensor parallel ranks, so tp has to "
+        "be at least 2");
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> refusal_of_pipeline(const Architecture& model,
+                                               const ParallelSetup& setup) {
+  if (!setup.blocks_of_rank.empty()) {
+    const int sum = std::accumulate(setup.blocks_of_rank.begin(), setup.blocks_of_rank.end(), 0);
+    if (static_cast<int>(setup.blocks_of_rank.size()) != setup.pipeline || sum != model.blocks) {
+      return "the layers by stage have to be " + number(setup.pipeline) +
+             " numbers that add up to " + number(model.blocks);
+    }
+    return std::nullopt;
+  }
+  if (setup.pipeline * setup.chunks > model.blocks) {
+    return "pp * vpp = " + number(setup.pipeline * setup.chunks) + " stages, but only " +
+           number(model.blocks) + " layers; take fewer stages";
+  }
+  if (setup.chunks > 1 && setup.micro_batches % setup.pipeline != 0) {
+    return "interleaving needs micro-batches in multiples of pp = " + number(setup.pipeline) +
+           ", found " + number(setup.micro_batches) + "; the next is " +
+           number((setup.micro_batches / setup.pipeline + 1) * setup.pipeline);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> refusal(const Architecture& model, const Machine& machine,
+                                   const ParallelSetup& setup) {
+  for (const int degree : {setup.tensor, setup.data, setup.pipeline, setup.chunks, setup.experts,
+                           setup.context, setup.micro_batch_size, setup.micro_batches}) {
+    if (degree < 1) return std::string("every degree and every size has to be at least 1");
+  }
+  if (machine.nodes.size() > 1 &&
+      setup.devices() > static_cast<int>(machine.nodes.size()) * machine.devices_per_node) {
+    return number(setup.devices()) + " devices are asked for, the machine has " +
+           number(static_cast<int>(machine.nodes.size()) * machine.devices_per_node);
+  }
+  if (setup.experts > 1 && (model.experts.count % setup.experts != 0 ||
+                            (setup.data * setup.context) % setup.experts != 0)) {
+    return "ep = " + number(setup.experts) + " has to divide the " + number(model.experts.count) +
+           " experts and the " + number(setup.data * setup.context) + " replicas";
+  }
+  if (const auto reason = refusal_of_tensor(model, setup)) return reason;
+  return refusal_of_pipeline(model, setup);
+}
+
+int blocks_of(const Architecture& model, const ParallelSetup& setup, int rank) {
+  if (!setup.blocks_of_rank.empty()) return setup.blocks_of_rank[static_cast<std::size_t>(rank)];
+  // What does not divide goes to the ranks in the middle: first and last have embedding and head.
+  const int each = model.blocks / setup.pipeline, left = model.blocks % setup.pipeline;
+  const int from = (setup.pipeline - left + 1) / 2;
+  return each + (rank >= from && rank < from + left ? 1 : 0);
+}
+
+}  // namespace pipewright::planner

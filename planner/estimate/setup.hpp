@@ -1,0 +1,39 @@
+// What a training run does in parallel, as far as its time and memory depend on it. Plain data.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/architecture.hpp"
+#include "core/recompute.hpp"
+#include "planner/estimate/coefficients.hpp"
+
+namespace pipewright::planner {
+
+/// Ranks are numbered tensor parallel innermost, then context and data parallel, the pipeline
+/// outermost (Megatron-LM, DeepSpeed).
+struct ParallelSetup {
+  int tensor = 1, data = 1, pipeline = 1;
+  int chunks = 1;   // stages a pipeline rank holds (interleaving)
+  int experts = 1;  // expert parallel; divides data * context
+  int context = 1;  // a sequence cut among ranks, heads exchanged for it around attention
+  int micro_batch_size = 1;
+  int micro_batches = 1;  // of one replica
+  LayerRecompute recompute = LayerRecompute::None;
+  bool sequence_parallel = false;   // norms and dropouts divided among the tensor parallel ranks
+  int zero = 0;                     // 1: optimizer state, 2: gradients too, 3: weights too
+  bool tied_head_reduced = true;    // first and last stage add up a shared embedding's gradients
+  std::vector<int> blocks_of_rank;  // empty: equal
+
+  int devices() const { return tensor * data * pipeline * context; }
+};
+
+/// Why the model cannot be trained so, in words, with what would do; nullopt: it can.
+std::optional<std::string> refusal(const Architecture& model, const Machine& machine,
+                                   const ParallelSetup& setup);
+
+/// Blocks of pipeline rank r.
+int blocks_of(const Architecture& model, const ParallelSetup& setup, int rank);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,186 @@
+// bench_accuracy: every published measurement of golden/measured/ next to what the analytical
+// estimate predicts, as the page docs/accuracy.md.
+//
+//   bench_accuracy > docs/accuracy.md
+//   bench_accuracy fit A100     the efficiencies that fit this device's named rows best
+//   bench_accuracy short        the summary alone
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "tests/support/measured_cases.hpp"
+
+namespace {
+
+using namespace pipewright;
+using test::MeasuredCase;
+using test::MeasuredTable;
+using test::Quantity;
+
+bool is_bytes(Quantity quantity) {
+  return quantity != Quantity::StepSeconds && quantity != Quantity::BlockSeconds;
+}
+
+void print_value(const MeasuredCase& row, double value) {
+  if (is_bytes(row.quantity)) {
+    std::printf("%.2f GiB", value / (1024.0 * 1024 * 1024));
+  } else if (value < 10) {
+    std::printf("%.1f ms", value * 1e3);
+  } else {
+    std::printf("%.2f s", value);
+  }
+}
+
+void print_rows(const MeasuredTable& table) {
+  std::printf("\n## %s\n\n`%s`: %s.\n\n", table.title.c_str(), table.file.c_str(),
+              table.about.c_str());
+  std::printf("| row | published | predicted | error |\n|---|---|---|---|\n");
+  for (const MeasuredCase& row : table.cases) {
+    const double value = predicted(row);
+    std::printf("| %s%s | ", row.name.c_str(), row.fitted ? " (fitted)" : "");
+    print_value(row, row.measured);
+    std::printf(" | ");
+    print_value(row, value);
+    std::printf(" | %+.1f %% |\n", 100 * (value / row.measured - 1));
+  }
+}
+
+double rank_correlation_of(const MeasuredTable& table) {
+  std::vector<double> said, seen;
+  for (const MeasuredCase& row : table.cases) {
+    said.push_back(predicted(row));
+    seen.push_back(row.measured);
+  }
+  return test::rank_correlation(said, seen);
+}
+
+void print_summary(const std::vector<MeasuredTable>& tables) {
+  std::printf(
+      "| table | rows (fitted) | mean error, all | held out | worst | rank correlation | target | "
+      "a "
+      "peer |\n|---|---|---|---|---|---|---|---|\n");
+  for (const MeasuredTable& table : tables) {
+    const test::Errors errors = test::errors_of(table);
+    std::printf("| %s | %d (%d) | %.2f %% | %.2f %% | %.1f %% | %.3f | ", table.title.c_str(),
+                errors.rows, errors.fitted_rows, errors.all, errors.held_out, errors.worst,
+                rank_correlation_of(table));
+    if (table.target_percent > 0) {
+      std::printf("%.0f %%%s", table.target_percent,
+                  errors.all <= table.target_percent ? "" : ", not reached");
+    }
+    std::printf(" | %s |\n", table.peer.c_str());
+  }
+}
+
+void print_choices(const std::vector<MeasuredTable>& tables) {
+  std::printf("| job | rows | chosen | best measured | costs more |\n|---|---|---|---|---|\n");
+  for (const MeasuredTable& table : tables) {
+    for (const test::Choice& choice : test::choices_of(table)) {
+      std::printf("| %s | %d | %s | %s | %.1f %% |\n", choice.group.c_str(), choice.cases,
+                  choice.chosen.c_str(), choice.best.c_str(), choice.cost_percent);
+    }
+  }
+}
+
+void print_page(const std::vector<MeasuredTable>& tables) {
+  std::printf(
+      "# How far the analytical estimate is from published measurements\n\n"
+      "Made by `build/release/tests/bench/bench_accuracy > docs/accuracy.md`; do not edit. The "
+      "model and its coefficients: [cost-model.md](cost-model.md).\nPublished figures: "
+      "golden/measured/, a part of the published rows each. Rows marked *fitted* are those that a "
+      "device's two efficiencies were fitted to\n(`bench_accuracy fit A100`); *held out* leaves "
+      "them out. A peer's figure marked as a claim is its authors'.\n\n");
+  print_summary(tables);
+  std::printf(
+      "\n## The choice\n\nOf the configurations measured for one job: the one with the least "
+      "predicted time, and how much longer it took than the best.\n\n");
+  print_choices(tables);
+  for (const MeasuredTable& table : tables) print_rows(table);
+}
+
+/// The two efficiencies of a device that are fitted: of matrix products and of memory, or of links
+/// where a device's are behind a PCI Express bus.
+struct Efficiencies {
+  double matmul = 0, second = 0;
+};
+
+void set(planner::NodeRates& node, const Efficiencies& values, bool links) {
+  node.device.matmul_efficiency = values.matmul;
+  if (!links) {
+    node.device.memory_efficiency = values.second;
+    return;
+  }
+  node.inside_bytes_per_second *= values.second / node.device.link_efficiency;
+  node.device.link_efficiency = values.second;
+}
+
+/// A planner has to rank before it has to predict: what a whole lost rank correlation weighs, in
+/// percent of mean error.
+constexpr double kRankWeight = 20;
+
+/// Over the fitted rows with `device`, for each table their mean error and what is missing of the
+/// rank correlation.
+double fit_error(std::vector<MeasuredTable>& tables, const char* device, const Efficiencies& values,
+                 bool links) {
+  double sum = 0;
+  for (MeasuredTable& table : tables) {
+    double errors = 0;
+    std::vector<double> said, seen;
+    for (MeasuredCase& row : table.cases) {
+      bool uses = false;
+      for (planner::NodeRates& node : row.machine.nodes) {
+        if (node.device.name != device) continue;
+        uses = true;
+        set(node, values, links);
+      }
+      if (!row.fitted || !uses) continue;
+      said.push_back(predicted(row));
+      seen.push_back(row.measured);
+      errors += std::abs(said.back() / row.measured - 1);
+    }
+    if (said.empty()) continue;
+    sum += 100 * errors / static_cast<double>(said.size());
+    if (said.size() > 1) sum += kRankWeight * (1 - test::rank_correlation(said, seen));
+  }
+  return sum;
+}
+
+void fit(std::vector<MeasuredTable>& tables, const char* device) {
+  const bool links = planner::device_rates(device).link_efficiency < 1;
+  double best = 1e9;
+  Efficiencies found;
+  for (int matmul = 20; matmul <= 100; ++matmul) {
+    for (int second = links ? 20 : 40; second <= 95; second += links ? 2 : 5) {
+      const Efficiencies values{matmul / 100.0, second / 100.0};
+      const double error = fit_error(tables, device, values, links);
+      if (error >= best) continue;
+      best = error;
+      found = values;
+    }
+  }
+  fit_error(tables, device, found, links);
+  std::printf("%s: matrix products %.2f, %s %.2f; the fitted rows are left with %.2f\n\n", device,
+              found.matmul, links ? "links" : "memory", found.second, best);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::filesystem::path folder = std::filesystem::path(PIPEWRIGHT_GOLDEN_DIR) / "measured";
+  if (!std::filesystem::exists(folder)) {
+    std::printf("golden/measured is not here; nothing to compare with\n");
+    return 0;
+  }
+  auto tables = test::measured_tables(folder);
+  if (argc == 3 && std::strcmp(argv[1], "fit") == 0) {
+    fit(tables, argv[2]);
+    print_summary(tables);
+  } else if (argc == 2 && std::strcmp(argv[1], "short") == 0) {
+    print_summary(tables);
+    print_choices(tables);
+  } else {
+    print_page(tables);
+  }
+  return 0;
+}

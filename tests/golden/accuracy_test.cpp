@@ -1,0 +1,99 @@
+// The analytical estimate against published measurements: the mean errors of docs/accuracy.md do
+// not grow. Where the aim of a table is not reached the limit is what is, a little above the page.
+#include <gtest/gtest.h>
+
+#include "tests/support/measured_cases.hpp"
+
+namespace pipewright::test {
+namespace {
+
+class Accuracy : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(PIPEWRIGHT_GOLDEN_DIR) / "measured";
+    if (!std::filesystem::exists(folder_)) GTEST_SKIP() << "golden/measured is not here";
+  }
+
+  static double correlation(const MeasuredTable& table) {
+    std::vector<double> said, seen;
+    for (const MeasuredCase& row : table.cases) {
+      said.push_back(predicted(row));
+      seen.push_back(row.measured);
+    }
+    return rank_correlation(said, seen);
+  }
+
+  /// A fifth of a table's rows at most, so that the others are predictions.
+  static void expect_mostly_held_out(const MeasuredTable& table) {
+    const Errors errors = errors_of(table);
+    EXPECT_LE(5 * errors.fitted_rows, errors.rows) << table.title;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Accuracy, SeveralNodesOfA100ArePredictedWithinSevenPercent) {
+  const MeasuredTable table = vtrain_multi_node(folder_);
+  EXPECT_LE(errors_of(table).all, 7);
+  EXPECT_LE(errors_of(table).held_out, 7);
+  expect_mostly_held_out(table);
+}
+
+TEST_F(Accuracy, OneNodeOfA100IsPredictedWithinSixPercent) {
+  const MeasuredTable table = vtrain_single_node(folder_);
+  EXPECT_LE(errors_of(table).all, 6);
+  EXPECT_LE(errors_of(table).held_out, 6);
+  expect_mostly_held_out(table);
+}
+
+TEST_F(Accuracy, SequenceParallelTimesArePredictedWithinThreePercent) {
+  const MeasuredTable table = sequence_parallel_times(folder_);
+  EXPECT_LE(errors_of(table).all, 3);
+  EXPECT_LE(errors_of(table).worst, 5);
+}
+
+TEST_F(Accuracy, EveryFigureOfSequenceParallelMemoryIsPredictedWithinThreePercent) {
+  const MeasuredTable table = sequence_parallel_memory(folder_);
+  EXPECT_LE(errors_of(table).worst, 3);
+  EXPECT_EQ(errors_of(table).fitted_rows, 0);
+}
+
+TEST_F(Accuracy, B200TimesArePredictedWithinFivePercentAndMemoryWithinOne) {
+  EXPECT_LE(errors_of(b200_times(folder_)).all, 5);
+  EXPECT_LE(errors_of(b200_times(folder_)).held_out, 5);
+  expect_mostly_held_out(b200_times(folder_));
+  EXPECT_LE(errors_of(b200_memory(folder_)).all, 1);
+}
+
+TEST_F(Accuracy, SixteenT4ArePredictedWithinFifteenPercentAndRanked) {
+  const MeasuredTable table = amp_homogeneous(folder_);
+  EXPECT_LE(errors_of(table).all, 15);
+  EXPECT_GE(correlation(table), 0.93);  // the aim is 0.95
+  expect_mostly_held_out(table);
+}
+
+TEST_F(Accuracy, TheMixedClusterAndTheFoundConfigurationsKeepWhatTheyReached) {
+  EXPECT_LE(errors_of(amp_mixed(folder_)).all, 19);  // the aim is 15
+  EXPECT_GE(correlation(amp_mixed(folder_)), 0.40);  // the aim is 0.8
+  EXPECT_LE(errors_of(aceso_v100(folder_)).all, 6);  // the aim is 5
+}
+
+TEST_F(Accuracy, TheFirstChoiceAmongMeasuredConfigurationsIsNearlyTheBest) {
+  // The aim is 3 % for each; 18.4B misses it with 4.5 %.
+  for (const Choice& choice : choices_of(vtrain_multi_node(folder_))) {
+    EXPECT_LE(choice.cost_percent, choice.group.find("18.4B") == 0 ? 5 : 3) << choice.group;
+  }
+  for (const Choice& choice : choices_of(amp_homogeneous(folder_))) {
+    EXPECT_LE(choice.cost_percent, 8) << choice.group;
+  }
+}
+
+TEST(RankCorrelation, IsOneForTheSameOrderAndMinusOneForTheOther) {
+  EXPECT_DOUBLE_EQ(rank_correlation({1, 2, 3, 4}, {10, 20, 30, 400}), 1);
+  EXPECT_DOUBLE_EQ(rank_correlation({1, 2, 3, 4}, {4, 3, 2, 1}), -1);
+  // Ties share their mean rank: ranks 0, 1.5, 1.5, 3 against 0 to 3.
+  EXPECT_NEAR(rank_correlation({1, 2, 2, 3}, {1, 2, 3, 4}), 0.9487, 1e-4);
+}
+
+}  // namespace
+}  // namespace pipewright::test

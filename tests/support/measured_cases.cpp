@@ -1,0 +1,154 @@
+#include "tests/support/measured_cases.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+
+namespace pipewright::test {
+
+namespace {
+
+using planner::estimate_memory;
+using planner::estimate_step;
+using planner::ParallelSetup;
+using planner::RankBytes;
+
+double largest(const std::vector<RankBytes>& ranks) {
+  double most = 0;
+  for (const RankBytes& rank : ranks) most = std::max(most, rank.peak());
+  return most;
+}
+
+double step_seconds(const MeasuredCase& row, const ParallelSetup& setup) {
+  return estimate_step(row.model, row.framework, row.machine, setup).step;
+}
+
+double best_of_candidates(const MeasuredCase& row) {
+  double best = 0;
+  for (const ParallelSetup& setup : row.candidates) {
+    if (planner::refusal(row.model, row.machine, setup)) continue;
+    const double memory = row.machine.nodes.front().device.memory_bytes;
+    if (largest(estimate_memory(row.model, row.framework, setup)) > 0.94 * memory) continue;
+    const double seconds = step_seconds(row, setup);
+    if (best == 0 || seconds < best) best = seconds;
+  }
+  if (best == 0) throw std::runtime_error(row.name + ": no candidate fits");
+  return best;
+}
+
+double block_of(const MeasuredCase& row) {
+  const auto block = planner::block_seconds(row.model, row.framework, row.machine.nodes.front(),
+                                            row.machine.devices_per_node, row.setup, false);
+  return block.forward + block.backward;
+}
+
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  std::vector<double> ranks(values.size());
+  for (std::size_t from = 0; from < order.size();) {
+    std::size_t end = from;
+    while (end < order.size() && values[order[end]] == values[order[from]]) ++end;
+    const double mean = (static_cast<double>(from) + static_cast<double>(end) - 1) / 2;
+    for (; from < end; ++from) ranks[order[from]] = mean;
+  }
+  return ranks;
+}
+
+}  // namespace
+
+double predicted(const MeasuredCase& row) {
+  switch (row.quantity) {
+    case Quantity::StepSeconds:
+      return row.candidates.empty() ? step_seconds(row, row.setup) : best_of_candidates(row);
+    case Quantity::BlockSeconds:
+      return block_of(row);
+    case Quantity::PeakBytes:
+      return largest(estimate_memory(row.model, row.framework, row.setup));
+    case Quantity::StateBytes: {  // of a rank in the middle, without embedding and head
+      const double weights = planner::blocks_of(row.model, row.setup, row.setup.pipeline / 2) *
+                             planner::block_parameters_of_rank(row.model, row.setup, false);
+      return weights * (2 + row.framework.gradient_bytes + 12);
+    }
+    case Quantity::ActivationBytes:
+      return estimate_memory(row.model, row.framework, row.setup).front().activations;
+  }
+  return 0;
+}
+
+Errors errors_of(const MeasuredTable& table) {
+  Errors errors;
+  double all = 0, held = 0;
+  for (const MeasuredCase& row : table.cases) {
+    const double error = 100 * std::abs(predicted(row) / row.measured - 1);
+    all += error;
+    errors.worst = std::max(errors.worst, error);
+    ++errors.rows;
+    if (row.fitted) {
+      ++errors.fitted_rows;
+    } else {
+      held += error;
+    }
+  }
+  errors.all = all / std::max(1, errors.rows);
+  errors.held_out = held / std::max(1, errors.rows - errors.fitted_rows);
+  return errors;
+}
+
+double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
+  const double n = static_cast<double>(x.size());
+  const double mean = (n - 1) / 2;
+  double xy = 0, xx = 0, yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xy / std::sqrt(xx * yy);
+}
+
+std::vector<Choice> choices_of(const MeasuredTable& table) {
+  struct Best {
+    const MeasuredCase *chosen = nullptr, *fastest = nullptr;
+    double least = 0;
+    int cases = 0;
+  };
+  std::map<std::string, Best> groups;
+  for (const MeasuredCase& row : table.cases) {
+    if (row.choice_group.empty()) continue;
+    Best& best = groups[row.choice_group];
+    const double seconds = predicted(row);
+    if (best.chosen == nullptr || seconds < best.least) {
+      best.chosen = &row;
+      best.least = seconds;
+    }
+    if (best.fastest == nullptr || row.measured < best.fastest->measured) best.fastest = &row;
+    ++best.cases;
+  }
+  std::vector<Choice> choices;
+  for (const auto& [group, best] : groups) {
+    choices.push_back({group, best.chosen->name, best.fastest->name,
+                       100 * (best.chosen->measured / best.fastest->measured - 1), best.cases});
+  }
+  return choices;
+}
+
+std::vector<MeasuredTable> measured_tables(const std::filesystem::path& folder) {
+  return {vtrain_multi_node(folder),
+          vtrain_single_node(folder),
+          sequence_parallel_times(folder),
+          sequence_parallel_memory(folder),
+          b200_times(folder),
+          b200_memory(folder),
+          amp_homogeneous(folder),
+          amp_mixed(folder),
+          aceso_v100(folder),
+          megatron_sc21(folder)};
+}
+
+}  // namespace pipewright::test

@@ -1,0 +1,75 @@
+// Published measurements of training (golden/measured/), each as a case that the analytical
+// estimate can predict: shared by bench_accuracy, which prints docs/accuracy.md, and by the golden
+// test that holds the errors down. Reads files; throws std::runtime_error for one that is not as
+// described.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "planner/estimate/step_estimate.hpp"
+
+namespace pipewright::test {
+
+enum class Quantity { StepSeconds, BlockSeconds, PeakBytes, StateBytes, ActivationBytes };
+
+/// One row. `candidates`: setups among which the authors' is not told; the one that the estimate
+/// finds fastest within the device's memory stands for it.
+struct MeasuredCase {
+  std::string name;
+  std::string choice_group;  // rows with the same text are choices for one job; empty: none
+  Architecture model;
+  planner::FrameworkTraits framework;
+  planner::Machine machine;
+  planner::ParallelSetup setup;
+  std::vector<planner::ParallelSetup> candidates;
+  Quantity quantity = Quantity::StepSeconds;
+  double measured = 0;  // seconds or bytes
+  bool fitted = false;  // was among the rows that the efficiencies were fitted to
+};
+
+struct MeasuredTable {
+  std::string title, file, about, peer;
+  double target_percent = 0;  // mean absolute error to reach; 0: none was set
+  std::vector<MeasuredCase> cases;
+};
+
+/// What the estimate says of a case.
+double predicted(const MeasuredCase& row);
+
+MeasuredTable vtrain_multi_node(const std::filesystem::path& folder);
+MeasuredTable vtrain_single_node(const std::filesystem::path& folder);
+MeasuredTable sequence_parallel_times(const std::filesystem::path& folder);
+MeasuredTable sequence_parallel_memory(const std::filesystem::path& folder);
+MeasuredTable b200_times(const std::filesystem::path& folder);
+MeasuredTable b200_memory(const std::filesystem::path& folder);
+MeasuredTable amp_homogeneous(const std::filesystem::path& folder);
+MeasuredTable amp_mixed(const std::filesystem::path& folder);
+MeasuredTable aceso_v100(const std::filesystem::path& folder);
+MeasuredTable megatron_sc21(const std::filesystem::path& folder);
+
+/// All of them, in the order of the page.
+std::vector<MeasuredTable> measured_tables(const std::filesystem::path& folder);
+
+/// Mean of |predicted - measured| / measured over rows that were fitted, or that were not; and of
+/// all. In percent.
+struct Errors {
+  double all = 0, held_out = 0, worst = 0;
+  int rows = 0, fitted_rows = 0;
+};
+Errors errors_of(const MeasuredTable& table);
+
+/// Spearman's: Pearson's correlation of the ranks, ties sharing their mean rank.
+double rank_correlation(const std::vector<double>& a, const std::vector<double>& b);
+
+/// For each choice group: how much more the case with the least predicted time took than the one
+/// with the least measured time, in percent.
+struct Choice {
+  std::string group, chosen, best;
+  double cost_percent = 0;
+  int cases = 0;
+};
+std::vector<Choice> choices_of(const MeasuredTable& table);
+
+}  // namespace pipewright::test

@@ -1,0 +1,252 @@
+// The tables that were measured on B200, T4 and V100.
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "tests/support/measured_cases.hpp"
+
+namespace pipewright::test {
+
+namespace {
+
+using planner::ParallelSetup;
+using Document = nlohmann::json;
+
+constexpr std::size_t kFittedOfFive = 5;  // every fifth row
+constexpr std::size_t kFittedOfB200 = 4;  // the first ones: one of each model
+constexpr double kGibibyte = 1024.0 * 1024 * 1024;
+
+Document read(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot read " + path.string());
+  return Document::parse(file);
+}
+
+/// "llama3_70b_l12_tp1_pp2_dp4_mbc4_cef": words, and words with a number behind.
+std::map<std::string, int> numbers_of(const std::string& name) {
+  std::map<std::string, int> numbers;
+  std::size_t from = 0;
+  while (from < name.size()) {
+    const std::size_t end = std::min(name.find('_', from), name.size());
+    const std::string part = name.substr(from, end - from);
+    const auto digit = std::find_if(part.begin(), part.end(),
+                                    [](unsigned char c) { return std::isdigit(c) != 0; });
+    const std::string word(part.begin(), digit), rest(digit, part.end());
+    numbers[word] =
+        std::all_of(rest.begin(), rest.end(), ::isdigit) && !rest.empty() ? std::stoi(rest) : 0;
+    from = end + 1;
+  }
+  return numbers;
+}
+
+Architecture b200_model(const std::string& name, const std::map<std::string, int>& numbers) {
+  Architecture model;
+  if (name.find("llama3_70b") == 0) {
+    model = architecture_preset("llama3-70b");
+  } else if (name.find("llama3_405b") == 0) {
+    model = architecture_preset("llama3-405b");
+    model.key_value_heads = 16;  // as SimuMax's launcher has it
+  } else if (name.find("llama3_8b") == 0) {
+    model = architecture_preset("llama3-8b");
+  } else if (name.find("deepseekv2") == 0) {
+    model = architecture_preset("deepseek-v2");
+  } else if (name.find("deepseekv3") == 0) {
+    model = architecture_preset("deepseek-v3");
+  } else {
+    throw std::runtime_error("no such model on B200: " + name);
+  }
+  if (model.experts.count > 0) model.experts.dense_blocks = 1;  // in these slices
+  if (numbers.count("l") != 0) model.blocks = numbers.at("l");
+  model.sequence = numbers.count("seq") != 0 ? numbers.at("seq") : 4096;
+  return model;
+}
+
+MeasuredCase b200_case(const std::string& name) {
+  const std::map<std::string, int> numbers = numbers_of(name);
+  const auto degree = [&](const char* word) {
+    return numbers.count(word) != 0 ? numbers.at(word) : 1;
+  };
+  MeasuredCase row;
+  row.name = name;
+  row.model = b200_model(name, numbers);
+  row.framework = planner::megatron_core();
+  row.machine = planner::nvlink_machine("B200", 400e9);
+  ParallelSetup& setup = row.setup;
+  setup.tensor = degree("tp");
+  setup.data = degree("dp");
+  setup.pipeline = degree("pp");
+  setup.experts = degree("ep");
+  setup.context = degree("cp");
+  setup.chunks = std::max(degree("vp"), degree("vpp"));
+  setup.micro_batches = degree("mbc");
+  setup.sequence_parallel = setup.tensor > 1;
+  setup.zero = 1;
+  return row;
+}
+
+}  // namespace
+
+MeasuredTable b200_times(const std::filesystem::path& folder) {
+  MeasuredTable table{.title = "Megatron core on B200, time",
+                      .file = "simumax_b200.json",
+                      .about = "slices of Llama-3, DeepSeek-V2 and V3 on one node",
+                      .peer = "SimuMax 5.6 % over its 43 published rows",
+                      .target_percent = 5,
+                      .cases = {}};
+  const Document document = read(folder / table.file);
+  for (const Document& r : document.at("rows")) {
+    MeasuredCase row = b200_case(r.at(0).get<std::string>());
+    row.measured = r.at(1).get<double>() / 1e3;
+    row.fitted = table.cases.size() < kFittedOfB200;
+    table.cases.push_back(std::move(row));
+  }
+  return table;
+}
+
+MeasuredTable b200_memory(const std::filesystem::path& folder) {
+  MeasuredTable table{.title = "Megatron core on B200, memory",
+                      .file = "simumax_b200.json",
+                      .about = "the most that any rank has allocated",
+                      .peer = "SimuMax 0.5 % over its 43 published rows",
+                      .target_percent = 1,
+                      .cases = {}};
+  const Document document = read(folder / table.file);
+  for (const Document& r : document.at("rows")) {
+    MeasuredCase row = b200_case(r.at(0).get<std::string>());
+    row.quantity = Quantity::PeakBytes;
+    row.measured = r.at(3).get<double>() * kGibibyte;
+    table.cases.push_back(std::move(row));
+  }
+  return table;
+}
+
+namespace {
+
+/// The list has 30 entries: embedding, a transposition, 24 blocks, four entries of the head.
+std::vector<int> blocks_of_partition(const Document& partition) {
+  std::vector<int> blocks;
+  for (std::size_t stage = 0; stage + 1 < partition.size(); ++stage) {
+    const int from = std::max(2, partition[stage].get<int>());
+    const int end = std::min(26, partition[stage + 1].get<int>());
+    blocks.push_back(std::max(0, end - from));
+  }
+  return blocks;
+}
+
+void add_amp_rows(MeasuredTable& table, const Document& document, const planner::Machine& machine,
+                  bool fits) {
+  const int batch = document.at("gbs").get<int>();
+  for (const Document& r : document.at("rows")) {
+    if (r.at("measured_s").is_null()) continue;  // the run failed
+    MeasuredCase row;
+    row.model = gpt_architecture("gpt2-345m", 1024, 24, 16, 52256, 1024);
+    row.framework = planner::megatron_deepspeed();
+    row.framework.gradient_bytes = 4;  // its configuration reduces 32-bit gradients
+    row.machine = machine;
+    ParallelSetup& setup = row.setup;
+    setup.tensor = r.at("tp").get<int>();
+    setup.data = r.at("dp").get<int>();
+    setup.pipeline = r.at("pp").get<int>();
+    setup.micro_batch_size = r.at("mbs").get<int>();
+    setup.micro_batches = batch / setup.data / setup.micro_batch_size;
+    setup.blocks_of_rank = blocks_of_partition(r.at("partition"));
+    row.measured = r.at("measured_s").get<double>();
+    row.choice_group = table.title;
+    row.name = "tp" + std::to_string(setup.tensor) + " dp" + std::to_string(setup.data) + " pp" +
+               std::to_string(setup.pipeline) + " mbs" + std::to_string(setup.micro_batch_size);
+    row.fitted = fits && table.cases.size() % kFittedOfFive == 0;
+    table.cases.push_back(std::move(row));
+  }
+}
+
+/// Collectives over TCP, without remote access to memory, at 50 Gb/s; at 10 the wire is the limit.
+constexpr double kTcpEfficiency = 0.6;
+
+/// AWS, as AMP's scripts and paper describe them (bits per second): G4dn.12xlarge with 50 inside
+/// and 50 across, P3.8xlarge with 170 and 10.
+planner::NodeRates g4dn() {
+  const planner::DeviceRates t4 = planner::device_rates("T4");
+  return {t4, t4.link_efficiency * 50e9 / 8, kTcpEfficiency * 50e9 / 8};
+}
+planner::NodeRates p3() { return {planner::device_rates("V100"), 170e9 / 8, 10e9 / 8}; }
+
+}  // namespace
+
+MeasuredTable amp_homogeneous(const std::filesystem::path& folder) {
+  MeasuredTable table{.title = "AMP, 16 T4",
+                      .file = "amp_homogeneous.json",
+                      .about = "GPT-2 345M on 4 nodes of 4 T4",
+                      .peer = "AMP 48 %, rank correlation 0.94, choice 10 % above the best",
+                      .target_percent = 15,
+                      .cases = {}};
+  add_amp_rows(table, read(folder / table.file), {4, {g4dn()}}, true);
+  return table;
+}
+
+MeasuredTable amp_mixed(const std::filesystem::path& folder) {
+  MeasuredTable table{.title = "AMP, 12 V100 and 4 T4",
+                      .file = "amp_het_cluster.json",
+                      .about = "GPT-2 345M on 3 nodes of 4 V100 and one of 4 T4",
+                      .peer = "AMP 49 %, rank correlation 0.39, choice 15 % above the best",
+                      .target_percent = 15,
+                      .cases = {}};
+  add_amp_rows(table, read(folder / table.file), {4, {p3(), p3(), p3(), g4dn()}}, false);
+  return table;
+}
+
+MeasuredTable aceso_v100(const std::filesystem::path& folder) {
+  MeasuredTable table{
+      .title = "Aceso, V100",
+      .file = "aceso_gpt_v100.json",
+      .about =
+          "the best configuration that Aceso found on 1 to 32 V100; which is not in the file, "
+          "so the fastest of ours that fits stands for it",
+      .peer = "Aceso 5.0 %",
+      .target_percent = 5,
+      .cases = {}};
+  struct Size {
+    std::string_view name;
+    int hidden, blocks, heads, gpus;
+  };
+  constexpr std::array<Size, 5> kSizes{{{"350M", 1024, 24, 16, 1},
+                                        {"1_3B", 2048, 24, 32, 4},
+                                        {"2_6B", 2560, 32, 32, 8},
+                                        {"6_7B", 4096, 32, 32, 16},
+                                        {"13B", 5120, 40, 40, 32}}};
+  const Document document = read(folder / table.file);
+  for (const Size& size : kSizes) {
+    MeasuredCase row;
+    row.name = std::string(size.name) + " on " + std::to_string(size.gpus);
+    row.model = gpt_architecture(row.name, size.hidden, size.blocks, size.heads, 51200, 2048);
+    row.framework = planner::megatron_lm();
+    row.framework.gradient_bytes = 2;
+    row.machine = planner::nvlink_machine("V100", 12.5e9);
+    for (int tensor = 1; tensor <= std::min(8, size.gpus); tensor *= 2) {
+      for (int pipeline = 1; tensor * pipeline <= size.gpus; pipeline *= 2) {
+        for (int micro = 1; micro <= 16; micro *= 2) {
+          for (const auto recompute :
+               {LayerRecompute::None, LayerRecompute::Attention, LayerRecompute::Whole}) {
+            ParallelSetup setup;
+            setup.tensor = tensor;
+            setup.pipeline = pipeline;
+            setup.data = size.gpus / tensor / pipeline;
+            setup.micro_batch_size = micro;
+            setup.micro_batches = 1024 / setup.data / micro;
+            setup.recompute = recompute;
+            row.candidates.push_back(setup);
+          }
+        }
+      }
+    }
+    row.measured = document.at("gpt_iter_s").at(std::string(size.name)).at(0).get<double>();
+    row.fitted = table.cases.size() == 1;
+    table.cases.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace pipewright::test

@@ -1,0 +1,205 @@
+#include "planner/estimate/step_estimate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/expect_refusal.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+DeviceRates plain_device() {
+  // Ten multiprocessors, tiles of 128, everything at its peak.
+  return {"test", 1e12, 1e15, 1e12, 10, 128, 128, false, 1, 1, 1};
+}
+
+Architecture gpt() { return gpt_architecture("gpt", 1024, 8, 16, 51200, 512); }
+
+ParallelSetup setup_of(int tensor, int data, int pipeline, int micro_batches) {
+  ParallelSetup setup;
+  setup.tensor = tensor;
+  setup.data = data;
+  setup.pipeline = pipeline;
+  setup.micro_batches = micro_batches;
+  return setup;
+}
+
+TEST(MatmulSeconds, CountsWholeWavesOfTiles) {
+  const DeviceRates device = plain_device();
+  const double depth = 1024, start = kMatmulStartDepth;
+  const double wave = 2 * 10 * 128.0 * 128 * (depth + start) / 1e12;
+  // Ten tiles are one wave; one row more makes twenty, and two waves.
+  EXPECT_DOUBLE_EQ(matmul_seconds(device, {128, 1280, depth}), wave);
+  EXPECT_DOUBLE_EQ(matmul_seconds(device, {129, 1280, depth}), 2 * wave);
+  EXPECT_DOUBLE_EQ(matmul_seconds(device, {128, 128, depth, 10}), wave);
+  EXPECT_EQ(matmul_seconds(device, {0, 128, depth}), 0);
+}
+
+TEST(MatmulSeconds, IsAtLeastTheTimeOfItsMemory) {
+  DeviceRates device = plain_device();
+  device.memory_bytes_per_second = 1e9;
+  const double bytes = 2.0 * (128 * 64 + 64 * 1280 + 128 * 1280);
+  EXPECT_DOUBLE_EQ(matmul_seconds(device, {128, 1280, 64}), bytes / 1e9);
+}
+
+TEST(Collectives, MoveWhatARingMoves) {
+  const NodeRates node{plain_device(), 100e9, 40e9};
+  FrameworkTraits framework;  // no launches, so no drift
+  const double inside = kCollectiveStart + 4 * kCollectiveStartPerMember;
+  EXPECT_DOUBLE_EQ(all_reduce_seconds(framework, node, 8, {4, 1}, 1e9),
+                   inside + 2 * 0.75 * 1e9 / 100e9);
+  EXPECT_DOUBLE_EQ(gather_seconds(framework, node, 8, {4, 1}, 1e9), inside + 0.75 * 1e9 / 100e9);
+  EXPECT_EQ(all_reduce_seconds(framework, node, 8, {1, 1}, 1e9), 0);
+}
+
+TEST(Collectives, GroupsSideBySideShareTheNetwork) {
+  const NodeRates node{plain_device(), 100e9, 40e9};
+  EXPECT_EQ(group_bytes_per_second(node, 8, {8, 1}), 100e9);  // fills a node
+  EXPECT_EQ(group_bytes_per_second(node, 8, {16, 1}), 40e9);  // one ring over the network
+  EXPECT_EQ(group_bytes_per_second(node, 8, {16, 2}), 20e9);  // two of them
+  EXPECT_EQ(group_bytes_per_second(node, 8, {16, 8}), 5e9);   // each device its own
+  EXPECT_EQ(group_bytes_per_second(node, 8, {16, 64}), 5e9);
+}
+
+TEST(BlockWork, HasTheOperationsOfThePaper) {
+  // arXiv:2104.04473, appendix: a forward of a block has 24 B s h^2 + 4 B s^2 h operations.
+  const Architecture model = gpt();
+  ParallelSetup setup = setup_of(1, 1, 1, 1);
+  setup.micro_batch_size = 3;
+  const BlockWork work = block_work(model, megatron_lm(), setup, false);
+  double flops = work.scores.flops() + work.context.flops();
+  for (int p = 0; p < work.products_used; ++p) {
+    flops += work.products[static_cast<std::size_t>(p)].flops();
+  }
+  const double b = 3, s = 512, h = 1024;
+  EXPECT_DOUBLE_EQ(flops, 24 * b * s * h * h + 4 * b * s * s * h);
+}
+
+TEST(SavedBytes, FollowTheFormulaOfThePaper) {
+  // arXiv:2205.05198, §4: s b h (10 + 24/t + 5 a s/(h t)), and what each technique makes of it.
+  const Architecture model = gpt();
+  const double s = 512, b = 2, h = 1024, a = 16, t = 4, scores = 5 * a * s / h;
+  ParallelSetup setup = setup_of(4, 1, 1, 1);
+  setup.micro_batch_size = 2;
+  const auto bytes = [&](LayerRecompute recompute) {
+    return saved_bytes(model, megatron_lm(), setup, false, recompute);
+  };
+  EXPECT_DOUBLE_EQ(bytes(LayerRecompute::None), s * b * h * (10 + (24 + scores) / t));
+  EXPECT_DOUBLE_EQ(bytes(LayerRecompute::Attention), s * b * h * (10 + 24 / t));
+  EXPECT_DOUBLE_EQ(bytes(LayerRecompute::Whole), 2 * s * b * h);
+  setup.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(bytes(LayerRecompute::None), s * b * h * (34 + scores) / t);
+  EXPECT_DOUBLE_EQ(bytes(LayerRecompute::Attention), s * b * h * 34 / t);
+}
+
+TEST(EstimateStep, EqualStagesWithoutTransfersFillAndDrainOnce) {
+  // (m + p - 1) times a stage's forward and backward, plus embedding and head where they are.
+  const Machine machine = nvlink_machine("A100", 100e9);
+  const ParallelSetup setup = setup_of(1, 1, 4, 16);
+  const StepEstimate estimate = estimate_step(gpt(), megatron_lm(), machine, setup);
+  ASSERT_EQ(estimate.rank_seconds.size(), 4U);
+  EXPECT_EQ(estimate.rank_seconds[1], estimate.rank_seconds[2]);
+  EXPECT_GT(estimate.rank_seconds[3], estimate.rank_seconds[1]);
+  const double sum = estimate.rank_seconds[0] + 2 * estimate.rank_seconds[1];
+  EXPECT_NEAR(estimate.pipeline, sum + 16 * estimate.rank_seconds[3] + estimate.transfers, 1e-12);
+  EXPECT_DOUBLE_EQ(estimate.step, estimate.pipeline + estimate.gradient_reduction +
+                                      estimate.tied_reduction + estimate.update);
+}
+
+TEST(EstimateStep, RecomputeCostsAForwardAndSelectiveLess) {
+  const Machine machine = nvlink_machine("A100", 100e9);
+  ParallelSetup setup = setup_of(2, 1, 1, 4);
+  setup.micro_batch_size = 8;
+  const auto seconds = [&](LayerRecompute recompute) {
+    setup.recompute = recompute;
+    return estimate_step(gpt(), megatron_lm(), machine, setup).step;
+  };
+  EXPECT_LT(seconds(LayerRecompute::None), seconds(LayerRecompute::Attention));
+  EXPECT_LT(seconds(LayerRecompute::Attention), seconds(LayerRecompute::Whole));
+}
+
+TEST(EstimateStep, TheSlowestNodeOfAMixedMachinePacesTheStep) {
+  const NodeRates fast{device_rates("V100"), 20e9, 10e9}, slow{device_rates("T4"), 20e9, 10e9};
+  const auto seconds = [&](const NodeRates& last) {
+    const Machine machine{4, {fast, fast, fast, last}};
+    return estimate_step(gpt(), megatron_deepspeed(), machine, setup_of(1, 4, 4, 8));
+  };
+  const StepEstimate mixed = seconds(slow), equal = seconds(fast);
+  EXPECT_EQ(mixed.rank_seconds[1], equal.rank_seconds[1]);
+  EXPECT_GT(mixed.rank_seconds[3], 2 * equal.rank_seconds[3]);
+  EXPECT_GT(mixed.step, equal.step);
+}
+
+TEST(EstimateMemory, EachZeroStageSharesOutMore) {
+  ParallelSetup setup = setup_of(1, 8, 1, 4);
+  double before = 1e30;
+  for (const int stage : {0, 1, 2, 3}) {
+    setup.zero = stage;
+    const RankBytes bytes = estimate_memory(gpt(), megatron_lm(), setup).front();
+    EXPECT_LT(bytes.peak(), before) << stage;
+    before = bytes.peak();
+  }
+  // 2 + 4 + 12 bytes a weight, all of it divided by eight.
+  const RankBytes bytes = estimate_memory(gpt(), megatron_lm(), setup).front();
+  EXPECT_NEAR(bytes.weights + bytes.gradients + bytes.optimizer, 18 * parameters(gpt()) / 8, 1);
+}
+
+TEST(EstimateMemory, FirstRanksKeepMoreMicroBatchesUnder1F1B) {
+  const auto ranks = estimate_memory(gpt(), megatron_lm(), setup_of(1, 1, 4, 16));
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(ranks[static_cast<std::size_t>(rank)].in_flight, 4 - rank);
+  }
+  // Fewer micro-batches than stages: no more than there are.
+  EXPECT_EQ(estimate_memory(gpt(), megatron_lm(), setup_of(1, 1, 4, 2)).front().in_flight, 2);
+  // What a schedule's simulation says goes in place of it.
+  EXPECT_EQ(estimate_memory(gpt(), megatron_lm(), setup_of(1, 1, 4, 16), {7, 7, 7, 7})[2].in_flight,
+            7);
+}
+
+TEST(EstimateMemory, SaysWhatThePeakIsMadeOf) {
+  ParallelSetup setup = setup_of(1, 1, 4, 16);
+  setup.micro_batch_size = 64;
+  const auto ranks = estimate_memory(gpt(), megatron_lm(), setup);
+  EXPECT_EQ(ranks.front().reason(), "the activations of 4 micro-batches in flight");
+  EXPECT_EQ(ranks[2].reason(), "the activations of 2 micro-batches in flight");
+  EXPECT_EQ(ranks.back().reason(), "the logits");
+  setup.micro_batch_size = 1;
+  setup.recompute = LayerRecompute::Whole;
+  EXPECT_EQ(estimate_memory(gpt(), megatron_lm(), setup).front().reason(), "the optimizer's state");
+}
+
+TEST(Refusals, SayWhatWouldDo) {
+  const Machine machine = nvlink_machine("A100", 100e9);
+  const auto said = [&](const ParallelSetup& setup) {
+    return refusal(gpt(), machine, setup).value_or("");
+  };
+  EXPECT_EQ(said(setup_of(1, 1, 1, 1)), "");
+  EXPECT_EQ(said(setup_of(3, 1, 1, 1)),
+            "tp * cp = 3 does not divide the 16 heads; take a divisor of them");
+  EXPECT_EQ(said(setup_of(1, 1, 16, 1)),
+            "pp * vpp = 16 stages, but only 8 layers; take fewer stages");
+  ParallelSetup chunked = setup_of(1, 1, 4, 6);
+  chunked.chunks = 2;
+  EXPECT_EQ(said(chunked),
+            "interleaving needs micro-batches in multiples of pp = 4, found 6; the next is 8");
+  ParallelSetup sequence = setup_of(1, 1, 1, 1);
+  sequence.sequence_parallel = true;
+  EXPECT_EQ(said(sequence),
+            "sequence parallel divides the work of tensor parallel ranks, so tp has to be at least "
+            "2");
+  EXPECT_EQ(test::refusal([] { device_rates("A101"); }).message(),
+            "no rates are known for the device \"A101\"; known are T4, V100, A100, H100, H200 and "
+            "B200");
+}
+
+TEST(Blocks, WhatDoesNotDivideGoesToTheMiddle) {
+  const Architecture model = gpt_architecture("gpt", 1024, 10, 16, 51200, 512);
+  const ParallelSetup setup = setup_of(1, 1, 4, 4);
+  std::vector<int> blocks;
+  for (int rank = 0; rank < 4; ++rank) blocks.push_back(blocks_of(model, setup, rank));
+  EXPECT_EQ(blocks, (std::vector<int>{2, 3, 3, 2}));
+}
+
+}  // namespace
+}  // namespace pipewright::planner
