@@ -59,7 +59,7 @@ std::vector<QueueSite> sites_of(const pipewright_cuda& cuda, int ranks, Precisio
     for (std::size_t i = 0; i < here.size(); ++i)
       sites[static_cast<std::size_t>(here[i])] = {gpu, parts[i], precision};
     require(cuda, cuda.enter(gpu, nullptr));
-    for (int other = 0; other < gpus; ++other) require(cuda, cuda.reach(other));
+    for (int other = 0; other < std::min(gpus, ranks); ++other) require(cuda, cuda.reach(other));
   }
   return sites;
 }
