@@ -1,6 +1,7 @@
 #include "exec/cuda/device.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -58,6 +59,7 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
         queue_,
         StageSpec{of.model, of.stages[s].first_layer, of.stages[s].end_layer, of.micro_batch_size,
                   of.micro_batches, of.seed, of.optimizer, of.options.recompute});
+    if (stages_[s]->shares_table()) tables_.push_back(stage);
   }
 }
 
@@ -109,6 +111,8 @@ void Device::perform(InstructionId, const Action& action) {
       return stage_at(stage).backward_weight(micro_batch);
     case ActionKind::Opt:
       return update();
+    case ActionKind::ReduceTied:
+      return tie_alone();
     default:
       return;  // a REDUCE_GRAD alone: nobody to share with
   }
@@ -117,7 +121,7 @@ void Device::perform(InstructionId, const Action& action) {
 // --- Updates ---
 
 void Device::update() {
-  take_reductions();
+  take_sums();
   clip();
   for (const auto& stage : stages_) {
     if (stage != nullptr) stage->update(step_);
@@ -127,11 +131,14 @@ void Device::update() {
 void Device::hand_in(InstructionId member) {
   const Instruction& in = program_.code[member];
   if (in.kind == ActionKind::ReduceNorm) {
-    take_reductions();
+    take_sums();
     transport_.contribute(rank_, member, std::make_shared<cpu::NormMessage>(own_squares()));
     return;
   }
-  cpu::GradientPart part = stage_at(in.stage).gradient_part(between());
+  if (in.kind == ActionKind::ReduceTied) take_sums();
+  cpu::GradientPart part = in.kind == ActionKind::ReduceTied
+                               ? own_tables()
+                               : stage_at(in.stage).gradient_part(between());
   transport_.contribute(rank_, member, std::make_shared<cpu::GradientMessage>(std::move(part)));
 }
 
@@ -160,7 +167,7 @@ void Device::clip() {
   }
 }
 
-void Device::take_reductions() {
+void Device::take_sums() {
   for (const InstructionId member : reductions_) {
     const std::vector<PartPtr> messages = transport_.gathered(rank_, member);
     std::vector<cpu::GradientPart> arrived_parts;
@@ -168,6 +175,33 @@ void Device::take_reductions() {
         .set_gradients(cpu::parts_of(messages, arrived_parts), between());
   }
   reductions_.clear();
+  if (tied_ == kNoInstruction) return;
+  const std::vector<PartPtr> messages = transport_.gathered(rank_, tied_);
+  std::vector<cpu::GradientPart> arrived_parts;
+  const auto parts = cpu::parts_of(messages, arrived_parts);
+  for (const StageId stage : tables_) stage_at(stage.value).set_table(parts, between());
+  tied_ = kNoInstruction;
+}
+
+/// What this rank's stages bring to the sum of a tied table's gradients; of replicas the one with
+/// the first micro-batch.
+cpu::GradientPart Device::own_tables() {
+  cpu::GradientPart all;
+  for (const StageId id : tables_) {
+    if (!computes(id.value, 0)) continue;
+    cpu::GradientPart one = stage_at(id.value).table_part(between());
+    std::move(one.gradients.begin(), one.gradients.end(), std::back_inserter(all.gradients));
+    std::move(one.sums.begin(), one.sums.end(), std::back_inserter(all.sums));
+  }
+  return all;
+}
+
+/// All stages with the table are this rank's.
+void Device::tie_alone() {
+  take_sums();
+  const cpu::GradientPart own = own_tables();
+  const cpu::GradientPart* const parts[] = {&own};
+  for (const StageId stage : tables_) stage_at(stage.value).set_table(parts, between());
 }
 
 // --- Tensors ---
@@ -266,6 +300,12 @@ Device::Waiting Device::arrived(InstructionId recv, DevicePayload& payload) {
   return {std::move(own), std::move(end), true, true};
 }
 
+std::size_t Device::message_bytes(InstructionId recv) {
+  const Instruction& in = program_.code[recv];
+  const Stage& stage = stage_at(in.stage);
+  return in.kind == ActionKind::RecvF ? stage.input_bytes() : stage.output_bytes();
+}
+
 void Device::accept(InstructionId recv, PayloadPtr payload) {
   queue_.enter();
   const Instruction& in = program_.code[recv];
@@ -273,13 +313,16 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
     norm_ = recv;
     return;
   }
+  if (in.kind == ActionKind::ReduceTied) {
+    tied_ = recv;
+    return;
+  }
   if (in.in_collective()) return reductions_.push_back(recv);
   auto* message = dynamic_cast<DevicePayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie on a GPU");
   const bool activation = in.kind == ActionKind::RecvF;
   const int from = in.stage + (activation ? -1 : 1);
-  const Stage& stage = stage_at(in.stage);
-  const std::size_t wanted = activation ? stage.input_bytes() : stage.output_bytes();
+  const std::size_t wanted = message_bytes(recv);
   if (message->size() != wanted) {
     throw RunError("received " + std::to_string(message->size()) + " bytes where " +
                    std::to_string(wanted) + " belong");
@@ -292,7 +335,7 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
 
 void Device::end_step() {
   queue_.enter();
-  take_reductions();
+  take_sums();
   for (const auto& stage : stages_) {
     if (stage != nullptr) stage->end_step();
   }

@@ -61,6 +61,12 @@ class Device final : public exec::Device {
   PoolFigures message_figures() { return queue_.messages().figures(); }
   PoolFigures weight_figures() { return queue_.weights().figures(); }
 
+  /// For a transport that puts work of its own on this rank's GPU.
+  Queue& queue() { return queue_; }
+  DeviceTimeline& timeline() { return timeline_; }
+  /// Of what a RECV of this rank brings.
+  std::size_t message_bytes(InstructionId recv);
+
  private:
   /// What waits for its reader: by stage and micro-batch.
   struct Waiting {
@@ -75,7 +81,9 @@ class Device final : public exec::Device {
   void backward_input(int stage, int micro_batch);
   void update();
   void hand_in(InstructionId member);
-  void take_reductions();
+  void take_sums();
+  cpu::GradientPart own_tables();
+  void tie_alone();
   cpu::SquareSum own_squares();
   void clip();
   bool is_input_there(const Action& action) const;
@@ -101,6 +109,8 @@ class Device final : public exec::Device {
   std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
   std::vector<InstructionId> reductions_;         // that have ended and wait for the update
   InstructionId norm_ = kNoInstruction;           // the REDUCE_NORM that has ended last
+  InstructionId tied_ = kNoInstruction;           // a REDUCE_TIED that has ended, likewise
+  std::vector<StageId> tables_;  // own stages with a table that another stage has too
   int step_ = 0;
 };
 

@@ -40,6 +40,7 @@ struct DeviceSite {
   std::string path;  // of the layer in the model, as on the CPU: the parameters' names begin so
   int width = 0;     // in front of it
   bool recomputes_attention = false;
+  std::string table;  // what a tied head multiplies by; empty where nothing is tied
 
   const DeviceParameter& parameter(const std::string& name) const {
     return parameters->at(path + "/" + name);

@@ -68,6 +68,54 @@ class LinearLayer final : public DeviceLayer {
   DeviceProjection projection_;
 };
 
+/// logits = x · tableᵀ: our F is the I of the layer from vocabulary to width whose weights the
+/// table is, and our I its F (exec/cpu/tied_head.cpp).
+class TiedLinear final : public DeviceLayer {
+ public:
+  TiedLinear(const Layer& layer, const DeviceSite& site)
+      : extent_(site.extent),
+        width_(site.width),
+        vocabulary_(layer.out),
+        queue_(*site.queue),
+        table_(site.parameters->at(site.table)) {}
+
+  Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
+
+  Buffer forward(Buffer x, Saved& saved) override {
+    Buffer y = queue_.memory().take_floats(extent_.words(vocabulary_));
+    queue_.multiply(one_product(extent_.rows(), vocabulary_, width_, x.floats(), width_, false,
+                                table_.value, width_, true, 0.0F, y.floats()));
+    saved.buffers[kX] = std::move(x);
+    return y;
+  }
+
+  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    Buffer dx;
+    if (wanted) {
+      dx = queue_.memory().take_floats(extent_.words(width_));
+      queue_.multiply(one_product(extent_.rows(), width_, vocabulary_, dy.floats(), vocabulary_,
+                                  false, table_.value, width_, false, 0.0F, dx.floats()));
+    }
+    saved.buffers[kDy] = std::move(dy);
+    return dx;
+  }
+
+  void backward_weight(Saved& saved) override {
+    queue_.multiply(one_product(vocabulary_, width_, extent_.rows(), saved.buffers[kDy].floats(),
+                                vocabulary_, true, saved.buffers[kX].floats(), width_, false, 1.0F,
+                                table_.gradient));
+    for (Buffer& buffer : saved.buffers) buffer.reset();
+  }
+
+ private:
+  enum Slot { kX, kDy };
+
+  Extent extent_;
+  int width_, vocabulary_;
+  Queue& queue_;
+  const DeviceParameter& table_;
+};
+
 class ActivationLayer final : public DeviceLayer {
  public:
   ActivationLayer(const DeviceSite& site, LayerKind kind)
@@ -345,11 +393,6 @@ class RecomputedLayers final : public DeviceLayer {
 };
 
 void require_layer(const Layer& layer, const std::string& path) {
-  if (layer.tied) {
-    throw InputError("layer \"" + path +
-                     "\": a head tied to the embedding is not trained on GPUs yet; untie it, or "
-                     "use --device cpu");
-  }
   switch (layer.kind) {
     case LayerKind::Linear:
     case LayerKind::Relu:
@@ -419,6 +462,7 @@ void DeviceProjection::backward_weight(int rows, const float* x, const float* dy
 std::unique_ptr<DeviceLayer> make_device_layer(const Layer& layer, const DeviceSite& site) {
   switch (layer.kind) {
     case LayerKind::Linear:
+      if (layer.tied) return std::make_unique<TiedLinear>(layer, site);
       return std::make_unique<LinearLayer>(layer, site);
     case LayerKind::Relu:
     case LayerKind::Gelu:

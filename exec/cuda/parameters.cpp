@@ -19,7 +19,7 @@ Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
                        const OptimizerSpec& optimizer)
     : queue_(queue), host_(host), optimizer_(optimizer) {
   for (const Parameter* p : host_) {
-    all_.push_back({p->name, p->decays, p->value.size(), floats_, nullptr, nullptr});
+    all_.push_back({p->name, p->decays, p->is_copy, p->value.size(), floats_, nullptr, nullptr});
     floats_ += (p->value.size() + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
   }
   values_ = zeros(floats_ * sizeof(float));
@@ -68,8 +68,8 @@ void Parameters::clear() {
   queue_.clear(low_.at(), floats_ * sizeof(std::int64_t));
 }
 
-void Parameters::add_parts(std::size_t first, std::size_t end) {
-  for (std::size_t i = first; i < end; ++i) {
+void Parameters::add_parts(std::span<const std::size_t> places) {
+  for (const std::size_t i : places) {
     const DeviceParameter& p = all_[i];
     queue_.run(queue_.kernels().fixed_add, p.size, p.gradient, high_.words() + p.offset,
                low_.words() + p.offset, bad_.ids() + i);
@@ -125,8 +125,11 @@ cpu::SquareSum Parameters::squares(const Between& between) {
   }
   Pinned<std::int64_t> found(queue_.cuda(), 4);
   queue_.clear(total_.at(), 4 * sizeof(std::int64_t));
-  queue_.run(queue_.kernels().add_squares, floats_, gradients_.floats(), partial_.words(),
-             total_.words(), bad_.ids() + all_.size());
+  for (const DeviceParameter& p : all_) {
+    if (p.is_copy) continue;
+    queue_.run(queue_.kernels().add_squares, p.size, p.gradient, partial_.words(), total_.words(),
+               bad_.ids() + all_.size());
+  }
   queue_.copy(found.data(), total_.at(), 4 * sizeof(std::int64_t));
   ask_for_health();
   finish(between);
@@ -139,65 +142,57 @@ cpu::SquareSum Parameters::squares(const Between& between) {
   return {{found.data()[0], found.data()[1]}, {found.data()[2], found.data()[3]}};
 }
 
-cpu::GradientPart Parameters::part(int micro_batches, const Between& between) {
+cpu::GradientPart Parameters::part(std::span<const std::size_t> places, const Between& between) {
   cpu::GradientPart part;
-  if (micro_batches == 0) return part;
-  part.micro_batches = micro_batches;
-  std::vector<cpu::FixedPointSums::Words> high(all_.size()), low(all_.size());
-  for (std::size_t i = 0; i < all_.size(); ++i) {
+  std::vector<cpu::FixedPointSums::Words> high, low;
+  part.gradients.reserve(places.size());
+  high.reserve(places.size());
+  low.reserve(places.size());
+  for (const std::size_t i : places) {
     const DeviceParameter& p = all_[i];
     if (!is_exact()) {
       AlignedFloats& to = part.gradients.emplace_back(p.size);
       queue_.copy(to.data(), p.gradient, p.size * sizeof(float));
       continue;
     }
-    high[i].resize(p.size);
-    low[i].resize(p.size);
-    queue_.copy(high[i].data(), high_.words() + p.offset, p.size * sizeof(std::int64_t));
-    queue_.copy(low[i].data(), low_.words() + p.offset, p.size * sizeof(std::int64_t));
+    const std::size_t bytes = p.size * sizeof(std::int64_t);
+    queue_.copy(high.emplace_back(p.size).data(), high_.words() + p.offset, bytes);
+    queue_.copy(low.emplace_back(p.size).data(), low_.words() + p.offset, bytes);
   }
   ask_for_health();
   finish(between);
   require_health();
-  for (std::size_t i = 0; i < all_.size() && is_exact(); ++i)
-    part.sums.emplace_back(std::move(high[i]), std::move(low[i]));
+  for (std::size_t k = 0; k < high.size(); ++k)
+    part.sums.emplace_back(std::move(high[k]), std::move(low[k]));
   return part;
 }
 
-void Parameters::set(std::span<const cpu::GradientPart* const> parts, const Between& between) {
-  clear();
-  if (is_exact()) {
-    set_sums(parts);
-  } else {
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      AlignedFloats& sum = host_[i]->gradient;
-      std::fill(sum.begin(), sum.end(), 0.0F);
-      for (const cpu::GradientPart* part : parts) {
-        if (!part->gradients.empty()) add_to(sum.size(), part->gradients[i].data(), sum.data());
-      }
-      queue_.copy(all_[i].gradient, sum.data(), sum.size() * sizeof(float));
-    }
+cpu::FixedPointSums Parameters::sum_of(std::size_t place, const Summands& summands) const {
+  cpu::FixedPointSums sum(all_[place].size);
+  for (const cpu::FixedPointSums* one : summands.sums) {
+    if (sum.add(*one)) continue;
+    throw RunError("the gradients of \"" + all_[place].name +
+                   "\" add up to more than 4e12: the training diverges; lower the learning rate");
   }
-  finish(between);  // what was copied is the host's, and may change from now on
-  uploaded_.clear();
+  return sum;
 }
 
-void Parameters::set_sums(std::span<const cpu::GradientPart* const> parts) {
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    const DeviceParameter& p = all_[i];
-    cpu::FixedPointSums sum(p.size);
-    for (const cpu::GradientPart* part : parts) {
-      if (part->sums.empty() || sum.add(part->sums[i])) continue;
-      throw RunError("the replicas' gradients of \"" + p.name +
-                     "\" add up to more than 4e12: the training diverges; lower the learning rate");
-    }
-    uploaded_.push_back(std::move(sum));
+/// The sum is taken on the host, where the summands are; what is copied stays there until it is on
+/// the GPU.
+void Parameters::set(std::size_t place, const Summands& summands, const Between& between) {
+  const DeviceParameter& p = all_[place];
+  if (is_exact()) {
+    const cpu::FixedPointSums sum = sum_of(place, summands);
+    const std::size_t bytes = p.size * sizeof(std::int64_t);
+    queue_.clear(p.gradient, p.size * sizeof(float));
+    queue_.copy(high_.words() + p.offset, sum.high().data(), bytes);
+    queue_.copy(low_.words() + p.offset, sum.low().data(), bytes);
+    return finish(between);
   }
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    const std::size_t bytes = all_[i].size * sizeof(std::int64_t);
-    queue_.copy(high_.words() + all_[i].offset, uploaded_[i].high().data(), bytes);
-    queue_.copy(low_.words() + all_[i].offset, uploaded_[i].low().data(), bytes);
-  }
+  AlignedFloats sum(p.size, 0.0F);
+  for (const AlignedFloats* one : summands.gradients) add_to(p.size, one->data(), sum.data());
+  queue_.copy(p.gradient, sum.data(), p.size * sizeof(float));
+  finish(between);
 }
 
 void Parameters::download(const Between& between) {

@@ -25,6 +25,7 @@ namespace pipewright::exec::cuda {
 struct DeviceParameter {
   std::string name;
   bool decays = false;
+  bool is_copy = false;              // another stage has it too, and counts it
   std::size_t size = 0, offset = 0;  // in floats
   float *value = nullptr, *gradient = nullptr;
 };
@@ -40,8 +41,8 @@ class Parameters {
 
   /// All gradients become 0.
   void clear();
-  /// Exact numerics: the parts of parameters [first, end) go into the sums and become 0.
-  void add_parts(std::size_t first, std::size_t end);
+  /// Exact numerics: the parts of these parameters go into the sums and become 0.
+  void add_parts(std::span<const std::size_t> places);
   /// The gradients become readable; nothing in other numerics.
   void settle();
   void scale(float factor);
@@ -55,10 +56,15 @@ class Parameters {
   using Between = std::function<void()>;  // of Queue::finish()
   /// Waits. Of the settled gradients; RunError if they are no finite numbers.
   cpu::SquareSum squares(const Between& between);
-  /// Waits. What this replica brings to the sum of `micro_batches`.
-  cpu::GradientPart part(int micro_batches, const Between& between);
-  /// The gradients become the sum of the parts, in the order given. RunError if that is too large.
-  void set(std::span<const cpu::GradientPart* const> parts, const Between& between);
+  /// Waits. The gradients of the parameters at these places, or in exact numerics their sums.
+  cpu::GradientPart part(std::span<const std::size_t> places, const Between& between);
+  /// Waits. The gradient of the parameter there becomes the sum of all these arrays, in the order
+  /// given: of one kind, that of part(). RunError if that is too large.
+  struct Summands {
+    std::vector<const AlignedFloats*> gradients;
+    std::vector<const cpu::FixedPointSums*> sums;
+  };
+  void set(std::size_t place, const Summands& summands, const Between& between);
   /// Waits. Weights and gradients as they stand, into the host's Parameters.
   void download(const Between& between);
 
@@ -68,7 +74,7 @@ class Parameters {
   bool is_exact() const { return queue_.site().precision == Precision::Exact; }
   Buffer zeros(std::size_t bytes);
   void finish(const Between& between);
-  void set_sums(std::span<const cpu::GradientPart* const> parts);
+  cpu::FixedPointSums sum_of(std::size_t place, const Summands& summands) const;
 
   Queue& queue_;
   const std::vector<Parameter*> host_;
@@ -77,7 +83,6 @@ class Parameters {
   std::size_t floats_ = 0;  // of all, with the gaps between them
   Buffer values_, gradients_, mean_, square_, high_, low_, bad_, partial_, total_;
   Pinned<int> health_;
-  std::vector<cpu::FixedPointSums> uploaded_;  // until the copy is done
 };
 
 }  // namespace pipewright::exec::cuda

@@ -86,7 +86,11 @@ Queue::Queue(const pipewright_cuda& cuda, const QueueSite& site)
         source.before_reuse = [streams = streams_.get(), &cuda](const Event& event) {
           require(cuda, cuda.stream_waits(streams->arriving, event.get()));
         };
-        source.after_use = [streams = streams_] {
+        // Another rank's thread may drop a message that was sent on as it came. An event belongs
+        // to the context in which it is made, so that thread comes here; it goes back to its own
+        // with its next call.
+        source.after_use = [streams = streams_, site] {
+          require(streams->cuda, streams->cuda.enter(site.gpu, site.partition));
           return streams->record(streams->computing, false);
         };
         return source;

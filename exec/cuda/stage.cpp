@@ -2,23 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/model_tie.hpp"
+#include "exec/cpu/tied_head.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
-
-/// How many parameters a layer has on the host: where the next one's begin.
-std::size_t parameters_of(const Layer& layer, LayerSite site) {
-  BufferPool pool;
-  site.pool = &pool;
-  std::vector<Parameter*> parameters;
-  const auto made = make_layer(layer, site);
-  made->collect(parameters);
-  return parameters.size();
-}
 
 std::unique_ptr<cpu::Stage> mirror_of(const StageSpec& spec) {
   require_layers(*spec.model);
@@ -53,30 +45,39 @@ Stage::Stage(Queue& queue, const StageSpec& spec)
   facts_ = Pinned<float>(queue.cuda(), count * facts_of_micro_batch());
 }
 
-/// Neighbours that are recomputed whole become one, as in the CPU's stage.
+/// Neighbours that are recomputed whole become one, and a tied head begins anew, as in the CPU's
+/// stage.
 void Stage::make_layers(const StageSpec& spec) {
-  DeviceSite site{extent_, &queue_, parameters_.get(), "", width_in_, false};
+  const auto table = cpu::shared_table_of(*spec.model);
+  const std::optional<Tie> tie = tie_of(*spec.model);
+  DeviceSite site{extent_,
+                  &queue_,
+                  parameters_.get(),
+                  "",
+                  width_in_,
+                  false,
+                  table == nullptr ? "" : table->path + "/tokens"};
   std::vector<std::unique_ptr<DeviceLayer>> whole;
-  std::size_t parameters = 0;
   const auto end_whole = [&] {
     if (!whole.empty()) layers_.push_back(make_device_recomputed(std::exchange(whole, {})));
   };
   for (int i = spec.first_layer; i < spec.end_layer; ++i) {
     const auto index = static_cast<std::size_t>(i);
     const Layer& layer = spec.model->layers[index];
-    const LayerRecompute what =
-        spec.recompute.empty() ? LayerRecompute::None : spec.recompute.at(index);
+    const bool is_whole =
+        !spec.recompute.empty() && spec.recompute.at(index) == LayerRecompute::Whole;
     site.path = layer_path("", i, layer);
-    site.recomputes_attention = what == LayerRecompute::Attention;
-    if (what != LayerRecompute::Whole) end_whole();
-    if (what != LayerRecompute::Whole || whole.empty()) first_parameter_.push_back(parameters);
-    (what == LayerRecompute::Whole ? whole : layers_).push_back(make_device_layer(layer, site));
-    parameters += parameters_of(layer, {extent_, nullptr, spec.seed, site.path, site.width});
+    site.recomputes_attention =
+        !spec.recompute.empty() && spec.recompute.at(index) == LayerRecompute::Attention;
+    if (!is_whole || (tie && i == tie->head)) end_whole();
+    if (!is_whole || whole.empty()) parameters_of_layer_.emplace_back();
+    (is_whole ? whole : layers_).push_back(make_device_layer(layer, site));
+    const auto& own =
+        mirror_->parameters_by_layer().at(static_cast<std::size_t>(i - spec.first_layer));
+    parameters_of_layer_.back().insert(parameters_of_layer_.back().end(), own.begin(), own.end());
     site.width = width_behind(layer, site.width, site.path);
   }
   end_whole();
-  first_parameter_.push_back(parameters);
-  PIPEWRIGHT_ASSERT(parameters == parameters_->size(), "a stage's layers and parameters differ");
 }
 
 // --- Data ---
@@ -138,7 +139,7 @@ void Stage::backward_weight(int micro_batch) {
   const bool is_exact = queue_.site().precision == Precision::Exact;
   for (std::size_t i = layers_.size(); i-- > 0;) {
     layers_[i]->backward_weight(one.saved[i]);
-    if (is_exact) parameters_->add_parts(first_parameter_[i], first_parameter_[i + 1]);
+    if (is_exact) parameters_->add_parts(parameters_of_layer_[i]);
   }
   is_settled_ = false;
   ++gradient_micro_batches_;
@@ -238,13 +239,47 @@ cpu::SquareSum Stage::squares(const Between& between) {
 }
 
 cpu::GradientPart Stage::gradient_part(const Between& between) {
-  return parameters_->part(gradients_are_old_ ? 0 : gradient_micro_batches_, between);
+  if (gradients_are_old_ || gradient_micro_batches_ == 0) return {};
+  std::vector<std::size_t> all(parameters_->size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  cpu::GradientPart part = parameters_->part(all, between);
+  part.micro_batches = gradient_micro_batches_;
+  return part;
 }
 
 void Stage::set_gradients(std::span<const cpu::GradientPart* const> parts, const Between& between) {
   begin_gradients();
+  for (std::size_t i = 0; i < parameters_->size(); ++i) {
+    Parameters::Summands summands;
+    for (const cpu::GradientPart* part : parts) {
+      if (!part->gradients.empty()) summands.gradients.push_back(&part->gradients[i]);
+      if (!part->sums.empty()) summands.sums.push_back(&part->sums[i]);
+    }
+    parameters_->set(i, summands, between);
+  }
   for (const cpu::GradientPart* part : parts) gradient_micro_batches_ += part->micro_batches;
-  parameters_->set(parts, between);
+  is_settled_ = false;
+}
+
+std::size_t Stage::table() const {
+  const auto& all = mirror_->parameter_list();
+  const auto found = std::find_if(all.begin(), all.end(), [](const auto* p) { return p->is_tied; });
+  PIPEWRIGHT_ASSERT(found != all.end(), "a stage without a tied table");
+  return static_cast<std::size_t>(found - all.begin());
+}
+
+cpu::GradientPart Stage::table_part(const Between& between) {
+  const std::size_t places[] = {table()};
+  return parameters_->part(places, between);
+}
+
+void Stage::set_table(std::span<const cpu::GradientPart* const> parts, const Between& between) {
+  Parameters::Summands summands;
+  for (const cpu::GradientPart* part : parts) {
+    for (const AlignedFloats& one : part->gradients) summands.gradients.push_back(&one);
+    for (const cpu::FixedPointSums& one : part->sums) summands.sums.push_back(&one);
+  }
+  parameters_->set(table(), summands, between);
   is_settled_ = false;
 }
 

@@ -54,6 +54,10 @@ class Stage {
   cpu::SquareSum squares(const Between& between);
   cpu::GradientPart gradient_part(const Between& between);
   void set_gradients(std::span<const cpu::GradientPart* const> parts, const Between& between);
+  /// Of a tied table, as exec/cpu/stage.hpp says.
+  bool shares_table() const { return mirror_->shares_table(); }
+  cpu::GradientPart table_part(const Between& between);
+  void set_table(std::span<const cpu::GradientPart* const> parts, const Between& between);
 
   /// Puts the step's facts on the way to the host; and takes them there when the stream is done:
   /// RunError that names a gradient that was no number.
@@ -83,6 +87,7 @@ class Stage {
   std::size_t facts_of_micro_batch() const;
   double loss_of(const float* facts) const;
   void begin_gradients();
+  std::size_t table() const;
   InFlight& at(int micro_batch) { return in_flight_.at(static_cast<std::size_t>(micro_batch)); }
 
   Queue& queue_;
@@ -93,8 +98,8 @@ class Stage {
   int width_in_ = 0, width_out_ = 0;
   double loss_divisor_ = 1;
   std::vector<std::unique_ptr<DeviceLayer>> layers_;
-  std::vector<std::size_t> first_parameter_;  // by layer, and one more
-  std::vector<InFlight> in_flight_;           // by micro-batch
+  std::vector<std::vector<std::size_t>> parameters_of_layer_;
+  std::vector<InFlight> in_flight_;  // by micro-batch
   Pinned<float> staged_inputs_, staged_answers_, facts_;
   bool gradients_are_old_ = true, is_settled_ = true;
   int gradient_micro_batches_ = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/model_tie.hpp"
 #include "exec/cuda/local_transport.hpp"
 #include "exec/cuda/run.hpp"
 #include "planner/data_parallel.hpp"
@@ -135,7 +136,25 @@ TEST_F(CudaTrains, RecomputedLayersLeaveNoTrace) {
   }
 }
 
-/// docs: shared limits of precision, as a relative norm of all gradients together.
+TEST_F(CudaTrains, ATiedHeadHasTheSerialRunsBits) {
+  const Model model = tied_transformer();
+  for (const char* schedule : {"1f1b", "zbv", "chimera"}) {
+    for (const bool clips : {false, true}) {
+      SCOPED_TRACE(schedule);
+      const int chunks = std::string(schedule) == "zbv" ? 2 : 1;
+      const Order order = planner::make_order(schedule, {2, 4, chunks, {}});
+      LowerOptions options{.clips = clips, .optimizer = true};
+      options.tied = tied_stages(model, equal_stages(model, lower(order, {})));
+      const Program program = lower(order, comm_policy_preset("torch"), options);
+      const Setting setting(program, model);
+      CudaTraining how = exact(setting);
+      how.training.optimizer.clip_grad_norm = clips ? 0.01 : 0;
+      expect_serial_bits_everywhere(program, how);
+    }
+  }
+}
+
+/// Relative norms of what rounding explains, of all gradients together.
 TEST_F(CudaTrains, TheOtherPrecisionsStayWithinTheirRounding) {
   const struct {
     Precision precision;
