@@ -1,8 +1,13 @@
 #include "tools/cuda_flags.hpp"
 
+#include <utility>
+
 #include "core/error.hpp"
 #include "exec/cuda/issue_order.hpp"
 #include "exec/cuda/slow_link.hpp"
+#include "exec/nccl/calls.hpp"
+#include "exec/nccl/read_back.hpp"
+#include "sim/engine.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/table.hpp"
 #include "tools/verdict.hpp"
@@ -29,6 +34,31 @@ Flag precision_flag(const char* group, const char* help) {
           .checked = true};
 }
 
+namespace {
+
+bool is_over_nccl(const Arguments& arguments) {
+  return arguments.text_or("--transport", "local") == "nccl";
+}
+
+/// Why a Program is not run; of one that is, an ok report and no sentences.
+struct Rejection {
+  Program program;  // that the report is of
+  WaitReport report;
+  std::vector<std::string> sentences;
+};
+
+Rejection judge_issue_order(const Subject& subject) {
+  return {subject.program, exec::cuda::issue_order_of(subject.program, subject.costs).stuck, {}};
+}
+
+Rejection judge_calls(const Subject& subject) {
+  auto read = exec::nccl::read_back(exec::nccl::calls_of(subject.program, subject.costs));
+  WaitReport report = sim::check(read.program, subject.costs);
+  return {std::move(read.program), std::move(report), std::move(read.problems)};
+}
+
+}  // namespace
+
 std::vector<Flag> cuda_flags() {
   return {
       {.group = "GPUs",
@@ -48,7 +78,9 @@ std::vector<Flag> cuda_flags() {
 }
 
 void require_cuda_flags_fit(const Arguments& arguments) {
-  if (arguments.text_or("--device", "") != "cuda") {
+  if (is_over_nccl(arguments) && device_name(arguments, "") != "cuda")
+    throw InputError("--transport nccl is between GPUs; it goes with --device cuda");
+  if (device_name(arguments, "") != "cuda") {
     for (const char* flag : {"--slow-link", "--precision"}) {
       if (arguments.has(flag)) throw InputError(std::string(flag) + " belongs to --device cuda");
     }
@@ -61,6 +93,7 @@ void require_cuda_flags_fit(const Arguments& arguments) {
 
 CudaRequest cuda_request(const Arguments& arguments, const Subject& subject) {
   CudaRequest request;
+  request.over_nccl = is_over_nccl(arguments);
   request.precision = precision_of(arguments);
   if (const auto link = arguments.text("--slow-link"))
     request.hold_ns =
@@ -72,15 +105,21 @@ double most_norm_rel(const std::optional<CudaRequest>& cuda) {
   return cuda ? most_norm_rel(cuda->precision) : kMostNormRel;
 }
 
-std::optional<int> reject_without_issue_order(const Subject& subject, Session& session) {
-  const auto issued = exec::cuda::issue_order_of(subject.program, subject.costs);
-  if (issued.is_whole()) return std::nullopt;
-  const std::string why = "no order of enqueuing lets this end, so nothing was given to a GPU";
+std::string device_name(const Arguments& arguments, const std::string& otherwise) {
+  return arguments.text_or("--device", is_over_nccl(arguments) ? "cuda" : otherwise);
+}
+
+std::optional<int> reject_stuck(const Subject& subject, const CudaRequest& request,
+                                Session& session) {
+  Rejection rejection = request.over_nccl ? judge_calls(subject) : judge_issue_order(subject);
+  if (rejection.report.verdict == Verdict::Ok && rejection.sentences.empty()) return std::nullopt;
+  rejection.sentences.emplace_back("nothing was given to a GPU");
   if (session.json()) {
-    session.print_result(verdict_fields(subject.program, issued.stuck, {why}));
+    session.print_result(verdict_fields(rejection.program, rejection.report, rejection.sentences));
   } else {
     session.print(wrapped(subject.title, session.terminal().width, 0));
-    session.print(verdict_text(subject.program, issued.stuck, {why}, session.terminal()));
+    session.print(
+        verdict_text(rejection.program, rejection.report, rejection.sentences, session.terminal()));
   }
   return kAnswerIsNo;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tools/arguments.hpp"
@@ -27,8 +28,12 @@ CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);
 /// How far gradients may be apart; `cuda` null: on CPUs.
 double most_norm_rel(const std::optional<CudaRequest>& cuda);
 
-/// A Program that gets stuck has no order in which a GPU could be given it: says why, as check
-/// does, and returns the exit status. Nothing: it has one.
-std::optional<int> reject_without_issue_order(const Subject& subject, Session& session);
+/// "cuda" where messages go over NCCL, or as --device says; else `otherwise`.
+std::string device_name(const Arguments& arguments, const std::string& otherwise);
+
+/// A Program that gets stuck has no order in which one GPU could be given it, and its calls of NCCL
+/// get stuck: says why, as check does, and returns the exit status. Nothing: it ends.
+std::optional<int> reject_stuck(const Subject& subject, const CudaRequest& request,
+                                Session& session);
 
 }  // namespace pipewright::tools

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "exec/mpi/mpi_wire.hpp"
+#include "exec/nccl/library.hpp"
 #include "tools/gpu_facts.hpp"
 
 namespace pipewright::tools {
@@ -18,7 +19,9 @@ Ability cuda_state(const GpuFacts& facts) {
 Ability nccl_state(const GpuFacts& facts) {
   if (!facts.why_no_nccl.empty()) return {"nccl", false, facts.why_no_nccl};
   if (!facts.why_no_gpu.empty()) return {"nccl", false, facts.why_no_gpu};
-  return {"nccl", false, "NCCL and a GPU are here, but this version has no NCCL transport yet"};
+  return {"nccl", true,
+          "ranks are threads of this process with a GPU each, and NCCL " +
+              exec::nccl::version_text(facts.nccl_version) + " is between them"};
 }
 
 Ability mpi_state() {

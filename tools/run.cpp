@@ -53,7 +53,7 @@ struct RunRequest {
 
 RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   RunRequest request;
-  request.device = arguments.text_or("--device", subject.plan ? "cpu" : "paced");
+  request.device = device_name(arguments, subject.plan ? "cpu" : "paced");
   require_device(request.device);
   if (arguments.text_or("--clock", "wall") == "virtual") {
     request.training.clock = exec::local::ClockKind::Virtual;
@@ -219,8 +219,8 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   request.training.link = link;
   const bool speaks = link == nullptr || link->process() == 0;
   refuse_problems(subject);
-  if (request.device == "cuda") {
-    if (const auto status = reject_without_issue_order(subject, session)) return *status;
+  if (request.training.cuda) {
+    if (const auto status = reject_stuck(subject, *request.training.cuda, session)) return *status;
   }
   request.training.on_overdue = [&](const exec::RunResult& result) {
     if (!speaks) _exit(kRunFailed);
@@ -255,7 +255,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
 /// What GPUs would be given; needs none.
 int dry_run(const Arguments& arguments, Session& session) {
   const bool nccl = arguments.text_or("--transport", "local") == "nccl";
-  const std::string device = arguments.text_or("--device", nccl ? "cuda" : "");
+  const std::string device = device_name(arguments, "");
   if (device != "cuda" || arguments.text_or("--transport", "local") == "mpi") {
     throw InputError(
         "--dry-run shows what GPUs would be given: add --transport nccl (a GPU a rank) or "

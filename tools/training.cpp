@@ -13,6 +13,8 @@
 #include "exec/data.hpp"
 #include "exec/local/transport.hpp"
 #include "exec/mpi/transport.hpp"
+#include "exec/nccl/library.hpp"
+#include "exec/nccl/run.hpp"
 #include "tools/interrupt.hpp"
 
 namespace pipewright::tools {
@@ -54,8 +56,12 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
                              const exec::cpu::Training& training, const exec::RunOptions& options,
                              const TrainingRequest& request) {
   if (request.cuda) {
-    const exec::cuda::CudaTraining on_gpu{training, request.cuda->precision, request.cuda->hold_ns, {}};
-    return exec::cuda::run_on_cuda(exec::cuda::require_gpu(), program, costs, on_gpu, options);
+    const exec::cuda::CudaTraining on_gpu{
+        training, request.cuda->precision, request.cuda->hold_ns, {}};
+    const pipewright_cuda& cuda = exec::cuda::require_gpu();
+    if (!request.cuda->over_nccl)
+      return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
+    return exec::nccl::run_on_nccl(cuda, exec::nccl::load_nccl(), program, costs, on_gpu, options);
   }
   exec::mpi::Link* const link = request.link;
   if (link == nullptr) return exec::cpu::run_on_cpu(program, costs, training, options);

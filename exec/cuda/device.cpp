@@ -300,6 +300,12 @@ Device::Waiting Device::arrived(InstructionId recv, DevicePayload& payload) {
   return {std::move(own), std::move(end), true, true};
 }
 
+std::size_t Device::message_bytes(InstructionId recv) {
+  const Instruction& in = program_.code[recv];
+  const Stage& stage = stage_at(in.stage);
+  return in.kind == ActionKind::RecvF ? stage.input_bytes() : stage.output_bytes();
+}
+
 void Device::accept(InstructionId recv, PayloadPtr payload) {
   queue_.enter();
   const Instruction& in = program_.code[recv];
@@ -316,8 +322,7 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
   if (message == nullptr) throw RunError("received a message that does not lie on a GPU");
   const bool activation = in.kind == ActionKind::RecvF;
   const int from = in.stage + (activation ? -1 : 1);
-  const Stage& stage = stage_at(in.stage);
-  const std::size_t wanted = activation ? stage.input_bytes() : stage.output_bytes();
+  const std::size_t wanted = message_bytes(recv);
   if (message->size() != wanted) {
     throw RunError("received " + std::to_string(message->size()) + " bytes where " +
                    std::to_string(wanted) + " belong");

@@ -65,6 +65,12 @@ class Device final : public exec::Device {
   PoolFigures message_figures() { return queue_.messages().figures(); }
   PoolFigures weight_figures() { return queue_.weights().figures(); }
 
+  /// For a transport that puts work of its own on this rank's GPU.
+  Queue& queue() { return queue_; }
+  DeviceTimeline& timeline() { return timeline_; }
+  /// Of what a RECV of this rank brings.
+  std::size_t message_bytes(InstructionId recv);
+
  private:
   /// What waits for its reader: by stage and micro-batch.
   struct Waiting {

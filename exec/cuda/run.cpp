@@ -76,20 +76,27 @@ std::vector<RunResult::GpuMemory> memory_of(const std::vector<Device*>& devices)
 
 RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
                       const CudaTraining& training, const RunOptions& options) {
+  LocalTransport transport(program, costs);
+  return run_on_cuda(cuda, program, costs, training, options, {transport, transport.times(), {}});
+}
+
+RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
+                      const CudaTraining& training, const RunOptions& options,
+                      const Messenger& messenger) {
   cpu::require_fit(program, training.training);
   require_trainable(program, training);
   PhaseLog* const phases = training.training.phases;
   if (phases != nullptr) phases->begin(Phase::InitComm);
   Partitions partitions(cuda);
   const auto sites = sites_of(cuda, program.ranks(), training.precision, partitions);
-  LocalTransport transport(program, costs);
   std::vector<Device*> devices(static_cast<std::size_t>(program.ranks()));
   std::atomic<int> not_ready{program.ranks()};
   const DeviceFactory make = [&](RankId rank, Clock&) {
     const auto r = static_cast<std::size_t>(rank.value);
-    auto device = std::make_unique<Device>(cuda, sites[r], program, training, rank, transport,
-                                           &transport.times());
+    auto device = std::make_unique<Device>(cuda, sites[r], program, training, rank,
+                                           messenger.transport, &messenger.times);
     devices[r] = device.get();
+    if (messenger.attach) messenger.attach(rank, *device);
     const bool is_last = not_ready.fetch_sub(1) == 1;
     if (is_last && phases != nullptr) phases->begin(Phase::Steps);
     return device;
@@ -104,7 +111,7 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
     if (options.on_step) options.on_step(step, result);
   };
   if (phases != nullptr) phases->begin(Phase::Initialize);
-  RunResult result = run(program, costs, transport, make, watching);
+  RunResult result = run(program, costs, messenger.transport, make, watching);
   if (phases != nullptr) phases->finish();
   if (verifier) result.verify = verifier->worst();
   result.gpu_memory = std::move(memory);

@@ -74,6 +74,9 @@ TEST(DryRun, RefusesWhatNcclCannotGiveInWords) {
   const auto slow = pipewright("run -s gpipe -p 2 -m 1 --slow-link 25GB/s", folder);
   EXPECT_EQ(slow.status, 2);
   EXPECT_THAT(slow.err, HasSubstr("--slow-link belongs to --device cuda"));
+  const auto mixed = pipewright("run -s gpipe -p 2 -m 1 --transport nccl --device cpu", folder);
+  EXPECT_EQ(mixed.status, 2);
+  EXPECT_THAT(mixed.err, HasSubstr("--transport nccl is between GPUs"));
 }
 
 TEST(Doctor, SaysWhatThisMachineHasForGpus) {
