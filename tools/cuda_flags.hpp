@@ -19,6 +19,10 @@ std::vector<Flag> cuda_flags();
 /// it cannot have.
 void require_cuda_flags_fit(const Arguments& arguments);
 
+/// --precision, and what it and --numerics together ask for. Throws InputError.
+Flag precision_flag(const char* group, const char* help);
+exec::cuda::Precision precision_of(const Arguments& arguments);
+
 /// Of --device cuda. Throws InputError.
 CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);
 /// How far gradients may be apart; `cuda` null: on CPUs.
