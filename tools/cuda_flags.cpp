@@ -1,5 +1,6 @@
 #include "tools/cuda_flags.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.hpp"
@@ -104,6 +105,14 @@ CudaRequest cuda_request(const Arguments& arguments, const Subject& subject) {
 
 double most_norm_rel(const std::optional<CudaRequest>& cuda) {
   return cuda ? most_norm_rel(cuda->precision) : kMostNormRel;
+}
+
+std::string enqueued_text(const exec::RunResult& result) {
+  if (result.enqueued_ns.empty() || result.steps.empty()) return "";
+  const std::int64_t latest =
+      *std::max_element(result.enqueued_ns.begin(), result.enqueued_ns.end());
+  return "the host had enqueued the last step after " + format_duration(Nanoseconds(latest)) +
+         " of " + format_duration(Nanoseconds(result.steps.back().step_ns)) + "\n";
 }
 
 std::string device_name(const Arguments& arguments, const std::string& otherwise) {
