@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "exec/profile_run.hpp"
 #include "exec/profile_transfer.hpp"
 
 namespace pipewright::exec {
@@ -56,14 +55,16 @@ class SizeMeter {
                      .seed = options.seed,
                      .clock = options.clock,
                      .budget_ns = budget_ns * 2 / 3,
-                     .interrupted = options.interrupted};
+                     .interrupted = options.interrupted,
+                     .backend = options.backend};
     for (int l = 0; l < layers_; ++l) what.stage_begin.push_back(l);
     single_ = run_profile_case(what);
     what.stage_begin = ranks_begin_;
     std::iota(what.first_stage.begin(), what.first_stage.end(), 0);
     what.budget_ns = budget_ns / 3;
     joined_ = run_profile_case(what);
-    loss_ = measure_loss(model, micro_batch_size, options.clock);
+    loss_ = options.backend != nullptr ? options.backend->loss(model, micro_batch_size)
+                                       : measure_loss(model, micro_batch_size, options.clock);
     for (const Layer& layer : model.layers) {
       const LayerFootprint size = footprint(layer, model, micro_batch_size);
       message_bytes_.push_back(static_cast<double>(size.output_bytes));
@@ -188,11 +189,15 @@ Profile measure_profile(const Model& model, const Cluster& machine, const Profil
         profile.repeats == 0 ? meter.steps() : std::min(profile.repeats, meter.steps());
   }
   constexpr int kTransferRepeats = 20;
-  const TransferTimes transfers = measure_transfers(kTransferRepeats);
+  const TransferTimes transfers = options.backend != nullptr ? options.backend->transfers()
+                                                             : measure_transfers(kTransferRepeats);
   profile.transfer_latency = transfers.latency;
   profile.transfer_bytes_per_second = transfers.bytes_per_second;
-  if (options.clock == local::ClockKind::Wall)  // CPU time leaves the runtime's own part out
+  if (options.backend != nullptr) {
+    profile.action_overhead = options.backend->action_overhead();
+  } else if (options.clock == local::ClockKind::Wall) {  // CPU time leaves the runtime's part out
     profile.action_overhead = measure_action_overhead(kTransferRepeats);
+  }
   return profile;
 }
 

@@ -14,6 +14,7 @@
 #include "exec/local/transport.hpp"
 #include "exec/numerics.hpp"
 #include "exec/optimizer.hpp"
+#include "exec/profile_run.hpp"
 
 namespace pipewright::exec {
 
@@ -31,6 +32,7 @@ struct ProfileOptions {
   local::ClockKind clock = local::ClockKind::Wall;
   /// Set from outside to give up; may be null.
   const std::atomic<bool>* interrupted = nullptr;
+  const ProfileBackend* backend = nullptr;  // null: this machine's CPUs
 };
 
 /// Throws InputError if the layers do not fit each other, RunError if it was interrupted.

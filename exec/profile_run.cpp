@@ -28,8 +28,7 @@ struct Enough {};
 /// Around a rank's device: notes how long each computation took on the transport's clock.
 class RecordingDevice final : public Device {
  public:
-  RecordingDevice(std::unique_ptr<Device> inner, const Clock& clock,
-                  std::vector<std::vector<std::int64_t>>& samples)
+  RecordingDevice(std::unique_ptr<Device> inner, const Clock& clock, ComputationTimes& samples)
       : inner_(std::move(inner)), clock_(clock), samples_(samples) {}
 
   void begin_step(int step) override {
@@ -50,7 +49,7 @@ class RecordingDevice final : public Device {
  private:
   const std::unique_ptr<Device> inner_;
   const Clock& clock_;
-  std::vector<std::vector<std::int64_t>>& samples_;  // by instruction; each rank has its own
+  ComputationTimes& samples_;  // each rank has its own instructions
   bool counts_ = false;
 };
 
@@ -135,7 +134,7 @@ cpu::Training training_of(const ProfileCase& what, int micro_batches, const Data
   return training;
 }
 
-void sort_samples(const Program& program, std::vector<std::vector<std::int64_t>>& by_instruction,
+void sort_samples(const Program& program, ComputationTimes& by_instruction,
                   ProfileSamples& samples) {
   for (InstructionId id = 0; id < program.code.size(); ++id) {
     const Instruction& in = program.code[id];
@@ -149,6 +148,21 @@ void sort_samples(const Program& program, std::vector<std::vector<std::int64_t>>
                                           : stage.w;
     to.insert(to.end(), found.begin(), found.end());
   }
+}
+
+RunResult train_on_cpu(const Program& program, const cpu::Training& training,
+                       const RunOptions& options, ComputationTimes& by_instruction) {
+  const CostTable free = CostTable::uniform(program.stages, {});
+  std::mutex turn;
+  local::LocalTransport transport(program, local::real_messages(program, free), training.clock);
+  const DeviceFactory make = [&](RankId rank, Clock& clock) {
+    std::unique_ptr<Device> device =
+        std::make_unique<cpu::Device>(program, training, rank, &transport);
+    if (training.clock == local::ClockKind::Virtual)
+      device = std::make_unique<local::MeteredDevice>(std::move(device), rank, clock, turn);
+    return std::make_unique<RecordingDevice>(std::move(device), clock, by_instruction);
+  };
+  return run(program, free, transport, make, options);
 }
 
 /// What the last stage needs besides its input.
@@ -196,17 +210,7 @@ ProfileSamples run_profile_case(const ProfileCase& what) {
   const Program program =
       lower(order_of(what, micro_batches), CommPolicy{},
             {.optimizer = true, .tied = tied_stages(*training.model, training.stages)});
-  const CostTable free = CostTable::uniform(program.stages, {});
-  std::vector<std::vector<std::int64_t>> by_instruction(program.code.size());
-  std::mutex turn;
-  local::LocalTransport transport(program, local::real_messages(program, free), what.clock);
-  const DeviceFactory make = [&](RankId rank, Clock& clock) {
-    std::unique_ptr<Device> device =
-        std::make_unique<cpu::Device>(program, training, rank, &transport);
-    if (what.clock == local::ClockKind::Virtual)
-      device = std::make_unique<local::MeteredDevice>(std::move(device), rank, clock, turn);
-    return std::make_unique<RecordingDevice>(std::move(device), clock, by_instruction);
-  };
+  ComputationTimes by_instruction(program.code.size());
   ProfileSamples samples;
   const std::int64_t begin = local::steady_ns();
   RunOptions options{.steps = kMostSteps, .median_timeline = false};
@@ -217,7 +221,9 @@ ProfileSamples run_profile_case(const ProfileCase& what) {
     if (used_up && step >= kLeastSteps) throw Enough{};
   };
   try {
-    const RunResult result = run(program, free, transport, make, options);
+    const RunResult result = what.backend != nullptr
+                                 ? what.backend->train(program, training, options, by_instruction)
+                                 : train_on_cpu(program, training, options, by_instruction);
     if (result.outcome == Outcome::Interrupted) throw RunError("profiling was interrupted");
   } catch (const Enough&) {
   }

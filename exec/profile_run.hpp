@@ -6,14 +6,38 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/model.hpp"
+#include "exec/cpu/device.hpp"
 #include "exec/cpu/stage.hpp"
 #include "exec/local/transport.hpp"
 #include "exec/optimizer.hpp"
+#include "exec/profile_transfer.hpp"
+#include "exec/runtime.hpp"
 
 namespace pipewright::exec {
+
+/// Medians of the loss and of its gradient, alone; the last stage's F and I hold them.
+struct LossTimes {
+  std::int64_t f = 0, i = 0;  // ns
+};
+
+/// By instruction, how long it took in each step but the first, in ns.
+using ComputationTimes = std::vector<std::vector<std::int64_t>>;
+
+/// Other devices than this machine's CPUs. All four are there, or none.
+struct ProfileBackend {
+  /// Trains as run() does, and notes the time of each computation; different ranks' instructions
+  /// may be noted at once.
+  std::function<RunResult(const Program&, const cpu::Training&, const RunOptions&,
+                          ComputationTimes&)>
+      train;
+  std::function<LossTimes(const Model&, int micro_batch_size)> loss;
+  std::function<TransferTimes()> transfers;
+  std::function<Nanoseconds()> action_overhead;
+};
 
 struct ProfileCase {
   const Model* model = nullptr;
@@ -26,6 +50,7 @@ struct ProfileCase {
   local::ClockKind clock = local::ClockKind::Wall;
   std::int64_t budget_ns = 0;  // at least 3 steps behind the first, whatever it says
   const std::atomic<bool>* interrupted = nullptr;
+  const ProfileBackend* backend = nullptr;  // null: this machine's CPUs
 };
 
 /// Times in ns. The first step warms caches and pools up and is not among them.
@@ -38,11 +63,7 @@ struct ProfileSamples {
   int steps = 0;
 };
 
-/// Medians of the loss and of its gradient, alone on one thread; the last stage's F and I hold
-/// them.
-struct LossTimes {
-  std::int64_t f = 0, i = 0;  // ns
-};
+/// On one thread of the CPU.
 LossTimes measure_loss(const Model& model, int micro_batch_size, local::ClockKind clock);
 
 /// Throws RunError if it was interrupted, and what a run throws.

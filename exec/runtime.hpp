@@ -86,6 +86,9 @@ struct RunResult {
   std::optional<EvaluationReport> evaluation;  // filled by run_on_cpu() if forward only
   /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
   std::vector<int> peak_weight_versions;
+  /// By rank, filled by run_on_cuda(): how far into the last step the host had given the GPU all of
+  /// it.
+  std::vector<std::int64_t> enqueued_ns;
   /// By process, where there are several: how far the times of a process may be off.
   std::vector<ClockError> clocks;
 

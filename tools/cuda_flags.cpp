@@ -1,5 +1,6 @@
 #include "tools/cuda_flags.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.hpp"
@@ -13,7 +14,6 @@
 #include "tools/verdict.hpp"
 
 namespace pipewright::tools {
-namespace {
 
 using exec::cuda::Precision;
 
@@ -26,6 +26,8 @@ Precision precision_of(const Arguments& arguments) {
   if (precision == "tf32") return Precision::Tf32;
   return precision == "bf16" ? Precision::Bfloat16 : Precision::Float32;
 }
+
+namespace {
 
 bool is_over_nccl(const Arguments& arguments) {
   return arguments.text_or("--transport", "local") == "nccl";
@@ -50,6 +52,15 @@ Rejection judge_calls(const Subject& subject) {
 
 }  // namespace
 
+Flag precision_flag(const char* group, const char* help) {
+  return {.group = group,
+          .name = "--precision",
+          .argument = "KIND",
+          .help = help,
+          .choices = {"fp32", "tf32", "bf16"},
+          .checked = true};
+}
+
 std::vector<Flag> cuda_flags() {
   return {
       {.group = "GPUs",
@@ -57,13 +68,9 @@ std::vector<Flag> cuda_flags() {
        .help = "with --transport nccl: show the communicators and the NCCL calls of each rank, and "
                "check them; with --device cuda: show the order in which one GPU would be given all "
                "ranks; no GPU is needed"},
-      {.group = "GPUs",
-       .name = "--precision",
-       .argument = "KIND",
-       .help = "of cuBLAS's products on --device cuda: factors as they are, or rounded to TF32 or "
-               "bfloat16; sums are float32 (fp32)",
-       .choices = {"fp32", "tf32", "bf16"},
-       .checked = true},
+      precision_flag("GPUs",
+                     "of cuBLAS's products on --device cuda: factors as they are, or rounded to "
+                     "TF32 or bfloat16; sums are float32 (fp32)"),
       {.group = "GPUs",
        .name = "--slow-link",
        .argument = "BW",
@@ -98,6 +105,14 @@ CudaRequest cuda_request(const Arguments& arguments, const Subject& subject) {
 
 double most_norm_rel(const std::optional<CudaRequest>& cuda) {
   return cuda ? most_norm_rel(cuda->precision) : kMostNormRel;
+}
+
+std::string enqueued_text(const exec::RunResult& result) {
+  if (result.enqueued_ns.empty() || result.steps.empty()) return "";
+  const std::int64_t latest =
+      *std::max_element(result.enqueued_ns.begin(), result.enqueued_ns.end());
+  return "the host had enqueued the last step after " + format_duration(Nanoseconds(latest)) +
+         " of " + format_duration(Nanoseconds(result.steps.back().step_ns)) + "\n";
 }
 
 std::string device_name(const Arguments& arguments, const std::string& otherwise) {

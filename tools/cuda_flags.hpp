@@ -19,10 +19,18 @@ std::vector<Flag> cuda_flags();
 /// it cannot have.
 void require_cuda_flags_fit(const Arguments& arguments);
 
+/// --precision, and what it and --numerics together ask for. Throws InputError.
+Flag precision_flag(const char* group, const char* help);
+exec::cuda::Precision precision_of(const Arguments& arguments);
+
 /// Of --device cuda. Throws InputError.
 CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);
 /// How far gradients may be apart; `cuda` null: on CPUs.
 double most_norm_rel(const std::optional<CudaRequest>& cuda);
+
+/// "the host had enqueued the last step after 1.20 ms of 40.0 ms"; empty where no GPU was given
+/// one.
+std::string enqueued_text(const exec::RunResult& result);
 
 /// "cuda" where messages go over NCCL, or as --device says; else `otherwise`.
 std::string device_name(const Arguments& arguments, const std::string& otherwise);

@@ -3,11 +3,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "core/error.hpp"
 #include "core/job.hpp"
+#include "exec/cuda/layer.hpp"
+#include "exec/cuda/module.hpp"
+#include "exec/cuda/profile.hpp"
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
+#include "tools/cuda_flags.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/measuring.hpp"
 #include "tools/session.hpp"
@@ -61,27 +66,48 @@ std::vector<int> sizes_from(const std::string& text) {
   return sizes;
 }
 
+/// Whether its devices are GPUs. Throws MachineError, and InputError for a flag that is for GPUs.
+bool measures_gpus(const Cluster& cluster) {
+  if (cluster.device.kind == "cpu" || cluster.device.kind == "cuda")
+    return cluster.device.kind == "cuda";
+  throw MachineError("cluster " + cluster.name + " has devices of kind " + cluster.device.kind +
+                     ", which this version cannot measure; profile with cluster local-cpu");
+}
+
+exec::ProfileBackend gpu_backend(const Arguments& arguments, const Model& model,
+                                 exec::ProfileOptions& options) {
+  if (options.clock == exec::local::ClockKind::Virtual)
+    throw InputError("--clock virtual is of the CPU's; a GPU's time is the wall's");
+  exec::cuda::require_layers(model);
+  options.ranks = std::min(options.ranks, static_cast<int>(model.layers.size()));
+  return exec::cuda::profile_backend(exec::cuda::require_gpu(), precision_of(arguments),
+                                     options.ranks);
+}
+
 int run(const Arguments& arguments, Session& session) {
   const auto& names = arguments.positionals();
   const Target target = target_from(names.empty() ? "gpt-tiny" : names.front());
-  if (target.cluster.device.kind != "cpu") {
-    throw MachineError("cluster " + target.cluster.name + " has devices of kind " +
-                       target.cluster.device.kind +
-                       ", which this version cannot measure; profile with cluster local-cpu");
-  }
   exec::ProfileOptions options;
   const auto sizes = arguments.text("--sizes");
   options.micro_batch_sizes = sizes ? sizes_from(*sizes) : divisors_of(target.global_batch);
-  options.ranks = arguments.integer_or("--ranks", 1, 1024, std::min(2, cores_of_machine()));
+  const bool on_gpus = measures_gpus(target.cluster);
+  options.ranks = arguments.integer_or(
+      "--ranks", 1, 1024, on_gpus ? target.cluster.devices() : std::min(2, cores_of_machine()));
   if (arguments.text_or("--clock", "wall") == "virtual") {
     options.clock = exec::local::ClockKind::Virtual;
   }
+  if (!on_gpus && arguments.has("--precision"))
+    throw InputError("--precision belongs to GPUs, and cluster " + target.cluster.name +
+                     " has none");
   if (arguments.text_or("--numerics", "fast") == "exact") {
     options.numerics = exec::Numerics::Exact;
   }
   if (const auto budget = arguments.duration("--budget")) options.budget_ns = budget->value;
   options.optimizer =
       exec::optimizer_spec(target.training.optimizer, target.training.learning_rate);
+  std::optional<exec::ProfileBackend> backend;
+  if (on_gpus) backend = gpu_backend(arguments, target.model, options);
+  if (backend) options.backend = &*backend;
   const std::string out = arguments.text_or("--out", "profile.json");
   const Profile profile = measure(target.model, target.cluster, options, session);
   session.save(out, to_text(to_json(profile)));
@@ -121,7 +147,8 @@ Command profile_command() {
       {.group = "Measurement",
        .name = "--ranks",
        .argument = "N",
-       .help = "ranks that compute at once while it is measured; 2, or 1 on a single core"},
+       .help = "ranks that compute at once while it is measured; 2, or 1 on a single core; on GPUs "
+               "as many as the cluster has devices"},
       {.group = "Measurement",
        .name = "--clock",
        .argument = "KIND",
@@ -134,6 +161,7 @@ Command profile_command() {
        .help = "of the runs that the profile is for, as in run",
        .choices = {"fast", "exact"},
        .checked = true},
+      precision_flag("Measurement", "of cuBLAS on GPUs, as in run"),
       {.group = "Measurement",
        .name = "--budget",
        .argument = "TIME",

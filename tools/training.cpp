@@ -56,7 +56,8 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
                              const exec::cpu::Training& training, const exec::RunOptions& options,
                              const TrainingRequest& request) {
   if (request.cuda) {
-    const exec::cuda::CudaTraining on_gpu{training, request.cuda->precision, request.cuda->hold_ns};
+    const exec::cuda::CudaTraining on_gpu{
+        training, request.cuda->precision, request.cuda->hold_ns, {}};
     const pipewright_cuda& cuda = exec::cuda::require_gpu();
     if (!request.cuda->over_nccl)
       return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);

@@ -38,7 +38,7 @@ void require_trainable(const Program& program, const CudaTraining& training) {
 
 Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
                const CudaTraining& training, RankId rank, Transport& transport,
-               TransferTimes* times)
+               TransferSpans* times)
     : cuda_(cuda),
       program_(program),
       training_(training),
@@ -339,10 +339,13 @@ void Device::end_step() {
   for (const auto& stage : stages_) {
     if (stage != nullptr) stage->end_step();
   }
+  enqueued_ns_ = transport_.now();
   queue_.finish(queue_.record(queue_.arriving()), between());
   queue_.finish(queue_.record(queue_.computing()), between());
   timeline_.end_step();
   if (times_ != nullptr) timeline_.write(program_, *times_);
+  if (training_.on_computation && step_ > training_.training.first_step())
+    timeline_.tell(training_.on_computation);
   for (const auto& stage : stages_) {
     if (stage != nullptr) stage->read_step();
   }

@@ -9,6 +9,7 @@
 // Times of computations are the GPU's.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -29,6 +30,9 @@ struct CudaTraining {
   /// Of each route, how long a message is held before it is copied, to replay a slower link
   /// (exec/cuda/slow_link.hpp); empty: it is not.
   std::vector<std::int64_t> hold_ns;
+  /// What each computation took, at the end of every step but the first; called by its rank's
+  /// thread. May be empty.
+  std::function<void(InstructionId id, std::int64_t ns)> on_computation;
 };
 
 /// Throws InputError if the training asks for what no GPU does yet: weight versions, sharded
@@ -41,7 +45,7 @@ class Device final : public exec::Device {
   /// `times` may be null.
   Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
          const CudaTraining& training, RankId rank, Transport& transport,
-         TransferTimes* times = nullptr);
+         TransferSpans* times = nullptr);
   /// Waits for what is still under way, if the run ended early.
   ~Device() override { queue_.drain(); }
 
@@ -60,6 +64,9 @@ class Device final : public exec::Device {
   PoolFigures memory_figures() { return queue_.memory().figures(); }
   PoolFigures message_figures() { return queue_.messages().figures(); }
   PoolFigures weight_figures() { return queue_.weights().figures(); }
+
+  /// How far into the step the host had enqueued all of it.
+  std::int64_t enqueued_ns() const { return enqueued_ns_; }
 
   /// For a transport that puts work of its own on this rank's GPU.
   Queue& queue() { return queue_; }
@@ -102,7 +109,7 @@ class Device final : public exec::Device {
   const CudaTraining& training_;
   const RankId rank_;
   Transport& transport_;
-  TransferTimes* const times_;
+  TransferSpans* const times_;
   Queue queue_;
   DeviceTimeline timeline_;
   std::vector<std::unique_ptr<Stage>> stages_;    // by stage; null where another rank has it
@@ -112,6 +119,7 @@ class Device final : public exec::Device {
   InstructionId tied_ = kNoInstruction;           // a REDUCE_TIED that has ended, likewise
   std::vector<StageId> tables_;  // own stages with a table that another stage has too
   int step_ = 0;
+  std::int64_t enqueued_ns_ = 0;
 };
 
 }  // namespace pipewright::exec::cuda

@@ -15,7 +15,7 @@ class LocalTransport final : public Transport {
       : inner_(program, local::real_messages(program, costs)), times_(program.code.size()) {}
 
   /// For the devices of this process.
-  TransferTimes& times() { return times_; }
+  TransferSpans& times() { return times_; }
 
   std::int64_t now() const override { return inner_.now(); }
   void sleep_until(RankId rank, std::int64_t deadline) override {
@@ -52,7 +52,7 @@ class LocalTransport final : public Transport {
 
  private:
   local::LocalTransport inner_;
-  TransferTimes times_;
+  TransferSpans times_;
 };
 
 }  // namespace pipewright::exec::cuda

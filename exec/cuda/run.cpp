@@ -8,61 +8,11 @@
 #include "core/error.hpp"
 #include "exec/cpu/training_fit.hpp"
 #include "exec/cuda/local_transport.hpp"
-#include "exec/cuda/partition_sizes.hpp"
 #include "exec/serial.hpp"
 #include "exec/verify.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
-
-/// Parts of GPUs, released with it.
-class Partitions {
- public:
-  explicit Partitions(const pipewright_cuda& cuda) : cuda_(cuda) {}
-  ~Partitions() {
-    for (void* one : all_) cuda_.release_partition(one);
-  }
-  Partitions(const Partitions&) = delete;
-  Partitions& operator=(const Partitions&) = delete;
-
-  /// `count` equal parts of a GPU; one part is the whole GPU, and null.
-  std::vector<void*> divide(int gpu, int count) {
-    pipewright_cuda_gpu facts{};
-    require(cuda_, cuda_.gpu(gpu, &facts));
-    const int sms =
-        partition_sms({facts.sms, facts.least_partition_sms, facts.partition_alignment_sms}, count);
-    std::vector<void*> parts(static_cast<std::size_t>(count), nullptr);
-    if (sms == 0) return parts;
-    require(cuda_, cuda_.split(gpu, sms, count, parts.data()));
-    all_.insert(all_.end(), parts.begin(), parts.end());
-    return parts;
-  }
-
- private:
-  const pipewright_cuda& cuda_;
-  std::vector<void*> all_;
-};
-
-/// By rank.
-std::vector<QueueSite> sites_of(const pipewright_cuda& cuda, int ranks, Precision precision,
-                                Partitions& partitions) {
-  const int gpus = cuda.gpus();
-  if (gpus < 1) throw MachineError("there is no GPU");
-  std::vector<QueueSite> sites(static_cast<std::size_t>(ranks));
-  for (int gpu = 0; gpu < gpus; ++gpu) {
-    std::vector<int> here;
-    for (int r = 0; r < ranks; ++r) {
-      if (gpu_of_rank(r, ranks, gpus) == gpu) here.push_back(r);
-    }
-    if (here.empty()) continue;
-    const std::vector<void*> parts = partitions.divide(gpu, static_cast<int>(here.size()));
-    for (std::size_t i = 0; i < here.size(); ++i)
-      sites[static_cast<std::size_t>(here[i])] = {gpu, parts[i], precision};
-    require(cuda, cuda.enter(gpu, nullptr));
-    for (int other = 0; other < std::min(gpus, ranks); ++other) require(cuda, cuda.reach(other));
-  }
-  return sites;
-}
 
 /// A serial run on the CPU beside the real one, step by step; keeps the worst of all.
 class Verifier {
@@ -115,10 +65,6 @@ class Verifier {
 
 }  // namespace
 
-int gpu_of_rank(int rank, int ranks, int gpus) {
-  return static_cast<int>(static_cast<std::int64_t>(rank) * std::min(ranks, gpus) / ranks);
-}
-
 RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
                       const CudaTraining& training, const RunOptions& options) {
   LocalTransport transport(program, costs);
@@ -148,15 +94,18 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   };
   std::optional<Verifier> verifier;
   if (training.training.verified_steps > 0) verifier.emplace(training);
+  std::vector<std::int64_t> enqueued_ns(devices.size(), 0);
   RunOptions watching = options;
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.training.verified_steps) verifier->compare(program, step, devices);
+    for (std::size_t r = 0; r < devices.size(); ++r) enqueued_ns[r] = devices[r]->enqueued_ns();
     if (options.on_step) options.on_step(step, result);
   };
   if (phases != nullptr) phases->begin(Phase::Initialize);
   RunResult result = run(program, costs, messenger.transport, make, watching);
   if (phases != nullptr) phases->finish();
   if (verifier) result.verify = verifier->worst();
+  result.enqueued_ns = std::move(enqueued_ns);
   result.peak_weight_versions.assign(static_cast<std::size_t>(program.ranks()), 1);
   return result;
 }

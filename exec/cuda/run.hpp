@@ -5,17 +5,15 @@
 #include <functional>
 
 #include "exec/cuda/device.hpp"
+#include "exec/cuda/sites.hpp"
 #include "exec/runtime.hpp"
 
 namespace pipewright::exec::cuda {
 
-/// Which of `gpus` GPUs a rank lives on: neighbours together, as evenly as can be.
-int gpu_of_rank(int rank, int ranks, int gpus);
-
 /// What moves the messages of a run instead of LocalTransport.
 struct Messenger {
   Transport& transport;
-  TransferTimes& times;
+  TransferSpans& times;
   std::function<void(RankId rank, Device& device)> attach;  // by the rank's thread; may be empty
 };
 

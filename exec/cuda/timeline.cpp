@@ -56,6 +56,10 @@ void DeviceTimeline::end_step() {
   for (Span& span : arrivals_) read(span);
 }
 
+void DeviceTimeline::tell(const std::function<void(InstructionId, std::int64_t)>& told) const {
+  for (const Span& span : computations_) told(span.id, span.to - span.from);
+}
+
 void DeviceTimeline::write(Timeline& timeline) const {
   for (const Span& span : computations_) {
     timeline.start[span.id] = timeline.moving[span.id] = span.from;
@@ -63,7 +67,7 @@ void DeviceTimeline::write(Timeline& timeline) const {
   }
 }
 
-void DeviceTimeline::write(const Program& program, TransferTimes& times) const {
+void DeviceTimeline::write(const Program& program, TransferSpans& times) const {
   for (const Span& span : arrivals_) {
     for (const InstructionId id : {span.id, program.code[span.id].link}) {
       if (id == kNoInstruction) continue;

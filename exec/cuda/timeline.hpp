@@ -3,11 +3,12 @@
 // each step has a base of its own, whose time on the host's clock is measured while the GPU stands
 // still: between the moments before and after it was recorded and seen.
 //
-// One for each rank, used by its thread. What others read of transfers stands in TransferTimes
+// One for each rank, used by its thread. What others read of transfers stands in TransferSpans
 // while all ranks stand still.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/timeline.hpp"
@@ -18,8 +19,8 @@ namespace pipewright::exec::cuda {
 
 /// Of all ranks of this process, by instruction: a RECV's and its SEND's, kNotEnded where no GPU
 /// has moved it. A rank writes those of the messages it takes.
-struct TransferTimes {
-  explicit TransferTimes(std::size_t instructions)
+struct TransferSpans {
+  explicit TransferSpans(std::size_t instructions)
       : moving(instructions, kNotEnded), end(instructions, kNotEnded) {}
   std::vector<std::int64_t> moving, end;
 };
@@ -37,8 +38,10 @@ class DeviceTimeline {
   /// Reads the times. The queue is done.
   void end_step();
 
+  /// Of each computation.
+  void tell(const std::function<void(InstructionId, std::int64_t ns)>& told) const;
   void write(Timeline& timeline) const;
-  void write(const Program& program, TransferTimes& times) const;
+  void write(const Program& program, TransferSpans& times) const;
 
  private:
   struct Span {

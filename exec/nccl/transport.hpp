@@ -27,7 +27,7 @@ class NcclTransport final : public Transport {
 
   /// By the rank's thread, before its first step: joins its communicators. Waits for all ranks.
   void attach(RankId rank, cuda::Device& device);
-  cuda::TransferTimes& times() { return times_; }
+  cuda::TransferSpans& times() { return times_; }
 
   std::int64_t now() const override { return inner_.now(); }
   void sleep_until(RankId rank, std::int64_t deadline) override;
@@ -60,7 +60,7 @@ class NcclTransport final : public Transport {
   const Program& program_;
   const CommunicatorPlan plan_;
   local::LocalTransport inner_;
-  cuda::TransferTimes times_;
+  cuda::TransferSpans times_;
   std::vector<UniqueId> ids_;
   std::atomic<bool> stopped_{false};
   std::vector<std::unique_ptr<RankLink>> links_;  // by rank

@@ -8,7 +8,9 @@
 #include "core/error.hpp"
 #include "core/model_tie.hpp"
 #include "exec/cuda/local_transport.hpp"
+#include "exec/cuda/profile.hpp"
 #include "exec/cuda/run.hpp"
+#include "exec/profile.hpp"
 #include "planner/data_parallel.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/outcome.hpp"
@@ -27,7 +29,7 @@ RunResult trained(const pipewright_cuda& cuda, const Program& program, const Cud
 }
 
 CudaTraining exact(const Setting& setting) {
-  CudaTraining how{setting.training, Precision::Exact, {}};
+  CudaTraining how{setting.training, Precision::Exact, {}, {}};
   how.training.verified_steps = kSteps;
   return how;
 }
@@ -208,6 +210,29 @@ TEST_F(CudaTrains, AGradientThatOverflowsEndsTheRunAndNamesTheParameter) {
       EXPECT_NE(std::string(error.what()).find("the gradient of \""), std::string::npos)
           << error.what();
     }
+  }
+}
+
+TEST_F(CudaTrains, AProfileHasEveryLayersTimes) {
+  const Model model = small_transformer();
+  for (const NamedCuda& cuda : cudas_) {
+    const exec::ProfileBackend backend =
+        exec::cuda::profile_backend(*cuda.table, Precision::Float32, 2);
+    exec::ProfileOptions options;
+    options.micro_batch_sizes = {2};
+    options.ranks = 2;
+    options.budget_ns = 1;
+    options.backend = &backend;
+    const Profile profile = exec::measure_profile(model, cluster_preset("local-cpu", 2), options);
+    EXPECT_EQ(profile.ranks_measured, 2);
+    ASSERT_EQ(profile.sizes.size(), 1U);
+    ASSERT_EQ(profile.sizes[0].layers.size(), model.layers.size());
+    for (std::size_t l = 0; l < model.layers.size(); ++l) {
+      EXPECT_GE(profile.sizes[0].layers[l].f.value, 1);
+      EXPECT_GE(profile.sizes[0].spreads[l].w.count, 12) << "layer " << l;
+    }
+    EXPECT_GT(profile.transfer_bytes_per_second, 0);
+    EXPECT_GE(profile.action_overhead.value, 0);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "exec/cuda/module.hpp"
 #include "exec/cuda/partition_sizes.hpp"
 #include "exec/cuda/run.hpp"
+#include "exec/cuda/sites.hpp"
 #include "tests/parity/outcome.hpp"
 
 namespace pipewright::exec::cuda {
@@ -161,7 +162,7 @@ TEST(CudaRefusals, NameWhatNoGpuTrainsYet) {
   using tests::program_of;
   const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   const tests::Setting setting(program);
-  CudaTraining training{setting.training, Precision::Exact, {}};
+  CudaTraining training{setting.training, Precision::Exact, {}, {}};
   EXPECT_EQ(refusal_of(program, training), "");
   EXPECT_NE(refusal_of(program_of({"pipedream", 2, 4, 1, "torch"}), training).find("versions"),
             std::string::npos);
