@@ -1,13 +1,83 @@
-# PIPEWRIGHT_CUDA=AUTO|ON|OFF. The CUDA and NCCL backends will be modules loaded at run time, in exec/cuda and
-# exec/nccl. This version has none, so AUTO and OFF mean the same and ON is refused.
+# PIPEWRIGHT_CUDA=OFF|AUTO|ON. What runs on NVIDIA's GPUs is a module, libpipewright_cuda.so, that the command loads when
+# it is asked for (exec/cuda/module_api.h): neither building nor starting the command needs CUDA. It is built only where
+# it is asked for, because nvcc takes its time: ON requires nvcc and cuBLAS, AUTO builds it where they are. The module
+# also holds the NCCL half (exec/nccl) where NCCL's header and library are found.
+#
+# CMAKE_CUDA_ARCHITECTURES says for which GPUs; 80 (A100) and 90 (H100, H200) where nobody says.
+# Sets PIPEWRIGHT_CUDA_MODULE, where the module lies or would lie.
 
 include_guard(GLOBAL)
 
+set(PIPEWRIGHT_CUDA OFF CACHE STRING "Build the CUDA module: OFF, AUTO or ON")
+set_property(CACHE PIPEWRIGHT_CUDA PROPERTY STRINGS OFF AUTO ON)
+
+set(PIPEWRIGHT_CUDA_MODULE "${PROJECT_BINARY_DIR}/libpipewright_cuda.so")
+
 string(TOUPPER "${PIPEWRIGHT_CUDA}" _pipewright_cuda)
-if(_pipewright_cuda MATCHES "^(ON|TRUE|YES|1)$")
-  message(FATAL_ERROR "PIPEWRIGHT_CUDA=ON: the CUDA module is not part of this version of Pipewright "
-                      "(${PROJECT_VERSION}). Configure with PIPEWRIGHT_CUDA=AUTO or OFF.")
-elseif(NOT _pipewright_cuda MATCHES "^(AUTO|OFF|FALSE|NO|0)$")
-  message(FATAL_ERROR "PIPEWRIGHT_CUDA=${PIPEWRIGHT_CUDA}: expected AUTO, ON or OFF")
+if(NOT _pipewright_cuda MATCHES "^(AUTO|ON|TRUE|YES|1|OFF|FALSE|NO|0)$")
+  message(FATAL_ERROR "PIPEWRIGHT_CUDA=${PIPEWRIGHT_CUDA}: expected OFF, AUTO or ON")
 endif()
-unset(_pipewright_cuda)
+
+if(_pipewright_cuda MATCHES "^(OFF|FALSE|NO|0)$")
+  message(STATUS "The command is built without --device cuda (configure with -DPIPEWRIGHT_CUDA=ON where nvcc is)")
+  return()
+endif()
+
+include(CheckLanguage)
+if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND EXISTS /usr/local/cuda/bin/nvcc)
+  set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities of the GPUs to build for")
+endif()
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  if(NOT _pipewright_cuda STREQUAL "AUTO")
+    message(FATAL_ERROR "PIPEWRIGHT_CUDA=ON: there is no nvcc here. Install the CUDA toolkit, put nvcc on the PATH or "
+                        "name it with -DCMAKE_CUDA_COMPILER=, or configure with -DPIPEWRIGHT_CUDA=OFF.")
+  endif()
+  message(STATUS "No nvcc here: the command is built without --device cuda (the CUDA toolkit has it)")
+  return()
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+if(DEFINED CMAKE_CXX_COMPILER_LAUNCHER AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
+endif()
+
+# The kernels' bits are the CPU's only without contraction. nvcc knows the host compiler's warnings by another name, and
+# what it makes of our text is not ours to be pedantic about. (CMake 3.25 does not know the standards of nvcc 13.)
+add_library(pipewright_cuda_kernels OBJECT "${PROJECT_SOURCE_DIR}/exec/cuda/kernels.cu")
+target_include_directories(pipewright_cuda_kernels PRIVATE "${PROJECT_SOURCE_DIR}")
+target_compile_options(
+  pipewright_cuda_kernels PRIVATE -std=c++20 -fmad=false --expt-relaxed-constexpr
+                                  -Xcompiler=-Wall,-Wextra,-Wshadow,-Wno-missing-field-initializers)
+set_target_properties(
+  pipewright_cuda_kernels
+  PROPERTIES POSITION_INDEPENDENT_CODE ON
+             CUDA_VISIBILITY_PRESET hidden
+             VISIBILITY_INLINES_HIDDEN ON)
+
+add_library(pipewright_cuda MODULE "${PROJECT_SOURCE_DIR}/exec/cuda/runtime_module.cpp")
+target_include_directories(pipewright_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
+target_compile_features(pipewright_cuda PRIVATE cxx_std_20)
+target_link_libraries(pipewright_cuda PRIVATE pipewright_options pipewright_cuda_kernels CUDA::cudart CUDA::cublas)
+set_target_properties(
+  pipewright_cuda
+  PROPERTIES CXX_VISIBILITY_PRESET hidden
+             VISIBILITY_INLINES_HIDDEN ON
+             INSTALL_RPATH_USE_LINK_PATH ON
+             LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+
+# The NCCL half: needs its header; the library is opened at run time (exec/nccl/module.cpp).
+find_package(NCCL 2.27 MODULE)
+if(NCCL_FOUND)
+  target_sources(pipewright_cuda PRIVATE "${PROJECT_SOURCE_DIR}/exec/nccl/module.cpp")
+  set_source_files_properties(
+    "${PROJECT_SOURCE_DIR}/exec/nccl/module.cpp" PROPERTIES COMPILE_DEFINITIONS
+                                                            "PIPEWRIGHT_NCCL_LIBRARY=\"${NCCL_LIBRARY}\"")
+  target_include_directories(pipewright_cuda SYSTEM PRIVATE "${NCCL_INCLUDE_DIR}")
+  target_link_libraries(pipewright_cuda PRIVATE ${CMAKE_DL_LIBS})
+else()
+  message(STATUS "No NCCL 2.27 or newer here: the CUDA module is built without --transport nccl (NCCL_ROOT says where)")
+endif()

@@ -1,5 +1,5 @@
-# Install rules, the package for find_package(pipewright), and CPack. Components: `runtime` (the command), `dev`, and `mpi`
-# (the module of --transport mpi, where it was built).
+# Install rules, the package for find_package(pipewright), and CPack. Components: `runtime` (the command), `dev`, and
+# where they were built `mpi` (the module of --transport mpi) and `cuda` (that of --device cuda).
 
 include_guard(GLOBAL)
 include(GNUInstallDirs)
@@ -12,6 +12,9 @@ set(PIPEWRIGHT_INSTALL_CMAKEDIR "${CMAKE_INSTALL_LIBDIR}/cmake/pipewright")
 install(TARGETS pipewright RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT runtime)
 if(TARGET pipewright_mpi)  # where the command looks for it: exec/mpi/mpi_wire.cpp
   install(TARGETS pipewright_mpi LIBRARY DESTINATION "lib/pipewright" COMPONENT mpi)
+endif()
+if(TARGET pipewright_cuda)  # exec/cuda/module.cpp looks there too
+  install(TARGETS pipewright_cuda LIBRARY DESTINATION "lib/pipewright" COMPONENT cuda)
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
 
@@ -56,6 +59,9 @@ set(CPACK_COMPONENTS_ALL runtime dev)
 if(TARGET pipewright_mpi)
   list(APPEND CPACK_COMPONENTS_ALL mpi)
   set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "openmpi-bin")
+endif()
+if(TARGET pipewright_cuda)  # CUDA's own libraries come with the toolkit, which Debian does not package
+  list(APPEND CPACK_COMPONENTS_ALL cuda)
 endif()
 set(CPACK_STRIP_FILES ON)
 set(CPACK_VERBATIM_VARIABLES ON)

@@ -321,6 +321,16 @@ std::vector<Layer> read_layers(const JsonCursor& list) {
 
 Json to_json(const Layer& layer) { return layer_json(layer); }
 
+Layer layer_group(std::string name, LayerKind kind, std::vector<Layer> inner) {
+  Layer layer;
+  layer.name = std::move(name);
+  layer.kind = kind;
+  layer.in = inner.front().in;
+  layer.out = inner.back().out;
+  layer.inner = std::move(inner);
+  return layer;
+}
+
 const Layer& first_leaf(const Layer& layer) {
   return layer.inner.empty() ? layer : first_leaf(layer.inner.front());
 }

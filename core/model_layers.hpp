@@ -18,6 +18,9 @@ inline constexpr int kLargestVocabulary = 1 << 24;
 std::vector<Layer> read_layers(const JsonCursor& list);
 Json to_json(const Layer& layer);
 
+/// A layer that holds these, one behind the other.
+Layer layer_group(std::string name, LayerKind kind, std::vector<Layer> inner);
+
 /// The first layer of those that hold no others.
 const Layer& first_leaf(const Layer& layer);
 

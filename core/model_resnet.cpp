@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/model_image.hpp"
+#include "core/model_layers.hpp"
 
 namespace pipewright {
 
@@ -46,22 +47,12 @@ class Chain {
   std::vector<Layer> layers_;
 };
 
-Layer group(std::string name, LayerKind kind, std::vector<Layer> inner) {
-  Layer layer;
-  layer.name = std::move(name);
-  layer.kind = kind;
-  layer.in = inner.front().in;
-  layer.out = inner.back().out;
-  layer.inner = std::move(inner);
-  return layer;
-}
-
 Layer stem(const ResNetShape& shape, ImageShape& image) {
   Chain chain(shape.image);
   chain.convolution("conv", shape.width, shape.stem).norm("norm").relu("relu");
   if (shape.pools) chain.max_pool({3, 2, 1});
   image = chain.image();
-  return group("stem", LayerKind::Sequential, chain.take());
+  return layer_group("stem", LayerKind::Sequential, chain.take());
 }
 
 Layer bottleneck(const std::string& name, int channels, int stride, ImageShape& image) {
@@ -74,14 +65,14 @@ Layer bottleneck(const std::string& name, int channels, int stride, ImageShape& 
     shortcut.convolution("project", kExpansion * channels, {1, stride, 0}).norm("norm");
   }
   image = inner.image();
-  Layer residual = group("residual", LayerKind::Residual, inner.take());
+  Layer residual = layer_group("residual", LayerKind::Residual, inner.take());
   residual.shortcut = shortcut.take();
   Chain last(image);
   last.relu("relu");
   std::vector<Layer> parts;
   parts.push_back(std::move(residual));
   parts.push_back(std::move(last.take().front()));
-  return group(name, LayerKind::Sequential, std::move(parts));
+  return layer_group(name, LayerKind::Sequential, std::move(parts));
 }
 
 Layer head(const ResNetShape& shape, const ImageShape& image) {
@@ -92,7 +83,7 @@ Layer head(const ResNetShape& shape, const ImageShape& image) {
   std::vector<Layer> parts;
   parts.push_back(global_average_pool_layer("pool", image));
   parts.push_back(std::move(linear));
-  return group("head", LayerKind::Sequential, std::move(parts));
+  return layer_group("head", LayerKind::Sequential, std::move(parts));
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "core/model_transformer.hpp"
 
+#include <utility>
+
+#include "core/model_layers.hpp"
+
 namespace pipewright {
 
 namespace {
@@ -21,28 +25,19 @@ Layer linear(std::string name, int in, int out, bool bias = true) {
   return layer;
 }
 
-Layer group(std::string name, LayerKind kind, std::vector<Layer> inner) {
-  Layer layer;
-  layer.name = std::move(name);
-  layer.kind = kind;
-  layer.in = inner.front().in;
-  layer.out = inner.back().out;
-  layer.inner = std::move(inner);
-  return layer;
-}
-
 Layer block(int number, const TransformerShape& shape) {
   const int width = shape.hidden;
   Layer attention = same_width("attention", LayerKind::CausalSelfAttention, width);
   attention.heads = shape.heads;
-  Layer attend = group("attend", LayerKind::Residual,
-                       {same_width("norm", LayerKind::LayerNorm, width), std::move(attention)});
-  Layer feed_forward =
-      group("feed forward", LayerKind::Residual,
-            {same_width("norm", LayerKind::LayerNorm, width), linear("up", width, shape.ffn),
-             same_width("gelu", LayerKind::Gelu, shape.ffn), linear("down", shape.ffn, width)});
-  return group("block " + std::to_string(number), LayerKind::Sequential,
-               {std::move(attend), std::move(feed_forward)});
+  Layer attend =
+      layer_group("attend", LayerKind::Residual,
+                  {same_width("norm", LayerKind::LayerNorm, width), std::move(attention)});
+  Layer feed_forward = layer_group(
+      "feed forward", LayerKind::Residual,
+      {same_width("norm", LayerKind::LayerNorm, width), linear("up", width, shape.ffn),
+       same_width("gelu", LayerKind::Gelu, shape.ffn), linear("down", shape.ffn, width)});
+  return layer_group("block " + std::to_string(number), LayerKind::Sequential,
+                     {std::move(attend), std::move(feed_forward)});
 }
 
 }  // namespace
@@ -63,8 +58,8 @@ std::vector<Layer> expand(const TransformerShape& shape) {
   Layer logits = linear("logits", shape.hidden, shape.vocabulary, false);
   logits.tied = shape.tied_head;
   layers.push_back(
-      group("head", LayerKind::Sequential,
-            {same_width("norm", LayerKind::LayerNorm, shape.hidden), std::move(logits)}));
+      layer_group("head", LayerKind::Sequential,
+                  {same_width("norm", LayerKind::LayerNorm, shape.hidden), std::move(logits)}));
   return layers;
 }
 

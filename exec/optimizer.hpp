@@ -31,6 +31,14 @@ struct OptimizerSpec {
 /// that is not a positive number.
 OptimizerSpec optimizer_spec(std::string_view name, double learning_rate);
 
+/// The factors of one AdamW step, with the corrections for the moments' start at 0 worked in.
+struct AdamFactors {
+  float keep_mean, take_mean, keep_square, take_square, rate, square_correction, epsilon,
+      keep_value;
+};
+/// `step` counts from 0; `decays` as the Parameter says.
+AdamFactors adam_factors(const OptimizerSpec& spec, int step, bool decays);
+
 /// Elements of one parameter.
 struct ElementRange {
   std::size_t begin = 0, end = 0;

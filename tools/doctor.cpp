@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "core/units.hpp"
+#include "exec/nccl/library.hpp"
 #include "tools/arguments.hpp"
 #include "tools/build_facts.hpp"
 #include "tools/commands.hpp"
 #include "tools/exit_status.hpp"
+#include "tools/gpu_facts.hpp"
 #include "tools/modules.hpp"
 #include "tools/session.hpp"
 #include "tools/table.hpp"
@@ -69,6 +71,28 @@ void print_abilities(Session& session, std::string_view kind,
   }
 }
 
+void print_gpus(Session& session, const GpuFacts& facts) {
+  if (!facts.why_no_module.empty()) {
+    print_line(session, "gpu", "module", "no", facts.why_no_module, Ink::Dim);
+    return;
+  }
+  print_line(session, "gpu", "module", "works",
+             "CUDA " + cuda_version_text(facts.versions.runtime) + ", cuBLAS " +
+                 std::to_string(facts.versions.blas));
+  print_line(session, "gpu", "driver", facts.versions.driver > 0 ? "works" : "no",
+             facts.versions.driver > 0
+                 ? "for CUDA " + cuda_version_text(facts.versions.driver) + " and older"
+                 : "install NVIDIA's driver, and look with nvidia-smi",
+             facts.versions.driver > 0 ? Ink::Plain : Ink::Dim);
+  print_line(
+      session, "gpu", "NCCL", facts.why_no_nccl.empty() ? "works" : "no",
+      facts.why_no_nccl.empty() ? exec::nccl::version_text(facts.nccl_version) : facts.why_no_nccl,
+      facts.why_no_nccl.empty() ? Ink::Plain : Ink::Dim);
+  for (std::size_t i = 0; i < facts.gpus.size(); ++i)
+    print_line(session, "gpu", std::to_string(i), "",
+               std::string(facts.gpus[i].name) + ": " + gpu_text(facts.gpus[i]));
+}
+
 int run(const Arguments& /*arguments*/, Session& session) {
   const Machine machine = look_at_machine();
   const BuildFacts build = build_facts();
@@ -79,6 +103,7 @@ int run(const Arguments& /*arguments*/, Session& session) {
                           {"system", machine.system},
                           {"cores", machine.cores},
                           {"memory_bytes", machine.memory.value},
+                          {"gpu", gpu_fields(look_at_gpus())},
                           {"devices", fields_of(devices())},
                           {"transports", fields_of(transports())}});
     return kDone;
@@ -89,6 +114,7 @@ int run(const Arguments& /*arguments*/, Session& session) {
   print_line(session, "machine", "cores", std::to_string(machine.cores),
              machine.cores < 2 ? "ranks of a CPU run share one core" : "");
   print_line(session, "machine", "memory", format_bytes(machine.memory), "");
+  print_gpus(session, look_at_gpus());
   print_abilities(session, "device", devices());
   print_abilities(session, "transport", transports());
   return kDone;

@@ -1,17 +1,27 @@
 #include "tools/modules.hpp"
 
-#include <filesystem>
-
 #include "core/error.hpp"
 #include "exec/mpi/mpi_wire.hpp"
+#include "exec/nccl/library.hpp"
+#include "tools/gpu_facts.hpp"
 
 namespace pipewright::tools {
 namespace {
 
-std::string cuda_state() {
-  const bool driver = std::filesystem::exists("/dev/nvidiactl");
-  return driver ? "this machine has an NVIDIA driver, but this version has no CUDA device yet"
-                : "this machine has no NVIDIA driver, and this version has no CUDA device yet";
+Ability cuda_state(const GpuFacts& facts) {
+  if (!facts.why_no_gpu.empty()) return {"cuda", false, facts.why_no_gpu};
+  return {"cuda", true,
+          "trains on " +
+              (facts.gpus.size() == 1 ? "the GPU" : std::to_string(facts.gpus.size()) + " GPUs") +
+              " of this machine, several ranks on one of them each in a part of it"};
+}
+
+Ability nccl_state(const GpuFacts& facts) {
+  if (!facts.why_no_nccl.empty()) return {"nccl", false, facts.why_no_nccl};
+  if (!facts.why_no_gpu.empty()) return {"nccl", false, facts.why_no_gpu};
+  return {"nccl", true,
+          "ranks are threads of this process with a GPU each, and NCCL " +
+              exec::nccl::version_text(facts.nccl_version) + " is between them"};
 }
 
 Ability mpi_state() {
@@ -38,13 +48,13 @@ void require(const std::vector<Ability>& abilities, std::string_view kind, std::
 std::vector<Ability> devices() {
   return {{"cpu", true, "trains for real with OpenBLAS, a thread a rank"},
           {"paced", true, "takes exactly the time of the cost table; any plan or order"},
-          {"cuda", false, cuda_state()}};
+          cuda_state(look_at_gpus())};
 }
 
 std::vector<Ability> transports() {
   return {{"local", true, "ranks are threads of this process"},
           mpi_state(),
-          {"nccl", false, "this version has no NCCL transport yet"}};
+          nccl_state(look_at_gpus())};
 }
 
 void require_device(std::string_view name) {

@@ -8,6 +8,8 @@
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
 #include "tools/comparison_text.hpp"
+#include "tools/cuda_flags.hpp"
+#include "tools/dry_run.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/figures.hpp"
 #include "tools/interrupt.hpp"
@@ -45,11 +47,13 @@ std::optional<exec::DataFiles> data_request(const Arguments& arguments) {
 struct RunRequest {
   std::string device;
   TrainingRequest training;
+
+  bool trains() const { return device != "paced"; }
 };
 
 RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   RunRequest request;
-  request.device = arguments.text_or("--device", subject.plan ? "cpu" : "paced");
+  request.device = device_name(arguments, subject.plan ? "cpu" : "paced");
   require_device(request.device);
   if (arguments.text_or("--clock", "wall") == "virtual") {
     request.training.clock = exec::local::ClockKind::Virtual;
@@ -71,13 +75,14 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   }
   request.training.flight_entries =
       arguments.integer_or("--flight-recorder", 0, kMostEntries, request.training.flight_entries);
-  if (request.device == "cpu") {
+  if (request.trains()) {
     if (!subject.plan) {
       throw InputError(subject.source, "",
                        "an order says nothing of a model to train; give a plan.json, or --device "
                        "paced");
     }
     if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
+    if (request.device == "cuda") request.training.cuda = cuda_request(arguments, subject);
   } else if (request.training.checkpoints.any()) {
     throw InputError("checkpoints belong to --device cpu; paced trains nothing");
   } else {
@@ -123,7 +128,8 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
   return result;
 }
 
-void print_result(const Subject& subject, const exec::RunResult& result, Session& session) {
+void print_result(const Subject& subject, const exec::RunResult& result, double most_apart,
+                  Session& session) {
   const Terminal& terminal = session.terminal();
   session.print(painted(terminal, Ink::Bold, wrapped(subject.title, terminal.width, 0)));
   session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
@@ -139,7 +145,7 @@ void print_result(const Subject& subject, const exec::RunResult& result, Session
                   ", error " + signed_percent_text(comparison.step.error_percent() / 100) + "\n");
   }
   if (result.evaluation) session.print(evaluation_text(*result.evaluation));
-  if (result.verify) session.print(verify_text(*result.verify));
+  if (result.verify) session.print(verify_text(*result.verify, most_apart));
   const std::string versions = weight_versions_text(subject.program, result);
   if (!versions.empty()) session.print(wrapped(versions, terminal.width, 0));
 }
@@ -163,9 +169,8 @@ std::optional<Subject> read_run_subject(const Arguments& arguments, Session& ses
 exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject,
                               const RunRequest& request, Session& session, bool speaks) {
   try {
-    return request.device == "cpu"
-               ? train_on_cpu(*subject.plan, subject.program, request.training, session)
-               : run_paced(subject, request, session);
+    return request.trains() ? train(*subject.plan, subject.program, request.training, session)
+                            : run_paced(subject, request, session);
   } catch (const exec::RunFailed& failed) {
     if (request.training.link != nullptr) ignore_signals();
     if (speaks) show_unfinished(arguments, subject, failed.result(), session);
@@ -190,12 +195,18 @@ Json result_fields(const Subject& subject, const RunRequest& request, const exec
   }
   fields["phases"] = phases_fields(session.phases().spans());
   if (result.evaluation) fields["evaluation"] = evaluation_fields(*result.evaluation);
-  if (request.device == "cpu") fields["first_step"] = result.first_step;
+  if (request.trains()) fields["first_step"] = result.first_step;
   if (const auto& save = request.training.checkpoints.save) {
     const int done = result.first_step + static_cast<int>(result.steps.size());
     fields["checkpoint"] = exec::checkpoint_folder(save->folder, done).string();
   }
   return fields;
+}
+
+void refuse_problems(const Subject& subject) {
+  if (subject.problems.empty()) return;
+  throw InputError(subject.source, "",
+                   "not a whole order: " + subject.problems.front() + "; see pipewright check");
 }
 
 /// `link`: of the job that this process is part of; null if all ranks are threads of it.
@@ -207,9 +218,9 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   RunRequest request = run_request(arguments, subject);
   request.training.link = link;
   const bool speaks = link == nullptr || link->process() == 0;
-  if (!subject.problems.empty()) {
-    throw InputError(subject.source, "",
-                     "not a whole order: " + subject.problems.front() + "; see pipewright check");
+  refuse_problems(subject);
+  if (request.training.cuda) {
+    if (const auto status = reject_stuck(subject, *request.training.cuda, session)) return *status;
   }
   request.training.on_overdue = [&](const exec::RunResult& result) {
     if (!speaks) _exit(kRunFailed);
@@ -229,7 +240,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   if (session.json()) {
     session.print_result(result_fields(subject, request, result, session));
   } else {
-    print_result(subject, result, session);
+    print_result(subject, result, most_norm_rel(request.training.cuda), session);
     if (request.device == "cpu" && is_virtual(request)) {
       session.print(
           wrapped("virtual clock: a computation took its thread's CPU time, a transfer "
@@ -237,10 +248,29 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
                   session.terminal().width, 0));
     }
   }
-  return result.verify && !agrees(*result.verify) ? kAnswerIsNo : kDone;
+  const double most = most_norm_rel(request.training.cuda);
+  return result.verify && !agrees(*result.verify, most) ? kAnswerIsNo : kDone;
+}
+
+/// What GPUs would be given; needs none.
+int dry_run(const Arguments& arguments, Session& session) {
+  const bool nccl = arguments.text_or("--transport", "local") == "nccl";
+  const std::string device = device_name(arguments, "");
+  if (device != "cuda" || arguments.text_or("--transport", "local") == "mpi") {
+    throw InputError(
+        "--dry-run shows what GPUs would be given: add --transport nccl (a GPU a rank) or "
+        "--device cuda (one GPU for all ranks)");
+  }
+  std::optional<Subject> subject = read_run_subject(arguments, session);
+  if (!subject) return stop_after_plan(session);
+  take_forwards(*subject, forward_request(arguments).mode);
+  refuse_problems(*subject);
+  return nccl ? show_nccl_calls(*subject, session) : show_issue_order(arguments, *subject, session);
 }
 
 int run(const Arguments& arguments, Session& session) {
+  if (arguments.has("--dry-run")) return dry_run(arguments, session);
+  require_cuda_flags_fit(arguments);
   const std::string transport = arguments.text_or("--transport", "local");
   require_transport(transport);
   if (transport != "mpi") return run_ranks(arguments, session, nullptr);
@@ -264,15 +294,15 @@ std::vector<Flag> run_flags() {
       {.group = "Run",
        .name = "--device",
        .argument = "KIND",
-       .help = "what computes: cpu trains a plan's model for real, paced takes the time of the "
-               "cost table and checks every message",
+       .help = "what computes: cpu and cuda train a plan's model for real, paced takes the time of "
+               "the cost table and checks every message",
        .choices = {"cpu", "paced", "cuda"},
        .checked = true},
       {.group = "Run",
        .name = "--transport",
        .argument = "KIND",
        .help = "how ranks meet; local: threads of this process; mpi: processes that mpirun has "
-               "started, one a rank",
+               "started, one a rank; nccl: a GPU a rank",
        .choices = {"local", "mpi", "nccl"},
        .checked = true},
       {.group = "Run",
@@ -356,10 +386,12 @@ Command run_command() {
       {"run plan.json --mode evaluate --data a.txt --load-checkpoint saved",
        "loss and perplexity of a text"},
       {"run order.csv --device paced --clock virtual --json", "an order of your own"},
+      {"run plan.json --transport nccl --dry-run", "what NCCL would be called with; needs no GPU"},
       {"run plan.json --transport mpi --verify", "under mpirun -np 4: a process for each rank"},
   };
   command.positionals = {subject_file()};
   command.flags = run_flags();
+  for (auto& flag : cuda_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : training_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : forward_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : checkpoint_flags()) command.flags.push_back(std::move(flag));

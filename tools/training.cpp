@@ -9,9 +9,12 @@
 #include "core/error.hpp"
 #include "exec/cpu/checkpointing.hpp"
 #include "exec/cpu/device.hpp"
+#include "exec/cuda/run.hpp"
 #include "exec/data.hpp"
 #include "exec/local/transport.hpp"
 #include "exec/mpi/transport.hpp"
+#include "exec/nccl/library.hpp"
+#include "exec/nccl/run.hpp"
 #include "tools/interrupt.hpp"
 
 namespace pipewright::tools {
@@ -51,7 +54,15 @@ void require_cpu(const Plan& plan, bool all_ranks_here) {
 
 exec::RunResult run_training(const Program& program, const CostTable& costs,
                              const exec::cpu::Training& training, const exec::RunOptions& options,
-                             exec::mpi::Link* link) {
+                             const TrainingRequest& request) {
+  if (request.cuda) {
+    const exec::cuda::CudaTraining on_gpu{training, request.cuda->precision, request.cuda->hold_ns};
+    const pipewright_cuda& cuda = exec::cuda::require_gpu();
+    if (!request.cuda->over_nccl)
+      return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
+    return exec::nccl::run_on_nccl(cuda, exec::nccl::load_nccl(), program, costs, on_gpu, options);
+  }
+  exec::mpi::Link* const link = request.link;
   if (link == nullptr) return exec::cpu::run_on_cpu(program, costs, training, options);
   if (training.phases != nullptr) training.phases->begin(exec::Phase::InitComm);
   exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs), *link,
@@ -83,9 +94,20 @@ void tell_start(const exec::Checkpoint& start, const exec::cpu::Training& traini
 
 }  // namespace
 
-exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
-                             const TrainingRequest& request, Session& session) {
-  require_cpu(plan, request.link == nullptr);
+double most_norm_rel(exec::cuda::Precision precision) {
+  switch (precision) {
+    case exec::cuda::Precision::Tf32:
+      return 1e-3;
+    case exec::cuda::Precision::Bfloat16:
+      return 1e-2;
+    default:
+      return kMostNormRel;
+  }
+}
+
+exec::RunResult train(const Plan& plan, const Program& program, const TrainingRequest& request,
+                      Session& session) {
+  if (!request.cuda) require_cpu(plan, request.link == nullptr);
   const exec::DataFiles files = request.data.value_or(
       exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
   if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
@@ -132,7 +154,7 @@ exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
   if (start && trains) tell_start(*start, training, session);
   const InterruptScope scope;
   options.verify_payloads = request.verify_payloads;
-  exec::RunResult result = run_training(program, plan.costs, training, options, request.link);
+  exec::RunResult result = run_training(program, plan.costs, training, options, request);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
   const bool speaks = request.link == nullptr || request.link->process() == 0;
@@ -201,20 +223,20 @@ std::string clocks_text(const exec::RunResult& result) {
   return text;
 }
 
-bool agrees(const exec::VerifyReport& report) {
+bool agrees(const exec::VerifyReport& report, double most) {
   if (report.numerics == exec::Numerics::Exact)
     return report.gradients.bitwise && report.parameters.bitwise;
-  return report.gradients.norm_rel <= kMostNormRel;  // false for NaN too
+  return report.gradients.norm_rel <= most;  // false for NaN too
 }
 
-std::string verify_text(const exec::VerifyReport& report) {
+std::string verify_text(const exec::VerifyReport& report, double most) {
   const exec::Difference& difference =
       report.gradients.bitwise ? report.parameters : report.gradients;
   const std::string what = report.gradients.bitwise ? "parameters after" : "gradients of";
   const std::string numerics(exec::to_string(report.numerics));
   const std::string apart = "relative norm " + small_number(difference.norm_rel) + ", at most " +
                             std::to_string(difference.max_ulp) + " ulp";
-  if (!agrees(report)) {
+  if (!agrees(report, most)) {
     return "the " + what + " step 1 DIFFER from a serial run (" + numerics +
            " numerics): " + apart + ",\nworst in " + difference.worst + "\n";
   }

@@ -1,12 +1,14 @@
-// A plan on this machine's CPUs, for run and demo: data, training, verification.
+// A plan on this machine's CPUs or GPUs, for run and demo: data, training, verification.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/plan.hpp"
 #include "core/program.hpp"
+#include "exec/cuda/queue.hpp"
 #include "exec/data.hpp"
 #include "exec/local/transport.hpp"
 #include "exec/mpi/link.hpp"
@@ -21,6 +23,15 @@ namespace pipewright::tools {
 /// The largest relative norm of a gradient's difference that rounding explains.
 inline constexpr double kMostNormRel = 1e-6;
 
+/// On GPUs instead of CPUs.
+struct CudaRequest {
+  exec::cuda::Precision precision = exec::cuda::Precision::Float32;
+  std::vector<std::int64_t> hold_ns;  // exec::cuda::CudaTraining
+  bool over_nccl = false;             // a GPU a rank; else messages are copies in this process
+};
+/// The same where cuBLAS rounds factors: ten bits of a TF32, eight of a bfloat16.
+double most_norm_rel(exec::cuda::Precision precision);
+
 struct TrainingRequest {
   std::optional<int> steps;             // instead of the plan's
   std::optional<exec::DataFiles> data;  // instead of the plan's
@@ -34,13 +45,14 @@ struct TrainingRequest {
   std::function<void(const exec::RunResult&)> on_overdue;
   bool verify_payloads = false;
   exec::mpi::Link* link = nullptr;  // a rank a process; null: a rank a thread
+  std::optional<CudaRequest> cuda;
 };
 
 /// Trains, or evaluates or predicts with a forward-only Program; Ctrl-C ends it with Interrupted,
 /// all ranks joined. Throws InputError for data that does not fit, MachineError if the plan is for
 /// another kind of machine or does not fit into its memory.
-exec::RunResult train_on_cpu(const Plan& plan, const Program& program,
-                             const TrainingRequest& request, Session& session);
+exec::RunResult train(const Plan& plan, const Program& program, const TrainingRequest& request,
+                      Session& session);
 
 /// A line on stderr for each step, replaced by the next one. Steps count from 0 and from the
 /// beginning of the training.
@@ -59,8 +71,8 @@ std::string clocks_text(const exec::RunResult& result);
 
 /// True if the gradients agree as far as rounding allows; exact numerics allow nothing, of the
 /// updated parameters neither.
-bool agrees(const exec::VerifyReport& report);
-std::string verify_text(const exec::VerifyReport& report);
+bool agrees(const exec::VerifyReport& report, double most = kMostNormRel);
+std::string verify_text(const exec::VerifyReport& report, double most = kMostNormRel);
 Json verify_fields(const std::optional<exec::VerifyReport>& report);
 
 }  // namespace pipewright::tools

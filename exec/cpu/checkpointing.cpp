@@ -18,9 +18,9 @@ std::string name_of(OptimizerKind kind) { return kind == OptimizerKind::Sgd ? "s
 template <class Visit>
 void for_each_array(const Training& training, Visit visit) {
   const int layers = static_cast<int>(training.model->layers.size());
-  const auto table = shared_table_of(*training.model);
   for (int i = 0; i < layers; ++i) {
     BufferPool pool;
+    const auto table = shared_table_of(*training.model);  // the layer before is gone
     LayerSite site{{training.micro_batch_size, training.model->sequence},
                    &pool,
                    training.seed,

@@ -143,6 +143,14 @@ void unfold_all(const ConvShape& s, const Cut& cut, const float* x, int first, i
   }
 }
 
+/// What the filters see of some images, side by side: the images themselves where that is the same.
+const float* unfolded(const ConvShape& s, const Cut& cut, const float* x, int first, int count,
+                      int group, float* scratch) {
+  if (cut.plain) return x + place_in(s, cut, first, group);
+  unfold_all(s, cut, x, first, count, group, scratch);
+  return scratch;
+}
+
 /// The gradients of some images side by side: themselves if it is one.
 const float* gathered(const ConvShape& s, const Cut& cut, const float* dy, int first, int count,
                       int group, float* scratch) {
@@ -168,12 +176,7 @@ void conv2d_forward(const ConvShape& s, const float* x, const float* w, float* y
   const Cut cut(s);
   each_product(s, cut, [&](int first, int count, int group) {
     const int columns = count * cut.pixels;
-    const float* seen = scratch;
-    if (cut.plain) {
-      seen = x + place_in(s, cut, first, group);
-    } else {
-      unfold_all(s, cut, x, first, count, group, scratch);
-    }
+    const float* const seen = unfolded(s, cut, x, first, count, group, scratch);
     float* const product =
         count == 1 ? y + place_out(s, cut, first, group) : scratch + cut.columns_floats();
     cpu::gemm({cut.filters, columns, cut.patch}, 1.0F,
@@ -210,12 +213,7 @@ void conv2d_backward_weight(const ConvShape& s, const float* x, const float* dy,
   const Cut cut(s);
   each_product(s, cut, [&](int first, int count, int group) {
     const int columns = count * cut.pixels;
-    const float* seen = scratch;
-    if (cut.plain) {
-      seen = x + place_in(s, cut, first, group);
-    } else {
-      unfold_all(s, cut, x, first, count, group, scratch);
-    }
+    const float* const seen = unfolded(s, cut, x, first, count, group, scratch);
     const float* const gradient =
         gathered(s, cut, dy, first, count, group, scratch + cut.columns_floats());
     cpu::gemm({cut.filters, cut.patch, columns}, 1.0F, {gradient, columns}, {seen, columns, true},

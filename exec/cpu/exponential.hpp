@@ -5,12 +5,14 @@
 #include <bit>
 #include <cstdint>
 
+#include "exec/host_device.hpp"
+
 namespace pipewright::exec::cpu {
 
 inline constexpr float kLeastExponent = -87.0F, kMostExponent = 88.0F;
 
 /// The nearest number for which exp_in_range() is defined; NaN stays NaN.
-inline float clamp_exponent(float x) {
+PIPEWRIGHT_HOST_DEVICE inline float clamp_exponent(float x) {
   x = x < kLeastExponent ? kLeastExponent : x;
   return x > kMostExponent ? kMostExponent : x;
 }
@@ -21,7 +23,7 @@ inline float clamp_exponent(float x) {
 ///
 /// x = n ln 2 + r with |r| <= ln 2 / 2. e^r is its Taylor polynomial of degree 7, which is off by
 /// r^8 / 8! < 6e-9; 2^n is put together from its bits.
-inline float exp_in_range(float x) {
+PIPEWRIGHT_HOST_DEVICE inline float exp_in_range(float x) {
   constexpr float kLog2E = 1.44269504F;
   // ln 2 in two parts: the first has few bits, so n times it is exact.
   constexpr float kLn2High = 0.693359375F;

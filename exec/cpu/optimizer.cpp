@@ -17,25 +17,6 @@ void sgd(const OptimizerSpec& spec, Parameter& parameter, const ElementRange& ra
   for (std::size_t i = range.begin; i < range.end; ++i) value[i] -= rate * gradient[i];
 }
 
-/// The factors of one AdamW step, with the corrections for the moments' start at 0 worked in.
-struct AdamFactors {
-  float keep_mean, take_mean, keep_square, take_square, rate, square_correction, epsilon,
-      keep_value;
-};
-
-AdamFactors factors_of(const OptimizerSpec& spec, int step) {
-  const double mean_correction = 1 - std::pow(spec.beta1, step + 1);
-  const double square_correction = 1 - std::pow(spec.beta2, step + 1);
-  return {static_cast<float>(spec.beta1),
-          static_cast<float>(1 - spec.beta1),
-          static_cast<float>(spec.beta2),
-          static_cast<float>(1 - spec.beta2),
-          static_cast<float>(spec.learning_rate / mean_correction),
-          static_cast<float>(1 / square_correction),
-          static_cast<float>(spec.epsilon),
-          static_cast<float>(1 - spec.learning_rate * spec.weight_decay)};
-}
-
 /// A moment whose gradient stays 0 (a token that does not occur) shrinks until it is denormal and
 /// then stays there, and arithmetic on denormal numbers is many times slower.
 inline float without_dust(float x) { return std::fabs(x) < 1e-30F ? 0.0F : x; }
@@ -54,6 +35,19 @@ void adamw(const AdamFactors& f, std::size_t n, const float* gradient, float* me
 }
 
 }  // namespace
+
+AdamFactors adam_factors(const OptimizerSpec& spec, int step, bool decays) {
+  const double mean_correction = 1 - std::pow(spec.beta1, step + 1);
+  const double square_correction = 1 - std::pow(spec.beta2, step + 1);
+  return {static_cast<float>(spec.beta1),
+          static_cast<float>(1 - spec.beta1),
+          static_cast<float>(spec.beta2),
+          static_cast<float>(1 - spec.beta2),
+          static_cast<float>(spec.learning_rate / mean_correction),
+          static_cast<float>(1 / square_correction),
+          static_cast<float>(spec.epsilon),
+          decays ? static_cast<float>(1 - spec.learning_rate * spec.weight_decay) : 1.0F};
+}
 
 OptimizerSpec optimizer_spec(std::string_view name, double learning_rate) {
   OptimizerSpec spec;
@@ -95,9 +89,8 @@ void Optimizer::update(int step) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) sgd(spec_, *parameters_[i], ranges_[i]);
     return;
   }
-  const AdamFactors decaying = factors_of(spec_, step);
-  AdamFactors plain = decaying;
-  plain.keep_value = 1.0F;
+  const AdamFactors decaying = adam_factors(spec_, step, true);
+  const AdamFactors plain = adam_factors(spec_, step, false);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& p = *parameters_[i];
     const ElementRange& range = ranges_[i];

@@ -162,6 +162,12 @@ class Stage {
   double loss_share(int micro_batch) const;
 
   std::vector<ParameterView> parameters() const;
+  /// The parameters themselves, in the same order, for who trains copies of them elsewhere.
+  const std::vector<Parameter*>& parameter_list() const { return parameters_; }
+  /// By layer of the stage, its parameters' places in that list.
+  const std::vector<std::vector<std::size_t>>& parameters_by_layer() const {
+    return parameters_of_layer_;
+  }
   /// All that training changes: each parameter's weights and what the optimizer keeps of it, in a
   /// fixed order. To be read, or filled from a checkpoint, between steps.
   std::vector<StateView> state();

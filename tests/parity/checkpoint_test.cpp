@@ -8,8 +8,10 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "core/model_tie.hpp"
 #include "exec/cpu/checkpointing.hpp"
 #include "planner/data_parallel.hpp"
+#include "tests/parity/small_models.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/command_runner.hpp"
 #include "tests/support/expect_refusal.hpp"
@@ -71,12 +73,13 @@ struct Part {
   int every = 0;
   exec::Numerics numerics = exec::Numerics::Fast;
   const Program* program = nullptr;  // instead of the plan's
+  Model model = small_model();
 };
 
 /// Trains and saves the end in `folder`.
 RunResult train(const Part& part, const fs::path& folder) {
   const Program program = part.program != nullptr ? *part.program : program_of(part.plan);
-  Setting setting(program);
+  Setting setting(program, part.model);
   setting.training.optimizer.kind = part.optimizer;
   setting.training.options.numerics = part.numerics;
   std::optional<Checkpoint> start;
@@ -94,7 +97,7 @@ State trained(const Part& part, const fs::path& folder) {
   train(part, folder);
   exec::OptimizerSpec optimizer;
   optimizer.kind = part.optimizer;
-  return state_in(folder, small_model(), optimizer);
+  return state_in(folder, part.model, optimizer);
 }
 
 /// All of them add the gradients of a stage in ascending order of micro-batches.
@@ -167,6 +170,32 @@ TEST(Resuming, ReplicasThatShareOutTheOptimizersStateSaveItInPieces) {
     train({.numerics = kExact, .program = &replicas}, there.path());
     expect_same_bits(
         trained({.from = &there.path(), .numerics = kExact, .program = &replicas}, again.path()),
+        whole);
+  }
+}
+
+TEST(Resuming, ATableInTwoStagesIsSavedOnceAndLoadedByBoth) {
+  constexpr auto kExact = exec::Numerics::Exact;
+  const Model model = tied_transformer();
+  const auto tied = [&](const RunCase& plan) {
+    const Program cut = program_of(plan);
+    const Order order =
+        planner::make_order(plan.schedule, {plan.ranks, plan.micro_batches, plan.chunks, {}});
+    return lower(order, comm_policy_preset(plan.policy),
+                 {.optimizer = true, .tied = tied_stages(model, equal_stages(model, cut))});
+  };
+  const Folder whole_folder;
+  const State whole = trained({.plan = plans()[0], .steps = 6, .numerics = kExact, .model = model},
+                              whole_folder.path());
+  for (std::size_t i = 0; i < plans().size(); ++i) {
+    const RunCase &before = plans()[i], &behind = plans()[(i + 1) % plans().size()];
+    SCOPED_TRACE(name_of(before) + " then " + name_of(behind));
+    const Program first = tied(before), second = tied(behind);
+    const Folder half, end;
+    train({.numerics = kExact, .program = &first, .model = model}, half.path());
+    expect_same_bits(
+        trained({.from = &half.path(), .numerics = kExact, .program = &second, .model = model},
+                end.path()),
         whole);
   }
 }

@@ -199,22 +199,9 @@ TEST(Sharding, APlansMemoryFallsByTheStateThatOthersKeep) {
   }
 }
 
-std::vector<const Schedule*> synchronous_schedules() {
-  std::vector<const Schedule*> all;
-  for (const Schedule& schedule : planner::schedules()) {
-    if (!schedule.asynchronous) all.push_back(&schedule);
-  }
-  return all;
-}
-
 INSTANTIATE_TEST_SUITE_P(Registry, EverySynchronousSchedule,
-                         testing::ValuesIn(synchronous_schedules()), [](const auto& one) {
-                           std::string name(one.param->name);
-                           for (char& letter : name) {
-                             if (letter == '-') letter = '_';
-                           }
-                           return name;
-                         });
+                         testing::ValuesIn(synchronous_schedules()),
+                         [](const auto& one) { return name_of(*one.param); });
 
 }  // namespace
 }  // namespace pipewright::tests

@@ -19,14 +19,6 @@ using exec::RunResult;
 using exec::local::ClockKind;
 using planner::Schedule;
 
-/// Micro-batches that the schedule takes on so many ranks; 0: none of these.
-int micro_batches_for(const Schedule& schedule, int ranks) {
-  for (const int m : {2 * ranks, ranks, 4 * ranks}) {
-    if (!planner::refusal_of(schedule, {ranks, m, schedule.default_chunks, {}})) return m;
-  }
-  return 0;
-}
-
 /// Paddle's interleaved lists on two ranks: both directions of the ring go through one pair, and
 /// even its fix hangs under its policy (tests/golden/paddle_orders_test.cpp).
 bool hangs(const Schedule& schedule, int ranks) {
@@ -101,13 +93,7 @@ std::vector<const Schedule*> all_schedules() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EverySchedule, testing::ValuesIn(all_schedules()),
-                         [](const auto& one) {
-                           std::string name(one.param->name);
-                           for (char& letter : name) {
-                             if (letter == '-') letter = '_';
-                           }
-                           return name;
-                         });
+                         [](const auto& one) { return name_of(*one.param); });
 
 }  // namespace
 }  // namespace pipewright::tests

@@ -15,8 +15,7 @@
 #include "planner/data_parallel.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/mpi_job.hpp"
-#include "tests/parity/small_models.hpp"
-#include "tests/parity/training_setting.hpp"
+#include "tests/parity/outcome.hpp"
 #include "tests/parity/update_cases.hpp"
 #include "tests/support/random_program.hpp"
 
@@ -44,14 +43,6 @@ RunResult train(const Program& program, const exec::cpu::Training& training, int
   exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs),
                                     job_link());
   return exec::cpu::run_on_cpu(program, costs, training, {.steps = steps}, transport);
-}
-
-/// Micro-batches that the schedule takes on so many ranks; 0: none of these.
-int micro_batches_for(const Schedule& schedule, int ranks) {
-  for (const int m : {2 * ranks, ranks, 4 * ranks}) {
-    if (!planner::refusal_of(schedule, {ranks, m, schedule.default_chunks, {}})) return m;
-  }
-  return 0;
 }
 
 struct Runnable {

@@ -79,14 +79,6 @@ inline void expect_equal(const Outcome& found, const Outcome& expected) {
   }
 }
 
-/// Micro-batches that the schedule takes on so many ranks; 0: none of these.
-inline int micro_batches_for(const planner::Schedule& schedule, int ranks) {
-  for (const int m : {2 * ranks, ranks, 4 * ranks}) {
-    if (!planner::refusal_of(schedule, {ranks, m, schedule.default_chunks, {}})) return m;
-  }
-  return 0;
-}
-
 /// The schedule on so many ranks; nothing where it takes no such number, or hangs.
 inline std::optional<Program> program_of(const planner::Schedule& schedule, int ranks) {
   // paddle-vpp hangs on two ranks (tests/parity/every_schedule_test.cpp).
@@ -96,23 +88,6 @@ inline std::optional<Program> program_of(const planner::Schedule& schedule, int 
   const Order order = planner::make_order(schedule.name, {ranks, m, schedule.default_chunks, {}});
   const char* policy = schedule.policy.empty() ? "torch" : schedule.policy.data();
   return lower(order, comm_policy_preset(policy), {.optimizer = true});
-}
-
-inline std::vector<const planner::Schedule*> synchronous_schedules() {
-  std::vector<const planner::Schedule*> found;
-  for (const planner::Schedule& one : planner::schedules()) {
-    if (!one.asynchronous) found.push_back(&one);
-  }
-  return found;
-}
-
-/// A test's name.
-inline std::string name_of(const planner::Schedule& schedule) {
-  std::string name(schedule.name);
-  for (char& letter : name) {
-    if (letter == '-') letter = '_';
-  }
-  return name;
 }
 
 }  // namespace pipewright::tests

@@ -102,4 +102,29 @@ inline std::vector<StagePlan> equal_stages(const Model& model, const Program& pr
   return stages;
 }
 
+/// Micro-batches that the schedule takes on so many ranks; 0: none of these.
+inline int micro_batches_for(const planner::Schedule& schedule, int ranks) {
+  for (const int m : {2 * ranks, ranks, 4 * ranks}) {
+    if (!planner::refusal_of(schedule, {ranks, m, schedule.default_chunks, {}})) return m;
+  }
+  return 0;
+}
+
+inline std::vector<const planner::Schedule*> synchronous_schedules() {
+  std::vector<const planner::Schedule*> found;
+  for (const planner::Schedule& one : planner::schedules()) {
+    if (!one.asynchronous) found.push_back(&one);
+  }
+  return found;
+}
+
+/// A test's name.
+inline std::string name_of(const planner::Schedule& schedule) {
+  std::string name(schedule.name);
+  for (char& letter : name) {
+    if (letter == '-') letter = '_';
+  }
+  return name;
+}
+
 }  // namespace pipewright::tests

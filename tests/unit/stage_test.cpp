@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/model_layers.hpp"
 #include "exec/serial.hpp"
 #include "exec/verify.hpp"
 #include "tests/unit/loss_slope.hpp"
@@ -38,25 +39,16 @@ Layer linear(std::string name, int in, int out, bool bias = true) {
   return layer;
 }
 
-Layer group(std::string name, LayerKind kind, std::vector<Layer> inner) {
-  Layer layer;
-  layer.name = std::move(name);
-  layer.kind = kind;
-  layer.in = inner.front().in;
-  layer.out = inner.back().out;
-  layer.inner = std::move(inner);
-  return layer;
-}
-
 Layer block(std::string name, int width, LayerKind activation) {
   Layer attention = plain("attention", LayerKind::CausalSelfAttention, width);
   attention.heads = 3;
-  return group(
+  return layer_group(
       std::move(name), LayerKind::Sequential,
-      {group("", LayerKind::Residual, {plain("norm", LayerKind::LayerNorm, width), attention}),
-       group("", LayerKind::Residual,
-             {plain("norm", LayerKind::LayerNorm, width), linear("up", width, 31),
-              plain("", activation, 31), linear("down", 31, width)})});
+      {layer_group("", LayerKind::Residual,
+                   {plain("norm", LayerKind::LayerNorm, width), attention}),
+       layer_group("", LayerKind::Residual,
+                   {plain("norm", LayerKind::LayerNorm, width), linear("up", width, 31),
+                    plain("", activation, 31), linear("down", 31, width)})});
 }
 
 /// A small transformer with every kind of layer, of sizes that nothing divides.
@@ -72,7 +64,7 @@ Model small_transformer_with(LayerKind activation) {
   // would go to.
   model.layers = {embedding,
                   block("a", 15, LayerKind::Gelu),
-                  group("r", LayerKind::Residual, {plain("", activation, 15)}),
+                  layer_group("r", LayerKind::Residual, {plain("", activation, 15)}),
                   block("b", 15, activation),
                   plain("norm", LayerKind::LayerNorm, 15),
                   linear("head", 15, 256, false)};
@@ -93,7 +85,7 @@ Model small_perceptron() {
 Model residual_first() {
   Model model = small_perceptron();
   model.layers = {
-      group("r", LayerKind::Residual, {linear("a", 9, 9), plain("gelu", LayerKind::Gelu, 9)}),
+      layer_group("r", LayerKind::Residual, {linear("a", 9, 9), plain("gelu", LayerKind::Gelu, 9)}),
       linear("down", 9, 5)};
   return model;
 }

@@ -1,0 +1,117 @@
+// A GPU, or a part of one, as a device: the stages of one rank (exec/cuda/stage.hpp). compute()
+// puts work on the rank's computing stream and returns; a message carries the event behind the work
+// that made it, and the rank that takes it copies it into its own memory on a stream of its own,
+// which waits for that event and for nothing else. So a whole step is enqueued ahead of the GPU, by
+// a thread a rank or by one thread in the Program's order.
+//
+// The host waits for the GPU in end_step() alone, and where numbers have to leave it inside a step:
+// at collectives (the replicas' gradients go by way of the host) and where gradients are clipped.
+// Times of computations are the GPU's.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/program.hpp"
+#include "exec/cpu/device.hpp"
+#include "exec/cuda/payload.hpp"
+#include "exec/cuda/stage.hpp"
+#include "exec/cuda/timeline.hpp"
+#include "exec/device.hpp"
+
+namespace pipewright::exec::cuda {
+
+/// How a GPU trains; all it points to must outlive the run.
+struct CudaTraining {
+  cpu::Training training;
+  Precision precision = Precision::Float32;
+  /// Of each route, how long a message is held before it is copied, to replay a slower link
+  /// (exec/cuda/slow_link.hpp); empty: it is not.
+  std::vector<std::int64_t> hold_ns;
+};
+
+/// Throws InputError if the training asks for what no GPU does yet: weight versions, sharded
+/// optimizer states, a run without a backward, checkpoints, or layers by name.
+void require_trainable(const Program& program, const CudaTraining& training);
+
+class Device final : public exec::Device {
+ public:
+  /// All must outlive it. The transport carries the parts of collectives, and the step's clock.
+  /// `times` may be null.
+  Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
+         const CudaTraining& training, RankId rank, Transport& transport,
+         TransferTimes* times = nullptr);
+  /// Waits for what is still under way, if the run ended early.
+  ~Device() override { queue_.drain(); }
+
+  void begin_step(int step) override;
+  void compute(InstructionId id) override;
+  PayloadPtr give(InstructionId send) override;
+  void accept(InstructionId recv, PayloadPtr payload) override;
+  void end_step() override;
+  std::optional<double> loss() const override;
+  void timestamps(Timeline& timeline) const override { timeline_.write(timeline); }
+
+  /// Waits: the weights and gradients of this rank's stages, as the CPU's stages hold them. While
+  /// all ranks stand still; valid until the next step.
+  std::vector<const cpu::Stage*> download();
+  /// Of activations and messages, and of weights, gradients and optimizer state.
+  PoolFigures memory_figures() { return queue_.memory().figures(); }
+  PoolFigures message_figures() { return queue_.messages().figures(); }
+  PoolFigures weight_figures() { return queue_.weights().figures(); }
+
+  /// For a transport that puts work of its own on this rank's GPU.
+  Queue& queue() { return queue_; }
+  DeviceTimeline& timeline() { return timeline_; }
+  /// Of what a RECV of this rank brings.
+  std::size_t message_bytes(InstructionId recv);
+
+ private:
+  /// What waits for its reader: by stage and micro-batch.
+  struct Waiting {
+    Buffer buffer;
+    Event ready;              // null: the computing stream has made it
+    bool is_arrival = false;  // and the computing stream must wait for `ready`
+    bool is_there = false;
+  };
+
+  void perform(InstructionId id, const Action& action);
+  void forward(int stage, int micro_batch);
+  void backward_input(int stage, int micro_batch);
+  void update();
+  void hand_in(InstructionId member);
+  void take_sums();
+  cpu::GradientPart own_tables();
+  void tie_alone();
+  cpu::SquareSum own_squares();
+  void clip();
+  bool is_input_there(const Action& action) const;
+  bool computes(int stage, int micro_batch) const;
+  Stage& stage_at(int stage);
+  std::size_t place(int stage, int micro_batch) const;
+  void put(std::vector<Waiting>& where, int stage, int micro_batch, Buffer buffer);
+  Waiting take(std::vector<Waiting>& from, int stage, int micro_batch, const char* what);
+  Buffer fetch(std::vector<Waiting>& from, int stage, int micro_batch, const char* what);
+  Waiting arrived(InstructionId recv, DevicePayload& payload);
+  /// What polls do in between: notices that the run was stopped.
+  Stage::Between between();
+
+  const pipewright_cuda& cuda_;
+  const Program& program_;
+  const CudaTraining& training_;
+  const RankId rank_;
+  Transport& transport_;
+  TransferTimes* const times_;
+  Queue queue_;
+  DeviceTimeline timeline_;
+  std::vector<std::unique_ptr<Stage>> stages_;    // by stage; null where another rank has it
+  std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
+  std::vector<InstructionId> reductions_;         // that have ended and wait for the update
+  InstructionId norm_ = kNoInstruction;           // the REDUCE_NORM that has ended last
+  InstructionId tied_ = kNoInstruction;           // a REDUCE_TIED that has ended, likewise
+  std::vector<StageId> tables_;  // own stages with a table that another stage has too
+  int step_ = 0;
+};
+
+}  // namespace pipewright::exec::cuda

@@ -1,0 +1,88 @@
+// The parameters of a stage on a GPU: weights, gradients and what the optimizer keeps, each in one
+// array with all parameters one behind the other, so that clearing, scaling and settling are one
+// kernel each. The host's Parameters, from which they are filled, say names, sizes and order.
+//
+// In exact numerics a gradient's array holds a micro-batch's part until settle(), and the sums are
+// order-free (exec/cpu/fixed_point.hpp). Work is put on the queue's computing stream; functions
+// that wait say so. One thread at a time; the Queue must outlive it.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/cpu/gradient_norm.hpp"
+#include "exec/cpu/gradient_part.hpp"
+#include "exec/cuda/pinned.hpp"
+#include "exec/cuda/queue.hpp"
+#include "exec/optimizer.hpp"
+
+namespace pipewright::exec::cuda {
+
+/// One of them. The pointers stay as long as the Parameters.
+struct DeviceParameter {
+  std::string name;
+  bool decays = false;
+  bool is_copy = false;              // another stage has it too, and counts it
+  std::size_t size = 0, offset = 0;  // in floats
+  float *value = nullptr, *gradient = nullptr;
+};
+
+class Parameters {
+ public:
+  /// Copies the weights of `host` to the GPU; `host` must outlive it.
+  Parameters(Queue& queue, const std::vector<Parameter*>& host, const OptimizerSpec& optimizer);
+
+  /// By the name it has on the host; a Bug if there is none.
+  const DeviceParameter& at(std::string_view name) const;
+  std::size_t size() const { return all_.size(); }
+
+  /// All gradients become 0.
+  void clear();
+  /// Exact numerics: the parts of these parameters go into the sums and become 0.
+  void add_parts(std::span<const std::size_t> places);
+  /// The gradients become readable; nothing in other numerics.
+  void settle();
+  void scale(float factor);
+  void update(int step);
+
+  /// Puts what tells whether gradients were numbers on the way to the host; to be read when the
+  /// stream is done. RunError that names the parameter.
+  void ask_for_health();
+  void require_health() const;
+
+  using Between = std::function<void()>;  // of Queue::finish()
+  /// Waits. Of the settled gradients; RunError if they are no finite numbers.
+  cpu::SquareSum squares(const Between& between);
+  /// Waits. The gradients of the parameters at these places, or in exact numerics their sums.
+  cpu::GradientPart part(std::span<const std::size_t> places, const Between& between);
+  /// Waits. The gradient of the parameter there becomes the sum of all these arrays, in the order
+  /// given: of one kind, that of part(). RunError if that is too large.
+  struct Summands {
+    std::vector<const AlignedFloats*> gradients;
+    std::vector<const cpu::FixedPointSums*> sums;
+  };
+  void set(std::size_t place, const Summands& summands, const Between& between);
+  /// Waits. Weights and gradients as they stand, into the host's Parameters.
+  void download(const Between& between);
+
+  std::int64_t bytes() const;
+
+ private:
+  bool is_exact() const { return queue_.site().precision == Precision::Exact; }
+  Buffer zeros(std::size_t bytes);
+  void finish(const Between& between);
+  cpu::FixedPointSums sum_of(std::size_t place, const Summands& summands) const;
+
+  Queue& queue_;
+  const std::vector<Parameter*> host_;
+  const OptimizerSpec optimizer_;
+  std::vector<DeviceParameter> all_;
+  std::size_t floats_ = 0;  // of all, with the gaps between them
+  Buffer values_, gradients_, mean_, square_, high_, low_, bad_, partial_, total_;
+  Pinned<int> health_;
+};
+
+}  // namespace pipewright::exec::cuda

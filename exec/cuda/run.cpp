@@ -1,0 +1,164 @@
+#include "exec/cuda/run.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "core/error.hpp"
+#include "exec/cpu/training_fit.hpp"
+#include "exec/cuda/local_transport.hpp"
+#include "exec/cuda/partition_sizes.hpp"
+#include "exec/serial.hpp"
+#include "exec/verify.hpp"
+
+namespace pipewright::exec::cuda {
+namespace {
+
+/// Parts of GPUs, released with it.
+class Partitions {
+ public:
+  explicit Partitions(const pipewright_cuda& cuda) : cuda_(cuda) {}
+  ~Partitions() {
+    for (void* one : all_) cuda_.release_partition(one);
+  }
+  Partitions(const Partitions&) = delete;
+  Partitions& operator=(const Partitions&) = delete;
+
+  /// `count` equal parts of a GPU; one part is the whole GPU, and null.
+  std::vector<void*> divide(int gpu, int count) {
+    pipewright_cuda_gpu facts{};
+    require(cuda_, cuda_.gpu(gpu, &facts));
+    const int sms =
+        partition_sms({facts.sms, facts.least_partition_sms, facts.partition_alignment_sms}, count);
+    std::vector<void*> parts(static_cast<std::size_t>(count), nullptr);
+    if (sms == 0) return parts;
+    require(cuda_, cuda_.split(gpu, sms, count, parts.data()));
+    all_.insert(all_.end(), parts.begin(), parts.end());
+    return parts;
+  }
+
+ private:
+  const pipewright_cuda& cuda_;
+  std::vector<void*> all_;
+};
+
+/// By rank.
+std::vector<QueueSite> sites_of(const pipewright_cuda& cuda, int ranks, Precision precision,
+                                Partitions& partitions) {
+  const int gpus = cuda.gpus();
+  if (gpus < 1) throw MachineError("there is no GPU");
+  std::vector<QueueSite> sites(static_cast<std::size_t>(ranks));
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    std::vector<int> here;
+    for (int r = 0; r < ranks; ++r) {
+      if (gpu_of_rank(r, ranks, gpus) == gpu) here.push_back(r);
+    }
+    if (here.empty()) continue;
+    const std::vector<void*> parts = partitions.divide(gpu, static_cast<int>(here.size()));
+    for (std::size_t i = 0; i < here.size(); ++i)
+      sites[static_cast<std::size_t>(here[i])] = {gpu, parts[i], precision};
+    require(cuda, cuda.enter(gpu, nullptr));
+    for (int other = 0; other < std::min(gpus, ranks); ++other) require(cuda, cuda.reach(other));
+  }
+  return sites;
+}
+
+/// A serial run on the CPU beside the real one, step by step; keeps the worst of all.
+class Verifier {
+ public:
+  explicit Verifier(const CudaTraining& how)
+      : training_(how.training),
+        numerics_(how.precision == Precision::Exact ? Numerics::Exact : Numerics::Fast),
+        serial_(*training_.model, {.micro_batch_size = training_.micro_batch_size,
+                                   .micro_batches = training_.micro_batches,
+                                   .seed = training_.seed,
+                                   .optimizer = training_.optimizer,
+                                   .options = {numerics_, nullptr, {}}}) {}
+
+  void compare(const Program& program, int step, const std::vector<Device*>& devices) {
+    const bool updates = std::any_of(program.code.begin(), program.code.end(),
+                                     [](const auto& in) { return in.kind == ActionKind::Opt; });
+    updates ? serial_.step(*training_.data, step) : serial_.gradients(*training_.data, step);
+    for (const bool from_the_front : {true, false}) {
+      VerifyReport found =
+          verify(views(program, devices, from_the_front), serial_.stage().parameters());
+      found.numerics = numerics_;
+      const bool is_worse = !worst_ || !(found.gradients.norm_rel <= worst_->gradients.norm_rel) ||
+                            (worst_->parameters.bitwise && !found.parameters.bitwise);
+      if (is_worse) worst_ = found;
+    }
+  }
+  const std::optional<VerifyReport>& worst() const { return worst_; }
+
+ private:
+  /// Each stage once: of the lowest rank that holds it, or of the highest.
+  static std::vector<cpu::ParameterView> views(const Program& program,
+                                               const std::vector<Device*>& devices,
+                                               bool from_the_front) {
+    std::vector<const cpu::Stage*> stages(static_cast<std::size_t>(program.stages));
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      const std::size_t r = from_the_front ? devices.size() - 1 - i : i;
+      const auto ids = program.placement.stages_of(RankId(static_cast<std::int64_t>(r)));
+      const auto held = devices[r]->download();
+      for (std::size_t k = 0; k < ids.size(); ++k)
+        stages[static_cast<std::size_t>(ids[k].value)] = held[k];
+    }
+    return parameters_of(stages);
+  }
+
+  const cpu::Training& training_;
+  const Numerics numerics_;
+  SerialRun serial_;
+  std::optional<VerifyReport> worst_;
+};
+
+}  // namespace
+
+int gpu_of_rank(int rank, int ranks, int gpus) {
+  return static_cast<int>(static_cast<std::int64_t>(rank) * std::min(ranks, gpus) / ranks);
+}
+
+RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
+                      const CudaTraining& training, const RunOptions& options) {
+  LocalTransport transport(program, costs);
+  return run_on_cuda(cuda, program, costs, training, options, {transport, transport.times(), {}});
+}
+
+RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
+                      const CudaTraining& training, const RunOptions& options,
+                      const Messenger& messenger) {
+  cpu::require_fit(program, training.training);
+  require_trainable(program, training);
+  PhaseLog* const phases = training.training.phases;
+  if (phases != nullptr) phases->begin(Phase::InitComm);
+  Partitions partitions(cuda);
+  const auto sites = sites_of(cuda, program.ranks(), training.precision, partitions);
+  std::vector<Device*> devices(static_cast<std::size_t>(program.ranks()));
+  std::atomic<int> not_ready{program.ranks()};
+  const DeviceFactory make = [&](RankId rank, Clock&) {
+    const auto r = static_cast<std::size_t>(rank.value);
+    auto device = std::make_unique<Device>(cuda, sites[r], program, training, rank,
+                                           messenger.transport, &messenger.times);
+    devices[r] = device.get();
+    if (messenger.attach) messenger.attach(rank, *device);
+    const bool is_last = not_ready.fetch_sub(1) == 1;
+    if (is_last && phases != nullptr) phases->begin(Phase::Steps);
+    return device;
+  };
+  std::optional<Verifier> verifier;
+  if (training.training.verified_steps > 0) verifier.emplace(training);
+  RunOptions watching = options;
+  watching.on_step = [&](int step, const StepResult& result) {
+    if (step < training.training.verified_steps) verifier->compare(program, step, devices);
+    if (options.on_step) options.on_step(step, result);
+  };
+  if (phases != nullptr) phases->begin(Phase::Initialize);
+  RunResult result = run(program, costs, messenger.transport, make, watching);
+  if (phases != nullptr) phases->finish();
+  if (verifier) result.verify = verifier->worst();
+  result.peak_weight_versions.assign(static_cast<std::size_t>(program.ranks()), 1);
+  return result;
+}
+
+}  // namespace pipewright::exec::cuda

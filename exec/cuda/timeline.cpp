@@ -1,0 +1,76 @@
+#include "exec/cuda/timeline.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "exec/local/waiting.hpp"
+
+namespace pipewright::exec::cuda {
+namespace {
+
+constexpr int kBaseTries = 5;
+
+}  // namespace
+
+void DeviceTimeline::begin_step() {
+  computations_.clear();
+  arrivals_.clear();
+  std::int64_t narrowest = 0;
+  for (int i = 0; i < kBaseTries; ++i) {
+    const std::int64_t before = local::steady_ns();
+    Event event = mark(queue_.computing());
+    require(queue_.cuda(), queue_.cuda().wait_for_event(event.get()));
+    const std::int64_t width = local::steady_ns() - before;
+    if (base_ != nullptr && i > 0 && width >= narrowest) continue;
+    narrowest = width;
+    base_ = std::move(event);
+    base_ns_ = before + width / 2;
+  }
+}
+
+void DeviceTimeline::note_computation(InstructionId id, Event start, Event end) {
+  // The step's clock may begin only behind begin_step().
+  if (computations_.empty()) shift_ns_ = clock_.now() - local::steady_ns();
+  computations_.push_back({id, std::move(start), std::move(end)});
+}
+
+void DeviceTimeline::note_arrival(InstructionId recv, Event start, Event end) {
+  arrivals_.push_back({recv, std::move(start), std::move(end)});
+}
+
+void DeviceTimeline::read(Span& span) const {
+  const auto at = [&](const Event& event) {
+    float ms = 0;
+    require(queue_.cuda(), queue_.cuda().elapsed_ms(base_.get(), event.get(), &ms));
+    const auto since_base = static_cast<std::int64_t>(std::llround(static_cast<double>(ms) * 1e6));
+    return std::max<std::int64_t>(0, base_ns_ + shift_ns_ + since_base);
+  };
+  span.from = at(span.start);
+  span.to = at(span.end);
+  span.start = span.end = nullptr;
+}
+
+void DeviceTimeline::end_step() {
+  for (Span& span : computations_) read(span);
+  for (Span& span : arrivals_) read(span);
+}
+
+void DeviceTimeline::write(Timeline& timeline) const {
+  for (const Span& span : computations_) {
+    timeline.start[span.id] = timeline.moving[span.id] = span.from;
+    timeline.end[span.id] = span.to;
+  }
+}
+
+void DeviceTimeline::write(const Program& program, TransferTimes& times) const {
+  for (const Span& span : arrivals_) {
+    for (const InstructionId id : {span.id, program.code[span.id].link}) {
+      if (id == kNoInstruction) continue;
+      times.moving[id] = span.from;
+      times.end[id] = span.to;
+    }
+  }
+}
+
+}  // namespace pipewright::exec::cuda

@@ -1,0 +1,59 @@
+// When a rank's work ran on its GPU, by events around it, in the time of the step. Events tell the
+// time since another event in floats of milliseconds, which are too coarse after some seconds, so
+// each step has a base of its own, whose time on the host's clock is measured while the GPU stands
+// still: between the moments before and after it was recorded and seen.
+//
+// One for each rank, used by its thread. What others read of transfers stands in TransferTimes
+// while all ranks stand still.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/timeline.hpp"
+#include "exec/cuda/queue.hpp"
+#include "exec/transport.hpp"
+
+namespace pipewright::exec::cuda {
+
+/// Of all ranks of this process, by instruction: a RECV's and its SEND's, kNotEnded where no GPU
+/// has moved it. A rank writes those of the messages it takes.
+struct TransferTimes {
+  explicit TransferTimes(std::size_t instructions)
+      : moving(instructions, kNotEnded), end(instructions, kNotEnded) {}
+  std::vector<std::int64_t> moving, end;
+};
+
+class DeviceTimeline {
+ public:
+  DeviceTimeline(Queue& queue, const Clock& clock) : queue_(queue), clock_(clock) {}
+
+  /// Nothing is under way on the queue.
+  void begin_step();
+  /// An event that can tell its time.
+  Event mark(void* stream) { return queue_.record(stream, true); }
+  void note_computation(InstructionId id, Event start, Event end);
+  void note_arrival(InstructionId recv, Event start, Event end);
+  /// Reads the times. The queue is done.
+  void end_step();
+
+  void write(Timeline& timeline) const;
+  void write(const Program& program, TransferTimes& times) const;
+
+ private:
+  struct Span {
+    InstructionId id;
+    Event start, end;
+    std::int64_t from = 0, to = 0;
+  };
+  void read(Span& span) const;
+
+  Queue& queue_;
+  const Clock& clock_;
+  Event base_;
+  std::int64_t base_ns_ = 0;   // the base's time on the steady clock
+  std::int64_t shift_ns_ = 0;  // from the steady clock to the step's
+  std::vector<Span> computations_, arrivals_;
+};
+
+}  // namespace pipewright::exec::cuda

@@ -1,0 +1,16 @@
+// Training on several GPUs of this machine, one a rank, with NCCL between them.
+#pragma once
+
+#include "exec/cuda/run.hpp"
+#include "exec/nccl/module_api.h"
+
+namespace pipewright::exec::nccl {
+
+/// As run_on_cuda(). Throws MachineError if there are fewer GPUs than ranks (NCCL 2.28 lets a GPU
+/// have one), InputError where NCCL cannot give the Program's policy. The Program must be one that
+/// check calls ok.
+RunResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
+                      const Program& program, const CostTable& costs,
+                      const cuda::CudaTraining& training, const RunOptions& options = {});
+
+}  // namespace pipewright::exec::nccl

@@ -1,0 +1,69 @@
+// Ranks that are threads of this process, each on a GPU of its own, whose messages NCCL moves from
+// GPU to GPU. Everything else that ranks do together (meeting, time, the parts of collectives, by
+// way of the host) is exec/local's, which this one wraps.
+//
+// The host enqueues and never waits for a message: wait() returns when NCCL has the call, and the
+// payload's event orders the streams. So nothing here knows that a run is stuck; a Program that
+// would be is not given to it (exec/nccl/read_back.hpp and check), and the watchdog's patience ends
+// what the network holds up: stop() aborts the communicators of all ranks.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "exec/cuda/device.hpp"
+#include "exec/cuda/timeline.hpp"
+#include "exec/local/transport.hpp"
+#include "exec/nccl/rank_link.hpp"
+
+namespace pipewright::exec::nccl {
+
+class NcclTransport final : public Transport {
+ public:
+  /// The Program and the tables must outlive it. Throws InputError as communicators_of() does.
+  NcclTransport(const pipewright_nccl& nccl, const Program& program, const CostTable& costs);
+  ~NcclTransport() override;
+
+  /// By the rank's thread, before its first step: joins its communicators. Waits for all ranks.
+  void attach(RankId rank, cuda::Device& device);
+  cuda::TransferTimes& times() { return times_; }
+
+  std::int64_t now() const override { return inner_.now(); }
+  void sleep_until(RankId rank, std::int64_t deadline) override;
+  std::vector<RankId> local_ranks() const override { return inner_.local_ranks(); }
+  void meet(RankId rank, const std::function<void()>& between) override;
+  void issue(RankId rank, InstructionId end, PayloadPtr data) override;
+  void provide(RankId rank, InstructionId send, PayloadPtr data) override;
+  void contribute(RankId rank, InstructionId member, PartPtr part) override {
+    inner_.contribute(rank, member, std::move(part));
+  }
+  std::vector<PartPtr> gathered(RankId rank, InstructionId member) override {
+    return inner_.gathered(rank, member);
+  }
+  void wait(RankId rank, InstructionId id) override;
+  PayloadPtr take(RankId rank, InstructionId recv) override;
+  void stop() noexcept override;
+  bool stands_still_within(std::int64_t timeout_ns) override {
+    return inner_.stands_still_within(timeout_ns);
+  }
+  void end_watch() noexcept override { inner_.end_watch(); }
+  std::uint64_t ended_count() const override;
+  void report(Timeline& timeline, Progress& progress) const override;
+
+ private:
+  RankLink& link(RankId rank) { return *links_[static_cast<std::size_t>(rank.value)]; }
+  void throw_if_stopped() const {
+    if (stopped_.load()) throw Stopped{};
+  }
+
+  const Program& program_;
+  const CommunicatorPlan plan_;
+  local::LocalTransport inner_;
+  cuda::TransferTimes times_;
+  std::vector<UniqueId> ids_;
+  std::atomic<bool> stopped_{false};
+  std::vector<std::unique_ptr<RankLink>> links_;  // by rank
+};
+
+}  // namespace pipewright::exec::nccl

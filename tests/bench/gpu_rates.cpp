@@ -1,0 +1,193 @@
+// What one GPU can do, for the roofline that a plan's costs are measured against, and whether
+// partitions of its SMs keep their share: cuBLAS on the whole GPU and on 2, 4 and 8 partitions that
+// all work at once, copies, and how long one event takes from stream to stream. Prints a table; a
+// file named as the argument gets the same as JSON. Exit status 77: there is no GPU.
+//   gpu_rates [FILE]
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "exec/cuda/module.hpp"
+
+namespace pipewright::bench {
+namespace {
+
+using exec::cuda::require;
+using exec::cuda::required;
+
+constexpr int kSide = 4096;  // of the matrices, all of them square
+constexpr int kRepeats = 8;  // products in one measurement
+constexpr int kRounds = 5;   // the best counts: what else runs only slows down
+constexpr std::size_t kWorkspace = std::size_t{32} << 20;
+constexpr std::size_t kMatrixBytes = sizeof(float) * kSide * kSide;
+
+/// A stream with cuBLAS on it, on a partition or on the whole GPU.
+class Worker {
+ public:
+  Worker(const pipewright_cuda& cuda, void* partition) : cuda_(cuda) {
+    require(cuda_, cuda_.enter(0, partition));
+    stream_ = required(cuda_, cuda_.stream(partition));
+    for (void*& event : events_) event = required(cuda_, cuda_.event(1));
+    workspace_ = required(cuda_, cuda_.allocate(kWorkspace));
+    blas_ = required(cuda_, cuda_.blas(stream_, workspace_, kWorkspace));
+    for (void*& matrix : matrices_) {
+      matrix = required(cuda_, cuda_.allocate(kMatrixBytes));
+      require(cuda_, cuda_.clear(stream_, matrix, kMatrixBytes));
+    }
+  }
+  ~Worker() {
+    cuda_.release_blas(blas_);
+    for (void* event : events_) cuda_.release_event(event);
+    cuda_.release_stream(stream_);
+    for (void* matrix : matrices_) cuda_.release(matrix);
+    cuda_.release(workspace_);
+  }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void enqueue_products(int precision) {
+    pipewright_cuda_gemm product{};
+    product.m = product.n = product.k = product.c_stride = kSide;
+    product.outer = product.inner = 1;
+    product.alpha = 1;
+    product.a = {static_cast<const float*>(matrices_[0]), kSide, 0, 0, 0};
+    product.b = {static_cast<const float*>(matrices_[1]), kSide, 0, 0, 0};
+    product.c = static_cast<float*>(matrices_[2]);
+    require(cuda_, cuda_.gemm(blas_, &product, precision));  // the first one chooses its kernel
+    require(cuda_, cuda_.record(events_[0], stream_));
+    for (int i = 0; i < kRepeats; ++i) require(cuda_, cuda_.gemm(blas_, &product, precision));
+    require(cuda_, cuda_.record(events_[1], stream_));
+  }
+  void enqueue_copies() {
+    require(cuda_, cuda_.record(events_[0], stream_));
+    for (int i = 0; i < kRepeats; ++i)
+      require(cuda_, cuda_.copy(stream_, matrices_[2], matrices_[0], kMatrixBytes));
+    require(cuda_, cuda_.record(events_[1], stream_));
+  }
+  /// Of what was enqueued last.
+  double seconds() {
+    require(cuda_, cuda_.wait_for_event(events_[1]));
+    float ms = 0;
+    require(cuda_, cuda_.elapsed_ms(events_[0], events_[1], &ms));
+    return static_cast<double>(ms) * 1e-3;
+  }
+
+ private:
+  const pipewright_cuda& cuda_;
+  void *stream_ = nullptr, *blas_ = nullptr, *workspace_ = nullptr;
+  void* events_[2] = {};
+  void* matrices_[3] = {};
+};
+
+using Workers = std::vector<std::unique_ptr<Worker>>;
+
+constexpr double kProductFlops = 2.0 * kSide * kSide * kSide * kRepeats;
+
+/// FLOP/s of the slowest worker while all of them work, the best of the rounds.
+double product_rate(Workers& workers, int precision) {
+  double best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (auto& worker : workers) worker->enqueue_products(precision);
+    double slowest = 0;
+    for (auto& worker : workers) slowest = std::max(slowest, worker->seconds());
+    best = std::max(best, kProductFlops / slowest);
+  }
+  return best;
+}
+
+/// Bytes that are read and written in a second.
+double copy_rate(Worker& worker) {
+  double best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    worker.enqueue_copies();
+    best = std::max(best, 2.0 * kMatrixBytes * kRepeats / worker.seconds());
+  }
+  return best;
+}
+
+/// The part of all SMs that each of `count` partitions gets.
+int partition_sms(const pipewright_cuda_gpu& gpu, int count) {
+  if (gpu.least_partition_sms <= 0 || gpu.partition_alignment_sms <= 0) return 0;
+  const int sms = gpu.sms / count / gpu.partition_alignment_sms * gpu.partition_alignment_sms;
+  return sms >= gpu.least_partition_sms ? sms : 0;
+}
+
+Json measure_partitions(const pipewright_cuda& cuda, const pipewright_cuda_gpu& gpu,
+                        const double (&peak)[3]) {
+  Json rows = Json::array();
+  for (const int count : {2, 4, 8}) {
+    const int sms = partition_sms(gpu, count);
+    std::vector<void*> partitions(static_cast<std::size_t>(count), nullptr);
+    if (sms == 0 || cuda.split(0, sms, count, partitions.data()) != 0) {
+      std::printf("%d partitions: none here: %s\n", count, sms == 0 ? "too few SMs" : cuda.why());
+      continue;
+    }
+    Workers workers;
+    for (void* partition : partitions) workers.push_back(std::make_unique<Worker>(cuda, partition));
+    for (int precision = 0; precision < 3; ++precision) {
+      const double rate = product_rate(workers, precision);
+      const double share = rate / (peak[precision] * sms / gpu.sms);
+      std::printf("%d partitions of %3d SMs  %s  %8.2f TFLOP/s each, %.3f of their share\n", count,
+                  sms, precision == 0 ? "fp32" : (precision == 1 ? "tf32" : "bf16"), rate * 1e-12,
+                  share);
+      rows.push_back({{"partitions", count},
+                      {"sms", sms},
+                      {"precision", precision},
+                      {"flops", rate},
+                      {"share", share}});
+    }
+    workers.clear();
+    for (void* partition : partitions) cuda.release_partition(partition);
+  }
+  return rows;
+}
+
+int run(const char* file) {
+  const std::string why = exec::cuda::why_no_gpu();
+  if (!why.empty()) {
+    std::printf("skipped: %s\n", why.c_str());
+    return 77;
+  }
+  const pipewright_cuda& cuda = exec::cuda::require_gpu();
+  pipewright_cuda_gpu gpu{};
+  require(cuda, cuda.gpu(0, &gpu));
+  std::printf("%s, %d SMs, products of %d x %d x %d\n", gpu.name, gpu.sms, kSide, kSide, kSide);
+  double peak[3] = {};
+  double bytes_per_second = 0;
+  {
+    Workers whole;
+    whole.push_back(std::make_unique<Worker>(cuda, nullptr));
+    for (int precision = 0; precision < 3; ++precision)
+      peak[precision] = product_rate(whole, precision);
+    bytes_per_second = copy_rate(*whole.front());
+  }
+  std::printf("whole GPU: fp32 %.2f, tf32 %.2f, bf16 %.2f TFLOP/s; copies %.2f TB/s\n",
+              peak[0] * 1e-12, peak[1] * 1e-12, peak[2] * 1e-12, bytes_per_second * 1e-12);
+  const Json rows = measure_partitions(cuda, gpu, peak);
+  if (file == nullptr) return 0;
+  const Json result = {{"gpu", gpu.name},
+                       {"sms", gpu.sms},
+                       {"side", kSide},
+                       {"peak_flops", {peak[0], peak[1], peak[2]}},
+                       {"copy_bytes_per_second", bytes_per_second},
+                       {"partitions", rows}};
+  std::ofstream(file) << result.dump(2) << "\n";
+  return 0;
+}
+
+}  // namespace
+}  // namespace pipewright::bench
+
+int main(int argc, char** argv) {
+  try {
+    return pipewright::bench::run(argc > 1 ? argv[1] : nullptr);
+  } catch (const pipewright::Error& error) {
+    std::fprintf(stderr, "gpu_rates: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,122 @@
+// Training over exec/nccl's transport on the host's tables: the serial run's bits, whatever line
+// the policy makes the messages wait in and whatever order the GPUs' work is done in.
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "exec/nccl/run.hpp"
+#include "planner/data_parallel.hpp"
+#include "planner/schedules/registry.hpp"
+#include "tests/parity/training_setting.hpp"
+#include "tests/support/host_cuda.hpp"
+#include "tests/support/host_nccl.hpp"
+
+namespace pipewright::tests {
+namespace {
+
+using exec::RunResult;
+using exec::cuda::CudaTraining;
+using exec::cuda::Precision;
+
+constexpr HostOrder kOrders[] = {HostOrder::Eager, HostOrder::Lazy, HostOrder::Shuffled};
+
+CudaTraining exact(const Setting& setting, int steps) {
+  CudaTraining how{setting.training, Precision::Exact, {}};
+  how.training.verified_steps = steps;
+  return how;
+}
+
+RunResult trained(HostOrder order, const Program& program, const CudaTraining& how, int steps) {
+  const pipewright_cuda& cuda = host_cuda(order);
+  return exec::nccl::run_on_nccl(cuda, host_nccl(cuda), program, costs_of(program, 1000), how,
+                                 {.steps = steps});
+}
+
+void expect_serial_bits(const Program& program) {
+  const Setting setting(program);
+  for (const HostOrder order : kOrders) {
+    const int before = host_nccl_calls();
+    const RunResult run = trained(order, program, exact(setting, 3), 3);
+    ASSERT_TRUE(run.finished());
+    ASSERT_TRUE(run.verify.has_value());
+    EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
+    EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
+    EXPECT_GT(host_nccl_calls(), before);
+    for (InstructionId id = 0; id < program.code.size(); ++id)
+      EXPECT_GE(run.timeline.end[id], run.timeline.start[id]) << program.text(id);
+  }
+}
+
+std::vector<CommPolicy> deferred_policies() {
+  return {{.post = Post::Deferred},
+          {.channel = Channel::Pair, .post = Post::Deferred},
+          {.channel = Channel::Rank, .post = Post::Deferred},
+          {.post = Post::Deferred, .in_flight = 2},
+          {.issue = Issue::Inline, .post = Post::Deferred},
+          comm_policy_preset("megatron-batched")};
+}
+
+TEST(NcclTransport, TrainsWithTheSerialRunsBitsUnderEveryLine) {
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    for (const CommPolicy& policy : deferred_policies()) {
+      SCOPED_TRACE(std::string(schedule) + " " + std::string(to_string(policy.issue)) + " " +
+                   std::string(to_string(policy.channel)));
+      expect_serial_bits(
+          lower(planner::make_order(schedule, {2, 4, 1, {}}), policy, {.optimizer = true}));
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(NcclTransport, TrainsSeveralStagesARankAndReplicas) {
+  for (const char* schedule : {"interleaved", "looped-bfs", "hanayo", "dualpipev"}) {
+    SCOPED_TRACE(schedule);
+    expect_serial_bits(lower(planner::make_order(schedule, {2, 4, 2, {}}), {.post = Post::Deferred},
+                             {.optimizer = true}));
+  }
+  // Deferred receives of a V would meet other tensors.
+  for (const char* schedule : {"zbv", "v-half"}) {
+    SCOPED_TRACE(schedule);
+    expect_serial_bits(lower(planner::make_order(schedule, {2, 4, 2, {}}), {.issue = Issue::Inline},
+                             {.optimizer = true}));
+  }
+  const Order replicas = planner::replicate(planner::make_order("gpipe", {1, 2, 1, {}}), 2);
+  const Program program = lower(replicas, {.post = Post::Deferred}, {.optimizer = true});
+  const Setting setting(program);
+  EXPECT_TRUE(trained(HostOrder::Lazy, program, exact(setting, 2), 2).verify->gradients.bitwise);
+}
+
+TEST(NcclTransport, TakesAGpuForEachRank) {
+  const Program program = lower(planner::make_order("gpipe", {4, 4, 1, {}}), {});
+  const Setting setting(program);
+  EXPECT_THROW(trained(HostOrder::Eager, program, exact(setting, 1), 1), MachineError);
+}
+
+TEST(NcclTransport, RefusesWhatNcclCannotGive) {
+  const Program program =
+      lower(planner::make_order("gpipe", {2, 4, 1, {}}), comm_policy_preset("ideal"));
+  const Setting setting(program);
+  EXPECT_THROW(trained(HostOrder::Eager, program, exact(setting, 1), 1), InputError);
+}
+
+/// A run that nothing ends any more is given up, with its communicators aborted.
+TEST(NcclTransport, IsGivenUpWhenAMessageNeverComes) {
+  const Program stuck =
+      lower(read_order_csv("0F0,0SEND_F0,0RECV_B0,0B0,0F1,0SEND_F1,0RECV_B1,0B1\n"
+                           "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n",
+                           "order.csv"),
+            {.post = Post::Early});
+  const Setting setting(stuck);
+  CudaTraining how = exact(setting, 0);
+  const pipewright_cuda& cuda = host_cuda(HostOrder::Eager);
+  try {
+    const RunResult run =
+        exec::nccl::run_on_nccl(cuda, host_nccl(cuda), stuck, costs_of(stuck, 1000), how,
+                                {.steps = 1, .watchdog_ns = 200'000'000});
+    EXPECT_FALSE(run.finished());
+  } catch (const exec::RunFailed& failed) {
+    EXPECT_FALSE(failed.result().finished());
+  }
+}
+
+}  // namespace
+}  // namespace pipewright::tests

@@ -1,0 +1,243 @@
+// Training on exec/cuda against the CPU: in exact numerics the serial run's bits, whatever the
+// schedule, the partition, the number of ranks and the policy; in the others within what rounding
+// explains.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/model_tie.hpp"
+#include "exec/cuda/local_transport.hpp"
+#include "exec/cuda/run.hpp"
+#include "planner/data_parallel.hpp"
+#include "sim/engine.hpp"
+#include "tests/parity/outcome.hpp"
+#include "tests/parity/update_cases.hpp"
+#include "tests/support/cuda_under_test.hpp"
+
+namespace pipewright::tests {
+namespace {
+
+using exec::RunResult;
+using exec::cuda::CudaTraining;
+using exec::cuda::Precision;
+
+RunResult trained(const pipewright_cuda& cuda, const Program& program, const CudaTraining& how) {
+  return exec::cuda::run_on_cuda(cuda, program, costs_of(program, 1000), how, {.steps = kSteps});
+}
+
+CudaTraining exact(const Setting& setting) {
+  CudaTraining how{setting.training, Precision::Exact, {}};
+  how.training.verified_steps = kSteps;
+  return how;
+}
+
+void expect_serial_bits(const pipewright_cuda& cuda, const Program& program,
+                        const CudaTraining& how) {
+  const RunResult run = trained(cuda, program, how);
+  ASSERT_TRUE(run.finished());
+  ASSERT_TRUE(run.verify.has_value());
+  EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
+  EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
+  EXPECT_GT(run.verify->compared, 0);
+  exec::cpu::Training on_cpu = how.training;
+  on_cpu.options.numerics = exec::Numerics::Exact;
+  const Outcome expected = serial(on_cpu);
+  ASSERT_EQ(run.steps.size(), expected.losses.size());
+  for (std::size_t step = 0; step < run.steps.size(); ++step)
+    EXPECT_EQ(run.steps[step].loss, expected.losses[step]) << "step " << step;
+}
+
+/// Every test on every table.
+class CudaTrains : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    cudas_ = cudas_under_test(why);
+    if (cudas_.empty()) GTEST_SKIP() << why;
+  }
+  void expect_serial_bits_everywhere(const Program& program, const CudaTraining& how) const {
+    for (const NamedCuda& cuda : cudas_) {
+      SCOPED_TRACE(cuda.name);
+      expect_serial_bits(*cuda.table, program, how);
+    }
+  }
+
+  std::vector<NamedCuda> cudas_;
+};
+
+class CudaMatrix : public CudaTrains, public testing::WithParamInterface<RunCase> {};
+
+TEST_P(CudaMatrix, ExactNumericsHaveTheSerialRunsBits) {
+  const Program program = program_of(GetParam());
+  const Setting setting(program);
+  const bool fine = sim::check(program, costs_of(program, 1000)).verdict == Verdict::Ok;
+  if (fine) return expect_serial_bits_everywhere(program, exact(setting));
+  for (const NamedCuda& cuda : cudas_)
+    EXPECT_EQ(trained(*cuda.table, program, exact(setting)).outcome, exec::Outcome::Stuck);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, CudaMatrix, testing::ValuesIn(all_run_cases()),
+                         [](const auto& one) { return name_of(one.param); });
+
+TEST_F(CudaTrains, ATransformerHasTheSerialRunsBits) {
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "chimera"}) {
+    for (const int ranks : {2, 4}) {
+      SCOPED_TRACE(schedule + std::to_string(ranks));
+      const Program program = program_of({schedule, ranks, 8, 1, "torch"});
+      const Setting setting(program, small_transformer());
+      expect_serial_bits_everywhere(program, exact(setting));
+    }
+  }
+}
+
+TEST_F(CudaTrains, EverySynchronousScheduleHasTheSerialRunsBits) {
+  for (const planner::Schedule* schedule : synchronous_schedules()) {
+    const std::optional<Program> program = program_of(*schedule, 4);
+    if (!program) continue;
+    SCOPED_TRACE(schedule->name);
+    const Setting setting(*program);
+    expect_serial_bits(*cudas_.back().table, *program, exact(setting));
+  }
+}
+
+TEST_F(CudaTrains, ReplicasAndPairsHaveTheSerialRunsBits) {
+  for (const UpdateCase& one : update_cases()) {
+    const Program program = lower(one.order, comm_policy_preset("torch"), {.optimizer = true});
+    if (program.asynchronous) continue;
+    SCOPED_TRACE(one.name);
+    const Setting setting(program);
+    expect_serial_bits(*cudas_.back().table, program, exact(setting));
+  }
+}
+
+TEST_F(CudaTrains, ClippedGradientsHaveTheSerialRunsBits) {
+  for (const int replicas : {1, 2}) {
+    const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+    const Program program = lower(replicas == 1 ? order : planner::replicate(order, 2),
+                                  comm_policy_preset("torch"), {.clips = true, .optimizer = true});
+    const Setting setting(program);
+    CudaTraining how = exact(setting);
+    how.training.optimizer.kind = exec::OptimizerKind::Sgd;  // AdamW hides a factor
+    how.training.optimizer.clip_grad_norm = 0.01;
+    expect_serial_bits_everywhere(program, how);
+  }
+}
+
+TEST_F(CudaTrains, RecomputedLayersLeaveNoTrace) {
+  using Kind = RecomputeSpec::Kind;
+  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
+  for (const RecomputeSpec& spec : std::vector<RecomputeSpec>{
+           {Kind::Full, {}}, {Kind::Selective, {}}, {Kind::Listed, {2, std::string("head")}}}) {
+    const Setting setting(program, small_transformer());
+    CudaTraining how = exact(setting);
+    how.training.options.recompute = recompute_of(setting.model, spec);
+    expect_serial_bits_everywhere(program, how);
+  }
+}
+
+TEST_F(CudaTrains, ATiedHeadHasTheSerialRunsBits) {
+  const Model model = tied_transformer();
+  for (const char* schedule : {"1f1b", "zbv", "chimera"}) {
+    for (const bool clips : {false, true}) {
+      SCOPED_TRACE(schedule);
+      const int chunks = std::string(schedule) == "zbv" ? 2 : 1;
+      const Order order = planner::make_order(schedule, {2, 4, chunks, {}});
+      LowerOptions options{.clips = clips, .optimizer = true};
+      options.tied = tied_stages(model, equal_stages(model, lower(order, {})));
+      const Program program = lower(order, comm_policy_preset("torch"), options);
+      const Setting setting(program, model);
+      CudaTraining how = exact(setting);
+      how.training.optimizer.clip_grad_norm = clips ? 0.01 : 0;
+      expect_serial_bits_everywhere(program, how);
+    }
+  }
+}
+
+/// Relative norms of what rounding explains, of all gradients together.
+TEST_F(CudaTrains, TheOtherPrecisionsStayWithinTheirRounding) {
+  const struct {
+    Precision precision;
+    double most;
+  } cases[] = {{Precision::Float32, 2e-6}, {Precision::Tf32, 2e-3}, {Precision::Bfloat16, 2e-2}};
+  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
+  for (const auto& one : cases) {
+    const Setting setting(program, small_transformer());
+    CudaTraining how = exact(setting);
+    how.precision = one.precision;
+    how.training.verified_steps = 1;
+    for (const NamedCuda& cuda : cudas_) {
+      const RunResult run = trained(*cuda.table, program, how);
+      ASSERT_TRUE(run.verify.has_value());
+      EXPECT_LE(run.verify->gradients.norm_rel, one.most) << run.verify->gradients.worst;
+    }
+  }
+}
+
+TEST_F(CudaTrains, TimesAreTheGpusAndKeepTheOrderOfTheProgram) {
+  const Program program = program_of({"1f1b", 4, 8, 1, "torch"});
+  const Setting setting(program);
+  for (const NamedCuda& cuda : cudas_) {
+    SCOPED_TRACE(cuda.name);
+    const Timeline timeline = trained(*cuda.table, program, exact(setting)).timeline;
+    // Half a microsecond is what an event can tell; a copy and its reader are on two streams.
+    constexpr std::int64_t kResolution = 2'000;
+    for (InstructionId id = 0; id < program.code.size(); ++id) {
+      const Instruction& in = program.code[id];
+      ASSERT_GE(timeline.end[id], timeline.start[id]) << program.text(id);
+      if (is_transfer(in.kind) || in.link == kNoInstruction) continue;
+      EXPECT_GE(timeline.start[id] + kResolution, 0);
+      EXPECT_GE(timeline.end[id] + kResolution, timeline.end[in.link])
+          << program.text(id) << " ended before what it takes had arrived";
+    }
+  }
+}
+
+TEST_F(CudaTrains, AGradientThatOverflowsEndsTheRunAndNamesTheParameter) {
+  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
+  const Setting setting(program);
+  CudaTraining how = exact(setting);
+  how.training.verified_steps = 0;
+  how.training.optimizer.kind = exec::OptimizerKind::Sgd;
+  how.training.optimizer.learning_rate = 1e12;
+  for (const NamedCuda& cuda : cudas_) {
+    try {
+      exec::cuda::run_on_cuda(*cuda.table, program, costs_of(program, 1000), how, {.steps = 5});
+      FAIL() << "diverged in silence";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("the gradient of \""), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+// --- One rank by itself ---
+
+TEST_F(CudaTrains, MemoryIsGivenBackAndUsedAgain) {
+  const Program program = program_of({"gpipe", 1, 4, 1, "torch"});
+  const Setting setting(program, small_transformer());
+  const CudaTraining how = exact(setting);
+  for (const NamedCuda& cuda : cudas_) {
+    exec::cuda::LocalTransport transport(program, costs_of(program, 1000));
+    exec::cuda::Device device(*cuda.table, {0, nullptr, Precision::Exact}, program, how, RankId(0),
+                              transport);
+    std::int64_t reserved = 0;
+    for (int step = 0; step < 3; ++step) {
+      device.begin_step(step);
+      for (InstructionId id = 0; id < program.code.size(); ++id) device.compute(id);
+      device.end_step();
+      const exec::cuda::PoolFigures figures = device.memory_figures();
+      // The answers stay until the next step's take their place.
+      const std::int64_t answers = 4LL * kMicroBatchSize * setting.model.sequence * 4;
+      EXPECT_EQ(figures.live_bytes, answers);
+      EXPECT_GT(figures.peak_bytes, answers);
+      if (step > 1) {
+        EXPECT_EQ(figures.reserved_bytes, reserved) << "a step that allocates";
+      }
+      reserved = figures.reserved_bytes;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipewright::tests

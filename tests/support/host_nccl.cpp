@@ -1,0 +1,167 @@
+#include "tests/support/host_nccl.hpp"
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pipewright::tests {
+namespace {
+
+struct Sent {
+  void* copy = nullptr;
+  std::size_t bytes = 0;
+  void* ready = nullptr;  // event
+};
+
+/// What the members of a communicator share.
+struct Shared {
+  int members = 0, joined = 0;
+  std::map<std::pair<int, int>, std::deque<Sent>> sent;  // by source and destination
+};
+
+struct Receive {
+  void* to = nullptr;
+  std::size_t bytes = 0;
+  int from = 0;
+  void* stream = nullptr;
+};
+
+struct Member {
+  std::shared_ptr<Shared> shared;
+  int index = 0;
+  std::deque<Receive> receives;  // that have met no send yet
+};
+
+struct World {
+  std::mutex mutex;
+  const pipewright_cuda* cuda = nullptr;
+  std::map<std::string, std::shared_ptr<Shared>> by_id;
+  std::vector<std::unique_ptr<Member>> members;
+  int next_id = 0, calls = 0;
+};
+
+World& world() {
+  static World one;
+  return one;
+}
+
+constexpr int kDone = PIPEWRIGHT_NCCL_DONE, kInProgress = PIPEWRIGHT_NCCL_IN_PROGRESS;
+constexpr int kInvalid = 4;
+
+std::size_t size_of(int kind) {
+  return kind == PIPEWRIGHT_NCCL_FLOAT64 ? 8 : (kind == PIPEWRIGHT_NCCL_BYTES ? 1 : 4);
+}
+
+int begin(char*, std::size_t) { return 0; }
+int version() { return 22809; }
+const char* text(int) { return "the host's NCCL was called wrongly"; }
+const char* last_words() { return ""; }
+
+int unique_id(void* id) {
+  const std::scoped_lock lock(world().mutex);
+  std::memset(id, 0, PIPEWRIGHT_NCCL_ID_BYTES);
+  const std::string number = std::to_string(++world().next_id);
+  std::memcpy(id, number.data(), number.size());
+  return kDone;
+}
+
+int join(void** communicator, int members, const void* id, int index, int, const char*) {
+  World& all = world();
+  const std::scoped_lock lock(all.mutex);
+  auto& shared = all.by_id[static_cast<const char*>(id)];
+  if (shared == nullptr) shared = std::make_shared<Shared>();
+  shared->members = members;
+  ++shared->joined;
+  all.members.push_back(std::make_unique<Member>(Member{shared, index, {}}));
+  *communicator = all.members.back().get();
+  return kInProgress;
+}
+
+/// Receives that have met their sends are put on their streams.
+int state(void* communicator) {
+  World& all = world();
+  const std::scoped_lock lock(all.mutex);
+  auto& member = *static_cast<Member*>(communicator);
+  if (member.shared->joined < member.shared->members) return kInProgress;
+  for (auto it = member.receives.begin(); it != member.receives.end();) {
+    auto& line = member.shared->sent[{it->from, member.index}];
+    if (line.empty()) {
+      ++it;
+      continue;
+    }
+    if (line.front().bytes != it->bytes) return kInvalid;
+    if (all.cuda->stream_waits(it->stream, line.front().ready) != 0) return kInvalid;
+    if (all.cuda->copy(it->stream, it->to, line.front().copy, it->bytes) != 0) return kInvalid;
+    line.pop_front();
+    it = member.receives.erase(it);
+  }
+  return member.receives.empty() ? kDone : kInProgress;
+}
+
+int end(void*) { return kDone; }
+int group() { return kDone; }
+
+int send(const void* data, std::size_t count, int kind, int peer, void* communicator,
+         void* stream) {
+  World& all = world();
+  const std::scoped_lock lock(all.mutex);
+  const auto& member = *static_cast<Member*>(communicator);
+  Sent sent{nullptr, count * size_of(kind), all.cuda->event(0)};
+  sent.copy = all.cuda->allocate(sent.bytes);
+  if (all.cuda->copy(stream, sent.copy, data, sent.bytes) != 0) return kInvalid;
+  if (all.cuda->record(sent.ready, stream) != 0) return kInvalid;
+  member.shared->sent[{member.index, peer}].push_back(sent);
+  ++all.calls;
+  return kInProgress;
+}
+
+int receive(void* data, std::size_t count, int kind, int peer, void* communicator, void* stream) {
+  World& all = world();
+  const std::scoped_lock lock(all.mutex);
+  static_cast<Member*>(communicator)
+      ->receives.push_back({data, count * size_of(kind), peer, stream});
+  ++all.calls;
+  return kInProgress;
+}
+
+int collective(const void*, void*, std::size_t, int, void*, void*) { return kDone; }
+
+constexpr pipewright_nccl kTable = {PIPEWRIGHT_NCCL_ABI,
+                                    begin,
+                                    version,
+                                    22809,
+                                    text,
+                                    last_words,
+                                    unique_id,
+                                    join,
+                                    state,
+                                    end,
+                                    end,
+                                    end,
+                                    group,
+                                    group,
+                                    send,
+                                    receive,
+                                    collective,
+                                    collective,
+                                    collective};
+
+}  // namespace
+
+const pipewright_nccl& host_nccl(const pipewright_cuda& cuda) {
+  const std::scoped_lock lock(world().mutex);
+  world().cuda = &cuda;
+  return kTable;
+}
+
+int host_nccl_calls() {
+  const std::scoped_lock lock(world().mutex);
+  return world().calls;
+}
+
+}  // namespace pipewright::tests

@@ -1,0 +1,18 @@
+// The table of exec/nccl/module_api.h on the host's table (tests/support/host_cuda.hpp): sends copy
+// ahead, as NCCL may, and a communicator stays in progress until its receives have met their sends,
+// so the host that polls it waits. So it serves Programs whose receives stand just before who needs
+// them. Collectives do nothing: only warm-ups call them. Any thread may call.
+#pragma once
+
+#include "exec/cuda/module_api.h"
+#include "exec/nccl/module_api.h"
+
+namespace pipewright::tests {
+
+/// The GPUs' memory is that of `cuda`, which is taken from here on.
+const pipewright_nccl& host_nccl(const pipewright_cuda& cuda);
+
+/// Calls of send() and receive() so far.
+int host_nccl_calls();
+
+}  // namespace pipewright::tests

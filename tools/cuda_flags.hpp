@@ -1,0 +1,35 @@
+// The flags of run that belong to GPUs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/arguments.hpp"
+#include "tools/session.hpp"
+#include "tools/subject.hpp"
+#include "tools/training.hpp"
+
+namespace pipewright::tools {
+
+/// --dry-run, --precision, --slow-link.
+std::vector<Flag> cuda_flags();
+
+/// Throws InputError if one of them is given without what it belongs to, or --device cuda with what
+/// it cannot have.
+void require_cuda_flags_fit(const Arguments& arguments);
+
+/// Of --device cuda. Throws InputError.
+CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);
+/// How far gradients may be apart; `cuda` null: on CPUs.
+double most_norm_rel(const std::optional<CudaRequest>& cuda);
+
+/// "cuda" where messages go over NCCL, or as --device says; else `otherwise`.
+std::string device_name(const Arguments& arguments, const std::string& otherwise);
+
+/// A Program that gets stuck has no order in which one GPU could be given it, and its calls of NCCL
+/// get stuck: says why, as check does, and returns the exit status. Nothing: it ends.
+std::optional<int> reject_stuck(const Subject& subject, const CudaRequest& request,
+                                Session& session);
+
+}  // namespace pipewright::tools

@@ -1,0 +1,31 @@
+// What this machine has for --device cuda and --transport nccl, and what is missing. Asks the
+// modules (exec/cuda/module.hpp, exec/nccl/library.hpp); a machine without them is a sentence.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/json.hpp"
+#include "exec/cuda/module_api.h"
+
+namespace pipewright::tools {
+
+struct GpuFacts {
+  std::string why_no_module;  // empty: libpipewright_cuda.so is loaded
+  std::string why_no_gpu;     // empty: at least one GPU can be used
+  std::string why_no_nccl;    // empty: NCCL is loaded
+  pipewright_cuda_versions versions{};
+  int nccl_version = 0, nccl_header_version = 0;
+  std::vector<pipewright_cuda_gpu> gpus;
+};
+
+/// Looks at the machine; a few milliseconds where there is no driver.
+GpuFacts look_at_gpus();
+
+/// "13.0" for 13000; "none" for 0.
+std::string cuda_version_text(int version);
+/// "132 SMs, 140 GiB, compute capability 9.0, partitions of 8 SMs and more".
+std::string gpu_text(const pipewright_cuda_gpu& gpu);
+Json gpu_fields(const GpuFacts& facts);
+
+}  // namespace pipewright::tools
