@@ -92,6 +92,9 @@ struct RunResult {
     std::int64_t peak_activations = 0, weights = 0;
   };
   std::vector<GpuMemory> gpu_memory;
+  /// By rank, filled by run_on_cuda(): how far into the last step the host had given the GPU all of
+  /// it.
+  std::vector<std::int64_t> enqueued_ns;
   /// By process, where there are several: how far the times of a process may be off.
   std::vector<ClockError> clocks;
 

@@ -1,5 +1,6 @@
 #include "tools/cuda_flags.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.hpp"
@@ -13,6 +14,7 @@
 #include "tools/verdict.hpp"
 
 namespace pipewright::tools {
+
 using exec::cuda::Precision;
 
 Precision precision_of(const Arguments& arguments) {
@@ -23,15 +25,6 @@ Precision precision_of(const Arguments& arguments) {
   if (exact) return Precision::Exact;
   if (precision == "tf32") return Precision::Tf32;
   return precision == "bf16" ? Precision::Bfloat16 : Precision::Float32;
-}
-
-Flag precision_flag(const char* group, const char* help) {
-  return {.group = group,
-          .name = "--precision",
-          .argument = "KIND",
-          .help = help,
-          .choices = {"fp32", "tf32", "bf16"},
-          .checked = true};
 }
 
 namespace {
@@ -58,6 +51,15 @@ Rejection judge_calls(const Subject& subject) {
 }
 
 }  // namespace
+
+Flag precision_flag(const char* group, const char* help) {
+  return {.group = group,
+          .name = "--precision",
+          .argument = "KIND",
+          .help = help,
+          .choices = {"fp32", "tf32", "bf16"},
+          .checked = true};
+}
 
 std::vector<Flag> cuda_flags() {
   return {
@@ -103,6 +105,14 @@ CudaRequest cuda_request(const Arguments& arguments, const Subject& subject) {
 
 double most_norm_rel(const std::optional<CudaRequest>& cuda) {
   return cuda ? most_norm_rel(cuda->precision) : kMostNormRel;
+}
+
+std::string enqueued_text(const exec::RunResult& result) {
+  if (result.enqueued_ns.empty() || result.steps.empty()) return "";
+  const std::int64_t latest =
+      *std::max_element(result.enqueued_ns.begin(), result.enqueued_ns.end());
+  return "the host had enqueued the last step after " + format_duration(Nanoseconds(latest)) +
+         " of " + format_duration(Nanoseconds(result.steps.back().step_ns)) + "\n";
 }
 
 std::string device_name(const Arguments& arguments, const std::string& otherwise) {

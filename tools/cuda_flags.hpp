@@ -28,6 +28,10 @@ CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);
 /// How far gradients may be apart; `cuda` null: on CPUs.
 double most_norm_rel(const std::optional<CudaRequest>& cuda);
 
+/// "the host had enqueued the last step after 1.20 ms of 40.0 ms"; empty where no GPU was given
+/// one.
+std::string enqueued_text(const exec::RunResult& result);
+
 /// "cuda" where messages go over NCCL, or as --device says; else `otherwise`.
 std::string device_name(const Arguments& arguments, const std::string& otherwise);
 

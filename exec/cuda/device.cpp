@@ -339,6 +339,7 @@ void Device::end_step() {
   for (const auto& stage : stages_) {
     if (stage != nullptr) stage->end_step();
   }
+  enqueued_ns_ = transport_.now();
   queue_.finish(queue_.record(queue_.arriving()), between());
   queue_.finish(queue_.record(queue_.computing()), between());
   timeline_.end_step();

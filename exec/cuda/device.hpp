@@ -65,6 +65,9 @@ class Device final : public exec::Device {
   PoolFigures message_figures() { return queue_.messages().figures(); }
   PoolFigures weight_figures() { return queue_.weights().figures(); }
 
+  /// How far into the step the host had enqueued all of it.
+  std::int64_t enqueued_ns() const { return enqueued_ns_; }
+
   /// For a transport that puts work of its own on this rank's GPU.
   Queue& queue() { return queue_; }
   DeviceTimeline& timeline() { return timeline_; }
@@ -116,6 +119,7 @@ class Device final : public exec::Device {
   InstructionId tied_ = kNoInstruction;           // a REDUCE_TIED that has ended, likewise
   std::vector<StageId> tables_;  // own stages with a table that another stage has too
   int step_ = 0;
+  std::int64_t enqueued_ns_ = 0;
 };
 
 }  // namespace pipewright::exec::cuda

@@ -104,10 +104,12 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   std::optional<Verifier> verifier;
   if (training.training.verified_steps > 0) verifier.emplace(training);
   std::vector<RunResult::GpuMemory> memory;
+  std::vector<std::int64_t> enqueued_ns(devices.size(), 0);
   RunOptions watching = options;
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.training.verified_steps) verifier->compare(program, step, devices);
     if (step + 1 == options.steps) memory = memory_of(devices);
+    for (std::size_t r = 0; r < devices.size(); ++r) enqueued_ns[r] = devices[r]->enqueued_ns();
     if (options.on_step) options.on_step(step, result);
   };
   if (phases != nullptr) phases->begin(Phase::Initialize);
@@ -115,6 +117,7 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   if (phases != nullptr) phases->finish();
   if (verifier) result.verify = verifier->worst();
   result.gpu_memory = std::move(memory);
+  result.enqueued_ns = std::move(enqueued_ns);
   result.peak_weight_versions.assign(static_cast<std::size_t>(program.ranks()), 1);
   return result;
 }
