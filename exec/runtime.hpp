@@ -89,6 +89,12 @@ struct RunResult {
   /// By rank, filled by run_on_cuda(): how far into the last step the host had given the GPU all of
   /// it.
   std::vector<std::int64_t> enqueued_ns;
+  /// By rank, filled by run_on_cuda(): the most bytes of activations and messages, and the bytes of
+  /// weights, gradients and the optimizer's state, on its GPU.
+  struct GpuMemory {
+    std::int64_t peak_activations = 0, weights = 0;
+  };
+  std::vector<GpuMemory> gpu_memory;
   /// By process, where there are several: how far the times of a process may be off.
   std::vector<ClockError> clocks;
 

@@ -1,6 +1,7 @@
 // How the kernels are launched on a GPU: grids, half warps for rows, and the tiles of the canonical
-// product. What they compute is in elements.hpp, rows.hpp, columns.hpp, fixed_words.hpp and product_tiles.hpp. This
-// file is compiled without contraction (-fmad=false): only what says fma is one.
+// product. What they compute is in elements.hpp, rows.hpp, columns.hpp, fixed_words.hpp and
+// product_tiles.hpp. This file is compiled without contraction (-fmad=false): only what says fma is
+// one.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace pipewright::exec::cuda {
 namespace {
 
-// --- Elements -------------------------------------------------------------------------------------
+// --- Elements ---
 
 template <class F>
 __global__ void __launch_bounds__(256) element_kernel(std::size_t n, F f) {
@@ -23,7 +24,7 @@ __global__ void __launch_bounds__(256) element_kernel(std::size_t n, F f) {
   }
 }
 
-// --- Rows -----------------------------------------------------------------------------------------
+// --- Rows ---
 
 /// Half a warp on one row: the Lanes of rows.hpp.
 struct HalfWarp {
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kRowThreads) row_kernel(std::size_t n, F f) {
   }
 }
 
-// --- The canonical product ------------------------------------------------------------------------
+// --- The canonical product ---
 
 __global__ void __launch_bounds__(kProductThreads) product_kernel(pipewright_cuda_gemm g) {
   __shared__ Pieces pieces;
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(kProductThreads) product_kernel(pipewright_cud
   tile.store();
 }
 
-// --- A delay --------------------------------------------------------------------------------------
+// --- A delay ---
 
 __device__ std::uint64_t nanoseconds_now() {
   std::uint64_t now = 0;
@@ -100,7 +101,7 @@ __global__ void delay_kernel(std::uint64_t nanoseconds) {
   while (nanoseconds_now() - begin < nanoseconds) __nanosleep(200);
 }
 
-// --- Launching ------------------------------------------------------------------------------------
+// --- Launching ---
 
 constexpr std::size_t kMostBlocks = 16384;
 
@@ -120,8 +121,8 @@ struct Launcher {
   template <class F>
   static int rows(void* stream, std::size_t n, F f) {
     if (n == 0) return 0;
-    row_kernel<<<blocks_for(n, kRowsOfBlock), kRowThreads, 0,
-                 static_cast<cudaStream_t>(stream)>>>(n, f);
+    row_kernel<<<blocks_for(n, kRowsOfBlock), kRowThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+        n, f);
     return noted(cudaGetLastError(), "a kernel of rows");
   }
   static int product(void* stream, const pipewright_cuda_gemm& g) {

@@ -130,7 +130,7 @@ typedef struct pipewright_cuda_kernels {
 typedef struct pipewright_cuda {
   int abi; /* PIPEWRIGHT_CUDA_ABI */
 
-  /* --- What there is ---------------------------------------------------------------------- */
+  /* --- What there is --- */
   const char* (*why)(void);
   void (*versions)(pipewright_cuda_versions* versions);
   /* -1: failed, so there is no driver, or none that fits. */
@@ -139,7 +139,7 @@ typedef struct pipewright_cuda {
   /* Of the GPU that the thread has entered. */
   int (*memory)(int64_t* free_bytes, int64_t* total_bytes);
 
-  /* --- GPU and partition ------------------------------------------------------------------ */
+  /* --- GPU and partition --- */
   /* `count` partitions of `sms` SMs each; partitions[count]. */
   int (*split)(int gpu, int sms, int count, void** partitions);
   void (*release_partition)(void* partition);
@@ -148,7 +148,7 @@ typedef struct pipewright_cuda {
   /* Lets the entered GPU read another one's memory directly; 0 also if it does already. */
   int (*reach)(int other_gpu);
 
-  /* --- Memory ------------------------------------------------------------------------------ */
+  /* --- Memory --- */
   void* (*allocate)(size_t bytes);
   void (*release)(void* memory);
   void* (*allocate_pinned)(size_t bytes);
@@ -157,7 +157,7 @@ typedef struct pipewright_cuda {
   int (*copy)(void* stream, void* to, const void* from, size_t bytes);
   int (*clear)(void* stream, void* memory, size_t bytes);
 
-  /* --- Streams and events ------------------------------------------------------------------ */
+  /* --- Streams and events --- */
   void* (*stream)(void* partition);
   void (*release_stream)(void* stream);
   void* (*event)(int is_timed);
@@ -170,12 +170,12 @@ typedef struct pipewright_cuda {
   int (*wait_for_event)(void* event);
   int (*elapsed_ms)(void* from, void* to, float* ms);
 
-  /* --- cuBLAS ------------------------------------------------------------------------------ */
+  /* --- cuBLAS --- */
   void* (*blas)(void* stream, void* workspace, size_t workspace_bytes);
   void (*release_blas)(void* blas);
   int (*gemm)(void* blas, const pipewright_cuda_gemm* gemm, int precision);
 
-  /* --- Graphs ------------------------------------------------------------------------------ */
+  /* --- Graphs --- */
   /* What the calling thread puts on the stream, and on streams that wait for it, is kept, not
    * done, until end_capture(). */
   int (*begin_capture)(void* stream);

@@ -63,6 +63,15 @@ class Verifier {
   std::optional<VerifyReport> worst_;
 };
 
+std::vector<RunResult::GpuMemory> memory_of(const std::vector<Device*>& devices) {
+  std::vector<RunResult::GpuMemory> memory;
+  for (Device* device : devices) {
+    memory.push_back({device->memory_figures().peak_bytes + device->message_figures().peak_bytes,
+                      device->weight_figures().live_bytes});
+  }
+  return memory;
+}
+
 }  // namespace
 
 RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
@@ -95,9 +104,11 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   std::optional<Verifier> verifier;
   if (training.training.verified_steps > 0) verifier.emplace(training);
   std::vector<std::int64_t> enqueued_ns(devices.size(), 0);
+  std::vector<RunResult::GpuMemory> memory;
   RunOptions watching = options;
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.training.verified_steps) verifier->compare(program, step, devices);
+    if (step + 1 == options.steps) memory = memory_of(devices);
     for (std::size_t r = 0; r < devices.size(); ++r) enqueued_ns[r] = devices[r]->enqueued_ns();
     if (options.on_step) options.on_step(step, result);
   };
@@ -106,6 +117,7 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   if (phases != nullptr) phases->finish();
   if (verifier) result.verify = verifier->worst();
   result.enqueued_ns = std::move(enqueued_ns);
+  result.gpu_memory = std::move(memory);
   result.peak_weight_versions.assign(static_cast<std::size_t>(program.ranks()), 1);
   return result;
 }

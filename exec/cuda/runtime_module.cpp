@@ -29,8 +29,7 @@ int failed(const std::string& sentence) {
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
 
-// --- The driver
-// -----------------------------------------------------------------------------------
+// --- The driver ---
 
 /// A function of the driver, as of that version of CUDA; null where the driver has it not.
 template <class Function>
@@ -89,8 +88,7 @@ struct Partition {
   CUcontext context = nullptr;
 };
 
-// --- What there is
-// --------------------------------------------------------------------------------
+// --- What there is ---
 
 const char* why() { return last_failure.c_str(); }
 
@@ -137,8 +135,7 @@ int memory(std::int64_t* free_bytes, std::int64_t* total_bytes) {
   return 0;
 }
 
-// --- GPU and partition
-// ----------------------------------------------------------------------------
+// --- GPU and partition ---
 
 void release_partition(void* what) {
   const std::unique_ptr<Partition> partition(static_cast<Partition*>(what));
@@ -215,8 +212,7 @@ int reach(int other_gpu) {
   return 0;
 }
 
-// --- Memory
-// ---------------------------------------------------------------------------------------
+// --- Memory ---
 
 void* allocate(std::size_t bytes) {
   void* at = nullptr;
@@ -242,8 +238,7 @@ int clear(void* stream, void* at, std::size_t bytes) {
   return noted(cudaMemsetAsync(at, 0, bytes, stream_of(stream)), "clearing memory");
 }
 
-// --- Streams and events
-// ---------------------------------------------------------------------------
+// --- Streams and events ---
 
 void* stream(void* what) {
   const auto* partition = static_cast<const Partition*>(what);
@@ -286,8 +281,7 @@ int elapsed_ms(void* from, void* to, float* ms) {
   return noted(cudaEventElapsedTime(ms, event_of(from), event_of(to)), "reading an event's time");
 }
 
-// --- cuBLAS
-// ---------------------------------------------------------------------------------------
+// --- cuBLAS ---
 
 int refused(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return 0;
@@ -334,8 +328,7 @@ int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int precision) {
   return 0;
 }
 
-// --- Graphs
-// ---------------------------------------------------------------------------------------
+// --- Graphs ---
 
 int begin_capture(void* on) {
   return noted(cudaStreamBeginCapture(stream_of(on), cudaStreamCaptureModeThreadLocal),

@@ -68,6 +68,7 @@ void DeviceTimeline::write(Timeline& timeline) const {
 }
 
 void DeviceTimeline::write(const Program& program, TransferSpans& times) const {
+  const std::scoped_lock lock(times.mutex);
   for (const Span& span : arrivals_) {
     for (const InstructionId id : {span.id, program.code[span.id].link}) {
       if (id == kNoInstruction) continue;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <vector>
 
 #include "core/timeline.hpp"
@@ -20,6 +21,7 @@ namespace pipewright::exec::cuda {
 /// Of all ranks of this process, by instruction: a RECV's and its SEND's, kNotEnded where no GPU
 /// has moved it. A rank writes those of the messages it takes.
 struct TransferSpans {
+  mutable std::mutex mutex;  // a rank writes while the watchdog may look
   explicit TransferSpans(std::size_t instructions)
       : moving(instructions, kNotEnded), end(instructions, kNotEnded) {}
   std::vector<std::int64_t> moving, end;

@@ -195,6 +195,30 @@ TEST_F(CudaTrains, TimesAreTheGpusAndKeepTheOrderOfTheProgram) {
   }
 }
 
+/// 1F1B keeps more micro-batches on the first rank; the weights of a stage stand four times in
+/// float32 (value, gradient, AdamW's two), each parameter on a boundary of 256 bytes.
+TEST_F(CudaTrains, MemoryIsToldByRank) {
+  const Program program = program_of({"1f1b", 4, 8, 1, "torch"});
+  const Setting setting(program);
+  for (const NamedCuda& cuda : cudas_) {
+    CudaTraining how = exact(setting);
+    how.precision = Precision::Float32;
+    how.training.verified_steps = 0;
+    const auto memory = trained(*cuda.table, program, how).gpu_memory;
+    ASSERT_EQ(memory.size(), 4U);
+    EXPECT_GT(memory.front().peak_activations, memory.back().peak_activations);
+    for (int r = 0; r < 4; ++r) {
+      const exec::cpu::Stage stage(setting.model, 2 * r, 2 * r + 2, kMicroBatchSize, 8, 7);
+      std::int64_t bytes = 0;
+      for (const auto& view : stage.parameters())
+        bytes += 4 * static_cast<std::int64_t>((view.value.size() * 4 + 255) / 256 * 256);
+      // Some words more say whether each gradient is a number.
+      EXPECT_GE(memory[static_cast<std::size_t>(r)].weights, bytes);
+      EXPECT_LE(memory[static_cast<std::size_t>(r)].weights, bytes + 64);
+    }
+  }
+}
+
 TEST_F(CudaTrains, AGradientThatOverflowsEndsTheRunAndNamesTheParameter) {
   const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   const Setting setting(program);
