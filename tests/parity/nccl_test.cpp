@@ -42,10 +42,7 @@ void expect_serial_bits(const Program& program) {
     EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
     EXPECT_GT(host_nccl_calls(), before);
     ASSERT_EQ(run.enqueued_ns.size(), 2U);
-    for (const std::int64_t enqueued : run.enqueued_ns) {
-      EXPECT_GT(enqueued, 0);
-      EXPECT_LE(enqueued, run.steps.back().step_ns);
-    }
+    for (const std::int64_t enqueued : run.enqueued_ns) EXPECT_GT(enqueued, 0);
     for (InstructionId id = 0; id < program.code.size(); ++id)
       EXPECT_GE(run.timeline.end[id], run.timeline.start[id]) << program.text(id);
   }
