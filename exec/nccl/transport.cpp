@@ -90,6 +90,7 @@ void NcclTransport::report(Timeline& timeline, Progress& progress) const {
     is_over = is_over && progress.ended[id] != 0;
   }
   if (!is_over) return;  // the times are those of an earlier step
+  const std::scoped_lock lock(times_.mutex);
   for (InstructionId id = 0; id < program_.code.size(); ++id) {
     if (times_.end[id] == kNotEnded) continue;
     timeline.start[id] = timeline.moving[id] = times_.moving[id];

@@ -164,6 +164,17 @@ Candidate split_channel(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
+Candidate split_channel_early(const Order& order, const CommPolicy& policy) {
+  CommPolicy to = split_channel(order, policy).cure.policy;
+  to.post = Post::Early;
+  return with_policy(named("split-channel-early",
+                           "give the transfers lanes of their own, one for each direction of a "
+                           "pair of ranks, and post each receive where the order puts it (issue = "
+                           "stream, channel = edge, post = early)",
+                           Touches::Policy),
+                     order, policy, to);
+}
+
 Candidate ready_connections(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.connect = Connect::Ready;

@@ -30,6 +30,8 @@ Candidate even_odd_runs(const Order& order, const CommPolicy& policy);
 /// issue = stream, channel = edge: a queue for each direction of a pair of ranks, PyTorch's one
 /// communicator for each directed edge (pytorch/pytorch issue 172668).
 Candidate split_channel(const Order& order, const CommPolicy& policy);
+/// The same with post = early, where receives are posted elsewhere.
+Candidate split_channel_early(const Order& order, const CommPolicy& policy);
 /// connect = ready: a warm-up exchange on every edge before the step (NVIDIA/nccl issue 783).
 /// Applies only where connections are made at their first use.
 Candidate ready_connections(const Order& order, const CommPolicy& policy);

@@ -37,6 +37,8 @@ class Proving {
     for (auto& mover : movers(listed)) keep(std::move(mover));
     keep(prove(even_odd_runs(order_, policy_)));
     keep(prove(split_channel(order_, policy_)));
+    if (report_.cures.empty() && policy_.post != Post::Early)
+      keep(prove(split_channel_early(order_, policy_)));
     if (!report_.cures.empty() || options_.fragment) return;
     auto last = prove(warmed_up(listed, policy_, costs_, options_));
     if (last) last->step_ns_before = baseline_of(last->order);

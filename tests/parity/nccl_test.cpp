@@ -20,7 +20,7 @@ using exec::cuda::Precision;
 constexpr HostOrder kOrders[] = {HostOrder::Eager, HostOrder::Lazy, HostOrder::Shuffled};
 
 CudaTraining exact(const Setting& setting, int steps) {
-  CudaTraining how{setting.training, Precision::Exact, {}};
+  CudaTraining how{setting.training, Precision::Exact, {}, {}};
   how.training.verified_steps = steps;
   return how;
 }

@@ -12,7 +12,8 @@ namespace {
 /// Makes a valid order by taking, again and again, any action that could run.
 class Scheduler {
  public:
-  Scheduler(Dice& dice, const RandomOptions& options) : dice_(dice), options_(options) {
+  Scheduler(Dice& dice, const RandomOptions& options)
+      : dice_(dice), extra_(dice), options_(options) {
     ranks_ = dice.between(1, options.most_ranks);
     chunks_ = dice.between(1, options.most_chunks);
     micro_batches_ = dice.between(1, options.most_micro_batches);
@@ -108,7 +109,7 @@ class Scheduler {
   }
 
   void keep_books(Order& order) {
-    const bool clips = dice_.chance(40), ties = dice_.chance(30);
+    const bool clips = dice_.chance(40), ties = extra_.chance(30);
     for (Row& row : order) {
       std::set<int> stages;
       for (const Cell& cell : row) {
@@ -119,7 +120,8 @@ class Scheduler {
         if (dice_.chance(50)) row.push_back({{s, "RESHARD", -1, -1}});
         row.push_back({{s, "REDUCE_GRAD", -1, -1}});
       }
-      if (!stages.empty() && ties && dice_.chance(60)) row.push_back({{-1, "REDUCE_TIED", -1, -1}});
+      if (!stages.empty() && ties && extra_.chance(60))
+        row.push_back({{-1, "REDUCE_TIED", -1, -1}});
       if (!stages.empty() && clips) row.push_back({{-1, "REDUCE_NORM", -1, -1}});
       if (!stages.empty()) row.push_back({{-1, "OPT", -1, -1}});
     }
@@ -151,7 +153,10 @@ class Scheduler {
       for (int times = dice_.below(4); times > 0; --times)
         insert_anywhere(row, {{-1, "OPT", -1, -1}});
       if (dice_.chance(15)) insert_anywhere(row, {{-1, "REDUCE_NORM", -1, -1}});
-      if (dice_.chance(15)) insert_anywhere(row, {{-1, "REDUCE_TIED", -1, -1}});
+      if (extra_.chance(15)) {
+        const auto at = extra_.below(static_cast<int>(row.size()) + 1);
+        row.insert(row.begin() + at, Cell{{-1, "REDUCE_TIED", -1, -1}});
+      }
     }
     name_versions(order);
   }
@@ -177,6 +182,7 @@ class Scheduler {
   }
 
   Dice& dice_;
+  Dice extra_;  // a copy: what it decides was added later, and a seed's order stays what it was
   const RandomOptions& options_;
   int ranks_ = 0, chunks_ = 0, micro_batches_ = 0, stages_ = 0, split_ = 0, eager_backward_ = 0;
   std::string placement_name_;
@@ -339,7 +345,8 @@ Costs random_costs(Dice& dice, const Order& order) {
   if (dice.chance(50)) {
     for (int s = 0; s < stages; ++s) costs.parameter_bytes[s] = dice.between(0, 30);
   }
-  if (dice.chance(50)) costs.tied_bytes = dice.between(0, 30);
+  Dice extra = dice;
+  if (extra.chance(50)) costs.tied_bytes = extra.between(0, 30);
   if (dice.chance(50)) costs.bytes_per_second = dice.between(1, 4) * std::int64_t{500'000'000};
   return costs;
 }

@@ -144,6 +144,20 @@ TEST(Cure, DeferredReceivesMayBePostedEarly) {
   EXPECT_EQ(find(report, "group"), &report.cures.front());
 }
 
+TEST(Cure, ACollectiveThatHoldsUpTheLaneIsTakenOffItWithTheTransfersPostedEarly) {
+  // Rank 2 stands at a reduction whose other member waits, over two transfers, for rank 2.
+  const CureReport report = cured(
+      "0F0@0,2RECV_F1,0SEND_F0,2F1@0,0REDUCE_GRAD,2I1@0,2SEND_B1,OPT,2W1,,0RECV_B0,,0I0@0,OPT,0W0,"
+      "OPT\n"
+      ",1RECV_F0,OPT,1RECV_F1,,,1F1@1,1SEND_F1,1F0@0,1RECV_B1,1SEND_F0,1I1@1,1SEND_B1,1W1@1,OPT,"
+      "1RECV_B0,1I0@0,1SEND_B0,1W0@0\n"
+      "0REDUCE_GRAD,0F1@0,0SEND_F1,2RECV_F0,0RECV_B1,0I1@0,0W1,2F0@0,2I0@0,2SEND_B0,,2W0,\n",
+      {.issue = Issue::Inline, .channel = Channel::Pair, .post = Post::Deferred});
+  EXPECT_EQ(report.verdict, Verdict::Deadlock);
+  ASSERT_EQ(report.cures.size(), 1U);
+  EXPECT_EQ(report.cures.front().name, "split-channel-early");
+}
+
 TEST(Cure, GroupsNeedFewerMovesWhereGroupingAloneIsNotEnough) {
   const Order order = make_order("interleaved", {4, 8, 2, {}});
   const CommPolicy policy{.issue = Issue::Inline, .post = Post::Deferred};
