@@ -48,6 +48,7 @@ MeasuredTable amp_homogeneous(const std::filesystem::path& folder);
 MeasuredTable amp_mixed(const std::filesystem::path& folder);
 MeasuredTable aceso_v100(const std::filesystem::path& folder);
 MeasuredTable megatron_sc21(const std::filesystem::path& folder);
+MeasuredTable megatron_core_h100(const std::filesystem::path& folder);
 
 /// All of them, in the order of the page.
 std::vector<MeasuredTable> measured_tables(const std::filesystem::path& folder);

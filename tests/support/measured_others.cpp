@@ -249,4 +249,52 @@ MeasuredTable aceso_v100(const std::filesystem::path& folder) {
   return table;
 }
 
+MeasuredTable megatron_core_h100(const std::filesystem::path& folder) {
+  MeasuredTable table{.title = "Megatron core on H100",
+                      .file = "megatron_core_h100.json",
+                      .about =
+                          "1.7B to 462B on 48 to 6,144 H100, seconds from the published rate; "
+                          "micro-batch and interleaving are not told, so the fastest that "
+                          "fits stands for them; communication was overlapped, which the "
+                          "estimate does not do",
+                      .peer = "",
+                      .target_percent = 0,
+                      .cases = {}};
+  const Document document = read(folder / table.file);
+  const int sequence = document.at("seq").get<int>(), vocabulary = document.at("vocab").get<int>();
+  for (const Document& r : document.at("rows")) {
+    const auto whole = [&](const char* key) { return r.at(key).get<int>(); };
+    MeasuredCase row;
+    row.name = r.at("params").get<std::string>() + " on " + std::to_string(whole("gpus"));
+    row.model = gpt_architecture("gpt", whole("hidden"), whole("layers"), whole("heads"),
+                                 vocabulary, sequence);
+    row.framework = planner::megatron_core();
+    row.machine = planner::nvlink_machine("H100", 400e9);
+    const int samples = whole("batch") / whole("dp");
+    for (const int size : {1, 2, 4}) {
+      for (const int chunks : {1, 2, 3, 4, 6, 7}) {
+        ParallelSetup setup;
+        setup.tensor = whole("tp");
+        setup.pipeline = whole("pp");
+        setup.data = whole("dp");
+        setup.sequence_parallel = setup.tensor > 1;
+        setup.zero = 1;
+        setup.overlap_gradients = true;
+        if (samples % size != 0 || row.model.blocks % (setup.pipeline * chunks) != 0) continue;
+        if (setup.pipeline == 1 && chunks > 1) continue;
+        setup.micro_batch_size = size;
+        setup.micro_batches = samples / size;
+        setup.chunks = chunks;
+        row.candidates.push_back(setup);
+      }
+    }
+    // The rate counts arXiv:2104.04473's operations without recompute.
+    const double b = whole("batch"), s = sequence, l = whole("layers"), h = whole("hidden");
+    const double flops = 72 * b * s * l * h * h * (1 + s / (6 * h) + vocabulary / (12 * l * h));
+    row.measured = flops / (r.at("tflops_per_gpu").get<double>() * 1e12 * whole("gpus"));
+    table.cases.push_back(std::move(row));
+  }
+  return table;
+}
+
 }  // namespace pipewright::test
