@@ -31,7 +31,8 @@ struct MeasuredCase {
 
 struct MeasuredTable {
   std::string title, file, about, peer;
-  double target_percent = 0;  // mean absolute error to reach; 0: none was set
+  double target_percent = 0;      // mean absolute error to reach; 0: none was set
+  double target_correlation = 0;  // rank correlation to reach; 0: none was set
   std::vector<MeasuredCase> cases;
 };
 
