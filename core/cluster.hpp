@@ -41,7 +41,7 @@ std::string_view to_string(Sharing sharing);
 /// An object, or {"preset": "dgx-a100", "devices": 16}.
 Cluster read_cluster(const JsonCursor& document);
 Json to_json(const Cluster& cluster);
-/// "local-cpu", "dgx-a100", "dgx-h100"; `devices` > 0 asks for that many
+/// One of cluster_preset_names(); `devices` > 0 asks for that many
 /// (local-cpu: ranks that share this machine; dgx: whole nodes of 8).
 Cluster cluster_preset(std::string_view name, int devices = 0);
 std::vector<std::string_view> cluster_preset_names();

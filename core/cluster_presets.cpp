@@ -1,4 +1,6 @@
 // The clusters that can be named instead of written down.
+#include <array>
+
 #include "core/cluster.hpp"
 #include "core/error.hpp"
 #include "core/suggest.hpp"
@@ -21,30 +23,51 @@ Cluster local_cpu(int devices) {
   return cluster;
 }
 
-/// `flops`: dense bf16. `inside`: NVLink, one direction. `across`: one InfiniBand port for each
-/// GPU.
-Cluster dgx(std::string_view name, std::string model, double flops, double inside, double across,
-            int devices) {
+/// NVIDIA's systems of eight GPUs, by their data sheets and user guides. `flops`: dense products of
+/// 16-bit numbers. `inside`: NVLink, one direction, of a GPU. `across`: what a GPU has of the
+/// node's InfiniBand ports.
+struct Dgx {
+  std::string_view name, model;
+  std::int64_t gibibytes;
+  double flops, inside, across;
+};
+constexpr std::array<Dgx, 6> kDgx{{
+    // Six NVLink 2.0 bricks of 25 GB/s a GPU; four ports of 100 Gb/s.
+    {"dgx-v100", "NVIDIA V100-SXM2-32GB", 32, 125e12, 150e9, 6.25e9},
+    // Twelve NVLink 3.0 links of 25 GB/s; eight ports of 200 Gb/s.
+    {"dgx-a100-40gb", "NVIDIA A100-SXM4-40GB", 40, 312e12, 300e9, 25e9},
+    {"dgx-a100", "NVIDIA A100-SXM4-80GB", 80, 312e12, 300e9, 25e9},
+    // Eighteen NVLink 4.0 links of 25 GB/s; eight ports of 400 Gb/s.
+    {"dgx-h100", "NVIDIA H100-SXM5-80GB", 80, 989e12, 450e9, 50e9},
+    {"dgx-h200", "NVIDIA H200-SXM5-141GB", 141, 989e12, 450e9, 50e9},
+    // Eighteen NVLink 5 links of 50 GB/s; eight ports of 400 Gb/s.
+    {"dgx-b200", "NVIDIA B200-SXM6-180GB", 180, 2250e12, 900e9, 50e9},
+}};
+
+Cluster dgx(const Dgx& system, int devices) {
   if (devices % kDevicesOfDgx != 0) {
     const int more = (devices / kDevicesOfDgx + 1) * kDevicesOfDgx;
-    throw InputError(std::string(name) + " comes in whole nodes of 8 devices, so " +
+    throw InputError(std::string(system.name) + " comes in whole nodes of 8 devices, so " +
                      std::to_string(devices) + " cannot be had; ask for " + std::to_string(more) +
                      ", or describe the cluster in a file");
   }
   Cluster cluster;
-  cluster.name = name;
+  cluster.name = system.name;
   cluster.nodes = devices > 0 ? devices / kDevicesOfDgx : 1;
   cluster.devices_per_node = kDevicesOfDgx;
-  cluster.device = {"cuda", std::move(model), Bytes(80 * kGibibyte), flops};
-  cluster.inside = {Nanoseconds(5'000), inside, Sharing::Fair};
-  cluster.across = {Nanoseconds(10'000), across, Sharing::Fair};
+  cluster.device = {"cuda", std::string(system.model), Bytes(system.gibibytes * kGibibyte),
+                    system.flops};
+  cluster.inside = {Nanoseconds(5'000), system.inside, Sharing::Fair};
+  cluster.across = {Nanoseconds(10'000), system.across, Sharing::Fair};
   return cluster;
 }
 
 }  // namespace
 
 std::vector<std::string_view> cluster_preset_names() {
-  return {"local-cpu", "dgx-a100", "dgx-h100"};
+  std::vector<std::string_view> names{"local-cpu"};
+  for (const Dgx& system : kDgx) names.push_back(system.name);
+  return names;
 }
 
 Cluster cluster_preset(std::string_view name, int devices) {
@@ -55,15 +78,15 @@ Cluster cluster_preset(std::string_view name, int devices) {
   if (name == "local-cpu") {
     return local_cpu(devices);
   }
-  if (name == "dgx-a100") {
-    return dgx(name, "NVIDIA A100-SXM4-80GB", 312e12, 300e9, 25e9, devices);
+  for (const Dgx& system : kDgx) {
+    if (system.name == name) return dgx(system, devices);
   }
-  if (name == "dgx-h100") {
-    return dgx(name, "NVIDIA H100-SXM5-80GB", 989e12, 450e9, 50e9, devices);
+  std::string list;
+  for (const std::string_view known : cluster_preset_names()) {
+    list += (list.empty() ? "" : ", ") + std::string(known);
   }
   throw InputError("unknown cluster preset \"" + std::string(name) + "\"" +
-                   did_you_mean(name, cluster_preset_names()) +
-                   "; the presets are local-cpu, dgx-a100 and dgx-h100");
+                   did_you_mean(name, cluster_preset_names()) + "; the presets are " + list);
 }
 
 }  // namespace pipewright

@@ -11,6 +11,7 @@ Command compare_command();
 Command completions_command();
 Command demo_command();
 Command doctor_command();
+Command estimate_command();
 Command profile_command();
 Command run_command();
 Command schedules_command();

@@ -4,9 +4,7 @@
 // from any thread. Times are nanoseconds from the step's start and never go back.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <queue>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "core/program.hpp"
 #include "core/timeline.hpp"
 #include "core/wait_for.hpp"
+#include "exec/transfer_ends.hpp"
 #include "exec/transport.hpp"
 
 namespace pipewright::exec::local {
@@ -43,17 +42,17 @@ class Exchange {
   /// if there is none. (Credit that comes back at the same instant is taken first, §4.3.)
   bool settle(std::int64_t now);
 
-  bool has_ended(InstructionId id) const { return ended_[id].load(std::memory_order_acquire) != 0; }
-  PayloadPtr take(InstructionId recv) { return std::move(payload_[recv]); }
+  bool has_ended(InstructionId id) const { return ends_.has_ended(id); }
+  PayloadPtr take(InstructionId recv) { return std::move(ends_.payload(recv)); }
   /// Transfer ends and members of collectives that ended since the last call.
   std::vector<InstructionId> take_just_ended();
 
-  void report(Timeline& timeline, Progress& progress) const;
+  void report(Timeline& timeline, Progress& progress) const { ends_.report(timeline, progress); }
 
  private:
-  // Bits of state_.
-  static constexpr std::uint8_t kIssued = 1, kData = 2, kReady = 4, kLeft = 8, kArrived = 16,
-                                kMoving = 32;
+  // Bits of an end's state.
+  static constexpr std::uint16_t kReady = TransferEnds::kReady, kLeft = TransferEnds::kLeft,
+                                 kMoving = TransferEnds::kMoving, kArrived = TransferEnds::kFree;
   struct Event {
     std::int64_t time;
     InstructionId send;  // or the first member of a collective
@@ -61,19 +60,11 @@ class Exchange {
   };
 
   const Instruction& code(InstructionId id) const { return program_.code[id]; }
-  bool is(InstructionId id, std::uint8_t bits) const { return (state_[id] & bits) == bits; }
-  bool has_started(InstructionId id) const { return (state_[id] & (kLeft | kMoving)) != 0; }
-  /// Its partner, if the two are for the same tensor.
-  InstructionId true_partner(InstructionId id) const {
-    return code(id).has(Instruction::kMismatch) ? kNoInstruction : code(id).link;
-  }
   std::int64_t transfer_ns(InstructionId send) const {
     return costs_.transfer_ns[code(send).route];
   }
 
-  void look_at(InstructionId id);
   void drain();
-  void try_lane(std::uint32_t lane);
   void become_ready(InstructionId id);
   void try_to_meet(InstructionId send);
   void leave(InstructionId send);
@@ -88,22 +79,15 @@ class Exchange {
 
   const Program& program_;
   MessageCosts costs_;
-  LaneTable lanes_;
   Credit credit_;
+  TransferEnds ends_;
   std::int64_t now_ = 0;
 
-  std::unique_ptr<std::atomic<std::uint8_t>[]> ended_;  // by instruction, like what follows
-  std::vector<std::uint8_t> state_;
-  std::vector<PayloadPtr> payload_;
-  std::vector<std::int64_t> start_, moving_, end_;
-
   std::vector<std::size_t> members_ready_;  // by collective
-  std::vector<std::uint32_t> next_;         // by lane: place of its head in lanes_.instructions
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<InstructionId> just_ended_;
   // Work that the present call has still to do, so that a long chain is no deep recursion.
   std::vector<Credit::AccountId> accounts_to_serve_;
-  std::vector<std::uint32_t> lanes_to_try_;
   std::vector<InstructionId> quick_meetings_;  // meetings for want of credit that take no time
   std::vector<InstructionId> meetings_;        // and those that wait for settle()
 };

@@ -9,9 +9,7 @@
 // guards it; only has_ended() may be asked from any thread. Nanoseconds from the step's start.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <memory>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -22,6 +20,7 @@
 #include "core/wait_for.hpp"
 #include "exec/local/exchange.hpp"
 #include "exec/mpi/frame.hpp"
+#include "exec/transfer_ends.hpp"
 #include "exec/transport.hpp"
 
 namespace pipewright::exec::mpi {
@@ -48,7 +47,7 @@ class Ends {
 
   void issue(InstructionId end, PayloadPtr data, std::int64_t now);
   void provide(InstructionId send, PayloadPtr data, std::int64_t now);
-  PayloadPtr take(InstructionId recv) { return std::move(payload_[at(recv)]); }
+  PayloadPtr take(InstructionId recv) { return std::move(ends_.payload(recv)); }
 
   // What arrives, by the transfer's SEND.
 
@@ -68,39 +67,29 @@ class Ends {
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   /// Own transfer ends and members that have ended since the beginning.
   std::uint64_t ended_count() const { return ended_count_; }
-  bool has_ended(InstructionId end) const {
-    return ended_[at(end)].load(std::memory_order_acquire) != 0;
-  }
+  bool has_ended(InstructionId end) const { return ends_.has_ended(end); }
   /// Fills in this rank's transfer ends.
-  void report(Timeline& timeline, Progress& progress) const;
+  void report(Timeline& timeline, Progress& progress) const { ends_.report(timeline, progress); }
 
  private:
-  // Bits of state_.
-  static constexpr std::uint16_t kIssued = 1, kData = 2, kReady = 4, kLeft = 8, kMoving = 16,
-                                 kPeerReady = 32,  // of a SEND: its RECV stands ready
-      kArrived = 64,                               // of a RECV: its message is here
-      kTookCredit = 128;                           // of a RECV: that message took credit
+  // Bits of an end's state.
+  static constexpr std::uint16_t kReady = TransferEnds::kReady, kLeft = TransferEnds::kLeft,
+                                 kMoving = TransferEnds::kMoving,
+                                 kPeerReady = TransferEnds::kFree,  // of a SEND: its RECV is ready
+      kArrived = 2 * TransferEnds::kFree,     // of a RECV: its message is here
+      kTookCredit = 4 * TransferEnds::kFree;  // of a RECV: that message took credit
   struct Event {
     std::int64_t time;
     InstructionId id;  // a SEND or a member that ends, or a RECV whose message arrives
     bool operator>(const Event& o) const { return time != o.time ? time > o.time : id > o.id; }
   };
 
-  std::size_t at(InstructionId own) const { return own - begin_; }
   const Instruction& code(InstructionId id) const { return program_.code[id]; }
-  bool is(InstructionId id, std::uint16_t bits) const { return (state_[at(id)] & bits) == bits; }
-  bool has_started(InstructionId id) const { return (state_[at(id)] & (kLeft | kMoving)) != 0; }
-  /// Its partner, if the two are for the same tensor.
-  InstructionId true_partner(InstructionId id) const {
-    return code(id).has(Instruction::kMismatch) ? kNoInstruction : code(id).link;
-  }
   std::int64_t transfer_ns(InstructionId send) const {
     return costs_.transfer_ns[code(send).route];
   }
 
-  void look_at(InstructionId id);
   void drain();
-  void try_lane(std::uint32_t lane);
   void become_ready(InstructionId id);
   void serve(Credit::AccountId account);
   void leave(InstructionId send);
@@ -115,23 +104,16 @@ class Ends {
   const Program& program_;
   const InstructionId begin_, end_;
   local::MessageCosts costs_;
-  LaneTable lanes_;
   Credit credit_;
+  TransferEnds ends_;
   std::int64_t now_ = 0;
   std::uint64_t ended_count_ = 0;
 
-  std::unique_ptr<std::atomic<std::uint8_t>[]> ended_;  // by own instruction, like what follows
-  std::vector<std::uint16_t> state_;
-  std::vector<PayloadPtr> payload_;
-  std::vector<std::int64_t> start_, moving_, ended_at_;
-
   std::vector<std::size_t> members_ready_;  // by collective
-  std::vector<std::uint32_t> next_;         // by lane: place of its head in lanes_.instructions
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Outgoing> outgoing_;
   // Work that the present call has still to do.
   std::vector<Credit::AccountId> accounts_to_serve_;
-  std::vector<std::uint32_t> lanes_to_try_;
   std::vector<InstructionId> meetings_;  // sends without credit whose RECV stands ready
 };
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/error.hpp"
+#include "core/suggest.hpp"
 
 namespace pipewright::planner {
 
@@ -12,9 +13,10 @@ constexpr double kGibibyte = 1024.0 * 1024 * 1024;
 
 // Peaks, bandwidths, sizes and multiprocessors: NVIDIA's data sheets (T4, V100 SXM2, A100 SXM4
 // 80GB, H100 SXM5, H200 SXM, B200 in a HGX). Efficiencies: docs/cost-model.md.
-constexpr std::array<DeviceRates, 6> kDevices{{
+constexpr std::array<DeviceRates, 7> kDevices{{
     {"T4", 65e12, 320e9, 16 * kGibibyte, 40, 128, 128, false, 0.45, 0.85, 0.40},
     {"V100", 125e12, 900e9, 32 * kGibibyte, 80, 128, 128, false, 0.91, 0.75},
+    {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGibibyte, 108, 256, 128, false, 0.87, 0.85},
     {"A100", 312e12, 2039e9, 80 * kGibibyte, 108, 256, 128, false, 0.87, 0.85},
     {"H100", 989e12, 3350e9, 80 * kGibibyte, 132, 256, 128, true, 0.70, 0.85},
     {"H200", 989e12, 4800e9, 141 * kGibibyte, 132, 256, 128, true, 0.70, 0.85},
@@ -26,7 +28,7 @@ constexpr std::array<DeviceRates, 6> kDevices{{
 /// SimuMax's systems (configs/system of MooreThreads/SimuMax, Apache-2.0).
 double inside_of(std::string_view device) {
   if (device == "V100") return 130e9;
-  if (device == "A100") return 230e9;
+  if (device.find("A100") == 0) return 230e9;
   if (device == "B200") return 630e9;
   if (device == "T4") return 12e9;
   return 360e9;
@@ -51,6 +53,23 @@ std::vector<std::string_view> device_rate_names() {
 Machine nvlink_machine(std::string_view device, double network_bytes_per_second) {
   const DeviceRates rates = device_rates(device);
   return {8, {{rates, inside_of(rates.name), network_bytes_per_second}}};
+}
+
+Machine machine_of(const Cluster& cluster) {
+  Machine machine = nvlink_machine(cluster.device.model,
+                                   cluster.across.bytes_per_second * cluster.devices_per_node);
+  machine.devices_per_node = cluster.devices_per_node;
+  machine.nodes.front().device.memory_bytes = static_cast<double>(cluster.device.memory.value);
+  return machine;
+}
+
+FrameworkTraits framework_traits(std::string_view name) {
+  for (const FrameworkTraits& traits : {megatron_core(), megatron_lm(), megatron_deepspeed()}) {
+    if (traits.name == name) return traits;
+  }
+  throw InputError("unknown framework \"" + std::string(name) + "\"" +
+                   did_you_mean(name, {"megatron-core", "megatron-lm", "megatron-deepspeed"}) +
+                   "; known are megatron-core, megatron-lm and megatron-deepspeed");
 }
 
 FrameworkTraits megatron_deepspeed() {

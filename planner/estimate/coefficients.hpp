@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/cluster.hpp"
+
 namespace pipewright::planner {
 
 /// One kind of accelerator. The two efficiencies are the only values that were fitted to
@@ -50,6 +52,10 @@ struct Machine {
 /// a node, bytes per second.
 Machine nvlink_machine(std::string_view device, double network_bytes_per_second);
 
+/// The nodes of a cluster file or preset: rates by the device's model, its memory and its network
+/// as the cluster has them. Throws InputError for a device without rates.
+Machine machine_of(const Cluster& cluster);
+
 /// What the training framework does with the same model.
 struct FrameworkTraits {
   std::string_view name;
@@ -72,6 +78,8 @@ FrameworkTraits megatron_deepspeed();
 FrameworkTraits megatron_lm();
 /// Megatron core with Transformer Engine, from 2023 on.
 FrameworkTraits megatron_core();
+/// By its name. Throws InputError with a suggestion.
+FrameworkTraits framework_traits(std::string_view name);
 
 // Of collectives (measured: nccl-tests on 8 A100, golden/measured/nccl_allreduce_a100.json): a
 // message too small to fill the ring costs this much more than bytes over bandwidth.

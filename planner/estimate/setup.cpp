@@ -63,6 +63,11 @@ std::optional<std::string> refusal(const Architecture& model, const Machine& mac
     return "ep = " + number(setup.experts) + " has to divide the " + number(model.experts.count) +
            " experts and the " + number(setup.data * setup.context) + " replicas";
   }
+  if (setup.zero >= 2 && setup.pipeline > 1) {
+    return "ZeRO " + number(setup.zero) +
+           " shares out gradients after every micro-batch, which a pipeline keeps until its last; "
+           "take ZeRO 1, or pp = 1";
+  }
   if (const auto reason = refusal_of_tensor(model, setup)) return reason;
   return refusal_of_pipeline(model, setup);
 }

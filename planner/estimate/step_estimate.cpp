@@ -151,9 +151,13 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
     const int per_node = machine.devices_per_node;
     const double bytes = framework.gradient_bytes * count;
     if (setup.zero == 0) return all_reduce_seconds(framework, node, per_node, group, bytes);
-    // Scatter gradients, gather 16-bit weights; once more for each direction under stage 3.
-    return gather_seconds(framework, node, per_node, group, bytes) +
-           (setup.zero == 3 ? 2 : 1) * gather_seconds(framework, node, per_node, group, 2 * count);
+    // Scatter gradients, gather 16-bit weights: after the step; gradients after every micro-batch
+    // from stage 2 on, weights for both directions of every micro-batch under stage 3
+    // (arXiv:1910.02054 §7).
+    const int scatters = setup.zero >= 2 ? setup.micro_batches : 1;
+    const int gathers = setup.zero == 3 ? 2 * setup.micro_batches : 1;
+    return scatters * gather_seconds(framework, node, per_node, group, bytes) +
+           gathers * gather_seconds(framework, node, per_node, group, 2 * count);
   };
   return of(all, weights.all - weights.of_experts) + of(same_experts, weights.of_experts);
 }
@@ -193,6 +197,11 @@ StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& fra
       tied = std::max(tied, all_reduce_seconds(framework, node, machine.devices_per_node, ends,
                                                framework.gradient_bytes * table));
     }
+  }
+  // The scatter runs behind the last micro-batch's backward, the gather behind the first one's
+  // forward: together behind one micro-batch of the busiest rank.
+  if (setup.overlap_gradients) {
+    estimate.gradient_reduction = std::max(0.0, estimate.gradient_reduction - most);
   }
   estimate.tied_reduction = tied;
   estimate.update += framework.step_overhead_seconds;

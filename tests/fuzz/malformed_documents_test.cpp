@@ -65,7 +65,7 @@ constexpr Fault kFaults[] = {
     {"cluster", "full", "/inside/sharing", R"("Fair")", "/inside/sharing"},
     {"cluster", "full", "/inside/bandwidth", "1", "/inside/bandwidth"},
     {"cluster", "full", "/across", "-", ""},
-    {"cluster", "preset", "/preset", R"("dgx-b200")", "/preset"},
+    {"cluster", "preset", "/preset", R"("dgx-a200")", "/preset"},
     {"cluster", "preset", "/devices", "12", "/devices"},
     // profile
     {"profile", "full", "/model_name", "[]", "/model_name"},

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "core/architecture_json.hpp"
 #include "core/job.hpp"
 #include "core/order_json.hpp"
 
@@ -196,6 +197,10 @@ std::vector<Sample> sample_documents() {
                       "ranks": [["0F0", "0SEND_F0", "0RECV_B0", "0B0"],
                                 ["1RECV_F0", "1F0", "1B0", "1SEND_B0", "OPT"]],
                       "rank_of_stage": [0, 1]})")},
+          {"architecture", "preset",
+           parsed(R"({"schema": "pipewright.architecture/1", "name": "mine", "preset": "llama3-8b",
+                      "layers": 16, "sequence": 4096})")},
+          {"architecture", "full", to_json(architecture_preset("deepseek-v3"))},
           {"job", "flat", job()},
           {"job", "paddle", paddle_job()}};
 }
@@ -219,6 +224,9 @@ Json rewritten(const std::string& kind, const Json& document) {
   }
   if (kind == "job") {
     return to_json(read_job(cursor));
+  }
+  if (kind == "architecture") {
+    return to_json(read_architecture(cursor));
   }
   throw std::logic_error("no such kind of document: " + kind);
 }

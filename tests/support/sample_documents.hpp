@@ -17,7 +17,7 @@ Plan sample_plan();
 Profile sample_profile();
 
 struct Sample {
-  std::string kind;  // "model", "cluster", "profile", "plan", "order" or "job"
+  std::string kind;  // "model", "cluster", "profile", "plan", "order", "job", "architecture"
   std::string name;  // tells the samples of one kind apart
   Json document;
 };

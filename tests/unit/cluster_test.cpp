@@ -23,8 +23,21 @@ TEST(ClusterPresets, SizesAndNames) {
             "describe the cluster in a file");
   EXPECT_EQ(refusal([] { cluster_preset("dgx-h10"); }).message(),
             "unknown cluster preset \"dgx-h10\" (did you mean \"dgx-h100\"?); the presets are "
-            "local-cpu, dgx-a100 and dgx-h100");
+            "local-cpu, dgx-v100, dgx-a100-40gb, dgx-a100, dgx-h100, dgx-h200, dgx-b200");
   EXPECT_THROW(cluster_preset("local-cpu", -1), InputError);
+}
+
+TEST(ClusterPresets, NewerSystemsAreFasterInEveryPart) {
+  const char* names[] = {"dgx-v100", "dgx-a100", "dgx-h100", "dgx-b200"};
+  for (std::size_t n = 1; n < std::size(names); ++n) {
+    const Cluster older = cluster_preset(names[n - 1]), newer = cluster_preset(names[n]);
+    EXPECT_GT(newer.device.flops, older.device.flops) << names[n];
+    EXPECT_GT(newer.inside.bytes_per_second, older.inside.bytes_per_second) << names[n];
+    EXPECT_GE(newer.across.bytes_per_second, older.across.bytes_per_second) << names[n];
+    EXPECT_GE(newer.device.memory, older.device.memory) << names[n];
+  }
+  EXPECT_EQ(cluster_preset("dgx-a100-40gb").device.memory.value, 40LL << 30);
+  EXPECT_EQ(cluster_preset("dgx-h200").device.memory.value, 141LL << 30);
 }
 
 TEST(Fingerprint, SaysWhatAPlanWasMadeFor) {

@@ -119,6 +119,40 @@ TEST(EstimateStep, RecomputeCostsAForwardAndSelectiveLess) {
   EXPECT_LT(seconds(LayerRecompute::Attention), seconds(LayerRecompute::Whole));
 }
 
+TEST(EstimateStep, LaterZeroStagesReduceAfterEveryMicroBatch) {
+  const Machine machine = nvlink_machine("A100", 100e9);
+  ParallelSetup setup = setup_of(1, 8, 1, 4);
+  std::vector<double> seconds;
+  for (const int stage : {0, 1, 2, 3}) {
+    setup.zero = stage;
+    seconds.push_back(estimate_step(gpt(), megatron_lm(), machine, setup).gradient_reduction);
+  }
+  EXPECT_LT(seconds[1], seconds[0]);  // weights are half as wide as 32-bit gradients
+  EXPECT_GT(seconds[2], 2 * seconds[1]);
+  EXPECT_GT(seconds[3], seconds[2]);
+}
+
+TEST(EstimateStep, OverlappedReductionShowsOnlyWhatAMicroBatchDoesNotHide) {
+  const Machine machine = nvlink_machine("A100", 10e9);
+  ParallelSetup setup = setup_of(1, 16, 1, 4);
+  const StepEstimate plain = estimate_step(gpt(), megatron_lm(), machine, setup);
+  setup.overlap_gradients = true;
+  const StepEstimate hidden = estimate_step(gpt(), megatron_lm(), machine, setup);
+  ASSERT_GT(plain.gradient_reduction, plain.rank_seconds[0]);
+  EXPECT_DOUBLE_EQ(hidden.gradient_reduction, plain.gradient_reduction - plain.rank_seconds[0]);
+  setup.micro_batch_size = 64;
+  EXPECT_EQ(estimate_step(gpt(), megatron_lm(), machine, setup).gradient_reduction, 0);
+}
+
+TEST(MachineOf, HasTheClustersMemoryAndNetwork) {
+  const Machine machine = machine_of(cluster_preset("dgx-a100-40gb", 16));
+  EXPECT_EQ(machine.devices_per_node, 8);
+  EXPECT_EQ(machine.nodes.front().device.memory_bytes, 40.0 * (1 << 30));
+  EXPECT_EQ(machine.nodes.front().device.memory_bytes_per_second, 1555e9);
+  EXPECT_EQ(machine.nodes.front().network_bytes_per_second, 200e9);
+  EXPECT_EQ(device_rates("NVIDIA A100-SXM4-80GB").memory_bytes_per_second, 2039e9);
+}
+
 TEST(EstimateStep, TheSlowestNodeOfAMixedMachinePacesTheStep) {
   const NodeRates fast{device_rates("V100"), 20e9, 10e9}, slow{device_rates("T4"), 20e9, 10e9};
   const auto seconds = [&](const NodeRates& last) {
@@ -188,6 +222,15 @@ TEST(Refusals, SayWhatWouldDo) {
   EXPECT_EQ(said(sequence),
             "sequence parallel divides the work of tensor parallel ranks, so tp has to be at least "
             "2");
+  ParallelSetup zero = setup_of(1, 2, 2, 4);
+  zero.zero = 2;
+  EXPECT_EQ(said(zero),
+            "ZeRO 2 shares out gradients after every micro-batch, which a pipeline keeps until its "
+            "last; take ZeRO 1, or pp = 1");
+  EXPECT_NE(test::refusal([] { framework_traits("megatron"); })
+                .message()
+                .find("known are megatron-core, megatron-lm and megatron-deepspeed"),
+            std::string::npos);
   EXPECT_EQ(test::refusal([] { device_rates("A101"); }).message(),
             "no rates are known for the device \"A101\"; known are T4, V100, A100, H100, H200 and "
             "B200");

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "core/architecture_json.hpp"
 #include "core/job.hpp"
 #include "core/profile.hpp"
 #include "tests/support/json_schema.hpp"
@@ -56,6 +57,11 @@ TEST(Schemas, PresetsAreValid) {
   }
   for (const std::string_view name : cluster_preset_names()) {
     expect_valid("cluster", to_json(cluster_preset(name)), std::string(name));
+  }
+  for (const std::string_view name : architecture_preset_names()) {
+    expect_valid("architecture", to_json(architecture_preset(name)), std::string(name));
+    const Json by_name = {{"schema", "pipewright.architecture/1"}, {"preset", name}};
+    expect_valid("architecture", by_name, std::string(name));
   }
 }
 

@@ -1,0 +1,84 @@
+// pipewright estimate: what it prints, and what it refuses.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/command_runner.hpp"
+
+namespace pipewright::test {
+namespace {
+
+using nlohmann::json;
+
+TEST(Estimate, RanksWhatFitsAndAccountsForTheRest) {
+  const Folder folder;
+  const auto result = pipewright(
+      "estimate llama3-8b --cluster dgx-h100 --devices 16 --global-batch 64 --json --top 5",
+      folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json r = json::parse(result.out);
+  ASSERT_EQ(r.at("ranked").size(), 5U);
+  EXPECT_EQ(r.at("ranked").at(0), r.at("best"));
+  std::int64_t counted = r.at("evaluated");
+  for (const auto& [reason, count] : r.at("pruned").items()) counted += count.get<std::int64_t>();
+  EXPECT_EQ(counted, r.at("configurations"));
+  for (std::size_t k = 0; k < 5; ++k) {
+    const json& one = r.at("ranked").at(k);
+    EXPECT_EQ(one.at("tp").get<int>() * one.at("pp").get<int>() * one.at("dp").get<int>() *
+                  one.at("cp").get<int>(),
+              16);
+    EXPECT_LE(one.at("peak_bytes").get<double>(), 0.94 * 80 * 1024.0 * 1024 * 1024);
+    EXPECT_GE(one.at("step_ns"), r.at("best").at("step_ns"));
+  }
+}
+
+TEST(Estimate, TriesOnlyWhatIsFixed) {
+  const Folder folder;
+  const auto result = pipewright(
+      "estimate gpt3-175b --devices 64 --global-batch 64 --framework megatron-lm --tp 8 --pp 8 "
+      "--micro-batch-size 1 --recompute full,selective --sequence-parallel on --zero 0 --json",
+      folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json ranked = json::parse(result.out).at("ranked");
+  for (const json& one : ranked) {
+    EXPECT_EQ(one.at("tp"), 8);
+    EXPECT_NE(one.at("recompute"), "none");
+    EXPECT_EQ(one.at("sequence_parallel"), true);
+  }
+}
+
+TEST(Estimate, ReadsAModelAndAClusterFromFiles) {
+  const Folder folder;
+  std::ofstream(folder.path() / "small.json")
+      << R"({"schema": "pipewright.architecture/1", "hidden": 1024, "layers": 8, "heads": 16,
+             "kv_heads": 4, "gated": true, "vocabulary": 32000, "sequence": 1024})";
+  std::ofstream(folder.path() / "two.json")
+      << R"({"schema": "pipewright.cluster/1", "preset": "dgx-b200", "devices": 8})";
+  const auto result =
+      pipewright("estimate small.json --cluster two.json --global-batch 32 --exhaustive", folder);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("less memory for more time:"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("configurations estimated in"), std::string::npos);
+}
+
+TEST(Estimate, SaysNoWhereNothingFitsAndRefusesInWords) {
+  const Folder folder;
+  const auto large = pipewright("estimate gpt3-175b --devices 8 --global-batch 8", folder);
+  EXPECT_EQ(large.status, 1) << large.err;
+  EXPECT_NE(large.out.find("left out: over memory"), std::string::npos) << large.out;
+  EXPECT_NE(large.err.find("no configuration fits"), std::string::npos) << large.err;
+  const auto batch = pipewright("estimate gpt3-175b --devices 8", folder);
+  EXPECT_EQ(batch.status, 2);
+  EXPECT_NE(batch.err.find("missing --global-batch"), std::string::npos) << batch.err;
+  const auto kind = pipewright("estimate gpt3-175b --global-batch 8 --recompute some", folder);
+  EXPECT_EQ(kind.status, 2);
+  EXPECT_NE(kind.err.find("expected some of none, selective, full, found \"some\""),
+            std::string::npos)
+      << kind.err;
+  const auto zero = pipewright("estimate gpt3-175b --global-batch 8 --tp 0", folder);
+  EXPECT_EQ(zero.status, 2) << zero.err;
+}
+
+}  // namespace
+}  // namespace pipewright::test
