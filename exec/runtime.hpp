@@ -86,15 +86,15 @@ struct RunResult {
   std::optional<EvaluationReport> evaluation;  // filled by run_on_cpu() if forward only
   /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
   std::vector<int> peak_weight_versions;
+  /// By rank, filled by run_on_cuda(): how far into the last step the host had given the GPU all of
+  /// it.
+  std::vector<std::int64_t> enqueued_ns;
   /// By rank, filled by run_on_cuda(): the most bytes of activations and messages, and the bytes of
   /// weights, gradients and the optimizer's state, on its GPU.
   struct GpuMemory {
     std::int64_t peak_activations = 0, weights = 0;
   };
   std::vector<GpuMemory> gpu_memory;
-  /// By rank, filled by run_on_cuda(): how far into the last step the host had given the GPU all of
-  /// it.
-  std::vector<std::int64_t> enqueued_ns;
   /// By process, where there are several: how far the times of a process may be off.
   std::vector<ClockError> clocks;
 

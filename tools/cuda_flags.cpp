@@ -27,6 +27,15 @@ Precision precision_of(const Arguments& arguments) {
   return precision == "bf16" ? Precision::Bfloat16 : Precision::Float32;
 }
 
+Flag precision_flag(const char* group, const char* help) {
+  return {.group = group,
+          .name = "--precision",
+          .argument = "KIND",
+          .help = help,
+          .choices = {"fp32", "tf32", "bf16"},
+          .checked = true};
+}
+
 namespace {
 
 bool is_over_nccl(const Arguments& arguments) {
@@ -51,15 +60,6 @@ Rejection judge_calls(const Subject& subject) {
 }
 
 }  // namespace
-
-Flag precision_flag(const char* group, const char* help) {
-  return {.group = group,
-          .name = "--precision",
-          .argument = "KIND",
-          .help = help,
-          .choices = {"fp32", "tf32", "bf16"},
-          .checked = true};
-}
 
 std::vector<Flag> cuda_flags() {
   return {

@@ -87,6 +87,7 @@ ParallelSpace space_of(const Arguments& arguments, const Cluster& cluster) {
                                                {{"none", LayerRecompute::None},
                                                 {"selective", LayerRecompute::Attention},
                                                 {"full", LayerRecompute::Whole}});
+  space.overlap_gradients = arguments.has("--overlap-gradients");
   space.sequence_parallel =
       choices_of<bool>(arguments, "--sequence-parallel", {{"on", true}, {"off", false}});
   return space;
@@ -283,6 +284,9 @@ Command estimate_command() {
       list_flag("--recompute", "KIND,...", "none, selective, full"),
       list_flag("--sequence-parallel", "ON,...", "on, off"),
       list_flag("--zero", "STAGE,...", "0 to 3"),
+      {.group = "Job",
+       .name = "--overlap-gradients",
+       .help = "reduce gradients behind the last micro-batch, gather weights behind the first"},
       {.group = "Search",
        .name = "--exhaustive",
        .help = "estimate all, and print the front of time and memory"},

@@ -103,8 +103,8 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   };
   std::optional<Verifier> verifier;
   if (training.training.verified_steps > 0) verifier.emplace(training);
-  std::vector<RunResult::GpuMemory> memory;
   std::vector<std::int64_t> enqueued_ns(devices.size(), 0);
+  std::vector<RunResult::GpuMemory> memory;
   RunOptions watching = options;
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.training.verified_steps) verifier->compare(program, step, devices);
@@ -116,8 +116,8 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   RunResult result = run(program, costs, messenger.transport, make, watching);
   if (phases != nullptr) phases->finish();
   if (verifier) result.verify = verifier->worst();
-  result.gpu_memory = std::move(memory);
   result.enqueued_ns = std::move(enqueued_ns);
+  result.gpu_memory = std::move(memory);
   result.peak_weight_versions.assign(static_cast<std::size_t>(program.ranks()), 1);
   return result;
 }

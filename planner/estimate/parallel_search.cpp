@@ -91,6 +91,7 @@ class Searcher {
     setup.tensor = tensor;
     setup.pipeline = pipeline;
     setup.context = context;
+    setup.overlap_gradients = space_.overlap_gradients;
     setup.data = static_cast<int>(space_.devices / used);
     if (!admits(space_.data, setup.data)) return;
     if (space_.global_batch % setup.data != 0) {

@@ -19,6 +19,7 @@ struct ParallelSpace {
   std::vector<int> tensor, pipeline, data, chunks, experts, context, micro_batch_size, zero;
   std::vector<LayerRecompute> recompute;
   std::vector<bool> sequence_parallel;
+  bool overlap_gradients = false;  // of every setup
   /// Share of a device's memory that is left for fragments and libraries.
   double margin = 0.06;
 };

@@ -21,9 +21,10 @@ struct ParallelSetup {
   int micro_batch_size = 1;
   int micro_batches = 1;  // of one replica
   LayerRecompute recompute = LayerRecompute::None;
-  bool sequence_parallel = false;   // norms and dropouts divided among the tensor parallel ranks
-  int zero = 0;                     // 1: optimizer state, 2: gradients too, 3: weights too
-  bool tied_head_reduced = true;    // first and last stage add up a shared embedding's gradients
+  bool sequence_parallel = false;  // norms and dropouts divided among the tensor parallel ranks
+  int zero = 0;                    // 1: optimizer state, 2: gradients too, 3: weights too
+  bool overlap_gradients = false;  // reduced behind the last micro-batch, gathered behind the first
+  bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
 
   int devices() const { return tensor * data * pipeline * context; }

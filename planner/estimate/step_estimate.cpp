@@ -198,6 +198,11 @@ StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& fra
                                                framework.gradient_bytes * table));
     }
   }
+  // The scatter runs behind the last micro-batch's backward, the gather behind the first one's
+  // forward: together behind one micro-batch of the busiest rank.
+  if (setup.overlap_gradients) {
+    estimate.gradient_reduction = std::max(0.0, estimate.gradient_reduction - most);
+  }
   estimate.tied_reduction = tied;
   estimate.update += framework.step_overhead_seconds;
   estimate.step =

@@ -31,7 +31,8 @@ struct MeasuredCase {
 
 struct MeasuredTable {
   std::string title, file, about, peer;
-  double target_percent = 0;  // mean absolute error to reach; 0: none was set
+  double target_percent = 0;      // mean absolute error to reach; 0: none was set
+  double target_correlation = 0;  // rank correlation to reach; 0: none was set
   std::vector<MeasuredCase> cases;
 };
 
@@ -48,6 +49,7 @@ MeasuredTable amp_homogeneous(const std::filesystem::path& folder);
 MeasuredTable amp_mixed(const std::filesystem::path& folder);
 MeasuredTable aceso_v100(const std::filesystem::path& folder);
 MeasuredTable megatron_sc21(const std::filesystem::path& folder);
+MeasuredTable megatron_core_h100(const std::filesystem::path& folder);
 
 /// All of them, in the order of the page.
 std::vector<MeasuredTable> measured_tables(const std::filesystem::path& folder);

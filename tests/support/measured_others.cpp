@@ -182,6 +182,7 @@ MeasuredTable amp_homogeneous(const std::filesystem::path& folder) {
                       .about = "GPT-2 345M on 4 nodes of 4 T4",
                       .peer = "AMP 48 %, rank correlation 0.94, choice 10 % above the best",
                       .target_percent = 15,
+                      .target_correlation = 0.95,
                       .cases = {}};
   add_amp_rows(table, read(folder / table.file), {4, {g4dn()}}, true);
   return table;
@@ -193,6 +194,7 @@ MeasuredTable amp_mixed(const std::filesystem::path& folder) {
                       .about = "GPT-2 345M on 3 nodes of 4 V100 and one of 4 T4",
                       .peer = "AMP 49 %, rank correlation 0.39, choice 15 % above the best",
                       .target_percent = 15,
+                      .target_correlation = 0.8,
                       .cases = {}};
   add_amp_rows(table, read(folder / table.file), {4, {p3(), p3(), p3(), g4dn()}}, false);
   return table;
@@ -244,6 +246,54 @@ MeasuredTable aceso_v100(const std::filesystem::path& folder) {
     }
     row.measured = document.at("gpt_iter_s").at(std::string(size.name)).at(0).get<double>();
     row.fitted = table.cases.size() == 1;
+    table.cases.push_back(std::move(row));
+  }
+  return table;
+}
+
+MeasuredTable megatron_core_h100(const std::filesystem::path& folder) {
+  MeasuredTable table{.title = "Megatron core on H100",
+                      .file = "megatron_core_h100.json",
+                      .about =
+                          "1.7B to 462B on 48 to 6,144 H100, seconds from the published rate; "
+                          "micro-batch and interleaving are not told, so the fastest that "
+                          "fits stands for them; tensor parallel messages were "
+                          "overlapped too, which the estimate does not do",
+                      .peer = "",
+                      .target_percent = 0,
+                      .cases = {}};
+  const Document document = read(folder / table.file);
+  const int sequence = document.at("seq").get<int>(), vocabulary = document.at("vocab").get<int>();
+  for (const Document& r : document.at("rows")) {
+    const auto whole = [&](const char* key) { return r.at(key).get<int>(); };
+    MeasuredCase row;
+    row.name = r.at("params").get<std::string>() + " on " + std::to_string(whole("gpus"));
+    row.model = gpt_architecture("gpt", whole("hidden"), whole("layers"), whole("heads"),
+                                 vocabulary, sequence);
+    row.framework = planner::megatron_core();
+    row.machine = planner::nvlink_machine("H100", 400e9);
+    const int samples = whole("batch") / whole("dp");
+    for (const int size : {1, 2, 4}) {
+      for (const int chunks : {1, 2, 3, 4, 6, 7}) {
+        ParallelSetup setup;
+        setup.tensor = whole("tp");
+        setup.pipeline = whole("pp");
+        setup.data = whole("dp");
+        setup.sequence_parallel = setup.tensor > 1;
+        setup.zero = 1;
+        setup.overlap_gradients = true;
+        if (samples % size != 0 || row.model.blocks % (setup.pipeline * chunks) != 0) continue;
+        if (setup.pipeline == 1 && chunks > 1) continue;
+        setup.micro_batch_size = size;
+        setup.micro_batches = samples / size;
+        setup.chunks = chunks;
+        row.candidates.push_back(setup);
+      }
+    }
+    // The rate counts arXiv:2104.04473's operations without recompute.
+    const double b = whole("batch"), s = sequence, l = whole("layers"), h = whole("hidden");
+    const double flops = 72 * b * s * l * h * h * (1 + s / (6 * h) + vocabulary / (12 * l * h));
+    row.measured = flops / (r.at("tflops_per_gpu").get<double>() * 1e12 * whole("gpus"));
     table.cases.push_back(std::move(row));
   }
   return table;

@@ -132,6 +132,18 @@ TEST(EstimateStep, LaterZeroStagesReduceAfterEveryMicroBatch) {
   EXPECT_GT(seconds[3], seconds[2]);
 }
 
+TEST(EstimateStep, OverlappedReductionShowsOnlyWhatAMicroBatchDoesNotHide) {
+  const Machine machine = nvlink_machine("A100", 10e9);
+  ParallelSetup setup = setup_of(1, 16, 1, 4);
+  const StepEstimate plain = estimate_step(gpt(), megatron_lm(), machine, setup);
+  setup.overlap_gradients = true;
+  const StepEstimate hidden = estimate_step(gpt(), megatron_lm(), machine, setup);
+  ASSERT_GT(plain.gradient_reduction, plain.rank_seconds[0]);
+  EXPECT_DOUBLE_EQ(hidden.gradient_reduction, plain.gradient_reduction - plain.rank_seconds[0]);
+  setup.micro_batch_size = 64;
+  EXPECT_EQ(estimate_step(gpt(), megatron_lm(), machine, setup).gradient_reduction, 0);
+}
+
 TEST(MachineOf, HasTheClustersMemoryAndNetwork) {
   const Machine machine = machine_of(cluster_preset("dgx-a100-40gb", 16));
   EXPECT_EQ(machine.devices_per_node, 8);
