@@ -43,7 +43,7 @@ const Candidate* best_baseline(const SearchResult& result) {
 std::map<std::string, std::string> executable_on_devices() {
   return {{"cpu", "yes"},
           {"paced", "yes"},
-          {"cuda", "the CUDA device is a module that this version does not have"}};
+          {"cuda", "needs the CUDA module and a GPU (pipewright doctor); not tried on one yet"}};
 }
 
 void add_comparisons(const SearchResult& result, std::vector<std::string>& reasons) {
