@@ -1,6 +1,7 @@
 #include "exec/cpu/shard.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/error.hpp"
 
@@ -18,6 +19,13 @@ void put_slice(const AlignedFloats& slice, const ElementRange& range, AlignedFlo
 }
 
 }  // namespace
+
+std::vector<Parameter*> weights_of(const std::vector<Parameter*>& parameters) {
+  std::vector<Parameter*> weights;
+  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(weights),
+               [](const Parameter* p) { return !p->is_statistic; });
+  return weights;
+}
 
 std::vector<ElementRange> shard_of(const std::vector<Parameter*>& parameters, std::size_t index,
                                    std::size_t count) {

@@ -12,6 +12,9 @@
 
 namespace pipewright::exec::cpu {
 
+/// What the optimizer trains: all but statistics.
+std::vector<Parameter*> weights_of(const std::vector<Parameter*>& parameters);
+
 /// Part `index` of `count`, of all elements one behind the other: by parameter the elements of it
 /// that are in the part, which may be none. Statistics are no weights: every replica makes them.
 std::vector<ElementRange> shard_of(const std::vector<Parameter*>& parameters, std::size_t index,
