@@ -32,7 +32,7 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (training.training.start != nullptr || training.training.save)
     refuse("to and from checkpoints");
   if (training.training.clock == local::ClockKind::Virtual)
-    throw InputError("a GPU's time is the wall's; leave out --virtual-clock, or use --device cpu");
+    throw InputError("a GPU's time is the wall's; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
 }
 
