@@ -13,8 +13,8 @@ struct PipeDreamProfile {
   std::vector<double> compute_until;     // forward and backward of a state and all before it
   std::vector<double> parameters_until;  // bytes, likewise
   std::vector<double> output_bytes;      // that leave the state
-  /// Where a stage that ends in a state may begin after; empty: after every lower one. Otherwise one
-  /// row a state, a flag for each state.
+  /// Where a stage that ends in a state may begin after; empty: after every lower one. Otherwise
+  /// one row a state, a flag for each state.
   std::vector<std::vector<bool>> predecessors;
 };
 
@@ -34,9 +34,10 @@ struct PipeDreamPlan {
   std::vector<ReplicatedStage> stages;  // of the outermost level
 };
 
-/// The least time of the slowest stage when all machines of all levels are used, the innermost level
-/// first. Infinite where that is impossible. `straight`: no stage has replicas. Where plans tie, the
-/// one found first. Profile vectors have one length, at least 1; a level at least one machine.
+/// The least time of the slowest stage when all machines of all levels are used, the innermost
+/// level first. Infinite where that is impossible. `straight`: no stage has replicas. Where plans
+/// tie, the one found first. Profile vectors have one length, at least 1; a level at least one
+/// machine.
 PipeDreamPlan pipedream_partition(const PipeDreamProfile& profile,
                                   const std::vector<NetworkLevel>& levels, bool straight);
 

@@ -13,9 +13,9 @@ namespace pipewright::tests {
 namespace {
 
 struct Sent {
-  void* copy = nullptr;
+  std::shared_ptr<void> copy;
   std::size_t bytes = 0;
-  void* ready = nullptr;  // event
+  std::shared_ptr<void> ready;  // behind the copying
 };
 
 /// What the members of a communicator share.
@@ -42,6 +42,7 @@ struct World {
   const pipewright_cuda* cuda = nullptr;
   std::map<std::string, std::shared_ptr<Shared>> by_id;
   std::vector<std::unique_ptr<Member>> members;
+  std::vector<Sent> passed_on;  // a stream may still have to read them
   int next_id = 0, calls = 0;
 };
 
@@ -95,8 +96,10 @@ int state(void* communicator) {
       continue;
     }
     if (line.front().bytes != it->bytes) return kInvalid;
-    if (all.cuda->stream_waits(it->stream, line.front().ready) != 0) return kInvalid;
-    if (all.cuda->copy(it->stream, it->to, line.front().copy, it->bytes) != 0) return kInvalid;
+    if (all.cuda->stream_waits(it->stream, line.front().ready.get()) != 0) return kInvalid;
+    if (all.cuda->copy(it->stream, it->to, line.front().copy.get(), it->bytes) != 0)
+      return kInvalid;
+    all.passed_on.push_back(std::move(line.front()));
     line.pop_front();
     it = member.receives.erase(it);
   }
@@ -111,11 +114,13 @@ int send(const void* data, std::size_t count, int kind, int peer, void* communic
   World& all = world();
   const std::scoped_lock lock(all.mutex);
   const auto& member = *static_cast<Member*>(communicator);
-  Sent sent{nullptr, count * size_of(kind), all.cuda->event(0)};
-  sent.copy = all.cuda->allocate(sent.bytes);
-  if (all.cuda->copy(stream, sent.copy, data, sent.bytes) != 0) return kInvalid;
-  if (all.cuda->record(sent.ready, stream) != 0) return kInvalid;
-  member.shared->sent[{member.index, peer}].push_back(sent);
+  const std::size_t bytes = count * size_of(kind);
+  Sent sent{{all.cuda->allocate(bytes), all.cuda->release},
+            bytes,
+            {all.cuda->event(0), all.cuda->release_event}};
+  if (all.cuda->copy(stream, sent.copy.get(), data, bytes) != 0) return kInvalid;
+  if (all.cuda->record(sent.ready.get(), stream) != 0) return kInvalid;
+  member.shared->sent[{member.index, peer}].push_back(std::move(sent));
   ++all.calls;
   return kInProgress;
 }
