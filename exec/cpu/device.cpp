@@ -14,14 +14,11 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
       training_(training),
       rank_(rank),
       versions_(program, rank),
+      tensors_(program.stages, program.micro_batches),
       transport_(transport) {
   PIPEWRIGHT_ASSERT(transport != nullptr || !program.has_collectives(),
                     "replicas without a transport for their gradients");
   stages_.resize(static_cast<std::size_t>(program.stages));
-  const std::size_t tensors =
-      static_cast<std::size_t>(program.stages) * static_cast<std::size_t>(program.micro_batches);
-  activations_.resize(tensors);
-  gradients_.resize(tensors);
   for (const StageId stage : program.placement.stages_of(rank)) {
     const std::size_t s = static_cast<std::size_t>(stage.value);
     const StagePlan& plan = training.stages[s];
@@ -58,8 +55,7 @@ void Device::begin_step(int step) {
 void Device::compute(InstructionId id) {
   const Cell cell = program_.cell(id);
   if (cell.partner) {
-    // The two of a pair may feed each other; then the one that feeds goes first.
-    const bool in_order = is_input_there(cell.action) || !is_input_there(*cell.partner);
+    const bool in_order = tensors_.goes_first(cell.action, *cell.partner);
     perform(id, in_order ? cell.action : *cell.partner);
     perform(id, in_order ? *cell.partner : cell.action);
   } else {
@@ -246,26 +242,19 @@ void Device::end_step() {
 
 void Device::forward(int stage, int micro_batch) {
   std::vector<float> input;
-  if (stage > 0) input = fetch(activations_, stage - 1, micro_batch, "activation");
+  if (stage > 0) input = tensors_.take(Flow::Activation, stage - 1, micro_batch);
   std::vector<float> output = stage_at(stage).forward(micro_batch, std::move(input));
-  if (stage + 1 < program_.stages) put(activations_, stage, micro_batch, std::move(output));
+  if (stage + 1 < program_.stages)
+    tensors_.put(Flow::Activation, stage, micro_batch, std::move(output));
   if (stage + 1 == program_.stages && evaluation_ != nullptr)
     evaluation_->put(micro_batch, stage_at(stage).take_outcome(micro_batch));
 }
 
 void Device::backward_input(int stage, int micro_batch) {
   std::vector<float> gradient;
-  if (stage + 1 < program_.stages) gradient = fetch(gradients_, stage + 1, micro_batch, "gradient");
+  if (stage + 1 < program_.stages) gradient = tensors_.take(Flow::Gradient, stage + 1, micro_batch);
   std::vector<float> result = stage_at(stage).backward_input(micro_batch, std::move(gradient));
-  if (stage > 0) put(gradients_, stage, micro_batch, std::move(result));
-}
-
-bool Device::is_input_there(const Action& action) const {
-  const int stage = action.stage.value, micro_batch = action.micro_batch.value;
-  if (action.kind == ActionKind::F) {
-    return stage == 0 || activations_[place(stage - 1, micro_batch)].is_there;
-  }
-  return stage + 1 == program_.stages || gradients_[place(stage + 1, micro_batch)].is_there;
+  if (stage > 0) tensors_.put(Flow::Gradient, stage, micro_batch, std::move(result));
 }
 
 PayloadPtr Device::give(InstructionId send) {
@@ -274,10 +263,8 @@ PayloadPtr Device::give(InstructionId send) {
     hand_in(send);
     return nullptr;
   }
-  const bool activation = in.kind == ActionKind::SendF;
-  return std::make_unique<HostPayload>(fetch(activation ? activations_ : gradients_, in.stage,
-                                             static_cast<int>(in.micro_batch),
-                                             activation ? "activation" : "gradient"));
+  return std::make_unique<HostPayload>(
+      tensors_.take(flow_of(in.kind), in.stage, static_cast<int>(in.micro_batch)));
 }
 
 void Device::accept(InstructionId recv, PayloadPtr payload) {
@@ -296,9 +283,9 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
   }
   auto* message = dynamic_cast<HostPayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie in host memory");
-  const bool activation = in.kind == ActionKind::RecvF;
-  put(activation ? activations_ : gradients_, in.stage + (activation ? -1 : 1),
-      static_cast<int>(in.micro_batch), std::move(message->values));
+  const Flow flow = flow_of(in.kind);
+  tensors_.put(flow, in.stage + (flow == Flow::Activation ? -1 : 1),
+               static_cast<int>(in.micro_batch), std::move(message->values));
 }
 
 std::optional<double> Device::loss() const {
@@ -329,29 +316,6 @@ Stage& Device::stage_at(int stage) {
   Stage* const own = stages_[static_cast<std::size_t>(stage)].get();
   if (own == nullptr) throw RunError("this rank does not hold stage " + std::to_string(stage));
   return *own;
-}
-
-std::size_t Device::place(int stage, int micro_batch) const {
-  return static_cast<std::size_t>(stage) * static_cast<std::size_t>(program_.micro_batches) +
-         static_cast<std::size_t>(micro_batch);
-}
-
-void Device::put(std::vector<Waiting>& where, int stage, int micro_batch,
-                 std::vector<float> values) {
-  Waiting& waiting = where[place(stage, micro_batch)];
-  waiting.values = std::move(values);
-  waiting.is_there = true;
-}
-
-std::vector<float> Device::fetch(std::vector<Waiting>& from, int stage, int micro_batch,
-                                 const char* what) {
-  Waiting& waiting = from[place(stage, micro_batch)];
-  if (!waiting.is_there) {
-    throw RunError(std::string("the ") + what + " of stage " + std::to_string(stage) + " for m" +
-                   std::to_string(micro_batch) + " is not there");
-  }
-  waiting.is_there = false;
-  return std::move(waiting.values);
 }
 
 }  // namespace pipewright::exec::cpu

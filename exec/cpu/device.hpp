@@ -22,6 +22,7 @@
 #include "exec/optimizer.hpp"
 #include "exec/phases.hpp"
 #include "exec/runtime.hpp"
+#include "exec/waiting_tensors.hpp"
 
 namespace pipewright::exec::cpu {
 
@@ -79,12 +80,6 @@ class Device final : public exec::Device {
   int peak_versions() const;
 
  private:
-  /// What waits for its reader: by stage and micro-batch.
-  struct Waiting {
-    std::vector<float> values;
-    bool is_there = false;
-  };
-
   void perform(InstructionId id, const Action& action);
   void update(InstructionId id);
   void hand_in(InstructionId member);
@@ -100,19 +95,14 @@ class Device final : public exec::Device {
   bool computes(int stage, int micro_batch) const;
   void forward(int stage, int micro_batch);
   void backward_input(int stage, int micro_batch);
-  bool is_input_there(const Action& action) const;
   Stage& stage_at(int stage);
-  std::size_t place(int stage, int micro_batch) const;
-  void put(std::vector<Waiting>& where, int stage, int micro_batch, std::vector<float> values);
-  std::vector<float> fetch(std::vector<Waiting>& from, int stage, int micro_batch,
-                           const char* what);
 
   const Program& program_;
   const Training& training_;
-  std::vector<std::unique_ptr<Stage>> stages_;    // by stage; null where another rank has it
-  std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
+  std::vector<std::unique_ptr<Stage>> stages_;  // by stage; null where another rank has it
   const RankId rank_;
   const VersionPlan versions_;
+  WaitingTensors<std::vector<float>> tensors_;
   std::vector<InstructionId> reductions_;  // that have ended and wait for the update
   InstructionId norm_ = kNoInstruction;    // the REDUCE_NORM that has ended last
   InstructionId tied_ = kNoInstruction;    // a REDUCE_TIED that has ended and waits for the update

@@ -46,12 +46,9 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
       transport_(transport),
       times_(times),
       queue_(cuda, site),
-      timeline_(queue_, transport) {
+      timeline_(queue_, transport),
+      tensors_(program.stages, program.micro_batches) {
   stages_.resize(static_cast<std::size_t>(program.stages));
-  const std::size_t tensors =
-      static_cast<std::size_t>(program.stages) * static_cast<std::size_t>(program.micro_batches);
-  activations_.resize(tensors);
-  gradients_.resize(tensors);
   const cpu::Training& of = training.training;
   for (const StageId stage : program.placement.stages_of(rank)) {
     const std::size_t s = static_cast<std::size_t>(stage.value);
@@ -87,8 +84,7 @@ void Device::compute(InstructionId id) {
   Event start = timeline_.mark(queue_.computing());
   const Cell cell = program_.cell(id);
   if (cell.partner) {
-    // The two of a pair may feed each other; then the one that feeds goes first.
-    const bool in_order = is_input_there(cell.action) || !is_input_there(*cell.partner);
+    const bool in_order = tensors_.goes_first(cell.action, *cell.partner);
     perform(id, in_order ? cell.action : *cell.partner);
     perform(id, in_order ? *cell.partner : cell.action);
   } else {
@@ -208,23 +204,16 @@ void Device::tie_alone() {
 
 void Device::forward(int stage, int micro_batch) {
   Buffer input;
-  if (stage > 0) input = fetch(activations_, stage - 1, micro_batch, "activation");
+  if (stage > 0) input = fetch(Flow::Activation, stage - 1, micro_batch);
   Buffer output = stage_at(stage).forward(micro_batch, std::move(input));
-  if (stage + 1 < program_.stages) put(activations_, stage, micro_batch, std::move(output));
+  if (stage + 1 < program_.stages) put(Flow::Activation, stage, micro_batch, std::move(output));
 }
 
 void Device::backward_input(int stage, int micro_batch) {
   Buffer gradient;
-  if (stage + 1 < program_.stages) gradient = fetch(gradients_, stage + 1, micro_batch, "gradient");
+  if (stage + 1 < program_.stages) gradient = fetch(Flow::Gradient, stage + 1, micro_batch);
   Buffer result = stage_at(stage).backward_input(micro_batch, std::move(gradient));
-  if (stage > 0) put(gradients_, stage, micro_batch, std::move(result));
-}
-
-bool Device::is_input_there(const Action& action) const {
-  const int stage = action.stage.value, micro_batch = action.micro_batch.value;
-  if (action.kind == ActionKind::F)
-    return stage == 0 || activations_[place(stage - 1, micro_batch)].is_there;
-  return stage + 1 == program_.stages || gradients_[place(stage + 1, micro_batch)].is_there;
+  if (stage > 0) put(Flow::Gradient, stage, micro_batch, std::move(result));
 }
 
 bool Device::computes(int stage, int micro_batch) const {
@@ -237,30 +226,15 @@ Stage& Device::stage_at(int stage) {
   return *own;
 }
 
-std::size_t Device::place(int stage, int micro_batch) const {
-  return static_cast<std::size_t>(stage) * static_cast<std::size_t>(program_.micro_batches) +
-         static_cast<std::size_t>(micro_batch);
-}
-
 /// The event is recorded here, right behind the work, and not when the message is sent: more work
 /// may be put on the stream in between. Nobody waits for it if the reader is this rank.
-void Device::put(std::vector<Waiting>& where, int stage, int micro_batch, Buffer buffer) {
-  where[place(stage, micro_batch)] = {std::move(buffer), queue_.record(queue_.computing()), false,
-                                      true};
+void Device::put(Flow flow, int stage, int micro_batch, Buffer buffer) {
+  tensors_.put(flow, stage, micro_batch,
+               {std::move(buffer), queue_.record(queue_.computing()), false});
 }
 
-Device::Waiting Device::take(std::vector<Waiting>& from, int stage, int micro_batch,
-                             const char* what) {
-  Waiting& waiting = from[place(stage, micro_batch)];
-  if (!waiting.is_there) {
-    throw RunError(std::string("the ") + what + " of stage " + std::to_string(stage) + " for m" +
-                   std::to_string(micro_batch) + " is not there");
-  }
-  return std::exchange(waiting, Waiting());
-}
-
-Buffer Device::fetch(std::vector<Waiting>& from, int stage, int micro_batch, const char* what) {
-  Waiting waiting = take(from, stage, micro_batch, what);
+Buffer Device::fetch(Flow flow, int stage, int micro_batch) {
+  Waiting waiting = tensors_.take(flow, stage, micro_batch);
   if (waiting.is_arrival) queue_.wait(queue_.computing(), waiting.ready);
   return std::move(waiting.buffer);
 }
@@ -274,9 +248,7 @@ PayloadPtr Device::give(InstructionId send) {
     hand_in(send);
     return nullptr;
   }
-  const bool activation = in.kind == ActionKind::SendF;
-  Waiting waiting = take(activation ? activations_ : gradients_, in.stage,
-                         static_cast<int>(in.micro_batch), activation ? "activation" : "gradient");
+  Waiting waiting = tensors_.take(flow_of(in.kind), in.stage, static_cast<int>(in.micro_batch));
   return std::make_unique<DevicePayload>(std::move(waiting.buffer), std::move(waiting.ready),
                                          rank_);
 }
@@ -284,8 +256,7 @@ PayloadPtr Device::give(InstructionId send) {
 /// Into this rank's memory, on its arriving stream. The sender's memory is not used again before
 /// the copy is done.
 Device::Waiting Device::arrived(InstructionId recv, DevicePayload& payload) {
-  if (payload.owner == rank_)
-    return {std::move(payload.buffer), std::move(payload.ready), true, true};
+  if (payload.owner == rank_) return {std::move(payload.buffer), std::move(payload.ready), true};
   void* const stream = queue_.arriving();
   Buffer own = queue_.messages().take(payload.buffer.bytes());
   queue_.wait(stream, payload.ready);
@@ -297,7 +268,7 @@ Device::Waiting Device::arrived(InstructionId recv, DevicePayload& payload) {
   Event end = timeline_.mark(stream);
   payload.buffer.guard(end);
   timeline_.note_arrival(recv, std::move(start), end);
-  return {std::move(own), std::move(end), true, true};
+  return {std::move(own), std::move(end), true};
 }
 
 std::size_t Device::message_bytes(InstructionId recv) {
@@ -320,15 +291,14 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
   if (in.in_collective()) return reductions_.push_back(recv);
   auto* message = dynamic_cast<DevicePayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie on a GPU");
-  const bool activation = in.kind == ActionKind::RecvF;
-  const int from = in.stage + (activation ? -1 : 1);
+  const Flow flow = flow_of(in.kind);
+  const int from = in.stage + (flow == Flow::Activation ? -1 : 1);
   const std::size_t wanted = message_bytes(recv);
   if (message->size() != wanted) {
     throw RunError("received " + std::to_string(message->size()) + " bytes where " +
                    std::to_string(wanted) + " belong");
   }
-  auto& where = activation ? activations_ : gradients_;
-  where[place(from, static_cast<int>(in.micro_batch))] = arrived(recv, *message);
+  tensors_.put(flow, from, static_cast<int>(in.micro_batch), arrived(recv, *message));
 }
 
 // --- The end of a step ---

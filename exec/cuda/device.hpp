@@ -20,6 +20,7 @@
 #include "exec/cuda/stage.hpp"
 #include "exec/cuda/timeline.hpp"
 #include "exec/device.hpp"
+#include "exec/waiting_tensors.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -75,12 +76,11 @@ class Device final : public exec::Device {
   std::size_t message_bytes(InstructionId recv);
 
  private:
-  /// What waits for its reader: by stage and micro-batch.
+  /// What waits for its reader.
   struct Waiting {
     Buffer buffer;
     Event ready;              // null: the computing stream has made it
     bool is_arrival = false;  // and the computing stream must wait for `ready`
-    bool is_there = false;
   };
 
   void perform(InstructionId id, const Action& action);
@@ -93,13 +93,10 @@ class Device final : public exec::Device {
   void tie_alone();
   cpu::SquareSum own_squares();
   void clip();
-  bool is_input_there(const Action& action) const;
   bool computes(int stage, int micro_batch) const;
   Stage& stage_at(int stage);
-  std::size_t place(int stage, int micro_batch) const;
-  void put(std::vector<Waiting>& where, int stage, int micro_batch, Buffer buffer);
-  Waiting take(std::vector<Waiting>& from, int stage, int micro_batch, const char* what);
-  Buffer fetch(std::vector<Waiting>& from, int stage, int micro_batch, const char* what);
+  void put(Flow flow, int stage, int micro_batch, Buffer buffer);
+  Buffer fetch(Flow flow, int stage, int micro_batch);
   Waiting arrived(InstructionId recv, DevicePayload& payload);
   /// What polls do in between: notices that the run was stopped.
   Stage::Between between();
@@ -112,11 +109,11 @@ class Device final : public exec::Device {
   TransferSpans* const times_;
   Queue queue_;
   DeviceTimeline timeline_;
-  std::vector<std::unique_ptr<Stage>> stages_;    // by stage; null where another rank has it
-  std::vector<Waiting> activations_, gradients_;  // by the producing stage and micro-batch
-  std::vector<InstructionId> reductions_;         // that have ended and wait for the update
-  InstructionId norm_ = kNoInstruction;           // the REDUCE_NORM that has ended last
-  InstructionId tied_ = kNoInstruction;           // a REDUCE_TIED that has ended, likewise
+  WaitingTensors<Waiting> tensors_;
+  std::vector<std::unique_ptr<Stage>> stages_;  // by stage; null where another rank has it
+  std::vector<InstructionId> reductions_;       // that have ended and wait for the update
+  InstructionId norm_ = kNoInstruction;         // the REDUCE_NORM that has ended last
+  InstructionId tied_ = kNoInstruction;         // a REDUCE_TIED that has ended, likewise
   std::vector<StageId> tables_;  // own stages with a table that another stage has too
   int step_ = 0;
   std::int64_t enqueued_ns_ = 0;
