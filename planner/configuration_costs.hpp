@@ -27,7 +27,7 @@ class ConfigurationCosts {
   /// where it is not empty.
   virtual void for_each_mesh(const std::vector<int>& pipeline,
                              const SpaceVisitor& visitor) const = 0;
-  /// The rule by which nothing runs or can be priced on this mesh; nullopt: none.
+  /// Why nothing runs or can be priced on this mesh, in words; nullopt: nothing is wrong.
   virtual std::optional<std::string> refusal(const ParallelSetup& mesh) const = 0;
 
   /// No schedule on this mesh ends earlier, in nanoseconds; 0 says nothing.

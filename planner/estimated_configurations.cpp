@@ -96,8 +96,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   }
 
   std::optional<std::string> refusal(const ParallelSetup& mesh) const override {
-    const auto reason = planner::refusal(context_.model, context_.machine, mesh);
-    return reason ? std::optional(rule_of(*reason)) : std::nullopt;
+    return planner::refusal(context_.model, context_.machine, mesh);
   }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
     return least_estimated_step(context_, mesh);

@@ -5,44 +5,20 @@
 #include <queue>
 #include <tuple>
 
-#include "core/error.hpp"
-#include "core/lower.hpp"
-#include "core/timeline.hpp"
-#include "planner/branch.hpp"
 #include "planner/cost_model.hpp"
-#include "planner/data_parallel.hpp"
+#include "planner/evaluation.hpp"
 #include "planner/executable.hpp"
 #include "planner/parallel.hpp"
 #include "planner/plan_of_candidate.hpp"
-#include "planner/program_of_plan.hpp"
 #include "planner/search_space.hpp"
-#include "sim/engine.hpp"
 
 namespace pipewright::planner {
 namespace {
 
 constexpr std::size_t kMeshes = 64;       // grown between two looks at the best so far
 constexpr std::size_t kSimulations = 16;  // likewise
-constexpr const char* kStuck = "does not end under the policy";
 constexpr const char* kNotExecutable = "run cannot execute it";
 constexpr const char* kOverBudget = "not looked at: the budget ran out";
-
-struct Outcome {
-  Candidate candidate;
-  std::size_t schedule_index = 0;  // place in the registry, simpler schedules first
-  bool simulated = false;
-  std::string pruned;
-};
-
-bool better(const Outcome& a, const Outcome& b) {
-  const auto key = [](const Outcome& o) {
-    const ParallelSetup& p = o.candidate.parallel;
-    return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
-                      p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
-                      p.recompute, p.sequence_parallel, o.candidate.partition == "even");
-  };
-  return key(a) < key(b);
-}
 
 struct Mesh {
   ParallelSetup setup;
@@ -68,13 +44,14 @@ class Search {
   SearchResult run() {
     SearchSpace space = search_space(job_, *costs_);
     result_.pruned = std::move(space.pruned);
+    result_.examples = std::move(space.examples);
     const std::vector<Mesh> meshes = sorted(space.meshes);
     const Bytes whole_limit = limit_;
-    std::vector<Outcome> ranked = best_of(meshes, Trial::Schedules, keep_, "table");
+    std::vector<Evaluation> ranked = best_of(meshes, Trial::Schedules, keep_, "table");
     add_baselines(meshes, sorted(space.only_to_compare), ranked);
     std::sort(ranked.begin(), ranked.end(), better);
     if (ranked.size() > keep_) ranked.resize(keep_);
-    for (Outcome& outcome : ranked) result_.ranked.push_back(std::move(outcome.candidate));
+    for (Evaluation& outcome : ranked) result_.ranked.push_back(std::move(outcome.candidate));
     result_.configurations = result_.evaluated;
     for (const auto& [why, number] : result_.pruned)
       result_.configurations += why == kStuck ? 0 : number;  // these were simulated
@@ -107,7 +84,7 @@ class Search {
   /// The best naive configuration on one rank, and on several; those the job allows as a plan
   /// also enter the ranking.
   void add_baselines(const std::vector<Mesh>& meshes, const std::vector<Mesh>& only_to_compare,
-                     std::vector<Outcome>& ranked) {
+                     std::vector<Evaluation>& ranked) {
     std::vector<Mesh> one, several;
     for (const Mesh& mesh : meshes) (mesh.setup.pipeline == 1 ? one : several).push_back(mesh);
     const bool can_be_plan = choices_.allows_baseline();
@@ -116,11 +93,11 @@ class Search {
   }
 
   void add_baseline(const std::vector<Mesh>& meshes, bool can_be_plan,
-                    std::vector<Outcome>& ranked) {
+                    std::vector<Evaluation>& ranked) {
     auto best = best_of(meshes, Trial::Baseline, 1, "baseline");
     if (best.empty()) return;
     result_.baselines.push_back(best.front().candidate);
-    const bool is_there = std::any_of(ranked.begin(), ranked.end(), [&](const Outcome& outcome) {
+    const bool is_there = std::any_of(ranked.begin(), ranked.end(), [&](const Evaluation& outcome) {
       return !better(outcome, best.front()) && !better(best.front(), outcome);
     });
     if (can_be_plan && !is_there) ranked.push_back(std::move(best.front()));
@@ -143,7 +120,10 @@ class Search {
   const ShapeChoices::Shapes& shapes_on(const ParallelSetup& mesh) {
     const std::tuple key(mesh.pipeline, mesh.micro_batches, mesh.data > 1);
     const auto [entry, is_new] = shapes_.try_emplace(key);
-    if (is_new) entry->second = choices_.on(mesh);
+    if (is_new) {
+      entry->second = choices_.on(mesh);
+      result_.examples.insert(entry->second.examples.begin(), entry->second.examples.end());
+    }
     return entry->second;
   }
 
@@ -192,62 +172,6 @@ class Search {
     return branches;
   }
 
-  Outcome evaluate(const Branch& branch) const {
-    const Configuration& c = branch.configuration;
-    const ParallelSetup& parallel = c.parallel;
-    const int replicas = costs_->simulated_replicas(parallel);
-    const CostTable costs = costs_->table(parallel, *branch.stages, replicas);
-    const ScheduleRequest request{
-        parallel.pipeline, parallel.micro_batches, parallel.chunks, {}, costs, limit_};
-    Outcome outcome;
-    // The sizes are possible; a schedule that plans by costs may still find no room for its order.
-    if (c.schedule->cost_driven && refusal_of(*c.schedule, request)) {
-      outcome.pruned = kOverMemory;
-      return outcome;
-    }
-    const Order order = replicate(c.schedule->make(request), replicas);
-    const Program program =
-        lower(order, policy_for(job_, *c.schedule),
-              lowering_of_training(job_.training, parallel.zero > 0, job_.model, *branch.stages));
-    // The peak follows from the order alone, and simulating costs more.
-    for (const RankFigures& rank : peaks_of(program, costs)) {
-      if (limit_.value > 0 && Bytes(rank.peak_bytes) > limit_) outcome.pruned = kOverMemory;
-    }
-    if (!outcome.pruned.empty()) return outcome;
-    const sim::Result result = sim::simulate(program, costs);
-    outcome.simulated = true;
-    if (!result.finished) {
-      outcome.pruned = kStuck;
-      return outcome;
-    }
-    outcome.candidate =
-        candidate_of(branch, program, costs, figures_of(program, result.timeline, costs));
-    outcome.schedule_index = static_cast<std::size_t>(c.schedule - schedules().data());
-    return outcome;
-  }
-
-  static Candidate candidate_of(const Branch& branch, const Program& program,
-                                const CostTable& costs, const Figures& figures) {
-    Candidate candidate;
-    candidate.schedule = branch.configuration.schedule->name;
-    candidate.parallel = branch.configuration.parallel;
-    candidate.partition = branch.configuration.even_layers ? "even" : "balanced";
-    candidate.stages = *branch.stages;
-    candidate.step = Nanoseconds(figures.makespan_ns);
-    candidate.bubble_ratio = figures.bubble_ratio;
-    for (std::size_t r = 0; r < figures.ranks.size(); ++r) {
-      const RankFigures& rank = figures.ranks[r];
-      candidate.peak_activations.push_back(rank.peak_activations);
-      if (r > 0 && Bytes(rank.peak_bytes) <= candidate.peak_bytes) continue;
-      candidate.peak_bytes = Bytes(rank.peak_bytes);
-      candidate.fullest_rank = static_cast<int>(r);
-    }
-    const RankId fullest(candidate.fullest_rank);
-    for (const StageId stage : program.placement.stages_of(fullest))
-      candidate.state_bytes += costs.memory_or_unit(static_cast<int>(stage.value)).constant;
-    return candidate;
-  }
-
   /// Branches wait by their bound, equal ones in the order in which they grew.
   struct Waiting {
     std::int64_t bound = 0;
@@ -261,11 +185,11 @@ class Search {
   /// The `count` best, best first: always on with what has the least bound, meshes before their
   /// branches. Batches have fixed sizes: what is skipped depends on the batches before, not on
   /// which thread was faster.
-  std::vector<Outcome> best_of(const std::vector<Mesh>& meshes, Trial trial, std::size_t count,
-                               const std::string& what) {
+  std::vector<Evaluation> best_of(const std::vector<Mesh>& meshes, Trial trial, std::size_t count,
+                                  const std::string& what) {
     std::vector<Branch> branches;
     Queue waiting;
-    std::vector<Outcome> best;
+    std::vector<Evaluation> best;
     std::size_t next = 0;  // of the meshes
     const auto is_beaten = [&](std::int64_t bound) {
       return !options_.exhaustive && best.size() >= count &&
@@ -297,16 +221,17 @@ class Search {
 
   template <class IsBeaten>
   void simulate_some(const std::vector<Branch>& branches, Queue& waiting, const IsBeaten& is_beaten,
-                     std::vector<Outcome>& best) {
+                     std::vector<Evaluation>& best) {
     std::vector<std::size_t> taken;
     while (!waiting.empty() && taken.size() < kSimulations && !is_beaten(waiting.top().bound)) {
       taken.push_back(waiting.top().index);
       waiting.pop();
     }
-    std::vector<Outcome> outcomes(taken.size());
-    for_each_index(outcomes.size(), threads_,
-                   [&](std::size_t i) { outcomes[i] = evaluate(branches[taken[i]]); });
-    for (Outcome& outcome : outcomes) {
+    std::vector<Evaluation> outcomes(taken.size());
+    for_each_index(outcomes.size(), threads_, [&](std::size_t i) {
+      outcomes[i] = evaluate(job_, *costs_, branches[taken[i]], limit_);
+    });
+    for (Evaluation& outcome : outcomes) {
       if (outcome.simulated) ++result_.evaluated;
       if (outcome.pruned.empty()) {
         best.push_back(std::move(outcome));
@@ -324,7 +249,7 @@ class Search {
     return !result_.complete;
   }
 
-  void report(const std::vector<Outcome>& best) const {
+  void report(const std::vector<Evaluation>& best) const {
     if (!options_.progress) return;
     SearchProgress progress;
     progress.simulated = result_.evaluated;
@@ -348,7 +273,22 @@ class Search {
 }  // namespace
 
 SearchResult search(const Job& job, const Profile* profile, const SearchOptions& options) {
-  return Search(job, profile, options).run();
+  if (!options.only_executable) return Search(job, profile, options).run();
+  SearchOptions open = options;
+  open.only_executable = false;
+  SearchResult all = Search(job, profile, open).run();
+  if (all.ranked.empty() || missing_everywhere(job, all.ranked.front().parallel).empty())
+    return all;
+  SearchResult result = Search(job, profile, options).run();
+  result.elapsed_ns += all.elapsed_ns;
+  result.not_executable = all.ranked.front();
+  if (result.best) {
+    result.best->tuner.reasons.push_back(
+        "Faster, but not in the executor: " + describe(all.ranked.front()) + ", " +
+        format_duration(all.ranked.front().step) + " a step; tuner_run_mode asks for a plan that " +
+        "can be run.");
+  }
+  return result;
 }
 
 }  // namespace pipewright::planner

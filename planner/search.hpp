@@ -65,7 +65,11 @@ struct SearchResult {
   std::int64_t configurations = 0;    // of the space: simulated or left out
   int evaluated = 0;                  // simulated
   std::map<std::string, int> pruned;  // not simulated or not possible, by reason
-  bool complete = true;               // false: the budget ran out before everything was ruled out
+  /// Of a reason that is a rule the first case in full: what is wrong, and what would do.
+  std::map<std::string, std::string> examples;
+  /// With SearchOptions::only_executable, a faster one that `run` cannot execute.
+  std::optional<Candidate> not_executable;
+  bool complete = true;  // false: the budget ran out before everything was ruled out
   std::int64_t elapsed_ns = 0;
 };
 

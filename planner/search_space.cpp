@@ -15,8 +15,10 @@ SearchSpace search_space(const Job& job, const ConfigurationCosts& costs) {
   }
   SearchSpace space;
   costs.for_each_mesh({}, {[&](const ParallelSetup& mesh) {
-                             if (const auto rule = costs.refusal(mesh)) {
-                               ++space.pruned[*rule];
+                             if (const auto reason = costs.refusal(mesh)) {
+                               const std::string rule = rule_of(*reason);
+                               ++space.pruned[rule];
+                               space.examples.try_emplace(rule, *reason);
                              } else {
                                space.meshes.push_back(mesh);
                              }
@@ -90,8 +92,10 @@ ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
         continue;
       }
       const ScheduleRequest request{mesh.pipeline, mesh.micro_batches, chunks, {}};
-      if (refusal_of(*schedule, request)) {
-        ++shapes.pruned["outside the constraint of " + std::string(schedule->name)];
+      if (const auto reason = refusal_of(*schedule, request)) {
+        const std::string rule = "outside the constraint of " + std::string(schedule->name);
+        ++shapes.pruned[rule];
+        shapes.examples.try_emplace(rule, *reason);
         continue;
       }
       Placement placement = placement_of(*schedule, request);

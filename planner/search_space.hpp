@@ -30,9 +30,10 @@ struct Configuration {
 /// Meshes by what they are tried for. Values that the job gives for a field limit it to these, in
 /// both auto modes: a value the user wrote is never ignored.
 struct SearchSpace {
-  std::vector<ParallelSetup> meshes;           // that the job allows
-  std::vector<ParallelSetup> only_to_compare;  // of one pipeline rank, which the job rules out
-  std::map<std::string, int> pruned;           // left out before anything was simulated, by reason
+  std::vector<ParallelSetup> meshes;            // that the job allows
+  std::vector<ParallelSetup> only_to_compare;   // of one pipeline rank, which the job rules out
+  std::map<std::string, int> pruned;            // left out before anything was simulated, by reason
+  std::map<std::string, std::string> examples;  // of a reason, the first case in full
 };
 
 /// Throws InputError for a value that is not a positive number or a schedule that does not exist.
@@ -52,6 +53,7 @@ class ShapeChoices {
   struct Shapes {
     std::vector<Shape> list;
     std::map<std::string, int> pruned;
+    std::map<std::string, std::string> examples;
   };
   /// Depends on the mesh's pipeline ranks, its micro-batches and whether it has replicas.
   Shapes on(const ParallelSetup& mesh) const;

@@ -7,6 +7,7 @@
 #include "core/job.hpp"
 #include "core/plan.hpp"
 #include "core/profile.hpp"
+#include "planner/explanation.hpp"
 #include "planner/search.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 #include "planner/synthesis/plan_synthesis.hpp"
@@ -63,18 +64,34 @@ Json result_fields(const planner::SearchResult& result) {
     for (const planner::Candidate& candidate : candidates) json.push_back(fields_of(candidate));
     return json;
   };
-  Json pruned = Json::object();
+  Json pruned = Json::object(), examples = Json::object();
   for (const auto& [reason, count] : result.pruned) pruned[reason] = count;
+  for (const auto& [reason, example] : result.examples) examples[reason] = example;
   Json fields = {{"best", result.best ? fields_of(result.ranked.front()) : Json(nullptr)},
                  {"ranked", list(result.ranked)},
                  {"baselines", list(result.baselines)},
                  {"pruned", pruned},
+                 {"examples", examples},
                  {"configurations", result.configurations},
                  {"evaluated", result.evaluated},
                  {"complete", result.complete},
                  {"elapsed_ns", result.elapsed_ns}};
   if (!result.front.empty()) fields["front"] = list(result.front);
+  if (result.not_executable) fields["not_executable"] = fields_of(*result.not_executable);
   return fields;
+}
+
+Json explanation_fields(const planner::Explanation& explanation) {
+  return {
+      {"possible", explanation.is_possible},
+      {"why", explanation.sentences},
+      {"configuration", explanation.candidate ? fields_of(*explanation.candidate) : Json(nullptr)}};
+}
+
+void print_explanation(const planner::Explanation& explanation, Session& session) {
+  session.print("\n");
+  for (const std::string& sentence : explanation.sentences)
+    session.print(wrapped("- " + sentence, session.terminal().width, 0));
 }
 
 /// Without a job: the best order for the costs of the flags.
@@ -148,6 +165,9 @@ int run(const Arguments& arguments, Session& session) {
   options.threads = arguments.integer_or("--threads", 0, 1024, 0);
   options.exhaustive = arguments.has("--exhaustive");
   options.front = arguments.has("--front");
+  options.only_executable = job.has_run_mode && job.tuner_run_mode != TunerRunMode::TunerOnly;
+  if (const auto budget = arguments.duration("--budget"); budget && !synthesises)
+    options.budget_seconds = static_cast<double>(budget->value) * 1e-9;
   planner::SearchResult result = search_with_progress(job, profile, options, session);
   if (!session.json()) print_search(result, session);
   Json fields = result_fields(result);
@@ -155,9 +175,18 @@ int run(const Arguments& arguments, Session& session) {
     result.best =
         with_synthesis(*std::move(result.best), job, arguments, session, fields["synthesis"]);
   }
+  if (const auto asked = arguments.text("--explain")) {
+    const planner::Explanation explanation =
+        planner::explain(job, profile ? &*profile : nullptr, options.cores, result, *asked);
+    fields["explained"] = explanation_fields(explanation);
+    if (!session.json()) print_explanation(explanation, session);
+  }
   if (session.json()) session.print_result(fields);
   if (!result.best) {
-    session.note("no configuration is possible; the reasons are above");
+    session.note(result.not_executable
+                     ? "no plan that can be run is possible, as tuner_run_mode asks; with "
+                       "tuner_only the faster one that cannot is a plan"
+                     : "no configuration is possible; the reasons are above");
     return kAnswerIsNo;
   }
   const std::string out = arguments.text_or("--out", job.tuner_save_path);
@@ -213,6 +242,10 @@ Command tune_command() {
       {.group = "Search",
        .name = "--exhaustive",
        .help = "simulate whatever keeps to the rules and the memory: the same answer"},
+      {.group = "Search",
+       .name = "--explain",
+       .argument = "CONFIG",
+       .help = "why not this one: tp=4,pp=8,schedule=1f1b; the rest is as in the best"},
       {.group = "Search",
        .name = "--front",
        .help = "also the fastest plans for less and less memory"},

@@ -1,6 +1,8 @@
 #include "tools/tuning.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 
 #include "core/error.hpp"
 #include "tools/figures.hpp"
@@ -105,7 +107,18 @@ planner::SearchResult search_with_progress(const Job& job, const std::optional<P
                                            const planner::SearchOptions& options,
                                            Session& session) {
   session.progress("searching ...");
-  auto result = planner::search(job, profile ? &*profile : nullptr, options);
+  planner::SearchOptions watched = options;
+  const auto begin = std::chrono::steady_clock::now();
+  watched.progress = [&](const planner::SearchProgress& now) {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    const auto rate = std::llround(static_cast<double>(now.simulated) / spent.count());
+    std::string line = "searching: " + std::to_string(now.simulated) + " simulated, " +
+                       std::to_string(now.left_out) + " left out, " + std::to_string(rate) +
+                       " a second";
+    if (now.best != nullptr) line += ", best so far " + format_duration(now.best->step);
+    session.progress(line);
+  };
+  auto result = planner::search(job, profile ? &*profile : nullptr, watched);
   session.clear_progress();
   return result;
 }
@@ -130,9 +143,14 @@ TunedForRun tune_for_run(const std::string& path, Session& session) {
                      "expected the plan to run, because tuner_run_mode is \"run_only\"");
   }
   session.phases().begin(exec::Phase::Plan);
-  const auto result = search_with_progress(job, profile_for(job, std::nullopt), {}, session);
+  planner::SearchOptions options;
+  options.only_executable = true;
+  const auto result = search_with_progress(job, profile_for(job, std::nullopt), options, session);
   if (!result.best) {
-    throw InputError(path, "", "no configuration is possible; see pipewright tune " + path);
+    throw InputError(path, "",
+                     (result.not_executable ? "the executor has none of the plans that are possible"
+                                            : "no configuration is possible") +
+                         std::string("; see pipewright tune ") + path);
   }
   session.note("tuned: " + planner::describe(result.ranked.front()));
   if (!job.tuner_save_path.empty()) {
@@ -167,12 +185,18 @@ void print_search(const planner::SearchResult& result, Session& session) {
     session.print(front.text(session.terminal()) + "\n");
   }
   for (const auto& [reason, count] : result.pruned) {
-    session.print(
-        wrapped(std::to_string(count) + " left out: " + reason, session.terminal().width, 0));
+    std::string line = std::to_string(count) + " left out: " + reason;
+    // Where nothing is possible the reader has to change the job.
+    const auto example = result.examples.find(reason);
+    if (!result.best && example != result.examples.end())
+      line += ", as in this case: " + example->second;
+    session.print(wrapped(line, session.terminal().width, 0));
   }
   session.print(std::to_string(result.evaluated) + " of " + std::to_string(result.configurations) +
                 " configurations simulated in " + format_duration(Nanoseconds(result.elapsed_ns)) +
                 "\n");
+  if (!result.complete)
+    session.print("The budget ran out: what was not looked at may hold a better plan.\n");
   if (!result.best) return;
   for (const auto& reason : result.best->tuner.reasons) {
     session.print(wrapped("- " + reason, session.terminal().width, 0));
