@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <random>
 
-#include "core/error.hpp"
-
 namespace pipewright::planner {
 namespace {
 
@@ -67,7 +65,7 @@ bool ready(const IdealLattice& lattice, int ideal, const Element& element) {
 
 }  // namespace
 
-IdealLattice ideals_of(const ElementOrder& order, int most) {
+std::optional<IdealLattice> ideals_of(const ElementOrder& order, int most) {
   const int count = static_cast<int>(order.elements.size());
   std::mt19937_64 random(1);
   std::vector<std::uint64_t> key_of(at(count));
@@ -91,11 +89,7 @@ IdealLattice ideals_of(const ElementOrder& order, int most) {
                                  directory.keys[at(ideal)] ^ key_of[at(element)]);
       lattice.steps.push_back({element, child});
       if (child < static_cast<int>(next.size())) continue;
-      if (child >= most) {
-        throw InputError("this graph has more than " + std::to_string(most) +
-                         " ways to cut it in two: give one colorClass to operators that may as "
-                         "well share a device");
-      }
+      if (child >= most) return std::nullopt;
       std::vector<int>& follow = next.emplace_back();
       for (const int other : candidates) {
         if (other != element) follow.push_back(other);
@@ -104,6 +98,23 @@ IdealLattice ideals_of(const ElementOrder& order, int most) {
         if (ready(lattice, child, order.elements[at(after)])) follow.push_back(after);
       }
     }
+  }
+  lattice.first_step.push_back(lattice.steps.size());
+  return lattice;
+}
+
+IdealLattice chain_of(const ElementOrder& order) {
+  const int count = static_cast<int>(order.elements.size());
+  IdealLattice lattice;
+  lattice.words = (count + 63) / 64;
+  lattice.bits.assign(at(lattice.words) * at(count + 1), 0);
+  for (int ideal = 0; ideal <= count; ++ideal) {
+    for (int element = 0; element < ideal; ++element) {
+      lattice.bits[at(ideal) * at(lattice.words) + at(element / 64)] |= std::uint64_t{1}
+                                                                        << (element % 64);
+    }
+    lattice.first_step.push_back(lattice.steps.size());
+    if (ideal < count) lattice.steps.push_back({ideal, ideal + 1});
   }
   lattice.first_step.push_back(lattice.steps.size());
   return lattice;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/graph_partition/elements.hpp"
@@ -30,7 +31,10 @@ struct IdealLattice {
   }
 };
 
-/// Throws InputError where there are more than `most` ideals: the graph is too wide for the method.
-IdealLattice ideals_of(const ElementOrder& order, int most);
+/// nullopt where there are more than `most` ideals: the graph is too wide for the method.
+std::optional<IdealLattice> ideals_of(const ElementOrder& order, int most);
+
+/// Only those that the elements form in the order in which they stand: a chain.
+IdealLattice chain_of(const ElementOrder& order);
 
 }  // namespace pipewright::planner
