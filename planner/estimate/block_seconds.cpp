@@ -9,6 +9,7 @@ namespace {
 
 struct Parts {
   double forward = 0, backward = 0;
+  double weight = 0;  // of `backward`
 };
 
 Parts products(const DeviceRates& device, const BlockWork& work) {
@@ -17,6 +18,7 @@ Parts products(const DeviceRates& device, const BlockWork& work) {
     const Matmul& matmul = work.products[static_cast<std::size_t>(p)];
     sum.forward += matmul_seconds(device, matmul);
     sum.backward += matmul_backward_seconds(device, matmul);
+    sum.weight += matmul_weight_seconds(device, matmul);
   }
   return sum;
 }
@@ -71,10 +73,17 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   }
   const double launch = framework.launch_seconds;
   const double drift = setup.tensor > 1 ? kSkewLaunches * std::log2(setup.tensor) : 0;
+  const double weight =
+      linear.weight + stream_seconds(device, work.parameters * framework.accumulate_bytes);
+  const double both =
+      with_launches(backward, launch * (kernels + drift * again * work.tensor_messages));
   return {with_launches(forward,
                         launch * (framework.forward_kernels + (2 + drift) * work.tensor_messages)),
-          with_launches(backward, launch * (kernels + drift * again * work.tensor_messages)),
-          (1 + again) * tensor_time, (1 + again) * expert_time, (1 + again) * context_time};
+          both,
+          both * weight / backward,
+          (1 + again) * tensor_time,
+          (1 + again) * expert_time,
+          (1 + again) * context_time};
 }
 
 }  // namespace pipewright::planner

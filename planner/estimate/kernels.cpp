@@ -46,10 +46,13 @@ double matmul_seconds(const DeviceRates& device, const Matmul& matmul) {
   return std::max(seconds_by_tiles(device, matmul), stream_seconds(device, 2 * elements));
 }
 
+double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul) {
+  return matmul_seconds(device, {matmul.depth, matmul.columns, matmul.rows, matmul.count});
+}
+
 double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul) {
   const Matmul by_weights{matmul.rows, matmul.depth, matmul.columns, matmul.count};
-  const Matmul by_input{matmul.depth, matmul.columns, matmul.rows, matmul.count};
-  return matmul_seconds(device, by_weights) + matmul_seconds(device, by_input);
+  return matmul_seconds(device, by_weights) + matmul_weight_seconds(device, matmul);
 }
 
 double group_bytes_per_second(const NodeRates& node, int devices_per_node, const Group& group) {

@@ -18,7 +18,9 @@ struct Matmul {
 /// Background User's Guide", tile and wave quantization).
 double matmul_seconds(const DeviceRates& device, const Matmul& matmul);
 
-/// The two products of the backward pass: by the weights, and by the input.
+/// The backward pass' product by the input, which gives the gradient of the weights.
+double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul);
+/// Both products of the backward pass: by the weights, and by the input.
 double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul);
 
 /// A kernel that streams.

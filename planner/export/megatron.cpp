@@ -1,9 +1,11 @@
 // Megatron-LM: flags of its training scripts (megatron/training/arguments.py) as the bash arrays of
 // its examples, to be sourced.
 #include <cstdio>
+#include <cstdlib>
 
 #include "planner/export/megatron_layout.hpp"
 #include "planner/export/plan_facts.hpp"
+#include "planner/schedules/rounds.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -19,16 +21,29 @@ struct Flags {
   }
 };
 
+/// Micro-batches that go through a chunk before the next chunk's turn.
+int group_of(const Plan& plan) {
+  const auto given = plan.schedule.parameters.find("group");
+  if (given != plan.schedule.parameters.end()) return std::atoi(given->second.c_str());
+  ScheduleRequest request;
+  request.ranks = plan.ranks();
+  request.micro_batches = plan.micro_batches;
+  return equal_round(request);
+}
+
 void refuse(const PlanFacts& facts, const Plan& plan, ExportedPlan& result) {
   require_transformer(facts, "Megatron-LM", result);
   require_one_recompute(facts, "Megatron-LM", result);
   const std::string& name = facts.schedule;
-  if (facts.pipeline > 1 && name != "1f1b" && name != "interleaved" &&
-      name != "grouped-interleaved") {
+  if (facts.pipeline > 1 && name != "1f1b" && name != "interleaved") {
+    result.refusals.push_back("Megatron-LM runs 1f1b and interleaved; the plan's schedule is " +
+                              name);
+  }
+  if (facts.pipeline > 1 && facts.chunks > 1 && group_of(plan) < facts.pipeline) {
     result.refusals.push_back(
-        "Megatron-LM runs 1f1b, interleaved and grouped-interleaved; the "
-        "plan's schedule is " +
-        name);
+        "Megatron-LM interleaves groups of at least as many micro-batches "
+        "as ranks; the plan has " +
+        std::to_string(plan.micro_batches) + " on " + std::to_string(facts.pipeline) + " ranks");
   }
   if (facts.pipeline > 1 && facts.zero > 1) {
     result.refusals.push_back("Megatron-LM shards gradients and weights (ZeRO " +
@@ -55,9 +70,8 @@ void add_parallelism(const PlanFacts& facts, const Plan& plan, Flags& flags) {
   if (facts.pipeline > 1) {
     flags.add("pipeline-model-parallel-layout '" + megatron_layout(facts.stages) + "'");
   }
-  const auto group = plan.schedule.parameters.find("group");
-  if (facts.pipeline > 1 && facts.chunks > 1 && group != plan.schedule.parameters.end()) {
-    flags.add("microbatch-group-size-per-virtual-pipeline-stage " + group->second);
+  if (facts.pipeline > 1 && facts.chunks > 1 && group_of(plan) != facts.pipeline) {
+    flags.add("microbatch-group-size-per-virtual-pipeline-stage", group_of(plan));
   }
   if (facts.zero == 1) flags.add("use-distributed-optimizer");
   if (facts.zero > 1) {

@@ -2,20 +2,10 @@
 
 #include <algorithm>
 
-#include "core/model_transformer.hpp"
+#include "core/architecture_model.hpp"
 
 namespace pipewright::planner {
 namespace {
-
-std::optional<Architecture> architecture_of(const Plan& plan) {
-  const auto shape = transformer_shape_of(plan.model);
-  if (!shape) return std::nullopt;
-  Architecture model = gpt_architecture(plan.model.name, shape->hidden, shape->layers, shape->heads,
-                                        shape->vocabulary, shape->sequence);
-  model.ffn = shape->ffn;
-  model.tied_head = shape->tied_head;
-  return model;
-}
 
 /// Layer 0 of such a model is the embedding, the last one the norm and the head.
 std::vector<StageBlocks> blocks_of(const Plan& plan, int blocks) {
@@ -45,11 +35,13 @@ std::optional<LayerRecompute> recompute_of_blocks(const Plan& plan, bool decoder
 
 PlanFacts facts_of(const Plan& plan) {
   PlanFacts facts;
-  facts.model = architecture_of(plan);
+  facts.model = plan.architecture ? plan.architecture : architecture_of(plan.model);
   facts.tensor = plan.mesh.size("tp");
   facts.context = plan.mesh.size("cp");
   facts.data = plan.mesh.size("dp");
   facts.pipeline = plan.mesh.size("pp");
+  facts.experts = plan.expert_parallel;
+  facts.sequence_parallel = plan.sequence_parallel;
   facts.zero = facts.data > 1 ? plan.sharding_stage : 0;
   facts.chunks = plan.schedule.chunks;
   facts.schedule = plan.schedule.order ? "custom" : plan.schedule.name;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/architecture_model.hpp"
 #include "core/error.hpp"
 #include "planner/export/megatron_layout.hpp"
 #include "planner/schedules/registry.hpp"
@@ -147,9 +148,51 @@ TEST(Megatron, FlagsSayWhatThePlanSays) {
 }
 
 TEST(Megatron, GroupsOfMicroBatchesAreAFlag) {
-  Plan plan = plan_of(2, {1, 1, 1, 1}, "grouped-interleaved", 1);
+  Plan plan = plan_of(2, {1, 1, 1, 1}, "interleaved", 1);
+  EXPECT_EQ(megatron(plan).count("--microbatch-group-size-per-virtual-pipeline-stage"), 0U);
   plan.schedule.parameters["group"] = "4";
   EXPECT_EQ(megatron(plan).at("--microbatch-group-size-per-virtual-pipeline-stage"), "4");
+  Plan rounds = plan_of(4, {1, 1, 1, 1, 1, 1, 1, 1}, "interleaved", 1);
+  rounds.micro_batches = 10;  // PyTorch's two rounds of five
+  EXPECT_EQ(megatron(rounds).at("--microbatch-group-size-per-virtual-pipeline-stage"), "5");
+  rounds.micro_batches = 3;
+  EXPECT_NE(refusal_of(rounds, "megatron").find("3 on 4 ranks"), std::string::npos);
+}
+
+/// As a tuner's plan of a published model: `blocks` by stage, one stage a rank.
+Plan plan_of_architecture(const std::string& name, const std::vector<int>& blocks) {
+  Plan plan = plan_of(static_cast<int>(blocks.size()), blocks, "1f1b", 1);
+  plan.architecture = architecture_preset(name);
+  plan.model = model_of(*plan.architecture);
+  return plan;
+}
+
+TEST(Megatron, AnArchitectureIsWrittenWithItsExpertsAndItsAttention) {
+  Plan plan = plan_of_architecture("deepseek-v3", {15, 16, 16, 14});
+  plan.mesh = {{4, 2, 2}, {"pp", "dp", "tp"}, {}};
+  for (int device = 0; device < 16; ++device) plan.mesh.devices.push_back(device);
+  plan.expert_parallel = 2;
+  plan.sequence_parallel = true;
+  const auto flags = megatron(plan);
+  EXPECT_EQ(flags.at("--num-layers"), "61");
+  EXPECT_EQ(flags.at("--num-experts"), "256");
+  EXPECT_EQ(flags.at("--moe-router-topk"), "8");
+  EXPECT_EQ(flags.at("--moe-layer-freq"), "([0]*3+[1]*58)");
+  EXPECT_EQ(flags.at("--kv-lora-rank"), "512");
+  EXPECT_EQ(flags.at("--q-lora-rank"), "1536");
+  EXPECT_EQ(flags.at("--qk-pos-emb-head-dim"), "64");
+  EXPECT_EQ(flags.at("--tensor-model-parallel-size"), "2");
+  EXPECT_EQ(flags.at("--expert-model-parallel-size"), "2");
+  EXPECT_EQ(flags.count("--sequence-parallel"), 1U);
+  EXPECT_EQ(flags.count("--multi-latent-attention"), 1U);
+  EXPECT_EQ(flags.count("--num-query-groups"), 0U);
+  // The pipeline is the outermost dimension of this mesh, as it is in Megatron-LM.
+  EXPECT_EQ(flags.count("--use-tp-pp-dp-mapping"), 0U);
+  EXPECT_EQ(flags.at("--pipeline-model-parallel-layout"), "Et*15|(t*16|)*2t*14L");
+  const auto llama = megatron(plan_of_architecture("llama3-70b", {40, 40}));
+  EXPECT_EQ(llama.at("--num-query-groups"), "8");
+  EXPECT_EQ(llama.count("--swiglu") + llama.count("--disable-bias-linear"), 2U);
+  EXPECT_EQ(llama.at("--position-embedding-type"), "rope");
 }
 
 TEST(Megatron, RefusesWhatItCannotDo) {
