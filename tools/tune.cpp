@@ -119,6 +119,8 @@ int run(const Arguments& arguments, Session& session) {
   refuse_sizes_of_job(arguments);
   const std::string& path = arguments.positionals().front();
   const Job job = load_job(path);
+  for (const std::string& text : job.cluster.assumed)
+    session.note("assumed of the cluster: " + text);
   const auto profile = profile_for(job, arguments.text("--profile"));
   planner::SearchOptions options;
   options.keep = arguments.integer_or("--top", 1, 1000, 10);
