@@ -232,6 +232,13 @@ CostTable estimated_cost_table(const EstimateContext& context, const ParallelSet
   return costs;
 }
 
+Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup& setup) {
+  LayerRange all = blocks_in(context.model, 0, context.model.blocks);
+  all.embedding = all.head = true;
+  const double state = state_bytes(context.model, context.framework, setup, all).sum();
+  return Bytes(static_cast<std::int64_t>(state / setup.pipeline));
+}
+
 std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup) {
   double least = 0;
   const LayerRange ends{.embedding = true, .head = true};

@@ -45,6 +45,10 @@ std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
 CostTable estimated_cost_table(const EstimateContext& context, const ParallelSetup& setup,
                                std::span<const StagePlan> stages, int replicas);
 
+/// Some rank of this setup holds at least so much, whatever the cut: all weights, gradients and
+/// optimizer state, divided among the ranks.
+Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup& setup);
+
 /// No schedule on this setup takes less, whatever the cut: all work, divided among the ranks.
 std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup);
 

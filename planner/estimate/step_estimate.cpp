@@ -1,9 +1,10 @@
 #include "planner/estimate/step_estimate.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 
 #include "core/error.hpp"
+#include "planner/estimate/stage_messages.hpp"
 #include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
@@ -34,10 +35,13 @@ EndSeconds embedding_seconds(const Architecture& model, const FrameworkTraits& f
   const double numbers = rows * model.hidden;
   const double message = setup.tensor > 1 ? 2 * numbers : 0;
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
+  const double host = framework.launch_seconds * framework.embedding_kernels;
   return {
-      stream_seconds(node.device, 4 * numbers) +
-          all_reduce_seconds(framework, node, machine.devices_per_node, {setup.tensor, 1}, message),
-      0, stream_seconds(node.device, 8 * numbers + framework.accumulate_bytes * table)};
+      with_launches(stream_seconds(node.device, 4 * numbers), host / 2) +
+          all_reduce_seconds(node, machine.devices_per_node, {setup.tensor, 1}, message),
+      0,
+      with_launches(stream_seconds(node.device, 8 * numbers + framework.accumulate_bytes * table),
+                    host / 2)};
 }
 
 EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framework,
@@ -45,15 +49,21 @@ EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framew
                         double rows) {
   const double columns = static_cast<double>(model.vocabulary) / setup.tensor;
   const Matmul logits{rows, columns, static_cast<double>(model.hidden)};
+  const bool aligned = framework.pads_vocabulary || std::fmod(std::floor(columns), 8) == 0;
+  const double slower = aligned ? 1 : 1 / kUnalignedRate;
   const double message = setup.tensor > 1 ? 2 * rows * model.hidden : 0;
   const double loss = stream_seconds(node.device, framework.loss_bytes_per_logit * rows * columns);
-  const double weight = matmul_weight_seconds(node.device, logits);
+  const double product = matmul_weight_seconds(node.device, logits);
+  const double weight = slower * product + stream_seconds(node.device, framework.accumulate_bytes *
+                                                                           columns * model.hidden);
+  const double input = slower * (matmul_backward_seconds(node.device, logits) - product) + loss / 2;
+  // Two thirds of the kernels are the forward's, with the loss.
+  const double host = framework.launch_seconds * framework.head_kernels;
+  const double both = with_launches(input + weight, host / 3);
   const double reduce =
-      all_reduce_seconds(framework, node, machine.devices_per_node, {setup.tensor, 1}, message);
-  return {
-      matmul_seconds(node.device, logits) + loss / 2,
-      matmul_backward_seconds(node.device, logits) - weight + loss / 2 + reduce,
-      weight + stream_seconds(node.device, framework.accumulate_bytes * columns * model.hidden)};
+      all_reduce_seconds(node, machine.devices_per_node, {setup.tensor, 1}, message);
+  return {with_launches(slower * matmul_seconds(node.device, logits) + loss / 2, 2 * host / 3),
+          both * input / (input + weight) + reduce, both * weight / (input + weight)};
 }
 
 namespace {
@@ -90,29 +100,6 @@ std::vector<double> seconds_of_ranks(const Architecture& model, const FrameworkT
   return seconds;
 }
 
-/// A message between neighbours of the pipeline. Tensor parallel ranks each send their part, all
-/// devices of a node at the same time.
-double transfer_seconds(const Architecture& model, const Machine& machine,
-                        const ParallelSetup& setup) {
-  if (setup.pipeline == 1) return 0;
-  const double bytes = hop_bytes(model, setup);
-  const int stride = setup.tensor * setup.data * setup.context;
-  double slowest = 0;
-  for (int rank = 0; rank + 1 < setup.pipeline; ++rank) {
-    NodeRates node = slowest_node(machine, setup, rank);
-    const NodeRates next = slowest_node(machine, setup, rank + 1);
-    node.network_bytes_per_second =
-        std::min(node.network_bytes_per_second, next.network_bytes_per_second);
-    const bool inside = setup.pipeline * stride <= machine.devices_per_node;
-    const int crossing = std::min(stride, machine.devices_per_node);
-    const double rate =
-        inside ? node.inside_bytes_per_second : node.network_bytes_per_second / crossing;
-    slowest = std::max(slowest, kNetworkStart + bytes / rate);
-    if (machine.nodes.size() == 1) break;
-  }
-  return slowest;
-}
-
 }  // namespace
 
 double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
@@ -124,14 +111,16 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
   const auto of = [&](const Group& group, double count) {
     const int per_node = machine.devices_per_node;
     const double bytes = framework.gradient_bytes * count;
-    if (setup.zero == 0) return all_reduce_seconds(framework, node, per_node, group, bytes);
+    if (group.members <= 1) return 0.0;
+    const double copies = stream_seconds(node.device, framework.reduction_bytes * count);
+    if (setup.zero == 0) return copies + all_reduce_seconds(node, per_node, group, bytes);
     // Scatter gradients, gather 16-bit weights: after the step; gradients after every micro-batch
     // from stage 2 on, weights for both directions of every micro-batch under stage 3
     // (arXiv:1910.02054 §7).
     const int scatters = setup.zero >= 2 ? setup.micro_batches : 1;
     const int gathers = setup.zero == 3 ? 2 * setup.micro_batches : 1;
-    return scatters * gather_seconds(framework, node, per_node, group, bytes) +
-           gathers * gather_seconds(framework, node, per_node, group, 2 * count);
+    return scatters * gather_seconds(node, per_node, group, bytes) +
+           gathers * gather_seconds(node, per_node, group, 2 * count);
   };
   return of(all, weights.all - weights.of_experts) + of(same_experts, weights.of_experts);
 }
@@ -145,10 +134,12 @@ double update_seconds(const FrameworkTraits& framework, const ParallelSetup& set
 double tied_seconds(const Architecture& model, const FrameworkTraits& framework,
                     const Machine& machine, const ParallelSetup& setup, const NodeRates& node) {
   if (!model.tied_head || setup.pipeline == 1 || !setup.tied_head_reduced) return 0;
-  const Group ends{2, (setup.pipeline - 1) * setup.tensor * setup.data * setup.context};
+  const int stage = setup.devices() / setup.pipeline;
+  const bool one_node = setup.devices() <= machine.devices_per_node;
+  const Group ends{2, one_node ? 1 : (setup.pipeline - 1) * stage, stage};
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
-  return all_reduce_seconds(framework, node, machine.devices_per_node, ends,
-                            framework.gradient_bytes * table);
+  return all_reduce_seconds(node, machine.devices_per_node, ends,
+                            framework.tied_gradient_bytes * table);
 }
 
 StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& framework,
@@ -157,15 +148,11 @@ StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& fra
   estimate.rank_seconds = seconds_of_ranks(model, framework, machine, setup);
   const std::vector<double>& ranks = estimate.rank_seconds;
   const double most = *std::max_element(ranks.begin(), ranks.end());
-  const double sum = std::accumulate(ranks.begin(), ranks.end(), 0.0);
-  const double transfer = transfer_seconds(model, machine, setup);
-  const double m = setup.micro_batches, hops = setup.pipeline - 1;
-  // The busiest rank's work, the others once to fill and drain (a chunk of each when interleaved,
-  // arXiv:2104.04473 §2.2); a transfer on every hop of the fill and the drain, and in between one
-  // for each micro-batch and chunk, since only one of its two directions finds work to hide behind.
-  estimate.busy = m * most;
-  estimate.transfers = transfer * (hops > 0 ? 2 * hops + (m - 1) * setup.chunks : 0);
-  estimate.pipeline = estimate.busy + (sum - most) / setup.chunks + estimate.transfers;
+  const PipelineSeconds pipeline =
+      pipeline_seconds(framework, setup, ranks, border_seconds(model, framework, machine, setup));
+  estimate.busy = setup.micro_batches * most;
+  estimate.pipeline = pipeline.all;
+  estimate.transfers = pipeline.transfers;
   double tied = 0;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     const NodeRates node = slowest_node(machine, setup, rank);

@@ -8,6 +8,8 @@
 
 #include "core/architecture_model.hpp"
 #include "core/error.hpp"
+#include "core/job.hpp"
+#include "core/paddle_tuner_job.hpp"
 #include "planner/export/megatron_layout.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/support/other_tools_files.hpp"
@@ -322,6 +324,28 @@ TEST(Paddle, TheTunersJobHasThePlanAsItsOneConfiguration) {
   EXPECT_NE(refusal_of(plan, "paddle-tuner").find("sharding stage 1"), std::string::npos);
   expect_none(
       problems_of_paddle_tuner_job(json_of(plan_of(4, {1, 1, 1, 1}, "1f1b", 1), "paddle-tuner")));
+}
+
+TEST(Paddle, TheTunersJobIsReadBackAsAJobOfThePlansValues) {
+  Plan plan = plan_of_architecture("gpt3-175b", {24, 24, 24, 24});
+  plan.mesh = {{4, 2, 2}, {"pp", "dp", "tp"}, {}};
+  for (int device = 0; device < 16; ++device) plan.mesh.devices.push_back(device);
+  plan.sequence_parallel = true;
+  plan.sharding_stage = 1;
+  plan.training.recompute.kind = RecomputeSpec::Kind::Full;
+  const Json document = json_of(plan, "paddle-tuner");
+  const Json read = read_paddle_tuner_job(JsonCursor(document, "tuner.json")).job;
+  const Job job = read_job(JsonCursor(read, "tuner.json"));
+  EXPECT_EQ(job.global_batch, 32);
+  EXPECT_EQ(job.strategy.pp_degree, Choice{"4"});
+  EXPECT_EQ(job.strategy.mp_degree, Choice{"2"});
+  EXPECT_EQ(job.strategy.dp_degree, Choice{"2"});
+  EXPECT_EQ(job.strategy.sharding_stage, Choice{"1"});
+  EXPECT_EQ(job.strategy.micro_batch_size, Choice{"2"});
+  EXPECT_EQ(job.strategy.recompute, Choice{"full"});
+  EXPECT_EQ(job.strategy.use_sequence_parallel, Choice{"true"});
+  EXPECT_EQ(estimated_architecture(job)->hidden, 12288);
+  EXPECT_EQ(job.cluster.devices(), 16);
 }
 
 TEST(DeepSpeed, TheConfigurationSaysWhatThePlanSays) {
