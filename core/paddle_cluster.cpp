@@ -1,6 +1,7 @@
 #include "core/paddle_cluster.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <optional>
 #include <set>
@@ -36,33 +37,44 @@ struct PaddleReader {
   double inside_us = kNvlinkMicroseconds, across_us = kNetworkMicroseconds + kSwitchMicroseconds;
 };
 
+/// Paddle's own files write some numbers as texts: "memory": "502".
+double number_of(const JsonCursor& value, double least, double most) {
+  if (!value.value().is_string()) return value.number(least, most);
+  const std::string text = value.string();
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool fits = error == std::errc() && end == text.data() + text.size();
+  if (!fits || !(number >= least && number <= most)) value.fail("a number, or one as a text");
+  return number;
+}
+
 double gigaflops(const JsonCursor& device, PaddleReader& reader) {
-  for (const std::string_view key : {"hp_gflops", "sp_gflops"}) {
+  const auto rate_at = [&](std::string_view key) {
     const auto value = device.find(key);
-    if (!value || value->number(0, kMostRate) <= 0) continue;
-    const double rate = value->number(0, kMostRate);
-    if (key == std::string_view("sp_gflops")) {
-      reader.assumed.insert("there is no hp_gflops: devices compute at sp_gflops");
-    }
-    return rate;
-  }
+    return value ? number_of(*value, 0, kMostRate) : 0;
+  };
+  const double half = rate_at("hp_gflops"), single = rate_at("sp_gflops");
+  rate_at("dp_gflops");
+  if (half > 0) return half;
   // Dense products of 16-bit numbers; Paddle's own default for the A100, 624000, counts sparse
   // ones.
   const std::string model = device.at("model").string();
   for (const auto& [name, rate] : {std::pair{"V100", 125000.0}, {"A100", 312000.0}}) {
     if (model.find(name) == std::string::npos) continue;
-    reader.assumed.insert(std::string("there is no rate: a ") + name + " computes at " +
+    reader.assumed.insert(std::string("there is no hp_gflops: a ") + name + " computes at " +
                           std::to_string(static_cast<int>(rate)) + " gigaflops");
     return rate;
   }
-  device.fail("a member \"hp_gflops\", for only V100 and A100 have a rate without it");
+  if (single <= 0) device.fail("a member \"hp_gflops\", the rate for 16-bit numbers");
+  reader.assumed.insert("there is no hp_gflops: devices compute at sp_gflops");
+  return single;
 }
 
 DeviceSpec read_gpu(const JsonCursor& device, PaddleReader& reader) {
   DeviceSpec spec;
   spec.kind = "cuda";
   spec.model = read_name(device.at("model"));
-  const double gibibytes = device.at("memory").number(1e-3, 1e6);
+  const double gibibytes = number_of(device.at("memory"), 1e-3, 1e6);
   spec.memory = Bytes(static_cast<std::int64_t>(gibibytes * static_cast<double>(kGibibyte)));
   spec.flops = gigaflops(device, reader) * 1e9;
   reader.assumed.insert("memory is taken as binary gigabytes");
@@ -71,8 +83,8 @@ DeviceSpec read_gpu(const JsonCursor& device, PaddleReader& reader) {
 
 void read_device(const JsonCursor& device, int machine, NodeKind& kind, int& gpus,
                  PaddleReader& reader) {
-  device.only(
-      {"global_id", "local_id", "type", "model", "memory", "sp_gflops", "dp_gflops", "hp_gflops"});
+  device.only({"global_id", "local_id", "type", "model", "memory", "sp_gflops", "dp_gflops",
+               "hp_gflops", "arch", "vendor", "width", "ip"});
   const std::string type = read_choice<std::string>(
       device.at("type"),
       {{"GPU", "GPU"}, {"CPU", "CPU"}, {"NIC", "NIC"}, {"XPU", "XPU"}, {"DCU", "DCU"}});
@@ -133,9 +145,9 @@ std::optional<double> read_links(const JsonCursor& machine, PaddleReader& reader
     const PaddleDevice& source = end_of(link, "source_global_id", reader);
     const PaddleDevice& target = end_of(link, "target_global_id", reader);
     if (const auto type = link.find("type")) type->string();
-    if (const auto latency = link.find("latency")) latency->number(0, kMostRate);
+    if (const auto latency = link.find("latency")) number_of(*latency, 0, kMostRate);
     if (const auto hop = link.find("hop")) hop->integer(0, 1000);
-    const double bandwidth = link.at("bandwidth").number(0, kMostRate);
+    const double bandwidth = number_of(link.at("bandwidth"), 0, kMostRate);
     if (bandwidth <= 0) continue;
     if (source.machine != target.machine) {
       keep_least(reader.across_gb_per_s, bandwidth);

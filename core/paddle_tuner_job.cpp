@@ -12,6 +12,7 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostDevices = 65536, kWidest = 1 << 24, kMostBatch = 1 << 20;
+constexpr int kAssumedSequence = 2048;
 constexpr std::int64_t kGibibyte = std::int64_t{1} << 30;
 
 /// How Paddle's tuner looks for its answer by trials. Ours does not run trials.
@@ -104,7 +105,7 @@ Candidates<int> read_degrees(const JsonCursor& document, std::string_view key, i
   });
 }
 
-Json model_of(const JsonCursor& config) {
+Json model_of(const JsonCursor& config, std::vector<std::string>& notes) {
   config.only({"hidden_size", "global_batch_size", "num_layers", "num_attention_heads",
                "num_key_value_heads", "vocab_size", "seq_length", "max_sequence_length",
                "intermediate_size"});
@@ -114,8 +115,6 @@ Json model_of(const JsonCursor& config) {
   if (hidden % read_count(heads, 1, kMostDevices) != 0) {
     heads.fail("a number of heads that divides hidden_size = " + std::to_string(hidden));
   }
-  const std::string_view sequence =
-      config.find("seq_length") ? "seq_length" : "max_sequence_length";
   Json model = {{"schema", "pipewright.architecture/1"},
                 {"name", "model_cfg"},
                 {"hidden", hidden},
@@ -126,7 +125,15 @@ Json model_of(const JsonCursor& config) {
   }
   if (config.find("intermediate_size")) model["ffn"] = width("intermediate_size");
   model["vocabulary"] = width("vocab_size");
-  model["sequence"] = width(sequence);
+  if (config.find("seq_length")) {
+    model["sequence"] = width("seq_length");
+  } else if (config.find("max_sequence_length")) {
+    model["sequence"] = width("max_sequence_length");
+  } else {
+    model["sequence"] = kAssumedSequence;
+    notes.push_back("model_cfg has no seq_length: sequences of " +
+                    std::to_string(kAssumedSequence) + " tokens are assumed");
+  }
   if (const auto most = config.find("max_sequence_length")) {
     if (read_count(*most, 1, kWidest) < model["sequence"].get<int>()) {
       most->fail("at least seq_length");
@@ -306,7 +313,7 @@ PaddleTunerJob read_paddle_tuner_job(const JsonCursor& document) {
   const JsonCursor batch = config.at("global_batch_size");
   if (is_auto(batch)) batch.fail("the samples of a step; Pipewright does not choose them");
   result.job = {{"schema", "pipewright.job/1"},
-                {"model", model_of(config)},
+                {"model", model_of(config, result.notes)},
                 {"cluster", cluster_of(document, result.notes)},
                 {"global_batch", read_count(batch, 1, kMostBatch)},
                 {"strategy", strategy_of(document, result.notes)}};

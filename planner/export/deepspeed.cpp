@@ -9,7 +9,7 @@ void refuse(const PlanFacts& facts, ExportedPlan& result) {
   require_one_recompute(facts, "DeepSpeed", result);
   if (facts.pipeline > 1 && facts.schedule != "1f1b") {
     result.refusals.push_back("DeepSpeed's pipeline engine runs 1f1b; the plan's schedule is " +
-                              facts.schedule);
+                              facts.schedule + "; tune with it in strategy.schedule_mode");
   }
   if (facts.pipeline > 1 && facts.zero > 1) {
     result.refusals.push_back("DeepSpeed's pipeline engine refuses ZeRO 2 and 3; the plan's is " +

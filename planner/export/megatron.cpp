@@ -37,7 +37,7 @@ void refuse(const PlanFacts& facts, const Plan& plan, ExportedPlan& result) {
   const std::string& name = facts.schedule;
   if (facts.pipeline > 1 && name != "1f1b" && name != "interleaved") {
     result.refusals.push_back("Megatron-LM runs 1f1b and interleaved; the plan's schedule is " +
-                              name);
+                              name + "; tune with these in strategy.schedule_mode");
   }
   if (facts.pipeline > 1 && facts.chunks > 1 && group_of(plan) < facts.pipeline) {
     result.refusals.push_back(

@@ -37,7 +37,8 @@ void refuse_for_paddle(const PlanFacts& facts, ExportedPlan& result) {
     result.refusals.push_back(
         "Paddle has the orders of gpipe, 1f1b, eager-1f1b, paddle-vpp, paddle-zbh1 and zbvpp; the "
         "plan's schedule is " +
-        facts.schedule + nearest_to(facts.schedule));
+        facts.schedule + nearest_to(facts.schedule) +
+        "; tune with these in strategy.schedule_mode");
   }
   if (facts.context > 1) {
     result.refusals.push_back(

@@ -30,8 +30,18 @@ Json two_machines() {
                          {"dp_gflops", 7800},
                          {"hp_gflops", 125000}});
     }
-    devices.push_back({{"global_id", first + 2}, {"local_id", 0}, {"type", "CPU"}});
-    devices.push_back({{"global_id", first + 3}, {"local_id", 0}, {"type", "NIC"}});
+    devices.push_back({{"global_id", first + 2},
+                       {"local_id", 0},
+                       {"type", "CPU"},
+                       {"arch", "x86_64"},
+                       {"vendor", "GenuineIntel"},
+                       {"memory", "502"},
+                       {"sp_gflops", "150"}});
+    devices.push_back({{"global_id", first + 3},
+                       {"local_id", 0},
+                       {"type", "NIC"},
+                       {"width", 12.5},
+                       {"ip", "10.0.0.1"}});
     const auto link = [](int from, int to, const char* type, double bandwidth) {
       return Json{{"source_global_id", from},
                   {"target_global_id", to},
@@ -95,6 +105,22 @@ TEST(PaddleCluster, WhatIsMissingIsAssumedAndSaid) {
   EXPECT_TRUE(assumes(cluster, "24 GB/s"));
   EXPECT_TRUE(assumes(cluster, "alpha_latency"));
   EXPECT_TRUE(assumes(cluster, "a V100 computes at 125000 gigaflops"));
+}
+
+TEST(PaddleCluster, NumbersMayBeTexts) {
+  Json document = two_machines();
+  for (Json& machine : document["machines"]) {
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      machine["devices"][gpu]["memory"] = "16";
+      machine["devices"][gpu]["hp_gflops"] = "112000.5";
+    }
+    machine["links"][0]["bandwidth"] = "22.5";
+  }
+  EXPECT_EQ(read(document).device.memory.value, std::int64_t{16} << 30);
+  EXPECT_EQ(read(document).device.flops, 112000.5e9);
+  EXPECT_EQ(read(document).inside.bytes_per_second, 22.5e9);
+  document["machines"][0]["devices"][1]["memory"] = "16GB";
+  EXPECT_EQ(refusal([&] { read(document); }).pointer(), "/machines/0/devices/1/memory");
 }
 
 TEST(PaddleCluster, MachinesThatDifferAreKindsOfNodes) {

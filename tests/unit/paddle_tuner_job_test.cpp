@@ -76,6 +76,20 @@ TEST(PaddleTunerJob, NamesWhatHasNoEffectAndWhatWasAssumed) {
   EXPECT_TRUE(notes(read(named), "passed over"));
 }
 
+TEST(PaddleTunerJob, AFileWithoutSequencesAndMachinesGetsBothAndSaysSo) {
+  Json document = tuner_job();
+  for (const char* key : {"seq_length", "max_sequence_length", "intermediate_size"}) {
+    document["model_cfg"].erase(key);
+  }
+  document.erase("nodes");
+  document.erase("gpus_per_node");
+  const PaddleTunerJob result = read(document);
+  EXPECT_TRUE(notes(result, "sequences of 2048 tokens are assumed"));
+  const Job job = read_job(JsonCursor(result.job, "tuner.json"));
+  EXPECT_EQ(job.cluster.devices(), 8);
+  EXPECT_EQ(estimated_architecture(job)->ffn, 4 * 4096);
+}
+
 TEST(PaddleTunerJob, WhatIsLeftOutIsOneOrOff) {
   Json document = tuner_job();
   for (const char* key :
