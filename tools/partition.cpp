@@ -125,7 +125,7 @@ void print_verdict(const planner::GraphPartitionAnswer& answer, Nanoseconds elap
   if (answer.exact) {
     text += ", optimal: no split has a smaller one";
   } else {
-    text += ", the best along one order of the operators; none is below " +
+    text += ", the best along some orders of the operators; none is below " +
             number_text(partition.lower_bound) + ", " + number_text(100 * gap_of(partition)) +
             " % less (the graph has too many ways to be cut in two for a proof; see --ideals)";
   }
@@ -140,7 +140,7 @@ void note_infeasible(const OperatorGraph& graph, bool exact, Session& session) {
       graph.nodes.begin(), graph.nodes.end(), 0.0,
       [](double sum, const planner::OperatorNode& node) { return sum + node.bytes; });
   session.note((exact ? std::string("no split fits")
-                      : std::string("no split along one order of the operators fits")) +
+                      : std::string("no split along some orders of the operators fits")) +
                ": " + std::to_string(graph.accelerators) + " accelerators of " +
                number_text(graph.accelerator_bytes) + " and " + std::to_string(graph.cpus) +
                " CPUs for operators of " + number_text(needed) +
@@ -318,7 +318,7 @@ Command partition_command() {
       {.group = "Operator graph",
        .name = "--ideals",
        .argument = "N",
-       .help = "with more ways to cut the graph in two, take the best along one order (300000)"},
+       .help = "with more ways to cut the graph in two, take the best along some orders (300000)"},
       {.group = "PipeDream profile",
        .name = "--machines",
        .argument = "N,...",

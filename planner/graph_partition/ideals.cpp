@@ -103,21 +103,4 @@ std::optional<IdealLattice> ideals_of(const ElementOrder& order, int most) {
   return lattice;
 }
 
-IdealLattice chain_of(const ElementOrder& order) {
-  const int count = static_cast<int>(order.elements.size());
-  IdealLattice lattice;
-  lattice.words = (count + 63) / 64;
-  lattice.bits.assign(at(lattice.words) * at(count + 1), 0);
-  for (int ideal = 0; ideal <= count; ++ideal) {
-    for (int element = 0; element < ideal; ++element) {
-      lattice.bits[at(ideal) * at(lattice.words) + at(element / 64)] |= std::uint64_t{1}
-                                                                        << (element % 64);
-    }
-    lattice.first_step.push_back(lattice.steps.size());
-    if (ideal < count) lattice.steps.push_back({ideal, ideal + 1});
-  }
-  lattice.first_step.push_back(lattice.steps.size());
-  return lattice;
-}
-
 }  // namespace pipewright::planner

@@ -34,7 +34,4 @@ struct IdealLattice {
 /// nullopt where there are more than `most` ideals: the graph is too wide for the method.
 std::optional<IdealLattice> ideals_of(const ElementOrder& order, int most);
 
-/// Only those that the elements form in the order in which they stand: a chain.
-IdealLattice chain_of(const ElementOrder& order);
-
 }  // namespace pipewright::planner

@@ -5,10 +5,14 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "planner/graph_partition/chains.hpp"
 #include "planner/graph_partition/stage_table.hpp"
 
 namespace pipewright::planner {
 namespace {
+
+/// Elements of all topological orders that are tried where a graph is too wide.
+constexpr int kChainElements = 40'000;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -136,20 +140,41 @@ std::optional<GraphPartition> best_over_ideals(const OperatorGraph& graph,
   }
 }
 
+std::optional<GraphPartition> best_over_chains(const OperatorGraph& graph,
+                                               const ElementOrder& order) {
+  // An order takes time in the square of its elements.
+  const int orders = std::clamp(kChainElements / static_cast<int>(order.elements.size()), 1, 32);
+  std::optional<GraphPartition> best;
+  std::int64_t ideals = 0, tried = 0;
+  for (int number = 0; number < orders; ++number) {
+    const StageProblem problem =
+        problem_of(graph, order, chain_of(topological_order(order, number)));
+    auto found = best_over_ideals(graph, problem);
+    if (!found) continue;
+    ideals += found->ideals;
+    tried += found->stages_tried;
+    found->lower_bound = std::min(least_threshold(problem), found->largest_load);
+    if (!best || found->largest_load < best->largest_load) best = std::move(found);
+  }
+  if (best) {
+    best->ideals = ideals;
+    best->stages_tried = tried;
+  }
+  return best;
+}
+
 }  // namespace
 
 GraphPartitionAnswer best_graph_partition(const OperatorGraph& graph,
                                           const GraphPartitionLimits& limits) {
-  ElementOrder order = elements_of(graph);
+  const ElementOrder order = elements_of(graph);
   std::optional<IdealLattice> lattice = ideals_of(order, limits.ideals);
   GraphPartitionAnswer answer;
   answer.exact = lattice.has_value();
-  if (!lattice) lattice = chain_of(order);
-  const StageProblem problem = problem_of(graph, std::move(order), std::move(*lattice));
-  answer.partition = best_over_ideals(graph, problem);
-  if (!answer.exact && answer.partition) {
-    answer.partition->lower_bound =
-        std::min(least_threshold(problem), answer.partition->largest_load);
+  if (lattice) {
+    answer.partition = best_over_ideals(graph, problem_of(graph, order, std::move(*lattice)));
+  } else {
+    answer.partition = best_over_chains(graph, order);
   }
   return answer;
 }

@@ -14,8 +14,8 @@
 // Neither loses a partition with all loads <= U, so the first U at which one is found gives the
 // optimum, and the proof is that the table is then complete below it.
 //
-// A graph with too many ideals is cut along one topological order (the paper's linearisation): the
-// same table over the ideals of that order alone, with a lower bound that is not its own proof.
+// A graph with too many ideals is cut along topological orders (chains.hpp), the best of several:
+// the same table over the ideals of one order, with a lower bound that is not its own proof.
 #pragma once
 
 #include <cstdint>
