@@ -200,6 +200,8 @@ int save_best(const planner::SearchResult& result, const std::string& path, cons
 int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
   const std::string& path = arguments.positionals().front();
   const Job job = load_job(path);
+  for (const std::string& text : job.cluster.assumed)
+    session.note("assumed of the cluster: " + text);
   const auto profile = profile_for(job, arguments.text("--profile"));
   planner::SearchOptions options = options_of(arguments, job);
   if (link != nullptr) share_search(options, *link);
