@@ -85,6 +85,10 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
                       const Messenger& messenger) {
   cpu::require_fit(program, training.training);
   require_trainable(program, training);
+  if (training.as_graph && options.steps < kLeastCapturedSteps)
+    throw InputError(
+        "--cuda-graph captures the second step, and this run has one; ask for more "
+        "with --steps, or leave it out");
   PhaseLog* const phases = training.training.phases;
   if (phases != nullptr) phases->begin(Phase::InitComm);
   Partitions partitions(cuda);

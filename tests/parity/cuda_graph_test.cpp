@@ -40,7 +40,7 @@ constexpr int kManyCalls = 1'000'000;
 TEST(CudaGraphOnHost, ARankThatFailsWithinTheCaptureEndsTheRun) {
   const Program program = program_of({"1f1b", 4, 8, 1, "torch"});
   const Setting setting(program);
-  const CudaTraining how{setting.training, Precision::Exact, {}, {}, true};
+  CudaTraining how{setting.training, Precision::Exact, {}, {}};
   pipewright_cuda table = host_cuda(HostOrder::Shuffled);
   table.kernels.bias_forward = [](void* stream, int rows, int width, const float* bias, float* y) {
     if (--calls_left < 0) return 1;
@@ -50,6 +50,7 @@ TEST(CudaGraphOnHost, ARankThatFailsWithinTheCaptureEndsTheRun) {
   exec::cuda::run_on_cuda(table, program, costs_of(program, 1000), how, {.steps = 1});
   const int calls_of_step = kManyCalls - calls_left;
   ASSERT_GT(calls_of_step, 8);
+  how.as_graph = true;
   calls_left = calls_of_step + calls_of_step / 2;
   EXPECT_THROW(exec::cuda::run_on_cuda(table, program, costs_of(program, 1000), how, {.steps = 4}),
                RunError);

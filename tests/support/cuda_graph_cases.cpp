@@ -160,6 +160,15 @@ TEST_F(CudaGraph, WhatMakesTheHostWaitWithinAStepIsRefused) {
   expect_refusal(tied, as_graph(of_tied), "tied head");
 }
 
+TEST_F(CudaGraph, ARunOfOneStepHasNothingToCapture) {
+  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
+  const Setting setting(program);
+  for (const NamedCuda& cuda : cudas_)
+    EXPECT_THROW(exec::cuda::run_on_cuda(*cuda.table, program, costs_of(program, 1000),
+                                         as_graph(setting), {.steps = 1}),
+                 InputError);
+}
+
 TEST_F(CudaGraph, ARunThatEndsWithItsCaptureIsWhole) {
   const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   const Setting setting(program);
