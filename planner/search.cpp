@@ -143,7 +143,8 @@ class Search {
     const Configuration& c = prepared.configuration;
     if (limit_.value <= 0 || c.schedule->layout != Layout::Loop) return true;
     const auto memory =
-        memory_of(job_.model, prepared.stages, c.micro_batch_size, job_.training.optimizer);
+        memory_of(job_.model, prepared.stages, c.micro_batch_size, job_.training.optimizer,
+                  recompute_of(job_.model, job_.training.recompute));
     const auto peaks =
         closed_form_peaks(c.schedule->name, {c.ranks, c.micro_batches, c.chunks, {}});
     for (int r = 0; r < c.ranks; ++r) {

@@ -127,6 +127,8 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   if (verifier) result.verify = verifier->worst();
   result.enqueued_ns = std::move(enqueued_ns);
   result.gpu_memory = std::move(memory);
+  for (const auto& rank : result.gpu_memory)
+    result.peak_bytes.push_back(rank.peak_activations + rank.weights);
   result.peak_weight_versions.assign(static_cast<std::size_t>(program.ranks()), 1);
   return result;
 }

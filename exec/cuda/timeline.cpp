@@ -13,6 +13,15 @@ constexpr int kBaseTries = 5;
 
 }  // namespace
 
+void TransferSpans::write(Timeline& timeline) const {
+  const std::scoped_lock lock(mutex);
+  for (std::size_t id = 0; id < end.size(); ++id) {
+    if (end[id] == kNotEnded) continue;
+    timeline.start[id] = timeline.moving[id] = moving[id];
+    timeline.end[id] = end[id];
+  }
+}
+
 void DeviceTimeline::begin_step(bool is_replayed) {
   if (!is_replayed) {
     computations_.clear();
