@@ -172,7 +172,11 @@ CostTable resampled(const CostTable& whole, int stages) {
     table.memory[place] = {.f = bytes(&StageMemory::f),
                            .i = bytes(&StageMemory::i),
                            .w = bytes(&StageMemory::w),
-                           .constant = bytes(&StageMemory::constant)};
+                           .constant = bytes(&StageMemory::constant),
+                           .in_f = bytes(&StageMemory::in_f),
+                           .in_i = bytes(&StageMemory::in_i),
+                           .in_w = bytes(&StageMemory::in_w),
+                           .in_b = bytes(&StageMemory::in_b)};
   }
   table.overlapped_pair = Nanoseconds(whole.overlapped_pair.value * from / to);
   return table;

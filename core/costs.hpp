@@ -27,6 +27,9 @@ struct StageMemory {
   Bytes f, i, w;   // change at the start of F (usually > 0), at the end of I and
                    // of W (usually < 0); B does both
   Bytes constant;  // weights, gradients, optimizer state
+  /// The most that an action holds while it runs, beyond what was held before it; what is less than
+  /// its change says nothing.
+  Bytes in_f, in_i, in_w, in_b;
 };
 
 /// A directed way between two ranks: latency, bandwidth, and the shared links

@@ -56,9 +56,20 @@ StageCosts read_stage(const JsonCursor& value) {
 }
 
 StageMemory read_stage_memory(const JsonCursor& value) {
-  value.only({"f_bytes", "i_bytes", "w_bytes", "constant_bytes"});
-  return {read_change(value.at("f_bytes")), read_change(value.at("i_bytes")),
-          read_change(value.at("w_bytes")), read_size(value.at("constant_bytes"))};
+  value.only({"f_bytes", "i_bytes", "w_bytes", "constant_bytes", "in_f_bytes", "in_i_bytes",
+              "in_w_bytes", "in_b_bytes"});
+  const auto size_or_0 = [&](std::string_view key) {
+    const auto size = value.find(key);
+    return size ? read_size(*size) : Bytes(0);
+  };
+  return {.f = read_change(value.at("f_bytes")),
+          .i = read_change(value.at("i_bytes")),
+          .w = read_change(value.at("w_bytes")),
+          .constant = read_size(value.at("constant_bytes")),
+          .in_f = size_or_0("in_f_bytes"),
+          .in_i = size_or_0("in_i_bytes"),
+          .in_w = size_or_0("in_w_bytes"),
+          .in_b = size_or_0("in_b_bytes")};
 }
 
 std::vector<Bytes> read_messages(const JsonCursor& costs, std::string_view key, int stages) {
@@ -274,10 +285,15 @@ Json costs_json(const CostTable& costs, const CostContext& context) {
     stages.push_back(std::move(each));
   }
   for (const StageMemory& stage : costs.memory) {
-    memory.push_back({{"f_bytes", stage.f.value},
-                      {"i_bytes", stage.i.value},
-                      {"w_bytes", stage.w.value},
-                      {"constant_bytes", stage.constant.value}});
+    Json each = {{"f_bytes", stage.f.value},
+                 {"i_bytes", stage.i.value},
+                 {"w_bytes", stage.w.value},
+                 {"constant_bytes", stage.constant.value}};
+    if (stage.in_f.value > 0) each["in_f_bytes"] = stage.in_f.value;
+    if (stage.in_i.value > 0) each["in_i_bytes"] = stage.in_i.value;
+    if (stage.in_w.value > 0) each["in_w_bytes"] = stage.in_w.value;
+    if (stage.in_b.value > 0) each["in_b_bytes"] = stage.in_b.value;
+    memory.push_back(std::move(each));
   }
   Json json = {{"source", costs.source}, {"stages", std::move(stages)}};
   json["memory"] = std::move(memory);

@@ -8,6 +8,7 @@
 #include "core/job_strategy.hpp"
 #include "core/json_fields.hpp"
 #include "core/model_difference.hpp"
+#include "core/paddle_tuner_job.hpp"
 #include "core/suggest.hpp"
 #include "core/training_json.hpp"
 
@@ -198,7 +199,12 @@ Job read_job(const JsonCursor& document) {
 
 Job load_job(const std::string& path) {
   const Json document = parse_json(read_text(path), path);
-  return read_job(JsonCursor(document, path));
+  const JsonCursor cursor(document, path);
+  if (!is_paddle_tuner_job(cursor)) return read_job(cursor);
+  const PaddleTunerJob paddle = read_paddle_tuner_job(cursor);
+  Job job = read_job(JsonCursor(paddle.job, path));
+  job.notes = paddle.notes;
+  return job;
 }
 
 Json to_json(const Job& job) {

@@ -47,11 +47,13 @@ struct Job {
   std::string profile_path;   // measured costs; empty: from the model's flops and
                               // the device's rate
   TrainingSpec training;
+  std::vector<std::string> notes;  // what reading another tool's file has assumed
 };
 
 /// "model" and "cluster" may be an object, a preset's name, or the path of a
 /// file.
 Job read_job(const JsonCursor& document);
+/// A job.json, or a job of Paddle's auto tuner (core/paddle_tuner_job.hpp).
 Job load_job(const std::string& path);
 Json to_json(const Job& job);
 

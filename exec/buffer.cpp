@@ -58,11 +58,13 @@ Buffer BufferPool::take(std::size_t words) {
   block->holders = 1;
   live_bytes_ += block->bytes();
   peak_bytes_ = std::max(peak_bytes_, live_bytes_);
+  if (meter_ != nullptr) meter_->add(block->bytes());
   return Buffer(block);
 }
 
 void BufferPool::give_back(Buffer::Block* block) {
   live_bytes_ -= block->bytes();
+  if (meter_ != nullptr) meter_->add(-block->bytes());
   // take() made this list, and popping never shrinks it, so this cannot allocate in a steady state.
   free_[block->words].push_back(block);
 }

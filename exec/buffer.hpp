@@ -6,6 +6,7 @@
 // one thread at a time (the reference counts are not atomic). Sizes are in words, figures in bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -65,6 +66,16 @@ class Buffer {
   Block* block_ = nullptr;
 };
 
+/// What several pools, and who else reports to it, hold together. One thread at a time.
+struct MemoryMeter {
+  std::int64_t live_bytes = 0, peak_bytes = 0;
+
+  void add(std::int64_t bytes) {
+    live_bytes += bytes;
+    peak_bytes = std::max(peak_bytes, live_bytes);
+  }
+};
+
 class BufferPool {
  public:
   BufferPool();
@@ -74,6 +85,9 @@ class BufferPool {
 
   /// A block of exactly `words` words with undefined content, from the free ones if there is one.
   Buffer take(std::size_t words);
+
+  /// What is held is counted there too, from now on; nothing is held yet. It must outlive the pool.
+  void report_to(MemoryMeter& meter) { meter_ = &meter; }
 
   /// Bytes of the blocks that somebody holds now, and the most there were at once.
   std::int64_t live_bytes() const { return live_bytes_; }
@@ -88,6 +102,7 @@ class BufferPool {
   std::vector<std::unique_ptr<Buffer::Block>> blocks_;
   std::map<std::size_t, std::vector<Buffer::Block*>> free_;  // by size in words
   std::int64_t live_bytes_ = 0, peak_bytes_ = 0, reserved_bytes_ = 0;
+  MemoryMeter* meter_ = nullptr;
 };
 
 }  // namespace pipewright::exec

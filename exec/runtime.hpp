@@ -95,6 +95,9 @@ struct RunResult {
     std::int64_t peak_activations = 0, weights = 0;
   };
   std::vector<GpuMemory> gpu_memory;
+  /// By rank, filled by run_on_cpu() and run_on_cuda(): the most bytes of weights, gradients,
+  /// optimizer state, activations and messages that it held at once.
+  std::vector<std::int64_t> peak_bytes;
   /// By process, where there are several: how far the times of a process may be off.
   std::vector<ClockError> clocks;
 

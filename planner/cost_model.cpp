@@ -96,9 +96,9 @@ CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* 
                 return a.micro_batch_size < b.micro_batch_size;
               });
   }
-  const std::vector<LayerRecompute> what = recompute_of(model, recompute);
-  for (std::size_t l = 0; l < what.size(); ++l)
-    redone_.push_back(redone_share(model.layers[l], model, what[l]));
+  recompute_ = recompute_of(model, recompute);
+  for (std::size_t l = 0; l < recompute_.size(); ++l)
+    redone_.push_back(redone_share(model.layers[l], model, recompute_[l]));
   source_ = source_of(cluster_, profile_);
 }
 
@@ -236,7 +236,7 @@ CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int mic
     costs.activation_bytes.push_back(message);
     costs.gradient_bytes.push_back(message);
   }
-  costs.memory = memory_of(model_, stages, micro_batch_size, optimizer);
+  costs.memory = memory_of(model_, stages, micro_batch_size, optimizer, recompute_);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const StageState state = state_of(model_, stages[s], optimizer);
     costs.parameter_bytes.push_back(state.parameters);

@@ -89,7 +89,8 @@ class CostModel {
   Cluster cluster_;
   std::optional<Profile> profile_;
   int cores_;
-  std::vector<double> redone_;  // by layer: the part of F that I does again
+  std::vector<LayerRecompute> recompute_;  // by layer
+  std::vector<double> redone_;             // by layer: the part of F that I does again
   std::string source_;
 };
 

@@ -21,6 +21,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   LayerConfigurations(const Job& job, const Profile* profile, int cores)
       : job_(job),
         model_(job.model, job.cluster, profile, cores, job.training.recompute),
+        recompute_(recompute_of(job.model, job.training.recompute)),
         ranks_asked_(asked_numbers(job.strategy.pp_degree, "pp_degree")),
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
@@ -65,10 +66,12 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
-    auto memory = memory_of(job_.model, stages, mesh.micro_batch_size, job_.training.optimizer);
+    auto memory =
+        memory_of(job_.model, stages, mesh.micro_batch_size, job_.training.optimizer, recompute_);
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const StageState state = state_of(job_.model, stages[s], job_.training.optimizer);
-      memory[s].constant = sharded_state(state, job_.strategy.sharding_degree).sum();
+      const StageState own = sharded_state(state, job_.strategy.sharding_degree);
+      memory[s].constant -= state.optimizer - own.optimizer;
     }
     return memory;
   }
@@ -163,6 +166,7 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   const Job& job_;
   CostModel model_;
+  std::vector<LayerRecompute> recompute_;  // by layer
   std::vector<int> ranks_asked_, replicas_asked_, steps_asked_, sizes_asked_;
 };
 

@@ -4,11 +4,14 @@
 
 #include "core/model_tie.hpp"
 #include "core/timeline.hpp"
+#include "planner/stage_buffers.hpp"
 
 namespace pipewright::planner {
 namespace {
 
 constexpr std::int64_t kStateBytes = 4;  // width of moments and master weights at least
+
+int shards_of(const Plan& plan) { return plan.sharding_stage > 0 ? plan.replicas() : 1; }
 
 }  // namespace
 
@@ -37,50 +40,63 @@ StageState sharded_state(const StageState& state, int shards) {
 }
 
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                      std::string_view optimizer) {
+                      std::string_view optimizer, std::span<const LayerRecompute> recompute) {
+  const StageBuffers buffers = buffers_of(model, stage, micro_batch_size, recompute);
   StageMemory memory;
   memory.constant = state_of(model, stage, optimizer).sum();
-  for (int l = stage.first_layer; l < stage.end_layer; ++l) {
-    const auto layer =
-        footprint(model.layers[static_cast<std::size_t>(l)], model, micro_batch_size);
-    memory.f += Bytes(layer.saved_bytes);
-    const bool last = l + 1 == static_cast<int>(model.layers.size());
-    if (last) memory.f += Bytes(layer.output_bytes);  // what the loss's gradient is made from
-  }
-  memory.w = Bytes(-memory.f.value);
+  memory.f = Bytes(buffers.f.change);
+  memory.i = Bytes(buffers.i.change);
+  memory.w = Bytes(-buffers.f.change - buffers.i.change);
+  memory.in_f = Bytes(buffers.f.most);
+  memory.in_i = Bytes(buffers.i.most);
+  memory.in_w = Bytes(buffers.w.most);
+  memory.in_b = Bytes(buffers.most_in_b());
   return memory;
 }
 
 std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan> stages,
-                                   int micro_batch_size, std::string_view optimizer) {
+                                   int micro_batch_size, std::string_view optimizer,
+                                   std::span<const LayerRecompute> recompute) {
   std::vector<StageMemory> table;
   table.reserve(stages.size());
-  for (const StagePlan& stage : stages) {
-    table.push_back(memory_of(model, stage, micro_batch_size, optimizer));
+  for (const StagePlan& stage : stages)
+    table.push_back(memory_of(model, stage, micro_batch_size, optimizer, recompute));
+  return table;
+}
+
+namespace {
+
+/// The plan's own table, or what memory_of() says of it.
+std::vector<StageMemory> memory_table(const Plan& plan) {
+  if (!plan.costs.memory.empty()) return plan.costs.memory;
+  std::vector<StageMemory> table =
+      memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
+                recompute_of(plan.model, plan.training.recompute));
+  for (std::size_t s = 0; s < table.size(); ++s) {
+    const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer);
+    table[s].constant -= state.sum() - sharded_state(state, shards_of(plan)).sum();
   }
   return table;
 }
 
+}  // namespace
+
 std::vector<RankMemory> memory_by_rank(const Plan& plan, const Program& program) {
   CostTable costs = plan.costs;
-  if (costs.memory.empty()) {
-    costs.memory =
-        memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer);
-  }
+  costs.memory = memory_table(plan);
   std::vector<RankMemory> ranks;
   for (const RankFigures& peak : peaks_of(program, costs)) {
     const RankId rank(static_cast<std::int64_t>(ranks.size()));
     RankMemory memory;
     Bytes constant;
     for (const StageId stage : program.placement.stages_of(rank)) {
-      const auto s = static_cast<std::size_t>(stage.value);
+      const StagePlan& of = plan.stages[static_cast<std::size_t>(stage.value)];
       const StageState state =
-          sharded_state(state_of(plan.model, plan.stages[s], plan.training.optimizer),
-                        plan.sharding_stage > 0 ? plan.replicas() : 1);
+          sharded_state(state_of(plan.model, of, plan.training.optimizer), shards_of(plan));
       memory.state.parameters += state.parameters;
       memory.state.gradients += state.gradients;
       memory.state.optimizer += state.optimizer;
-      constant += costs.memory[s].constant;
+      constant += costs.memory[static_cast<std::size_t>(stage.value)].constant;
     }
     memory.activations = Bytes(peak.peak_bytes) - constant;
     ranks.push_back(memory);

@@ -1,6 +1,8 @@
 // What a plan keeps in memory on each rank: parameters, gradients, the optimizer's state, and the
-// activations that are live at the worst moment of the Program. Buffers of transfers under way and
-// the device's own libraries are not counted (docs/metrics.md). Pure functions; bytes everywhere.
+// activations that are live at the worst moment of the Program, with what the action of that moment
+// needs beside them (planner/stage_buffers.hpp). Messages that wait for their reader, copies of
+// gradients for other replicas and the device's own libraries are not counted (docs/metrics.md).
+// Pure functions; bytes everywhere.
 #pragma once
 
 #include <span>
@@ -11,6 +13,7 @@
 #include "core/model.hpp"
 #include "core/plan.hpp"
 #include "core/program.hpp"
+#include "core/recompute.hpp"
 
 namespace pipewright::planner {
 
@@ -28,19 +31,20 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
 /// The state of one of `shards` replicas that divide the optimizer's among themselves.
 StageState sharded_state(const StageState& state, int shards);
 
-/// The entry of CostTable::memory: F takes the saved activations of the stage's layers, W (or B)
-/// gives them back, I gives nothing back. The last stage also keeps the loss's input.
+/// The entry of CostTable::memory: what is held of a micro-batch behind F, how I changes it, and W
+/// lets go of. `recompute` by layer of the model; empty: nothing is recomputed.
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                      std::string_view optimizer);
+                      std::string_view optimizer, std::span<const LayerRecompute> recompute = {});
 
 /// memory_of() for every stage of a plan.
 std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan> stages,
-                                   int micro_batch_size, std::string_view optimizer);
+                                   int micro_batch_size, std::string_view optimizer,
+                                   std::span<const LayerRecompute> recompute = {});
 
 /// One rank of a plan.
 struct RankMemory {
   StageState state;   // of all its stages
-  Bytes activations;  // at the moment of the peak
+  Bytes activations;  // at the moment of the peak, and what its action needs beside them
   Bytes peak() const { return state.sum() + activations; }
 };
 

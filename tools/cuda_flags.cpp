@@ -12,6 +12,7 @@
 #include "tools/exit_status.hpp"
 #include "tools/table.hpp"
 #include "tools/verdict.hpp"
+#include "traces/action_gaps.hpp"
 
 namespace pipewright::tools {
 
@@ -76,6 +77,10 @@ std::vector<Flag> cuda_flags() {
        .argument = "BW",
        .help = "on --device cuda: a message is held as long as such a link would take, 25GB/s or "
                "with a latency 25GB/s+5us"},
+      {.group = "GPUs",
+       .name = "--cuda-graph",
+       .help = "on --device cuda: the second step is captured as a CUDA graph of all ranks, and "
+               "from the third on a step is one launch of it"},
   };
 }
 
@@ -83,12 +88,16 @@ void require_cuda_flags_fit(const Arguments& arguments) {
   if (is_over_nccl(arguments) && device_name(arguments, "") != "cuda")
     throw InputError("--transport nccl is between GPUs; it goes with --device cuda");
   if (device_name(arguments, "") != "cuda") {
-    for (const char* flag : {"--slow-link", "--precision"}) {
+    for (const char* flag : {"--slow-link", "--precision", "--cuda-graph"}) {
       if (arguments.has(flag)) throw InputError(std::string(flag) + " belongs to --device cuda");
     }
     return;
   }
   if (arguments.has("--clock")) throw InputError("--clock belongs to --device cpu and paced");
+  if (is_over_nccl(arguments) && arguments.has("--cuda-graph"))
+    throw InputError(
+        "--cuda-graph: the host waits within a step until NCCL has taken its calls; leave out "
+        "--transport nccl");
   if (arguments.text_or("--transport", "local") == "mpi")
     throw InputError("--device cuda has all ranks in one process; leave out --transport mpi");
 }
@@ -97,6 +106,7 @@ CudaRequest cuda_request(const Arguments& arguments, const Subject& subject) {
   CudaRequest request;
   request.over_nccl = is_over_nccl(arguments);
   request.precision = precision_of(arguments);
+  request.as_graph = arguments.has("--cuda-graph");
   if (const auto link = arguments.text("--slow-link"))
     request.hold_ns =
         transfer_ns(subject.program, subject.costs, exec::cuda::parse_slow_link(*link));
@@ -107,12 +117,29 @@ double most_norm_rel(const std::optional<CudaRequest>& cuda) {
   return cuda ? most_norm_rel(cuda->precision) : kMostNormRel;
 }
 
-std::string enqueued_text(const exec::RunResult& result) {
+std::string enqueued_text(const Program& program, const exec::RunResult& result) {
   if (result.enqueued_ns.empty() || result.steps.empty()) return "";
   const std::int64_t latest =
       *std::max_element(result.enqueued_ns.begin(), result.enqueued_ns.end());
-  return "the host had enqueued the last step after " + format_duration(Nanoseconds(latest)) +
-         " of " + format_duration(Nanoseconds(result.steps.back().step_ns)) + "\n";
+  std::string text = "the host had enqueued the last step after " +
+                     format_duration(Nanoseconds(latest)) + " of " +
+                     format_duration(Nanoseconds(result.steps.back().step_ns)) + "\n";
+  const auto gaps = traces::action_gaps(program, result.timeline);
+  if (gaps.empty()) return text;
+  return text + "between two actions that wait for nothing: " +
+         format_duration(Nanoseconds(gaps[gaps.size() / 2])) + " in the median, " +
+         format_duration(Nanoseconds(gaps[gaps.size() * 9 / 10])) + " or less in nine of ten\n";
+}
+
+void put_enqueued(const Program& program, const exec::RunResult& result, Json& fields) {
+  if (result.enqueued_ns.empty()) return;
+  fields["enqueued_ns"] = result.enqueued_ns;
+  const auto gaps = traces::action_gaps(program, result.timeline);
+  if (gaps.empty()) return;
+  fields["action_gap_ns"] = {{"count", gaps.size()},
+                             {"median", gaps[gaps.size() / 2]},
+                             {"nine_tenths", gaps[gaps.size() * 9 / 10]},
+                             {"most", gaps.back()}};
 }
 
 std::string device_name(const Arguments& arguments, const std::string& otherwise) {

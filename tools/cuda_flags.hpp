@@ -12,7 +12,7 @@
 
 namespace pipewright::tools {
 
-/// --dry-run, --precision, --slow-link.
+/// --dry-run, --precision, --slow-link, --cuda-graph.
 std::vector<Flag> cuda_flags();
 
 /// Throws InputError if one of them is given without what it belongs to, or --device cuda with what
@@ -28,9 +28,11 @@ CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);
 /// How far gradients may be apart; `cuda` null: on CPUs.
 double most_norm_rel(const std::optional<CudaRequest>& cuda);
 
-/// "the host had enqueued the last step after 1.20 ms of 40.0 ms"; empty where no GPU was given
-/// one.
-std::string enqueued_text(const exec::RunResult& result);
+/// How far the host was ahead of the GPUs, and what lies between two actions on them; empty where
+/// no GPU was given a step.
+std::string enqueued_text(const Program& program, const exec::RunResult& result);
+/// The same of --json: "enqueued_ns" by rank, and "action_gap_ns".
+void put_enqueued(const Program& program, const exec::RunResult& result, Json& fields);
 
 /// "cuda" where messages go over NCCL, or as --device says; else `otherwise`.
 std::string device_name(const Arguments& arguments, const std::string& otherwise);

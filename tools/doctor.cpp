@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/units.hpp"
+#include "exec/cuda/module.hpp"
 #include "exec/nccl/library.hpp"
 #include "tools/arguments.hpp"
 #include "tools/build_facts.hpp"
@@ -77,11 +78,11 @@ void print_gpus(Session& session, const GpuFacts& facts) {
     return;
   }
   print_line(session, "gpu", "module", "works",
-             "CUDA " + cuda_version_text(facts.versions.runtime) + ", cuBLAS " +
+             "CUDA " + exec::cuda::version_text(facts.versions.runtime) + ", cuBLAS " +
                  std::to_string(facts.versions.blas));
   print_line(session, "gpu", "driver", facts.versions.driver > 0 ? "works" : "no",
              facts.versions.driver > 0
-                 ? "for CUDA " + cuda_version_text(facts.versions.driver) + " and older"
+                 ? "for CUDA " + exec::cuda::version_text(facts.versions.driver) + " and older"
                  : "install NVIDIA's driver, and look with nvidia-smi",
              facts.versions.driver > 0 ? Ink::Plain : Ink::Dim);
   print_line(
@@ -96,6 +97,7 @@ void print_gpus(Session& session, const GpuFacts& facts) {
 int run(const Arguments& /*arguments*/, Session& session) {
   const Machine machine = look_at_machine();
   const BuildFacts build = build_facts();
+  const GpuFacts facts = look_at_gpus();
   if (session.json()) {
     session.print_result({{"version", build.version},
                           {"compiler", build.compiler},
@@ -103,9 +105,9 @@ int run(const Arguments& /*arguments*/, Session& session) {
                           {"system", machine.system},
                           {"cores", machine.cores},
                           {"memory_bytes", machine.memory.value},
-                          {"gpu", gpu_fields(look_at_gpus())},
-                          {"devices", fields_of(devices())},
-                          {"transports", fields_of(transports())}});
+                          {"gpu", gpu_fields(facts)},
+                          {"devices", fields_of(devices(facts))},
+                          {"transports", fields_of(transports(facts))}});
     return kDone;
   }
   print_line(session, "build", "pipewright", build.version, build.compiler);
@@ -114,9 +116,9 @@ int run(const Arguments& /*arguments*/, Session& session) {
   print_line(session, "machine", "cores", std::to_string(machine.cores),
              machine.cores < 2 ? "ranks of a CPU run share one core" : "");
   print_line(session, "machine", "memory", format_bytes(machine.memory), "");
-  print_gpus(session, look_at_gpus());
-  print_abilities(session, "device", devices());
-  print_abilities(session, "transport", transports());
+  print_gpus(session, facts);
+  print_abilities(session, "device", devices(facts));
+  print_abilities(session, "transport", transports(facts));
   return kDone;
 }
 

@@ -36,11 +36,6 @@ GpuFacts look_at_gpus() {
   return facts;
 }
 
-std::string cuda_version_text(int version) {
-  if (version == 0) return "none";
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
 std::string gpu_text(const pipewright_cuda_gpu& gpu) {
   std::string text = std::to_string(gpu.sms) + " SMs, " + format_bytes(Bytes(gpu.memory_bytes)) +
                      ", compute capability " + std::to_string(gpu.major) + "." +

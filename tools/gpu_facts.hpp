@@ -22,8 +22,6 @@ struct GpuFacts {
 /// Looks at the machine; a few milliseconds where there is no driver.
 GpuFacts look_at_gpus();
 
-/// "13.0" for 13000; "none" for 0.
-std::string cuda_version_text(int version);
 /// "132 SMs, 140 GiB, compute capability 9.0, partitions of 8 SMs and more".
 std::string gpu_text(const pipewright_cuda_gpu& gpu);
 Json gpu_fields(const GpuFacts& facts);

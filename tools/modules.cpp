@@ -33,36 +33,32 @@ Ability mpi_state() {
   }
 }
 
-void require(const std::vector<Ability>& abilities, std::string_view kind, std::string_view name,
-             std::string_view instead) {
-  for (const Ability& ability : abilities) {
-    if (ability.name == name && !ability.works) {
-      throw MachineError(std::string(kind) + " " + ability.name + ": " + ability.why + "; use " +
-                         std::string(instead));
-    }
-  }
+void require(const Ability& ability, std::string_view kind, std::string_view instead) {
+  if (ability.works) return;
+  throw MachineError(std::string(kind) + " " + ability.name + ": " + ability.why + "; use " +
+                     std::string(instead));
 }
 
 }  // namespace
 
-std::vector<Ability> devices() {
+std::vector<Ability> devices(const GpuFacts& facts) {
   return {{"cpu", true, "trains for real with OpenBLAS, a thread a rank"},
           {"paced", true, "takes exactly the time of the cost table; any plan or order"},
-          cuda_state(look_at_gpus())};
+          cuda_state(facts)};
 }
 
-std::vector<Ability> transports() {
-  return {{"local", true, "ranks are threads of this process"},
-          mpi_state(),
-          nccl_state(look_at_gpus())};
+std::vector<Ability> transports(const GpuFacts& facts) {
+  return {{"local", true, "ranks are threads of this process"}, mpi_state(), nccl_state(facts)};
 }
 
 void require_device(std::string_view name) {
-  require(devices(), "device", name, "--device cpu, or --device paced");
+  if (name == "cuda")
+    require(cuda_state(look_at_gpus()), "device", "--device cpu, or --device paced");
 }
 
 void require_transport(std::string_view name) {
-  require(transports(), "transport", name, "--transport local");
+  if (name == "mpi") require(mpi_state(), "transport", "--transport local");
+  if (name == "nccl") require(nccl_state(look_at_gpus()), "transport", "--transport local");
 }
 
 }  // namespace pipewright::tools

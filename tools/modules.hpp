@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/gpu_facts.hpp"
+
 namespace pipewright::tools {
 
 struct Ability {
@@ -14,10 +16,11 @@ struct Ability {
   std::string why;  // what it is good for, or what is missing
 };
 
-std::vector<Ability> devices();
-std::vector<Ability> transports();
+std::vector<Ability> devices(const GpuFacts& facts);
+std::vector<Ability> transports(const GpuFacts& facts);
 
-/// Throw MachineError if this build or machine lacks it, with what there is instead.
+/// Throw MachineError if this build or machine lacks it, with what there is instead. Only the
+/// module of the one that is named is loaded.
 void require_device(std::string_view name);
 void require_transport(std::string_view name);
 

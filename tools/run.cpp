@@ -13,6 +13,7 @@
 #include "tools/exit_status.hpp"
 #include "tools/figures.hpp"
 #include "tools/interrupt.hpp"
+#include "tools/memory_text.hpp"
 #include "tools/modules.hpp"
 #include "tools/phases_text.hpp"
 #include "tools/process_job.hpp"
@@ -146,7 +147,8 @@ void print_result(const Subject& subject, const exec::RunResult& result, double 
   }
   if (result.evaluation) session.print(evaluation_text(*result.evaluation));
   if (result.verify) session.print(verify_text(*result.verify, most_apart));
-  session.print(enqueued_text(result));
+  session.print(enqueued_text(subject.program, result));
+  session.print(wrapped(memory_text(result, subject.costs), terminal.width, 0));
   const std::string versions = weight_versions_text(subject.program, result);
   if (!versions.empty()) session.print(wrapped(versions, terminal.width, 0));
 }
@@ -196,7 +198,8 @@ Json result_fields(const Subject& subject, const RunRequest& request, const exec
   }
   fields["phases"] = phases_fields(session.phases().spans());
   if (result.evaluation) fields["evaluation"] = evaluation_fields(*result.evaluation);
-  if (!result.enqueued_ns.empty()) fields["enqueued_ns"] = result.enqueued_ns;
+  put_enqueued(subject.program, result, fields);
+  put_memory(result, subject.costs, fields);
   if (request.trains()) fields["first_step"] = result.first_step;
   if (const auto& save = request.training.checkpoints.save) {
     const int done = result.first_step + static_cast<int>(result.steps.size());

@@ -57,7 +57,7 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
                              const TrainingRequest& request) {
   if (request.cuda) {
     const exec::cuda::CudaTraining on_gpu{
-        training, request.cuda->precision, request.cuda->hold_ns, {}};
+        training, request.cuda->precision, request.cuda->hold_ns, {}, request.cuda->as_graph};
     const pipewright_cuda& cuda = exec::cuda::require_gpu();
     if (!request.cuda->over_nccl)
       return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);

@@ -27,6 +27,7 @@ inline constexpr double kMostNormRel = 1e-6;
 struct CudaRequest {
   exec::cuda::Precision precision = exec::cuda::Precision::Float32;
   std::vector<std::int64_t> hold_ns;  // exec::cuda::CudaTraining
+  bool as_graph = false;              // likewise
   bool over_nccl = false;             // a GPU a rank; else messages are copies in this process
 };
 /// The same where cuBLAS rounds factors: ten bits of a TF32, eight of a bfloat16.

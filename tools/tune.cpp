@@ -200,6 +200,7 @@ int save_best(const planner::SearchResult& result, const std::string& path, cons
 int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
   const std::string& path = arguments.positionals().front();
   const Job job = load_job(path);
+  for (const std::string& text : job.notes) session.note(text);
   for (const std::string& text : job.cluster.assumed)
     session.note("assumed of the cluster: " + text);
   const auto profile = profile_for(job, arguments.text("--profile"));

@@ -19,6 +19,7 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
   PIPEWRIGHT_ASSERT(transport != nullptr || !program.has_collectives(),
                     "replicas without a transport for their gradients");
   stages_.resize(static_cast<std::size_t>(program.stages));
+  counted_.resize(stages_.size(), 0);
   for (const StageId stage : program.placement.stages_of(rank)) {
     const std::size_t s = static_cast<std::size_t>(stage.value);
     const StagePlan& plan = training.stages[s];
@@ -27,9 +28,11 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
                                          training.seed, training.optimizer, training.options);
     if (program.asynchronous) stages_[s]->average_each_update();
     if (training.mode != RunMode::Train) stages_[s]->forward_only(training.mode);
+    stages_[s]->report_to(meter_);
   }
   own_shards();
   find_tables();
+  for (const StageId stage : program.placement.stages_of(rank)) recount(stage.value);
   if (training.start == nullptr) return;
   for (const auto& stage : stages_) {
     if (stage != nullptr) restore(*stage, *training.start);
@@ -98,6 +101,7 @@ void Device::update(InstructionId id) {
     if (own == nullptr) continue;
     if (program_.asynchronous) {
       own->update_version(versions_.is_used_behind(s, own->version(), id));
+      recount(s);
     } else {
       own->update(step_);
     }
@@ -108,7 +112,9 @@ void Device::drop_versions(InstructionId id, const Action& action) {
   if (!is_compute(action.kind)) return;
   const int stage = action.stage.value;
   const int version = versions_.version_of(stage, action.micro_batch.value);
-  if (!versions_.is_used_behind(stage, version, id)) stage_at(stage).drop_version(version);
+  if (versions_.is_used_behind(stage, version, id)) return;
+  stage_at(stage).drop_version(version);
+  recount(stage);
 }
 
 // --- Replicas ---
@@ -122,7 +128,9 @@ void Device::hand_in(InstructionId member) {
   }
   if (in.kind == ActionKind::ReduceTied) {
     take_sums();
-    transport_->contribute(rank_, member, std::make_shared<GradientMessage>(own_tables()));
+    GradientPart tables = own_tables();
+    hold_part(tables);
+    transport_->contribute(rank_, member, std::make_shared<GradientMessage>(std::move(tables)));
     return;
   }
   Stage& stage = stage_at(in.stage);
@@ -130,8 +138,26 @@ void Device::hand_in(InstructionId member) {
       in.kind == ActionKind::Unshard
           ? stage.own_part(step_ - training_.first_step() < training_.verified_steps)
           : stage.gradient_part();
+  hold_part(part);
   transport_->contribute(rank_, member, std::make_shared<GradientMessage>(std::move(part)));
 }
+
+void Device::hold_part(const GradientPart& part) {
+  std::size_t bytes = 0;
+  for (const AlignedFloats& one : part.gradients) bytes += one.size() * sizeof(float);
+  for (const FixedPointSums& one : part.sums) bytes += 2 * one.high().size() * sizeof(std::int64_t);
+  handed_in_ += static_cast<std::int64_t>(bytes);
+  meter_.add(static_cast<std::int64_t>(bytes));
+}
+
+/// What a stage always holds; of an asynchronous one it changes with its versions.
+void Device::recount(int stage) {
+  std::int64_t& counted = counted_[static_cast<std::size_t>(stage)];
+  const std::int64_t now = stage_at(stage).state_bytes();
+  meter_.add(now - std::exchange(counted, now));
+}
+
+std::int64_t Device::peak_bytes() const { return meter_.peak_bytes; }
 
 /// Replicas have the same gradients by now, and the one with the first micro-batch counts them; of
 /// a sharded stage each counts its own part.
@@ -236,25 +262,36 @@ void Device::end_step() {
     if (program_.asynchronous) stage->use_version(stage->version());
     stage->settle_gradients();  // where no OPT has
   }
+  meter_.add(-std::exchange(handed_in_, 0));
 }
 
 // --- Tensors ---
 
+void Device::put(Flow flow, int stage, int micro_batch, std::vector<float> tensor) {
+  meter_.add(static_cast<std::int64_t>(tensor.size() * sizeof(float)));
+  tensors_.put(flow, stage, micro_batch, std::move(tensor));
+}
+
+std::vector<float> Device::fetch(Flow flow, int stage, int micro_batch) {
+  std::vector<float> tensor = tensors_.take(flow, stage, micro_batch);
+  meter_.add(-static_cast<std::int64_t>(tensor.size() * sizeof(float)));
+  return tensor;
+}
+
 void Device::forward(int stage, int micro_batch) {
   std::vector<float> input;
-  if (stage > 0) input = tensors_.take(Flow::Activation, stage - 1, micro_batch);
+  if (stage > 0) input = fetch(Flow::Activation, stage - 1, micro_batch);
   std::vector<float> output = stage_at(stage).forward(micro_batch, std::move(input));
-  if (stage + 1 < program_.stages)
-    tensors_.put(Flow::Activation, stage, micro_batch, std::move(output));
+  if (stage + 1 < program_.stages) put(Flow::Activation, stage, micro_batch, std::move(output));
   if (stage + 1 == program_.stages && evaluation_ != nullptr)
     evaluation_->put(micro_batch, stage_at(stage).take_outcome(micro_batch));
 }
 
 void Device::backward_input(int stage, int micro_batch) {
   std::vector<float> gradient;
-  if (stage + 1 < program_.stages) gradient = tensors_.take(Flow::Gradient, stage + 1, micro_batch);
+  if (stage + 1 < program_.stages) gradient = fetch(Flow::Gradient, stage + 1, micro_batch);
   std::vector<float> result = stage_at(stage).backward_input(micro_batch, std::move(gradient));
-  if (stage > 0) tensors_.put(Flow::Gradient, stage, micro_batch, std::move(result));
+  if (stage > 0) put(Flow::Gradient, stage, micro_batch, std::move(result));
 }
 
 PayloadPtr Device::give(InstructionId send) {
@@ -264,7 +301,7 @@ PayloadPtr Device::give(InstructionId send) {
     return nullptr;
   }
   return std::make_unique<HostPayload>(
-      tensors_.take(flow_of(in.kind), in.stage, static_cast<int>(in.micro_batch)));
+      fetch(flow_of(in.kind), in.stage, static_cast<int>(in.micro_batch)));
 }
 
 void Device::accept(InstructionId recv, PayloadPtr payload) {
@@ -284,8 +321,8 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
   auto* message = dynamic_cast<HostPayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie in host memory");
   const Flow flow = flow_of(in.kind);
-  tensors_.put(flow, in.stage + (flow == Flow::Activation ? -1 : 1),
-               static_cast<int>(in.micro_batch), std::move(message->values));
+  put(flow, in.stage + (flow == Flow::Activation ? -1 : 1), static_cast<int>(in.micro_batch),
+      std::move(message->values));
 }
 
 std::optional<double> Device::loss() const {

@@ -78,9 +78,16 @@ class Device final : public exec::Device {
   Stage* stage(StageId stage) const { return stages_[static_cast<std::size_t>(stage.value)].get(); }
   /// The most versions of a stage's weights that lived at once.
   int peak_versions() const;
+  /// The most that this rank's stages, the tensors that wait for a reader, and its copies of
+  /// gradients for other ranks held at once so far.
+  std::int64_t peak_bytes() const;
 
  private:
   void perform(InstructionId id, const Action& action);
+  void put(Flow flow, int stage, int micro_batch, std::vector<float> tensor);
+  std::vector<float> fetch(Flow flow, int stage, int micro_batch);
+  void hold_part(const GradientPart& part);
+  void recount(int stage);
   void update(InstructionId id);
   void hand_in(InstructionId member);
   void take_sums();
@@ -99,7 +106,9 @@ class Device final : public exec::Device {
 
   const Program& program_;
   const Training& training_;
+  MemoryMeter meter_;                           // the stages report to it
   std::vector<std::unique_ptr<Stage>> stages_;  // by stage; null where another rank has it
+  std::vector<std::int64_t> counted_;           // of the meter, by stage: what it always holds
   const RankId rank_;
   const VersionPlan versions_;
   WaitingTensors<std::vector<float>> tensors_;
@@ -110,6 +119,7 @@ class Device final : public exec::Device {
   Transport* const transport_;
   Evaluation* evaluation_ = nullptr;
   int step_ = 0;
+  std::int64_t handed_in_ = 0;  // bytes of gradients for others, until the step's end
 };
 
 /// Trains on this machine's CPU, one thread a rank (exec/cpu/run.cpp). Throws InputError if the

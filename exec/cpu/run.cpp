@@ -57,21 +57,21 @@ class Verifier {
   std::optional<VerifyReport> worst_;
 };
 
-/// By rank: the most versions of a stage's weights that lived at once.
-std::vector<int> peak_versions_of(const Devices& devices, Peers* peers) {
+/// A fact of each device, by rank.
+template <class Fact>
+std::vector<Fact> by_rank(const Devices& devices, Peers* peers, Fact (Device::*fact)() const) {
   Packer packer;
   for (const Device* device : devices) {
-    if (device != nullptr) packer.put<int>(device->peak_versions());
+    if (device != nullptr) packer.put<Fact>((device->*fact)());
   }
-  std::vector<int> peaks;
+  std::vector<Fact> facts;
   const Bytes own = packer.take();
   for (const Bytes& bytes : peers != nullptr ? peers->share(own) : std::vector<Bytes>{own}) {
     Unpacker unpacker(bytes);
-    for (std::size_t at = 0; at < bytes.size(); at += sizeof(int)) {
-      peaks.push_back(unpacker.get<int>());
-    }
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(Fact))
+      facts.push_back(unpacker.get<Fact>());
   }
-  return peaks;
+  return facts;
 }
 
 }  // namespace
@@ -114,6 +114,7 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   std::optional<CheckpointSaver> saver;
   if (training.save) saver.emplace(program, training, options.steps);
   std::vector<int> peak_versions;
+  std::vector<std::int64_t> peak_bytes;
   RunOptions watching = options;
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.verified_steps) {
@@ -122,7 +123,10 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
     }
     if (evaluation) evaluation->end_step(peers);
     if (saver) saver->after_step(step, devices, peers);
-    if (step + 1 == options.steps) peak_versions = peak_versions_of(devices, peers);
+    if (step + 1 == options.steps) {
+      peak_versions = by_rank(devices, peers, &Device::peak_versions);
+      peak_bytes = by_rank(devices, peers, &Device::peak_bytes);
+    }
     if (options.on_step) options.on_step(step, result);
   };
   if (training.phases != nullptr) training.phases->begin(Phase::Initialize);
@@ -132,6 +136,7 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   if (evaluation) result.evaluation = evaluation->report();
   if (verifier) result.verify = verifier->worst();
   result.peak_weight_versions = std::move(peak_versions);
+  result.peak_bytes = std::move(peak_bytes);
   return result;
 }
 

@@ -351,6 +351,17 @@ std::vector<StateView> Stage::state() {
   return views;
 }
 
+std::int64_t Stage::state_bytes() const {
+  std::size_t bytes = 0, weights = 0;
+  for (const Parameter* p : parameters_) {
+    weights += p->value.size() * sizeof(float);
+    bytes += p->gradient.size() * sizeof(float);
+  }
+  for (const FixedPointSums& sums : sums_) bytes += 2 * sums.high().size() * sizeof(std::int64_t);
+  bytes += weights * static_cast<std::size_t>(live_versions());
+  return static_cast<std::int64_t>(bytes) + optimizer_->state_bytes();
+}
+
 std::int64_t Stage::parameter_count() const {
   std::int64_t count = 0;
   for (const Parameter* p : parameters_) {

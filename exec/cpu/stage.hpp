@@ -178,6 +178,11 @@ class Stage {
   /// Bytes kept for micro-batches under way, now and at most so far.
   std::int64_t live_activation_bytes() const { return pool_->live_bytes(); }
   std::int64_t peak_activation_bytes() const { return pool_->peak_bytes(); }
+  /// Those are counted there too; nothing is kept yet. The meter must outlive the Stage.
+  void report_to(MemoryMeter& meter) { pool_->report_to(meter); }
+  /// Weights, gradients (and exact numerics' sums of them), what the optimizer keeps, and older
+  /// versions of the weights as they are now.
+  std::int64_t state_bytes() const;
 
  private:
   enum class Phase : std::uint8_t { Idle, Forwarded, InputDone };

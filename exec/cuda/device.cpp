@@ -34,17 +34,19 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU's time is the wall's; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
+  if (training.as_graph) require_captured(program, training.training.optimizer);
 }
 
 Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
                const CudaTraining& training, RankId rank, Transport& transport,
-               TransferSpans* times)
+               TransferSpans* times, StepGraph* graph)
     : cuda_(cuda),
       program_(program),
       training_(training),
       rank_(rank),
       transport_(transport),
       times_(times),
+      graph_(graph),
       queue_(cuda, site),
       timeline_(queue_, transport),
       tensors_(program.stages, program.micro_batches) {
@@ -64,23 +66,34 @@ Stage::Between Device::between() {
   return [this] { transport_.sleep_until(rank_, transport_.now() + kPollNs); };
 }
 
+std::unique_lock<std::mutex> Device::enter() {
+  std::unique_lock<std::mutex> lock;
+  if (way_ == StepWay::Captured) lock = graph_->capture(queue_, !std::exchange(has_joined_, true));
+  queue_.enter();
+  return lock;
+}
+
 void Device::begin_step(int step) {
   step_ = training_.training.first_step() + step;
+  step_of_run_ = step;
+  if (graph_ != nullptr) way_ = way_of_captured_run(step);
   queue_.enter();
+  if (way_ == StepWay::Captured) queue_.forget_guards();
   for (int s = 0; s < program_.stages; ++s) {
     Stage* const stage = stages_[static_cast<std::size_t>(s)].get();
     if (stage == nullptr) continue;
-    stage->discard_gradients();
+    stage->begin_step(step_);
     if (!stage->is_first() && !stage->is_last()) continue;
     for (int m = 0; m < training_.training.micro_batches; ++m) {
       if (computes(s, m)) stage->set_batch(m, training_.training.data->micro_batch(step_, m));
     }
   }
-  timeline_.begin_step();
+  timeline_.begin_step(way_ == StepWay::Replayed);
 }
 
 void Device::compute(InstructionId id) {
-  queue_.enter();
+  if (way_ == StepWay::Replayed) return graph_->launch(step_of_run_);
+  const auto lock = enter();
   Event start = timeline_.mark(queue_.computing());
   const Cell cell = program_.cell(id);
   if (cell.partner) {
@@ -120,7 +133,7 @@ void Device::update() {
   take_sums();
   clip();
   for (const auto& stage : stages_) {
-    if (stage != nullptr) stage->update(step_);
+    if (stage != nullptr) stage->update();
   }
 }
 
@@ -242,7 +255,8 @@ Buffer Device::fetch(Flow flow, int stage, int micro_batch) {
 // --- Messages ---
 
 PayloadPtr Device::give(InstructionId send) {
-  queue_.enter();
+  if (way_ == StepWay::Replayed) return std::make_unique<DevicePayload>(Buffer(), Event(), rank_);
+  const auto lock = enter();
   const Instruction& in = program_.code[send];
   if (in.in_collective()) {
     hand_in(send);
@@ -265,10 +279,10 @@ Device::Waiting Device::arrived(InstructionId recv, DevicePayload& payload) {
   if (!training_.hold_ns.empty())
     require(cuda_, cuda_.kernels.delay(stream, training_.hold_ns.at(route)));
   require(cuda_, cuda_.copy(stream, own.at(), payload.buffer.at(), own.bytes()));
-  Event end = timeline_.mark(stream);
-  payload.buffer.guard(end);
-  timeline_.note_arrival(recv, std::move(start), end);
-  return {std::move(own), std::move(end), true};
+  timeline_.note_arrival(recv, std::move(start), timeline_.mark(stream));
+  Event ready = queue_.record(stream);
+  payload.buffer.guard(ready);
+  return {std::move(own), std::move(ready), true};
 }
 
 std::size_t Device::message_bytes(InstructionId recv) {
@@ -277,8 +291,10 @@ std::size_t Device::message_bytes(InstructionId recv) {
   return in.kind == ActionKind::RecvF ? stage.input_bytes() : stage.output_bytes();
 }
 
+/// The sender's buffer goes back to its pool in here: that may put an event on a stream.
 void Device::accept(InstructionId recv, PayloadPtr payload) {
-  queue_.enter();
+  if (way_ == StepWay::Replayed) return;
+  const auto lock = enter();
   const Instruction& in = program_.code[recv];
   if (in.kind == ActionKind::ReduceNorm) {
     norm_ = recv;
@@ -299,19 +315,36 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
                    std::to_string(wanted) + " belong");
   }
   tensors_.put(flow, from, static_cast<int>(in.micro_batch), arrived(recv, *message));
+  payload.reset();
 }
 
 // --- The end of a step ---
 
-void Device::end_step() {
-  queue_.enter();
+void Device::enqueue_end() {
+  if (way_ == StepWay::Replayed) return graph_->launch(step_of_run_);
+  const auto lock = enter();
   take_sums();
   for (const auto& stage : stages_) {
     if (stage != nullptr) stage->end_step();
   }
+  if (way_ == StepWay::Captured) graph_->leave(queue_, step_of_run_);
+}
+
+void Device::wait_for_step() {
+  if (way_ == StepWay::Enqueued) {
+    queue_.finish(queue_.record(queue_.arriving()), between());
+    return queue_.finish(queue_.record(queue_.computing()), between());
+  }
+  const Stage::Between others = between();
+  while (!graph_->is_launched(step_of_run_)) others();
+  queue_.finish(graph_->done(), others);
+}
+
+void Device::end_step() {
+  enqueue_end();
   enqueued_ns_ = transport_.now();
-  queue_.finish(queue_.record(queue_.arriving()), between());
-  queue_.finish(queue_.record(queue_.computing()), between());
+  queue_.enter();
+  wait_for_step();
   timeline_.end_step();
   if (times_ != nullptr) timeline_.write(program_, *times_);
   if (training_.on_computation && step_ > training_.training.first_step())

@@ -4,6 +4,9 @@
 // which waits for that event and for nothing else. So a whole step is enqueued ahead of the GPU, by
 // a thread a rank or by one thread in the Program's order.
 //
+// With a StepGraph the second step is captured, and from the third on nothing is enqueued but its
+// launch: computations and messages then pass through here without a word.
+//
 // The host waits for the GPU in end_step() alone, and where numbers have to leave it inside a step:
 // at collectives (the replicas' gradients go by way of the host) and where gradients are clipped.
 // Times of computations are the GPU's.
@@ -18,6 +21,7 @@
 #include "exec/cpu/device.hpp"
 #include "exec/cuda/payload.hpp"
 #include "exec/cuda/stage.hpp"
+#include "exec/cuda/step_graph.hpp"
 #include "exec/cuda/timeline.hpp"
 #include "exec/device.hpp"
 #include "exec/waiting_tensors.hpp"
@@ -34,6 +38,8 @@ struct CudaTraining {
   /// What each computation took, at the end of every step but the first; called by its rank's
   /// thread. May be empty.
   std::function<void(InstructionId id, std::int64_t ns)> on_computation;
+  /// From the third step on a step is one graph (exec/cuda/step_graph.hpp).
+  bool as_graph = false;
 };
 
 /// Throws InputError if the training asks for what no GPU does yet: weight versions, sharded
@@ -43,10 +49,10 @@ void require_trainable(const Program& program, const CudaTraining& training);
 class Device final : public exec::Device {
  public:
   /// All must outlive it. The transport carries the parts of collectives, and the step's clock.
-  /// `times` may be null.
+  /// `times` and `graph` may be null.
   Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
          const CudaTraining& training, RankId rank, Transport& transport,
-         TransferSpans* times = nullptr);
+         TransferSpans* times = nullptr, StepGraph* graph = nullptr);
   /// Waits for what is still under way, if the run ended early.
   ~Device() override { queue_.drain(); }
 
@@ -98,6 +104,10 @@ class Device final : public exec::Device {
   void put(Flow flow, int stage, int micro_batch, Buffer buffer);
   Buffer fetch(Flow flow, int stage, int micro_batch);
   Waiting arrived(InstructionId recv, DevicePayload& payload);
+  /// The thread is on its GPU, and may put work there as long as it holds this.
+  std::unique_lock<std::mutex> enter();
+  void enqueue_end();
+  void wait_for_step();
   /// What polls do in between: notices that the run was stopped.
   Stage::Between between();
 
@@ -107,6 +117,7 @@ class Device final : public exec::Device {
   const RankId rank_;
   Transport& transport_;
   TransferSpans* const times_;
+  StepGraph* const graph_;
   Queue queue_;
   DeviceTimeline timeline_;
   WaitingTensors<Waiting> tensors_;
@@ -115,7 +126,9 @@ class Device final : public exec::Device {
   InstructionId norm_ = kNoInstruction;         // the REDUCE_NORM that has ended last
   InstructionId tied_ = kNoInstruction;         // a REDUCE_TIED that has ended, likewise
   std::vector<StageId> tables_;  // own stages with a table that another stage has too
-  int step_ = 0;
+  int step_ = 0, step_of_run_ = 0;
+  StepWay way_ = StepWay::Enqueued;
+  bool has_joined_ = false;  // the capture
   std::int64_t enqueued_ns_ = 0;
 };
 

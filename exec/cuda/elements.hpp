@@ -113,7 +113,7 @@ struct SgdUpdate {
 };
 
 struct AdamwUpdate {
-  pipewright_cuda_adamw f;
+  const pipewright_cuda_adamw* factors;
   const float* gradient;
   float *mean, *square, *value;
 
@@ -122,6 +122,7 @@ struct AdamwUpdate {
     return std::fabs(x) < 1e-30F ? 0.0F : x;
   }
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    const pipewright_cuda_adamw& f = *factors;
     const float g = gradient[i];
     const float m = without_dust(f.keep_mean * mean[i] + f.take_mean * g);
     const float s = without_dust(f.keep_square * square[i] + f.take_square * g * g);

@@ -76,7 +76,7 @@ void fill_losses_and_updates(pipewright_cuda_kernels& k) {
   };
   k.adamw = [](void* s, std::size_t n, const pipewright_cuda_adamw* factors, const float* gradient,
                float* mean, float* square, float* value) {
-    return Launcher::elements(s, n, AdamwUpdate{*factors, gradient, mean, square, value});
+    return Launcher::elements(s, n, AdamwUpdate{factors, gradient, mean, square, value});
   };
 }
 

@@ -1,52 +1,29 @@
 #include "exec/cuda/module.hpp"
 
-#include <dlfcn.h>
-
 #include "core/error.hpp"
+#include "exec/module_file.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
 
 constexpr int kLeastCapability = 8;
 
-/// 13000 is CUDA 13.0.
+}  // namespace
+
 std::string version_text(int version) {
+  if (version == 0) return "none";
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-}  // namespace
-
-std::vector<std::filesystem::path> module_places() {
-  std::vector<std::filesystem::path> places;
-  std::error_code ignored;
-  const auto command = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  if (!ignored) {
-    places.push_back(command.parent_path() / "libpipewright_cuda.so");
-    places.push_back(command.parent_path().parent_path() / "lib" / "pipewright" /
-                     "libpipewright_cuda.so");
-  }
-  places.emplace_back(PIPEWRIGHT_CUDA_MODULE);
-  return places;
-}
-
 const pipewright_cuda& load_module() {
-  std::string why =
-      "it was not built; install the CUDA toolkit, configure with -DPIPEWRIGHT_CUDA=ON and build "
-      "again";
-  for (const auto& place : module_places()) {
-    if (!std::filesystem::exists(place)) continue;
-    // Loaded for good: CUDA does not bear to be unloaded. A second time costs nothing.
-    void* module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (module == nullptr) {
-      why = std::string(dlerror()) + "; put CUDA's libraries where the loader finds them";
-      continue;
-    }
-    const auto entry =
-        reinterpret_cast<pipewright_cuda_entry_function>(dlsym(module, PIPEWRIGHT_CUDA_ENTRY));
-    if (entry != nullptr && entry()->abi == PIPEWRIGHT_CUDA_ABI) return *entry();
-    why = place.string() + " belongs to another version of Pipewright";
-  }
-  throw MachineError("the module libpipewright_cuda.so cannot be loaded: " + why);
+  return *static_cast<const pipewright_cuda*>(
+      load({.file = "libpipewright_cuda.so",
+            .built_at = PIPEWRIGHT_CUDA_MODULE,
+            .entry = PIPEWRIGHT_CUDA_ENTRY,
+            .abi = PIPEWRIGHT_CUDA_ABI,
+            .not_there = "it was not built; install the CUDA toolkit, configure with "
+                         "-DPIPEWRIGHT_CUDA=ON and build again",
+            .not_loaded = "put CUDA's libraries where the loader finds them"}));
 }
 
 std::string why_no_gpu() {

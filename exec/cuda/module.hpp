@@ -2,17 +2,14 @@
 // loaded: its table is valid until the process ends. Any thread.
 #pragma once
 
-#include <filesystem>
 #include <string>
-#include <vector>
 
 #include "exec/cuda/module_api.h"
 
 namespace pipewright::exec::cuda {
 
-/// Where the module is looked for, in this order: beside the command, where it is installed, and in
-/// the build folder.
-std::vector<std::filesystem::path> module_places();
+/// "13.0" for 13000; "none" for 0.
+std::string version_text(int version);
 
 /// Throws MachineError that says what is missing. Does not ask for a GPU.
 const pipewright_cuda& load_module();

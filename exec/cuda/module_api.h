@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PIPEWRIGHT_CUDA_ABI 1
+#define PIPEWRIGHT_CUDA_ABI 2
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -23,7 +23,7 @@ extern "C" {
 
 typedef struct pipewright_cuda_gpu {
   char name[256];
-  int sms; /* streaming multiprocessors */
+  int sms;          /* streaming multiprocessors */
   int major, minor; /* compute capability */
   int64_t memory_bytes;
   /* Of partitions of SMs (green contexts); 0 where this driver has none. */
@@ -82,6 +82,7 @@ typedef struct pipewright_cuda_kernels {
   int (*mse_backward_input)(void* stream, size_t n, const float* y, const float* target,
                             float scale, float* dy);
   int (*sgd)(void* stream, size_t n, float rate, const float* gradient, float* value);
+  /* The factors lie in the GPU's memory, and are read when the work is done. */
   int (*adamw)(void* stream, size_t n, const pipewright_cuda_adamw* factors, const float* gradient,
                float* mean, float* square, float* value);
   /* Row by row. */
@@ -163,9 +164,13 @@ typedef struct pipewright_cuda {
   void* (*event)(int is_timed);
   void (*release_event)(void* event);
   int (*record)(void* event, void* stream);
+  /* The same of a timed event, for elapsed_ms(). A capture keeps it, and each launch records it
+   * anew; within the capture nothing can wait for it. */
+  int (*mark)(void* event, void* stream);
   /* Work put on the stream from now on waits for the event's last record. */
   int (*stream_waits)(void* stream, void* event);
-  /* 1: passed, or never recorded; 0: not yet; -1: work before it has failed. */
+  /* 1: passed, or never recorded; 0: not yet; -1: work before it has failed. Several threads may
+   * ask for one event. */
   int (*is_over)(void* event);
   int (*wait_for_event)(void* event);
   int (*elapsed_ms)(void* from, void* to, float* ms);
@@ -176,10 +181,12 @@ typedef struct pipewright_cuda {
   int (*gemm)(void* blas, const pipewright_cuda_gemm* gemm, int precision);
 
   /* --- Graphs --- */
-  /* What the calling thread puts on the stream, and on streams that wait for it, is kept, not
-   * done, until end_capture(). */
+  /* What is put on the stream from now on, and on streams from when they wait for an event of it,
+   * is kept and not done. By any threads, one at a time. A stream of a capture waits for no event
+   * from before it, and end_capture() fails unless the stream waits for all the others by then. */
   int (*begin_capture)(void* stream);
   void* (*end_capture)(void* stream);
+  /* Does all of it once, on the streams' GPUs and partitions, behind what is on this stream. */
   int (*launch)(void* graph, void* stream);
   void (*release_graph)(void* graph);
 

@@ -27,6 +27,8 @@ Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
   if (optimizer_.kind == OptimizerKind::AdamW) {
     mean_ = zeros(floats_ * sizeof(float));
     square_ = zeros(floats_ * sizeof(float));
+    staged_factors_ = Pinned<pipewright_cuda_adamw>(queue.cuda(), 2);
+    factors_ = zeros(2 * sizeof(pipewright_cuda_adamw));
   }
   if (is_exact()) {
     high_ = zeros(floats_ * sizeof(std::int64_t));
@@ -87,19 +89,28 @@ void Parameters::scale(float factor) {
   queue_.run(queue_.kernels().scale, floats_, factor, gradients_.floats());
 }
 
-void Parameters::update(int step) {
+void Parameters::begin_step(int step) {
+  if (optimizer_.kind != OptimizerKind::AdamW) return;
+  for (const bool decays : {false, true}) {
+    const AdamFactors f = adam_factors(optimizer_, step, decays);
+    staged_factors_.data()[decays ? 1 : 0] = {f.keep_mean,   f.take_mean, f.keep_square,
+                                              f.take_square, f.rate,      f.square_correction,
+                                              f.epsilon,     f.keep_value};
+  }
+}
+
+/// The factors go by way of memory, so that a step that is replayed takes those of its own time.
+void Parameters::update() {
+  if (factors_) queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
+  const auto* const factors = static_cast<const pipewright_cuda_adamw*>(factors_.at());
   const auto rate = static_cast<float>(optimizer_.learning_rate);
   for (const DeviceParameter& p : all_) {
     if (optimizer_.kind == OptimizerKind::Sgd) {
       queue_.run(queue_.kernels().sgd, p.size, rate, p.gradient, p.value);
       continue;
     }
-    const AdamFactors f = adam_factors(optimizer_, step, p.decays);
-    const pipewright_cuda_adamw factors{f.keep_mean,   f.take_mean, f.keep_square,
-                                        f.take_square, f.rate,      f.square_correction,
-                                        f.epsilon,     f.keep_value};
-    queue_.run(queue_.kernels().adamw, p.size, &factors, p.gradient, mean_.floats() + p.offset,
-               square_.floats() + p.offset, p.value);
+    queue_.run(queue_.kernels().adamw, p.size, factors + (p.decays ? 1 : 0), p.gradient,
+               mean_.floats() + p.offset, square_.floats() + p.offset, p.value);
   }
 }
 

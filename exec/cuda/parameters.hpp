@@ -46,7 +46,9 @@ class Parameters {
   /// The gradients become readable; nothing in other numerics.
   void settle();
   void scale(float factor);
-  void update(int step);
+  /// What updates of this step multiply by. Nothing is under way.
+  void begin_step(int step);
+  void update();
 
   /// Puts what tells whether gradients were numbers on the way to the host; to be read when the
   /// stream is done. RunError that names the parameter.
@@ -82,6 +84,8 @@ class Parameters {
   std::vector<DeviceParameter> all_;
   std::size_t floats_ = 0;  // of all, with the gaps between them
   Buffer values_, gradients_, mean_, square_, high_, low_, bad_, partial_, total_;
+  Buffer factors_;                                // AdamW: as staged_factors_
+  Pinned<pipewright_cuda_adamw> staged_factors_;  // of parameters that do not decay, and that do
   Pinned<int> health_;
 };
 

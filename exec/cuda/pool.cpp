@@ -67,6 +67,13 @@ Buffer Pool::take(std::size_t bytes) {
                  }});
 }
 
+void Pool::forget_guards() {
+  const std::scoped_lock lock(state_->mutex);
+  for (auto& [bytes, blocks] : state_->free) {
+    for (auto& block : blocks) block->guards.clear();
+  }
+}
+
 PoolFigures Pool::figures() const {
   const std::scoped_lock lock(state_->mutex);
   return state_->figures;

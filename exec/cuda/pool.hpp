@@ -72,6 +72,8 @@ class Pool {
   Buffer take(std::size_t bytes);
   Buffer take_floats(std::size_t n) { return take(n * sizeof(float)); }
   PoolFigures figures() const;
+  /// Of the blocks that nobody holds: what their guards wait for is over.
+  void forget_guards();
 
  private:
   struct State;

@@ -28,7 +28,7 @@ class Meter {
   Meter& operator=(const Meter&) = delete;
 
   Queue& queue() { return queue_; }
-  Event mark(void* stream) { return queue_.record(stream, true); }
+  Event mark(void* stream) { return queue_.mark(stream); }
   void finish(const Event& event) const { queue_.finish(event, {}); }
   std::int64_t between(const Event& from, const Event& to) const {
     float ms = 0;

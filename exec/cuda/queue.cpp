@@ -41,8 +41,8 @@ struct Queue::Streams {
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
 
-  Event record(void* stream, bool is_timed) {
-    Event event = events.take(is_timed);
+  Event record(void* stream) {
+    Event event = events.take(false);
     require(cuda, cuda.record(event.get(), stream));
     return event;
   }
@@ -91,7 +91,7 @@ Queue::Queue(const pipewright_cuda& cuda, const QueueSite& site)
         // with its next call.
         source.after_use = [streams = streams_, site] {
           require(streams->cuda, streams->cuda.enter(site.gpu, site.partition));
-          return streams->record(streams->computing, false);
+          return streams->record(streams->computing);
         };
         return source;
       }()),
@@ -123,7 +123,18 @@ void Queue::drain() noexcept {
 void* Queue::computing() const { return streams_->computing; }
 void* Queue::arriving() const { return streams_->arriving; }
 
-Event Queue::record(void* stream, bool is_timed) { return streams_->record(stream, is_timed); }
+Event Queue::record(void* stream) { return streams_->record(stream); }
+
+Event Queue::mark(void* stream) {
+  Event event = streams_->events.take(true);
+  require(cuda_, cuda_.mark(event.get(), stream));
+  return event;
+}
+
+void Queue::forget_guards() {
+  memory_.forget_guards();
+  messages_.forget_guards();
+}
 
 void Queue::wait(void* stream, const Event& event) const {
   if (event != nullptr) require(cuda_, cuda_.stream_waits(stream, event.get()));

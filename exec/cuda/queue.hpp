@@ -43,7 +43,10 @@ class Queue {
   /// The stream of the computations, and that of arriving messages.
   void* computing() const;
   void* arriving() const;
-  Event record(void* stream, bool is_timed = false);
+  /// What waits for it waits for what is on the stream by now.
+  Event record(void* stream);
+  /// An event that tells its time, and nothing else.
+  Event mark(void* stream);
   void wait(void* stream, const Event& event) const;
 
   /// A kernel on the computing stream, or a product.
@@ -59,6 +62,9 @@ class Queue {
   Pool& memory() { return memory_; }
   Pool& messages() { return messages_; }
   Pool& weights() { return weights_; }
+
+  /// All that was put on the streams of all ranks is done: nothing has to wait for its memory.
+  void forget_guards();
 
   /// Polls until the event has passed, calling `between` now and then, which may throw. Throws
   /// RunError if the work before it has failed.

@@ -85,16 +85,23 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
                       const Messenger& messenger) {
   cpu::require_fit(program, training.training);
   require_trainable(program, training);
+  if (training.as_graph && options.steps < kLeastCapturedSteps)
+    throw InputError(
+        "--cuda-graph captures the second step, and this run has one; ask for more "
+        "with --steps, or leave it out");
   PhaseLog* const phases = training.training.phases;
   if (phases != nullptr) phases->begin(Phase::InitComm);
   Partitions partitions(cuda);
   const auto sites = sites_of(cuda, program.ranks(), training.precision, partitions);
   std::vector<Device*> devices(static_cast<std::size_t>(program.ranks()));
   std::atomic<int> not_ready{program.ranks()};
+  std::optional<StepGraph> graph;
+  if (training.as_graph) graph.emplace(cuda, sites.front().gpu, program.ranks());
   const DeviceFactory make = [&](RankId rank, Clock&) {
     const auto r = static_cast<std::size_t>(rank.value);
-    auto device = std::make_unique<Device>(cuda, sites[r], program, training, rank,
-                                           messenger.transport, &messenger.times);
+    auto device =
+        std::make_unique<Device>(cuda, sites[r], program, training, rank, messenger.transport,
+                                 &messenger.times, graph ? &*graph : nullptr);
     devices[r] = device.get();
     if (messenger.attach) messenger.attach(rank, *device);
     const bool is_last = not_ready.fetch_sub(1) == 1;
@@ -106,6 +113,8 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   std::vector<std::int64_t> enqueued_ns(devices.size(), 0);
   std::vector<RunResult::GpuMemory> memory;
   RunOptions watching = options;
+  // The step that is captured shows the capture, and no step.
+  if (graph) watching.warm_up_steps = std::max(watching.warm_up_steps, kLeastCapturedSteps);
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.training.verified_steps) verifier->compare(program, step, devices);
     if (step + 1 == options.steps) memory = memory_of(devices);
@@ -118,6 +127,8 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   if (verifier) result.verify = verifier->worst();
   result.enqueued_ns = std::move(enqueued_ns);
   result.gpu_memory = std::move(memory);
+  for (const auto& rank : result.gpu_memory)
+    result.peak_bytes.push_back(rank.peak_activations + rank.weights);
   result.peak_weight_versions.assign(static_cast<std::size_t>(program.ranks()), 1);
   return result;
 }

@@ -263,6 +263,13 @@ void release_event(void* which) { static_cast<void>(cudaEventDestroy(event_of(wh
 int record(void* which, void* on) {
   return noted(cudaEventRecord(event_of(which), stream_of(on)), "recording an event");
 }
+int mark(void* which, void* on) {
+  cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+  if (noted(cudaStreamIsCapturing(stream_of(on), &state), "recording an event") != 0) return 1;
+  const unsigned how =
+      state == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal;
+  return noted(cudaEventRecordWithFlags(event_of(which), stream_of(on), how), "recording an event");
+}
 int stream_waits(void* waiting, void* which) {
   return noted(cudaStreamWaitEvent(stream_of(waiting), event_of(which), 0), "waiting for an event");
 }
@@ -330,8 +337,9 @@ int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int precision) {
 
 // --- Graphs ---
 
+/// Relaxed: the threads of several ranks put work on the streams, and another one may end it.
 int begin_capture(void* on) {
-  return noted(cudaStreamBeginCapture(stream_of(on), cudaStreamCaptureModeThreadLocal),
+  return noted(cudaStreamBeginCapture(stream_of(on), cudaStreamCaptureModeRelaxed),
                "capturing a graph");
 }
 void* end_capture(void* on) {
@@ -373,6 +381,7 @@ pipewright_cuda whole_table() {
   table.event = event;
   table.release_event = release_event;
   table.record = record;
+  table.mark = mark;
   table.stream_waits = stream_waits;
   table.is_over = is_over;
   table.wait_for_event = wait_for_event;

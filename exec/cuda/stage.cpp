@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -38,10 +39,9 @@ Stage::Stage(Queue& queue, const StageSpec& spec)
     for (const auto& layer : layers_) one.saved.push_back(layer->new_saved());
   }
   const std::size_t count = in_flight_.size();
-  const std::size_t inputs = extent_.words(std::max(width_in_, 1));
-  if (is_first()) staged_inputs_ = Pinned<float>(queue.cuda(), count * inputs);
+  if (is_first()) staged_inputs_ = Pinned<float>(queue.cuda(), count * input_words());
   if (!is_last()) return;
-  staged_answers_ = Pinned<float>(queue.cuda(), count * extent_.words(width_out_));
+  staged_answers_ = Pinned<float>(queue.cuda(), count * answer_words());
   facts_ = Pinned<float>(queue.cuda(), count * facts_of_micro_batch());
 }
 
@@ -82,32 +82,41 @@ void Stage::make_layers(const StageSpec& spec) {
 
 // --- Data ---
 
-/// Onto the GPU, by way of memory that the copy may read while the host goes on.
-template <class T>
-Buffer Stage::uploaded(const std::vector<T>& values, T* staging) {
-  std::copy(values.begin(), values.end(), staging);
-  Buffer buffer = queue_.memory().take(values.size() * sizeof(T));
-  queue_.copy(buffer.at(), staging, values.size() * sizeof(T));
-  return buffer;
+/// Of a micro-batch: a label a row, or a target for each output.
+std::size_t Stage::answer_words() const {
+  return extent_.words(loss_kind_ == LossKind::SoftmaxCrossEntropy ? 1 : width_out_);
 }
 
+void Stage::begin_step(int step) {
+  gradients_are_old_ = true;
+  parameters_->begin_step(step);
+}
+
+/// Into memory that the copy reads while the host goes on.
 void Stage::set_batch(int micro_batch, const MicroBatch& batch) {
   mirror_->set_batch(micro_batch, batch);  // looks whether it fits
-  InFlight& one = at(micro_batch);
   const auto place = static_cast<std::size_t>(micro_batch);
+  const auto stage = [](const auto& values, float* to) {
+    static_assert(sizeof(values[0]) == sizeof(float));
+    std::memcpy(to, values.data(), values.size() * sizeof(float));
+  };
   if (is_first()) {
-    float* const staging =
-        staged_inputs_.data() + place * (staged_inputs_.size() / in_flight_.size());
-    one.input = width_in_ == 0 ? uploaded(batch.tokens, reinterpret_cast<std::int32_t*>(staging))
-                               : uploaded(batch.inputs, staging);
+    float* const to = staged_inputs_.data() + place * input_words();
+    width_in_ == 0 ? stage(batch.tokens, to) : stage(batch.inputs, to);
   }
   if (is_last()) {
-    float* const staging = staged_answers_.data() + place * extent_.words(width_out_);
-    one.answers = loss_kind_ == LossKind::SoftmaxCrossEntropy
-                      ? uploaded(batch.labels, reinterpret_cast<std::int32_t*>(staging))
-                      : uploaded(batch.targets, staging);
+    float* const to = staged_answers_.data() + place * answer_words();
+    loss_kind_ == LossKind::SoftmaxCrossEntropy ? stage(batch.labels, to)
+                                                : stage(batch.targets, to);
   }
-  one.has_batch = true;
+  at(micro_batch).has_batch = true;
+}
+
+Buffer Stage::uploaded(const Pinned<float>& staged, int micro_batch, std::size_t words) {
+  Buffer buffer = queue_.memory().take_floats(words);
+  queue_.copy(buffer.at(), staged.data() + static_cast<std::size_t>(micro_batch) * words,
+              words * sizeof(float));
+  return buffer;
 }
 
 // --- F, I, W ---
@@ -115,7 +124,7 @@ void Stage::set_batch(int micro_batch, const MicroBatch& batch) {
 Buffer Stage::forward(int micro_batch, Buffer input) {
   InFlight& one = at(micro_batch);
   PIPEWRIGHT_ASSERT(one.has_batch || !(is_first() || is_last()), "F before set_batch()");
-  Buffer x = is_first() ? std::exchange(one.input, Buffer()) : std::move(input);
+  Buffer x = is_first() ? uploaded(staged_inputs_, micro_batch, input_words()) : std::move(input);
   PIPEWRIGHT_ASSERT(static_cast<bool>(x), "F without its input");
   for (std::size_t i = 0; i < layers_.size(); ++i)
     x = layers_[i]->forward(std::move(x), one.saved[i]);
@@ -155,6 +164,7 @@ std::size_t Stage::facts_of_micro_batch() const {
 
 void Stage::forward_loss(int micro_batch, Buffer output) {
   InFlight& one = at(micro_batch);
+  one.answers = uploaded(staged_answers_, micro_batch, answer_words());
   const std::size_t count = facts_of_micro_batch();
   const Buffer facts = queue_.memory().take_floats(count);
   const int rows = extent_.rows();
@@ -174,16 +184,17 @@ void Stage::forward_loss(int micro_batch, Buffer output) {
 
 Buffer Stage::loss_gradient(InFlight& one) {
   const Buffer kept = std::exchange(one.loss_saved, Buffer());
+  const Buffer answers = std::exchange(one.answers, Buffer());
   Buffer gradient = kept.is_shared() ? queue_.memory().take(kept.bytes()) : kept;
   const int rows = extent_.rows();
   const std::size_t words = extent_.words(width_out_);
   if (loss_kind_ == LossKind::SoftmaxCrossEntropy) {
     const double scale = 1 / (loss_divisor_ * rows);
     queue_.run(queue_.kernels().cross_entropy_backward_input, rows, width_out_, kept.floats(),
-               one.answers.ids(), static_cast<float>(scale), gradient.floats());
+               answers.ids(), static_cast<float>(scale), gradient.floats());
   } else {
     const double scale = 1 / (loss_divisor_ * static_cast<double>(words));
-    queue_.run(queue_.kernels().mse_backward_input, words, kept.floats(), one.answers.floats(),
+    queue_.run(queue_.kernels().mse_backward_input, words, kept.floats(), answers.floats(),
                static_cast<float>(scale), gradient.floats());
   }
   return gradient;
@@ -227,9 +238,9 @@ void Stage::settle_gradients() {
   is_settled_ = true;
 }
 
-void Stage::update(int step) {
+void Stage::update() {
   settle_gradients();
-  parameters_->update(step);
+  parameters_->update();
   gradients_are_old_ = true;
 }
 

@@ -8,6 +8,7 @@
 // outlive the Stage. One thread at a time; functions that take a `between` wait.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,17 +41,19 @@ class Stage {
   std::size_t input_bytes() const { return mirror_->input_floats() * sizeof(float); }
   std::size_t output_bytes() const { return mirror_->output_floats() * sizeof(float); }
 
-  /// Between steps. Throws InputError for data that does not fit.
+  /// Between steps: what they read on the host. Old gradients are gone.
+  void begin_step(int step);
+  /// Between steps; the micro-batch's F copies it to the GPU. Throws InputError for data that does
+  /// not fit.
   void set_batch(int micro_batch, const MicroBatch& batch);
   /// Messages as on the CPU: empty on the first stage, and behind the last one.
   Buffer forward(int micro_batch, Buffer input);
   Buffer backward_input(int micro_batch, Buffer gradient);
   void backward_weight(int micro_batch);
 
-  void discard_gradients() { gradients_are_old_ = true; }
   void settle_gradients();
   void scale_gradients(float factor) { parameters_->scale(factor); }
-  void update(int step);
+  void update();
   cpu::SquareSum squares(const Between& between);
   cpu::GradientPart gradient_part(const Between& between);
   void set_gradients(std::span<const cpu::GradientPart* const> parts, const Between& between);
@@ -73,7 +76,7 @@ class Stage {
  private:
   struct InFlight {
     bool has_batch = false;
-    Buffer input, answers;     // first stage: tokens or numbers; last one: labels or targets
+    Buffer answers;            // last stage: labels or targets
     std::vector<Saved> saved;  // by layer
     Buffer loss_saved;
     std::optional<double> loss;
@@ -82,8 +85,9 @@ class Stage {
   void make_layers(const StageSpec& spec);
   void forward_loss(int micro_batch, Buffer output);
   Buffer loss_gradient(InFlight& one);
-  template <class T>
-  Buffer uploaded(const std::vector<T>& values, T* staging);
+  Buffer uploaded(const Pinned<float>& staged, int micro_batch, std::size_t words);
+  std::size_t input_words() const { return extent_.words(std::max(width_in_, 1)); }
+  std::size_t answer_words() const;
   std::size_t facts_of_micro_batch() const;
   double loss_of(const float* facts) const;
   void begin_gradients();

@@ -13,9 +13,20 @@ constexpr int kBaseTries = 5;
 
 }  // namespace
 
-void DeviceTimeline::begin_step() {
-  computations_.clear();
-  arrivals_.clear();
+void TransferSpans::write(Timeline& timeline) const {
+  const std::scoped_lock lock(mutex);
+  for (std::size_t id = 0; id < end.size(); ++id) {
+    if (end[id] == kNotEnded) continue;
+    timeline.start[id] = timeline.moving[id] = moving[id];
+    timeline.end[id] = end[id];
+  }
+}
+
+void DeviceTimeline::begin_step(bool is_replayed) {
+  if (!is_replayed) {
+    computations_.clear();
+    arrivals_.clear();
+  }
   std::int64_t narrowest = 0;
   for (int i = 0; i < kBaseTries; ++i) {
     const std::int64_t before = local::steady_ns();
@@ -30,8 +41,6 @@ void DeviceTimeline::begin_step() {
 }
 
 void DeviceTimeline::note_computation(InstructionId id, Event start, Event end) {
-  // The step's clock may begin only behind begin_step().
-  if (computations_.empty()) shift_ns_ = clock_.now() - local::steady_ns();
   computations_.push_back({id, std::move(start), std::move(end)});
 }
 
@@ -39,21 +48,21 @@ void DeviceTimeline::note_arrival(InstructionId recv, Event start, Event end) {
   arrivals_.push_back({recv, std::move(start), std::move(end)});
 }
 
-void DeviceTimeline::read(Span& span) const {
+void DeviceTimeline::read(Span& span, std::int64_t shift_ns) const {
   const auto at = [&](const Event& event) {
     float ms = 0;
     require(queue_.cuda(), queue_.cuda().elapsed_ms(base_.get(), event.get(), &ms));
     const auto since_base = static_cast<std::int64_t>(std::llround(static_cast<double>(ms) * 1e6));
-    return std::max<std::int64_t>(0, base_ns_ + shift_ns_ + since_base);
+    return std::max<std::int64_t>(0, base_ns_ + shift_ns + since_base);
   };
   span.from = at(span.start);
   span.to = at(span.end);
-  span.start = span.end = nullptr;
 }
 
 void DeviceTimeline::end_step() {
-  for (Span& span : computations_) read(span);
-  for (Span& span : arrivals_) read(span);
+  const std::int64_t shift = clock_.now() - local::steady_ns();  // to the step's clock
+  for (Span& span : computations_) read(span, shift);
+  for (Span& span : arrivals_) read(span, shift);
 }
 
 void DeviceTimeline::tell(const std::function<void(InstructionId, std::int64_t)>& told) const {

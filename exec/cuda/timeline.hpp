@@ -24,6 +24,9 @@ struct TransferSpans {
   mutable std::mutex mutex;  // a rank writes while the watchdog may look
   explicit TransferSpans(std::size_t instructions)
       : moving(instructions, kNotEnded), end(instructions, kNotEnded) {}
+  /// Into those that have a time here: the host enqueues a transfer long before its data is there.
+  void write(Timeline& timeline) const;
+
   std::vector<std::int64_t> moving, end;
 };
 
@@ -31,13 +34,12 @@ class DeviceTimeline {
  public:
   DeviceTimeline(Queue& queue, const Clock& clock) : queue_(queue), clock_(clock) {}
 
-  /// Nothing is under way on the queue.
-  void begin_step();
-  /// An event that can tell its time.
-  Event mark(void* stream) { return queue_.record(stream, true); }
+  /// Nothing is under way on the queue. Replayed: the work, and its events, are the last step's.
+  void begin_step(bool is_replayed = false);
+  Event mark(void* stream) { return queue_.mark(stream); }
   void note_computation(InstructionId id, Event start, Event end);
   void note_arrival(InstructionId recv, Event start, Event end);
-  /// Reads the times. The queue is done.
+  /// Reads the times. The queue is done, and the step's clock still runs.
   void end_step();
 
   /// Of each computation.
@@ -51,13 +53,12 @@ class DeviceTimeline {
     Event start, end;
     std::int64_t from = 0, to = 0;
   };
-  void read(Span& span) const;
+  void read(Span& span, std::int64_t shift_ns) const;
 
   Queue& queue_;
   const Clock& clock_;
   Event base_;
-  std::int64_t base_ns_ = 0;   // the base's time on the steady clock
-  std::int64_t shift_ns_ = 0;  // from the steady clock to the step's
+  std::int64_t base_ns_ = 0;  // the base's time on the steady clock
   std::vector<Span> computations_, arrivals_;
 };
 

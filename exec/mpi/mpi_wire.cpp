@@ -1,13 +1,12 @@
 #include "exec/mpi/mpi_wire.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/module_file.hpp"
 
 namespace pipewright::exec::mpi {
 namespace {
@@ -22,34 +21,14 @@ bool is_small(const Frame& frame, std::size_t room) {
 
 // --- The module ---
 
-std::vector<std::filesystem::path> module_places() {
-  std::vector<std::filesystem::path> places;
-  std::error_code ignored;
-  const auto command = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  if (!ignored) {
-    places.push_back(command.parent_path() / "libpipewright_mpi.so");
-    places.push_back(command.parent_path().parent_path() / "lib" / "pipewright" /
-                     "libpipewright_mpi.so");
-  }
-  places.emplace_back(PIPEWRIGHT_MPI_MODULE);
-  return places;
-}
-
 const pipewright_mpi& load_module() {
-  std::string why = "it was not built; install libopenmpi-dev and openmpi-bin and build again";
-  for (const auto& place : module_places()) {
-    if (!std::filesystem::exists(place)) continue;
-    void* module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (module == nullptr) {
-      why = std::string(dlerror()) + "; install openmpi-bin";
-      continue;
-    }
-    const auto entry =
-        reinterpret_cast<pipewright_mpi_entry_function>(dlsym(module, PIPEWRIGHT_MPI_ENTRY));
-    if (entry != nullptr && entry()->abi == PIPEWRIGHT_MPI_ABI) return *entry();
-    why = place.string() + " belongs to another version of Pipewright";
-  }
-  throw MachineError("the module libpipewright_mpi.so cannot be loaded: " + why);
+  return *static_cast<const pipewright_mpi*>(
+      load({.file = "libpipewright_mpi.so",
+            .built_at = PIPEWRIGHT_MPI_MODULE,
+            .entry = PIPEWRIGHT_MPI_ENTRY,
+            .abi = PIPEWRIGHT_MPI_ABI,
+            .not_there = "it was not built; install libopenmpi-dev and openmpi-bin and build again",
+            .not_loaded = "install openmpi-bin"}));
 }
 
 int processes_of_launcher() {

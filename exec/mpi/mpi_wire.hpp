@@ -6,7 +6,6 @@
 #pragma once
 
 #include <array>
-#include <filesystem>
 #include <list>
 #include <memory>
 #include <string>
@@ -20,9 +19,6 @@ namespace pipewright::exec::mpi {
 /// The module, loaded. Throws MachineError if there is none or it cannot be loaded: says what to
 /// install.
 const pipewright_mpi& load_module();
-/// Where the module is looked for: beside the command, in the installation's library folder, where
-/// it was built.
-std::vector<std::filesystem::path> module_places();
 
 /// Whether mpirun has started this process, and how many of them; 0: it has not.
 int processes_of_launcher();

@@ -1,34 +1,28 @@
 #include "exec/nccl/library.hpp"
 
-#include <dlfcn.h>
-
 #include <array>
 
 #include "core/error.hpp"
-#include "exec/cuda/module.hpp"
+#include "exec/module_file.hpp"
 
 namespace pipewright::exec::nccl {
 
 const pipewright_nccl& load_nccl() {
-  cuda::load_module();  // says what is wrong with the module as a whole
-  for (const auto& place : cuda::module_places()) {
-    void* module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (module == nullptr) continue;
-    const auto entry =
-        reinterpret_cast<pipewright_nccl_entry_function>(dlsym(module, PIPEWRIGHT_NCCL_ENTRY));
-    if (entry == nullptr)
-      throw MachineError(
-          "the module libpipewright_cuda.so was built without NCCL; install it (pip: "
-          "nvidia-nccl-cu13), configure with -DNCCL_ROOT= where nccl.h is, and build again");
-    if (entry()->abi != PIPEWRIGHT_NCCL_ABI)
-      throw MachineError(place.string() + " belongs to another version of Pipewright");
-    std::array<char, 512> why{};
-    if (entry()->begin(why.data(), why.size()) != 0)
-      throw MachineError("NCCL cannot be loaded: " + std::string(why.data()) +
-                         "; put libnccl.so.2 where the loader finds it (LD_LIBRARY_PATH)");
-    return *entry();
-  }
-  throw MachineError("the module libpipewright_cuda.so cannot be loaded");
+  const auto& nccl = *static_cast<const pipewright_nccl*>(load(
+      {.file = "libpipewright_cuda.so",
+       .built_at = PIPEWRIGHT_CUDA_MODULE,
+       .entry = PIPEWRIGHT_NCCL_ENTRY,
+       .abi = PIPEWRIGHT_NCCL_ABI,
+       .not_there = "it was not built; install the CUDA toolkit, configure with "
+                    "-DPIPEWRIGHT_CUDA=ON and build again",
+       .not_loaded = "put CUDA's libraries where the loader finds them",
+       .no_entry = "it was built without NCCL; install that (pip: nvidia-nccl-cu13), configure "
+                   "with -DNCCL_ROOT= where nccl.h is, and build again"}));
+  std::array<char, 512> why{};
+  if (nccl.begin(why.data(), why.size()) != 0)
+    throw MachineError("NCCL cannot be loaded: " + std::string(why.data()) +
+                       "; put libnccl.so.2 where the loader finds it (LD_LIBRARY_PATH)");
+  return nccl;
 }
 
 std::string version_text(int version) {

@@ -15,6 +15,10 @@ RunResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
                        " GPUs; without --transport nccl several ranks share one");
   if (!training.hold_ns.empty())
     throw InputError("--slow-link holds copies on one GPU; leave out --transport nccl");
+  if (training.as_graph)
+    throw InputError(
+        "the host waits within a step until NCCL has taken its calls, so the step cannot be one "
+        "CUDA graph; leave out --cuda-graph");
   NcclTransport transport(nccl, program, costs);
   return run_on_cuda(cuda, program, costs, training, options,
                      {transport, transport.times(),

@@ -89,13 +89,7 @@ void NcclTransport::report(Timeline& timeline, Progress& progress) const {
     progress.ended[id] = links_[rank]->has_ended(id) ? 1 : 0;
     is_over = is_over && progress.ended[id] != 0;
   }
-  if (!is_over) return;  // the times are those of an earlier step
-  const std::scoped_lock lock(times_.mutex);
-  for (InstructionId id = 0; id < program_.code.size(); ++id) {
-    if (times_.end[id] == kNotEnded) continue;
-    timeline.start[id] = timeline.moving[id] = times_.moving[id];
-    timeline.end[id] = times_.end[id];
-  }
+  if (is_over) times_.write(timeline);  // else they are those of an earlier step
 }
 
 }  // namespace pipewright::exec::nccl

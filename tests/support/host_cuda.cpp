@@ -1,147 +1,19 @@
 #include "tests/support/host_cuda.hpp"
 
 #include <array>
-#include <chrono>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <string>
 #include <vector>
 
 #include "exec/cuda/column_major.hpp"
 #include "exec/cuda/kernel_table.hpp"
 #include "exec/cuda/product_tiles.hpp"
-#include "exec/random.hpp"
+#include "tests/support/host_streams.hpp"
 
 namespace pipewright::tests {
 namespace {
 
 using exec::cuda::kLanes;
 using exec::cuda::lane_part;
-
-// --- Streams and events ---
-
-struct Stream;
-using StreamPtr = std::shared_ptr<Stream>;
-
-/// Work, or a wait until `other` has done so much.
-struct Entry {
-  std::function<void()> work;
-  StreamPtr other;
-  std::uint64_t position = 0;
-};
-
-struct Stream {
-  HostOrder order = HostOrder::Eager;
-  std::deque<Entry> entries;
-  std::uint64_t put = 0, done = 0;
-};
-
-struct Event {
-  StreamPtr stream;
-  std::uint64_t position = 0;
-  std::shared_ptr<double> milliseconds = std::make_shared<double>(0);
-};
-
-/// The streams of all tables, and who may touch them: one thread at a time.
-struct World {
-  std::recursive_mutex mutex;
-  std::vector<StreamPtr> streams;
-  std::uint64_t turn = 0;
-};
-
-World& world() {
-  static World one;
-  return one;
-}
-
-StreamPtr& stream_of(void* stream) { return *static_cast<StreamPtr*>(stream); }
-Event& event_of(void* event) { return *static_cast<Event*>(event); }
-
-void do_until(Stream& stream, std::uint64_t position) {
-  while (stream.done < position) {
-    const Entry next = std::move(stream.entries.front());
-    stream.entries.pop_front();
-    if (next.other != nullptr) do_until(*next.other, next.position);
-    if (next.work) next.work();
-    ++stream.done;
-  }
-}
-
-/// Some entries of some stream of the same order.
-void do_something() {
-  World& all = world();
-  const auto pick = [&](std::uint64_t n) {
-    return exec::uniform_below(exec::key_of(1, "turn"), ++all.turn, n);
-  };
-  Stream& stream = *all.streams[pick(all.streams.size())];
-  if (stream.order == HostOrder::Shuffled)
-    do_until(stream, stream.done + pick(stream.put - stream.done + 1));
-}
-
-int put(void* on, Entry entry) {
-  const std::scoped_lock lock(world().mutex);
-  Stream& stream = *stream_of(on);
-  stream.entries.push_back(std::move(entry));
-  ++stream.put;
-  if (stream.order == HostOrder::Eager) do_until(stream, stream.put);
-  if (stream.order == HostOrder::Shuffled) do_something();
-  return 0;
-}
-
-template <HostOrder order>
-void* make_stream(void*) {
-  const std::scoped_lock lock(world().mutex);
-  auto made = std::make_shared<Stream>();
-  made->order = order;
-  world().streams.push_back(made);
-  return new StreamPtr(std::move(made));
-}
-
-void release_stream(void* stream) {
-  const std::scoped_lock lock(world().mutex);
-  const std::unique_ptr<StreamPtr> own(static_cast<StreamPtr*>(stream));
-  do_until(**own, (*own)->put);
-  std::erase(world().streams, *own);
-}
-
-double now_ms() {
-  using namespace std::chrono;
-  return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
-}
-
-int record(void* which, void* on) {
-  const std::scoped_lock lock(world().mutex);
-  Event& event = event_of(which);
-  event.milliseconds = std::make_shared<double>(0);
-  put(on, {[at = event.milliseconds] { *at = now_ms(); }, nullptr, 0});
-  event.stream = stream_of(on);
-  event.position = event.stream->put;
-  return 0;
-}
-
-int stream_waits(void* on, void* which) {
-  const std::scoped_lock lock(world().mutex);
-  const Event& event = event_of(which);
-  if (event.stream == nullptr || event.stream == stream_of(on)) return 0;
-  return put(on, {nullptr, event.stream, event.position});
-}
-
-int wait_for_event(void* which) {
-  const std::scoped_lock lock(world().mutex);
-  const Event& event = event_of(which);
-  if (event.stream != nullptr) do_until(*event.stream, event.position);
-  return 0;
-}
-
-int is_over(void* which) { return wait_for_event(which) == 0 ? 1 : -1; }
-
-int elapsed_ms(void* from, void* to, float* ms) {
-  *ms = static_cast<float>(*event_of(to).milliseconds - *event_of(from).milliseconds);
-  return 0;
-}
 
 // --- Kernels ---
 
@@ -237,30 +109,28 @@ void multiply(const pipewright_cuda_gemm& g, int z) {
 struct Launcher {
   template <class F>
   static int elements(void* stream, std::size_t n, F f) {
-    return put(stream, {[n, f] {
-                          for (std::size_t i = 0; i < n; ++i) f(i);
-                        },
-                        nullptr, 0});
+    return host::put(stream, [n, f] {
+      for (std::size_t i = 0; i < n; ++i) f(i);
+    });
   }
   template <class F>
   static int rows(void* stream, std::size_t n, F f) {
-    return put(stream, {[n, f] {
-                          for (std::size_t row = 0; row < n; ++row) f(HostLanes{}, row);
-                        },
-                        nullptr, 0});
+    return host::put(stream, [n, f] {
+      for (std::size_t row = 0; row < n; ++row) f(HostLanes{}, row);
+    });
   }
   static int product(void* stream, const pipewright_cuda_gemm& g) {
-    return put(stream, {[g] {
-                          for (int z = 0; z < g.outer * g.inner; ++z) multiply(g, z);
-                        },
-                        nullptr, 0});
+    return host::put(stream, [g] {
+      for (int z = 0; z < g.outer * g.inner; ++z) multiply(g, z);
+    });
   }
-  static int delay(void* stream, std::int64_t) { return put(stream, {}); }
+  static int delay(void* stream, std::int64_t) {
+    return host::put(stream, [] {});
+  }
 };
 
 // --- The rest of the table ---
 
-const char* why() { return "the host's table does not fail"; }
 void versions(pipewright_cuda_versions* of) { *of = {13000, 13000, 130100}; }
 int gpus() { return 2; }
 int gpu(int, pipewright_cuda_gpu* facts) {
@@ -286,26 +156,24 @@ void* allocate(std::size_t bytes) {
 void release(void* at) { ::operator delete(at); }
 
 int copy(void* stream, void* to, const void* from, std::size_t bytes) {
-  return put(stream, {[=] { std::memmove(to, from, bytes); }, nullptr, 0});
+  return host::put(stream, [=] { std::memmove(to, from, bytes); });
 }
 int clear(void* stream, void* at, std::size_t bytes) {
-  return put(stream, {[=] { std::memset(at, 0, bytes); }, nullptr, 0});
+  return host::put(stream, [=] { std::memset(at, 0, bytes); });
 }
 
 void* blas(void* stream, void*, std::size_t) { return stream; }
 int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int) {
-  return put(blas_handle, {[g = *g] {
-                             for (int outer = 0; outer < g.outer; ++outer)
-                               multiply_as_blas(exec::cuda::blas_call(g, outer));
-                           },
-                           nullptr, 0});
+  return host::put(blas_handle, [g = *g] {
+    for (int outer = 0; outer < g.outer; ++outer) multiply_as_blas(exec::cuda::blas_call(g, outer));
+  });
 }
 
 template <HostOrder order>
 pipewright_cuda table() {
   pipewright_cuda t{};
   t.abi = PIPEWRIGHT_CUDA_ABI;
-  t.why = why;
+  t.why = host::why;
   t.versions = versions;
   t.gpus = gpus;
   t.gpu = gpu;
@@ -318,22 +186,23 @@ pipewright_cuda table() {
   t.release = t.release_pinned = release;
   t.copy = copy;
   t.clear = clear;
-  t.stream = make_stream<order>;
-  t.release_stream = release_stream;
-  t.event = [](int) -> void* { return new Event(); };
-  t.release_event = [](void* event) { delete static_cast<Event*>(event); };
-  t.record = record;
-  t.stream_waits = stream_waits;
-  t.is_over = is_over;
-  t.wait_for_event = wait_for_event;
-  t.elapsed_ms = elapsed_ms;
+  t.stream = [](void*) { return host::make_stream(order); };
+  t.release_stream = host::release_stream;
+  t.event = [](int) { return host::make_event(); };
+  t.release_event = host::release_event;
+  t.record = host::record;
+  t.mark = host::mark;
+  t.stream_waits = host::stream_waits;
+  t.is_over = host::is_over;
+  t.wait_for_event = host::wait_for_event;
+  t.elapsed_ms = host::elapsed_ms;
   t.blas = blas;
   t.release_blas = [](void*) {};
   t.gemm = gemm;
-  t.begin_capture = [](void*) { return 1; };
-  t.end_capture = [](void*) -> void* { return nullptr; };
-  t.launch = [](void*, void*) { return 1; };
-  t.release_graph = [](void*) {};
+  t.begin_capture = host::begin_capture;
+  t.end_capture = host::end_capture;
+  t.launch = host::launch;
+  t.release_graph = host::release_graph;
   t.kernels = exec::cuda::kernel_table<Launcher>();
   return t;
 }

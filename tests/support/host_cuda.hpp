@@ -21,4 +21,11 @@ enum class HostOrder : std::uint8_t {
 /// Two GPUs of 132 SMs each.
 const pipewright_cuda& host_cuda(HostOrder order);
 
+/// Of all tables, so far: kernels and copies that were put on streams, those of captures left out,
+/// and launches of graphs.
+struct HostCounts {
+  std::int64_t puts = 0, launches = 0;
+};
+HostCounts host_counts();
+
 }  // namespace pipewright::tests

@@ -49,20 +49,37 @@ TEST(Memory, ActivationsOfAStage) {
   EXPECT_EQ(table[0].f, Bytes(4 * 2 * (1024 + 4096)));
   EXPECT_EQ(table[1].f, Bytes(4 * 2 * (4096 + 1024)));
   EXPECT_EQ(table[0].w, Bytes(-4 * 2 * (1024 + 4096)));
-  EXPECT_EQ(table[0].i, Bytes(0));
+  EXPECT_EQ(table[0].i, Bytes(0)) << "the relu's output goes, the gradient for W comes";
 }
 
-/// gpipe holds all 6 micro-batches, 1f1b two on rank 0 and one on rank 1.
+/// The relu's output is the next linear's input, and is held once.
+TEST(Memory, WhatTwoLayersShareIsHeldOnce) {
+  const Model model = model_preset("mlp");
+  EXPECT_EQ(memory_of(model, {0, 3, RankId(0)}, 2, "sgd").f, Bytes(4 * 2 * (1024 + 4096 + 1024)));
+}
+
+/// Recomputed whole, only what comes in is kept, until I has made the rest again.
+TEST(Memory, RecomputedLayersKeepTheirInput) {
+  const Model model = model_preset("mlp");
+  const std::vector<LayerRecompute> whole(3, LayerRecompute::Whole);
+  const StageMemory kept = memory_of(model, {0, 2, RankId(0)}, 2, "sgd", whole);
+  EXPECT_EQ(kept.f, Bytes(4 * 2 * 1024));
+  EXPECT_EQ(kept.f + kept.i + kept.w, Bytes(0));
+  EXPECT_EQ(kept.i, Bytes(4 * 2 * 4096));
+}
+
+/// gpipe holds all 6 micro-batches, 1f1b two on rank 0 and one on rank 1. Within the last F of rank
+/// 0 the linear's output lies beside the relu's, within a B of either the gradient of that width.
 TEST(Memory, PeakFollowsTheProgram) {
-  const std::int64_t activation = 4 * 2 * (1024 + 4096);
+  const std::int64_t activation = 4 * 2 * (1024 + 4096), within = 4 * 2 * 4096;
   const Plan gpipe = mlp_plan("gpipe", 6), one = mlp_plan("1f1b", 6);
   const auto all = memory_by_rank(gpipe, program_of_plan(gpipe));
   const auto few = memory_by_rank(one, program_of_plan(one));
-  EXPECT_EQ(all[0].activations, Bytes(6 * activation));
-  EXPECT_EQ(all[1].activations, Bytes(6 * activation));
-  EXPECT_EQ(few[0].activations, Bytes(2 * activation));
-  EXPECT_EQ(few[1].activations, Bytes(activation));
-  EXPECT_EQ(few[1].peak(), Bytes(activation + 4 * 4 * kDown));
+  EXPECT_EQ(all[0].activations, Bytes(6 * activation + within));
+  EXPECT_EQ(all[1].activations, Bytes(6 * activation + within));
+  EXPECT_EQ(few[0].activations, Bytes(2 * activation + within));
+  EXPECT_EQ(few[1].activations, Bytes(activation + within));
+  EXPECT_EQ(few[1].peak(), Bytes(activation + within + 4 * 4 * kDown));
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+// What ranks held at their worst moment, beside what the plan's table says they would.
+#pragma once
+
+#include <string>
+
+#include "core/costs.hpp"
+#include "core/json.hpp"
+#include "exec/runtime.hpp"
+
+namespace pipewright::tools {
+
+/// "peak memory 4.20 MiB on rank 0, predicted 4.30 MiB; predictions are off by -1.2% to +2.4%".
+/// Without a table the first part alone; empty where nothing was measured (the paced device).
+std::string memory_text(const exec::RunResult& result, const CostTable& costs);
+
+/// "peak_bytes" by rank, and "predicted_peak_bytes" where there is a table.
+void put_memory(const exec::RunResult& result, const CostTable& costs, Json& fields);
+
+}  // namespace pipewright::tools
