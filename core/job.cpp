@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "core/architecture_model.hpp"
 #include "core/error.hpp"
 #include "core/job_strategy.hpp"
 #include "core/json_fields.hpp"
@@ -54,6 +55,21 @@ auto read_part(const JsonCursor& value, const std::vector<std::string_view>& pre
   return read(JsonCursor(document, path));
 }
 
+/// Layers come first: of those that both lists have, the executor has all.
+std::vector<std::string_view> described_presets() {
+  std::vector<std::string_view> names = model_preset_names();
+  for (const std::string_view name : architecture_preset_names()) {
+    if (!is_one_of(name, names)) names.push_back(name);
+  }
+  return names;
+}
+
+DescribedModel described_preset(const std::string& name) {
+  if (is_one_of(name, model_preset_names())) return {model_preset(name), std::nullopt};
+  const Architecture architecture = architecture_preset(name);
+  return {model_of(architecture), architecture};
+}
+
 std::optional<std::int64_t> only_number(const Choice& choice) {
   return choice.size() == 1 ? std::optional(std::stoll(choice.front())) : std::nullopt;
 }
@@ -62,9 +78,10 @@ std::optional<std::int64_t> only_number(const Choice& choice) {
 void check_batch(const JsonCursor& batch, const Job& job) {
   const auto size = only_number(job.strategy.micro_batch_size);
   const auto steps = only_number(job.strategy.accumulate_steps);
-  // Left open it is 1.
+  // Left open it is 1, or what other degrees leave.
+  const auto open = estimated_architecture(job) ? 0 : 1;
   const auto replicas =
-      job.strategy.dp_degree.empty() ? 1 : only_number(job.strategy.dp_degree).value_or(0);
+      job.strategy.dp_degree.empty() ? open : only_number(job.strategy.dp_degree).value_or(0);
   if (size && steps && replicas > 0 && *size * *steps * replicas != job.global_batch) {
     const std::string times = replicas > 1 ? " * " + std::to_string(replicas) : "";
     batch.fail("micro_batch_size times accumulate_steps" +
@@ -95,6 +112,7 @@ void read_tuner_fields(const JsonCursor& document, Job& job) {
     job.tuner_save_path = read_path(*path);
   }
   if (const auto mode = document.find("tuner_run_mode")) {
+    job.has_run_mode = true;
     job.tuner_run_mode =
         read_choice<TunerRunMode>(*mode, {{"tuner_and_run", TunerRunMode::TunerAndRun},
                                           {"tuner_only", TunerRunMode::TunerOnly},
@@ -125,7 +143,11 @@ void check_tuned_plan(const Job& job, const Plan& plan) {
                        fingerprint(plan.cluster) + "\n  the job's:  " + fingerprint(job.cluster) +
                        "\nTune again for this cluster, or name the plan's cluster in the job.");
   }
-  const std::string model = model_difference(plan.model, "the plan", job.model, "the job");
+  const std::string model =
+      plan.architecture == job.architecture
+          ? model_difference(plan.model, "the plan", job.model, "the job")
+          : document_difference(described_model_json(plan.model, plan.architecture), "the plan",
+                                described_model_json(job.model, job.architecture), "the job");
   if (!model.empty()) {
     throw InputError(path, "/model",
                      "this plan was made for another model (" + model +
@@ -149,16 +171,16 @@ Job read_job(const JsonCursor& document) {
                  "tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path",
                  "training"});
   Job job;
-  job.model = read_part(document.at("model"), model_preset_names(), read_model,
-                        [](const std::string& name) { return model_preset(name); });
+  DescribedModel described =
+      read_part(document.at("model"), described_presets(), read_described_model, described_preset);
+  job.model = std::move(described.model);
+  job.architecture = std::move(described.architecture);
   job.cluster = read_part(document.at("cluster"), cluster_preset_names(), read_cluster,
                           [](const std::string& name) { return cluster_preset(name); });
   const JsonCursor batch = document.at("global_batch");
   job.global_batch = read_count(batch, 1, kMostGlobalBatch);
-  if (const auto strategy = document.find("strategy")) {
-    job.strategy = read_strategy(*strategy);
-    check_batch(batch, job);
-  }
+  const auto strategy = document.find("strategy");
+  if (strategy) job.strategy = read_strategy(*strategy);
   read_tuner_fields(document, job);
   if (const auto path = document.find("profile_path")) {
     job.profile_path = read_path(*path);
@@ -166,6 +188,10 @@ Job read_job(const JsonCursor& document) {
   if (const auto training = document.find("training")) {
     job.training = read_training(*training);
     require_recompute_fits(*training, job.model);
+  }
+  if (strategy) {
+    require_strategy_fits(*strategy, job);
+    check_batch(batch, job);
   }
   return job;
 }
@@ -177,7 +203,7 @@ Job load_job(const std::string& path) {
 
 Json to_json(const Job& job) {
   Json json = {{"schema", "pipewright.job/1"}};
-  json["model"] = to_json(job.model);
+  json["model"] = described_model_json(job.model, job.architecture);
   json["cluster"] = to_json(job.cluster);
   json["global_batch"] = job.global_batch;
   json["strategy"] = to_json(job.strategy);
@@ -188,6 +214,12 @@ Json to_json(const Job& job) {
   json["profile_path"] = job.profile_path;
   json["training"] = to_json(job.training);
   return json;
+}
+
+std::optional<Architecture> estimated_architecture(const Job& job) {
+  if (job.cluster.device.kind != "cuda" || !job.profile_path.empty()) return std::nullopt;
+  if (job.architecture) return job.architecture;
+  return job.model.bytes_per_element == 2 ? architecture_of(job.model) : std::nullopt;
 }
 
 Plan load_tuned_plan(const Job& job) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/architecture.hpp"
 #include "core/cluster.hpp"
 #include "core/json.hpp"
 #include "core/model.hpp"
@@ -24,10 +25,17 @@ struct Strategy {
   std::optional<CommPolicy> policy;  // "comm_policy": a preset's name or its fields
   Bytes memory_limit;                // per rank; 0: the device's
   int sharding_degree = 1;           // replicas that share the optimizer's state; 1: none do
+  // Only of jobs that are estimated (estimated_architecture()):
+  Choice mp_degree, cp_degree, ep_degree, sharding_stage;
+  Choice use_sequence_parallel;  // "true", "false"
+  Choice recompute;              // "none", "selective", "full"
+  bool overlap_grad_reduce = false;
+  std::string framework = "megatron-core";  // whose kernels and memory are estimated
 };
 
 struct Job {
   Model model;
+  std::optional<Architecture> architecture;  // what `model` was made of, where it was given so
   Cluster cluster;
   int global_batch = 0;
   Strategy strategy;
@@ -35,8 +43,9 @@ struct Job {
   std::string tuner_load_path,
       tuner_save_path;  // relative to the job file's folder
   TunerRunMode tuner_run_mode = TunerRunMode::TunerAndRun;
-  std::string profile_path;  // measured costs; empty: from the model's flops and
-                             // the device's rate
+  bool has_run_mode = false;  // tuner_run_mode was said, not assumed
+  std::string profile_path;   // measured costs; empty: from the model's flops and
+                              // the device's rate
   TrainingSpec training;
 };
 
@@ -45,6 +54,11 @@ struct Job {
 Job read_job(const JsonCursor& document);
 Job load_job(const std::string& path);
 Json to_json(const Job& job);
+
+/// The transformer whose times and memory are estimated from its widths (planner/estimate/): 16-bit
+/// numbers on GPUs, without a profile. Others are planned layer by layer, without tensor, context
+/// and expert parallelism: nullopt.
+std::optional<Architecture> estimated_architecture(const Job& job);
 
 /// The plan that tuner_load_path names. A path that is missing, a broken file,
 /// or a plan made for another cluster or model is an error that says why:

@@ -10,13 +10,15 @@ namespace pipewright {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> kFields{
-    "pp_degree",        "dp_degree",     "vpp_degree",  "accumulate_steps",
-    "micro_batch_size", "schedule_mode", "comm_policy", "enable_send_recv_overlap",
-    "memory_limit"};
+constexpr std::array<std::string_view, 10> kFields{
+    "pp_degree",        "dp_degree",      "vpp_degree",  "accumulate_steps",
+    "micro_batch_size", "schedule_mode",  "comm_policy", "enable_send_recv_overlap",
+    "memory_limit",     "sharding_degree"};
 
-/// Degrees beside those that are searched or fixed by a list.
-constexpr std::array<std::string_view, 2> kOtherDegrees{"mp_degree", "sharding_degree"};
+/// Of jobs that are estimated (estimated_architecture()).
+constexpr std::array<std::string_view, 8> kEstimatedFields{
+    "mp_degree", "cp_degree",           "ep_degree", "sharding_stage", "use_sequence_parallel",
+    "recompute", "overlap_grad_reduce", "framework"};
 
 /// Fields of Paddle's pipeline strategy that have no counterpart here.
 constexpr std::array<std::string_view, 7> kUnusedFields{
@@ -30,7 +32,7 @@ class Fields {
   explicit Fields(const JsonCursor& strategy)
       : outer_(strategy), inner_(strategy.find("pipeline")) {
     std::vector<std::string_view> known(kFields.begin(), kFields.end());
-    known.insert(known.end(), kOtherDegrees.begin(), kOtherDegrees.end());
+    known.insert(known.end(), kEstimatedFields.begin(), kEstimatedFields.end());
     refuse_unused(outer_);
     known.push_back("pipeline");
     outer_.only(known);
@@ -94,14 +96,44 @@ Choice read_alternatives(const Fields& fields, std::string_view key, ReadOne rea
   return choice;
 }
 
-Choice read_numbers(const Fields& fields, std::string_view key, int most) {
+Choice read_numbers(const Fields& fields, std::string_view key, int most, int least = 1) {
   return read_alternatives(fields, key, [&](const JsonCursor& value) {
     if (!value.value().is_number()) {
-      value.fail("\"auto\", a whole number from 1 to " + std::to_string(most) +
-                 ", or a list of them");
+      value.fail("\"auto\", a whole number from " + std::to_string(least) + " to " +
+                 std::to_string(most) + ", or a list of them");
     }
-    return std::to_string(value.integer(1, most));
+    return std::to_string(value.integer(least, most));
   });
+}
+
+Choice read_flags(const Fields& fields, std::string_view key) {
+  return read_alternatives(fields, key, [](const JsonCursor& value) {
+    return std::string(value.boolean() ? "true" : "false");
+  });
+}
+
+Choice read_recomputes(const Fields& fields) {
+  return read_alternatives(fields, "recompute", [](const JsonCursor& value) {
+    return read_choice<std::string>(
+        value, {{"none", "none"}, {"selective", "selective"}, {"full", "full"}});
+  });
+}
+
+void read_estimated(const Fields& fields, Strategy& strategy) {
+  strategy.mp_degree = read_numbers(fields, "mp_degree", 65536);
+  strategy.cp_degree = read_numbers(fields, "cp_degree", 65536);
+  strategy.ep_degree = read_numbers(fields, "ep_degree", 65536);
+  strategy.sharding_stage = read_numbers(fields, "sharding_stage", 3, 0);
+  strategy.use_sequence_parallel = read_flags(fields, "use_sequence_parallel");
+  strategy.recompute = read_recomputes(fields);
+  if (const auto overlap = fields.find("overlap_grad_reduce"))
+    strategy.overlap_grad_reduce = overlap->boolean();
+  if (const auto framework = fields.find("framework")) {
+    strategy.framework =
+        read_choice<std::string>(*framework, {{"megatron-core", "megatron-core"},
+                                              {"megatron-lm", "megatron-lm"},
+                                              {"megatron-deepspeed", "megatron-deepspeed"}});
+  }
 }
 
 void read_policy(const Fields& fields, Strategy& strategy) {
@@ -117,13 +149,6 @@ void read_policy(const Fields& fields, Strategy& strategy) {
     // the transfer occupies the compute lane.
     strategy.policy.emplace();
     strategy.policy->issue = overlap->boolean() ? Issue::Stream : Issue::Inline;
-  }
-}
-
-void check_mp_degree(const Fields& fields) {
-  const auto degree = fields.find("mp_degree");
-  if (degree && degree->integer(1, 65536) != 1) {
-    degree->fail("1, because only pipeline and data parallelism are planned");
   }
 }
 
@@ -170,6 +195,24 @@ Json words_json(const Choice& choice) {
   return choice.size() == 1 ? Json(choice.front()) : Json(choice);
 }
 
+void add_estimated(const Strategy& strategy, Json& json) {
+  const auto add = [&](const char* key, const Choice& choice, auto write) {
+    if (!choice.empty()) json[key] = write(choice);
+  };
+  add("mp_degree", strategy.mp_degree, numbers_json);
+  add("cp_degree", strategy.cp_degree, numbers_json);
+  add("ep_degree", strategy.ep_degree, numbers_json);
+  add("sharding_stage", strategy.sharding_stage, numbers_json);
+  add("recompute", strategy.recompute, words_json);
+  add("use_sequence_parallel", strategy.use_sequence_parallel, [](const Choice& choice) {
+    Json list = Json::array();
+    for (const std::string& value : choice) list.push_back(value == "true");
+    return list.size() == 1 ? Json(list.front()) : list;
+  });
+  if (strategy.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
+  if (strategy.framework != "megatron-core") json["framework"] = strategy.framework;
+}
+
 }  // namespace
 
 Strategy read_strategy(const JsonCursor& value) {
@@ -182,7 +225,7 @@ Strategy read_strategy(const JsonCursor& value) {
   strategy.micro_batch_size = read_numbers(fields, "micro_batch_size", 65536);
   strategy.schedule_mode = read_alternatives(fields, "schedule_mode", read_name);
   read_policy(fields, strategy);
-  check_mp_degree(fields);
+  read_estimated(fields, strategy);
   read_sharding(fields, strategy);
   if (const auto limit = fields.find("memory_limit")) {
     strategy.memory_limit = read_memory_limit(*limit);
@@ -204,7 +247,32 @@ Json to_json(const Strategy& strategy) {
     json["comm_policy"] = to_json(*strategy.policy);
   }
   json["memory_limit"] = strategy.memory_limit.value;
+  add_estimated(strategy, json);
   return json;
+}
+
+void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
+  if (estimated_architecture(job)) return;
+  const Fields fields(strategy);
+  const auto refuse = [&](std::string_view key, const Choice& choice, const Choice& harmless) {
+    const auto value = fields.find(key);
+    if (!value || choice.empty() || choice == harmless) return;
+    throw InputError(value->file(), value->pointer(),
+                     "this job is planned layer by layer, with pipeline and data parallelism only; "
+                     "for the other kinds name a transformer of 16-bit numbers (a preset such as "
+                     "llama3-70b, or an architecture.json), a GPU cluster and no profile");
+  };
+  const Strategy& asked = job.strategy;
+  refuse("mp_degree", asked.mp_degree, {"1"});
+  refuse("cp_degree", asked.cp_degree, {"1"});
+  refuse("ep_degree", asked.ep_degree, {"1"});
+  refuse("sharding_stage", asked.sharding_stage, {asked.sharding_degree > 1 ? "1" : "0"});
+  refuse("use_sequence_parallel", asked.use_sequence_parallel, {"false"});
+  if (const auto value = fields.find("recompute"); value && !asked.recompute.empty()) {
+    throw InputError(value->file(), value->pointer(),
+                     "is searched only for transformers that are estimated; here it stands in "
+                     "\"training\", as \"recompute\"");
+  }
 }
 
 }  // namespace pipewright

@@ -31,7 +31,7 @@ class Updating {
       insert(r, row.size(), ActionKind::Opt, 0);
       add_gathering(r);
     }
-    add_before_opt(ActionKind::ReduceTied, tied_ranks());
+    if (!updates_.tied.empty()) add_before_opt(ActionKind::ReduceTied, tied_ranks());
     if (updates_.clips) add_before_opt(ActionKind::ReduceNorm, all_ranks());
   }
 

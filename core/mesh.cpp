@@ -52,6 +52,19 @@ Mesh Mesh::data_parallel(int replicas, int ranks) {
   return mesh;
 }
 
+Mesh Mesh::grid(int pipeline, int data, int context, int tensor) {
+  Mesh mesh = Mesh::pipeline(pipeline * data * context * tensor);
+  mesh.shape = {pipeline};
+  const std::array<std::pair<const char*, int>, 3> inner{
+      {{"dp", data}, {"cp", context}, {"tp", tensor}}};
+  for (const auto& [name, size] : inner) {
+    if (size == 1) continue;
+    mesh.shape.push_back(size);
+    mesh.dim_names.emplace_back(name);
+  }
+  return mesh;
+}
+
 namespace {
 
 /// Places to go in `devices` for one step along a dimension. Row major: that skips the sizes of all

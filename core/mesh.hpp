@@ -19,6 +19,9 @@ struct Mesh {
   static Mesh pipeline(int ranks);
   /// {"dp": replicas, "pp": ranks}, or {"pp": ranks} where there is one replica.
   static Mesh data_parallel(int replicas, int ranks);
+  /// {"pp", "dp", "cp", "tp"}, of these "pp" and those larger than 1, on devices 0, 1, …: tensor
+  /// parallel devices side by side, the pipeline in the largest steps.
+  static Mesh grid(int pipeline, int data, int context, int tensor);
   /// Device of each pipeline rank, of the first replica where there are several.
   std::vector<int> devices_of_pipeline() const;
   /// Those of all replicas, one replica after the other: pipeline rank r of replica d is rank

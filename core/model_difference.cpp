@@ -6,7 +6,11 @@ namespace pipewright {
 
 std::string model_difference(const Model& ours, const std::string& our_name, const Model& theirs,
                              const std::string& their_name) {
-  const Json first = to_json(ours), second = to_json(theirs);
+  return document_difference(to_json(ours), our_name, to_json(theirs), their_name);
+}
+
+std::string document_difference(const Json& first, const std::string& our_name, const Json& second,
+                                const std::string& their_name) {
   const Json patch = Json::diff(first, second);
   if (patch.empty()) return "";
   const std::string pointer = patch.front().at("path").get<std::string>();

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/json.hpp"
 #include "core/model.hpp"
 
 namespace pipewright {
@@ -11,5 +12,8 @@ namespace pipewright {
 /// two are called; "" if nowhere.
 std::string model_difference(const Model& ours, const std::string& our_name, const Model& theirs,
                              const std::string& their_name);
+/// The same of any two documents.
+std::string document_difference(const Json& first, const std::string& our_name, const Json& second,
+                                const std::string& their_name);
 
 }  // namespace pipewright

@@ -1,5 +1,6 @@
 #include "core/model_tie.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "core/error.hpp"
@@ -17,6 +18,13 @@ void collect_tied(const std::vector<Layer>& layers, std::vector<const Layer*>& f
   }
 }
 
+bool holds_tied(const Layer& layer) {
+  const auto any = [](const std::vector<Layer>& layers) {
+    return std::any_of(layers.begin(), layers.end(), holds_tied);
+  };
+  return layer.tied || any(layer.inner) || any(layer.shortcut);
+}
+
 std::vector<const Layer*> tied_layers(const std::vector<Layer>& layers) {
   std::vector<const Layer*> found;
   collect_tied(layers, found);
@@ -27,8 +35,7 @@ std::vector<const Layer*> tied_layers(const std::vector<Layer>& layers) {
 
 std::optional<Tie> tie_of(const Model& model) {
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    const auto found = tied_layers({model.layers[l]});
-    if (found.empty()) continue;
+    if (!holds_tied(model.layers[l])) continue;
     const Layer& table = first_leaf(model.layers.front());
     return Tie{.embedding = 0,
                .head = static_cast<int>(l),

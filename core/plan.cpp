@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/architecture_model.hpp"
 #include "core/comm_policy_json.hpp"
 #include "core/costs_json.hpp"
 #include "core/error.hpp"
@@ -247,7 +248,13 @@ void read_optional_parts(const JsonCursor& document, Plan& plan) {
     plan.policy = read_comm_policy(*policy);
   }
   if (const auto sharding = document.find("sharding_stage")) {
-    plan.sharding_stage = read_count(*sharding, 0, 1);
+    plan.sharding_stage = read_count(*sharding, 0, 3);
+  }
+  if (const auto experts = document.find("expert_parallel")) {
+    plan.expert_parallel = read_count(*experts, 1, plan.mesh.size("dp") * plan.mesh.size("cp"));
+  }
+  if (const auto sequence = document.find("sequence_parallel")) {
+    plan.sequence_parallel = sequence->boolean();
   }
   if (const auto predicted = document.find("predicted")) {
     read_prediction(*predicted, plan);
@@ -329,10 +336,13 @@ Json tuner_json(const TunerRecord& tuner) {
 Plan read_plan(const JsonCursor& document) {
   require_schema(document, "plan");
   document.only({"schema", "model", "cluster", "cluster_fingerprint", "mesh", "micro_batches",
-                 "micro_batch_size", "stages", "schedule", "policy", "sharding_stage", "costs",
-                 "predicted", "executable", "training", "tuner"});
+                 "micro_batch_size", "stages", "schedule", "policy", "sharding_stage",
+                 "expert_parallel", "sequence_parallel", "costs", "predicted", "executable",
+                 "training", "tuner"});
   Plan plan;
-  plan.model = read_model(document.at("model"));
+  DescribedModel described = read_described_model(document.at("model"));
+  plan.model = std::move(described.model);
+  plan.architecture = std::move(described.architecture);
   read_machines(document, plan);
   const JsonCursor micro_batches = document.at("micro_batches");
   plan.micro_batches = read_count(micro_batches, 1, kMostMicroBatches);
@@ -353,7 +363,7 @@ Json to_json(const Plan& plan) {
   const std::vector<int> devices = plan.mesh.devices_of_replicas();
   const int stages = static_cast<int>(plan.stages.size());
   Json json = {{"schema", "pipewright.plan/1"}};
-  json["model"] = to_json(plan.model);
+  json["model"] = described_model_json(plan.model, plan.architecture);
   json["cluster"] = to_json(plan.cluster);
   json["cluster_fingerprint"] = fingerprint(plan.cluster);
   json["mesh"] = to_json(plan.mesh);
@@ -363,6 +373,8 @@ Json to_json(const Plan& plan) {
   json["schedule"] = schedule_json(plan.schedule);
   json["policy"] = to_json(plan.policy);
   json["sharding_stage"] = plan.sharding_stage;
+  if (plan.expert_parallel > 1) json["expert_parallel"] = plan.expert_parallel;
+  if (plan.sequence_parallel) json["sequence_parallel"] = true;
   json["costs"] = costs_json(plan.costs, {stages, plan.cluster, devices});
   json["predicted"] = prediction_json(plan.predicted);
   json["executable"] = map_json(plan.executable);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/architecture.hpp"
 #include "core/cluster.hpp"
 #include "core/comm_policy.hpp"
 #include "core/costs.hpp"
@@ -61,20 +62,24 @@ struct TunerRecord {
 
 struct Plan {
   Model model;
+  std::optional<Architecture> architecture;  // what `model` was made of, where it was given so
   Cluster cluster;
   Mesh mesh;
   int micro_batches = 1, micro_batch_size = 1;  // of one replica
   std::vector<StagePlan> stages;
   SchedulePlan schedule;  // of one replica
   CommPolicy policy;
-  int sharding_stage =
-      0;            // of ZeRO: 0, or 1, where each replica updates its part of the parameters
-  CostTable costs;  // routes between all_ranks()
+  int sharding_stage = 0;          // of ZeRO, 0 to 3; each replica updates its part from 1 on
+  int expert_parallel = 1;         // replicas that divide the experts
+  bool sequence_parallel = false;  // tensor parallel ranks divide norms and dropouts too
+  CostTable costs;                 // routes between all_ranks()
   Prediction predicted;
   std::map<std::string, std::string> executable;  // device kind -> "yes", or what is missing
   TrainingSpec training;
   TunerRecord tuner;
 
+  // A rank is the "tp" times "cp" devices that compute together; these two are 1 in a plan that can
+  // be run.
   int ranks() const { return mesh.size("pp"); }     // of the pipeline, of one replica
   int replicas() const { return mesh.size("dp"); }  // of the whole pipeline: data parallel
   // Of the Program: replica d's pipeline rank r is rank d * ranks() + r, and its micro-batches are

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "planner/executable.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/schedules/building.hpp"
 
@@ -38,12 +39,6 @@ const Candidate* best_baseline(const SearchResult& result) {
     if (best == nullptr || candidate.step < best->step) best = &candidate;
   }
   return best;
-}
-
-std::map<std::string, std::string> executable_on_devices() {
-  return {{"cpu", "yes"},
-          {"paced", "yes"},
-          {"cuda", "needs the CUDA module and a GPU (pipewright doctor); not tried on one yet"}};
 }
 
 void add_comparisons(const SearchResult& result, std::vector<std::string>& reasons) {
@@ -86,15 +81,36 @@ void add_fixed_fields(const Strategy& strategy, std::vector<std::string>& reason
                           : std::string(field) + " was chosen among " + values +
                                 ", as the job asks.");
   };
+  add("mp_degree", strategy.mp_degree);
   add("pp_degree", strategy.pp_degree);
   add("dp_degree", strategy.dp_degree);
+  add("cp_degree", strategy.cp_degree);
+  add("ep_degree", strategy.ep_degree);
   add("vpp_degree", strategy.vpp_degree);
   add("accumulate_steps", strategy.accumulate_steps);
   add("micro_batch_size", strategy.micro_batch_size);
+  add("sharding_stage", strategy.sharding_stage);
+  add("use_sequence_parallel", strategy.use_sequence_parallel);
+  add("recompute", strategy.recompute);
   add("schedule_mode", strategy.schedule_mode);
 }
 
-std::vector<std::string> reasons_for(const Job& job, const CostModel& model,
+/// What fills the fullest rank.
+std::string memory_reason(const Candidate& best, Bytes memory_limit) {
+  const Bytes active = best.peak_bytes - best.state_bytes;
+  std::string text = format_bytes(best.peak_bytes) + " at most on a rank";
+  if (memory_limit.value > 0) text += ", of " + format_bytes(memory_limit) + " allowed";
+  const auto rank = static_cast<std::size_t>(best.fullest_rank);
+  return text + ": rank " + std::to_string(best.fullest_rank) + " holds " +
+         format_bytes(best.state_bytes) + " of weights, gradients and optimizer state and " +
+         format_bytes(active) + " of activations, of " +
+         std::to_string(best.peak_activations[rank]) +
+         (best.peak_activations[rank] == 1 ? " chunk and micro-batch"
+                                           : " chunks and micro-batches") +
+         " at its worst.";
+}
+
+std::vector<std::string> reasons_for(const Job& job, const ConfigurationCosts& costs,
                                      const SearchResult& result, Bytes memory_limit) {
   const Candidate& best = result.ranked.front();
   std::vector<std::string> reasons;
@@ -103,31 +119,44 @@ std::vector<std::string> reasons_for(const Job& job, const CostModel& model,
   add_comparisons(result, reasons);
   reasons.push_back("Layers of the stages: " + layers_of(best.stages) + " (" + best.partition +
                     (best.partition == "even" ? " by number of layers)." : " by cost)."));
-  std::string memory = format_bytes(best.peak_bytes) + " at most on a rank";
-  if (memory_limit.value > 0) memory += ", of " + format_bytes(memory_limit) + " allowed";
-  reasons.push_back(memory + ".");
+  reasons.push_back(memory_reason(best, memory_limit));
   add_fixed_fields(job.strategy, reasons);
-  reasons.push_back("Costs: " + model.source() + ".");
-  if (shares_this_machine(job.cluster)) {
-    reasons.push_back(
-        "The ranks share the " + count_of(model.cores(), "core") + " of this machine" +
-        (model.contention(best.replicas * best.ranks) > 1
-             ? ", so every computation is taken to be " +
-                   hundredths(model.contention(best.replicas * best.ranks)) + " times as long."
-             : "; no plan with more ranks was tried unless the job names pp_degree."));
-  }
+  for (std::string& remark : costs.remarks(best.parallel)) reasons.push_back(std::move(remark));
   return reasons;
+}
+
+RecomputeSpec::Kind kind_of(LayerRecompute recompute) {
+  switch (recompute) {
+    case LayerRecompute::None:
+      return RecomputeSpec::Kind::None;
+    case LayerRecompute::Attention:
+      return RecomputeSpec::Kind::Selective;
+    case LayerRecompute::Whole:
+      return RecomputeSpec::Kind::Full;
+  }
+  throw_bug(__FILE__, __LINE__, "a kind of recompute has no counterpart");
 }
 
 }  // namespace
 
 std::string describe(const Candidate& candidate) {
-  std::string text = candidate.schedule + " on " + count_of(candidate.ranks, "rank");
-  if (candidate.chunks > 1) text += " with " + std::to_string(candidate.chunks) + " chunks each";
-  if (candidate.replicas > 1) text += " in " + std::to_string(candidate.replicas) + " replicas";
-  text += ", " + std::to_string(candidate.micro_batches) +
-          (candidate.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") +
-          std::to_string(candidate.micro_batch_size);
+  const ParallelSetup& parallel = candidate.parallel;
+  std::string text = candidate.schedule + " on " + count_of(parallel.pipeline, "rank");
+  const int devices = parallel.tensor * parallel.context;  // of a rank
+  if (devices > 1) text += " of " + std::to_string(devices) + " devices each";
+  if (parallel.chunks > 1) text += " with " + std::to_string(parallel.chunks) + " chunks each";
+  if (parallel.data > 1) text += " in " + std::to_string(parallel.data) + " replicas";
+  text += ", " + std::to_string(parallel.micro_batches) +
+          (parallel.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") +
+          std::to_string(parallel.micro_batch_size);
+  if (devices > 1) text += ", tp " + std::to_string(parallel.tensor);
+  if (parallel.context > 1) text += ", cp " + std::to_string(parallel.context);
+  if (parallel.experts > 1) text += ", ep " + std::to_string(parallel.experts);
+  if (parallel.recompute == LayerRecompute::Whole) text += ", full recompute";
+  if (parallel.recompute == LayerRecompute::Attention) text += ", selective recompute";
+  if (parallel.sequence_parallel) text += ", sequence parallel";
+  if (parallel.zero > 0 && candidate.parallel.data * parallel.context > 1)
+    text += ", ZeRO " + std::to_string(parallel.zero);
   return text;
 }
 
@@ -136,35 +165,42 @@ CommPolicy policy_for(const Job& job, const Schedule& schedule) {
   return schedule.policy.empty() ? CommPolicy{} : comm_policy_preset(schedule.policy);
 }
 
-Plan plan_of_candidate(const Job& job, const CostModel& model, const SearchResult& result,
+Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const SearchResult& result,
                        Bytes memory_limit) {
   PIPEWRIGHT_ASSERT(!result.ranked.empty(), "there is no candidate to make a plan of");
   const Candidate& best = result.ranked.front();
+  const ParallelSetup& parallel = best.parallel;
   const Schedule& schedule = find_schedule(best.schedule);
   Plan plan;
   plan.model = job.model;
+  plan.architecture = job.architecture;
   plan.cluster = job.cluster;
-  plan.mesh = Mesh::data_parallel(best.replicas, best.ranks);
-  plan.micro_batches = best.micro_batches;
-  plan.micro_batch_size = best.micro_batch_size;
+  plan.mesh = costs.is_estimated()
+                  ? Mesh::grid(parallel.pipeline, parallel.data, parallel.context, parallel.tensor)
+                  : Mesh::data_parallel(parallel.data, parallel.pipeline);
+  plan.micro_batches = parallel.micro_batches;
+  plan.micro_batch_size = parallel.micro_batch_size;
   plan.stages = best.stages;
   plan.schedule.name = best.schedule;
-  plan.schedule.chunks = best.chunks;
+  plan.schedule.chunks = parallel.chunks;
   plan.policy = policy_for(job, schedule);
-  plan.sharding_stage = job.strategy.sharding_degree > 1 ? 1 : 0;
-  const int all_ranks = best.replicas * best.ranks;
-  plan.costs = model.table(best.stages, all_ranks, best.micro_batch_size, job.training.optimizer,
-                           job.strategy.sharding_degree);
+  plan.sharding_stage = parallel.zero;
+  plan.expert_parallel = parallel.experts;
+  plan.sequence_parallel = parallel.sequence_parallel;
+  plan.costs = costs.table(parallel, best.stages, parallel.data);
   if (schedule.cost_driven) {
     // The limit that it planned for stands nowhere else in the plan.
-    plan.schedule.order =
-        schedule.make({best.ranks, best.micro_batches, best.chunks, {}, plan.costs, memory_limit});
+    const CostTable searched =
+        costs.table(parallel, best.stages, costs.simulated_replicas(parallel));
+    plan.schedule.order = schedule.make(
+        {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}, searched, memory_limit});
   }
-  plan.executable = executable_on_devices();
+  plan.executable = executable_on_devices(job, parallel);
   plan.training = job.training;
+  if (costs.is_estimated()) plan.training.recompute.kind = kind_of(parallel.recompute);
   plan.tuner.evaluated = result.evaluated;
   plan.tuner.pruned = result.pruned;
-  plan.tuner.reasons = reasons_for(job, model, result, memory_limit);
+  plan.tuner.reasons = reasons_for(job, costs, result, memory_limit);
   if (const Candidate* baseline = best_baseline(result)) plan.tuner.baseline_step = baseline->step;
   const WaitReport report = fill_prediction(plan);
   PIPEWRIGHT_ASSERT(report.verdict == Verdict::Ok && plan.predicted.step == best.step,

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/comm_policy.hpp"
-#include "planner/cost_model.hpp"
+#include "planner/configuration_costs.hpp"
 #include "planner/schedules/registry.hpp"
 #include "planner/search.hpp"
 
@@ -12,7 +12,7 @@ namespace pipewright::planner {
 CommPolicy policy_for(const Job& job, const Schedule& schedule);
 
 /// result.ranked[0] as a plan. `memory_limit` is the one that was searched under, 0: none.
-Plan plan_of_candidate(const Job& job, const CostModel& model, const SearchResult& result,
+Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const SearchResult& result,
                        Bytes memory_limit);
 
 }  // namespace pipewright::planner

@@ -2,281 +2,236 @@
 
 #include <algorithm>
 #include <chrono>
+#include <queue>
 #include <tuple>
 
-#include "core/error.hpp"
-#include "core/lower.hpp"
-#include "core/timeline.hpp"
-#include "planner/closed_form.hpp"
-#include "planner/data_parallel.hpp"
-#include "planner/memory.hpp"
+#include "planner/cost_model.hpp"
+#include "planner/evaluation.hpp"
+#include "planner/executable.hpp"
 #include "planner/parallel.hpp"
-#include "planner/partition.hpp"
 #include "planner/plan_of_candidate.hpp"
-#include "planner/program_of_plan.hpp"
 #include "planner/search_space.hpp"
-#include "sim/engine.hpp"
 
 namespace pipewright::planner {
 namespace {
 
-constexpr std::size_t kBatch = 64;    // simulated between two looks at the best so far
-constexpr double kMostActions = 2e7;  // of one configuration
-constexpr const char* kOverMemory = "over the memory limit";
-constexpr const char* kStuck = "does not end under the policy";
-constexpr const char* kTooLarge = "too large to simulate";
-constexpr const char* kSameStages = "same stages by cost and by number of layers";
+constexpr std::size_t kMeshes = 64;       // grown between two looks at the best so far
+constexpr std::size_t kSimulations = 16;  // likewise
+constexpr const char* kNotExecutable = "run cannot execute it";
+constexpr const char* kOverBudget = "not looked at: the budget ran out";
 
-/// A configuration with its stages, and a step time that no order can beat.
-struct Prepared {
-  Configuration configuration;
-  std::vector<StagePlan> stages;
-  std::int64_t bound = 0;
-  std::string pruned;  // why it is out; empty: it is in
+struct Mesh {
+  ParallelSetup setup;
+  std::int64_t least = 0;  // no step on it is shorter
 };
 
-struct Outcome {
-  Candidate candidate;
-  std::size_t schedule_index = 0;  // place in the registry, simpler schedules first
-  bool simulated = false;
-  std::string pruned;
-};
-
-bool better(const Outcome& a, const Outcome& b) {
-  const auto key = [](const Outcome& o) {
-    const Candidate& c = o.candidate;
-    return std::tuple(c.step, c.peak_bytes, c.ranks * c.replicas, o.schedule_index, c.chunks,
-                      c.micro_batches, c.partition == "even");
-  };
-  return key(a) < key(b);
-}
-
-std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement) {
-  std::vector<StagePlan> stages;
-  for (int s = 0; s < placement.stages(); ++s) {
-    const auto i = static_cast<std::size_t>(s);
-    stages.push_back({partition.first_layer[i], partition.first_layer[i + 1],
-                      placement.rank_of(StageId(s), MicroBatchId(0))});
-  }
-  return stages;
-}
+/// What a mesh is tried with.
+enum class Trial { Schedules, Baseline };
 
 /// One call of search(): what all configurations share.
 class Search {
  public:
   Search(const Job& job, const Profile* profile, const SearchOptions& options)
       : job_(job),
-        model_(job.model, job.cluster, profile, options.cores, job.training.recompute),
+        options_(options),
+        costs_(costs_of_job(job, profile, options.cores)),
+        choices_(job, costs_->is_estimated()),
         threads_(options.threads > 0 ? options.threads : cores_of_this_machine()),
-        keep_(static_cast<std::size_t>(std::max(1, options.keep))) {
-    limit_ =
-        job.strategy.memory_limit.value > 0 ? job.strategy.memory_limit : job.cluster.device.memory;
-  }
+        keep_(static_cast<std::size_t>(std::max(1, options.keep))),
+        limit_(costs_->memory_limit()),
+        begin_(std::chrono::steady_clock::now()) {}
 
   SearchResult run() {
-    const auto begin = std::chrono::steady_clock::now();
-    SearchSpace space = search_space(job_, model_);
+    SearchSpace space = search_space(job_, *costs_);
     result_.pruned = std::move(space.pruned);
-    std::vector<Outcome> ranked = best_of(space.others, keep_, "table");
-    add_baselines(space.baselines, ranked);
+    result_.examples = std::move(space.examples);
+    const std::vector<Mesh> meshes = sorted(space.meshes);
+    const Bytes whole_limit = limit_;
+    std::vector<Evaluation> ranked = best_of(meshes, Trial::Schedules, keep_, "table");
+    add_baselines(meshes, sorted(space.only_to_compare), ranked);
     std::sort(ranked.begin(), ranked.end(), better);
     if (ranked.size() > keep_) ranked.resize(keep_);
-    for (Outcome& outcome : ranked) result_.ranked.push_back(std::move(outcome.candidate));
+    for (Evaluation& outcome : ranked) result_.ranked.push_back(std::move(outcome.candidate));
+    result_.configurations = result_.evaluated;
+    for (const auto& [why, number] : result_.pruned)
+      result_.configurations += why == kStuck ? 0 : number;  // these were simulated
+    if (options_.front) add_front(meshes);
+    limit_ = whole_limit;
     result_.elapsed_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                             std::chrono::steady_clock::now() - begin)
+                             std::chrono::steady_clock::now() - begin_)
                              .count();
-    if (!result_.ranked.empty()) {
-      result_.best = plan_of_candidate(job_, model_, result_, limit_);
-    }
+    if (!result_.ranked.empty()) result_.best = plan_of_candidate(job_, *costs_, result_, limit_);
     return std::move(result_);
   }
 
  private:
+  std::vector<Mesh> sorted(const std::vector<ParallelSetup>& setups) {
+    std::vector<Mesh> meshes;
+    for (const ParallelSetup& setup : setups) {
+      if (options_.only_executable && !missing_everywhere(job_, setup).empty()) {
+        ++result_.pruned[kNotExecutable];
+      } else {
+        meshes.push_back({setup, 0});
+      }
+    }
+    for_each_index(meshes.size(), threads_,
+                   [&](std::size_t i) { meshes[i].least = costs_->least_step(meshes[i].setup); });
+    std::stable_sort(meshes.begin(), meshes.end(),
+                     [](const Mesh& a, const Mesh& b) { return a.least < b.least; });
+    return meshes;
+  }
+
   /// The best naive configuration on one rank, and on several; those the job allows as a plan
   /// also enter the ranking.
-  void add_baselines(const std::vector<Configuration>& all, std::vector<Outcome>& ranked) {
-    for (const bool on_one_rank : {false, true}) {
-      for (const bool allowed : {true, false}) {
-        std::vector<Configuration> some;
-        for (const Configuration& c : all) {
-          if ((c.ranks == 1) == on_one_rank && c.allowed == allowed) some.push_back(c);
+  void add_baselines(const std::vector<Mesh>& meshes, const std::vector<Mesh>& only_to_compare,
+                     std::vector<Evaluation>& ranked) {
+    std::vector<Mesh> one, several;
+    for (const Mesh& mesh : meshes) (mesh.setup.pipeline == 1 ? one : several).push_back(mesh);
+    const bool can_be_plan = choices_.allows_baseline();
+    add_baseline(one.empty() ? only_to_compare : one, can_be_plan && !one.empty(), ranked);
+    add_baseline(several, can_be_plan, ranked);
+  }
+
+  void add_baseline(const std::vector<Mesh>& meshes, bool can_be_plan,
+                    std::vector<Evaluation>& ranked) {
+    auto best = best_of(meshes, Trial::Baseline, 1, "baseline");
+    if (best.empty()) return;
+    result_.baselines.push_back(best.front().candidate);
+    const bool is_there = std::any_of(ranked.begin(), ranked.end(), [&](const Evaluation& outcome) {
+      return !better(outcome, best.front()) && !better(best.front(), outcome);
+    });
+    if (can_be_plan && !is_there) ranked.push_back(std::move(best.front()));
+  }
+
+  /// The fastest below each memory limit, which falls by a twentieth from one to the next.
+  void add_front(const std::vector<Mesh>& meshes) {
+    if (result_.ranked.empty()) return;
+    const auto pruned = result_.pruned;  // the table's certificate stays as it is
+    result_.front = {result_.ranked.front()};
+    while (result_.complete) {
+      limit_ = Bytes(result_.front.back().peak_bytes.value / 20 * 19);
+      auto next = best_of(meshes, Trial::Schedules, 1, "front");
+      if (limit_.value == 0 || next.empty()) break;
+      result_.front.push_back(std::move(next.front().candidate));
+    }
+    result_.pruned = pruned;
+  }
+
+  const ShapeChoices::Shapes& shapes_on(const ParallelSetup& mesh) {
+    const std::tuple key(mesh.pipeline, mesh.micro_batches, mesh.data > 1);
+    const auto [entry, is_new] = shapes_.try_emplace(key);
+    if (is_new) {
+      entry->second = choices_.on(mesh);
+      result_.examples.insert(entry->second.examples.begin(), entry->second.examples.end());
+    }
+    return entry->second;
+  }
+
+  /// As often as configurations fell that nobody has looked at.
+  void leave_out(const std::vector<Mesh>& meshes, std::size_t from, Trial trial,
+                 const std::string& reason) {
+    for (std::size_t i = from; i < meshes.size(); ++i) {
+      std::size_t count = choices_.baseline_on(meshes[i].setup) ? 1 : 0;
+      if (trial == Trial::Schedules) {
+        const ShapeChoices::Shapes& shapes = shapes_on(meshes[i].setup);
+        count = shapes.list.size();
+        for (const auto& [why, number] : shapes.pruned) result_.pruned[why] += number;
+      }
+      if (count > 0) result_.pruned[reason] += 2 * static_cast<int>(count);
+    }
+  }
+
+  std::vector<Branch> grow(const std::vector<Mesh>& meshes, std::size_t begin, std::size_t end,
+                           Trial trial) {
+    std::vector<std::vector<Shape>> shapes(end - begin);
+    for (std::size_t i = begin; i < end; ++i) {
+      const ParallelSetup& setup = meshes[i].setup;
+      auto& own = shapes[i - begin];
+      if (trial == Trial::Baseline) {
+        if (const auto shape = choices_.baseline_on(setup)) own.push_back(*shape);
+      } else {
+        const ShapeChoices::Shapes& found = shapes_on(setup);
+        own = found.list;
+        for (const auto& [why, number] : found.pruned) result_.pruned[why] += number;
+      }
+      if (limit_.value > 0 && costs_->least_memory(setup) > limit_) {
+        result_.pruned[kOverMemory] += 2 * static_cast<int>(own.size());
+        own.clear();
+      }
+    }
+    std::vector<Branches> grown(end - begin);
+    for_each_index(grown.size(), threads_, [&](std::size_t i) {
+      if (!shapes[i].empty())
+        grown[i] = branches_of(*costs_, meshes[begin + i].setup, shapes[i], limit_);
+    });
+    std::vector<Branch> branches;
+    for (Branches& each : grown) {
+      for (const auto& [why, number] : each.pruned) result_.pruned[why] += number;
+      for (Branch& branch : each.open) branches.push_back(std::move(branch));
+    }
+    return branches;
+  }
+
+  /// Branches wait by their bound, equal ones in the order in which they grew.
+  struct Waiting {
+    std::int64_t bound = 0;
+    std::size_t index = 0;
+    bool operator>(const Waiting& other) const {
+      return std::tie(bound, index) > std::tie(other.bound, other.index);
+    }
+  };
+  using Queue = std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>;
+
+  /// The `count` best, best first: always on with what has the least bound, meshes before their
+  /// branches. Batches have fixed sizes: what is skipped depends on the batches before, not on
+  /// which thread was faster.
+  std::vector<Evaluation> best_of(const std::vector<Mesh>& meshes, Trial trial, std::size_t count,
+                                  const std::string& what) {
+    std::vector<Branch> branches;
+    Queue waiting;
+    std::vector<Evaluation> best;
+    std::size_t next = 0;  // of the meshes
+    const auto is_beaten = [&](std::int64_t bound) {
+      return !options_.exhaustive && best.size() >= count &&
+             bound > best[count - 1].candidate.step.value;
+    };
+    while (next < meshes.size() || !waiting.empty()) {
+      const bool grows =
+          next < meshes.size() && (waiting.empty() || meshes[next].least <= waiting.top().bound);
+      if (is_beaten(grows ? meshes[next].least : waiting.top().bound) || is_over_budget()) break;
+      if (grows) {
+        const std::size_t end = std::min(next + kMeshes, meshes.size());
+        for (Branch& branch : grow(meshes, next, end, trial)) {
+          waiting.push({branch.bound, branches.size()});
+          branches.push_back(std::move(branch));
         }
-        auto best = best_of(some, 1, "baseline");
-        if (best.empty()) continue;
-        result_.baselines.push_back(best.front().candidate);
-        if (allowed) ranked.push_back(std::move(best.front()));
-        break;  // one that the job rules out is shown only where it allows none
+        next = end;
+      } else {
+        simulate_some(branches, waiting, is_beaten, best);
+        if (best.size() > count) best.resize(count);
+        report(best);
       }
     }
-  }
-
-  Prepared prepare(const Configuration& configuration) const {
-    Prepared prepared;
-    prepared.configuration = configuration;
-    const int size = configuration.micro_batch_size, stages = configuration.stages();
-    std::vector<std::int64_t> layer_costs;
-    for (const LayerTimes& layer : model_.layer_times(size)) {
-      layer_costs.push_back((layer.f + layer.i + layer.w).value);
-    }
-    const auto balanced = balanced_partition(layer_costs, stages);
-    const auto even = even_partition(layer_costs, stages);
-    PIPEWRIGHT_ASSERT(balanced && even, "the search space holds more stages than layers");
-    if (configuration.even_layers && *balanced == *even) {
-      prepared.pruned = kSameStages;
-      return prepared;
-    }
-    if (3.0 * stages * configuration.micro_batches * configuration.replicas > kMostActions) {
-      prepared.pruned = kTooLarge;
-      return prepared;
-    }
-    prepared.stages =
-        plan_stages(configuration.even_layers ? *even : *balanced, configuration.placement);
-    if (!may_fit(prepared)) prepared.pruned = kOverMemory;
-    prepared.bound = bound_of(prepared);
-    return prepared;
-  }
-
-  /// False only if no order of this schedule can keep to the limit: the state of a rank's stages,
-  /// and the peak of its activations where a formula knows it, each at least as large as that of
-  /// its lightest stage.
-  bool may_fit(const Prepared& prepared) const {
-    const Configuration& c = prepared.configuration;
-    if (limit_.value <= 0 || c.schedule->layout != Layout::Loop) return true;
-    const auto memory =
-        memory_of(job_.model, prepared.stages, c.micro_batch_size, job_.training.optimizer,
-                  recompute_of(job_.model, job_.training.recompute));
-    const auto peaks =
-        closed_form_peaks(c.schedule->name, {c.ranks, c.micro_batches, c.chunks, {}});
-    for (int r = 0; r < c.ranks; ++r) {
-      Bytes held, lightest = memory[static_cast<std::size_t>(r)].f;
-      for (int s = r; s < c.stages(); s += c.ranks) {
-        const StageState state = state_of(job_.model, prepared.stages[static_cast<std::size_t>(s)],
-                                          job_.training.optimizer);
-        held += sharded_state(state, job_.strategy.sharding_degree).sum();
-        lightest = std::min(lightest, memory[static_cast<std::size_t>(s)].f);
-      }
-      if (peaks) held += lightest * (*peaks)[static_cast<std::size_t>(r)];
-      if (held > limit_) return false;
-    }
-    return true;
-  }
-
-  /// Each rank waits for the first micro-batch to reach it, computes everything once, and its last
-  /// fused backward still has to go down to stage 0. With another placement than stage k*p + r on
-  /// rank r: the ranks share all work at best.
-  std::int64_t bound_of(const Prepared& prepared) const {
-    const Configuration& c = prepared.configuration;
-    const auto costs = model_.stage_costs(prepared.stages, c.ranks * c.replicas, c.micro_batch_size,
-                                          job_.training.optimizer);
-    if (c.schedule->layout != Layout::Loop) {
-      std::int64_t work = 0;
-      for (const StageCosts& stage : costs) {
-        work += (stage.f + std::min(stage.b, stage.i + stage.w)).value * c.micro_batches;
-      }
-      return work / c.ranks;
-    }
-    std::int64_t bound = 0, fill = 0, drain = 0;
-    for (int r = 0; r < c.ranks; ++r) {
-      std::int64_t work = 0, update = 0;
-      for (int s = r; s < c.stages(); s += c.ranks) {
-        const StageCosts& stage = costs[static_cast<std::size_t>(s)];
-        // Some orders hold both forms.
-        const Nanoseconds backward =
-            c.schedule->splits_backward ? std::min(stage.b, stage.i + stage.w) : stage.b;
-        work += (stage.f + backward).value * c.micro_batches;
-        update += stage.opt.value / job_.strategy.sharding_degree;
-      }
-      const std::int64_t after = c.schedule->splits_backward ? update : std::max(update, drain);
-      bound = std::max(bound, fill + work + after);
-      fill += costs[static_cast<std::size_t>(r)].f.value;
-      drain += costs[static_cast<std::size_t>(r)].b.value;
-    }
-    return bound;
-  }
-
-  Outcome evaluate(const Prepared& prepared) const {
-    const Configuration& c = prepared.configuration;
-    const CostTable costs = model_.table(prepared.stages, c.ranks * c.replicas, c.micro_batch_size,
-                                         job_.training.optimizer, job_.strategy.sharding_degree);
-    const ScheduleRequest request{c.ranks, c.micro_batches, c.chunks, {}, costs, limit_};
-    Outcome outcome;
-    // The sizes are possible; a schedule that plans by costs may still find no room for its order.
-    if (c.schedule->cost_driven && refusal_of(*c.schedule, request)) {
-      outcome.pruned = kOverMemory;
-      return outcome;
-    }
-    const Order order = replicate(c.schedule->make(request), c.replicas);
-    const Program program =
-        lower(order, policy_for(job_, *c.schedule),
-              lowering_of_training(job_.training, job_.strategy.sharding_degree > 1, job_.model,
-                                   prepared.stages));
-    // The peak follows from the order alone, and simulating costs more.
-    for (const RankFigures& rank : peaks_of(program, costs)) {
-      if (limit_.value > 0 && Bytes(rank.peak_bytes) > limit_) outcome.pruned = kOverMemory;
-    }
-    if (!outcome.pruned.empty()) return outcome;
-    const sim::Result result = sim::simulate(program, costs);
-    outcome.simulated = true;
-    if (!result.finished) {
-      outcome.pruned = kStuck;
-      return outcome;
-    }
-    const Figures figures = figures_of(program, result.timeline, costs);
-    Candidate& candidate = outcome.candidate;
-    candidate.schedule = c.schedule->name;
-    candidate.ranks = c.ranks;
-    candidate.replicas = c.replicas;
-    candidate.chunks = c.chunks;
-    candidate.micro_batches = c.micro_batches;
-    candidate.micro_batch_size = c.micro_batch_size;
-    candidate.partition = c.even_layers ? "even" : "balanced";
-    candidate.stages = prepared.stages;
-    candidate.step = Nanoseconds(figures.makespan_ns);
-    candidate.bubble_ratio = figures.bubble_ratio;
-    for (const RankFigures& rank : figures.ranks) {
-      candidate.peak_activations.push_back(rank.peak_activations);
-      candidate.peak_bytes = std::max(candidate.peak_bytes, Bytes(rank.peak_bytes));
-    }
-    outcome.schedule_index = static_cast<std::size_t>(c.schedule - schedules().data());
-    return outcome;
-  }
-
-  /// The `count` best, best first. Batches of a fixed size in order of the bound: what is skipped
-  /// depends on the batches before, not on which thread was faster.
-  std::vector<Outcome> best_of(const std::vector<Configuration>& configurations, std::size_t count,
-                               const std::string& what) {
-    std::vector<Prepared> all(configurations.size());
-    for_each_index(all.size(), threads_,
-                   [&](std::size_t i) { all[i] = prepare(configurations[i]); });
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Prepared& a, const Prepared& b) { return a.bound < b.bound; });
-    std::vector<const Prepared*> open;
-    for (const Prepared& prepared : all) {
-      if (prepared.pruned.empty()) {
-        open.push_back(&prepared);
-      } else if (prepared.pruned != kSameStages) {
-        ++result_.pruned[prepared.pruned];
-      }
-    }
-    std::vector<Outcome> best;
-    for (std::size_t begin = 0; begin < open.size(); begin += kBatch) {
-      const std::size_t end = std::min(begin + kBatch, open.size());
-      if (best.size() >= count && open[begin]->bound > best[count - 1].candidate.step.value) {
-        result_.pruned["too slow at best for the " + what] += static_cast<int>(open.size() - begin);
-        break;
-      }
-      take_batch(open, begin, end, best);
-      if (best.size() > count) best.resize(count);
-    }
+    const std::string reason =
+        result_.complete ? "too slow at best for the " + what : std::string(kOverBudget);
+    if (!waiting.empty()) result_.pruned[reason] += static_cast<int>(waiting.size());
+    leave_out(meshes, next, trial, reason);
     return best;
   }
 
-  void take_batch(const std::vector<const Prepared*>& open, std::size_t begin, std::size_t end,
-                  std::vector<Outcome>& best) {
-    std::vector<Outcome> outcomes(end - begin);
-    for_each_index(outcomes.size(), threads_,
-                   [&](std::size_t i) { outcomes[i] = evaluate(*open[begin + i]); });
-    for (Outcome& outcome : outcomes) {
+  template <class IsBeaten>
+  void simulate_some(const std::vector<Branch>& branches, Queue& waiting, const IsBeaten& is_beaten,
+                     std::vector<Evaluation>& best) {
+    std::vector<std::size_t> taken;
+    while (!waiting.empty() && taken.size() < kSimulations && !is_beaten(waiting.top().bound)) {
+      taken.push_back(waiting.top().index);
+      waiting.pop();
+    }
+    std::vector<Evaluation> outcomes(taken.size());
+    for_each_index(outcomes.size(), threads_, [&](std::size_t i) {
+      outcomes[i] = evaluate(job_, *costs_, branches[taken[i]], limit_);
+    });
+    for (Evaluation& outcome : outcomes) {
       if (outcome.simulated) ++result_.evaluated;
       if (outcome.pruned.empty()) {
         best.push_back(std::move(outcome));
@@ -287,18 +242,53 @@ class Search {
     std::sort(best.begin(), best.end(), better);
   }
 
+  bool is_over_budget() {
+    if (options_.budget_seconds <= 0) return false;
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
+    if (spent.count() > options_.budget_seconds) result_.complete = false;
+    return !result_.complete;
+  }
+
+  void report(const std::vector<Evaluation>& best) const {
+    if (!options_.progress) return;
+    SearchProgress progress;
+    progress.simulated = result_.evaluated;
+    for (const auto& [why, number] : result_.pruned) progress.left_out += number;
+    if (!best.empty()) progress.best = &best.front().candidate;
+    options_.progress(progress);
+  }
+
   const Job& job_;
-  CostModel model_;
-  int threads_;
-  std::size_t keep_;
+  const SearchOptions& options_;
+  const std::unique_ptr<ConfigurationCosts> costs_;
+  const ShapeChoices choices_;
+  const int threads_;
+  const std::size_t keep_;
   Bytes limit_;
+  const std::chrono::steady_clock::time_point begin_;
+  std::map<std::tuple<int, int, bool>, ShapeChoices::Shapes> shapes_;
   SearchResult result_;
 };
 
 }  // namespace
 
 SearchResult search(const Job& job, const Profile* profile, const SearchOptions& options) {
-  return Search(job, profile, options).run();
+  if (!options.only_executable) return Search(job, profile, options).run();
+  SearchOptions open = options;
+  open.only_executable = false;
+  SearchResult all = Search(job, profile, open).run();
+  if (all.ranked.empty() || missing_everywhere(job, all.ranked.front().parallel).empty())
+    return all;
+  SearchResult result = Search(job, profile, options).run();
+  result.elapsed_ns += all.elapsed_ns;
+  result.not_executable = all.ranked.front();
+  if (result.best) {
+    result.best->tuner.reasons.push_back(
+        "Faster, but not in the executor: " + describe(all.ranked.front()) + ", " +
+        format_duration(all.ranked.front().step) + " a step; tuner_run_mode asks for a plan that " +
+        "can be run.");
+  }
+  return result;
 }
 
 }  // namespace pipewright::planner

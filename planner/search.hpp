@@ -1,8 +1,10 @@
-// The tuner: from a job, and a profile if there is one, to ranked plans. Every configuration is cut
-// into stages, lowered and simulated; the simulator's step time decides.
+// The tuner: from a job, and a profile if there is one, to ranked plans. Branch and bound: what a
+// rule, the memory limit or a bound on the step's time rules out is not simulated; of the rest the
+// simulator's step time decides.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,27 +13,41 @@
 #include "core/job.hpp"
 #include "core/plan.hpp"
 #include "core/profile.hpp"
+#include "planner/estimate/setup.hpp"
 
 namespace pipewright::planner {
-
-struct SearchOptions {
-  int threads = 0;  // 0: as many as this machine has cores
-  int cores = 0;  // cores that ranks on a shared machine divide among themselves; 0: this machine's
-  int keep = 20;  // rows of the ranked table
-};
 
 /// One row of the table: a configuration and what was predicted of it.
 struct Candidate {
   std::string schedule;
-  int ranks = 1, chunks = 1;
-  int replicas = 1;  // data parallel; `ranks` and `micro_batches` are of one
-  int micro_batches = 1, micro_batch_size = 1;
+  ParallelSetup parallel;
   std::string partition;  // "balanced" (by cost) or "even" (by number of layers)
   std::vector<StagePlan> stages;
   Nanoseconds step;
   double bubble_ratio = 0;
   std::vector<int> peak_activations;  // by rank
   Bytes peak_bytes;                   // of the fullest rank
+  int fullest_rank = 0;
+  Bytes state_bytes;  // of peak_bytes: what is there from the first step to the last
+
+  int devices() const { return parallel.devices(); }
+};
+
+struct SearchProgress {
+  std::int64_t simulated = 0, left_out = 0;  // so far
+  const Candidate* best = nullptr;           // null before the first
+};
+
+struct SearchOptions {
+  int threads = 0;  // 0: as many as this machine has cores
+  int cores = 0;  // cores that ranks on a shared machine divide among themselves; 0: this machine's
+  int keep = 20;  // rows of the ranked table
+  bool exhaustive = false;       // simulate whatever keeps to the rules and the memory
+  bool front = false;            // fill SearchResult::front
+  bool only_executable = false;  // leave out what `run` cannot execute (planner/executable.hpp)
+  double budget_seconds = 0;     // stop looking after that long; 0: never
+  /// Called between two batches, by the thread that called search().
+  std::function<void(const SearchProgress&)> progress;
 };
 
 struct SearchResult {
@@ -41,16 +57,26 @@ struct SearchResult {
   /// The best of schedule naive on several ranks and on one, where each fits. Among them are ones
   /// that the job's fixed fields rule out as a plan.
   std::vector<Candidate> baselines;
+  /// With SearchOptions::front, fastest first: each the fastest that needs a twentieth less memory
+  /// than the one before it.
+  std::vector<Candidate> front;
   /// ranked[0] as a plan, complete; nothing if no configuration is possible (`pruned` says why).
   std::optional<Plan> best;
+  std::int64_t configurations = 0;    // of the space: simulated or left out
   int evaluated = 0;                  // simulated
   std::map<std::string, int> pruned;  // not simulated or not possible, by reason
+  /// Of a reason that is a rule the first case in full: what is wrong, and what would do.
+  std::map<std::string, std::string> examples;
+  /// With SearchOptions::only_executable, a faster one that `run` cannot execute.
+  std::optional<Candidate> not_executable;
+  bool complete = true;  // false: the budget ran out before everything was ruled out
   std::int64_t elapsed_ns = 0;
 };
 
-/// Deterministic: neither threads nor timing change anything but elapsed_ns. What cannot be among
-/// the `keep` best, by a bound that no order can beat, is not simulated. Throws InputError for a
-/// job or a profile that does not make sense; that nothing fits is a result.
+/// Deterministic: neither threads nor timing change anything but elapsed_ns, unless a budget runs
+/// out. What cannot be among the `keep` best, by a bound that no order can beat, is not simulated.
+/// Throws InputError for a job or a profile that does not make sense; that nothing fits is a
+/// result.
 SearchResult search(const Job& job, const Profile* profile = nullptr,
                     const SearchOptions& options = {});
 

@@ -1,5 +1,6 @@
-// The configurations that the tuner looks at: what the job leaves open, and what it fixes. Pure
-// functions.
+// The configurations that the tuner looks at: what the job leaves open, and what it fixes. A mesh
+// says what is parallel and how the batch is cut (ConfigurationCosts::for_each_mesh); on each mesh
+// several schedules and cuts of the layers are tried. Pure functions.
 #pragma once
 
 #include <map>
@@ -7,42 +8,68 @@
 #include <vector>
 
 #include "core/job.hpp"
-#include "planner/cost_model.hpp"
+#include "planner/configuration_costs.hpp"
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright::planner {
 
+/// A schedule on a mesh, with the number of stages a rank holds.
+struct Shape {
+  const Schedule* schedule = nullptr;
+  int chunks = 1;
+  Placement placement;  // a stage with replicas goes by its first micro-batch
+};
+
 struct Configuration {
   const Schedule* schedule = nullptr;
-  int ranks = 1, chunks = 1;
-  int replicas = 1;  // data parallel; `ranks` and `micro_batches` are of one
-  int micro_batches = 1, micro_batch_size = 1;
+  ParallelSetup parallel;  // with chunks
   /// How the layers are cut: by cost (the default), or into equal numbers of layers.
   bool even_layers = false;
-  /// False for a configuration that is only there to be compared with: the job fixes a field
-  /// otherwise.
-  bool allowed = true;
-  Placement placement;  // placement_of(); a stage with replicas goes by its first micro-batch
-
-  int stages() const { return placement.stages(); }
 };
 
+/// Meshes by what they are tried for. Values that the job gives for a field limit it to these, in
+/// both auto modes: a value the user wrote is never ignored.
 struct SearchSpace {
-  std::vector<Configuration> baselines;  // naive, on one rank and on more
-  std::vector<Configuration> others;
-  std::map<std::string, int> pruned;  // left out before anything was simulated, by reason
+  std::vector<ParallelSetup> meshes;            // that the job allows
+  std::vector<ParallelSetup> only_to_compare;   // of one pipeline rank, which the job rules out
+  std::map<std::string, int> pruned;            // left out before anything was simulated, by reason
+  std::map<std::string, std::string> examples;  // of a reason, the first case in full
 };
 
-/// Values that the job gives for a field limit it to these, in both auto modes: a value the user
-/// wrote is never ignored. Fields without values are searched:
-///   pp_degree         1 to the cluster's devices (beyond 16: powers of two, divisors, and
-///                     whole nodes); on a machine that the ranks share, at most its cores
-///   dp_degree         1 (more only where the job names it)
-///   accumulate_steps  the divisors of the global batch (micro_batch_size is what is left)
-///   vpp_degree        1, or 2, 4, 8 … for schedules with chunks
-///   schedule_mode     every synchronous registry entry with loop placement and without a policy of
-///                     its own; the others where they are named
 /// Throws InputError for a value that is not a positive number or a schedule that does not exist.
-SearchSpace search_space(const Job& job, const CostModel& costs);
+SearchSpace search_space(const Job& job, const ConfigurationCosts& costs);
+
+/// The shapes to try on a mesh. Open fields:
+///   vpp_degree     1, or 2, 4, 8 … for schedules with chunks
+///   schedule_mode  every synchronous registry entry without a policy of its own and with loop
+///                  placement, where the job is estimated with that of a V too; the others where
+///                  they are named
+/// On one rank all schedules compute what naive computes, which is tried instead unless some are
+/// named.
+class ShapeChoices {
+ public:
+  ShapeChoices(const Job& job, bool is_estimated);
+
+  struct Shapes {
+    std::vector<Shape> list;
+    std::map<std::string, int> pruned;
+    std::map<std::string, std::string> examples;
+  };
+  /// Depends on the mesh's pipeline ranks, its micro-batches and whether it has replicas.
+  Shapes on(const ParallelSetup& mesh) const;
+  /// Schedule naive; nullopt where it is not possible.
+  std::optional<Shape> baseline_on(const ParallelSetup& mesh) const;
+  /// Whether the job lets the baseline be a plan.
+  bool allows_baseline() const;
+
+ private:
+  std::vector<const Schedule*> schedules_for(int ranks) const;
+  std::vector<int> chunks_for(const Schedule& schedule, int ranks) const;
+
+  int layers_;
+  bool is_tied_, is_estimated_;
+  std::vector<int> chunks_asked_;
+  std::vector<const Schedule*> asked_;
+};
 
 }  // namespace pipewright::planner

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tools/table.hpp"
+#include "tools/figures.hpp"
 
 namespace pipewright::tools {
 namespace {

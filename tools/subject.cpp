@@ -64,6 +64,10 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
                   " m=" + std::to_string(plan.micro_batches);
   if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
   if (plan.replicas() > 1) subject.title += " dp=" + std::to_string(plan.replicas());
+  for (const char* dimension : {"tp", "cp"}) {
+    const int size = plan.mesh.size(dimension);
+    if (size > 1) subject.title += std::string(" ") + dimension + "=" + std::to_string(size);
+  }
   if (plan.sharding_stage > 0) subject.title += " zero=" + std::to_string(plan.sharding_stage);
   subject.title += ", model " + plan.model.name;
   if (arguments.has("--cost")) {

@@ -17,7 +17,7 @@ std::vector<Flag> synthesis_flags() {
       {.group = kSynthesis,
        .name = "--budget",
        .argument = "TIME",
-       .help = "how long to search at most (1s)"},
+       .help = "how long to search at most (1s; of tune's own search: no limit)"},
       {.group = kSynthesis,
        .name = "--prove",
        .help = "search on until no order can be better; for small cases"},

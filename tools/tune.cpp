@@ -7,6 +7,7 @@
 #include "core/job.hpp"
 #include "core/plan.hpp"
 #include "core/profile.hpp"
+#include "planner/explanation.hpp"
 #include "planner/search.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 #include "planner/synthesis/plan_synthesis.hpp"
@@ -23,35 +24,74 @@
 namespace pipewright::tools {
 namespace {
 
+std::string_view recompute_name(LayerRecompute recompute) {
+  return recompute == LayerRecompute::None        ? "none"
+         : recompute == LayerRecompute::Attention ? "selective"
+                                                  : "full";
+}
+
 Json fields_of(const planner::Candidate& candidate) {
   std::vector<int> layers;
   for (const StagePlan& stage : candidate.stages)
     layers.push_back(stage.end_layer - stage.first_layer);
+  const planner::ParallelSetup& parallel = candidate.parallel;
   return {{"schedule", candidate.schedule},
-          {"pp", candidate.ranks},
-          {"dp", candidate.replicas},
-          {"vpp", candidate.chunks},
-          {"micro_batches", candidate.micro_batches},
-          {"micro_batch_size", candidate.micro_batch_size},
+          {"tp", parallel.tensor},
+          {"pp", parallel.pipeline},
+          {"dp", parallel.data},
+          {"cp", parallel.context},
+          {"ep", parallel.experts},
+          {"vpp", parallel.chunks},
+          {"devices", candidate.devices()},
+          {"micro_batches", parallel.micro_batches},
+          {"micro_batch_size", parallel.micro_batch_size},
+          {"recompute", recompute_name(parallel.recompute)},
+          {"sequence_parallel", parallel.sequence_parallel},
+          {"zero", parallel.zero},
           {"partition", candidate.partition},
           {"layers_of_stage", layers},
           {"step_ns", candidate.step.value},
           {"bubble_ratio", candidate.bubble_ratio},
           {"peak_activations", candidate.peak_activations},
-          {"peak_bytes", candidate.peak_bytes.value}};
+          {"peak_bytes", candidate.peak_bytes.value},
+          {"fullest_rank", candidate.fullest_rank},
+          {"state_bytes", candidate.state_bytes.value}};
 }
 
 Json result_fields(const planner::SearchResult& result) {
-  Json ranked = Json::array(), baselines = Json::array(), pruned = Json::object();
-  for (const auto& candidate : result.ranked) ranked.push_back(fields_of(candidate));
-  for (const auto& candidate : result.baselines) baselines.push_back(fields_of(candidate));
+  const auto list = [](const std::vector<planner::Candidate>& candidates) {
+    Json json = Json::array();
+    for (const planner::Candidate& candidate : candidates) json.push_back(fields_of(candidate));
+    return json;
+  };
+  Json pruned = Json::object(), examples = Json::object();
   for (const auto& [reason, count] : result.pruned) pruned[reason] = count;
-  return {{"best", result.best ? fields_of(result.ranked.front()) : Json(nullptr)},
-          {"ranked", ranked},
-          {"baselines", baselines},
-          {"pruned", pruned},
-          {"evaluated", result.evaluated},
-          {"elapsed_ns", result.elapsed_ns}};
+  for (const auto& [reason, example] : result.examples) examples[reason] = example;
+  Json fields = {{"best", result.best ? fields_of(result.ranked.front()) : Json(nullptr)},
+                 {"ranked", list(result.ranked)},
+                 {"baselines", list(result.baselines)},
+                 {"pruned", pruned},
+                 {"examples", examples},
+                 {"configurations", result.configurations},
+                 {"evaluated", result.evaluated},
+                 {"complete", result.complete},
+                 {"elapsed_ns", result.elapsed_ns}};
+  if (!result.front.empty()) fields["front"] = list(result.front);
+  if (result.not_executable) fields["not_executable"] = fields_of(*result.not_executable);
+  return fields;
+}
+
+Json explanation_fields(const planner::Explanation& explanation) {
+  return {
+      {"possible", explanation.is_possible},
+      {"why", explanation.sentences},
+      {"configuration", explanation.candidate ? fields_of(*explanation.candidate) : Json(nullptr)}};
+}
+
+void print_explanation(const planner::Explanation& explanation, Session& session) {
+  session.print("\n");
+  for (const std::string& sentence : explanation.sentences)
+    session.print(wrapped("- " + sentence, session.terminal().width, 0));
 }
 
 /// Without a job: the best order for the costs of the flags.
@@ -123,6 +163,11 @@ int run(const Arguments& arguments, Session& session) {
   planner::SearchOptions options;
   options.keep = arguments.integer_or("--top", 1, 1000, 10);
   options.threads = arguments.integer_or("--threads", 0, 1024, 0);
+  options.exhaustive = arguments.has("--exhaustive");
+  options.front = arguments.has("--front");
+  options.only_executable = job.has_run_mode && job.tuner_run_mode != TunerRunMode::TunerOnly;
+  if (const auto budget = arguments.duration("--budget"); budget && !synthesises)
+    options.budget_seconds = static_cast<double>(budget->value) * 1e-9;
   planner::SearchResult result = search_with_progress(job, profile, options, session);
   if (!session.json()) print_search(result, session);
   Json fields = result_fields(result);
@@ -130,9 +175,18 @@ int run(const Arguments& arguments, Session& session) {
     result.best =
         with_synthesis(*std::move(result.best), job, arguments, session, fields["synthesis"]);
   }
+  if (const auto asked = arguments.text("--explain")) {
+    const planner::Explanation explanation =
+        planner::explain(job, profile ? &*profile : nullptr, options.cores, result, *asked);
+    fields["explained"] = explanation_fields(explanation);
+    if (!session.json()) print_explanation(explanation, session);
+  }
   if (session.json()) session.print_result(fields);
   if (!result.best) {
-    session.note("no configuration is possible; the reasons are above");
+    session.note(result.not_executable
+                     ? "no plan that can be run is possible, as tuner_run_mode asks; with "
+                       "tuner_only the faster one that cannot is a plan"
+                     : "no configuration is possible; the reasons are above");
     return kAnswerIsNo;
   }
   const std::string out = arguments.text_or("--out", job.tuner_save_path);
@@ -185,6 +239,16 @@ Command tune_command() {
        .short_name = 'o',
        .is_file = true},
       {.group = "Output", .name = "--top", .argument = "K", .help = "rows of the table"},
+      {.group = "Search",
+       .name = "--exhaustive",
+       .help = "simulate whatever keeps to the rules and the memory: the same answer"},
+      {.group = "Search",
+       .name = "--explain",
+       .argument = "CONFIG",
+       .help = "why not this one: tp=4,pp=8,schedule=1f1b; the rest is as in the best"},
+      {.group = "Search",
+       .name = "--front",
+       .help = "also the fastest plans for less and less memory"},
       {.group = "Search",
        .name = "--synthesise",
        .help = "search an order too: for the best plan's stages, or without a job for --cost"},

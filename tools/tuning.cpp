@@ -1,6 +1,8 @@
 #include "tools/tuning.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 
 #include "core/error.hpp"
 #include "tools/figures.hpp"
@@ -17,11 +19,48 @@ std::string layers_text(const planner::Candidate& candidate) {
   return text;
 }
 
-/// "4", or of replicas "2 x 4".
-std::string ranks_text(const planner::Candidate& candidate) {
-  const std::string ranks = std::to_string(candidate.ranks);
-  return candidate.replicas > 1 ? std::to_string(candidate.replicas) + " x " + ranks : ranks;
+/// "selective, sp, ZeRO 1": what else a row divides or saves; "" for nothing.
+std::string savings_text(const planner::ParallelSetup& parallel) {
+  std::string text;
+  const auto add = [&](bool is_there, const std::string& part) {
+    if (is_there) text += (text.empty() ? "" : ", ") + part;
+  };
+  add(parallel.context > 1, "cp " + std::to_string(parallel.context));
+  add(parallel.experts > 1, "ep " + std::to_string(parallel.experts));
+  add(parallel.zero > 0 && parallel.data > 1, "ZeRO " + std::to_string(parallel.zero));
+  add(parallel.sequence_parallel, "sp");
+  add(parallel.recompute == LayerRecompute::Whole, "full recompute");
+  add(parallel.recompute == LayerRecompute::Attention, "selective recompute");
+  return text;
 }
+
+/// Columns that say nothing in any row are left out.
+struct Columns {
+  bool tensor = false, data = false, savings = false;
+
+  explicit Columns(const planner::SearchResult& result) {
+    for (const auto* list : {&result.ranked, &result.baselines, &result.front}) {
+      for (const planner::Candidate& row : *list) {
+        tensor = tensor || row.parallel.tensor > 1;
+        data = data || row.parallel.data > 1;
+        savings = savings || !savings_text(row.parallel).empty();
+      }
+    }
+  }
+
+  Table table() const {
+    using Align = Table::Align;
+    std::vector<Table::Column> columns{{"#", Align::Right}, {"schedule"}};
+    if (tensor) columns.push_back({"tp", Align::Right});
+    columns.push_back({"pp", Align::Right});
+    if (data) columns.push_back({"dp", Align::Right});
+    for (const char* name : {"vpp", "batches", "step", "bubble", "memory", "gain"})
+      columns.push_back({name, name == std::string_view("batches") ? Align::Left : Align::Right});
+    if (savings) columns.push_back({"with"});
+    columns.push_back({"layers"});
+    return Table(columns);
+  }
+};
 
 std::string times_text(double ratio) {
   const auto hundredths = static_cast<std::int64_t>(ratio * 100 + 0.5);
@@ -29,18 +68,26 @@ std::string times_text(double ratio) {
   return text + (hundredths % 100 < 10 ? "0" : "") + std::to_string(hundredths % 100) + "x";
 }
 
-void add_row(Table& table, const std::string& place, const planner::Candidate& candidate,
-             Nanoseconds baseline, Ink ink) {
+void add_row(Table& table, const Columns& columns, const std::string& place,
+             const planner::Candidate& candidate, Nanoseconds baseline, Ink ink) {
   const double gain = candidate.step.value == 0 ? 1.0
                                                 : static_cast<double>(baseline.value) /
                                                       static_cast<double>(candidate.step.value);
-  table.add(
-      {place, candidate.schedule, ranks_text(candidate), std::to_string(candidate.chunks),
-       std::to_string(candidate.micro_batches) + " x " + std::to_string(candidate.micro_batch_size),
-       format_duration(candidate.step), percent_text(candidate.bubble_ratio),
-       format_bytes(candidate.peak_bytes), baseline.value > 0 ? times_text(gain) : "",
-       layers_text(candidate)},
-      ink);
+  const planner::ParallelSetup& parallel = candidate.parallel;
+  std::vector<std::string> cells{place, candidate.schedule};
+  if (columns.tensor) cells.push_back(std::to_string(parallel.tensor));
+  cells.push_back(std::to_string(parallel.pipeline));
+  if (columns.data) cells.push_back(std::to_string(parallel.data));
+  cells.push_back(std::to_string(parallel.chunks));
+  cells.push_back(std::to_string(parallel.micro_batches) + " x " +
+                  std::to_string(parallel.micro_batch_size));
+  cells.push_back(format_duration(candidate.step));
+  cells.push_back(percent_text(candidate.bubble_ratio));
+  cells.push_back(format_bytes(candidate.peak_bytes));
+  cells.push_back(baseline.value > 0 ? times_text(gain) : "");
+  if (columns.savings) cells.push_back(savings_text(parallel));
+  cells.push_back(layers_text(candidate));
+  table.add(cells, ink);
 }
 
 }  // namespace
@@ -60,7 +107,18 @@ planner::SearchResult search_with_progress(const Job& job, const std::optional<P
                                            const planner::SearchOptions& options,
                                            Session& session) {
   session.progress("searching ...");
-  auto result = planner::search(job, profile ? &*profile : nullptr, options);
+  planner::SearchOptions watched = options;
+  const auto begin = std::chrono::steady_clock::now();
+  watched.progress = [&](const planner::SearchProgress& now) {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    const auto rate = std::llround(static_cast<double>(now.simulated) / spent.count());
+    std::string line = "searching: " + std::to_string(now.simulated) + " simulated, " +
+                       std::to_string(now.left_out) + " left out, " + std::to_string(rate) +
+                       " a second";
+    if (now.best != nullptr) line += ", best so far " + format_duration(now.best->step);
+    session.progress(line);
+  };
+  auto result = planner::search(job, profile ? &*profile : nullptr, watched);
   session.clear_progress();
   return result;
 }
@@ -85,9 +143,14 @@ TunedForRun tune_for_run(const std::string& path, Session& session) {
                      "expected the plan to run, because tuner_run_mode is \"run_only\"");
   }
   session.phases().begin(exec::Phase::Plan);
-  const auto result = search_with_progress(job, profile_for(job, std::nullopt), {}, session);
+  planner::SearchOptions options;
+  options.only_executable = true;
+  const auto result = search_with_progress(job, profile_for(job, std::nullopt), options, session);
   if (!result.best) {
-    throw InputError(path, "", "no configuration is possible; see pipewright tune " + path);
+    throw InputError(path, "",
+                     (result.not_executable ? "the executor has none of the plans that are possible"
+                                            : "no configuration is possible") +
+                         std::string("; see pipewright tune ") + path);
   }
   session.note("tuned: " + planner::describe(result.ranked.front()));
   if (!job.tuner_save_path.empty()) {
@@ -98,37 +161,42 @@ TunedForRun tune_for_run(const std::string& path, Session& session) {
 }
 
 void print_search(const planner::SearchResult& result, Session& session) {
-  using Align = Table::Align;
-  Table table({{"#", Align::Right},
-               {"schedule"},
-               {"pp", Align::Right},
-               {"vpp", Align::Right},
-               {"batches"},
-               {"step", Align::Right},
-               {"bubble", Align::Right},
-               {"memory", Align::Right},
-               {"gain", Align::Right},
-               {"layers"}});
+  const Columns columns(result);
   // The baseline is the fastest run that does without a schedule.
   Nanoseconds baseline;
   for (const auto& candidate : result.baselines) {
     if (baseline.value == 0 || candidate.step < baseline) baseline = candidate.step;
   }
+  Table table = columns.table();
   int place = 0;
   for (const auto& candidate : result.ranked) {
     ++place;
-    add_row(table, std::to_string(place), candidate, baseline,
+    add_row(table, columns, std::to_string(place), candidate, baseline,
             place == 1 ? Ink::Green : Ink::Plain);
   }
   for (const auto& candidate : result.baselines)
-    add_row(table, "base", candidate, baseline, Ink::Dim);
+    add_row(table, columns, "base", candidate, baseline, Ink::Dim);
   session.print(table.text(session.terminal()));
-  for (const auto& [reason, count] : result.pruned) {
-    session.print(
-        wrapped(std::to_string(count) + " left out: " + reason, session.terminal().width, 0));
+  if (!result.front.empty()) {
+    session.print("\nless memory for more time:\n");
+    Table front = columns.table();
+    for (const auto& candidate : result.front)
+      add_row(front, columns, "", candidate, baseline, Ink::Plain);
+    session.print(front.text(session.terminal()) + "\n");
   }
-  session.print(std::to_string(result.evaluated) + " configurations simulated in " +
-                format_duration(Nanoseconds(result.elapsed_ns)) + "\n");
+  for (const auto& [reason, count] : result.pruned) {
+    std::string line = std::to_string(count) + " left out: " + reason;
+    // Where nothing is possible the reader has to change the job.
+    const auto example = result.examples.find(reason);
+    if (!result.best && example != result.examples.end())
+      line += ", as in this case: " + example->second;
+    session.print(wrapped(line, session.terminal().width, 0));
+  }
+  session.print(std::to_string(result.evaluated) + " of " + std::to_string(result.configurations) +
+                " configurations simulated in " + format_duration(Nanoseconds(result.elapsed_ns)) +
+                "\n");
+  if (!result.complete)
+    session.print("The budget ran out: what was not looked at may hold a better plan.\n");
   if (!result.best) return;
   for (const auto& reason : result.best->tuner.reasons) {
     session.print(wrapped("- " + reason, session.terminal().width, 0));

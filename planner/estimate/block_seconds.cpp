@@ -1,6 +1,4 @@
 // From a block's work to its time on one rank.
-#include <cmath>
-
 #include "planner/estimate/step_estimate.hpp"
 
 namespace pipewright::planner {
@@ -9,6 +7,7 @@ namespace {
 
 struct Parts {
   double forward = 0, backward = 0;
+  double weight = 0;  // of `backward`
 };
 
 Parts products(const DeviceRates& device, const BlockWork& work) {
@@ -17,6 +16,7 @@ Parts products(const DeviceRates& device, const BlockWork& work) {
     const Matmul& matmul = work.products[static_cast<std::size_t>(p)];
     sum.forward += matmul_seconds(device, matmul);
     sum.backward += matmul_backward_seconds(device, matmul);
+    sum.weight += matmul_weight_seconds(device, matmul);
   }
   return sum;
 }
@@ -45,15 +45,15 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   const Group tensor{setup.tensor, 1}, context{setup.context, setup.tensor},
       experts{setup.experts, setup.tensor};
   const double tensor_time =
-      work.tensor_messages * all_reduce_seconds(framework, node, devices_per_node, tensor,
+      work.tensor_messages * all_reduce_seconds(node, devices_per_node, tensor,
                                                 work.tensor_message) +
       (setup.sequence_parallel  // a scatter and a gather for each: one more start
-           ? work.tensor_messages * group_start_seconds(framework, devices_per_node, tensor)
+           ? work.tensor_messages * group_start_seconds(devices_per_node, tensor)
            : 0);
   const double expert_time =
-      2 * all_to_all_seconds(framework, node, devices_per_node, experts, work.expert_message);
+      2 * all_to_all_seconds(node, devices_per_node, experts, work.expert_message);
   const double context_time =
-      all_to_all_seconds(framework, node, devices_per_node, context, work.context_message);
+      all_to_all_seconds(node, devices_per_node, context, work.context_message);
   const double messages = tensor_time + expert_time + context_time;
   const double forward =
       linear.forward + core.forward + stream_seconds(device, work.forward_traffic) + messages;
@@ -70,11 +70,17 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
     kernels += framework.attention_core_kernels;
   }
   const double launch = framework.launch_seconds;
-  const double drift = setup.tensor > 1 ? kSkewLaunches * std::log2(setup.tensor) : 0;
-  return {with_launches(forward,
-                        launch * (framework.forward_kernels + (2 + drift) * work.tensor_messages)),
-          with_launches(backward, launch * (kernels + drift * again * work.tensor_messages)),
-          (1 + again) * tensor_time, (1 + again) * expert_time, (1 + again) * context_time};
+  const double order = setup.tensor > 1 ? kOverlapOrderOfGroups : kOverlapOrder;
+  const double weight =
+      linear.weight + stream_seconds(device, work.parameters * framework.accumulate_bytes);
+  const double both = with_launches(backward, launch * kernels, order);
+  return {with_launches(forward, launch * (framework.forward_kernels + 2 * work.tensor_messages),
+                        order),
+          both,
+          both * weight / backward,
+          (1 + again) * tensor_time,
+          (1 + again) * expert_time,
+          (1 + again) * context_time};
 }
 
 }  // namespace pipewright::planner

@@ -14,13 +14,13 @@ constexpr double kGibibyte = 1024.0 * 1024 * 1024;
 // Peaks, bandwidths, sizes and multiprocessors: NVIDIA's data sheets (T4, V100 SXM2, A100 SXM4
 // 80GB, H100 SXM5, H200 SXM, B200 in a HGX). Efficiencies: docs/cost-model.md.
 constexpr std::array<DeviceRates, 7> kDevices{{
-    {"T4", 65e12, 320e9, 16 * kGibibyte, 40, 128, 128, false, 0.45, 0.85, 0.40},
-    {"V100", 125e12, 900e9, 32 * kGibibyte, 80, 128, 128, false, 0.91, 0.75},
-    {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGibibyte, 108, 256, 128, false, 0.87, 0.85},
-    {"A100", 312e12, 2039e9, 80 * kGibibyte, 108, 256, 128, false, 0.87, 0.85},
+    {"T4", 65e12, 320e9, 16 * kGibibyte, 40, 128, 128, false, 0.31, 0.85, 0.44},
+    {"V100", 125e12, 900e9, 32 * kGibibyte, 80, 128, 128, false, 0.86, 0.75},
+    {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGibibyte, 108, 256, 128, false, 0.83, 0.85},
+    {"A100", 312e12, 2039e9, 80 * kGibibyte, 108, 256, 128, false, 0.83, 0.85},
     {"H100", 989e12, 3350e9, 80 * kGibibyte, 132, 256, 128, true, 0.70, 0.85},
     {"H200", 989e12, 4800e9, 141 * kGibibyte, 132, 256, 128, true, 0.70, 0.85},
-    {"B200", 2250e12, 8000e9, 180 * kGibibyte, 148, 256, 256, true, 0.57, 0.40},
+    {"B200", 2250e12, 8000e9, 180 * kGibibyte, 148, 256, 256, true, 0.55, 0.40},
 }};
 
 /// What a large collective reaches inside a node, by device. A100: nccl-tests (see the header).
@@ -78,11 +78,22 @@ FrameworkTraits megatron_deepspeed() {
           .forward_kernels = 28,
           .backward_kernels = 60,
           .attention_core_kernels = 8,
-          .loss_bytes_per_logit = 120,
+          .loss_bytes_per_logit = 52,
           .gradient_bytes = 2,
-          .accumulate_bytes = 8,
+          .accumulate_bytes = 6,
           .optimizer_bytes = 36,
           .step_overhead_seconds = 3e-3};
+}
+
+FrameworkTraits megatron_deepspeed_timed() {
+  FrameworkTraits traits = megatron_deepspeed();
+  traits.name = "megatron-deepspeed-timed";
+  traits.gradient_bytes = 4;
+  traits.optimizer_bytes = 62;
+  traits.reduction_bytes = 28;
+  traits.waits_for_messages = traits.sends_mask = true;
+  traits.gathers_activations = traits.sends_whole_gradients = true;
+  return traits;
 }
 
 FrameworkTraits megatron_lm() {
@@ -92,7 +103,8 @@ FrameworkTraits megatron_lm() {
   traits.backward_kernels = 44;
   traits.attention_core_kernels = 4;
   traits.fused_kernels = true;
-  traits.gradient_bytes = 4;
+  traits.gradient_bytes = traits.tied_gradient_bytes = 4;
+  traits.accumulate_bytes = 8;
   return traits;
 }
 

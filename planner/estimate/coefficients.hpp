@@ -61,19 +61,31 @@ struct FrameworkTraits {
   std::string_view name;
   double launch_seconds = 0;  // host time to start one kernel
   int forward_kernels = 0, backward_kernels = 0, attention_core_kernels = 0;  // of a block
+  int embedding_kernels = 18, head_kernels = 42;  // both directions; with the loss
   bool fused_kernels = false;    // bias, dropout, residual and masked softmax in one pass each
   bool flash_attention = false;  // no score ever reaches memory
   bool dropout = true;
   bool fused_loss = false;            // softmax and cross entropy write over the logits
   bool keeps_weight_buffers = false;  // Transformer Engine: see memory_estimate.cpp
+  bool pads_vocabulary = true;        // to what tensor cores load well, as Megatron-LM does
   double loss_bytes_per_logit = 0;    // memory traffic of softmax and cross entropy
   double gradient_bytes = 2;          // of a weight's gradient that is kept and reduced
+  double tied_gradient_bytes = 2;     // of a shared embedding's, added up between two stages
   double accumulate_bytes = 0;        // traffic to add a micro-batch's gradient to it
+  double reduction_bytes = 0;         // traffic of the copies that a weight's reduction makes
   double optimizer_bytes = 0;         // traffic of a weight's update
   double step_overhead_seconds = 0;   // data, loss scale, clipping: what no other part has
+  // Between stages (stage_messages.hpp):
+  bool waits_for_messages = false;     // the device stands still while long ones move, both ways
+  bool sends_mask = false;             // the attention mask goes along, a square of the sequence
+  bool gathers_activations = false;    // sent in parts by tensor parallel ranks, then put together
+  bool sends_whole_gradients = false;  // every tensor parallel rank sends all of them, not its part
 };
 /// Megatron-DeepSpeed with PyTorch's own kernels, as vTrain and AMP ran it.
 FrameworkTraits megatron_deepspeed();
+/// The same with DeepSpeed 0.3 as AMP's authors changed it (DachengLi1/AMP): reduces 32-bit
+/// gradients, and times every message, for which it waits for the device.
+FrameworkTraits megatron_deepspeed_timed();
 /// Megatron-LM with its fused kernels, 2021 to 2022.
 FrameworkTraits megatron_lm();
 /// Megatron core with Transformer Engine, from 2023 on.
@@ -86,16 +98,24 @@ FrameworkTraits framework_traits(std::string_view name);
 inline constexpr double kCollectiveStart = 40e-6;
 inline constexpr double kCollectiveStartPerMember = 7e-6;
 inline constexpr double kNetworkStart = 30e-6;
-/// Ranks are started by processes of their own and drift apart; every collective waits for the last
-/// one. Launches of one kernel, times log2 of the members.
-inline constexpr double kSkewLaunches = 1;
+/// A message up to this many bytes leaves before its receiver asks for it (NCCL_BUFFSIZE's
+/// default).
+inline constexpr double kBufferBytes = 4 * 1024 * 1024;
 /// A product begins with an empty pipeline: as if it were this much deeper.
 inline constexpr double kMatmulStartDepth = 128;
+/// A part of a product that is cut along its depth (split-K) keeps at least this much of it.
+inline constexpr double kDepthOfPart = 4096;
 /// A small tile (128 x 128) against the device's large one, where both fill it.
 inline constexpr double kSmallTilePenalty = 1.1;
+/// A product of 16-bit numbers with a side that is not a multiple of eight, as of an unpadded
+/// vocabulary: loads of less than 16 bytes (NVIDIA, guide to matrix products, on alignment).
+inline constexpr double kUnalignedRate = 1.0 / 3;
 /// Host and device work side by side; where neither is far ahead both show: the norm of order 4 of
 /// their times.
 inline constexpr double kOverlapOrder = 4;
+/// The same of a block that tensor parallel ranks divide: its all-reduces make all of them wait for
+/// the last, so that less of what one rank has ahead is of use.
+inline constexpr double kOverlapOrderOfGroups = 2;
 /// Flash attention's rate, against that of a plain product.
 inline constexpr double kFlashForward = 0.75, kFlashBackward = 0.65;
 

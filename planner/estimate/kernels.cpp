@@ -15,7 +15,11 @@ double seconds_by_tiles(const DeviceRates& device, const Matmul& matmul) {
   const auto padded = [&](double tile_rows, double tile_columns) {
     const double tiles = std::ceil(matmul.rows / tile_rows) *
                          std::ceil(matmul.columns / tile_columns) * matmul.count;
-    const double waves = std::ceil(tiles / device.multiprocessors);
+    double waves = std::ceil(tiles / device.multiprocessors);
+    // A deep product is cut along its depth where its tiles fill the last wave badly (split-K).
+    for (double parts = 2; parts <= 8 && matmul.depth / parts >= kDepthOfPart; parts *= 2) {
+      waves = std::min(waves, std::ceil(tiles * parts / device.multiprocessors) / parts);
+    }
     return waves * device.multiprocessors * tile_rows * tile_columns;
   };
   const double small_tiles = padded(small, small);
@@ -29,8 +33,6 @@ double seconds_by_tiles(const DeviceRates& device, const Matmul& matmul) {
   return 2 * area * (matmul.depth + kMatmulStartDepth) /
          (device.peak_flops * device.matmul_efficiency);
 }
-
-double log2_of(int members) { return std::log2(static_cast<double>(members)); }
 
 }  // namespace
 
@@ -46,49 +48,51 @@ double matmul_seconds(const DeviceRates& device, const Matmul& matmul) {
   return std::max(seconds_by_tiles(device, matmul), stream_seconds(device, 2 * elements));
 }
 
+double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul) {
+  return matmul_seconds(device, {matmul.depth, matmul.columns, matmul.rows, matmul.count});
+}
+
 double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul) {
   const Matmul by_weights{matmul.rows, matmul.depth, matmul.columns, matmul.count};
-  const Matmul by_input{matmul.depth, matmul.columns, matmul.rows, matmul.count};
-  return matmul_seconds(device, by_weights) + matmul_seconds(device, by_input);
+  return matmul_seconds(device, by_weights) + matmul_weight_seconds(device, matmul);
 }
 
 double group_bytes_per_second(const NodeRates& node, int devices_per_node, const Group& group) {
   if (group.inside(devices_per_node)) return node.inside_bytes_per_second;
   const int together = std::max(1, std::min(group.members, devices_per_node / group.stride));
-  const double rings = static_cast<double>(devices_per_node) / together;
+  const double fill = static_cast<double>(devices_per_node) / together;
+  const double rings = group.beside > 0 ? std::min<double>(group.beside, fill) : fill;
   return node.network_bytes_per_second / rings;
 }
 
-double group_start_seconds(const FrameworkTraits& framework, int devices_per_node,
-                           const Group& group) {
+double group_start_seconds(int devices_per_node, const Group& group) {
   if (group.members <= 1) return 0;
   const bool inside = group.inside(devices_per_node);
   const int near = std::min(group.members, devices_per_node);
-  return kCollectiveStart + kCollectiveStartPerMember * near + (inside ? 0 : kNetworkStart) +
-         kSkewLaunches * framework.launch_seconds * log2_of(group.members);
+  return kCollectiveStart + kCollectiveStartPerMember * near + (inside ? 0 : kNetworkStart);
 }
 
-double all_reduce_seconds(const FrameworkTraits& framework, const NodeRates& node,
-                          int devices_per_node, const Group& group, double bytes) {
+double all_reduce_seconds(const NodeRates& node, int devices_per_node, const Group& group,
+                          double bytes) {
   if (group.members <= 1 || bytes <= 0) return 0;
   const double share = static_cast<double>(group.members - 1) / group.members;
-  return group_start_seconds(framework, devices_per_node, group) +
+  return group_start_seconds(devices_per_node, group) +
          2 * share * bytes / group_bytes_per_second(node, devices_per_node, group);
 }
 
-double gather_seconds(const FrameworkTraits& framework, const NodeRates& node, int devices_per_node,
-                      const Group& group, double bytes) {
+double gather_seconds(const NodeRates& node, int devices_per_node, const Group& group,
+                      double bytes) {
   if (group.members <= 1 || bytes <= 0) return 0;
   const double share = static_cast<double>(group.members - 1) / group.members;
-  return group_start_seconds(framework, devices_per_node, group) +
+  return group_start_seconds(devices_per_node, group) +
          share * bytes / group_bytes_per_second(node, devices_per_node, group);
 }
 
-double all_to_all_seconds(const FrameworkTraits& framework, const NodeRates& node,
-                          int devices_per_node, const Group& group, double bytes) {
+double all_to_all_seconds(const NodeRates& node, int devices_per_node, const Group& group,
+                          double bytes) {
   if (group.members <= 1 || bytes <= 0) return 0;
   const double members = group.members;
-  const double start = group_start_seconds(framework, devices_per_node, group);
+  const double start = group_start_seconds(devices_per_node, group);
   if (group.inside(devices_per_node)) {
     return start + (members - 1) / members * bytes / node.inside_bytes_per_second;
   }
@@ -99,9 +103,8 @@ double all_to_all_seconds(const FrameworkTraits& framework, const NodeRates& nod
                           (members - near) / members * bytes / share_of_network);
 }
 
-double with_launches(double device_seconds, double host_seconds) {
-  return std::pow(std::pow(device_seconds, kOverlapOrder) + std::pow(host_seconds, kOverlapOrder),
-                  1 / kOverlapOrder);
+double with_launches(double device_seconds, double host_seconds, double order) {
+  return std::pow(std::pow(device_seconds, order) + std::pow(host_seconds, order), 1 / order);
 }
 
 }  // namespace pipewright::planner

@@ -18,15 +18,18 @@ struct Matmul {
 /// Background User's Guide", tile and wave quantization).
 double matmul_seconds(const DeviceRates& device, const Matmul& matmul);
 
-/// The two products of the backward pass: by the weights, and by the input.
+/// The backward pass' product by the input, which gives the gradient of the weights.
+double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul);
+/// Both products of the backward pass: by the weights, and by the input.
 double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul);
 
 /// A kernel that streams.
 double stream_seconds(const DeviceRates& device, double bytes);
 
-/// Ranks that work together: `members` of them, `stride` apart in the numbering.
+/// Ranks that work together: `members` of them, `stride` apart in the numbering. `beside`: how many
+/// such groups work at the same time on a node; 0: as many as it has devices for.
 struct Group {
-  int members = 1, stride = 1;
+  int members = 1, stride = 1, beside = 0;
 
   bool inside(int devices_per_node) const { return members * stride <= devices_per_node; }
 };
@@ -36,21 +39,20 @@ struct Group {
 double group_bytes_per_second(const NodeRates& node, int devices_per_node, const Group& group);
 
 /// Before the first byte moves: start of the ring, network, and the wait for the last rank.
-double group_start_seconds(const FrameworkTraits& framework, int devices_per_node,
-                           const Group& group);
+double group_start_seconds(int devices_per_node, const Group& group);
 
 /// Ring algorithms (Patarasuk and Yuan, JPDC 2009): an all-reduce moves 2(n-1)/n of the bytes
 /// through every member, a reduce-scatter or an all-gather half of it. `bytes`: of the whole
 /// tensor.
-double all_reduce_seconds(const FrameworkTraits& framework, const NodeRates& node,
-                          int devices_per_node, const Group& group, double bytes);
-double gather_seconds(const FrameworkTraits& framework, const NodeRates& node, int devices_per_node,
-                      const Group& group, double bytes);
+double all_reduce_seconds(const NodeRates& node, int devices_per_node, const Group& group,
+                          double bytes);
+double gather_seconds(const NodeRates& node, int devices_per_node, const Group& group,
+                      double bytes);
 /// Each member sends (n-1)/n of its `bytes`.
-double all_to_all_seconds(const FrameworkTraits& framework, const NodeRates& node,
-                          int devices_per_node, const Group& group, double bytes);
+double all_to_all_seconds(const NodeRates& node, int devices_per_node, const Group& group,
+                          double bytes);
 
 /// Host and device: see kOverlapOrder.
-double with_launches(double device_seconds, double host_seconds);
+double with_launches(double device_seconds, double host_seconds, double order = kOverlapOrder);
 
 }  // namespace pipewright::planner

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "planner/estimate/step_estimate.hpp"
+#include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
 
@@ -18,61 +19,38 @@ int chunks_in_flight(const ParallelSetup& setup, int rank) {
   return std::min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1);
 }
 
-struct BlocksOfRank {
-  int dense = 0, with_experts = 0;
-};
+}  // namespace
 
-BlocksOfRank blocks_at(const Architecture& model, const ParallelSetup& setup, int rank) {
-  int first = 0;
-  for (int r = 0; r < rank; ++r) first += blocks_of(model, setup, r);
-  const int count = blocks_of(model, setup, rank);
-  const int experts =
-      model.experts.count == 0
-          ? 0
-          : std::max(0, first + count - std::max(first, model.experts.dense_blocks));
-  return {count - experts, experts};
+StateBytes state_bytes(const Architecture& model, const FrameworkTraits& framework,
+                       const ParallelSetup& setup, const LayerRange& range) {
+  const RangeWeights weights = weights_of(model, setup, range);
+  const double shared = weights.shared(setup);
+  return {2 * (setup.zero >= 3 ? shared : weights.all),
+          framework.gradient_bytes * (setup.zero >= 2 ? shared : weights.all),
+          kStateBytes * (setup.zero >= 1 ? shared : weights.all)};
 }
 
-void add_state(RankBytes& bytes, const Architecture& model, const FrameworkTraits& framework,
-               const ParallelSetup& setup, int rank, const BlocksOfRank& blocks) {
-  const bool is_first = rank == 0, is_last = rank == setup.pipeline - 1;
-  const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
-  double weights = blocks.dense * block_parameters_of_rank(model, setup, false) +
-                   blocks.with_experts * block_parameters_of_rank(model, setup, true);
-  if (is_first) {
-    weights += table + (model.learned_positions ? model.sequence : 0.0) * model.hidden;
-  }
-  if (is_last) weights += (model.biases ? 2.0 : 1.0) * model.hidden;
-  if (is_last && (!model.tied_head || !is_first)) weights += table;
-  const double of_experts = blocks.with_experts * expert_parameters_of_rank(model, setup, true);
-  const double replicas = setup.data * setup.context;
-  // What `replicas` ranks share out; experts are on fewer of them.
-  const double shared = (weights - of_experts) / replicas + of_experts * setup.experts / replicas;
-  bytes.weights = 2 * (setup.zero >= 3 ? shared : weights);
-  bytes.gradients = framework.gradient_bytes * (setup.zero >= 2 ? shared : weights);
-  bytes.optimizer = kStateBytes * (setup.zero >= 1 ? shared : weights);
-}
-
-/// The embedding's dropout mask, or what the last norm, the head and the loss keep
-/// (arXiv:2205.05198 §4.3).
-double bytes_of_ends(const Architecture& model, const FrameworkTraits& framework,
-                     const ParallelSetup& setup, int rank, double in_flight) {
+double embedding_kept_bytes(const Architecture& model, const FrameworkTraits& framework,
+                            const ParallelSetup& setup) {
   const BlockSizes sizes = block_sizes(model, setup);
-  const double numbers = sizes.rows * model.hidden / sizes.outside;
-  double bytes = rank == 0 && framework.dropout ? in_flight * numbers : 0;
-  if (rank == setup.pipeline - 1) {
-    const double logits = sizes.rows * model.vocabulary / setup.tensor;
-    // 32-bit logits; a fused loss keeps 16-bit ones and writes the gradient over them.
-    const double each = framework.fused_loss ? 2 : 4;
-    bytes += 4 * numbers + each * logits;
-  }
-  return bytes;
+  return framework.dropout ? sizes.rows * model.hidden / sizes.outside : 0;
 }
+
+double head_kept_bytes(const Architecture& model, const FrameworkTraits& framework,
+                       const ParallelSetup& setup) {
+  const BlockSizes sizes = block_sizes(model, setup);
+  const double logits = sizes.rows * model.vocabulary / setup.tensor;
+  // 32-bit logits; a fused loss keeps 16-bit ones and writes the gradient over them.
+  const double each = framework.fused_loss ? 2 : 4;
+  return 4 * sizes.rows * model.hidden / sizes.outside + each * logits;
+}
+
+namespace {
 
 /// Transformer Engine hands autograd an empty 16-bit gradient of each shape of weight while it adds
 /// the real one to the 32-bit gradient, and keeps it: once for each shape on the rank.
 double weight_buffers(const Architecture& model, const FrameworkTraits& framework,
-                      const ParallelSetup& setup, int rank, const BlocksOfRank& blocks) {
+                      const ParallelSetup& setup, const LayerRange& range) {
   const int attention_products = model.latent.query_rank > 0 ? 5 : 2;
   double numbers = 0;
   const auto add = [&](bool experts, int from) {
@@ -83,21 +61,19 @@ double weight_buffers(const Architecture& model, const FrameworkTraits& framewor
       numbers += product.columns * product.depth;
     }
   };
-  if (blocks.dense > 0) add(false, 0);
-  if (blocks.with_experts > 0) add(true, blocks.dense > 0 ? attention_products : 0);
-  if (rank == setup.pipeline - 1) {
-    numbers += static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
-  }
+  if (range.dense > 0) add(false, 0);
+  if (range.with_experts > 0) add(true, range.dense > 0 ? attention_products : 0);
+  if (range.head) numbers += static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   return 2 * numbers;
 }
 
-/// While a block goes backward: the block itself where it was forgotten, else the gradient of its
-/// widest part.
+}  // namespace
+
 double passing_bytes(const Architecture& model, const FrameworkTraits& framework,
-                     const ParallelSetup& setup, int rank, const BlocksOfRank& blocks) {
-  const bool experts = blocks.with_experts > 0;
+                     const ParallelSetup& setup, const LayerRange& range) {
+  const bool experts = range.with_experts > 0;
   const double buffers =
-      framework.keeps_weight_buffers ? weight_buffers(model, framework, setup, rank, blocks) : 0;
+      framework.keeps_weight_buffers ? weight_buffers(model, framework, setup, range) : 0;
   if (setup.recompute == LayerRecompute::Whole) {
     return buffers + saved_bytes(model, framework, setup, experts, LayerRecompute::None);
   }
@@ -108,8 +84,6 @@ double passing_bytes(const Architecture& model, const FrameworkTraits& framework
                                : sizes.rows * model.ffn / sizes.tensor;
   return buffers + 2 * gates * inner;
 }
-
-}  // namespace
 
 std::string RankBytes::reason() const {
   const double state = weights + gradients + optimizer;
@@ -131,14 +105,20 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
       model.experts.count > 0 ? saved_bytes(model, framework, setup, true, setup.recompute) : 0;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     RankBytes& bytes = ranks[static_cast<std::size_t>(rank)];
-    const BlocksOfRank blocks = blocks_at(model, setup, rank);
+    const LayerRange range = range_of_rank(model, setup, rank);
     const int chunks = in_flight.empty() ? chunks_in_flight(setup, rank)
                                          : in_flight[static_cast<std::size_t>(rank)];
     bytes.in_flight = static_cast<double>(chunks) / setup.chunks;
-    add_state(bytes, model, framework, setup, rank, blocks);
-    bytes.activations = bytes.in_flight * (blocks.dense * dense + blocks.with_experts * experts);
-    bytes.ends = bytes_of_ends(model, framework, setup, rank, bytes.in_flight);
-    bytes.passing = passing_bytes(model, framework, setup, rank, blocks);
+    const StateBytes state = state_bytes(model, framework, setup, range);
+    bytes.weights = state.weights;
+    bytes.gradients = state.gradients;
+    bytes.optimizer = state.optimizer;
+    bytes.activations = bytes.in_flight * (range.dense * dense + range.with_experts * experts);
+    if (range.embedding)
+      bytes.ends += bytes.in_flight * embedding_kept_bytes(model, framework, setup);
+    // Backward follows forward there: one micro-batch at a time.
+    if (range.head) bytes.ends += head_kept_bytes(model, framework, setup);
+    bytes.passing = passing_bytes(model, framework, setup, range);
   }
   return ranks;
 }

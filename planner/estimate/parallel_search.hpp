@@ -8,21 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "planner/estimate/parallel_space.hpp"
 #include "planner/estimate/step_estimate.hpp"
 
 namespace pipewright::planner {
-
-/// What is tried. An empty list is open: powers of two and divisors for tp, pp, cp and ep; 1, 2, 4,
-/// 8 … for chunks and micro-batch sizes; all for the rest. Data parallel is what is left.
-struct ParallelSpace {
-  int devices = 1, global_batch = 1;
-  std::vector<int> tensor, pipeline, data, chunks, experts, context, micro_batch_size, zero;
-  std::vector<LayerRecompute> recompute;
-  std::vector<bool> sequence_parallel;
-  bool overlap_gradients = false;  // of every setup
-  /// Share of a device's memory that is left for fragments and libraries.
-  double margin = 0.06;
-};
 
 struct ParallelCandidate {
   ParallelSetup setup;
@@ -52,8 +41,5 @@ ParallelResult search_parallel(const Architecture& model, const FrameworkTraits&
 /// No estimate of this setup is below it: the products of the busiest rank at the fitted rate,
 /// without waves, memory or messages.
 double lower_bound(const Architecture& model, const Machine& machine, const ParallelSetup& setup);
-
-/// "tp 8, pp 16, dp 8, micro-batches of 1, selective recompute, sequence parallel, ZeRO 1".
-std::string describe(const ParallelSetup& setup);
 
 }  // namespace pipewright::planner

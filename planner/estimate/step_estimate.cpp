@@ -1,15 +1,14 @@
 #include "planner/estimate/step_estimate.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 
 #include "core/error.hpp"
+#include "planner/estimate/stage_messages.hpp"
+#include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
 
-namespace {
-
-/// The nodes that pipeline rank r sits on, as one: the slowest of each kind.
 NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int rank) {
   if (machine.nodes.size() == 1) return machine.nodes.front();
   const int each = setup.tensor * setup.data * setup.context;
@@ -30,59 +29,44 @@ NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int r
   return slow;
 }
 
-/// Forward and backward of the embedding: a gather and a scatter of rows, and the gradient of the
-/// whole table.
-double embedding_seconds(const Architecture& model, const FrameworkTraits& framework,
-                         const NodeRates& node, const Machine& machine, const ParallelSetup& setup,
-                         double rows) {
+EndSeconds embedding_seconds(const Architecture& model, const FrameworkTraits& framework,
+                             const NodeRates& node, const Machine& machine,
+                             const ParallelSetup& setup, double rows) {
   const double numbers = rows * model.hidden;
   const double message = setup.tensor > 1 ? 2 * numbers : 0;
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
-  return stream_seconds(node.device, 12 * numbers + framework.accumulate_bytes * table) +
-         all_reduce_seconds(framework, node, machine.devices_per_node, {setup.tensor, 1}, message);
+  const double host = framework.launch_seconds * framework.embedding_kernels;
+  return {
+      with_launches(stream_seconds(node.device, 4 * numbers), host / 2) +
+          all_reduce_seconds(node, machine.devices_per_node, {setup.tensor, 1}, message),
+      0,
+      with_launches(stream_seconds(node.device, 8 * numbers + framework.accumulate_bytes * table),
+                    host / 2)};
 }
 
-double head_seconds(const Architecture& model, const FrameworkTraits& framework,
-                    const NodeRates& node, const Machine& machine, const ParallelSetup& setup,
-                    double rows) {
+EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framework,
+                        const NodeRates& node, const Machine& machine, const ParallelSetup& setup,
+                        double rows) {
   const double columns = static_cast<double>(model.vocabulary) / setup.tensor;
   const Matmul logits{rows, columns, static_cast<double>(model.hidden)};
+  const bool aligned = framework.pads_vocabulary || std::fmod(std::floor(columns), 8) == 0;
+  const double slower = aligned ? 1 : 1 / kUnalignedRate;
   const double message = setup.tensor > 1 ? 2 * rows * model.hidden : 0;
-  return matmul_seconds(node.device, logits) + matmul_backward_seconds(node.device, logits) +
-         stream_seconds(node.device, framework.loss_bytes_per_logit * rows * columns +
-                                         framework.accumulate_bytes * columns * model.hidden) +
-         all_reduce_seconds(framework, node, machine.devices_per_node, {setup.tensor, 1}, message);
+  const double loss = stream_seconds(node.device, framework.loss_bytes_per_logit * rows * columns);
+  const double product = matmul_weight_seconds(node.device, logits);
+  const double weight = slower * product + stream_seconds(node.device, framework.accumulate_bytes *
+                                                                           columns * model.hidden);
+  const double input = slower * (matmul_backward_seconds(node.device, logits) - product) + loss / 2;
+  // Two thirds of the kernels are the forward's, with the loss.
+  const double host = framework.launch_seconds * framework.head_kernels;
+  const double both = with_launches(input + weight, host / 3);
+  const double reduce =
+      all_reduce_seconds(node, machine.devices_per_node, {setup.tensor, 1}, message);
+  return {with_launches(slower * matmul_seconds(node.device, logits) + loss / 2, 2 * host / 3),
+          both * input / (input + weight) + reduce, both * weight / (input + weight)};
 }
 
-int blocks_with_experts(const Architecture& model, int first, int count) {
-  if (model.experts.count == 0) return 0;
-  return std::max(0, first + count - std::max(first, model.experts.dense_blocks));
-}
-
-/// Weights of a pipeline rank, and how many of them are experts'.
-struct RankWeights {
-  double all = 0, of_experts = 0;
-};
-
-RankWeights weights_of(const Architecture& model, const ParallelSetup& setup, int rank) {
-  int first = 0;
-  for (int r = 0; r < rank; ++r) first += blocks_of(model, setup, r);
-  const int count = blocks_of(model, setup, rank);
-  const int experts = blocks_with_experts(model, first, count);
-  RankWeights weights;
-  weights.of_experts = experts * expert_parameters_of_rank(model, setup, true);
-  weights.all = experts * block_parameters_of_rank(model, setup, experts > 0) +
-                (count - experts) * block_parameters_of_rank(model, setup, false);
-  const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
-  const bool is_last = rank == setup.pipeline - 1;
-  if (rank == 0) {
-    weights.all +=
-        table + (model.learned_positions ? static_cast<double>(model.sequence) : 0) * model.hidden;
-  }
-  if (is_last) weights.all += (model.biases ? 2.0 : 1.0) * model.hidden;
-  if (is_last && (!model.tied_head || rank > 0)) weights.all += table;
-  return weights;
-}
+namespace {
 
 /// One micro-batch through every pipeline rank.
 std::vector<double> seconds_of_ranks(const Architecture& model, const FrameworkTraits& framework,
@@ -104,65 +88,59 @@ std::vector<double> seconds_of_ranks(const Architecture& model, const FrameworkT
       dense = of(false);
       with_experts = model.experts.count > 0 ? of(true) : 0;
     }
-    const int count = blocks_of(model, setup, rank);
-    const int experts = blocks_with_experts(model, first, count);
-    first += count;
-    double sum = experts * with_experts + (count - experts) * dense;
-    if (rank == 0) sum += embedding_seconds(model, framework, node, machine, setup, rows);
+    const LayerRange blocks = blocks_in(model, first, blocks_of(model, setup, rank));
+    first += blocks.dense + blocks.with_experts;
+    double sum = blocks.with_experts * with_experts + blocks.dense * dense;
+    if (rank == 0) sum += embedding_seconds(model, framework, node, machine, setup, rows).sum();
     if (rank == setup.pipeline - 1) {
-      sum += head_seconds(model, framework, node, machine, setup, rows);
+      sum += head_seconds(model, framework, node, machine, setup, rows).sum();
     }
     seconds.push_back(sum);
   }
   return seconds;
 }
 
-/// A message between neighbours of the pipeline. Tensor parallel ranks each send their part, all
-/// devices of a node at the same time.
-double transfer_seconds(const Architecture& model, const Machine& machine,
-                        const ParallelSetup& setup) {
-  if (setup.pipeline == 1) return 0;
-  const double bytes = 2 * block_sizes(model, setup).rows * model.hidden / setup.tensor;
-  const int stride = setup.tensor * setup.data * setup.context;
-  double slowest = 0;
-  for (int rank = 0; rank + 1 < setup.pipeline; ++rank) {
-    NodeRates node = slowest_node(machine, setup, rank);
-    const NodeRates next = slowest_node(machine, setup, rank + 1);
-    node.network_bytes_per_second =
-        std::min(node.network_bytes_per_second, next.network_bytes_per_second);
-    const bool inside = setup.pipeline * stride <= machine.devices_per_node;
-    const int crossing = std::min(stride, machine.devices_per_node);
-    const double rate =
-        inside ? node.inside_bytes_per_second : node.network_bytes_per_second / crossing;
-    slowest = std::max(slowest, kNetworkStart + bytes / rate);
-    if (machine.nodes.size() == 1) break;
-  }
-  return slowest;
-}
+}  // namespace
 
-/// Gradients of a rank: those of experts are reduced among the replicas that hold the same ones.
 double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
                          const ParallelSetup& setup, const NodeRates& node,
-                         const RankWeights& weights) {
+                         const RangeWeights& weights) {
   const int replicas = setup.data * setup.context;
   const Group all{replicas, setup.tensor},
       same_experts{replicas / setup.experts, setup.tensor * setup.experts};
   const auto of = [&](const Group& group, double count) {
     const int per_node = machine.devices_per_node;
     const double bytes = framework.gradient_bytes * count;
-    if (setup.zero == 0) return all_reduce_seconds(framework, node, per_node, group, bytes);
+    if (group.members <= 1) return 0.0;
+    const double copies = stream_seconds(node.device, framework.reduction_bytes * count);
+    if (setup.zero == 0) return copies + all_reduce_seconds(node, per_node, group, bytes);
     // Scatter gradients, gather 16-bit weights: after the step; gradients after every micro-batch
     // from stage 2 on, weights for both directions of every micro-batch under stage 3
     // (arXiv:1910.02054 §7).
     const int scatters = setup.zero >= 2 ? setup.micro_batches : 1;
     const int gathers = setup.zero == 3 ? 2 * setup.micro_batches : 1;
-    return scatters * gather_seconds(framework, node, per_node, group, bytes) +
-           gathers * gather_seconds(framework, node, per_node, group, 2 * count);
+    return scatters * gather_seconds(node, per_node, group, bytes) +
+           gathers * gather_seconds(node, per_node, group, 2 * count);
   };
   return of(all, weights.all - weights.of_experts) + of(same_experts, weights.of_experts);
 }
 
-}  // namespace
+double update_seconds(const FrameworkTraits& framework, const ParallelSetup& setup,
+                      const NodeRates& node, const RangeWeights& weights) {
+  const double own = setup.zero > 0 ? weights.shared(setup) : weights.all;
+  return stream_seconds(node.device, framework.optimizer_bytes * own);
+}
+
+double tied_seconds(const Architecture& model, const FrameworkTraits& framework,
+                    const Machine& machine, const ParallelSetup& setup, const NodeRates& node) {
+  if (!model.tied_head || setup.pipeline == 1 || !setup.tied_head_reduced) return 0;
+  const int stage = setup.devices() / setup.pipeline;
+  const bool one_node = setup.devices() <= machine.devices_per_node;
+  const Group ends{2, one_node ? 1 : (setup.pipeline - 1) * stage, stage};
+  const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
+  return all_reduce_seconds(node, machine.devices_per_node, ends,
+                            framework.tied_gradient_bytes * table);
+}
 
 StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& framework,
                            const Machine& machine, const ParallelSetup& setup) {
@@ -170,33 +148,19 @@ StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& fra
   estimate.rank_seconds = seconds_of_ranks(model, framework, machine, setup);
   const std::vector<double>& ranks = estimate.rank_seconds;
   const double most = *std::max_element(ranks.begin(), ranks.end());
-  const double sum = std::accumulate(ranks.begin(), ranks.end(), 0.0);
-  const double transfer = transfer_seconds(model, machine, setup);
-  const double m = setup.micro_batches, hops = setup.pipeline - 1;
-  // The busiest rank's work, the others once to fill and drain (a chunk of each when interleaved,
-  // arXiv:2104.04473 §2.2); a transfer on every hop of the fill and the drain, and in between one
-  // for each micro-batch and chunk, since only one of its two directions finds work to hide behind.
-  estimate.busy = m * most;
-  estimate.transfers = transfer * (hops > 0 ? 2 * hops + (m - 1) * setup.chunks : 0);
-  estimate.pipeline = estimate.busy + (sum - most) / setup.chunks + estimate.transfers;
+  const PipelineSeconds pipeline =
+      pipeline_seconds(framework, setup, ranks, border_seconds(model, framework, machine, setup));
+  estimate.busy = setup.micro_batches * most;
+  estimate.pipeline = pipeline.all;
+  estimate.transfers = pipeline.transfers;
   double tied = 0;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     const NodeRates node = slowest_node(machine, setup, rank);
-    const RankWeights weights = weights_of(model, setup, rank);
+    const RangeWeights weights = weights_of(model, setup, range_of_rank(model, setup, rank));
     estimate.gradient_reduction = std::max(
         estimate.gradient_reduction, reduction_seconds(framework, machine, setup, node, weights));
-    const double shards = setup.zero > 0 ? setup.data * setup.context : 1;
-    const double own = setup.zero > 0 ? (weights.all - weights.of_experts) / shards +
-                                            weights.of_experts * setup.experts / shards
-                                      : weights.all;
-    estimate.update =
-        std::max(estimate.update, stream_seconds(node.device, framework.optimizer_bytes * own));
-    if (model.tied_head && setup.pipeline > 1 && setup.tied_head_reduced) {
-      const Group ends{2, (setup.pipeline - 1) * setup.tensor * setup.data * setup.context};
-      const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
-      tied = std::max(tied, all_reduce_seconds(framework, node, machine.devices_per_node, ends,
-                                               framework.gradient_bytes * table));
-    }
+    estimate.update = std::max(estimate.update, update_seconds(framework, setup, node, weights));
+    tied = std::max(tied, tied_seconds(model, framework, machine, setup, node));
   }
   // The scatter runs behind the last micro-batch's backward, the gather behind the first one's
   // forward: together behind one micro-batch of the busiest rank.

@@ -13,6 +13,7 @@ namespace pipewright::planner {
 /// One block, one micro-batch, on a pipeline rank.
 struct BlockSeconds {
   double forward = 0, backward = 0;  // with what is computed again, and with the messages between
+  double weight = 0;                 // of `backward`: gradients of weights, which nobody waits for
   double tensor_messages = 0, expert_messages = 0, context_messages = 0;  // of both together
 };
 BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& framework,

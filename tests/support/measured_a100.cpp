@@ -110,6 +110,13 @@ MeasuredTable vtrain_single_node(const std::filesystem::path& folder) {
       continue;
     }
     MeasuredCase next = vtrain_case(row, LayerRecompute::None);
+    // As vTrain's released sources have it (VIA-Research/vTrain, src/config.py and trainer.py):
+    // GPT-2's vocabulary as it is, and PyTorch's cross entropy of 16-bit logits: 8 bytes forward
+    // for three reads and a write, 12 back for filling the gradient and what the softmax reads and
+    // writes.
+    next.model.vocabulary = 50257;
+    next.framework.pads_vocabulary = false;
+    next.framework.loss_bytes_per_logit = 20;
     next.fitted = table.cases.size() % kFittedOfSingle == 0;
     table.cases.push_back(std::move(next));
   }

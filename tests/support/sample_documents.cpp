@@ -96,6 +96,16 @@ Json paddle_job() {
                               "enable_send_recv_overlap": true}}})");
 }
 
+Json estimated_job() {
+  return parsed(R"({
+    "schema": "pipewright.job/1", "model": "mixtral-8x7b", "cluster": "dgx-h100",
+    "global_batch": 64,
+    "strategy": {"mp_degree": [1, 2, 4], "cp_degree": 1, "ep_degree": "auto",
+                 "sharding_stage": [0, 1], "use_sequence_parallel": true,
+                 "recompute": ["none", "selective"], "overlap_grad_reduce": true,
+                 "framework": "megatron-lm"}})");
+}
+
 std::vector<Cell> cells(std::initializer_list<const char*> texts) {
   std::vector<Cell> result;
   for (const char* text : texts) {
@@ -202,7 +212,8 @@ std::vector<Sample> sample_documents() {
                       "layers": 16, "sequence": 4096})")},
           {"architecture", "full", to_json(architecture_preset("deepseek-v3"))},
           {"job", "flat", job()},
-          {"job", "paddle", paddle_job()}};
+          {"job", "paddle", paddle_job()},
+          {"job", "estimated", estimated_job()}};
 }
 
 Json rewritten(const std::string& kind, const Json& document) {

@@ -45,12 +45,10 @@ TEST(MatmulSeconds, IsAtLeastTheTimeOfItsMemory) {
 
 TEST(Collectives, MoveWhatARingMoves) {
   const NodeRates node{plain_device(), 100e9, 40e9};
-  FrameworkTraits framework;  // no launches, so no drift
   const double inside = kCollectiveStart + 4 * kCollectiveStartPerMember;
-  EXPECT_DOUBLE_EQ(all_reduce_seconds(framework, node, 8, {4, 1}, 1e9),
-                   inside + 2 * 0.75 * 1e9 / 100e9);
-  EXPECT_DOUBLE_EQ(gather_seconds(framework, node, 8, {4, 1}, 1e9), inside + 0.75 * 1e9 / 100e9);
-  EXPECT_EQ(all_reduce_seconds(framework, node, 8, {1, 1}, 1e9), 0);
+  EXPECT_DOUBLE_EQ(all_reduce_seconds(node, 8, {4, 1}, 1e9), inside + 2 * 0.75 * 1e9 / 100e9);
+  EXPECT_DOUBLE_EQ(gather_seconds(node, 8, {4, 1}, 1e9), inside + 0.75 * 1e9 / 100e9);
+  EXPECT_EQ(all_reduce_seconds(node, 8, {1, 1}, 1e9), 0);
 }
 
 TEST(Collectives, GroupsSideBySideShareTheNetwork) {

@@ -1,5 +1,6 @@
 #include "core/job.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::refusal;
+using ::testing::HasSubstr;
 
 Json minimal() {
   return parse_json(R"({"schema": "pipewright.job/1", "model": "gpt-tiny",
@@ -81,11 +83,12 @@ TEST(ReadJob, WhatAStrategyMayNotSay) {
   EXPECT_EQ(refused("/strategy/pp_degree", Json::array()).pointer(), "/strategy/pp_degree");
   EXPECT_EQ(refused("/strategy/pp_degree", {2, 0}).pointer(), "/strategy/pp_degree/1");
   EXPECT_EQ(refused("/strategy/pp_degre", 2).message().substr(0, 40),
-            "unknown key (did you mean \"pp_degree\"?);");
+            "unknown key (did you mean \"pp_degree\"?)");
   EXPECT_EQ(refused("/strategy", {{"pp_degree", 2}, {"pipeline", {{"pp_degree", 2}}}}).message(),
             "stands at /strategy/pp_degree too; keep one of them");
-  EXPECT_EQ(refused("/strategy/mp_degree", 2).message(),
-            "expected 1, because only pipeline and data parallelism are planned, found 2");
+  EXPECT_THAT(refused("/strategy/mp_degree", 2).message(),
+              HasSubstr("this job is planned layer by layer"));
+  EXPECT_THAT(refused("/strategy/recompute", "full").message(), HasSubstr("in \"training\""));
   EXPECT_EQ(refused("/strategy/pipeline", {{"program_runtimes", {1, 2}}}).message(),
             "Paddle has this field, but Pipewright makes no use of it; remove it");
   EXPECT_EQ(refused("/strategy/pipeline", {{"enable", false}}).pointer(),
@@ -107,10 +110,10 @@ TEST(ReadJob, BatchesHaveToAgreeWhereNothingIsLeftOpen) {
 }
 
 TEST(ReadJob, ModelAndClusterByNameOrAsAWhole) {
-  EXPECT_EQ(refused("/model", "gpt-tinny").message(),
-            "expected an object, a preset (mlp, gpt-tiny, gpt3-175b, resnet50, "
-            "resnet50-small, resnet-tiny) or the path of a file that "
-            "exists (did you mean \"gpt-tiny\"?), found \"gpt-tinny\"");
+  const std::string message = refused("/model", "gpt-tinny").message();
+  EXPECT_THAT(message, HasSubstr("expected an object, a preset (mlp, gpt-tiny, "));
+  EXPECT_THAT(message, HasSubstr("deepseek-v3) or the path of a file that exists (did you mean "
+                                 "\"gpt-tiny\"?), found \"gpt-tinny\""));
   EXPECT_EQ(refused("/model", 3).pointer(), "/model");
   EXPECT_EQ(refused("/cluster", {{"preset", "dgx-a100"}, {"devices", 12}}).pointer(),
             "/cluster/devices");

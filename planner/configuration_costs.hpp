@@ -1,0 +1,67 @@
+// What a configuration costs: the seam between the search and where its numbers come from. Two
+// sources: the layers' measured times or operation counts (cost_model.hpp), and the analytical
+// estimate of a transformer (estimate/), which also knows tensor, context and expert parallelism.
+// Immutable; any number of threads may ask.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/costs.hpp"
+#include "core/job.hpp"
+#include "core/plan.hpp"
+#include "core/profile.hpp"
+#include "planner/estimate/parallel_space.hpp"
+
+namespace pipewright::planner {
+
+class ConfigurationCosts {
+ public:
+  virtual ~ConfigurationCosts() = default;
+
+  /// The setups that the job allows, without chunks. `pipeline` stands in for the job's pp_degree
+  /// where it is not empty.
+  virtual void for_each_mesh(const std::vector<int>& pipeline,
+                             const SpaceVisitor& visitor) const = 0;
+  /// Why nothing runs or can be priced on this mesh, in words; nullopt: nothing is wrong.
+  virtual std::optional<std::string> refusal(const ParallelSetup& mesh) const = 0;
+
+  /// No schedule on this mesh ends earlier, in nanoseconds; 0 says nothing.
+  virtual std::int64_t least_step(const ParallelSetup& mesh) const = 0;
+  /// What a balanced cut divides: F, I and W of each of the model's layers, in nanoseconds.
+  virtual std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const = 0;
+  virtual std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
+                                              std::span<const StagePlan> stages) const = 0;
+  virtual std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
+                                                std::span<const StagePlan> stages) const = 0;
+  /// Everything that simulating `replicas` of the pipeline needs.
+  virtual CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
+                          int replicas) const = 0;
+  /// Replicas that have to be simulated to time a step: one where a stage's costs have the others'
+  /// part in them.
+  virtual int simulated_replicas(const ParallelSetup& mesh) const = 0;
+
+  /// A rank that holds the most holds at least this; 0 says nothing.
+  virtual Bytes least_memory(const ParallelSetup& mesh) const = 0;
+  virtual Bytes memory_limit() const = 0;  // of a rank; 0: none
+  virtual bool is_estimated() const = 0;
+  /// Where the numbers come from, and what else a reader of a plan has to know: sentences.
+  virtual std::vector<std::string> remarks(const ParallelSetup& mesh) const = 0;
+};
+
+/// The estimate where the job is estimated (estimated_architecture()) and there is no profile, else
+/// the layers'. `cores`: as in SearchOptions. References `job`, which has to live as long. Throws
+/// InputError for a profile of another model or device, and for a device without known rates.
+std::unique_ptr<ConfigurationCosts> costs_of_job(const Job& job, const Profile* profile, int cores);
+
+/// The two sources.
+std::unique_ptr<ConfigurationCosts> layer_configurations(const Job& job, const Profile* profile,
+                                                         int cores);
+std::unique_ptr<ConfigurationCosts> estimated_configurations(const Job& job,
+                                                             const Architecture& model);
+
+}  // namespace pipewright::planner

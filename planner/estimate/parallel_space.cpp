@@ -1,0 +1,183 @@
+#include "planner/estimate/parallel_space.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace pipewright::planner {
+
+namespace {
+
+/// Powers of two up to `most`, and its divisors.
+std::vector<int> degrees(int most) {
+  std::vector<int> list;
+  for (int n = 1; n <= most; ++n) {
+    if ((n & (n - 1)) == 0 || most % n == 0) list.push_back(n);
+  }
+  return list;
+}
+
+std::vector<int> powers(int most) {
+  std::vector<int> list;
+  for (int n = 1; n <= most; n *= 2) list.push_back(n);
+  return list;
+}
+
+std::vector<int> open_or(const std::vector<int>& asked, std::vector<int> open) {
+  return asked.empty() ? std::move(open) : asked;
+}
+
+/// One object for one enumeration.
+class Setups {
+ public:
+  Setups(const Architecture& model, const FrameworkTraits& framework, const ParallelSpace& space,
+         const SpaceVisitor& visitor)
+      : model_(model), framework_(framework), space_(space), visitor_(visitor) {}
+
+  void run() const {
+    const int devices = space_.devices;
+    for (const int tensor : open_or(space_.tensor, degrees(std::min(devices, model_.heads)))) {
+      for (const int pipeline :
+           open_or(space_.pipeline, degrees(std::min(devices, model_.blocks)))) {
+        for (const int context : open_or(space_.context, {1})) add_mesh(tensor, pipeline, context);
+      }
+    }
+  }
+
+ private:
+  void add_mesh(int tensor, int pipeline, int context) const {
+    const std::int64_t used = std::int64_t{tensor} * pipeline * context;
+    ParallelSetup setup;
+    setup.tensor = tensor;
+    setup.pipeline = pipeline;
+    setup.context = context;
+    setup.overlap_gradients = space_.overlap_gradients;
+    for (const int data : space_.data) {
+      if (used * data > space_.devices) {
+        visitor_.ruled_out("tp * pp * cp * dp is more than the devices");
+        continue;
+      }
+      setup.data = data;
+      add_replicas(setup);
+    }
+    if (!space_.data.empty()) return;
+    if (used > space_.devices || space_.devices % used != 0) {
+      // Open degrees are only tried where they divide.
+      if (!space_.tensor.empty() || !space_.pipeline.empty() || !space_.context.empty())
+        visitor_.ruled_out("tp * pp * cp does not divide the devices");
+      return;
+    }
+    setup.data = static_cast<int>(space_.devices / used);
+    add_replicas(setup);
+  }
+
+  void add_replicas(ParallelSetup setup) const {
+    if (space_.global_batch % setup.data != 0) {
+      visitor_.ruled_out("dp does not divide the global batch");
+      return;
+    }
+    const int most_experts = model_.experts.count > 0 ? setup.data * setup.context : 1;
+    for (const int experts : open_or(space_.experts, degrees(most_experts))) {
+      setup.experts = experts;
+      add_batchings(setup);
+    }
+  }
+
+  void add_batchings(ParallelSetup setup) const {
+    const int samples = space_.global_batch / setup.data;
+    for (const int size : open_or(space_.micro_batch_size, powers(samples))) {
+      if (samples % size != 0) {
+        visitor_.ruled_out("the micro-batch size does not divide a replica's samples");
+        continue;
+      }
+      setup.micro_batch_size = size;
+      setup.micro_batches = samples / size;
+      const int most = setup.pipeline > 1 ? model_.blocks / setup.pipeline : 1;
+      for (const int chunks : open_or(space_.chunks, powers(std::max(1, most)))) {
+        setup.chunks = chunks;
+        add_savings(setup);
+      }
+    }
+  }
+
+  void add_savings(ParallelSetup setup) const {
+    static const std::vector<LayerRecompute> kEvery{LayerRecompute::None, LayerRecompute::Attention,
+                                                    LayerRecompute::Whole};
+    const auto& recomputes = space_.recompute.empty() ? kEvery : space_.recompute;
+    const std::vector<bool> sequences = !space_.sequence_parallel.empty() ? space_.sequence_parallel
+                                        : setup.tensor > 1 ? std::vector<bool>{false, true}
+                                                           : std::vector<bool>{false};
+    const int most_zero = setup.data * setup.context > 1 ? 3 : 0;
+    std::vector<int> stages;
+    for (int stage = 0; stage <= most_zero; ++stage) stages.push_back(stage);
+    for (const LayerRecompute recompute : recomputes) {
+      // Flash attention has no scores to compute again.
+      if (recompute == LayerRecompute::Attention && framework_.flash_attention) continue;
+      setup.recompute = recompute;
+      for (const bool sequence : sequences) {
+        setup.sequence_parallel = sequence;
+        for (const int stage : open_or(space_.zero, stages)) {
+          setup.zero = stage;
+          visitor_.visit(setup);
+        }
+      }
+    }
+  }
+
+  const Architecture& model_;
+  const FrameworkTraits& framework_;
+  const ParallelSpace& space_;
+  const SpaceVisitor& visitor_;
+};
+
+}  // namespace
+
+void check(const ParallelSpace& space) {
+  for (const auto* list : {&space.tensor, &space.pipeline, &space.data, &space.chunks,
+                           &space.experts, &space.context, &space.micro_batch_size}) {
+    for (const int value : *list) {
+      if (value < 1) {
+        throw InputError("expected degrees and sizes of at least 1, found " +
+                         std::to_string(value));
+      }
+    }
+  }
+  for (const int stage : space.zero) {
+    if (stage < 0 || stage > 3) {
+      throw InputError("expected a ZeRO stage from 0 to 3, found " + std::to_string(stage));
+    }
+  }
+  if (space.devices < 1 || space.global_batch < 1) {
+    throw InputError("expected at least one device and one sample a step");
+  }
+}
+
+void for_each_setup(const Architecture& model, const FrameworkTraits& framework,
+                    const ParallelSpace& space, const SpaceVisitor& visitor) {
+  Setups(model, framework, space, visitor).run();
+}
+
+std::string rule_of(const std::string& reason) {
+  if (reason.find("heads") != std::string::npos) return "tp * cp does not divide the heads";
+  if (reason.find("interleaving") == 0) return "interleaving needs m in multiples of pp";
+  if (reason.find("ZeRO") == 0) return "ZeRO 2 and 3 with a pipeline";
+  if (reason.find("ep = ") == 0) return "ep divides experts and replicas";
+  if (reason.find("sequence parallel") == 0) return "sequence parallel without tp";
+  return "more stages than layers";
+}
+
+std::string describe(const ParallelSetup& setup) {
+  std::string text = "tp " + std::to_string(setup.tensor) + ", pp " +
+                     std::to_string(setup.pipeline) + ", dp " + std::to_string(setup.data);
+  if (setup.context > 1) text += ", cp " + std::to_string(setup.context);
+  if (setup.experts > 1) text += ", ep " + std::to_string(setup.experts);
+  if (setup.chunks > 1) text += ", vpp " + std::to_string(setup.chunks);
+  text += ", micro-batches of " + std::to_string(setup.micro_batch_size);
+  if (setup.recompute == LayerRecompute::Whole) text += ", full recompute";
+  if (setup.recompute == LayerRecompute::Attention) text += ", selective recompute";
+  if (setup.sequence_parallel) text += ", sequence parallel";
+  if (setup.zero > 0) text += ", ZeRO " + std::to_string(setup.zero);
+  return text;
+}
+
+}  // namespace pipewright::planner

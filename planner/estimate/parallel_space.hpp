@@ -1,0 +1,45 @@
+// The ways to divide a model among devices that a search looks at: what its space leaves open, and
+// what that fixes. Pure functions.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/estimate/setup.hpp"
+
+namespace pipewright::planner {
+
+/// What is tried. An empty list is open: powers of two and divisors for tp, pp, cp and ep; 1, 2, 4,
+/// 8 … for chunks and micro-batch sizes; all for the rest; cp is 1. Data parallel is what is left
+/// of the devices, or what is asked for on as many of them as that takes.
+struct ParallelSpace {
+  int devices = 1, global_batch = 1;
+  std::vector<int> tensor, pipeline, data, chunks, experts, context, micro_batch_size, zero;
+  std::vector<LayerRecompute> recompute;
+  std::vector<bool> sequence_parallel;
+  bool overlap_gradients = false;  // of every setup
+  /// Share of a device's memory that is left for fragments and libraries.
+  double margin = 0.06;
+};
+
+/// Throws InputError for a space that asks for less than one of something.
+void check(const ParallelSpace& space);
+
+struct SpaceVisitor {
+  std::function<void(const ParallelSetup&)> visit;  // refusal() has not been asked
+  /// Setups that are none, one call for what a rule rules out at once.
+  std::function<void(std::string_view rule)> ruled_out;
+};
+/// All of them, in an order that depends on nothing else.
+void for_each_setup(const Architecture& model, const FrameworkTraits& framework,
+                    const ParallelSpace& space, const SpaceVisitor& visitor);
+
+/// The rule behind a refusal(), without its numbers: what a search counts.
+std::string rule_of(const std::string& refusal);
+
+/// "tp 8, pp 16, dp 8, micro-batches of 1, selective recompute, sequence parallel, ZeRO 1".
+std::string describe(const ParallelSetup& setup);
+
+}  // namespace pipewright::planner

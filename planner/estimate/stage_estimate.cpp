@@ -1,0 +1,259 @@
+#include "planner/estimate/stage_estimate.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/estimate/step_estimate.hpp"
+#include "planner/estimate/step_parts.hpp"
+
+namespace pipewright::planner {
+
+namespace {
+
+Nanoseconds nanoseconds(double seconds) {
+  return Nanoseconds(static_cast<std::int64_t>(std::llround(seconds * 1e9)));
+}
+
+Bytes bytes(double value) { return Bytes(static_cast<std::int64_t>(std::llround(value))); }
+
+/// Times of what a stage is made of, on one kind of node.
+struct Pieces {
+  BlockSeconds dense, with_experts;
+  EndSeconds embedding, head;
+
+  double forward(const LayerRange& range) const {
+    return range.dense * dense.forward + range.with_experts * with_experts.forward +
+           (range.embedding ? embedding.forward : 0) + (range.head ? head.forward : 0);
+  }
+  double weight(const LayerRange& range) const {
+    return range.dense * dense.weight + range.with_experts * with_experts.weight +
+           (range.embedding ? embedding.weight : 0) + (range.head ? head.weight : 0);
+  }
+  double backward(const LayerRange& range) const {
+    return range.dense * dense.backward + range.with_experts * with_experts.backward +
+           (range.embedding ? embedding.input + embedding.weight : 0) +
+           (range.head ? head.input + head.weight : 0);
+  }
+};
+
+Pieces pieces_on(const EstimateContext& context, const ParallelSetup& setup,
+                 const NodeRates& node) {
+  const auto& [model, framework, machine] = context;
+  const double rows = block_sizes(model, setup).rows;
+  const auto block = [&](bool experts) {
+    return block_seconds(model, framework, node, machine.devices_per_node, setup, experts);
+  };
+  Pieces pieces;
+  if (model.experts.count == 0 || model.experts.dense_blocks > 0) pieces.dense = block(false);
+  if (model.experts.count > 0) pieces.with_experts = block(true);
+  pieces.embedding = embedding_seconds(model, framework, node, machine, setup, rows);
+  pieces.head = head_seconds(model, framework, node, machine, setup, rows);
+  return pieces;
+}
+
+LayerRange range_of(const Architecture& model, const StagePlan& stage) {
+  const int last = model.blocks + 1;
+  const int first_block = std::max(stage.first_layer, 1) - 1;
+  const int end_block = std::min(stage.end_layer, last) - 1;
+  LayerRange range = blocks_in(model, first_block, std::max(0, end_block - first_block));
+  range.embedding = stage.first_layer == 0;
+  range.head = stage.end_layer > last;
+  return range;
+}
+
+/// The first stage of each rank stands for what a rank has once.
+std::vector<bool> is_first_of_rank(std::span<const StagePlan> stages, int ranks) {
+  std::vector<bool> seen(static_cast<std::size_t>(ranks), false), first;
+  for (const StagePlan& stage : stages) {
+    const auto rank = static_cast<std::size_t>(stage.rank.value);
+    first.push_back(!seen[rank]);
+    seen[rank] = true;
+  }
+  return first;
+}
+
+/// What is exposed of a stage's part in the end of a step.
+double update_of(const EstimateContext& context, const ParallelSetup& setup, const NodeRates& node,
+                 const LayerRange& range, double one_micro_batch) {
+  const auto& [model, framework, machine] = context;
+  const RangeWeights weights = weights_of(model, setup, range);
+  double reduction = reduction_seconds(framework, machine, setup, node, weights);
+  if (setup.overlap_gradients) reduction = std::max(0.0, reduction - one_micro_batch);
+  const double tied =
+      range.embedding != range.head ? tied_seconds(model, framework, machine, setup, node) : 0;
+  return reduction + tied + update_seconds(framework, setup, node, weights);
+}
+
+/// Inputs and output gradients of a block's products with weights. What a wide product reads is
+/// kept divided where the sequence is.
+double bytes_until_weight(const EstimateContext& context, const ParallelSetup& setup,
+                          bool experts) {
+  const BlockWork work = block_work(context.model, context.framework, setup, experts);
+  const BlockSizes sizes = block_sizes(context.model, setup);
+  double numbers = 0;
+  for (int p = 0; p < work.products_used; ++p) {
+    const Matmul& product = work.products[static_cast<std::size_t>(p)];
+    const bool is_wide = product.depth == context.model.hidden;
+    numbers += product.count * product.rows *
+               (product.depth / (is_wide ? sizes.outside : 1) + product.columns);
+  }
+  return 2 * numbers;
+}
+
+struct Kept {
+  double block = 0, until_weight = 0;
+};
+
+Kept kept_by(const EstimateContext& context, const ParallelSetup& setup, bool experts) {
+  return {saved_bytes(context.model, context.framework, setup, experts, setup.recompute),
+          bytes_until_weight(context, setup, experts)};
+}
+
+void set_hops(CostTable& costs, const EstimateContext& context, const ParallelSetup& setup,
+              int replicas) {
+  const int devices = setup.tensor * setup.context;  // of a rank, all sending at once
+  const auto route = [&](int from, int to) {
+    const Hop hop = hop_between(context.machine, setup, from, to);
+    return RouteCosts{nanoseconds(hop.latency), hop.bytes_per_second * devices, {}};
+  };
+  const int ranks = setup.pipeline;
+  if (ranks == 1) return;
+  const auto same = [](const RouteCosts& a, const RouteCosts& b) {
+    return a.latency == b.latency && a.bytes_per_second == b.bytes_per_second;
+  };
+  costs.every_route = route(0, ranks - 1);
+  bool equal = true;
+  for (int rank = 0; rank + 1 < ranks; ++rank)
+    equal = equal && same(route(rank, rank + 1), costs.every_route);
+  if (equal) return;
+  const auto all = static_cast<std::size_t>(ranks * replicas);
+  costs.route_of_edge.assign(all * all, costs.every_route);
+  for (int from = 0; from < ranks; ++from) {
+    for (int to = 0; to < ranks; ++to) {
+      if (from == to) continue;
+      const RouteCosts way = route(from, to);
+      for (int replica = 0; replica < replicas; ++replica) {
+        const auto a = static_cast<std::size_t>(replica * ranks + from);
+        const auto b = static_cast<std::size_t>(replica * ranks + to);
+        costs.route_of_edge[a * all + b] = way;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> estimated_layer_costs(const EstimateContext& context,
+                                                const ParallelSetup& setup) {
+  const Pieces pieces = pieces_on(context, setup, context.machine.nodes.front());
+  const auto cost = [&](const LayerRange& range) {
+    return nanoseconds(pieces.forward(range) + pieces.backward(range)).value;
+  };
+  const Architecture& model = context.model;
+  std::vector<std::int64_t> costs{cost({.embedding = true})};
+  for (int block = 0; block < model.blocks; ++block) {
+    costs.push_back(
+        cost(model.has_experts(block) ? LayerRange{.with_experts = 1} : LayerRange{.dense = 1}));
+  }
+  costs.push_back(cost({.head = true}));
+  return costs;
+}
+
+std::vector<StageCosts> estimated_stage_costs(const EstimateContext& context,
+                                              const ParallelSetup& setup,
+                                              std::span<const StagePlan> stages) {
+  const bool equal = context.machine.nodes.size() == 1;
+  const std::vector<bool> first = is_first_of_rank(stages, setup.pipeline);
+  NodeRates node = context.machine.nodes.front();
+  Pieces pieces = pieces_on(context, setup, node);
+  std::vector<StageCosts> costs;
+  for (const StagePlan& stage : stages) {
+    if (!equal) {
+      node = slowest_node(context.machine, setup, static_cast<int>(stage.rank.value));
+      pieces = pieces_on(context, setup, node);
+    }
+    const LayerRange range = range_of(context.model, stage);
+    const double forward = pieces.forward(range), backward = pieces.backward(range);
+    StageCosts each;
+    each.f = nanoseconds(forward);
+    each.b = nanoseconds(backward);
+    each.w = nanoseconds(pieces.weight(range));
+    each.i = each.b - each.w;
+    each.opt = nanoseconds(update_of(context, setup, node, range, forward + backward));
+    if (first[costs.size()]) each.opt += nanoseconds(context.framework.step_overhead_seconds);
+    costs.push_back(each);
+  }
+  return costs;
+}
+
+std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
+                                                const ParallelSetup& setup,
+                                                std::span<const StagePlan> stages) {
+  const auto& [model, framework, machine] = context;
+  const Kept dense = kept_by(context, setup, false);
+  const Kept experts = model.experts.count > 0 ? kept_by(context, setup, true) : Kept{};
+  std::vector<LayerRange> of_rank(static_cast<std::size_t>(setup.pipeline));
+  for (const StagePlan& stage : stages)
+    of_rank[static_cast<std::size_t>(stage.rank.value)].add(range_of(model, stage));
+  const BlockSizes sizes = block_sizes(model, setup);
+  const double head_until_weight =
+      2 * sizes.rows * (model.hidden / sizes.outside + model.vocabulary / sizes.tensor);
+  const std::vector<bool> first = is_first_of_rank(stages, setup.pipeline);
+  std::vector<StageMemory> memory;
+  for (const StagePlan& stage : stages) {
+    const LayerRange range = range_of(model, stage);
+    double kept = range.dense * dense.block + range.with_experts * experts.block;
+    double later = range.dense * dense.until_weight + range.with_experts * experts.until_weight;
+    if (range.embedding) kept += embedding_kept_bytes(model, framework, setup);
+    if (range.head) {
+      kept += head_kept_bytes(model, framework, setup);
+      later += head_until_weight;
+    }
+    double constant = state_bytes(model, framework, setup, range).sum();
+    if (first[memory.size()]) {
+      constant += passing_bytes(model, framework, setup,
+                                of_rank[static_cast<std::size_t>(stage.rank.value)]);
+    }
+    memory.push_back(
+        {bytes(kept), bytes(later) - bytes(kept), Bytes(0) - bytes(later), bytes(constant)});
+  }
+  return memory;
+}
+
+CostTable estimated_cost_table(const EstimateContext& context, const ParallelSetup& setup,
+                               std::span<const StagePlan> stages, int replicas) {
+  CostTable costs;
+  costs.stages = estimated_stage_costs(context, setup, stages);
+  costs.memory = estimated_stage_memory(context, setup, stages);
+  const Bytes message = bytes(hop_bytes(context.model, setup) * setup.tensor * setup.context);
+  costs.activation_bytes.assign(stages.size() - 1, message);
+  costs.gradient_bytes = costs.activation_bytes;
+  set_hops(costs, context, setup, replicas);
+  return costs;
+}
+
+Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup& setup) {
+  LayerRange all = blocks_in(context.model, 0, context.model.blocks);
+  all.embedding = all.head = true;
+  const double state = state_bytes(context.model, context.framework, setup, all).sum();
+  return Bytes(static_cast<std::int64_t>(state / setup.pipeline));
+}
+
+std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup) {
+  double least = 0;
+  const LayerRange ends{.embedding = true, .head = true};
+  for (const NodeRates& node : context.machine.nodes) {
+    const Pieces pieces = pieces_on(context, setup, node);
+    LayerRange all = blocks_in(context.model, 0, context.model.blocks);
+    all.add(ends);
+    const double work = pieces.forward(all) + pieces.backward(all);
+    if (least == 0 || work < least) least = work;
+  }
+  // Each stage's times are rounded to whole nanoseconds, by half of one at most.
+  const double rounding = 2e-9 * context.model.blocks;
+  const double step =
+      std::max((least - rounding) * setup.micro_batches / setup.pipeline, least - rounding);
+  return static_cast<std::int64_t>(std::floor(step * 1e9));
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,55 @@
+// The analytical estimate of a plan's stages, as the simulator reads it: a CostTable for any cut of
+// the model into stages. The times of step_estimate.hpp, layer by layer; docs/cost-model.md has the
+// formulas. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/architecture.hpp"
+#include "core/costs.hpp"
+#include "core/plan.hpp"
+#include "planner/estimate/setup.hpp"
+
+namespace pipewright::planner {
+
+/// What all estimates of a job share.
+struct EstimateContext {
+  Architecture model;
+  FrameworkTraits framework;
+  Machine machine;
+};
+
+/// F, I and W together of each layer of model_of(context.model), one micro-batch, in nanoseconds;
+/// on the first node.
+std::vector<std::int64_t> estimated_layer_costs(const EstimateContext& context,
+                                                const ParallelSetup& setup);
+
+/// Times of the stages. `stages[s].rank` says on which pipeline rank a stage is. The reduction of
+/// gradients among the replicas, the gathering of weights and what a step costs once are part of
+/// OPT, all of it that overlap leaves exposed.
+std::vector<StageCosts> estimated_stage_costs(const EstimateContext& context,
+                                              const ParallelSetup& setup,
+                                              std::span<const StagePlan> stages);
+
+/// Memory of the stages on one device. I gives back what only it reads and adds the gradients that
+/// W reads: inputs and output gradients of the products with weights stay until W (32 s·b·h of a
+/// GPT's 34 s·b·h + 5 a·s²·b, arXiv:2401.10241 §2).
+std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
+                                                const ParallelSetup& setup,
+                                                std::span<const StagePlan> stages);
+
+/// Everything that simulating `replicas` of the pipeline needs. Messages are those of all tensor
+/// and context parallel devices of a rank together, and so are the rates of the routes.
+CostTable estimated_cost_table(const EstimateContext& context, const ParallelSetup& setup,
+                               std::span<const StagePlan> stages, int replicas);
+
+/// Some rank of this setup holds at least so much, whatever the cut: all weights, gradients and
+/// optimizer state, divided among the ranks.
+Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup& setup);
+
+/// No schedule on this setup takes less, whatever the cut: all work, divided among the ranks.
+std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup);
+
+}  // namespace pipewright::planner

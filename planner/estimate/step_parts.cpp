@@ -1,0 +1,73 @@
+#include "planner/estimate/step_parts.hpp"
+
+#include <algorithm>
+
+namespace pipewright::planner {
+
+void LayerRange::add(const LayerRange& other) {
+  dense += other.dense;
+  with_experts += other.with_experts;
+  embedding = embedding || other.embedding;
+  head = head || other.head;
+}
+
+LayerRange blocks_in(const Architecture& model, int first, int count) {
+  LayerRange range;
+  if (model.experts.count > 0)
+    range.with_experts = std::max(0, first + count - std::max(first, model.experts.dense_blocks));
+  range.dense = count - range.with_experts;
+  return range;
+}
+
+LayerRange range_of_rank(const Architecture& model, const ParallelSetup& setup, int rank) {
+  int first = 0;
+  for (int r = 0; r < rank; ++r) first += blocks_of(model, setup, r);
+  LayerRange range = blocks_in(model, first, blocks_of(model, setup, rank));
+  range.embedding = rank == 0;
+  range.head = rank == setup.pipeline - 1;
+  return range;
+}
+
+RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
+                        const LayerRange& range) {
+  RangeWeights weights;
+  weights.of_experts = range.with_experts * expert_parameters_of_rank(model, setup, true);
+  if (range.with_experts > 0)
+    weights.all += range.with_experts * block_parameters_of_rank(model, setup, true);
+  weights.all += range.dense * block_parameters_of_rank(model, setup, false);
+  const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
+  if (range.embedding) {
+    weights.all +=
+        table + (model.learned_positions ? static_cast<double>(model.sequence) : 0) * model.hidden;
+  }
+  if (range.head) weights.all += (model.biases ? 2.0 : 1.0) * model.hidden;
+  if (range.head && (!model.tied_head || !range.embedding)) weights.all += table;
+  return weights;
+}
+
+double RangeWeights::shared(const ParallelSetup& setup) const {
+  const double replicas = static_cast<double>(setup.data) * setup.context;
+  return (all - of_experts) / replicas + of_experts * setup.experts / replicas;
+}
+
+double hop_bytes(const Architecture& model, const ParallelSetup& setup) {
+  return 2 * block_sizes(model, setup).rows * model.hidden / setup.tensor;
+}
+
+Hop hop_between(const Machine& machine, const ParallelSetup& setup, int from, int to) {
+  const int stride = setup.tensor * setup.data * setup.context;
+  const int per_node = machine.devices_per_node;
+  bool inside = true;
+  for (int k = 0; k < std::min(stride, per_node) && inside; ++k) {
+    inside = (from * stride + k) / per_node == (to * stride + k) / per_node;
+  }
+  const NodeRates one = slowest_node(machine, setup, from),
+                  other = slowest_node(machine, setup, to);
+  if (inside) {
+    return {kNetworkStart, std::min(one.inside_bytes_per_second, other.inside_bytes_per_second)};
+  }
+  const double network = std::min(one.network_bytes_per_second, other.network_bytes_per_second);
+  return {kNetworkStart, network / std::min(stride, per_node)};
+}
+
+}  // namespace pipewright::planner

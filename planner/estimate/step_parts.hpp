@@ -1,0 +1,91 @@
+// What the estimate of a step is put together from, for any run of layers: the estimate of whole
+// ranks (step_estimate.hpp) and of the stages of a plan (stage_estimate.hpp) share it. Pure
+// functions; seconds, bytes, numbers of weights.
+#pragma once
+
+#include "planner/estimate/block_work.hpp"
+
+namespace pipewright::planner {
+
+/// Layers that lie together: blocks of each kind, and the model's ends.
+struct LayerRange {
+  int dense = 0, with_experts = 0;
+  bool embedding = false, head = false;
+
+  void add(const LayerRange& other);
+};
+
+/// `count` blocks from block `first` on, without ends.
+LayerRange blocks_in(const Architecture& model, int first, int count);
+/// All that pipeline rank r holds in a setup without interleaving.
+LayerRange range_of_rank(const Architecture& model, const ParallelSetup& setup, int rank);
+
+/// Weights of one device, and how many of them are experts'. A head without its embedding holds a
+/// tied table of its own.
+struct RangeWeights {
+  double all = 0, of_experts = 0;
+
+  /// What each device is left with where replicas share all out; experts are on fewer of them.
+  double shared(const ParallelSetup& setup) const;
+};
+RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
+                        const LayerRange& range);
+
+/// The nodes that pipeline rank r sits on, as one: the slowest of each kind.
+NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int rank);
+
+/// One of the model's ends, one micro-batch of `rows` tokens.
+struct EndSeconds {
+  double forward = 0, input = 0, weight = 0;
+
+  double sum() const { return forward + input + weight; }
+};
+/// A gather and a scatter of rows, and the gradient of the whole table.
+EndSeconds embedding_seconds(const Architecture& model, const FrameworkTraits& framework,
+                             const NodeRates& node, const Machine& machine,
+                             const ParallelSetup& setup, double rows);
+/// The product with the table, and the loss.
+EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framework,
+                        const NodeRates& node, const Machine& machine, const ParallelSetup& setup,
+                        double rows);
+
+/// Gradients among the replicas, and under ZeRO the weights: those of experts among the replicas
+/// that hold the same ones.
+double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
+                         const ParallelSetup& setup, const NodeRates& node,
+                         const RangeWeights& weights);
+double update_seconds(const FrameworkTraits& framework, const ParallelSetup& setup,
+                      const NodeRates& node, const RangeWeights& weights);
+/// First and last rank add up the gradients of a table that both hold; 0 where they do not.
+double tied_seconds(const Architecture& model, const FrameworkTraits& framework,
+                    const Machine& machine, const ParallelSetup& setup, const NodeRates& node);
+
+/// A device's way from pipeline rank `from` to `to`, all devices of a node at the same time.
+struct Hop {
+  double latency = 0, bytes_per_second = 0;
+};
+Hop hop_between(const Machine& machine, const ParallelSetup& setup, int from, int to);
+/// What a device sends of one micro-batch: tensor parallel ranks each send their part.
+double hop_bytes(const Architecture& model, const ParallelSetup& setup);
+
+// Of a rank's memory (memory_estimate.cpp); bytes.
+
+struct StateBytes {
+  double weights = 0, gradients = 0, optimizer = 0;
+
+  double sum() const { return weights + gradients + optimizer; }
+};
+StateBytes state_bytes(const Architecture& model, const FrameworkTraits& framework,
+                       const ParallelSetup& setup, const LayerRange& range);
+/// What one micro-batch in flight keeps at the model's ends: the embedding's dropout mask; what the
+/// last norm, the head and the loss keep (arXiv:2205.05198 §4.3).
+double embedding_kept_bytes(const Architecture& model, const FrameworkTraits& framework,
+                            const ParallelSetup& setup);
+double head_kept_bytes(const Architecture& model, const FrameworkTraits& framework,
+                       const ParallelSetup& setup);
+/// What lives only within one backward: the block itself where it was forgotten, else the gradient
+/// of its widest part.
+double passing_bytes(const Architecture& model, const FrameworkTraits& framework,
+                     const ParallelSetup& setup, const LayerRange& range);
+
+}  // namespace pipewright::planner

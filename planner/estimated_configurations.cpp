@@ -1,0 +1,147 @@
+// A transformer by its widths: every kind of parallelism, by the analytical estimate.
+#include "core/error.hpp"
+#include "planner/asked_values.hpp"
+#include "planner/configuration_costs.hpp"
+#include "planner/estimate/stage_estimate.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+std::vector<LayerRecompute> asked_recomputes(const Job& job) {
+  std::vector<LayerRecompute> values;
+  for (const std::string& text : job.strategy.recompute) {
+    values.push_back(text == "full"        ? LayerRecompute::Whole
+                     : text == "selective" ? LayerRecompute::Attention
+                                           : LayerRecompute::None);
+  }
+  using Kind = RecomputeSpec::Kind;
+  const Kind kind = job.training.recompute.kind;
+  if (kind == Kind::Listed) {
+    throw InputError(
+        "training.recompute names layers, and this job is estimated block by block; say none, "
+        "selective or full, or leave it to the search");
+  }
+  if (!values.empty() || kind == Kind::None) return values;
+  return {kind == Kind::Full ? LayerRecompute::Whole : LayerRecompute::Attention};
+}
+
+std::vector<bool> asked_flags(const Choice& choice) {
+  std::vector<bool> values;
+  for (const std::string& text : choice) values.push_back(text == "true");
+  return values;
+}
+
+std::vector<int> divisors(int number) {
+  std::vector<int> list;
+  for (int n = 1; n <= number; ++n) {
+    if (number % n == 0) list.push_back(n);
+  }
+  return list;
+}
+
+ParallelSpace space_of(const Job& job) {
+  const Strategy& asked = job.strategy;
+  ParallelSpace space;
+  space.devices = job.cluster.devices();
+  space.global_batch = job.global_batch;
+  space.tensor = asked_numbers(asked.mp_degree, "mp_degree");
+  space.pipeline = asked_numbers(asked.pp_degree, "pp_degree");
+  space.data = asked_numbers(asked.dp_degree, "dp_degree");
+  space.chunks = {1};  // the schedules have them
+  space.experts = asked_numbers(asked.ep_degree, "ep_degree");
+  space.context = asked_numbers(asked.cp_degree, "cp_degree");
+  space.micro_batch_size = asked_numbers(asked.micro_batch_size, "micro_batch_size");
+  space.zero = asked_numbers(asked.sharding_stage, "sharding_stage", 0);
+  if (asked.sharding_degree > 1 && space.zero.empty()) space.zero = {1};
+  space.recompute = asked_recomputes(job);
+  space.sequence_parallel = asked_flags(asked.use_sequence_parallel);
+  space.overlap_gradients = asked.overlap_grad_reduce;
+  return space;
+}
+
+class EstimatedConfigurations final : public ConfigurationCosts {
+ public:
+  EstimatedConfigurations(const Job& job, const Architecture& model)
+      : context_{model, framework_traits(job.strategy.framework), machine_of(job.cluster)},
+        space_(space_of(job)),
+        steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")) {
+    check(model);
+    check(space_);
+    if (job.training.optimizer != "adamw") {
+      throw InputError("training.optimizer: the estimate knows adamw, found \"" +
+                       job.training.optimizer + "\"");
+    }
+    // Then the size follows from the steps, and need not be a power of two.
+    if (!steps_asked_.empty() && space_.micro_batch_size.empty())
+      space_.micro_batch_size = divisors(job.global_batch);
+    double memory = 0;
+    for (const NodeRates& node : context_.machine.nodes) {
+      const double own = node.device.memory_bytes;
+      memory = memory == 0 ? own : std::min(memory, own);
+    }
+    limit_ = Bytes(static_cast<std::int64_t>(memory * (1 - space_.margin)));
+    if (job.strategy.memory_limit.value > 0) limit_ = job.strategy.memory_limit;
+    source_ = "estimated from the model's widths and the rates of " + job.cluster.device.model +
+              " (docs/cost-model.md), framework " + job.strategy.framework;
+  }
+
+  void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
+    ParallelSpace space = space_;
+    if (!pipeline.empty()) space.pipeline = pipeline;
+    for_each_setup(context_.model, context_.framework, space,
+                   {[&](const ParallelSetup& setup) {
+                      if (admits(steps_asked_, setup.micro_batches)) visitor.visit(setup);
+                    },
+                    visitor.ruled_out});
+  }
+
+  std::optional<std::string> refusal(const ParallelSetup& mesh) const override {
+    return planner::refusal(context_.model, context_.machine, mesh);
+  }
+  std::int64_t least_step(const ParallelSetup& mesh) const override {
+    return least_estimated_step(context_, mesh);
+  }
+  std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const override {
+    return estimated_layer_costs(context_, mesh);
+  }
+  std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
+                                      std::span<const StagePlan> stages) const override {
+    return estimated_stage_costs(context_, mesh, stages);
+  }
+  std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
+                                        std::span<const StagePlan> stages) const override {
+    return estimated_stage_memory(context_, mesh, stages);
+  }
+  CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
+                  int replicas) const override {
+    CostTable costs = estimated_cost_table(context_, mesh, stages, replicas);
+    costs.source = source_;
+    return costs;
+  }
+  int simulated_replicas(const ParallelSetup&) const override { return 1; }
+  bool is_estimated() const override { return true; }
+  Bytes least_memory(const ParallelSetup& mesh) const override {
+    return least_estimated_memory(context_, mesh);
+  }
+  Bytes memory_limit() const override { return limit_; }
+
+  std::vector<std::string> remarks(const ParallelSetup&) const override {
+    return {"Costs: " + source_ + "."};
+  }
+
+ private:
+  EstimateContext context_;
+  ParallelSpace space_;
+  std::vector<int> steps_asked_;
+  Bytes limit_;
+  std::string source_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConfigurationCosts> estimated_configurations(const Job& job,
+                                                             const Architecture& model) {
+  return std::make_unique<EstimatedConfigurations>(job, model);
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,85 @@
+#include "planner/evaluation.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/lower.hpp"
+#include "core/timeline.hpp"
+#include "planner/data_parallel.hpp"
+#include "planner/plan_of_candidate.hpp"
+#include "planner/program_of_plan.hpp"
+#include "sim/engine.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+Candidate candidate_of(const Branch& branch, const Program& program, const CostTable& costs,
+                       const Figures& figures) {
+  Candidate candidate;
+  candidate.schedule = branch.configuration.schedule->name;
+  candidate.parallel = branch.configuration.parallel;
+  candidate.partition = branch.configuration.even_layers ? "even" : "balanced";
+  candidate.stages = *branch.stages;
+  candidate.step = Nanoseconds(figures.makespan_ns);
+  candidate.bubble_ratio = figures.bubble_ratio;
+  for (std::size_t r = 0; r < figures.ranks.size(); ++r) {
+    const RankFigures& rank = figures.ranks[r];
+    candidate.peak_activations.push_back(rank.peak_activations);
+    if (r > 0 && Bytes(rank.peak_bytes) <= candidate.peak_bytes) continue;
+    candidate.peak_bytes = Bytes(rank.peak_bytes);
+    candidate.fullest_rank = static_cast<int>(r);
+  }
+  const RankId fullest(candidate.fullest_rank);
+  for (const StageId stage : program.placement.stages_of(fullest))
+    candidate.state_bytes += costs.memory_or_unit(static_cast<int>(stage.value)).constant;
+  return candidate;
+}
+
+}  // namespace
+
+bool better(const Evaluation& a, const Evaluation& b) {
+  const auto key = [](const Evaluation& o) {
+    const ParallelSetup& p = o.candidate.parallel;
+    return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
+                      p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
+                      p.recompute, p.sequence_parallel, o.candidate.partition == "even");
+  };
+  return key(a) < key(b);
+}
+
+Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Branch& branch,
+                    Bytes limit) {
+  const Configuration& c = branch.configuration;
+  const ParallelSetup& parallel = c.parallel;
+  const int replicas = source.simulated_replicas(parallel);
+  const CostTable costs = source.table(parallel, *branch.stages, replicas);
+  const ScheduleRequest request{
+      parallel.pipeline, parallel.micro_batches, parallel.chunks, {}, costs, limit};
+  Evaluation outcome;
+  // The sizes are possible; a schedule that plans by costs may still find no room for its order.
+  if (c.schedule->cost_driven && refusal_of(*c.schedule, request)) {
+    outcome.pruned = kOverMemory;
+    return outcome;
+  }
+  const Order order = replicate(c.schedule->make(request), replicas);
+  const Program program =
+      lower(order, policy_for(job, *c.schedule),
+            lowering_of_training(job.training, parallel.zero > 0, job.model, *branch.stages));
+  // The peak follows from the order alone, and simulating costs more.
+  for (const RankFigures& rank : peaks_of(program, costs)) {
+    if (limit.value > 0 && Bytes(rank.peak_bytes) > limit) outcome.pruned = kOverMemory;
+  }
+  if (!outcome.pruned.empty()) return outcome;
+  const sim::Result result = sim::simulate(program, costs);
+  outcome.simulated = true;
+  if (!result.finished) {
+    outcome.pruned = kStuck;
+    return outcome;
+  }
+  outcome.candidate =
+      candidate_of(branch, program, costs, figures_of(program, result.timeline, costs));
+  outcome.schedule_index = static_cast<std::size_t>(c.schedule - schedules().data());
+  return outcome;
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,27 @@
+// What the simulator says of a branch of the search: the step, the bubble, the memory. A pure
+// function; any number of threads may call it.
+#pragma once
+
+#include <string>
+
+#include "planner/branch.hpp"
+#include "planner/search.hpp"
+
+namespace pipewright::planner {
+
+inline constexpr const char* kStuck = "does not end under the policy";
+
+struct Evaluation {
+  Candidate candidate;             // complete unless `pruned` says why not
+  std::size_t schedule_index = 0;  // place in the registry, simpler schedules first
+  bool simulated = false;
+  std::string pruned;  // kOverMemory, kStuck; empty: it is a plan
+};
+
+Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
+                    Bytes limit);
+
+/// The order of the ranked table: by step, memory and devices, then the simpler one. Total.
+bool better(const Evaluation& a, const Evaluation& b);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,28 @@
+// Why a configuration is not the plan: what the search would do with it, in sentences. Pure
+// functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/profile.hpp"
+#include "planner/search.hpp"
+
+namespace pipewright::planner {
+
+struct Explanation {
+  std::vector<std::string> sentences;
+  /// What was simulated of it, the memory limit aside; nothing where a rule forbids it.
+  std::optional<Candidate> candidate;
+  bool is_possible = false;  // it keeps to the rules and the memory
+};
+
+/// `configuration`: "tp=4,pp=8,schedule=1f1b": keys schedule, tp, pp, dp, cp, ep, vpp,
+/// micro_batch_size, micro_batches, recompute, sequence_parallel, zero and partition. What it
+/// leaves out is as in the best of `found`; dp and micro_batches are what is left of devices and
+/// batch. Throws InputError for what it does not understand.
+Explanation explain(const Job& job, const Profile* profile, int cores, const SearchResult& found,
+                    const std::string& configuration);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,177 @@
+// A model as a chain of layers: pipeline and data parallelism, by a profile or operation counts.
+#include "core/error.hpp"
+#include "planner/asked_values.hpp"
+#include "planner/configuration_costs.hpp"
+#include "planner/cost_model.hpp"
+#include "planner/memory.hpp"
+#include "planner/schedules/building.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+constexpr int kMostWithoutGaps = 16;  // every pp up to here, then only regular ones
+
+std::string hundredths(double value) {
+  const auto n = static_cast<std::int64_t>(value * 100 + 0.5);
+  return std::to_string(n / 100) + (n % 100 < 10 ? ".0" : ".") + std::to_string(n % 100);
+}
+
+class LayerConfigurations final : public ConfigurationCosts {
+ public:
+  LayerConfigurations(const Job& job, const Profile* profile, int cores)
+      : job_(job),
+        model_(job.model, job.cluster, profile, cores, job.training.recompute),
+        ranks_asked_(asked_numbers(job.strategy.pp_degree, "pp_degree")),
+        replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
+        steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
+        sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")) {
+    if (replicas_asked_.empty()) replicas_asked_ = {1};
+  }
+
+  void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
+    const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
+    for (const int replicas : replicas_asked_) {
+      const auto batchings = this->batchings(replicas, visitor);
+      const auto ranks = rank_counts(asked, replicas, visitor);
+      for (const ParallelSetup& batching : batchings) {
+        for (const int p : ranks) {
+          ParallelSetup setup = batching;
+          setup.pipeline = p;
+          setup.zero = job_.strategy.sharding_degree > 1 ? 1 : 0;
+          visitor.visit(setup);
+        }
+      }
+    }
+  }
+
+  std::optional<std::string> refusal(const ParallelSetup&) const override { return std::nullopt; }
+  std::int64_t least_step(const ParallelSetup&) const override { return 0; }
+
+  std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const override {
+    std::vector<std::int64_t> costs;
+    for (const LayerTimes& layer : model_.layer_times(mesh.micro_batch_size))
+      costs.push_back((layer.f + layer.i + layer.w).value);
+    return costs;
+  }
+
+  std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
+                                      std::span<const StagePlan> stages) const override {
+    auto costs = model_.stage_costs(stages, mesh.pipeline * mesh.data, mesh.micro_batch_size,
+                                    job_.training.optimizer);
+    for (StageCosts& stage : costs)
+      stage.opt = Nanoseconds(stage.opt.value / job_.strategy.sharding_degree);
+    return costs;
+  }
+
+  std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
+                                        std::span<const StagePlan> stages) const override {
+    auto memory = memory_of(job_.model, stages, mesh.micro_batch_size, job_.training.optimizer,
+                            recompute_of(job_.model, job_.training.recompute));
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const StageState state = state_of(job_.model, stages[s], job_.training.optimizer);
+      memory[s].constant = sharded_state(state, job_.strategy.sharding_degree).sum();
+    }
+    return memory;
+  }
+
+  CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
+                  int replicas) const override {
+    return model_.table(stages, mesh.pipeline * replicas, mesh.micro_batch_size,
+                        job_.training.optimizer, job_.strategy.sharding_degree);
+  }
+  int simulated_replicas(const ParallelSetup& mesh) const override { return mesh.data; }
+
+  bool is_estimated() const override { return false; }
+  Bytes least_memory(const ParallelSetup&) const override { return {}; }
+  Bytes memory_limit() const override {
+    return job_.strategy.memory_limit.value > 0 ? job_.strategy.memory_limit
+                                                : job_.cluster.device.memory;
+  }
+
+  std::vector<std::string> remarks(const ParallelSetup& mesh) const override {
+    std::vector<std::string> remarks{"Costs: " + model_.source() + "."};
+    if (!shares_this_machine(job_.cluster)) return remarks;
+    const double slower = model_.contention(mesh.data * mesh.pipeline);
+    remarks.push_back(
+        "The ranks share the " + count_of(model_.cores(), "core") + " of this machine" +
+        (slower > 1
+             ? ", so every computation is taken to be " + hundredths(slower) + " times as long."
+             : "; no plan with more ranks was tried unless the job names pp_degree."));
+    return remarks;
+  }
+
+ private:
+  std::vector<int> open_rank_counts() const {
+    std::vector<int> list;
+    const int devices = job_.cluster.devices();
+    for (int p = 1; p <= devices; ++p) {
+      const bool regular =
+          (p & (p - 1)) == 0 || devices % p == 0 || p % job_.cluster.devices_per_node == 0;
+      if (p <= kMostWithoutGaps || regular) list.push_back(p);
+    }
+    return list;
+  }
+
+  std::vector<int> rank_counts(const std::vector<int>& asked, int replicas,
+                               const SpaceVisitor& visitor) const {
+    std::vector<int> list;
+    const auto layers = static_cast<int>(job_.model.layers.size());
+    for (const int p : asked.empty() ? open_rank_counts() : asked) {
+      if (std::int64_t{p} * replicas > job_.cluster.devices()) {
+        visitor.ruled_out("more ranks than devices");
+      } else if (p > layers) {
+        visitor.ruled_out("fewer layers than stages");
+      } else if (asked.empty() && shares_this_machine(job_.cluster) && p > 1 &&
+                 p * replicas > model_.cores()) {
+        visitor.ruled_out("more ranks than cores");
+      } else {
+        list.push_back(p);
+      }
+    }
+    return list;
+  }
+
+  /// Of one replica.
+  std::vector<ParallelSetup> batchings(int replicas, const SpaceVisitor& visitor) const {
+    std::vector<ParallelSetup> list;
+    if (job_.global_batch % replicas != 0) {
+      visitor.ruled_out("dp_degree does not divide the global batch");
+      return list;
+    }
+    const int batch = job_.global_batch / replicas;
+    for (const int m : steps_asked_) {
+      if (batch % m != 0) visitor.ruled_out("accumulate_steps does not divide the global batch");
+    }
+    for (const int b : sizes_asked_) {
+      if (batch % b != 0) visitor.ruled_out("micro_batch_size does not divide the global batch");
+    }
+    for (int m = 1; m <= batch; ++m) {
+      if (batch % m != 0) continue;
+      const int size = batch / m;
+      if (!admits(steps_asked_, m) || !admits(sizes_asked_, size)) continue;
+      if (model_.refusal(size)) {
+        visitor.ruled_out("micro-batch size not profiled");
+        continue;
+      }
+      ParallelSetup setup;
+      setup.data = replicas;
+      setup.micro_batches = m;
+      setup.micro_batch_size = size;
+      list.push_back(setup);
+    }
+    return list;
+  }
+
+  const Job& job_;
+  CostModel model_;
+  std::vector<int> ranks_asked_, replicas_asked_, steps_asked_, sizes_asked_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConfigurationCosts> layer_configurations(const Job& job, const Profile* profile,
+                                                         int cores) {
+  return std::make_unique<LayerConfigurations>(job, profile, cores);
+}
+
+}  // namespace pipewright::planner
