@@ -94,6 +94,8 @@ void require_cuda_flags_fit(const Arguments& arguments) {
     return;
   }
   if (arguments.has("--clock")) throw InputError("--clock belongs to --device cpu and paced");
+  if (arguments.has("--verify-payloads"))
+    throw InputError("--verify-payloads: messages on GPUs carry no checksum; leave it out");
   if (is_over_nccl(arguments) && arguments.has("--cuda-graph"))
     throw InputError(
         "--cuda-graph: the host waits within a step until NCCL has taken its calls; leave out "

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tools/figures.hpp"
-#include "tools/table.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -29,6 +28,7 @@ std::string memory_text(const exec::RunResult& result, const CostTable& costs) {
     least = std::min(least, error);
     most = std::max(most, error);
   }
+  if (least == 0 && most == 0) return text + ", as predicted for every rank\n";
   text += ", predicted " + format_bytes(Bytes(said[fullest].peak_bytes));
   if (held.size() == 1) return text + "\n";
   return text + "; predictions are off by " + signed_percent_text(least) + " to " +

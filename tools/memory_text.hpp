@@ -10,7 +10,8 @@
 namespace pipewright::tools {
 
 /// "peak memory 4.20 MiB on rank 0, predicted 4.30 MiB; predictions are off by -1.2% to +2.4%".
-/// Without a table the first part alone; empty where nothing was measured (the paced device).
+/// Without a table the first part alone; if all were right "as predicted for every rank"; empty
+/// where nothing was measured (the paced device).
 std::string memory_text(const exec::RunResult& result, const CostTable& costs);
 
 /// "peak_bytes" by rank, and "predicted_peak_bytes" where there is a table.

@@ -278,7 +278,8 @@ int run(const Arguments& arguments, Session& session) {
   require_cuda_flags_fit(arguments);
   const std::string transport = arguments.text_or("--transport", "local");
   require_transport(transport);
-  if (transport != "mpi") return run_ranks(arguments, session, nullptr);
+  const bool is_job_of_nccl = transport == "nccl" && is_in_job();
+  if (transport != "mpi" && !is_job_of_nccl) return run_ranks(arguments, session, nullptr);
   if (arguments.has("--clock")) throw InputError("--clock belongs to --transport local");
   if (!is_in_job()) {
     const std::optional<Subject> subject = read_run_subject(arguments, session);
@@ -307,7 +308,7 @@ std::vector<Flag> run_flags() {
        .name = "--transport",
        .argument = "KIND",
        .help = "how ranks meet; local: threads of this process; mpi: processes that mpirun has "
-               "started, one a rank; nccl: a GPU a rank",
+               "started, one a rank; nccl: a GPU a rank, in this process or in those of mpirun",
        .choices = {"local", "mpi", "nccl"},
        .checked = true},
       {.group = "Run",

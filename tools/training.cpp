@@ -12,6 +12,7 @@
 #include "exec/cuda/run.hpp"
 #include "exec/data.hpp"
 #include "exec/local/transport.hpp"
+#include "exec/mpi/mpi_wire.hpp"
 #include "exec/mpi/transport.hpp"
 #include "exec/nccl/library.hpp"
 #include "exec/nccl/run.hpp"
@@ -61,7 +62,11 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
     const pipewright_cuda& cuda = exec::cuda::require_gpu();
     if (!request.cuda->over_nccl)
       return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
-    return exec::nccl::run_on_nccl(cuda, exec::nccl::load_nccl(), program, costs, on_gpu, options);
+    const pipewright_nccl& nccl = exec::nccl::load_nccl();
+    if (request.link == nullptr)
+      return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options);
+    const int gpu = exec::mpi::local_process_of_launcher().value_or(request.link->process());
+    return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options, *request.link, gpu);
   }
   exec::mpi::Link* const link = request.link;
   if (link == nullptr) return exec::cpu::run_on_cpu(program, costs, training, options);

@@ -279,7 +279,7 @@ Device::Waiting Device::arrived(InstructionId recv, DevicePayload& payload) {
   if (!training_.hold_ns.empty())
     require(cuda_, cuda_.kernels.delay(stream, training_.hold_ns.at(route)));
   require(cuda_, cuda_.copy(stream, own.at(), payload.buffer.at(), own.bytes()));
-  timeline_.note_arrival(recv, std::move(start), timeline_.mark(stream));
+  timeline_.note_transfer(recv, std::move(start), timeline_.mark(stream), true);
   Event ready = queue_.record(stream);
   payload.buffer.guard(ready);
   return {std::move(own), std::move(ready), true};
@@ -331,11 +331,12 @@ void Device::enqueue_end() {
 }
 
 void Device::wait_for_step() {
-  if (way_ == StepWay::Enqueued) {
-    queue_.finish(queue_.record(queue_.arriving()), between());
-    return queue_.finish(queue_.record(queue_.computing()), between());
-  }
   const Stage::Between others = between();
+  if (way_ == StepWay::Enqueued) {
+    queue_.finish(queue_.record(queue_.arriving()), others);
+    queue_.finish(queue_.record(queue_.computing()), others);
+    return timeline_.finish_transfers(others);
+  }
   while (!graph_->is_launched(step_of_run_)) others();
   queue_.finish(graph_->done(), others);
 }

@@ -8,68 +8,47 @@
 #include "core/error.hpp"
 #include "exec/cpu/training_fit.hpp"
 #include "exec/cuda/local_transport.hpp"
-#include "exec/serial.hpp"
-#include "exec/verify.hpp"
+#include "exec/cuda/run_verifier.hpp"
+#include "exec/packing.hpp"
+#include "exec/peers.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
 
-/// A serial run on the CPU beside the real one, step by step; keeps the worst of all.
-class Verifier {
- public:
-  explicit Verifier(const CudaTraining& how)
-      : training_(how.training),
-        numerics_(how.precision == Precision::Exact ? Numerics::Exact : Numerics::Fast),
-        serial_(*training_.model, {.micro_batch_size = training_.micro_batch_size,
-                                   .micro_batches = training_.micro_batches,
-                                   .seed = training_.seed,
-                                   .optimizer = training_.optimizer,
-                                   .options = {numerics_, nullptr, {}}}) {}
+using Devices = std::vector<Device*>;  // by rank; null where it lives in another process
 
-  void compare(const Program& program, int step, const std::vector<Device*>& devices) {
-    const bool updates = std::any_of(program.code.begin(), program.code.end(),
-                                     [](const auto& in) { return in.kind == ActionKind::Opt; });
-    updates ? serial_.step(*training_.data, step) : serial_.gradients(*training_.data, step);
-    for (const bool from_the_front : {true, false}) {
-      VerifyReport found =
-          verify(views(program, devices, from_the_front), serial_.stage().parameters());
-      found.numerics = numerics_;
-      const bool is_worse = !worst_ || !(found.gradients.norm_rel <= worst_->gradients.norm_rel) ||
-                            (worst_->parameters.bitwise && !found.parameters.bitwise);
-      if (is_worse) worst_ = found;
-    }
-  }
-  const std::optional<VerifyReport>& worst() const { return worst_; }
+/// What each process brings, by process.
+std::vector<Bytes> shared(Peers* peers, Bytes own) {
+  if (peers != nullptr) return peers->share(std::move(own));
+  return {std::move(own)};
+}
 
- private:
-  /// Each stage once: of the lowest rank that holds it, or of the highest.
-  static std::vector<cpu::ParameterView> views(const Program& program,
-                                               const std::vector<Device*>& devices,
-                                               bool from_the_front) {
-    std::vector<const cpu::Stage*> stages(static_cast<std::size_t>(program.stages));
-    for (std::size_t i = 0; i < devices.size(); ++i) {
-      const std::size_t r = from_the_front ? devices.size() - 1 - i : i;
-      const auto ids = program.placement.stages_of(RankId(static_cast<std::int64_t>(r)));
-      const auto held = devices[r]->download();
-      for (std::size_t k = 0; k < ids.size(); ++k)
-        stages[static_cast<std::size_t>(ids[k].value)] = held[k];
-    }
-    return parameters_of(stages);
-  }
-
-  const cpu::Training& training_;
-  const Numerics numerics_;
-  SerialRun serial_;
-  std::optional<VerifyReport> worst_;
-};
-
-std::vector<RunResult::GpuMemory> memory_of(const std::vector<Device*>& devices) {
-  std::vector<RunResult::GpuMemory> memory;
+/// What each rank says of itself, by rank.
+template <class Fact>
+std::vector<Fact> by_rank(const Devices& devices, Peers* peers,
+                          const std::function<Fact(Device&)>& fact) {
+  Packer packer;
   for (Device* device : devices) {
-    memory.push_back({device->memory_figures().peak_bytes + device->message_figures().peak_bytes,
-                      device->weight_figures().live_bytes});
+    if (device != nullptr) packer.put<Fact>(fact(*device));
   }
-  return memory;
+  std::vector<Fact> facts;
+  for (const Bytes& bytes : shared(peers, packer.take())) {
+    for (Unpacker unpacker(bytes); !unpacker.empty();) facts.push_back(unpacker.get<Fact>());
+  }
+  return facts;
+}
+
+RunResult::GpuMemory memory_of(Device& device) {
+  return {device.memory_figures().peak_bytes + device.message_figures().peak_bytes,
+          device.weight_figures().live_bytes};
+}
+
+std::vector<QueueSite> sites_for(const pipewright_cuda& cuda, const Program& program,
+                                 const CudaTraining& training, const Messenger& messenger,
+                                 Partitions& partitions) {
+  if (!messenger.gpu) return sites_of(cuda, program.ranks(), training.precision, partitions);
+  return std::vector<QueueSite>(static_cast<std::size_t>(program.ranks()),
+                                {*messenger.gpu, nullptr, training.precision});
 }
 
 }  // namespace
@@ -92,9 +71,10 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   PhaseLog* const phases = training.training.phases;
   if (phases != nullptr) phases->begin(Phase::InitComm);
   Partitions partitions(cuda);
-  const auto sites = sites_of(cuda, program.ranks(), training.precision, partitions);
-  std::vector<Device*> devices(static_cast<std::size_t>(program.ranks()));
-  std::atomic<int> not_ready{program.ranks()};
+  const auto sites = sites_for(cuda, program, training, messenger, partitions);
+  Peers* const peers = messenger.transport.peers();
+  Devices devices(static_cast<std::size_t>(program.ranks()));
+  std::atomic<std::size_t> not_ready{messenger.transport.local_ranks().size()};
   std::optional<StepGraph> graph;
   if (training.as_graph) graph.emplace(cuda, sites.front().gpu, program.ranks());
   const DeviceFactory make = [&](RankId rank, Clock&) {
@@ -108,17 +88,20 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
     if (is_last && phases != nullptr) phases->begin(Phase::Steps);
     return device;
   };
-  std::optional<Verifier> verifier;
+  std::optional<RunVerifier> verifier;
   if (training.training.verified_steps > 0) verifier.emplace(training);
-  std::vector<std::int64_t> enqueued_ns(devices.size(), 0);
+  std::vector<std::int64_t> enqueued_ns;
   std::vector<RunResult::GpuMemory> memory;
   RunOptions watching = options;
   // The step that is captured shows the capture, and no step.
   if (graph) watching.warm_up_steps = std::max(watching.warm_up_steps, kLeastCapturedSteps);
   watching.on_step = [&](int step, const StepResult& result) {
-    if (step < training.training.verified_steps) verifier->compare(program, step, devices);
-    if (step + 1 == options.steps) memory = memory_of(devices);
-    for (std::size_t r = 0; r < devices.size(); ++r) enqueued_ns[r] = devices[r]->enqueued_ns();
+    if (step < training.training.verified_steps) verifier->compare(program, step, devices, peers);
+    if (step + 1 == options.steps) {
+      memory = by_rank<RunResult::GpuMemory>(devices, peers, memory_of);
+      enqueued_ns = by_rank<std::int64_t>(devices, peers,
+                                          [](Device& device) { return device.enqueued_ns(); });
+    }
     if (options.on_step) options.on_step(step, result);
   };
   if (phases != nullptr) phases->begin(Phase::Initialize);

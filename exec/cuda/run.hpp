@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/sites.hpp"
@@ -15,6 +16,8 @@ struct Messenger {
   Transport& transport;
   TransferSpans& times;
   std::function<void(RankId rank, Device& device)> attach;  // by the rank's thread; may be empty
+  /// Where the ranks are several processes: the GPU of this one's rank. Else they share all GPUs.
+  std::optional<int> gpu = {};
 };
 
 /// `training.verified_steps` steps are compared with a serial run on the CPU. Throws InputError if

@@ -25,7 +25,7 @@ void TransferSpans::write(Timeline& timeline) const {
 void DeviceTimeline::begin_step(bool is_replayed) {
   if (!is_replayed) {
     computations_.clear();
-    arrivals_.clear();
+    transfers_.clear();
   }
   std::int64_t narrowest = 0;
   for (int i = 0; i < kBaseTries; ++i) {
@@ -44,8 +44,8 @@ void DeviceTimeline::note_computation(InstructionId id, Event start, Event end) 
   computations_.push_back({id, std::move(start), std::move(end)});
 }
 
-void DeviceTimeline::note_arrival(InstructionId recv, Event start, Event end) {
-  arrivals_.push_back({recv, std::move(start), std::move(end)});
+void DeviceTimeline::note_transfer(InstructionId end, Event start, Event over, bool also_partner) {
+  transfers_.push_back({end, std::move(start), std::move(over), 0, 0, also_partner});
 }
 
 void DeviceTimeline::read(Span& span, std::int64_t shift_ns) const {
@@ -59,10 +59,14 @@ void DeviceTimeline::read(Span& span, std::int64_t shift_ns) const {
   span.to = at(span.end);
 }
 
+void DeviceTimeline::finish_transfers(const std::function<void()>& between) const {
+  for (const Span& span : transfers_) queue_.finish(span.end, between);
+}
+
 void DeviceTimeline::end_step() {
   const std::int64_t shift = clock_.now() - local::steady_ns();  // to the step's clock
   for (Span& span : computations_) read(span, shift);
-  for (Span& span : arrivals_) read(span, shift);
+  for (Span& span : transfers_) read(span, shift);
 }
 
 void DeviceTimeline::tell(const std::function<void(InstructionId, std::int64_t)>& told) const {
@@ -78,9 +82,9 @@ void DeviceTimeline::write(Timeline& timeline) const {
 
 void DeviceTimeline::write(const Program& program, TransferSpans& times) const {
   const std::scoped_lock lock(times.mutex);
-  for (const Span& span : arrivals_) {
+  for (const Span& span : transfers_) {
     for (const InstructionId id : {span.id, program.code[span.id].link}) {
-      if (id == kNoInstruction) continue;
+      if (id == kNoInstruction || (id != span.id && !span.also_partner)) continue;
       times.moving[id] = span.from;
       times.end[id] = span.to;
     }

@@ -38,8 +38,11 @@ class DeviceTimeline {
   void begin_step(bool is_replayed = false);
   Event mark(void* stream) { return queue_.mark(stream); }
   void note_computation(InstructionId id, Event start, Event end);
-  void note_arrival(InstructionId recv, Event start, Event end);
-  /// Reads the times. The queue is done, and the step's clock still runs.
+  /// `also_partner`: the other end of the transfer was moved then too; else its own rank says when.
+  void note_transfer(InstructionId end, Event start, Event over, bool also_partner);
+  /// Waits for the transfers that streams of others than the queue have moved.
+  void finish_transfers(const std::function<void()>& between) const;
+  /// Reads the times. All of it is done, and the step's clock still runs.
   void end_step();
 
   /// Of each computation.
@@ -52,6 +55,7 @@ class DeviceTimeline {
     InstructionId id;
     Event start, end;
     std::int64_t from = 0, to = 0;
+    bool also_partner = false;
   };
   void read(Span& span, std::int64_t shift_ns) const;
 
@@ -59,7 +63,7 @@ class DeviceTimeline {
   const Clock& clock_;
   Event base_;
   std::int64_t base_ns_ = 0;  // the base's time on the steady clock
-  std::vector<Span> computations_, arrivals_;
+  std::vector<Span> computations_, transfers_;
 };
 
 }  // namespace pipewright::exec::cuda

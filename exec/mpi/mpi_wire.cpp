@@ -38,6 +38,13 @@ int processes_of_launcher() {
   return 0;
 }
 
+std::optional<int> local_process_of_launcher() {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
+    if (const char* number = std::getenv(name)) return std::max(0, std::atoi(number));
+  }
+  return std::nullopt;
+}
+
 // --- The wire ---
 
 MpiWire::MpiWire() : mpi_(load_module()) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ const pipewright_mpi& load_module();
 
 /// Whether mpirun has started this process, and how many of them; 0: it has not.
 int processes_of_launcher();
+/// Which of the processes on its machine this one is, from 0; nullopt: the launcher does not say.
+std::optional<int> local_process_of_launcher();
 
 class MpiWire final : public Wire {
  public:

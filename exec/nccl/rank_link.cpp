@@ -275,8 +275,8 @@ void RankLink::finish_call(Made made) {
     behind_[made.end - begin_] = behind;
     called_.push_back(behind);
   }
+  device_.timeline->note_transfer(made.end, std::move(made.start), behind, false);
   if (is_send(code(made.end).kind)) return made.payload->buffer.guard(std::move(behind));
-  device_.timeline->note_arrival(made.end, std::move(made.start), behind);
   made.payload->ready = std::move(behind);
   received_[made.end - begin_] = std::move(made.payload);
 }

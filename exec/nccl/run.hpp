@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/cuda/run.hpp"
+#include "exec/mpi/link.hpp"
 #include "exec/nccl/module_api.h"
 
 namespace pipewright::exec::nccl {
@@ -12,5 +13,13 @@ namespace pipewright::exec::nccl {
 RunResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
                       const Program& program, const CostTable& costs,
                       const cuda::CudaTraining& training, const RunOptions& options = {});
+
+/// The same, a rank a process of the job: this one's lives on that GPU of its machine. All of them
+/// call it alike; each gets the whole result of a run that finishes. A comparison with a serial run
+/// is made by each process of its own stages, and the worst of all counts.
+RunResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
+                      const Program& program, const CostTable& costs,
+                      const cuda::CudaTraining& training, const RunOptions& options,
+                      mpi::Link& link, int gpu);
 
 }  // namespace pipewright::exec::nccl

@@ -4,31 +4,57 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/peers.hpp"
 
 namespace pipewright::exec::nccl {
 namespace {
 
 constexpr std::int64_t kPollNs = 1'000'000;
 
-std::vector<UniqueId> fresh_ids(const pipewright_nccl& nccl, const CommunicatorPlan& plan) {
-  std::vector<UniqueId> ids(plan.communicators.size());
-  for (UniqueId& id : ids) require(nccl, nccl.unique_id(id.data()), "making a unique id");
-  return ids;
+/// A process has one rank, or all of them.
+std::vector<UniqueId> ids_of(const pipewright_nccl& nccl, const CommunicatorPlan& plan,
+                             Peers* peers) {
+  const auto make = [&] {
+    UniqueId id{};
+    require(nccl, nccl.unique_id(id.data()), "making a unique id");
+    return id;
+  };
+  if (peers == nullptr) {
+    return unique_ids(
+        plan, 0, [](RankId) { return 0; }, make,
+        [](Bytes own) { return std::vector<Bytes>{std::move(own)}; });
+  }
+  return unique_ids(
+      plan, peers->process(), [](RankId rank) { return static_cast<int>(rank.value); }, make,
+      [peers](Bytes own) { return peers->share(std::move(own)); });
 }
 
 }  // namespace
 
 NcclTransport::NcclTransport(const pipewright_nccl& nccl, const Program& program,
-                             const CostTable& costs)
+                             std::unique_ptr<Transport> own, Transport* inner)
     : program_(program),
       plan_(communicators_of(program)),
-      inner_(program, local::real_messages(program, costs)),
+      own_(std::move(own)),
+      inner_(own_ != nullptr ? *own_ : *inner),
       times_(program.code.size()),
-      ids_(fresh_ids(nccl, plan_)) {
-  for (int r = 0; r < program.ranks(); ++r)
-    links_.push_back(std::make_unique<RankLink>(nccl, program, plan_, RankId(r),
-                                                [this] { throw_if_stopped(); }));
+      ids_(ids_of(nccl, plan_, inner_.peers())),
+      links_(static_cast<std::size_t>(program.ranks())) {
+  for (const RankId rank : inner_.local_ranks()) {
+    links_[static_cast<std::size_t>(rank.value)] =
+        std::make_unique<RankLink>(nccl, program, plan_, rank, [this] { throw_if_stopped(); });
+  }
 }
+
+NcclTransport::NcclTransport(const pipewright_nccl& nccl, const Program& program,
+                             const CostTable& costs)
+    : NcclTransport(
+          nccl, program,
+          std::make_unique<local::LocalTransport>(program, local::real_messages(program, costs)),
+          nullptr) {}
+
+NcclTransport::NcclTransport(const pipewright_nccl& nccl, const Program& program, Transport& inner)
+    : NcclTransport(nccl, program, nullptr, &inner) {}
 
 NcclTransport::~NcclTransport() = default;
 
@@ -70,13 +96,17 @@ PayloadPtr NcclTransport::take(RankId rank, InstructionId recv) { return link(ra
 
 void NcclTransport::stop() noexcept {
   stopped_.store(true);
-  for (const auto& link : links_) link->abort();
+  for (const auto& link : links_) {
+    if (link != nullptr) link->abort();
+  }
   inner_.stop();
 }
 
 std::uint64_t NcclTransport::ended_count() const {
   std::uint64_t count = inner_.ended_count();
-  for (const auto& link : links_) count += link->ended_count();
+  for (const auto& link : links_) {
+    if (link != nullptr) count += link->ended_count();
+  }
   return count;
 }
 
@@ -86,6 +116,7 @@ void NcclTransport::report(Timeline& timeline, Progress& progress) const {
   for (InstructionId id = 0; id < program_.code.size(); ++id) {
     if (!is_transfer(program_.code[id].kind)) continue;
     const auto rank = static_cast<std::size_t>(program_.rank_of(id).value);
+    if (links_[rank] == nullptr) continue;
     progress.ended[id] = links_[rank]->has_ended(id) ? 1 : 0;
     is_over = is_over && progress.ended[id] != 0;
   }

@@ -1,6 +1,7 @@
-// Ranks that are threads of this process, each on a GPU of its own, whose messages NCCL moves from
-// GPU to GPU. Everything else that ranks do together (meeting, time, the parts of collectives, by
-// way of the host) is exec/local's, which this one wraps.
+// Ranks that are threads of this process, or processes of a job, each on a GPU of its own, whose
+// messages NCCL moves from GPU to GPU. Everything else that ranks do together (meeting, time, the
+// parts of collectives, by way of the host) is done by the transport that this one wraps:
+// exec/local's, or exec/mpi's.
 //
 // The host enqueues and never waits for a message: wait() returns when NCCL has the call, and the
 // payload's event orders the streams. So nothing here knows that a run is stuck; a Program that
@@ -21,14 +22,19 @@ namespace pipewright::exec::nccl {
 
 class NcclTransport final : public Transport {
  public:
-  /// The Program and the tables must outlive it. Throws InputError as communicators_of() does.
+  /// All ranks are threads of this process. The Program and the tables must outlive it. Throws
+  /// InputError as communicators_of() does.
   NcclTransport(const pipewright_nccl& nccl, const Program& program, const CostTable& costs);
+  /// The ranks live where `inner` says, which must outlive it. Where they are several processes all
+  /// of them make it alike, and it waits for them: they share the communicators' ids.
+  NcclTransport(const pipewright_nccl& nccl, const Program& program, Transport& inner);
   ~NcclTransport() override;
 
   /// By the rank's thread, before its first step: joins its communicators. Waits for all ranks.
   void attach(RankId rank, cuda::Device& device);
   cuda::TransferSpans& times() { return times_; }
 
+  Peers* peers() override { return inner_.peers(); }
   std::int64_t now() const override { return inner_.now(); }
   void sleep_until(RankId rank, std::int64_t deadline) override;
   std::vector<RankId> local_ranks() const override { return inner_.local_ranks(); }
@@ -52,6 +58,8 @@ class NcclTransport final : public Transport {
   void report(Timeline& timeline, Progress& progress) const override;
 
  private:
+  NcclTransport(const pipewright_nccl& nccl, const Program& program, std::unique_ptr<Transport> own,
+                Transport* inner);
   RankLink& link(RankId rank) { return *links_[static_cast<std::size_t>(rank.value)]; }
   void throw_if_stopped() const {
     if (stopped_.load()) throw Stopped{};
@@ -59,11 +67,12 @@ class NcclTransport final : public Transport {
 
   const Program& program_;
   const CommunicatorPlan plan_;
-  local::LocalTransport inner_;
+  const std::unique_ptr<Transport> own_;  // null: inner_ is another's
+  Transport& inner_;
   cuda::TransferSpans times_;
   std::vector<UniqueId> ids_;
   std::atomic<bool> stopped_{false};
-  std::vector<std::unique_ptr<RankLink>> links_;  // by rank
+  std::vector<std::unique_ptr<RankLink>> links_;  // by rank; null where it lives elsewhere
 };
 
 }  // namespace pipewright::exec::nccl

@@ -74,6 +74,15 @@ TEST(DryRun, RefusesWhatNcclCannotGiveInWords) {
   const auto slow = pipewright("run -s gpipe -p 2 -m 1 --slow-link 25GB/s", folder);
   EXPECT_EQ(slow.status, 2);
   EXPECT_THAT(slow.err, HasSubstr("--slow-link belongs to --device cuda"));
+  const auto graph = pipewright("run -s gpipe -p 2 -m 1 --cuda-graph", folder);
+  EXPECT_EQ(graph.status, 2);
+  EXPECT_THAT(graph.err, HasSubstr("--cuda-graph belongs to --device cuda"));
+  const auto polled = pipewright("run -s gpipe -p 2 -m 1 --transport nccl --cuda-graph", folder);
+  EXPECT_EQ(polled.status, 2);
+  EXPECT_THAT(polled.err, HasSubstr("leave out --transport nccl"));
+  const auto sealed = pipewright("run -s gpipe -p 2 -m 1 --device cuda --verify-payloads", folder);
+  EXPECT_EQ(sealed.status, 2);
+  EXPECT_THAT(sealed.err, HasSubstr("messages on GPUs carry no checksum"));
   const auto mixed = pipewright("run -s gpipe -p 2 -m 1 --transport nccl --device cpu", folder);
   EXPECT_EQ(mixed.status, 2);
   EXPECT_THAT(mixed.err, HasSubstr("--transport nccl is between GPUs"));

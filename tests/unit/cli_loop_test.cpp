@@ -68,6 +68,12 @@ TEST(Loop, ProfileTuneSimulateRunCompare) {
   ASSERT_EQ(steps.size(), 12U);
   EXPECT_LT(steps.back().at("loss").get<double>(), steps.front().at("loss").get<double>());
   EXPECT_LE(json::parse(run.out).at("verify").at("norm_rel").get<double>(), 1e-6);
+  const json held = json::parse(run.out).at("peak_bytes");
+  const json said = json::parse(run.out).at("predicted_peak_bytes");
+  ASSERT_EQ(held.size(), 2U);
+  ASSERT_EQ(said.size(), held.size());
+  for (std::size_t r = 0; r < held.size(); ++r)
+    EXPECT_NEAR(said[r].get<double>() / held[r].get<double>(), 1, 0.05) << "rank " << r;
 
   const auto compare = pipewright("compare sim.json.gz real.json.gz --json", folder);
   ASSERT_EQ(compare.status, 0) << compare.err;
@@ -88,6 +94,7 @@ TEST(Loop, ProfileTuneSimulateRunCompare) {
   EXPECT_EQ(on_cpu.status, 0) << on_cpu.err;
   EXPECT_NE(on_cpu.out.find("thread's CPU time"), std::string::npos) << on_cpu.out;
   EXPECT_NE(on_cpu.out.find("agree with a serial run"), std::string::npos) << on_cpu.out;
+  EXPECT_NE(on_cpu.out.find("peak memory "), std::string::npos) << on_cpu.out;
 }
 
 TEST(Loop, OnTheVirtualClockEveryRankHasACoreOfItsOwn) {

@@ -1,0 +1,101 @@
+// NCCL's transport between processes: threads in their place, each with a link of its own over a
+// wire in memory, and a GPU of the host's table. One result, one timeline, the serial run's bits.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/error.hpp"
+#include "exec/mpi/link.hpp"
+#include "exec/nccl/run.hpp"
+#include "planner/data_parallel.hpp"
+#include "planner/schedules/registry.hpp"
+#include "tests/parity/training_setting.hpp"
+#include "tests/support/host_cuda.hpp"
+#include "tests/support/host_nccl.hpp"
+#include "tests/support/memory_wire.hpp"
+
+namespace pipewright::tests {
+namespace {
+
+using exec::RunResult;
+using exec::cuda::CudaTraining;
+using exec::cuda::Precision;
+
+constexpr int kSteps = 3;
+
+/// Each process's result.
+std::vector<RunResult> run_everywhere(const Program& program, const Setting& setting,
+                                      HostOrder order) {
+  CudaTraining how{setting.training, Precision::Exact, {}, {}};
+  how.training.verified_steps = kSteps;
+  test::MemoryHub hub(program.ranks(), true);
+  const pipewright_cuda& cuda = host_cuda(order);
+  const pipewright_nccl& nccl = host_nccl(cuda);
+  std::vector<RunResult> results(static_cast<std::size_t>(program.ranks()));
+  std::vector<std::jthread> processes;
+  for (int p = 0; p < program.ranks(); ++p) {
+    processes.emplace_back([&, p] {
+      exec::mpi::Link link(std::make_unique<test::MemoryWire>(hub, p));
+      results[static_cast<std::size_t>(p)] = exec::nccl::run_on_nccl(
+          cuda, nccl, program, costs_of(program, 1000), how, {.steps = kSteps}, link, p);
+      EXPECT_TRUE(link.close());
+    });
+  }
+  processes.clear();
+  return results;
+}
+
+void expect_one_run(const Program& program) {
+  const Setting setting(program);
+  for (const HostOrder order : {HostOrder::Eager, HostOrder::Lazy, HostOrder::Shuffled}) {
+    const int before = host_nccl_calls();
+    const auto results = run_everywhere(program, setting, order);
+    EXPECT_GE(host_nccl_calls(), before);
+    for (const RunResult& result : results) {
+      ASSERT_TRUE(result.finished());
+      ASSERT_TRUE(result.verify.has_value());
+      EXPECT_TRUE(result.verify->gradients.bitwise) << result.verify->gradients.worst;
+      EXPECT_TRUE(result.verify->parameters.bitwise) << result.verify->parameters.worst;
+      EXPECT_GT(result.verify->compared, 0);
+      ASSERT_EQ(result.steps.size(), results.front().steps.size());
+      for (std::size_t step = 0; step < result.steps.size(); ++step)
+        EXPECT_EQ(result.steps[step].loss, results.front().steps[step].loss);
+      EXPECT_EQ(result.enqueued_ns, results.front().enqueued_ns);
+      EXPECT_EQ(result.peak_bytes, results.front().peak_bytes);
+      EXPECT_EQ(result.timeline.end, results.front().timeline.end) << "not one timeline";
+    }
+    const Timeline& timeline = results.front().timeline;
+    EXPECT_EQ(results.front().enqueued_ns.size(), static_cast<std::size_t>(program.ranks()));
+    for (InstructionId id = 0; id < program.code.size(); ++id) {
+      EXPECT_NE(timeline.end[id], kNotEnded) << program.text(id);
+      EXPECT_GE(timeline.end[id], timeline.start[id]) << program.text(id);
+    }
+  }
+}
+
+TEST(NcclProcesses, TrainTogetherWithTheSerialRunsBits) {
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    SCOPED_TRACE(schedule);
+    expect_one_run(lower(planner::make_order(schedule, {2, 4, 1, {}}), {.post = Post::Deferred},
+                         {.optimizer = true}));
+  }
+}
+
+TEST(NcclProcesses, ReplicasAddTheirGradientsByWayOfTheHosts) {
+  expect_one_run(lower(planner::replicate(planner::make_order("gpipe", {1, 2, 1, {}}), 2),
+                       {.post = Post::Deferred}, {.optimizer = true}));
+}
+
+TEST(NcclProcesses, OneThatHasNoGpuSaysSo) {
+  const Program program = lower(planner::make_order("gpipe", {1, 2, 1, {}}), {});
+  const Setting setting(program);
+  test::MemoryHub hub(1, false);
+  exec::mpi::Link link(std::make_unique<test::MemoryWire>(hub, 0));
+  const pipewright_cuda& cuda = host_cuda(HostOrder::Eager);
+  EXPECT_THROW(exec::nccl::run_on_nccl(cuda, host_nccl(cuda), program, costs_of(program, 1000),
+                                       {setting.training, Precision::Exact, {}, {}}, {}, link, 7),
+               MachineError);
+}
+
+}  // namespace
+}  // namespace pipewright::tests
