@@ -46,15 +46,6 @@ void print_rows(const MeasuredTable& table) {
   }
 }
 
-double rank_correlation_of(const MeasuredTable& table) {
-  std::vector<double> said, seen;
-  for (const MeasuredCase& row : table.cases) {
-    said.push_back(predicted(row));
-    seen.push_back(row.measured);
-  }
-  return test::rank_correlation(said, seen);
-}
-
 void print_summary(const std::vector<MeasuredTable>& tables) {
   std::printf(
       "| table | rows (fitted) | mean error, all | held out | worst | rank correlation | target | "
@@ -62,7 +53,7 @@ void print_summary(const std::vector<MeasuredTable>& tables) {
       "peer |\n|---|---|---|---|---|---|---|---|\n");
   for (const MeasuredTable& table : tables) {
     const test::Errors errors = test::errors_of(table);
-    const double correlation = rank_correlation_of(table);
+    const double correlation = test::rank_correlation_of(table);
     std::printf("| %s | %d (%d) | %.2f %% | %.2f %% | %.1f %% | %.3f", table.title.c_str(),
                 errors.rows, errors.fitted_rows, errors.all, errors.held_out, errors.worst,
                 correlation);
@@ -92,6 +83,37 @@ void print_choices(const std::vector<MeasuredTable>& tables) {
   }
 }
 
+/// Off by more than this, in percent, and a row is looked at.
+constexpr double kFar = 25;
+
+/// What the tables themselves allow: the rows that are far off, what the others reach, and rows
+/// that contradict one another.
+void print_limits(const std::vector<MeasuredTable>& tables) {
+  for (const MeasuredTable& table : tables) {
+    if (table.limits.empty()) continue;
+    const test::FarRows rows = test::split_by_error(table, kFar);
+    std::printf("\n**%s.** %zu of %zu rows are off by more than %.0f %%", table.title.c_str(),
+                rows.far.cases.size(), table.cases.size(), kFar);
+    if (rows.far.cases.size() <= 5) {
+      const char* before = ": ";
+      for (const MeasuredCase& row : rows.far.cases) {
+        std::printf("%s%s", before, row.name.c_str());
+        before = "; ";
+      }
+    }
+    std::printf(". The others: mean error %.2f %%, rank correlation %.3f.",
+                test::errors_of(rows.near).all, test::rank_correlation_of(rows.near));
+    const test::Contradictions found = test::contradictions_of(table);
+    if (found.contradictory > 0) {
+      std::printf(
+          " Of %d pairs of rows that differ only in the samples of a micro-batch, in %d the one "
+          "with twice the work took less, up to %.0f %%.",
+          found.pairs, found.contradictory, found.worst_percent);
+    }
+    std::printf(" %s\n", table.limits.c_str());
+  }
+}
+
 void print_page(const std::vector<MeasuredTable>& tables) {
   std::printf(
       "# How far the analytical estimate is from published measurements\n\n"
@@ -105,6 +127,8 @@ void print_page(const std::vector<MeasuredTable>& tables) {
       "\n## The choice\n\nOf the configurations measured for one job: the one with the least "
       "predicted time, and how much longer it took than the best; the aim is 3 %%.\n\n");
   print_choices(tables);
+  std::printf("\n## What the tables allow\n");
+  print_limits(tables);
   for (const MeasuredTable& table : tables) print_rows(table);
 }
 

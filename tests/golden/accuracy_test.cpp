@@ -2,7 +2,7 @@
 // not grow. Where the aim of a table is not reached the limit is what is, a little above the page.
 #include <gtest/gtest.h>
 
-#include "tests/support/measured_cases.hpp"
+#include "tests/support/measured_rows.hpp"
 
 namespace pipewright::test {
 namespace {
@@ -12,15 +12,6 @@ class Accuracy : public ::testing::Test {
   void SetUp() override {
     folder_ = std::filesystem::path(PIPEWRIGHT_GOLDEN_DIR) / "measured";
     if (!std::filesystem::exists(folder_)) GTEST_SKIP() << "golden/measured is not here";
-  }
-
-  static double correlation(const MeasuredTable& table) {
-    std::vector<double> said, seen;
-    for (const MeasuredCase& row : table.cases) {
-      said.push_back(predicted(row));
-      seen.push_back(row.measured);
-    }
-    return rank_correlation(said, seen);
   }
 
   /// A fifth of a table's rows at most, so that the others are predictions.
@@ -68,13 +59,13 @@ TEST_F(Accuracy, B200TimesArePredictedWithinFivePercentAndMemoryWithinOne) {
 TEST_F(Accuracy, SixteenT4ArePredictedWithinFifteenPercentAndRanked) {
   const MeasuredTable table = amp_homogeneous(folder_);
   EXPECT_LE(errors_of(table).all, 15);
-  EXPECT_GE(correlation(table), 0.95);
+  EXPECT_GE(rank_correlation_of(table), 0.95);
   expect_mostly_held_out(table);
 }
 
 TEST_F(Accuracy, TheMixedClusterIsPredictedWithinFifteenPercentAndRanksAsFarAsItReached) {
   EXPECT_LE(errors_of(amp_mixed(folder_)).all, 15);
-  EXPECT_GE(correlation(amp_mixed(folder_)), 0.64);  // the aim is 0.8
+  EXPECT_GE(rank_correlation_of(amp_mixed(folder_)), 0.64);  // the aim is 0.8
 }
 
 TEST_F(Accuracy, FoundConfigurationsOnV100ArePredictedWithinFivePercent) {
@@ -94,6 +85,39 @@ TEST_F(Accuracy, TheFirstChoiceAmongMeasuredConfigurationsIsNearlyTheBest) {
   for (const Choice& choice : choices_of(amp_mixed(folder_))) {
     EXPECT_LE(choice.cost_percent, 5) << choice.group;
   }
+}
+
+TEST(Contradictions, AreRowsWithTwiceTheWorkInLessTime) {
+  MeasuredTable table;
+  const auto add = [&](int data, int size, double measured) {
+    MeasuredCase row;
+    row.setup.data = data;
+    row.setup.micro_batch_size = size;
+    row.measured = measured;
+    table.cases.push_back(row);
+  };
+  add(1, 1, 2.0);
+  add(1, 2, 1.6);  // took less for more
+  add(1, 4, 3.0);
+  add(2, 4, 1.0);  // another layout
+  const Contradictions found = contradictions_of(table);
+  EXPECT_EQ(found.pairs, 2);
+  EXPECT_EQ(found.contradictory, 1);
+  EXPECT_NEAR(found.worst_percent, 25, 1e-9);
+}
+
+TEST(Candidates, AreTheSizesAndInterleavingsThatDivide) {
+  planner::ParallelSetup setup;
+  setup.data = 2;
+  setup.pipeline = 4;
+  // 6 samples a replica: sizes 1, 2 and 3; 8 blocks over 4 ranks: 1 or 2 chunks.
+  const auto all = with_sizes_and_chunks(setup, 8, 12, {1, 2, 3, 4}, {1, 2, 3});
+  ASSERT_EQ(all.size(), 6u);
+  EXPECT_EQ(all.back().micro_batch_size, 3);
+  EXPECT_EQ(all.back().micro_batches, 2);
+  EXPECT_EQ(all.back().chunks, 2);
+  setup.pipeline = 1;
+  EXPECT_EQ(with_sizes_and_chunks(setup, 8, 12, {1}, {1, 2}).size(), 1u);
 }
 
 TEST(RankCorrelation, IsOneForTheSameOrderAndMinusOneForTheOther) {

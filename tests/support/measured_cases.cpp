@@ -99,6 +99,46 @@ Errors errors_of(const MeasuredTable& table) {
   return errors;
 }
 
+FarRows split_by_error(const MeasuredTable& table, double percent) {
+  FarRows rows;
+  rows.far.title = rows.near.title = table.title;
+  for (const MeasuredCase& row : table.cases) {
+    const bool is_far = 100 * std::abs(predicted(row) / row.measured - 1) > percent;
+    (is_far ? rows.far : rows.near).cases.push_back(row);
+  }
+  return rows;
+}
+
+Contradictions contradictions_of(const MeasuredTable& table) {
+  const auto key = [](const MeasuredCase& row, int size) {
+    const ParallelSetup& setup = row.setup;
+    return std::vector<int>{row.model.hidden, row.model.blocks,    setup.tensor, setup.data,
+                            setup.pipeline,   setup.micro_batches, size};
+  };
+  std::map<std::vector<int>, double> measured;
+  for (const MeasuredCase& row : table.cases)
+    measured[key(row, row.setup.micro_batch_size)] = row.measured;
+  Contradictions found;
+  for (const MeasuredCase& row : table.cases) {
+    const auto twice = measured.find(key(row, 2 * row.setup.micro_batch_size));
+    if (twice == measured.end()) continue;
+    ++found.pairs;
+    if (twice->second >= row.measured) continue;
+    ++found.contradictory;
+    found.worst_percent = std::max(found.worst_percent, 100 * (row.measured / twice->second - 1));
+  }
+  return found;
+}
+
+double rank_correlation_of(const MeasuredTable& table) {
+  std::vector<double> said, seen;
+  for (const MeasuredCase& row : table.cases) {
+    said.push_back(predicted(row));
+    seen.push_back(row.measured);
+  }
+  return rank_correlation(said, seen);
+}
+
 double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
   const std::vector<double> x = ranks_of(a), y = ranks_of(b);
   const double n = static_cast<double>(x.size());

@@ -31,7 +31,8 @@ struct MeasuredCase {
 
 struct MeasuredTable {
   std::string title, file, about, peer;
-  double target_percent = 0;      // mean absolute error to reach; 0: none was set
+  std::string limits;         // why no estimate comes closer, as far as it is known; may be empty
+  double target_percent = 0;  // mean absolute error to reach; 0: none was set
   double target_correlation = 0;  // rank correlation to reach; 0: none was set
   std::vector<MeasuredCase> cases;
 };
@@ -61,6 +62,23 @@ struct Errors {
   int rows = 0, fitted_rows = 0;
 };
 Errors errors_of(const MeasuredTable& table);
+
+/// The rows that are off by more than `percent`, and those that are not.
+struct FarRows {
+  MeasuredTable far, near;
+};
+FarRows split_by_error(const MeasuredTable& table, double percent);
+
+/// Rows that differ only in the samples of a micro-batch, twice as many for the second: how many
+/// such pairs there are, and in how many the second, with twice the work, took less.
+struct Contradictions {
+  int pairs = 0, contradictory = 0;
+  double worst_percent = 0;  // what the first took more
+};
+Contradictions contradictions_of(const MeasuredTable& table);
+
+/// Rank correlation of predicted and measured.
+double rank_correlation_of(const MeasuredTable& table);
 
 /// Spearman's: Pearson's correlation of the ranks, ties sharing their mean rank.
 double rank_correlation(const std::vector<double>& a, const std::vector<double>& b);

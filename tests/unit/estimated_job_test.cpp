@@ -108,6 +108,27 @@ TEST(EstimatedJob, ABudgetThatRunsOutIsSaid) {
   EXPECT_TRUE(searched(job_of("llama3-8b", "dgx-h100", 8, 64)).complete);
 }
 
+TEST(EstimatedJob, ASearchGoesOnFromItsJournal) {
+  const Job job = job_of("llama3-8b", "dgx-h100", 8, 64);
+  SearchJournal journal;
+  int added = 0;
+  SearchOptions options;
+  options.journal = &journal;
+  journal.add = [&](const std::string& configuration, const std::string& record) {
+    ++added;
+    if (added <= 100) journal.known[configuration] = record;  // then it is broken off
+  };
+  const SearchResult first = searched(job, options);
+  ASSERT_GT(added, 100);
+  const int all = added;
+  added = 0;
+  const SearchResult second = searched(job, options);
+  EXPECT_EQ(added, all - 100);
+  EXPECT_EQ(second.evaluated, first.evaluated);
+  EXPECT_EQ(to_text(to_json(*second.best)), to_text(to_json(*first.best)));
+  EXPECT_EQ(to_text(to_json(*second.best)), to_text(to_json(*searched(job).best)));
+}
+
 TEST(EstimatedJob, WhereNothingIsPossibleACaseSaysWhatWouldDo) {
   Job job = job_of("llama3-8b", "dgx-h100", 8, 64);
   job.strategy.mp_degree = {"5"};
