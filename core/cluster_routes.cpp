@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "core/cluster.hpp"
 #include "core/error.hpp"
@@ -43,18 +44,41 @@ class PortLinks {
   std::map<int, std::uint32_t> number_;
 };
 
-RouteCosts route_between(int source, int destination, const Cluster& cluster, PortLinks& links) {
+/// The ports of every node, looked up once: routes are as many as pairs of ranks.
+class NodePorts {
+ public:
+  explicit NodePorts(const Cluster& cluster) : alike_(cluster.kinds.empty()) {
+    if (alike_) ports_.push_back({cluster.inside, cluster.across});
+    for (const NodeKind& kind : cluster.kinds) {
+      ports_.insert(ports_.end(), static_cast<std::size_t>(kind.nodes), {kind.inside, kind.across});
+    }
+  }
+
+  const PortSpec& inside(int node) const { return at(node).first; }
+  const PortSpec& across(int node) const { return at(node).second; }
+
+ private:
+  const std::pair<PortSpec, PortSpec>& at(int node) const {
+    return ports_[alike_ ? 0 : static_cast<std::size_t>(node)];
+  }
+
+  bool alike_;
+  std::vector<std::pair<PortSpec, PortSpec>> ports_;
+};
+
+RouteCosts route_between(int source, int destination, int devices_per_node, const NodePorts& ports,
+                         PortLinks& links) {
   RouteCosts route;
   if (source == destination) {
     return route;  // the data is there already
   }
-  const int from = source / cluster.devices_per_node, to = destination / cluster.devices_per_node;
-  const NodeKind sender = kind_of_node(cluster, from), receiver = kind_of_node(cluster, to);
+  const int from = source / devices_per_node, to = destination / devices_per_node;
   const bool inside = from == to;
-  const PortSpec& out = inside ? sender.inside : sender.across;
-  const PortSpec& in = inside ? sender.inside : receiver.across;
+  const PortSpec& out = inside ? ports.inside(from) : ports.across(from);
+  const PortSpec& in = inside ? ports.inside(from) : ports.across(to);
   route.latency = std::max(out.latency, in.latency);
   route.bytes_per_second = std::min(out.bytes_per_second, in.bytes_per_second);
+  if (out.sharing != Sharing::None || in.sharing != Sharing::None) route.links.reserve(2);
   if (out.sharing != Sharing::None) route.links.push_back(links.of(source, true, inside, out));
   if (in.sharing != Sharing::None) route.links.push_back(links.of(destination, false, inside, in));
   return route;
@@ -73,11 +97,13 @@ void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>
   if (cluster.nodes == 1 && cluster.inside.sharing == Sharing::None) {
     return;  // all routes are equal
   }
+  const NodePorts ports(cluster);
   PortLinks links(cluster, costs.links);
   costs.route_of_edge.reserve(device_of_rank.size() * device_of_rank.size());
   for (const int source : device_of_rank) {
     for (const int destination : device_of_rank) {
-      costs.route_of_edge.push_back(route_between(source, destination, cluster, links));
+      costs.route_of_edge.push_back(
+          route_between(source, destination, cluster.devices_per_node, ports, links));
     }
   }
 }

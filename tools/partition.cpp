@@ -307,7 +307,7 @@ Command partition_command() {
       "replicas so that the slowest stage is fastest. Exit status 1: no split fits.";
   command.examples = {
       {"partition graph.json", "devices, loads, and which operators are where"},
-      {"partition profiles.json --model vgg16 --machines 4,2 --bandwidth 10GB/s,1GB/s",
+      {"partition vgg16.json --machines 4,2 --bandwidth 10GB/s,1GB/s",
        "replicated stages on two machines of four GPUs"},
   };
   command.positionals = {{.name = "FILE",

@@ -33,6 +33,13 @@ Json model_of(const PlanFacts& facts) {
           {"intermediate_size", model.ffn}};
 }
 
+/// The tuner's nodes have equally many GPUs, all of them in use.
+int devices_of_a_node(const PlanFacts& facts, const Cluster& cluster) {
+  int devices = std::min(cluster.devices_per_node, facts.devices());
+  while (facts.devices() % devices != 0) --devices;
+  return devices;
+}
+
 }  // namespace
 
 ExportedPlan export_paddle_tuner(const Plan& plan) {
@@ -41,7 +48,7 @@ ExportedPlan export_paddle_tuner(const Plan& plan) {
   refuse(facts, result);
   if (!result.refusals.empty()) return result;
   const bool sharded = facts.zero > 0;
-  const int a_node = std::min(plan.cluster.devices_per_node, facts.devices());
+  const int a_node = devices_of_a_node(facts, plan.cluster);
   Json document = {{"dp_degree", sharded ? 1 : facts.data},
                    {"mp_degree", facts.tensor},
                    {"pp_degree", facts.pipeline},
@@ -57,7 +64,7 @@ ExportedPlan export_paddle_tuner(const Plan& plan) {
   document["use_sequence_parallel"] = facts.sequence_parallel && facts.tensor > 1;
   document["task_limit"] = 1;
   document["search_algo"] = {{"name", "grid"}};
-  document["nodes"] = (facts.devices() + a_node - 1) / a_node;
+  document["nodes"] = facts.devices() / a_node;
   document["gpus_per_node"] = a_node;
   document["num_gpus"] = facts.devices();
   document["model_cfg"] = model_of(facts);

@@ -326,6 +326,16 @@ TEST(Paddle, TheTunersJobHasThePlanAsItsOneConfiguration) {
       problems_of_paddle_tuner_job(json_of(plan_of(4, {1, 1, 1, 1}, "1f1b", 1), "paddle-tuner")));
 }
 
+TEST(Paddle, TheTunersNodesAreFull) {
+  Plan plan = plan_of(3, {1, 1, 1}, "1f1b", 4);
+  plan.cluster = cluster_preset("dgx-a100", 16);  // twelve of sixteen are in use
+  const Json document = json_of(plan, "paddle-tuner");
+  expect_none(problems_of_paddle_tuner_job(document));
+  EXPECT_EQ(document["num_gpus"], 12);
+  EXPECT_EQ(document["nodes"].get<int>() * document["gpus_per_node"].get<int>(), 12);
+  EXPECT_NO_THROW(read_paddle_tuner_job(JsonCursor(document, "tuner.json")));
+}
+
 TEST(Paddle, TheTunersJobIsReadBackAsAJobOfThePlansValues) {
   Plan plan = plan_of_architecture("gpt3-175b", {24, 24, 24, 24});
   plan.mesh = {{4, 2, 2}, {"pp", "dp", "tp"}, {}};
