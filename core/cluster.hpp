@@ -1,4 +1,5 @@
-// The machines: nodes of equal devices, and the links between them.
+// The machines: nodes of equal devices, and the links between them. Nodes may be of several kinds;
+// whoever does not look at the kinds sees all nodes as the weakest is.
 #pragma once
 
 #include <string>
@@ -25,20 +26,36 @@ struct PortSpec {
   Sharing sharing = Sharing::None;
 };
 
+/// Nodes that stand next to each other and are alike.
+struct NodeKind {
+  int nodes = 1;
+  DeviceSpec device;
+  PortSpec inside, across;
+};
+
 struct Cluster {
   std::string name;
   int nodes = 1, devices_per_node = 1;
-  DeviceSpec device;
-  PortSpec inside;  // between devices of a node
-  PortSpec across;  // between nodes
+  DeviceSpec device;  // of several kinds: the least memory and the least flops
+  PortSpec inside;    // between devices of a node; of several kinds: the slowest
+  PortSpec across;    // between nodes; likewise
+  /// Ports to the other nodes that a node's devices share, in order; 0: a port for each device.
+  int network_ports = 0;
+  std::vector<NodeKind> kinds;       // empty: all nodes are alike
+  std::vector<std::string> assumed;  // what reading took for granted, in sentences; not written
 
   int devices() const { return nodes * devices_per_node; }
 };
 
+/// The kind of a node, also where all are alike.
+NodeKind kind_of_node(const Cluster& cluster, int node);
+/// Sets nodes, device, inside and across from the kinds, which must not be empty.
+void summarise_kinds(Cluster& cluster);
+
 /// "none", "serial" or "fair", as cluster and plan files write it.
 std::string_view to_string(Sharing sharing);
 
-/// An object, or {"preset": "dgx-a100", "devices": 16}.
+/// An object, or {"preset": "dgx-a100", "devices": 16}, or Paddle's (core/paddle_cluster.hpp).
 Cluster read_cluster(const JsonCursor& document);
 Json to_json(const Cluster& cluster);
 /// One of cluster_preset_names(); `devices` > 0 asks for that many

@@ -1,4 +1,5 @@
 // From a cluster to the routes between ranks: which ports a transfer goes through.
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -12,9 +13,11 @@ namespace {
 /// Makes a port's link when the first route needs it.
 class PortLinks {
  public:
-  explicit PortLinks(std::vector<Link>& links) : links_(links) {}
+  PortLinks(const Cluster& cluster, std::vector<Link>& links) : cluster_(cluster), links_(links) {}
 
   std::uint32_t of(int device, bool outgoing, bool inside, const PortSpec& port) {
+    // Devices that share a port to the network are as the first of them.
+    if (!inside) device = first_on_port(device);
     const int key = device * 4 + (outgoing ? 2 : 0) + (inside ? 1 : 0);
     const auto [entry, is_new] =
         number_.try_emplace(key, static_cast<std::uint32_t>(links_.size()));
@@ -27,6 +30,15 @@ class PortLinks {
   }
 
  private:
+  int first_on_port(int device) const {
+    const int ports = cluster_.network_ports, each = cluster_.devices_per_node;
+    if (ports == 0) return device;
+    const int local = device % each;
+    const int port = static_cast<int>(static_cast<std::int64_t>(local) * ports / each);
+    return device - local + (port * each + ports - 1) / ports;
+  }
+
+  const Cluster& cluster_;
   std::vector<Link>& links_;
   std::map<int, std::uint32_t> number_;
 };
@@ -36,14 +48,15 @@ RouteCosts route_between(int source, int destination, const Cluster& cluster, Po
   if (source == destination) {
     return route;  // the data is there already
   }
-  const bool inside = source / cluster.devices_per_node == destination / cluster.devices_per_node;
-  const PortSpec& port = inside ? cluster.inside : cluster.across;
-  route.latency = port.latency;
-  route.bytes_per_second = port.bytes_per_second;
-  if (port.sharing != Sharing::None) {
-    route.links = {links.of(source, true, inside, port),
-                   links.of(destination, false, inside, port)};
-  }
+  const int from = source / cluster.devices_per_node, to = destination / cluster.devices_per_node;
+  const NodeKind sender = kind_of_node(cluster, from), receiver = kind_of_node(cluster, to);
+  const bool inside = from == to;
+  const PortSpec& out = inside ? sender.inside : sender.across;
+  const PortSpec& in = inside ? sender.inside : receiver.across;
+  route.latency = std::max(out.latency, in.latency);
+  route.bytes_per_second = std::min(out.bytes_per_second, in.bytes_per_second);
+  if (out.sharing != Sharing::None) route.links.push_back(links.of(source, true, inside, out));
+  if (in.sharing != Sharing::None) route.links.push_back(links.of(destination, false, inside, in));
   return route;
 }
 
@@ -60,7 +73,7 @@ void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>
   if (cluster.nodes == 1 && cluster.inside.sharing == Sharing::None) {
     return;  // all routes are equal
   }
-  PortLinks links(costs.links);
+  PortLinks links(cluster, costs.links);
   costs.route_of_edge.reserve(device_of_rank.size() * device_of_rank.size());
   for (const int source : device_of_rank) {
     for (const int destination : device_of_rank) {

@@ -150,11 +150,11 @@ std::string percent_more(Nanoseconds step, Nanoseconds best) {
 /// One sentence where a rule forbids it.
 std::optional<std::string> broken_rule(const Asked& asked, const Job& job,
                                        const ConfigurationCosts& costs) {
-  if (!asked.impossible.empty()) return asked.impossible;
   const Configuration& c = asked.configuration;
   ParallelSetup mesh = c.parallel;
   mesh.chunks = 1;  // these are the schedule's affair
   if (const auto reason = costs.refusal(mesh)) return "A rule forbids it: " + *reason + ".";
+  if (!asked.impossible.empty()) return asked.impossible;
   const ScheduleRequest request{
       c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}};
   if (const auto reason = refusal_of(*c.schedule, request)) return *reason;

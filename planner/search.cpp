@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <queue>
+#include <sstream>
 #include <tuple>
 
 #include "planner/cost_model.hpp"
@@ -10,6 +11,7 @@
 #include "planner/executable.hpp"
 #include "planner/parallel.hpp"
 #include "planner/plan_of_candidate.hpp"
+#include "planner/search_record.hpp"
 #include "planner/search_space.hpp"
 
 namespace pipewright::planner {
@@ -227,10 +229,9 @@ class Search {
       taken.push_back(waiting.top().index);
       waiting.pop();
     }
-    std::vector<Evaluation> outcomes(taken.size());
-    for_each_index(outcomes.size(), threads_, [&](std::size_t i) {
-      outcomes[i] = evaluate(job_, *costs_, branches[taken[i]], limit_);
-    });
+    std::vector<const Branch*> batch;
+    for (const std::size_t index : taken) batch.push_back(&branches[index]);
+    std::vector<Evaluation> outcomes = evaluate_all(batch);
     for (Evaluation& outcome : outcomes) {
       if (outcome.simulated) ++result_.evaluated;
       if (outcome.pruned.empty()) {
@@ -242,10 +243,62 @@ class Search {
     std::sort(best.begin(), best.end(), better);
   }
 
-  bool is_over_budget() {
-    if (options_.budget_seconds <= 0) return false;
+  /// In the order of the batch. What the journal has is read from it, the rest is simulated, each
+  /// process a part of it.
+  std::vector<Evaluation> evaluate_all(const std::vector<const Branch*>& batch) {
+    std::vector<Evaluation> outcomes(batch.size());
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (options_.journal == nullptr) {
+        open.push_back(i);
+        continue;
+      }
+      const auto known = options_.journal->known.find(key_of(*batch[i], limit_));
+      if (known == options_.journal->known.end()) {
+        open.push_back(i);
+      } else {
+        outcomes[i] = evaluation_of(known->second, *batch[i]);
+      }
+    }
+    const auto own = static_cast<std::size_t>(options_.share.process);
+    const auto step = static_cast<std::size_t>(options_.share.processes);
+    std::vector<std::size_t> mine;
+    for (std::size_t k = own; k < open.size(); k += step) mine.push_back(open[k]);
+    for_each_index(mine.size(), threads_, [&](std::size_t k) {
+      outcomes[mine[k]] = evaluate(job_, *costs_, *batch[mine[k]], limit_);
+    });
+    if (step > 1) exchange(batch, open, mine, outcomes);
+    if (options_.journal != nullptr && options_.journal->add) {
+      for (const std::size_t i : open)
+        options_.journal->add(key_of(*batch[i], limit_), record_of(outcomes[i]));
+    }
+    return outcomes;
+  }
+
+  /// A line for each evaluation of one's own, behind one that says whether the budget ran out.
+  void exchange(const std::vector<const Branch*>& batch, const std::vector<std::size_t>& open,
+                const std::vector<std::size_t>& mine, std::vector<Evaluation>& outcomes) {
+    std::string text = is_out_of_time() ? "out of time\n" : "\n";
+    for (const std::size_t i : mine) text += record_of(outcomes[i]) + "\n";
+    const std::vector<std::string> texts = options_.share.exchange(text);
+    for (std::size_t process = 0; process < texts.size(); ++process) {
+      std::istringstream lines(texts[process]);
+      std::string line;
+      std::getline(lines, line);
+      if (!line.empty()) result_.complete = false;
+      for (std::size_t k = process; k < open.size() && std::getline(lines, line); k += texts.size())
+        outcomes[open[k]] = evaluation_of(line, *batch[open[k]]);
+    }
+  }
+
+  bool is_out_of_time() const {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
-    if (spent.count() > options_.budget_seconds) result_.complete = false;
+    return options_.budget_seconds > 0 && spent.count() > options_.budget_seconds;
+  }
+
+  bool is_over_budget() {
+    // Several processes have to stop at the same place: exchange() agrees on it.
+    if (options_.share.processes == 1 && is_out_of_time()) result_.complete = false;
     return !result_.complete;
   }
 

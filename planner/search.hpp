@@ -38,6 +38,20 @@ struct SearchProgress {
   const Candidate* best = nullptr;           // null before the first
 };
 
+/// Processes that make the same search, each a part of its simulations. All of them get the same
+/// answer.
+struct SearchShare {
+  int process = 0, processes = 1;
+  /// Tells all others a text; the texts of all processes, in their order.
+  std::function<std::vector<std::string>(const std::string&)> exchange;
+};
+
+/// What earlier searches of the same job have simulated, and what this one adds.
+struct SearchJournal {
+  std::map<std::string, std::string> known;  // configuration to record, as search() has written it
+  std::function<void(const std::string& configuration, const std::string& record)> add;
+};
+
 struct SearchOptions {
   int threads = 0;  // 0: as many as this machine has cores
   int cores = 0;  // cores that ranks on a shared machine divide among themselves; 0: this machine's
@@ -46,6 +60,8 @@ struct SearchOptions {
   bool front = false;            // fill SearchResult::front
   bool only_executable = false;  // leave out what `run` cannot execute (planner/executable.hpp)
   double budget_seconds = 0;     // stop looking after that long; 0: never
+  SearchShare share;
+  SearchJournal* journal = nullptr;  // not owned
   /// Called between two batches, by the thread that called search().
   std::function<void(const SearchProgress&)> progress;
 };

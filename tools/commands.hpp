@@ -12,6 +12,8 @@ Command completions_command();
 Command demo_command();
 Command doctor_command();
 Command estimate_command();
+Command export_command();
+Command partition_command();
 Command profile_command();
 Command run_command();
 Command schedules_command();

@@ -197,6 +197,7 @@ Cluster cluster_of(const Arguments& arguments) {
 int run(const Arguments& arguments, Session& session) {
   const Architecture model = model_of(arguments.positionals().front());
   const Cluster cluster = cluster_of(arguments);
+  for (const std::string& text : cluster.assumed) session.note("assumed of the cluster: " + text);
   const planner::FrameworkTraits framework =
       planner::framework_traits(arguments.text_or("--framework", "megatron-core"));
   const bool exhaustive = arguments.has("--exhaustive");

@@ -34,8 +34,11 @@ bool anybody_lost(exec::mpi::Link& link) {
 /// link for a while after a death, he says the sentence and ends the process.
 class LastGuard {
  public:
-  LastGuard(exec::mpi::Link& link, const Session& session)
-      : link_(link), session_(session), thread_([this] { watch(); }) {}
+  LastGuard(exec::mpi::Link& link, const Session& session, std::string command)
+      : link_(link),
+        session_(session),
+        command_(std::move(command)),
+        thread_([this] { watch(); }) {}
   ~LastGuard() {
     over_.store(true);
     thread_.join();
@@ -64,7 +67,7 @@ class LastGuard {
   }
   [[noreturn]] void leave(int dead) {
     Session aloud(session_.terminal(), false, false);
-    aloud.note("pipewright run (rank " + std::to_string(link_.process()) + "): rank " +
+    aloud.note("pipewright " + command_ + " (rank " + std::to_string(link_.process()) + "): rank " +
                std::to_string(dead) + " is dead: its " + link_.presence().how_lost(dead) +
                ", and MPI does not answer any more");
     _exit(kRunFailed);
@@ -72,27 +75,30 @@ class LastGuard {
 
   exec::mpi::Link& link_;
   const Session& session_;
+  const std::string command_;
   std::atomic<bool> over_{false};
   std::thread thread_;
 };
 
-void complain(exec::mpi::Link& link, const Session& session, const Complaint& complaint) {
+void complain(exec::mpi::Link& link, const Session& session, const std::string& command,
+              const Complaint& complaint) {
   if (link.process() != 0 && !anybody_lost(link)) return;
   Session aloud(session.terminal(), false, false);
   const std::string who =
       link.process() == 0 ? "" : " (rank " + std::to_string(link.process()) + ")";
-  aloud.note("pipewright run" + who + ": " + complaint.text);
+  aloud.note("pipewright " + command + who + ": " + complaint.text);
 }
 
 }  // namespace
 
 bool is_in_job() { return exec::mpi::processes_of_launcher() > 0; }
 
-int run_in_job(Session& session, const std::function<int(exec::mpi::Link&, Session&)>& work) {
+int run_in_job(Session& session, const std::string& command,
+               const std::function<int(exec::mpi::Link&, Session&)>& work) {
   const InterruptScope scope;  // a signal waits until the run looks at it
   be_patient_with_signals();
   exec::mpi::Link link(std::make_unique<exec::mpi::MpiWire>());
-  const LastGuard guard(link, session);
+  const LastGuard guard(link, session, command);
   Session silent(session.terminal(), session.json(), true);
   int status = kDone;
   try {
@@ -102,7 +108,7 @@ int run_in_job(Session& session, const std::function<int(exec::mpi::Link&, Sessi
     ignore_signals();
     const Complaint complaint = complaint_of(std::current_exception());
     status = complaint.status;
-    complain(link, session, complaint);
+    complain(link, session, command, complaint);
   }
   ignore_signals();
   if (!link.close()) _exit(status);

@@ -286,7 +286,7 @@ int run(const Arguments& arguments, Session& session) {
         "one; start it with mpirun -np " +
         ranks + " pipewright run …");
   }
-  return run_in_job(session, [&](exec::mpi::Link& link, Session& own) {
+  return run_in_job(session, "run", [&](exec::mpi::Link& link, Session& own) {
     return run_ranks(arguments, own, &link);
   });
 }

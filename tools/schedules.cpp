@@ -256,7 +256,7 @@ Command show_command() {
   return command;
 }
 
-Command export_command() {
+Command order_export_command() {
   Command command;
   command.name = "schedules export";
   command.summary = "print a schedule's order as CSV or JSON";
@@ -294,7 +294,7 @@ Command schedules_command() {
   command.examples = {{"schedules list", "what there is"},
                       {"schedules show zb-h1", "one of them"},
                       {"schedules export 1f1b --pp 4 --micro-batches 8", "its order as CSV"}};
-  command.children = {list_command(), show_command(), export_command()};
+  command.children = {list_command(), show_command(), order_export_command()};
   return command;
 }
 

@@ -7,6 +7,7 @@
 #include "core/job.hpp"
 #include "core/plan.hpp"
 #include "core/profile.hpp"
+#include "exec/mpi/all_gather.hpp"
 #include "planner/explanation.hpp"
 #include "planner/search.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
@@ -15,6 +16,10 @@
 #include "tools/commands.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/figures.hpp"
+#include "tools/interrupt.hpp"
+#include "tools/modules.hpp"
+#include "tools/process_job.hpp"
+#include "tools/search_journal.hpp"
 #include "tools/session.hpp"
 #include "tools/subject.hpp"
 #include "tools/synthesis.hpp"
@@ -150,38 +155,31 @@ void refuse_sizes_of_job(const Arguments& arguments) {
   }
 }
 
-int run(const Arguments& arguments, Session& session) {
-  const bool synthesises = arguments.has("--synthesise");
-  if (arguments.positionals().empty()) {
-    if (synthesises) return synthesise_order(arguments, session);
-    throw InputError("missing JOB; without one, --synthesise finds an order for --cost");
-  }
-  refuse_sizes_of_job(arguments);
-  const std::string& path = arguments.positionals().front();
-  const Job job = load_job(path);
-  const auto profile = profile_for(job, arguments.text("--profile"));
+planner::SearchOptions options_of(const Arguments& arguments, const Job& job) {
   planner::SearchOptions options;
   options.keep = arguments.integer_or("--top", 1, 1000, 10);
   options.threads = arguments.integer_or("--threads", 0, 1024, 0);
   options.exhaustive = arguments.has("--exhaustive");
   options.front = arguments.has("--front");
   options.only_executable = job.has_run_mode && job.tuner_run_mode != TunerRunMode::TunerOnly;
-  if (const auto budget = arguments.duration("--budget"); budget && !synthesises)
+  const auto budget = arguments.duration("--budget");
+  if (budget && !arguments.has("--synthesise"))
     options.budget_seconds = static_cast<double>(budget->value) * 1e-9;
-  planner::SearchResult result = search_with_progress(job, profile, options, session);
-  if (!session.json()) print_search(result, session);
-  Json fields = result_fields(result);
-  if (synthesises && result.best) {
-    result.best =
-        with_synthesis(*std::move(result.best), job, arguments, session, fields["synthesis"]);
-  }
-  if (const auto asked = arguments.text("--explain")) {
-    const planner::Explanation explanation =
-        planner::explain(job, profile ? &*profile : nullptr, options.cores, result, *asked);
-    fields["explained"] = explanation_fields(explanation);
-    if (!session.json()) print_explanation(explanation, session);
-  }
-  if (session.json()) session.print_result(fields);
+  return options;
+}
+
+/// With `link`, as one of several processes, of which the first alone writes files.
+void share_search(planner::SearchOptions& options, exec::mpi::Link& link) {
+  options.share.process = link.process();
+  options.share.processes = link.processes();
+  options.share.exchange = [&link](const std::string& text) {
+    return exec::mpi::all_gather(link, text, InterruptScope::check);
+  };
+  if (options.threads == 0) options.threads = 1;  // the processes share the cores of their hosts
+}
+
+int save_best(const planner::SearchResult& result, const std::string& path, const Job& job,
+              const Arguments& arguments, Session& session) {
   if (!result.best) {
     session.note(result.not_executable
                      ? "no plan that can be run is possible, as tuner_run_mode asks; with "
@@ -197,6 +195,58 @@ int run(const Arguments& arguments, Session& session) {
     session.note("next: pipewright tune " + path + " -o plan.json   (writes the best plan)");
   }
   return kDone;
+}
+
+int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
+  const std::string& path = arguments.positionals().front();
+  const Job job = load_job(path);
+  for (const std::string& text : job.cluster.assumed)
+    session.note("assumed of the cluster: " + text);
+  const auto profile = profile_for(job, arguments.text("--profile"));
+  planner::SearchOptions options = options_of(arguments, job);
+  if (link != nullptr) share_search(options, *link);
+  std::optional<SearchJournalFile> journal;
+  if (const auto file = arguments.text("--resume")) {
+    journal.emplace(*file, job, profile ? &*profile : nullptr);
+    options.journal = &journal->journal();
+  }
+  planner::SearchResult result = search_with_progress(job, profile, options, session);
+  if (link != nullptr && link->process() != 0) return result.best ? kDone : kAnswerIsNo;
+  if (!session.json()) print_search(result, session);
+  Json fields = result_fields(result);
+  if (arguments.has("--synthesise") && result.best) {
+    result.best =
+        with_synthesis(*std::move(result.best), job, arguments, session, fields["synthesis"]);
+  }
+  if (const auto asked = arguments.text("--explain")) {
+    const planner::Explanation explanation =
+        planner::explain(job, profile ? &*profile : nullptr, options.cores, result, *asked);
+    fields["explained"] = explanation_fields(explanation);
+    if (!session.json()) print_explanation(explanation, session);
+  }
+  if (session.json()) session.print_result(fields);
+  return save_best(result, path, job, arguments, session);
+}
+
+int run(const Arguments& arguments, Session& session) {
+  if (arguments.positionals().empty()) {
+    if (arguments.has("--synthesise")) return synthesise_order(arguments, session);
+    throw InputError("missing JOB; without one, --synthesise finds an order for --cost");
+  }
+  refuse_sizes_of_job(arguments);
+  if (arguments.text_or("--transport", "local") == "local")
+    return tune_job(arguments, session, nullptr);
+  if (arguments.has("--resume"))
+    throw InputError("--resume belongs to one process; leave out --transport mpi");
+  require_transport("mpi");
+  if (!is_in_job()) {
+    throw MachineError(
+        "--transport mpi searches with the processes of a job, and mpirun has not started this "
+        "one; start it with mpirun -np 4 pipewright tune … --transport mpi");
+  }
+  return run_in_job(session, "tune", [&](exec::mpi::Link& link, Session& own) {
+    return tune_job(arguments, own, &link);
+  });
 }
 
 }  // namespace
@@ -242,6 +292,17 @@ Command tune_command() {
       {.group = "Search",
        .name = "--exhaustive",
        .help = "simulate whatever keeps to the rules and the memory: the same answer"},
+      {.group = "Search",
+       .name = "--resume",
+       .argument = "FILE",
+       .help = "a journal: goes on where a search of this job was broken off",
+       .is_file = true},
+      {.group = "Search",
+       .name = "--transport",
+       .argument = "KIND",
+       .help = "local, or mpi: under mpirun, each process simulates a part (local)",
+       .choices = {"local", "mpi"},
+       .checked = true},
       {.group = "Search",
        .name = "--explain",
        .argument = "CONFIG",

@@ -56,10 +56,19 @@ Machine nvlink_machine(std::string_view device, double network_bytes_per_second)
 }
 
 Machine machine_of(const Cluster& cluster) {
-  Machine machine = nvlink_machine(cluster.device.model,
-                                   cluster.across.bytes_per_second * cluster.devices_per_node);
+  const int ports = cluster.network_ports > 0 ? cluster.network_ports : cluster.devices_per_node;
+  const auto node_of = [&](const DeviceSpec& device, const PortSpec& across) {
+    NodeRates node = nvlink_machine(device.model, across.bytes_per_second * ports).nodes.front();
+    node.device.memory_bytes = static_cast<double>(device.memory.value);
+    return node;
+  };
+  Machine machine;
   machine.devices_per_node = cluster.devices_per_node;
-  machine.nodes.front().device.memory_bytes = static_cast<double>(cluster.device.memory.value);
+  if (cluster.kinds.empty()) machine.nodes = {node_of(cluster.device, cluster.across)};
+  for (const NodeKind& kind : cluster.kinds) {
+    machine.nodes.insert(machine.nodes.end(), static_cast<std::size_t>(kind.nodes),
+                         node_of(kind.device, kind.across));
+  }
   return machine;
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <random>
 
-#include "core/error.hpp"
-
 namespace pipewright::planner {
 namespace {
 
@@ -67,7 +65,7 @@ bool ready(const IdealLattice& lattice, int ideal, const Element& element) {
 
 }  // namespace
 
-IdealLattice ideals_of(const ElementOrder& order, int most) {
+std::optional<IdealLattice> ideals_of(const ElementOrder& order, int most) {
   const int count = static_cast<int>(order.elements.size());
   std::mt19937_64 random(1);
   std::vector<std::uint64_t> key_of(at(count));
@@ -91,11 +89,7 @@ IdealLattice ideals_of(const ElementOrder& order, int most) {
                                  directory.keys[at(ideal)] ^ key_of[at(element)]);
       lattice.steps.push_back({element, child});
       if (child < static_cast<int>(next.size())) continue;
-      if (child >= most) {
-        throw InputError("this graph has more than " + std::to_string(most) +
-                         " ways to cut it in two: give one colorClass to operators that may as "
-                         "well share a device");
-      }
+      if (child >= most) return std::nullopt;
       std::vector<int>& follow = next.emplace_back();
       for (const int other : candidates) {
         if (other != element) follow.push_back(other);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/graph_partition/elements.hpp"
@@ -30,7 +31,7 @@ struct IdealLattice {
   }
 };
 
-/// Throws InputError where there are more than `most` ideals: the graph is too wide for the method.
-IdealLattice ideals_of(const ElementOrder& order, int most);
+/// nullopt where there are more than `most` ideals: the graph is too wide for the method.
+std::optional<IdealLattice> ideals_of(const ElementOrder& order, int most);
 
 }  // namespace pipewright::planner

@@ -5,10 +5,14 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "planner/graph_partition/chains.hpp"
 #include "planner/graph_partition/stage_table.hpp"
 
 namespace pipewright::planner {
 namespace {
+
+/// Elements of all topological orders that are tried where a graph is too wide.
+constexpr int kChainElements = 40'000;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -17,10 +21,10 @@ double work_of(const Element& element) {
   return element.runs_on_accelerator && element.cpu_latency > 0 ? element.accelerator_latency : 0;
 }
 
-StageProblem problem_of(const OperatorGraph& graph, const GraphPartitionLimits& limits) {
+StageProblem problem_of(const OperatorGraph& graph, ElementOrder order, IdealLattice lattice) {
   StageProblem problem;
-  problem.order = elements_of(graph);
-  problem.lattice = ideals_of(problem.order, limits.ideals);
+  problem.order = std::move(order);
+  problem.lattice = std::move(lattice);
   problem.accelerators = graph.accelerators;
   problem.cpus = graph.cpus;
   problem.accelerator_bytes = graph.accelerator_bytes;
@@ -104,23 +108,29 @@ GraphPartition partition_of(const OperatorGraph& graph, const StageProblem& prob
   return result;
 }
 
-}  // namespace
+/// The table gave the stages these loads; what device_load() adds up may differ by rounding, which
+/// is relative to all that was added and taken away again.
+void check_loads(const GraphPartition& found, double most) {
+  PIPEWRIGHT_ASSERT(std::abs(found.largest_load - found.lower_bound) <=
+                        1e-9 * (1 + found.lower_bound) + 1e-12 * most,
+                    "the stages of a partition do not have the loads that the table gave them");
+}
 
-std::optional<GraphPartition> optimal_graph_partition(const OperatorGraph& graph,
-                                                      const GraphPartitionLimits& limits) {
-  const StageProblem problem = problem_of(graph, limits);
-  const double least = least_threshold(problem), most = sufficient_threshold(problem);
+/// The least largest load over the problem's ideals.
+std::optional<GraphPartition> best_over_ideals(const OperatorGraph& graph,
+                                               const StageProblem& problem) {
+  const double most = sufficient_threshold(problem);
+  // Never zero, so that it can grow: all may be free but the moving of outputs.
+  const double least = least_threshold(problem) + 1e-9 * most;
   std::int64_t tried = 0;
   for (double excess = 0.04;; excess *= 1.6) {
-    const double threshold = std::min(most, least * (1 + excess) + 1e-9 * most);
+    const double threshold = std::min(most, least * (1 + excess));
     const StageTable table = fill_stage_table(problem, threshold);
     tried += table.stages_tried;
     const int entry = best_entry(problem, table);
     if (entry >= 0) {
       GraphPartition result = partition_of(graph, problem, table, entry);
-      PIPEWRIGHT_ASSERT(
-          std::abs(result.largest_load - result.lower_bound) <= 1e-9 * (1 + result.lower_bound),
-          "the stages of a partition do not have the loads that the table gave them");
+      check_loads(result, most);
       result.elements = static_cast<std::int64_t>(problem.order.elements.size());
       result.ideals = problem.lattice.count();
       result.stages_tried = tried;
@@ -128,6 +138,56 @@ std::optional<GraphPartition> optimal_graph_partition(const OperatorGraph& graph
     }
     if (threshold >= most) return std::nullopt;
   }
+}
+
+std::optional<GraphPartition> best_over_chains(const OperatorGraph& graph,
+                                               const ElementOrder& order) {
+  // An order takes time in the square of its elements.
+  const int orders = std::clamp(kChainElements / static_cast<int>(order.elements.size()), 1, 32);
+  std::optional<GraphPartition> best;
+  std::int64_t ideals = 0, tried = 0;
+  for (int number = 0; number < orders; ++number) {
+    const StageProblem problem =
+        problem_of(graph, order, chain_of(topological_order(order, number)));
+    auto found = best_over_ideals(graph, problem);
+    if (!found) continue;
+    ideals += found->ideals;
+    tried += found->stages_tried;
+    found->lower_bound = std::min(least_threshold(problem), found->largest_load);
+    if (!best || found->largest_load < best->largest_load) best = std::move(found);
+  }
+  if (best) {
+    best->ideals = ideals;
+    best->stages_tried = tried;
+  }
+  return best;
+}
+
+}  // namespace
+
+GraphPartitionAnswer best_graph_partition(const OperatorGraph& graph,
+                                          const GraphPartitionLimits& limits) {
+  const ElementOrder order = elements_of(graph);
+  std::optional<IdealLattice> lattice = ideals_of(order, limits.ideals);
+  GraphPartitionAnswer answer;
+  answer.exact = lattice.has_value();
+  if (lattice) {
+    answer.partition = best_over_ideals(graph, problem_of(graph, order, std::move(*lattice)));
+  } else {
+    answer.partition = best_over_chains(graph, order);
+  }
+  return answer;
+}
+
+std::optional<GraphPartition> optimal_graph_partition(const OperatorGraph& graph,
+                                                      const GraphPartitionLimits& limits) {
+  GraphPartitionAnswer answer = best_graph_partition(graph, limits);
+  if (!answer.exact) {
+    throw InputError("this graph has more than " + std::to_string(limits.ideals) +
+                     " ways to cut it in two: give one colorClass to operators that may as well "
+                     "share a device");
+  }
+  return std::move(answer.partition);
 }
 
 }  // namespace pipewright::planner

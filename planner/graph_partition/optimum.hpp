@@ -13,6 +13,9 @@
 //   or when another entry of the same ideal has used no more devices and has no larger load.
 // Neither loses a partition with all loads <= U, so the first U at which one is found gives the
 // optimum, and the proof is that the table is then complete below it.
+//
+// A graph with too many ideals is cut along topological orders (chains.hpp), the best of several:
+// the same table over the ideals of one order, with a lower bound that is not its own proof.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +28,7 @@ namespace pipewright::planner {
 
 struct GraphPartition {
   double largest_load = 0;
-  /// No partition has a smaller largest load; equal to largest_load up to rounding.
+  /// No partition has a smaller largest load; equal to largest_load where that is the optimum.
   double lower_bound = 0;
   std::vector<DeviceShare> devices;  // in pipeline order, only those that hold something
   std::int64_t elements = 0, ideals = 0;
@@ -36,7 +39,17 @@ struct GraphPartitionLimits {
   int ideals = 2'000'000;
 };
 
-/// nullopt: no partition fits the accelerators' memory. Throws InputError beyond the limits.
+struct GraphPartitionAnswer {
+  std::optional<GraphPartition> partition;
+  /// All ideals were looked at: the partition is optimal, or, where there is none, none exists.
+  bool exact = true;
+};
+
+GraphPartitionAnswer best_graph_partition(const OperatorGraph& graph,
+                                          const GraphPartitionLimits& limits = {});
+
+/// The optimum. nullopt: no partition fits the accelerators' memory. Throws InputError beyond the
+/// limits.
 std::optional<GraphPartition> optimal_graph_partition(const OperatorGraph& graph,
                                                       const GraphPartitionLimits& limits = {});
 

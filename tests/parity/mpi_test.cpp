@@ -8,11 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "core/architecture_model.hpp"
 #include "core/model_tie.hpp"
 #include "exec/cpu/device.hpp"
+#include "exec/mpi/all_gather.hpp"
 #include "exec/mpi/transport.hpp"
 #include "exec/paced/device.hpp"
 #include "planner/data_parallel.hpp"
+#include "planner/search.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/mpi_job.hpp"
 #include "tests/parity/outcome.hpp"
@@ -232,6 +235,23 @@ TEST(Mpi, AnotherNumberOfRanksIsRefusedWithTheNumberToUse) {
               std::string::npos)
         << error.what();
   }
+}
+
+TEST(Mpi, ASearchByAllProcessesHasTheAnswerOfOne) {
+  Job job;
+  job.architecture = architecture_preset("llama3-8b");
+  job.model = model_of(*job.architecture);
+  job.cluster = cluster_preset("dgx-h100", 8);
+  job.global_batch = 32;
+  planner::SearchOptions options;
+  options.threads = 1;
+  const planner::SearchResult alone = planner::search(job, nullptr, options);
+  options.share = {job_link().process(), processes(),
+                   [](const std::string& text) { return exec::mpi::all_gather(job_link(), text); }};
+  const planner::SearchResult together = planner::search(job, nullptr, options);
+  EXPECT_EQ(together.pruned, alone.pruned);
+  ASSERT_TRUE(alone.best && together.best);
+  EXPECT_EQ(to_text(to_json(*together.best)), to_text(to_json(*alone.best)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "exec/mpi/all_gather.hpp"
 #include "exec/mpi/link.hpp"
 #include "exec/mpi/transport.hpp"
 #include "exec/paced/device.hpp"
@@ -42,6 +43,28 @@ std::vector<RunResult> run_everywhere(const Program& program, const CostTable& c
   }
   processes.clear();
   return results;
+}
+
+/// Frames of one gathering may overtake those of the one before.
+TEST(Processes, GatherEverybodysTextsAgainAndAgain) {
+  constexpr int kProcesses = 4, kTimes = 50;
+  test::MemoryHub hub(kProcesses, true, 7);
+  std::vector<std::jthread> processes;
+  for (int p = 0; p < kProcesses; ++p) {
+    processes.emplace_back([&, p] {
+      exec::mpi::Link link(std::make_unique<test::MemoryWire>(hub, p));
+      for (int t = 0; t < kTimes; ++t) {
+        const auto text = [t](int of) {
+          return std::string(static_cast<std::size_t>(of * t), 'x') + std::to_string(t);
+        };
+        const auto texts = exec::mpi::all_gather(link, text(p));
+        ASSERT_EQ(texts.size(), static_cast<std::size_t>(kProcesses));
+        for (int of = 0; of < kProcesses; ++of)
+          EXPECT_EQ(texts[static_cast<std::size_t>(of)], text(of));
+      }
+      EXPECT_TRUE(link.close());
+    });
+  }
 }
 
 TEST(Processes, StandWhereCheckSaysTheyDo) {

@@ -1,0 +1,89 @@
+#include "planner/export/plan_facts.hpp"
+
+#include <algorithm>
+
+#include "core/architecture_model.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+/// Layer 0 of such a model is the embedding, the last one the norm and the head.
+std::vector<StageBlocks> blocks_of(const Plan& plan, int blocks) {
+  std::vector<StageBlocks> stages;
+  for (const StagePlan& stage : plan.stages) {
+    StageBlocks held;
+    held.embedding = stage.first_layer == 0;
+    held.head = stage.end_layer == blocks + 2;
+    held.first_block = std::max(stage.first_layer - 1, 0);
+    held.blocks = std::min(stage.end_layer - 1, blocks) - held.first_block;
+    stages.push_back(held);
+  }
+  return stages;
+}
+
+/// A decoder's ends are left out: no tool computes them again.
+std::optional<LayerRecompute> recompute_of_blocks(const Plan& plan, bool decoder) {
+  const auto layers = recompute_of(plan.model, plan.training.recompute);
+  const std::size_t first = decoder ? 1 : 0, end = layers.size() - (decoder ? 1 : 0);
+  for (std::size_t layer = first; layer < end; ++layer) {
+    if (layers[layer] != layers[first]) return std::nullopt;
+  }
+  return layers[first];
+}
+
+}  // namespace
+
+PlanFacts facts_of(const Plan& plan) {
+  PlanFacts facts;
+  facts.model = plan.architecture ? plan.architecture : architecture_of(plan.model);
+  facts.tensor = plan.mesh.size("tp");
+  facts.context = plan.mesh.size("cp");
+  facts.data = plan.mesh.size("dp");
+  facts.pipeline = plan.mesh.size("pp");
+  facts.experts = plan.expert_parallel;
+  facts.sequence_parallel = plan.sequence_parallel;
+  facts.zero = facts.data > 1 ? plan.sharding_stage : 0;
+  facts.chunks = plan.schedule.chunks;
+  facts.schedule = plan.schedule.order ? "custom" : plan.schedule.name;
+  facts.global_batch = facts.data * plan.micro_batches * plan.micro_batch_size;
+  if (facts.model) facts.stages = blocks_of(plan, facts.model->blocks);
+  facts.recompute = recompute_of_blocks(plan, facts.model.has_value());
+  return facts;
+}
+
+std::string describe(const std::vector<StageBlocks>& stages) {
+  std::string text;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const StageBlocks& held = stages[stage];
+    std::string parts = held.embedding ? "embedding" : "";
+    if (held.blocks > 0) {
+      parts += (parts.empty() ? "" : " and ") + std::to_string(held.blocks) +
+               (held.blocks == 1 ? " block" : " blocks");
+    }
+    if (held.head) parts += std::string(parts.empty() ? "" : " and ") + "head";
+    text += (text.empty() ? "" : ", ") + std::to_string(stage) + ": " + parts;
+  }
+  return text;
+}
+
+bool evenly_cut(const PlanFacts& facts) {
+  return std::all_of(facts.stages.begin(), facts.stages.end(), [&](const StageBlocks& stage) {
+    return stage.blocks == facts.stages.front().blocks;
+  });
+}
+
+void require_transformer(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {
+  if (facts.model) return;
+  result.refusals.push_back(tool +
+                            " describes a decoder-only transformer, and the plan's model is not "
+                            "one");
+}
+
+void require_one_recompute(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {
+  if (facts.recompute) return;
+  result.refusals.push_back(tool +
+                            " recomputes all blocks alike, and the plan some of them only; give "
+                            "training.recompute as none, selective or full");
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,49 @@
+// What every export reads off a plan: degrees, the model as its authors write it, and which blocks
+// a stage has. Plain data, pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/architecture.hpp"
+#include "core/plan.hpp"
+#include "planner/export/export.hpp"
+
+namespace pipewright::planner {
+
+/// A stage of a decoder: blocks [first_block, first_block + blocks), and what stands at the ends.
+struct StageBlocks {
+  bool embedding = false, head = false;
+  int first_block = 0, blocks = 0;
+};
+
+struct PlanFacts {
+  std::optional<Architecture> model;  // nullopt: not a decoder-only transformer
+  int tensor = 1, context = 1, data = 1, pipeline = 1, experts = 1;
+  bool sequence_parallel = false;
+  int zero = 0;    // ZeRO stage, 0 where there is one replica
+  int chunks = 1;  // stages a rank
+  std::string schedule;
+  int global_batch = 1;             // samples of a step, of all replicas
+  std::vector<StageBlocks> stages;  // empty where `model` is
+  /// What all blocks do; nullopt: they differ.
+  std::optional<LayerRecompute> recompute;
+
+  int devices() const { return tensor * context * data * pipeline; }
+};
+
+PlanFacts facts_of(const Plan& plan);
+
+/// "0: embedding and 3 blocks, 1: 4 blocks, …".
+std::string describe(const std::vector<StageBlocks>& stages);
+
+/// The share of blocks is the same for all stages.
+bool evenly_cut(const PlanFacts& facts);
+
+/// Adds a refusal where the model is no transformer, and where blocks differ in what they compute
+/// again; `tool` begins the sentence.
+void require_transformer(const PlanFacts& facts, const std::string& tool, ExportedPlan& result);
+void require_one_recompute(const PlanFacts& facts, const std::string& tool, ExportedPlan& result);
+
+}  // namespace pipewright::planner

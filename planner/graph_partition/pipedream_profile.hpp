@@ -1,0 +1,24 @@
+// A profile for PipeDream's optimizer as JSON: an object with the running sums of compute seconds
+// and parameter bytes over the states, the bytes that leave each state, and where a stage that ends
+// in a state may begin. A file may hold several, each under its model's name. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/json.hpp"
+#include "planner/graph_partition/pipedream.hpp"
+
+namespace pipewright::planner {
+
+/// Does the document look like such a file, right or wrong?
+bool is_pipedream_profile(const JsonCursor& document);
+
+/// The names of its models; empty where the document is one profile.
+std::vector<std::string> pipedream_models(const JsonCursor& document);
+
+/// Throws InputError for unknown keys, lists of different lengths, sums that fall, and predecessors
+/// that are not lower states.
+PipeDreamProfile read_pipedream_profile(const JsonCursor& value);
+
+}  // namespace pipewright::planner

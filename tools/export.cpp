@@ -1,0 +1,96 @@
+// pipewright export: a plan in the files of other tools.
+#include "planner/export/export.hpp"
+
+#include "core/error.hpp"
+#include "tools/arguments.hpp"
+#include "tools/commands.hpp"
+#include "tools/exit_status.hpp"
+#include "tools/session.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+using planner::ExportedPlan;
+using planner::ExportFormat;
+
+/// The text as a JSON value where it is JSON, so that a script need not unpack it twice.
+Json contents_of(const std::string& text) {
+  return text.starts_with('{') ? Json::parse(text) : Json(text);
+}
+
+Json fields_of(const ExportFormat& format, const ExportedPlan& exported) {
+  Json fields = {{"format", format.name},
+                 {"tool", format.tool},
+                 {"verdict", exported.refusals.empty() ? "ok" : "impossible"}};
+  if (exported.refusals.empty()) {
+    fields["contents"] = contents_of(exported.text);
+  } else {
+    fields["refusals"] = exported.refusals;
+  }
+  fields["notes"] = exported.notes;
+  return {{"export", fields}};
+}
+
+int run(const Arguments& arguments, Session& session) {
+  const auto name = arguments.text("--format");
+  if (!name) {
+    std::string list;
+    for (const ExportFormat& format : planner::export_formats()) {
+      list += (list.empty() ? "" : ", ") + std::string(format.name);
+    }
+    throw InputError("missing --format; choose one of " + list);
+  }
+  const ExportFormat& format = planner::find_export_format(*name);
+  const ExportedPlan exported = format.write(load_plan(arguments.positionals().front()));
+  if (session.json()) session.print_result(fields_of(format, exported));
+  for (const std::string& refusal : exported.refusals) session.note(refusal);
+  if (!exported.refusals.empty()) return kAnswerIsNo;
+  for (const std::string& note : exported.notes) session.note("note: " + note);
+  if (const auto path = arguments.text("--out")) {
+    session.save(*path, exported.text);
+    session.note("wrote " + *path + " for " + std::string(format.tool));
+  } else if (!session.json()) {
+    session.print(exported.text);
+  }
+  return kDone;
+}
+
+Flag format_flag() {
+  Flag flag{.group = "Output", .name = "--format", .argument = "FORMAT", .help = "whose file"};
+  for (const ExportFormat& format : planner::export_formats()) {
+    flag.choices.emplace_back(format.name);
+  }
+  flag.checked = true;
+  return flag;
+}
+
+}  // namespace
+
+Command export_command() {
+  Command command;
+  command.name = "export";
+  command.summary = "write a plan as another tool's configuration";
+  command.description =
+      "What the other tool cannot do as the plan does is refused with exit status 1; what it "
+      "leaves to its user is a note on stderr, and a comment where the file may have them. "
+      "Versions: PyTorch 2.9, Megatron-LM core 0.15, torchtitan 0.2, PaddlePaddle 3.3, DeepSpeed "
+      "0.18.";
+  command.examples = {
+      {"export plan.json --format megatron -o flags.sh", "bash arrays, to be sourced"},
+      {"export plan.json --format torchtitan > parallel.toml", "tables of a job's TOML"},
+      {"export plan.json --format pytorch-csv", "the order, for PyTorch's runtime"},
+  };
+  command.positionals = {
+      {.name = "FILE", .help = "a plan.json; - is standard input", .least = 1, .most = 1}};
+  command.flags = {format_flag(),
+                   {.group = "Output",
+                    .name = "--out",
+                    .argument = "FILE",
+                    .help = "write to a file instead of standard output",
+                    .short_name = 'o',
+                    .is_file = true}};
+  command.run = run;
+  return command;
+}
+
+}  // namespace pipewright::tools
