@@ -1,4 +1,4 @@
-// pipewright compare: several schedules under one rule, or two timelines.
+// pipewright compare: several schedules under one rule, two timelines, or two plans.
 #include "tools/compare.hpp"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/lower.hpp"
 #include "core/suggest.hpp"
+#include "planner/plan_difference.hpp"
 #include "planner/weight_copies.hpp"
 #include "sim/engine.hpp"
 #include "tools/commands.hpp"
@@ -196,8 +197,37 @@ bool names_trace(const std::string& text) {
          text.find('/') != text.npos;
 }
 
+constexpr std::size_t kLookedAt = 1 << 16;
+
+/// Both files, if they are plans.
+std::optional<std::pair<Plan, Plan>> two_plans(const std::vector<std::string>& names) {
+  if (names.size() != 2) return std::nullopt;
+  for (const std::string& name : names) {
+    if (!name.ends_with(".json")) return std::nullopt;
+    // A trace may be large: its beginning is enough to see that it is no plan.
+    if (read_text(name).substr(0, kLookedAt).find("\"pipewright.plan/") == std::string::npos)
+      return std::nullopt;
+  }
+  return std::pair(load_plan(names[0]), load_plan(names[1]));
+}
+
+int compare_plans(const Plan& first, const Plan& second, Session& session) {
+  const std::vector<std::string> differences = planner::plan_differences(first, second);
+  if (session.json()) {
+    session.print_result({{"step_ns", {first.predicted.step.value, second.predicted.step.value}},
+                          {"differences", differences}});
+    return kDone;
+  }
+  for (const std::string& text : differences)
+    session.print(wrapped("- " + text, session.terminal().width, 0));
+  if (differences.empty()) session.print("the two plans are alike\n");
+  return kDone;
+}
+
 int run(const Arguments& arguments, Session& session) {
   const auto& names = arguments.positionals();
+  if (const auto plans = two_plans(names))
+    return compare_plans(plans->first, plans->second, session);
   const auto traces = std::count_if(names.begin(), names.end(), names_trace);
   if (traces == 0 && (arguments.has("--fit") || arguments.has("--out"))) {
     throw InputError("--fit and --out belong to two traces, a prediction and a measurement");
@@ -216,7 +246,7 @@ int run(const Arguments& arguments, Session& session) {
 Command compare_command() {
   Command command;
   command.name = "compare";
-  command.summary = "compare schedules under one rule, or two timelines op by op";
+  command.summary = "compare schedules under one rule, two timelines op by op, or two plans";
   command.description =
       "Schedules are simulated under the preset ideal unless a policy is named. --cost and --mem "
       "say what one micro-batch costs a rank (or each of them: F=1ms:2ms:…); a schedule with more "
@@ -234,9 +264,10 @@ Command compare_command() {
        "does the machine agree with the prediction?"},
       {"compare sim.json.gz real.json.gz --fit profile.json -o fitted.json",
        "and the costs with which it would"},
+      {"compare old.plan.json new.plan.json", "what is different about the new plan, in words"},
   };
   command.positionals = {{.name = "WHAT",
-                          .help = "names of schedules, or two trace files",
+                          .help = "names of schedules, two trace files, or two plans",
                           .least = 1,
                           .most = kAnyNumber}};
   for (const auto& schedule : planner::schedules()) {
