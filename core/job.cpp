@@ -170,7 +170,7 @@ Job read_job(const JsonCursor& document) {
   require_schema(document, "job");
   document.only({"schema", "model", "cluster", "global_batch", "strategy", "auto_mode",
                  "tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path",
-                 "training"});
+                 "measured_step", "training"});
   Job job;
   DescribedModel described =
       read_part(document.at("model"), described_presets(), read_described_model, described_preset);
@@ -185,6 +185,14 @@ Job read_job(const JsonCursor& document) {
   read_tuner_fields(document, job);
   if (const auto path = document.find("profile_path")) {
     job.profile_path = read_path(*path);
+  }
+  if (const auto measured = document.find("measured_step")) {
+    measured->only({"configuration", "step_ns"});
+    const JsonCursor step = measured->at("step_ns");
+    job.measured_step = {read_name(measured->at("configuration")),
+                         Nanoseconds(step.integer(1, kMostNanoseconds))};
+    if (!estimated_architecture(job))
+      measured->fail("none: only a job that is estimated is calibrated by a measured step");
   }
   if (const auto training = document.find("training")) {
     job.training = read_training(*training);
@@ -218,6 +226,10 @@ Json to_json(const Job& job) {
   json["tuner_save_path"] = job.tuner_save_path;
   json["tuner_run_mode"] = run_mode_name(job.tuner_run_mode);
   json["profile_path"] = job.profile_path;
+  if (job.measured_step) {
+    json["measured_step"] = {{"configuration", job.measured_step->configuration},
+                             {"step_ns", job.measured_step->step.value}};
+  }
   json["training"] = to_json(job.training);
   return json;
 }

@@ -33,6 +33,12 @@ struct Strategy {
   std::string framework = "megatron-core";  // whose kernels and memory are estimated
 };
 
+/// A step that was timed on the cluster: what an estimate is calibrated by.
+struct MeasuredStep {
+  std::string configuration;  // "tp=8,pp=4,schedule=1f1b" (planner/named_configuration.hpp)
+  Nanoseconds step;
+};
+
 struct Job {
   Model model;
   std::optional<Architecture> architecture;  // what `model` was made of, where it was given so
@@ -46,6 +52,7 @@ struct Job {
   bool has_run_mode = false;  // tuner_run_mode was said, not assumed
   std::string profile_path;   // measured costs; empty: from the model's flops and
                               // the device's rate
+  std::optional<MeasuredStep> measured_step;
   TrainingSpec training;
   std::vector<std::string> notes;  // what reading another tool's file has assumed
 };

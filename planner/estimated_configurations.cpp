@@ -1,4 +1,6 @@
 // A transformer by its widths: every kind of parallelism, by the analytical estimate.
+#include <cmath>
+
 #include "core/error.hpp"
 #include "planner/asked_values.hpp"
 #include "planner/configuration_costs.hpp"
@@ -61,9 +63,10 @@ ParallelSpace space_of(const Job& job) {
 
 class EstimatedConfigurations final : public ConfigurationCosts {
  public:
-  EstimatedConfigurations(const Job& job, const Architecture& model)
+  EstimatedConfigurations(const Job& job, const Architecture& model, double scale)
       : context_{model, framework_traits(job.strategy.framework), machine_of(job.cluster)},
         space_(space_of(job)),
+        scale_(scale),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")) {
     check(model);
     check(space_);
@@ -83,6 +86,10 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     if (job.strategy.memory_limit.value > 0) limit_ = job.strategy.memory_limit;
     source_ = "estimated from the model's widths and the rates of " + job.cluster.device.model +
               " (docs/cost-model.md), framework " + job.strategy.framework;
+    if (scale != 1) {
+      source_ += ", times " + std::to_string(std::llround(scale * 1000) / 1000.0).substr(0, 5) +
+                 " by the measured step of " + job.measured_step->configuration;
+    }
   }
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
@@ -99,14 +106,20 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     return planner::refusal(context_.model, context_.machine, mesh);
   }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
-    return least_estimated_step(context_, mesh);
+    return static_cast<std::int64_t>(
+        std::floor(static_cast<double>(least_estimated_step(context_, mesh)) * scale_));
   }
   std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const override {
-    return estimated_layer_costs(context_, mesh);
+    return estimated_layer_costs(context_, mesh);  // only their shares matter
   }
   std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                       std::span<const StagePlan> stages) const override {
-    return estimated_stage_costs(context_, mesh, stages);
+    std::vector<StageCosts> costs = estimated_stage_costs(context_, mesh, stages);
+    for (StageCosts& stage : costs) {
+      for (Nanoseconds* time : {&stage.f, &stage.b, &stage.w, &stage.opt}) *time = scaled(*time);
+      stage.i = stage.b - stage.w;
+    }
+    return costs;
   }
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
@@ -116,6 +129,13 @@ class EstimatedConfigurations final : public ConfigurationCosts {
                   int replicas) const override {
     CostTable costs = estimated_cost_table(context_, mesh, stages, replicas);
     costs.source = source_;
+    costs.stages = stage_costs(mesh, stages);
+    const auto scale_route = [this](RouteCosts& route) {
+      route.latency = scaled(route.latency);
+      route.bytes_per_second /= scale_;
+    };
+    scale_route(costs.every_route);
+    for (RouteCosts& route : costs.route_of_edge) scale_route(route);
     return costs;
   }
   int simulated_replicas(const ParallelSetup&) const override { return 1; }
@@ -130,8 +150,13 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   }
 
  private:
+  Nanoseconds scaled(Nanoseconds time) const {
+    return Nanoseconds(std::llround(static_cast<double>(time.value) * scale_));
+  }
+
   EstimateContext context_;
   ParallelSpace space_;
+  double scale_;
   std::vector<int> steps_asked_;
   Bytes limit_;
   std::string source_;
@@ -140,8 +165,9 @@ class EstimatedConfigurations final : public ConfigurationCosts {
 }  // namespace
 
 std::unique_ptr<ConfigurationCosts> estimated_configurations(const Job& job,
-                                                             const Architecture& model) {
-  return std::make_unique<EstimatedConfigurations>(job, model);
+                                                             const Architecture& model,
+                                                             double scale) {
+  return std::make_unique<EstimatedConfigurations>(job, model, scale);
 }
 
 }  // namespace pipewright::planner

@@ -157,6 +157,27 @@ TEST(EstimatedJob, WhatTheEstimateDoesNotKnowIsRefused) {
     EXPECT_EQ(row.parallel.recompute, LayerRecompute::Whole);
 }
 
+TEST(EstimatedJob, AMeasuredStepScalesAllTimes) {
+  Job job = job_of("llama3-8b", "dgx-h100", 8, 64);
+  const SearchResult as_it_is = searched(job);
+  // What it leaves out is off here and as in the best there.
+  const std::string named =
+      "tp=2,pp=4,schedule=1f1b,micro_batch_size=1,sequence_parallel=off,zero=0,recompute=none";
+  const auto step_of = [&] { return explain(job, nullptr, 0, as_it_is, named).candidate->step; };
+  const Nanoseconds before = step_of();
+  job.measured_step = {named, Nanoseconds(before.value * 5 / 4)};
+  EXPECT_NEAR(static_cast<double>(step_of().value) / static_cast<double>(before.value), 1.25, 1e-6);
+  const SearchResult scaled = searched(job);
+  ASSERT_TRUE(scaled.best);
+  EXPECT_EQ(describe(scaled.ranked.front()), describe(as_it_is.ranked.front()));
+  EXPECT_NEAR(static_cast<double>(scaled.ranked.front().step.value) /
+                  static_cast<double>(as_it_is.ranked.front().step.value),
+              1.25, 1e-6);
+  EXPECT_THAT(scaled.best->costs.source, HasSubstr("times 1.25"));
+  job.measured_step->configuration = "tp=5";
+  EXPECT_THROW(searched(job), InputError);
+}
+
 Explanation explained(const Job& job, const std::string& configuration) {
   return explain(job, nullptr, 0, searched(job), configuration);
 }

@@ -1,0 +1,32 @@
+// A configuration written as text, "tp=4,pp=8,schedule=1f1b": what --explain and a measured step
+// name. Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "planner/branch.hpp"
+#include "planner/search.hpp"
+
+namespace pipewright::planner {
+
+struct NamedConfiguration {
+  Configuration configuration;
+  std::string impossible;  // why devices or batch forbid it; empty: they do not
+};
+
+/// Keys: schedule, tp, pp, dp, cp, ep, vpp, micro_batch_size, micro_batches, recompute,
+/// sequence_parallel, zero and partition. What is left out is as in `otherwise`, or without it 1,
+/// off and 1f1b; dp and micro_batches are what is left of devices and batch. Throws InputError for
+/// what it does not understand.
+NamedConfiguration read_configuration(const std::string& text, const Job& job,
+                                      const Candidate* otherwise);
+
+/// One sentence where a rule forbids it.
+std::optional<std::string> broken_rule(const NamedConfiguration& named, const Job& job,
+                                       const ConfigurationCosts& costs);
+
+/// Its stages and bound. Needs !broken_rule().
+Branch branch_of(const Configuration& configuration, const ConfigurationCosts& costs);
+
+}  // namespace pipewright::planner
