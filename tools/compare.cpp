@@ -202,8 +202,9 @@ constexpr std::size_t kLookedAt = 1 << 16;
 /// Both files, if they are plans.
 std::optional<std::pair<Plan, Plan>> two_plans(const std::vector<std::string>& names) {
   if (names.size() != 2) return std::nullopt;
+  const auto is_json = [](const std::string& name) { return name.ends_with(".json"); };
+  if (!std::all_of(names.begin(), names.end(), is_json)) return std::nullopt;
   for (const std::string& name : names) {
-    if (!name.ends_with(".json")) return std::nullopt;
     // A trace may be large: its beginning is enough to see that it is no plan.
     if (read_text(name).substr(0, kLookedAt).find("\"pipewright.plan/") == std::string::npos)
       return std::nullopt;

@@ -162,7 +162,8 @@ TEST(EstimatedJob, AMeasuredStepScalesAllTimes) {
   const SearchResult as_it_is = searched(job);
   // What it leaves out is off here and as in the best there.
   const std::string named =
-      "tp=2,pp=4,schedule=1f1b,micro_batch_size=1,sequence_parallel=off,zero=0,recompute=none";
+      "tp=2,pp=4,schedule=1f1b,micro_batch_size=1,sequence_parallel=off,zero=0,recompute=none,"
+      "partition=balanced";
   const auto step_of = [&] { return explain(job, nullptr, 0, as_it_is, named).candidate->step; };
   const Nanoseconds before = step_of();
   job.measured_step = {named, Nanoseconds(before.value * 5 / 4)};
