@@ -156,7 +156,8 @@ TEST(Search, ReplicasOfThePipelineShareTheBatch) {
   EXPECT_EQ(program_of_plan(plan).ranks(), 4);
   EXPECT_EQ(program_of_plan(plan).micro_batches, 8);
   EXPECT_THAT(result.ranked.front().parallel.data, 2);
-  for (const Candidate& c : result.ranked) EXPECT_EQ(c.parallel.data * c.parallel.micro_batches * 3, 24);
+  for (const Candidate& c : result.ranked)
+    EXPECT_EQ(c.parallel.data * c.parallel.micro_batches * 3, 24);
   const Plan again = read_plan(JsonCursor(to_json(plan), "plan.json"));
   EXPECT_EQ(again.replicas(), 2);
   EXPECT_EQ(again.predicted.step, plan.predicted.step);
@@ -174,7 +175,8 @@ TEST(Search, ReplicasThatDoNotFitAreCountedByReason) {
 TEST(Search, SeveralValuesAreTried) {
   Job job = dgx_job();
   job.strategy.pp_degree = {"2", "3"};
-  for (const Candidate& c : search(job).ranked) EXPECT_TRUE(c.parallel.pipeline == 2 || c.parallel.pipeline == 3);
+  for (const Candidate& c : search(job).ranked)
+    EXPECT_TRUE(c.parallel.pipeline == 2 || c.parallel.pipeline == 3);
 }
 
 TEST(Search, NothingFitsIsAResultWithReasons) {
