@@ -55,7 +55,7 @@ struct RunRequest {
 RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   RunRequest request;
   request.device = device_name(arguments, subject.plan ? "cpu" : "paced");
-  require_device(request.device);
+  if (!subject.plan) require_device(request.device);  // else when the plan was looked at: train()
   if (arguments.text_or("--clock", "wall") == "virtual") {
     request.training.clock = exec::local::ClockKind::Virtual;
   }
@@ -225,6 +225,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   const bool speaks = link == nullptr || link->process() == 0;
   refuse_problems(subject);
   if (request.training.cuda) {
+    require_executable(*subject.plan, "cuda");
     if (const auto status = reject_stuck(subject, *request.training.cuda, session)) return *status;
   }
   request.training.on_overdue = [&](const exec::RunResult& result) {
@@ -270,6 +271,7 @@ int dry_run(const Arguments& arguments, Session& session) {
   if (!subject) return stop_after_plan(session);
   take_forwards(*subject, forward_request(arguments).mode);
   refuse_problems(*subject);
+  if (subject->plan) require_executable(*subject->plan, "cuda");
   return nccl ? show_nccl_calls(*subject, session) : show_issue_order(arguments, *subject, session);
 }
 
@@ -277,7 +279,7 @@ int run(const Arguments& arguments, Session& session) {
   if (arguments.has("--dry-run")) return dry_run(arguments, session);
   require_cuda_flags_fit(arguments);
   const std::string transport = arguments.text_or("--transport", "local");
-  require_transport(transport);
+  if (transport == "mpi") require_transport(transport);
   const bool is_job_of_nccl = transport == "nccl" && is_in_job();
   if (transport != "mpi" && !is_job_of_nccl) return run_ranks(arguments, session, nullptr);
   if (arguments.has("--clock")) throw InputError("--clock belongs to --transport local");

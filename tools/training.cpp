@@ -17,6 +17,7 @@
 #include "exec/nccl/library.hpp"
 #include "exec/nccl/run.hpp"
 #include "tools/interrupt.hpp"
+#include "tools/modules.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -45,20 +46,15 @@ void require_room(const Plan& plan) {
                      "machine has " + format_bytes(there) + "; use --device paced");
 }
 
-void require_cpu(const Plan& plan, bool all_ranks_here) {
-  const auto found = plan.executable.find("cpu");
-  if (found != plan.executable.end() && found->second != "yes") {
-    throw MachineError("this plan does not run on CPUs: " + found->second);
-  }
-  if (all_ranks_here) require_room(plan);
-}
-
 exec::RunResult run_training(const Program& program, const CostTable& costs,
                              const exec::cpu::Training& training, const exec::RunOptions& options,
                              const TrainingRequest& request) {
   if (request.cuda) {
     const exec::cuda::CudaTraining on_gpu{
         training, request.cuda->precision, request.cuda->hold_ns, {}, request.cuda->as_graph};
+    exec::cuda::require_trainable(program, on_gpu);  // said without a GPU too
+    require_device("cuda");
+    if (request.cuda->over_nccl) require_transport("nccl");
     const pipewright_cuda& cuda = exec::cuda::require_gpu();
     if (!request.cuda->over_nccl)
       return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
@@ -111,9 +107,19 @@ double most_norm_rel(exec::cuda::Precision precision) {
   }
 }
 
+void require_executable(const Plan& plan, const std::string& device) {
+  const auto found = plan.executable.find(device);
+  if (found == plan.executable.end() || found->second == "yes") return;
+  // What a GPU's machine needs is looked for when the run begins.
+  if (device == "cuda" && found->second.starts_with("needs ")) return;
+  throw MachineError(std::string("this plan does not run on ") +
+                     (device == "cuda" ? "GPUs: " : "CPUs: ") + found->second);
+}
+
 exec::RunResult train(const Plan& plan, const Program& program, const TrainingRequest& request,
                       Session& session) {
-  if (!request.cuda) require_cpu(plan, request.link == nullptr);
+  require_executable(plan, request.cuda ? "cuda" : "cpu");
+  if (!request.cuda && request.link == nullptr) require_room(plan);
   const exec::DataFiles files = request.data.value_or(
       exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
   if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {

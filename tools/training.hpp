@@ -49,6 +49,10 @@ struct TrainingRequest {
   std::optional<CudaRequest> cuda;
 };
 
+/// Throws MachineError with the plan's own words (Plan::executable) if that kind of device, "cpu"
+/// or "cuda", does not run it.
+void require_executable(const Plan& plan, const std::string& device);
+
 /// Trains, or evaluates or predicts with a forward-only Program; Ctrl-C ends it with Interrupted,
 /// all ranks joined. Throws InputError for data that does not fit, MachineError if the plan is for
 /// another kind of machine or does not fit into its memory.

@@ -144,6 +144,13 @@ void Device::hand_in(InstructionId member) {
     transport_.contribute(rank_, member, std::make_shared<cpu::NormMessage>(own_squares()));
     return;
   }
+  if (in.kind == ActionKind::ReduceGrad && sums_on_gpu_) {
+    Buffer gradients = stage_at(in.stage).gradients_to_sum();
+    transport_.contribute(
+        rank_, member,
+        std::make_shared<DevicePart>(std::move(gradients), queue_.record(queue_.computing())));
+    return;
+  }
   if (in.kind == ActionKind::ReduceTied) take_sums();
   cpu::GradientPart part = in.kind == ActionKind::ReduceTied
                                ? own_tables()
@@ -179,6 +186,10 @@ void Device::clip() {
 void Device::take_sums() {
   for (const InstructionId member : reductions_) {
     const std::vector<PartPtr> messages = transport_.gathered(rank_, member);
+    if (const auto* sum = dynamic_cast<const DevicePart*>(messages.front().get())) {
+      queue_.wait(queue_.computing(), sum->ready);  // it lies where the gradients do
+      continue;
+    }
     std::vector<cpu::GradientPart> arrived_parts;
     stage_at(program_.code[member].stage)
         .set_gradients(cpu::parts_of(messages, arrived_parts), between());

@@ -8,8 +8,8 @@
 // launch: computations and messages then pass through here without a word.
 //
 // The host waits for the GPU in end_step() alone, and where numbers have to leave it inside a step:
-// at collectives (the replicas' gradients go by way of the host) and where gradients are clipped.
-// Times of computations are the GPU's.
+// at collectives (the replicas' gradients go by way of the host, if the transport does not sum) and
+// where gradients are clipped. Times of computations are the GPU's.
 #pragma once
 
 #include <functional>
@@ -77,6 +77,9 @@ class Device final : public exec::Device {
 
   /// For a transport that puts work of its own on this rank's GPU.
   Queue& queue() { return queue_; }
+  /// For one that sums on GPUs: from now on it gets gradients of a REDUCE_GRAD as a DevicePart, and
+  /// gathered() gives one back. Not in exact numerics, whose sums are no floats.
+  void leave_sums_to_transport() { sums_on_gpu_ = queue_.site().precision != Precision::Exact; }
   DeviceTimeline& timeline() { return timeline_; }
   /// Of what a RECV of this rank brings.
   std::size_t message_bytes(InstructionId recv);
@@ -129,6 +132,7 @@ class Device final : public exec::Device {
   int step_ = 0, step_of_run_ = 0;
   StepWay way_ = StepWay::Enqueued;
   bool has_joined_ = false;  // the capture
+  bool sums_on_gpu_ = false;
   std::int64_t enqueued_ns_ = 0;
 };
 

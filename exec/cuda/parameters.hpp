@@ -41,6 +41,8 @@ class Parameters {
 
   /// All gradients become 0.
   void clear();
+  /// All gradients, one behind the other, with zeros in the gaps: the array itself.
+  Buffer gradients() const { return gradients_; }
   /// Exact numerics: the parts of these parameters go into the sums and become 0.
   void add_parts(std::span<const std::size_t> places);
   /// The gradients become readable; nothing in other numerics.

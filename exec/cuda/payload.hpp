@@ -1,8 +1,10 @@
-// A message that lies on a GPU: what give() hands to the transport and accept() gets from it.
+// What lies on a GPU and goes between ranks: messages, which give() hands to the transport and
+// accept() gets from it, and parts of sums that the GPUs take themselves.
 #pragma once
 
 #include <utility>
 
+#include "core/error.hpp"
 #include "core/units.hpp"
 #include "exec/cuda/pool.hpp"
 #include "exec/transport.hpp"
@@ -22,6 +24,20 @@ class DevicePayload final : public Payload {
   Buffer buffer;
   Event ready;  // behind the work that made it; null: it is there
   RankId owner;
+};
+
+/// Floats that a member brings to a sum, and where it finds the sum: the same memory, its own. Only
+/// for a transport that sums on GPUs (Device::leave_sums_to_transport()).
+class DevicePart final : public Part {
+ public:
+  DevicePart(Buffer what, Event when) : buffer(std::move(what)), ready(std::move(when)) {}
+  HostPayload pack() const override {
+    PIPEWRIGHT_ASSERT(false, "a part that lies on a GPU is not packed");
+    return HostPayload({});
+  }
+
+  Buffer buffer;
+  Event ready;  // behind the work that made the part; of what comes back, behind the sum
 };
 
 }  // namespace pipewright::exec::cuda

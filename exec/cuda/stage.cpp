@@ -272,6 +272,11 @@ void Stage::set_gradients(std::span<const cpu::GradientPart* const> parts, const
   is_settled_ = false;
 }
 
+Buffer Stage::gradients_to_sum() {
+  if (gradients_are_old_ || gradient_micro_batches_ == 0) begin_gradients();
+  return parameters_->gradients();
+}
+
 std::size_t Stage::table() const {
   const auto& all = mirror_->parameter_list();
   const auto found = std::find_if(all.begin(), all.end(), [](const auto* p) { return p->is_tied; });

@@ -57,6 +57,9 @@ class Stage {
   cpu::SquareSum squares(const Between& between);
   cpu::GradientPart gradient_part(const Between& between);
   void set_gradients(std::span<const cpu::GradientPart* const> parts, const Between& between);
+  /// Not in exact numerics: all gradients as one array, which whoever sums over replicas changes in
+  /// place, behind what is on the computing stream. Zeros where nothing went in.
+  Buffer gradients_to_sum();
   /// Of a tied table, as exec/cpu/stage.hpp says.
   bool shares_table() const { return mirror_->shares_table(); }
   cpu::GradientPart table_part(const Between& between);

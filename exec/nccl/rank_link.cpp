@@ -29,6 +29,9 @@ RankLink::RankLink(const pipewright_nccl& nccl, const Program& program,
       lanes_(lane_table(program)),
       communicators_(plan.communicators.size(), nullptr) {
   begin_step();
+  for (InstructionId id = begin_; id < end_; ++id) {
+    if (code(id).kind == ActionKind::ReduceGrad && code(id).in_collective()) sums_.push_back(id);
+  }
   if (program.policy.in_flight <= 0 || program.policy.issue != Issue::Stream) return;
   place_of_.assign(end_ - begin_, kNoInstruction);
   std::vector<InstructionId> ends;
@@ -166,7 +169,10 @@ void RankLink::begin_step() {
   group_.clear();
   received_.clear();
   received_.resize(end_ - begin_);
+  next_sum_ = 0;
+  issued_sums_.assign(end_ - begin_, 0);
   const std::scoped_lock lock(mutex_);
+  parts_.assign(end_ - begin_, nullptr);
   ended_before_ += called_.size();
   behind_.assign(end_ - begin_, nullptr);
   called_.clear();
@@ -268,17 +274,66 @@ void RankLink::make_call(InstructionId end, PayloadPtr data) {
   for (Made& one : std::exchange(group_, {})) finish_call(std::move(one));
 }
 
-void RankLink::finish_call(Made made) {
-  cuda::Event behind = device_.timeline->mark(stream_of(made.end));
+cuda::Event RankLink::note_call(InstructionId id, cuda::Event start) {
+  cuda::Event behind = device_.timeline->mark(stream_of(id));
   {
     const std::scoped_lock lock(mutex_);
-    behind_[made.end - begin_] = behind;
+    behind_[id - begin_] = behind;
     called_.push_back(behind);
   }
-  device_.timeline->note_transfer(made.end, std::move(made.start), behind, false);
+  device_.timeline->note_transfer(id, std::move(start), behind, false);
+  return behind;
+}
+
+void RankLink::finish_call(Made made) {
+  cuda::Event behind = note_call(made.end, std::move(made.start));
   if (is_send(code(made.end).kind)) return made.payload->buffer.guard(std::move(behind));
   made.payload->ready = std::move(behind);
   received_[made.end - begin_] = std::move(made.payload);
+}
+
+// --- Sums over replicas ---
+
+void RankLink::contribute(InstructionId member, std::shared_ptr<const cuda::DevicePart> part) {
+  const std::scoped_lock lock(mutex_);
+  parts_[member - begin_] = std::move(part);
+}
+
+bool RankLink::is_sum(InstructionId member) const {
+  const std::scoped_lock lock(mutex_);
+  return parts_[member - begin_] != nullptr;
+}
+
+/// All members have these in one order (docs/semantics.md §3.2), so NCCL is called in that.
+void RankLink::issue_sum(InstructionId member) {
+  issued_sums_[member - begin_] = 1;
+  while (next_sum_ < sums_.size() && issued_sums_[sums_[next_sum_] - begin_] != 0)
+    make_sum(sums_[next_sum_++]);
+}
+
+void RankLink::make_sum(InstructionId member) {
+  cuda::Queue& queue = *device_.queue;
+  queue.enter();
+  const std::uint32_t c = plan_.of_collective[code(member).route];
+  const cuda::DevicePart& part = *parts_[member - begin_];
+  void* const stream = stream_of(member);
+  if (stream != queue.computing()) queue.wait(stream, part.ready);
+  cuda::Event start = device_.timeline->mark(stream);
+  float* const gradients = part.buffer.floats();
+  call(
+      [&] {
+        return nccl_.all_reduce(gradients, gradients, part.buffer.bytes() / sizeof(float),
+                                PIPEWRIGHT_NCCL_FLOAT32, communicators_[c], stream);
+      },
+      program_.text(member).c_str());
+  settle(c);
+  static_cast<void>(note_call(member, std::move(start)));
+}
+
+PartPtr RankLink::sum(InstructionId member) {
+  const std::scoped_lock lock(mutex_);
+  return std::make_shared<cuda::DevicePart>(parts_[member - begin_]->buffer,
+                                            behind_[member - begin_]);
 }
 
 bool RankLink::is_called(InstructionId end) const {

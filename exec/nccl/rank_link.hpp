@@ -1,7 +1,8 @@
 // A rank's side of NCCL: its communicators, made and connected in the order of the plan, the
-// streams of its queues, and the calls of its transfer ends (exec/nccl/calls.hpp says which; here
-// they are made as the rank comes to them). Made and used by the rank's thread, which is the only
-// one that calls NCCL for its GPU; abort(), report and count may be asked by any thread.
+// streams of its queues, and the calls of its transfer ends and of its sums over replicas
+// (exec/nccl/calls.hpp says which; here they are made as the rank comes to them). Made and used by
+// the rank's thread, which is the only one that calls NCCL for its GPU; abort(), report and count
+// may be asked by any thread.
 //
 // Communicators do not block: after each call the rank polls until NCCL has taken it, so a stopped
 // run gets out of it. What fails is a RunError with NCCL's words.
@@ -49,6 +50,14 @@ class RankLink {
   void provide(InstructionId send, PayloadPtr data);
   bool is_called(InstructionId end) const;
   PayloadPtr take(InstructionId recv);
+
+  /// What this rank brings to a REDUCE_GRAD that NCCL sums.
+  void contribute(InstructionId member, std::shared_ptr<const cuda::DevicePart> part);
+  /// Whether it has brought that in this step. Any thread.
+  bool is_sum(InstructionId member) const;
+  /// Its all-reduce, in place, is called when those that the list has before it are.
+  void issue_sum(InstructionId member);
+  PartPtr sum(InstructionId member);
   /// Throws RunError if a communicator has failed behind our back.
   void look_at_communicators();
 
@@ -85,6 +94,8 @@ class RankLink {
   void make_call(InstructionId end, PayloadPtr data);
   void wait_for_turn(InstructionId end, const cuda::Event& ready);
   void finish_call(Made made);
+  cuda::Event note_call(InstructionId id, cuda::Event start);
+  void make_sum(InstructionId member);
 
   const pipewright_nccl& nccl_;
   const Program& program_;
@@ -101,10 +112,14 @@ class RankLink {
   std::map<std::uint32_t, std::deque<Waiting>> waiting_;  // by communicator: first in, first called
   std::vector<Made> group_;                               // under way
   std::vector<PayloadPtr> received_;                      // by instruction of the list
+  std::vector<InstructionId> sums_;                       // all REDUCE_GRADs of replicas, listed
+  std::size_t next_sum_ = 0;                              // of sums_: those before are called
+  std::vector<std::uint8_t> issued_sums_;                 // by instruction of the list
 
   mutable std::mutex mutex_;          // guards what follows, and every call of NCCL
   std::vector<void*> communicators_;  // by the plan; null where the rank is no member
   bool aborted_ = false;
+  std::vector<std::shared_ptr<const cuda::DevicePart>> parts_;  // by instruction of the list
   std::vector<cuda::Event> behind_;  // by instruction of the list; null: not called
   std::vector<cuda::Event> called_;  // of the step, in the order of calls
   mutable std::size_t over_ = 0;     // of called_: the first so many have passed

@@ -218,7 +218,8 @@ void check_peers(const StepCalls& step, const Program& program,
 /// The k-th call on a communicator of each member belong together, so they have to be for the same.
 void check_collectives(const StepCalls& step, const Program& program,
                        std::vector<std::string>& problems) {
-  std::map<std::pair<std::uint32_t, std::size_t>, std::pair<CallKind, std::int64_t>> first;
+  using What = std::tuple<CallKind, std::int64_t, std::uint32_t>;  // and the Program's collective
+  std::map<std::pair<std::uint32_t, std::size_t>, What> first;
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
     std::map<std::uint32_t, std::size_t> turn;
     InstructionId id = program.rank_begin[r];
@@ -237,12 +238,16 @@ void check_collectives(const StepCalls& step, const Program& program,
       if (members != communicator.members)
         problems.push_back(where(r, call) + " is called on " + name_of(communicator) +
                            ", which are not the ranks that it belongs to");
-      const auto what = std::pair(call.kind, call.count);
+      const What what{call.kind, call.count, in.route};
       const auto [at, fresh] =
           first.emplace(std::pair(call.communicator, turn[call.communicator]++), what);
-      if (!fresh && at->second != what)
-        problems.push_back(where(r, call) + " meets another kind or size of call on " +
-                           name_of(communicator));
+      if (fresh || at->second == what) continue;
+      const bool alike =
+          std::get<0>(at->second) == call.kind && std::get<1>(at->second) == call.count;
+      problems.push_back(where(r, call) +
+                         (alike ? " meets a call that is for another sum on "
+                                : " meets another kind or size of call on ") +
+                         name_of(communicator));
     }
   }
 }

@@ -62,6 +62,7 @@ void NcclTransport::attach(RankId rank, cuda::Device& device) {
   link(rank).join({&device.queue(), &device.timeline(),
                    [&device](InstructionId recv) { return device.message_bytes(recv); }},
                   ids_);
+  device.leave_sums_to_transport();
 }
 
 void NcclTransport::sleep_until(RankId rank, std::int64_t deadline) {
@@ -75,9 +76,21 @@ void NcclTransport::meet(RankId rank, const std::function<void()>& between) {
 }
 
 void NcclTransport::issue(RankId rank, InstructionId end, PayloadPtr data) {
-  if (!is_transfer(program_.code[end].kind)) return inner_.issue(rank, end, std::move(data));
+  if (!is_nccls(rank, end)) return inner_.issue(rank, end, std::move(data));
   throw_if_stopped();
+  if (!is_transfer(program_.code[end].kind)) return link(rank).issue_sum(end);
   link(rank).issue(end, std::move(data));
+}
+
+void NcclTransport::contribute(RankId rank, InstructionId member, PartPtr part) {
+  if (auto on_gpu = std::dynamic_pointer_cast<const cuda::DevicePart>(part))
+    return link(rank).contribute(member, std::move(on_gpu));
+  inner_.contribute(rank, member, std::move(part));
+}
+
+std::vector<PartPtr> NcclTransport::gathered(RankId rank, InstructionId member) {
+  if (is_nccls(rank, member)) return {link(rank).sum(member)};
+  return inner_.gathered(rank, member);
 }
 
 void NcclTransport::provide(RankId rank, InstructionId send, PayloadPtr data) {
@@ -87,7 +100,7 @@ void NcclTransport::provide(RankId rank, InstructionId send, PayloadPtr data) {
 
 /// Nobody but the rank itself could make the call that it waits for.
 void NcclTransport::wait(RankId rank, InstructionId id) {
-  if (!is_transfer(program_.code[id].kind)) return inner_.wait(rank, id);
+  if (!is_nccls(rank, id)) return inner_.wait(rank, id);
   throw_if_stopped();
   while (!link(rank).is_called(id)) inner_.sleep_until(rank, now() + kPollNs);
 }
@@ -114,9 +127,9 @@ void NcclTransport::report(Timeline& timeline, Progress& progress) const {
   inner_.report(timeline, progress);
   bool is_over = true;
   for (InstructionId id = 0; id < program_.code.size(); ++id) {
-    if (!is_transfer(program_.code[id].kind)) continue;
-    const auto rank = static_cast<std::size_t>(program_.rank_of(id).value);
-    if (links_[rank] == nullptr) continue;
+    const RankId owner = program_.rank_of(id);
+    const auto rank = static_cast<std::size_t>(owner.value);
+    if (links_[rank] == nullptr || !is_nccls(owner, id)) continue;
     progress.ended[id] = links_[rank]->has_ended(id) ? 1 : 0;
     is_over = is_over && progress.ended[id] != 0;
   }

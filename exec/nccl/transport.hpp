@@ -1,6 +1,7 @@
 // Ranks that are threads of this process, or processes of a job, each on a GPU of its own, whose
-// messages NCCL moves from GPU to GPU. Everything else that ranks do together (meeting, time, the
-// parts of collectives, by way of the host) is done by the transport that this one wraps:
+// messages NCCL moves from GPU to GPU, and whose gradients it sums over replicas, but those of
+// exact numerics. Everything else that ranks do together (meeting, time, the parts of the other
+// collectives, by way of the host) is done by the transport that this one wraps:
 // exec/local's, or exec/mpi's.
 //
 // The host enqueues and never waits for a message: wait() returns when NCCL has the call, and the
@@ -41,12 +42,8 @@ class NcclTransport final : public Transport {
   void meet(RankId rank, const std::function<void()>& between) override;
   void issue(RankId rank, InstructionId end, PayloadPtr data) override;
   void provide(RankId rank, InstructionId send, PayloadPtr data) override;
-  void contribute(RankId rank, InstructionId member, PartPtr part) override {
-    inner_.contribute(rank, member, std::move(part));
-  }
-  std::vector<PartPtr> gathered(RankId rank, InstructionId member) override {
-    return inner_.gathered(rank, member);
-  }
+  void contribute(RankId rank, InstructionId member, PartPtr part) override;
+  std::vector<PartPtr> gathered(RankId rank, InstructionId member) override;
   void wait(RankId rank, InstructionId id) override;
   PayloadPtr take(RankId rank, InstructionId recv) override;
   void stop() noexcept override;
@@ -60,6 +57,12 @@ class NcclTransport final : public Transport {
  private:
   NcclTransport(const pipewright_nccl& nccl, const Program& program, std::unique_ptr<Transport> own,
                 Transport* inner);
+  /// Served by NCCL; a sum from when its part was brought.
+  bool is_nccls(RankId rank, InstructionId id) const {
+    return is_transfer(program_.code[id].kind) ||
+           (program_.code[id].in_collective() &&
+            links_[static_cast<std::size_t>(rank.value)]->is_sum(id));
+  }
   RankLink& link(RankId rank) { return *links_[static_cast<std::size_t>(rank.value)]; }
   void throw_if_stopped() const {
     if (stopped_.load()) throw Stopped{};

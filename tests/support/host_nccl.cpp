@@ -18,10 +18,16 @@ struct Sent {
   std::shared_ptr<void> ready;  // behind the copying
 };
 
+/// A sum that all members of a communicator take part in: what each has brought.
+struct Sum {
+  std::map<int, Sent> brought;  // by member
+};
+
 /// What the members of a communicator share.
 struct Shared {
   int members = 0, joined = 0;
   std::map<std::pair<int, int>, std::deque<Sent>> sent;  // by source and destination
+  std::deque<Sum> sums;                                  // the k-th calls belong together
 };
 
 struct Receive {
@@ -31,10 +37,19 @@ struct Receive {
   void* stream = nullptr;
 };
 
+/// A member's call of a sum, the so many-th of the communicator.
+struct Place {
+  std::size_t turn = 0;
+  float* to = nullptr;
+  void* stream = nullptr;
+};
+
 struct Member {
   std::shared_ptr<Shared> shared;
   int index = 0;
   std::deque<Receive> receives;  // that have met no send yet
+  std::deque<Place> sums;        // that not all members have called yet
+  std::size_t summed = 0;        // calls so far
 };
 
 struct World {
@@ -43,7 +58,7 @@ struct World {
   std::map<std::string, std::shared_ptr<Shared>> by_id;
   std::vector<std::unique_ptr<Member>> members;
   std::vector<Sent> passed_on;  // a stream may still have to read them
-  int next_id = 0, calls = 0;
+  int next_id = 0, calls = 0, sums = 0;
 };
 
 World& world() {
@@ -78,9 +93,47 @@ int join(void** communicator, int members, const void* id, int index, int, const
   if (shared == nullptr) shared = std::make_shared<Shared>();
   shared->members = members;
   ++shared->joined;
-  all.members.push_back(std::make_unique<Member>(Member{shared, index, {}}));
+  all.members.push_back(std::make_unique<Member>(Member{shared, index, {}, {}, 0}));
   *communicator = all.members.back().get();
   return kInProgress;
+}
+
+/// Data as it is when the stream comes to it, and an event behind that.
+int bring(const void* data, std::size_t bytes, void* stream, Sent& sent) {
+  const World& all = world();
+  sent = {{all.cuda->allocate(bytes), all.cuda->release},
+          bytes,
+          {all.cuda->event(0), all.cuda->release_event}};
+  if (all.cuda->copy(stream, sent.copy.get(), data, bytes) != 0) return kInvalid;
+  return all.cuda->record(sent.ready.get(), stream) == 0 ? kDone : kInvalid;
+}
+
+/// In the order of members, so that all of them come to the same bits.
+int put_sum(const Place& place, const Sum& sum) {
+  const pipewright_cuda& cuda = *world().cuda;
+  const std::size_t bytes = sum.brought.begin()->second.bytes;
+  if (cuda.clear(place.stream, place.to, bytes) != 0) return kInvalid;
+  for (const auto& [member, sent] : sum.brought) {
+    if (sent.bytes != bytes) return kInvalid;
+    const auto* const from = static_cast<const float*>(sent.copy.get());
+    if (cuda.stream_waits(place.stream, sent.ready.get()) != 0) return kInvalid;
+    if (cuda.kernels.add_to(place.stream, bytes / sizeof(float), from, place.to) != 0)
+      return kInvalid;
+  }
+  return kDone;
+}
+
+/// Sums that all members have called are put on the member's streams.
+int put_sums(Member& member) {
+  while (!member.sums.empty()) {
+    const Place& place = member.sums.front();
+    const Sum& sum = member.shared->sums[place.turn];
+    if (sum.brought.size() < static_cast<std::size_t>(member.shared->members)) return kInProgress;
+    const int result = put_sum(place, sum);
+    if (result != kDone) return result;
+    member.sums.pop_front();
+  }
+  return kDone;
 }
 
 /// Receives that have met their sends are put on their streams.
@@ -103,7 +156,8 @@ int state(void* communicator) {
     line.pop_front();
     it = member.receives.erase(it);
   }
-  return member.receives.empty() ? kDone : kInProgress;
+  const int sums = put_sums(member);
+  return sums == kDone && !member.receives.empty() ? kInProgress : sums;
 }
 
 int end(void*) { return kDone; }
@@ -114,12 +168,8 @@ int send(const void* data, std::size_t count, int kind, int peer, void* communic
   World& all = world();
   const std::scoped_lock lock(all.mutex);
   const auto& member = *static_cast<Member*>(communicator);
-  const std::size_t bytes = count * size_of(kind);
-  Sent sent{{all.cuda->allocate(bytes), all.cuda->release},
-            bytes,
-            {all.cuda->event(0), all.cuda->release_event}};
-  if (all.cuda->copy(stream, sent.copy.get(), data, bytes) != 0) return kInvalid;
-  if (all.cuda->record(sent.ready.get(), stream) != 0) return kInvalid;
+  Sent sent;
+  if (bring(data, count * size_of(kind), stream, sent) != kDone) return kInvalid;
   member.shared->sent[{member.index, peer}].push_back(std::move(sent));
   ++all.calls;
   return kInProgress;
@@ -134,7 +184,22 @@ int receive(void* data, std::size_t count, int kind, int peer, void* communicato
   return kInProgress;
 }
 
-int collective(const void*, void*, std::size_t, int, void*, void*) { return kDone; }
+int all_reduce(const void* from, void* to, std::size_t count, int kind, void* communicator,
+               void* stream) {
+  World& all = world();
+  const std::scoped_lock lock(all.mutex);
+  auto& member = *static_cast<Member*>(communicator);
+  if (kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
+  const std::size_t turn = member.summed++;
+  if (turn == member.shared->sums.size()) member.shared->sums.emplace_back();
+  Sent& own = member.shared->sums[turn].brought[member.index];
+  if (bring(from, count * sizeof(float), stream, own) != kDone) return kInvalid;
+  member.sums.push_back({turn, static_cast<float*>(to), stream});
+  ++all.sums;
+  return kInProgress;
+}
+
+int not_called(const void*, void*, std::size_t, int, void*, void*) { return kInvalid; }
 
 constexpr pipewright_nccl kTable = {PIPEWRIGHT_NCCL_ABI,
                                     begin,
@@ -152,9 +217,9 @@ constexpr pipewright_nccl kTable = {PIPEWRIGHT_NCCL_ABI,
                                     group,
                                     send,
                                     receive,
-                                    collective,
-                                    collective,
-                                    collective};
+                                    all_reduce,
+                                    not_called,
+                                    not_called};
 
 }  // namespace
 
@@ -167,6 +232,11 @@ const pipewright_nccl& host_nccl(const pipewright_cuda& cuda) {
 int host_nccl_calls() {
   const std::scoped_lock lock(world().mutex);
   return world().calls;
+}
+
+int host_nccl_sums() {
+  const std::scoped_lock lock(world().mutex);
+  return world().sums;
 }
 
 }  // namespace pipewright::tests

@@ -326,6 +326,26 @@ TEST(ReadBackCalls, CollectivesOfOtherSizesDoNotMeet) {
               ElementsAre(HasSubstr("meets another kind or size of call on replicas 0 1")));
 }
 
+/// Equal sizes: NCCL itself would add the wrong gradients and say nothing.
+TEST(ReadBackCalls, SumsInAnotherOrderDoNotMeetAndAreADeadlock) {
+  const std::string two_stages = "0F0,1F0,1B0,0B0,1REDUCE_GRAD,0REDUCE_GRAD,OPT\n";
+  const auto judged = [&](const std::string& other) {
+    const Program program = program_of(two_stages + other);
+    const StepCalls step = calls_of(program, sizes(2, 4, 400));
+    const ReadBack read = read_back(step);
+    const WaitReport of_program = sim::check(program, CostTable::uniform(2, {}));
+    EXPECT_EQ(verdict_of(read), of_program.verdict);
+    return std::pair(of_program.verdict, read.problems);
+  };
+  const auto same = judged("0F1,1F1,1B1,0B1,1REDUCE_GRAD,0REDUCE_GRAD,OPT\n");
+  EXPECT_EQ(same.first, Verdict::Ok);
+  EXPECT_THAT(same.second, ElementsAre());
+  const auto exchanged = judged("0F1,1F1,1B1,0B1,0REDUCE_GRAD,1REDUCE_GRAD,OPT\n");
+  EXPECT_EQ(exchanged.first, Verdict::Deadlock);
+  EXPECT_THAT(exchanged.second,
+              testing::Contains(HasSubstr("meets a call that is for another sum on replicas 0 1")));
+}
+
 TEST(ReadBackCalls, OrdersReportedStuckInTheFieldAreStuckAsCallsToo) {
   const std::filesystem::path path =
       std::filesystem::path(PIPEWRIGHT_GOLDEN_DIR) / "deadlock/field_cases.json";

@@ -1,0 +1,122 @@
+// `run` on GPUs says what no GPU runs, in the plan's words or its own, before it looks for one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/small_job.hpp"
+
+namespace pipewright::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kGpuWays[] = {"--device cuda", "--transport nccl", "--device cuda --dry-run",
+                                    "--transport nccl --dry-run"};
+
+/// Exit status, and one line that says it.
+void expect_refused(const Folder& folder, const std::string& words, int status,
+                    const std::string& says) {
+  const CommandResult result = pipewright("run " + words, folder);
+  EXPECT_EQ(result.status, status) << words << "\n" << result.err;
+  EXPECT_THAT(result.err, HasSubstr(says)) << words;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(result.out, "") << words;
+}
+
+/// A job whose plan no executor has; `words` of its "executable".
+void expect_plan_refused(const std::string& job, const std::string& words) {
+  const Folder folder;
+  folder.write("job.json", job);
+  const CommandResult tuned = pipewright("tune job.json -o plan.json -q", folder);
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  for (const char* way : kGpuWays)
+    expect_refused(folder, std::string("plan.json ") + way, 3,
+                   "this plan does not run on GPUs: not in the executor: " + words);
+  expect_refused(folder, "plan.json --device cpu", 3,
+                 "this plan does not run on CPUs: not in the executor: " + words);
+}
+
+std::string job_on_a100s(const std::string& model, const std::string& strategy) {
+  return R"({"schema": "pipewright.job/1", "model": ")" + model +
+         R"(", "cluster": {"preset": "dgx-a100", "devices": 8}, "global_batch": 16,
+             "strategy": )" +
+         strategy + "}";
+}
+
+TEST(GpuRefusals, APlanWithTensorParallelismIsRefusedInItsOwnWords) {
+  expect_plan_refused(job_on_a100s("megatron-1.7b", R"({"mp_degree": 2, "sharding_stage": 0})"),
+                      "tensor parallelism\n");
+}
+
+TEST(GpuRefusals, APlanWithContextParallelismIsRefusedInItsOwnWords) {
+  expect_plan_refused(job_on_a100s("megatron-1.7b", R"({"mp_degree": 1, "cp_degree": 2,
+                                                        "sharding_stage": 0})"),
+                      "context parallelism\n");
+}
+
+TEST(GpuRefusals, APlanWithZero2IsRefusedInItsOwnWords) {
+  expect_plan_refused(job_on_a100s("megatron-1.7b", R"({"mp_degree": 1, "sharding_stage": 2,
+                                                        "dp_degree": 8})"),
+                      "ZeRO stage 2\n");
+}
+
+TEST(GpuRefusals, APlanWithBlocksOfItsOwnIsRefusedInItsOwnWords) {
+  expect_plan_refused(job_on_a100s("llama3-8b", R"({"mp_degree": 2, "sharding_stage": 0})"),
+                      "tensor parallelism, the layers of llama3-8b\n");
+}
+
+/// A plan that needs nothing but GPUs goes on to look for them, or is shown without one.
+TEST(GpuRefusals, APlanThatNeedsAGpuIsShownWithoutOne) {
+  const Folder folder;
+  ASSERT_EQ(write_small_job(folder).status, 0);
+  for (const char* way : {"--device cuda --dry-run", "--transport nccl --dry-run"}) {
+    const CommandResult shown = pipewright(std::string("run plan.json ") + way, folder);
+    EXPECT_EQ(shown.status, 0) << way << "\n" << shown.err;
+  }
+}
+
+TEST(GpuRefusals, CheckpointsEvaluationAndPredictionsAreRefusedInAPlainSentence) {
+  const Folder folder;
+  ASSERT_EQ(write_small_job(folder).status, 0);
+  ASSERT_EQ(pipewright("run plan.json --steps 2 --save-checkpoint saved", folder).status, 0);
+  for (const char* device : {"--device cuda", "--transport nccl"}) {
+    const std::string run = std::string("plan.json ") + device;
+    const std::string no_checkpoints =
+        "a GPU does not train to and from checkpoints yet; use --device cpu";
+    expect_refused(folder, run + " --save-checkpoint other", 2, no_checkpoints);
+    expect_refused(folder, run + " -q --load-checkpoint saved/step-00000002", 2, no_checkpoints);
+    const std::string trains_only = "a GPU does not evaluate or predict yet; use --device cpu";
+    expect_refused(folder, run + " --mode evaluate", 2, trains_only);
+    expect_refused(folder, run + " --mode predict --output out.npy", 2, trains_only);
+  }
+}
+
+TEST(GpuRefusals, AShardedOptimizerAndImagesAreRefusedInAPlainSentence) {
+  const Folder folder;
+  ASSERT_EQ(write_small_job(folder).status, 0);
+  json sharded = json::parse(small_job(""));
+  sharded["strategy"] = {{"pp_degree", 1}, {"accumulate_steps", 4}, {"sharding_degree", 2}};
+  folder.write("sharded.json", sharded.dump());
+  folder.write("images.json", R"({"schema": "pipewright.job/1", "model": "resnet-tiny",
+      "cluster": {"preset": "local-cpu", "devices": 2}, "global_batch": 8,
+      "strategy": {"pp_degree": 2}})");
+  for (const char* job : {"sharded", "images"}) {
+    const std::string name(job);
+    const CommandResult tuned =
+        pipewright("tune " + name + ".json -q -o " + name + ".plan", folder);
+    ASSERT_EQ(tuned.status, 0) << tuned.err;
+  }
+  for (const char* device : {" --device cuda", " --transport nccl"}) {
+    expect_refused(folder, std::string("sharded.plan") + device, 2,
+                   "a GPU does not train with a sharded optimizer state (ZeRO) yet; use --device "
+                   "cpu");
+    expect_refused(folder, std::string("images.plan") + device, 2,
+                   "layers of kind conv2d are not trained on GPUs yet; use --device cpu");
+  }
+}
+
+}  // namespace
+}  // namespace pipewright::test
