@@ -55,7 +55,10 @@ struct RunRequest {
 RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   RunRequest request;
   request.device = device_name(arguments, subject.plan ? "cpu" : "paced");
-  if (!subject.plan) require_device(request.device);  // else when the plan was looked at: train()
+  if (!subject.plan) {  // else when the plan was looked at: train()
+    require_transport(arguments.text_or("--transport", "local"));
+    require_device(request.device);
+  }
   if (arguments.text_or("--clock", "wall") == "virtual") {
     request.training.clock = exec::local::ClockKind::Virtual;
   }

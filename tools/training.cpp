@@ -53,8 +53,8 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
     const exec::cuda::CudaTraining on_gpu{
         training, request.cuda->precision, request.cuda->hold_ns, {}, request.cuda->as_graph};
     exec::cuda::require_trainable(program, on_gpu);  // said without a GPU too
-    require_device("cuda");
     if (request.cuda->over_nccl) require_transport("nccl");
+    require_device("cuda");
     const pipewright_cuda& cuda = exec::cuda::require_gpu();
     if (!request.cuda->over_nccl)
       return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
