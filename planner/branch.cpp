@@ -5,14 +5,8 @@
 
 #include "core/error.hpp"
 #include "planner/closed_form.hpp"
-#include "planner/partition.hpp"
 
 namespace pipewright::planner {
-namespace {
-
-constexpr double kMostActions = 2e7;  // of one configuration
-constexpr const char* kTooLarge = "too large to simulate";
-constexpr const char* kSameCut = "same stages by cost and by number of layers";
 
 std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement) {
   std::vector<StagePlan> stages;
@@ -23,6 +17,12 @@ std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& 
   }
   return stages;
 }
+
+namespace {
+
+constexpr double kMostActions = 2e7;  // of one configuration
+constexpr const char* kTooLarge = "too large to simulate";
+constexpr const char* kSameCut = "same stages by cost and by number of layers";
 
 /// What shapes with the same stages on the same ranks share.
 struct Cut {

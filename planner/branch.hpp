@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/configuration_costs.hpp"
+#include "planner/partition.hpp"
 #include "planner/search_space.hpp"
 
 namespace pipewright::planner {
@@ -18,6 +19,9 @@ struct Branch {
   std::shared_ptr<const std::vector<StagePlan>> stages;  // several branches have the same
   std::int64_t bound = 0;                                // nanoseconds
 };
+
+/// The stages of a cut, each on the rank of its first micro-batch.
+std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement);
 
 struct Branches {
   std::vector<Branch> open;

@@ -11,6 +11,8 @@
 namespace pipewright::planner {
 namespace {
 
+constexpr int kMost = 65536;  // of a degree, and of devices
+
 const std::vector<std::string_view> kKeys{"schedule",
                                           "tp",
                                           "pp",
@@ -51,9 +53,9 @@ std::optional<int> number_of(const Values& values, const char* key, int least = 
   if (found == values.end()) return std::nullopt;
   if (least == 0 && found->second == "0") return 0;
   const auto number = positive_integer(found->second);
-  if (!number) {
-    throw InputError(std::string("") + key + " is a whole number of at least " +
-                     std::to_string(least) + ", found \"" + found->second + "\"");
+  if (!number || *number > kMost) {
+    throw InputError(std::string(key) + " is a whole number from " + std::to_string(least) +
+                     " to " + std::to_string(kMost) + ", found \"" + found->second + "\"");
   }
   return number;
 }
@@ -71,28 +73,10 @@ void read_word(const Values& values, const char* key,
     }
     list += (list.empty() ? "" : ", ") + std::string(word);
   }
-  throw InputError(std::string("") + key + " is one of " + list + ", found \"" + found->second +
-                   "\"");
+  throw InputError(std::string(key) + " is one of " + list + ", found \"" + found->second + "\"");
 }
 
-}  // namespace
-
-NamedConfiguration read_configuration(const std::string& text, const Job& job,
-                                      const Candidate* otherwise) {
-  const Values values = read_values(text);
-  NamedConfiguration asked;
-  ParallelSetup parallel;
-  std::string schedule = "1f1b", partition = "balanced";
-  if (otherwise != nullptr) {
-    parallel = otherwise->parallel;
-    schedule = otherwise->schedule;
-    partition = otherwise->partition;
-  }
-  if (const auto name = values.find("schedule"); name != values.end()) {
-    schedule = name->second;
-    parallel.chunks = find_schedule(schedule).default_chunks;
-  }
-  asked.configuration.schedule = &find_schedule(schedule);
+void read_degrees(const Values& values, ParallelSetup& parallel) {
   parallel.tensor = number_of(values, "tp").value_or(parallel.tensor);
   parallel.pipeline = number_of(values, "pp").value_or(parallel.pipeline);
   parallel.context = number_of(values, "cp").value_or(parallel.context);
@@ -110,40 +94,74 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
                      parallel.sequence_parallel);
   if (parallel.tensor == 1 && values.count("sequence_parallel") == 0)
     parallel.sequence_parallel = false;
-  bool is_even = partition == "even";
-  read_word<bool, 2>(values, "partition", {{{"balanced", false}, {"even", true}}}, is_even);
-  asked.configuration.even_layers = is_even;
-  const int of_replica = parallel.tensor * parallel.pipeline * parallel.context;
-  const int devices = job.cluster.devices();
+}
+
+/// Replicas: those asked for, or what the other degrees leave of the cluster. Why they do not fit.
+std::string set_replicas(const Values& values, const Job& job, ParallelSetup& parallel) {
+  const std::int64_t devices = job.cluster.devices();
+  const std::int64_t of_replica =
+      std::int64_t{parallel.tensor} * parallel.pipeline * parallel.context;
   const auto data = number_of(values, "dp");
-  const bool keeps_data = !data && estimated_architecture(job) == std::nullopt;
-  parallel.data = data ? *data : keeps_data ? parallel.data : std::max(1, devices / of_replica);
-  if (parallel.devices() > devices) {
-    asked.impossible = "It needs " + std::to_string(parallel.devices()) + " devices, and " +
-                       job.cluster.name + " has " + std::to_string(devices) + ".";
+  if (data) {
+    parallel.data = *data;
+  } else if (estimated_architecture(job)) {
+    parallel.data = static_cast<int>(std::max<std::int64_t>(1, devices / of_replica));
   }
-  const int samples = parallel.data * parallel.micro_batch_size;
-  parallel.micro_batches =
-      number_of(values, "micro_batches").value_or(std::max(1, job.global_batch / samples));
-  const std::int64_t all = std::int64_t{samples} * parallel.micro_batches;
-  if (asked.impossible.empty() && all != job.global_batch) {
-    asked.impossible = "dp " + std::to_string(parallel.data) + " times " +
-                       std::to_string(parallel.micro_batches) + " micro-batches of " +
-                       std::to_string(parallel.micro_batch_size) + " are " + std::to_string(all) +
-                       " samples, and the global batch is " + std::to_string(job.global_batch) +
-                       ".";
+  const std::int64_t needed = of_replica * parallel.data;
+  if (needed > kMost)
+    throw InputError("a configuration of more than " + std::to_string(kMost) + " devices");
+  if (needed <= devices) return "";
+  return "It needs " + std::to_string(needed) + " devices, and " + job.cluster.name + " has " +
+         std::to_string(devices) + ".";
+}
+
+/// Micro-batches: those asked for, or what the batch leaves. Why they do not make up the batch.
+std::string set_batches(const Values& values, const Job& job, ParallelSetup& parallel) {
+  const std::int64_t samples = std::int64_t{parallel.data} * parallel.micro_batch_size;
+  const auto left = std::max<std::int64_t>(1, job.global_batch / samples);
+  parallel.micro_batches = number_of(values, "micro_batches").value_or(static_cast<int>(left));
+  const std::int64_t all = samples * parallel.micro_batches;
+  if (all == job.global_batch) return "";
+  return "dp " + std::to_string(parallel.data) + " times " +
+         std::to_string(parallel.micro_batches) + " micro-batches of " +
+         std::to_string(parallel.micro_batch_size) + " are " + std::to_string(all) +
+         " samples, and the global batch is " + std::to_string(job.global_batch) + ".";
+}
+
+}  // namespace
+
+NamedConfiguration read_configuration(const std::string& text, const Job& job,
+                                      const Candidate* otherwise) {
+  const Values values = read_values(text);
+  ParallelSetup parallel;
+  std::string schedule = "1f1b";
+  bool is_even = false;
+  if (otherwise != nullptr) {
+    parallel = otherwise->parallel;
+    schedule = otherwise->schedule;
+    is_even = otherwise->partition == "even";
   }
-  asked.configuration.parallel = parallel;
-  return asked;
+  if (const auto name = values.find("schedule"); name != values.end()) {
+    schedule = name->second;
+    parallel.chunks = find_schedule(schedule).default_chunks;
+  }
+  read_degrees(values, parallel);
+  read_word<bool, 2>(values, "partition", {{{"balanced", false}, {"even", true}}}, is_even);
+  NamedConfiguration named;
+  named.too_many_devices = set_replicas(values, job, parallel);
+  named.other_batch = set_batches(values, job, parallel);
+  named.configuration = {&find_schedule(schedule), parallel, is_even};
+  return named;
 }
 
 std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Job& job,
                                        const ConfigurationCosts& costs) {
+  if (!asked.too_many_devices.empty()) return asked.too_many_devices;
   const Configuration& c = asked.configuration;
   ParallelSetup mesh = c.parallel;
   mesh.chunks = 1;  // these are the schedule's affair
   if (const auto reason = costs.refusal(mesh)) return "A rule forbids it: " + *reason + ".";
-  if (!asked.impossible.empty()) return asked.impossible;
+  if (!asked.other_batch.empty()) return asked.other_batch;
   const ScheduleRequest request{
       c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}};
   if (const auto reason = refusal_of(*c.schedule, request)) return *reason;
@@ -164,12 +182,7 @@ Branch branch_of(const Configuration& configuration, const ConfigurationCosts& c
   const auto partition = configuration.even_layers
                              ? even_partition(layer_costs, placement.stages())
                              : balanced_partition(layer_costs, placement.stages());
-  std::vector<StagePlan> stages;
-  for (int s = 0; s < placement.stages(); ++s) {
-    const auto i = static_cast<std::size_t>(s);
-    stages.push_back({partition->first_layer[i], partition->first_layer[i + 1],
-                      placement.rank_of(StageId(s), MicroBatchId(0))});
-  }
+  std::vector<StagePlan> stages = plan_stages(*partition, placement);
   Branch branch{configuration, nullptr, 0};
   branch.bound = step_bound(configuration, stages, costs.stage_costs(parallel, stages));
   branch.stages = std::make_shared<const std::vector<StagePlan>>(std::move(stages));

@@ -12,7 +12,8 @@ namespace pipewright::planner {
 
 struct NamedConfiguration {
   Configuration configuration;
-  std::string impossible;  // why devices or batch forbid it; empty: they do not
+  // Why devices or batch forbid it; empty: they do not.
+  std::string too_many_devices, other_batch;
 };
 
 /// Keys: schedule, tp, pp, dp, cp, ep, vpp, micro_batch_size, micro_batches, recompute,

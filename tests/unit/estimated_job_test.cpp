@@ -217,6 +217,8 @@ TEST(Explain, WhatItDoesNotUnderstandIsNamed) {
   EXPECT_THROW(explained(job, "tp"), InputError);
   EXPECT_THROW(explained(job, "tp=many"), InputError);
   EXPECT_THROW(explained(job, "recompute=some"), InputError);
+  EXPECT_THROW(explained(job, "tp=70000"), InputError);
+  EXPECT_THROW(explained(job, "tp=65536,pp=65536,cp=65536"), InputError);
 }
 
 }  // namespace
