@@ -176,7 +176,8 @@ void print_search(const planner::SearchResult& result, Session& session) {
   }
   for (const auto& candidate : result.baselines)
     add_row(table, columns, "base", candidate, baseline, Ink::Dim);
-  session.print(table.text(session.terminal()));
+  if (!result.ranked.empty() || !result.baselines.empty())
+    session.print(table.text(session.terminal()));
   if (!result.front.empty()) {
     session.print("\nless memory for more time:\n");
     Table front = columns.table();

@@ -54,7 +54,7 @@ class Setups {
     setup.overlap_gradients = space_.overlap_gradients;
     for (const int data : space_.data) {
       if (used * data > space_.devices) {
-        visitor_.ruled_out("tp * pp * cp * dp is more than the devices");
+        visitor_.ruled_out("tp * pp * cp * dp is more than the devices; lower one of them");
         continue;
       }
       setup.data = data;
@@ -64,7 +64,9 @@ class Setups {
     if (used > space_.devices || space_.devices % used != 0) {
       // Open degrees are only tried where they divide.
       if (!space_.tensor.empty() || !space_.pipeline.empty() || !space_.context.empty())
-        visitor_.ruled_out("tp * pp * cp does not divide the devices");
+        visitor_.ruled_out(
+            "tp * pp * cp does not divide the devices; take divisors of them, or name dp and leave "
+            "some idle");
       return;
     }
     setup.data = static_cast<int>(space_.devices / used);
