@@ -12,7 +12,7 @@ double scale_of(const Job& job, const ConfigurationCosts& costs) {
   const MeasuredStep& measured = *job.measured_step;
   const auto refuse = [&](const std::string& why) {
     throw InputError("measured_step: \"" + measured.configuration +
-                     "\" is no configuration of this " + "job: " + why);
+                     "\" is no configuration of this job: " + why);
   };
   const NamedConfiguration named = read_configuration(measured.configuration, job, nullptr);
   if (const auto rule = broken_rule(named, job, costs)) refuse(*rule);

@@ -115,10 +115,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                       std::span<const StagePlan> stages) const override {
     std::vector<StageCosts> costs = estimated_stage_costs(context_, mesh, stages);
-    for (StageCosts& stage : costs) {
-      for (Nanoseconds* time : {&stage.f, &stage.b, &stage.w, &stage.opt}) *time = scaled(*time);
-      stage.i = stage.b - stage.w;
-    }
+    scale(costs);
     return costs;
   }
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
@@ -129,7 +126,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
                   int replicas) const override {
     CostTable costs = estimated_cost_table(context_, mesh, stages, replicas);
     costs.source = source_;
-    costs.stages = stage_costs(mesh, stages);
+    scale(costs.stages);
     const auto scale_route = [this](RouteCosts& route) {
       route.latency = scaled(route.latency);
       route.bytes_per_second /= scale_;
@@ -152,6 +149,13 @@ class EstimatedConfigurations final : public ConfigurationCosts {
  private:
   Nanoseconds scaled(Nanoseconds time) const {
     return Nanoseconds(std::llround(static_cast<double>(time.value) * scale_));
+  }
+
+  void scale(std::vector<StageCosts>& costs) const {
+    for (StageCosts& stage : costs) {
+      for (Nanoseconds* time : {&stage.f, &stage.b, &stage.w, &stage.opt}) *time = scaled(*time);
+      stage.i = stage.b - stage.w;
+    }
   }
 
   EstimateContext context_;

@@ -15,10 +15,7 @@ namespace {
 
 Candidate candidate_of(const Branch& branch, const Program& program, const CostTable& costs,
                        const Figures& figures) {
-  Candidate candidate;
-  candidate.schedule = branch.configuration.schedule->name;
-  candidate.parallel = branch.configuration.parallel;
-  candidate.partition = branch.configuration.even_layers ? "even" : "balanced";
+  Candidate candidate = unpriced(branch.configuration);
   candidate.stages = *branch.stages;
   candidate.step = Nanoseconds(figures.makespan_ns);
   candidate.bubble_ratio = figures.bubble_ratio;
@@ -36,6 +33,14 @@ Candidate candidate_of(const Branch& branch, const Program& program, const CostT
 }
 
 }  // namespace
+
+Candidate unpriced(const Configuration& configuration) {
+  Candidate candidate;
+  candidate.schedule = configuration.schedule->name;
+  candidate.parallel = configuration.parallel;
+  candidate.partition = configuration.even_layers ? "even" : "balanced";
+  return candidate;
+}
 
 bool better(const Evaluation& a, const Evaluation& b) {
   const auto key = [](const Evaluation& o) {

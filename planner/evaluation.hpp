@@ -21,6 +21,9 @@ struct Evaluation {
 Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
                     Bytes limit);
 
+/// What of a row follows from the configuration alone; nothing of it is predicted.
+Candidate unpriced(const Configuration& configuration);
+
 /// The order of the ranked table: by step, memory and devices, then the simpler one. Total.
 bool better(const Evaluation& a, const Evaluation& b);
 

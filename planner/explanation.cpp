@@ -1,19 +1,17 @@
 #include "planner/explanation.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "planner/evaluation.hpp"
 #include "planner/executable.hpp"
 #include "planner/named_configuration.hpp"
+#include "planner/number_text.hpp"
 
 namespace pipewright::planner {
 namespace {
 
 std::string percent_more(Nanoseconds step, Nanoseconds best) {
-  const auto tenths =
-      std::llround((static_cast<double>(step.value) / static_cast<double>(best.value) - 1) * 1000);
-  return std::to_string(tenths / 10) + "." + std::to_string(std::abs(tenths % 10)) + " %";
+  return percent(static_cast<double>(step.value) / static_cast<double>(best.value) - 1);
 }
 
 void compare(const Candidate& row, const SearchResult& found, Explanation& explanation) {
@@ -42,10 +40,7 @@ Explanation explain(const Job& job, const Profile* profile, int cores, const Sea
   const NamedConfiguration asked =
       read_configuration(text, job, found.ranked.empty() ? nullptr : &found.ranked.front());
   Explanation explanation;
-  Candidate named;
-  named.schedule = asked.configuration.schedule->name;
-  named.parallel = asked.configuration.parallel;
-  explanation.sentences.push_back("Asked for: " + describe(named) + ".");
+  explanation.sentences.push_back("Asked for: " + describe(unpriced(asked.configuration)) + ".");
   if (const auto rule = broken_rule(asked, job, *costs)) {
     explanation.sentences.push_back(*rule);
     return explanation;
@@ -60,10 +55,8 @@ Explanation explain(const Job& job, const Profile* profile, int cores, const Sea
   }
   const Candidate& row = evaluation.candidate;
   explanation.candidate = row;
-  const auto percent = std::llround(row.bubble_ratio * 1000);
-  explanation.sentences.push_back(
-      "Simulated: " + format_duration(row.step) + " a step, " + std::to_string(percent / 10) + "." +
-      std::to_string(percent % 10) + " % of the ranks' time in bubbles.");
+  explanation.sentences.push_back("Simulated: " + format_duration(row.step) + " a step, " +
+                                  percent(row.bubble_ratio) + " of the ranks' time in bubbles.");
   const Bytes limit = costs->memory_limit();
   explanation.is_possible = limit.value <= 0 || row.peak_bytes <= limit;
   explanation.sentences.push_back(

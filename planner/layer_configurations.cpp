@@ -4,17 +4,13 @@
 #include "planner/configuration_costs.hpp"
 #include "planner/cost_model.hpp"
 #include "planner/memory.hpp"
+#include "planner/number_text.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
 namespace {
 
 constexpr int kMostWithoutGaps = 16;  // every pp up to here, then only regular ones
-
-std::string hundredths(double value) {
-  const auto n = static_cast<std::int64_t>(value * 100 + 0.5);
-  return std::to_string(n / 100) + (n % 100 < 10 ? ".0" : ".") + std::to_string(n % 100);
-}
 
 class LayerConfigurations final : public ConfigurationCosts {
  public:

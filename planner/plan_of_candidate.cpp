@@ -5,22 +5,12 @@
 
 #include "core/error.hpp"
 #include "planner/executable.hpp"
+#include "planner/number_text.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
 namespace {
-
-std::string percent(double share) {
-  const auto tenths = std::llround(share * 1000);
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
-}
-
-std::string hundredths(double value) {
-  const auto n = std::llround(value * 100);
-  const std::string rest = std::to_string(n % 100);
-  return std::to_string(n / 100) + "." + (rest.size() < 2 ? "0" : "") + rest;
-}
 
 std::string layers_of(const std::vector<StagePlan>& stages) {
   std::string list;

@@ -12,11 +12,8 @@ constexpr std::int64_t kMost = INT64_MAX;
 }  // namespace
 
 std::string key_of(const Branch& branch, Bytes limit) {
-  Candidate named;
-  named.schedule = branch.configuration.schedule->name;
-  named.parallel = branch.configuration.parallel;
-  return describe(named) + (branch.configuration.even_layers ? ", even" : ", balanced") +
-         ", limit " + std::to_string(limit.value);
+  const Candidate row = unpriced(branch.configuration);
+  return describe(row) + ", " + row.partition + ", limit " + std::to_string(limit.value);
 }
 
 std::string record_of(const Evaluation& evaluation) {
@@ -44,10 +41,7 @@ Evaluation evaluation_of(const std::string& record, const Branch& branch) {
   evaluation.simulated = true;
   const Configuration& configuration = branch.configuration;
   evaluation.schedule_index = static_cast<std::size_t>(configuration.schedule - schedules().data());
-  Candidate& candidate = evaluation.candidate;
-  candidate.schedule = configuration.schedule->name;
-  candidate.parallel = configuration.parallel;
-  candidate.partition = configuration.even_layers ? "even" : "balanced";
+  Candidate& candidate = evaluation.candidate = unpriced(configuration);
   candidate.stages = *branch.stages;
   candidate.step = Nanoseconds(cursor.at("step_ns").integer(0, kMost));
   candidate.bubble_ratio = cursor.at("bubble_ratio").number(0, 1);

@@ -11,6 +11,7 @@
 #include "tools/exit_status.hpp"
 #include "tools/session.hpp"
 #include "tools/table.hpp"
+#include "tools/tuning.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -108,9 +109,6 @@ Bytes bytes(double value) { return Bytes(static_cast<std::int64_t>(std::llround(
 Json fields_of(const ParallelCandidate& candidate) {
   const planner::ParallelSetup& setup = candidate.setup;
   const planner::StepEstimate& estimate = candidate.estimate;
-  const std::string_view recompute = setup.recompute == LayerRecompute::None        ? "none"
-                                     : setup.recompute == LayerRecompute::Attention ? "selective"
-                                                                                    : "full";
   return {{"tp", setup.tensor},
           {"pp", setup.pipeline},
           {"dp", setup.data},
@@ -119,7 +117,7 @@ Json fields_of(const ParallelCandidate& candidate) {
           {"vpp", setup.chunks},
           {"micro_batch_size", setup.micro_batch_size},
           {"micro_batches", setup.micro_batches},
-          {"recompute", recompute},
+          {"recompute", recompute_name(setup.recompute)},
           {"sequence_parallel", setup.sequence_parallel},
           {"zero", setup.zero},
           {"step_ns", nanoseconds(estimate.step).value},

@@ -29,12 +29,6 @@
 namespace pipewright::tools {
 namespace {
 
-std::string_view recompute_name(LayerRecompute recompute) {
-  return recompute == LayerRecompute::None        ? "none"
-         : recompute == LayerRecompute::Attention ? "selective"
-                                                  : "full";
-}
-
 Json fields_of(const planner::Candidate& candidate) {
   std::vector<int> layers;
   for (const StagePlan& stage : candidate.stages)

@@ -92,6 +92,12 @@ void add_row(Table& table, const Columns& columns, const std::string& place,
 
 }  // namespace
 
+std::string_view recompute_name(LayerRecompute recompute) {
+  return recompute == LayerRecompute::None        ? "none"
+         : recompute == LayerRecompute::Attention ? "selective"
+                                                  : "full";
+}
+
 Profile load_profile(const std::string& path) {
   const Json document = parse_json(read_text(path), path);
   return read_profile(JsonCursor(document, path));

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/job.hpp"
 #include "core/profile.hpp"
@@ -10,6 +11,9 @@
 #include "tools/session.hpp"
 
 namespace pipewright::tools {
+
+/// "none", "selective", "full".
+std::string_view recompute_name(LayerRecompute recompute);
 
 Profile load_profile(const std::string& path);
 /// The file that --profile names, else the one that the job names, else none.
