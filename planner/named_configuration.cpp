@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/comma_list.hpp"
 #include "core/error.hpp"
 #include "core/suggest.hpp"
 #include "planner/partition.hpp"
@@ -31,10 +32,7 @@ using Values = std::map<std::string, std::string>;
 
 Values read_values(const std::string& text) {
   Values values;
-  for (std::size_t from = 0; from <= text.size();) {
-    const std::size_t end = std::min(text.find(',', from), text.size());
-    const std::string part = text.substr(from, end - from);
-    from = end + 1;
+  for (const std::string& part : split_at_commas(text)) {
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos) {
       throw InputError("expected key=value, found \"" + part +

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/architecture_json.hpp"
+#include "core/comma_list.hpp"
 #include "core/error.hpp"
 #include "planner/estimate/parallel_search.hpp"
 #include "tools/arguments.hpp"
@@ -27,11 +28,8 @@ constexpr int kMostDevices = 65536, kMostSamples = 1 << 20;
 std::vector<std::string> words_of(const Arguments& arguments, std::string_view flag) {
   std::vector<std::string> words;
   for (const std::string& text : arguments.all(flag)) {
-    for (std::size_t from = 0; from <= text.size();) {
-      const std::size_t end = std::min(text.find(',', from), text.size());
-      words.push_back(text.substr(from, end - from));
-      from = end + 1;
-    }
+    const auto parts = split_at_commas(text);
+    words.insert(words.end(), parts.begin(), parts.end());
   }
   return words;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/comma_list.hpp"
 #include "core/error.hpp"
 #include "planner/graph_partition/optimum.hpp"
 #include "planner/graph_partition/pipedream_profile.hpp"
@@ -170,24 +171,14 @@ int split_graph(const JsonCursor& document, const Arguments& arguments, Session&
   return kAnswerIsNo;
 }
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> words;
-  for (std::size_t from = 0; from <= text.size();) {
-    const std::size_t end = std::min(text.find(',', from), text.size());
-    words.push_back(text.substr(from, end - from));
-    from = end + 1;
-  }
-  return words;
-}
-
 std::vector<planner::NetworkLevel> levels_of(const Arguments& arguments) {
   if (!arguments.has("--machines") || !arguments.has("--bandwidth")) {
     throw InputError(
         "a PipeDream profile needs --machines and --bandwidth, a value for each level of the "
         "network, the innermost first; such as --machines 8,4 --bandwidth 12GB/s,1.25GB/s");
   }
-  const auto machines = words_of(*arguments.text("--machines"));
-  const auto bandwidths = words_of(*arguments.text("--bandwidth"));
+  const auto machines = split_at_commas(*arguments.text("--machines"));
+  const auto bandwidths = split_at_commas(*arguments.text("--bandwidth"));
   if (machines.size() != bandwidths.size()) {
     throw InputError("--machines has " + std::to_string(machines.size()) +
                      " levels and --bandwidth " + std::to_string(bandwidths.size()) +

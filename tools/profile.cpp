@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/comma_list.hpp"
 #include "core/error.hpp"
 #include "core/job.hpp"
 #include "exec/cuda/layer.hpp"
@@ -55,12 +56,8 @@ Target target_from(const std::string& what) {
 
 std::vector<int> sizes_from(const std::string& text) {
   std::vector<int> sizes;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    sizes.push_back(static_cast<int>(
-        parse_integer(text.substr(begin, end - begin), "--sizes", 1, kMostMicroBatch)));
-    begin = end + 1;
-  }
+  for (const std::string& part : split_at_commas(text))
+    sizes.push_back(static_cast<int>(parse_integer(part, "--sizes", 1, kMostMicroBatch)));
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
