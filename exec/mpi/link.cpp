@@ -33,7 +33,8 @@ Frame frame_of(FrameKind kind) {
 Link::Link(std::unique_ptr<Wire> wire, LinkOptions options)
     : wire_(std::move(wire)),
       options_(options),
-      sites_(static_cast<std::size_t>(wire_->processes())) {
+      sites_(static_cast<std::size_t>(wire_->processes())),
+      exchanged_(sites_.size()) {
   greet();
 }
 
@@ -68,7 +69,7 @@ void Link::greet() {
   hello.head.a = kSite;
   hello.note = packer.take();
   for (int p = 0; p < processes(); ++p) {
-    if (p != process()) wire_->send(p, hello);
+    if (p != process()) send(p, hello);
   }
   const auto all_here = [&] {
     return std::all_of(sites_.begin(), sites_.end(), [](const auto& site) { return !!site; });
@@ -80,13 +81,13 @@ void Link::greet() {
   for (const auto& site : sites_) sites.push_back(*site);
   presence_ =
       std::make_unique<Presence>(sites, process(), options_.ask_kernel, options_.silence_ns);
-  for (const int left : early_goodbyes_) presence_->said_goodbye(left);
+  for (int p = 0; p < processes(); ++p) part_with(p);
   if (process() != 0) {
     clock_ = measure_clock();
     Frame measured = frame_of(FrameKind::Hello);
     measured.head.a = kMeasured;
     const std::scoped_lock lock(mutex_);
-    wire_->send(0, measured);
+    send(0, measured);
   } else if (!receive_until([&] { return measured_ == processes() - 1; }, deadline)) {
     throw MachineError("not all processes of this job answer; see what mpirun says");
   }
@@ -102,7 +103,7 @@ ClockOffset Link::measure_clock() {
     const std::int64_t asked = local::steady_ns();
     {
       const std::scoped_lock lock(mutex_);
-      wire_->send(0, frame_of(FrameKind::Ping));
+      send(0, frame_of(FrameKind::Ping));
     }
     const auto answered = [&] { return pong_there_ns_ || presence_->is_lost(0); };
     if (!receive_until(answered, asked + options_.connect_ns) || !pong_there_ns_) break;
@@ -113,10 +114,29 @@ ClockOffset Link::measure_clock() {
 
 // --- Frames ---
 
+void Link::send(int to, Frame frame) {
+  ++exchanged_[static_cast<std::size_t>(to)].sent;
+  wire_->send(to, std::move(frame));
+}
+
 std::optional<ArrivedFrame> Link::receive_any() {
   auto arrived = wire_->receive();
-  if (arrived && presence_) presence_->heard(arrived->from, local::steady_ns());
+  if (!arrived) return arrived;
+  Exchanged& exchanged = exchanged_[static_cast<std::size_t>(arrived->from)];
+  ++exchanged.received;
+  if (arrived->frame.head.kind == FrameKind::Bye) exchanged.before_goodbye = arrived->frame.head.a;
+  if (presence_) {
+    presence_->heard(arrived->from, local::steady_ns());
+    part_with(arrived->from);
+  }
   return arrived;
+}
+
+/// Once the goodbye and all frames before it are here.
+void Link::part_with(int process) {
+  const Exchanged& exchanged = exchanged_[static_cast<std::size_t>(process)];
+  if (exchanged.before_goodbye && exchanged.received > *exchanged.before_goodbye)
+    presence_->said_goodbye(process);
 }
 
 /// What the link itself is asked or told. False: it is for a run.
@@ -138,15 +158,14 @@ bool Link::answer(ArrivedFrame& arrived) {
     case FrameKind::Ping: {
       Frame pong = frame_of(FrameKind::Pong);
       pong.head.time_ns = local::steady_ns();
-      wire_->send(arrived.from, std::move(pong));
+      send(arrived.from, std::move(pong));
       break;
     }
     case FrameKind::Pong:
       pong_there_ns_ = head.time_ns;
       break;
-    default:
-      // Somebody may leave before we have heard from everybody.
-      presence_ ? presence_->said_goodbye(arrived.from) : early_goodbyes_.push_back(arrived.from);
+    default:  // Bye
+      break;
   }
   return true;
 }
@@ -173,7 +192,10 @@ bool Link::close() {
   {
     const std::scoped_lock lock(mutex_);
     for (int p = 0; p < processes(); ++p) {
-      if (p != process() && !presence_->is_lost(p)) wire_->send(p, frame_of(FrameKind::Bye));
+      if (p == process() || presence_->is_lost(p)) continue;
+      Frame bye = frame_of(FrameKind::Bye);
+      bye.head.a = exchanged_[static_cast<std::size_t>(p)].sent;
+      send(p, std::move(bye));
     }
   }
   bool anybody_lost = false;

@@ -45,7 +45,7 @@ class Link {
   /// Of the run: the next frame that came. Frames of runs that are over are dropped, those of runs
   /// to come are kept.
   std::optional<ArrivedFrame> receive(std::uint32_t run);
-  void send(int to, Frame frame) { wire_->send(to, std::move(frame)); }
+  void send(int to, Frame frame);
   Wire& wire() { return *wire_; }
   Presence& presence() { return *presence_; }
 
@@ -62,6 +62,7 @@ class Link {
   void greet();
   std::optional<ArrivedFrame> receive_any();
   bool answer(ArrivedFrame& arrived);
+  void part_with(int process);
   template <class Done>
   bool receive_until(const Done& done, std::int64_t deadline_ns);
 
@@ -70,8 +71,13 @@ class Link {
   const LinkOptions options_;
   std::unique_ptr<Presence> presence_;
   std::vector<std::optional<ProcessSite>> sites_;
-  std::vector<int> early_goodbyes_;
-  int measured_ = 0;  // processes that have measured their clocks
+  // A goodbye says how many frames went before it: it may overtake them.
+  struct Exchanged {
+    std::uint64_t sent = 0, received = 0;
+    std::optional<std::uint64_t> before_goodbye;
+  };
+  std::vector<Exchanged> exchanged_;  // by process
+  int measured_ = 0;                  // processes that have measured their clocks
   std::optional<std::int64_t> pong_there_ns_;
   ClockOffset clock_;
   std::uint32_t run_ = 0;

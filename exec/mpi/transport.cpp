@@ -372,10 +372,10 @@ std::vector<LostRank> MpiTransport::lost() const {
 }
 
 /// It has said goodbye while our rank still waits. Process 0 knows of all meetings that are over;
-/// what it has said before its own goodbye is here before that.
+/// what it has said before it left is here.
 bool MpiTransport::has_deserted(int process) const {
   if (!link_.presence().has_left(process) || ended_elsewhere_.load()) return false;
-  const bool can_tell = this->process() == 0 || (process == 0 && link_.wire().is_at_rest());
+  const bool can_tell = this->process() == 0 || process == 0;
   return can_tell && blocked_ != nullptr && !(*blocked_)();
 }
 

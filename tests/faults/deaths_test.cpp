@@ -169,6 +169,66 @@ TEST(Processes, ComeHomeAndNameTheDeadOne) {
 }
 
 /// What a process on another machine looks like when it dies: it says nothing any more.
+/// Delivers nothing of a run until it is let go.
+class Withholding final : public mpi::Wire {
+ public:
+  explicit Withholding(std::unique_ptr<mpi::Wire> inner) : inner_(std::move(inner)) {}
+  int process() const override { return inner_->process(); }
+  int processes() const override { return inner_->processes(); }
+  void send(int to, mpi::Frame frame) override { inner_->send(to, std::move(frame)); }
+  std::optional<mpi::ArrivedFrame> receive() override {
+    if (lets_go && !withheld_.empty()) {
+      mpi::ArrivedFrame first = std::move(withheld_.front());
+      withheld_.erase(withheld_.begin());
+      return first;
+    }
+    auto arrived = inner_->receive();
+    if (arrived && !lets_go && !mpi::is_of_link(arrived->frame.head.kind)) {
+      withheld_.push_back(*std::move(arrived));
+      return std::nullopt;
+    }
+    if (arrived) delivered_goodbye |= arrived->frame.head.kind == mpi::FrameKind::Bye;
+    return arrived;
+  }
+  std::vector<std::uint64_t> take_sent() override { return inner_->take_sent(); }
+  bool is_at_rest() const override { return inner_->is_at_rest(); }
+  void close() override { inner_->close(); }
+
+  bool lets_go = false, delivered_goodbye = false;
+
+ private:
+  std::unique_ptr<mpi::Wire> inner_;
+  std::vector<mpi::ArrivedFrame> withheld_;
+};
+
+TEST(Processes, HaveLeftOnlyWhenAllTheySaidIsHere) {
+  test::MemoryHub hub(2, false);
+  std::jthread leaves([&] {
+    mpi::Link link(std::make_unique<test::MemoryWire>(hub, 0));
+    mpi::Frame word;
+    word.head.kind = mpi::FrameKind::AllJoined;
+    {
+      const std::scoped_lock lock(link.mutex());
+      word.head.run = link.begin_run();
+      link.send(1, std::move(word));
+    }
+    EXPECT_TRUE(link.close());
+  });
+  auto made = std::make_unique<Withholding>(std::make_unique<test::MemoryWire>(hub, 1));
+  Withholding& wire = *made;
+  mpi::Link link(std::move(made));
+  {
+    const std::scoped_lock lock(link.mutex());
+    const std::uint32_t run = link.begin_run();
+    while (!wire.delivered_goodbye) EXPECT_FALSE(link.receive(run).has_value());
+    EXPECT_FALSE(link.presence().has_left(0)) << "a word of it is still under way";
+    wire.lets_go = true;
+    EXPECT_TRUE(link.receive(run).has_value());
+    EXPECT_TRUE(link.presence().has_left(0));
+  }
+  EXPECT_TRUE(link.close());
+}
+
 TEST(Processes, NoticeSilenceWhereTheKernelCannotTell) {
   const Program program =
       lower(planner::make_order("gpipe", {3, 4, 1, {}}), CommPolicy{}, {.optimizer = true});
