@@ -79,10 +79,12 @@ std::optional<std::int64_t> only_number(const Choice& choice) {
 void check_batch(const JsonCursor& batch, const Job& job) {
   const auto size = only_number(job.strategy.micro_batch_size);
   const auto steps = only_number(job.strategy.accumulate_steps);
-  // Left open it is 1, or what other degrees leave.
-  const auto open = estimated_architecture(job) ? 0 : 1;
-  const auto replicas =
-      job.strategy.dp_degree.empty() ? open : only_number(job.strategy.dp_degree).value_or(0);
+  const auto replicas = only_number(job.strategy.dp_degree).value_or(0);  // 0: open
+  if (size && steps && replicas == 0 && job.global_batch % (*size * *steps) != 0) {
+    batch.fail("a multiple of micro_batch_size times accumulate_steps, " + std::to_string(*size) +
+               " * " + std::to_string(*steps) + " = " + std::to_string(*size * *steps) +
+               ", which dp_degree replicas make up");
+  }
   if (size && steps && replicas > 0 && *size * *steps * replicas != job.global_batch) {
     const std::string times = replicas > 1 ? " * " + std::to_string(replicas) : "";
     batch.fail("micro_batch_size times accumulate_steps" +

@@ -90,6 +90,7 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
   struct Rank {
     std::int64_t work = 0, update = 0;
     std::int64_t fill = -1, drain = 0;  // of the stages in front of its first
+    std::int64_t exchange = INT64_MAX;  // behind the rank's last gradient, at least
   };
   std::vector<Rank> of_rank(static_cast<std::size_t>(ranks));
   std::int64_t fill = 0, drain = 0;
@@ -101,12 +102,15 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
     }
     rank.work += work_of(costs[s], splits) * micro_batches;
     rank.update += costs[s].opt.value;
+    rank.exchange = std::min(rank.exchange, (costs[s].reduce + costs[s].unshard).value);
     fill += costs[s].f.value;
     drain += costs[s].b.value;
   }
   std::int64_t bound = 0;
   for (const Rank& rank : of_rank) {
-    const std::int64_t after = splits ? rank.update : std::max(rank.update, rank.drain);
+    if (rank.fill < 0) continue;
+    const std::int64_t update = rank.exchange + rank.update;
+    const std::int64_t after = splits ? update : std::max(update, rank.drain);
     bound = std::max(bound, rank.fill + rank.work + after);
   }
   return bound;

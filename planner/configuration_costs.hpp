@@ -34,6 +34,7 @@ class ConfigurationCosts {
   virtual std::int64_t least_step(const ParallelSetup& mesh) const = 0;
   /// What a balanced cut divides: F, I and W of each of the model's layers, in nanoseconds.
   virtual std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const = 0;
+  /// What their replicas exchange at least, where it is no part of OPT, is `reduce` and `unshard`.
   virtual std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                               std::span<const StagePlan> stages) const = 0;
   virtual std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,

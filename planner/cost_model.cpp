@@ -197,6 +197,16 @@ double CostModel::contention(int ranks) const {
   return std::max(1.0, asked / contained);
 }
 
+RouteCosts CostModel::route(int source, int destination) const {
+  if (profile_ && cluster_.nodes == 1)
+    return {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
+  CostTable two;
+  set_routes(two, cluster_, {source, destination});
+  RouteCosts way = two.route_of_edge.empty() ? two.every_route : two.route_of_edge[1];
+  way.links.clear();
+  return way;
+}
+
 std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages, int ranks,
                                                int micro_batch_size,
                                                std::string_view optimizer) const {

@@ -67,6 +67,11 @@ class CostModel {
   CostTable table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
                   std::string_view optimizer, int shards = 1) const;
 
+  /// The way between two devices, as the table has it; links that are shared are not in it.
+  RouteCosts route(int source, int destination) const;
+  /// Of launching one action, without contention.
+  Nanoseconds overhead() const;
+
   int cores() const { return cores_; }
   /// Where the numbers come from, for CostTable::source.
   const std::string& source() const { return source_; }
@@ -83,7 +88,6 @@ class CostModel {
   /// What the messages at the stage's two cuts add to it.
   LayerTimes message_times(const StagePlan& stage, int micro_batch_size) const;
   LayerTimes computed(const Layer& layer, int micro_batch_size) const;
-  Nanoseconds overhead() const;
 
   Model model_;
   Cluster cluster_;

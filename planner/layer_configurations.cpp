@@ -1,8 +1,11 @@
 // A model as a chain of layers: pipeline and data parallelism, by a profile or operation counts.
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "planner/asked_values.hpp"
 #include "planner/configuration_costs.hpp"
 #include "planner/cost_model.hpp"
+#include "planner/layer_bounds.hpp"
 #include "planner/memory.hpp"
 #include "planner/number_text.hpp"
 #include "planner/schedules/building.hpp"
@@ -21,13 +24,12 @@ class LayerConfigurations final : public ConfigurationCosts {
         ranks_asked_(asked_numbers(job.strategy.pp_degree, "pp_degree")),
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
-        sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")) {
-    if (replicas_asked_.empty()) replicas_asked_ = {1};
-  }
+        sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
+        common_(common_of(job.strategy.schedule_mode)) {}
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
-    for (const int replicas : replicas_asked_) {
+    for (const int replicas : replicas_asked_.empty() ? open_replicas() : replicas_asked_) {
       const auto batchings = this->batchings(replicas, visitor);
       const auto ranks = rank_counts(asked, replicas, visitor);
       for (const ParallelSetup& batching : batchings) {
@@ -42,7 +44,9 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   std::optional<std::string> refusal(const ParallelSetup&) const override { return std::nullopt; }
-  std::int64_t least_step(const ParallelSetup&) const override { return 0; }
+  std::int64_t least_step(const ParallelSetup& mesh) const override {
+    return least_layer_step(model_, job_, mesh, common_);
+  }
 
   std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const override {
     std::vector<std::int64_t> costs;
@@ -57,6 +61,7 @@ class LayerConfigurations final : public ConfigurationCosts {
                                     job_.training.optimizer);
     for (StageCosts& stage : costs)
       stage.opt = Nanoseconds(stage.opt.value / job_.strategy.sharding_degree);
+    set_least_reductions(costs, model_, job_, mesh, stages);
     return costs;
   }
 
@@ -94,7 +99,8 @@ class LayerConfigurations final : public ConfigurationCosts {
         "The ranks share the " + count_of(model_.cores(), "core") + " of this machine" +
         (slower > 1
              ? ", so every computation is taken to be " + hundredths(slower) + " times as long."
-             : "; no plan with more ranks was tried unless the job names pp_degree."));
+             : "; no plan with more ranks was tried unless the job names pp_degree or "
+               "dp_degree."));
     return remarks;
   }
 
@@ -110,23 +116,46 @@ class LayerConfigurations final : public ConfigurationCosts {
     return list;
   }
 
+  /// Divisors of the devices, as the other degrees leave them.
+  std::vector<int> open_replicas() const {
+    std::vector<int> list;
+    const int devices = job_.cluster.devices();
+    for (int d = 1; d <= devices; ++d) {
+      if (devices % d == 0) list.push_back(d);
+    }
+    return list;
+  }
+
+  /// On this machine's cores, beyond which nothing is tried that the job does not name.
+  bool is_crowded(const std::vector<int>& asked, int ranks, int replicas) const {
+    if (!shares_this_machine(job_.cluster) || ranks * replicas <= model_.cores()) return false;
+    return (asked.empty() && ranks > 1) || (replicas_asked_.empty() && replicas > 1);
+  }
+
   std::vector<int> rank_counts(const std::vector<int>& asked, int replicas,
                                const SpaceVisitor& visitor) const {
     std::vector<int> list;
     const auto layers = static_cast<int>(job_.model.layers.size());
     for (const int p : asked.empty() ? open_rank_counts() : asked) {
       if (std::int64_t{p} * replicas > job_.cluster.devices()) {
+        // Open replicas are those that have devices.
+        if (replicas_asked_.empty() && replicas > 1) continue;
         visitor.ruled_out("more ranks than devices");
       } else if (p > layers) {
         visitor.ruled_out("fewer layers than stages");
-      } else if (asked.empty() && shares_this_machine(job_.cluster) && p > 1 &&
-                 p * replicas > model_.cores()) {
+      } else if (is_crowded(asked, p, replicas)) {
         visitor.ruled_out("more ranks than cores");
       } else {
         list.push_back(p);
       }
     }
     return list;
+  }
+
+  /// Where the job names both, by some size and some number of micro-batches.
+  bool can_be_cut(int batch) const {
+    return std::any_of(steps_asked_.begin(), steps_asked_.end(),
+                       [&](int m) { return batch % m == 0 && admits(sizes_asked_, batch / m); });
   }
 
   /// Of one replica.
@@ -143,6 +172,9 @@ class LayerConfigurations final : public ConfigurationCosts {
     for (const int b : sizes_asked_) {
       if (batch % b != 0) visitor.ruled_out("micro_batch_size does not divide the global batch");
     }
+    if (!steps_asked_.empty() && !sizes_asked_.empty() && !can_be_cut(batch))
+      visitor.ruled_out(
+          "dp_degree, accumulate_steps and micro_batch_size are not the global batch");
     for (int m = 1; m <= batch; ++m) {
       if (batch % m != 0) continue;
       const int size = batch / m;
@@ -164,6 +196,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   CostModel model_;
   std::vector<LayerRecompute> recompute_;  // by layer
   std::vector<int> ranks_asked_, replicas_asked_, steps_asked_, sizes_asked_;
+  CommonOfSchedules common_;
 };
 
 }  // namespace

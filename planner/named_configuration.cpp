@@ -94,8 +94,17 @@ void read_degrees(const Values& values, ParallelSetup& parallel) {
     parallel.sequence_parallel = false;
 }
 
+/// Planned layer by layer, a configuration has as many devices as the best one uses: the most
+/// replicas that these and the batch allow.
+int replicas_on(int devices, int of_replica, const Job& job, const ParallelSetup& parallel) {
+  int replicas = std::max(1, devices / of_replica);
+  while (replicas > 1 && job.global_batch % (replicas * parallel.micro_batch_size) != 0) --replicas;
+  return replicas;
+}
+
 /// Replicas: those asked for, or what the other degrees leave of the cluster. Why they do not fit.
-std::string set_replicas(const Values& values, const Job& job, ParallelSetup& parallel) {
+/// `used`: devices of the best configuration.
+std::string set_replicas(const Values& values, const Job& job, int used, ParallelSetup& parallel) {
   const std::int64_t devices = job.cluster.devices();
   const std::int64_t of_replica =
       std::int64_t{parallel.tensor} * parallel.pipeline * parallel.context;
@@ -104,6 +113,8 @@ std::string set_replicas(const Values& values, const Job& job, ParallelSetup& pa
     parallel.data = *data;
   } else if (estimated_architecture(job)) {
     parallel.data = static_cast<int>(std::max<std::int64_t>(1, devices / of_replica));
+  } else {
+    parallel.data = replicas_on(used, parallel.pipeline, job, parallel);
   }
   const std::int64_t needed = of_replica * parallel.data;
   if (needed > kMost)
@@ -143,10 +154,11 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
     schedule = name->second;
     parallel.chunks = find_schedule(schedule).default_chunks;
   }
+  const int used = parallel.devices();
   read_degrees(values, parallel);
   read_word<bool, 2>(values, "partition", {{{"balanced", false}, {"even", true}}}, is_even);
   NamedConfiguration named;
-  named.too_many_devices = set_replicas(values, job, parallel);
+  named.too_many_devices = set_replicas(values, job, used, parallel);
   named.other_batch = set_batches(values, job, parallel);
   named.configuration = {&find_schedule(schedule), parallel, is_even};
   return named;

@@ -47,11 +47,12 @@ bool ShapeChoices::allows_baseline() const {
           std::find(asked_.begin(), asked_.end(), &find_schedule("naive")) != asked_.end());
 }
 
-std::vector<const Schedule*> ShapeChoices::schedules_for(int ranks) const {
+std::vector<const Schedule*> ShapeChoices::schedules_for(int ranks, bool has_replicas) const {
   std::vector<const Schedule*> list;
   for (const Schedule& schedule : schedules()) {
     if (schedule.name == "naive") {
-      if (is_estimated_ && ranks == 1 && allows_baseline()) list.push_back(&schedule);
+      const bool is_choice = is_estimated_ || has_replicas;
+      if (is_choice && ranks == 1 && allows_baseline()) list.push_back(&schedule);
       continue;
     }
     const bool has_layout =
@@ -81,7 +82,7 @@ std::optional<Shape> ShapeChoices::baseline_on(const ParallelSetup& mesh) const 
 
 ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
   Shapes shapes;
-  for (const Schedule* schedule : schedules_for(mesh.pipeline)) {
+  for (const Schedule* schedule : schedules_for(mesh.pipeline, mesh.data > 1)) {
     for (const int chunks : chunks_for(*schedule, mesh.pipeline)) {
       if (mesh.data > 1 && schedule->asynchronous) {
         ++shapes.pruned["asynchronous, with replicas"];

@@ -45,7 +45,7 @@ SearchSpace search_space(const Job& job, const ConfigurationCosts& costs);
 ///                  placement, where the job is estimated with that of a V too; the others where
 ///                  they are named
 /// On one rank all schedules compute what naive computes, which is tried instead unless some are
-/// named.
+/// named: with replicas, and where the job is estimated; else it is the baseline's row.
 class ShapeChoices {
  public:
   ShapeChoices(const Job& job, bool is_estimated);
@@ -63,7 +63,7 @@ class ShapeChoices {
   bool allows_baseline() const;
 
  private:
-  std::vector<const Schedule*> schedules_for(int ranks) const;
+  std::vector<const Schedule*> schedules_for(int ranks, bool has_replicas) const;
   std::vector<int> chunks_for(const Schedule& schedule, int ranks) const;
 
   int layers_;

@@ -72,6 +72,7 @@ class Demo {
     job_.model = model_preset("gpt-tiny");
     job_.cluster = this_machine();
     job_.global_batch = kGlobalBatch;
+    job_.strategy.dp_degree = {"1"};  // what it shows is a pipeline
     // On a single core a pipeline cannot win, but it can be shown.
     if (cores_of_machine() == 1) job_.strategy.pp_degree = {"2"};
     job_.profile_path = "profile.json";

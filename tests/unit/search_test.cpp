@@ -79,10 +79,10 @@ TEST(Search, BestPlanIsCompleteAndNeverWorseThanTheBaseline) {
       EXPECT_LE(plan.predicted.step, baseline.step);
     }
     EXPECT_GT(plan.predicted.step, Nanoseconds(0));
-    EXPECT_EQ(plan.micro_batches * plan.micro_batch_size, batch);
+    EXPECT_EQ(plan.replicas() * plan.micro_batches * plan.micro_batch_size, batch);
     EXPECT_EQ(plan.executable.at("cpu"), "yes");
     EXPECT_EQ(plan.stages.back().end_layer, static_cast<int>(plan.model.layers.size()));
-    EXPECT_EQ(plan.predicted.peak_activations.size(), static_cast<std::size_t>(plan.ranks()));
+    EXPECT_EQ(plan.predicted.peak_activations.size(), static_cast<std::size_t>(plan.all_ranks()));
     EXPECT_FALSE(plan.tuner.reasons.empty());
     EXPECT_GT(plan.tuner.baseline_step, Nanoseconds(0));
     // The prediction is the simulator's, not the search's: the same again from the plan alone.
