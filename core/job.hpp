@@ -28,6 +28,7 @@ struct Strategy {
   // Only of jobs that are estimated (estimated_architecture()):
   Choice mp_degree, cp_degree, ep_degree, sharding_stage;
   Choice use_sequence_parallel;  // "true", "false"
+  Choice rank_order;             // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
   Choice recompute;              // "none", "selective", "full"
   bool overlap_grad_reduce = false;
   std::string framework = "megatron-core";  // whose kernels and memory are estimated

@@ -16,9 +16,9 @@ constexpr std::array<std::string_view, 10> kFields{
     "memory_limit",     "sharding_degree"};
 
 /// Of jobs that are estimated (estimated_architecture()).
-constexpr std::array<std::string_view, 8> kEstimatedFields{
+constexpr std::array<std::string_view, 9> kEstimatedFields{
     "mp_degree", "cp_degree",           "ep_degree", "sharding_stage", "use_sequence_parallel",
-    "recompute", "overlap_grad_reduce", "framework"};
+    "recompute", "overlap_grad_reduce", "framework", "rank_order"};
 
 /// Fields of Paddle's pipeline strategy that have no counterpart here.
 constexpr std::array<std::string_view, 7> kUnusedFields{
@@ -126,6 +126,10 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
   strategy.sharding_stage = read_numbers(fields, "sharding_stage", 3, 0);
   strategy.use_sequence_parallel = read_flags(fields, "use_sequence_parallel");
   strategy.recompute = read_recomputes(fields);
+  strategy.rank_order = read_alternatives(fields, "rank_order", [](const JsonCursor& value) {
+    return read_choice<std::string>(
+        value, {{"tp-cp-dp-pp", "tp-cp-dp-pp"}, {"tp-cp-pp-dp", "tp-cp-pp-dp"}});
+  });
   if (const auto overlap = fields.find("overlap_grad_reduce"))
     strategy.overlap_grad_reduce = overlap->boolean();
   if (const auto framework = fields.find("framework")) {
@@ -204,6 +208,7 @@ void add_estimated(const Strategy& strategy, Json& json) {
   add("ep_degree", strategy.ep_degree, numbers_json);
   add("sharding_stage", strategy.sharding_stage, numbers_json);
   add("recompute", strategy.recompute, words_json);
+  add("rank_order", strategy.rank_order, words_json);
   add("use_sequence_parallel", strategy.use_sequence_parallel, [](const Choice& choice) {
     Json list = Json::array();
     for (const std::string& value : choice) list.push_back(value == "true");
@@ -268,6 +273,7 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
   refuse("ep_degree", asked.ep_degree, {"1"});
   refuse("sharding_stage", asked.sharding_stage, {asked.sharding_degree > 1 ? "1" : "0"});
   refuse("use_sequence_parallel", asked.use_sequence_parallel, {"false"});
+  refuse("rank_order", asked.rank_order, {"tp-cp-pp-dp"});
   if (const auto value = fields.find("recompute"); value && !asked.recompute.empty()) {
     throw InputError(value->file(), value->pointer(),
                      "is searched only for transformers that are estimated; here it stands in "

@@ -65,6 +65,23 @@ Mesh Mesh::grid(int pipeline, int data, int context, int tensor) {
   return mesh;
 }
 
+Mesh Mesh::grid_of_replicas(int pipeline, int data, int context, int tensor) {
+  Mesh mesh = grid(pipeline, data, context, tensor);
+  if (data > 1) {
+    std::swap(mesh.dim_names[0], mesh.dim_names[1]);
+    std::swap(mesh.shape[0], mesh.shape[1]);
+  }
+  return mesh;
+}
+
+bool Mesh::has_pipeline_inside_data() const {
+  if (size("pp") == 1 || size("dp") == 1) return false;
+  const auto place = [&](const char* dim) {
+    return std::find(dim_names.begin(), dim_names.end(), dim);
+  };
+  return place("dp") < place("pp");
+}
+
 namespace {
 
 /// Places to go in `devices` for one step along a dimension. Row major: that skips the sizes of all

@@ -22,6 +22,11 @@ struct Mesh {
   /// {"pp", "dp", "cp", "tp"}, of these "pp" and those larger than 1, on devices 0, 1, …: tensor
   /// parallel devices side by side, the pipeline in the largest steps.
   static Mesh grid(int pipeline, int data, int context, int tensor);
+  /// The same with "dp" in front of "pp": neighbours of the pipeline side by side, replicas in the
+  /// largest steps.
+  static Mesh grid_of_replicas(int pipeline, int data, int context, int tensor);
+  /// Whether replicas are further apart than the ranks of a pipeline; false without either.
+  bool has_pipeline_inside_data() const;
   /// Device of each pipeline rank, of the first replica where there are several.
   std::vector<int> devices_of_pipeline() const;
   /// Those of all replicas, one replica after the other: pipeline rank r of replica d is rank

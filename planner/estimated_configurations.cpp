@@ -1,9 +1,12 @@
 // A transformer by its widths: every kind of parallelism, by the analytical estimate.
+#include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "core/error.hpp"
 #include "planner/asked_values.hpp"
 #include "planner/configuration_costs.hpp"
+#include "planner/estimate/rank_places.hpp"
 #include "planner/estimate/stage_estimate.hpp"
 
 namespace pipewright::planner {
@@ -31,6 +34,15 @@ std::vector<bool> asked_flags(const Choice& choice) {
   std::vector<bool> values;
   for (const std::string& text : choice) values.push_back(text == "true");
   return values;
+}
+
+std::vector<RankOrder> asked_orders(const Choice& choice) {
+  std::vector<RankOrder> orders;
+  for (const RankOrder order : {RankOrder::PipelineOutermost, RankOrder::DataOutermost}) {
+    if (std::find(choice.begin(), choice.end(), name_of(order)) != choice.end())
+      orders.push_back(order);
+  }
+  return orders;
 }
 
 std::vector<int> divisors(int number) {
@@ -61,13 +73,30 @@ ParallelSpace space_of(const Job& job) {
   return space;
 }
 
+/// order_choice() of setups that come in any number with the same degrees, one after the other.
+struct OrderChoices {
+  const Machine& machine;
+  std::tuple<int, int, int, int> degrees = {};
+  OrderChoice choice = OrderChoice::Same;
+
+  OrderChoice of(const ParallelSetup& setup) {
+    const std::tuple own(setup.tensor, setup.pipeline, setup.context, setup.data);
+    if (own != degrees) {
+      degrees = own;
+      choice = order_choice(machine, setup);
+    }
+    return choice;
+  }
+};
+
 class EstimatedConfigurations final : public ConfigurationCosts {
  public:
   EstimatedConfigurations(const Job& job, const Architecture& model, double scale)
       : context_{model, framework_traits(job.strategy.framework), machine_of(job.cluster)},
         space_(space_of(job)),
         scale_(scale),
-        steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")) {
+        steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
+        orders_asked_(asked_orders(job.strategy.rank_order)) {
     check(model);
     check(space_);
     if (job.training.optimizer != "adamw") {
@@ -95,9 +124,11 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     ParallelSpace space = space_;
     if (!pipeline.empty()) space.pipeline = pipeline;
+    OrderChoices choices{context_.machine};
     for_each_setup(context_.model, context_.framework, space,
                    {[&](const ParallelSetup& setup) {
-                      if (admits(steps_asked_, setup.micro_batches)) visitor.visit(setup);
+                      if (admits(steps_asked_, setup.micro_batches))
+                        visit_orders(setup, choices, visitor);
                     },
                     visitor.ruled_out});
   }
@@ -147,6 +178,26 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   }
 
  private:
+  /// The setup in each order of its ranks that is asked for, or that may be the best one.
+  void visit_orders(ParallelSetup setup, OrderChoices& choices, const SpaceVisitor& visitor) const {
+    const bool has_choice = setup.pipeline > 1 && setup.data > 1;
+    setup.order = has_choice && orders_asked_.size() == 1 ? orders_asked_.front()
+                                                          : RankOrder::PipelineOutermost;
+    visitor.visit(setup);
+    if (!has_choice || orders_asked_.size() == 1) return;
+    switch (choices.of(setup)) {
+      case OrderChoice::Same:
+        visitor.ruled_out("the other rank order costs the same");
+        return;
+      case OrderChoice::Worse:
+        visitor.ruled_out("the other rank order gains nothing");
+        return;
+      case OrderChoice::Differs:
+        setup.order = RankOrder::DataOutermost;
+        visitor.visit(setup);
+    }
+  }
+
   Nanoseconds scaled(Nanoseconds time) const {
     return Nanoseconds(std::llround(static_cast<double>(time.value) * scale_));
   }
@@ -162,6 +213,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   ParallelSpace space_;
   double scale_;
   std::vector<int> steps_asked_;
+  std::vector<RankOrder> orders_asked_;  // empty: both
   Bytes limit_;
   std::string source_;
 };

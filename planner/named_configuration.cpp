@@ -26,6 +26,7 @@ const std::vector<std::string_view> kKeys{"schedule",
                                           "recompute",
                                           "sequence_parallel",
                                           "zero",
+                                          "rank_order",
                                           "partition"};
 
 using Values = std::map<std::string, std::string>;
@@ -90,6 +91,10 @@ void read_degrees(const Values& values, ParallelSetup& parallel) {
                                parallel.recompute);
   read_word<bool, 2>(values, "sequence_parallel", {{{"on", true}, {"off", false}}},
                      parallel.sequence_parallel);
+  read_word<RankOrder, 2>(values, "rank_order",
+                          {{{name_of(RankOrder::PipelineOutermost), RankOrder::PipelineOutermost},
+                            {name_of(RankOrder::DataOutermost), RankOrder::DataOutermost}}},
+                          parallel.order);
   if (parallel.tensor == 1 && values.count("sequence_parallel") == 0)
     parallel.sequence_parallel = false;
 }
@@ -159,6 +164,8 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
   read_word<bool, 2>(values, "partition", {{{"balanced", false}, {"even", true}}}, is_even);
   NamedConfiguration named;
   named.too_many_devices = set_replicas(values, job, used, parallel);
+  // Without replicas or a pipeline there is one order.
+  if (parallel.pipeline == 1 || parallel.data == 1) parallel.order = RankOrder::PipelineOutermost;
   named.other_batch = set_batches(values, job, parallel);
   named.configuration = {&find_schedule(schedule), parallel, is_even};
   return named;

@@ -89,6 +89,12 @@ Json training_json(const Plan& plan) {
   return json;
 }
 
+/// Where there is a choice: the same where a plan has no replicas, or no pipeline.
+std::string rank_order_of(const Plan& plan) {
+  return plan.mesh.has_pipeline_inside_data() ? "tp-cp-pp-dp (replicas outermost)"
+                                              : "tp-cp-dp-pp (the pipeline outermost)";
+}
+
 std::string order_text(const Plan& plan) {
   return plan.schedule.order ? "its own" : "the schedule's";
 }
@@ -104,6 +110,7 @@ std::vector<std::string> plan_differences(const Plan& first, const Plan& second)
   differences.add("cluster", fingerprint(first.cluster), fingerprint(second.cluster));
   for (const char* dimension : {"tp", "pp", "dp", "cp"})
     differences.add(dimension, first.mesh.size(dimension), second.mesh.size(dimension));
+  differences.add("rank order", rank_order_of(first), rank_order_of(second));
   differences.add("ep", first.expert_parallel, second.expert_parallel);
   differences.add("devices", static_cast<int>(first.mesh.devices.size()),
                   static_cast<int>(second.mesh.devices.size()));

@@ -80,6 +80,7 @@ void add_fixed_fields(const Strategy& strategy, std::vector<std::string>& reason
   add("accumulate_steps", strategy.accumulate_steps);
   add("micro_batch_size", strategy.micro_batch_size);
   add("sharding_stage", strategy.sharding_stage);
+  add("rank_order", strategy.rank_order);
   add("use_sequence_parallel", strategy.use_sequence_parallel);
   add("recompute", strategy.recompute);
   add("schedule_mode", strategy.schedule_mode);
@@ -127,6 +128,13 @@ RecomputeSpec::Kind kind_of(LayerRecompute recompute) {
   throw_bug(__FILE__, __LINE__, "a kind of recompute has no counterpart");
 }
 
+Mesh mesh_of(const ParallelSetup& parallel, bool is_estimated) {
+  if (!is_estimated) return Mesh::data_parallel(parallel.data, parallel.pipeline);
+  const auto grid =
+      parallel.order == RankOrder::DataOutermost ? Mesh::grid_of_replicas : Mesh::grid;
+  return grid(parallel.pipeline, parallel.data, parallel.context, parallel.tensor);
+}
+
 }  // namespace
 
 std::string describe(const Candidate& candidate) {
@@ -147,6 +155,8 @@ std::string describe(const Candidate& candidate) {
   if (parallel.sequence_parallel) text += ", sequence parallel";
   if (parallel.zero > 0 && candidate.parallel.data * parallel.context > 1)
     text += ", ZeRO " + std::to_string(parallel.zero);
+  if (parallel.order == RankOrder::DataOutermost)
+    text += ", rank order " + std::string(name_of(parallel.order));
   return text;
 }
 
@@ -165,9 +175,7 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.model = job.model;
   plan.architecture = job.architecture;
   plan.cluster = job.cluster;
-  plan.mesh = costs.is_estimated()
-                  ? Mesh::grid(parallel.pipeline, parallel.data, parallel.context, parallel.tensor)
-                  : Mesh::data_parallel(parallel.data, parallel.pipeline);
+  plan.mesh = mesh_of(parallel, costs.is_estimated());
   plan.micro_batches = parallel.micro_batches;
   plan.micro_batch_size = parallel.micro_batch_size;
   plan.stages = best.stages;

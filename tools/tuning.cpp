@@ -31,6 +31,8 @@ std::string savings_text(const planner::ParallelSetup& parallel) {
   add(parallel.sequence_parallel, "sp");
   add(parallel.recompute == LayerRecompute::Whole, "full recompute");
   add(parallel.recompute == LayerRecompute::Attention, "selective recompute");
+  add(parallel.order == planner::RankOrder::DataOutermost,
+      "order " + std::string(name_of(parallel.order)));
   return text;
 }
 

@@ -57,9 +57,13 @@ double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul) 
   return matmul_seconds(device, by_weights) + matmul_weight_seconds(device, matmul);
 }
 
+int Group::on_a_node(int devices_per_node) const {
+  return near > 0 ? near : std::max(1, std::min(members, devices_per_node / stride));
+}
+
 double group_bytes_per_second(const NodeRates& node, int devices_per_node, const Group& group) {
   if (group.inside(devices_per_node)) return node.inside_bytes_per_second;
-  const int together = std::max(1, std::min(group.members, devices_per_node / group.stride));
+  const int together = group.on_a_node(devices_per_node);
   const double fill = static_cast<double>(devices_per_node) / together;
   const double rings = group.beside > 0 ? std::min<double>(group.beside, fill) : fill;
   return node.network_bytes_per_second / rings;
@@ -97,7 +101,7 @@ double all_to_all_seconds(const NodeRates& node, int devices_per_node, const Gro
     return start + (members - 1) / members * bytes / node.inside_bytes_per_second;
   }
   // What stays in the node goes over its links, the rest over the device's share of the network.
-  const double near = std::max(1, std::min(group.members, devices_per_node / group.stride));
+  const double near = group.on_a_node(devices_per_node);
   const double share_of_network = node.network_bytes_per_second / devices_per_node;
   return start + std::max((near - 1) / members * bytes / node.inside_bytes_per_second,
                           (members - near) / members * bytes / share_of_network);

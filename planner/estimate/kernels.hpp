@@ -30,8 +30,10 @@ double stream_seconds(const DeviceRates& device, double bytes);
 /// such groups work at the same time on a node; 0: as many as it has devices for.
 struct Group {
   int members = 1, stride = 1, beside = 0;
+  int near = 0;  // members that share a node; 0: as the stride has it
 
   bool inside(int devices_per_node) const { return members * stride <= devices_per_node; }
+  int on_a_node(int devices_per_node) const;
 };
 
 /// What a ring through the group carries for each of its members, per second. Across nodes the

@@ -160,6 +160,7 @@ void for_each_setup(const Architecture& model, const FrameworkTraits& framework,
 }
 
 std::string rule_of(const std::string& reason) {
+  if (reason.find("the rank order") == 0) return "ep with replicas outermost";
   if (reason.find("heads") != std::string::npos) return "tp * cp does not divide the heads";
   if (reason.find("interleaving") == 0) return "interleaving needs m in multiples of pp";
   if (reason.find("ZeRO") == 0) return "ZeRO 2 and 3 with a pipeline";
@@ -179,6 +180,8 @@ std::string describe(const ParallelSetup& setup) {
   if (setup.recompute == LayerRecompute::Attention) text += ", selective recompute";
   if (setup.sequence_parallel) text += ", sequence parallel";
   if (setup.zero > 0) text += ", ZeRO " + std::to_string(setup.zero);
+  if (setup.order == RankOrder::DataOutermost)
+    text += ", rank order " + std::string(name_of(setup.order));
   return text;
 }
 

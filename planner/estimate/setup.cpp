@@ -47,6 +47,10 @@ std::optional<std::string> refusal_of_pipeline(const Architecture& model,
 
 }  // namespace
 
+std::string_view name_of(RankOrder order) {
+  return order == RankOrder::DataOutermost ? "tp-cp-pp-dp" : "tp-cp-dp-pp";
+}
+
 std::optional<std::string> refusal(const Architecture& model, const Machine& machine,
                                    const ParallelSetup& setup) {
   for (const int degree : {setup.tensor, setup.data, setup.pipeline, setup.chunks, setup.experts,
@@ -62,6 +66,13 @@ std::optional<std::string> refusal(const Architecture& model, const Machine& mac
                             (setup.data * setup.context) % setup.experts != 0)) {
     return "ep = " + number(setup.experts) + " has to divide the " + number(model.experts.count) +
            " experts and the " + number(setup.data * setup.context) + " replicas";
+  }
+  // Megatron-LM asserts it (core/parallel_state.py): experts are divided among replicas that lie
+  // side by side, and the same ranks have to make up a pipeline.
+  if (setup.experts > 1 && setup.order == RankOrder::DataOutermost) {
+    return "the rank order " + std::string(name_of(setup.order)) +
+           " has replicas apart, and expert parallel ranks have to lie side by side; take " +
+           std::string(name_of(RankOrder::PipelineOutermost)) + ", or ep = 1";
   }
   if (setup.zero >= 2 && setup.pipeline > 1) {
     return "ZeRO " + number(setup.zero) +

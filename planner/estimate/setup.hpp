@@ -1,8 +1,10 @@
 // What a training run does in parallel, as far as its time and memory depend on it. Plain data.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/architecture.hpp"
@@ -11,8 +13,11 @@
 
 namespace pipewright::planner {
 
-/// Ranks are numbered tensor parallel innermost, then context and data parallel, the pipeline
-/// outermost (Megatron-LM, DeepSpeed).
+/// What of the ranks varies behind tensor and context parallelism (rank_places.hpp).
+enum class RankOrder : std::uint8_t { PipelineOutermost, DataOutermost };
+/// "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first, as Megatron-LM writes it.
+std::string_view name_of(RankOrder order);
+
 struct ParallelSetup {
   int tensor = 1, data = 1, pipeline = 1;
   int chunks = 1;   // stages a pipeline rank holds (interleaving)
@@ -26,6 +31,7 @@ struct ParallelSetup {
   bool overlap_gradients = false;  // reduced behind the last micro-batch, gathered behind the first
   bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
+  RankOrder order = RankOrder::PipelineOutermost;
 
   int devices() const { return tensor * data * pipeline * context; }
 };

@@ -239,21 +239,45 @@ Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup
   return Bytes(static_cast<std::int64_t>(state / setup.pipeline));
 }
 
+namespace {
+
+/// Of all ranks of a replica together. Stages have the same bytes to reduce as the whole model, or
+/// more, and more starts; `one_micro_batch`: what overlap hides of them all.
+double least_updates(const EstimateContext& context, const ParallelSetup& setup,
+                     const LayerRange& all, double one_micro_batch) {
+  const auto& [model, framework, machine] = context;
+  const RangeWeights weights = weights_of(model, setup, all);
+  double least = -1;
+  for (const NodeRates& node : machine.nodes) {
+    double reduction = reduction_seconds(framework, machine, setup, node, weights);
+    // Behind the work of slower nodes more of it is hidden than is known here.
+    if (setup.overlap_gradients)
+      reduction = machine.nodes.size() > 1 ? 0 : std::max(0.0, reduction - one_micro_batch);
+    const double sum = reduction + update_seconds(framework, setup, node, weights);
+    if (least < 0 || sum < least) least = sum;
+  }
+  return least + setup.pipeline * framework.step_overhead_seconds;
+}
+
+}  // namespace
+
 std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup) {
-  double least = 0;
-  const LayerRange ends{.embedding = true, .head = true};
+  double least = 0, way = 0;  // all work of a micro-batch; what of it nothing else can do beside
+  LayerRange all = blocks_in(context.model, 0, context.model.blocks);
+  all.embedding = all.head = true;
   for (const NodeRates& node : context.machine.nodes) {
     const Pieces pieces = pieces_on(context, setup, node);
-    LayerRange all = blocks_in(context.model, 0, context.model.blocks);
-    all.add(ends);
     const double work = pieces.forward(all) + pieces.backward(all);
+    const double without_weights = work - pieces.weight(all);
     if (least == 0 || work < least) least = work;
+    if (way == 0 || without_weights < way) way = without_weights;
   }
   // Each stage's times are rounded to whole nanoseconds, by half of one at most.
-  const double rounding = 2e-9 * context.model.blocks;
-  const double step =
-      std::max((least - rounding) * setup.micro_batches / setup.pipeline, least - rounding);
-  return static_cast<std::int64_t>(std::floor(step * 1e9));
+  const double rounding = 3e-9 * (context.model.blocks + 2);
+  const double updates = least_updates(context, setup, all, least) - rounding;
+  const double of_rank =
+      ((least - rounding) * setup.micro_batches + std::max(0.0, updates)) / setup.pipeline;
+  return static_cast<std::int64_t>(std::floor(std::max({0.0, of_rank, way - rounding}) * 1e9));
 }
 
 }  // namespace pipewright::planner

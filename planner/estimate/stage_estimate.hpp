@@ -49,7 +49,9 @@ CostTable estimated_cost_table(const EstimateContext& context, const ParallelSet
 /// optimizer state, divided among the ranks.
 Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup& setup);
 
-/// No schedule on this setup takes less, whatever the cut: all work, divided among the ranks.
+/// No schedule on this setup takes less, whatever the cut: all work and all updates with their
+/// reductions, divided among the ranks; and a micro-batch's way up through all F and down through
+/// all I.
 std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup);
 
 }  // namespace pipewright::planner

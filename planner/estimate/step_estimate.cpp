@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "planner/estimate/rank_places.hpp"
 #include "planner/estimate/stage_messages.hpp"
 #include "planner/estimate/step_parts.hpp"
 
@@ -11,11 +12,12 @@ namespace pipewright::planner {
 
 NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int rank) {
   if (machine.nodes.size() == 1) return machine.nodes.front();
-  const int each = setup.tensor * setup.data * setup.context;
-  const int first = rank * each / machine.devices_per_node;
-  const int last = ((rank + 1) * each - 1) / machine.devices_per_node;
-  NodeRates slow = machine.node(first);
-  for (int n = first + 1; n <= last; ++n) {
+  const int per_node = machine.devices_per_node, each = devices_of_rank(setup);
+  NodeRates slow = machine.node(first_device(setup, rank, 0) / per_node);
+  int seen = -1;  // nodes come in ascending order
+  const auto add = [&](int n) {
+    if (n <= seen) return;
+    seen = n;
     const NodeRates& node = machine.node(n);
     if (node.device.peak_flops * node.device.matmul_efficiency <
         slow.device.peak_flops * slow.device.matmul_efficiency) {
@@ -25,6 +27,10 @@ NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int r
         std::min(slow.inside_bytes_per_second, node.inside_bytes_per_second);
     slow.network_bytes_per_second =
         std::min(slow.network_bytes_per_second, node.network_bytes_per_second);
+  };
+  for (int replica = 0; replica < setup.data; ++replica) {
+    const int first = first_device(setup, rank, replica);
+    for (int n = first / per_node; n <= (first + each - 1) / per_node; ++n) add(n);
   }
   return slow;
 }
@@ -106,8 +112,9 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
                          const ParallelSetup& setup, const NodeRates& node,
                          const RangeWeights& weights) {
   const int replicas = setup.data * setup.context;
-  const Group all{replicas, setup.tensor},
-      same_experts{replicas / setup.experts, setup.tensor * setup.experts};
+  const Group all = replica_group(setup, machine.devices_per_node);
+  const Group same_experts =
+      setup.experts == 1 ? all : Group{replicas / setup.experts, setup.tensor * setup.experts};
   const auto of = [&](const Group& group, double count) {
     const int per_node = machine.devices_per_node;
     const double bytes = framework.gradient_bytes * count;
@@ -134,9 +141,7 @@ double update_seconds(const FrameworkTraits& framework, const ParallelSetup& set
 double tied_seconds(const Architecture& model, const FrameworkTraits& framework,
                     const Machine& machine, const ParallelSetup& setup, const NodeRates& node) {
   if (!model.tied_head || setup.pipeline == 1 || !setup.tied_head_reduced) return 0;
-  const int stage = setup.devices() / setup.pipeline;
-  const bool one_node = setup.devices() <= machine.devices_per_node;
-  const Group ends{2, one_node ? 1 : (setup.pipeline - 1) * stage, stage};
+  const Group ends = ends_group(setup, machine.devices_per_node);
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   return all_reduce_seconds(node, machine.devices_per_node, ends,
                             framework.tied_gradient_bytes * table);

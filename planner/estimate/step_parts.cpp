@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/estimate/rank_places.hpp"
+
 namespace pipewright::planner {
 
 void LayerRange::add(const LayerRange& other) {
@@ -55,15 +57,11 @@ double hop_bytes(const Architecture& model, const ParallelSetup& setup) {
 }
 
 Hop hop_between(const Machine& machine, const ParallelSetup& setup, int from, int to) {
-  const int stride = setup.tensor * setup.data * setup.context;
+  const int stride = pipeline_stride(setup);
   const int per_node = machine.devices_per_node;
-  bool inside = true;
-  for (int k = 0; k < std::min(stride, per_node) && inside; ++k) {
-    inside = (from * stride + k) / per_node == (to * stride + k) / per_node;
-  }
   const NodeRates one = slowest_node(machine, setup, from),
                   other = slowest_node(machine, setup, to);
-  if (inside) {
+  if (share_nodes(setup, per_node, from, to)) {
     return {kNetworkStart, std::min(one.inside_bytes_per_second, other.inside_bytes_per_second)};
   }
   const double network = std::min(one.network_bytes_per_second, other.network_bytes_per_second);

@@ -1,6 +1,7 @@
 // DeepSpeed: the JSON that deepspeed.initialize() reads (deepspeed.ai/docs/config-json, and
 // runtime/config.py for "pipeline").
 #include "planner/export/plan_facts.hpp"
+#include "planner/export/rank_order.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -88,6 +89,11 @@ ExportedPlan export_deepspeed(const Plan& plan) {
   document["gradient_clipping"] = plan.training.clip_grad_norm;
   if (plan.model.bytes_per_element == 2) document["bf16"] = {{"enabled", true}};
   add_notes(facts, result);
+  // deepspeed/runtime/pipe/topology.py: axes pipe, data, model.
+  if (facts.pipeline > 1) {
+    note_rank_order(plan, "DeepSpeed", false,
+                    "give PipelineModule a topology of the axes data, pipe, model", result);
+  }
   result.text = to_text(document);
   return result;
 }

@@ -1,6 +1,7 @@
 // PaddlePaddle: a dictionary for paddle.distributed.Strategy (auto_parallel/constants.py), with
 // fleet's hybrid_configs beside it, which Strategy passes over.
 #include "planner/export/paddle_facts.hpp"
+#include "planner/export/rank_order.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -68,6 +69,12 @@ ExportedPlan export_paddle(const Plan& plan) {
                                 {"pp_degree", facts.pipeline},
                                 {"sharding_degree", sharded ? facts.data : 1}};
   add_notes(facts, result);
+  // Its order is dp, pp, sharding, sep, mp, the last fastest; what is sharded is inside the
+  // pipeline.
+  note_rank_order(plan, "Paddle", !sharded,
+                  std::string("set hybrid_configs.order to ") +
+                      (sharded ? "dp, sharding, pp, sep, mp" : "pp, dp, sharding, sep, mp"),
+                  result);
   result.text = to_text(document);
   return result;
 }

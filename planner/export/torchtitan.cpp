@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "planner/export/plan_facts.hpp"
+#include "planner/export/rank_order.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -170,6 +171,11 @@ ExportedPlan export_torchtitan(const Plan& plan) {
     line(recompute, "selective_ac_option", "\"op\"");
   }
   add_notes(facts, result);
+  // torchtitan/distributed/parallel_dims.py: its mesh is pp, dp_replicate, dp_shard, cp, tp.
+  note_rank_order(plan, "torchtitan", false,
+                  "no field changes that, so neighbours of the pipeline are further apart than "
+                  "planned",
+                  result);
   result.text = "# For torchtitan 0.2 on " + std::to_string(facts.devices()) + " devices.\n";
   for (const std::string& note : result.notes) result.text += "# " + note + "\n";
   result.text += "\n[optimizer]\n" + optimizer + "\n[training]\n" + training + "\n[parallelism]\n" +

@@ -197,6 +197,32 @@ TEST(Megatron, AnArchitectureIsWrittenWithItsExpertsAndItsAttention) {
   EXPECT_EQ(llama.at("--position-embedding-type"), "rope");
 }
 
+/// The same plan with its ranks in either order: each tool is told, or says that it has another.
+TEST(Export, SaysWhereAToolNumbersRanksOtherwise) {
+  const auto notes_of = [](const Plan& plan, const char* format) {
+    std::string all;
+    for (const std::string& note : exported(plan, format).notes) all += note + "\n";
+    return all;
+  };
+  Plan plan = plan_of(2, {2, 2}, "1f1b", 2);
+  plan.mesh = Mesh::grid(2, 2, 1, 1);
+  Plan inside = plan;
+  inside.mesh = Mesh::grid_of_replicas(2, 2, 1, 1);
+  EXPECT_EQ(megatron(plan).count("--use-tp-pp-dp-mapping"), 0U);
+  EXPECT_EQ(megatron(inside).count("--use-tp-pp-dp-mapping"), 1U);
+  const std::string differ = "the plan numbers ranks with ";
+  for (const char* format : {"torchtitan", "deepspeed"}) {
+    EXPECT_EQ(notes_of(plan, format).find(differ), std::string::npos) << format;
+    EXPECT_NE(notes_of(inside, format).find(differ + "replicas outermost"), std::string::npos)
+        << format;
+  }
+  EXPECT_NE(notes_of(plan, "paddle").find("order to pp, dp, sharding"), std::string::npos);
+  EXPECT_EQ(notes_of(inside, "paddle").find(differ), std::string::npos);
+  plan.sharding_stage = inside.sharding_stage = 1;
+  EXPECT_EQ(notes_of(plan, "paddle").find(differ), std::string::npos);
+  EXPECT_NE(notes_of(inside, "paddle").find("order to dp, sharding, pp"), std::string::npos);
+}
+
 TEST(Megatron, RefusesWhatItCannotDo) {
   EXPECT_NE(refusal_of(plan_of(2, {2, 2}, "zb-h1", 1), "megatron").find("schedule is zb-h1"),
             std::string::npos);
