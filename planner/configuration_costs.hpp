@@ -43,7 +43,7 @@ class ConfigurationCosts {
   virtual CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                           int replicas) const = 0;
   /// Replicas that have to be simulated to time a step: one where a stage's costs have the others'
-  /// part in them.
+  /// part in them, two where all are alike. table() of so many prices the exchange of all.
   virtual int simulated_replicas(const ParallelSetup& mesh) const = 0;
 
   /// A rank that holds the most holds at least this; 0 says nothing.

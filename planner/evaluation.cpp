@@ -32,6 +32,17 @@ Candidate candidate_of(const Branch& branch, const Program& program, const CostT
   return candidate;
 }
 
+/// What was found of some replicas, for all of them.
+void repeat_for_all(Candidate& candidate, int replicas) {
+  const auto ranks = candidate.peak_activations.size() / static_cast<std::size_t>(replicas);
+  for (int d = replicas; d < candidate.parallel.data; ++d) {
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const int peak = candidate.peak_activations[r];
+      candidate.peak_activations.push_back(peak);
+    }
+  }
+}
+
 }  // namespace
 
 Candidate unpriced(const Configuration& configuration) {
@@ -83,6 +94,7 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
   }
   outcome.candidate =
       candidate_of(branch, program, costs, figures_of(program, result.timeline, costs));
+  if (!source.is_estimated()) repeat_for_all(outcome.candidate, replicas);
   outcome.schedule_index = static_cast<std::size_t>(c.schedule - schedules().data());
   return outcome;
 }

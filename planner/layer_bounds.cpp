@@ -48,6 +48,8 @@ CommonOfSchedules common_of(const Choice& schedule_mode) {
   common.any_named = !schedule_mode.empty();
   for (const std::string& name : schedule_mode) {
     const Schedule& schedule = find_schedule(name);
+    common.one_rank_a_stage = common.one_rank_a_stage && schedule.layout != Layout::Replicas &&
+                              schedule.layout != Layout::Bidirectional;
     common.whole_ranks = common.whole_ranks && schedule.layout != Layout::Replicas;
     common.synchronous = common.synchronous && !schedule.asynchronous;
   }

@@ -16,9 +16,9 @@ namespace pipewright::planner {
 
 /// What the schedules that a job allows have in common.
 struct CommonOfSchedules {
-  bool whole_ranks =
-      true;  // a rank has at least one stage of its own: none shares out micro-batches
-  bool synchronous = true;  // each rank updates once, behind all its computations
+  bool one_rank_a_stage = true;  // of each replica
+  bool whole_ranks = true;       // a rank has at least one stage; none shares out micro-batches
+  bool synchronous = true;       // each rank updates once, behind all its computations
   bool any_named = false;
 };
 /// Of the names in `schedule_mode`; where there are none, of those that the search tries by itself.

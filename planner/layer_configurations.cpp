@@ -6,6 +6,7 @@
 #include "planner/configuration_costs.hpp"
 #include "planner/cost_model.hpp"
 #include "planner/layer_bounds.hpp"
+#include "planner/layer_replicas.hpp"
 #include "planner/memory.hpp"
 #include "planner/number_text.hpp"
 #include "planner/schedules/building.hpp"
@@ -79,10 +80,11 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                   int replicas) const override {
-    return model_.table(stages, mesh.pipeline * replicas, mesh.micro_batch_size,
-                        job_.training.optimizer, job_.strategy.sharding_degree);
+    return table_of_some(model_, job_, mesh, stages, replicas);
   }
-  int simulated_replicas(const ParallelSetup& mesh) const override { return mesh.data; }
+  int simulated_replicas(const ParallelSetup& mesh) const override {
+    return replicas_to_simulate(job_, mesh, common_);
+  }
 
   bool is_estimated() const override { return false; }
   Bytes least_memory(const ParallelSetup&) const override { return {}; }
