@@ -8,6 +8,15 @@
 
 namespace pipewright::planner {
 
+std::vector<int> kinds_of_stages(const LayerCosts& costs, const Placement& placement) {
+  std::vector<int> kinds;
+  for (int s = 0; s < placement.stages(); ++s) {
+    const RankId rank = placement.rank_of(StageId(s), MicroBatchId(0));
+    kinds.push_back(costs.kind(static_cast<int>(rank.value)));
+  }
+  return kinds;
+}
+
 std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement) {
   std::vector<StagePlan> stages;
   for (int s = 0; s < placement.stages(); ++s) {
@@ -50,12 +59,13 @@ class Cuts {
 
  private:
   std::optional<Cut> make(const Configuration& configuration, const Placement& placement) {
-    const int stages = placement.stages();
-    const auto [entry, is_new] = balanced_.try_emplace(stages);
-    if (is_new) entry->second = balanced_partition(layer_costs_, stages);
-    const auto even = even_partition(layer_costs_, stages);
+    const std::vector<int> kinds = kinds_of_stages(layer_costs_, placement);
+    const auto [entry, is_new] = balanced_.try_emplace(kinds);
+    if (is_new) entry->second = balanced_partition(layer_costs_.of_kind, kinds);
+    const auto even = even_partition(layer_costs_.of_kind.front(), placement.stages());
     PIPEWRIGHT_ASSERT(entry->second && even, "the search space holds more stages than layers");
-    if (configuration.even_layers && *entry->second == *even) return std::nullopt;
+    if (configuration.even_layers && entry->second->first_layer == even->first_layer)
+      return std::nullopt;
     Cut cut;
     cut.stages = std::make_shared<const std::vector<StagePlan>>(
         plan_stages(configuration.even_layers ? *even : *entry->second, placement));
@@ -65,8 +75,8 @@ class Cuts {
   }
 
   const ConfigurationCosts& costs_;
-  std::vector<std::int64_t> layer_costs_;
-  std::map<int, std::optional<Partition>> balanced_;  // by number of stages
+  LayerCosts layer_costs_;
+  std::map<std::vector<int>, std::optional<Partition>> balanced_;  // by kinds_of_stages()
   std::map<std::tuple<int, Layout, const Schedule*, bool>, std::optional<Cut>> cuts_;
 };
 

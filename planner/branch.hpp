@@ -20,6 +20,8 @@ struct Branch {
   std::int64_t bound = 0;                                // nanoseconds
 };
 
+/// The kind of rank that each stage is on, of those that `costs` knows.
+std::vector<int> kinds_of_stages(const LayerCosts& costs, const Placement& placement);
 /// The stages of a cut, each on the rank of its first micro-batch.
 std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement);
 

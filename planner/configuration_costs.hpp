@@ -16,6 +16,7 @@
 #include "core/plan.hpp"
 #include "core/profile.hpp"
 #include "planner/estimate/parallel_space.hpp"
+#include "planner/partition.hpp"
 
 namespace pipewright::planner {
 
@@ -32,8 +33,9 @@ class ConfigurationCosts {
 
   /// No schedule on this mesh ends earlier, in nanoseconds; 0 says nothing.
   virtual std::int64_t least_step(const ParallelSetup& mesh) const = 0;
-  /// What a balanced cut divides: F, I and W of each of the model's layers, in nanoseconds.
-  virtual std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const = 0;
+  /// What a balanced cut divides: F, I and W of each of the model's layers on each rank, in
+  /// nanoseconds.
+  virtual LayerCosts layer_costs(const ParallelSetup& mesh) const = 0;
   virtual std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                               std::span<const StagePlan> stages) const = 0;
   virtual std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,

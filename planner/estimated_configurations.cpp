@@ -109,7 +109,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     return static_cast<std::int64_t>(
         std::floor(static_cast<double>(least_estimated_step(context_, mesh)) * scale_));
   }
-  std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const override {
+  LayerCosts layer_costs(const ParallelSetup& mesh) const override {
     return estimated_layer_costs(context_, mesh);  // only their shares matter
   }
   std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,

@@ -44,10 +44,10 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::optional<std::string> refusal(const ParallelSetup&) const override { return std::nullopt; }
   std::int64_t least_step(const ParallelSetup&) const override { return 0; }
 
-  std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const override {
-    std::vector<std::int64_t> costs;
+  LayerCosts layer_costs(const ParallelSetup& mesh) const override {
+    LayerCosts costs{{{}}, {}};
     for (const LayerTimes& layer : model_.layer_times(mesh.micro_batch_size))
-      costs.push_back((layer.f + layer.i + layer.w).value);
+      costs.of_kind.front().push_back((layer.f + layer.i + layer.w).value);
     return costs;
   }
 

@@ -176,10 +176,11 @@ Branch branch_of(const Configuration& configuration, const ConfigurationCosts& c
   const ParallelSetup& parallel = configuration.parallel;
   const Placement placement = placement_of(
       *configuration.schedule, {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
-  const auto layer_costs = costs.layer_costs(parallel);
-  const auto partition = configuration.even_layers
-                             ? even_partition(layer_costs, placement.stages())
-                             : balanced_partition(layer_costs, placement.stages());
+  const LayerCosts layers = costs.layer_costs(parallel);
+  const auto partition =
+      configuration.even_layers
+          ? even_partition(layers.of_kind.front(), placement.stages())
+          : balanced_partition(layers.of_kind, kinds_of_stages(layers, placement));
   std::vector<StagePlan> stages = plan_stages(*partition, placement);
   Branch branch{configuration, nullptr, 0};
   branch.bound = step_bound(configuration, stages, costs.stage_costs(parallel, stages));

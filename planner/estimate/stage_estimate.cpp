@@ -141,15 +141,10 @@ void set_hops(CostTable& costs, const EstimateContext& context, const ParallelSe
   }
 }
 
-}  // namespace
-
-std::vector<std::int64_t> estimated_layer_costs(const EstimateContext& context,
-                                                const ParallelSetup& setup) {
-  const Pieces pieces = pieces_on(context, setup, context.machine.nodes.front());
+std::vector<std::int64_t> costs_on(const Architecture& model, const Pieces& pieces) {
   const auto cost = [&](const LayerRange& range) {
     return nanoseconds(pieces.forward(range) + pieces.backward(range)).value;
   };
-  const Architecture& model = context.model;
   std::vector<std::int64_t> costs{cost({.embedding = true})};
   for (int block = 0; block < model.blocks; ++block) {
     costs.push_back(
@@ -159,19 +154,28 @@ std::vector<std::int64_t> estimated_layer_costs(const EstimateContext& context,
   return costs;
 }
 
+}  // namespace
+
+LayerCosts estimated_layer_costs(const EstimateContext& context, const ParallelSetup& setup) {
+  const RankNodes ranks = nodes_of_ranks(context.machine, setup);
+  LayerCosts costs{{}, ranks.of_rank};
+  for (const NodeRates& node : ranks.nodes)
+    costs.of_kind.push_back(costs_on(context.model, pieces_on(context, setup, node)));
+  return costs;
+}
+
 std::vector<StageCosts> estimated_stage_costs(const EstimateContext& context,
                                               const ParallelSetup& setup,
                                               std::span<const StagePlan> stages) {
-  const bool equal = context.machine.nodes.size() == 1;
+  const RankNodes ranks = nodes_of_ranks(context.machine, setup);
+  std::vector<Pieces> pieces_of;
+  for (const NodeRates& node : ranks.nodes) pieces_of.push_back(pieces_on(context, setup, node));
   const std::vector<bool> first = is_first_of_rank(stages, setup.pipeline);
-  NodeRates node = context.machine.nodes.front();
-  Pieces pieces = pieces_on(context, setup, node);
   std::vector<StageCosts> costs;
   for (const StagePlan& stage : stages) {
-    if (!equal) {
-      node = slowest_node(context.machine, setup, static_cast<int>(stage.rank.value));
-      pieces = pieces_on(context, setup, node);
-    }
+    const auto place = static_cast<std::size_t>(ranks.place(static_cast<int>(stage.rank.value)));
+    const NodeRates& node = ranks.nodes[place];
+    const Pieces& pieces = pieces_of[place];
     const LayerRange range = range_of(context.model, stage);
     const double forward = pieces.forward(range), backward = pieces.backward(range);
     StageCosts each;

@@ -11,6 +11,7 @@
 #include "core/costs.hpp"
 #include "core/plan.hpp"
 #include "planner/estimate/setup.hpp"
+#include "planner/partition.hpp"
 
 namespace pipewright::planner {
 
@@ -22,9 +23,8 @@ struct EstimateContext {
 };
 
 /// F, I and W together of each layer of model_of(context.model), one micro-batch, in nanoseconds;
-/// on the first node.
-std::vector<std::int64_t> estimated_layer_costs(const EstimateContext& context,
-                                                const ParallelSetup& setup);
+/// on the slowest node of each rank.
+LayerCosts estimated_layer_costs(const EstimateContext& context, const ParallelSetup& setup);
 
 /// Times of the stages. `stages[s].rank` says on which pipeline rank a stage is. The reduction of
 /// gradients among the replicas, the gathering of weights and what a step costs once are part of

@@ -12,7 +12,10 @@ namespace {
 /// All ways to cut the layers, judged by (largest, sum of squares, cuts), least first.
 class BruteForce {
  public:
-  BruteForce(const std::vector<std::int64_t>& costs, int stages) : costs_(costs), stages_(stages) {
+  BruteForce(const std::vector<std::int64_t>& costs, int stages)
+      : BruteForce({costs}, std::vector<int>(static_cast<std::size_t>(stages), 0)) {}
+  BruteForce(std::vector<std::vector<std::int64_t>> costs, std::vector<int> kinds)
+      : costs_(std::move(costs)), kinds_(std::move(kinds)) {
     std::vector<int> cuts{0};
     extend(cuts);
   }
@@ -20,8 +23,8 @@ class BruteForce {
 
  private:
   void extend(std::vector<int>& cuts) {
-    const int layers = static_cast<int>(costs_.size());
-    if (static_cast<int>(cuts.size()) == stages_) {
+    const int layers = static_cast<int>(costs_.front().size());
+    if (cuts.size() == kinds_.size()) {
       cuts.push_back(layers);
       judge(cuts);
       cuts.pop_back();
@@ -37,7 +40,8 @@ class BruteForce {
     std::int64_t largest = 0, squares = 0;
     for (std::size_t s = 0; s + 1 < cuts.size(); ++s) {
       std::int64_t sum = 0;
-      for (int l = cuts[s]; l < cuts[s + 1]; ++l) sum += costs_[static_cast<std::size_t>(l)];
+      const auto& own = costs_[static_cast<std::size_t>(kinds_[s])];
+      for (int l = cuts[s]; l < cuts[s + 1]; ++l) sum += own[static_cast<std::size_t>(l)];
       largest = std::max(largest, sum);
       squares += sum * sum;
     }
@@ -46,8 +50,8 @@ class BruteForce {
     }
   }
 
-  const std::vector<std::int64_t>& costs_;
-  int stages_;
+  std::vector<std::vector<std::int64_t>> costs_;
+  std::vector<int> kinds_;  // by stage
   std::vector<int> best_cuts_;
   std::int64_t best_largest_ = std::numeric_limits<std::int64_t>::max(),
                best_squares_ = best_largest_;
@@ -67,6 +71,63 @@ TEST(Partition, EqualsBruteForceOnRandomLayers) {
     EXPECT_EQ(*got, BruteForce(costs, stages).best())
         << ::testing::PrintToString(costs) << " into " << stages;
   }
+}
+
+TEST(Partition, EqualsBruteForceWhereRanksDifferInSpeed) {
+  std::mt19937_64 random(7);
+  const auto below = [&](std::uint64_t most) { return static_cast<int>(random() % most); };
+  for (int round = 0; round < 3000; ++round) {
+    const int layers = 1 + below(11), stages = 1 + below(static_cast<unsigned>(layers));
+    const std::uint64_t range = round % 3 == 0 ? 3 : round % 3 == 1 ? 10 : 1000;
+    std::vector<std::vector<std::int64_t>> costs(static_cast<std::size_t>(2 + below(2)));
+    for (auto& of_kind : costs) {
+      for (int l = 0; l < layers; ++l)
+        of_kind.push_back(static_cast<std::int64_t>(random() % range));
+    }
+    if (round % 2 == 0) {  // as devices are: one slower than the other by much the same factor
+      for (std::size_t l = 0; l < costs[1].size(); ++l) costs[1][l] = costs[0][l] * 5 / 2;
+    }
+    std::vector<int> kinds;
+    for (int s = 0; s < stages; ++s) kinds.push_back(below(costs.size()));
+    const auto got = balanced_partition(costs, kinds);
+    ASSERT_TRUE(got);
+    EXPECT_EQ(*got, BruteForce(costs, kinds).best())
+        << ::testing::PrintToString(costs) << " on " << ::testing::PrintToString(kinds);
+  }
+}
+
+/// Kinds that are alike have to give what one kind gives, to the last tie.
+TEST(Partition, RanksThatDifferInNameOnlyChangeNothing) {
+  std::mt19937_64 random(8);
+  for (int round = 0; round < 1000; ++round) {
+    const int layers = 2 + static_cast<int>(random() % 30);
+    const int stages = 2 + static_cast<int>(random() % static_cast<unsigned>(layers - 1));
+    std::vector<std::int64_t> costs;
+    for (int l = 0; l < layers; ++l) costs.push_back(static_cast<std::int64_t>(random() % 4));
+    std::vector<int> kinds;
+    for (int s = 0; s < stages; ++s) kinds.push_back(s % 2);
+    const std::vector<std::vector<std::int64_t>> both{costs, costs};
+    EXPECT_EQ(balanced_partition(both, kinds), balanced_partition(costs, stages));
+  }
+}
+
+/// Twelve equal layers, two ranks that take twice as long for one: equal numbers would take 6.
+TEST(Partition, SlowRanksGetFewerLayers) {
+  const std::vector<std::vector<std::int64_t>> costs{std::vector<std::int64_t>(12, 1),
+                                                     std::vector<std::int64_t>(12, 2)};
+  const auto got = balanced_partition(costs, std::vector<int>{0, 0, 1, 1});
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->first_layer, (std::vector<int>{0, 4, 8, 10, 12}));
+  EXPECT_EQ(got->largest, 4);
+}
+
+/// A stage may not be left out because its rank is slow.
+TEST(Partition, TheSlowestRankKeepsALayer) {
+  const std::vector<std::vector<std::int64_t>> costs{{1, 1, 1, 1}, {100, 100, 50, 100}};
+  const auto got = balanced_partition(costs, std::vector<int>{0, 1, 0});
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->first_layer, (std::vector<int>{0, 2, 3, 4}));
+  EXPECT_EQ(got->largest, 50);
 }
 
 /// An embedding that costs nothing, six blocks of 10, a head of 25: four stages cannot do better
