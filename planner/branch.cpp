@@ -17,6 +17,13 @@ std::vector<int> kinds_of_stages(const LayerCosts& costs, const Placement& place
   return kinds;
 }
 
+bool mixes_speeds(Layout layout, const LayerCosts& costs) {
+  const bool on_several = layout == Layout::Bidirectional || layout == Layout::Replicas;
+  const std::vector<int>& kinds = costs.kind_of_rank;
+  return on_several &&
+         std::any_of(kinds.begin(), kinds.end(), [&](int kind) { return kind != kinds.front(); });
+}
+
 std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement) {
   std::vector<StagePlan> stages;
   for (int s = 0; s < placement.stages(); ++s) {
@@ -31,6 +38,7 @@ namespace {
 
 constexpr double kMostActions = 2e7;  // of one configuration
 constexpr const char* kTooLarge = "too large to simulate";
+constexpr const char* kMixedSpeeds = "stages on several ranks, which differ in speed";
 constexpr const char* kSameCut = "same stages by cost and by number of layers";
 
 /// What shapes with the same stages on the same ranks share.
@@ -45,6 +53,8 @@ class Cuts {
  public:
   Cuts(const ConfigurationCosts& costs, const ParallelSetup& mesh)
       : costs_(costs), layer_costs_(costs.layer_costs(mesh)) {}
+
+  const LayerCosts& layer_costs() const { return layer_costs_; }
 
   /// Null for equal numbers of layers where that is the cut by cost.
   const Cut* of(const Configuration& configuration, const Placement& placement) {
@@ -154,6 +164,10 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
   Branches branches;
   Cuts cuts(costs, mesh);
   for (const Shape& shape : shapes) {
+    if (mixes_speeds(shape.schedule->layout, cuts.layer_costs())) {
+      branches.pruned[kMixedSpeeds] += 2;
+      continue;
+    }
     for (const bool even : {false, true}) {
       Branch branch;
       branch.configuration = {shape.schedule, mesh, even};

@@ -22,6 +22,9 @@ struct Branch {
 
 /// The kind of rank that each stage is on, of those that `costs` knows.
 std::vector<int> kinds_of_stages(const LayerCosts& costs, const Placement& placement);
+/// Whether a stage of this layout is on several ranks, and these differ in speed: then it has no
+/// one time, and is not tried.
+bool mixes_speeds(Layout layout, const LayerCosts& costs);
 /// The stages of a cut, each on the rank of its first micro-batch.
 std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement);
 

@@ -160,6 +160,11 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
   mesh.chunks = 1;  // these are the schedule's affair
   if (const auto reason = costs.refusal(mesh)) return "A rule forbids it: " + *reason + ".";
   if (!asked.other_batch.empty()) return asked.other_batch;
+  if (mixes_speeds(c.schedule->layout, costs.layer_costs(mesh))) {
+    return "With " + std::string(c.schedule->name) +
+           " a stage is on several ranks, and the ranks here differ in speed: it has no one time. "
+           "Take a schedule whose stages have one rank each.";
+  }
   const ScheduleRequest request{
       c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}};
   if (const auto reason = refusal_of(*c.schedule, request)) return *reason;

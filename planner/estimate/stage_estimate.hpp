@@ -49,7 +49,11 @@ CostTable estimated_cost_table(const EstimateContext& context, const ParallelSet
 /// optimizer state, divided among the ranks.
 Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup& setup);
 
-/// No schedule on this setup takes less, whatever the cut: all work, divided among the ranks.
+/// No schedule on this setup takes less, whatever the cut, where a stage is on one rank: all work,
+/// divided among the ranks by their speed. With c(l) the least that layer l takes on any rank, and
+/// slower(r) the least ratio of what a layer takes on rank r to that, the load of rank r is at
+/// least slower(r) times the sum of its c(l); so the busiest has at least sum c(l) / sum 1 /
+/// slower(r).
 std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup);
 
 }  // namespace pipewright::planner
