@@ -5,6 +5,7 @@
 #include "planner/asked_values.hpp"
 #include "planner/configuration_costs.hpp"
 #include "planner/estimate/stage_estimate.hpp"
+#include "planner/node_order_contexts.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -64,7 +65,7 @@ ParallelSpace space_of(const Job& job) {
 class EstimatedConfigurations final : public ConfigurationCosts {
  public:
   EstimatedConfigurations(const Job& job, const Architecture& model, double scale)
-      : context_{model, framework_traits(job.strategy.framework), machine_of(job.cluster)},
+      : contexts_(job, model),
         space_(space_of(job)),
         scale_(scale),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")) {
@@ -78,7 +79,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     if (!steps_asked_.empty() && space_.micro_batch_size.empty())
       space_.micro_batch_size = divisors(job.global_batch);
     double memory = 0;
-    for (const NodeRates& node : context_.machine.nodes) {
+    for (const NodeRates& node : contexts_.any().machine.nodes) {
       const double own = node.device.memory_bytes;
       memory = memory == 0 ? own : std::min(memory, own);
     }
@@ -95,36 +96,39 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     ParallelSpace space = space_;
     if (!pipeline.empty()) space.pipeline = pipeline;
-    for_each_setup(context_.model, context_.framework, space,
+    const EstimateContext& any = contexts_.any();
+    OrdersOfSetups orders(contexts_);
+    for_each_setup(any.model, any.framework, space,
                    {[&](const ParallelSetup& setup) {
-                      if (admits(steps_asked_, setup.micro_batches)) visitor.visit(setup);
+                      if (admits(steps_asked_, setup.micro_batches)) orders.visit(setup, visitor);
                     },
                     visitor.ruled_out});
   }
 
   std::optional<std::string> refusal(const ParallelSetup& mesh) const override {
-    return planner::refusal(context_.model, context_.machine, mesh);
+    const EstimateContext& any = contexts_.any();
+    return planner::refusal(any.model, any.machine, mesh);
   }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
     return static_cast<std::int64_t>(
-        std::floor(static_cast<double>(least_estimated_step(context_, mesh)) * scale_));
+        std::floor(static_cast<double>(least_estimated_step(contexts_.of(mesh), mesh)) * scale_));
   }
   LayerCosts layer_costs(const ParallelSetup& mesh) const override {
-    return estimated_layer_costs(context_, mesh);  // only their shares matter
+    return estimated_layer_costs(contexts_.of(mesh), mesh);  // only their shares matter
   }
   std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                       std::span<const StagePlan> stages) const override {
-    std::vector<StageCosts> costs = estimated_stage_costs(context_, mesh, stages);
+    std::vector<StageCosts> costs = estimated_stage_costs(contexts_.of(mesh), mesh, stages);
     scale(costs);
     return costs;
   }
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
-    return estimated_stage_memory(context_, mesh, stages);
+    return estimated_stage_memory(contexts_.of(mesh), mesh, stages);
   }
   CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                   int replicas) const override {
-    CostTable costs = estimated_cost_table(context_, mesh, stages, replicas);
+    CostTable costs = estimated_cost_table(contexts_.of(mesh), mesh, stages, replicas);
     costs.source = source_;
     scale(costs.stages);
     const auto scale_route = [this](RouteCosts& route) {
@@ -138,7 +142,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   int simulated_replicas(const ParallelSetup&) const override { return 1; }
   bool is_estimated() const override { return true; }
   Bytes least_memory(const ParallelSetup& mesh) const override {
-    return least_estimated_memory(context_, mesh);
+    return least_estimated_memory(contexts_.of(mesh), mesh);
   }
   Bytes memory_limit() const override { return limit_; }
 
@@ -158,7 +162,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     }
   }
 
-  EstimateContext context_;
+  NodeOrderContexts contexts_;
   ParallelSpace space_;
   double scale_;
   std::vector<int> steps_asked_;

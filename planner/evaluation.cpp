@@ -47,7 +47,8 @@ bool better(const Evaluation& a, const Evaluation& b) {
     const ParallelSetup& p = o.candidate.parallel;
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
                       p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
-                      p.recompute, p.sequence_parallel, o.candidate.partition == "even");
+                      p.recompute, p.sequence_parallel, p.node_order,
+                      o.candidate.partition == "even");
   };
   return key(a) < key(b);
 }

@@ -26,6 +26,7 @@ const std::vector<std::string_view> kKeys{"schedule",
                                           "recompute",
                                           "sequence_parallel",
                                           "zero",
+                                          "node_order",
                                           "partition"};
 
 using Values = std::map<std::string, std::string>;
@@ -146,6 +147,8 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
   read_degrees(values, parallel);
   read_word<bool, 2>(values, "partition", {{{"balanced", false}, {"even", true}}}, is_even);
   NamedConfiguration named;
+  if (const auto order = values.find("node_order"); order != values.end())
+    parallel.node_order = read_node_order(job.cluster, order->second);
   named.too_many_devices = set_replicas(values, job, parallel);
   named.other_batch = set_batches(values, job, parallel);
   named.configuration = {&find_schedule(schedule), parallel, is_even};

@@ -14,6 +14,12 @@ bool alike(const NodeRates& a, const NodeRates& b) {
 
 }  // namespace
 
+bool alike(const RankNodes& a, const RankNodes& b) {
+  return a.of_rank == b.of_rank &&
+         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(),
+                    [](const NodeRates& x, const NodeRates& y) { return alike(x, y); });
+}
+
 RankNodes nodes_of_ranks(const Machine& machine, const ParallelSetup& setup) {
   if (machine.nodes.size() == 1) return {machine.nodes, {}};
   RankNodes ranks;

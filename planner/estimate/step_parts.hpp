@@ -42,6 +42,8 @@ struct RankNodes {
     return of_rank.empty() ? 0 : of_rank[static_cast<std::size_t>(rank)];
   }
 };
+/// True where every rank is as in the other: then nothing that is estimated differs.
+bool alike(const RankNodes& a, const RankNodes& b);
 RankNodes nodes_of_ranks(const Machine& machine, const ParallelSetup& setup);
 
 /// One of the model's ends, one micro-batch of `rows` tokens.

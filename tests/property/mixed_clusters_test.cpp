@@ -71,6 +71,7 @@ Job random_job(std::uint32_t seed) {
     strategy.schedule_mode.emplace_back(names[draw.one_of(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)]);
   strategy.sharding_stage = {"0", "1"};
   strategy.use_sequence_parallel = {"false"};
+  if (draw.one_of(0, 1, 2) == 0) strategy.node_order = {"file"};
   return job;
 }
 
