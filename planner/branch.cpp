@@ -133,9 +133,9 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
 }
 
 bool may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
-             const std::vector<StageMemory>& memory, Bytes limit) {
+             const std::vector<StageMemory>& memory, const RankLimits& limits) {
   const Layout layout = c.schedule->layout;
-  if (limit.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
+  if (limits.all.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
     return true;
   const auto peaks = closed_form_peaks(
       c.schedule->name, {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
@@ -154,7 +154,7 @@ bool may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
   }
   for (std::size_t r = 0; r < of_rank.size(); ++r) {
     const Bytes active = peaks ? of_rank[r].lightest * (*peaks)[r] : Bytes(0);
-    if (of_rank[r].state + active > limit) return false;
+    if (of_rank[r].state + active > limits.of(static_cast<int>(r))) return false;
   }
   return true;
 }
@@ -162,6 +162,11 @@ bool may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
 Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
                      const std::vector<Shape>& shapes, Bytes limit) {
   Branches branches;
+  const RankLimits limits = limits_of(costs, mesh, limit);
+  if (!may_hold(limits, mesh.pipeline, costs.least_memory(mesh))) {
+    branches.pruned[kOverMemory] += 2 * static_cast<int>(shapes.size());
+    return branches;
+  }
   Cuts cuts(costs, mesh);
   for (const Shape& shape : shapes) {
     if (mixes_speeds(shape.schedule->layout, cuts.layer_costs())) {
@@ -181,7 +186,7 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
           3.0 * shape.placement.stages() * mesh.micro_batches * costs.simulated_replicas(mesh);
       if (actions > kMostActions) {
         ++branches.pruned[kTooLarge];
-      } else if (!may_fit(branch.configuration, *cut->stages, cut->memory, limit)) {
+      } else if (!may_fit(branch.configuration, *cut->stages, cut->memory, limits)) {
         ++branches.pruned[kOverMemory];
       } else {
         branch.stages = cut->stages;

@@ -10,6 +10,7 @@
 
 #include "planner/configuration_costs.hpp"
 #include "planner/partition.hpp"
+#include "planner/rank_limits.hpp"
 #include "planner/search_space.hpp"
 
 namespace pipewright::planner {
@@ -36,7 +37,7 @@ struct Branches {
 inline constexpr const char* kOverMemory = "over the memory limit";
 
 /// What can be made of these shapes on a mesh, each cut by cost and, where that differs, into equal
-/// numbers of layers. `limit`: of a rank's memory, 0: none.
+/// numbers of layers. `limit`: as in limits_of().
 Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
                      const std::vector<Shape>& shapes, Bytes limit);
 
@@ -46,10 +47,10 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
 std::int64_t step_bound(const Configuration& configuration, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs);
 
-/// False only if no order of the configuration can keep to the limit: the state of a rank's stages,
-/// and the peak of its activations where a formula knows it, each at least as large as that of its
-/// lightest stage.
+/// False only if no order of the configuration can keep to the limits: the state of a rank's
+/// stages, and the peak of its activations where a formula knows it, each at least as large as that
+/// of its lightest stage.
 bool may_fit(const Configuration& configuration, const std::vector<StagePlan>& stages,
-             const std::vector<StageMemory>& memory, Bytes limit);
+             const std::vector<StageMemory>& memory, const RankLimits& limits);
 
 }  // namespace pipewright::planner

@@ -49,7 +49,9 @@ class ConfigurationCosts {
 
   /// A rank that holds the most holds at least this; 0 says nothing.
   virtual Bytes least_memory(const ParallelSetup& mesh) const = 0;
-  virtual Bytes memory_limit() const = 0;  // of a rank; 0: none
+  virtual Bytes memory_limit() const = 0;  // of any rank; 0: none
+  /// Of each rank, where nodes differ; empty: memory_limit().
+  virtual std::vector<Bytes> rank_memory(const ParallelSetup& mesh) const = 0;
   virtual bool is_estimated() const = 0;
   /// Where the numbers come from, and what else a reader of a plan has to know: sentences.
   virtual std::vector<std::string> remarks(const ParallelSetup& mesh) const = 0;

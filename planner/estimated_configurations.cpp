@@ -5,6 +5,7 @@
 #include "planner/asked_values.hpp"
 #include "planner/configuration_costs.hpp"
 #include "planner/estimate/stage_estimate.hpp"
+#include "planner/estimate/step_parts.hpp"
 #include "planner/node_order_contexts.hpp"
 
 namespace pipewright::planner {
@@ -78,13 +79,15 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     // Then the size follows from the steps, and need not be a power of two.
     if (!steps_asked_.empty() && space_.micro_batch_size.empty())
       space_.micro_batch_size = divisors(job.global_batch);
-    double memory = 0;
     for (const NodeRates& node : contexts_.any().machine.nodes) {
-      const double own = node.device.memory_bytes;
-      memory = memory == 0 ? own : std::min(memory, own);
+      const Bytes own = memory_of(node);
+      differ_in_memory_ = differ_in_memory_ || (limit_.value > 0 && own != limit_);
+      limit_ = std::max(limit_, own);
     }
-    limit_ = Bytes(static_cast<std::int64_t>(memory * (1 - space_.margin)));
-    if (job.strategy.memory_limit.value > 0) limit_ = job.strategy.memory_limit;
+    if (job.strategy.memory_limit.value > 0) {
+      limit_ = job.strategy.memory_limit;
+      differ_in_memory_ = false;
+    }
     source_ = "estimated from the model's widths and the rates of " + job.cluster.device.model +
               " (docs/cost-model.md), framework " + job.strategy.framework;
     if (scale != 1) {
@@ -145,12 +148,25 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     return least_estimated_memory(contexts_.of(mesh), mesh);
   }
   Bytes memory_limit() const override { return limit_; }
+  std::vector<Bytes> rank_memory(const ParallelSetup& mesh) const override {
+    if (!differ_in_memory_) return {};
+    const RankNodes ranks = nodes_of_ranks(contexts_.of(mesh).machine, mesh);
+    std::vector<Bytes> memory;
+    for (int rank = 0; rank < mesh.pipeline; ++rank)
+      memory.push_back(memory_of(ranks.nodes[static_cast<std::size_t>(ranks.place(rank))]));
+    return memory;
+  }
 
   std::vector<std::string> remarks(const ParallelSetup&) const override {
     return {"Costs: " + source_ + "."};
   }
 
  private:
+  /// What is left of it for a rank.
+  Bytes memory_of(const NodeRates& node) const {
+    return Bytes(static_cast<std::int64_t>(node.device.memory_bytes * (1 - space_.margin)));
+  }
+
   Nanoseconds scaled(Nanoseconds time) const {
     return Nanoseconds(std::llround(static_cast<double>(time.value) * scale_));
   }
@@ -166,7 +182,8 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   ParallelSpace space_;
   double scale_;
   std::vector<int> steps_asked_;
-  Bytes limit_;
+  Bytes limit_;                    // of the node that has most
+  bool differ_in_memory_ = false;  // nodes do, and the job names no limit
   std::string source_;
 };
 

@@ -85,6 +85,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     return job_.strategy.memory_limit.value > 0 ? job_.strategy.memory_limit
                                                 : job_.cluster.device.memory;
   }
+  std::vector<Bytes> rank_memory(const ParallelSetup&) const override { return {}; }
 
   std::vector<std::string> remarks(const ParallelSetup& mesh) const override {
     std::vector<std::string> remarks{"Costs: " + model_.source() + "."};

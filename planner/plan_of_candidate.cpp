@@ -7,6 +7,7 @@
 #include "planner/executable.hpp"
 #include "planner/number_text.hpp"
 #include "planner/program_of_plan.hpp"
+#include "planner/rank_limits.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
@@ -115,7 +116,8 @@ std::vector<std::string> reasons_for(const Job& job, const ConfigurationCosts& c
                       in_words(job.cluster, best.parallel.node_order) +
                       "; mesh.devices says which devices each rank has.");
   }
-  reasons.push_back(memory_reason(best, memory_limit));
+  const RankLimits limits = limits_of(costs, best.parallel, memory_limit);
+  reasons.push_back(memory_reason(best, limits.of(best.fullest_rank)));
   add_fixed_fields(job.strategy, reasons);
   for (std::string& remark : costs.remarks(best.parallel)) reasons.push_back(std::move(remark));
   return reasons;
@@ -198,8 +200,8 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
     // The limit that it planned for stands nowhere else in the plan.
     const CostTable searched =
         costs.table(parallel, best.stages, costs.simulated_replicas(parallel));
-    plan.schedule.order = schedule.make(
-        {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}, searched, memory_limit});
+    const RankLimits limits = limits_of(costs, parallel, memory_limit);
+    plan.schedule.order = schedule.make(request_for(parallel, best.stages, searched, limits));
   }
   plan.executable = executable_on_devices(job, parallel);
   plan.training = job.training;

@@ -156,10 +156,6 @@ class Search {
         own = found.list;
         for (const auto& [why, number] : found.pruned) result_.pruned[why] += number;
       }
-      if (limit_.value > 0 && costs_->least_memory(setup) > limit_) {
-        result_.pruned[kOverMemory] += 2 * static_cast<int>(own.size());
-        own.clear();
-      }
     }
     std::vector<Branches> grown(end - begin);
     for_each_index(grown.size(), threads_, [&](std::size_t i) {

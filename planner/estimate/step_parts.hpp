@@ -31,7 +31,8 @@ struct RangeWeights {
 RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
                         const LayerRange& range);
 
-/// The nodes that pipeline rank r sits on, as one: the slowest of each kind.
+/// The nodes that pipeline rank r sits on, as one: the slowest of each kind, and
+/// the least memory.
 NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int rank);
 /// The same of all ranks, each different one once.
 struct RankNodes {

@@ -6,6 +6,8 @@
 
 #include "core/architecture_model.hpp"
 #include "planner/branch.hpp"
+#include "planner/evaluation.hpp"
+#include "planner/explanation.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/search.hpp"
 
@@ -91,7 +93,7 @@ std::int64_t left_out(const SearchResult& result) {
 
 TEST(MixedClusters, TheSearchFindsWhatSimulatingEverythingFinds) {
   int found = 0;
-  for (std::uint32_t seed = 0; seed < 120; ++seed) {
+  for (std::uint32_t seed = 0; seed < 100; ++seed) {
     const Job job = random_job(seed);
     const SearchResult quick = searched(job, 3, false), all = searched(job, 3, true);
     ASSERT_EQ(quick.configurations, all.configurations) << seed;
@@ -104,12 +106,12 @@ TEST(MixedClusters, TheSearchFindsWhatSimulatingEverythingFinds) {
     }
     found += all.ranked.empty() ? 0 : 1;
   }
-  EXPECT_GT(found, 60);  // in the others nothing fits
+  EXPECT_GT(found, 50);  // in the others nothing fits
 }
 
 TEST(MixedClusters, NoBoundExceedsWhatItBounds) {
   int rows = 0;
-  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
     const Job job = random_job(seed);
     const auto costs = costs_of_job(job, nullptr, 0);
     for (const Candidate& row : searched(job, 100000, true).ranked) {
@@ -124,6 +126,32 @@ TEST(MixedClusters, NoBoundExceedsWhatItBounds) {
       EXPECT_TRUE(may_fit(configuration, row.stages, costs->stage_memory(row.parallel, row.stages),
                           row.peak_bytes))
           << what;
+      ++rows;
+    }
+  }
+  EXPECT_GT(rows, 1000);
+}
+
+/// Each configuration has exactly the memory that it takes, by rank: the rule has to let it pass.
+TEST(MixedClusters, TheMemoryRuleRefusesNothingThatFits) {
+  int rows = 0;
+  for (std::uint32_t seed = 0; seed < 25; ++seed) {
+    const Job job = random_job(seed);
+    const auto costs = costs_of_job(job, nullptr, 0);
+    for (const Candidate& row : searched(job, 100000, true).ranked) {
+      const auto stages = std::make_shared<const std::vector<StagePlan>>(row.stages);
+      const Branch branch{
+          {&find_schedule(row.schedule), row.parallel, row.partition == "even"}, stages, 0};
+      const Evaluation evaluation = evaluate(job, *costs, branch, costs->memory_limit());
+      const RankLimits own = limits_of(*costs, row.parallel, costs->memory_limit());
+      for (std::size_t r = 0; r < evaluation.rank_peaks.size(); ++r)
+        EXPECT_LE(evaluation.rank_peaks[r], own.of(static_cast<int>(r))) << describe(row);
+      const RankLimits exact(costs->memory_limit(), evaluation.rank_peaks);
+      EXPECT_TRUE(may_fit(branch.configuration, row.stages,
+                          costs->stage_memory(row.parallel, row.stages), exact))
+          << seed << ": " << describe(row);
+      EXPECT_TRUE(may_hold(exact, row.parallel.pipeline, costs->least_memory(row.parallel)))
+          << seed << ": " << describe(row);
       ++rows;
     }
   }
@@ -156,8 +184,7 @@ TEST(MixedClusters, ThreadsChangeNothing) {
   }
 }
 
-/// Two nodes of A100 and one of V100, a model of sixteen equal blocks: what a V100 gets is what it
-/// can do while the others work, so no rank is idle for long.
+/// Two nodes of A100 and one of V100: what a V100 gets is what it can do while the others work.
 TEST(MixedClusters, SlowNodesGetFewerLayers) {
   Job job = random_job(1);
   job.architecture = gpt_architecture("gpt", 4096, 32, 32, 32000, 2048);
@@ -181,6 +208,53 @@ TEST(MixedClusters, SlowNodesGetFewerLayers) {
     if (best == 0) best = row.step.value;
   }
   EXPECT_LT(balanced * 4, even * 3);
+}
+
+/// A node of V100 with 16 GB beside one of A100 with 80: the larger one holds what the smaller
+/// cannot, and the smaller one's limit is its own.
+TEST(MixedClusters, EachRankHasTheMemoryOfItsOwnNodes) {
+  Job job = random_job(1);
+  job.architecture = gpt_architecture("gpt", 6144, 24, 48, 51200, 2048);
+  job.model = model_of(*job.architecture);
+  const Cluster large = cluster_preset("dgx-a100", 8), small = cluster_preset("dgx-v100", 8);
+  job.cluster = large;
+  job.cluster.kinds = {{1, large.device, large.inside, large.across},
+                       {1, small.device, small.inside, small.across}};
+  job.cluster.kinds.back().device.memory = Bytes(std::int64_t{16} << 30);
+  summarise_kinds(job.cluster);
+  job.global_batch = 32;
+  job.strategy = {};
+  job.strategy.pp_degree = {"2"};
+  job.strategy.mp_degree = {"8"};
+  job.strategy.schedule_mode = {"1f1b", "zb-1p", "zbv"};
+  const SearchResult result = searched(job, 100, true);
+  ASSERT_TRUE(result.best);
+  const Bytes of_small(static_cast<std::int64_t>((std::int64_t{16} << 30) * 0.94));
+  EXPECT_GT(result.ranked.front().peak_bytes, of_small);
+  const auto costs = costs_of_job(job, nullptr, 0);
+  for (const Candidate& row : result.ranked) {
+    const bool turned = !row.parallel.node_order.empty();
+    const auto memory = costs->rank_memory(row.parallel);
+    EXPECT_EQ(memory[turned ? 0 : 1], of_small);
+    EXPECT_GT(memory[turned ? 1 : 0], of_small);
+  }
+  const Explanation over = explain(job, nullptr, 0, result, "partition=even,recompute=none");
+  EXPECT_FALSE(over.is_possible);
+  job.strategy.memory_limit = of_small;  // what the job says is of every rank
+  for (const Candidate& row : searched(job, 100, true).ranked)
+    EXPECT_LE(row.peak_bytes, of_small) << describe(row);
+}
+
+TEST(MixedClusters, SchedulesWithAStageOnSeveralRanksAreCountedAndExplained) {
+  Job job = random_job(3);
+  job.strategy.schedule_mode = {"chimera"};
+  job.strategy.pp_degree = {"4"};
+  job.strategy.mp_degree = job.strategy.dp_degree = {"1"};
+  const SearchResult result = searched(job, 3, false);
+  EXPECT_GT(result.pruned.at("stages on several ranks, which differ in speed"), 0);
+  const Explanation why =
+      explain(job, nullptr, 0, result, "schedule=chimera,pp=4,tp=1,dp=1,micro_batch_size=1");
+  EXPECT_NE(why.sentences.back().find("a stage is on several ranks"), std::string::npos);
 }
 
 }  // namespace
