@@ -5,17 +5,9 @@
 
 #include "core/error.hpp"
 #include "planner/closed_form.hpp"
+#include "planner/rank_cut.hpp"
 
 namespace pipewright::planner {
-
-std::vector<int> kinds_of_stages(const LayerCosts& costs, const Placement& placement) {
-  std::vector<int> kinds;
-  for (int s = 0; s < placement.stages(); ++s) {
-    const RankId rank = placement.rank_of(StageId(s), MicroBatchId(0));
-    kinds.push_back(costs.kind(static_cast<int>(rank.value)));
-  }
-  return kinds;
-}
 
 bool mixes_speeds(Layout layout, const LayerCosts& costs) {
   const bool on_several = layout == Layout::Bidirectional || layout == Layout::Replicas;
@@ -40,6 +32,7 @@ constexpr double kMostActions = 2e7;  // of one configuration
 constexpr const char* kTooLarge = "too large to simulate";
 constexpr const char* kMixedSpeeds = "stages on several ranks, which differ in speed";
 constexpr const char* kSameCut = "same stages by cost and by number of layers";
+constexpr const char* kSameByRank = "same stages by rank as by stage";
 
 /// What shapes with the same stages on the same ranks share.
 struct Cut {
@@ -56,29 +49,34 @@ class Cuts {
 
   const LayerCosts& layer_costs() const { return layer_costs_; }
 
-  /// Null for equal numbers of layers where that is the cut by cost.
+  /// Null for a cut that is another one, too.
   const Cut* of(const Configuration& configuration, const Placement& placement) {
     const Layout layout = configuration.schedule->layout;
     const bool by_layout = layout == Layout::Loop || layout == Layout::V;
     const auto [entry, is_new] = cuts_.try_emplace(
         std::tuple(placement.stages(), layout, by_layout ? nullptr : configuration.schedule,
-                   configuration.even_layers));
+                   configuration.even_layers, configuration.rank_evened));
     if (is_new) entry->second = make(configuration, placement);
     return entry->second ? &*entry->second : nullptr;
   }
 
  private:
   std::optional<Cut> make(const Configuration& configuration, const Placement& placement) {
-    const std::vector<int> kinds = kinds_of_stages(layer_costs_, placement);
-    const auto [entry, is_new] = balanced_.try_emplace(kinds);
-    if (is_new) entry->second = balanced_partition(layer_costs_.of_kind, kinds);
+    const CutShape shape = cut_shape(layer_costs_, placement);
+    const auto [entry, is_new] = balanced_.try_emplace(shape);
+    if (is_new) entry->second = balanced_partition(layer_costs_.of_kind, shape.kind_of_stage);
     const auto even = even_partition(layer_costs_.of_kind.front(), placement.stages());
     PIPEWRIGHT_ASSERT(entry->second && even, "the search space holds more stages than layers");
-    if (configuration.even_layers && entry->second->first_layer == even->first_layer)
-      return std::nullopt;
+    Partition partition = configuration.even_layers ? *even : *entry->second;
+    if (configuration.rank_evened) {
+      if (shape.rank_of_stage.empty()) return std::nullopt;
+      partition = rank_evened(*entry->second, layer_costs_, shape);
+      if (partition.first_layer == even->first_layer) return std::nullopt;
+    }
+    const bool is_other = configuration.even_layers || configuration.rank_evened;
+    if (is_other && partition.first_layer == entry->second->first_layer) return std::nullopt;
     Cut cut;
-    cut.stages = std::make_shared<const std::vector<StagePlan>>(
-        plan_stages(configuration.even_layers ? *even : *entry->second, placement));
+    cut.stages = std::make_shared<const std::vector<StagePlan>>(plan_stages(partition, placement));
     cut.costs = costs_.stage_costs(configuration.parallel, *cut.stages);
     cut.memory = costs_.stage_memory(configuration.parallel, *cut.stages);
     return cut;
@@ -86,8 +84,8 @@ class Cuts {
 
   const ConfigurationCosts& costs_;
   LayerCosts layer_costs_;
-  std::map<std::vector<int>, std::optional<Partition>> balanced_;  // by kinds_of_stages()
-  std::map<std::tuple<int, Layout, const Schedule*, bool>, std::optional<Cut>> cuts_;
+  std::map<CutShape, std::optional<Partition>> balanced_;
+  std::map<std::tuple<int, Layout, const Schedule*, bool, bool>, std::optional<Cut>> cuts_;
 };
 
 std::int64_t work_of(const StageCosts& stage, bool splits_backward) {
@@ -159,27 +157,29 @@ bool may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
   return true;
 }
 
+int cuts_tried(const ConfigurationCosts& costs) { return costs.knows_speeds() ? 3 : 2; }
+
 Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
                      const std::vector<Shape>& shapes, Bytes limit) {
   Branches branches;
   const RankLimits limits = limits_of(costs, mesh, limit);
   if (!may_hold(limits, mesh.pipeline, costs.least_memory(mesh))) {
-    branches.pruned[kOverMemory] += 2 * static_cast<int>(shapes.size());
+    branches.pruned[kOverMemory] += cuts_tried(costs) * static_cast<int>(shapes.size());
     return branches;
   }
   Cuts cuts(costs, mesh);
   for (const Shape& shape : shapes) {
     if (mixes_speeds(shape.schedule->layout, cuts.layer_costs())) {
-      branches.pruned[kMixedSpeeds] += 2;
+      branches.pruned[kMixedSpeeds] += cuts_tried(costs);
       continue;
     }
-    for (const bool even : {false, true}) {
+    for (int k = 0; k < cuts_tried(costs); ++k) {
       Branch branch;
-      branch.configuration = {shape.schedule, mesh, even};
+      branch.configuration = {shape.schedule, mesh, k == 1, k == 2};
       branch.configuration.parallel.chunks = shape.chunks;
       const Cut* cut = cuts.of(branch.configuration, shape.placement);
       if (cut == nullptr) {
-        ++branches.pruned[kSameCut];
+        ++branches.pruned[k == 2 ? kSameByRank : kSameCut];
         continue;
       }
       const double actions =

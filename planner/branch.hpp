@@ -21,8 +21,6 @@ struct Branch {
   std::int64_t bound = 0;                                // nanoseconds
 };
 
-/// The kind of rank that each stage is on, of those that `costs` knows.
-std::vector<int> kinds_of_stages(const LayerCosts& costs, const Placement& placement);
 /// Whether a stage of this layout is on several ranks, and these differ in speed: then it has no
 /// one time, and is not tried.
 bool mixes_speeds(Layout layout, const LayerCosts& costs);
@@ -36,8 +34,11 @@ struct Branches {
 
 inline constexpr const char* kOverMemory = "over the memory limit";
 
+/// Cuts that each shape is tried with.
+int cuts_tried(const ConfigurationCosts& costs);
+
 /// What can be made of these shapes on a mesh, each cut by cost and, where that differs, into equal
-/// numbers of layers. `limit`: as in limits_of().
+/// numbers of layers, and where ranks differ in speed, evenly by rank. `limit`: as in limits_of().
 Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
                      const std::vector<Shape>& shapes, Bytes limit);
 

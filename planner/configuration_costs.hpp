@@ -50,6 +50,8 @@ class ConfigurationCosts {
   /// A rank that holds the most holds at least this; 0 says nothing.
   virtual Bytes least_memory(const ParallelSetup& mesh) const = 0;
   virtual Bytes memory_limit() const = 0;  // of any rank; 0: none
+  /// Whether ranks may differ in speed.
+  virtual bool knows_speeds() const = 0;
   /// Of each rank, where nodes differ; empty: memory_limit().
   virtual std::vector<Bytes> rank_memory(const ParallelSetup& mesh) const = 0;
   virtual bool is_estimated() const = 0;

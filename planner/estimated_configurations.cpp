@@ -144,6 +144,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   }
   int simulated_replicas(const ParallelSetup&) const override { return 1; }
   bool is_estimated() const override { return true; }
+  bool knows_speeds() const override { return contexts_.any().machine.nodes.size() > 1; }
   Bytes least_memory(const ParallelSetup& mesh) const override {
     return least_estimated_memory(contexts_.of(mesh), mesh);
   }

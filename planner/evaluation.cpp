@@ -38,7 +38,9 @@ Candidate unpriced(const Configuration& configuration) {
   Candidate candidate;
   candidate.schedule = configuration.schedule->name;
   candidate.parallel = configuration.parallel;
-  candidate.partition = configuration.even_layers ? "even" : "balanced";
+  candidate.partition = configuration.even_layers   ? "even"
+                        : configuration.rank_evened ? "by-rank"
+                                                    : "balanced";
   return candidate;
 }
 
@@ -48,7 +50,7 @@ bool better(const Evaluation& a, const Evaluation& b) {
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
                       p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
                       p.recompute, p.sequence_parallel, p.node_order,
-                      o.candidate.partition == "even");
+                      o.candidate.partition == "even", o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);
 }

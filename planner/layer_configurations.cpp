@@ -80,6 +80,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   int simulated_replicas(const ParallelSetup& mesh) const override { return mesh.data; }
 
   bool is_estimated() const override { return false; }
+  bool knows_speeds() const override { return false; }
   Bytes least_memory(const ParallelSetup&) const override { return {}; }
   Bytes memory_limit() const override {
     return job_.strategy.memory_limit.value > 0 ? job_.strategy.memory_limit

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/suggest.hpp"
 #include "planner/partition.hpp"
+#include "planner/rank_cut.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
@@ -134,24 +135,26 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
   const Values values = read_values(text);
   ParallelSetup parallel;
   std::string schedule = "1f1b";
-  bool is_even = false;
+  std::string cut = "balanced";
   if (otherwise != nullptr) {
     parallel = otherwise->parallel;
     schedule = otherwise->schedule;
-    is_even = otherwise->partition == "even";
+    cut = otherwise->partition;
   }
   if (const auto name = values.find("schedule"); name != values.end()) {
     schedule = name->second;
     parallel.chunks = find_schedule(schedule).default_chunks;
   }
   read_degrees(values, parallel);
-  read_word<bool, 2>(values, "partition", {{{"balanced", false}, {"even", true}}}, is_even);
+  read_word<std::string, 3>(values, "partition",
+                            {{{"balanced", "balanced"}, {"even", "even"}, {"by-rank", "by-rank"}}},
+                            cut);
   NamedConfiguration named;
   if (const auto order = values.find("node_order"); order != values.end())
     parallel.node_order = read_node_order(job.cluster, order->second);
   named.too_many_devices = set_replicas(values, job, parallel);
   named.other_batch = set_batches(values, job, parallel);
-  named.configuration = {&find_schedule(schedule), parallel, is_even};
+  named.configuration = {&find_schedule(schedule), parallel, cut == "even", cut == "by-rank"};
   return named;
 }
 
@@ -185,10 +188,12 @@ Branch branch_of(const Configuration& configuration, const ConfigurationCosts& c
   const Placement placement = placement_of(
       *configuration.schedule, {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
   const LayerCosts layers = costs.layer_costs(parallel);
-  const auto partition =
-      configuration.even_layers
-          ? even_partition(layers.of_kind.front(), placement.stages())
-          : balanced_partition(layers.of_kind, kinds_of_stages(layers, placement));
+  const CutShape shape = cut_shape(layers, placement);
+  auto partition = configuration.even_layers
+                       ? even_partition(layers.of_kind.front(), placement.stages())
+                       : balanced_partition(layers.of_kind, shape.kind_of_stage);
+  if (configuration.rank_evened && !shape.rank_of_stage.empty())
+    partition = rank_evened(*partition, layers, shape);
   std::vector<StagePlan> stages = plan_stages(*partition, placement);
   Branch branch{configuration, nullptr, 0};
   branch.bound = step_bound(configuration, stages, costs.stage_costs(parallel, stages));

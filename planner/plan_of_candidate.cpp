@@ -110,7 +110,9 @@ std::vector<std::string> reasons_for(const Job& job, const ConfigurationCosts& c
                     percent(best.bubble_ratio) + " of the ranks' time in bubbles.");
   add_comparisons(result, reasons);
   reasons.push_back("Layers of the stages: " + layers_of(best.stages) + " (" + best.partition +
-                    (best.partition == "even" ? " by number of layers)." : " by cost)."));
+                    (best.partition == "even"       ? " by number of layers)."
+                     : best.partition == "balanced" ? " by cost)."
+                                                    : ": as much to do for each rank)."));
   if (!best.parallel.node_order.empty()) {
     reasons.push_back("The pipeline goes through " +
                       in_words(job.cluster, best.parallel.node_order) +

@@ -139,7 +139,7 @@ class Search {
         count = shapes.list.size();
         for (const auto& [why, number] : shapes.pruned) result_.pruned[why] += number;
       }
-      if (count > 0) result_.pruned[reason] += 2 * static_cast<int>(count);
+      if (count > 0) result_.pruned[reason] += cuts_tried(*costs_) * static_cast<int>(count);
     }
   }
 

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
 #include <tuple>
+
+#include "planner/rank_cut.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -159,6 +162,71 @@ TEST(Partition, LargeCosts) {
   ASSERT_TRUE(got);
   EXPECT_EQ(got->largest, std::int64_t{480'000'000'000});
   EXPECT_EQ(got->first_layer, even_partition(costs, 8)->first_layer);
+}
+
+std::vector<std::int64_t> sums_of_ranks(const Partition& cut, const LayerCosts& costs,
+                                        const CutShape& shape) {
+  std::vector<std::int64_t> sums;
+  for (std::size_t s = 0; s < shape.rank_of_stage.size(); ++s) {
+    const auto rank = static_cast<std::size_t>(shape.rank_of_stage[s]);
+    if (sums.size() <= rank) sums.resize(rank + 1);
+    const auto& own = costs.of_kind[static_cast<std::size_t>(shape.kind_of_stage[s])];
+    for (int l = cut.first_layer[s]; l < cut.first_layer[s + 1]; ++l)
+      sums[rank] += own[static_cast<std::size_t>(l)];
+  }
+  return sums;
+}
+
+std::int64_t most_of(const std::vector<std::int64_t>& sums) {
+  return *std::max_element(sums.begin(), sums.end());
+}
+
+/// Four stages in a V on a fast and a slow rank, fourteen layers. Nine layers on the fast rank and
+/// five on the slow one make ten for the busier.
+TEST(RankCut, RanksThatDifferHaveTheSameToDo) {
+  const LayerCosts costs{{std::vector<std::int64_t>(14, 1), std::vector<std::int64_t>(14, 2)},
+                         {0, 1}};
+  const CutShape shape{{0, 1, 1, 0}, {0, 1, 1, 0}};
+  const Partition by_stage = *balanced_partition(costs.of_kind, shape.kind_of_stage);
+  const Partition by_rank = rank_evened(by_stage, costs, shape);
+  EXPECT_EQ(most_of(sums_of_ranks(by_rank, costs, shape)), 10);
+  EXPECT_EQ(by_rank.first_layer.back(), 14);
+}
+
+TEST(RankCut, NeverMakesTheBusiestRankBusierAndLeavesNoStageEmpty) {
+  std::mt19937_64 random(9);
+  int better = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const int ranks = 2 + static_cast<int>(random() % 3);
+    const int chunks = 2 + static_cast<int>(random() % 2);
+    const int stages = ranks * chunks, layers = stages + static_cast<int>(random() % 20);
+    LayerCosts costs{{{}, {}}, {}};
+    for (int l = 0; l < layers; ++l) {
+      costs.of_kind[0].push_back(static_cast<std::int64_t>(1 + random() % 10));
+      costs.of_kind[1].push_back(costs.of_kind[0].back() * 5 / 2);
+    }
+    for (int r = 0; r < ranks; ++r) costs.kind_of_rank.push_back(r % 2);
+    const CutShape shape = cut_shape(costs, Placement::loop(ranks, chunks));
+    const Partition by_stage = *balanced_partition(costs.of_kind, shape.kind_of_stage);
+    const Partition by_rank = rank_evened(by_stage, costs, shape);
+    const std::int64_t before = most_of(sums_of_ranks(by_stage, costs, shape));
+    const std::int64_t after = most_of(sums_of_ranks(by_rank, costs, shape));
+    EXPECT_LE(after, before);
+    better += after < before ? 1 : 0;
+    for (std::size_t s = 0; s + 1 < by_rank.first_layer.size(); ++s)
+      EXPECT_LT(by_rank.first_layer[s], by_rank.first_layer[s + 1]);
+    EXPECT_EQ(by_rank.first_layer.back(), layers);
+  }
+  EXPECT_GT(better, 300);
+}
+
+TEST(RankCut, RanksThatAreAlikeAreCutByStage) {
+  const LayerCosts costs{{{1, 2, 3, 4}}, {}};
+  EXPECT_TRUE(cut_shape(costs, Placement::loop(2, 2)).rank_of_stage.empty());
+  const LayerCosts mixed{{{1, 2, 3, 4}, {2, 4, 6, 8}}, {0, 1}};
+  EXPECT_TRUE(cut_shape(mixed, Placement::loop(2, 1)).rank_of_stage.empty());
+  EXPECT_EQ(cut_shape(mixed, Placement::v_shape(2)).rank_of_stage, (std::vector<int>{0, 1, 1, 0}));
+  EXPECT_EQ(cut_shape(mixed, Placement::v_shape(2)).kind_of_stage, (std::vector<int>{0, 1, 1, 0}));
 }
 
 TEST(Partition, EvenGivesTheFirstStagesOneLayerMore) {
