@@ -31,6 +31,7 @@ std::string savings_text(const planner::ParallelSetup& parallel) {
   add(parallel.sequence_parallel, "sp");
   add(parallel.recompute == LayerRecompute::Whole, "full recompute");
   add(parallel.recompute == LayerRecompute::Attention, "selective recompute");
+  add(!parallel.node_order.empty(), "nodes " + to_text(parallel.node_order));
   return text;
 }
 

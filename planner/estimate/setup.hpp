@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/architecture.hpp"
+#include "core/node_order.hpp"
 #include "core/recompute.hpp"
 #include "planner/estimate/coefficients.hpp"
 
@@ -26,6 +27,7 @@ struct ParallelSetup {
   bool overlap_gradients = false;  // reduced behind the last micro-batch, gathered behind the first
   bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
+  NodeOrder node_order;             // of the machine's nodes; empty: as they are
 
   int devices() const { return tensor * data * pipeline * context; }
 };
