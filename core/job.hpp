@@ -30,6 +30,7 @@ struct Strategy {
   Choice use_sequence_parallel;  // "true", "false"
   Choice rank_order;             // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
   Choice recompute;              // "none", "selective", "full"
+  Choice node_order;             // "file", or an order of the kinds of nodes (core/node_order.hpp)
   bool overlap_grad_reduce = false;
   std::string framework = "megatron-core";  // whose kernels and memory are estimated
 };

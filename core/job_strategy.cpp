@@ -5,6 +5,7 @@
 #include "core/comm_policy_json.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
+#include "core/node_order.hpp"
 
 namespace pipewright {
 
@@ -16,9 +17,9 @@ constexpr std::array<std::string_view, 10> kFields{
     "memory_limit",     "sharding_degree"};
 
 /// Of jobs that are estimated (estimated_architecture()).
-constexpr std::array<std::string_view, 9> kEstimatedFields{
+constexpr std::array<std::string_view, 10> kEstimatedFields{
     "mp_degree", "cp_degree",           "ep_degree", "sharding_stage", "use_sequence_parallel",
-    "recompute", "overlap_grad_reduce", "framework", "rank_order"};
+    "recompute", "overlap_grad_reduce", "framework", "node_order",     "rank_order"};
 
 /// Fields of Paddle's pipeline strategy that have no counterpart here.
 constexpr std::array<std::string_view, 7> kUnusedFields{
@@ -130,6 +131,7 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
     return read_choice<std::string>(
         value, {{"tp-cp-dp-pp", "tp-cp-dp-pp"}, {"tp-cp-pp-dp", "tp-cp-pp-dp"}});
   });
+  strategy.node_order = read_alternatives(fields, "node_order", read_name);
   if (const auto overlap = fields.find("overlap_grad_reduce"))
     strategy.overlap_grad_reduce = overlap->boolean();
   if (const auto framework = fields.find("framework")) {
@@ -209,6 +211,7 @@ void add_estimated(const Strategy& strategy, Json& json) {
   add("sharding_stage", strategy.sharding_stage, numbers_json);
   add("recompute", strategy.recompute, words_json);
   add("rank_order", strategy.rank_order, words_json);
+  add("node_order", strategy.node_order, words_json);
   add("use_sequence_parallel", strategy.use_sequence_parallel, [](const Choice& choice) {
     Json list = Json::array();
     for (const std::string& value : choice) list.push_back(value == "true");
@@ -257,8 +260,10 @@ Json to_json(const Strategy& strategy) {
 }
 
 void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
-  if (estimated_architecture(job)) return;
   const Fields fields(strategy);
+  for (const std::string& order : job.strategy.node_order)
+    parsed_at(*fields.find("node_order"), [&] { return read_node_order(job.cluster, order); });
+  if (estimated_architecture(job)) return;
   const auto refuse = [&](std::string_view key, const Choice& choice, const Choice& harmless) {
     const auto value = fields.find(key);
     if (!value || choice.empty() || choice == harmless) return;
@@ -272,6 +277,7 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
   refuse("cp_degree", asked.cp_degree, {"1"});
   refuse("ep_degree", asked.ep_degree, {"1"});
   refuse("sharding_stage", asked.sharding_stage, {asked.sharding_degree > 1 ? "1" : "0"});
+  refuse("node_order", asked.node_order, {"file"});
   refuse("use_sequence_parallel", asked.use_sequence_parallel, {"false"});
   refuse("rank_order", asked.rank_order, {"tp-cp-pp-dp"});
   if (const auto value = fields.find("recompute"); value && !asked.recompute.empty()) {

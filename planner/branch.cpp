@@ -5,8 +5,16 @@
 
 #include "core/error.hpp"
 #include "planner/closed_form.hpp"
+#include "planner/rank_cut.hpp"
 
 namespace pipewright::planner {
+
+bool mixes_speeds(Layout layout, const LayerCosts& costs) {
+  const bool on_several = layout == Layout::Bidirectional || layout == Layout::Replicas;
+  const std::vector<int>& kinds = costs.kind_of_rank;
+  return on_several &&
+         std::any_of(kinds.begin(), kinds.end(), [&](int kind) { return kind != kinds.front(); });
+}
 
 std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement) {
   std::vector<StagePlan> stages;
@@ -22,7 +30,9 @@ namespace {
 
 constexpr double kMostActions = 2e7;  // of one configuration
 constexpr const char* kTooLarge = "too large to simulate";
+constexpr const char* kMixedSpeeds = "stages on several ranks, which differ in speed";
 constexpr const char* kSameCut = "same stages by cost and by number of layers";
+constexpr const char* kSameByRank = "same stages by rank as by stage";
 
 /// What shapes with the same stages on the same ranks share.
 struct Cut {
@@ -37,37 +47,45 @@ class Cuts {
   Cuts(const ConfigurationCosts& costs, const ParallelSetup& mesh)
       : costs_(costs), layer_costs_(costs.layer_costs(mesh)) {}
 
-  /// Null for equal numbers of layers where that is the cut by cost.
+  const LayerCosts& layer_costs() const { return layer_costs_; }
+
+  /// Null for a cut that is another one, too.
   const Cut* of(const Configuration& configuration, const Placement& placement) {
     const Layout layout = configuration.schedule->layout;
     const bool by_layout = layout == Layout::Loop || layout == Layout::V;
     const auto [entry, is_new] = cuts_.try_emplace(
         std::tuple(placement.stages(), layout, by_layout ? nullptr : configuration.schedule,
-                   configuration.even_layers));
+                   configuration.even_layers, configuration.rank_evened));
     if (is_new) entry->second = make(configuration, placement);
     return entry->second ? &*entry->second : nullptr;
   }
 
  private:
   std::optional<Cut> make(const Configuration& configuration, const Placement& placement) {
-    const int stages = placement.stages();
-    const auto [entry, is_new] = balanced_.try_emplace(stages);
-    if (is_new) entry->second = balanced_partition(layer_costs_, stages);
-    const auto even = even_partition(layer_costs_, stages);
+    const CutShape shape = cut_shape(layer_costs_, placement);
+    const auto [entry, is_new] = balanced_.try_emplace(shape);
+    if (is_new) entry->second = balanced_partition(layer_costs_.of_kind, shape.kind_of_stage);
+    const auto even = even_partition(layer_costs_.of_kind.front(), placement.stages());
     PIPEWRIGHT_ASSERT(entry->second && even, "the search space holds more stages than layers");
-    if (configuration.even_layers && *entry->second == *even) return std::nullopt;
+    Partition partition = configuration.even_layers ? *even : *entry->second;
+    if (configuration.rank_evened) {
+      if (shape.rank_of_stage.empty()) return std::nullopt;
+      partition = rank_evened(*entry->second, layer_costs_, shape);
+      if (partition.first_layer == even->first_layer) return std::nullopt;
+    }
+    const bool is_other = configuration.even_layers || configuration.rank_evened;
+    if (is_other && partition.first_layer == entry->second->first_layer) return std::nullopt;
     Cut cut;
-    cut.stages = std::make_shared<const std::vector<StagePlan>>(
-        plan_stages(configuration.even_layers ? *even : *entry->second, placement));
+    cut.stages = std::make_shared<const std::vector<StagePlan>>(plan_stages(partition, placement));
     cut.costs = costs_.stage_costs(configuration.parallel, *cut.stages);
     cut.memory = costs_.stage_memory(configuration.parallel, *cut.stages);
     return cut;
   }
 
   const ConfigurationCosts& costs_;
-  std::vector<std::int64_t> layer_costs_;
-  std::map<int, std::optional<Partition>> balanced_;  // by number of stages
-  std::map<std::tuple<int, Layout, const Schedule*, bool>, std::optional<Cut>> cuts_;
+  LayerCosts layer_costs_;
+  std::map<CutShape, std::optional<Partition>> balanced_;
+  std::map<std::tuple<int, Layout, const Schedule*, bool, bool>, std::optional<Cut>> cuts_;
 };
 
 std::int64_t work_of(const StageCosts& stage, bool splits_backward) {
@@ -117,9 +135,9 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
 }
 
 bool may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
-             const std::vector<StageMemory>& memory, Bytes limit) {
+             const std::vector<StageMemory>& memory, const RankLimits& limits) {
   const Layout layout = c.schedule->layout;
-  if (limit.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
+  if (limits.all.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
     return true;
   const auto peaks = closed_form_peaks(
       c.schedule->name, {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
@@ -138,30 +156,41 @@ bool may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
   }
   for (std::size_t r = 0; r < of_rank.size(); ++r) {
     const Bytes active = peaks ? of_rank[r].lightest * (*peaks)[r] : Bytes(0);
-    if (of_rank[r].state + active > limit) return false;
+    if (of_rank[r].state + active > limits.of(static_cast<int>(r))) return false;
   }
   return true;
 }
 
+int cuts_tried(const ConfigurationCosts& costs) { return costs.knows_speeds() ? 3 : 2; }
+
 Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
                      const std::vector<Shape>& shapes, Bytes limit) {
   Branches branches;
+  const RankLimits limits = limits_of(costs, mesh, limit);
+  if (!may_hold(limits, mesh.pipeline, costs.least_memory(mesh))) {
+    branches.pruned[kOverMemory] += cuts_tried(costs) * static_cast<int>(shapes.size());
+    return branches;
+  }
   Cuts cuts(costs, mesh);
   for (const Shape& shape : shapes) {
-    for (const bool even : {false, true}) {
+    if (mixes_speeds(shape.schedule->layout, cuts.layer_costs())) {
+      branches.pruned[kMixedSpeeds] += cuts_tried(costs);
+      continue;
+    }
+    for (int k = 0; k < cuts_tried(costs); ++k) {
       Branch branch;
-      branch.configuration = {shape.schedule, mesh, even};
+      branch.configuration = {shape.schedule, mesh, k == 1, k == 2};
       branch.configuration.parallel.chunks = shape.chunks;
       const Cut* cut = cuts.of(branch.configuration, shape.placement);
       if (cut == nullptr) {
-        ++branches.pruned[kSameCut];
+        ++branches.pruned[k == 2 ? kSameByRank : kSameCut];
         continue;
       }
       const double actions =
           3.0 * shape.placement.stages() * mesh.micro_batches * costs.simulated_replicas(mesh);
       if (actions > kMostActions) {
         ++branches.pruned[kTooLarge];
-      } else if (!may_fit(branch.configuration, *cut->stages, cut->memory, limit)) {
+      } else if (!may_fit(branch.configuration, *cut->stages, cut->memory, limits)) {
         ++branches.pruned[kOverMemory];
       } else {
         branch.stages = cut->stages;

@@ -49,10 +49,10 @@ class LayerConfigurations final : public ConfigurationCosts {
     return least_layer_step(model_, job_, mesh, common_);
   }
 
-  std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const override {
-    std::vector<std::int64_t> costs;
+  LayerCosts layer_costs(const ParallelSetup& mesh) const override {
+    LayerCosts costs{{{}}, {}};
     for (const LayerTimes& layer : model_.layer_times(mesh.micro_batch_size))
-      costs.push_back((layer.f + layer.i + layer.w).value);
+      costs.of_kind.front().push_back((layer.f + layer.i + layer.w).value);
     return costs;
   }
 
@@ -87,11 +87,13 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   bool is_estimated() const override { return false; }
+  bool knows_speeds() const override { return false; }
   Bytes least_memory(const ParallelSetup&) const override { return {}; }
   Bytes memory_limit() const override {
     return job_.strategy.memory_limit.value > 0 ? job_.strategy.memory_limit
                                                 : job_.cluster.device.memory;
   }
+  std::vector<Bytes> rank_memory(const ParallelSetup&) const override { return {}; }
 
   std::vector<std::string> remarks(const ParallelSetup& mesh) const override {
     std::vector<std::string> remarks{"Costs: " + model_.source() + "."};

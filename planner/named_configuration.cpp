@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/suggest.hpp"
 #include "planner/partition.hpp"
+#include "planner/rank_cut.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
@@ -27,6 +28,7 @@ const std::vector<std::string_view> kKeys{"schedule",
                                           "sequence_parallel",
                                           "zero",
                                           "rank_order",
+                                          "node_order",
                                           "partition"};
 
 using Values = std::map<std::string, std::string>;
@@ -149,11 +151,11 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
   const Values values = read_values(text);
   ParallelSetup parallel;
   std::string schedule = "1f1b";
-  bool is_even = false;
+  std::string cut = "balanced";
   if (otherwise != nullptr) {
     parallel = otherwise->parallel;
     schedule = otherwise->schedule;
-    is_even = otherwise->partition == "even";
+    cut = otherwise->partition;
   }
   if (const auto name = values.find("schedule"); name != values.end()) {
     schedule = name->second;
@@ -161,13 +163,17 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
   }
   const int used = parallel.devices();
   read_degrees(values, parallel);
-  read_word<bool, 2>(values, "partition", {{{"balanced", false}, {"even", true}}}, is_even);
+  read_word<std::string, 3>(values, "partition",
+                            {{{"balanced", "balanced"}, {"even", "even"}, {"by-rank", "by-rank"}}},
+                            cut);
   NamedConfiguration named;
+  if (const auto order = values.find("node_order"); order != values.end())
+    parallel.node_order = read_node_order(job.cluster, order->second);
   named.too_many_devices = set_replicas(values, job, used, parallel);
   // Without replicas or a pipeline there is one order.
   if (parallel.pipeline == 1 || parallel.data == 1) parallel.order = RankOrder::PipelineOutermost;
   named.other_batch = set_batches(values, job, parallel);
-  named.configuration = {&find_schedule(schedule), parallel, is_even};
+  named.configuration = {&find_schedule(schedule), parallel, cut == "even", cut == "by-rank"};
   return named;
 }
 
@@ -179,6 +185,11 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
   mesh.chunks = 1;  // these are the schedule's affair
   if (const auto reason = costs.refusal(mesh)) return "A rule forbids it: " + *reason + ".";
   if (!asked.other_batch.empty()) return asked.other_batch;
+  if (mixes_speeds(c.schedule->layout, costs.layer_costs(mesh))) {
+    return "With " + std::string(c.schedule->name) +
+           " a stage is on several ranks, and the ranks here differ in speed: it has no one time. "
+           "Take a schedule whose stages have one rank each.";
+  }
   const ScheduleRequest request{
       c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}};
   if (const auto reason = refusal_of(*c.schedule, request)) return *reason;
@@ -195,10 +206,13 @@ Branch branch_of(const Configuration& configuration, const ConfigurationCosts& c
   const ParallelSetup& parallel = configuration.parallel;
   const Placement placement = placement_of(
       *configuration.schedule, {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
-  const auto layer_costs = costs.layer_costs(parallel);
-  const auto partition = configuration.even_layers
-                             ? even_partition(layer_costs, placement.stages())
-                             : balanced_partition(layer_costs, placement.stages());
+  const LayerCosts layers = costs.layer_costs(parallel);
+  const CutShape shape = cut_shape(layers, placement);
+  auto partition = configuration.even_layers
+                       ? even_partition(layers.of_kind.front(), placement.stages())
+                       : balanced_partition(layers.of_kind, shape.kind_of_stage);
+  if (configuration.rank_evened && !shape.rank_of_stage.empty())
+    partition = rank_evened(*partition, layers, shape);
   std::vector<StagePlan> stages = plan_stages(*partition, placement);
   Branch branch{configuration, nullptr, 0};
   branch.bound = step_bound(configuration, stages, costs.stage_costs(parallel, stages));

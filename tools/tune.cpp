@@ -48,6 +48,7 @@ Json fields_of(const planner::Candidate& candidate) {
           {"sequence_parallel", parallel.sequence_parallel},
           {"zero", parallel.zero},
           {"rank_order", name_of(parallel.order)},
+          {"node_order", to_text(parallel.node_order)},
           {"partition", candidate.partition},
           {"layers_of_stage", layers},
           {"step_ns", candidate.step.value},

@@ -33,6 +33,7 @@ std::string savings_text(const planner::ParallelSetup& parallel) {
   add(parallel.recompute == LayerRecompute::Attention, "selective recompute");
   add(parallel.order == planner::RankOrder::DataOutermost,
       "order " + std::string(name_of(parallel.order)));
+  add(!parallel.node_order.empty(), "nodes " + to_text(parallel.node_order));
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/architecture.hpp"
+#include "core/node_order.hpp"
 #include "core/recompute.hpp"
 #include "planner/estimate/coefficients.hpp"
 
@@ -32,6 +33,7 @@ struct ParallelSetup {
   bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
   RankOrder order = RankOrder::PipelineOutermost;
+  NodeOrder node_order;  // of the machine's nodes; empty: as they are
 
   int devices() const { return tensor * data * pipeline * context; }
 };

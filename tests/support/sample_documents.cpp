@@ -103,7 +103,8 @@ Json estimated_job() {
     "strategy": {"mp_degree": [1, 2, 4], "cp_degree": 1, "ep_degree": "auto",
                  "sharding_stage": [0, 1], "use_sequence_parallel": true,
                  "recompute": ["none", "selective"], "overlap_grad_reduce": true,
-                 "rank_order": ["tp-cp-dp-pp", "tp-cp-pp-dp"], "framework": "megatron-lm"}})");
+                 "rank_order": ["tp-cp-dp-pp", "tp-cp-pp-dp"], "framework": "megatron-lm",
+                 "node_order": "file"}})");
 }
 
 std::vector<Cell> cells(std::initializer_list<const char*> texts) {
