@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "planner/closed_form.hpp"
+#include "planner/recompute_by_stage.hpp"
 
 namespace pipewright::planner {
 
@@ -29,6 +30,8 @@ struct Cut {
   std::shared_ptr<const std::vector<StagePlan>> stages;
   std::vector<StageCosts> costs;
   std::vector<StageMemory> memory;
+  /// Where each stage has its own recompute; costs and memory are then the least of any.
+  std::optional<StagesByRecompute> by_recompute;
 };
 
 /// The cuts of one mesh, made when they are first asked for.
@@ -59,6 +62,12 @@ class Cuts {
     Cut cut;
     cut.stages = std::make_shared<const std::vector<StagePlan>>(
         plan_stages(configuration.even_layers ? *even : *entry->second, placement));
+    if (configuration.parallel.recompute_by_stage) {
+      cut.by_recompute = stages_by_recompute(costs_, configuration.parallel, *cut.stages);
+      cut.costs = cut.by_recompute->least_costs(std::vector<std::size_t>(cut.stages->size(), 0));
+      cut.memory = cut.by_recompute->least_memory();
+      return cut;
+    }
     cut.costs = costs_.stage_costs(configuration.parallel, *cut.stages);
     cut.memory = costs_.stage_memory(configuration.parallel, *cut.stages);
     return cut;
@@ -69,6 +78,51 @@ class Cuts {
   std::map<int, std::optional<Partition>> balanced_;  // by number of stages
   std::map<std::tuple<int, Layout, const Schedule*, bool>, std::optional<Cut>> cuts_;
 };
+
+/// By rank; true unless no order of the configuration can keep to the limit there.
+std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
+                                     const std::vector<StageMemory>& memory, Bytes limit) {
+  std::vector<bool> fits(static_cast<std::size_t>(c.parallel.pipeline), true);
+  const Layout layout = c.schedule->layout;
+  if (limit.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
+    return fits;
+  const auto peaks = closed_form_peaks(
+      c.schedule->name, {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
+  struct Rank {
+    Bytes state, lightest = Bytes(INT64_MAX);
+  };
+  std::vector<Rank> of_rank(fits.size());
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    Rank& rank = of_rank[static_cast<std::size_t>(stages[s].rank.value)];
+    rank.state += memory[s].constant;
+    // Behind its I a micro-batch may hold less.
+    const Bytes held = c.schedule->splits_backward
+                           ? std::min(memory[s].f, Bytes(-memory[s].w.value))
+                           : memory[s].f;
+    rank.lightest = std::min(rank.lightest, held);
+  }
+  for (std::size_t r = 0; r < of_rank.size(); ++r) {
+    const Bytes active = peaks ? of_rank[r].lightest * (*peaks)[r] : Bytes(0);
+    fits[r] = of_rank[r].state + active <= limit;
+  }
+  return fits;
+}
+
+/// A rank's only stage does at least what the closed form of the peaks asks of it.
+std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, Bytes limit) {
+  const StagesByRecompute& by_kind = *cut.by_recompute;
+  if (cut.stages->size() != static_cast<std::size_t>(c.parallel.pipeline))
+    return step_bound(c, *cut.stages, cut.costs);
+  std::vector<std::size_t> least(cut.stages->size(), 0);
+  for (std::size_t kind = 0; kind + 1 < by_kind.kinds.size(); ++kind) {
+    const auto fits = ranks_that_may_fit(c, *cut.stages, by_kind.memory[kind], limit);
+    for (std::size_t s = 0; s < least.size(); ++s) {
+      const auto rank = static_cast<std::size_t>((*cut.stages)[s].rank.value);
+      if (least[s] == kind && !fits[rank]) ++least[s];
+    }
+  }
+  return step_bound(c, *cut.stages, by_kind.least_costs(least));
+}
 
 std::int64_t work_of(const StageCosts& stage, bool splits_backward) {
   // Some orders hold both forms.
@@ -114,29 +168,8 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
 
 bool may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
              const std::vector<StageMemory>& memory, Bytes limit) {
-  const Layout layout = c.schedule->layout;
-  if (limit.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
-    return true;
-  const auto peaks = closed_form_peaks(
-      c.schedule->name, {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
-  struct Rank {
-    Bytes state, lightest = Bytes(INT64_MAX);
-  };
-  std::vector<Rank> of_rank(static_cast<std::size_t>(c.parallel.pipeline));
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    Rank& rank = of_rank[static_cast<std::size_t>(stages[s].rank.value)];
-    rank.state += memory[s].constant;
-    // Behind its I a micro-batch may hold less.
-    const Bytes held = c.schedule->splits_backward
-                           ? std::min(memory[s].f, Bytes(-memory[s].w.value))
-                           : memory[s].f;
-    rank.lightest = std::min(rank.lightest, held);
-  }
-  for (std::size_t r = 0; r < of_rank.size(); ++r) {
-    const Bytes active = peaks ? of_rank[r].lightest * (*peaks)[r] : Bytes(0);
-    if (of_rank[r].state + active > limit) return false;
-  }
-  return true;
+  const auto fits = ranks_that_may_fit(c, stages, memory, limit);
+  return std::find(fits.begin(), fits.end(), false) == fits.end();
 }
 
 Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
@@ -148,6 +181,10 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
       Branch branch;
       branch.configuration = {shape.schedule, mesh, even};
       branch.configuration.parallel.chunks = shape.chunks;
+      if (mesh.recompute_by_stage && shape.schedule->cost_driven) {
+        ++branches.pruned[kOrderByCosts];
+        continue;
+      }
       const Cut* cut = cuts.of(branch.configuration, shape.placement);
       if (cut == nullptr) {
         ++branches.pruned[kSameCut];
@@ -161,7 +198,9 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
         ++branches.pruned[kOverMemory];
       } else {
         branch.stages = cut->stages;
-        branch.bound = step_bound(branch.configuration, *cut->stages, cut->costs);
+        branch.bound = cut->by_recompute
+                           ? bound_by_recompute(branch.configuration, *cut, limit)
+                           : step_bound(branch.configuration, *cut->stages, cut->costs);
         branches.open.push_back(std::move(branch));
       }
     }

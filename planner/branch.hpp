@@ -29,6 +29,8 @@ struct Branches {
 };
 
 inline constexpr const char* kOverMemory = "over the memory limit";
+inline constexpr const char* kOrderByCosts =
+    "recompute by stage, where the order follows from the costs";
 
 /// What can be made of these shapes on a mesh, each cut by cost and, where that differs, into equal
 /// numbers of layers. `limit`: of a rank's memory, 0: none.
