@@ -49,9 +49,11 @@ function(pipewright_test name)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE pipewright_test_options ${arg_LIBS} GTest::gmock GTest::gtest_main)
   # What is looked into is the library; optimised and checked for undefined behaviour, GoogleTest's macros alone would
-  # take half of the build.
+  # take half of the build. Property and fuzz tests compute much themselves.
   if(PIPEWRIGHT_SANITIZE)
-    target_compile_options(${target} PRIVATE -O0)
+    if(NOT folder MATCHES "^(property|fuzz)$")
+      target_compile_options(${target} PRIVATE -O0)
+    endif()
     if(PIPEWRIGHT_SANITIZE MATCHES "undefined")
       target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
     endif()
@@ -84,8 +86,9 @@ endforeach()
 endfunction()
 
 # pipewright_mpi_test(NAME SOURCES ... [LIBS ...] PROCESSES n...)
-# makes one executable whose main joins a job of mpirun, and for each n a test <folder>.NAME.npN that starts it so. Where
-# there is no mpirun the tests say so and are skipped. The labels are the folder, mpi and slow.
+# makes one executable whose main joins a job, and for each n two tests: <folder>.NAME.npN starts it by mpirun, and
+# <folder>.NAME.tcpN as processes that meet by their environment. Where there is no mpirun the former say so and are
+# skipped. The labels are the folder, mpi and slow.
 function(pipewright_mpi_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;PROCESSES")
   cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
@@ -105,6 +108,9 @@ function(pipewright_mpi_test name)
       ${folder}.${name}.np${n}
       PROPERTIES LABELS "${folder};mpi;slow" TIMEOUT 120 SKIP_RETURN_CODE 77 PROCESSORS 2
                  ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+    add_test(NAME ${folder}.${name}.tcp${n} COMMAND "${PROJECT_SOURCE_DIR}/tests/support/start_job" ${n}
+                                                    $<TARGET_FILE:${target}>)
+    set_tests_properties(${folder}.${name}.tcp${n} PROPERTIES LABELS "${folder};mpi;slow" TIMEOUT 120 PROCESSORS 2)
   endforeach()
 endfunction()
 

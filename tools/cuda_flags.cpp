@@ -100,8 +100,10 @@ void require_cuda_flags_fit(const Arguments& arguments) {
     throw InputError(
         "--cuda-graph: the host waits within a step until NCCL has taken its calls; leave out "
         "--transport nccl");
-  if (arguments.text_or("--transport", "local") == "mpi")
-    throw InputError("--device cuda has all ranks in one process; leave out --transport mpi");
+  const std::string transport = arguments.text_or("--transport", "local");
+  if (transport == "mpi" || transport == "tcp")
+    throw InputError("--device cuda has all ranks in one process; leave out --transport " +
+                     transport);
 }
 
 CudaRequest cuda_request(const Arguments& arguments, const Subject& subject) {

@@ -48,7 +48,10 @@ std::vector<Ability> devices(const GpuFacts& facts) {
 }
 
 std::vector<Ability> transports(const GpuFacts& facts) {
-  return {{"local", true, "ranks are threads of this process"}, mpi_state(), nccl_state(facts)};
+  return {{"local", true, "ranks are threads of this process"},
+          mpi_state(),
+          {"tcp", true, "ranks are processes that torchrun or a script has started"},
+          nccl_state(facts)};
 }
 
 void require_device(std::string_view name) {

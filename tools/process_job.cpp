@@ -10,8 +10,10 @@
 #include <string>
 #include <thread>
 
+#include "core/error.hpp"
 #include "exec/local/waiting.hpp"
 #include "exec/mpi/mpi_wire.hpp"
+#include "exec/tcp/wire.hpp"
 #include "tools/complaint.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/interrupt.hpp"
@@ -69,7 +71,7 @@ class LastGuard {
     Session aloud(session_.terminal(), false, false);
     aloud.note("pipewright " + command_ + " (rank " + std::to_string(link_.process()) + "): rank " +
                std::to_string(dead) + " is dead: its " + link_.presence().how_lost(dead) +
-               ", and MPI does not answer any more");
+               ", and the job does not answer any more");
     _exit(kRunFailed);
   }
 
@@ -89,15 +91,53 @@ void complain(exec::mpi::Link& link, const Session& session, const std::string& 
   aloud.note("pipewright " + command + who + ": " + complaint.text);
 }
 
+std::optional<exec::tcp::JobPlace> place_of_job() {
+  return exec::tcp::job_place(exec::tcp::process_environment());
+}
+
+std::unique_ptr<exec::mpi::Wire> wire_of(JobKind kind) {
+  if (kind == JobKind::Mpi) return std::make_unique<exec::mpi::MpiWire>();
+  return std::make_unique<exec::tcp::TcpWire>(
+      *place_of_job(), exec::tcp::RendezvousOptions{.interrupted = &interrupt_flag()});
+}
+
 }  // namespace
 
-bool is_in_job() { return exec::mpi::processes_of_launcher() > 0; }
+std::optional<JobKind> job_for(std::string_view transport) {
+  const bool of_mpi = exec::mpi::processes_of_launcher() > 0;
+  if (of_mpi && transport != "tcp") return JobKind::Mpi;
+  if (transport == "mpi") return std::nullopt;
+  const auto place = place_of_job();
+  const int least = transport == "tcp" ? 1 : 2;
+  return place && place->processes >= least ? std::optional(JobKind::Tcp) : std::nullopt;
+}
 
-int run_in_job(Session& session, const std::string& command,
+void refuse_outside_job(std::string_view transport, const std::string& command,
+                        const std::string& processes) {
+  if (transport == "mpi")
+    throw MachineError(
+        "--transport mpi is between the processes of a job, and mpirun has not started this one; "
+        "start it with mpirun -np " +
+        processes + " pipewright " + command + " …");
+  throw MachineError(
+      "--transport tcp is between the processes of a job, and nothing in the environment says "
+      "that this is one of them; start it with torchrun --no-python --nproc-per-node " +
+      processes + " pipewright " + command +
+      " …, or set PIPEWRIGHT_RANK, PIPEWRIGHT_WORLD_SIZE and PIPEWRIGHT_RENDEZVOUS "
+      "(tcp://host:port or file:///folder) for each process");
+}
+
+int local_process(const exec::mpi::Link& link) {
+  if (const auto local = exec::mpi::local_process_of_launcher()) return *local;
+  const auto place = place_of_job();
+  return place ? place->local_process : link.process();
+}
+
+int run_in_job(JobKind kind, Session& session, const std::string& command,
                const std::function<int(exec::mpi::Link&, Session&)>& work) {
   const InterruptScope scope;  // a signal waits until the run looks at it
   be_patient_with_signals();
-  exec::mpi::Link link(std::make_unique<exec::mpi::MpiWire>());
+  exec::mpi::Link link(wire_of(kind));
   const LastGuard guard(link, session, command);
   Session silent(session.terminal(), session.json(), true);
   int status = kDone;

@@ -263,9 +263,10 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
 
 /// What GPUs would be given; needs none.
 int dry_run(const Arguments& arguments, Session& session) {
-  const bool nccl = arguments.text_or("--transport", "local") == "nccl";
+  const std::string transport = arguments.text_or("--transport", "local");
+  const bool nccl = transport == "nccl";
   const std::string device = device_name(arguments, "");
-  if (device != "cuda" || arguments.text_or("--transport", "local") == "mpi") {
+  if (device != "cuda" || transport == "mpi" || transport == "tcp") {
     throw InputError(
         "--dry-run shows what GPUs would be given: add --transport nccl (a GPU a rank) or "
         "--device cuda (one GPU for all ranks)");
@@ -282,20 +283,18 @@ int run(const Arguments& arguments, Session& session) {
   if (arguments.has("--dry-run")) return dry_run(arguments, session);
   require_cuda_flags_fit(arguments);
   const std::string transport = arguments.text_or("--transport", "local");
+  const bool between_processes = transport == "mpi" || transport == "tcp";
   if (transport == "mpi") require_transport(transport);
-  const bool is_job_of_nccl = transport == "nccl" && is_in_job();
-  if (transport != "mpi" && !is_job_of_nccl) return run_ranks(arguments, session, nullptr);
-  if (arguments.has("--clock")) throw InputError("--clock belongs to --transport local");
-  if (!is_in_job()) {
+  if (between_processes && arguments.has("--clock"))
+    throw InputError("--clock belongs to --transport local");
+  const auto job = transport == "local" ? std::nullopt : job_for(transport);
+  if (between_processes && !job) {
     const std::optional<Subject> subject = read_run_subject(arguments, session);
     if (!subject) return stop_after_plan(session);
-    const std::string ranks = std::to_string(subject->program.ranks());
-    throw MachineError(
-        "--transport mpi runs one rank a process, and mpirun has not started this "
-        "one; start it with mpirun -np " +
-        ranks + " pipewright run …");
+    refuse_outside_job(transport, "run", std::to_string(subject->program.ranks()));
   }
-  return run_in_job(session, "run", [&](exec::mpi::Link& link, Session& own) {
+  if (!job) return run_ranks(arguments, session, nullptr);
+  return run_in_job(*job, session, "run", [&](exec::mpi::Link& link, Session& own) {
     return run_ranks(arguments, own, &link);
   });
 }
@@ -313,8 +312,9 @@ std::vector<Flag> run_flags() {
        .name = "--transport",
        .argument = "KIND",
        .help = "how ranks meet; local: threads of this process; mpi: processes that mpirun has "
-               "started, one a rank; nccl: a GPU a rank, in this process or in those of mpirun",
-       .choices = {"local", "mpi", "nccl"},
+               "started, one a rank; tcp: processes that torchrun or a script has started; nccl: a "
+               "GPU a rank, in this process or in those of a job",
+       .choices = {"local", "mpi", "tcp", "nccl"},
        .checked = true},
       {.group = "Run",
        .name = "--verify-payloads",

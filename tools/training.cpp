@@ -12,12 +12,12 @@
 #include "exec/cuda/run.hpp"
 #include "exec/data.hpp"
 #include "exec/local/transport.hpp"
-#include "exec/mpi/mpi_wire.hpp"
 #include "exec/mpi/transport.hpp"
 #include "exec/nccl/library.hpp"
 #include "exec/nccl/run.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/modules.hpp"
+#include "tools/process_job.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -61,7 +61,7 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
     const pipewright_nccl& nccl = exec::nccl::load_nccl();
     if (request.link == nullptr)
       return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options);
-    const int gpu = exec::mpi::local_process_of_launcher().value_or(request.link->process());
+    const int gpu = local_process(*request.link);
     return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options, *request.link, gpu);
   }
   exec::mpi::Link* const link = request.link;

@@ -237,17 +237,14 @@ int run(const Arguments& arguments, Session& session) {
     throw InputError("missing JOB; without one, --synthesise finds an order for --cost");
   }
   refuse_sizes_of_job(arguments);
-  if (arguments.text_or("--transport", "local") == "local")
-    return tune_job(arguments, session, nullptr);
+  const std::string transport = arguments.text_or("--transport", "local");
+  if (transport == "local") return tune_job(arguments, session, nullptr);
   if (arguments.has("--resume"))
-    throw InputError("--resume belongs to one process; leave out --transport mpi");
-  require_transport("mpi");
-  if (!is_in_job()) {
-    throw MachineError(
-        "--transport mpi searches with the processes of a job, and mpirun has not started this "
-        "one; start it with mpirun -np 4 pipewright tune … --transport mpi");
-  }
-  return run_in_job(session, "tune", [&](exec::mpi::Link& link, Session& own) {
+    throw InputError("--resume belongs to one process; leave out --transport " + transport);
+  require_transport(transport);
+  const auto job_kind = job_for(transport);
+  if (!job_kind) refuse_outside_job(transport, "tune", "4");
+  return run_in_job(*job_kind, session, "tune", [&](exec::mpi::Link& link, Session& own) {
     return tune_job(arguments, own, &link);
   });
 }
@@ -303,8 +300,8 @@ Command tune_command() {
       {.group = "Search",
        .name = "--transport",
        .argument = "KIND",
-       .help = "local, or mpi: under mpirun, each process simulates a part (local)",
-       .choices = {"local", "mpi"},
+       .help = "local; mpi: each process of mpirun simulates a part; tcp: of torchrun (local)",
+       .choices = {"local", "mpi", "tcp"},
        .checked = true},
       {.group = "Search",
        .name = "--explain",

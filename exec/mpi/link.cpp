@@ -121,7 +121,12 @@ void Link::send(int to, Frame frame) {
 
 std::optional<ArrivedFrame> Link::receive_any() {
   auto arrived = wire_->receive();
-  if (!arrived) return arrived;
+  if (!arrived) {
+    if (presence_) {
+      for (const int gone : wire_->take_gone()) presence_->connection_ended(gone);
+    }
+    return arrived;
+  }
   Exchanged& exchanged = exchanged_[static_cast<std::size_t>(arrived->from)];
   ++exchanged.received;
   if (arrived->frame.head.kind == FrameKind::Bye) exchanged.before_goodbye = arrived->frame.head.a;

@@ -59,6 +59,12 @@ Presence::~Presence() {
   }
 }
 
+void Presence::connection_ended(int process) {
+  Peer& peer = peers_[index(process)];
+  if (peer.left) return;
+  peer.lost = peer.is_cut_off = true;
+}
+
 void Presence::expect_signs(std::int64_t now) {
   if (expects_signs_) return;
   expects_signs_ = true;
@@ -89,7 +95,8 @@ std::string Presence::how_lost(int process) const {
   const Peer& peer = peers_[index(process)];
   const std::string who = "process " + std::to_string(peer.site.pid) + " on " + peer.site.host;
   if (peer.left) return who + " has left the run";
-  return peer.pidfd >= 0 ? who + " has ended" : who + " has been silent for too long";
+  return peer.pidfd >= 0 || peer.is_cut_off ? who + " has ended"
+                                            : who + " has been silent for too long";
 }
 
 }  // namespace pipewright::exec::mpi

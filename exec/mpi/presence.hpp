@@ -30,6 +30,8 @@ class Presence {
   void heard(int process, std::int64_t now) { peers_[index(process)].heard_ns = now; }
   /// The process has said that it leaves: its end is no loss.
   void said_goodbye(int process) { peers_[index(process)].left = true; }
+  /// Its connection has ended: a loss, unless it had said goodbye.
+  void connection_ended(int process);
   /// From now on everybody gives signs of life.
   void expect_signs(std::int64_t now);
   void expect_none() { expects_signs_ = false; }
@@ -48,7 +50,7 @@ class Presence {
     int pidfd = -1;
     std::int64_t heard_ns = 0;
     std::atomic<bool> left{false};
-    bool lost = false;
+    bool lost = false, is_cut_off = false;
     ProcessSite site;
   };
   static std::size_t index(int process) { return static_cast<std::size_t>(process); }

@@ -1,6 +1,6 @@
 // Carries frames between the processes of a job, reliably and in any order. A Wire belongs to one
 // thread at a time: its owner holds a lock around every call. No call waits.
-// MpiWire is the real one; tests bring one in memory.
+// MpiWire goes by MPI, tcp/wire.hpp by sockets; tests bring one in memory.
 #pragma once
 
 #include <optional>
@@ -23,6 +23,9 @@ class Wire {
   /// Tokens of frames that are out of our hands since the last call: the other side has them, or
   /// they have been copied to where it will find them.
   virtual std::vector<std::uint64_t> take_sent() = 0;
+  /// Processes whose connection has ended since the last call, after all that they had sent was
+  /// received. A wire that does not see it says nothing.
+  virtual std::vector<int> take_gone() { return {}; }
   /// Nothing is half sent or half received.
   virtual bool is_at_rest() const = 0;
   /// Ends the connection in good order, after all frames have arrived everywhere.

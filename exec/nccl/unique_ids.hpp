@@ -15,7 +15,7 @@ namespace pipewright::exec::nccl {
 using UniqueId = std::array<char, PIPEWRIGHT_NCCL_ID_BYTES>;
 
 /// By communicator of the plan. `process_of` says where a rank lives; `make` makes a fresh id;
-/// `share` gives what each process brings to all of them, by process (exec/nccl/rendezvous.hpp, or
+/// `share` gives what each process brings to all of them, by process (exec/tcp/rendezvous.hpp, or
 /// exec/peers.hpp under mpirun). Throws RunError if a process has brought something else.
 std::vector<UniqueId> unique_ids(const CommunicatorPlan& plan, int process,
                                  const std::function<int(RankId)>& process_of,

@@ -185,6 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
     Machine, MissingAbility,
     testing::Values(CannotDo{"run -s 1f1b -p 2 -m 2 --device cuda", "--device cpu"},
                     CannotDo{"run -s 1f1b -p 2 -m 2 --transport mpi", "mpi"},
+                    CannotDo{"run -s 1f1b -p 2 -m 2 --transport tcp", "PIPEWRIGHT_RANK"},
                     CannotDo{"run -s 1f1b -p 2 -m 2 --transport nccl", "--transport local"},
                     CannotDo{"simulate -s 1f1b -p 2 -m 2 --trace gone/t.json", "gone/t.json"},
                     CannotDo{"schedules export 1f1b -p 2 -m 2 -o gone/o.csv", "gone/o.csv"}));

@@ -47,14 +47,18 @@ TEST(Streams, AnInputMayComeFromStandardInput) {
   EXPECT_EQ(nlohmann::json::parse(result.out).at("makespan_ns"), 12);
 }
 
+/// Of a shell: until process $pid handles SIGTERM, the 15th bit of what it catches, and a moment
+/// more.
+const std::string kUntilItListens =
+    "until grep -q '^SigCgt:.*[4-7c-f]...$' /proc/$pid/status; do sleep 0.05; done; sleep 0.3; ";
+
 TEST(Interrupt, ARunEndsWith130AndLeavesNothing) {
   const Folder folder;
   // 60 s of pacing; a shell without job control starts background commands with SIGINT ignored,
   // therefore SIGTERM, which is handled alike.
   const auto result = shell(
-      "$PW run -s gpipe -p 4 -m 2 --cost F=10s,B=10s --trace t.json --report r.json & pid=$!; "
-      "sleep 0.5; "
-      "kill -TERM $pid; wait $pid",
+      "$PW run -s gpipe -p 4 -m 2 --cost F=10s,B=10s --trace t.json --report r.json & pid=$!; " +
+          kUntilItListens + "kill -TERM $pid; wait $pid",
       folder);
   EXPECT_EQ(result.status, 130) << result.err;
   EXPECT_TRUE(folder.names().empty());
@@ -62,8 +66,8 @@ TEST(Interrupt, ARunEndsWith130AndLeavesNothing) {
 
 TEST(Interrupt, AnythingElseEndsWith130) {
   const Folder folder;
-  const auto result =
-      shell("mkfifo f; $PW check f & pid=$!; sleep 0.5; kill -TERM $pid; wait $pid", folder);
+  const auto result = shell(
+      "mkfifo f; $PW check f & pid=$!; " + kUntilItListens + "kill -TERM $pid; wait $pid", folder);
   EXPECT_EQ(result.status, 130) << result.err;
 }
 

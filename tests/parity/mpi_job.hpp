@@ -1,4 +1,4 @@
-// The job of mpirun that a test runs in (mpi_main.cpp).
+// The job that a test runs in (mpi_main.cpp).
 #pragma once
 
 #include "exec/mpi/link.hpp"

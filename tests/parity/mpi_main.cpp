@@ -1,11 +1,12 @@
-// GoogleTest's main for tests that run inside a job of mpirun: every process runs every test, in
-// the same order, over one link. Process 0 reports; of the others only failures are shown.
+// GoogleTest's main for tests that run inside a job, of mpirun or by TCP: every process runs every
+// test, in the same order, over one link. Process 0 reports; of the others only failures are shown.
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <memory>
 
 #include "exec/mpi/mpi_wire.hpp"
+#include "exec/tcp/wire.hpp"
 #include "tests/parity/mpi_job.hpp"
 
 namespace pipewright::tests {
@@ -21,6 +22,13 @@ class FailuresOnly : public testing::EmptyTestEventListener {
   }
 };
 
+/// Null outside a job.
+std::unique_ptr<exec::mpi::Wire> own_wire() {
+  if (exec::mpi::processes_of_launcher() > 0) return std::make_unique<exec::mpi::MpiWire>();
+  const auto place = exec::tcp::job_place(exec::tcp::process_environment());
+  return place ? std::make_unique<exec::tcp::TcpWire>(*place) : nullptr;
+}
+
 }  // namespace
 
 exec::mpi::Link& job_link() { return *link; }
@@ -30,11 +38,12 @@ exec::mpi::Link& job_link() { return *link; }
 int main(int argc, char** argv) {
   using namespace pipewright;
   testing::InitGoogleTest(&argc, argv);
-  if (exec::mpi::processes_of_launcher() == 0) {
+  auto wire = tests::own_wire();
+  if (wire == nullptr) {
     std::puts("started without mpirun: SKIPPED");
     return 77;
   }
-  exec::mpi::Link link(std::make_unique<exec::mpi::MpiWire>(), {.measure_clock = true});
+  exec::mpi::Link link(std::move(wire), {.measure_clock = true});
   tests::link = &link;
   if (link.process() != 0) {
     auto& listeners = testing::UnitTest::GetInstance()->listeners();

@@ -49,7 +49,7 @@ TEST(ArchitectureModel, OperationsOfABlockAreTwoAWeightAndTheScores) {
               2 * (block_parameters(llama, 0)) + 2.0 * llama.sequence * llama.hidden, 2 * norms);
   // Of experts only the chosen ones count.
   const Architecture mixtral = architecture_preset("mixtral-8x7b");
-  const Layer& routed = model_of(mixtral).layers[1];
+  const Layer routed = model_of(mixtral).layers[1];
   EXPECT_LT(routed.custom.operations, 2 * static_cast<double>(routed.custom.weights));
   EXPECT_GT(routed.custom.operations, 2 * mixtral.experts.chosen * expert_parameters(mixtral));
 }

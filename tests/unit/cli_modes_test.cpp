@@ -197,6 +197,15 @@ TEST_F(Modes, ProcessesSaveTheirPartsAndEvaluateAsThreadsDo) {
   EXPECT_EQ(parts_in(folder_.path() / "processes/step-00000006"),
             parts_in(folder_.path() / "threads/step-00000006"));
 
+  // The same processes by sockets.
+  const std::string by_tcp = PIPEWRIGHT_SOURCE_DIR
+      "/tests/support/start_job 2 $PW run plan.json --transport tcp --numerics exact --json ";
+  const CommandResult tcp =
+      shell(by_tcp + "--load-checkpoint half --save-checkpoint sockets", folder_);
+  ASSERT_EQ(tcp.status, 0) << tcp.err;
+  EXPECT_EQ(parts_in(folder_.path() / "sockets/step-00000006"),
+            parts_in(folder_.path() / "threads/step-00000006"));
+
   const CommandResult evaluated =
       shell(job + "--mode evaluate --load-checkpoint processes", folder_);
   ASSERT_EQ(evaluated.status, 0) << evaluated.err;

@@ -13,10 +13,10 @@
 
 #include "core/error.hpp"
 #include "core/lower.hpp"
-#include "exec/nccl/rendezvous.hpp"
 #include "exec/nccl/unique_ids.hpp"
+#include "exec/tcp/rendezvous.hpp"
 
-namespace pipewright::exec::nccl {
+namespace pipewright::exec::tcp {
 namespace {
 
 using testing::HasSubstr;
@@ -173,9 +173,9 @@ TEST(Rendezvous, EndsWhenItIsInterrupted) {
 TEST(UniqueIds, AreMadeOnceAndAreTheSameForAllMembers) {
   const Program program =
       lower(read_order_csv("0F0,0B0\n1F0,1B0\n2F0,2B0\n3F0,3B0\n", "order.csv"), {});
-  const CommunicatorPlan plan = communicators_of(program);
+  const nccl::CommunicatorPlan plan = nccl::communicators_of(program);
   const JobPlace job{.processes = 2, .host = "127.0.0.1", .port = free_port(), .folder = {}};
-  std::vector<std::vector<UniqueId>> ids(2);
+  std::vector<std::vector<nccl::UniqueId>> ids(2);
   {
     std::vector<std::jthread> processes;
     for (int p = 0; p < 2; ++p) {
@@ -183,10 +183,10 @@ TEST(UniqueIds, AreMadeOnceAndAreTheSameForAllMembers) {
         JobPlace place = job;
         place.process = p;
         char next = static_cast<char>('a' + 10 * p);
-        ids[static_cast<std::size_t>(p)] = unique_ids(
+        ids[static_cast<std::size_t>(p)] = nccl::unique_ids(
             plan, p, [](RankId rank) { return rank.value / 2; },
             [&next] {
-              UniqueId id{};
+              nccl::UniqueId id{};
               id[0] = next++;
               return id;
             },
@@ -196,9 +196,9 @@ TEST(UniqueIds, AreMadeOnceAndAreTheSameForAllMembers) {
   }
   EXPECT_EQ(ids[0], ids[1]);
   std::string makers;
-  for (const UniqueId& id : ids[0]) makers += id[0];
+  for (const nccl::UniqueId& id : ids[0]) makers += id[0];
   EXPECT_EQ(makers, "abcklm");  // 0-1, 1-0, 1-2 of process 0; 2-1, 2-3, 3-2 of process 1
 }
 
 }  // namespace
-}  // namespace pipewright::exec::nccl
+}  // namespace pipewright::exec::tcp

@@ -1,6 +1,6 @@
 // How the processes of a job that no mpirun has started find one another: what each of them brings
-// goes to all of them, once. That is all NCCL needs, for its unique ids. By TCP, where process 0
-// listens, or by files in a folder that all of them see.
+// goes to all of them, once. By TCP, where process 0 listens, or by files in a folder that all of
+// them see.
 //
 // Names in the environment, Pipewright's own first, then torchrun's:
 //   PIPEWRIGHT_RANK, RANK                    this process, from 0
@@ -11,16 +11,15 @@
 //                                            torchrun's own store listens on MASTER_PORT
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "exec/packing.hpp"
+#include "exec/tcp/patience.hpp"
 
-namespace pipewright::exec::nccl {
+namespace pipewright::exec::tcp {
 
 struct JobPlace {
   int process = 0, processes = 1;
@@ -38,14 +37,9 @@ Environment process_environment();
 /// or nonsense: names the variable.
 std::optional<JobPlace> job_place(const Environment& environment);
 
-struct RendezvousOptions {
-  std::int64_t timeout_ns = 60'000'000'000;
-  const std::atomic<bool>* interrupted = nullptr;  // may be null; ends the wait by a MachineError
-};
-
 /// By process, in all of them: what each has brought. Throws MachineError if they do not come
 /// together in time (says who is missing), and InputError for a folder that was used before.
 std::vector<Bytes> come_together(const JobPlace& place, const Bytes& own,
                                  const RendezvousOptions& options = {});
 
-}  // namespace pipewright::exec::nccl
+}  // namespace pipewright::exec::tcp

@@ -1,6 +1,6 @@
-// Where a process stands in its job, and the meeting by files; exec/nccl/tcp_rendezvous.cpp has the
+// Where a process stands in its job, and the meeting by files; exec/tcp/meeting.cpp has the
 // one by TCP.
-#include "exec/nccl/rendezvous.hpp"
+#include "exec/tcp/rendezvous.hpp"
 
 #include <charconv>
 #include <cstdlib>
@@ -11,9 +11,9 @@
 
 #include "core/error.hpp"
 #include "exec/local/waiting.hpp"
-#include "exec/nccl/tcp_rendezvous.hpp"
+#include "exec/tcp/meeting.hpp"
 
-namespace pipewright::exec::nccl {
+namespace pipewright::exec::tcp {
 namespace {
 
 constexpr std::int64_t kLookNs = 5'000'000;
@@ -109,12 +109,11 @@ Bytes bytes_of(const std::filesystem::path& path) {
 std::vector<Bytes> meet_by_files(const JobPlace& place, const Bytes& own,
                                  const RendezvousOptions& options) {
   leave_file(place, own);
-  const std::int64_t deadline = local::steady_ns() + options.timeout_ns;
+  const Patience patience(options);
   std::vector<Bytes> all;
   for (int p = 0; p < place.processes; ++p) {
     while (!std::filesystem::exists(file_of(place, p))) {
-      require_patience(options, deadline,
-                       "process " + std::to_string(p) + " has left no file in " + place.folder);
+      patience.require("process " + std::to_string(p) + " has left no file in " + place.folder);
       local::sleep_until_steady(local::steady_ns() + kLookNs);
     }
     all.push_back(bytes_of(file_of(place, p)));
@@ -149,14 +148,6 @@ std::optional<JobPlace> job_place(const Environment& environment) {
   return place;
 }
 
-void require_patience(const RendezvousOptions& options, std::int64_t deadline,
-                      const std::string& what) {
-  if (options.interrupted != nullptr && options.interrupted->load())
-    throw MachineError("the job was interrupted before its processes had met");
-  if (local::steady_ns() > deadline)
-    throw MachineError("the processes of the job have not met in time: " + what);
-}
-
 std::vector<Bytes> come_together(const JobPlace& place, const Bytes& own,
                                  const RendezvousOptions& options) {
   if (place.processes == 1) return {own};
@@ -164,4 +155,4 @@ std::vector<Bytes> come_together(const JobPlace& place, const Bytes& own,
   return meet_by_tcp(place, own, options);
 }
 
-}  // namespace pipewright::exec::nccl
+}  // namespace pipewright::exec::tcp

@@ -1,0 +1,265 @@
+#include "exec/tcp/wire.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <random>
+#include <span>
+#include <utility>
+
+#include "core/error.hpp"
+#include "exec/local/waiting.hpp"
+#include "exec/mpi/presence.hpp"
+
+namespace pipewright::exec::tcp {
+namespace {
+
+constexpr std::int64_t kKnockAgainNs = 20'000'000;
+constexpr std::int64_t kLastBytesNs = 1'000'000'000;
+constexpr int kLookMs = 20;
+constexpr std::uint64_t kMostFloats = std::uint64_t{1} << 36U;
+
+/// How the others reach a process, and by what they know that it is one of theirs.
+struct Card {
+  std::string machine, address;
+  int port = 0;
+  std::uint64_t secret = 0;
+};
+
+/// First words of a connection.
+struct Greeting {
+  std::uint64_t secret = 0;
+  std::uint32_t process = 0, unused = 0;
+};
+
+Card own_card(const JobPlace& place, const Socket& door) {
+  Card card{mpi::own_site().machine, mpi::own_site().host, port_of(door), 0};
+  if (place.process == 0)
+    card.secret = std::uint64_t{std::random_device{}()} << 32U | std::random_device{}();
+  if (place.host.empty()) return card;
+  card.address =
+      place.process == 0 ? place.host : own_address_towards(addresses_of(place.host, place.port));
+  return card;
+}
+
+Bytes packed(const Card& card) {
+  Packer packer;
+  packer.put_text(card.machine);
+  packer.put_text(card.address);
+  packer.put<int>(card.port);
+  packer.put<std::uint64_t>(card.secret);
+  return packer.take();
+}
+
+Card read_card(const Bytes& bytes) {
+  Unpacker unpacker(bytes);
+  Card card;
+  card.machine = unpacker.get_text();
+  card.address = unpacker.get_text();
+  card.port = unpacker.get<int>();
+  card.secret = unpacker.get<std::uint64_t>();
+  return card;
+}
+
+void make_ready(const Socket& socket) {
+  const int yes = 1;
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+}
+
+/// The parts of a frame that are left from `done` on.
+struct Rest {
+  std::array<iovec, 3> parts{};
+  int count = 0;
+  std::size_t bytes = 0;
+};
+
+Rest rest_of(mpi::Frame& frame, std::size_t done) {
+  Rest rest;
+  const auto add = [&](void* data, std::size_t size) {
+    const std::size_t skipped = std::min(done, size);
+    done -= skipped;
+    if (skipped == size) return;
+    rest.parts[static_cast<std::size_t>(rest.count++)] = {static_cast<std::byte*>(data) + skipped,
+                                                          size - skipped};
+    rest.bytes += size - skipped;
+  };
+  add(&frame.head, sizeof frame.head);
+  add(frame.note.data(), frame.note.size());
+  add(frame.values.data(), frame.values.size() * sizeof(float));
+  return rest;
+}
+
+}  // namespace
+
+TcpWire::TcpWire(const JobPlace& place, const RendezvousOptions& options)
+    : process_(place.process), peers_(static_cast<std::size_t>(place.processes)) {
+  connect_all(place, options);
+}
+
+/// Each process knocks at those in front of it and lets in those behind it.
+void TcpWire::connect_all(const JobPlace& place, const RendezvousOptions& options) {
+  const Socket door = listen_at(0);
+  const Card own = own_card(place, door);
+  std::vector<Card> cards;
+  for (const Bytes& bytes : come_together(place, packed(own), options))
+    cards.push_back(read_card(bytes));
+  const Patience patience(options);
+  const Greeting greeting{cards.front().secret, static_cast<std::uint32_t>(process_)};
+  for (int p = 0; p < process_; ++p) {
+    const Card& card = cards[static_cast<std::size_t>(p)];
+    const std::string where = card.machine == own.machine ? "127.0.0.1" : card.address;
+    const std::string silent = "process " + std::to_string(p) + " does not answer at " + where +
+                               ":" + std::to_string(card.port);
+    const Addresses addresses = addresses_of(where, card.port);
+    std::optional<Socket> socket;
+    while (!(socket = connect_to(addresses))) {
+      patience.require(silent);
+      local::sleep_until_steady(local::steady_ns() + kKnockAgainNs);
+    }
+    if (!write_all(*socket, &greeting, sizeof greeting, patience, silent))
+      throw MachineError("the processes of the job have not met: " + silent);
+    peers_[static_cast<std::size_t>(p)].socket = *std::move(socket);
+  }
+  for (int missing = processes() - 1 - process_; missing > 0;) {
+    const std::string what = std::to_string(missing) + " of the processes have not connected";
+    patience.wait_for(door, POLLIN, what);
+    Socket guest(accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    Greeting theirs;
+    if (!guest.is_open() || !read_all(guest, &theirs, sizeof theirs, patience, what)) continue;
+    const bool is_ours = theirs.secret == greeting.secret && theirs.process < peers_.size() &&
+                         std::cmp_greater(theirs.process, process_);
+    if (!is_ours || peers_[theirs.process].socket.is_open()) continue;
+    peers_[theirs.process].socket = std::move(guest);
+    --missing;
+  }
+  for (const Peer& peer : peers_) {
+    if (peer.socket.is_open()) make_ready(peer.socket);
+  }
+}
+
+void TcpWire::send(int to, mpi::Frame frame) {
+  frame.head.note_bytes = static_cast<std::uint32_t>(frame.note.size());
+  frame.head.floats = frame.values.size();
+  Peer& peer = peers_[static_cast<std::size_t>(to)];
+  peer.sending.push_back({std::move(frame), 0});
+  send_more(peer);
+}
+
+void TcpWire::send_more(Peer& peer) {
+  while (!peer.sending.empty() && peer.hears) {
+    Moving& moving = peer.sending.front();
+    Rest rest = rest_of(moving.frame, moving.done);
+    msghdr message{};
+    message.msg_iov = rest.parts.data();
+    message.msg_iovlen = static_cast<std::size_t>(rest.count);
+    const ssize_t put = sendmsg(peer.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (put < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (put < 0) {
+      peer.hears = false;
+      break;
+    }
+    moving.done += static_cast<std::size_t>(put);
+    if (static_cast<std::size_t>(put) < rest.bytes) continue;
+    if (moving.frame.token != mpi::kNoToken) sent_.push_back(moving.frame.token);
+    peer.sending.pop_front();
+  }
+  if (!peer.hears) peer.sending.clear();
+}
+
+std::optional<mpi::Frame> TcpWire::receive_from(Peer& peer) {
+  while (true) {
+    Moving& moving = peer.receiving;
+    Rest rest = rest_of(moving.frame, moving.done);
+    // A head says how much follows.
+    const bool is_head = moving.done < sizeof(mpi::FrameHead);
+    msghdr message{};
+    message.msg_iov = rest.parts.data();
+    message.msg_iovlen = static_cast<std::size_t>(rest.count);
+    const ssize_t got = recvmsg(peer.socket.get(), &message, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+    if (got <= 0) {
+      peer.is_gone = true;
+      peer.hears = false;
+      peer.sending.clear();
+      return std::nullopt;
+    }
+    moving.done += static_cast<std::size_t>(got);
+    if (static_cast<std::size_t>(got) < rest.bytes) continue;
+    const mpi::FrameHead& head = moving.frame.head;
+    if (is_head && (head.note_bytes > 0 || head.floats > 0)) {
+      if (head.floats > kMostFloats) throw RunError("a frame came that no process has sent");
+      moving.frame.note.resize(head.note_bytes);
+      moving.frame.values.resize(head.floats);
+      continue;
+    }
+    return std::exchange(moving, {}).frame;
+  }
+}
+
+void TcpWire::find_readable() {
+  std::vector<pollfd> polled;
+  for (const Peer& peer : peers_)
+    polled.push_back({peer.is_gone ? -1 : peer.socket.get(), POLLIN, 0});
+  if (poll(polled.data(), polled.size(), 0) <= 0) return;
+  for (std::size_t p = polled.size(); p-- > 0;) {
+    if (polled[p].revents != 0) readable_.push_back(static_cast<int>(p));
+  }
+}
+
+std::optional<mpi::ArrivedFrame> TcpWire::receive() {
+  if (readable_.empty()) find_readable();
+  while (!readable_.empty()) {
+    const int from = readable_.back();
+    Peer& peer = peers_[static_cast<std::size_t>(from)];
+    if (!peer.is_gone) {
+      if (auto frame = receive_from(peer)) return mpi::ArrivedFrame{from, *std::move(frame)};
+    }
+    readable_.pop_back();
+  }
+  return std::nullopt;
+}
+
+std::vector<std::uint64_t> TcpWire::take_sent() {
+  for (Peer& peer : peers_) send_more(peer);
+  return std::exchange(sent_, {});
+}
+
+std::vector<int> TcpWire::take_gone() {
+  std::vector<int> gone;
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    if (!peers_[p].is_gone || std::exchange(peers_[p].is_told, true)) continue;
+    gone.push_back(static_cast<int>(p));
+  }
+  return gone;
+}
+
+bool TcpWire::is_at_rest() const {
+  return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return peer.sending.empty() && (peer.receiving.done == 0 || peer.is_gone);
+  });
+}
+
+/// A socket that is closed with something unread takes back what is still on its way: so each side
+/// reads until the other has ended.
+void TcpWire::close() {
+  for (Peer& peer : peers_) {
+    if (peer.socket.is_open()) shutdown(peer.socket.get(), SHUT_WR);
+  }
+  const std::int64_t deadline = local::steady_ns() + kLastBytesNs;
+  for (Peer& peer : peers_) {
+    while (peer.socket.is_open() && !peer.is_gone && local::steady_ns() < deadline) {
+      pollfd one{peer.socket.get(), POLLIN, 0};
+      if (poll(&one, 1, kLookMs) > 0) receive_from(peer);
+    }
+    peer.socket = Socket();
+    peer.is_gone = true;
+  }
+}
+
+}  // namespace pipewright::exec::tcp

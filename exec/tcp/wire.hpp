@@ -1,0 +1,59 @@
+// Frames by sockets, between processes that no mpirun has started: torchrun, a script, a job of the
+// cluster's own (rendezvous.hpp says what they find in their environment). A connection between
+// any two; each carries frames in order. Nothing is encrypted: a network that one trusts.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "exec/mpi/wire.hpp"
+#include "exec/tcp/rendezvous.hpp"
+#include "exec/tcp/socket.hpp"
+
+namespace pipewright::exec::tcp {
+
+class TcpWire final : public mpi::Wire {
+ public:
+  /// Meets the others and connects to each of them. Throws as come_together().
+  explicit TcpWire(const JobPlace& place, const RendezvousOptions& options = {});
+
+  int process() const override { return process_; }
+  int processes() const override { return static_cast<int>(peers_.size()); }
+  /// What is sent to a process that has gone is dropped: take_gone() tells of it.
+  void send(int to, mpi::Frame frame) override;
+  std::optional<mpi::ArrivedFrame> receive() override;
+  std::vector<std::uint64_t> take_sent() override;
+  std::vector<int> take_gone() override;
+  bool is_at_rest() const override;
+  void close() override;
+
+ private:
+  /// The head, the note and the values of a frame, of which `done` bytes have been moved.
+  struct Moving {
+    mpi::Frame frame;
+    std::size_t done = 0;
+  };
+  struct Peer {
+    Socket socket;
+    std::deque<Moving> sending;
+    Moving receiving;
+    bool hears = true;  // what it has sent may still be on its way when it does not
+    bool is_gone = false, is_told = false;
+  };
+
+  void connect_all(const JobPlace& place, const RendezvousOptions& options);
+  /// Until nothing more goes into the socket.
+  void send_more(Peer& peer);
+  /// A whole frame, if there is one; else the peer has nothing to read for now, or is gone.
+  std::optional<mpi::Frame> receive_from(Peer& peer);
+  void find_readable();
+
+  int process_;
+  std::vector<Peer> peers_;    // by process
+  std::vector<int> readable_;  // those that had something to read, the next one last
+  std::vector<std::uint64_t> sent_;
+};
+
+}  // namespace pipewright::exec::tcp
