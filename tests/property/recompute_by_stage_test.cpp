@@ -226,6 +226,41 @@ TEST(RecomputeByStage, NoBoundOfABranchExceedsWhatIsChosenInIt) {
   EXPECT_GT(compared, 100);
 }
 
+/// Jobs that are planned layer by layer; estimated_search_test.cpp has the others.
+TEST(RecomputeByStage, IsFoundWithBoundsAsByTryingEverything) {
+  int chosen = 0;
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    Random random(seed);
+    Job job;
+    job.model = model_preset(random.one_of("gpt-tiny", "mlp"));
+    job.cluster = cluster_preset("dgx-a100", 8);
+    job.global_batch = random.one_of(8, 12, 16);
+    job.strategy.opens_recompute = true;
+    job.strategy.pp_degree = {"2", "3", "4"};
+    for (int k = 0; k < 3; ++k)
+      job.strategy.schedule_mode.emplace_back(
+          random.one_of("1f1b", "gpipe", "zb-h1", "zbv", "interleaved", "zb-1p", "naive"));
+    if (random.up_to(1) == 0) job.strategy.dp_degree = {"1", "2"};
+    SearchOptions quick, all;
+    quick.keep = all.keep = 10;
+    all.exhaustive = true;
+    const SearchResult roomy = search(job, nullptr, quick);
+    if (roomy.ranked.empty()) continue;  // fewer layers than stages
+    const std::int64_t open = roomy.ranked.front().peak_bytes.value;
+    job.strategy.memory_limit = Bytes(open * random.one_of(50, 70, 80, 90, 100) / 100);
+    const SearchResult a = search(job, nullptr, quick), b = search(job, nullptr, all);
+    ASSERT_EQ(a.configurations, b.configurations) << seed;
+    EXPECT_LE(a.evaluated, b.evaluated) << seed;
+    ASSERT_EQ(a.ranked.size(), b.ranked.size()) << seed;
+    for (std::size_t k = 0; k < a.ranked.size(); ++k) {
+      EXPECT_EQ(describe(a.ranked[k]), describe(b.ranked[k])) << seed;
+      EXPECT_EQ(a.ranked[k].step, b.ranked[k].step) << seed;
+    }
+    for (const Candidate& row : b.ranked) chosen += row.parallel.recompute_by_stage ? 1 : 0;
+  }
+  EXPECT_GT(chosen, 20);
+}
+
 TEST(OrderPeaks, AreThoseOfTheProgram) {
   for (const Schedule& schedule : schedules()) {
     for (const int ranks : {1, 2, 4}) {

@@ -130,6 +130,16 @@ TEST(RecomputeByStage, IsCountedWithTheOthersWhereAllStagesDoTheSame) {
   EXPECT_EQ(alone.best->predicted.step, roomy.best->predicted.step);
 }
 
+TEST(RecomputeByStage, IsNamedWhereNothingFitsAndTheTrainingFixesIt) {
+  Job job = layered_job();
+  job.strategy.memory_limit = limit_between(job);
+  const SearchResult fixed = search(job);
+  EXPECT_FALSE(fixed.best);
+  EXPECT_THAT(fixed.examples.at(kOverMemory), HasSubstr("\"auto\" in strategy"));
+  job.strategy.opens_recompute = true;
+  EXPECT_TRUE(search(job).best);
+}
+
 TEST(RecomputeByStage, LeavesOutSchedulesWhoseOrderFollowsFromTheCosts) {
   Job job = layered_job();
   job.strategy.schedule_mode = {"zb-1p"};
