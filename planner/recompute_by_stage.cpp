@@ -26,6 +26,9 @@ std::vector<std::size_t> choice_of(const StagesByRecompute& stages, const Parall
   return choice;
 }
 
+/// Of one rank's stages that are all tried: up to four stages with three kinds.
+constexpr double kMostChoices = 81;
+
 /// One search for a choice.
 class LeastRecompute {
  public:
@@ -52,12 +55,62 @@ class LeastRecompute {
 
   bool raise_until_all_fit() {
     for (int rank = 0; rank < peaks_.ranks(); ++rank) {
-      while (!fits(rank, stages_.memory_of(choice_))) {
-        if (!raise(rank)) return false;
-      }
+      if (fits(rank, stages_.memory_of(choice_))) continue;
+      if (!(is_small(rank) ? set_best_of_all(rank) : raise_until_fits(rank))) return false;
     }
     // Only where replicas of a stage share it can a later rank have changed an earlier one.
     return all_fit();
+  }
+
+  /// Whether all choices for the rank's stages can be tried. Not where another rank shares them.
+  bool is_small(int rank) const {
+    double choices = 1;
+    for (const int stage : peaks_.stages_of(rank)) {
+      if (ranks_of_stage_[static_cast<std::size_t>(stage)].size() > 1) return false;
+      choices *= static_cast<double>(stages_.kinds.size());
+    }
+    return choices <= kMostChoices;
+  }
+
+  std::int64_t backward_of(int rank) const {
+    std::int64_t sum = 0;
+    for (const int s : peaks_.stages_of(rank)) {
+      const auto stage = static_cast<std::size_t>(s);
+      sum += stages_.costs[choice_[stage]][stage].b.value;
+    }
+    return sum;
+  }
+
+  /// The next choice for the rank's stages, its last stage first; false behind the last one.
+  bool count_up(int rank) {
+    const std::vector<int>& own = peaks_.stages_of(rank);
+    for (auto stage = own.rbegin(); stage != own.rend(); ++stage) {
+      std::size_t& kind = choice_[static_cast<std::size_t>(*stage)];
+      if (++kind < stages_.kinds.size()) return true;
+      kind = 0;
+    }
+    return false;
+  }
+
+  bool set_best_of_all(int rank) {
+    std::optional<std::vector<std::size_t>> best;
+    std::int64_t least = 0;
+    do {
+      const std::int64_t backward = backward_of(rank);
+      if (best && backward >= least) continue;
+      if (!fits(rank, stages_.memory_of(choice_))) continue;
+      best = choice_;
+      least = backward;
+    } while (count_up(rank));
+    if (best) choice_ = *std::move(best);
+    return best.has_value();
+  }
+
+  bool raise_until_fits(int rank) {
+    while (!fits(rank, stages_.memory_of(choice_))) {
+      if (!raise(rank)) return false;
+    }
+    return true;
   }
 
   bool all_fit() const {

@@ -14,11 +14,12 @@
 //   the least of each stage (unless ranks wait for each other in front of an update that overlap
 //   shortens).
 //
-// With several stages a rank the choice is by a rule, and not claimed to be the best: while a rank
-// holds too much, the one of its stages that gives back most of the rank's peak for each nanosecond
-// of its B does more; in the end each stage that can do less, in their order, does. No one stage
-// can do less then. Where that finds nothing, a choice that is alike for all stages is tried: what
-// fits so, fits by stage.
+// With several stages a rank the choice is by a rule, and not claimed to be the best: of a rank's
+// choices that fit, that with the least time in its B's, all of them being tried up to four stages
+// with three kinds. With more, and where ranks share stages: while a rank holds too much, the one of
+// its stages that gives back most of the rank's peak for each nanosecond of its B does more. In the
+// end each stage that can do less, in their order, does. No one stage can do less then. Where that
+// finds nothing, a choice that is alike for all stages is tried: what fits so, fits by stage.
 //
 // Pure functions.
 #pragma once
