@@ -31,6 +31,7 @@ struct Strategy {
   // Only of jobs that are estimated (estimated_architecture()):
   Choice mp_degree, cp_degree, ep_degree, sharding_stage;
   Choice use_sequence_parallel;  // "true", "false"
+  Choice node_order;             // "file", or an order of the kinds of nodes (core/node_order.hpp)
   bool overlap_grad_reduce = false;
   std::string framework = "megatron-core";  // whose kernels and memory are estimated
 };

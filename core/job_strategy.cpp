@@ -5,6 +5,7 @@
 #include "core/comm_policy_json.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
+#include "core/node_order.hpp"
 
 namespace pipewright {
 
@@ -16,9 +17,9 @@ constexpr std::array<std::string_view, 11> kFields{
     "memory_limit",     "sharding_degree", "recompute"};
 
 /// Of jobs that are estimated (estimated_architecture()).
-constexpr std::array<std::string_view, 7> kEstimatedFields{
+constexpr std::array<std::string_view, 8> kEstimatedFields{
     "mp_degree",           "cp_degree", "ep_degree", "sharding_stage", "use_sequence_parallel",
-    "overlap_grad_reduce", "framework"};
+    "overlap_grad_reduce", "framework", "node_order"};
 
 /// Fields of Paddle's pipeline strategy that have no counterpart here.
 constexpr std::array<std::string_view, 7> kUnusedFields{
@@ -126,6 +127,7 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
   strategy.ep_degree = read_numbers(fields, "ep_degree", 65536);
   strategy.sharding_stage = read_numbers(fields, "sharding_stage", 3, 0);
   strategy.use_sequence_parallel = read_flags(fields, "use_sequence_parallel");
+  strategy.node_order = read_alternatives(fields, "node_order", read_name);
   if (const auto overlap = fields.find("overlap_grad_reduce"))
     strategy.overlap_grad_reduce = overlap->boolean();
   if (const auto framework = fields.find("framework")) {
@@ -205,6 +207,7 @@ void add_estimated(const Strategy& strategy, Json& json) {
   add("sharding_stage", strategy.sharding_stage, numbers_json);
   if (!strategy.recompute.empty() || strategy.opens_recompute)
     json["recompute"] = words_json(strategy.recompute);
+  add("node_order", strategy.node_order, words_json);
   add("use_sequence_parallel", strategy.use_sequence_parallel, [](const Choice& choice) {
     Json list = Json::array();
     for (const std::string& value : choice) list.push_back(value == "true");
@@ -255,8 +258,10 @@ Json to_json(const Strategy& strategy) {
 }
 
 void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
-  if (estimated_architecture(job)) return;
   const Fields fields(strategy);
+  for (const std::string& order : job.strategy.node_order)
+    parsed_at(*fields.find("node_order"), [&] { return read_node_order(job.cluster, order); });
+  if (estimated_architecture(job)) return;
   const auto refuse = [&](std::string_view key, const Choice& choice, const Choice& harmless) {
     const auto value = fields.find(key);
     if (!value || choice.empty() || choice == harmless) return;
@@ -270,6 +275,7 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
   refuse("cp_degree", asked.cp_degree, {"1"});
   refuse("ep_degree", asked.ep_degree, {"1"});
   refuse("sharding_stage", asked.sharding_stage, {asked.sharding_degree > 1 ? "1" : "0"});
+  refuse("node_order", asked.node_order, {"file"});
   refuse("use_sequence_parallel", asked.use_sequence_parallel, {"false"});
   const bool is_said_there = job.training.recompute.kind != RecomputeSpec::Kind::None;
   if (const auto value = fields.find("recompute");

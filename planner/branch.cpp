@@ -5,9 +5,17 @@
 
 #include "core/error.hpp"
 #include "planner/closed_form.hpp"
+#include "planner/rank_cut.hpp"
 #include "planner/recompute_by_stage.hpp"
 
 namespace pipewright::planner {
+
+bool mixes_speeds(Layout layout, const LayerCosts& costs) {
+  const bool on_several = layout == Layout::Bidirectional || layout == Layout::Replicas;
+  const std::vector<int>& kinds = costs.kind_of_rank;
+  return on_several &&
+         std::any_of(kinds.begin(), kinds.end(), [&](int kind) { return kind != kinds.front(); });
+}
 
 std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement) {
   std::vector<StagePlan> stages;
@@ -19,11 +27,28 @@ std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& 
   return stages;
 }
 
+std::vector<StagePlan> stages_of(const Configuration& configuration,
+                                 const ConfigurationCosts& costs) {
+  const ParallelSetup& parallel = configuration.parallel;
+  const Placement placement = placement_of(
+      *configuration.schedule, {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
+  const LayerCosts layers = costs.layer_costs(parallel);
+  const CutShape shape = cut_shape(layers, placement);
+  auto partition = configuration.even_layers
+                       ? even_partition(layers.of_kind.front(), placement.stages())
+                       : balanced_partition(layers.of_kind, shape.kind_of_stage);
+  if (configuration.rank_evened && !shape.rank_of_stage.empty())
+    partition = rank_evened(*partition, layers, shape);
+  return plan_stages(*partition, placement);
+}
+
 namespace {
 
 constexpr double kMostActions = 2e7;  // of one configuration
 constexpr const char* kTooLarge = "too large to simulate";
+constexpr const char* kMixedSpeeds = "stages on several ranks, which differ in speed";
 constexpr const char* kSameCut = "same stages by cost and by number of layers";
+constexpr const char* kSameByRank = "same stages by rank as by stage";
 
 /// What shapes with the same stages on the same ranks share.
 struct Cut {
@@ -40,28 +65,36 @@ class Cuts {
   Cuts(const ConfigurationCosts& costs, const ParallelSetup& mesh)
       : costs_(costs), layer_costs_(costs.layer_costs(mesh)) {}
 
-  /// Null for equal numbers of layers where that is the cut by cost.
+  const LayerCosts& layer_costs() const { return layer_costs_; }
+
+  /// Null for a cut that is another one, too.
   const Cut* of(const Configuration& configuration, const Placement& placement) {
     const Layout layout = configuration.schedule->layout;
     const bool by_layout = layout == Layout::Loop || layout == Layout::V;
     const auto [entry, is_new] = cuts_.try_emplace(
         std::tuple(placement.stages(), layout, by_layout ? nullptr : configuration.schedule,
-                   configuration.even_layers));
+                   configuration.even_layers, configuration.rank_evened));
     if (is_new) entry->second = make(configuration, placement);
     return entry->second ? &*entry->second : nullptr;
   }
 
  private:
   std::optional<Cut> make(const Configuration& configuration, const Placement& placement) {
-    const int stages = placement.stages();
-    const auto [entry, is_new] = balanced_.try_emplace(stages);
-    if (is_new) entry->second = balanced_partition(layer_costs_, stages);
-    const auto even = even_partition(layer_costs_, stages);
+    const CutShape shape = cut_shape(layer_costs_, placement);
+    const auto [entry, is_new] = balanced_.try_emplace(shape);
+    if (is_new) entry->second = balanced_partition(layer_costs_.of_kind, shape.kind_of_stage);
+    const auto even = even_partition(layer_costs_.of_kind.front(), placement.stages());
     PIPEWRIGHT_ASSERT(entry->second && even, "the search space holds more stages than layers");
-    if (configuration.even_layers && *entry->second == *even) return std::nullopt;
+    Partition partition = configuration.even_layers ? *even : *entry->second;
+    if (configuration.rank_evened) {
+      if (shape.rank_of_stage.empty()) return std::nullopt;
+      partition = rank_evened(*entry->second, layer_costs_, shape);
+      if (partition.first_layer == even->first_layer) return std::nullopt;
+    }
+    const bool is_other = configuration.even_layers || configuration.rank_evened;
+    if (is_other && partition.first_layer == entry->second->first_layer) return std::nullopt;
     Cut cut;
-    cut.stages = std::make_shared<const std::vector<StagePlan>>(
-        plan_stages(configuration.even_layers ? *even : *entry->second, placement));
+    cut.stages = std::make_shared<const std::vector<StagePlan>>(plan_stages(partition, placement));
     if (configuration.parallel.recompute_by_stage) {
       cut.by_recompute = stages_by_recompute(costs_, configuration.parallel, *cut.stages);
       cut.costs = cut.by_recompute->least_costs(std::vector<std::size_t>(cut.stages->size(), 0));
@@ -74,17 +107,18 @@ class Cuts {
   }
 
   const ConfigurationCosts& costs_;
-  std::vector<std::int64_t> layer_costs_;
-  std::map<int, std::optional<Partition>> balanced_;  // by number of stages
-  std::map<std::tuple<int, Layout, const Schedule*, bool>, std::optional<Cut>> cuts_;
+  LayerCosts layer_costs_;
+  std::map<CutShape, std::optional<Partition>> balanced_;
+  std::map<std::tuple<int, Layout, const Schedule*, bool, bool>, std::optional<Cut>> cuts_;
 };
 
 /// By rank; true unless no order of the configuration can keep to the limit there.
 std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
-                                     const std::vector<StageMemory>& memory, Bytes limit) {
+                                     const std::vector<StageMemory>& memory,
+                                     const RankLimits& limits) {
   std::vector<bool> fits(static_cast<std::size_t>(c.parallel.pipeline), true);
   const Layout layout = c.schedule->layout;
-  if (limit.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
+  if (limits.all.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
     return fits;
   const auto peaks = closed_form_peaks(
       c.schedule->name, {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
@@ -103,19 +137,19 @@ std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<S
   }
   for (std::size_t r = 0; r < of_rank.size(); ++r) {
     const Bytes active = peaks ? of_rank[r].lightest * (*peaks)[r] : Bytes(0);
-    fits[r] = of_rank[r].state + active <= limit;
+    fits[r] = of_rank[r].state + active <= limits.of(static_cast<int>(r));
   }
   return fits;
 }
 
 /// A rank's only stage does at least what the closed form of the peaks asks of it.
-std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, Bytes limit) {
+std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const RankLimits& limits) {
   const StagesByRecompute& by_kind = *cut.by_recompute;
   if (cut.stages->size() != static_cast<std::size_t>(c.parallel.pipeline))
     return step_bound(c, *cut.stages, cut.costs);
   std::vector<std::size_t> least(cut.stages->size(), 0);
   for (std::size_t kind = 0; kind + 1 < by_kind.kinds.size(); ++kind) {
-    const auto fits = ranks_that_may_fit(c, *cut.stages, by_kind.memory[kind], limit);
+    const auto fits = ranks_that_may_fit(c, *cut.stages, by_kind.memory[kind], limits);
     for (std::size_t s = 0; s < least.size(); ++s) {
       const auto rank = static_cast<std::size_t>((*cut.stages)[s].rank.value);
       if (least[s] == kind && !fits[rank]) ++least[s];
@@ -167,19 +201,30 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
 }
 
 bool may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
-             const std::vector<StageMemory>& memory, Bytes limit) {
-  const auto fits = ranks_that_may_fit(c, stages, memory, limit);
+             const std::vector<StageMemory>& memory, const RankLimits& limits) {
+  const auto fits = ranks_that_may_fit(c, stages, memory, limits);
   return std::find(fits.begin(), fits.end(), false) == fits.end();
 }
+
+int cuts_tried(const ConfigurationCosts& costs) { return costs.knows_speeds() ? 3 : 2; }
 
 Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
                      const std::vector<Shape>& shapes, Bytes limit) {
   Branches branches;
+  const RankLimits limits = limits_of(costs, mesh, limit);
+  if (!may_hold(limits, mesh.pipeline, costs.least_memory(mesh))) {
+    branches.pruned[kOverMemory] += cuts_tried(costs) * static_cast<int>(shapes.size());
+    return branches;
+  }
   Cuts cuts(costs, mesh);
   for (const Shape& shape : shapes) {
-    for (const bool even : {false, true}) {
+    if (mixes_speeds(shape.schedule->layout, cuts.layer_costs())) {
+      branches.pruned[kMixedSpeeds] += cuts_tried(costs);
+      continue;
+    }
+    for (int k = 0; k < cuts_tried(costs); ++k) {
       Branch branch;
-      branch.configuration = {shape.schedule, mesh, even};
+      branch.configuration = {shape.schedule, mesh, k == 1, k == 2};
       branch.configuration.parallel.chunks = shape.chunks;
       if (mesh.recompute_by_stage && shape.schedule->cost_driven) {
         ++branches.pruned[kOrderByCosts];
@@ -187,19 +232,19 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
       }
       const Cut* cut = cuts.of(branch.configuration, shape.placement);
       if (cut == nullptr) {
-        ++branches.pruned[kSameCut];
+        ++branches.pruned[k == 2 ? kSameByRank : kSameCut];
         continue;
       }
       const double actions =
           3.0 * shape.placement.stages() * mesh.micro_batches * costs.simulated_replicas(mesh);
       if (actions > kMostActions) {
         ++branches.pruned[kTooLarge];
-      } else if (!may_fit(branch.configuration, *cut->stages, cut->memory, limit)) {
+      } else if (!may_fit(branch.configuration, *cut->stages, cut->memory, limits)) {
         ++branches.pruned[kOverMemory];
       } else {
         branch.stages = cut->stages;
         branch.bound = cut->by_recompute
-                           ? bound_by_recompute(branch.configuration, *cut, limit)
+                           ? bound_by_recompute(branch.configuration, *cut, limits)
                            : step_bound(branch.configuration, *cut->stages, cut->costs);
         branches.open.push_back(std::move(branch));
       }

@@ -10,6 +10,7 @@
 
 #include "planner/configuration_costs.hpp"
 #include "planner/partition.hpp"
+#include "planner/rank_limits.hpp"
 #include "planner/search_space.hpp"
 
 namespace pipewright::planner {
@@ -20,8 +21,15 @@ struct Branch {
   std::int64_t bound = 0;                                // nanoseconds
 };
 
+/// Whether a stage of this layout is on several ranks, and these differ in speed: then it has no
+/// one time, and is not tried.
+bool mixes_speeds(Layout layout, const LayerCosts& costs);
 /// The stages of a cut, each on the rank of its first micro-batch.
 std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement);
+
+/// Those of a configuration whose schedule takes its sizes and whose model has the layers for them.
+std::vector<StagePlan> stages_of(const Configuration& configuration,
+                                 const ConfigurationCosts& costs);
 
 struct Branches {
   std::vector<Branch> open;
@@ -32,8 +40,11 @@ inline constexpr const char* kOverMemory = "over the memory limit";
 inline constexpr const char* kOrderByCosts =
     "recompute by stage, where the order follows from the costs";
 
+/// Cuts that each shape is tried with.
+int cuts_tried(const ConfigurationCosts& costs);
+
 /// What can be made of these shapes on a mesh, each cut by cost and, where that differs, into equal
-/// numbers of layers. `limit`: of a rank's memory, 0: none.
+/// numbers of layers, and where ranks differ in speed, evenly by rank. `limit`: as in limits_of().
 Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
                      const std::vector<Shape>& shapes, Bytes limit);
 
@@ -43,10 +54,10 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
 std::int64_t step_bound(const Configuration& configuration, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs);
 
-/// False only if no order of the configuration can keep to the limit: the state of a rank's stages,
-/// and the peak of its activations where a formula knows it, each at least as large as that of its
-/// lightest stage.
+/// False only if no order of the configuration can keep to the limits: the state of a rank's
+/// stages, and the peak of its activations where a formula knows it, each at least as large as that
+/// of its lightest stage.
 bool may_fit(const Configuration& configuration, const std::vector<StagePlan>& stages,
-             const std::vector<StageMemory>& memory, Bytes limit);
+             const std::vector<StageMemory>& memory, const RankLimits& limits);
 
 }  // namespace pipewright::planner

@@ -16,6 +16,7 @@
 #include "core/plan.hpp"
 #include "core/profile.hpp"
 #include "planner/estimate/parallel_space.hpp"
+#include "planner/partition.hpp"
 
 namespace pipewright::planner {
 
@@ -32,8 +33,9 @@ class ConfigurationCosts {
 
   /// No schedule on this mesh ends earlier, in nanoseconds; 0 says nothing.
   virtual std::int64_t least_step(const ParallelSetup& mesh) const = 0;
-  /// What a balanced cut divides: F, I and W of each of the model's layers, in nanoseconds.
-  virtual std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const = 0;
+  /// What a balanced cut divides: F, I and W of each of the model's layers on each rank, in
+  /// nanoseconds.
+  virtual LayerCosts layer_costs(const ParallelSetup& mesh) const = 0;
   /// These three go by mesh.recompute; recompute_by_stage.hpp puts stages with their own together.
   virtual std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                               std::span<const StagePlan> stages) const = 0;
@@ -56,7 +58,11 @@ class ConfigurationCosts {
 
   /// A rank that holds the most holds at least this; 0 says nothing.
   virtual Bytes least_memory(const ParallelSetup& mesh) const = 0;
-  virtual Bytes memory_limit() const = 0;  // of a rank; 0: none
+  virtual Bytes memory_limit() const = 0;  // of any rank; 0: none
+  /// Whether ranks may differ in speed.
+  virtual bool knows_speeds() const = 0;
+  /// Of each rank, where nodes differ; empty: memory_limit().
+  virtual std::vector<Bytes> rank_memory(const ParallelSetup& mesh) const = 0;
   virtual bool is_estimated() const = 0;
   /// Where the numbers come from, and what else a reader of a plan has to know: sentences.
   virtual std::vector<std::string> remarks(const ParallelSetup& mesh) const = 0;

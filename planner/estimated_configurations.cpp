@@ -6,6 +6,8 @@
 #include "planner/asked_values.hpp"
 #include "planner/configuration_costs.hpp"
 #include "planner/estimate/stage_estimate.hpp"
+#include "planner/estimate/step_parts.hpp"
+#include "planner/node_order_contexts.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -49,7 +51,7 @@ ParallelSpace space_of(const Job& job) {
 class EstimatedConfigurations final : public ConfigurationCosts {
  public:
   EstimatedConfigurations(const Job& job, const Architecture& model, double scale)
-      : context_{model, framework_traits(job.strategy.framework), machine_of(job.cluster)},
+      : contexts_(job, model),
         space_(space_of(job)),
         recompute_(estimated_recompute(job)),
         scale_(scale),
@@ -63,13 +65,15 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     // Then the size follows from the steps, and need not be a power of two.
     if (!steps_asked_.empty() && space_.micro_batch_size.empty())
       space_.micro_batch_size = divisors(job.global_batch);
-    double memory = 0;
-    for (const NodeRates& node : context_.machine.nodes) {
-      const double own = node.device.memory_bytes;
-      memory = memory == 0 ? own : std::min(memory, own);
+    for (const NodeRates& node : contexts_.any().machine.nodes) {
+      const Bytes own = memory_of(node);
+      differ_in_memory_ = differ_in_memory_ || (limit_.value > 0 && own != limit_);
+      limit_ = std::max(limit_, own);
     }
-    limit_ = Bytes(static_cast<std::int64_t>(memory * (1 - space_.margin)));
-    if (job.strategy.memory_limit.value > 0) limit_ = job.strategy.memory_limit;
+    if (job.strategy.memory_limit.value > 0) {
+      limit_ = job.strategy.memory_limit;
+      differ_in_memory_ = false;
+    }
     source_ = "estimated from the model's widths and the rates of " + job.cluster.device.model +
               " (docs/cost-model.md), framework " + job.strategy.framework;
     if (scale != 1) {
@@ -81,36 +85,39 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     ParallelSpace space = space_;
     if (!pipeline.empty()) space.pipeline = pipeline;
-    for_each_setup(context_.model, context_.framework, space,
+    const EstimateContext& any = contexts_.any();
+    OrdersOfSetups orders(contexts_);
+    for_each_setup(any.model, any.framework, space,
                    {[&](const ParallelSetup& setup) {
-                      if (admits(steps_asked_, setup.micro_batches)) visitor.visit(setup);
+                      if (admits(steps_asked_, setup.micro_batches)) orders.visit(setup, visitor);
                     },
                     visitor.ruled_out});
   }
 
   std::optional<std::string> refusal(const ParallelSetup& mesh) const override {
-    return planner::refusal(context_.model, context_.machine, mesh);
+    const EstimateContext& any = contexts_.any();
+    return planner::refusal(any.model, any.machine, mesh);
   }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
     return static_cast<std::int64_t>(
-        std::floor(static_cast<double>(least_estimated_step(context_, mesh)) * scale_));
+        std::floor(static_cast<double>(least_estimated_step(contexts_.of(mesh), mesh)) * scale_));
   }
-  std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const override {
-    return estimated_layer_costs(context_, mesh);  // only their shares matter
+  LayerCosts layer_costs(const ParallelSetup& mesh) const override {
+    return estimated_layer_costs(contexts_.of(mesh), mesh);  // only their shares matter
   }
   std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                       std::span<const StagePlan> stages) const override {
-    std::vector<StageCosts> costs = estimated_stage_costs(context_, mesh, stages);
+    std::vector<StageCosts> costs = estimated_stage_costs(contexts_.of(mesh), mesh, stages);
     scale(costs);
     return costs;
   }
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
-    return estimated_stage_memory(context_, mesh, stages);
+    return estimated_stage_memory(contexts_.of(mesh), mesh, stages);
   }
   CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                   int replicas) const override {
-    CostTable costs = estimated_cost_table(context_, mesh, stages, replicas);
+    CostTable costs = estimated_cost_table(contexts_.of(mesh), mesh, stages, replicas);
     costs.source = source_;
     scale(costs.stages);
     const auto scale_route = [this](RouteCosts& route) {
@@ -122,7 +129,8 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     return costs;
   }
   std::vector<LayerRecompute> recompute_kinds() const override {
-    if (context_.framework.flash_attention) return {LayerRecompute::None, LayerRecompute::Whole};
+    if (contexts_.any().framework.flash_attention)
+      return {LayerRecompute::None, LayerRecompute::Whole};
     return {LayerRecompute::None, LayerRecompute::Attention, LayerRecompute::Whole};
   }
   bool has_recompute(LayerRecompute recompute) const override {
@@ -131,16 +139,30 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   bool chooses_recompute() const override { return true; }
   int simulated_replicas(const ParallelSetup&) const override { return 1; }
   bool is_estimated() const override { return true; }
+  bool knows_speeds() const override { return contexts_.any().machine.nodes.size() > 1; }
   Bytes least_memory(const ParallelSetup& mesh) const override {
-    return least_estimated_memory(context_, mesh);
+    return least_estimated_memory(contexts_.of(mesh), mesh);
   }
   Bytes memory_limit() const override { return limit_; }
+  std::vector<Bytes> rank_memory(const ParallelSetup& mesh) const override {
+    if (!differ_in_memory_) return {};
+    const RankNodes ranks = nodes_of_ranks(contexts_.of(mesh).machine, mesh);
+    std::vector<Bytes> memory;
+    for (int rank = 0; rank < mesh.pipeline; ++rank)
+      memory.push_back(memory_of(ranks.nodes[static_cast<std::size_t>(ranks.place(rank))]));
+    return memory;
+  }
 
   std::vector<std::string> remarks(const ParallelSetup&) const override {
     return {"Costs: " + source_ + "."};
   }
 
  private:
+  /// What is left of it for a rank.
+  Bytes memory_of(const NodeRates& node) const {
+    return Bytes(static_cast<std::int64_t>(node.device.memory_bytes * (1 - space_.margin)));
+  }
+
   Nanoseconds scaled(Nanoseconds time) const {
     return Nanoseconds(std::llround(static_cast<double>(time.value) * scale_));
   }
@@ -152,12 +174,13 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     }
   }
 
-  EstimateContext context_;
+  NodeOrderContexts contexts_;
   ParallelSpace space_;
   AskedRecompute recompute_;
   double scale_;
   std::vector<int> steps_asked_;
-  Bytes limit_;
+  Bytes limit_;                    // of the node that has most
+  bool differ_in_memory_ = false;  // nodes do, and the job names no limit
   std::string source_;
 };
 

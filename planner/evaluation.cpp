@@ -44,7 +44,9 @@ Candidate unpriced(const Configuration& configuration) {
   Candidate candidate;
   candidate.schedule = configuration.schedule->name;
   candidate.parallel = configuration.parallel;
-  candidate.partition = configuration.even_layers ? "even" : "balanced";
+  candidate.partition = configuration.even_layers   ? "even"
+                        : configuration.rank_evened ? "by-rank"
+                                                    : "balanced";
   return candidate;
 }
 
@@ -53,8 +55,8 @@ bool better(const Evaluation& a, const Evaluation& b) {
     const ParallelSetup& p = o.candidate.parallel;
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
                       p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
-                      p.recompute, p.recompute_of_stage, p.sequence_parallel,
-                      o.candidate.partition == "even");
+                      p.recompute, p.recompute_of_stage, p.sequence_parallel, p.node_order,
+                      o.candidate.partition == "even", o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);
 }
@@ -71,8 +73,8 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
   const ParallelSetup& parallel = c.parallel;
   const int replicas = source.simulated_replicas(parallel);
   const CostTable costs = chosen_table(source, parallel, *branch.stages, replicas);
-  const ScheduleRequest request{
-      parallel.pipeline, parallel.micro_batches, parallel.chunks, {}, costs, limit};
+  const RankLimits limits = limits_of(source, parallel, limit);
+  const ScheduleRequest request = request_for(parallel, *branch.stages, costs, limits);
   // The sizes are possible; a schedule that plans by costs may still find no room for its order.
   if (c.schedule->cost_driven && refusal_of(*c.schedule, request)) {
     outcome.pruned = kOverMemory;
@@ -84,7 +86,10 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
             lowering_of_training(job.training, parallel.zero > 0, job.model, *branch.stages));
   // The peak follows from the order alone, and simulating costs more.
   for (const RankFigures& rank : peaks_of(program, costs)) {
-    if (limit.value > 0 && Bytes(rank.peak_bytes) > limit) outcome.pruned = kOverMemory;
+    const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;
+    const Bytes peak(rank.peak_bytes);
+    outcome.rank_peaks.push_back(peak);
+    if (limit.value > 0 && peak > limits.of(of_replica)) outcome.pruned = kOverMemory;
   }
   if (!outcome.pruned.empty()) return outcome;
   const sim::Result result = sim::simulate(program, costs);

@@ -17,7 +17,8 @@ struct Evaluation {
   Candidate candidate;             // complete unless `pruned` says why not
   std::size_t schedule_index = 0;  // place in the registry, simpler schedules first
   bool simulated = false;
-  std::string pruned;  // kOverMemory, kStuck, kAlike; empty: it is a plan
+  std::vector<Bytes> rank_peaks;  // of every rank; empty where it comes from a journal
+  std::string pruned;             // kOverMemory, kStuck, kAlike; empty: it is a plan
 };
 
 Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,

@@ -6,6 +6,7 @@
 #include "planner/executable.hpp"
 #include "planner/named_configuration.hpp"
 #include "planner/number_text.hpp"
+#include "planner/rank_limits.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -29,6 +30,31 @@ void compare(const Candidate& row, const SearchResult& found, Explanation& expla
     explanation.sentences.push_back("The best, " + describe(best) + ", takes " +
                                     format_duration(best.step) + ": this takes " +
                                     percent_more(row.step, best.step) + " longer.");
+  }
+}
+
+bool is_over(Bytes peak, Bytes limit) { return limit.value > 0 && peak > limit; }
+
+/// Sets is_possible. Where nodes differ in memory, a rank that does not hold the most may be over.
+void judge_memory(const Evaluation& evaluation, const RankLimits& limits,
+                  Explanation& explanation) {
+  const Candidate& row = evaluation.candidate;
+  const Bytes limit = limits.of(row.fullest_rank);
+  explanation.is_possible = !is_over(row.peak_bytes, limit);
+  explanation.sentences.push_back(
+      "Rank " + std::to_string(row.fullest_rank) + " holds the most, " +
+      format_bytes(row.peak_bytes) + " (" + format_bytes(row.state_bytes) +
+      " of weights, gradients and optimizer state)" +
+      (explanation.is_possible ? "." : ": over the " + format_bytes(limit) + " allowed."));
+  if (!explanation.is_possible || limits.own.empty()) return;
+  for (std::size_t r = 0; r < evaluation.rank_peaks.size(); ++r) {
+    const Bytes peak = evaluation.rank_peaks[r], own = limits.of(static_cast<int>(r));
+    if (!is_over(peak, own)) continue;
+    explanation.is_possible = false;
+    explanation.sentences.push_back("Rank " + std::to_string(r) + " holds " + format_bytes(peak) +
+                                    ", over the " + format_bytes(own) +
+                                    " that its nodes' devices allow.");
+    return;
   }
 }
 
@@ -60,13 +86,7 @@ Explanation explain(const Job& job, const Profile* profile, int cores, const Sea
         "Stages compute again: " + describe_recompute(row.parallel.recompute_of_stage) + ".");
   explanation.sentences.push_back("Simulated: " + format_duration(row.step) + " a step, " +
                                   percent(row.bubble_ratio) + " of the ranks' time in bubbles.");
-  const Bytes limit = costs->memory_limit();
-  explanation.is_possible = limit.value <= 0 || row.peak_bytes <= limit;
-  explanation.sentences.push_back(
-      "Rank " + std::to_string(row.fullest_rank) + " holds the most, " +
-      format_bytes(row.peak_bytes) + " (" + format_bytes(row.state_bytes) +
-      " of weights, gradients and optimizer state)" +
-      (explanation.is_possible ? "." : ": over the " + format_bytes(limit) + " allowed."));
+  judge_memory(evaluation, limits_of(*costs, row.parallel, costs->memory_limit()), explanation);
   compare(row, found, explanation);
   for (const std::string& what : missing_everywhere(job, row.parallel))
     explanation.sentences.push_back("The executor cannot run it: it has no " + what + ".");

@@ -55,10 +55,10 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
   std::int64_t least_step(const ParallelSetup&) const override { return 0; }
 
-  std::vector<std::int64_t> layer_costs(const ParallelSetup& mesh) const override {
-    std::vector<std::int64_t> costs;
+  LayerCosts layer_costs(const ParallelSetup& mesh) const override {
+    LayerCosts costs{{{}}, {}};
     for (const LayerTimes& layer : of(mesh).model.layer_times(mesh.micro_batch_size))
-      costs.push_back((layer.f + layer.i + layer.w).value);
+      costs.of_kind.front().push_back((layer.f + layer.i + layer.w).value);
     return costs;
   }
 
@@ -100,11 +100,13 @@ class LayerConfigurations final : public ConfigurationCosts {
   bool chooses_recompute() const override { return !asked_recompute_.fixed_by_training; }
 
   bool is_estimated() const override { return false; }
+  bool knows_speeds() const override { return false; }
   Bytes least_memory(const ParallelSetup&) const override { return {}; }
   Bytes memory_limit() const override {
     return job_.strategy.memory_limit.value > 0 ? job_.strategy.memory_limit
                                                 : job_.cluster.device.memory;
   }
+  std::vector<Bytes> rank_memory(const ParallelSetup&) const override { return {}; }
 
   std::vector<std::string> remarks(const ParallelSetup& mesh) const override {
     std::vector<std::string> remarks{"Costs: " + any_model().source() + "."};

@@ -27,6 +27,7 @@ const std::vector<std::string_view> kKeys{"schedule",
                                           "recompute",
                                           "sequence_parallel",
                                           "zero",
+                                          "node_order",
                                           "partition"};
 
 using Values = std::map<std::string, std::string>;
@@ -193,22 +194,26 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
   const Values values = read_values(text);
   ParallelSetup parallel;
   std::string schedule = "1f1b";
-  bool is_even = false;
+  std::string cut = "balanced";
   if (otherwise != nullptr) {
     parallel = otherwise->parallel;
     schedule = otherwise->schedule;
-    is_even = otherwise->partition == "even";
+    cut = otherwise->partition;
   }
   if (const auto name = values.find("schedule"); name != values.end()) {
     schedule = name->second;
     parallel.chunks = find_schedule(schedule).default_chunks;
   }
   read_degrees(values, parallel);
-  read_word<bool, 2>(values, "partition", {{{"balanced", false}, {"even", true}}}, is_even);
+  read_word<std::string, 3>(values, "partition",
+                            {{{"balanced", "balanced"}, {"even", "even"}, {"by-rank", "by-rank"}}},
+                            cut);
   NamedConfiguration named;
+  if (const auto order = values.find("node_order"); order != values.end())
+    parallel.node_order = read_node_order(job.cluster, order->second);
   named.too_many_devices = set_replicas(values, job, parallel);
   named.other_batch = set_batches(values, job, parallel);
-  named.configuration = {&find_schedule(schedule), parallel, is_even};
+  named.configuration = {&find_schedule(schedule), parallel, cut == "even", cut == "by-rank"};
   return named;
 }
 
@@ -220,6 +225,11 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
   mesh.chunks = 1;  // these are the schedule's affair
   if (const auto reason = costs.refusal(mesh)) return "A rule forbids it: " + *reason + ".";
   if (!asked.other_batch.empty()) return asked.other_batch;
+  if (mixes_speeds(c.schedule->layout, costs.layer_costs(mesh))) {
+    return "With " + std::string(c.schedule->name) +
+           " a stage is on several ranks, and the ranks here differ in speed: it has no one time. "
+           "Take a schedule whose stages have one rank each.";
+  }
   const ScheduleRequest request{
       c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}};
   if (const auto reason = refusal_of(*c.schedule, request)) return *reason;
@@ -233,14 +243,7 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
 }
 
 Branch branch_of(const Configuration& configuration, const ConfigurationCosts& costs) {
-  const ParallelSetup& parallel = configuration.parallel;
-  const Placement placement = placement_of(
-      *configuration.schedule, {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
-  const auto layer_costs = costs.layer_costs(parallel);
-  const auto partition = configuration.even_layers
-                             ? even_partition(layer_costs, placement.stages())
-                             : balanced_partition(layer_costs, placement.stages());
-  std::vector<StagePlan> stages = plan_stages(*partition, placement);
+  std::vector<StagePlan> stages = stages_of(configuration, costs);
   Branch branch{with_any_recompute(costs, configuration, stages), nullptr, 0};
   branch.bound = step_bound(configuration, stages,
                             chosen_stage_costs(costs, branch.configuration.parallel, stages));

@@ -17,10 +17,10 @@ struct NamedConfiguration {
 };
 
 /// Keys: schedule, tp, pp, dp, cp, ep, vpp, micro_batch_size, micro_batches, recompute,
-/// sequence_parallel, zero and partition. recompute is none, selective, full, by-stage, or one of
-/// the first three for each stage ("full+full+none"). What is left out is as in `otherwise`, or
-/// without it 1, off and 1f1b; dp and micro_batches are what is left of devices and batch. Throws
-/// InputError for what it does not understand.
+/// sequence_parallel, zero, node_order and partition. recompute is none, selective, full, by-stage,
+/// or one of the first three for each stage ("full+full+none"). What is left out is as in
+/// `otherwise`, or without it 1, off, 1f1b and file; dp and micro_batches are what is left of
+/// devices and batch. Throws InputError for what it does not understand.
 NamedConfiguration read_configuration(const std::string& text, const Job& job,
                                       const Candidate* otherwise);
 

@@ -46,29 +46,74 @@ std::int64_t least_largest(const std::vector<std::int64_t>& sums, int stages) {
   return low;
 }
 
+/// Sums of layer costs as each stage's rank has them.
+class StageSums {
+ public:
+  StageSums(std::span<const std::vector<std::int64_t>> sums_of_kind,
+            std::span<const int> kind_of_stage)
+      : sums_of_kind_(sums_of_kind), kind_of_stage_(kind_of_stage) {}
+
+  int stages() const { return static_cast<int>(kind_of_stage_.size()); }
+  int layers() const { return static_cast<int>(sums_of_kind_.front().size()) - 1; }
+  const std::vector<std::int64_t>& of(int stage) const {
+    const int kind = kind_of_stage_[static_cast<std::size_t>(stage)];
+    return sums_of_kind_[static_cast<std::size_t>(kind)];
+  }
+
+ private:
+  std::span<const std::vector<std::int64_t>> sums_of_kind_;
+  std::span<const int> kind_of_stage_;
+};
+
+std::int64_t cost_between(const std::vector<std::int64_t>& sums, int begin, int end) {
+  return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)];
+}
+
+/// Of any ranks. A stage cut in two may have its second half on a slower rank, so no stage may be
+/// left out, and greedy filling is not exact: a table of the least largest stage for the layers
+/// from l on in the last k stages.
+std::int64_t least_largest_of(const StageSums& sums) {
+  const int layers = sums.layers(), stages = sums.stages();
+  constexpr std::int64_t kNone = INT64_MAX;
+  std::vector<std::int64_t> behind(static_cast<std::size_t>(layers) + 1, kNone), least;
+  behind.back() = 0;
+  for (int k = 1; k <= stages; ++k) {
+    const std::vector<std::int64_t>& own = sums.of(stages - k);
+    least.assign(behind.size(), kNone);
+    for (int l = stages - k; l <= layers - k; ++l) {
+      std::int64_t& best = least[static_cast<std::size_t>(l)];
+      for (int end = l + 1; end <= layers - (k - 1); ++end) {
+        const std::int64_t stage = cost_between(own, l, end);
+        if (stage >= best) break;  // and longer ones cost no less
+        best = std::min(best, std::max(stage, behind[static_cast<std::size_t>(end)]));
+      }
+    }
+    behind.swap(least);
+  }
+  return behind.front();
+}
+
 /// Among the partitions whose stages cost at most `limit`, the most even one. A table of the least
 /// sum of squares for the layers from l on in k stages, filled from the end, so that walking it
 /// from the front can prefer the shortest first stage.
-std::vector<int> most_even_cuts(const std::vector<std::int64_t>& sums, int stages,
-                                std::int64_t limit) {
-  const int layers = static_cast<int>(sums.size()) - 1;
+std::vector<int> most_even_cuts(const StageSums& sums, std::int64_t limit) {
+  const int layers = sums.layers(), stages = sums.stages();
   const auto width = static_cast<std::size_t>(layers) + 1;
   const auto cell = [width](int k, int l) {
     return static_cast<std::size_t>(k) * width + static_cast<std::size_t>(l);
-  };
-  const auto stage_cost = [&sums](int begin, int end) {
-    return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)];
   };
   std::vector<Wide> least(static_cast<std::size_t>(stages + 1) * width, kUnreached);
   std::vector<int> next(least.size(), -1);
   least[cell(0, layers)] = 0;
   for (int k = 1; k <= stages; ++k) {
+    const std::vector<std::int64_t>& own = sums.of(stages - k);
     for (int l = layers - k; l >= 0; --l) {
-      for (int end = l + 1; end <= layers - (k - 1) && stage_cost(l, end) <= limit; ++end) {
+      for (int end = l + 1; end <= layers - (k - 1); ++end) {
+        const std::int64_t stage = cost_between(own, l, end);
+        if (stage > limit) break;
         const Wide rest = least[cell(k - 1, end)];
         if (rest == kUnreached) continue;
-        const Wide square =
-            static_cast<Wide>(stage_cost(l, end)) * static_cast<Wide>(stage_cost(l, end));
+        const Wide square = static_cast<Wide>(stage) * static_cast<Wide>(stage);
         if (rest + square >= least[cell(k, l)]) continue;
         least[cell(k, l)] = rest + square;
         next[cell(k, l)] = end;
@@ -84,10 +129,33 @@ std::vector<int> most_even_cuts(const std::vector<std::int64_t>& sums, int stage
 
 std::optional<Partition> balanced_partition(std::span<const std::int64_t> layer_costs, int stages) {
   if (stages < 1 || static_cast<int>(layer_costs.size()) < stages) return std::nullopt;
-  const auto sums = prefix_sums(layer_costs);
+  const std::vector<std::vector<std::int64_t>> sums{prefix_sums(layer_costs)};
+  const std::vector<int> kinds(static_cast<std::size_t>(stages), 0);
   Partition partition;
-  partition.largest = least_largest(sums, stages);
-  partition.first_layer = most_even_cuts(sums, stages, partition.largest);
+  partition.largest = least_largest(sums.front(), stages);
+  partition.first_layer = most_even_cuts(StageSums(sums, kinds), partition.largest);
+  return partition;
+}
+
+std::optional<Partition> balanced_partition(
+    std::span<const std::vector<std::int64_t>> layer_costs_of_kind,
+    std::span<const int> kind_of_stage) {
+  const int stages = static_cast<int>(kind_of_stage.size());
+  const bool alike = std::all_of(kind_of_stage.begin(), kind_of_stage.end(),
+                                 [&](int kind) { return kind == kind_of_stage.front(); });
+  if (stages > 0 && alike) {
+    const auto kind = static_cast<std::size_t>(kind_of_stage.front());
+    return balanced_partition(layer_costs_of_kind[kind], stages);
+  }
+  if (stages < 1 || static_cast<int>(layer_costs_of_kind.front().size()) < stages)
+    return std::nullopt;
+  std::vector<std::vector<std::int64_t>> sums;
+  for (const std::vector<std::int64_t>& costs : layer_costs_of_kind)
+    sums.push_back(prefix_sums(costs));
+  const StageSums of_stage(sums, kind_of_stage);
+  Partition partition;
+  partition.largest = least_largest_of(of_stage);
+  partition.first_layer = most_even_cuts(of_stage, partition.largest);
   return partition;
 }
 

@@ -24,6 +24,24 @@ struct Partition {
 /// Costs must not be negative. O(stages * layers * layers of the longest stage allowed).
 std::optional<Partition> balanced_partition(std::span<const std::int64_t> layer_costs, int stages);
 
+/// What each of the model's layers costs on each pipeline rank.
+struct LayerCosts {
+  std::vector<std::vector<std::int64_t>> of_kind;  // by kind of rank, then by layer
+  std::vector<int> kind_of_rank;                   // empty: all ranks are of the first kind
+
+  int kind(int rank) const {
+    return kind_of_rank.empty() ? 0 : kind_of_rank[static_cast<std::size_t>(rank)];
+  }
+};
+
+/// The same where a stage's cost depends on who computes it: stage s costs the sum of its layers in
+/// layer_costs_of_kind[kind_of_stage[s]]. Where all kinds are the same, the same answer. A rank
+/// with several stages may hold more than another: what is least is the largest stage, so that all
+/// stages go round at one pace, not the largest sum of a rank.
+std::optional<Partition> balanced_partition(
+    std::span<const std::vector<std::int64_t>> layer_costs_of_kind,
+    std::span<const int> kind_of_stage);
+
 /// Equal numbers of layers; where they do not divide, the first stages have one more.
 std::optional<Partition> even_partition(std::span<const std::int64_t> layer_costs, int stages);
 

@@ -7,6 +7,7 @@
 #include "planner/executable.hpp"
 #include "planner/number_text.hpp"
 #include "planner/program_of_plan.hpp"
+#include "planner/rank_limits.hpp"
 #include "planner/recompute_by_stage.hpp"
 #include "planner/schedules/building.hpp"
 
@@ -84,6 +85,7 @@ void add_fixed_fields(const Strategy& strategy, std::vector<std::string>& reason
   add("use_sequence_parallel", strategy.use_sequence_parallel);
   add("recompute", strategy.recompute);
   add("schedule_mode", strategy.schedule_mode);
+  add("node_order", strategy.node_order);
 }
 
 /// What fills the fullest rank.
@@ -109,11 +111,27 @@ std::vector<std::string> reasons_for(const Job& job, const ConfigurationCosts& c
                     percent(best.bubble_ratio) + " of the ranks' time in bubbles.");
   add_comparisons(result, reasons);
   reasons.push_back("Layers of the stages: " + layers_of(best.stages) + " (" + best.partition +
-                    (best.partition == "even" ? " by number of layers)." : " by cost)."));
-  reasons.push_back(memory_reason(best, memory_limit));
+                    (best.partition == "even"       ? " by number of layers)."
+                     : best.partition == "balanced" ? " by cost)."
+                                                    : ": as much to do for each rank)."));
+  if (!best.parallel.node_order.empty()) {
+    reasons.push_back("The pipeline goes through " +
+                      in_words(job.cluster, best.parallel.node_order) +
+                      "; mesh.devices says which devices each rank has.");
+  }
+  const RankLimits limits = limits_of(costs, best.parallel, memory_limit);
+  reasons.push_back(memory_reason(best, limits.of(best.fullest_rank)));
   add_fixed_fields(job.strategy, reasons);
   for (std::string& remark : costs.remarks(best.parallel)) reasons.push_back(std::move(remark));
   return reasons;
+}
+
+/// The mesh counts devices as the pipeline comes to them, the cluster as its file has them.
+void put_on_nodes(const Cluster& cluster, const NodeOrder& order, Mesh& mesh) {
+  const std::vector<int> nodes = nodes_in_order(cluster, order);
+  const int each = cluster.devices_per_node;
+  for (int& device : mesh.devices)
+    device = nodes[static_cast<std::size_t>(device / each)] * each + device % each;
 }
 
 RecomputeSpec recompute_of_plan(const Candidate& best, const Model& model) {
@@ -144,6 +162,7 @@ std::string describe(const Candidate& candidate) {
   if (parallel.sequence_parallel) text += ", sequence parallel";
   if (parallel.zero > 0 && candidate.parallel.data * parallel.context > 1)
     text += ", ZeRO " + std::to_string(parallel.zero);
+  if (!parallel.node_order.empty()) text += ", node order " + to_text(parallel.node_order);
   return text;
 }
 
@@ -165,6 +184,7 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.mesh = costs.is_estimated()
                   ? Mesh::grid(parallel.pipeline, parallel.data, parallel.context, parallel.tensor)
                   : Mesh::data_parallel(parallel.data, parallel.pipeline);
+  put_on_nodes(job.cluster, parallel.node_order, plan.mesh);
   plan.micro_batches = parallel.micro_batches;
   plan.micro_batch_size = parallel.micro_batch_size;
   plan.stages = best.stages;
@@ -179,8 +199,8 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
     // The limit that it planned for stands nowhere else in the plan.
     const CostTable searched =
         costs.table(parallel, best.stages, costs.simulated_replicas(parallel));
-    plan.schedule.order = schedule.make(
-        {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}, searched, memory_limit});
+    const RankLimits limits = limits_of(costs, parallel, memory_limit);
+    plan.schedule.order = schedule.make(request_for(parallel, best.stages, searched, limits));
   }
   plan.executable = executable_on_devices(job, parallel);
   plan.training = job.training;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "planner/partition.hpp"
+#include "planner/branch.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -32,8 +32,8 @@ constexpr double kMostChoices = 81;
 /// One search for a choice.
 class LeastRecompute {
  public:
-  LeastRecompute(const StagesByRecompute& stages, const OrderPeaks& peaks, Bytes limit)
-      : stages_(stages), peaks_(peaks), limit_(limit), choice_(stages.rank_of_stage.size(), 0) {
+  LeastRecompute(const StagesByRecompute& stages, const OrderPeaks& peaks, const RankLimits& limits)
+      : stages_(stages), peaks_(peaks), limits_(limits), choice_(stages.rank_of_stage.size(), 0) {
     ranks_of_stage_.resize(choice_.size());
     for (int r = 0; r < peaks.ranks(); ++r) {
       for (const int stage : peaks.stages_of(r))
@@ -42,7 +42,7 @@ class LeastRecompute {
   }
 
   std::optional<std::vector<std::size_t>> run() {
-    if (limit_.value <= 0) return choice_;
+    if (limits_.all.value <= 0) return choice_;
     if (!raise_until_all_fit() && !set_alike()) return std::nullopt;
     for (std::size_t stage = 0; stage < choice_.size(); ++stage) lower(stage);
     return choice_;
@@ -50,7 +50,7 @@ class LeastRecompute {
 
  private:
   bool fits(int rank, const std::vector<StageMemory>& memory) const {
-    return peaks_.peak(rank, memory) <= limit_;
+    return peaks_.peak(rank, memory) <= limits_.of(rank);
   }
 
   bool raise_until_all_fit() {
@@ -168,7 +168,7 @@ class LeastRecompute {
 
   const StagesByRecompute& stages_;
   const OrderPeaks& peaks_;
-  const Bytes limit_;
+  const RankLimits& limits_;
   std::vector<std::size_t> choice_;
   std::vector<std::vector<int>> ranks_of_stage_;
 };
@@ -251,8 +251,9 @@ StagesByRecompute stages_by_recompute(const ConfigurationCosts& costs, const Par
 }
 
 std::optional<std::vector<std::size_t>> least_recompute(const StagesByRecompute& stages,
-                                                        const OrderPeaks& peaks, Bytes limit) {
-  return LeastRecompute(stages, peaks, limit).run();
+                                                        const OrderPeaks& peaks,
+                                                        const RankLimits& limits) {
+  return LeastRecompute(stages, peaks, limits).run();
 }
 
 std::optional<Configuration> with_chosen_recompute(const ConfigurationCosts& costs,
@@ -265,7 +266,8 @@ std::optional<Configuration> with_chosen_recompute(const ConfigurationCosts& cos
   const StagesByRecompute by_kind = stages_by_recompute(costs, setup, stages);
   const auto sizes =
       by_kind.has_more_in_actions() ? OrderPeaks::Sizes::InActions : OrderPeaks::Sizes::Changes;
-  const auto choice = least_recompute(by_kind, OrderPeaks(order, sizes), limit);
+  const auto choice =
+      least_recompute(by_kind, OrderPeaks(order, sizes), limits_of(costs, setup, limit));
   if (!choice) return std::nullopt;
   Configuration chosen = configuration;
   for (const std::size_t kind : *choice)
@@ -310,12 +312,13 @@ bool is_alike_elsewhere(const ConfigurationCosts& costs, const Configuration& ch
     return false;
   if (chosen.even_layers) return true;
   // The cut by cost may be another one there.
-  const auto there = balanced_partition(costs.layer_costs(alike(chosen.parallel, kind)),
-                                        static_cast<int>(stages.size()));
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    if (stages[s].first_layer != there->first_layer[s]) return false;
-  }
-  return true;
+  Configuration there = chosen;
+  there.parallel = alike(chosen.parallel, kind);
+  const std::vector<StagePlan> others = stages_of(there, costs);
+  return std::equal(stages.begin(), stages.end(), others.begin(), others.end(),
+                    [](const StagePlan& a, const StagePlan& b) {
+                      return a.first_layer == b.first_layer && a.end_layer == b.end_layer;
+                    });
 }
 
 }  // namespace pipewright::planner

@@ -16,10 +16,10 @@
 //
 // With several stages a rank the choice is by a rule, and not claimed to be the best: of a rank's
 // choices that fit, that with the least time in its B's, all of them being tried up to four stages
-// with three kinds. With more, and where ranks share stages: while a rank holds too much, the one of
-// its stages that gives back most of the rank's peak for each nanosecond of its B does more. In the
-// end each stage that can do less, in their order, does. No one stage can do less then. Where that
-// finds nothing, a choice that is alike for all stages is tried: what fits so, fits by stage.
+// with three kinds. With more, and where ranks share stages: while a rank holds too much, the one
+// of its stages that gives back most of the rank's peak for each nanosecond of its B does more. In
+// the end each stage that can do less, in their order, does. No one stage can do less then. Where
+// that finds nothing, a choice that is alike for all stages is tried: what fits so, fits by stage.
 //
 // Pure functions.
 #pragma once
@@ -30,6 +30,7 @@
 
 #include "planner/configuration_costs.hpp"
 #include "planner/order_peaks.hpp"
+#include "planner/rank_limits.hpp"
 #include "planner/search_space.hpp"
 
 namespace pipewright::planner {
@@ -55,10 +56,10 @@ struct StagesByRecompute {
 StagesByRecompute stages_by_recompute(const ConfigurationCosts& costs, const ParallelSetup& mesh,
                                       std::span<const StagePlan> stages);
 
-/// By stage an index into `kinds`, by the rule above; nullopt: nothing keeps to the limit (0:
-/// none).
+/// By stage an index into `kinds`, by the rule above; nullopt: nothing keeps to the limits.
 std::optional<std::vector<std::size_t>> least_recompute(const StagesByRecompute& stages,
-                                                        const OrderPeaks& peaks, Bytes limit);
+                                                        const OrderPeaks& peaks,
+                                                        const RankLimits& limits);
 
 /// The configuration with its recompute_of_stage where each stage has its own and they are not
 /// chosen yet; nullopt: nothing keeps to the limit. Needs a schedule that is not cost-driven.

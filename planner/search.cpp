@@ -145,7 +145,7 @@ class Search {
         count = shapes.list.size();
         for (const auto& [why, number] : shapes.pruned) result_.pruned[why] += number;
       }
-      if (count > 0) result_.pruned[reason] += 2 * static_cast<int>(count);
+      if (count > 0) result_.pruned[reason] += cuts_tried(*costs_) * static_cast<int>(count);
     }
   }
 
@@ -161,10 +161,6 @@ class Search {
         const ShapeChoices::Shapes& found = shapes_on(setup);
         own = found.list;
         for (const auto& [why, number] : found.pruned) result_.pruned[why] += number;
-      }
-      if (limit_.value > 0 && costs_->least_memory(setup) > limit_) {
-        result_.pruned[kOverMemory] += 2 * static_cast<int>(own.size());
-        own.clear();
       }
     }
     std::vector<Branches> grown(end - begin);

@@ -25,6 +25,8 @@ struct Configuration {
   ParallelSetup parallel;  // with chunks
   /// How the layers are cut: by cost (the default), or into equal numbers of layers.
   bool even_layers = false;
+  /// Instead, where ranks that differ have several stages: even by rank (rank_evened()).
+  bool rank_evened = false;
 };
 
 /// Meshes by what they are tried for. Values that the job gives for a field limit it to these, in

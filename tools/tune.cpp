@@ -55,6 +55,7 @@ Json fields_of(const planner::Candidate& candidate) {
           {"recompute", recompute_json(parallel)},
           {"sequence_parallel", parallel.sequence_parallel},
           {"zero", parallel.zero},
+          {"node_order", to_text(parallel.node_order)},
           {"partition", candidate.partition},
           {"layers_of_stage", layers},
           {"step_ns", candidate.step.value},

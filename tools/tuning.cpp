@@ -50,6 +50,7 @@ std::string savings_text(const planner::ParallelSetup& parallel) {
   add(parallel.recompute_by_stage, by_stage_text(parallel.recompute_of_stage));
   add(parallel.recompute == LayerRecompute::Whole, "full recompute");
   add(parallel.recompute == LayerRecompute::Attention, "selective recompute");
+  add(!parallel.node_order.empty(), "nodes " + to_text(parallel.node_order));
   return text;
 }
 

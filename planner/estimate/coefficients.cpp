@@ -72,6 +72,14 @@ Machine machine_of(const Cluster& cluster) {
   return machine;
 }
 
+Machine in_order(const Machine& machine, const std::vector<int>& nodes) {
+  Machine result = machine;
+  if (machine.nodes.size() == 1) return result;
+  result.nodes.clear();
+  for (const int node : nodes) result.nodes.push_back(machine.node(node));
+  return result;
+}
+
 FrameworkTraits framework_traits(std::string_view name) {
   for (const FrameworkTraits& traits : {megatron_core(), megatron_lm(), megatron_deepspeed()}) {
     if (traits.name == name) return traits;

@@ -56,6 +56,9 @@ Machine nvlink_machine(std::string_view device, double network_bytes_per_second)
 /// as the cluster has them. Throws InputError for a device without rates.
 Machine machine_of(const Cluster& cluster);
 
+/// The same with its nodes in another order (nodes_in_order()).
+Machine in_order(const Machine& machine, const std::vector<int>& nodes);
+
 /// What the training framework does with the same model.
 struct FrameworkTraits {
   std::string_view name;

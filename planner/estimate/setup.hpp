@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/architecture.hpp"
+#include "core/node_order.hpp"
 #include "core/recompute.hpp"
 #include "planner/estimate/coefficients.hpp"
 
@@ -30,6 +31,7 @@ struct ParallelSetup {
   bool overlap_gradients = false;  // reduced behind the last micro-batch, gathered behind the first
   bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
+  NodeOrder node_order;             // of the machine's nodes; empty: as they are
 
   LayerRecompute recompute_at(std::size_t stage) const {
     return recompute_of_stage.empty() ? recompute : recompute_of_stage[stage];

@@ -141,15 +141,10 @@ void set_hops(CostTable& costs, const EstimateContext& context, const ParallelSe
   }
 }
 
-}  // namespace
-
-std::vector<std::int64_t> estimated_layer_costs(const EstimateContext& context,
-                                                const ParallelSetup& setup) {
-  const Pieces pieces = pieces_on(context, setup, context.machine.nodes.front());
+std::vector<std::int64_t> costs_on(const Architecture& model, const Pieces& pieces) {
   const auto cost = [&](const LayerRange& range) {
     return nanoseconds(pieces.forward(range) + pieces.backward(range)).value;
   };
-  const Architecture& model = context.model;
   std::vector<std::int64_t> costs{cost({.embedding = true})};
   for (int block = 0; block < model.blocks; ++block) {
     costs.push_back(
@@ -159,19 +154,28 @@ std::vector<std::int64_t> estimated_layer_costs(const EstimateContext& context,
   return costs;
 }
 
+}  // namespace
+
+LayerCosts estimated_layer_costs(const EstimateContext& context, const ParallelSetup& setup) {
+  const RankNodes ranks = nodes_of_ranks(context.machine, setup);
+  LayerCosts costs{{}, ranks.of_rank};
+  for (const NodeRates& node : ranks.nodes)
+    costs.of_kind.push_back(costs_on(context.model, pieces_on(context, setup, node)));
+  return costs;
+}
+
 std::vector<StageCosts> estimated_stage_costs(const EstimateContext& context,
                                               const ParallelSetup& setup,
                                               std::span<const StagePlan> stages) {
-  const bool equal = context.machine.nodes.size() == 1;
+  const RankNodes ranks = nodes_of_ranks(context.machine, setup);
+  std::vector<Pieces> pieces_of;
+  for (const NodeRates& node : ranks.nodes) pieces_of.push_back(pieces_on(context, setup, node));
   const std::vector<bool> first = is_first_of_rank(stages, setup.pipeline);
-  NodeRates node = context.machine.nodes.front();
-  Pieces pieces = pieces_on(context, setup, node);
   std::vector<StageCosts> costs;
   for (const StagePlan& stage : stages) {
-    if (!equal) {
-      node = slowest_node(context.machine, setup, static_cast<int>(stage.rank.value));
-      pieces = pieces_on(context, setup, node);
-    }
+    const auto place = static_cast<std::size_t>(ranks.place(static_cast<int>(stage.rank.value)));
+    const NodeRates& node = ranks.nodes[place];
+    const Pieces& pieces = pieces_of[place];
     const LayerRange range = range_of(context.model, stage);
     const double forward = pieces.forward(range), backward = pieces.backward(range);
     StageCosts each;
@@ -239,20 +243,64 @@ Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup
   return Bytes(static_cast<std::int64_t>(state / setup.pipeline));
 }
 
-std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup) {
-  double least = 0;
-  const LayerRange ends{.embedding = true, .head = true};
-  for (const NodeRates& node : context.machine.nodes) {
+namespace {
+
+/// All layers of one sort, one micro-batch.
+struct SortOfLayers {
+  int count = 0;
+  std::vector<double> seconds;  // of one of them, by kind of rank
+
+  double least() const { return *std::min_element(seconds.begin(), seconds.end()); }
+};
+
+std::vector<SortOfLayers> sorts_of_layers(const EstimateContext& context,
+                                          const ParallelSetup& setup,
+                                          const std::vector<NodeRates>& nodes) {
+  const LayerRange blocks = blocks_in(context.model, 0, context.model.blocks);
+  const std::pair<int, LayerRange> sorts[] = {{blocks.dense, {.dense = 1}},
+                                              {blocks.with_experts, {.with_experts = 1}},
+                                              {1, {.embedding = true}},
+                                              {1, {.head = true}}};
+  std::vector<SortOfLayers> layers;
+  for (const auto& [count, one] : sorts) layers.push_back({count, {}});
+  for (const NodeRates& node : nodes) {
     const Pieces pieces = pieces_on(context, setup, node);
-    LayerRange all = blocks_in(context.model, 0, context.model.blocks);
-    all.add(ends);
-    const double work = pieces.forward(all) + pieces.backward(all);
-    if (least == 0 || work < least) least = work;
+    for (std::size_t k = 0; k < layers.size(); ++k)
+      layers[k].seconds.push_back(pieces.forward(sorts[k].second) +
+                                  pieces.backward(sorts[k].second));
   }
+  return layers;
+}
+
+/// What rank r does takes it at least slower(r) times as long as the fastest; so of two ranks of
+/// which one is twice as slow the busier has two thirds of the work at least.
+double ranks_as_fast_as_the_fastest(const std::vector<SortOfLayers>& layers, const RankNodes& ranks,
+                                    int pipeline) {
+  double sum = 0;
+  for (int rank = 0; rank < pipeline; ++rank) {
+    double slower = 0;
+    for (const SortOfLayers& sort : layers) {
+      const double least = sort.least();
+      if (sort.count == 0 || least <= 0) continue;
+      const double ratio = sort.seconds[static_cast<std::size_t>(ranks.place(rank))] / least;
+      slower = slower == 0 ? ratio : std::min(slower, ratio);
+    }
+    sum += slower > 1 ? 1 / slower : 1;
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup) {
+  const RankNodes ranks = nodes_of_ranks(context.machine, setup);
+  const std::vector<SortOfLayers> layers = sorts_of_layers(context, setup, ranks.nodes);
+  double least = 0;
+  for (const SortOfLayers& sort : layers) least += sort.count == 0 ? 0 : sort.count * sort.least();
   // Each stage's times are rounded to whole nanoseconds, by half of one at most.
   const double rounding = 2e-9 * context.model.blocks;
-  const double step =
-      std::max((least - rounding) * setup.micro_batches / setup.pipeline, least - rounding);
+  const double share = ranks_as_fast_as_the_fastest(layers, ranks, setup.pipeline);
+  const double step = std::max((least - rounding) * setup.micro_batches / share, least - rounding);
   return static_cast<std::int64_t>(std::floor(step * 1e9));
 }
 

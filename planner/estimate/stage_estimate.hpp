@@ -11,6 +11,7 @@
 #include "core/costs.hpp"
 #include "core/plan.hpp"
 #include "planner/estimate/setup.hpp"
+#include "planner/partition.hpp"
 
 namespace pipewright::planner {
 
@@ -22,9 +23,8 @@ struct EstimateContext {
 };
 
 /// F, I and W together of each layer of model_of(context.model), one micro-batch, in nanoseconds;
-/// on the first node.
-std::vector<std::int64_t> estimated_layer_costs(const EstimateContext& context,
-                                                const ParallelSetup& setup);
+/// on the slowest node of each rank.
+LayerCosts estimated_layer_costs(const EstimateContext& context, const ParallelSetup& setup);
 
 /// Times of the stages. `stages[s].rank` says on which pipeline rank a stage is. The reduction of
 /// gradients among the replicas, the gathering of weights and what a step costs once are part of
@@ -49,7 +49,11 @@ CostTable estimated_cost_table(const EstimateContext& context, const ParallelSet
 /// optimizer state, divided among the ranks.
 Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup& setup);
 
-/// No schedule on this setup takes less, whatever the cut: all work, divided among the ranks.
+/// No schedule on this setup takes less, whatever the cut, where a stage is on one rank: all work,
+/// divided among the ranks by their speed. With c(l) the least that layer l takes on any rank, and
+/// slower(r) the least ratio of what a layer takes on rank r to that, the load of rank r is at
+/// least slower(r) times the sum of its c(l); so the busiest has at least sum c(l) / sum 1 /
+/// slower(r).
 std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup);
 
 }  // namespace pipewright::planner

@@ -17,10 +17,12 @@ NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int r
   NodeRates slow = machine.node(first);
   for (int n = first + 1; n <= last; ++n) {
     const NodeRates& node = machine.node(n);
+    const double memory = std::min(slow.device.memory_bytes, node.device.memory_bytes);
     if (node.device.peak_flops * node.device.matmul_efficiency <
         slow.device.peak_flops * slow.device.matmul_efficiency) {
       slow.device = node.device;
     }
+    slow.device.memory_bytes = memory;
     slow.inside_bytes_per_second =
         std::min(slow.inside_bytes_per_second, node.inside_bytes_per_second);
     slow.network_bytes_per_second =

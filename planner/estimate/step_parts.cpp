@@ -4,6 +4,35 @@
 
 namespace pipewright::planner {
 
+namespace {
+
+bool alike(const NodeRates& a, const NodeRates& b) {
+  return a.device.name == b.device.name && a.device.memory_bytes == b.device.memory_bytes &&
+         a.inside_bytes_per_second == b.inside_bytes_per_second &&
+         a.network_bytes_per_second == b.network_bytes_per_second;
+}
+
+}  // namespace
+
+bool alike(const RankNodes& a, const RankNodes& b) {
+  return a.of_rank == b.of_rank &&
+         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(),
+                    [](const NodeRates& x, const NodeRates& y) { return alike(x, y); });
+}
+
+RankNodes nodes_of_ranks(const Machine& machine, const ParallelSetup& setup) {
+  if (machine.nodes.size() == 1) return {machine.nodes, {}};
+  RankNodes ranks;
+  for (int rank = 0; rank < setup.pipeline; ++rank) {
+    const NodeRates node = slowest_node(machine, setup, rank);
+    const auto known = std::find_if(ranks.nodes.begin(), ranks.nodes.end(),
+                                    [&](const NodeRates& other) { return alike(other, node); });
+    ranks.of_rank.push_back(static_cast<int>(known - ranks.nodes.begin()));
+    if (known == ranks.nodes.end()) ranks.nodes.push_back(node);
+  }
+  return ranks;
+}
+
 void LayerRange::add(const LayerRange& other) {
   dense += other.dense;
   with_experts += other.with_experts;

@@ -31,8 +31,21 @@ struct RangeWeights {
 RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
                         const LayerRange& range);
 
-/// The nodes that pipeline rank r sits on, as one: the slowest of each kind.
+/// The nodes that pipeline rank r sits on, as one: the slowest of each kind, and
+/// the least memory.
 NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int rank);
+/// The same of all ranks, each different one once.
+struct RankNodes {
+  std::vector<NodeRates> nodes;
+  std::vector<int> of_rank;  // place in `nodes`; empty: all ranks are on the first
+
+  int place(int rank) const {
+    return of_rank.empty() ? 0 : of_rank[static_cast<std::size_t>(rank)];
+  }
+};
+/// True where every rank is as in the other: then nothing that is estimated differs.
+bool alike(const RankNodes& a, const RankNodes& b);
+RankNodes nodes_of_ranks(const Machine& machine, const ParallelSetup& setup);
 
 /// One of the model's ends, one micro-batch of `rows` tokens.
 struct EndSeconds {

@@ -86,13 +86,9 @@ bool cut(Case& one, const ConfigurationCosts& costs) {
   const ParallelSetup& setup = one.configuration.parallel;
   const ScheduleRequest request{setup.pipeline, setup.micro_batches, setup.chunks, {}};
   if (refusal_of(*one.configuration.schedule, request)) return false;
-  const Placement placement = placement_of(*one.configuration.schedule, request);
-  const auto layers = costs.layer_costs(setup);
-  const auto partition = one.configuration.even_layers
-                             ? even_partition(layers, placement.stages())
-                             : balanced_partition(layers, placement.stages());
-  if (!partition) return false;
-  one.stages = plan_stages(*partition, placement);
+  const int stages = placement_of(*one.configuration.schedule, request).stages();
+  if (stages > static_cast<int>(one.job.model.layers.size())) return false;
+  one.stages = stages_of(one.configuration, costs);
   return true;
 }
 

@@ -103,7 +103,7 @@ Json estimated_job() {
     "strategy": {"mp_degree": [1, 2, 4], "cp_degree": 1, "ep_degree": "auto",
                  "sharding_stage": [0, 1], "use_sequence_parallel": true,
                  "recompute": ["none", "by_stage"], "overlap_grad_reduce": true,
-                 "framework": "megatron-lm"}})");
+                 "framework": "megatron-lm", "node_order": "file"}})");
 }
 
 std::vector<Cell> cells(std::initializer_list<const char*> texts) {
