@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "planner/asked_recompute.hpp"
 #include "planner/asked_values.hpp"
 #include "planner/configuration_costs.hpp"
 #include "planner/estimate/stage_estimate.hpp"
@@ -10,24 +11,6 @@
 
 namespace pipewright::planner {
 namespace {
-
-std::vector<LayerRecompute> asked_recomputes(const Job& job) {
-  std::vector<LayerRecompute> values;
-  for (const std::string& text : job.strategy.recompute) {
-    values.push_back(text == "full"        ? LayerRecompute::Whole
-                     : text == "selective" ? LayerRecompute::Attention
-                                           : LayerRecompute::None);
-  }
-  using Kind = RecomputeSpec::Kind;
-  const Kind kind = job.training.recompute.kind;
-  if (kind == Kind::Listed) {
-    throw InputError(
-        "training.recompute names layers, and this job is estimated block by block; say none, "
-        "selective or full, or leave it to the search");
-  }
-  if (!values.empty() || kind == Kind::None) return values;
-  return {kind == Kind::Full ? LayerRecompute::Whole : LayerRecompute::Attention};
-}
 
 std::vector<bool> asked_flags(const Choice& choice) {
   std::vector<bool> values;
@@ -57,7 +40,9 @@ ParallelSpace space_of(const Job& job) {
   space.micro_batch_size = asked_numbers(asked.micro_batch_size, "micro_batch_size");
   space.zero = asked_numbers(asked.sharding_stage, "sharding_stage", 0);
   if (asked.sharding_degree > 1 && space.zero.empty()) space.zero = {1};
-  space.recompute = asked_recomputes(job);
+  const AskedRecompute recompute = estimated_recompute(job);
+  space.recompute = recompute.for_all;
+  space.by_stage = recompute.by_stage;
   space.sequence_parallel = asked_flags(asked.use_sequence_parallel);
   space.overlap_gradients = asked.overlap_grad_reduce;
   return space;
@@ -68,6 +53,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   EstimatedConfigurations(const Job& job, const Architecture& model, double scale)
       : contexts_(job, model),
         space_(space_of(job)),
+        recompute_(estimated_recompute(job)),
         scale_(scale),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")) {
     check(model);
@@ -142,6 +128,15 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     for (RouteCosts& route : costs.route_of_edge) scale_route(route);
     return costs;
   }
+  std::vector<LayerRecompute> recompute_kinds() const override {
+    if (contexts_.any().framework.flash_attention)
+      return {LayerRecompute::None, LayerRecompute::Whole};
+    return {LayerRecompute::None, LayerRecompute::Attention, LayerRecompute::Whole};
+  }
+  bool has_recompute(LayerRecompute recompute) const override {
+    return recompute_.admits(recompute);
+  }
+  bool chooses_recompute() const override { return true; }
   int simulated_replicas(const ParallelSetup&) const override { return 1; }
   bool is_estimated() const override { return true; }
   bool knows_speeds() const override { return contexts_.any().machine.nodes.size() > 1; }
@@ -181,6 +176,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
 
   NodeOrderContexts contexts_;
   ParallelSpace space_;
+  AskedRecompute recompute_;
   double scale_;
   std::vector<int> steps_asked_;
   Bytes limit_;                    // of the node that has most

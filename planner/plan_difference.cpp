@@ -82,6 +82,22 @@ void add_stages(const Plan& first, const Plan& second, Differences& differences)
   }
 }
 
+/// By stage where the layers of each do the same, else as the plan has it.
+std::string recompute_text(const Plan& plan) {
+  const RecomputeSpec& spec = plan.training.recompute;
+  const std::string own = to_json(spec).dump();
+  if (spec.kind != RecomputeSpec::Kind::Listed) return own;
+  const std::vector<LayerRecompute> of_layer = recompute_of(plan.model, spec);
+  std::vector<LayerRecompute> of_stage;
+  for (const StagePlan& stage : plan.stages) {
+    const auto first = of_layer.begin() + stage.first_layer,
+               end = of_layer.begin() + stage.end_layer;
+    if (std::count(first, end, *first) != end - first) return own;
+    of_stage.push_back(*first);
+  }
+  return "by stage: " + describe_recompute(of_stage);
+}
+
 /// Recompute has a line of its own.
 Json training_json(const Plan& plan) {
   Json json = to_json(plan.training);
@@ -113,8 +129,7 @@ std::vector<std::string> plan_differences(const Plan& first, const Plan& second)
   differences.add("micro-batch size", first.micro_batch_size, second.micro_batch_size);
   differences.add("ZeRO stage", first.sharding_stage, second.sharding_stage);
   differences.add("sequence parallelism", first.sequence_parallel, second.sequence_parallel);
-  differences.add("recompute", to_json(first.training.recompute).dump(),
-                  to_json(second.training.recompute).dump());
+  differences.add("recompute", recompute_text(first), recompute_text(second));
   add_stages(first, second, differences);
   if (first.schedule.name == second.schedule.name) {
     const auto rows = [](const Plan& plan) {

@@ -29,6 +29,14 @@
 namespace pipewright::tools {
 namespace {
 
+/// One word for all stages, or a word for each.
+Json recompute_json(const planner::ParallelSetup& parallel) {
+  if (!parallel.recompute_by_stage) return to_string(parallel.recompute);
+  Json list = Json::array();
+  for (const LayerRecompute kind : parallel.recompute_of_stage) list.push_back(to_string(kind));
+  return list;
+}
+
 Json fields_of(const planner::Candidate& candidate) {
   std::vector<int> layers;
   for (const StagePlan& stage : candidate.stages)
@@ -44,7 +52,7 @@ Json fields_of(const planner::Candidate& candidate) {
           {"devices", candidate.devices()},
           {"micro_batches", parallel.micro_batches},
           {"micro_batch_size", parallel.micro_batch_size},
-          {"recompute", recompute_name(parallel.recompute)},
+          {"recompute", recompute_json(parallel)},
           {"sequence_parallel", parallel.sequence_parallel},
           {"zero", parallel.zero},
           {"node_order", to_text(parallel.node_order)},

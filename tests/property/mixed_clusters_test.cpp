@@ -9,6 +9,7 @@
 #include "planner/evaluation.hpp"
 #include "planner/explanation.hpp"
 #include "planner/program_of_plan.hpp"
+#include "planner/recompute_by_stage.hpp"
 #include "planner/search.hpp"
 
 namespace pipewright::planner {
@@ -120,11 +121,12 @@ TEST(MixedClusters, NoBoundExceedsWhatItBounds) {
       EXPECT_LE(costs->least_memory(row.parallel), row.peak_bytes) << what;
       const Configuration configuration{&find_schedule(row.schedule), row.parallel,
                                         row.partition == "even"};
-      EXPECT_LE(step_bound(configuration, row.stages, costs->stage_costs(row.parallel, row.stages)),
+      EXPECT_LE(step_bound(configuration, row.stages,
+                           chosen_stage_costs(*costs, row.parallel, row.stages)),
                 row.step.value)
           << what;
-      EXPECT_TRUE(may_fit(configuration, row.stages, costs->stage_memory(row.parallel, row.stages),
-                          row.peak_bytes))
+      EXPECT_TRUE(may_fit(configuration, row.stages,
+                          chosen_stage_memory(*costs, row.parallel, row.stages), row.peak_bytes))
           << what;
       ++rows;
     }
@@ -148,7 +150,7 @@ TEST(MixedClusters, TheMemoryRuleRefusesNothingThatFits) {
         EXPECT_LE(evaluation.rank_peaks[r], own.of(static_cast<int>(r))) << describe(row);
       const RankLimits exact(costs->memory_limit(), evaluation.rank_peaks);
       EXPECT_TRUE(may_fit(branch.configuration, row.stages,
-                          costs->stage_memory(row.parallel, row.stages), exact))
+                          chosen_stage_memory(*costs, row.parallel, row.stages), exact))
           << seed << ": " << describe(row);
       EXPECT_TRUE(may_hold(exact, row.parallel.pipeline, costs->least_memory(row.parallel)))
           << seed << ": " << describe(row);
