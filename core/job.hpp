@@ -25,11 +25,13 @@ struct Strategy {
   std::optional<CommPolicy> policy;  // "comm_policy": a preset's name or its fields
   Bytes memory_limit;                // per rank; 0: the device's
   int sharding_degree = 1;           // replicas that share the optimizer's state; 1: none do
+  Choice recompute;  // "none", "selective", "full", "by_stage": each stage the least that fits
+  bool opens_recompute = false;  // "auto" was written: else a job that is planned layer by layer
+                                 // does what its training says
   // Only of jobs that are estimated (estimated_architecture()):
   Choice mp_degree, cp_degree, ep_degree, sharding_stage;
   Choice use_sequence_parallel;  // "true", "false"
   Choice rank_order;             // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
-  Choice recompute;              // "none", "selective", "full"
   Choice node_order;             // "file", or an order of the kinds of nodes (core/node_order.hpp)
   bool overlap_grad_reduce = false;
   std::string framework = "megatron-core";  // whose kernels and memory are estimated

@@ -11,15 +11,15 @@ namespace pipewright {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> kFields{
-    "pp_degree",        "dp_degree",      "vpp_degree",  "accumulate_steps",
-    "micro_batch_size", "schedule_mode",  "comm_policy", "enable_send_recv_overlap",
-    "memory_limit",     "sharding_degree"};
+constexpr std::array<std::string_view, 11> kFields{
+    "pp_degree",        "dp_degree",       "vpp_degree",  "accumulate_steps",
+    "micro_batch_size", "schedule_mode",   "comm_policy", "enable_send_recv_overlap",
+    "memory_limit",     "sharding_degree", "recompute"};
 
 /// Of jobs that are estimated (estimated_architecture()).
-constexpr std::array<std::string_view, 10> kEstimatedFields{
-    "mp_degree", "cp_degree",           "ep_degree", "sharding_stage", "use_sequence_parallel",
-    "recompute", "overlap_grad_reduce", "framework", "node_order",     "rank_order"};
+constexpr std::array<std::string_view, 9> kEstimatedFields{
+    "mp_degree",           "cp_degree", "ep_degree",  "sharding_stage", "use_sequence_parallel",
+    "overlap_grad_reduce", "framework", "node_order", "rank_order"};
 
 /// Fields of Paddle's pipeline strategy that have no counterpart here.
 constexpr std::array<std::string_view, 7> kUnusedFields{
@@ -116,7 +116,8 @@ Choice read_flags(const Fields& fields, std::string_view key) {
 Choice read_recomputes(const Fields& fields) {
   return read_alternatives(fields, "recompute", [](const JsonCursor& value) {
     return read_choice<std::string>(
-        value, {{"none", "none"}, {"selective", "selective"}, {"full", "full"}});
+        value,
+        {{"none", "none"}, {"selective", "selective"}, {"full", "full"}, {"by_stage", "by_stage"}});
   });
 }
 
@@ -126,7 +127,6 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
   strategy.ep_degree = read_numbers(fields, "ep_degree", 65536);
   strategy.sharding_stage = read_numbers(fields, "sharding_stage", 3, 0);
   strategy.use_sequence_parallel = read_flags(fields, "use_sequence_parallel");
-  strategy.recompute = read_recomputes(fields);
   strategy.rank_order = read_alternatives(fields, "rank_order", [](const JsonCursor& value) {
     return read_choice<std::string>(
         value, {{"tp-cp-dp-pp", "tp-cp-dp-pp"}, {"tp-cp-pp-dp", "tp-cp-pp-dp"}});
@@ -209,7 +209,8 @@ void add_estimated(const Strategy& strategy, Json& json) {
   add("cp_degree", strategy.cp_degree, numbers_json);
   add("ep_degree", strategy.ep_degree, numbers_json);
   add("sharding_stage", strategy.sharding_stage, numbers_json);
-  add("recompute", strategy.recompute, words_json);
+  if (!strategy.recompute.empty() || strategy.opens_recompute)
+    json["recompute"] = words_json(strategy.recompute);
   add("rank_order", strategy.rank_order, words_json);
   add("node_order", strategy.node_order, words_json);
   add("use_sequence_parallel", strategy.use_sequence_parallel, [](const Choice& choice) {
@@ -234,6 +235,8 @@ Strategy read_strategy(const JsonCursor& value) {
   strategy.schedule_mode = read_alternatives(fields, "schedule_mode", read_name);
   read_policy(fields, strategy);
   read_estimated(fields, strategy);
+  strategy.recompute = read_recomputes(fields);
+  strategy.opens_recompute = strategy.recompute.empty() && fields.find("recompute").has_value();
   read_sharding(fields, strategy);
   if (const auto limit = fields.find("memory_limit")) {
     strategy.memory_limit = read_memory_limit(*limit);
@@ -280,10 +283,12 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
   refuse("node_order", asked.node_order, {"file"});
   refuse("use_sequence_parallel", asked.use_sequence_parallel, {"false"});
   refuse("rank_order", asked.rank_order, {"tp-cp-pp-dp"});
-  if (const auto value = fields.find("recompute"); value && !asked.recompute.empty()) {
+  const bool is_said_there = job.training.recompute.kind != RecomputeSpec::Kind::None;
+  if (const auto value = fields.find("recompute");
+      value && is_said_there && !asked.recompute.empty()) {
     throw InputError(value->file(), value->pointer(),
-                     "is searched only for transformers that are estimated; here it stands in "
-                     "\"training\", as \"recompute\"");
+                     "says what is computed again, and so does \"recompute\" in \"training\"; keep "
+                     "one of them");
   }
 }
 

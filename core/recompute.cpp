@@ -9,6 +9,27 @@
 namespace pipewright {
 namespace {
 
+using LayerList = std::vector<std::variant<int, std::string>>;
+
+LayerList read_layers(const JsonCursor& value) {
+  LayerList layers;
+  for (const JsonCursor& one : value.elements()) {
+    if (one.value().is_string()) {
+      layers.emplace_back(one.string());
+    } else {
+      layers.emplace_back(read_count(one, 0, 1'000'000));
+    }
+  }
+  return layers;
+}
+
+Json layers_json(const LayerList& layers) {
+  Json list = Json::array();
+  for (const auto& which : layers)
+    std::visit([&list](const auto& one) { list.push_back(one); }, which);
+  return list;
+}
+
 std::size_t layer_named(const Model& model, const std::string& name) {
   const auto is_it = [&name](const Layer& layer) { return layer.name == name; };
   const auto first = std::find_if(model.layers.begin(), model.layers.end(), is_it);
@@ -36,6 +57,26 @@ std::size_t layer_at(const Model& model, const std::variant<int, std::string>& w
   return index;
 }
 
+std::string text_of(const std::variant<int, std::string>& which) {
+  if (const auto* name = std::get_if<std::string>(&which)) return "\"" + *name + "\"";
+  return std::to_string(std::get<int>(which));
+}
+
+/// "0-2, 5": where the list has this.
+std::string runs_of(std::span<const LayerRecompute> list, LayerRecompute what) {
+  std::string text;
+  for (std::size_t begin = 0; begin < list.size();) {
+    std::size_t end = begin;
+    while (end < list.size() && list[end] == what) ++end;
+    if (end > begin) {
+      text += (text.empty() ? "" : ", ") + std::to_string(begin);
+      if (end > begin + 1) text += "-" + std::to_string(end - 1);
+    }
+    begin = std::max(end, begin + 1);
+  }
+  return text;
+}
+
 /// Operations of the attentions inside, without their projections, for one sample.
 double attention_flops(const Layer& layer, const Model& model) {
   double flops = 0;
@@ -46,6 +87,22 @@ double attention_flops(const Layer& layer, const Model& model) {
 }
 
 }  // namespace
+
+std::string_view to_string(LayerRecompute recompute) {
+  return recompute == LayerRecompute::None        ? "none"
+         : recompute == LayerRecompute::Attention ? "selective"
+                                                  : "full";
+}
+
+std::string describe_recompute(std::span<const LayerRecompute> of_stage) {
+  std::string text;
+  for (const auto what : {LayerRecompute::Whole, LayerRecompute::Attention, LayerRecompute::None}) {
+    const std::string stages = runs_of(of_stage, what);
+    if (stages.empty()) continue;
+    text += (text.empty() ? "" : ", ") + std::string(to_string(what)) + " on " + stages;
+  }
+  return text;
+}
 
 double redone_share(const Layer& layer, const Model& model, LayerRecompute what) {
   if (what == LayerRecompute::None) return 0;
@@ -67,30 +124,44 @@ std::vector<LayerRecompute> recompute_of(const Model& model, const RecomputeSpec
       break;
     case RecomputeSpec::Kind::Listed:
       for (const auto& which : spec.layers) layers[layer_at(model, which)] = LayerRecompute::Whole;
+      for (const auto& which : spec.attention_of) {
+        LayerRecompute& layer = layers[layer_at(model, which)];
+        if (layer == LayerRecompute::Whole)
+          throw InputError("layer " + text_of(which) + " stands under \"full\" and \"selective\"");
+        layer = LayerRecompute::Attention;
+      }
       break;
   }
   return layers;
 }
 
+RecomputeSpec recompute_spec(std::span<const LayerRecompute> of_layer) {
+  using Kind = RecomputeSpec::Kind;
+  RecomputeSpec spec{Kind::Listed};
+  for (std::size_t l = 0; l < of_layer.size(); ++l) {
+    if (of_layer[l] == LayerRecompute::Whole) spec.layers.emplace_back(static_cast<int>(l));
+    if (of_layer[l] == LayerRecompute::Attention)
+      spec.attention_of.emplace_back(static_cast<int>(l));
+  }
+  if (spec.layers.size() == of_layer.size()) return {Kind::Full};
+  if (spec.attention_of.size() == of_layer.size()) return {Kind::Selective};
+  if (spec.layers.empty() && spec.attention_of.empty()) return {};
+  return spec;
+}
+
 RecomputeSpec read_recompute(const JsonCursor& value) {
   using Kind = RecomputeSpec::Kind;
   if (value.value().is_string()) {
-    return {
-        read_choice<Kind>(
-            value, {{"none", Kind::None}, {"full", Kind::Full}, {"selective", Kind::Selective}}),
-        {}};
+    return {read_choice<Kind>(
+        value, {{"none", Kind::None}, {"full", Kind::Full}, {"selective", Kind::Selective}})};
   }
-  if (!value.value().is_array()) {
-    value.fail("\"none\", \"full\", \"selective\" or a list of layers");
-  }
-  RecomputeSpec spec{Kind::Listed, {}};
-  for (const JsonCursor& one : value.elements()) {
-    if (one.value().is_string()) {
-      spec.layers.emplace_back(one.string());
-    } else {
-      spec.layers.emplace_back(read_count(one, 0, 1'000'000));
-    }
-  }
+  if (value.value().is_array()) return {Kind::Listed, read_layers(value)};
+  if (!value.value().is_object())
+    value.fail("\"none\", \"full\", \"selective\", a list of layers, or an object of such lists");
+  value.only({"full", "selective"});
+  RecomputeSpec spec{Kind::Listed};
+  if (const auto whole = value.find("full")) spec.layers = read_layers(*whole);
+  spec.attention_of = read_layers(value.at("selective"));
   return spec;
 }
 
@@ -105,10 +176,8 @@ Json to_json(const RecomputeSpec& spec) {
     case RecomputeSpec::Kind::Listed:
       break;
   }
-  Json list = Json::array();
-  for (const auto& which : spec.layers)
-    std::visit([&list](const auto& one) { list.push_back(one); }, which);
-  return list;
+  if (spec.attention_of.empty()) return layers_json(spec.layers);
+  return {{"full", layers_json(spec.layers)}, {"selective", layers_json(spec.attention_of)}};
 }
 
 void require_recompute_fits(const JsonCursor& training, const Model& model) {

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "planner/closed_form.hpp"
 #include "planner/rank_cut.hpp"
+#include "planner/recompute_by_stage.hpp"
 
 namespace pipewright::planner {
 
@@ -26,6 +27,21 @@ std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& 
   return stages;
 }
 
+std::vector<StagePlan> stages_of(const Configuration& configuration,
+                                 const ConfigurationCosts& costs) {
+  const ParallelSetup& parallel = configuration.parallel;
+  const Placement placement = placement_of(
+      *configuration.schedule, {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
+  const LayerCosts layers = costs.layer_costs(parallel);
+  const CutShape shape = cut_shape(layers, placement);
+  auto partition = configuration.even_layers
+                       ? even_partition(layers.of_kind.front(), placement.stages())
+                       : balanced_partition(layers.of_kind, shape.kind_of_stage);
+  if (configuration.rank_evened && !shape.rank_of_stage.empty())
+    partition = rank_evened(*partition, layers, shape);
+  return plan_stages(*partition, placement);
+}
+
 namespace {
 
 constexpr double kMostActions = 2e7;  // of one configuration
@@ -39,6 +55,8 @@ struct Cut {
   std::shared_ptr<const std::vector<StagePlan>> stages;
   std::vector<StageCosts> costs;
   std::vector<StageMemory> memory;
+  /// Where each stage has its own recompute; costs and memory are then the least of any.
+  std::optional<StagesByRecompute> by_recompute;
 };
 
 /// The cuts of one mesh, made when they are first asked for.
@@ -77,6 +95,12 @@ class Cuts {
     if (is_other && partition.first_layer == entry->second->first_layer) return std::nullopt;
     Cut cut;
     cut.stages = std::make_shared<const std::vector<StagePlan>>(plan_stages(partition, placement));
+    if (configuration.parallel.recompute_by_stage) {
+      cut.by_recompute = stages_by_recompute(costs_, configuration.parallel, *cut.stages);
+      cut.costs = cut.by_recompute->least_costs(std::vector<std::size_t>(cut.stages->size(), 0));
+      cut.memory = cut.by_recompute->least_memory();
+      return cut;
+    }
     cut.costs = costs_.stage_costs(configuration.parallel, *cut.stages);
     cut.memory = costs_.stage_memory(configuration.parallel, *cut.stages);
     return cut;
@@ -87,6 +111,52 @@ class Cuts {
   std::map<CutShape, std::optional<Partition>> balanced_;
   std::map<std::tuple<int, Layout, const Schedule*, bool, bool>, std::optional<Cut>> cuts_;
 };
+
+/// By rank; true unless no order of the configuration can keep to the limit there.
+std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
+                                     const std::vector<StageMemory>& memory,
+                                     const RankLimits& limits) {
+  std::vector<bool> fits(static_cast<std::size_t>(c.parallel.pipeline), true);
+  const Layout layout = c.schedule->layout;
+  if (limits.all.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
+    return fits;
+  const auto peaks = closed_form_peaks(
+      c.schedule->name, {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
+  struct Rank {
+    Bytes state, lightest = Bytes(INT64_MAX);
+  };
+  std::vector<Rank> of_rank(fits.size());
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    Rank& rank = of_rank[static_cast<std::size_t>(stages[s].rank.value)];
+    rank.state += memory[s].constant;
+    // Behind its I a micro-batch may hold less.
+    const Bytes held = c.schedule->splits_backward
+                           ? std::min(memory[s].f, Bytes(-memory[s].w.value))
+                           : memory[s].f;
+    rank.lightest = std::min(rank.lightest, held);
+  }
+  for (std::size_t r = 0; r < of_rank.size(); ++r) {
+    const Bytes active = peaks ? of_rank[r].lightest * (*peaks)[r] : Bytes(0);
+    fits[r] = of_rank[r].state + active <= limits.of(static_cast<int>(r));
+  }
+  return fits;
+}
+
+/// A rank's only stage does at least what the closed form of the peaks asks of it.
+std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const RankLimits& limits) {
+  const StagesByRecompute& by_kind = *cut.by_recompute;
+  if (cut.stages->size() != static_cast<std::size_t>(c.parallel.pipeline))
+    return step_bound(c, *cut.stages, cut.costs);
+  std::vector<std::size_t> least(cut.stages->size(), 0);
+  for (std::size_t kind = 0; kind + 1 < by_kind.kinds.size(); ++kind) {
+    const auto fits = ranks_that_may_fit(c, *cut.stages, by_kind.memory[kind], limits);
+    for (std::size_t s = 0; s < least.size(); ++s) {
+      const auto rank = static_cast<std::size_t>((*cut.stages)[s].rank.value);
+      if (least[s] == kind && !fits[rank]) ++least[s];
+    }
+  }
+  return step_bound(c, *cut.stages, by_kind.least_costs(least));
+}
 
 std::int64_t work_of(const StageCosts& stage, bool splits_backward) {
   // Some orders hold both forms.
@@ -136,29 +206,8 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
 
 bool may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
              const std::vector<StageMemory>& memory, const RankLimits& limits) {
-  const Layout layout = c.schedule->layout;
-  if (limits.all.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
-    return true;
-  const auto peaks = closed_form_peaks(
-      c.schedule->name, {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
-  struct Rank {
-    Bytes state, lightest = Bytes(INT64_MAX);
-  };
-  std::vector<Rank> of_rank(static_cast<std::size_t>(c.parallel.pipeline));
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    Rank& rank = of_rank[static_cast<std::size_t>(stages[s].rank.value)];
-    rank.state += memory[s].constant;
-    // Behind its I a micro-batch may hold less.
-    const Bytes held = c.schedule->splits_backward
-                           ? std::min(memory[s].f, Bytes(-memory[s].w.value))
-                           : memory[s].f;
-    rank.lightest = std::min(rank.lightest, held);
-  }
-  for (std::size_t r = 0; r < of_rank.size(); ++r) {
-    const Bytes active = peaks ? of_rank[r].lightest * (*peaks)[r] : Bytes(0);
-    if (of_rank[r].state + active > limits.of(static_cast<int>(r))) return false;
-  }
-  return true;
+  const auto fits = ranks_that_may_fit(c, stages, memory, limits);
+  return std::find(fits.begin(), fits.end(), false) == fits.end();
 }
 
 int cuts_tried(const ConfigurationCosts& costs) { return costs.knows_speeds() ? 3 : 2; }
@@ -181,6 +230,10 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
       Branch branch;
       branch.configuration = {shape.schedule, mesh, k == 1, k == 2};
       branch.configuration.parallel.chunks = shape.chunks;
+      if (mesh.recompute_by_stage && shape.schedule->cost_driven) {
+        ++branches.pruned[kOrderByCosts];
+        continue;
+      }
       const Cut* cut = cuts.of(branch.configuration, shape.placement);
       if (cut == nullptr) {
         ++branches.pruned[k == 2 ? kSameByRank : kSameCut];
@@ -194,7 +247,9 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
         ++branches.pruned[kOverMemory];
       } else {
         branch.stages = cut->stages;
-        branch.bound = step_bound(branch.configuration, *cut->stages, cut->costs);
+        branch.bound = cut->by_recompute
+                           ? bound_by_recompute(branch.configuration, *cut, limits)
+                           : step_bound(branch.configuration, *cut->stages, cut->costs);
         branches.open.push_back(std::move(branch));
       }
     }

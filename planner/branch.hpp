@@ -27,12 +27,18 @@ bool mixes_speeds(Layout layout, const LayerCosts& costs);
 /// The stages of a cut, each on the rank of its first micro-batch.
 std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement);
 
+/// Those of a configuration whose schedule takes its sizes and whose model has the layers for them.
+std::vector<StagePlan> stages_of(const Configuration& configuration,
+                                 const ConfigurationCosts& costs);
+
 struct Branches {
   std::vector<Branch> open;
   std::map<std::string, int> pruned;
 };
 
 inline constexpr const char* kOverMemory = "over the memory limit";
+inline constexpr const char* kOrderByCosts =
+    "recompute by stage, where the order follows from the costs";
 
 /// Cuts that each shape is tried with.
 int cuts_tried(const ConfigurationCosts& costs);

@@ -36,7 +36,9 @@ class ConfigurationCosts {
   /// What a balanced cut divides: F, I and W of each of the model's layers on each rank, in
   /// nanoseconds.
   virtual LayerCosts layer_costs(const ParallelSetup& mesh) const = 0;
-  /// What their replicas exchange at least, where it is no part of OPT, is `reduce` and `unshard`.
+  /// These three go by mesh.recompute; recompute_by_stage.hpp puts stages with their own together.
+  /// What a stage's replicas exchange at least, where it is no part of OPT, is `reduce` and
+  /// `unshard`.
   virtual std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                               std::span<const StagePlan> stages) const = 0;
   virtual std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
@@ -44,6 +46,14 @@ class ConfigurationCosts {
   /// Everything that simulating `replicas` of the pipeline needs.
   virtual CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                           int replicas) const = 0;
+  /// What a stage may compute again where each has its own (ParallelSetup::recompute_by_stage), the
+  /// least first.
+  virtual std::vector<LayerRecompute> recompute_kinds() const = 0;
+  /// Whether the job's meshes have it for all stages alike.
+  virtual bool has_recompute(LayerRecompute recompute) const = 0;
+  /// False where training.recompute says what is computed again, whatever a mesh has.
+  virtual bool chooses_recompute() const = 0;
+
   /// Replicas that have to be simulated to time a step: one where a stage's costs have the others'
   /// part in them, two where all are alike. table() of so many prices the exchange of all.
   virtual int simulated_replicas(const ParallelSetup& mesh) const = 0;

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "core/error.hpp"
+#include "planner/asked_recompute.hpp"
 #include "planner/asked_values.hpp"
 #include "planner/configuration_costs.hpp"
 #include "planner/estimate/rank_places.hpp"
@@ -13,24 +14,6 @@
 
 namespace pipewright::planner {
 namespace {
-
-std::vector<LayerRecompute> asked_recomputes(const Job& job) {
-  std::vector<LayerRecompute> values;
-  for (const std::string& text : job.strategy.recompute) {
-    values.push_back(text == "full"        ? LayerRecompute::Whole
-                     : text == "selective" ? LayerRecompute::Attention
-                                           : LayerRecompute::None);
-  }
-  using Kind = RecomputeSpec::Kind;
-  const Kind kind = job.training.recompute.kind;
-  if (kind == Kind::Listed) {
-    throw InputError(
-        "training.recompute names layers, and this job is estimated block by block; say none, "
-        "selective or full, or leave it to the search");
-  }
-  if (!values.empty() || kind == Kind::None) return values;
-  return {kind == Kind::Full ? LayerRecompute::Whole : LayerRecompute::Attention};
-}
 
 std::vector<bool> asked_flags(const Choice& choice) {
   std::vector<bool> values;
@@ -55,6 +38,19 @@ std::vector<int> divisors(int number) {
   return list;
 }
 
+/// "NVIDIA A100-SXM4-80GB", of several kinds each once.
+std::string devices_of(const Cluster& cluster) {
+  if (cluster.kinds.empty()) return cluster.device.model;
+  std::vector<std::string> models;
+  for (const NodeKind& kind : cluster.kinds) {
+    if (std::find(models.begin(), models.end(), kind.device.model) == models.end())
+      models.push_back(kind.device.model);
+  }
+  std::string list;
+  for (const std::string& model : models) list += (list.empty() ? "" : " and ") + model;
+  return list;
+}
+
 ParallelSpace space_of(const Job& job) {
   const Strategy& asked = job.strategy;
   ParallelSpace space;
@@ -69,7 +65,9 @@ ParallelSpace space_of(const Job& job) {
   space.micro_batch_size = asked_numbers(asked.micro_batch_size, "micro_batch_size");
   space.zero = asked_numbers(asked.sharding_stage, "sharding_stage", 0);
   if (asked.sharding_degree > 1 && space.zero.empty()) space.zero = {1};
-  space.recompute = asked_recomputes(job);
+  const AskedRecompute recompute = estimated_recompute(job);
+  space.recompute = recompute.for_all;
+  space.by_stage = recompute.by_stage;
   space.sequence_parallel = asked_flags(asked.use_sequence_parallel);
   space.overlap_gradients = asked.overlap_grad_reduce;
   return space;
@@ -96,6 +94,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   EstimatedConfigurations(const Job& job, const Architecture& model, double scale)
       : contexts_(job, model),
         space_(space_of(job)),
+        recompute_(estimated_recompute(job)),
         scale_(scale),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         orders_asked_(asked_orders(job.strategy.rank_order)) {
@@ -117,7 +116,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
       limit_ = job.strategy.memory_limit;
       differ_in_memory_ = false;
     }
-    source_ = "estimated from the model's widths and the rates of " + job.cluster.device.model +
+    source_ = "estimated from the model's widths and the rates of " + devices_of(job.cluster) +
               " (docs/cost-model.md), framework " + job.strategy.framework;
     if (scale != 1) {
       source_ += ", times " + std::to_string(std::llround(scale * 1000) / 1000.0).substr(0, 5) +
@@ -173,6 +172,15 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     for (RouteCosts& route : costs.route_of_edge) scale_route(route);
     return costs;
   }
+  std::vector<LayerRecompute> recompute_kinds() const override {
+    if (contexts_.any().framework.flash_attention)
+      return {LayerRecompute::None, LayerRecompute::Whole};
+    return {LayerRecompute::None, LayerRecompute::Attention, LayerRecompute::Whole};
+  }
+  bool has_recompute(LayerRecompute recompute) const override {
+    return recompute_.admits(recompute);
+  }
+  bool chooses_recompute() const override { return true; }
   int simulated_replicas(const ParallelSetup&) const override { return 1; }
   bool is_estimated() const override { return true; }
   bool knows_speeds() const override { return contexts_.any().machine.nodes.size() > 1; }
@@ -234,6 +242,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
 
   NodeOrderContexts contexts_;
   ParallelSpace space_;
+  AskedRecompute recompute_;
   double scale_;
   std::vector<int> steps_asked_;
   std::vector<RankOrder> orders_asked_;  // empty: both

@@ -8,15 +8,16 @@
 #include "planner/data_parallel.hpp"
 #include "planner/plan_of_candidate.hpp"
 #include "planner/program_of_plan.hpp"
+#include "planner/recompute_by_stage.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
 namespace {
 
-Candidate candidate_of(const Branch& branch, const Program& program, const CostTable& costs,
-                       const Figures& figures) {
-  Candidate candidate = unpriced(branch.configuration);
-  candidate.stages = *branch.stages;
+Candidate candidate_of(const Configuration& configuration, const std::vector<StagePlan>& stages,
+                       const Program& program, const CostTable& costs, const Figures& figures) {
+  Candidate candidate = unpriced(configuration);
+  candidate.stages = stages;
   candidate.step = Nanoseconds(figures.makespan_ns);
   candidate.bubble_ratio = figures.bubble_ratio;
   for (std::size_t r = 0; r < figures.ranks.size(); ++r) {
@@ -43,6 +44,11 @@ void repeat_for_all(Candidate& candidate, int replicas) {
   }
 }
 
+bool is_to_choose(const Branch& branch) {
+  const ParallelSetup& parallel = branch.configuration.parallel;
+  return parallel.recompute_by_stage && parallel.recompute_of_stage.empty();
+}
+
 }  // namespace
 
 Candidate unpriced(const Configuration& configuration) {
@@ -60,7 +66,7 @@ bool better(const Evaluation& a, const Evaluation& b) {
     const ParallelSetup& p = o.candidate.parallel;
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
                       p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
-                      p.recompute, p.sequence_parallel, p.node_order, p.order,
+                      p.recompute, p.recompute_of_stage, p.sequence_parallel, p.node_order, p.order,
                       o.candidate.partition == "even", o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);
@@ -68,13 +74,18 @@ bool better(const Evaluation& a, const Evaluation& b) {
 
 Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Branch& branch,
                     Bytes limit) {
-  const Configuration& c = branch.configuration;
+  Evaluation outcome;
+  const auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit);
+  if (!chosen || (is_to_choose(branch) && is_alike_elsewhere(source, *chosen, *branch.stages))) {
+    outcome.pruned = chosen ? kAlike : kOverMemory;
+    return outcome;
+  }
+  const Configuration& c = *chosen;
   const ParallelSetup& parallel = c.parallel;
   const int replicas = source.simulated_replicas(parallel);
-  const CostTable costs = source.table(parallel, *branch.stages, replicas);
+  const CostTable costs = chosen_table(source, parallel, *branch.stages, replicas);
   const RankLimits limits = limits_of(source, parallel, limit);
   const ScheduleRequest request = request_for(parallel, *branch.stages, costs, limits);
-  Evaluation outcome;
   // The sizes are possible; a schedule that plans by costs may still find no room for its order.
   if (c.schedule->cost_driven && refusal_of(*c.schedule, request)) {
     outcome.pruned = kOverMemory;
@@ -99,7 +110,7 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
     return outcome;
   }
   outcome.candidate =
-      candidate_of(branch, program, costs, figures_of(program, result.timeline, costs));
+      candidate_of(c, *branch.stages, program, costs, figures_of(program, result.timeline, costs));
   if (!source.is_estimated()) repeat_for_all(outcome.candidate, replicas);
   outcome.schedule_index = static_cast<std::size_t>(c.schedule - schedules().data());
   return outcome;

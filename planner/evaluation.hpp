@@ -10,13 +10,15 @@
 namespace pipewright::planner {
 
 inline constexpr const char* kStuck = "does not end under the policy";
+inline constexpr const char* kAlike =
+    "recompute by stage, where the least that fits is the same for all stages";
 
 struct Evaluation {
   Candidate candidate;             // complete unless `pruned` says why not
   std::size_t schedule_index = 0;  // place in the registry, simpler schedules first
   bool simulated = false;
   std::vector<Bytes> rank_peaks;  // of every rank; empty where it comes from a journal
-  std::string pruned;             // kOverMemory, kStuck; empty: it is a plan
+  std::string pruned;             // kOverMemory, kStuck, kAlike; empty: it is a plan
 };
 
 Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,

@@ -81,6 +81,9 @@ Explanation explain(const Job& job, const Profile* profile, int cores, const Sea
   }
   const Candidate& row = evaluation.candidate;
   explanation.candidate = row;
+  if (row.parallel.recompute_by_stage)
+    explanation.sentences.push_back(
+        "Stages compute again: " + describe_recompute(row.parallel.recompute_of_stage) + ".");
   explanation.sentences.push_back("Simulated: " + format_duration(row.step) + " a step, " +
                                   percent(row.bubble_ratio) + " of the ranks' time in bubbles.");
   judge_memory(evaluation, limits_of(*costs, row.parallel, costs->memory_limit()), explanation);

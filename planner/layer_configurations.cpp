@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "planner/asked_recompute.hpp"
 #include "planner/asked_values.hpp"
 #include "planner/configuration_costs.hpp"
 #include "planner/cost_model.hpp"
@@ -20,8 +21,9 @@ class LayerConfigurations final : public ConfigurationCosts {
  public:
   LayerConfigurations(const Job& job, const Profile* profile, int cores)
       : job_(job),
-        model_(job.model, job.cluster, profile, cores, job.training.recompute),
-        recompute_(recompute_of(job.model, job.training.recompute)),
+        asked_recompute_(layered_recompute(job)),
+        has_attention_(has_attention(job.model)),
+        models_(models_of(job, profile, cores, asked_recompute_)),
         ranks_asked_(asked_numbers(job.strategy.pp_degree, "pp_degree")),
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
@@ -38,38 +40,45 @@ class LayerConfigurations final : public ConfigurationCosts {
           ParallelSetup setup = batching;
           setup.pipeline = p;
           setup.zero = job_.strategy.sharding_degree > 1 ? 1 : 0;
-          visitor.visit(setup);
+          visit_recomputes(setup, visitor);
         }
       }
     }
   }
 
-  std::optional<std::string> refusal(const ParallelSetup&) const override { return std::nullopt; }
+  std::optional<std::string> refusal(const ParallelSetup& mesh) const override {
+    if (!asked_recompute_.fixed_by_training ||
+        (mesh.recompute == LayerRecompute::None && !mesh.recompute_by_stage))
+      return std::nullopt;
+    return "training.recompute says what is computed again; say it in strategy.recompute, by "
+           "values "
+           "or \"auto\", and the search chooses";
+  }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
-    return least_layer_step(model_, job_, mesh, common_);
+    return least_layer_step(of(mesh).model, job_, mesh, common_);
   }
 
   LayerCosts layer_costs(const ParallelSetup& mesh) const override {
     LayerCosts costs{{{}}, {}};
-    for (const LayerTimes& layer : model_.layer_times(mesh.micro_batch_size))
+    for (const LayerTimes& layer : of(mesh).model.layer_times(mesh.micro_batch_size))
       costs.of_kind.front().push_back((layer.f + layer.i + layer.w).value);
     return costs;
   }
 
   std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                       std::span<const StagePlan> stages) const override {
-    auto costs = model_.stage_costs(stages, mesh.pipeline * mesh.data, mesh.micro_batch_size,
-                                    job_.training.optimizer);
+    auto costs = of(mesh).model.stage_costs(stages, mesh.pipeline * mesh.data,
+                                            mesh.micro_batch_size, job_.training.optimizer);
     for (StageCosts& stage : costs)
       stage.opt = Nanoseconds(stage.opt.value / job_.strategy.sharding_degree);
-    set_least_reductions(costs, model_, job_, mesh, stages);
+    set_least_reductions(costs, any_model(), job_, mesh, stages);
     return costs;
   }
 
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
-    auto memory =
-        memory_of(job_.model, stages, mesh.micro_batch_size, job_.training.optimizer, recompute_);
+    auto memory = memory_of(job_.model, stages, mesh.micro_batch_size, job_.training.optimizer,
+                            of(mesh).recompute);
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const StageState state = state_of(job_.model, stages[s], job_.training.optimizer);
       const StageState own = sharded_state(state, job_.strategy.sharding_degree);
@@ -80,11 +89,20 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                   int replicas) const override {
-    return table_of_some(model_, job_, mesh, stages, replicas);
+    return table_of_some(of(mesh).model, job_, mesh, stages, replicas);
   }
   int simulated_replicas(const ParallelSetup& mesh) const override {
     return replicas_to_simulate(job_, mesh, common_);
   }
+
+  std::vector<LayerRecompute> recompute_kinds() const override {
+    if (!has_attention_) return {LayerRecompute::None, LayerRecompute::Whole};
+    return {LayerRecompute::None, LayerRecompute::Attention, LayerRecompute::Whole};
+  }
+  bool has_recompute(LayerRecompute recompute) const override {
+    return asked_recompute_.admits(recompute);
+  }
+  bool chooses_recompute() const override { return !asked_recompute_.fixed_by_training; }
 
   bool is_estimated() const override { return false; }
   bool knows_speeds() const override { return false; }
@@ -96,11 +114,11 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<Bytes> rank_memory(const ParallelSetup&) const override { return {}; }
 
   std::vector<std::string> remarks(const ParallelSetup& mesh) const override {
-    std::vector<std::string> remarks{"Costs: " + model_.source() + "."};
+    std::vector<std::string> remarks{"Costs: " + any_model().source() + "."};
     if (!shares_this_machine(job_.cluster)) return remarks;
-    const double slower = model_.contention(mesh.data * mesh.pipeline);
+    const double slower = any_model().contention(mesh.data * mesh.pipeline);
     remarks.push_back(
-        "The ranks share the " + count_of(model_.cores(), "core") + " of this machine" +
+        "The ranks share the " + count_of(any_model().cores(), "core") + " of this machine" +
         (slower > 1
              ? ", so every computation is taken to be " + hundredths(slower) + " times as long."
              : "; no plan with more ranks was tried unless the job names pp_degree or "
@@ -109,6 +127,54 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
  private:
+  /// Costs under one recompute for all layers, or that of the training.
+  struct Recomputed {
+    CostModel model;
+    std::vector<LayerRecompute> recompute;  // by layer
+  };
+
+  static bool has_attention(const Model& model) {
+    return std::any_of(model.layers.begin(), model.layers.end(), [&](const Layer& layer) {
+      return redone_share(layer, model, LayerRecompute::Attention) > 0;
+    });
+  }
+
+  /// By LayerRecompute; one where the training says what is computed again.
+  static std::vector<Recomputed> models_of(const Job& job, const Profile* profile, int cores,
+                                           const AskedRecompute& asked) {
+    using Kind = RecomputeSpec::Kind;
+    std::vector<RecomputeSpec> specs{job.training.recompute};
+    if (!asked.fixed_by_training) specs = {{Kind::None}, {Kind::Selective}, {Kind::Full}};
+    std::vector<Recomputed> models;
+    for (const RecomputeSpec& spec : specs)
+      models.push_back(
+          {CostModel(job.model, job.cluster, profile, cores, spec), recompute_of(job.model, spec)});
+    return models;
+  }
+
+  const Recomputed& of(const ParallelSetup& mesh) const {
+    return asked_recompute_.fixed_by_training ? models_.front()
+                                              : models_[static_cast<std::size_t>(mesh.recompute)];
+  }
+  /// What does not depend on recompute.
+  const CostModel& any_model() const { return models_.front().model; }
+
+  void visit_recomputes(ParallelSetup setup, const SpaceVisitor& visitor) const {
+    using ByStage = ParallelSpace::ByStage;
+    for (const LayerRecompute recompute : asked_recompute_.for_all) {
+      setup.recompute = recompute;
+      if (recompute == LayerRecompute::Attention && !has_attention_) {
+        visitor.ruled_out("selective recompute, without attention");
+      } else {
+        visitor.visit(setup);
+      }
+    }
+    if (asked_recompute_.by_stage == ByStage::No) return;
+    setup.recompute = LayerRecompute::None;
+    setup.recompute_by_stage = true;
+    visitor.visit(setup);
+  }
+
   std::vector<int> open_rank_counts() const {
     std::vector<int> list;
     const int devices = job_.cluster.devices();
@@ -132,7 +198,7 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   /// On this machine's cores, beyond which nothing is tried that the job does not name.
   bool is_crowded(const std::vector<int>& asked, int ranks, int replicas) const {
-    if (!shares_this_machine(job_.cluster) || ranks * replicas <= model_.cores()) return false;
+    if (!shares_this_machine(job_.cluster) || ranks * replicas <= any_model().cores()) return false;
     return (asked.empty() && ranks > 1) || (replicas_asked_.empty() && replicas > 1);
   }
 
@@ -183,7 +249,7 @@ class LayerConfigurations final : public ConfigurationCosts {
       if (batch % m != 0) continue;
       const int size = batch / m;
       if (!admits(steps_asked_, m) || !admits(sizes_asked_, size)) continue;
-      if (model_.refusal(size)) {
+      if (any_model().refusal(size)) {
         visitor.ruled_out("micro-batch size not profiled");
         continue;
       }
@@ -197,8 +263,9 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   const Job& job_;
-  CostModel model_;
-  std::vector<LayerRecompute> recompute_;  // by layer
+  AskedRecompute asked_recompute_;
+  bool has_attention_;
+  std::vector<Recomputed> models_;
   std::vector<int> ranks_asked_, replicas_asked_, steps_asked_, sizes_asked_;
   CommonOfSchedules common_;
 };

@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "core/suggest.hpp"
 #include "planner/partition.hpp"
-#include "planner/rank_cut.hpp"
+#include "planner/recompute_by_stage.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
@@ -77,6 +77,69 @@ void read_word(const Values& values, const char* key,
   throw InputError(std::string(key) + " is one of " + list + ", found \"" + found->second + "\"");
 }
 
+/// One word for all stages, by-stage, or a word for each: "full+full+none".
+void read_recompute(const Values& values, ParallelSetup& parallel) {
+  parallel.recompute_of_stage.clear();  // of another configuration
+  const auto found = values.find("recompute");
+  if (found == values.end()) return;
+  const auto word = [](const std::string& text) {
+    LayerRecompute kind = LayerRecompute::None;
+    read_word<LayerRecompute, 3>({{"recompute", text}}, "recompute",
+                                 {{{"none", LayerRecompute::None},
+                                   {"selective", LayerRecompute::Attention},
+                                   {"full", LayerRecompute::Whole}}},
+                                 kind);
+    return kind;
+  };
+  const std::string& text = found->second;
+  parallel.recompute = LayerRecompute::None;
+  parallel.recompute_by_stage = true;
+  if (text == "by-stage" || text == "by_stage") return;
+  std::size_t begin = 0, plus = text.find('+');
+  parallel.recompute_by_stage = plus != std::string::npos;
+  if (!parallel.recompute_by_stage) {
+    parallel.recompute = word(text);
+    return;
+  }
+  for (; plus != std::string::npos; begin = plus + 1, plus = text.find('+', begin))
+    parallel.recompute_of_stage.push_back(word(text.substr(begin, plus - begin)));
+  parallel.recompute_of_stage.push_back(word(text.substr(begin)));
+}
+
+/// Of a recompute that the stages have each for themselves; `stages` of them.
+std::optional<std::string> broken_recompute(const Configuration& c, std::size_t stages,
+                                            const ConfigurationCosts& costs) {
+  const ParallelSetup& parallel = c.parallel;
+  if (!parallel.recompute_by_stage) return std::nullopt;
+  if (c.schedule->cost_driven && parallel.recompute_of_stage.empty()) {
+    return "The order of " + std::string(c.schedule->name) +
+           " follows from the costs, which recompute by stage would choose by the order; name "
+           "none, "
+           "selective or full, or one for each stage (full+full+none).";
+  }
+  if (!parallel.recompute_of_stage.empty() && parallel.recompute_of_stage.size() != stages) {
+    return "It names " + std::to_string(parallel.recompute_of_stage.size()) +
+           " recomputes, and has " + std::to_string(stages) + " stages.";
+  }
+  const auto kinds = costs.recompute_kinds();
+  for (const LayerRecompute kind : parallel.recompute_of_stage) {
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
+      return "There is no attention here that selective recompute could save.";
+  }
+  return std::nullopt;
+}
+
+/// Where nothing keeps to the limit, what saves the most.
+Configuration with_any_recompute(const ConfigurationCosts& costs,
+                                 const Configuration& configuration,
+                                 std::span<const StagePlan> stages) {
+  if (auto chosen = with_chosen_recompute(costs, configuration, stages, costs.memory_limit()))
+    return *chosen;
+  Configuration most = configuration;
+  most.parallel.recompute_of_stage.assign(stages.size(), costs.recompute_kinds().back());
+  return most;
+}
+
 void read_degrees(const Values& values, ParallelSetup& parallel) {
   parallel.tensor = number_of(values, "tp").value_or(parallel.tensor);
   parallel.pipeline = number_of(values, "pp").value_or(parallel.pipeline);
@@ -86,11 +149,7 @@ void read_degrees(const Values& values, ParallelSetup& parallel) {
   parallel.micro_batch_size =
       number_of(values, "micro_batch_size").value_or(parallel.micro_batch_size);
   parallel.zero = number_of(values, "zero", 0).value_or(parallel.zero);
-  read_word<LayerRecompute, 3>(values, "recompute",
-                               {{{"none", LayerRecompute::None},
-                                 {"selective", LayerRecompute::Attention},
-                                 {"full", LayerRecompute::Whole}}},
-                               parallel.recompute);
+  read_recompute(values, parallel);
   read_word<bool, 2>(values, "sequence_parallel", {{{"on", true}, {"off", false}}},
                      parallel.sequence_parallel);
   read_word<RankOrder, 2>(values, "rank_order",
@@ -199,23 +258,14 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
     return "It has " + std::to_string(stages) + " stages, and the model has " +
            std::to_string(layers) + " layers; take fewer ranks or chunks.";
   }
-  return std::nullopt;
+  return broken_recompute(c, static_cast<std::size_t>(stages), costs);
 }
 
 Branch branch_of(const Configuration& configuration, const ConfigurationCosts& costs) {
-  const ParallelSetup& parallel = configuration.parallel;
-  const Placement placement = placement_of(
-      *configuration.schedule, {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
-  const LayerCosts layers = costs.layer_costs(parallel);
-  const CutShape shape = cut_shape(layers, placement);
-  auto partition = configuration.even_layers
-                       ? even_partition(layers.of_kind.front(), placement.stages())
-                       : balanced_partition(layers.of_kind, shape.kind_of_stage);
-  if (configuration.rank_evened && !shape.rank_of_stage.empty())
-    partition = rank_evened(*partition, layers, shape);
-  std::vector<StagePlan> stages = plan_stages(*partition, placement);
-  Branch branch{configuration, nullptr, 0};
-  branch.bound = step_bound(configuration, stages, costs.stage_costs(parallel, stages));
+  std::vector<StagePlan> stages = stages_of(configuration, costs);
+  Branch branch{with_any_recompute(costs, configuration, stages), nullptr, 0};
+  branch.bound = step_bound(configuration, stages,
+                            chosen_stage_costs(costs, branch.configuration.parallel, stages));
   branch.stages = std::make_shared<const std::vector<StagePlan>>(std::move(stages));
   return branch;
 }

@@ -17,8 +17,9 @@ struct NamedConfiguration {
 };
 
 /// Keys: schedule, tp, pp, dp, cp, ep, vpp, micro_batch_size, micro_batches, recompute,
-/// sequence_parallel, zero, node_order, rank_order and partition. What is left out is as in
-/// `otherwise`, or without it 1, off, 1f1b and file; dp and micro_batches are what is left of
+/// sequence_parallel, zero, node_order, rank_order and partition. recompute is none, selective,
+/// full, by-stage, or one of the first three for each stage ("full+full+none"). What is left out is
+/// as in `otherwise`, or without it 1, off, 1f1b and file; dp and micro_batches are what is left of
 /// devices and batch. Throws InputError for what it does not understand.
 NamedConfiguration read_configuration(const std::string& text, const Job& job,
                                       const Candidate* otherwise);
@@ -27,7 +28,8 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
 std::optional<std::string> broken_rule(const NamedConfiguration& named, const Job& job,
                                        const ConfigurationCosts& costs);
 
-/// Its stages and bound. Needs !broken_rule().
+/// Its stages and bound; of recompute by stage what the search would choose, and where nothing fits
+/// the most of each stage. Needs !broken_rule().
 Branch branch_of(const Configuration& configuration, const ConfigurationCosts& costs);
 
 }  // namespace pipewright::planner

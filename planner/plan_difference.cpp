@@ -82,6 +82,22 @@ void add_stages(const Plan& first, const Plan& second, Differences& differences)
   }
 }
 
+/// By stage where the layers of each do the same, else as the plan has it.
+std::string recompute_text(const Plan& plan) {
+  const RecomputeSpec& spec = plan.training.recompute;
+  const std::string own = to_json(spec).dump();
+  if (spec.kind != RecomputeSpec::Kind::Listed) return own;
+  const std::vector<LayerRecompute> of_layer = recompute_of(plan.model, spec);
+  std::vector<LayerRecompute> of_stage;
+  for (const StagePlan& stage : plan.stages) {
+    const auto first = of_layer.begin() + stage.first_layer,
+               end = of_layer.begin() + stage.end_layer;
+    if (std::count(first, end, *first) != end - first) return own;
+    of_stage.push_back(*first);
+  }
+  return "by stage: " + describe_recompute(of_stage);
+}
+
 /// Recompute has a line of its own.
 Json training_json(const Plan& plan) {
   Json json = to_json(plan.training);
@@ -93,6 +109,20 @@ Json training_json(const Plan& plan) {
 std::string rank_order_of(const Plan& plan) {
   return plan.mesh.has_pipeline_inside_data() ? "tp-cp-pp-dp (replicas outermost)"
                                               : "tp-cp-dp-pp (the pipeline outermost)";
+}
+
+/// Kinds of nodes as the mesh comes to them; "" where there is one.
+std::string kinds_in_order(const Plan& plan) {
+  std::vector<std::string> models;
+  if (plan.cluster.kinds.empty()) return "";
+  for (const int device : plan.mesh.devices) {
+    const NodeKind kind = kind_of_node(plan.cluster, device / plan.cluster.devices_per_node);
+    if (std::find(models.begin(), models.end(), kind.device.model) == models.end())
+      models.push_back(kind.device.model);
+  }
+  std::string list;
+  for (const std::string& model : models) list += (list.empty() ? "" : ", ") + model;
+  return list;
 }
 
 std::string order_text(const Plan& plan) {
@@ -114,14 +144,14 @@ std::vector<std::string> plan_differences(const Plan& first, const Plan& second)
   differences.add("ep", first.expert_parallel, second.expert_parallel);
   differences.add("devices", static_cast<int>(first.mesh.devices.size()),
                   static_cast<int>(second.mesh.devices.size()));
+  differences.add("nodes in order", kinds_in_order(first), kinds_in_order(second));
   differences.add("schedule", first.schedule.name, second.schedule.name);
   differences.add("chunks", first.schedule.chunks, second.schedule.chunks);
   differences.add("micro-batches", first.micro_batches, second.micro_batches);
   differences.add("micro-batch size", first.micro_batch_size, second.micro_batch_size);
   differences.add("ZeRO stage", first.sharding_stage, second.sharding_stage);
   differences.add("sequence parallelism", first.sequence_parallel, second.sequence_parallel);
-  differences.add("recompute", to_json(first.training.recompute).dump(),
-                  to_json(second.training.recompute).dump());
+  differences.add("recompute", recompute_text(first), recompute_text(second));
   add_stages(first, second, differences);
   if (first.schedule.name == second.schedule.name) {
     const auto rows = [](const Plan& plan) {

@@ -8,6 +8,7 @@
 #include "planner/number_text.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/rank_limits.hpp"
+#include "planner/recompute_by_stage.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
@@ -134,16 +135,13 @@ void put_on_nodes(const Cluster& cluster, const NodeOrder& order, Mesh& mesh) {
     device = nodes[static_cast<std::size_t>(device / each)] * each + device % each;
 }
 
-RecomputeSpec::Kind kind_of(LayerRecompute recompute) {
-  switch (recompute) {
-    case LayerRecompute::None:
-      return RecomputeSpec::Kind::None;
-    case LayerRecompute::Attention:
-      return RecomputeSpec::Kind::Selective;
-    case LayerRecompute::Whole:
-      return RecomputeSpec::Kind::Full;
+RecomputeSpec recompute_of_plan(const Candidate& best, const Model& model) {
+  std::vector<LayerRecompute> of_layer(model.layers.size());
+  for (std::size_t s = 0; s < best.stages.size(); ++s) {
+    for (int l = best.stages[s].first_layer; l < best.stages[s].end_layer; ++l)
+      of_layer[static_cast<std::size_t>(l)] = best.parallel.recompute_at(s);
   }
-  throw_bug(__FILE__, __LINE__, "a kind of recompute has no counterpart");
+  return recompute_spec(of_layer);
 }
 
 Mesh mesh_of(const ParallelSetup& parallel, bool is_estimated) {
@@ -168,8 +166,7 @@ std::string describe(const Candidate& candidate) {
   if (devices > 1) text += ", tp " + std::to_string(parallel.tensor);
   if (parallel.context > 1) text += ", cp " + std::to_string(parallel.context);
   if (parallel.experts > 1) text += ", ep " + std::to_string(parallel.experts);
-  if (parallel.recompute == LayerRecompute::Whole) text += ", full recompute";
-  if (parallel.recompute == LayerRecompute::Attention) text += ", selective recompute";
+  text += recompute_text(parallel);
   if (parallel.sequence_parallel) text += ", sequence parallel";
   if (parallel.zero > 0 && candidate.parallel.data * parallel.context > 1)
     text += ", ZeRO " + std::to_string(parallel.zero);
@@ -205,7 +202,7 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.sharding_stage = parallel.zero;
   plan.expert_parallel = parallel.experts;
   plan.sequence_parallel = parallel.sequence_parallel;
-  plan.costs = costs.table(parallel, best.stages, parallel.data);
+  plan.costs = chosen_table(costs, parallel, best.stages, parallel.data);
   if (schedule.cost_driven) {
     // The limit that it planned for stands nowhere else in the plan.
     const CostTable searched =
@@ -215,7 +212,7 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   }
   plan.executable = executable_on_devices(job, parallel);
   plan.training = job.training;
-  if (costs.is_estimated()) plan.training.recompute.kind = kind_of(parallel.recompute);
+  if (costs.chooses_recompute()) plan.training.recompute = recompute_of_plan(best, job.model);
   plan.tuner.evaluated = result.evaluated;
   plan.tuner.pruned = result.pruned;
   plan.tuner.reasons = reasons_for(job, costs, result, memory_limit);

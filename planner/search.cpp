@@ -58,11 +58,20 @@ class Search {
     for (const auto& [why, number] : result_.pruned)
       result_.configurations += why == kStuck ? 0 : number;  // these were simulated
     if (options_.front) add_front(meshes);
+    if (result_.ranked.empty() && !costs_->chooses_recompute()) {
+      result_.examples[kOverMemory] =
+          "training.recompute says what is computed again; \"recompute\": \"auto\" in strategy "
+          "lets "
+          "the search choose";
+    }
     limit_ = whole_limit;
     result_.elapsed_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                              std::chrono::steady_clock::now() - begin_)
                              .count();
-    if (!result_.ranked.empty()) result_.best = plan_of_candidate(job_, *costs_, result_, limit_);
+    if (!result_.ranked.empty()) {
+      result_.best = plan_of_candidate(job_, *costs_, result_, limit_);
+      result_.rank_memory = costs_->rank_memory(result_.ranked.front().parallel);
+    }
     return std::move(result_);
   }
 

@@ -20,12 +20,14 @@ std::string record_of(const Evaluation& evaluation) {
   if (!evaluation.pruned.empty())
     return Json{{"pruned", evaluation.pruned}, {"simulated", evaluation.simulated}}.dump();
   const Candidate& candidate = evaluation.candidate;
-  return Json{{"step_ns", candidate.step.value},
-              {"bubble_ratio", candidate.bubble_ratio},
-              {"peak_activations", candidate.peak_activations},
-              {"peak_bytes", candidate.peak_bytes.value},
-              {"fullest_rank", candidate.fullest_rank},
-              {"state_bytes", candidate.state_bytes.value}}
+  Json recompute = Json::array();
+  for (const LayerRecompute kind : candidate.parallel.recompute_of_stage)
+    recompute.push_back(static_cast<int>(kind));
+  return Json{
+      {"step_ns", candidate.step.value},           {"recompute_of_stage", recompute},
+      {"bubble_ratio", candidate.bubble_ratio},    {"peak_activations", candidate.peak_activations},
+      {"peak_bytes", candidate.peak_bytes.value},  {"fullest_rank", candidate.fullest_rank},
+      {"state_bytes", candidate.state_bytes.value}}
       .dump();
 }
 
@@ -43,6 +45,12 @@ Evaluation evaluation_of(const std::string& record, const Branch& branch) {
   evaluation.schedule_index = static_cast<std::size_t>(configuration.schedule - schedules().data());
   Candidate& candidate = evaluation.candidate = unpriced(configuration);
   candidate.stages = *branch.stages;
+  auto& recompute = candidate.parallel.recompute_of_stage;
+  recompute.clear();
+  for (const JsonCursor& kind : cursor.at("recompute_of_stage").elements())
+    recompute.push_back(static_cast<LayerRecompute>(kind.integer(0, 2)));
+  if (!recompute.empty() && recompute.size() != candidate.stages.size())
+    cursor.at("recompute_of_stage").fail("one number a stage");
   candidate.step = Nanoseconds(cursor.at("step_ns").integer(0, kMost));
   candidate.bubble_ratio = cursor.at("bubble_ratio").number(0, 1);
   for (const JsonCursor& peak : cursor.at("peak_activations").elements())

@@ -115,7 +115,7 @@ Json fields_of(const ParallelCandidate& candidate) {
           {"vpp", setup.chunks},
           {"micro_batch_size", setup.micro_batch_size},
           {"micro_batches", setup.micro_batches},
-          {"recompute", recompute_name(setup.recompute)},
+          {"recompute", to_string(setup.recompute)},
           {"sequence_parallel", setup.sequence_parallel},
           {"zero", setup.zero},
           {"step_ns", nanoseconds(estimate.step).value},

@@ -19,6 +19,24 @@ std::string layers_text(const planner::Candidate& candidate) {
   return text;
 }
 
+/// "by stage: full on 0-2, none on 3"; of many runs of stages only how many there are of each.
+std::string by_stage_text(const std::vector<LayerRecompute>& of_stage) {
+  constexpr std::size_t kMostLetters = 40;
+  std::string text = describe_recompute(of_stage);
+  if (text.size() > kMostLetters) {
+    text.clear();
+    for (const auto kind :
+         {LayerRecompute::Whole, LayerRecompute::Attention, LayerRecompute::None}) {
+      const auto count = std::count(of_stage.begin(), of_stage.end(), kind);
+      if (count == 0) continue;
+      text += (text.empty() ? "" : ", ") + std::string(to_string(kind)) + " on " +
+              std::to_string(count);
+    }
+    text += " of " + std::to_string(of_stage.size());
+  }
+  return "by stage: " + text;
+}
+
 /// "selective, sp, ZeRO 1": what else a row divides or saves; "" for nothing.
 std::string savings_text(const planner::ParallelSetup& parallel) {
   std::string text;
@@ -29,6 +47,7 @@ std::string savings_text(const planner::ParallelSetup& parallel) {
   add(parallel.experts > 1, "ep " + std::to_string(parallel.experts));
   add(parallel.zero > 0 && parallel.data > 1, "ZeRO " + std::to_string(parallel.zero));
   add(parallel.sequence_parallel, "sp");
+  add(parallel.recompute_by_stage, by_stage_text(parallel.recompute_of_stage));
   add(parallel.recompute == LayerRecompute::Whole, "full recompute");
   add(parallel.recompute == LayerRecompute::Attention, "selective recompute");
   add(parallel.order == planner::RankOrder::DataOutermost,
@@ -94,12 +113,6 @@ void add_row(Table& table, const Columns& columns, const std::string& place,
 }
 
 }  // namespace
-
-std::string_view recompute_name(LayerRecompute recompute) {
-  return recompute == LayerRecompute::None        ? "none"
-         : recompute == LayerRecompute::Attention ? "selective"
-                                                  : "full";
-}
 
 Profile load_profile(const std::string& path) {
   const Json document = parse_json(read_text(path), path);

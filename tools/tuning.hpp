@@ -12,9 +12,6 @@
 
 namespace pipewright::tools {
 
-/// "none", "selective", "full".
-std::string_view recompute_name(LayerRecompute recompute);
-
 Profile load_profile(const std::string& path);
 /// The file that --profile names, else the one that the job names, else none.
 std::optional<Profile> profile_for(const Job& job, const std::optional<std::string>& flag);

@@ -60,6 +60,13 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   double backward =
       linear.backward + core.backward + stream_seconds(device, work.backward_traffic) + messages;
   int kernels = framework.backward_kernels + 2 * work.tensor_messages;
+  const double launch = framework.launch_seconds;
+  const double order = setup.tensor > 1 ? kOverlapOrderOfGroups : kOverlapOrder;
+  // The products of W are the same, whatever else is computed again.
+  const double weight =
+      with_launches(backward, launch * kernels, order) *
+      (linear.weight + stream_seconds(device, work.parameters * framework.accumulate_bytes)) /
+      backward;
   double again = 1;  // times that the messages of one direction are sent, with the recomputed ones
   if (setup.recompute == LayerRecompute::Whole) {
     backward += forward;
@@ -69,15 +76,10 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
     backward += core.forward;
     kernels += framework.attention_core_kernels;
   }
-  const double launch = framework.launch_seconds;
-  const double order = setup.tensor > 1 ? kOverlapOrderOfGroups : kOverlapOrder;
-  const double weight =
-      linear.weight + stream_seconds(device, work.parameters * framework.accumulate_bytes);
-  const double both = with_launches(backward, launch * kernels, order);
   return {with_launches(forward, launch * (framework.forward_kernels + 2 * work.tensor_messages),
                         order),
-          both,
-          both * weight / backward,
+          with_launches(backward, launch * kernels, order),
+          weight,
           (1 + again) * tensor_time,
           (1 + again) * expert_time,
           (1 + again) * context_time};

@@ -97,31 +97,41 @@ class Setups {
       const int most = setup.pipeline > 1 ? model_.blocks / setup.pipeline : 1;
       for (const int chunks : open_or(space_.chunks, powers(std::max(1, most)))) {
         setup.chunks = chunks;
-        add_savings(setup);
+        add_recomputes(setup);
       }
     }
   }
 
-  void add_savings(ParallelSetup setup) const {
+  void add_recomputes(ParallelSetup setup) const {
     static const std::vector<LayerRecompute> kEvery{LayerRecompute::None, LayerRecompute::Attention,
                                                     LayerRecompute::Whole};
-    const auto& recomputes = space_.recompute.empty() ? kEvery : space_.recompute;
+    using ByStage = ParallelSpace::ByStage;
+    if (space_.by_stage != ByStage::Only) {
+      for (const LayerRecompute recompute : space_.recompute.empty() ? kEvery : space_.recompute) {
+        // Flash attention has no scores to compute again.
+        if (recompute == LayerRecompute::Attention && framework_.flash_attention) continue;
+        setup.recompute = recompute;
+        add_savings(setup);
+      }
+    }
+    if (space_.by_stage == ByStage::No) return;
+    setup.recompute = LayerRecompute::None;
+    setup.recompute_by_stage = true;
+    add_savings(setup);
+  }
+
+  void add_savings(ParallelSetup setup) const {
     const std::vector<bool> sequences = !space_.sequence_parallel.empty() ? space_.sequence_parallel
                                         : setup.tensor > 1 ? std::vector<bool>{false, true}
                                                            : std::vector<bool>{false};
     const int most_zero = setup.data * setup.context > 1 ? 3 : 0;
     std::vector<int> stages;
     for (int stage = 0; stage <= most_zero; ++stage) stages.push_back(stage);
-    for (const LayerRecompute recompute : recomputes) {
-      // Flash attention has no scores to compute again.
-      if (recompute == LayerRecompute::Attention && framework_.flash_attention) continue;
-      setup.recompute = recompute;
-      for (const bool sequence : sequences) {
-        setup.sequence_parallel = sequence;
-        for (const int stage : open_or(space_.zero, stages)) {
-          setup.zero = stage;
-          visitor_.visit(setup);
-        }
+    for (const bool sequence : sequences) {
+      setup.sequence_parallel = sequence;
+      for (const int stage : open_or(space_.zero, stages)) {
+        setup.zero = stage;
+        visitor_.visit(setup);
       }
     }
   }
@@ -169,6 +179,16 @@ std::string rule_of(const std::string& reason) {
   return "more stages than layers";
 }
 
+std::string recompute_text(const ParallelSetup& setup) {
+  if (setup.recompute_by_stage) {
+    return ", recompute by stage" + (setup.recompute_of_stage.empty()
+                                         ? ""
+                                         : ": " + describe_recompute(setup.recompute_of_stage));
+  }
+  if (setup.recompute == LayerRecompute::Whole) return ", full recompute";
+  return setup.recompute == LayerRecompute::Attention ? ", selective recompute" : "";
+}
+
 std::string describe(const ParallelSetup& setup) {
   std::string text = "tp " + std::to_string(setup.tensor) + ", pp " +
                      std::to_string(setup.pipeline) + ", dp " + std::to_string(setup.data);
@@ -176,8 +196,7 @@ std::string describe(const ParallelSetup& setup) {
   if (setup.experts > 1) text += ", ep " + std::to_string(setup.experts);
   if (setup.chunks > 1) text += ", vpp " + std::to_string(setup.chunks);
   text += ", micro-batches of " + std::to_string(setup.micro_batch_size);
-  if (setup.recompute == LayerRecompute::Whole) text += ", full recompute";
-  if (setup.recompute == LayerRecompute::Attention) text += ", selective recompute";
+  text += recompute_text(setup);
   if (setup.sequence_parallel) text += ", sequence parallel";
   if (setup.zero > 0) text += ", ZeRO " + std::to_string(setup.zero);
   if (setup.order == RankOrder::DataOutermost)

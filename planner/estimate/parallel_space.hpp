@@ -2,6 +2,7 @@
 // what that fixes. Pure functions.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ struct ParallelSpace {
   int devices = 1, global_batch = 1;
   std::vector<int> tensor, pipeline, data, chunks, experts, context, micro_batch_size, zero;
   std::vector<LayerRecompute> recompute;
+  /// Whether setups are tried too, or only, whose stages have each their own recompute. Never by
+  /// the closed estimate, which knows no stages.
+  enum class ByStage : std::uint8_t { No, Too, Only } by_stage = ByStage::No;
   std::vector<bool> sequence_parallel;
   bool overlap_gradients = false;  // of every setup
   /// Share of a device's memory that is left for fragments and libraries.
@@ -38,6 +42,9 @@ void for_each_setup(const Architecture& model, const FrameworkTraits& framework,
 
 /// The rule behind a refusal(), without its numbers: what a search counts.
 std::string rule_of(const std::string& refusal);
+
+/// ", full recompute", ", recompute by stage: full on 0-2, none on 3"; "" for none.
+std::string recompute_text(const ParallelSetup& setup);
 
 /// "tp 8, pp 16, dp 8, micro-batches of 1, selective recompute, sequence parallel, ZeRO 1".
 std::string describe(const ParallelSetup& setup);

@@ -25,8 +25,12 @@ struct ParallelSetup {
   int experts = 1;  // expert parallel; divides data * context
   int context = 1;  // a sequence cut among ranks, heads exchanged for it around attention
   int micro_batch_size = 1;
-  int micro_batches = 1;  // of one replica
-  LayerRecompute recompute = LayerRecompute::None;
+  int micro_batches = 1;                            // of one replica
+  LayerRecompute recompute = LayerRecompute::None;  // of all stages
+  /// In place of it, each stage has its own: those of recompute_of_stage, which is empty until they
+  /// are chosen (planner/recompute_by_stage.hpp).
+  bool recompute_by_stage = false;
+  std::vector<LayerRecompute> recompute_of_stage = {};
   bool sequence_parallel = false;  // norms and dropouts divided among the tensor parallel ranks
   int zero = 0;                    // 1: optimizer state, 2: gradients too, 3: weights too
   bool overlap_gradients = false;  // reduced behind the last micro-batch, gathered behind the first
@@ -35,6 +39,9 @@ struct ParallelSetup {
   RankOrder order = RankOrder::PipelineOutermost;
   NodeOrder node_order;  // of the machine's nodes; empty: as they are
 
+  LayerRecompute recompute_at(std::size_t stage) const {
+    return recompute_of_stage.empty() ? recompute : recompute_of_stage[stage];
+  }
   int devices() const { return tensor * data * pipeline * context; }
 };
 

@@ -82,8 +82,9 @@ void require_transformer(const PlanFacts& facts, const std::string& tool, Export
 void require_one_recompute(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {
   if (facts.recompute) return;
   result.refusals.push_back(tool +
-                            " recomputes all blocks alike, and the plan some of them only; give "
-                            "training.recompute as none, selective or full");
+                            " recomputes all blocks alike, and the plan does not; tune with "
+                            "strategy.recompute none, selective or full, or give "
+                            "training.recompute so");
 }
 
 }  // namespace pipewright::planner

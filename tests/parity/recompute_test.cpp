@@ -10,7 +10,10 @@ using exec::Numerics;
 using Kind = RecomputeSpec::Kind;
 
 std::vector<RecomputeSpec> ways() {
-  return {{Kind::Full, {}}, {Kind::Selective, {}}, {Kind::Listed, {2, std::string("head")}}};
+  return {{Kind::Full},
+          {Kind::Selective},
+          {Kind::Listed, {2, std::string("head")}},
+          {Kind::Listed, {0, 2}, {1}}};
 }
 
 /// Pipelined with recomputed layers, and without, has the same bits.

@@ -102,7 +102,7 @@ Json estimated_job() {
     "global_batch": 64, "measured_step": {"configuration": "tp=8", "step_ns": 3100000000},
     "strategy": {"mp_degree": [1, 2, 4], "cp_degree": 1, "ep_degree": "auto",
                  "sharding_stage": [0, 1], "use_sequence_parallel": true,
-                 "recompute": ["none", "selective"], "overlap_grad_reduce": true,
+                 "recompute": ["none", "by_stage"], "overlap_grad_reduce": true,
                  "rank_order": ["tp-cp-dp-pp", "tp-cp-pp-dp"], "framework": "megatron-lm",
                  "node_order": "file"}})");
 }
@@ -151,7 +151,7 @@ Plan sample_plan() {
   plan.training.data = "/tmp/x.npy";
   plan.training.targets = "/tmp/t.npy";
   plan.training.clip_grad_norm = 0.25;
-  plan.training.recompute = {RecomputeSpec::Kind::Listed, {0}};
+  plan.training.recompute = {RecomputeSpec::Kind::Listed, {0}, {1}};
   plan.tuner.seed = 18446744073709551615U;
   plan.tuner.evaluated = 12;
   plan.tuner.pruned = {{"over memory", 3}};

@@ -88,7 +88,9 @@ TEST(ReadJob, WhatAStrategyMayNotSay) {
             "stands at /strategy/pp_degree too; keep one of them");
   EXPECT_THAT(refused("/strategy/mp_degree", 2).message(),
               HasSubstr("this job is planned layer by layer"));
-  EXPECT_THAT(refused("/strategy/recompute", "full").message(), HasSubstr("in \"training\""));
+  EXPECT_EQ(refused("/strategy/recompute", "some").pointer(), "/strategy/recompute");
+  EXPECT_EQ(refused("/strategy/recompute", {"full", "by-stage"}).pointer(),
+            "/strategy/recompute/1");
   EXPECT_EQ(refused("/strategy/pipeline", {{"program_runtimes", {1, 2}}}).message(),
             "Paddle has this field, but Pipewright makes no use of it; remove it");
   EXPECT_EQ(refused("/strategy/pipeline", {{"enable", false}}).pointer(),

@@ -31,6 +31,8 @@ TEST(Recompute, MeansTheLayersThatItNames) {
   some[0] = some[2] = kWhole;
   const std::string name = model_preset("gpt-tiny").layers[2].name;
   EXPECT_EQ(layers_of(("[0,\"" + name + "\"]").c_str()), some);
+  some[1] = LayerRecompute::Attention;
+  EXPECT_EQ(layers_of(R"({"full": [0, 2], "selective": [1]})"), some);
 }
 
 TEST(Recompute, RefusesALayerThatIsNotThereAtItsPlace) {
@@ -48,6 +50,10 @@ TEST(Recompute, RefusesALayerThatIsNotThereAtItsPlace) {
   refused(R"({"recompute": [99]})");
   refused(R"({"recompute": "ful"})");
   refused(R"({"recompute": true})");
+  refused(R"({"recompute": {"full": [0]}})");
+  refused(R"({"recompute": {"full": [0], "selective": [0]}})");
+  refused(R"({"recompute": {"full": [], "selective": [99]}})");
+  refused(R"({"recompute": {"selective": [1], "none": [2]}})");
 }
 
 /// The most bytes of a stage of gpt-tiny's first three layers with four micro-batches under way,
