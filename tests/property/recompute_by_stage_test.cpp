@@ -267,6 +267,7 @@ TEST(RecomputeByStage, IsFoundWithBoundsAsByTryingEverything) {
     for (int k = 0; k < 3; ++k)
       job.strategy.schedule_mode.emplace_back(
           random.one_of("1f1b", "gpipe", "zb-h1", "zbv", "interleaved", "zb-1p", "naive"));
+    job.strategy.dp_degree = {"1"};
     if (random.up_to(1) == 0) job.strategy.dp_degree = {"1", "2"};
     SearchOptions quick, all;
     quick.keep = all.keep = 10;
