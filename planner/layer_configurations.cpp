@@ -51,8 +51,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         (mesh.recompute == LayerRecompute::None && !mesh.recompute_by_stage))
       return std::nullopt;
     return "training.recompute says what is computed again; say it in strategy.recompute, by "
-           "values "
-           "or \"auto\", and the search chooses";
+           "values or \"auto\", and the search chooses";
   }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
     return least_layer_step(of(mesh).model, job_, mesh, common_);
@@ -71,7 +70,7 @@ class LayerConfigurations final : public ConfigurationCosts {
                                             mesh.micro_batch_size, job_.training.optimizer);
     for (StageCosts& stage : costs)
       stage.opt = Nanoseconds(stage.opt.value / job_.strategy.sharding_degree);
-    set_least_reductions(costs, any_model(), job_, mesh, stages);
+    set_least_reductions(costs, of(mesh).model, job_, mesh, stages);
     return costs;
   }
 

@@ -144,6 +144,7 @@ TEST(RecomputeByStage, LeavesOutSchedulesWhoseOrderFollowsFromTheCosts) {
   Job job = layered_job();
   job.strategy.schedule_mode = {"zb-1p"};
   job.strategy.recompute = {"by_stage"};
+  job.strategy.dp_degree = {"1"};
   const SearchResult result = search(job);
   EXPECT_FALSE(result.best);
   EXPECT_EQ(result.pruned.at(kOrderByCosts), 2);
