@@ -1,4 +1,5 @@
 // A transformer by its widths: every kind of parallelism, by the analytical estimate.
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -23,6 +24,19 @@ std::vector<int> divisors(int number) {
   for (int n = 1; n <= number; ++n) {
     if (number % n == 0) list.push_back(n);
   }
+  return list;
+}
+
+/// "NVIDIA A100-SXM4-80GB", of several kinds each once.
+std::string devices_of(const Cluster& cluster) {
+  if (cluster.kinds.empty()) return cluster.device.model;
+  std::vector<std::string> models;
+  for (const NodeKind& kind : cluster.kinds) {
+    if (std::find(models.begin(), models.end(), kind.device.model) == models.end())
+      models.push_back(kind.device.model);
+  }
+  std::string list;
+  for (const std::string& model : models) list += (list.empty() ? "" : " and ") + model;
   return list;
 }
 
@@ -74,7 +88,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
       limit_ = job.strategy.memory_limit;
       differ_in_memory_ = false;
     }
-    source_ = "estimated from the model's widths and the rates of " + job.cluster.device.model +
+    source_ = "estimated from the model's widths and the rates of " + devices_of(job.cluster) +
               " (docs/cost-model.md), framework " + job.strategy.framework;
     if (scale != 1) {
       source_ += ", times " + std::to_string(std::llround(scale * 1000) / 1000.0).substr(0, 5) +

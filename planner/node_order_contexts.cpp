@@ -48,7 +48,7 @@ void OrdersOfSetups::visit(ParallelSetup setup, const SpaceVisitor& visitor) {
 
 const std::vector<bool>& OrdersOfSetups::differ(const ParallelSetup& setup) {
   const auto [entry, is_new] =
-      differ_.try_emplace(std::pair(setup.pipeline, setup.tensor * setup.data * setup.context));
+      differ_.try_emplace(std::tuple(setup.pipeline, setup.tensor * setup.context, setup.data));
   if (!is_new) return entry->second;
   std::vector<RankNodes> seen;
   for (const NodeOrder& order : contexts_.asked()) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <map>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "core/job.hpp"
@@ -43,8 +43,8 @@ class OrdersOfSetups {
   const std::vector<bool>& differ(const ParallelSetup& setup);
 
   const NodeOrderContexts& contexts_;
-  /// By ranks and devices of a rank, for each of the asked orders.
-  std::map<std::pair<int, int>, std::vector<bool>> differ_;
+  /// By pipeline, tensor and context parallel devices, and replicas: for each of the asked orders.
+  std::map<std::tuple<int, int, int>, std::vector<bool>> differ_;
 };
 
 }  // namespace pipewright::planner

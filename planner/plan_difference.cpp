@@ -105,6 +105,20 @@ Json training_json(const Plan& plan) {
   return json;
 }
 
+/// Kinds of nodes as the mesh comes to them; "" where there is one.
+std::string kinds_in_order(const Plan& plan) {
+  std::vector<std::string> models;
+  if (plan.cluster.kinds.empty()) return "";
+  for (const int device : plan.mesh.devices) {
+    const NodeKind kind = kind_of_node(plan.cluster, device / plan.cluster.devices_per_node);
+    if (std::find(models.begin(), models.end(), kind.device.model) == models.end())
+      models.push_back(kind.device.model);
+  }
+  std::string list;
+  for (const std::string& model : models) list += (list.empty() ? "" : ", ") + model;
+  return list;
+}
+
 std::string order_text(const Plan& plan) {
   return plan.schedule.order ? "its own" : "the schedule's";
 }
@@ -123,6 +137,7 @@ std::vector<std::string> plan_differences(const Plan& first, const Plan& second)
   differences.add("ep", first.expert_parallel, second.expert_parallel);
   differences.add("devices", static_cast<int>(first.mesh.devices.size()),
                   static_cast<int>(second.mesh.devices.size()));
+  differences.add("nodes in order", kinds_in_order(first), kinds_in_order(second));
   differences.add("schedule", first.schedule.name, second.schedule.name);
   differences.add("chunks", first.schedule.chunks, second.schedule.chunks);
   differences.add("micro-batches", first.micro_batches, second.micro_batches);

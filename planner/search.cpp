@@ -68,7 +68,10 @@ class Search {
     result_.elapsed_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                              std::chrono::steady_clock::now() - begin_)
                              .count();
-    if (!result_.ranked.empty()) result_.best = plan_of_candidate(job_, *costs_, result_, limit_);
+    if (!result_.ranked.empty()) {
+      result_.best = plan_of_candidate(job_, *costs_, result_, limit_);
+      result_.rank_memory = costs_->rank_memory(result_.ranked.front().parallel);
+    }
     return std::move(result_);
   }
 

@@ -78,6 +78,8 @@ struct SearchResult {
   std::vector<Candidate> front;
   /// ranked[0] as a plan, complete; nothing if no configuration is possible (`pruned` says why).
   std::optional<Plan> best;
+  /// What each of its ranks may hold where nodes differ; empty: they do not.
+  std::vector<Bytes> rank_memory;
   std::int64_t configurations = 0;    // of the space: simulated or left out
   int evaluated = 0;                  // simulated
   std::map<std::string, int> pruned;  // not simulated or not possible, by reason

@@ -124,16 +124,22 @@ int synthesise_order(const Arguments& arguments, Session& session) {
   return kDone;
 }
 
+/// What the best plan's ranks may hold, one for all or by rank.
+std::vector<Bytes> memory_limits(const Job& job, const planner::SearchResult& found) {
+  if (job.strategy.memory_limit.value > 0) return {job.strategy.memory_limit};
+  return found.rank_memory.empty() ? std::vector<Bytes>{job.cluster.device.memory}
+                                   : found.rank_memory;
+}
+
 /// The plan with a better order, where synthesis finds one.
-Plan with_synthesis(Plan plan, const Job& job, const Arguments& arguments, Session& session,
-                    Json& fields) {
-  const Bytes limit =
-      job.strategy.memory_limit.value > 0 ? job.strategy.memory_limit : job.cluster.device.memory;
+Plan with_synthesis(const planner::SearchResult& tuned, const Job& job, const Arguments& arguments,
+                    Session& session, Json& fields) {
+  const Plan& plan = *tuned.best;
   planner::ScheduleRequest parameters;
   add_synthesis_parameters(parameters, planner::find_schedule("auto"), arguments);
   parameters.parameters.erase("placement");  // the plan's
   const auto settings = with_effort(planner::synthesis_request(parameters), arguments, session);
-  auto found = planner::synthesise_for_plan(plan, limit, settings);
+  auto found = planner::synthesise_for_plan(plan, memory_limits(job, tuned), settings);
   session.clear_progress();
   fields = {{"better", found.plan.has_value()}, {"why", found.why}};
   if (found.result.order) {
@@ -219,8 +225,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   if (!session.json()) print_search(result, session);
   Json fields = result_fields(result);
   if (arguments.has("--synthesise") && result.best) {
-    result.best =
-        with_synthesis(*std::move(result.best), job, arguments, session, fields["synthesis"]);
+    result.best = with_synthesis(result, job, arguments, session, fields["synthesis"]);
   }
   if (const auto asked = arguments.text("--explain")) {
     const planner::Explanation explanation =

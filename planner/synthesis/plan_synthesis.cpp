@@ -29,7 +29,7 @@ std::string than(Nanoseconds found, const Plan& plan) {
 
 }  // namespace
 
-PlanSynthesis synthesise_for_plan(const Plan& plan, Bytes memory_limit,
+PlanSynthesis synthesise_for_plan(const Plan& plan, std::vector<Bytes> memory_limit,
                                   const SynthesisRequest& settings) {
   PlanSynthesis found;
   const Placement placement = pipeline_order(plan).placement;
@@ -41,8 +41,7 @@ PlanSynthesis synthesise_for_plan(const Plan& plan, Bytes memory_limit,
   request.placement = placement;
   request.micro_batches = plan.micro_batches;
   request.costs = with_one_latency(plan);
-  request.memory_limit.clear();
-  if (memory_limit.value > 0) request.memory_limit = {memory_limit};
+  request.memory_limit = std::move(memory_limit);
   found.result = synthesise(request);
   if (!found.result.order) {
     found.why = least_limit_text(found.result);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/plan.hpp"
 #include "planner/synthesis/synthesis.hpp"
@@ -17,9 +18,9 @@ struct PlanSynthesis {
 };
 
 /// `settings` gives objective, seed, budget, proof and progress; placement, costs and limit are the
-/// plan's and `memory_limit` (a rank's; 0: none). A value for every plan; throws InputError for one
-/// that does not fit its own order.
-PlanSynthesis synthesise_for_plan(const Plan& plan, Bytes memory_limit,
+/// plan's and `memory_limit` (one for every rank, or by rank; 0 or empty: none). A value for every
+/// plan; throws InputError for one that does not fit its own order.
+PlanSynthesis synthesise_for_plan(const Plan& plan, std::vector<Bytes> memory_limit,
                                   const SynthesisRequest& settings);
 
 }  // namespace pipewright::planner

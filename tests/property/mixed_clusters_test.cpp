@@ -94,7 +94,7 @@ std::int64_t left_out(const SearchResult& result) {
 
 TEST(MixedClusters, TheSearchFindsWhatSimulatingEverythingFinds) {
   int found = 0;
-  for (std::uint32_t seed = 0; seed < 100; ++seed) {
+  for (std::uint32_t seed = 0; seed < 70; ++seed) {
     const Job job = random_job(seed);
     const SearchResult quick = searched(job, 3, false), all = searched(job, 3, true);
     ASSERT_EQ(quick.configurations, all.configurations) << seed;
@@ -107,12 +107,12 @@ TEST(MixedClusters, TheSearchFindsWhatSimulatingEverythingFinds) {
     }
     found += all.ranked.empty() ? 0 : 1;
   }
-  EXPECT_GT(found, 50);  // in the others nothing fits
+  EXPECT_GT(found, 35);  // in the others nothing fits
 }
 
 TEST(MixedClusters, NoBoundExceedsWhatItBounds) {
   int rows = 0;
-  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+  for (std::uint32_t seed = 0; seed < 25; ++seed) {
     const Job job = random_job(seed);
     const auto costs = costs_of_job(job, nullptr, 0);
     for (const Candidate& row : searched(job, 100000, true).ranked) {
@@ -131,7 +131,7 @@ TEST(MixedClusters, NoBoundExceedsWhatItBounds) {
       ++rows;
     }
   }
-  EXPECT_GT(rows, 1000);
+  EXPECT_GT(rows, 500);
 }
 
 /// Each configuration has exactly the memory that it takes, by rank: the rule has to let it pass.
@@ -157,11 +157,11 @@ TEST(MixedClusters, TheMemoryRuleRefusesNothingThatFits) {
       ++rows;
     }
   }
-  EXPECT_GT(rows, 1000);
+  EXPECT_GT(rows, 500);
 }
 
 TEST(MixedClusters, APlanIsPredictedAsItWasSearchedAndSurvivesItsFile) {
-  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+  for (std::uint32_t seed = 0; seed < 25; ++seed) {
     const SearchResult result = searched(random_job(seed), 2, false);
     if (!result.best) continue;
     const Plan plan = read_plan(JsonCursor(to_json(*result.best), "plan.json"));
@@ -182,6 +182,32 @@ TEST(MixedClusters, ThreadsChangeNothing) {
     ASSERT_EQ(one.best.has_value(), many.best.has_value());
     if (one.best) {
       EXPECT_EQ(to_text(to_json(*one.best)), to_text(to_json(*many.best)));
+    }
+  }
+}
+
+/// Rows of the journal are found again by name: what has the same one has to have the same record.
+TEST(MixedClusters, ASearchGoesOnFromHalfOfItsJournal) {
+  for (std::uint32_t seed = 0; seed < 12; ++seed) {
+    const Job job = random_job(seed);
+    std::map<std::string, std::string> written;
+    SearchJournal journal;
+    journal.add = [&](const std::string& configuration, const std::string& record) {
+      EXPECT_EQ(written.try_emplace(configuration, record).first->second, record) << configuration;
+    };
+    SearchOptions options;
+    options.keep = 3;
+    options.journal = &journal;
+    const SearchResult whole = search(job, nullptr, options);
+    for (const auto& [configuration, record] : written) {
+      if (configuration.size() % 2 == 0) journal.known[configuration] = record;
+    }
+    const SearchResult again = search(job, nullptr, options);
+    EXPECT_EQ(again.evaluated, whole.evaluated) << seed;
+    EXPECT_EQ(again.pruned, whole.pruned) << seed;
+    ASSERT_EQ(again.best.has_value(), whole.best.has_value()) << seed;
+    if (whole.best) {
+      EXPECT_EQ(to_text(to_json(*again.best)), to_text(to_json(*whole.best))) << seed;
     }
   }
 }
@@ -234,6 +260,7 @@ TEST(MixedClusters, EachRankHasTheMemoryOfItsOwnNodes) {
   const Bytes of_small(static_cast<std::int64_t>((std::int64_t{16} << 30) * 0.94));
   EXPECT_GT(result.ranked.front().peak_bytes, of_small);
   const auto costs = costs_of_job(job, nullptr, 0);
+  EXPECT_EQ(result.rank_memory, costs->rank_memory(result.ranked.front().parallel));
   for (const Candidate& row : result.ranked) {
     const bool turned = !row.parallel.node_order.empty();
     const auto memory = costs->rank_memory(row.parallel);

@@ -7,6 +7,7 @@
 
 #include "core/architecture_model.hpp"
 #include "planner/explanation.hpp"
+#include "planner/plan_difference.hpp"
 #include "planner/search.hpp"
 #include "tests/support/expect_refusal.hpp"
 
@@ -90,6 +91,21 @@ TEST(NodeOrders, APlanNamesTheDevicesInTheOrderOfItsRanks) {
                                                          0, 1, 2, 3, 4, 5, 6, 7}));
   const StagePlan& first = result.best->stages.front();  // on the V100
   EXPECT_LT(2 * (first.end_layer - first.first_layer), 32);
+}
+
+TEST(NodeOrders, PlansThatDifferInItSaySo) {
+  Job job = job_on(cluster_of("AV"));
+  job.strategy.pp_degree = {"2"};
+  job.strategy.node_order = {"file"};
+  const Plan first = *planner::search(job).best;
+  job.strategy.node_order = {"1-0"};
+  const Plan second = *planner::search(job).best;
+  const auto differences = planner::plan_differences(first, second);
+  EXPECT_EQ(std::count(differences.begin(), differences.end(),
+                       "nodes in order NVIDIA A100-SXM4-80GB, NVIDIA V100-SXM2-32GB, then NVIDIA "
+                       "V100-SXM2-32GB, NVIDIA A100-SXM4-80GB"),
+            1)
+      << ::testing::PrintToString(differences);
 }
 
 TEST(NodeOrders, WhereDevicesAreIdleTheFasterNodesAreTaken) {

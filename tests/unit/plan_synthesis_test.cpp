@@ -31,7 +31,7 @@ SynthesisRequest brief() {
 /// Naive lets one rank work at a time: there is a better order for the same stages.
 TEST(PlanSynthesis, ABetterOrderGoesIntoThePlanAndComesBackFromItsFile) {
   const Plan plan = *search(job_for("naive")).best;
-  const PlanSynthesis found = synthesise_for_plan(plan, plan.cluster.device.memory, brief());
+  const PlanSynthesis found = synthesise_for_plan(plan, {plan.cluster.device.memory}, brief());
   ASSERT_TRUE(found.plan) << found.why;
   EXPECT_LT(found.plan->predicted.step, plan.predicted.step);
   EXPECT_EQ(found.plan->stages.size(), plan.stages.size());
@@ -43,14 +43,14 @@ TEST(PlanSynthesis, ABetterOrderGoesIntoThePlanAndComesBackFromItsFile) {
 
 TEST(PlanSynthesis, ReplicasAreLeftAsTheyAre) {
   const Plan plan = *search(job_for("chimera")).best;
-  const PlanSynthesis found = synthesise_for_plan(plan, Bytes(0), brief());
+  const PlanSynthesis found = synthesise_for_plan(plan, {}, brief());
   EXPECT_FALSE(found.plan);
   EXPECT_THAT(found.why, testing::HasSubstr("replicas"));
 }
 
 TEST(PlanSynthesis, ALimitThatNothingKeepsToIsSaidWithTheLeastThatWorks) {
   const Plan plan = *search(job_for("1f1b")).best;
-  const PlanSynthesis found = synthesise_for_plan(plan, Bytes(1), brief());
+  const PlanSynthesis found = synthesise_for_plan(plan, {Bytes(1)}, brief());
   EXPECT_FALSE(found.plan);
   EXPECT_THAT(found.why, testing::HasSubstr("the least limit"));
 }
