@@ -142,6 +142,35 @@ std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<S
   return fits;
 }
 
+/// True only if every order of the configuration keeps to the limits: each activation that is live
+/// counted as the heaviest, and the most that an action holds besides.
+bool surely_fits(const Configuration& c, const std::vector<StagePlan>& stages,
+                 const std::vector<StageMemory>& memory, const RankLimits& limits) {
+  const Layout layout = c.schedule->layout;
+  if (limits.all.value <= 0) return true;
+  if (layout == Layout::Bidirectional || layout == Layout::Replicas) return false;
+  const auto peaks = closed_form_peaks(
+      c.schedule->name, {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
+  if (!peaks) return false;
+  struct Rank {
+    Bytes state, heaviest, in_action;
+  };
+  std::vector<Rank> of_rank(static_cast<std::size_t>(c.parallel.pipeline));
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    Rank& rank = of_rank[static_cast<std::size_t>(stages[s].rank.value)];
+    const StageMemory& stage = memory[s];
+    rank.state += stage.constant;
+    rank.heaviest = std::max({rank.heaviest, stage.f, stage.f + stage.i});
+    rank.in_action = std::max({rank.in_action, stage.in_f, stage.in_i, stage.in_w, stage.in_b});
+  }
+  for (std::size_t r = 0; r < of_rank.size(); ++r) {
+    const Rank& rank = of_rank[r];
+    const Bytes most = rank.state + rank.heaviest * (*peaks)[r] + rank.in_action;
+    if (most > limits.of(static_cast<int>(r))) return false;
+  }
+  return true;
+}
+
 /// A rank's only stage does at least what the closed form of the peaks asks of it.
 std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const RankLimits& limits) {
   const StagesByRecompute& by_kind = *cut.by_recompute;
@@ -245,6 +274,10 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
         ++branches.pruned[kTooLarge];
       } else if (!may_fit(branch.configuration, *cut->stages, cut->memory, limits)) {
         ++branches.pruned[kOverMemory];
+      } else if (cut->by_recompute && costs.has_recompute(LayerRecompute::None) &&
+                 surely_fits(branch.configuration, *cut->stages, cut->by_recompute->memory.front(),
+                             limits)) {
+        ++branches.pruned[kAlike];
       } else {
         branch.stages = cut->stages;
         branch.bound = cut->by_recompute

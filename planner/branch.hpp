@@ -37,6 +37,8 @@ struct Branches {
 };
 
 inline constexpr const char* kOverMemory = "over the memory limit";
+inline constexpr const char* kAlike =
+    "recompute by stage, where the least that fits is the same for all stages";
 inline constexpr const char* kOrderByCosts =
     "recompute by stage, where the order follows from the costs";
 

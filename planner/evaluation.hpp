@@ -10,8 +10,6 @@
 namespace pipewright::planner {
 
 inline constexpr const char* kStuck = "does not end under the policy";
-inline constexpr const char* kAlike =
-    "recompute by stage, where the least that fits is the same for all stages";
 
 struct Evaluation {
   Candidate candidate;             // complete unless `pruned` says why not
