@@ -97,8 +97,13 @@ std::optional<exec::tcp::JobPlace> place_of_job() {
 
 std::unique_ptr<exec::mpi::Wire> wire_of(JobKind kind) {
   if (kind == JobKind::Mpi) return std::make_unique<exec::mpi::MpiWire>();
-  return std::make_unique<exec::tcp::TcpWire>(
-      *place_of_job(), exec::tcp::RendezvousOptions{.interrupted = &interrupt_flag()});
+  try {
+    return std::make_unique<exec::tcp::TcpWire>(
+        *place_of_job(), exec::tcp::RendezvousOptions{.interrupted = &interrupt_flag()});
+  } catch (const MachineError&) {
+    InterruptScope::check();  // then that is why
+    throw;
+  }
 }
 
 }  // namespace

@@ -71,6 +71,16 @@ TEST(Interrupt, AnythingElseEndsWith130) {
   EXPECT_EQ(result.status, 130) << result.err;
 }
 
+TEST(Interrupt, AProcessThatWaitsForItsJobEndsWith130) {
+  const Folder folder;
+  const auto result = shell(
+      "export PIPEWRIGHT_RANK=0 PIPEWRIGHT_WORLD_SIZE=2 PIPEWRIGHT_RENDEZVOUS=file://$PWD/job; "
+      "$PW run -s gpipe -p 2 -m 2 --transport tcp & pid=$!; " +
+          kUntilItListens + "kill -TERM $pid; wait $pid",
+      folder);
+  EXPECT_EQ(result.status, 130) << result.err;
+}
+
 TEST(Watchdog, ARunThatHangsNamesTheCycleOfCheck) {
   const std::string subject = " -s paddle-vpp --jobs fused -p 4 -m 8 -v 2 --json";
   const Folder folder;
