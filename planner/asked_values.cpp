@@ -19,4 +19,12 @@ std::vector<int> asked_numbers(const Choice& choice, const char* field, int leas
   return values;
 }
 
+std::vector<int> divisors(int number) {
+  std::vector<int> list;
+  for (int n = 1; n <= number; ++n) {
+    if (number % n == 0) list.push_back(n);
+  }
+  return list;
+}
+
 }  // namespace pipewright::planner

@@ -18,4 +18,7 @@ inline bool admits(const std::vector<int>& asked, int value) {
   return asked.empty() || std::find(asked.begin(), asked.end(), value) != asked.end();
 }
 
+/// Ascending, of a number of at least 1: what divides it is tried where a field is open.
+std::vector<int> divisors(int number);
+
 }  // namespace pipewright::planner

@@ -27,6 +27,20 @@ std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& 
   return stages;
 }
 
+namespace {
+
+/// The cut that the configuration asks for; by cost it is `balanced`.
+Partition cut_of(const Configuration& configuration, const LayerCosts& layers,
+                 const CutShape& shape, const Partition& balanced) {
+  const auto stages = static_cast<int>(shape.kind_of_stage.size());
+  if (configuration.even_layers) return *even_partition(layers.of_kind.front(), stages);
+  if (configuration.rank_evened && !shape.rank_of_stage.empty())
+    return rank_evened(balanced, layers, shape);
+  return balanced;
+}
+
+}  // namespace
+
 std::vector<StagePlan> stages_of(const Configuration& configuration,
                                  const ConfigurationCosts& costs) {
   const ParallelSetup& parallel = configuration.parallel;
@@ -34,12 +48,8 @@ std::vector<StagePlan> stages_of(const Configuration& configuration,
       *configuration.schedule, {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
   const LayerCosts layers = costs.layer_costs(parallel);
   const CutShape shape = cut_shape(layers, placement);
-  auto partition = configuration.even_layers
-                       ? even_partition(layers.of_kind.front(), placement.stages())
-                       : balanced_partition(layers.of_kind, shape.kind_of_stage);
-  if (configuration.rank_evened && !shape.rank_of_stage.empty())
-    partition = rank_evened(*partition, layers, shape);
-  return plan_stages(*partition, placement);
+  const auto balanced = balanced_partition(layers.of_kind, shape.kind_of_stage);
+  return plan_stages(cut_of(configuration, layers, shape, *balanced), placement);
 }
 
 namespace {
@@ -83,16 +93,16 @@ class Cuts {
     const CutShape shape = cut_shape(layer_costs_, placement);
     const auto [entry, is_new] = balanced_.try_emplace(shape);
     if (is_new) entry->second = balanced_partition(layer_costs_.of_kind, shape.kind_of_stage);
-    const auto even = even_partition(layer_costs_.of_kind.front(), placement.stages());
-    PIPEWRIGHT_ASSERT(entry->second && even, "the search space holds more stages than layers");
-    Partition partition = configuration.even_layers ? *even : *entry->second;
-    if (configuration.rank_evened) {
-      if (shape.rank_of_stage.empty()) return std::nullopt;
-      partition = rank_evened(*entry->second, layer_costs_, shape);
-      if (partition.first_layer == even->first_layer) return std::nullopt;
-    }
-    const bool is_other = configuration.even_layers || configuration.rank_evened;
-    if (is_other && partition.first_layer == entry->second->first_layer) return std::nullopt;
+    PIPEWRIGHT_ASSERT(entry->second, "the search space holds more stages than layers");
+    const Partition partition = cut_of(configuration, layer_costs_, shape, *entry->second);
+    const auto is = [&](const Partition& other) {
+      return partition.first_layer == other.first_layer;
+    };
+    if ((configuration.even_layers || configuration.rank_evened) && is(*entry->second))
+      return std::nullopt;
+    if (configuration.rank_evened &&
+        is(*even_partition(layer_costs_.of_kind.front(), placement.stages())))
+      return std::nullopt;
     Cut cut;
     cut.stages = std::make_shared<const std::vector<StagePlan>>(plan_stages(partition, placement));
     if (configuration.parallel.recompute_by_stage) {
@@ -112,6 +122,12 @@ class Cuts {
   std::map<std::tuple<int, Layout, const Schedule*, bool, bool>, std::optional<Cut>> cuts_;
 };
 
+/// By rank at most, where a formula knows them.
+auto live_activations(const Configuration& c) {
+  return closed_form_peaks(c.schedule->name,
+                           {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
+}
+
 /// By rank; true unless no order of the configuration can keep to the limit there.
 std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
                                      const std::vector<StageMemory>& memory,
@@ -120,8 +136,7 @@ std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<S
   const Layout layout = c.schedule->layout;
   if (limits.all.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
     return fits;
-  const auto peaks = closed_form_peaks(
-      c.schedule->name, {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
+  const auto peaks = live_activations(c);
   struct Rank {
     Bytes state, lightest = Bytes(INT64_MAX);
   };
@@ -149,8 +164,7 @@ bool surely_fits(const Configuration& c, const std::vector<StagePlan>& stages,
   const Layout layout = c.schedule->layout;
   if (limits.all.value <= 0) return true;
   if (layout == Layout::Bidirectional || layout == Layout::Replicas) return false;
-  const auto peaks = closed_form_peaks(
-      c.schedule->name, {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
+  const auto peaks = live_activations(c);
   if (!peaks) return false;
   struct Rank {
     Bytes state, heaviest, in_action;

@@ -30,14 +30,6 @@ std::vector<RankOrder> asked_orders(const Choice& choice) {
   return orders;
 }
 
-std::vector<int> divisors(int number) {
-  std::vector<int> list;
-  for (int n = 1; n <= number; ++n) {
-    if (number % n == 0) list.push_back(n);
-  }
-  return list;
-}
-
 /// "NVIDIA A100-SXM4-80GB", of several kinds each once.
 std::string devices_of(const Cluster& cluster) {
   if (cluster.kinds.empty()) return cluster.device.model;

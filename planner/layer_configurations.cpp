@@ -32,7 +32,7 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
-    for (const int replicas : replicas_asked_.empty() ? open_replicas() : replicas_asked_) {
+    for (const int replicas : open_or_asked_replicas()) {
       const auto batchings = this->batchings(replicas, visitor);
       const auto ranks = rank_counts(asked, replicas, visitor);
       for (const ParallelSetup& batching : batchings) {
@@ -185,14 +185,9 @@ class LayerConfigurations final : public ConfigurationCosts {
     return list;
   }
 
-  /// Divisors of the devices, as the other degrees leave them.
-  std::vector<int> open_replicas() const {
-    std::vector<int> list;
-    const int devices = job_.cluster.devices();
-    for (int d = 1; d <= devices; ++d) {
-      if (devices % d == 0) list.push_back(d);
-    }
-    return list;
+  /// Open they are the divisors of the devices.
+  std::vector<int> open_or_asked_replicas() const {
+    return replicas_asked_.empty() ? divisors(job_.cluster.devices()) : replicas_asked_;
   }
 
   /// On this machine's cores, beyond which nothing is tried that the job does not name.

@@ -114,8 +114,7 @@ std::optional<std::string> broken_recompute(const Configuration& c, std::size_t 
   if (c.schedule->cost_driven && parallel.recompute_of_stage.empty()) {
     return "The order of " + std::string(c.schedule->name) +
            " follows from the costs, which recompute by stage would choose by the order; name "
-           "none, "
-           "selective or full, or one for each stage (full+full+none).";
+           "none, selective or full, or one for each stage (full+full+none).";
   }
   if (!parallel.recompute_of_stage.empty() && parallel.recompute_of_stage.size() != stages) {
     return "It names " + std::to_string(parallel.recompute_of_stage.size()) +

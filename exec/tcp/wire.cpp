@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -39,7 +38,8 @@ struct Greeting {
 };
 
 Card own_card(const JobPlace& place, const Socket& door) {
-  Card card{mpi::own_site().machine, mpi::own_site().host, port_of(door), 0};
+  const mpi::ProcessSite site = mpi::own_site();
+  Card card{site.machine, site.host, port_of(door), 0};
   if (place.process == 0)
     card.secret = std::uint64_t{std::random_device{}()} << 32U | std::random_device{}();
   if (place.host.empty()) return card;
@@ -98,7 +98,9 @@ Rest rest_of(mpi::Frame& frame, std::size_t done) {
 }  // namespace
 
 TcpWire::TcpWire(const JobPlace& place, const RendezvousOptions& options)
-    : process_(place.process), peers_(static_cast<std::size_t>(place.processes)) {
+    : process_(place.process),
+      peers_(static_cast<std::size_t>(place.processes)),
+      polled_(peers_.size()) {
   connect_all(place, options);
 }
 
@@ -203,12 +205,11 @@ std::optional<mpi::Frame> TcpWire::receive_from(Peer& peer) {
 }
 
 void TcpWire::find_readable() {
-  std::vector<pollfd> polled;
-  for (const Peer& peer : peers_)
-    polled.push_back({peer.is_gone ? -1 : peer.socket.get(), POLLIN, 0});
-  if (poll(polled.data(), polled.size(), 0) <= 0) return;
-  for (std::size_t p = polled.size(); p-- > 0;) {
-    if (polled[p].revents != 0) readable_.push_back(static_cast<int>(p));
+  for (std::size_t p = 0; p < peers_.size(); ++p)
+    polled_[p] = {peers_[p].is_gone ? -1 : peers_[p].socket.get(), POLLIN, 0};
+  if (poll(polled_.data(), polled_.size(), 0) <= 0) return;
+  for (std::size_t p = polled_.size(); p-- > 0;) {
+    if (polled_[p].revents != 0) readable_.push_back(static_cast<int>(p));
   }
 }
 

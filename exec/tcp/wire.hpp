@@ -3,6 +3,8 @@
 // any two; each carries frames in order. Nothing is encrypted: a network that one trusts.
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -51,8 +53,9 @@ class TcpWire final : public mpi::Wire {
   void find_readable();
 
   int process_;
-  std::vector<Peer> peers_;    // by process
-  std::vector<int> readable_;  // those that had something to read, the next one last
+  std::vector<Peer> peers_;     // by process
+  std::vector<pollfd> polled_;  // likewise; what find_readable() asks
+  std::vector<int> readable_;   // those that had something to read, the next one last
   std::vector<std::uint64_t> sent_;
 };
 

@@ -5,15 +5,16 @@
 #include <random>
 
 #include "core/architecture_model.hpp"
-#include "planner/branch.hpp"
 #include "planner/estimate/stage_estimate.hpp"
 #include "planner/estimate/step_estimate.hpp"
 #include "planner/program_of_plan.hpp"
-#include "planner/recompute_by_stage.hpp"
 #include "planner/search.hpp"
+#include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
 namespace {
+
+using test::searched;
 
 Job random_job(std::uint32_t seed) {
   std::mt19937 random(seed);
@@ -57,26 +58,13 @@ Job random_job(std::uint32_t seed) {
   return job;
 }
 
-SearchResult searched(const Job& job, int keep, bool exhaustive, int threads = 0) {
-  SearchOptions options;
-  options.keep = keep;
-  options.exhaustive = exhaustive;
-  options.threads = threads;
-  return search(job, nullptr, options);
-}
-
 TEST(EstimatedSearch, FindsWhatSimulatingEverythingFinds) {
   int found = 0;
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     const Job job = random_job(seed);
     const SearchResult quick = searched(job, 3, false), all = searched(job, 3, true);
-    ASSERT_EQ(quick.configurations, all.configurations) << seed;
-    ASSERT_EQ(quick.ranked.size(), all.ranked.size()) << seed;
-    EXPECT_LE(quick.evaluated, all.evaluated) << seed;
-    for (std::size_t k = 0; k < all.ranked.size(); ++k) {
-      EXPECT_EQ(quick.ranked[k].step, all.ranked[k].step) << seed;
-      EXPECT_EQ(describe(quick.ranked[k]), describe(all.ranked[k])) << seed;
-    }
+    SCOPED_TRACE(seed);
+    test::expect_same_rows(quick, all);
     found += all.ranked.empty() ? 0 : 1;
   }
   EXPECT_GT(found, 100);  // in the others nothing fits
@@ -87,18 +75,8 @@ TEST(EstimatedSearch, NoBoundExceedsWhatItBounds) {
     const Job job = random_job(seed);
     const auto costs = costs_of_job(job, nullptr, 0);
     for (const Candidate& row : searched(job, 100000, true).ranked) {
-      const std::string what = std::to_string(seed) + ": " + describe(row);
-      EXPECT_LE(costs->least_step(row.parallel), row.step.value) << what;
-      EXPECT_LE(costs->least_memory(row.parallel), row.peak_bytes) << what;
-      const Configuration configuration{&find_schedule(row.schedule), row.parallel,
-                                        row.partition == "even"};
-      EXPECT_LE(step_bound(configuration, row.stages,
-                           chosen_stage_costs(*costs, row.parallel, row.stages)),
-                row.step.value)
-          << what;
-      EXPECT_TRUE(may_fit(configuration, row.stages,
-                          chosen_stage_memory(*costs, row.parallel, row.stages), row.peak_bytes))
-          << what;
+      SCOPED_TRACE(seed);
+      test::expect_bounds_hold(*costs, row);
     }
   }
 }
@@ -108,15 +86,11 @@ TEST(EstimatedSearch, APlanIsPredictedAsItWasSearchedAndSurvivesItsFile) {
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
     const SearchResult result = searched(random_job(seed), 2, false);
     if (!result.best) continue;
-    const Plan plan = read_plan(JsonCursor(to_json(*result.best), "plan.json"));
-    EXPECT_EQ(to_text(to_json(plan)), to_text(to_json(*result.best))) << seed;
+    SCOPED_TRACE(seed);
+    const Plan plan = test::expect_survives_its_file(result);
     const ParallelSetup& parallel = result.ranked.front().parallel;
     EXPECT_EQ(program_of_plan(plan).ranks(), parallel.data * parallel.pipeline);
     EXPECT_EQ(plan.mesh.size("tp"), parallel.tensor);
-    Plan again = plan;
-    again.predicted = {};
-    EXPECT_EQ(fill_prediction(again).verdict, Verdict::Ok);
-    EXPECT_EQ(again.predicted.step, result.ranked.front().step) << seed;
   }
 }
 
@@ -124,12 +98,7 @@ TEST(EstimatedSearch, ThreadsChangeNothing) {
   for (std::uint32_t seed = 0; seed < 12; ++seed) {
     const SearchResult one = searched(random_job(seed), 5, false, 1),
                        many = searched(random_job(seed), 5, false, 5);
-    EXPECT_EQ(one.evaluated, many.evaluated);
-    EXPECT_EQ(one.pruned, many.pruned);
-    ASSERT_EQ(one.best.has_value(), many.best.has_value());
-    if (one.best) {
-      EXPECT_EQ(to_text(to_json(*one.best)), to_text(to_json(*many.best)));
-    }
+    test::expect_same_search(one, many);
   }
 }
 

@@ -3,7 +3,6 @@
 // simulate everything; and each bound against what it bounds.
 #include <gtest/gtest.h>
 
-#include <random>
 #include <set>
 
 #include "core/lower.hpp"
@@ -14,27 +13,17 @@
 #include "planner/program_of_plan.hpp"
 #include "planner/search.hpp"
 #include "sim/engine.hpp"
+#include "tests/support/draw.hpp"
+#include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
 namespace {
 
+using test::Draw;
+
 constexpr int kCores = 4;  // of the machine that a job's ranks share
 
-class Random {
- public:
-  explicit Random(std::uint32_t seed) : engine_(seed) {}
-  int below(int end) { return static_cast<int>(engine_() % static_cast<std::uint32_t>(end)); }
-  template <class... Values>
-  int one_of(Values... values) {
-    const int list[] = {values...};
-    return list[below(sizeof...(values))];
-  }
-
- private:
-  std::mt19937 engine_;
-};
-
-Cluster random_cluster(Random& random) {
+Cluster random_cluster(Draw& random) {
   if (random.below(3) == 0) return cluster_preset("local-cpu", random.one_of(2, 4, 8));
   Cluster cluster = cluster_preset(random.below(2) == 0 ? "dgx-a100" : "dgx-h100", 8);
   if (random.below(2) == 0) {  // ports to cross with few devices
@@ -45,7 +34,7 @@ Cluster random_cluster(Random& random) {
   return cluster;
 }
 
-Profile random_profile(const Model& model, const Cluster& cluster, Random& random) {
+Profile random_profile(const Model& model, const Cluster& cluster, Draw& random) {
   Profile profile;
   profile.model_name = model.name;
   profile.cluster = cluster;
@@ -73,7 +62,7 @@ struct Asked {
 };
 
 Asked random_job(std::uint32_t seed) {
-  Random random(seed);
+  Draw random(seed);
   Asked asked;
   Job& job = asked.job;
   const char* models[] = {"gpt-tiny", "mlp", "resnet-tiny"};
@@ -107,10 +96,7 @@ Asked random_job(std::uint32_t seed) {
 }
 
 SearchResult searched(const Asked& asked, int keep, bool exhaustive, int threads = 0) {
-  SearchOptions options;
-  options.keep = keep;
-  options.exhaustive = exhaustive;
-  options.threads = threads;
+  SearchOptions options = test::search_options(keep, exhaustive, threads);
   options.cores = kCores;
   return search(asked.job, asked.profile ? &*asked.profile : nullptr, options);
 }
@@ -120,13 +106,8 @@ TEST(LayeredSearch, FindsWhatSimulatingEverythingFinds) {
   for (std::uint32_t seed = 0; seed < 80; ++seed) {
     const Asked asked = random_job(seed);
     const SearchResult quick = searched(asked, 3, false), all = searched(asked, 3, true);
-    ASSERT_EQ(quick.configurations, all.configurations) << seed;
-    ASSERT_EQ(quick.ranked.size(), all.ranked.size()) << seed;
-    EXPECT_LE(quick.evaluated, all.evaluated) << seed;
-    for (std::size_t k = 0; k < all.ranked.size(); ++k) {
-      EXPECT_EQ(quick.ranked[k].step, all.ranked[k].step) << seed;
-      EXPECT_EQ(describe(quick.ranked[k]), describe(all.ranked[k])) << seed;
-    }
+    SCOPED_TRACE(seed);
+    test::expect_same_rows(quick, all);
     found += all.ranked.empty() ? 0 : 1;
     with_replicas += !all.ranked.empty() && all.ranked.front().parallel.data > 1 ? 1 : 0;
   }
@@ -141,17 +122,9 @@ TEST(LayeredSearch, NoBoundExceedsWhatItBounds) {
     const Asked asked = random_job(seed);
     const auto costs = costs_of_job(asked.job, asked.profile ? &*asked.profile : nullptr, kCores);
     for (const Candidate& row : searched(asked, 100000, true).ranked) {
-      const std::string what = std::to_string(seed) + ": " + describe(row);
-      EXPECT_LE(costs->least_step(row.parallel), row.step.value) << what;
-      EXPECT_GT(costs->least_step(row.parallel), 0) << what;
-      const Configuration configuration{&find_schedule(row.schedule), row.parallel,
-                                        row.partition == "even"};
-      EXPECT_LE(step_bound(configuration, row.stages, costs->stage_costs(row.parallel, row.stages)),
-                row.step.value)
-          << what;
-      EXPECT_TRUE(may_fit(configuration, row.stages, costs->stage_memory(row.parallel, row.stages),
-                          row.peak_bytes))
-          << what;
+      SCOPED_TRACE(seed);
+      EXPECT_GT(costs->least_step(row.parallel), 0) << describe(row);
+      test::expect_bounds_hold(*costs, row);
       ++compared;
     }
   }
@@ -180,13 +153,9 @@ TEST(LayeredSearch, APlanWithReplicasIsPredictedAsItWasSearchedAndSurvivesItsFil
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
     const SearchResult result = searched(random_job(seed), 2, false);
     if (!result.best) continue;
-    const Plan plan = read_plan(JsonCursor(to_json(*result.best), "plan.json"));
-    EXPECT_EQ(to_text(to_json(plan)), to_text(to_json(*result.best))) << seed;
+    SCOPED_TRACE(seed);
+    const Plan plan = test::expect_survives_its_file(result);
     EXPECT_EQ(plan.replicas(), result.ranked.front().parallel.data);
-    Plan again = plan;
-    again.predicted = {};
-    EXPECT_EQ(fill_prediction(again).verdict, Verdict::Ok);
-    EXPECT_EQ(again.predicted.step, result.ranked.front().step) << seed;
   }
 }
 
@@ -231,12 +200,7 @@ TEST(LayeredSearch, ThreadsChangeNothing) {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     const SearchResult one = searched(random_job(seed), 5, false, 1),
                        many = searched(random_job(seed), 5, false, 5);
-    EXPECT_EQ(one.evaluated, many.evaluated);
-    EXPECT_EQ(one.pruned, many.pruned);
-    ASSERT_EQ(one.best.has_value(), many.best.has_value());
-    if (one.best) {
-      EXPECT_EQ(to_text(to_json(*one.best)), to_text(to_json(*many.best)));
-    }
+    test::expect_same_search(one, many);
   }
 }
 

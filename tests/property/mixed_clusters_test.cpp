@@ -2,8 +2,6 @@
 // the search without, on random jobs; and each bound against what it bounds.
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "core/architecture_model.hpp"
 #include "planner/branch.hpp"
 #include "planner/evaluation.hpp"
@@ -11,25 +9,14 @@
 #include "planner/program_of_plan.hpp"
 #include "planner/recompute_by_stage.hpp"
 #include "planner/search.hpp"
+#include "tests/support/draw.hpp"
+#include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
 namespace {
 
-/// Draws what a job is made of.
-class Draw {
- public:
-  explicit Draw(std::uint32_t seed) : random_(seed) {}
-
-  template <class... Values>
-  int one_of(Values... values) {
-    const int list[] = {values...};
-    return list[random_() % std::size(list)];
-  }
-  bool coin() { return random_() % 2 == 0; }
-
- private:
-  std::mt19937 random_;
-};
+using test::Draw;
+using test::searched;
 
 Cluster random_cluster(Draw& draw) {
   const char* names[] = {"dgx-v100", "dgx-a100-40gb", "dgx-a100", "dgx-h100", "dgx-b200"};
@@ -78,14 +65,6 @@ Job random_job(std::uint32_t seed) {
   return job;
 }
 
-SearchResult searched(const Job& job, int keep, bool exhaustive, int threads = 0) {
-  SearchOptions options;
-  options.keep = keep;
-  options.exhaustive = exhaustive;
-  options.threads = threads;
-  return search(job, nullptr, options);
-}
-
 std::int64_t left_out(const SearchResult& result) {
   std::int64_t sum = 0;
   for (const auto& [reason, number] : result.pruned) sum += number;
@@ -97,14 +76,9 @@ TEST(MixedClusters, TheSearchFindsWhatSimulatingEverythingFinds) {
   for (std::uint32_t seed = 0; seed < 70; ++seed) {
     const Job job = random_job(seed);
     const SearchResult quick = searched(job, 3, false), all = searched(job, 3, true);
-    ASSERT_EQ(quick.configurations, all.configurations) << seed;
-    EXPECT_EQ(quick.configurations, quick.evaluated + left_out(quick)) << seed;
-    ASSERT_EQ(quick.ranked.size(), all.ranked.size()) << seed;
-    EXPECT_LE(quick.evaluated, all.evaluated) << seed;
-    for (std::size_t k = 0; k < all.ranked.size(); ++k) {
-      EXPECT_EQ(quick.ranked[k].step, all.ranked[k].step) << seed;
-      EXPECT_EQ(describe(quick.ranked[k]), describe(all.ranked[k])) << seed;
-    }
+    SCOPED_TRACE(seed);
+    test::expect_same_rows(quick, all);
+    EXPECT_EQ(quick.configurations, quick.evaluated + left_out(quick));
     found += all.ranked.empty() ? 0 : 1;
   }
   EXPECT_GT(found, 35);  // in the others nothing fits
@@ -116,18 +90,8 @@ TEST(MixedClusters, NoBoundExceedsWhatItBounds) {
     const Job job = random_job(seed);
     const auto costs = costs_of_job(job, nullptr, 0);
     for (const Candidate& row : searched(job, 100000, true).ranked) {
-      const std::string what = std::to_string(seed) + ": " + describe(row);
-      EXPECT_LE(costs->least_step(row.parallel), row.step.value) << what;
-      EXPECT_LE(costs->least_memory(row.parallel), row.peak_bytes) << what;
-      const Configuration configuration{&find_schedule(row.schedule), row.parallel,
-                                        row.partition == "even"};
-      EXPECT_LE(step_bound(configuration, row.stages,
-                           chosen_stage_costs(*costs, row.parallel, row.stages)),
-                row.step.value)
-          << what;
-      EXPECT_TRUE(may_fit(configuration, row.stages,
-                          chosen_stage_memory(*costs, row.parallel, row.stages), row.peak_bytes))
-          << what;
+      SCOPED_TRACE(seed);
+      test::expect_bounds_hold(*costs, row);
       ++rows;
     }
   }
@@ -164,12 +128,8 @@ TEST(MixedClusters, APlanIsPredictedAsItWasSearchedAndSurvivesItsFile) {
   for (std::uint32_t seed = 0; seed < 25; ++seed) {
     const SearchResult result = searched(random_job(seed), 2, false);
     if (!result.best) continue;
-    const Plan plan = read_plan(JsonCursor(to_json(*result.best), "plan.json"));
-    EXPECT_EQ(to_text(to_json(plan)), to_text(to_json(*result.best))) << seed;
-    Plan again = plan;
-    again.predicted = {};
-    EXPECT_EQ(fill_prediction(again).verdict, Verdict::Ok);
-    EXPECT_EQ(again.predicted.step, result.ranked.front().step) << seed;
+    SCOPED_TRACE(seed);
+    test::expect_survives_its_file(result);
   }
 }
 
@@ -177,12 +137,7 @@ TEST(MixedClusters, ThreadsChangeNothing) {
   for (std::uint32_t seed = 0; seed < 12; ++seed) {
     const SearchResult one = searched(random_job(seed), 5, false, 1),
                        many = searched(random_job(seed), 5, false, 5);
-    EXPECT_EQ(one.evaluated, many.evaluated);
-    EXPECT_EQ(one.pruned, many.pruned);
-    ASSERT_EQ(one.best.has_value(), many.best.has_value());
-    if (one.best) {
-      EXPECT_EQ(to_text(to_json(*one.best)), to_text(to_json(*many.best)));
-    }
+    test::expect_same_search(one, many);
   }
 }
 
@@ -203,12 +158,8 @@ TEST(MixedClusters, ASearchGoesOnFromHalfOfItsJournal) {
       if (configuration.size() % 2 == 0) journal.known[configuration] = record;
     }
     const SearchResult again = search(job, nullptr, options);
-    EXPECT_EQ(again.evaluated, whole.evaluated) << seed;
-    EXPECT_EQ(again.pruned, whole.pruned) << seed;
-    ASSERT_EQ(again.best.has_value(), whole.best.has_value()) << seed;
-    if (whole.best) {
-      EXPECT_EQ(to_text(to_json(*again.best)), to_text(to_json(*whole.best))) << seed;
-    }
+    SCOPED_TRACE(seed);
+    test::expect_same_search(again, whole);
   }
 }
 

@@ -15,9 +15,12 @@
 #include "planner/plan_difference.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/search.hpp"
+#include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
 namespace {
+
+using test::searched;
 
 constexpr RankOrder kOrders[] = {RankOrder::PipelineOutermost, RankOrder::DataOutermost};
 
@@ -136,13 +139,6 @@ Job random_job(std::uint32_t seed) {
   return job;
 }
 
-SearchResult searched(const Job& job, int keep, bool exhaustive) {
-  SearchOptions options;
-  options.keep = keep;
-  options.exhaustive = exhaustive;
-  return search(job, nullptr, options);
-}
-
 std::map<std::string, Nanoseconds> steps_in(Job job, RankOrder order) {
   job.strategy.rank_order = {std::string(name_of(order))};
   std::map<std::string, Nanoseconds> steps;
@@ -158,21 +154,13 @@ TEST(RankOrderSearch, FindsWhatSimulatingEverythingFindsAndCountsEachOnce) {
   for (std::uint32_t seed = 0; seed < 60; ++seed) {
     const Job job = random_job(seed);
     const SearchResult quick = searched(job, 4, false), all = searched(job, 4, true);
-    ASSERT_EQ(quick.configurations, all.configurations) << seed;
-    ASSERT_EQ(quick.ranked.size(), all.ranked.size()) << seed;
-    for (std::size_t k = 0; k < all.ranked.size(); ++k) {
-      EXPECT_EQ(quick.ranked[k].step, all.ranked[k].step) << seed;
-      EXPECT_EQ(describe(quick.ranked[k]), describe(all.ranked[k])) << seed;
-    }
+    SCOPED_TRACE(seed);
+    test::expect_same_rows(quick, all);
     if (all.ranked.empty()) continue;
     outermost += all.ranked.front().parallel.order == RankOrder::DataOutermost ? 1 : 0;
-    const Plan plan = read_plan(JsonCursor(to_json(*quick.best), "plan.json"));
+    const Plan plan = test::expect_survives_its_file(quick);
     EXPECT_EQ(plan.mesh.has_pipeline_inside_data(),
               quick.ranked.front().parallel.order == RankOrder::DataOutermost);
-    Plan again = plan;
-    again.predicted = {};
-    EXPECT_EQ(fill_prediction(again).verdict, Verdict::Ok);
-    EXPECT_EQ(again.predicted.step, quick.ranked.front().step) << seed;
   }
   EXPECT_GT(outermost, 1);
 }
@@ -224,13 +212,8 @@ TEST(RankOrderSearch, NoBoundExceedsWhatItBounds) {
     }
     const auto costs = costs_of_job(job, nullptr, 0);
     for (const Candidate& row : searched(job, 100000, true).ranked) {
-      const std::string what = std::to_string(seed) + ": " + describe(row);
-      EXPECT_LE(costs->least_step(row.parallel), row.step.value) << what;
-      const Configuration configuration{&find_schedule(row.schedule), row.parallel,
-                                        row.partition == "even"};
-      EXPECT_LE(step_bound(configuration, row.stages, costs->stage_costs(row.parallel, row.stages)),
-                row.step.value)
-          << what;
+      SCOPED_TRACE(seed);
+      test::expect_bounds_hold(*costs, row);
     }
   }
 }

@@ -4,31 +4,19 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "core/architecture_model.hpp"
 #include "core/lower.hpp"
 #include "core/timeline.hpp"
 #include "planner/evaluation.hpp"
+#include "tests/support/draw.hpp"
+#include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
 namespace {
 
+using test::Draw;
+using test::searched;
 using Kinds = std::vector<LayerRecompute>;
-
-class Random {
- public:
-  explicit Random(std::uint32_t seed) : engine_(seed) {}
-  int up_to(int most) { return static_cast<int>(engine_() % static_cast<unsigned>(most + 1)); }
-  template <class... Values>
-  auto one_of(Values... values) {
-    const std::common_type_t<Values...> list[] = {values...};
-    return list[engine_() % std::size(list)];
-  }
-
- private:
-  std::mt19937 engine_;
-};
 
 /// One configuration of a job.
 struct Case {
@@ -38,16 +26,16 @@ struct Case {
 };
 
 /// Estimated, or layer by layer.
-Job random_job(Random& random) {
+Job random_job(Draw& random) {
   Job job;
   job.global_batch = 16;
   job.strategy.recompute = {"by_stage"};
-  if (random.up_to(1) == 0) {
+  if (random.coin()) {
     const int heads = random.one_of(8, 16);
     Architecture model = gpt_architecture("gpt", 64 * heads, random.one_of(6, 7, 9), heads, 32000,
                                           random.one_of(512, 1024));
-    model.gated = random.up_to(3) == 0;
-    model.tied_head = random.up_to(1) == 0;
+    model.gated = random.below(4) == 0;
+    model.tied_head = random.coin();
     job.architecture = model;
     job.model = model_of(model);
     job.cluster = cluster_preset("dgx-a100", 8);
@@ -62,7 +50,7 @@ Job random_job(Random& random) {
 }
 
 Case random_case(std::uint32_t seed, const std::vector<const char*>& schedules) {
-  Random random(seed);
+  Draw random(seed);
   Case one;
   one.job = random_job(random);
   ParallelSetup setup;
@@ -72,12 +60,12 @@ Case random_case(std::uint32_t seed, const std::vector<const char*>& schedules) 
   setup.micro_batches = one.job.global_batch / setup.micro_batch_size;
   setup.recompute_by_stage = true;
   const char* name =
-      schedules[static_cast<std::size_t>(random.up_to(static_cast<int>(schedules.size()) - 1))];
+      schedules[static_cast<std::size_t>(random.below(static_cast<int>(schedules.size())))];
   const Schedule& schedule = find_schedule(name);
   if (schedule.layout == Layout::Bidirectional) setup.pipeline = random.one_of(2, 4);
   setup.chunks = schedule.default_chunks;
   if (schedule.default_chunks > 1) setup.pipeline = 2;
-  one.configuration = {&schedule, setup, random.up_to(1) == 0};
+  one.configuration = {&schedule, setup, random.coin()};
   return one;
 }
 
@@ -257,7 +245,7 @@ TEST(RecomputeByStage, NoBoundOfABranchExceedsWhatIsChosenInIt) {
 TEST(RecomputeByStage, IsFoundWithBoundsAsByTryingEverything) {
   int chosen = 0;
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
-    Random random(seed);
+    Draw random(seed);
     Job job;
     job.model = model_preset(random.one_of("gpt-tiny", "mlp"));
     job.cluster = cluster_preset("dgx-a100", 8);
@@ -268,23 +256,15 @@ TEST(RecomputeByStage, IsFoundWithBoundsAsByTryingEverything) {
       job.strategy.schedule_mode.emplace_back(
           random.one_of("1f1b", "gpipe", "zb-h1", "zbv", "interleaved", "zb-1p", "naive"));
     job.strategy.dp_degree = {"1"};
-    if (random.up_to(1) == 0) job.strategy.dp_degree = {"1", "2"};
-    SearchOptions quick, all;
-    quick.keep = all.keep = 10;
-    all.exhaustive = true;
-    const SearchResult roomy = search(job, nullptr, quick);
+    if (random.coin()) job.strategy.dp_degree = {"1", "2"};
+    const SearchResult roomy = searched(job, 10, false);
     if (roomy.ranked.empty()) continue;  // fewer layers than stages
     const std::int64_t open = roomy.ranked.front().peak_bytes.value;
     job.strategy.memory_limit = Bytes(open * random.one_of(50, 70, 80, 90, 100) / 100);
-    const SearchResult a = search(job, nullptr, quick), b = search(job, nullptr, all);
-    ASSERT_EQ(a.configurations, b.configurations) << seed;
-    EXPECT_LE(a.evaluated, b.evaluated) << seed;
-    ASSERT_EQ(a.ranked.size(), b.ranked.size()) << seed;
-    for (std::size_t k = 0; k < a.ranked.size(); ++k) {
-      EXPECT_EQ(describe(a.ranked[k]), describe(b.ranked[k])) << seed;
-      EXPECT_EQ(a.ranked[k].step, b.ranked[k].step) << seed;
-    }
-    for (const Candidate& row : b.ranked) chosen += row.parallel.recompute_by_stage ? 1 : 0;
+    const SearchResult quick = searched(job, 10, false), all = searched(job, 10, true);
+    SCOPED_TRACE(seed);
+    test::expect_same_rows(quick, all);
+    for (const Candidate& row : all.ranked) chosen += row.parallel.recompute_by_stage ? 1 : 0;
   }
   EXPECT_GT(chosen, 20);
 }
@@ -298,14 +278,14 @@ TEST(OrderPeaks, AreThoseOfTheProgram) {
       const OrderPeaks peaks(order);
       const Program program = lower(order, CommPolicy{}, {});
       for (std::uint32_t seed = 0; seed < 8; ++seed) {
-        Random random(seed);
+        Draw random(seed);
         CostTable costs = CostTable::uniform(order.stages(), {});
         costs.memory.clear();
         for (int s = 0; s < order.stages(); ++s) {
-          const int f = random.up_to(100), later = random.up_to(150);
-          const auto more = [&] { return Bytes(seed % 2 == 0 ? 0 : random.up_to(200)); };
+          const int f = random.below(101), later = random.below(151);
+          const auto more = [&] { return Bytes(seed % 2 == 0 ? 0 : random.below(201)); };
           costs.memory.push_back({Bytes(f), Bytes(later - f), Bytes(-later),
-                                  Bytes(random.up_to(50)), more(), more(), more(), more()});
+                                  Bytes(random.below(51)), more(), more(), more(), more()});
         }
         const auto walked = peaks_of(program, costs);
         ASSERT_EQ(static_cast<int>(walked.size()), peaks.ranks());
