@@ -85,6 +85,7 @@ void read_stages(const JsonCursor& list, Plan& plan) {
 
 /// Shows a bad action itself and not the whole array around it.
 Cell read_cell(const JsonCursor& value, const Plan& plan) {
+  if (value.string().empty()) return {.action = {.kind = ActionKind::Idle}};  // a slot left empty
   const std::optional<Cell> cell = parse_cell(value.string());
   if (!cell) {
     value.fail("an action such as \"0F1\", \"2B0\" or \"(0F7;7B3)OVERLAP_F_B\"");

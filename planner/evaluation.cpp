@@ -44,6 +44,39 @@ void repeat_for_all(Candidate& candidate, int replicas) {
   }
 }
 
+/// What the simulator makes of an order, `pipeline` one replica's. `costs`: the table of as many as
+/// are simulated.
+Evaluation simulated(const Job& job, const ConfigurationCosts& source, const Configuration& c,
+                     const std::vector<StagePlan>& stages, const Order& pipeline,
+                     const CostTable& costs, const RankLimits& limits) {
+  Evaluation outcome;
+  const ParallelSetup& parallel = c.parallel;
+  const int replicas = source.simulated_replicas(parallel);
+  const Order order = replicate(pipeline, replicas);
+  const Program program =
+      lower(order, policy_for(job, *c.schedule),
+            lowering_of_training(job.training, parallel.zero > 0, job.model, stages));
+  // The peak follows from the order alone, and simulating costs more.
+  for (const RankFigures& rank : peaks_of(program, costs)) {
+    const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;
+    const Bytes peak(rank.peak_bytes);
+    outcome.rank_peaks.push_back(peak);
+    if (limits.all.value > 0 && peak > limits.of(of_replica)) outcome.pruned = kOverMemory;
+  }
+  if (!outcome.pruned.empty()) return outcome;
+  const sim::Result result = sim::simulate(program, costs);
+  outcome.simulated = true;
+  if (!result.finished) {
+    outcome.pruned = kStuck;
+    return outcome;
+  }
+  outcome.candidate =
+      candidate_of(c, stages, program, costs, figures_of(program, result.timeline, costs));
+  if (!source.is_estimated()) repeat_for_all(outcome.candidate, replicas);
+  outcome.schedule_index = static_cast<std::size_t>(c.schedule - schedules().data());
+  return outcome;
+}
+
 bool is_to_choose(const Branch& branch) {
   const ParallelSetup& parallel = branch.configuration.parallel;
   return parallel.recompute_by_stage && parallel.recompute_of_stage.empty();
@@ -91,29 +124,16 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
     outcome.pruned = kOverMemory;
     return outcome;
   }
-  const Order order = replicate(c.schedule->make(request), replicas);
-  const Program program =
-      lower(order, policy_for(job, *c.schedule),
-            lowering_of_training(job.training, parallel.zero > 0, job.model, *branch.stages));
-  // The peak follows from the order alone, and simulating costs more.
-  for (const RankFigures& rank : peaks_of(program, costs)) {
-    const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;
-    const Bytes peak(rank.peak_bytes);
-    outcome.rank_peaks.push_back(peak);
-    if (limit.value > 0 && peak > limits.of(of_replica)) outcome.pruned = kOverMemory;
-  }
-  if (!outcome.pruned.empty()) return outcome;
-  const sim::Result result = sim::simulate(program, costs);
-  outcome.simulated = true;
-  if (!result.finished) {
-    outcome.pruned = kStuck;
-    return outcome;
-  }
-  outcome.candidate =
-      candidate_of(c, *branch.stages, program, costs, figures_of(program, result.timeline, costs));
-  if (!source.is_estimated()) repeat_for_all(outcome.candidate, replicas);
-  outcome.schedule_index = static_cast<std::size_t>(c.schedule - schedules().data());
-  return outcome;
+  return simulated(job, source, c, *branch.stages, c.schedule->make(request), costs, limits);
+}
+
+Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
+                          const Configuration& configuration, const std::vector<StagePlan>& stages,
+                          const Order& order, Bytes limit) {
+  const ParallelSetup& parallel = configuration.parallel;
+  const CostTable table = chosen_table(costs, parallel, stages, costs.simulated_replicas(parallel));
+  return simulated(job, costs, configuration, stages, order, table,
+                   limits_of(costs, parallel, limit));
 }
 
 }  // namespace pipewright::planner

@@ -22,6 +22,12 @@ struct Evaluation {
 Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
                     Bytes limit);
 
+/// The same of another order than the schedule's for these stages, of one replica. `configuration`
+/// with its recompute chosen.
+Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
+                          const Configuration& configuration, const std::vector<StagePlan>& stages,
+                          const Order& order, Bytes limit);
+
 /// What of a row follows from the configuration alone; nothing of it is predicted.
 Candidate unpriced(const Configuration& configuration);
 

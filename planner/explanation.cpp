@@ -63,8 +63,11 @@ void judge_memory(const Evaluation& evaluation, const RankLimits& limits,
 Explanation explain(const Job& job, const Profile* profile, int cores, const SearchResult& found,
                     const std::string& text) {
   const auto costs = costs_of_job(job, profile, cores);
-  const NamedConfiguration asked =
-      read_configuration(text, job, found.ranked.empty() ? nullptr : &found.ranked.front());
+  std::optional<Candidate> best;
+  if (!found.ranked.empty()) best = found.ranked.front();
+  // What is not asked for is as in the best, and a named schedule is what it was made from.
+  if (best && best->synthesised) best->schedule = best->synthesised->from;
+  const NamedConfiguration asked = read_configuration(text, job, best ? &*best : nullptr);
   Explanation explanation;
   explanation.sentences.push_back("Asked for: " + describe(unpriced(asked.configuration)) + ".");
   if (const auto rule = broken_rule(asked, job, *costs)) {

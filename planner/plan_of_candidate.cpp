@@ -104,12 +104,22 @@ std::string memory_reason(const Candidate& best, Bytes memory_limit) {
          " at its worst.";
 }
 
+/// Where the order is no schedule's.
+std::string synthesis_reason(const SynthesisedOrder& synthesised, Nanoseconds step) {
+  const double shorter =
+      1 - static_cast<double>(step.value) / static_cast<double>(synthesised.from_step.value);
+  return "The order is synthesised for these stages: " + percent(shorter) + " shorter than " +
+         synthesised.from + "'s " + format_duration(synthesised.from_step) +
+         ". A framework that knows schedules by name only needs tune --no-synthesis.";
+}
+
 std::vector<std::string> reasons_for(const Job& job, const ConfigurationCosts& costs,
                                      const SearchResult& result, Bytes memory_limit) {
   const Candidate& best = result.ranked.front();
   std::vector<std::string> reasons;
   reasons.push_back("Chosen: " + describe(best) + ": " + format_duration(best.step) + " a step, " +
                     percent(best.bubble_ratio) + " of the ranks' time in bubbles.");
+  if (best.synthesised) reasons.push_back(synthesis_reason(*best.synthesised, best.step));
   add_comparisons(result, reasons);
   reasons.push_back("Layers of the stages: " + layers_of(best.stages) + " (" + best.partition +
                     (best.partition == "even"       ? " by number of layers)."
@@ -203,7 +213,9 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.expert_parallel = parallel.experts;
   plan.sequence_parallel = parallel.sequence_parallel;
   plan.costs = chosen_table(costs, parallel, best.stages, parallel.data);
-  if (schedule.cost_driven) {
+  if (best.synthesised) {
+    plan.schedule.order = *best.synthesised->order;
+  } else if (schedule.cost_driven) {
     // The limit that it planned for stands nowhere else in the plan.
     const CostTable searched =
         costs.table(parallel, best.stages, costs.simulated_replicas(parallel));

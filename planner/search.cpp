@@ -13,6 +13,7 @@
 #include "planner/plan_of_candidate.hpp"
 #include "planner/search_record.hpp"
 #include "planner/search_space.hpp"
+#include "planner/synthesis/winners.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -49,9 +50,16 @@ class Search {
     result_.examples = std::move(space.examples);
     const std::vector<Mesh> meshes = sorted(space.meshes);
     const Bytes whole_limit = limit_;
-    std::vector<Evaluation> ranked = best_of(meshes, Trial::Schedules, keep_, "table");
+    const bool synthesises = options_.synthesis && synthesises_winners(job_);
+    // Its winners do not depend on how many rows are shown.
+    const std::size_t rows = synthesises ? std::max(keep_, kRowsForWinners) : keep_;
+    std::vector<Evaluation> ranked = best_of(meshes, Trial::Schedules, rows, "table");
     add_baselines(meshes, sorted(space.only_to_compare), ranked);
     std::sort(ranked.begin(), ranked.end(), better);
+    if (synthesises && result_.complete) {
+      result_.synthesis = synthesise_winners({job_, *costs_, limit_, threads_}, ranked);
+      std::sort(ranked.begin(), ranked.end(), better);
+    }
     if (ranked.size() > keep_) ranked.resize(keep_);
     for (Evaluation& outcome : ranked) result_.ranked.push_back(std::move(outcome.candidate));
     result_.configurations = result_.evaluated;

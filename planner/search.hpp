@@ -6,16 +6,25 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/job.hpp"
+#include "core/order.hpp"
 #include "core/plan.hpp"
 #include "core/profile.hpp"
 #include "planner/estimate/setup.hpp"
 
 namespace pipewright::planner {
+
+/// An order that synthesis found for a winner (planner/synthesis/winners.hpp).
+struct SynthesisedOrder {
+  std::shared_ptr<const Order> order;  // of one replica; the copies of a row share it
+  std::string from;                    // the schedule of the row whose stages these are
+  Nanoseconds from_step;               // of that row
+};
 
 /// One row of the table: a configuration and what was predicted of it.
 struct Candidate {
@@ -29,6 +38,7 @@ struct Candidate {
   Bytes peak_bytes;                   // of the fullest rank
   int fullest_rank = 0;
   Bytes state_bytes;  // of peak_bytes: what is there from the first step to the last
+  std::optional<SynthesisedOrder> synthesised;  // what makes it a row of schedule `auto`
 
   int devices() const { return parallel.devices(); }
 };
@@ -52,12 +62,20 @@ struct SearchJournal {
   std::function<void(const std::string& configuration, const std::string& record)> add;
 };
 
+/// What synthesis made of the first rows (planner/synthesis/winners.hpp).
+struct WinnersSynthesis {
+  int winners = 0, better = 0;  // rows that it looked at; those with a better order
+  std::int64_t orders = 0;      // that were timed
+  double gain = 0;              // the largest share of a row's step that a better order takes off
+};
+
 struct SearchOptions {
   int threads = 0;  // 0: as many as this machine has cores
   int cores = 0;  // cores that ranks on a shared machine divide among themselves; 0: this machine's
   int keep = 20;  // rows of the ranked table
   bool exhaustive = false;       // simulate whatever keeps to the rules and the memory
   bool front = false;            // fill SearchResult::front
+  bool synthesis = true;         // look for better orders of the winners, where schedules are open
   bool only_executable = false;  // leave out what `run` cannot execute (planner/executable.hpp)
   double budget_seconds = 0;     // stop looking after that long; 0: never
   SearchShare share;
@@ -87,6 +105,8 @@ struct SearchResult {
   std::map<std::string, std::string> examples;
   /// With SearchOptions::only_executable, a faster one that `run` cannot execute.
   std::optional<Candidate> not_executable;
+  /// Nothing where it was not asked for, the job names schedules, or the budget ran out before.
+  std::optional<WinnersSynthesis> synthesis;
   bool complete = true;  // false: the budget ran out before everything was ruled out
   std::int64_t elapsed_ns = 0;
 };

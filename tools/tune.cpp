@@ -42,29 +42,31 @@ Json fields_of(const planner::Candidate& candidate) {
   for (const StagePlan& stage : candidate.stages)
     layers.push_back(stage.end_layer - stage.first_layer);
   const planner::ParallelSetup& parallel = candidate.parallel;
-  return {{"schedule", candidate.schedule},
-          {"tp", parallel.tensor},
-          {"pp", parallel.pipeline},
-          {"dp", parallel.data},
-          {"cp", parallel.context},
-          {"ep", parallel.experts},
-          {"vpp", parallel.chunks},
-          {"devices", candidate.devices()},
-          {"micro_batches", parallel.micro_batches},
-          {"micro_batch_size", parallel.micro_batch_size},
-          {"recompute", recompute_json(parallel)},
-          {"sequence_parallel", parallel.sequence_parallel},
-          {"zero", parallel.zero},
-          {"rank_order", name_of(parallel.order)},
-          {"node_order", to_text(parallel.node_order)},
-          {"partition", candidate.partition},
-          {"layers_of_stage", layers},
-          {"step_ns", candidate.step.value},
-          {"bubble_ratio", candidate.bubble_ratio},
-          {"peak_activations", candidate.peak_activations},
-          {"peak_bytes", candidate.peak_bytes.value},
-          {"fullest_rank", candidate.fullest_rank},
-          {"state_bytes", candidate.state_bytes.value}};
+  Json fields{{"schedule", candidate.schedule},
+              {"tp", parallel.tensor},
+              {"pp", parallel.pipeline},
+              {"dp", parallel.data},
+              {"cp", parallel.context},
+              {"ep", parallel.experts},
+              {"vpp", parallel.chunks},
+              {"devices", candidate.devices()},
+              {"micro_batches", parallel.micro_batches},
+              {"micro_batch_size", parallel.micro_batch_size},
+              {"recompute", recompute_json(parallel)},
+              {"sequence_parallel", parallel.sequence_parallel},
+              {"zero", parallel.zero},
+              {"rank_order", name_of(parallel.order)},
+              {"node_order", to_text(parallel.node_order)},
+              {"partition", candidate.partition},
+              {"layers_of_stage", layers},
+              {"step_ns", candidate.step.value},
+              {"bubble_ratio", candidate.bubble_ratio},
+              {"peak_activations", candidate.peak_activations},
+              {"peak_bytes", candidate.peak_bytes.value},
+              {"fullest_rank", candidate.fullest_rank},
+              {"state_bytes", candidate.state_bytes.value}};
+  if (candidate.synthesised) fields["synthesised_from"] = candidate.synthesised->from;
+  return fields;
 }
 
 Json result_fields(const planner::SearchResult& result) {
@@ -87,6 +89,12 @@ Json result_fields(const planner::SearchResult& result) {
                  {"elapsed_ns", result.elapsed_ns}};
   if (!result.front.empty()) fields["front"] = list(result.front);
   if (result.not_executable) fields["not_executable"] = fields_of(*result.not_executable);
+  if (const auto& done = result.synthesis) {
+    fields["synthesis_on_winners"] = {{"winners", done->winners},
+                                      {"better", done->better},
+                                      {"gain", done->gain},
+                                      {"orders", done->orders}};
+  }
   return fields;
 }
 
@@ -156,6 +164,12 @@ Plan with_synthesis(const planner::SearchResult& tuned, const Job& job, const Ar
   return found.plan ? *std::move(found.plan) : plan;
 }
 
+void refuse_opposites(const Arguments& arguments) {
+  if (!arguments.has("--synthesise") || !arguments.has("--no-synthesis")) return;
+  throw InputError(
+      "--synthesise asks for an order of tune's own and --no-synthesis for none; leave one out");
+}
+
 void refuse_sizes_of_job(const Arguments& arguments) {
   for (const char* flag : {"--pp", "--micro-batches", "--vpp", "--param", "--jobs", "--placement",
                            "--cost", "--mem"}) {
@@ -171,6 +185,7 @@ planner::SearchOptions options_of(const Arguments& arguments, const Job& job) {
   options.threads = arguments.integer_or("--threads", 0, 1024, 0);
   options.exhaustive = arguments.has("--exhaustive");
   options.front = arguments.has("--front");
+  options.synthesis = !arguments.has("--no-synthesis");
   options.only_executable = job.has_run_mode && job.tuner_run_mode != TunerRunMode::TunerOnly;
   const auto budget = arguments.duration("--budget");
   if (budget && !arguments.has("--synthesise"))
@@ -239,6 +254,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
 }
 
 int run(const Arguments& arguments, Session& session) {
+  refuse_opposites(arguments);
   if (arguments.positionals().empty()) {
     if (arguments.has("--synthesise")) return synthesise_order(arguments, session);
     throw InputError("missing JOB; without one, --synthesise finds an order for --cost");
@@ -317,6 +333,9 @@ Command tune_command() {
       {.group = "Search",
        .name = "--front",
        .help = "also the fastest plans for less and less memory"},
+      {.group = "Search",
+       .name = "--no-synthesis",
+       .help = "named schedules only, which other frameworks know; no order of tune's own"},
       {.group = "Search",
        .name = "--synthesise",
        .help = "search an order too: for the best plan's stages, or without a job for --cost"},

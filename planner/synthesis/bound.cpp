@@ -315,8 +315,11 @@ std::int64_t makespan_bound(const Problem& problem, const std::vector<Stage>& st
     for (int s = first; s > 0; --s)
       tail += problem.backward_latency[at(s)] + problem.duration[token_of(s - 1, Input)];
     if (first > 0 && problem.kinds == 3) tail += problem.duration[token_of(0, Weight)];
-    bound = std::max({bound, heads.rank_end(r, true), heads.rank_end(r, false) + tail,
-                      heads.of(token_of(first, Forward), 0) + memory_time(problem, heads, r)});
+    tail += problem.update[first > 0 ? at(problem.rank_of[0]) : at(r)];
+    const std::int64_t busy =
+        std::max(heads.rank_end(r, true),
+                 heads.of(token_of(first, Forward), 0) + memory_time(problem, heads, r));
+    bound = std::max({bound, busy + problem.update[at(r)], heads.rank_end(r, false) + tail});
   }
   return bound;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 
 namespace pipewright::planner::synthesis {
@@ -35,7 +36,8 @@ void ListScheduler::reset(const Rules& rules) {
   std::fill(arrival_.end() - m, arrival_.end(), 0);
   std::fill(clock_.begin(), clock_.end(), 0);
   std::fill(held_.begin(), held_.end(), 0);
-  least_ = problem_.work;
+  std::transform(problem_.work.begin(), problem_.work.end(), problem_.update.begin(),
+                 least_.begin(), std::plus<>());
   std::fill(done_.begin(), done_.end(), 0);
   std::copy(problem_.first.begin(), problem_.first.end() - 1, cursor_.begin());
   for (int r = 0; r < problem_.ranks; ++r)

@@ -41,7 +41,7 @@ bool Evaluator::run(const Sequence& sequence) {
   makespan_ = span_ = 0;
   for (int r = 0; r < problem_.ranks; ++r) {
     if (cursor_[at(r)] != problem_.first[at(r) + 1]) return false;
-    makespan_ = std::max(makespan_, clock_[at(r)]);
+    makespan_ = std::max(makespan_, clock_[at(r)] + problem_.update[at(r)]);
     span_ = std::max(span_, clock_[at(r)] - rank_start(r));
   }
   return true;
@@ -55,7 +55,8 @@ std::int64_t Evaluator::rank_start(int rank) const {
 int Evaluator::critical_rank() const {
   for (int r = 0; r < problem_.ranks; ++r) {
     const bool makespan = problem_.objective == Objective::Makespan;
-    if (clock_[at(r)] - (makespan ? 0 : rank_start(r)) == value()) return r;
+    const std::int64_t before = makespan ? -problem_.update[at(r)] : rank_start(r);
+    if (clock_[at(r)] - before == value()) return r;
   }
   return 0;
 }

@@ -76,7 +76,8 @@ class Climb {
     for (int r = 0; r < problem_.ranks; ++r) {
       if (problem_.first[at(r)] == problem_.first[at(r) + 1]) continue;
       const bool span = problem_.objective == Objective::Span;
-      if (evaluator_.rank_end(r) - (span ? evaluator_.rank_start(r) : 0) != value_) continue;
+      const std::int64_t before = span ? evaluator_.rank_start(r) : -problem_.update[at(r)];
+      if (evaluator_.rank_end(r) - before != value_) continue;
       if (below(at(++seen)) == 0) found = r;
     }
     return found;

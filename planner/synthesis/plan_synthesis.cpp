@@ -2,24 +2,39 @@
 
 #include <algorithm>
 
-#include "core/program.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
+#include "planner/synthesis/judging.hpp"
 
 namespace pipewright::planner {
 namespace {
 
-/// Synthesis knows one latency for all messages: that of the slowest.
-CostTable with_one_latency(const Plan& plan) {
+/// Of its first replica: the others have the same order.
+CostTable of_pipeline(const Plan& plan) {
   CostTable costs = plan.costs;
-  Nanoseconds slowest;
-  for (const Route& route : program_of_plan(plan).routes) {
-    slowest = std::max(slowest, plan.costs.transfer_time(route, plan.all_ranks()));
-  }
-  costs.every_route = {slowest, 0, {}};
+  if (costs.route_of_edge.empty()) return costs;
+  const auto ranks = static_cast<std::size_t>(plan.ranks());
+  const auto all = static_cast<std::size_t>(plan.all_ranks());
   costs.route_of_edge.clear();
-  costs.links.clear();
+  for (std::size_t from = 0; from < ranks; ++from) {
+    for (std::size_t to = 0; to < ranks; ++to)
+      costs.route_of_edge.push_back(plan.costs.route_of_edge[from * all + to]);
+  }
   return costs;
+}
+
+/// The plan with the fastest of the orders under its policy; nothing where none ends.
+std::optional<Plan> fastest(const Plan& plan, const std::vector<Order>& orders) {
+  std::optional<Plan> best;
+  for (const Order& order : orders) {
+    Plan changed = plan;
+    changed.schedule.name = "auto";
+    changed.schedule.parameters.clear();
+    changed.schedule.order = order;
+    if (fill_prediction(changed).verdict != Verdict::Ok) continue;
+    if (!best || changed.predicted.step < best->predicted.step) best = std::move(changed);
+  }
+  return best;
 }
 
 std::string than(Nanoseconds found, const Plan& plan) {
@@ -29,40 +44,42 @@ std::string than(Nanoseconds found, const Plan& plan) {
 
 }  // namespace
 
-PlanSynthesis synthesise_for_plan(const Plan& plan, std::vector<Bytes> memory_limit,
+PlanSynthesis synthesise_for_plan(const Plan& plan, const std::vector<Bytes>& memory_limit,
                                   const SynthesisRequest& settings) {
   PlanSynthesis found;
-  const Placement placement = pipeline_order(plan).placement;
-  if (placement.looks_at_micro_batch()) {
+  const Order own = pipeline_order(plan);
+  if (own.placement.looks_at_micro_batch()) {
     found.why = plan.schedule.name + " has replicas of its stages; synthesis does not look there";
     return found;
   }
   SynthesisRequest request = settings;
-  request.placement = placement;
+  request.placement = own.placement;
   request.micro_batches = plan.micro_batches;
-  request.costs = with_one_latency(plan);
-  request.memory_limit = std::move(memory_limit);
+  request.costs = of_pipeline(plan);
+  request.memory_limit =
+      limits_between_actions(memory_limit, plan.stages, plan.ranks(), request.costs);
+  request.with_updates = true;
+  request.starts.emplace_back(plan.schedule.name, own);
+  request.runners_up = kRunnersUp;
   found.result = synthesise(request);
   if (!found.result.order) {
     found.why = least_limit_text(found.result);
     return found;
   }
-  Plan changed = plan;
-  changed.schedule.name = "auto";
-  changed.schedule.parameters.clear();
-  changed.schedule.order = found.result.order;
-  if (fill_prediction(changed).verdict != Verdict::Ok) {
-    found.why = "the order that was found does not end under the plan's policy; the plan keeps " +
+  std::optional<Plan> best = fastest(plan, orders_to_judge(request, found.result));
+  if (!best) {
+    found.why = "no order that was found ends under the plan's policy; the plan keeps " +
                 plan.schedule.name;
     return found;
   }
+  Plan& changed = *best;
   if (changed.predicted.step >= plan.predicted.step) {
     found.why = "no better order was found: " + than(changed.predicted.step, plan);
     return found;
   }
   found.why = "a better order was found: " + than(changed.predicted.step, plan);
   changed.tuner.reasons.push_back("Synthesised: " + found.why + ".");
-  found.plan = std::move(changed);
+  found.plan = std::move(best);
   return found;
 }
 

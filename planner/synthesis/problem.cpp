@@ -76,6 +76,8 @@ void set_rank(Problem& problem, const SynthesisRequest& request, int rank) {
       work += problem.duration[t] * problem.micro_batches;
   }
   problem.constant[at(rank)] = constant;
+  if (request.with_updates && request.objective == Objective::Makespan)
+    problem.update[at(rank)] = request.costs.update_time(request.placement, RankId(rank)).value;
   problem.work[at(rank)] = work;
   problem.first[at(rank) + 1] = problem.first[at(rank)] + problem.stages_of[at(rank)].size() *
                                                               at(problem.kinds) *
@@ -109,6 +111,7 @@ Problem problem_of(const SynthesisRequest& request) {
   problem.limit.assign(at(problem.ranks), kNever);
   problem.constant.assign(at(problem.ranks), 0);
   problem.work.assign(at(problem.ranks), 0);
+  problem.update.assign(at(problem.ranks), 0);
   problem.first.assign(at(problem.ranks) + 1, 0);
   for (int r = 0; r < problem.ranks; ++r) set_rank(problem, request, r);
   return problem;

@@ -46,6 +46,7 @@ struct Problem {
   std::vector<std::int64_t> constant;          // by rank
   std::vector<std::size_t> first;              // by rank, ranks + 1: where its tokens begin
   std::vector<std::int64_t> work;              // by rank: all its durations
+  std::vector<std::int64_t> update;            // by rank: behind all of it; 0 for the span
 
   std::size_t size() const { return first.back(); }
   bool limited(int rank) const { return limit[static_cast<std::size_t>(rank)] != kNever; }

@@ -15,6 +15,7 @@ NodeBound::NodeBound(const Problem& problem)
     for (int s = first; s > 0; --s)
       tail_[at(r)] += problem.backward_latency[at(s)] + problem.duration[token_of(s - 1, Input)];
     if (first > 0 && problem.kinds == 3) tail_[at(r)] += problem.duration[token_of(0, Weight)];
+    tail_[at(r)] += problem.update[first > 0 ? at(problem.rank_of[0]) : at(r)];
   }
 }
 
@@ -25,7 +26,7 @@ std::int64_t NodeBound::of(const ProofState& state) {
     const auto& stages = problem_.stages_of[at(r)];
     if (stages.empty()) continue;
     if (problem_.objective == Objective::Makespan) {
-      bound = std::max(bound, rank_end(state, r, true));
+      bound = std::max(bound, rank_end(state, r, true) + problem_.update[at(r)]);
       const Token last = token_of(stages.front(), Input);
       if (state.done[last] < problem_.micro_batches)
         bound = std::max(bound, rank_end(state, r, false) + tail_[at(r)]);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -22,8 +23,10 @@ struct Search {
   std::int64_t bound;  // nothing is below
   Sequence best;       // empty: none yet
   std::int64_t best_value = kNever;
-  std::string found_by;    // what gave the order that best was made from
-  std::int64_t steps = 0;  // actions placed or timed so far
+  std::size_t keep_beaten = 0;  // how many of these are kept:
+  std::deque<Sequence> beaten;  // were the best, the last first
+  std::string found_by;         // what gave the order that best was made from
+  std::int64_t steps = 0;       // actions placed or timed so far
   std::int64_t evaluated = 0;
   Clock::time_point begin = Clock::now(), deadline = Clock::time_point::max();
   bool cut_short = false;
@@ -43,6 +46,10 @@ struct Search {
     if (!evaluator.run(sequence)) return kNever;
     const std::int64_t value = evaluator.value();
     if (value < best_value) {
+      if (keep_beaten > 0 && !best.empty()) {
+        beaten.push_front(std::move(best));
+        if (beaten.size() > keep_beaten) beaten.pop_back();
+      }
       best = sequence;
       best_value = value;
       if (!source.empty()) found_by = source;

@@ -1,6 +1,7 @@
 #include "planner/synthesis/synthesis.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 
 #include "core/error.hpp"
@@ -47,6 +48,8 @@ SynthesisResult result_of(Search& search) {
   PIPEWRIGHT_ASSERT(keeps_limits(search.problem, search.best),
                     "a synthesised order breaks the memory limit");
   result.order = order_of(search.problem, search.best);
+  for (const Sequence& sequence : search.beaten)
+    result.runners_up.push_back(order_of(search.problem, sequence));
   result.value_ns = search.best_value;
   result.makespan_ns = search.evaluator.makespan();
   result.span_ns = search.evaluator.span();
@@ -58,6 +61,15 @@ SynthesisResult result_of(Search& search) {
   result.cut_short = search.cut_short;
   result.elapsed_ns = (Search::Clock::now() - search.begin).count();
   return result;
+}
+
+/// The request's own orders to begin with.
+void offer_starts(Search& search, const SynthesisRequest& request) {
+  for (const auto& [name, order] : request.starts) {
+    const auto sequence = sequence_of(search.problem, order);
+    if (sequence && keeps_limits(search.problem, *sequence))
+      search.offer(*sequence, name, "named schedules");
+  }
 }
 
 SynthesisResult run(const SynthesisRequest& request) {
@@ -77,7 +89,9 @@ SynthesisResult run(const SynthesisRequest& request) {
                          .lower_bound_ns = search.bound,
                          .phase = phase});
   };
-  const NamedBest named = offer_named(search, request);
+  search.keep_beaten = static_cast<std::size_t>(std::max(0, request.runners_up));
+  offer_starts(search, request);
+  const NamedBest named = request.named_schedules ? offer_named(search, request) : NamedBest{};
   std::mt19937_64 dice(request.seed);
   const std::int64_t steps = request.steps > 0 ? request.steps : budget / kNanosecondsAStep;
   const auto until = [&](std::int64_t percent) {
@@ -107,6 +121,8 @@ SynthesisResult better_of(SynthesisResult a, SynthesisResult b) {
   if (!b.order) return a;
   if (!a.order) return b;
   if (b.value_ns < a.value_ns) std::swap(a, b);
+  a.runners_up.push_back(std::move(*b.order));
+  std::move(b.runners_up.begin(), b.runners_up.end(), std::back_inserter(a.runners_up));
   a.lower_bound_ns = std::min(a.lower_bound_ns, b.lower_bound_ns);
   a.proven = a.value_ns <= a.lower_bound_ns;
   a.gap = gap_of(a.value_ns, a.lower_bound_ns);
@@ -120,6 +136,12 @@ SynthesisResult better_of(SynthesisResult a, SynthesisResult b) {
   return a;
 }
 
+/// Where B is shorter than I and W together neither form is better from the start.
+bool fused_may_be_better(const SynthesisRequest& request) {
+  return std::any_of(request.costs.stages.begin(), request.costs.stages.end(),
+                     [](const StageCosts& s) { return s.b < s.i + s.w; });
+}
+
 }  // namespace
 
 std::string_view to_string(Objective objective) {
@@ -127,17 +149,22 @@ std::string_view to_string(Objective objective) {
 }
 
 SynthesisResult synthesise(const SynthesisRequest& request) {
-  const auto& stages = request.costs.stages;
-  const bool fused_is_shorter = std::any_of(stages.begin(), stages.end(),
-                                            [](const StageCosts& s) { return s.b < s.i + s.w; });
-  if (!request.split_backward || !fused_is_shorter) return run(request);
-  // Neither I and W apart nor B is better from the start: half of the search for each.
+  if (!request.split_backward || !fused_may_be_better(request)) return run(request);
+  // Half of the search for each.
   SynthesisRequest half = request;
   half.budget_ns /= 2;
   half.steps /= 2;
   SynthesisResult apart = run(half);
   half.split_backward = false;
   return better_of(std::move(apart), run(half));
+}
+
+std::int64_t synthesis_bound(const SynthesisRequest& request) {
+  const std::int64_t bound = lower_bound(problem_of(request));
+  if (!request.split_backward || !fused_may_be_better(request)) return bound;
+  SynthesisRequest fused = request;
+  fused.split_backward = false;
+  return std::min(bound, lower_bound(problem_of(fused)));
 }
 
 }  // namespace pipewright::planner

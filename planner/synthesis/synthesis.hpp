@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/costs.hpp"
@@ -44,10 +45,16 @@ struct SynthesisRequest {
   /// limit.
   std::vector<Bytes> memory_limit;
   Objective objective = Objective::Makespan;
+  /// The makespan includes the updates (OPT, one behind the other) with which each rank ends.
+  bool with_updates = false;
   /// Orders of F, I, W; false: of F and B. Where B is shorter than I and W together, true searches
   /// both kinds (and the lower bound is for these two, not for mixtures).
   bool split_backward = true;
   std::uint64_t seed = 1;
+  /// Orders to begin with, by name, where they fit the placement and keep to the limit.
+  std::vector<std::pair<std::string, Order>> starts;
+  bool named_schedules = true;  // begin with those of the registry too
+  int runners_up = 0;           // fill SynthesisResult::runners_up with so many
   /// How long to search. How much is tried follows from this alone, at a pace that an ordinary core
   /// keeps; a slower machine cuts the search short when the time is up.
   std::int64_t budget_ns = 1'000'000'000;
@@ -64,6 +71,8 @@ struct SynthesisResult {
   /// Nothing where no order keeps to the limit (or, where micro-batches leave memory behind, not
   /// even the one that does them one by one).
   std::optional<Order> order;
+  /// Orders that were the best until a better one was found, the last first.
+  std::vector<Order> runners_up;
   /// Where there is no order: by rank, the least limit under which there is one. Exact where F
   /// takes memory, I and W give back, and a micro-batch leaves nothing behind; else one that works.
   std::vector<Bytes> least_limit;
@@ -91,5 +100,9 @@ struct SynthesisResult {
 /// Deterministic for a request unless cut_short. Throws InputError for a request that has no
 /// meaning; a limit that is too low is a result. Pure: many threads may call it.
 SynthesisResult synthesise(const SynthesisRequest& request);
+
+/// No order that synthesise() looks at has a value below; without a search. O(actions), and a sort.
+/// Throws as synthesise().
+std::int64_t synthesis_bound(const SynthesisRequest& request);
 
 }  // namespace pipewright::planner
