@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <queue>
 #include <sstream>
 #include <tuple>
@@ -54,6 +55,7 @@ class Search {
     // Its winners do not depend on how many rows are shown.
     const std::size_t rows = synthesises ? std::max(keep_, kRowsForWinners) : keep_;
     std::vector<Evaluation> ranked = best_of(meshes, Trial::Schedules, rows, "table");
+    if (!ranked.empty()) leader_ = ranked.front().candidate;
     add_baselines(meshes, sorted(space.only_to_compare), ranked);
     std::sort(ranked.begin(), ranked.end(), better);
     if (synthesises && result_.complete) {
@@ -320,7 +322,11 @@ class Search {
     SearchProgress progress;
     progress.simulated = result_.evaluated;
     for (const auto& [why, number] : result_.pruned) progress.left_out += number;
-    if (!best.empty()) progress.best = &best.front().candidate;
+    if (leader_) {
+      progress.best = &*leader_;
+    } else if (!best.empty()) {
+      progress.best = &best.front().candidate;
+    }
     options_.progress(progress);
   }
 
@@ -333,6 +339,7 @@ class Search {
   Bytes limit_;
   const std::chrono::steady_clock::time_point begin_;
   std::map<std::tuple<int, int, bool>, ShapeChoices::Shapes> shapes_;
+  std::optional<Candidate> leader_;  // of the table, once that is full: what follows compares
   SearchResult result_;
 };
 
