@@ -73,9 +73,10 @@ class ListScheduler {
   void set_wake(int rank, std::int64_t time);
 
   const Problem& problem_;
-  std::vector<std::int64_t> alone_;                 // by rank: peak_of_one()
-  std::vector<std::int64_t> arrival_;               // F of (stage, k), then I
-  std::vector<std::int64_t> clock_, held_, least_;  // by rank; least_: idle time + all work, and the update
+  std::vector<std::int64_t> alone_;    // by rank: peak_of_one()
+  std::vector<std::int64_t> arrival_;  // F of (stage, k), then I
+  std::vector<std::int64_t> clock_, held_,
+      least_;  // by rank; least_: idle time + all work, and the update
   // When each rank looks for an action next, as a tree of winners: wake_[leaves_ + r] is rank r's,
   // winner_[n] the rank with the earliest below node n.
   std::vector<std::int64_t> wake_;
