@@ -133,6 +133,17 @@ TEST_F(Modes, TunerOnlyStopsAfterThePlan) {
   expect_refused("job.json", "tuner_save_path");
 }
 
+TEST_F(Modes, SynthesisOnWinnersIsInTheResultUnlessItIsLeftOut) {
+  folder_.write("job.json", small_job(""));
+  const Json with = Json::parse(pipewright("tune job.json --json", folder_).out);
+  EXPECT_GE(with["synthesis_on_winners"]["winners"], with["synthesis_on_winners"]["better"]);
+  const Json without = Json::parse(pipewright("tune job.json --json --no-synthesis", folder_).out);
+  EXPECT_FALSE(without.contains("synthesis_on_winners"));
+  const CommandResult both = pipewright("tune job.json --synthesise --no-synthesis", folder_);
+  EXPECT_EQ(both.status, 2);
+  EXPECT_NE(both.err.find("leave one out"), std::string::npos) << both.err;
+}
+
 TEST_F(Modes, RunOnlyStartsFromTheSavedPlan) {
   folder_.write("job.json",
                 small_job(R"(, "tuner_run_mode": "run_only", "tuner_load_path": "plan.json")"));
