@@ -11,6 +11,7 @@
 #include "planner/estimate/stage_estimate.hpp"
 #include "planner/estimate/step_parts.hpp"
 #include "planner/node_order_contexts.hpp"
+#include "planner/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -49,7 +50,7 @@ ParallelSpace space_of(const Job& job) {
   space.devices = job.cluster.devices();
   space.global_batch = job.global_batch;
   space.tensor = asked_numbers(asked.mp_degree, "mp_degree");
-  space.pipeline = asked_numbers(asked.pp_degree, "pp_degree");
+  space.pipeline = asked_ranks(asked);
   space.data = asked_numbers(asked.dp_degree, "dp_degree");
   space.chunks = {1};  // the schedules have them
   space.experts = asked_numbers(asked.ep_degree, "ep_degree");

@@ -67,7 +67,8 @@ bool better(const Evaluation& a, const Evaluation& b) {
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
                       p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
                       p.recompute, p.recompute_of_stage, p.sequence_parallel, p.node_order, p.order,
-                      o.candidate.partition == "even", o.candidate.partition == "by-rank");
+                      p.stage_replicas, o.candidate.partition == "even",
+                      o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);
 }

@@ -11,6 +11,7 @@
 #include "planner/memory.hpp"
 #include "planner/number_text.hpp"
 #include "planner/schedules/building.hpp"
+#include "planner/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -24,7 +25,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         asked_recompute_(layered_recompute(job)),
         has_attention_(has_attention(job.model)),
         models_(models_of(job, profile, cores, asked_recompute_)),
-        ranks_asked_(asked_numbers(job.strategy.pp_degree, "pp_degree")),
+        ranks_asked_(asked_ranks(job.strategy)),
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
@@ -205,7 +206,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         // Open replicas are those that have devices.
         if (replicas_asked_.empty() && replicas > 1) continue;
         visitor.ruled_out("more ranks than devices");
-      } else if (p > layers) {
+      } else if (p > layers && common_.whole_ranks) {
         visitor.ruled_out("fewer layers than stages");
       } else if (is_crowded(asked, p, replicas)) {
         visitor.ruled_out("more ranks than cores");

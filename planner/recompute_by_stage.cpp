@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "planner/branch.hpp"
+#include "planner/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -261,8 +262,9 @@ std::optional<Configuration> with_chosen_recompute(const ConfigurationCosts& cos
                                                    std::span<const StagePlan> stages, Bytes limit) {
   const ParallelSetup& setup = configuration.parallel;
   if (!setup.recompute_by_stage || !setup.recompute_of_stage.empty()) return configuration;
-  const Order order = configuration.schedule->make(
-      {setup.pipeline, setup.micro_batches, setup.chunks, {}, {}, limit});
+  ScheduleRequest request = request_of(setup);
+  request.memory_limit = limit;
+  const Order order = configuration.schedule->make(request);
   const StagesByRecompute by_kind = stages_by_recompute(costs, setup, stages);
   const auto sizes =
       by_kind.has_more_in_actions() ? OrderPeaks::Sizes::InActions : OrderPeaks::Sizes::Changes;

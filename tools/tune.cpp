@@ -49,6 +49,7 @@ Json fields_of(const planner::Candidate& candidate) {
           {"cp", parallel.context},
           {"ep", parallel.experts},
           {"vpp", parallel.chunks},
+          {"stage_replicas", parallel.stage_replicas},
           {"devices", candidate.devices()},
           {"micro_batches", parallel.micro_batches},
           {"micro_batch_size", parallel.micro_batch_size},
