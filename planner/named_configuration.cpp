@@ -6,6 +6,7 @@
 
 #include "core/comma_list.hpp"
 #include "core/error.hpp"
+#include "core/model_tie.hpp"
 #include "core/suggest.hpp"
 #include "planner/partition.hpp"
 #include "planner/recompute_by_stage.hpp"
@@ -283,6 +284,11 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
     return "With " + std::string(c.schedule->name) +
            " a stage is on several ranks, and the ranks here differ in speed: it has no one time. "
            "Take a schedule whose stages have one rank each.";
+  }
+  if (c.schedule->asynchronous && (c.parallel.data > 1 || tie_of(job.model))) {
+    return std::string(c.schedule->name) +
+           " updates inside the step, which nothing here does with " +
+           (c.parallel.data > 1 ? "replicas of the pipeline; say dp=1." : "a tied head.");
   }
   const ScheduleRequest request = request_of(c.parallel);
   if (const auto reason = refusal_of(*c.schedule, request)) return *reason;

@@ -41,6 +41,9 @@ ShapeChoices::ShapeChoices(const Job& job, bool is_estimated)
       chunks_asked_(asked_numbers(job.strategy.vpp_degree, "vpp_degree")),
       replicas_asked_(job.strategy.stage_replicas) {
   for (const std::string& name : job.strategy.schedule_mode) asked_.push_back(&find_schedule(name));
+  std::sort(replicas_asked_.begin(), replicas_asked_.end());
+  replicas_asked_.erase(std::unique(replicas_asked_.begin(), replicas_asked_.end()),
+                        replicas_asked_.end());
   const auto has_replicas = [](const Schedule* schedule) {
     return schedule->layout == Layout::Replicas;
   };

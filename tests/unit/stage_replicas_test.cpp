@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "core/error.hpp"
 #include "planner/branch.hpp"
@@ -296,7 +297,7 @@ TEST(ReplicatedSearch, TheStrategysReplicasAreAlwaysTheAnswers) {
   Draw random(5);
   Chain chain = chain_of(random_chain(random, false), 4, 12);
   chain.job.strategy.pp_degree = {};
-  chain.job.strategy.stage_replicas = {{1, 2}, {2, 1, 1}};
+  chain.job.strategy.stage_replicas = {{1, 2}, {2, 1, 1}, {1, 2}};
   const SearchResult result = searched(chain, 1000, true);
   ASSERT_GE(result.ranked.size(), 2u);
   for (const Candidate& row : result.ranked) {
@@ -304,6 +305,9 @@ TEST(ReplicatedSearch, TheStrategysReplicasAreAlwaysTheAnswers) {
     EXPECT_TRUE(replicas == std::vector({1, 2}) || replicas == std::vector({2, 1, 1}));
     EXPECT_EQ(row.parallel.pipeline, std::accumulate(replicas.begin(), replicas.end(), 0));
   }
+  std::set<std::string> seen;
+  for (const Candidate& row : result.ranked)
+    EXPECT_TRUE(seen.insert(describe(row) + row.partition).second) << describe(row);
   EXPECT_EQ(result.baselines.size(), 2u);  // on one rank, and on several
   chain.job.strategy.pp_degree = {"2"};
   const SearchResult none = searched(chain);
@@ -348,6 +352,7 @@ TEST(ReplicatedSearch, AnExplanationTakesReplicasByName) {
   EXPECT_THAT(explained("replicas=5,1").sentences.back(), HasSubstr("needs 6 devices"));
   EXPECT_THROW(explained("replicas=2,1,schedule=1f1b"), InputError);
   EXPECT_THROW(explained("replicas=x"), InputError);
+  EXPECT_THAT(explained("replicas=2,dp=2,micro_batches=6").sentences.back(), HasSubstr("say dp=1"));
   const Explanation without = explained("schedule=pipedream");
   ASSERT_TRUE(without.candidate);
   EXPECT_TRUE(without.candidate->parallel.stage_replicas.empty());
