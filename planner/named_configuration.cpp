@@ -6,6 +6,7 @@
 #include "core/comma_list.hpp"
 #include "core/error.hpp"
 #include "core/suggest.hpp"
+#include "planner/flow_bound.hpp"
 #include "planner/partition.hpp"
 #include "planner/recompute_by_stage.hpp"
 #include "planner/schedules/building.hpp"
@@ -263,8 +264,10 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
 Branch branch_of(const Configuration& configuration, const ConfigurationCosts& costs) {
   std::vector<StagePlan> stages = stages_of(configuration, costs);
   Branch branch{with_any_recompute(costs, configuration, stages), nullptr, 0};
-  branch.bound = step_bound(configuration, stages,
-                            chosen_stage_costs(costs, branch.configuration.parallel, stages));
+  branch.bound = flow_bound(configuration, stages,
+                            chosen_stage_costs(costs, branch.configuration.parallel, stages),
+                            costs.wires(branch.configuration.parallel, stages),
+                            costs.sending(*configuration.schedule));
   branch.stages = std::make_shared<const std::vector<StagePlan>>(std::move(stages));
   return branch;
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "planner/branch.hpp"
+#include "planner/flow_bound.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/recompute_by_stage.hpp"
 #include "planner/search.hpp"
@@ -45,8 +46,11 @@ inline void expect_bounds_hold(const planner::ConfigurationCosts& costs,
   EXPECT_LE(costs.least_memory(row.parallel), row.peak_bytes);
   const planner::Configuration configuration{&planner::find_schedule(row.schedule), row.parallel,
                                              row.partition == "even"};
-  EXPECT_LE(planner::step_bound(configuration, row.stages,
-                                planner::chosen_stage_costs(costs, row.parallel, row.stages)),
+  // step_bound() is part of it.
+  EXPECT_LE(planner::flow_bound(configuration, row.stages,
+                                planner::chosen_stage_costs(costs, row.parallel, row.stages),
+                                costs.wires(row.parallel, row.stages),
+                                costs.sending(*configuration.schedule)),
             row.step.value);
   EXPECT_TRUE(may_fit(configuration, row.stages,
                       planner::chosen_stage_memory(costs, row.parallel, row.stages),
