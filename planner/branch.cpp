@@ -241,12 +241,14 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
     fill += costs[s].f.value;
     drain += costs[s].b.value;
   }
+  // All ranks' work, one after the other, up to the rank's own last backward.
+  const std::int64_t in_turn = c.schedule->one_at_a_time ? (fill + drain) * micro_batches : 0;
   std::int64_t bound = 0;
   for (const Rank& rank : of_rank) {
     if (rank.fill < 0) continue;
     const std::int64_t update = rank.exchange + rank.update;
     const std::int64_t after = splits ? update : std::max(update, rank.drain);
-    bound = std::max(bound, rank.fill + rank.work + after);
+    bound = std::max({bound, rank.fill + rank.work + after, in_turn - rank.drain + update});
   }
   return bound;
 }

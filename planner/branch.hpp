@@ -52,7 +52,8 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
 
 /// Each rank waits for the first micro-batch to reach it, computes everything once, and its last
 /// fused backward still has to go down to stage 0, and the stage whose gradients are complete last
-/// has to exchange them; where ranks depend on the micro-batch, they share all work at best.
+/// has to exchange them; where ranks depend on the micro-batch, they share all work at best. One
+/// micro-batch at a time takes the work of all ranks.
 /// `costs`: by stage.
 std::int64_t step_bound(const Configuration& configuration, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs);

@@ -14,12 +14,23 @@
 namespace pipewright::planner {
 namespace {
 
+/// "0-2, 3, 4, 5 to 28 (2 each), 29": stage by stage, but runs of stages alike in one.
 std::string layers_of(const std::vector<StagePlan>& stages) {
+  constexpr std::size_t kLeastRun = 5;
+  const auto count = [&](std::size_t s) { return stages[s].end_layer - stages[s].first_layer; };
   std::string list;
-  for (const StagePlan& stage : stages) {
-    list += list.empty() ? "" : ", ";
-    list += std::to_string(stage.first_layer);
-    if (stage.end_layer - stage.first_layer > 1) list += "-" + std::to_string(stage.end_layer - 1);
+  for (std::size_t s = 0; s < stages.size();) {
+    std::size_t end = s + 1;
+    while (end < stages.size() && count(end) == count(s)) ++end;
+    if (end - s < kLeastRun) end = s + 1;
+    const int first = stages[s].first_layer, last = stages[end - 1].end_layer - 1;
+    list += (list.empty() ? "" : ", ") + std::to_string(first);
+    if (end - s > 1) {
+      list += " to " + std::to_string(last) + " (" + std::to_string(count(s)) + " each)";
+    } else if (last > first) {
+      list += "-" + std::to_string(last);
+    }
+    s = end;
   }
   return list;
 }

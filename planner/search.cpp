@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <queue>
 #include <sstream>
 #include <tuple>
@@ -50,6 +51,7 @@ class Search {
     const std::vector<Mesh> meshes = sorted(space.meshes);
     const Bytes whole_limit = limit_;
     std::vector<Evaluation> ranked = best_of(meshes, Trial::Schedules, keep_, "table");
+    if (!ranked.empty()) leader_ = ranked.front().candidate;
     add_baselines(meshes, sorted(space.only_to_compare), ranked);
     std::sort(ranked.begin(), ranked.end(), better);
     if (ranked.size() > keep_) ranked.resize(keep_);
@@ -312,7 +314,11 @@ class Search {
     SearchProgress progress;
     progress.simulated = result_.evaluated;
     for (const auto& [why, number] : result_.pruned) progress.left_out += number;
-    if (!best.empty()) progress.best = &best.front().candidate;
+    if (leader_) {
+      progress.best = &*leader_;
+    } else if (!best.empty()) {
+      progress.best = &best.front().candidate;
+    }
     options_.progress(progress);
   }
 
@@ -325,6 +331,7 @@ class Search {
   Bytes limit_;
   const std::chrono::steady_clock::time_point begin_;
   std::map<std::tuple<int, int, bool>, ShapeChoices::Shapes> shapes_;
+  std::optional<Candidate> leader_;  // of the table, once that is full: what follows compares
   SearchResult result_;
 };
 

@@ -1,13 +1,12 @@
 #include "tools/table.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/error.hpp"
 
 namespace pipewright::tools {
 namespace {
-
-constexpr std::string_view kGap = "  ";
 
 bool starts_code_point(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
@@ -41,15 +40,19 @@ std::string Table::text(const Terminal& terminal) const {
       widths[c] = std::max(widths[c], columns_of(row.cells[c]));
     }
   }
+  const std::size_t gaps = columns_.empty() ? 0 : columns_.size() - 1;
+  const std::size_t wide = std::accumulate(widths.begin(), widths.end(), 2 * gaps);
+  const auto width = static_cast<std::size_t>(terminal.width);
+  const std::string_view gap = terminal.cuts_rows && wide > width ? " " : "  ";
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text;
     for (std::size_t c = 0; c < cells.size(); ++c) {
       const std::string padding(widths[c] - std::min(widths[c], columns_of(cells[c])), ' ');
-      if (c > 0) text += kGap;
+      if (c > 0) text += gap;
       text += columns_[c].align == Align::Right ? padding + cells[c] : cells[c] + padding;
     }
     text.erase(text.find_last_not_of(' ') + 1);
-    return cut(text, static_cast<std::size_t>(terminal.width));
+    return terminal.cuts_rows ? cut(text, width) : text;
   };
   std::vector<std::string> titles;
   for (const Column& column : columns_) titles.push_back(column.title);

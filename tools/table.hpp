@@ -1,4 +1,5 @@
-// A table for the terminal: columns as wide as their widest cell, the last one cut to the width.
+// A table for the terminal: columns as wide as their widest cell, closer together where they would
+// not fit. What still does not is cut, and whole where stdout is a pipe or a file.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   /// As many cells as columns. `ink` paints the whole row.
   void add(std::vector<std::string> cells, Ink ink = Ink::Plain);
-  /// Lines that end in a newline, none longer than the terminal is wide.
+  /// Lines that end in a newline, on a terminal none longer than it is wide.
   std::string text(const Terminal& terminal) const;
 
  private:

@@ -68,6 +68,7 @@ Terminal look_at_terminal(std::string_view color) {
   terminal.progress = is_terminal(STDERR_FILENO) && environment("TERM") != "dumb";
   terminal.unicode = locale_is_utf8();
   terminal.width = width_of_stdout();
+  terminal.cuts_rows = is_terminal(STDOUT_FILENO);
   return terminal;
 }
 

@@ -33,6 +33,7 @@ Schedule naive_schedule() {
   entry.bubble = "m(p-1)(F+B)";
   entry.memory = "1";
   entry.source = "model parallelism as GPipe's paper describes it, section 2 (arXiv:1811.06965)";
+  entry.one_at_a_time = true;
   entry.refusal = refusal;
   entry.make = make;
   return entry;

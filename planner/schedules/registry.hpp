@@ -50,9 +50,10 @@ struct Schedule {
   bool splits_backward = false;              // I and W apart
   int default_chunks = 1;                    // v where the user says none
   Layout layout = Layout::Loop;
-  bool cost_driven = false;   // the order depends on ScheduleRequest::costs
-  bool searched = false;      // by synthesis: slow, and the tuner tries it only where it is named
-  bool asynchronous = false;  // updates inside the step: actions name weight versions
+  bool cost_driven = false;    // the order depends on ScheduleRequest::costs
+  bool searched = false;       // by synthesis: slow, and the tuner tries it only where it is named
+  bool asynchronous = false;   // updates inside the step: actions name weight versions
+  bool one_at_a_time = false;  // a micro-batch enters when the one before it has left
   /// The policy that shows what it is about, "" for the plan's default.
   std::string_view policy;
   /// nullopt: fine. Else one sentence: what is wrong, and the nearest legal

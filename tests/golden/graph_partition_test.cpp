@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <random>
 #include <set>
 
 #include "core/json.hpp"
@@ -85,6 +88,56 @@ TEST(GraphPartition, InceptionV3WhichHadNoPublishedOptimumIsSolvedWithAProof) {
   // The published program counted the same ideals before it was stopped.
   EXPECT_EQ(partition->ideals, 36596);
   EXPECT_NEAR(partition->largest_load, 51.551863586, 1e-8);
+}
+
+/// The training graph to an inference graph, as the published one of resnet50 relates to its
+/// forward part: each node has a gradient of its colour and size, each edge one between these.
+/// `slower`: what a node's gradient takes, in the node's own time.
+planner::OperatorGraph training_of(planner::OperatorGraph graph,
+                                   const std::function<double()>& slower) {
+  const std::size_t nodes = graph.nodes.size(), edges = graph.edges.size();
+  for (std::size_t i = 0; i < nodes; ++i) {
+    planner::OperatorNode gradient = graph.nodes[i];
+    gradient.id += 10'000;
+    gradient.backward = true;
+    const double times = slower();
+    gradient.accelerator_latency *= times;
+    gradient.cpu_latency *= times;
+    graph.nodes.push_back(gradient);
+  }
+  for (std::size_t i = 0; i < edges; ++i) {
+    graph.edges.push_back({graph.edges[i].source + static_cast<int>(nodes),
+                           graph.edges[i].target + static_cast<int>(nodes)});
+  }
+  return graph;
+}
+
+/// Of each colour of a published training graph, the gradient's time over the node's.
+std::vector<double> gradient_times(const planner::OperatorGraph& graph) {
+  std::map<int, std::pair<double, double>> of_colour;
+  for (const planner::OperatorNode& node : graph.nodes) {
+    auto& [forward, backward] = of_colour[node.colour];
+    (node.backward ? backward : forward) += node.accelerator_latency;
+  }
+  std::vector<double> times;
+  for (const auto& [colour, both] : of_colour) {
+    if (both.first > 0) times.push_back(both.second / both.first);
+  }
+  return times;
+}
+
+TEST(GraphPartition, TrainingInceptionV3WithGradientsLikeResNetsIsSolvedWithAProof) {
+  const auto folder = golden::golden_dir() / "partition";
+  PIPEWRIGHT_NEEDS_GOLDEN(folder / "LayerGraphs_inceptionv3_inference.json");
+  const auto forward = read_graph(folder / "LayerGraphs_inceptionv3_inference.json");
+  const auto times = gradient_times(read_graph(folder / "LayerGraphs_resnet50_training.json"));
+  std::mt19937_64 random(1);
+  const auto graph = training_of(forward, [&] { return times[random() % times.size()]; });
+  const auto partition = planner::optimal_graph_partition(graph);
+  ASSERT_TRUE(partition.has_value());
+  expect_valid(graph, *partition);
+  EXPECT_NEAR(partition->lower_bound, partition->largest_load, 1e-9 * partition->largest_load);
+  EXPECT_EQ(partition->ideals, 36596);
 }
 
 }  // namespace

@@ -36,6 +36,11 @@ inline void expect_same_rows(const planner::SearchResult& quick, const planner::
     EXPECT_EQ(quick.ranked[k].step, all.ranked[k].step);
     EXPECT_EQ(describe(quick.ranked[k]), describe(all.ranked[k]));
   }
+  ASSERT_EQ(quick.baselines.size(), all.baselines.size());
+  for (std::size_t k = 0; k < all.baselines.size(); ++k) {
+    EXPECT_EQ(quick.baselines[k].step, all.baselines[k].step);
+    EXPECT_EQ(describe(quick.baselines[k]), describe(all.baselines[k]));
+  }
 }
 
 /// Of a row that was found without bounds.
@@ -55,6 +60,13 @@ inline void expect_bounds_hold(const planner::ConfigurationCosts& costs,
   EXPECT_TRUE(may_fit(configuration, row.stages,
                       planner::chosen_stage_memory(costs, row.parallel, row.stages),
                       row.peak_bytes));
+}
+
+/// Of all rows of a search without bounds.
+inline void expect_bounds_hold(const planner::ConfigurationCosts& costs,
+                               const planner::SearchResult& all) {
+  for (const planner::Candidate& row : all.ranked) expect_bounds_hold(costs, row);
+  for (const planner::Candidate& row : all.baselines) expect_bounds_hold(costs, row);
 }
 
 /// The best plan, read back from its file, is the same and is predicted as it was searched. Needs

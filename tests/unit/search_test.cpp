@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
+#include "planner/branch.hpp"
 #include "planner/memory.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/schedules/registry.hpp"
@@ -44,6 +45,24 @@ TEST(Search, ResultDoesNotDependOnThreads) {
   EXPECT_EQ(text_of(a), text_of(b));
   ASSERT_TRUE(a.best && b.best);
   EXPECT_EQ(to_text(to_json(*a.best)), to_text(to_json(*b.best)));
+}
+
+TEST(Search, OneMicroBatchAtATimeTakesTheWorkOfAllRanks) {
+  // Three ranks, F 2, B 3, updates of 1, 5 and 9: the last backward of rank r leaves 3 r behind it.
+  const Schedule& naive = find_schedule("naive");
+  ParallelSetup parallel;
+  parallel.pipeline = 3;
+  parallel.micro_batches = 4;
+  std::vector<StagePlan> stages(3);
+  std::vector<StageCosts> costs(3);
+  for (int s = 0; s < 3; ++s) {
+    const auto index = static_cast<std::size_t>(s);
+    stages[index].rank = RankId(s);
+    costs[index].f = Nanoseconds(2);
+    costs[index].b = Nanoseconds(3);
+    costs[index].opt = Nanoseconds(1 + 4 * s);
+  }
+  EXPECT_EQ(step_bound({&naive, parallel}, stages, costs), 4 * 3 * (2 + 3) - 2 * 3 + 9);
 }
 
 /// What was skipped by its bound was rightly skipped: with room for every row, the table begins
