@@ -133,8 +133,8 @@ std::optional<std::string> broken_recompute(const Configuration& c, std::size_t 
 Configuration with_any_recompute(const ConfigurationCosts& costs,
                                  const Configuration& configuration,
                                  std::span<const StagePlan> stages) {
-  if (auto chosen = with_chosen_recompute(costs, configuration, stages, costs.memory_limit()))
-    return *chosen;
+  if (const auto chosen = with_chosen_recompute(costs, configuration, stages, costs.memory_limit()))
+    return chosen->configuration;
   Configuration most = configuration;
   most.parallel.recompute_of_stage.assign(stages.size(), costs.recompute_kinds().back());
   return most;
@@ -264,10 +264,9 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
 Branch branch_of(const Configuration& configuration, const ConfigurationCosts& costs) {
   std::vector<StagePlan> stages = stages_of(configuration, costs);
   Branch branch{with_any_recompute(costs, configuration, stages), nullptr, 0};
-  branch.bound = flow_bound(configuration, stages,
-                            chosen_stage_costs(costs, branch.configuration.parallel, stages),
-                            costs.wires(branch.configuration.parallel, stages),
-                            costs.sending(*configuration.schedule));
+  branch.bound = flow_bound(
+      configuration, stages, chosen_stage_costs(costs, branch.configuration.parallel, stages),
+      costs.wires(branch.configuration.parallel, stages), costs.sending(*configuration.schedule));
   branch.stages = std::make_shared<const std::vector<StagePlan>>(std::move(stages));
   return branch;
 }
