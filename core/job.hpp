@@ -22,6 +22,8 @@ using Choice = std::vector<std::string>;
 
 struct Strategy {
   Choice pp_degree, dp_degree, vpp_degree, accumulate_steps, micro_batch_size, schedule_mode;
+  /// Ranks of each stage, of schedules whose stages have replicas (1f1b-rr); empty: open.
+  std::vector<std::vector<int>> stage_replicas;
   std::optional<CommPolicy> policy;  // "comm_policy": a preset's name or its fields
   Bytes memory_limit;                // per rank; 0: the device's
   int sharding_degree = 1;           // replicas that share the optimizer's state; 1: none do

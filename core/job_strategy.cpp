@@ -11,10 +11,10 @@ namespace pipewright {
 
 namespace {
 
-constexpr std::array<std::string_view, 11> kFields{
+constexpr std::array<std::string_view, 12> kFields{
     "pp_degree",        "dp_degree",       "vpp_degree",  "accumulate_steps",
     "micro_batch_size", "schedule_mode",   "comm_policy", "enable_send_recv_overlap",
-    "memory_limit",     "sharding_degree", "recompute"};
+    "memory_limit",     "sharding_degree", "recompute",   "stage_replicas"};
 
 /// Of jobs that are estimated (estimated_architecture()).
 constexpr std::array<std::string_view, 9> kEstimatedFields{
@@ -119,6 +119,30 @@ Choice read_recomputes(const Fields& fields) {
         value,
         {{"none", "none"}, {"selective", "selective"}, {"full", "full"}, {"by_stage", "by_stage"}});
   });
+}
+
+/// "auto", the ranks of each stage, or a list of such lists.
+std::vector<std::vector<int>> read_stage_replicas(const Fields& fields) {
+  constexpr int kMostRanks = 65535;
+  const auto value = fields.find("stage_replicas");
+  if (!value || (value->value().is_string() && value->string() == "auto")) return {};
+  const auto read_counts = [](const JsonCursor& list) {
+    std::vector<int> counts;
+    int ranks = 0;
+    for (const JsonCursor& count : list.elements()) {
+      counts.push_back(static_cast<int>(count.integer(1, kMostRanks - ranks)));
+      ranks += counts.back();
+    }
+    if (counts.empty()) list.fail("the number of ranks of each stage, such as [2, 1, 1]");
+    return counts;
+  };
+  if (!value->value().is_array() || value->value().empty())
+    value->fail(
+        "\"auto\", the number of ranks of each stage, such as [2, 1, 1], or a list of such");
+  if (!value->value().front().is_array()) return {read_counts(*value)};
+  std::vector<std::vector<int>> all;
+  for (const JsonCursor& list : value->elements()) all.push_back(read_counts(list));
+  return all;
 }
 
 void read_estimated(const Fields& fields, Strategy& strategy) {
@@ -233,6 +257,7 @@ Strategy read_strategy(const JsonCursor& value) {
   strategy.accumulate_steps = read_numbers(fields, "accumulate_steps", 1 << 20);
   strategy.micro_batch_size = read_numbers(fields, "micro_batch_size", 65536);
   strategy.schedule_mode = read_alternatives(fields, "schedule_mode", read_name);
+  strategy.stage_replicas = read_stage_replicas(fields);
   read_policy(fields, strategy);
   read_estimated(fields, strategy);
   strategy.recompute = read_recomputes(fields);
@@ -254,6 +279,7 @@ Json to_json(const Strategy& strategy) {
   json["accumulate_steps"] = numbers_json(strategy.accumulate_steps);
   json["micro_batch_size"] = numbers_json(strategy.micro_batch_size);
   json["schedule_mode"] = words_json(strategy.schedule_mode);
+  if (!strategy.stage_replicas.empty()) json["stage_replicas"] = strategy.stage_replicas;
   if (strategy.policy) {
     json["comm_policy"] = to_json(*strategy.policy);
   }

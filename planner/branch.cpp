@@ -5,8 +5,11 @@
 
 #include "core/error.hpp"
 #include "planner/closed_form.hpp"
+#include "planner/flow_bound.hpp"
 #include "planner/rank_cut.hpp"
 #include "planner/recompute_by_stage.hpp"
+#include "planner/replicated_stages.hpp"
+#include "planner/stage_replicas.hpp"
 
 namespace pipewright::planner {
 
@@ -44,11 +47,12 @@ Partition cut_of(const Configuration& configuration, const LayerCosts& layers,
 std::vector<StagePlan> stages_of(const Configuration& configuration,
                                  const ConfigurationCosts& costs) {
   const ParallelSetup& parallel = configuration.parallel;
-  const Placement placement = placement_of(
-      *configuration.schedule, {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
+  const Placement placement = placement_of(*configuration.schedule, request_of(parallel));
   const LayerCosts layers = costs.layer_costs(parallel);
   const CutShape shape = cut_shape(layers, placement);
-  const auto balanced = balanced_partition(layers.of_kind, shape.kind_of_stage);
+  const auto balanced = parallel.stage_replicas.empty()
+                            ? balanced_partition(layers.of_kind, shape.kind_of_stage)
+                            : ReplicatedStages(costs, parallel).cut(parallel.stage_replicas);
   return plan_stages(cut_of(configuration, layers, shape, *balanced), placement);
 }
 
@@ -65,6 +69,7 @@ struct Cut {
   std::shared_ptr<const std::vector<StagePlan>> stages;
   std::vector<StageCosts> costs;
   std::vector<StageMemory> memory;
+  std::vector<Wires> wires;
   /// Where each stage has its own recompute; costs and memory are then the least of any.
   std::optional<StagesByRecompute> by_recompute;
 };
@@ -73,9 +78,14 @@ struct Cut {
 class Cuts {
  public:
   Cuts(const ConfigurationCosts& costs, const ParallelSetup& mesh)
-      : costs_(costs), layer_costs_(costs.layer_costs(mesh)) {}
+      : costs_(costs), mesh_(mesh), layer_costs_(costs.layer_costs(mesh)) {}
 
   const LayerCosts& layer_costs() const { return layer_costs_; }
+
+  ReplicatedStages& replicated() {
+    if (!replicated_) replicated_.emplace(costs_, mesh_);
+    return *replicated_;
+  }
 
   /// Null for a cut that is another one, too.
   const Cut* of(const Configuration& configuration, const Placement& placement) {
@@ -83,7 +93,8 @@ class Cuts {
     const bool by_layout = layout == Layout::Loop || layout == Layout::V;
     const auto [entry, is_new] = cuts_.try_emplace(
         std::tuple(placement.stages(), layout, by_layout ? nullptr : configuration.schedule,
-                   configuration.even_layers, configuration.rank_evened));
+                   configuration.even_layers, configuration.rank_evened,
+                   configuration.parallel.stage_replicas));
     if (is_new) entry->second = make(configuration, placement);
     return entry->second ? &*entry->second : nullptr;
   }
@@ -91,20 +102,20 @@ class Cuts {
  private:
   std::optional<Cut> make(const Configuration& configuration, const Placement& placement) {
     const CutShape shape = cut_shape(layer_costs_, placement);
-    const auto [entry, is_new] = balanced_.try_emplace(shape);
-    if (is_new) entry->second = balanced_partition(layer_costs_.of_kind, shape.kind_of_stage);
-    PIPEWRIGHT_ASSERT(entry->second, "the search space holds more stages than layers");
-    const Partition partition = cut_of(configuration, layer_costs_, shape, *entry->second);
+    const std::optional<Partition>& balanced = balanced_of(configuration, shape);
+    PIPEWRIGHT_ASSERT(balanced, "the search space holds more stages than layers");
+    const Partition partition = cut_of(configuration, layer_costs_, shape, *balanced);
     const auto is = [&](const Partition& other) {
       return partition.first_layer == other.first_layer;
     };
-    if ((configuration.even_layers || configuration.rank_evened) && is(*entry->second))
+    if ((configuration.even_layers || configuration.rank_evened) && is(*balanced))
       return std::nullopt;
     if (configuration.rank_evened &&
         is(*even_partition(layer_costs_.of_kind.front(), placement.stages())))
       return std::nullopt;
     Cut cut;
     cut.stages = std::make_shared<const std::vector<StagePlan>>(plan_stages(partition, placement));
+    cut.wires = costs_.wires(configuration.parallel, *cut.stages);
     if (configuration.parallel.recompute_by_stage) {
       cut.by_recompute = stages_by_recompute(costs_, configuration.parallel, *cut.stages);
       cut.costs = cut.by_recompute->least_costs(std::vector<std::size_t>(cut.stages->size(), 0));
@@ -113,19 +124,46 @@ class Cuts {
     }
     cut.costs = costs_.stage_costs(configuration.parallel, *cut.stages);
     cut.memory = costs_.stage_memory(configuration.parallel, *cut.stages);
+    const std::vector<int>& stage_replicas = configuration.parallel.stage_replicas;
+    if (!stage_replicas.empty()) replicated().set_rings(stage_replicas, *cut.stages, cut.costs);
     return cut;
   }
 
+  const std::optional<Partition>& balanced_of(const Configuration& configuration,
+                                              const CutShape& shape) {
+    const std::vector<int>& stage_replicas = configuration.parallel.stage_replicas;
+    const auto [entry, is_new] = balanced_.try_emplace({shape, stage_replicas});
+    if (is_new) {
+      entry->second = stage_replicas.empty()
+                          ? balanced_partition(layer_costs_.of_kind, shape.kind_of_stage)
+                          : replicated().cut(stage_replicas);
+    }
+    return entry->second;
+  }
+
   const ConfigurationCosts& costs_;
+  const ParallelSetup& mesh_;
   LayerCosts layer_costs_;
-  std::map<CutShape, std::optional<Partition>> balanced_;
-  std::map<std::tuple<int, Layout, const Schedule*, bool, bool>, std::optional<Cut>> cuts_;
+  std::optional<ReplicatedStages> replicated_;
+  std::map<std::pair<CutShape, std::vector<int>>, std::optional<Partition>> balanced_;
+  std::map<std::tuple<int, Layout, const Schedule*, bool, bool, std::vector<int>>,
+           std::optional<Cut>>
+      cuts_;
 };
+
+/// The shape with the best replicas for its number of stages, where it leaves them open.
+std::optional<Shape> with_best_replicas(const Shape& shape, Cuts& cuts) {
+  if (shape.schedule->layout != Layout::Replicas || !shape.stage_replicas.empty())
+    return std::nullopt;
+  Shape chosen = shape;
+  chosen.stage_replicas = cuts.replicated().best_replicas(shape.placement.stages());
+  chosen.placement = first_placement(chosen.stage_replicas);
+  return chosen;
+}
 
 /// By rank at most, where a formula knows them.
 auto live_activations(const Configuration& c) {
-  return closed_form_peaks(c.schedule->name,
-                           {c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}});
+  return closed_form_peaks(c.schedule->name, request_of(c.parallel));
 }
 
 /// By rank; true unless no order of the configuration can keep to the limit there.
@@ -134,8 +172,8 @@ std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<S
                                      const RankLimits& limits) {
   std::vector<bool> fits(static_cast<std::size_t>(c.parallel.pipeline), true);
   const Layout layout = c.schedule->layout;
-  if (limits.all.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
-    return fits;
+  if (limits.all.value <= 0 || layout == Layout::Bidirectional) return fits;
+  if (layout == Layout::Replicas) return replicated_ranks_that_fit(c.parallel, memory, limits);
   const auto peaks = live_activations(c);
   struct Rank {
     Bytes state, lightest = Bytes(INT64_MAX);
@@ -186,10 +224,11 @@ bool surely_fits(const Configuration& c, const std::vector<StagePlan>& stages,
 }
 
 /// A rank's only stage does at least what the closed form of the peaks asks of it.
-std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const RankLimits& limits) {
+std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const RankLimits& limits,
+                                Sending sending) {
   const StagesByRecompute& by_kind = *cut.by_recompute;
   if (cut.stages->size() != static_cast<std::size_t>(c.parallel.pipeline))
-    return step_bound(c, *cut.stages, cut.costs);
+    return flow_bound(c, *cut.stages, cut.costs, cut.wires, sending);
   std::vector<std::size_t> least(cut.stages->size(), 0);
   for (std::size_t kind = 0; kind + 1 < by_kind.kinds.size(); ++kind) {
     const auto fits = ranks_that_may_fit(c, *cut.stages, by_kind.memory[kind], limits);
@@ -198,7 +237,7 @@ std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const Ra
       if (least[s] == kind && !fits[rank]) ++least[s];
     }
   }
-  return step_bound(c, *cut.stages, by_kind.least_costs(least));
+  return flow_bound(c, *cut.stages, by_kind.least_costs(least), cut.wires, sending);
 }
 
 std::int64_t work_of(const StageCosts& stage, bool splits_backward) {
@@ -213,7 +252,8 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
                         const std::vector<StageCosts>& costs) {
   const bool splits = c.schedule->splits_backward;
   const int ranks = c.parallel.pipeline, micro_batches = c.parallel.micro_batches;
-  if (c.schedule->layout == Layout::Bidirectional || c.schedule->layout == Layout::Replicas) {
+  if (c.schedule->layout == Layout::Replicas) return replicated_bound(c.parallel, costs);
+  if (c.schedule->layout == Layout::Bidirectional) {
     std::int64_t work = 0;
     for (const StageCosts& stage : costs) work += work_of(stage, true) * micro_batches;
     return work / ranks;
@@ -266,15 +306,18 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
     return branches;
   }
   Cuts cuts(costs, mesh);
-  for (const Shape& shape : shapes) {
-    if (mixes_speeds(shape.schedule->layout, cuts.layer_costs())) {
+  for (const Shape& open : shapes) {
+    if (mixes_speeds(open.schedule->layout, cuts.layer_costs())) {
       branches.pruned[kMixedSpeeds] += cuts_tried(costs);
       continue;
     }
+    const auto chosen = with_best_replicas(open, cuts);
+    const Shape& shape = chosen ? *chosen : open;
     for (int k = 0; k < cuts_tried(costs); ++k) {
       Branch branch;
       branch.configuration = {shape.schedule, mesh, k == 1, k == 2};
       branch.configuration.parallel.chunks = shape.chunks;
+      branch.configuration.parallel.stage_replicas = shape.stage_replicas;
       if (mesh.recompute_by_stage && shape.schedule->cost_driven) {
         ++branches.pruned[kOrderByCosts];
         continue;
@@ -296,9 +339,11 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
         ++branches.pruned[kAlike];
       } else {
         branch.stages = cut->stages;
-        branch.bound = cut->by_recompute
-                           ? bound_by_recompute(branch.configuration, *cut, limits)
-                           : step_bound(branch.configuration, *cut->stages, cut->costs);
+        const Sending sending = costs.sending(*shape.schedule);
+        branch.bound =
+            cut->by_recompute
+                ? bound_by_recompute(branch.configuration, *cut, limits, sending)
+                : flow_bound(branch.configuration, *cut->stages, cut->costs, cut->wires, sending);
         branches.open.push_back(std::move(branch));
       }
     }

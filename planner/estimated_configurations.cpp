@@ -11,6 +11,7 @@
 #include "planner/estimate/stage_estimate.hpp"
 #include "planner/estimate/step_parts.hpp"
 #include "planner/node_order_contexts.hpp"
+#include "planner/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -49,7 +50,7 @@ ParallelSpace space_of(const Job& job) {
   space.devices = job.cluster.devices();
   space.global_batch = job.global_batch;
   space.tensor = asked_numbers(asked.mp_degree, "mp_degree");
-  space.pipeline = asked_numbers(asked.pp_degree, "pp_degree");
+  space.pipeline = asked_ranks(asked);
   space.data = asked_numbers(asked.dp_degree, "dp_degree");
   space.chunks = {1};  // the schedules have them
   space.experts = asked_numbers(asked.ep_degree, "ep_degree");
@@ -151,6 +152,10 @@ class EstimatedConfigurations final : public ConfigurationCosts {
                                         std::span<const StagePlan> stages) const override {
     return estimated_stage_memory(contexts_.of(mesh), mesh, stages);
   }
+  std::vector<Wires> wires(const ParallelSetup&, std::span<const StagePlan>) const override {
+    return {};
+  }
+  Sending sending(const Schedule&) const override { return Sending::Shared; }
   CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                   int replicas) const override {
     CostTable costs = estimated_cost_table(contexts_.of(mesh), mesh, stages, replicas);

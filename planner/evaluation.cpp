@@ -100,7 +100,8 @@ bool better(const Evaluation& a, const Evaluation& b) {
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
                       p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
                       p.recompute, p.recompute_of_stage, p.sequence_parallel, p.node_order, p.order,
-                      o.candidate.partition == "even", o.candidate.partition == "by-rank");
+                      p.stage_replicas, o.candidate.partition == "even",
+                      o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);
 }
@@ -108,15 +109,18 @@ bool better(const Evaluation& a, const Evaluation& b) {
 Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Branch& branch,
                     Bytes limit) {
   Evaluation outcome;
-  const auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit);
-  if (!chosen || (is_to_choose(branch) && is_alike_elsewhere(source, *chosen, *branch.stages))) {
+  auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit);
+  if (!chosen ||
+      (is_to_choose(branch) && is_alike_elsewhere(source, chosen->configuration, *branch.stages))) {
     outcome.pruned = chosen ? kAlike : kOverMemory;
     return outcome;
   }
-  const Configuration& c = *chosen;
+  const Configuration& c = chosen->configuration;
   const ParallelSetup& parallel = c.parallel;
   const int replicas = source.simulated_replicas(parallel);
-  const CostTable costs = chosen_table(source, parallel, *branch.stages, replicas);
+  const CostTable costs =
+      chosen->by_kind ? chosen_table(source, parallel, *branch.stages, replicas, *chosen->by_kind)
+                      : chosen_table(source, parallel, *branch.stages, replicas);
   const RankLimits limits = limits_of(source, parallel, limit);
   const ScheduleRequest request = request_for(parallel, *branch.stages, costs, limits);
   // The sizes are possible; a schedule that plans by costs may still find no room for its order.
@@ -124,7 +128,8 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
     outcome.pruned = kOverMemory;
     return outcome;
   }
-  return simulated(job, source, c, *branch.stages, c.schedule->make(request), costs, limits);
+  const Order order = chosen->order ? *std::move(chosen->order) : c.schedule->make(request);
+  return simulated(job, source, c, *branch.stages, order, costs, limits);
 }
 
 Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,

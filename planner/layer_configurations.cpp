@@ -10,7 +10,9 @@
 #include "planner/layer_replicas.hpp"
 #include "planner/memory.hpp"
 #include "planner/number_text.hpp"
+#include "planner/plan_of_candidate.hpp"
 #include "planner/schedules/building.hpp"
+#include "planner/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -24,7 +26,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         asked_recompute_(layered_recompute(job)),
         has_attention_(has_attention(job.model)),
         models_(models_of(job, profile, cores, asked_recompute_)),
-        ranks_asked_(asked_numbers(job.strategy.pp_degree, "pp_degree")),
+        ranks_asked_(asked_ranks(job.strategy)),
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
@@ -84,6 +86,14 @@ class LayerConfigurations final : public ConfigurationCosts {
       memory[s].constant -= state.optimizer - own.optimizer;
     }
     return memory;
+  }
+
+  std::vector<Wires> wires(const ParallelSetup& mesh,
+                           std::span<const StagePlan> stages) const override {
+    return layer_wires(of(mesh).model, job_, mesh, stages);
+  }
+  Sending sending(const Schedule& schedule) const override {
+    return sending_under(policy_for(job_, schedule));
   }
 
   CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
@@ -205,7 +215,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         // Open replicas are those that have devices.
         if (replicas_asked_.empty() && replicas > 1) continue;
         visitor.ruled_out("more ranks than devices");
-      } else if (p > layers) {
+      } else if (p > layers && common_.whole_ranks) {
         visitor.ruled_out("fewer layers than stages");
       } else if (is_crowded(asked, p, replicas)) {
         visitor.ruled_out("more ranks than cores");

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "core/comma_list.hpp"
 #include "core/error.hpp"
+#include "core/model_tie.hpp"
 #include "core/suggest.hpp"
+#include "planner/flow_bound.hpp"
 #include "planner/partition.hpp"
 #include "planner/recompute_by_stage.hpp"
+#include "planner/replicated_stages.hpp"
 #include "planner/schedules/building.hpp"
+#include "planner/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -22,6 +27,7 @@ const std::vector<std::string_view> kKeys{"schedule",
                                           "cp",
                                           "ep",
                                           "vpp",
+                                          "replicas",
                                           "micro_batch_size",
                                           "micro_batches",
                                           "recompute",
@@ -35,13 +41,18 @@ using Values = std::map<std::string, std::string>;
 
 Values read_values(const std::string& text) {
   Values values;
+  std::string before;  // the key
   for (const std::string& part : split_at_commas(text)) {
     const std::size_t equals = part.find('=');
+    if (before == "replicas" && positive_integer(part)) {  // "replicas=2,1,1"
+      values[before] += "," + part;
+      continue;
+    }
     if (equals == std::string::npos) {
       throw InputError("expected key=value, found \"" + part +
                        "\"; an example: tp=4,pp=8,schedule=1f1b");
     }
-    const std::string key = part.substr(0, equals);
+    const std::string key = before = part.substr(0, equals);
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
       throw InputError("unknown key \"" + key + "\"" + did_you_mean(key, kKeys));
     values[key] = part.substr(equals + 1);
@@ -132,11 +143,37 @@ std::optional<std::string> broken_recompute(const Configuration& c, std::size_t 
 Configuration with_any_recompute(const ConfigurationCosts& costs,
                                  const Configuration& configuration,
                                  std::span<const StagePlan> stages) {
-  if (auto chosen = with_chosen_recompute(costs, configuration, stages, costs.memory_limit()))
-    return *chosen;
+  if (const auto chosen = with_chosen_recompute(costs, configuration, stages, costs.memory_limit()))
+    return chosen->configuration;
   Configuration most = configuration;
   most.parallel.recompute_of_stage.assign(stages.size(), costs.recompute_kinds().back());
   return most;
+}
+
+/// Ranks of each stage, for a schedule that has such stages; without a pp they say how many ranks
+/// there are.
+void read_stage_replicas(const Values& values, const Schedule& schedule, ParallelSetup& parallel) {
+  const auto found = values.find("replicas");
+  if (schedule.layout != Layout::Replicas) {
+    if (found != values.end())
+      throw InputError("replicas are ranks of each stage, which " + std::string(schedule.name) +
+                       " has one of; say schedule=1f1b-rr (dp are replicas of the pipeline)");
+    parallel.stage_replicas.clear();
+    return;
+  }
+  if (found != values.end()) {
+    const auto counts = read_replicas(found->second);
+    if (!counts)
+      throw InputError("replicas lists the ranks of each stage, such as 2,1,1, found \"" +
+                       found->second + "\"");
+    parallel.stage_replicas = *counts;
+    if (values.count("pp") == 0)
+      parallel.pipeline = std::accumulate(counts->begin(), counts->end(), 0);
+    return;
+  }
+  const auto& as_before = parallel.stage_replicas;
+  if (std::accumulate(as_before.begin(), as_before.end(), 0) != parallel.pipeline)
+    parallel.stage_replicas = default_replicas(parallel.pipeline);
 }
 
 void read_degrees(const Values& values, ParallelSetup& parallel) {
@@ -221,6 +258,7 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
   }
   const int used = parallel.devices();
   read_degrees(values, parallel);
+  read_stage_replicas(values, find_schedule(schedule), parallel);
   read_word<std::string, 3>(values, "partition",
                             {{{"balanced", "balanced"}, {"even", "even"}, {"by-rank", "by-rank"}}},
                             cut);
@@ -248,8 +286,12 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
            " a stage is on several ranks, and the ranks here differ in speed: it has no one time. "
            "Take a schedule whose stages have one rank each.";
   }
-  const ScheduleRequest request{
-      c.parallel.pipeline, c.parallel.micro_batches, c.parallel.chunks, {}};
+  if (c.schedule->asynchronous && (c.parallel.data > 1 || tie_of(job.model))) {
+    return std::string(c.schedule->name) +
+           " updates inside the step, which nothing here does with " +
+           (c.parallel.data > 1 ? "replicas of the pipeline; say dp=1." : "a tied head.");
+  }
+  const ScheduleRequest request = request_of(c.parallel);
   if (const auto reason = refusal_of(*c.schedule, request)) return *reason;
   const int stages = placement_of(*c.schedule, request).stages();
   const int layers = static_cast<int>(job.model.layers.size());
@@ -263,8 +305,11 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
 Branch branch_of(const Configuration& configuration, const ConfigurationCosts& costs) {
   std::vector<StagePlan> stages = stages_of(configuration, costs);
   Branch branch{with_any_recompute(costs, configuration, stages), nullptr, 0};
-  branch.bound = step_bound(configuration, stages,
-                            chosen_stage_costs(costs, branch.configuration.parallel, stages));
+  const ParallelSetup& parallel = branch.configuration.parallel;
+  std::vector<StageCosts> of_stage = chosen_stage_costs(costs, parallel, stages);
+  set_ring_times(costs, parallel, stages, of_stage);
+  branch.bound = flow_bound(configuration, stages, of_stage, costs.wires(parallel, stages),
+                            costs.sending(*configuration.schedule));
   branch.stages = std::make_shared<const std::vector<StagePlan>>(std::move(stages));
   return branch;
 }

@@ -50,8 +50,8 @@ std::int64_t least_largest(const std::vector<std::int64_t>& sums, int stages) {
 class StageSums {
  public:
   StageSums(std::span<const std::vector<std::int64_t>> sums_of_kind,
-            std::span<const int> kind_of_stage)
-      : sums_of_kind_(sums_of_kind), kind_of_stage_(kind_of_stage) {}
+            std::span<const int> kind_of_stage, std::span<const std::int64_t> fixed = {})
+      : sums_of_kind_(sums_of_kind), kind_of_stage_(kind_of_stage), fixed_(fixed) {}
 
   int stages() const { return static_cast<int>(kind_of_stage_.size()); }
   int layers() const { return static_cast<int>(sums_of_kind_.front().size()) - 1; }
@@ -59,10 +59,15 @@ class StageSums {
     const int kind = kind_of_stage_[static_cast<std::size_t>(stage)];
     return sums_of_kind_[static_cast<std::size_t>(kind)];
   }
+  /// What the stage costs besides its layers.
+  std::int64_t fixed(int stage) const {
+    return fixed_.empty() ? 0 : fixed_[static_cast<std::size_t>(stage)];
+  }
 
  private:
   std::span<const std::vector<std::int64_t>> sums_of_kind_;
   std::span<const int> kind_of_stage_;
+  std::span<const std::int64_t> fixed_;
 };
 
 std::int64_t cost_between(const std::vector<std::int64_t>& sums, int begin, int end) {
@@ -79,11 +84,12 @@ std::int64_t least_largest_of(const StageSums& sums) {
   behind.back() = 0;
   for (int k = 1; k <= stages; ++k) {
     const std::vector<std::int64_t>& own = sums.of(stages - k);
+    const std::int64_t fixed = sums.fixed(stages - k);
     least.assign(behind.size(), kNone);
     for (int l = stages - k; l <= layers - k; ++l) {
       std::int64_t& best = least[static_cast<std::size_t>(l)];
       for (int end = l + 1; end <= layers - (k - 1); ++end) {
-        const std::int64_t stage = cost_between(own, l, end);
+        const std::int64_t stage = fixed + cost_between(own, l, end);
         if (stage >= best) break;  // and longer ones cost no less
         best = std::min(best, std::max(stage, behind[static_cast<std::size_t>(end)]));
       }
@@ -107,9 +113,10 @@ std::vector<int> most_even_cuts(const StageSums& sums, std::int64_t limit) {
   least[cell(0, layers)] = 0;
   for (int k = 1; k <= stages; ++k) {
     const std::vector<std::int64_t>& own = sums.of(stages - k);
+    const std::int64_t fixed = sums.fixed(stages - k);
     for (int l = layers - k; l >= 0; --l) {
       for (int end = l + 1; end <= layers - (k - 1); ++end) {
-        const std::int64_t stage = cost_between(own, l, end);
+        const std::int64_t stage = fixed + cost_between(own, l, end);
         if (stage > limit) break;
         const Wide rest = least[cell(k - 1, end)];
         if (rest == kUnreached) continue;
@@ -139,9 +146,10 @@ std::optional<Partition> balanced_partition(std::span<const std::int64_t> layer_
 
 std::optional<Partition> balanced_partition(
     std::span<const std::vector<std::int64_t>> layer_costs_of_kind,
-    std::span<const int> kind_of_stage) {
+    std::span<const int> kind_of_stage, std::span<const std::int64_t> fixed_of_stage) {
   const int stages = static_cast<int>(kind_of_stage.size());
-  const bool alike = std::all_of(kind_of_stage.begin(), kind_of_stage.end(),
+  const bool alike = fixed_of_stage.empty() &&
+                     std::all_of(kind_of_stage.begin(), kind_of_stage.end(),
                                  [&](int kind) { return kind == kind_of_stage.front(); });
   if (stages > 0 && alike) {
     const auto kind = static_cast<std::size_t>(kind_of_stage.front());
@@ -152,7 +160,7 @@ std::optional<Partition> balanced_partition(
   std::vector<std::vector<std::int64_t>> sums;
   for (const std::vector<std::int64_t>& costs : layer_costs_of_kind)
     sums.push_back(prefix_sums(costs));
-  const StageSums of_stage(sums, kind_of_stage);
+  const StageSums of_stage(sums, kind_of_stage, fixed_of_stage);
   Partition partition;
   partition.largest = least_largest_of(of_stage);
   partition.first_layer = most_even_cuts(of_stage, partition.largest);

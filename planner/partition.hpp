@@ -38,9 +38,10 @@ struct LayerCosts {
 /// layer_costs_of_kind[kind_of_stage[s]]. Where all kinds are the same, the same answer. A rank
 /// with several stages may hold more than another: what is least is the largest stage, so that all
 /// stages go round at one pace, not the largest sum of a rank.
+/// `fixed_of_stage`: what a stage costs besides its layers; empty: nothing.
 std::optional<Partition> balanced_partition(
     std::span<const std::vector<std::int64_t>> layer_costs_of_kind,
-    std::span<const int> kind_of_stage);
+    std::span<const int> kind_of_stage, std::span<const std::int64_t> fixed_of_stage = {});
 
 /// Equal numbers of layers; where they do not divide, the first stages have one more.
 std::optional<Partition> even_partition(std::span<const std::int64_t> layer_costs, int stages);

@@ -125,6 +125,14 @@ std::string kinds_in_order(const Plan& plan) {
   return list;
 }
 
+/// "replicas=2,1,1"; "none".
+std::string parameters_text(const SchedulePlan& schedule) {
+  std::string text;
+  for (const auto& [key, value] : schedule.parameters)
+    text += (text.empty() ? "" : " ") + key + "=" + value;
+  return text.empty() ? "none" : text;
+}
+
 std::string order_text(const Plan& plan) {
   return plan.schedule.order ? "its own" : "the schedule's";
 }
@@ -147,6 +155,8 @@ std::vector<std::string> plan_differences(const Plan& first, const Plan& second)
   differences.add("nodes in order", kinds_in_order(first), kinds_in_order(second));
   differences.add("schedule", first.schedule.name, second.schedule.name);
   differences.add("chunks", first.schedule.chunks, second.schedule.chunks);
+  differences.add("schedule's parameters", parameters_text(first.schedule),
+                  parameters_text(second.schedule));
   differences.add("micro-batches", first.micro_batches, second.micro_batches);
   differences.add("micro-batch size", first.micro_batch_size, second.micro_batch_size);
   differences.add("ZeRO stage", first.sharding_stage, second.sharding_stage);

@@ -10,6 +10,7 @@
 #include "planner/rank_limits.hpp"
 #include "planner/recompute_by_stage.hpp"
 #include "planner/schedules/building.hpp"
+#include "planner/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -98,6 +99,10 @@ void add_fixed_fields(const Strategy& strategy, std::vector<std::string>& reason
   add("recompute", strategy.recompute);
   add("schedule_mode", strategy.schedule_mode);
   add("node_order", strategy.node_order);
+  Choice stage_replicas;
+  for (const auto& counts : strategy.stage_replicas)
+    stage_replicas.push_back(replicas_text(counts));
+  add("stage_replicas", stage_replicas);
 }
 
 /// What fills the fullest rank.
@@ -180,6 +185,8 @@ std::string describe(const Candidate& candidate) {
   const int devices = parallel.tensor * parallel.context;  // of a rank
   if (devices > 1) text += " of " + std::to_string(devices) + " devices each";
   if (parallel.chunks > 1) text += " with " + std::to_string(parallel.chunks) + " chunks each";
+  if (!parallel.stage_replicas.empty())
+    text += ", stages on " + replicas_text(parallel.stage_replicas);
   if (parallel.data > 1) text += " in " + std::to_string(parallel.data) + " replicas";
   text += ", " + std::to_string(parallel.micro_batches) +
           (parallel.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") +
@@ -219,6 +226,7 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.stages = best.stages;
   plan.schedule.name = best.schedule;
   plan.schedule.chunks = parallel.chunks;
+  plan.schedule.parameters = schedule_parameters(parallel);
   plan.policy = policy_for(job, schedule);
   plan.sharding_stage = parallel.zero;
   plan.expert_parallel = parallel.experts;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/stage_replicas.hpp"
+
 namespace pipewright::planner {
 
 Bytes RankLimits::of(int rank) const {
@@ -34,7 +36,10 @@ ScheduleRequest request_for(const ParallelSetup& parallel, const std::vector<Sta
       seen[rank] = true;
     }
   }
-  return {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}, std::move(costs), most};
+  ScheduleRequest request = request_of(parallel);
+  request.costs = std::move(costs);
+  request.memory_limit = most;
+  return request;
 }
 
 }  // namespace pipewright::planner

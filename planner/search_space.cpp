@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/model_tie.hpp"
 #include "planner/asked_values.hpp"
+#include "planner/stage_replicas.hpp"
 
 namespace pipewright::planner {
 
@@ -24,7 +25,7 @@ SearchSpace search_space(const Job& job, const ConfigurationCosts& costs) {
                              }
                            },
                            [&](std::string_view rule) { ++space.pruned[std::string(rule)]; }});
-  const auto ranks = asked_numbers(job.strategy.pp_degree, "pp_degree");
+  const auto ranks = asked_ranks(job.strategy);
   if (admits(ranks, 1)) return space;
   costs.for_each_mesh({1}, {[&](const ParallelSetup& mesh) {
                               if (!costs.refusal(mesh)) space.only_to_compare.push_back(mesh);
@@ -37,8 +38,21 @@ ShapeChoices::ShapeChoices(const Job& job, bool is_estimated)
     : layers_(static_cast<int>(job.model.layers.size())),
       is_tied_(tie_of(job.model).has_value()),
       is_estimated_(is_estimated),
-      chunks_asked_(asked_numbers(job.strategy.vpp_degree, "vpp_degree")) {
+      chunks_asked_(asked_numbers(job.strategy.vpp_degree, "vpp_degree")),
+      replicas_asked_(job.strategy.stage_replicas) {
   for (const std::string& name : job.strategy.schedule_mode) asked_.push_back(&find_schedule(name));
+  std::sort(replicas_asked_.begin(), replicas_asked_.end());
+  replicas_asked_.erase(std::unique(replicas_asked_.begin(), replicas_asked_.end()),
+                        replicas_asked_.end());
+  const auto has_replicas = [](const Schedule* schedule) {
+    return schedule->layout == Layout::Replicas;
+  };
+  if (!replicas_asked_.empty() &&
+      (asked_.empty() || !std::all_of(asked_.begin(), asked_.end(), has_replicas))) {
+    throw InputError(
+        "stage_replicas: only the stages of 1f1b-rr have replicas; say \"schedule_mode\": "
+        "\"1f1b-rr\", or leave stage_replicas out");
+  }
 }
 
 bool ShapeChoices::allows_baseline() const {
@@ -76,8 +90,45 @@ std::vector<int> ShapeChoices::chunks_for(const Schedule& schedule, int ranks) c
 std::optional<Shape> ShapeChoices::baseline_on(const ParallelSetup& mesh) const {
   const Schedule& naive = find_schedule("naive");
   const ScheduleRequest request{mesh.pipeline, mesh.micro_batches};
-  if (refusal_of(naive, request)) return std::nullopt;
-  return Shape{&naive, 1, placement_of(naive, request)};
+  if (refusal_of(naive, request) || mesh.pipeline > layers_) return std::nullopt;
+  return Shape{&naive, 1, placement_of(naive, request), {}};
+}
+
+namespace {
+
+/// Why the schedule cannot have these replicas on the mesh.
+std::optional<std::string> refusal_of_replicas(const Schedule& schedule, const ParallelSetup& mesh,
+                                               const std::vector<int>& stage_replicas) {
+  ParallelSetup setup = mesh;
+  setup.stage_replicas = stage_replicas;
+  return refusal_of(schedule, request_of(setup));
+}
+
+}  // namespace
+
+void ShapeChoices::add_replicated(const Schedule& schedule, const ParallelSetup& mesh,
+                                  Shapes& shapes) const {
+  const auto add = [&](const std::vector<int>& stage_replicas) {
+    shapes.list.push_back({&schedule, 1, first_placement(stage_replicas), stage_replicas});
+  };
+  for (const std::vector<int>& asked : replicas_asked_) {
+    if (const auto reason = refusal_of_replicas(schedule, mesh, asked)) {
+      const std::string rule = "outside the constraint of " + std::string(schedule.name);
+      ++shapes.pruned[rule];
+      shapes.examples.try_emplace(rule, *reason);
+    } else if (static_cast<int>(asked.size()) > layers_) {
+      ++shapes.pruned["fewer layers than stages"];
+    } else {
+      add(asked);
+    }
+  }
+  if (!replicas_asked_.empty()) return;
+  const Replications possible = replications_of(mesh.pipeline, mesh.micro_batches, layers_);
+  for (const std::vector<int>& stage_replicas : possible.all) add(stage_replicas);
+  for (const int stages : possible.stage_counts)
+    shapes.list.push_back({&schedule, 1, Placement::loop(stages, 1), {}});
+  if (possible.all.empty() && possible.stage_counts.empty())
+    ++shapes.pruned["fewer layers than stages"];
 }
 
 ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
@@ -92,6 +143,10 @@ ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
         ++shapes.pruned["asynchronous, with a tied head"];
         continue;
       }
+      if (schedule->layout == Layout::Replicas && chunks == 1) {
+        add_replicated(*schedule, mesh, shapes);
+        continue;
+      }
       const ScheduleRequest request{mesh.pipeline, mesh.micro_batches, chunks, {}};
       if (const auto reason = refusal_of(*schedule, request)) {
         const std::string rule = "outside the constraint of " + std::string(schedule->name);
@@ -104,7 +159,7 @@ ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
         ++shapes.pruned["fewer layers than stages"];
         continue;
       }
-      shapes.list.push_back({schedule, chunks, std::move(placement)});
+      shapes.list.push_back({schedule, chunks, std::move(placement), {}});
     }
   }
   return shapes;

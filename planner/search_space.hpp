@@ -18,6 +18,9 @@ struct Shape {
   const Schedule* schedule = nullptr;
   int chunks = 1;
   Placement placement;  // a stage with replicas goes by its first micro-batch
+  /// Ranks of each stage where the schedule has such stages (Layout::Replicas); empty there: the
+  /// best for as many stages as `placement` has (ReplicatedStages::best_replicas()).
+  std::vector<int> stage_replicas = {};
 };
 
 struct Configuration {
@@ -46,6 +49,8 @@ SearchSpace search_space(const Job& job, const ConfigurationCosts& costs);
 ///   schedule_mode  every synchronous registry entry without a policy of its own and with loop
 ///                  placement, where the job is estimated with that of a V too; the others where
 ///                  they are named
+///   stage_replicas every number of ranks of each stage that the micro-batches allow (where there
+///                  are many: for each number of stages the best), for schedules that have them
 /// On one rank all schedules compute what naive computes, which is tried instead unless some are
 /// named: with replicas, and where the job is estimated; else it is the baseline's row.
 class ShapeChoices {
@@ -67,10 +72,12 @@ class ShapeChoices {
  private:
   std::vector<const Schedule*> schedules_for(int ranks, bool has_replicas) const;
   std::vector<int> chunks_for(const Schedule& schedule, int ranks) const;
+  void add_replicated(const Schedule& schedule, const ParallelSetup& mesh, Shapes& shapes) const;
 
   int layers_;
   bool is_tied_, is_estimated_;
   std::vector<int> chunks_asked_;
+  std::vector<std::vector<int>> replicas_asked_;
   std::vector<const Schedule*> asked_;
 };
 

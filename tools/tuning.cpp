@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "planner/stage_replicas.hpp"
 #include "tools/figures.hpp"
 #include "tools/table.hpp"
 
@@ -17,6 +18,16 @@ std::string layers_text(const planner::Candidate& candidate) {
     text += (text.empty() ? "" : "+") + std::to_string(stage.end_layer - stage.first_layer);
   }
   return text;
+}
+
+/// "1f1b-rr 2,1,1", of many stages only how many there are.
+std::string schedule_text(const planner::Candidate& candidate) {
+  constexpr std::size_t kMostLetters = 15;
+  const std::vector<int>& counts = candidate.parallel.stage_replicas;
+  if (counts.empty()) return candidate.schedule;
+  const std::string text = planner::replicas_text(counts);
+  return candidate.schedule + " " +
+         (text.size() <= kMostLetters ? text : std::to_string(counts.size()) + " stages");
 }
 
 /// "by stage: full on 0-2, none on 3"; of many runs of stages only how many there are of each.
@@ -96,7 +107,7 @@ void add_row(Table& table, const Columns& columns, const std::string& place,
                                                 : static_cast<double>(baseline.value) /
                                                       static_cast<double>(candidate.step.value);
   const planner::ParallelSetup& parallel = candidate.parallel;
-  std::vector<std::string> cells{place, candidate.schedule};
+  std::vector<std::string> cells{place, schedule_text(candidate)};
   if (columns.tensor) cells.push_back(std::to_string(parallel.tensor));
   cells.push_back(std::to_string(parallel.pipeline));
   if (columns.data) cells.push_back(std::to_string(parallel.data));

@@ -36,6 +36,9 @@ struct ParallelSetup {
   bool overlap_gradients = false;  // reduced behind the last micro-batch, gathered behind the first
   bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
+  /// Ranks of each stage where the micro-batches go round them (planner/stage_replicas.hpp), all of
+  /// `pipeline` together; empty: the schedule has no such stages.
+  std::vector<int> stage_replicas = {};
   RankOrder order = RankOrder::PipelineOutermost;
   NodeOrder node_order;  // of the machine's nodes; empty: as they are
 

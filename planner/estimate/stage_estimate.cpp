@@ -141,6 +141,17 @@ void set_hops(CostTable& costs, const EstimateContext& context, const ParallelSe
   }
 }
 
+/// Gradients that the replicas of a stage exchange: as with messages, those of all devices of a
+/// rank together.
+void set_parameters(CostTable& costs, const EstimateContext& context, const ParallelSetup& setup,
+                    std::span<const StagePlan> stages) {
+  const double each = context.framework.gradient_bytes * setup.tensor * setup.context;
+  for (const StagePlan& stage : stages) {
+    const RangeWeights weights = weights_of(context.model, setup, range_of(context.model, stage));
+    costs.parameter_bytes.push_back(bytes(each * weights.all));
+  }
+}
+
 std::vector<std::int64_t> costs_on(const Architecture& model, const Pieces& pieces) {
   const auto cost = [&](const LayerRange& range) {
     return nanoseconds(pieces.forward(range) + pieces.backward(range)).value;
@@ -232,6 +243,7 @@ CostTable estimated_cost_table(const EstimateContext& context, const ParallelSet
   const Bytes message = bytes(hop_bytes(context.model, setup) * setup.tensor * setup.context);
   costs.activation_bytes.assign(stages.size() - 1, message);
   costs.gradient_bytes = costs.activation_bytes;
+  if (!setup.stage_replicas.empty()) set_parameters(costs, context, setup, stages);
   set_hops(costs, context, setup, replicas);
   return costs;
 }

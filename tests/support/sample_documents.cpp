@@ -75,7 +75,7 @@ Json job() {
                  "comm_policy": {"preset": "torch", "issue": "stream", "channel": "pair",
                                  "post": "deferred", "run_order": "even-odd",
                                  "send_f": "eager:1", "send_b": "eager:4095B"},
-                 "memory_limit": 1073741824},
+                 "memory_limit": 1073741824, "stage_replicas": [[2, 1], [1, 1]]},
     "auto_mode": "semi", "tuner_load_path": "/tmp/in.json", "tuner_save_path": "/tmp/out.json",
     "tuner_run_mode": "tuner_only", "profile_path": "/tmp/profile.json",
     "training": {"optimizer": "sgd", "learning_rate": 0.5, "steps": 3, "seed": 7,
@@ -93,6 +93,7 @@ Json paddle_job() {
     "strategy": {"dp_degree": 1, "mp_degree": 1, "sharding_degree": 1,
                  "pipeline": {"enable": true, "pp_degree": 2, "accumulate_steps": 4,
                               "micro_batch_size": 2, "schedule_mode": "VPP", "vpp_degree": 2,
+                              "stage_replicas": "auto",
                               "enable_send_recv_overlap": true}}})");
 }
 

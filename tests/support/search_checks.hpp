@@ -8,8 +8,10 @@
 #include <string>
 
 #include "planner/branch.hpp"
+#include "planner/flow_bound.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/recompute_by_stage.hpp"
+#include "planner/replicated_stages.hpp"
 #include "planner/search.hpp"
 
 namespace pipewright::test {
@@ -50,8 +52,12 @@ inline void expect_bounds_hold(const planner::ConfigurationCosts& costs,
   EXPECT_LE(costs.least_memory(row.parallel), row.peak_bytes);
   const planner::Configuration configuration{&planner::find_schedule(row.schedule), row.parallel,
                                              row.partition == "even"};
-  EXPECT_LE(planner::step_bound(configuration, row.stages,
-                                planner::chosen_stage_costs(costs, row.parallel, row.stages)),
+  auto of_stage = planner::chosen_stage_costs(costs, row.parallel, row.stages);
+  planner::set_ring_times(costs, row.parallel, row.stages, of_stage);
+  // step_bound() is part of it.
+  EXPECT_LE(planner::flow_bound(configuration, row.stages, of_stage,
+                                costs.wires(row.parallel, row.stages),
+                                costs.sending(*configuration.schedule)),
             row.step.value);
   EXPECT_TRUE(may_fit(configuration, row.stages,
                       planner::chosen_stage_memory(costs, row.parallel, row.stages),

@@ -134,8 +134,11 @@ TEST_F(Modes, TunerOnlyStopsAfterThePlan) {
 }
 
 TEST_F(Modes, SynthesisOnWinnersIsInTheResultUnlessItIsLeftOut) {
-  folder_.write("job.json", small_job(""));
+  std::string job = small_job("");
+  job.replace(job.find("1f1b"), 4, "auto");
+  folder_.write("job.json", job);
   const Json with = Json::parse(pipewright("tune job.json --json", folder_).out);
+  ASSERT_TRUE(with.contains("synthesis_on_winners"));
   EXPECT_GE(with["synthesis_on_winners"]["winners"], with["synthesis_on_winners"]["better"]);
   const Json without = Json::parse(pipewright("tune job.json --json --no-synthesis", folder_).out);
   EXPECT_FALSE(without.contains("synthesis_on_winners"));

@@ -77,6 +77,18 @@ TEST(ReadJob, MemoryLimitWithOrWithoutAUnit) {
   }
 }
 
+TEST(ReadJob, ReplicasOfStagesAreOneListOrSeveral) {
+  using Lists = std::vector<std::vector<int>>;
+  EXPECT_EQ(strategy(R"({"stage_replicas": "auto"})").stage_replicas, Lists());
+  EXPECT_EQ(strategy(R"({"stage_replicas": [2, 1]})").stage_replicas, (Lists{{2, 1}}));
+  EXPECT_EQ(strategy(R"({"stage_replicas": [[2, 1], [1, 3]]})").stage_replicas,
+            (Lists{{2, 1}, {1, 3}}));
+  const Json wrong[] = {"2,1", 2, Json::array(), {2, 0}, {2, Json::array()}, {40000, 40000}};
+  for (const Json& each : wrong)
+    EXPECT_EQ(refused("/strategy/stage_replicas", each).pointer().substr(0, 24),
+              "/strategy/stage_replicas");
+}
+
 TEST(ReadJob, WhatAStrategyMayNotSay) {
   EXPECT_EQ(refused("/strategy/pp_degree", "two").message(),
             "expected \"auto\", a whole number from 1 to 65536, or a list of them, found \"two\"");

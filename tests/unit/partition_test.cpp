@@ -17,8 +17,9 @@ class BruteForce {
  public:
   BruteForce(const std::vector<std::int64_t>& costs, int stages)
       : BruteForce({costs}, std::vector<int>(static_cast<std::size_t>(stages), 0)) {}
-  BruteForce(std::vector<std::vector<std::int64_t>> costs, std::vector<int> kinds)
-      : costs_(std::move(costs)), kinds_(std::move(kinds)) {
+  BruteForce(std::vector<std::vector<std::int64_t>> costs, std::vector<int> kinds,
+             std::vector<std::int64_t> fixed = {})
+      : costs_(std::move(costs)), kinds_(std::move(kinds)), fixed_(std::move(fixed)) {
     std::vector<int> cuts{0};
     extend(cuts);
   }
@@ -42,7 +43,7 @@ class BruteForce {
   void judge(const std::vector<int>& cuts) {
     std::int64_t largest = 0, squares = 0;
     for (std::size_t s = 0; s + 1 < cuts.size(); ++s) {
-      std::int64_t sum = 0;
+      std::int64_t sum = fixed_.empty() ? 0 : fixed_[s];
       const auto& own = costs_[static_cast<std::size_t>(kinds_[s])];
       for (int l = cuts[s]; l < cuts[s + 1]; ++l) sum += own[static_cast<std::size_t>(l)];
       largest = std::max(largest, sum);
@@ -54,7 +55,8 @@ class BruteForce {
   }
 
   std::vector<std::vector<std::int64_t>> costs_;
-  std::vector<int> kinds_;  // by stage
+  std::vector<int> kinds_;           // by stage
+  std::vector<std::int64_t> fixed_;  // by stage, or empty
   std::vector<int> best_cuts_;
   std::int64_t best_largest_ = std::numeric_limits<std::int64_t>::max(),
                best_squares_ = best_largest_;
@@ -100,6 +102,28 @@ TEST(Partition, EqualsBruteForceWhereRanksDifferInSpeed) {
 }
 
 /// Kinds that are alike have to give what one kind gives, to the last tie.
+TEST(Partition, EqualsBruteForceWhereStagesCostSomethingBesidesTheirLayers) {
+  std::mt19937 random(7);
+  const auto below = [&](unsigned end) { return static_cast<std::int64_t>(random() % end); };
+  for (int round = 0; round < 500; ++round) {
+    const int layers = 1 + static_cast<int>(below(9));
+    const int stages = 1 + static_cast<int>(below(static_cast<unsigned>(layers)));
+    std::vector<std::vector<std::int64_t>> costs(2);
+    for (auto& of_kind : costs) {
+      for (int l = 0; l < layers; ++l) of_kind.push_back(below(30));
+    }
+    std::vector<int> kinds;
+    std::vector<std::int64_t> fixed;
+    for (int s = 0; s < stages; ++s) {
+      kinds.push_back(static_cast<int>(below(2)));
+      fixed.push_back(below(3) * below(40));
+    }
+    const auto got = balanced_partition(costs, kinds, fixed);
+    ASSERT_TRUE(got);
+    EXPECT_EQ(*got, BruteForce(costs, kinds, fixed).best()) << round;
+  }
+}
+
 TEST(Partition, RanksThatDifferInNameOnlyChangeNothing) {
   std::mt19937_64 random(8);
   for (int round = 0; round < 1000; ++round) {
