@@ -66,6 +66,9 @@ std::vector<std::string_view> cluster_preset_names();
 /// devices.
 std::string fingerprint(const Cluster& cluster);
 
+/// Latency and rate from one device to another; the links it shares with others are not in it.
+RouteCosts way_between(const Cluster& cluster, int source, int destination);
+
 /// Fills links and route_of_edge: rank r sits on device device_of_rank[r].
 void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>& device_of_rank);
 

@@ -66,18 +66,19 @@ class NodePorts {
   std::vector<std::pair<PortSpec, PortSpec>> ports_;
 };
 
+RouteCosts way(const PortSpec& out, const PortSpec& in) {
+  return {
+      std::max(out.latency, in.latency), std::min(out.bytes_per_second, in.bytes_per_second), {}};
+}
+
 RouteCosts route_between(int source, int destination, int devices_per_node, const NodePorts& ports,
                          PortLinks& links) {
-  RouteCosts route;
-  if (source == destination) {
-    return route;  // the data is there already
-  }
+  if (source == destination) return {};  // the data is there already
   const int from = source / devices_per_node, to = destination / devices_per_node;
   const bool inside = from == to;
   const PortSpec& out = inside ? ports.inside(from) : ports.across(from);
   const PortSpec& in = inside ? ports.inside(from) : ports.across(to);
-  route.latency = std::max(out.latency, in.latency);
-  route.bytes_per_second = std::min(out.bytes_per_second, in.bytes_per_second);
+  RouteCosts route = way(out, in);
   if (out.sharing != Sharing::None || in.sharing != Sharing::None) route.links.reserve(2);
   if (out.sharing != Sharing::None) route.links.push_back(links.of(source, true, inside, out));
   if (in.sharing != Sharing::None) route.links.push_back(links.of(destination, false, inside, in));
@@ -85,6 +86,17 @@ RouteCosts route_between(int source, int destination, int devices_per_node, cons
 }
 
 }  // namespace
+
+RouteCosts way_between(const Cluster& cluster, int source, int destination) {
+  if (source == destination) return {};
+  const int from = source / cluster.devices_per_node, to = destination / cluster.devices_per_node;
+  if (cluster.kinds.empty()) {
+    const PortSpec& port = from == to ? cluster.inside : cluster.across;
+    return way(port, port);
+  }
+  const NodeKind sending = kind_of_node(cluster, from), receiving = kind_of_node(cluster, to);
+  return from == to ? way(sending.inside, sending.inside) : way(sending.across, receiving.across);
+}
 
 void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>& device_of_rank) {
   for (const int device : device_of_rank) {

@@ -18,13 +18,6 @@ void collect_tied(const std::vector<Layer>& layers, std::vector<const Layer*>& f
   }
 }
 
-bool holds_tied(const Layer& layer) {
-  const auto any = [](const std::vector<Layer>& layers) {
-    return std::any_of(layers.begin(), layers.end(), holds_tied);
-  };
-  return layer.tied || any(layer.inner) || any(layer.shortcut);
-}
-
 std::vector<const Layer*> tied_layers(const std::vector<Layer>& layers) {
   std::vector<const Layer*> found;
   collect_tied(layers, found);
@@ -32,6 +25,13 @@ std::vector<const Layer*> tied_layers(const std::vector<Layer>& layers) {
 }
 
 }  // namespace
+
+bool holds_tied(const Layer& layer) {
+  const auto any = [](const std::vector<Layer>& layers) {
+    return std::any_of(layers.begin(), layers.end(), holds_tied);
+  };
+  return layer.tied || any(layer.inner) || any(layer.shortcut);
+}
 
 std::optional<Tie> tie_of(const Model& model) {
   for (std::size_t l = 0; l < model.layers.size(); ++l) {

@@ -19,6 +19,8 @@ struct Tie {
   int embedding = 0, head = 0;  // the model's layers that hold the two
   std::int64_t weights = 0;     // elements of the table
 };
+/// Whether the layer, or one inside it, is tied.
+bool holds_tied(const Layer& layer);
 /// nullopt if nothing is tied.
 std::optional<Tie> tie_of(const Model& model);
 

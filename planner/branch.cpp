@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "planner/closed_form.hpp"
+#include "planner/flow_bound.hpp"
 #include "planner/rank_cut.hpp"
 #include "planner/recompute_by_stage.hpp"
 #include "planner/replicated_stages.hpp"
@@ -68,6 +69,7 @@ struct Cut {
   std::shared_ptr<const std::vector<StagePlan>> stages;
   std::vector<StageCosts> costs;
   std::vector<StageMemory> memory;
+  std::vector<Wires> wires;
   /// Where each stage has its own recompute; costs and memory are then the least of any.
   std::optional<StagesByRecompute> by_recompute;
 };
@@ -113,6 +115,7 @@ class Cuts {
       return std::nullopt;
     Cut cut;
     cut.stages = std::make_shared<const std::vector<StagePlan>>(plan_stages(partition, placement));
+    cut.wires = costs_.wires(configuration.parallel, *cut.stages);
     if (configuration.parallel.recompute_by_stage) {
       cut.by_recompute = stages_by_recompute(costs_, configuration.parallel, *cut.stages);
       cut.costs = cut.by_recompute->least_costs(std::vector<std::size_t>(cut.stages->size(), 0));
@@ -221,10 +224,11 @@ bool surely_fits(const Configuration& c, const std::vector<StagePlan>& stages,
 }
 
 /// A rank's only stage does at least what the closed form of the peaks asks of it.
-std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const RankLimits& limits) {
+std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const RankLimits& limits,
+                                Sending sending) {
   const StagesByRecompute& by_kind = *cut.by_recompute;
   if (cut.stages->size() != static_cast<std::size_t>(c.parallel.pipeline))
-    return step_bound(c, *cut.stages, cut.costs);
+    return flow_bound(c, *cut.stages, cut.costs, cut.wires, sending);
   std::vector<std::size_t> least(cut.stages->size(), 0);
   for (std::size_t kind = 0; kind + 1 < by_kind.kinds.size(); ++kind) {
     const auto fits = ranks_that_may_fit(c, *cut.stages, by_kind.memory[kind], limits);
@@ -233,7 +237,7 @@ std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const Ra
       if (least[s] == kind && !fits[rank]) ++least[s];
     }
   }
-  return step_bound(c, *cut.stages, by_kind.least_costs(least));
+  return flow_bound(c, *cut.stages, by_kind.least_costs(least), cut.wires, sending);
 }
 
 std::int64_t work_of(const StageCosts& stage, bool splits_backward) {
@@ -335,9 +339,11 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
         ++branches.pruned[kAlike];
       } else {
         branch.stages = cut->stages;
-        branch.bound = cut->by_recompute
-                           ? bound_by_recompute(branch.configuration, *cut, limits)
-                           : step_bound(branch.configuration, *cut->stages, cut->costs);
+        const Sending sending = costs.sending(*shape.schedule);
+        branch.bound =
+            cut->by_recompute
+                ? bound_by_recompute(branch.configuration, *cut, limits, sending)
+                : flow_bound(branch.configuration, *cut->stages, cut->costs, cut->wires, sending);
         branches.open.push_back(std::move(branch));
       }
     }

@@ -17,6 +17,8 @@
 #include "core/profile.hpp"
 #include "planner/estimate/parallel_space.hpp"
 #include "planner/partition.hpp"
+#include "planner/schedules/registry.hpp"
+#include "planner/wires.hpp"
 
 namespace pipewright::planner {
 
@@ -43,6 +45,11 @@ class ConfigurationCosts {
                                               std::span<const StagePlan> stages) const = 0;
   virtual std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                                 std::span<const StagePlan> stages) const = 0;
+  /// Of the replicas that differ in them; of none where nothing is known of messages.
+  virtual std::vector<Wires> wires(const ParallelSetup& mesh,
+                                   std::span<const StagePlan> stages) const = 0;
+  /// Under the policy with which the job runs the schedule.
+  virtual Sending sending(const Schedule& schedule) const = 0;
   /// Everything that simulating `replicas` of the pipeline needs.
   virtual CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                           int replicas) const = 0;
@@ -55,7 +62,8 @@ class ConfigurationCosts {
   virtual bool chooses_recompute() const = 0;
 
   /// Replicas that have to be simulated to time a step: one where a stage's costs have the others'
-  /// part in them, two where all are alike. table() of so many prices the exchange of all.
+  /// part in them, those that differ, and two at least, elsewhere. table() of so many prices the
+  /// exchange of all.
   virtual int simulated_replicas(const ParallelSetup& mesh) const = 0;
 
   /// A rank that holds the most holds at least this; 0 says nothing.

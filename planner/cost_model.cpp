@@ -200,11 +200,17 @@ double CostModel::contention(int ranks) const {
 RouteCosts CostModel::route(int source, int destination) const {
   if (profile_ && cluster_.nodes == 1)
     return {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
-  CostTable two;
-  set_routes(two, cluster_, {source, destination});
-  RouteCosts way = two.route_of_edge.empty() ? two.every_route : two.route_of_edge[1];
-  way.links.clear();
-  return way;
+  return way_between(cluster_, source, destination);
+}
+
+std::vector<Bytes> CostModel::message_bytes(std::span<const StagePlan> stages,
+                                            int micro_batch_size) const {
+  std::vector<Bytes> bytes;
+  for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
+    const Layer& last = model_.layers[static_cast<std::size_t>(stages[s].end_layer) - 1];
+    bytes.emplace_back(footprint(last, model_, micro_batch_size).output_bytes);
+  }
+  return bytes;
 }
 
 std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages, int ranks,
@@ -240,12 +246,7 @@ CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int mic
   CostTable costs;
   costs.source = source_;
   costs.stages = stage_costs(stages, ranks, micro_batch_size, optimizer);
-  for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
-    const auto& layer = model_.layers[static_cast<std::size_t>(stages[s].end_layer) - 1];
-    const Bytes message(footprint(layer, model_, micro_batch_size).output_bytes);
-    costs.activation_bytes.push_back(message);
-    costs.gradient_bytes.push_back(message);
-  }
+  costs.activation_bytes = costs.gradient_bytes = message_bytes(stages, micro_batch_size);
   costs.memory = memory_of(model_, stages, micro_batch_size, optimizer, recompute_);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const StageState state = state_of(model_, stages[s], optimizer);

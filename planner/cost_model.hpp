@@ -67,6 +67,9 @@ class CostModel {
   CostTable table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
                   std::string_view optimizer, int shards = 1) const;
 
+  /// Of the message at the end of each stage but the last, for one micro-batch; both ways.
+  std::vector<Bytes> message_bytes(std::span<const StagePlan> stages, int micro_batch_size) const;
+
   /// The way between two devices, as the table has it; links that are shared are not in it.
   RouteCosts route(int source, int destination) const;
   /// Of launching one action, without contention.

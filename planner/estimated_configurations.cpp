@@ -152,6 +152,10 @@ class EstimatedConfigurations final : public ConfigurationCosts {
                                         std::span<const StagePlan> stages) const override {
     return estimated_stage_memory(contexts_.of(mesh), mesh, stages);
   }
+  std::vector<Wires> wires(const ParallelSetup&, std::span<const StagePlan>) const override {
+    return {};
+  }
+  Sending sending(const Schedule&) const override { return Sending::Shared; }
   CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                   int replicas) const override {
     CostTable costs = estimated_cost_table(contexts_.of(mesh), mesh, stages, replicas);

@@ -76,15 +76,18 @@ bool better(const Evaluation& a, const Evaluation& b) {
 Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Branch& branch,
                     Bytes limit) {
   Evaluation outcome;
-  const auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit);
-  if (!chosen || (is_to_choose(branch) && is_alike_elsewhere(source, *chosen, *branch.stages))) {
+  auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit);
+  if (!chosen ||
+      (is_to_choose(branch) && is_alike_elsewhere(source, chosen->configuration, *branch.stages))) {
     outcome.pruned = chosen ? kAlike : kOverMemory;
     return outcome;
   }
-  const Configuration& c = *chosen;
+  const Configuration& c = chosen->configuration;
   const ParallelSetup& parallel = c.parallel;
   const int replicas = source.simulated_replicas(parallel);
-  const CostTable costs = chosen_table(source, parallel, *branch.stages, replicas);
+  const CostTable costs =
+      chosen->by_kind ? chosen_table(source, parallel, *branch.stages, replicas, *chosen->by_kind)
+                      : chosen_table(source, parallel, *branch.stages, replicas);
   const RankLimits limits = limits_of(source, parallel, limit);
   const ScheduleRequest request = request_for(parallel, *branch.stages, costs, limits);
   // The sizes are possible; a schedule that plans by costs may still find no room for its order.
@@ -92,7 +95,8 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
     outcome.pruned = kOverMemory;
     return outcome;
   }
-  const Order order = replicate(c.schedule->make(request), replicas);
+  const Order order =
+      replicate(chosen->order ? *std::move(chosen->order) : c.schedule->make(request), replicas);
   const Program program =
       lower(order, policy_for(job, *c.schedule),
             lowering_of_training(job.training, parallel.zero > 0, job.model, *branch.stages));

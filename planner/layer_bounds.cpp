@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/layer_replicas.hpp"
 #include "planner/memory.hpp"
 #include "planner/schedules/registry.hpp"
 
@@ -39,6 +40,16 @@ double least_reduction(const CostModel& costs, const Job& job, const ParallelSet
     if (least < 0 || ring < least) least = ring;
   }
   return least;
+}
+
+/// Rounded down: a link that is shared moves bytes in pieces, each rounded by itself.
+Wire wire_of(const RouteCosts& way, Bytes size, const Cluster& cluster) {
+  const bool is_shared = cluster.kinds.empty() && cluster.inside.sharing != Sharing::None &&
+                         cluster.across.sharing != Sharing::None;
+  const double moving =
+      way.bytes_per_second > 0 ? static_cast<double>(size.value) / way.bytes_per_second * 1e9 : 0;
+  const auto least = static_cast<std::int64_t>(moving);
+  return {way.latency.value + least, is_shared ? least : 0};
 }
 
 }  // namespace
@@ -92,6 +103,26 @@ void set_least_reductions(std::vector<StageCosts>& stage_costs, const CostModel&
     stage_costs[s].reduce = is_sharded ? time : time + time;
     stage_costs[s].unshard = is_sharded ? time : Nanoseconds(0);
   }
+}
+
+std::vector<Wires> layer_wires(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
+                               std::span<const StagePlan> stages) {
+  const std::vector<Bytes> bytes = costs.message_bytes(stages, mesh.micro_batch_size);
+  std::vector<Wires> replicas(static_cast<std::size_t>(replicas_that_differ(job.cluster, mesh)));
+  for (std::size_t d = 0; d < replicas.size(); ++d) {
+    const auto wire = [&](std::size_t from, std::size_t to, Bytes size) {
+      if (stages[from].rank == stages[to].rank) return Wire{};
+      const int first = static_cast<int>(d) * mesh.pipeline;
+      const RouteCosts way = costs.route(first + static_cast<int>(stages[from].rank.value),
+                                         first + static_cast<int>(stages[to].rank.value));
+      return wire_of(way, size, job.cluster);
+    };
+    for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
+      replicas[d].up.push_back(wire(s, s + 1, bytes[s]));
+      replicas[d].down.push_back(wire(s + 1, s, bytes[s]));
+    }
+  }
+  return replicas;
 }
 
 }  // namespace pipewright::planner

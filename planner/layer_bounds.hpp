@@ -11,6 +11,7 @@
 #include "core/job.hpp"
 #include "planner/cost_model.hpp"
 #include "planner/estimate/setup.hpp"
+#include "planner/wires.hpp"
 
 namespace pipewright::planner {
 
@@ -38,5 +39,9 @@ std::int64_t least_layer_step(const CostModel& costs, const Job& job, const Para
 void set_least_reductions(std::vector<StageCosts>& stage_costs, const CostModel& costs,
                           const Job& job, const ParallelSetup& mesh,
                           std::span<const StagePlan> stages);
+
+/// The messages of each replica that has routes of its own.
+std::vector<Wires> layer_wires(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
+                               std::span<const StagePlan> stages);
 
 }  // namespace pipewright::planner

@@ -10,6 +10,7 @@
 #include "planner/layer_replicas.hpp"
 #include "planner/memory.hpp"
 #include "planner/number_text.hpp"
+#include "planner/plan_of_candidate.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/stage_replicas.hpp"
 
@@ -85,6 +86,14 @@ class LayerConfigurations final : public ConfigurationCosts {
       memory[s].constant -= state.optimizer - own.optimizer;
     }
     return memory;
+  }
+
+  std::vector<Wires> wires(const ParallelSetup& mesh,
+                           std::span<const StagePlan> stages) const override {
+    return layer_wires(of(mesh).model, job_, mesh, stages);
+  }
+  Sending sending(const Schedule& schedule) const override {
+    return sending_under(policy_for(job_, schedule));
   }
 
   CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,

@@ -1,6 +1,7 @@
 #include "planner/layer_replicas.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/model_tie.hpp"
 
@@ -8,11 +9,8 @@ namespace pipewright::planner {
 namespace {
 
 /// Ports of single devices are a replica's own, shared or not.
-bool have_equal_routes(const Cluster& cluster, int ranks) {
-  if (cluster.nodes == 1) return true;
-  const int per_node = cluster.devices_per_node;
-  return cluster.kinds.empty() && cluster.network_ports == 0 &&
-         (ranks % per_node == 0 || per_node % ranks == 0);
+bool have_own_ports(const Cluster& cluster) {
+  return cluster.nodes == 1 || (cluster.kinds.empty() && cluster.network_ports == 0);
 }
 
 /// The ring of a rank's replicas as its worst edges have it. How two neighbours lie in their nodes
@@ -47,12 +45,22 @@ Nanoseconds ring_time(const RouteCosts& edge, int members, bool sharded, Bytes p
 
 }  // namespace
 
+int replicas_that_differ(const Cluster& cluster, const ParallelSetup& mesh) {
+  if (cluster.nodes == 1) return 1;
+  if (!cluster.kinds.empty()) return mesh.data;
+  const int per_node = cluster.devices_per_node, ranks = mesh.pipeline;
+  // A replica that stays inside a node is as any other one that does.
+  const int different = per_node % ranks == 0 ? 1 : per_node / std::gcd(per_node, ranks);
+  return std::min(mesh.data, different);
+}
+
 int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
                          const CommonOfSchedules& common) {
   const bool are_alike = common.one_rank_a_stage && job.training.clip_grad_norm == 0 &&
                          !tie_of(job.model) && !shares_this_machine(job.cluster) &&
-                         have_equal_routes(job.cluster, mesh.pipeline);
-  return are_alike ? std::min(mesh.data, 2) : mesh.data;
+                         have_own_ports(job.cluster);
+  if (!are_alike) return mesh.data;
+  return std::min(mesh.data, std::max(2, replicas_that_differ(job.cluster, mesh)));
 }
 
 CostTable table_of_some(const CostModel& costs, const Job& job, const ParallelSetup& mesh,

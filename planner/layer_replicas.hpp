@@ -12,11 +12,15 @@
 
 namespace pipewright::planner {
 
-/// Two where two tell what all do: each replica has the same routes between its ranks, and all that
-/// it shares with the others are the reductions of single stages, which begin for all at once. So
-/// not where gradients are clipped or weights are tied (collectives of ranks that differ), on nodes
-/// that differ or share ports, on this machine's cores, and where replicas lie differently in their
-/// nodes. Else all.
+/// How many replicas, from the first on, have routes between their ranks that no earlier one has.
+/// They sit one after the other on the devices, so how a replica lies in its nodes comes again
+/// after as many replicas as fill whole nodes.
+int replicas_that_differ(const Cluster& cluster, const ParallelSetup& mesh);
+
+/// Those that differ, and two at least, where they tell what all do: all that a replica shares with
+/// the others are the reductions of single stages, which begin for all at once, when the slowest is
+/// there. So not where gradients are clipped or weights are tied (collectives of ranks that
+/// differ), on nodes that differ or share ports, and on this machine's cores. Else all.
 int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
                          const CommonOfSchedules& common);
 

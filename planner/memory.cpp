@@ -18,12 +18,11 @@ int shards_of(const Plan& plan) { return plan.sharding_stage > 0 ? plan.replicas
 StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer) {
   std::int64_t parameters = 0;
   for (int l = stage.first_layer; l < stage.end_layer; ++l) {
-    parameters += footprint(model.layers[static_cast<std::size_t>(l)], model, 1).parameters;
+    const Layer& layer = model.layers[static_cast<std::size_t>(l)];
+    parameters += footprint(layer, model, 1).parameters;
+    // A head without its embedding, the model's first layer, holds a table of its own.
+    if (stage.first_layer > 0 && holds_tied(layer)) parameters += tie_of(model)->weights;
   }
-  const auto tied = tie_of(model);  // a head without its embedding holds a table of its own
-  if (tied && stage.first_layer > tied->embedding && stage.first_layer <= tied->head &&
-      tied->head < stage.end_layer)
-    parameters += tied->weights;
   const std::int64_t element = model.bytes_per_element;
   const std::int64_t wide = std::max(element, kStateBytes);
   StageState state;

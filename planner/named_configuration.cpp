@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/model_tie.hpp"
 #include "core/suggest.hpp"
+#include "planner/flow_bound.hpp"
 #include "planner/partition.hpp"
 #include "planner/recompute_by_stage.hpp"
 #include "planner/replicated_stages.hpp"
@@ -142,8 +143,8 @@ std::optional<std::string> broken_recompute(const Configuration& c, std::size_t 
 Configuration with_any_recompute(const ConfigurationCosts& costs,
                                  const Configuration& configuration,
                                  std::span<const StagePlan> stages) {
-  if (auto chosen = with_chosen_recompute(costs, configuration, stages, costs.memory_limit()))
-    return *chosen;
+  if (const auto chosen = with_chosen_recompute(costs, configuration, stages, costs.memory_limit()))
+    return chosen->configuration;
   Configuration most = configuration;
   most.parallel.recompute_of_stage.assign(stages.size(), costs.recompute_kinds().back());
   return most;
@@ -307,7 +308,8 @@ Branch branch_of(const Configuration& configuration, const ConfigurationCosts& c
   const ParallelSetup& parallel = branch.configuration.parallel;
   std::vector<StageCosts> of_stage = chosen_stage_costs(costs, parallel, stages);
   set_ring_times(costs, parallel, stages, of_stage);
-  branch.bound = step_bound(configuration, stages, of_stage);
+  branch.bound = flow_bound(configuration, stages, of_stage, costs.wires(parallel, stages),
+                            costs.sending(*configuration.schedule));
   branch.stages = std::make_shared<const std::vector<StagePlan>>(std::move(stages));
   return branch;
 }

@@ -257,15 +257,17 @@ std::optional<std::vector<std::size_t>> least_recompute(const StagesByRecompute&
   return LeastRecompute(stages, peaks, limits).run();
 }
 
-std::optional<Configuration> with_chosen_recompute(const ConfigurationCosts& costs,
-                                                   const Configuration& configuration,
-                                                   std::span<const StagePlan> stages, Bytes limit) {
+std::optional<ChosenRecompute> with_chosen_recompute(const ConfigurationCosts& costs,
+                                                     const Configuration& configuration,
+                                                     std::span<const StagePlan> stages,
+                                                     Bytes limit) {
   const ParallelSetup& setup = configuration.parallel;
-  if (!setup.recompute_by_stage || !setup.recompute_of_stage.empty()) return configuration;
+  if (!setup.recompute_by_stage || !setup.recompute_of_stage.empty())
+    return ChosenRecompute{configuration, std::nullopt, std::nullopt};
   ScheduleRequest request = request_of(setup);
   request.memory_limit = limit;
-  const Order order = configuration.schedule->make(request);
-  const StagesByRecompute by_kind = stages_by_recompute(costs, setup, stages);
+  Order order = configuration.schedule->make(request);
+  StagesByRecompute by_kind = stages_by_recompute(costs, setup, stages);
   const auto sizes =
       by_kind.has_more_in_actions() ? OrderPeaks::Sizes::InActions : OrderPeaks::Sizes::Changes;
   const auto choice =
@@ -274,7 +276,7 @@ std::optional<Configuration> with_chosen_recompute(const ConfigurationCosts& cos
   Configuration chosen = configuration;
   for (const std::size_t kind : *choice)
     chosen.parallel.recompute_of_stage.push_back(by_kind.kinds[kind]);
-  return chosen;
+  return ChosenRecompute{std::move(chosen), std::move(order), std::move(by_kind)};
 }
 
 std::vector<StageCosts> chosen_stage_costs(const ConfigurationCosts& costs,
@@ -296,7 +298,12 @@ std::vector<StageMemory> chosen_stage_memory(const ConfigurationCosts& costs,
 CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& setup,
                        std::span<const StagePlan> stages, int replicas) {
   if (setup.recompute_of_stage.empty()) return costs.table(setup, stages, replicas);
-  const StagesByRecompute by_kind = stages_by_recompute(costs, setup, stages);
+  return chosen_table(costs, setup, stages, replicas, stages_by_recompute(costs, setup, stages));
+}
+
+CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& setup,
+                       std::span<const StagePlan> stages, int replicas,
+                       const StagesByRecompute& by_kind) {
   const auto choice = choice_of(by_kind, setup);
   // Messages, parameters and routes are the same whatever is computed again.
   CostTable table = costs.table(alike(setup, by_kind.kinds.front()), stages, replicas);

@@ -61,11 +61,19 @@ std::optional<std::vector<std::size_t>> least_recompute(const StagesByRecompute&
                                                         const OrderPeaks& peaks,
                                                         const RankLimits& limits);
 
-/// The configuration with its recompute_of_stage where each stage has its own and they are not
-/// chosen yet; nullopt: nothing keeps to the limit. Needs a schedule that is not cost-driven.
-std::optional<Configuration> with_chosen_recompute(const ConfigurationCosts& costs,
-                                                   const Configuration& configuration,
-                                                   std::span<const StagePlan> stages, Bytes limit);
+/// A configuration with its recompute_of_stage and, where they were chosen now, what they were
+/// chosen by.
+struct ChosenRecompute {
+  Configuration configuration;
+  std::optional<Order> order;  // of one replica
+  std::optional<StagesByRecompute> by_kind;
+};
+/// Chooses where each stage has its own and they are not chosen yet; nullopt: nothing keeps to the
+/// limit. Needs a schedule that is not cost-driven.
+std::optional<ChosenRecompute> with_chosen_recompute(const ConfigurationCosts& costs,
+                                                     const Configuration& configuration,
+                                                     std::span<const StagePlan> stages,
+                                                     Bytes limit);
 
 /// As those of ConfigurationCosts, also for a setup with recompute_of_stage.
 std::vector<StageCosts> chosen_stage_costs(const ConfigurationCosts& costs,
@@ -76,6 +84,10 @@ std::vector<StageMemory> chosen_stage_memory(const ConfigurationCosts& costs,
                                              std::span<const StagePlan> stages);
 CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& setup,
                        std::span<const StagePlan> stages, int replicas);
+/// The same of a setup with recompute_of_stage, from what they were chosen by.
+CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& setup,
+                       std::span<const StagePlan> stages, int replicas,
+                       const StagesByRecompute& by_kind);
 
 /// Whether the job has this very plan under one recompute for all stages: then it is counted there.
 bool is_alike_elsewhere(const ConfigurationCosts& costs, const Configuration& chosen,

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "planner/branch.hpp"
+#include "planner/flow_bound.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/recompute_by_stage.hpp"
 #include "planner/replicated_stages.hpp"
@@ -53,7 +54,11 @@ inline void expect_bounds_hold(const planner::ConfigurationCosts& costs,
                                              row.partition == "even"};
   auto of_stage = planner::chosen_stage_costs(costs, row.parallel, row.stages);
   planner::set_ring_times(costs, row.parallel, row.stages, of_stage);
-  EXPECT_LE(planner::step_bound(configuration, row.stages, of_stage), row.step.value);
+  // step_bound() is part of it.
+  EXPECT_LE(planner::flow_bound(configuration, row.stages, of_stage,
+                                costs.wires(row.parallel, row.stages),
+                                costs.sending(*configuration.schedule)),
+            row.step.value);
   EXPECT_TRUE(may_fit(configuration, row.stages,
                       planner::chosen_stage_memory(costs, row.parallel, row.stages),
                       row.peak_bytes));
