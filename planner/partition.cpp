@@ -50,8 +50,8 @@ std::int64_t least_largest(const std::vector<std::int64_t>& sums, int stages) {
 class StageSums {
  public:
   StageSums(std::span<const std::vector<std::int64_t>> sums_of_kind,
-            std::span<const int> kind_of_stage, std::span<const std::int64_t> fixed = {})
-      : sums_of_kind_(sums_of_kind), kind_of_stage_(kind_of_stage), fixed_(fixed) {}
+            std::span<const int> kind_of_stage, const BesidesLayers& besides)
+      : sums_of_kind_(sums_of_kind), kind_of_stage_(kind_of_stage), besides_(besides) {}
 
   int stages() const { return static_cast<int>(kind_of_stage_.size()); }
   int layers() const { return static_cast<int>(sums_of_kind_.front().size()) - 1; }
@@ -61,13 +61,19 @@ class StageSums {
   }
   /// What the stage costs besides its layers.
   std::int64_t fixed(int stage) const {
-    return fixed_.empty() ? 0 : fixed_[static_cast<std::size_t>(stage)];
+    return besides_.fixed.empty() ? 0 : besides_.fixed[static_cast<std::size_t>(stage)];
+  }
+  /// What the stage costs at least, with these ends.
+  std::int64_t at_ends(int stage, int begin, int end) const {
+    if (besides_.at_cut.empty()) return 0;
+    const auto& at = besides_.at_cut[static_cast<std::size_t>(stage)];
+    return std::max(at[static_cast<std::size_t>(begin)], at[static_cast<std::size_t>(end)]);
   }
 
  private:
   std::span<const std::vector<std::int64_t>> sums_of_kind_;
   std::span<const int> kind_of_stage_;
-  std::span<const std::int64_t> fixed_;
+  const BesidesLayers& besides_;
 };
 
 std::int64_t cost_between(const std::vector<std::int64_t>& sums, int begin, int end) {
@@ -91,7 +97,8 @@ std::int64_t least_largest_of(const StageSums& sums) {
       for (int end = l + 1; end <= layers - (k - 1); ++end) {
         const std::int64_t stage = fixed + cost_between(own, l, end);
         if (stage >= best) break;  // and longer ones cost no less
-        best = std::min(best, std::max(stage, behind[static_cast<std::size_t>(end)]));
+        best = std::min(best, std::max({stage, sums.at_ends(stages - k, l, end),
+                                        behind[static_cast<std::size_t>(end)]}));
       }
     }
     behind.swap(least);
@@ -118,6 +125,7 @@ std::vector<int> most_even_cuts(const StageSums& sums, std::int64_t limit) {
       for (int end = l + 1; end <= layers - (k - 1); ++end) {
         const std::int64_t stage = fixed + cost_between(own, l, end);
         if (stage > limit) break;
+        if (sums.at_ends(stages - k, l, end) > limit) continue;
         const Wide rest = least[cell(k - 1, end)];
         if (rest == kUnreached) continue;
         const Wide square = static_cast<Wide>(stage) * static_cast<Wide>(stage);
@@ -138,17 +146,18 @@ std::optional<Partition> balanced_partition(std::span<const std::int64_t> layer_
   if (stages < 1 || static_cast<int>(layer_costs.size()) < stages) return std::nullopt;
   const std::vector<std::vector<std::int64_t>> sums{prefix_sums(layer_costs)};
   const std::vector<int> kinds(static_cast<std::size_t>(stages), 0);
+  const BesidesLayers nothing;
   Partition partition;
   partition.largest = least_largest(sums.front(), stages);
-  partition.first_layer = most_even_cuts(StageSums(sums, kinds), partition.largest);
+  partition.first_layer = most_even_cuts(StageSums(sums, kinds, nothing), partition.largest);
   return partition;
 }
 
 std::optional<Partition> balanced_partition(
     std::span<const std::vector<std::int64_t>> layer_costs_of_kind,
-    std::span<const int> kind_of_stage, std::span<const std::int64_t> fixed_of_stage) {
+    std::span<const int> kind_of_stage, const BesidesLayers& besides) {
   const int stages = static_cast<int>(kind_of_stage.size());
-  const bool alike = fixed_of_stage.empty() &&
+  const bool alike = besides.fixed.empty() && besides.at_cut.empty() &&
                      std::all_of(kind_of_stage.begin(), kind_of_stage.end(),
                                  [&](int kind) { return kind == kind_of_stage.front(); });
   if (stages > 0 && alike) {
@@ -160,7 +169,7 @@ std::optional<Partition> balanced_partition(
   std::vector<std::vector<std::int64_t>> sums;
   for (const std::vector<std::int64_t>& costs : layer_costs_of_kind)
     sums.push_back(prefix_sums(costs));
-  const StageSums of_stage(sums, kind_of_stage, fixed_of_stage);
+  const StageSums of_stage(sums, kind_of_stage, besides);
   Partition partition;
   partition.largest = least_largest_of(of_stage);
   partition.first_layer = most_even_cuts(of_stage, partition.largest);

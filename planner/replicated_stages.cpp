@@ -1,6 +1,7 @@
 #include "planner/replicated_stages.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.hpp"
 #include "planner/stage_replicas.hpp"
@@ -45,6 +46,18 @@ Nanoseconds ReplicatedStages::ring(int first_rank, int replicas, Bytes parameter
   return routes_.collective_time(members, ranks_);
 }
 
+Nanoseconds ReplicatedStages::messages(int from, int to, int layer) const {
+  if (from < 0 || to >= ranks_) return {};
+  const auto of = [&](const std::vector<Bytes>& sizes) {
+    const auto at = static_cast<std::size_t>(layer) + 1;  // behind the stage in front of all
+    return at < sizes.size() ? static_cast<double>(sizes[at].value) : 0;
+  };
+  const RouteCosts& way = routes_.route(RankId(from), RankId(to), ranks_);
+  const double bytes = of(routes_.activation_bytes) + of(routes_.gradient_bytes);
+  const double moving = way.bytes_per_second > 0 ? bytes / way.bytes_per_second * 1e9 : 0;
+  return way.latency * 2 + Nanoseconds(std::llround(moving));
+}
+
 const ReplicatedStages::Load& ReplicatedStages::load_on(int first_rank, int replicas) {
   const auto [entry, is_new] = loads_.try_emplace({first_rank, replicas});
   Load& load = entry->second;
@@ -57,6 +70,13 @@ const ReplicatedStages::Load& ReplicatedStages::load_on(int first_rank, int repl
     const Nanoseconds moving = ring(first_rank, replicas, parameters_[l]) - latencies;
     load.sums.push_back(load.sums.back() + rounds * (work_[l] + moving.value));
   }
+  load.at_cut.assign(work_.size() + 1, 0);
+  for (int l = 0; l + 1 < layers_; ++l) {
+    const int last = first_rank + replicas - 1;
+    const Nanoseconds longer =
+        std::max(messages(first_rank - 1, first_rank, l), messages(last, last + 1, l));
+    load.at_cut[static_cast<std::size_t>(l) + 1] = rounds * longer.value;
+  }
   return load;
 }
 
@@ -65,17 +85,18 @@ std::optional<Partition> ReplicatedStages::cut(const std::vector<int>& stage_rep
   if (stages > layers_) return std::nullopt;
   const std::vector<int> first = first_ranks(stage_replicas);
   std::vector<std::vector<std::int64_t>> of_stage;
-  std::vector<std::int64_t> fixed;
+  BesidesLayers besides;
   std::vector<int> kinds;
   for (int s = 0; s < stages; ++s) {
     const auto i = static_cast<std::size_t>(s);
     const Load& load = load_on(first[i], stage_replicas[i]);
     auto& own = of_stage.emplace_back(work_.size());
     for (std::size_t l = 0; l < own.size(); ++l) own[l] = load.sums[l + 1] - load.sums[l];
-    fixed.push_back(load.fixed);
+    besides.fixed.push_back(load.fixed);
+    besides.at_cut.push_back(load.at_cut);
     kinds.push_back(s);
   }
-  return balanced_partition(of_stage, kinds, fixed);
+  return balanced_partition(of_stage, kinds, besides);
 }
 
 ReplicatedStages::Best& ReplicatedStages::cell(int stages, int layer, int rank) {
@@ -86,8 +107,6 @@ ReplicatedStages::Best& ReplicatedStages::cell(int stages, int layer, int rank) 
                 static_cast<std::size_t>(rank)];
 }
 
-/// A longer first stage takes longer, and what is left no longer: the best end is where the two
-/// meet, found by halving.
 ReplicatedStages::Best ReplicatedStages::best_of(int stages, int layer, int rank) {
   Best best;
   const int most = ranks_ - rank - (stages - 1);
@@ -98,20 +117,12 @@ ReplicatedStages::Best ReplicatedStages::best_of(int stages, int layer, int rank
     const auto own = [&](int end) {
       return load.fixed + load.sums[static_cast<std::size_t>(end)] - begin;
     };
-    const auto rest = [&](int end) { return cell(stages - 1, end, rank + count).largest; };
-    int low = layer + 1, high = layers_ - (stages - 1);
-    if (stages == 1) low = high;
-    while (low < high) {
-      const int middle = low + (high - low) / 2;
-      if (own(middle) >= rest(middle)) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    for (const int end : {low - 1, low}) {
-      if (end <= layer) continue;
-      const std::int64_t largest = std::max(own(end), rest(end));
+    const auto at = [&](int cut) { return load.at_cut[static_cast<std::size_t>(cut)]; };
+    const int last = layers_ - (stages - 1);
+    for (int end = stages == 1 ? last : layer + 1; end <= last; ++end) {
+      if (own(end) >= best.largest) break;  // and longer ones cost no less
+      const std::int64_t rest = cell(stages - 1, end, rank + count).largest;
+      const std::int64_t largest = std::max({own(end), at(layer), at(end), rest});
       if (largest < best.largest) best = {largest, count, end};
     }
   }

@@ -17,9 +17,10 @@
 namespace pipewright::planner {
 
 /// The stages that a mesh may have, by what a rank of each has to do in a step: its micro-batches'
-/// F, I and W, their reductions and updates. Layers are priced as they are alone, so what a stage
-/// has once (the launch of an action, messages) is not in it, but for the latency of its ring. Ask
-/// from one thread; references `costs`.
+/// F, I and W, their reductions and updates; and no less than the messages at either end of it, up
+/// and down, which go on beside (both as the paper counts them). Layers are priced as they are
+/// alone, so what a stage has once (the launch of an action) is not in it, but for the latency of
+/// its ring. Ask from one thread; `costs` is read by the constructor only.
 class ReplicatedStages {
  public:
   ReplicatedStages(const ConfigurationCosts& costs, const ParallelSetup& mesh);
@@ -42,10 +43,11 @@ class ReplicatedStages {
                  std::vector<StageCosts>& stage_costs);
 
  private:
-  /// What a rank of a stage on these ranks has to do: `fixed` + sums[end] - sums[first].
+  /// What a rank of a stage on these ranks has to do: `fixed` + sums[end] - sums[first], and no
+  /// less than at_cut[first] and at_cut[end].
   struct Load {
     std::int64_t fixed = 0;
-    std::vector<std::int64_t> sums;
+    std::vector<std::int64_t> sums, at_cut;
   };
   /// The best from layer l and rank r on in k stages: its busiest rank's work, and the first
   /// stage's ranks and end.
@@ -55,6 +57,8 @@ class ReplicatedStages {
   };
 
   const Load& load_on(int first_rank, int replicas);
+  /// Of a micro-batch that goes up and comes down between two ranks, behind a layer.
+  Nanoseconds messages(int from, int to, int layer) const;
   Nanoseconds ring(int first_rank, int replicas, Bytes parameters);
   void fill_table();
   Best best_of(int stages, int layer, int rank);

@@ -18,8 +18,8 @@ class BruteForce {
   BruteForce(const std::vector<std::int64_t>& costs, int stages)
       : BruteForce({costs}, std::vector<int>(static_cast<std::size_t>(stages), 0)) {}
   BruteForce(std::vector<std::vector<std::int64_t>> costs, std::vector<int> kinds,
-             std::vector<std::int64_t> fixed = {})
-      : costs_(std::move(costs)), kinds_(std::move(kinds)), fixed_(std::move(fixed)) {
+             BesidesLayers besides = {})
+      : costs_(std::move(costs)), kinds_(std::move(kinds)), besides_(std::move(besides)) {
     std::vector<int> cuts{0};
     extend(cuts);
   }
@@ -43,10 +43,14 @@ class BruteForce {
   void judge(const std::vector<int>& cuts) {
     std::int64_t largest = 0, squares = 0;
     for (std::size_t s = 0; s + 1 < cuts.size(); ++s) {
-      std::int64_t sum = fixed_.empty() ? 0 : fixed_[s];
+      std::int64_t sum = besides_.fixed.empty() ? 0 : besides_.fixed[s];
       const auto& own = costs_[static_cast<std::size_t>(kinds_[s])];
       for (int l = cuts[s]; l < cuts[s + 1]; ++l) sum += own[static_cast<std::size_t>(l)];
       largest = std::max(largest, sum);
+      if (!besides_.at_cut.empty()) {
+        for (const int cut : {cuts[s], cuts[s + 1]})
+          largest = std::max(largest, besides_.at_cut[s][static_cast<std::size_t>(cut)]);
+      }
       squares += sum * sum;
     }
     if (std::tie(largest, squares, cuts) < std::tie(best_largest_, best_squares_, best_cuts_)) {
@@ -55,8 +59,8 @@ class BruteForce {
   }
 
   std::vector<std::vector<std::int64_t>> costs_;
-  std::vector<int> kinds_;           // by stage
-  std::vector<std::int64_t> fixed_;  // by stage, or empty
+  std::vector<int> kinds_;  // by stage
+  BesidesLayers besides_;
   std::vector<int> best_cuts_;
   std::int64_t best_largest_ = std::numeric_limits<std::int64_t>::max(),
                best_squares_ = best_largest_;
@@ -113,14 +117,17 @@ TEST(Partition, EqualsBruteForceWhereStagesCostSomethingBesidesTheirLayers) {
       for (int l = 0; l < layers; ++l) of_kind.push_back(below(30));
     }
     std::vector<int> kinds;
-    std::vector<std::int64_t> fixed;
+    BesidesLayers besides;
     for (int s = 0; s < stages; ++s) {
       kinds.push_back(static_cast<int>(below(2)));
-      fixed.push_back(below(3) * below(40));
+      besides.fixed.push_back(below(3) * below(40));
+      if (round % 2 == 0) continue;
+      auto& at_cut = besides.at_cut.emplace_back();
+      for (int l = 0; l <= layers; ++l) at_cut.push_back(below(120));
     }
-    const auto got = balanced_partition(costs, kinds, fixed);
+    const auto got = balanced_partition(costs, kinds, besides);
     ASSERT_TRUE(got);
-    EXPECT_EQ(*got, BruteForce(costs, kinds, fixed).best()) << round;
+    EXPECT_EQ(*got, BruteForce(costs, kinds, besides).best()) << round;
   }
 }
 
