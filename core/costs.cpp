@@ -6,6 +6,22 @@
 #include "core/collectives.hpp"
 
 namespace pipewright {
+
+Bytes StageMemory::within(ActionKind kind) const {
+  switch (kind) {
+    case ActionKind::F:
+      return in_f;
+    case ActionKind::I:
+      return in_i;
+    case ActionKind::W:
+      return in_w;
+    case ActionKind::B:
+      return in_b;
+    default:
+      return Bytes(0);
+  }
+}
+
 CostTable CostTable::uniform(int stages, StageCosts each, Nanoseconds comm) {
   CostTable table;
   table.stages.assign(static_cast<std::size_t>(stages), each);

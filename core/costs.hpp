@@ -30,6 +30,9 @@ struct StageMemory {
   /// The most that an action holds while it runs, beyond what was held before it; what is less than
   /// its change says nothing.
   Bytes in_f, in_i, in_w, in_b;
+
+  /// That of a computation; 0 for anything else.
+  Bytes within(ActionKind kind) const;
 };
 
 /// A directed way between two ranks: latency, bandwidth, and the shared links

@@ -21,7 +21,8 @@ class Live {
 
   void take(const Action& a) {
     const StageMemory* memory = of(a.stage.value);
-    if (memory != nullptr) peak_bytes_ = std::max(peak_bytes_, bytes_ + within(*memory, a.kind));
+    if (memory != nullptr)
+      peak_bytes_ = std::max(peak_bytes_, bytes_ + memory->within(a.kind).value);
     if (a.kind == ActionKind::F) {
       ++activations_;
       if (memory != nullptr) bytes_ += memory->f.value;
@@ -44,19 +45,6 @@ class Live {
   void let_go(const StageMemory* memory) {
     --activations_;
     if (memory != nullptr) bytes_ -= memory->f.value;
-  }
-
-  static std::int64_t within(const StageMemory& memory, ActionKind kind) {
-    switch (kind) {
-      case ActionKind::F:
-        return memory.in_f.value;
-      case ActionKind::I:
-        return memory.in_i.value;
-      case ActionKind::W:
-        return memory.in_w.value;
-      default:
-        return memory.in_b.value;  // no other action of a stage is a computation
-    }
   }
 
   const StageMemory* of(int stage) const {

@@ -8,21 +8,6 @@ namespace {
 
 constexpr ActionKind kComputations[] = {ActionKind::F, ActionKind::I, ActionKind::W, ActionKind::B};
 
-std::int64_t within(const StageMemory& memory, ActionKind kind) {
-  switch (kind) {
-    case ActionKind::F:
-      return memory.in_f.value;
-    case ActionKind::I:
-      return memory.in_i.value;
-    case ActionKind::W:
-      return memory.in_w.value;
-    case ActionKind::B:
-      return memory.in_b.value;
-    default:
-      return 0;
-  }
-}
-
 /// Whether nothing of `a` is more than in `b`.
 bool is_within(const std::vector<int>& a, const std::vector<int>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), std::less_equal<>());
@@ -111,7 +96,7 @@ Bytes OrderPeaks::peak(int rank, std::span<const StageMemory> memory) const {
   }
   for (const Moments& moments : of.moments) {
     const auto stage = static_cast<std::size_t>(of.stages[static_cast<std::size_t>(moments.stage)]);
-    const std::int64_t more = within(memory[stage], moments.kind);
+    const std::int64_t more = memory[stage].within(moments.kind).value;
     if (more == 0 && moments.kind != ActionKind::Idle) continue;
     for (const Held& held : moments.most) {
       std::int64_t bytes = more;
