@@ -12,10 +12,27 @@
 namespace pipewright::tools {
 namespace {
 
+/// "4+3+3+2"; from four stages alike on "4 + 30x3 + 4".
 std::string layers_text(const planner::Candidate& candidate) {
-  std::string text;
+  constexpr int kLeastRun = 4;
+  std::vector<std::pair<int, int>> runs;  // layers of a stage, how many such stages
   for (const StagePlan& stage : candidate.stages) {
-    text += (text.empty() ? "" : "+") + std::to_string(stage.end_layer - stage.first_layer);
+    const int layers = stage.end_layer - stage.first_layer;
+    if (runs.empty() || runs.back().first != layers) runs.emplace_back(layers, 0);
+    ++runs.back().second;
+  }
+  const bool is_short =
+      std::all_of(runs.begin(), runs.end(), [](const auto& run) { return run.second < kLeastRun; });
+  std::string text;
+  const auto add = [&](const std::string& part) {
+    text += (text.empty() ? "" : is_short ? "+" : " + ") + part;
+  };
+  for (const auto& [layers, stages] : runs) {
+    if (stages >= kLeastRun) {
+      add(std::to_string(stages) + "x" + std::to_string(layers));
+    } else {
+      for (int s = 0; s < stages; ++s) add(std::to_string(layers));
+    }
   }
   return text;
 }
