@@ -106,11 +106,11 @@ function(pipewright_mpi_test name)
     add_test(NAME ${folder}.${name}.np${n} COMMAND ${command})
     set_tests_properties(
       ${folder}.${name}.np${n}
-      PROPERTIES LABELS "${folder};mpi;slow" TIMEOUT 120 SKIP_RETURN_CODE 77 PROCESSORS 2
+      PROPERTIES LABELS "${folder};mpi;slow" TIMEOUT 300 SKIP_RETURN_CODE 77 PROCESSORS 2
                  ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
     add_test(NAME ${folder}.${name}.tcp${n} COMMAND "${PROJECT_SOURCE_DIR}/tests/support/start_job" ${n}
                                                     $<TARGET_FILE:${target}>)
-    set_tests_properties(${folder}.${name}.tcp${n} PROPERTIES LABELS "${folder};mpi;slow" TIMEOUT 120 PROCESSORS 2)
+    set_tests_properties(${folder}.${name}.tcp${n} PROPERTIES LABELS "${folder};mpi;slow" TIMEOUT 300 PROCESSORS 2)
   endforeach()
 endfunction()
 
