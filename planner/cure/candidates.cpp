@@ -13,16 +13,16 @@ namespace {
 
 constexpr int kMostWarmUps = 16;
 
-Candidate named(std::string name, std::string sentence, Touches touches) {
-  Candidate candidate;
+CureCandidate named(std::string name, std::string sentence, Touches touches) {
+  CureCandidate candidate;
   candidate.cure.name = std::move(name);
   candidate.cure.change = {std::move(sentence), touches};
   return candidate;
 }
 
 /// A candidate that changes fields of the policy; refused where it changes none.
-Candidate with_policy(Candidate candidate, const Order& order, const CommPolicy& from,
-                      const CommPolicy& to) {
+CureCandidate with_policy(CureCandidate candidate, const Order& order, const CommPolicy& from,
+                          const CommPolicy& to) {
   Cure& cure = candidate.cure;
   cure.policy = to;
   cure.difference = policy_difference(from, to);
@@ -45,8 +45,8 @@ struct Moving {
 };
 
 /// A candidate that moves ends under the policy `to`; its sentence begins as it is named.
-Candidate with_moves(Candidate candidate, const Order& listed, const CommPolicy& from,
-                     const CommPolicy& to, const Moving& how) {
+CureCandidate with_moves(CureCandidate candidate, const Order& listed, const CommPolicy& from,
+                         const CommPolicy& to, const Moving& how) {
   Cure& cure = candidate.cure;
   cure.policy = to;
   auto found = hoisted(listed, to, how.costs, how.options, how.wanted);
@@ -97,7 +97,7 @@ bool warm_up_cycle(Order& computations, const Program& program, const WaitReport
 
 }  // namespace
 
-Candidate grouped_transfers(const Order& order, const CommPolicy& policy) {
+CureCandidate grouped_transfers(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.issue = Issue::Grouped;
   to.channel = Channel::Edge;
@@ -108,15 +108,16 @@ Candidate grouped_transfers(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-Candidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
-                     const LowerOptions& options, HoistMoves wanted) {
+CureCandidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
+                         const LowerOptions& options, HoistMoves wanted) {
   return with_moves(named("hoist", "", Touches::Transfers), listed, policy, as_written(policy),
                     {costs, options, wanted});
 }
 
-Candidate grouped_and_moved(const Order& listed, const CommPolicy& policy, const CostTable& costs,
-                            const LowerOptions& options, HoistMoves wanted) {
-  Candidate candidate =
+CureCandidate grouped_and_moved(const Order& listed, const CommPolicy& policy,
+                                const CostTable& costs, const LowerOptions& options,
+                                HoistMoves wanted) {
+  CureCandidate candidate =
       named("group-hoist", "group the transfers (issue = grouped), and ", Touches::Transfers);
   if (policy.issue != Issue::Inline) {
     candidate.refusal = "the transfers do not stand on the lane that computes";
@@ -127,7 +128,7 @@ Candidate grouped_and_moved(const Order& listed, const CommPolicy& policy, const
   return with_moves(std::move(candidate), listed, policy, to, {costs, options, wanted});
 }
 
-Candidate early_receives(const Order& order, const CommPolicy& policy) {
+CureCandidate early_receives(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.post = Post::Early;
   return with_policy(named("post-early",
@@ -138,7 +139,7 @@ Candidate early_receives(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-Candidate even_odd_runs(const Order& order, const CommPolicy& policy) {
+CureCandidate even_odd_runs(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.run_order = RunOrder::EvenOdd;
   return with_policy(
@@ -149,7 +150,7 @@ Candidate even_odd_runs(const Order& order, const CommPolicy& policy) {
       order, policy, to);
 }
 
-Candidate split_channel(const Order& order, const CommPolicy& policy) {
+CureCandidate split_channel(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.issue = Issue::Stream;
   if (policy.channel != Channel::Tag || policy.issue != Issue::Stream) to.channel = Channel::Edge;
@@ -164,7 +165,7 @@ Candidate split_channel(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-Candidate split_channel_early(const Order& order, const CommPolicy& policy) {
+CureCandidate split_channel_early(const Order& order, const CommPolicy& policy) {
   CommPolicy to = split_channel(order, policy).cure.policy;
   to.post = Post::Early;
   return with_policy(named("split-channel-early",
@@ -175,7 +176,7 @@ Candidate split_channel_early(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-Candidate ready_connections(const Order& order, const CommPolicy& policy) {
+CureCandidate ready_connections(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.connect = Connect::Ready;
   return with_policy(named("warm-up-exchange",
@@ -185,8 +186,8 @@ Candidate ready_connections(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-Candidate more_in_flight(const Order& order, const CommPolicy& policy, const CostTable& costs,
-                         const LowerOptions& options) {
+CureCandidate more_in_flight(const Order& order, const CommPolicy& policy, const CostTable& costs,
+                             const LowerOptions& options) {
   CommPolicy to = policy;
   const auto ends = [&](int in_flight) {
     to.in_flight = in_flight;
@@ -214,7 +215,7 @@ Candidate more_in_flight(const Order& order, const CommPolicy& policy, const Cos
   return with_policy(named("more-in-flight", sentence, Touches::Policy), order, policy, to);
 }
 
-Candidate unlimited_issue(const Order& order, const CommPolicy& policy) {
+CureCandidate unlimited_issue(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.connect = Connect::Ready;
   to.in_flight = 0;
@@ -225,11 +226,12 @@ Candidate unlimited_issue(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-Candidate listed_anew(const Order& listed, const CommPolicy& policy) {
-  Candidate candidate = named("list-anew",
-                              "give up the written places of the transfers: post each receive at "
-                              "the moment of its send, as lowering does",
-                              Touches::Transfers);
+CureCandidate listed_anew(const Order& listed, const CommPolicy& policy) {
+  CureCandidate candidate =
+      named("list-anew",
+            "give up the written places of the transfers: post each receive at "
+            "the moment of its send, as lowering does",
+            Touches::Transfers);
   Cure& cure = candidate.cure;
   cure.policy = as_written(policy);
   cure.order = with_transfers(computations_of(listed));
@@ -238,9 +240,9 @@ Candidate listed_anew(const Order& listed, const CommPolicy& policy) {
   return candidate;
 }
 
-Candidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTable& costs,
-                    const LowerOptions& options) {
-  Candidate candidate = named("warm-up", "", Touches::Computations);
+CureCandidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTable& costs,
+                        const LowerOptions& options) {
+  CureCandidate candidate = named("warm-up", "", Touches::Computations);
   Cure& cure = candidate.cure;
   const CommPolicy& ideal = comm_policy_preset("ideal");
   Order computations = computations_of(listed);

@@ -8,45 +8,46 @@
 
 namespace pipewright::planner {
 
-struct Candidate {
+struct CureCandidate {
   Cure cure;            // without its steps
   std::string refusal;  // not empty: it does not apply, and why
 };
 
 /// issue = grouped: what stands between two computations starts together, as one NCCL group. The
 /// cure of NVIDIA/nccl issue 479 and Megatron's batched exchange.
-Candidate grouped_transfers(const Order& order, const CommPolicy& policy);
+CureCandidate grouped_transfers(const Order& order, const CommPolicy& policy);
 /// Transfer ends moved earlier where a cycle of waits asks for it (hoisting.hpp).
-Candidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
-                     const LowerOptions& options, HoistMoves wanted);
+CureCandidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
+                         const LowerOptions& options, HoistMoves wanted);
 /// Both: the ends are moved for issue = grouped, where most cycles are none. Only for transfers on
 /// the computing lane (issue = inline).
-Candidate grouped_and_moved(const Order& listed, const CommPolicy& policy, const CostTable& costs,
-                            const LowerOptions& options, HoistMoves wanted);
+CureCandidate grouped_and_moved(const Order& listed, const CommPolicy& policy,
+                                const CostTable& costs, const LowerOptions& options,
+                                HoistMoves wanted);
 /// post = early: receives where lowering or the file puts them.
-Candidate early_receives(const Order& order, const CommPolicy& policy);
+CureCandidate early_receives(const Order& order, const CommPolicy& policy);
 /// run_order = even-odd: Megatron's unbatched exchange.
-Candidate even_odd_runs(const Order& order, const CommPolicy& policy);
+CureCandidate even_odd_runs(const Order& order, const CommPolicy& policy);
 /// issue = stream, channel = edge: a queue for each direction of a pair of ranks, PyTorch's one
 /// communicator for each directed edge (pytorch/pytorch issue 172668).
-Candidate split_channel(const Order& order, const CommPolicy& policy);
+CureCandidate split_channel(const Order& order, const CommPolicy& policy);
 /// The same with post = early, where receives are posted elsewhere.
-Candidate split_channel_early(const Order& order, const CommPolicy& policy);
+CureCandidate split_channel_early(const Order& order, const CommPolicy& policy);
 /// connect = ready: a warm-up exchange on every edge before the step (NVIDIA/nccl issue 783).
 /// Applies only where connections are made at their first use.
-Candidate ready_connections(const Order& order, const CommPolicy& policy);
+CureCandidate ready_connections(const Order& order, const CommPolicy& policy);
 /// The least in_flight with which the Program ends. Applies only where there is a limit.
-Candidate more_in_flight(const Order& order, const CommPolicy& policy, const CostTable& costs,
-                         const LowerOptions& options);
+CureCandidate more_in_flight(const Order& order, const CommPolicy& policy, const CostTable& costs,
+                             const LowerOptions& options);
 /// Both limits lifted: connect = ready and in_flight = 0.
-Candidate unlimited_issue(const Order& order, const CommPolicy& policy);
+CureCandidate unlimited_issue(const Order& order, const CommPolicy& policy);
 /// The written transfer ends given up: each receive at the moment of its send, where lowering puts
 /// it. It ends under every policy if the computations can end at all.
-Candidate listed_anew(const Order& listed, const CommPolicy& policy);
+CureCandidate listed_anew(const Order& listed, const CommPolicy& policy);
 /// One more forward before the first backward on the ranks where a backward holds a forward back
 /// that the cycle of the computations waits for, again while there is one, at most 16 times; the
 /// transfers listed anew.
-Candidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTable& costs,
-                    const LowerOptions& options);
+CureCandidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTable& costs,
+                        const LowerOptions& options);
 
 }  // namespace pipewright::planner

@@ -84,8 +84,8 @@ class Proving {
     return found;
   }
 
-  using Mover = Candidate (*)(const Order&, const CommPolicy&, const CostTable&,
-                              const LowerOptions&, HoistMoves);
+  using Mover = CureCandidate (*)(const Order&, const CommPolicy&, const CostTable&,
+                                  const LowerOptions&, HoistMoves);
 
   /// One move a cycle, or moves on every second rank of it: the faster, the first if both are.
   std::optional<Cure> faster_way(const Order& listed, Mover mover) {
@@ -103,7 +103,7 @@ class Proving {
   }
 
   /// The candidate if it ends; else why not is noted.
-  std::optional<Cure> prove(Candidate candidate) {
+  std::optional<Cure> prove(CureCandidate candidate) {
     if (!candidate.refusal.empty()) {
       report_.failed.push_back({candidate.cure.name, candidate.refusal});
       return std::nullopt;
