@@ -44,39 +44,6 @@ void repeat_for_all(Candidate& candidate, int replicas) {
   }
 }
 
-/// What the simulator makes of an order, `pipeline` one replica's. `costs`: the table of as many as
-/// are simulated.
-Evaluation simulated(const Job& job, const ConfigurationCosts& source, const Configuration& c,
-                     const std::vector<StagePlan>& stages, const Order& pipeline,
-                     const CostTable& costs, const RankLimits& limits) {
-  Evaluation outcome;
-  const ParallelSetup& parallel = c.parallel;
-  const int replicas = source.simulated_replicas(parallel);
-  const Order order = replicate(pipeline, replicas);
-  const Program program =
-      lower(order, policy_for(job, *c.schedule),
-            lowering_of_training(job.training, parallel.zero > 0, job.model, stages));
-  // The peak follows from the order alone, and simulating costs more.
-  for (const RankFigures& rank : peaks_of(program, costs)) {
-    const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;
-    const Bytes peak(rank.peak_bytes);
-    outcome.rank_peaks.push_back(peak);
-    if (limits.all.value > 0 && peak > limits.of(of_replica)) outcome.pruned = kOverMemory;
-  }
-  if (!outcome.pruned.empty()) return outcome;
-  const sim::Result result = sim::simulate(program, costs);
-  outcome.simulated = true;
-  if (!result.finished) {
-    outcome.pruned = kStuck;
-    return outcome;
-  }
-  outcome.candidate =
-      candidate_of(c, stages, program, costs, figures_of(program, result.timeline, costs));
-  if (!source.is_estimated()) repeat_for_all(outcome.candidate, replicas);
-  outcome.schedule_index = static_cast<std::size_t>(c.schedule - schedules().data());
-  return outcome;
-}
-
 bool is_to_choose(const Branch& branch) {
   const ParallelSetup& parallel = branch.configuration.parallel;
   return parallel.recompute_by_stage && parallel.recompute_of_stage.empty();
@@ -117,28 +84,58 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
   }
   const Configuration& c = chosen->configuration;
   const ParallelSetup& parallel = c.parallel;
-  const int replicas = source.simulated_replicas(parallel);
-  const CostTable costs =
-      chosen->by_kind ? chosen_table(source, parallel, *branch.stages, replicas, *chosen->by_kind)
-                      : chosen_table(source, parallel, *branch.stages, replicas);
-  const RankLimits limits = limits_of(source, parallel, limit);
-  const ScheduleRequest request = request_for(parallel, *branch.stages, costs, limits);
+  const OrderCosts by =
+      chosen->by_kind
+          ? OrderCosts{chosen_table(source, parallel, *branch.stages,
+                                    source.simulated_replicas(parallel), *chosen->by_kind),
+                       limits_of(source, parallel, limit)}
+          : order_costs(source, c, *branch.stages, limit);
+  const ScheduleRequest request = request_for(parallel, *branch.stages, by.table, by.limits);
   // The sizes are possible; a schedule that plans by costs may still find no room for its order.
   if (c.schedule->cost_driven && refusal_of(*c.schedule, request)) {
     outcome.pruned = kOverMemory;
     return outcome;
   }
   const Order order = chosen->order ? *std::move(chosen->order) : c.schedule->make(request);
-  return simulated(job, source, c, *branch.stages, order, costs, limits);
+  return evaluate_order(job, source, c, *branch.stages, order, by);
+}
+
+OrderCosts order_costs(const ConfigurationCosts& costs, const Configuration& configuration,
+                       const std::vector<StagePlan>& stages, Bytes limit) {
+  const ParallelSetup& parallel = configuration.parallel;
+  return {chosen_table(costs, parallel, stages, costs.simulated_replicas(parallel)),
+          limits_of(costs, parallel, limit)};
 }
 
 Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
                           const Configuration& configuration, const std::vector<StagePlan>& stages,
-                          const Order& order, Bytes limit) {
+                          const Order& pipeline, const OrderCosts& by) {
+  Evaluation outcome;
   const ParallelSetup& parallel = configuration.parallel;
-  const CostTable table = chosen_table(costs, parallel, stages, costs.simulated_replicas(parallel));
-  return simulated(job, costs, configuration, stages, order, table,
-                   limits_of(costs, parallel, limit));
+  const int replicas = costs.simulated_replicas(parallel);
+  const Order order = replicate(pipeline, replicas);
+  const Program program =
+      lower(order, policy_for(job, *configuration.schedule),
+            lowering_of_training(job.training, parallel.zero > 0, job.model, stages));
+  // The peak follows from the order alone, and simulating costs more.
+  for (const RankFigures& rank : peaks_of(program, by.table)) {
+    const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;
+    const Bytes peak(rank.peak_bytes);
+    outcome.rank_peaks.push_back(peak);
+    if (by.limits.all.value > 0 && peak > by.limits.of(of_replica)) outcome.pruned = kOverMemory;
+  }
+  if (!outcome.pruned.empty()) return outcome;
+  const sim::Result result = sim::simulate(program, by.table);
+  outcome.simulated = true;
+  if (!result.finished) {
+    outcome.pruned = kStuck;
+    return outcome;
+  }
+  outcome.candidate = candidate_of(configuration, stages, program, by.table,
+                                   figures_of(program, result.timeline, by.table));
+  if (!costs.is_estimated()) repeat_for_all(outcome.candidate, replicas);
+  outcome.schedule_index = static_cast<std::size_t>(configuration.schedule - schedules().data());
+  return outcome;
 }
 
 }  // namespace pipewright::planner

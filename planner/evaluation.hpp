@@ -5,6 +5,7 @@
 #include <string>
 
 #include "planner/branch.hpp"
+#include "planner/rank_limits.hpp"
 #include "planner/search.hpp"
 
 namespace pipewright::planner {
@@ -22,11 +23,20 @@ struct Evaluation {
 Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
                     Bytes limit);
 
-/// The same of another order than the schedule's for these stages, of one replica. `configuration`
-/// with its recompute chosen.
+/// What the orders of a configuration are judged by.
+struct OrderCosts {
+  CostTable table;  // of as many replicas as are simulated
+  RankLimits limits;
+};
+
+/// `configuration` with its recompute chosen.
+OrderCosts order_costs(const ConfigurationCosts& costs, const Configuration& configuration,
+                       const std::vector<StagePlan>& stages, Bytes limit);
+
+/// What evaluate() says, of another order than the schedule's for these stages, of one replica.
 Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
                           const Configuration& configuration, const std::vector<StagePlan>& stages,
-                          const Order& order, Bytes limit);
+                          const Order& pipeline, const OrderCosts& by);
 
 /// What of a row follows from the configuration alone; nothing of it is predicted.
 Candidate unpriced(const Configuration& configuration);

@@ -15,7 +15,8 @@ struct RankLimits {
   std::vector<Bytes> own;  // by rank, where they differ; empty: they do not
 
   // NOLINTNEXTLINE(google-explicit-constructor): one limit for all ranks is the usual case
-  RankLimits(Bytes every, std::vector<Bytes> by_rank = {}) : all(every), own(std::move(by_rank)) {}
+  RankLimits(Bytes every = {}, std::vector<Bytes> by_rank = {})
+      : all(every), own(std::move(by_rank)) {}
 
   /// 0: none.
   Bytes of(int rank) const;

@@ -106,6 +106,12 @@ std::optional<std::string> refusal_of_replicas(const Schedule& schedule, const P
 
 }  // namespace
 
+void ShapeChoices::Shapes::refuse(const Schedule& schedule, const std::string& reason) {
+  const std::string rule = "outside the constraint of " + std::string(schedule.name);
+  ++pruned[rule];
+  examples.try_emplace(rule, reason);
+}
+
 void ShapeChoices::add_replicated(const Schedule& schedule, const ParallelSetup& mesh,
                                   Shapes& shapes) const {
   const auto add = [&](const std::vector<int>& stage_replicas) {
@@ -113,9 +119,7 @@ void ShapeChoices::add_replicated(const Schedule& schedule, const ParallelSetup&
   };
   for (const std::vector<int>& asked : replicas_asked_) {
     if (const auto reason = refusal_of_replicas(schedule, mesh, asked)) {
-      const std::string rule = "outside the constraint of " + std::string(schedule.name);
-      ++shapes.pruned[rule];
-      shapes.examples.try_emplace(rule, *reason);
+      shapes.refuse(schedule, *reason);
     } else if (static_cast<int>(asked.size()) > layers_) {
       ++shapes.pruned["fewer layers than stages"];
     } else {
@@ -149,9 +153,7 @@ ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
       }
       const ScheduleRequest request{mesh.pipeline, mesh.micro_batches, chunks, {}};
       if (const auto reason = refusal_of(*schedule, request)) {
-        const std::string rule = "outside the constraint of " + std::string(schedule->name);
-        ++shapes.pruned[rule];
-        shapes.examples.try_emplace(rule, *reason);
+        shapes.refuse(*schedule, *reason);
         continue;
       }
       Placement placement = placement_of(*schedule, request);

@@ -61,6 +61,9 @@ class ShapeChoices {
     std::vector<Shape> list;
     std::map<std::string, int> pruned;
     std::map<std::string, std::string> examples;
+
+    /// Counts what the schedule cannot do.
+    void refuse(const Schedule& schedule, const std::string& reason);
   };
   /// Depends on the mesh's pipeline ranks, its micro-batches and whether it has replicas.
   Shapes on(const ParallelSetup& mesh) const;

@@ -28,9 +28,7 @@ std::vector<Bytes> limits_between_actions(const std::vector<Bytes>& limits,
 std::vector<Order> orders_to_judge(const SynthesisRequest& request, const SynthesisResult& found) {
   std::vector<Order> orders;
   if (found.order) orders.push_back(*found.order);
-  for (const Order& order : found.runners_up) {
-    if (orders.size() <= static_cast<std::size_t>(kRunnersUp)) orders.push_back(order);
-  }
+  orders.insert(orders.end(), found.runners_up.begin(), found.runners_up.end());
   for (const auto& [name, order] : request.starts) orders.push_back(order);
   const std::size_t plain = orders.size();
   for (std::size_t i = 0; i < plain; ++i) orders.push_back(with_idle_slots(request, orders[i]));

@@ -117,12 +117,13 @@ SynthesisResult run(const SynthesisRequest& request) {
 }
 
 /// The better of two searches among different orders; the bound is that of both together.
-SynthesisResult better_of(SynthesisResult a, SynthesisResult b) {
+SynthesisResult better_of(SynthesisResult a, SynthesisResult b, int runners_up) {
   if (!b.order) return a;
   if (!a.order) return b;
   if (b.value_ns < a.value_ns) std::swap(a, b);
   a.runners_up.push_back(std::move(*b.order));
   std::move(b.runners_up.begin(), b.runners_up.end(), std::back_inserter(a.runners_up));
+  a.runners_up.resize(std::min(a.runners_up.size(), static_cast<std::size_t>(runners_up)));
   a.lower_bound_ns = std::min(a.lower_bound_ns, b.lower_bound_ns);
   a.proven = a.value_ns <= a.lower_bound_ns;
   a.gap = gap_of(a.value_ns, a.lower_bound_ns);
@@ -156,7 +157,7 @@ SynthesisResult synthesise(const SynthesisRequest& request) {
   half.steps /= 2;
   SynthesisResult apart = run(half);
   half.split_backward = false;
-  return better_of(std::move(apart), run(half));
+  return better_of(std::move(apart), run(half), std::max(0, request.runners_up));
 }
 
 std::int64_t synthesis_bound(const SynthesisRequest& request) {

@@ -58,22 +58,31 @@ struct Outcome {
   std::int64_t orders = 0;
 };
 
-SynthesisRequest request_of(const WinnersRequest& request, const Configuration& configuration,
-                            const Candidate& row) {
+/// A row, what is asked of synthesis for it, and what its orders are judged by.
+struct Winner {
+  const Evaluation* row = nullptr;
+  Configuration configuration;
+  OrderCosts judged_by;
+  SynthesisRequest wanted;
+  std::int64_t bound = 0;  // no order is faster
+};
+
+SynthesisRequest request_of(const WinnersRequest& request, const Winner& winner) {
+  const Candidate& row = winner.row->candidate;
   const ParallelSetup& parallel = row.parallel;
-  const RankLimits limits = limits_of(request.costs, parallel, request.limit);
+  const auto& [table, limits] = winner.judged_by;
   SynthesisRequest wanted;
   wanted.micro_batches = parallel.micro_batches;
-  wanted.costs = chosen_table(request.costs, parallel, row.stages, 1);
+  wanted.costs = request.costs.simulated_replicas(parallel) == 1
+                     ? table
+                     : chosen_table(request.costs, parallel, row.stages, 1);
   std::vector<Bytes> allowed;
   for (int r = 0; r < parallel.pipeline && limits.all.value > 0; ++r)
     allowed.push_back(limits.of(r));
   wanted.memory_limit =
       limits_between_actions(allowed, row.stages, parallel.pipeline, wanted.costs);
-  const CostTable searched =
-      chosen_table(request.costs, parallel, row.stages, request.costs.simulated_replicas(parallel));
   const Order own =
-      configuration.schedule->make(request_for(parallel, row.stages, searched, limits));
+      winner.configuration.schedule->make(request_for(parallel, row.stages, table, limits));
   wanted.placement = own.placement;
   wanted.starts.emplace_back(row.schedule, own);
   wanted.with_updates = true;
@@ -82,22 +91,16 @@ SynthesisRequest request_of(const WinnersRequest& request, const Configuration& 
   return wanted;
 }
 
-/// A row and what is asked of synthesis for it.
-struct Winner {
-  const Evaluation* row = nullptr;
-  Configuration configuration;
-  SynthesisRequest wanted;
-  std::int64_t bound = 0;  // no order is faster
-};
-
 Winner winner_of(const WinnersRequest& request, const Evaluation& evaluation) {
   const Candidate& row = evaluation.candidate;
+  const Configuration configuration{&find_schedule(row.schedule), row.parallel,
+                                    row.partition == "even", row.partition == "by-rank"};
   Winner winner{&evaluation,
-                {&find_schedule(row.schedule), row.parallel, row.partition == "even",
-                 row.partition == "by-rank"},
+                configuration,
+                order_costs(request.costs, configuration, row.stages, request.limit),
                 {},
                 0};
-  winner.wanted = request_of(request, winner.configuration, row);
+  winner.wanted = request_of(request, winner);
   winner.bound = synthesis_bound(winner.wanted);
   winner.configuration.schedule = &find_schedule("auto");
   return winner;
@@ -125,7 +128,7 @@ Outcome synthesise_winner(const WinnersRequest& request, const Winner& winner) {
   outcome.orders = found.evaluated;
   for (const Order& order : orders_to_judge(wanted, found)) {
     Evaluation judged = evaluate_order(request.job, request.costs, winner.configuration, row.stages,
-                                       order, request.limit);
+                                       order, winner.judged_by);
     if (!judged.pruned.empty() || judged.candidate.step >= row.step) continue;
     if (outcome.better && !better(judged, *outcome.better)) continue;
     judged.candidate.synthesised = {std::make_shared<const Order>(order), row.schedule, row.step};
