@@ -109,7 +109,7 @@ CostTable parse_costs(std::string_view text, int stages) {
 }
 
 Bytes parse_memory(std::string_view text, CostTable& table) {
-  const Pairs pairs = read_pairs(text, "--mem", {"F", "I", "W", "constant", "limit"});
+  const Pairs pairs = read_pairs(text, "--mem", {"F", "I", "W", "constant", "version", "limit"});
   const auto values = [&](std::string_view key, std::size_t size) {
     return values_of<Bytes>(pairs, "--mem", key, size,
                             [](std::string_view amount, const std::string& what) {
@@ -121,7 +121,7 @@ Bytes parse_memory(std::string_view text, CostTable& table) {
   };
   const std::size_t count = table.stages.size();
   const auto f = values("F", count), i = values("I", count), w = values("W", count);
-  const auto constant = values("constant", count);
+  const auto constant = values("constant", count), version = values("version", count);
   table.memory.assign(count, {});
   for (std::size_t s = 0; s < count; ++s) {
     const auto at = [s](const auto& list) { return list ? (*list)[s] : Bytes(0); };
@@ -131,6 +131,7 @@ Bytes parse_memory(std::string_view text, CostTable& table) {
     // What F took and I did not give back goes at W.
     each.w = w ? (*w)[s] : Bytes(-each.f.value - each.i.value);
     each.constant = at(constant);
+    each.version = at(version);
   }
   const auto limit = values("limit", 1);
   return limit ? limit->front() : Bytes(0);
@@ -176,7 +177,8 @@ CostTable resampled(const CostTable& whole, int stages) {
                            .in_f = bytes(&StageMemory::in_f),
                            .in_i = bytes(&StageMemory::in_i),
                            .in_w = bytes(&StageMemory::in_w),
-                           .in_b = bytes(&StageMemory::in_b)};
+                           .in_b = bytes(&StageMemory::in_b),
+                           .version = bytes(&StageMemory::version)};
   }
   table.overlapped_pair = Nanoseconds(whole.overlapped_pair.value * from / to);
   return table;

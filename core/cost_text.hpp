@@ -12,8 +12,8 @@ namespace pipewright {
 /// unit; F, I, W, B and OPT also one value a stage, with colons: `F=1ms:2ms:1ms`. B defaults to
 /// I + W, and I and W to halves of B where only B is said. Throws InputError.
 CostTable parse_costs(std::string_view text, int stages);
-/// `--mem F=..,I=..,W=..,constant=..,limit=..` into table.memory, one value or one a stage; returns
-/// the limit (0: none).
+/// `--mem F=..,I=..,W=..,constant=..,version=..,limit=..` into table.memory, one value or one a
+/// stage; returns the limit (0: none).
 Bytes parse_memory(std::string_view text, CostTable& table);
 
 /// The costs of the same model cut into `stages` equally long pieces: each stage of `whole` is

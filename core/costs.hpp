@@ -30,6 +30,7 @@ struct StageMemory {
   /// The most that an action holds while it runs, beyond what was held before it; what is less than
   /// its change says nothing.
   Bytes in_f, in_i, in_w, in_b;
+  Bytes version;  // an older version of the weights that is kept (version_changes.hpp)
 
   /// That of a computation; 0 for anything else.
   Bytes within(ActionKind kind) const;

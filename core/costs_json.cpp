@@ -57,7 +57,7 @@ StageCosts read_stage(const JsonCursor& value) {
 
 StageMemory read_stage_memory(const JsonCursor& value) {
   value.only({"f_bytes", "i_bytes", "w_bytes", "constant_bytes", "in_f_bytes", "in_i_bytes",
-              "in_w_bytes", "in_b_bytes"});
+              "in_w_bytes", "in_b_bytes", "version_bytes"});
   const auto size_or_0 = [&](std::string_view key) {
     const auto size = value.find(key);
     return size ? read_size(*size) : Bytes(0);
@@ -69,7 +69,8 @@ StageMemory read_stage_memory(const JsonCursor& value) {
           .in_f = size_or_0("in_f_bytes"),
           .in_i = size_or_0("in_i_bytes"),
           .in_w = size_or_0("in_w_bytes"),
-          .in_b = size_or_0("in_b_bytes")};
+          .in_b = size_or_0("in_b_bytes"),
+          .version = size_or_0("version_bytes")};
 }
 
 std::vector<Bytes> read_messages(const JsonCursor& costs, std::string_view key, int stages) {
@@ -293,6 +294,7 @@ Json costs_json(const CostTable& costs, const CostContext& context) {
     if (stage.in_i.value > 0) each["in_i_bytes"] = stage.in_i.value;
     if (stage.in_w.value > 0) each["in_w_bytes"] = stage.in_w.value;
     if (stage.in_b.value > 0) each["in_b_bytes"] = stage.in_b.value;
+    if (stage.version.value > 0) each["version_bytes"] = stage.version.value;
     memory.push_back(std::move(each));
   }
   Json json = {{"source", costs.source}, {"stages", std::move(stages)}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/forward_order.hpp"
+#include "core/version_changes.hpp"
 
 namespace pipewright {
 namespace {
@@ -37,6 +38,13 @@ class Live {
     peak_bytes_ = std::max(peak_bytes_, bytes_);
   }
 
+  /// An older version of the weights that is kept from now on, or no longer.
+  void take(const VersionChange& version) {
+    if (const StageMemory* memory = of(version.stage))
+      bytes_ += version.change * memory->version.value;
+    peak_bytes_ = std::max(peak_bytes_, bytes_);
+  }
+
   int peak_activations() const { return peak_activations_; }
   std::int64_t peak_bytes() const { return peak_bytes_; }
 
@@ -66,14 +74,19 @@ std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs
   const bool forward_only = is_forward_only(program);
   for (int r = 0; r < program.ranks(); ++r) {
     Live live(program, RankId(r), costs, forward_only);
-    for (const Instruction& in : program.rank_code(RankId(r))) {
-      if (!is_compute(in.kind)) continue;
-      live.take({.kind = in.kind,
-                 .stage = StageId(in.stage),
-                 .micro_batch = MicroBatchId(in.micro_batch)});
-      if (!in.has(Instruction::kPair)) continue;
-      const auto id = static_cast<InstructionId>(&in - program.code.data());
-      live.take(*program.cell(id).partner);
+    const std::vector<VersionChange> versions = version_changes(program, RankId(r));
+    auto version = versions.begin();
+    const auto code = program.rank_code(RankId(r));
+    for (const Instruction& in : code) {
+      if (is_compute(in.kind)) {
+        live.take({.kind = in.kind,
+                   .stage = StageId(in.stage),
+                   .micro_batch = MicroBatchId(in.micro_batch)});
+        const auto id = static_cast<InstructionId>(&in - program.code.data());
+        if (in.has(Instruction::kPair)) live.take(*program.cell(id).partner);
+      }
+      const auto at = static_cast<std::size_t>(&in - code.data());
+      for (; version != versions.end() && version->behind == at; ++version) live.take(*version);
     }
     ranks[static_cast<std::size_t>(r)].peak_activations = live.peak_activations();
     ranks[static_cast<std::size_t>(r)].peak_bytes = live.peak_bytes();

@@ -202,6 +202,7 @@ bool surely_fits(const Configuration& c, const std::vector<StagePlan>& stages,
   const Layout layout = c.schedule->layout;
   if (limits.all.value <= 0) return true;
   if (layout == Layout::Bidirectional || layout == Layout::Replicas) return false;
+  if (c.schedule->asynchronous) return false;  // older weights are not looked at here
   const auto peaks = live_activations(c);
   if (!peaks) return false;
   struct Rank {

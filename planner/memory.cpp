@@ -42,7 +42,9 @@ StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batc
                       std::string_view optimizer, std::span<const LayerRecompute> recompute) {
   const StageBuffers buffers = buffers_of(model, stage, micro_batch_size, recompute);
   StageMemory memory;
-  memory.constant = state_of(model, stage, optimizer).sum();
+  const StageState state = state_of(model, stage, optimizer);
+  memory.constant = state.sum();
+  memory.version = state.parameters;
   memory.f = Bytes(buffers.f.change);
   memory.i = Bytes(buffers.i.change);
   memory.w = Bytes(-buffers.f.change - buffers.i.change);

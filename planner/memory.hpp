@@ -43,8 +43,9 @@ std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan
 
 /// One rank of a plan.
 struct RankMemory {
-  StageState state;   // of all its stages
-  Bytes activations;  // at the moment of the peak, and what its action needs beside them
+  StageState state;  // of all its stages
+  /// At the moment of the peak, with what its action needs and older versions of the weights.
+  Bytes activations;
   Bytes peak() const { return state.sum() + activations; }
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/version_changes.hpp"
+
 namespace pipewright::planner {
 namespace {
 
@@ -30,13 +32,17 @@ void OrderPeaks::Moments::add(const Held& held) {
 /// One rank's way through its row.
 class OrderPeaks::Walk {
  public:
-  Walk(const Order& order, RankId rank, Sizes sizes) : in_actions_(sizes == Sizes::InActions) {
+  Walk(const Order& order, RankId rank, Sizes sizes)
+      : in_actions_(sizes == Sizes::InActions),
+        list_(order.ranks[static_cast<std::size_t>(rank.value)]),
+        versions_(version_changes(list_, order.placement.stages_of(rank))) {
+    rank_.versioned = !versions_.empty();
     for (const StageId stage : order.placement.stages_of(rank)) {
       local_.resize(std::max(local_.size(), static_cast<std::size_t>(stage.value) + 1));
       local_[static_cast<std::size_t>(stage.value)] = static_cast<int>(rank_.stages.size());
       rank_.stages.push_back(static_cast<int>(stage.value));
     }
-    held_.assign(2 * rank_.stages.size(), 0);
+    held_.assign(width() * rank_.stages.size(), 0);
     rank_.moments.push_back({});
     for (std::size_t s = 0; s < rank_.stages.size(); ++s) {
       for (const ActionKind kind : kComputations)
@@ -44,12 +50,33 @@ class OrderPeaks::Walk {
     }
   }
 
+  Rank run() {
+    auto version = versions_.begin();
+    for (std::size_t at = 0; at < list_.size(); ++at) {
+      take(list_[at].action);
+      if (list_[at].partner) take(*list_[at].partner);
+      for (; version != versions_.end() && version->behind == at; ++version) take(*version);
+    }
+    return std::move(rank_);
+  }
+
+ private:
+  std::size_t width() const { return rank_.versioned ? 3 : 2; }
+  std::size_t local(std::int64_t stage) const {
+    return static_cast<std::size_t>(local_[static_cast<std::size_t>(stage)]);
+  }
+
+  void take(const VersionChange& version) {
+    held_[width() * local(version.stage) + 2] += version.change;
+    if (version.change > 0) rank_.moments.front().add(held_);
+  }
+
   void take(const Action& action) {
     const auto kind = std::find(std::begin(kComputations), std::end(kComputations), action.kind);
     if (kind == std::end(kComputations)) return;
-    const int stage = local_[static_cast<std::size_t>(action.stage.value)];
-    const auto f = static_cast<std::size_t>(2 * stage), i = f + 1;
-    const auto place = 1 + std::size(kComputations) * static_cast<std::size_t>(stage) +
+    const std::size_t stage = local(action.stage.value);
+    const auto f = width() * stage, i = f + 1;
+    const auto place = 1 + std::size(kComputations) * stage +
                        static_cast<std::size_t>(kind - std::begin(kComputations));
     if (in_actions_) rank_.moments[place].add(held_);
     if (action.kind == ActionKind::F) {
@@ -64,24 +91,17 @@ class OrderPeaks::Walk {
     rank_.moments.front().add(held_);
   }
 
-  Rank done() { return std::move(rank_); }
-
- private:
   const bool in_actions_;
+  const std::vector<Cell>& list_;
+  const std::vector<VersionChange> versions_;
   Rank rank_;
   std::vector<int> local_;  // of a stage, its place among the rank's
   Held held_;
 };
 
 OrderPeaks::OrderPeaks(const Order& order, Sizes sizes) {
-  for (int r = 0; r < order.rank_count(); ++r) {
-    Walk walk(order, RankId(r), sizes);
-    for (const Cell& cell : order.ranks[static_cast<std::size_t>(r)]) {
-      walk.take(cell.action);
-      if (cell.partner) walk.take(*cell.partner);
-    }
-    ranks_.push_back(walk.done());
-  }
+  for (int r = 0; r < order.rank_count(); ++r)
+    ranks_.push_back(Walk(order, RankId(r), sizes).run());
 }
 
 Bytes OrderPeaks::peak(int rank, std::span<const StageMemory> memory) const {
@@ -93,6 +113,7 @@ Bytes OrderPeaks::peak(int rank, std::span<const StageMemory> memory) const {
     constant += each.constant.value;
     size.push_back(each.f.value);
     size.push_back(each.f.value + each.i.value);
+    if (of.versioned) size.push_back(each.version.value);
   }
   for (const Moments& moments : of.moments) {
     const auto stage = static_cast<std::size_t>(of.stages[static_cast<std::size_t>(moments.stage)]);

@@ -27,7 +27,8 @@ class OrderPeaks {
   Bytes peak(int rank, std::span<const StageMemory> memory) const;
 
  private:
-  /// Micro-batches of each of the rank's stages, behind F and behind I: {f, i, f, i, …}.
+  /// Of each of the rank's stages: micro-batches behind F and behind I, and where the order names
+  /// versions the older ones of its weights. {f, i, f, i, …} or {f, i, v, f, i, v, …}.
   using Held = std::vector<int>;
   /// Moments of one sort: behind any action, or in front of those of a kind and stage, which hold
   /// more while they run. Of those that hold no more than another only that one is there.
@@ -40,6 +41,7 @@ class OrderPeaks {
   };
   struct Rank {
     std::vector<int> stages;
+    bool versioned = false;
     std::vector<Moments> moments;
   };
   class Walk;

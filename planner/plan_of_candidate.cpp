@@ -113,7 +113,9 @@ std::string memory_reason(const Candidate& best, Bytes memory_limit) {
   const auto rank = static_cast<std::size_t>(best.fullest_rank);
   return text + ": rank " + std::to_string(best.fullest_rank) + " holds " +
          format_bytes(best.state_bytes) + " of weights, gradients and optimizer state and " +
-         format_bytes(active) + " of activations, of " +
+         format_bytes(active) +
+         (find_schedule(best.schedule).asynchronous ? " of activations and older weights, of "
+                                                    : " of activations, of ") +
          std::to_string(best.peak_activations[rank]) +
          (best.peak_activations[rank] == 1 ? " chunk and micro-batch"
                                            : " chunks and micro-batches") +
@@ -232,6 +234,8 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.expert_parallel = parallel.experts;
   plan.sequence_parallel = parallel.sequence_parallel;
   plan.costs = chosen_table(costs, parallel, best.stages, parallel.data);
+  if (!schedule.asynchronous)
+    for (StageMemory& memory : plan.costs.memory) memory.version = Bytes(0);
   if (best.synthesised) {
     plan.schedule.order = *best.synthesised->order;
   } else if (schedule.cost_driven) {

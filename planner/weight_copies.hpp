@@ -8,9 +8,8 @@
 
 namespace pipewright::planner {
 
-/// By rank: the most weight versions that it has to keep at once, the current one included. A
-/// version is kept from the first F that names it until the last backward that does. 1 where the
-/// order names none.
+/// By rank: the most weight versions of a stage that it has to keep at once, the current one
+/// included (core/version_changes.hpp). 1 where the order names none.
 std::vector<int> live_versions(const Order& order);
 
 /// Copies of the whole model's weights on all ranks together: 1 for one replica and one version, 2

@@ -94,10 +94,10 @@ std::vector<Flag> cost_flags() {
       {.group = kCosts,
        .name = "--mem",
        .argument = "BYTES",
-       .help = "F=..,I=..,W=..,constant=..,limit=..: change of a stage's memory at each action, "
-               "what is always there, and the most a rank may hold; F, I, W and constant also one "
-               "value for "
-               "each stage"},
+       .help = "F=..,I=..,W=..,constant=..,version=..,limit=..: change of a stage's memory at each "
+               "action, what is always there, what an older version of its weights takes while it "
+               "is kept, and the most a rank may hold; all but the limit also one value for each "
+               "stage"},
       {.group = kCosts,
        .name = "--message-bytes",
        .argument = "BYTES",

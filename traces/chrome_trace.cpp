@@ -265,6 +265,8 @@ class Writer {
       if (costs_.memory.empty()) return;
       events_.counter(rank + 1, "memory", at, "constant bytes", constant, "activation bytes",
                       step.bytes);
+      if (!program_.asynchronous) return;
+      events_.counter(rank + 1, "older weights", at, "bytes", step.version_bytes);
     };
     const std::vector<MemoryStep> steps = memory_steps(program_, timeline_, costs_, id);
     for (const MemoryStep& step : steps) write(step.at_ns, step);

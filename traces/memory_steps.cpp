@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/forward_order.hpp"
+#include "core/version_changes.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -44,23 +45,30 @@ std::vector<MemoryStep> memory_steps(const Program& program, const Timeline& tim
                                      const CostTable& costs, RankId rank) {
   std::vector<MemoryStep> changes;
   Changes add(costs, is_forward_only(program), changes);
+  const InstructionId begin = program.rank_begin[static_cast<std::size_t>(rank.value)];
   const InstructionId end = program.rank_begin[static_cast<std::size_t>(rank.value) + 1];
-  for (InstructionId id = program.rank_begin[static_cast<std::size_t>(rank.value)]; id < end;
-       ++id) {
+  for (InstructionId id = begin; id < end; ++id) {
     if (!is_compute(program.code[id].kind) || timeline.end[id] == kNotEnded) continue;
     const Cell cell = program.cell(id);
     add.add(cell.action, timeline.start[id], timeline.end[id]);
     if (cell.partner) add.add(*cell.partner, timeline.start[id], timeline.end[id]);
+  }
+  for (const VersionChange& version : version_changes(program, rank)) {
+    const StageMemory* memory = memory_of(costs, StageId(version.stage));
+    const std::int64_t at = timeline.end[begin + static_cast<InstructionId>(version.behind)];
+    if (memory == nullptr || at == kNotEnded) continue;
+    changes.push_back({at, 0, 0, version.change * memory->version.value});
   }
   std::stable_sort(changes.begin(), changes.end(),
                    [](const MemoryStep& a, const MemoryStep& b) { return a.at_ns < b.at_ns; });
   std::vector<MemoryStep> steps{{}};
   for (const MemoryStep& change : changes) {
     const MemoryStep next{change.at_ns, steps.back().activations + change.activations,
-                          steps.back().bytes + change.bytes};
+                          steps.back().bytes + change.bytes,
+                          steps.back().version_bytes + change.version_bytes};
     if (steps.back().at_ns == next.at_ns) {
       steps.back() = next;
-    } else if (change.activations != 0 || change.bytes != 0) {
+    } else if (change.activations != 0 || change.bytes != 0 || change.version_bytes != 0) {
       steps.push_back(next);
     }
   }

@@ -11,8 +11,9 @@ namespace pipewright::traces {
 struct MemoryStep {
   std::int64_t at_ns = 0;
   std::int64_t activations =
-      0;                   // live chunk activations: F adds at its start, W and B take at their end
-  std::int64_t bytes = 0;  // what F, I and W have added so far; 0 without a memory table
+      0;  // live chunk activations: F adds at its start, W and B take at their end
+  // What F, I and W have added so far, and older weights that are kept; 0 without a memory table.
+  std::int64_t bytes = 0, version_bytes = 0;
 };
 
 /// By time, one entry a moment (the last value of that moment), the first at 0. Looks at what has

@@ -224,13 +224,17 @@ std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
       kept += head_kept_bytes(model, framework, setup);
       later += head_until_weight;
     }
-    double constant = state_bytes(model, framework, setup, range).sum();
+    const StateBytes state = state_bytes(model, framework, setup, range);
+    double constant = state.sum();
     if (first[memory.size()]) {
       constant += passing_bytes(model, framework, setup,
                                 of_rank[static_cast<std::size_t>(stage.rank.value)]);
     }
-    memory.push_back(
-        {bytes(kept), bytes(later) - bytes(kept), Bytes(0) - bytes(later), bytes(constant)});
+    memory.push_back({.f = bytes(kept),
+                      .i = bytes(later) - bytes(kept),
+                      .w = Bytes(0) - bytes(later),
+                      .constant = bytes(constant),
+                      .version = bytes(state.weights)});
   }
   return memory;
 }

@@ -285,7 +285,8 @@ TEST(OrderPeaks, AreThoseOfTheProgram) {
           const int f = random.below(101), later = random.below(151);
           const auto more = [&] { return Bytes(seed % 2 == 0 ? 0 : random.below(201)); };
           costs.memory.push_back({Bytes(f), Bytes(later - f), Bytes(-later),
-                                  Bytes(random.below(51)), more(), more(), more(), more()});
+                                  Bytes(random.below(51)), more(), more(), more(), more(),
+                                  Bytes(random.below(151))});
         }
         const auto walked = peaks_of(program, costs);
         ASSERT_EQ(static_cast<int>(walked.size()), peaks.ranks());

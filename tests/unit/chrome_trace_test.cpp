@@ -120,6 +120,20 @@ TEST(ChromeTrace, CountsBytesWhereMemoryIsKnown) {
   EXPECT_EQ(memory[1]["args"]["activation bytes"], 0);
 }
 
+TEST(ChromeTrace, CountsOlderWeightsWhereVersionsAreNamed) {
+  test::Traced t = test::traced_csv("0F0@0,0F1@0,0B0@0,OPT,0B1@0,OPT\n",
+                                    comm_policy_preset("torch"), "F=1000,B=2000,OPT=500");
+  t.costs.memory = {{Bytes(100), Bytes(-30), Bytes(-70), Bytes(1000)}};
+  t.costs.memory[0].version = Bytes(400);
+  std::vector<std::pair<double, int>> kept;
+  for (const json& e : events(text_of(t), "name", "older weights"))
+    kept.emplace_back(e["ts"], e["args"]["bytes"]);
+  // From the first OPT's end to that of 0B1; the rest is where activations change.
+  const std::vector<std::pair<double, int>> expected = {{0, 0},      {1000, 0}, {4000, 0},
+                                                        {4500, 400}, {6500, 0}, {7000, 0}};
+  EXPECT_EQ(kept, expected);
+}
+
 TEST(ChromeTrace, SaysInTheMetadataWhatItShows) {
   const TraceInfo info{.title = "a \"title\"\nof two lines \xff",
                        .kind = TraceInfo::Kind::Measured,

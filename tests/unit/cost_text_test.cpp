@@ -40,10 +40,11 @@ TEST(CostText, AListOfAnotherLengthIsRefusedWithBothNumbers) {
 
 TEST(CostText, MemoryByStage) {
   CostTable costs = parse_costs("F=1", 2);
-  EXPECT_EQ(parse_memory("F=10:20,I=-4,constant=0:7,limit=1KiB", costs).value, 1024);
+  EXPECT_EQ(parse_memory("F=10:20,I=-4,constant=0:7,version=3,limit=1KiB", costs).value, 1024);
   EXPECT_EQ(costs.memory[0].w.value, -6);
   EXPECT_EQ(costs.memory[1].w.value, -16);
   EXPECT_EQ(costs.memory[1].constant.value, 7);
+  EXPECT_EQ(costs.memory[1].version.value, 3);
 }
 
 TEST(CostText, CuttingAModelAnewKeepsItsWork) {
