@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <thread>
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/local/backoff.hpp"
 #include "exec/local/waiting.hpp"
 
 namespace pipewright::exec::mpi {
@@ -42,6 +42,7 @@ Link::~Link() = default;
 
 template <class Done>
 bool Link::receive_until(const Done& done, std::int64_t deadline_ns) {
+  local::Backoff backoff;
   for (int turn = 1;; ++turn) {
     {
       const std::scoped_lock lock(mutex_);
@@ -53,7 +54,7 @@ bool Link::receive_until(const Done& done, std::int64_t deadline_ns) {
       if (done()) return true;
     }
     if (local::steady_ns() > deadline_ns) return false;
-    std::this_thread::yield();
+    backoff.pause();
   }
 }
 

@@ -6,16 +6,13 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/local/backoff.hpp"
 #include "exec/local/waiting.hpp"
 #include "exec/seal.hpp"
 
 namespace pipewright::exec::mpi {
 namespace {
 
-// Waiting goes from spinning to yielding to sleeping, so that more ranks than cores work.
-constexpr int kSpins = 100;
-constexpr int kYields = 400;
-constexpr std::int64_t kNapNs = 30'000;
 // The serving thread looks this often while the rank computes: soon after something came more
 // often, later less.
 constexpr std::int64_t kShortestPauseNs = 50'000, kLongestPauseNs = 400'000;
@@ -28,12 +25,6 @@ constexpr std::int64_t kQuietAfterNs = 4'000'000, kAskAgainNs = 8'000'000;
 constexpr std::int64_t kPostEveryNs = 200'000'000;
 constexpr std::int64_t kLongestSleepNs = 20'000'000;
 constexpr std::int64_t kSleepLatenessNs = 80'000;
-
-void pause_for(int turn) {
-  if (turn < kSpins) return local::pause_core();
-  if (turn < kSpins + kYields) return std::this_thread::yield();
-  local::sleep_until_steady(local::steady_ns() + kNapNs);
-}
 
 /// Equal for equal Programs; ranks that run different ones must not meet.
 std::uint64_t fingerprint_of(const Program& program) {
@@ -146,14 +137,14 @@ void MpiTransport::block_until(Lock& lock, const Done& done) {
     rank_looks_.store(false);
   };
   try {
-    for (int turns = 0;; ++turns) {
+    for (local::Backoff backoff;;) {
       turn();
       if (done()) return leave();
       throw_if_stopped();
       if (!damage_.empty()) throw RunError(damage_);
       blocked_ = &done;
       lock.unlock();
-      pause_for(turns);
+      backoff.pause();
       lock.lock();
     }
   } catch (...) {
@@ -414,11 +405,12 @@ std::vector<Bytes> MpiTransport::handed_in(std::int64_t timeout_ns) {
     }
     return true;
   };
+  local::Backoff backoff;
   while (!complete() && local::steady_ns() < deadline) {
     turn();
     link_.presence().look(local::steady_ns());
     lock.unlock();
-    local::sleep_until_steady(local::steady_ns() + kNapNs);
+    backoff.pause();
     lock.lock();
   }
   for (const auto& look : last_looks_) {
