@@ -10,8 +10,9 @@ namespace {
 
 // By ActionKind.
 constexpr std::array<std::string_view, kActionKinds> kNames = {
-    "F",       "I",       "W",           "B",   "SEND_F",      "RECV_F",      "SEND_B", "RECV_B",
-    "UNSHARD", "RESHARD", "REDUCE_GRAD", "OPT", "REDUCE_NORM", "REDUCE_TIED", ""};
+    "F",      "I",           "W",           "B",       "SEND_F",  "RECV_F",      "SEND_B",
+    "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD",
+    "OPT",    "REDUCE_NORM", "REDUCE_TIED", ""};
 
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 
@@ -54,7 +55,7 @@ std::optional<Action> parse_action(std::string_view text) {
     const auto micro_batch = take_number(text);
     if (!micro_batch) return std::nullopt;
     action.micro_batch = MicroBatchId(*micro_batch);
-    if (!text.empty() && text.front() == '@') {
+    if (!is_wait(*kind) && !text.empty() && text.front() == '@') {
       text.remove_prefix(1);
       if (text.empty()) return std::nullopt;
       const auto version = take_number(text);

@@ -12,36 +12,52 @@
 namespace pipewright {
 
 enum class ActionKind : std::uint8_t {
-  F,           // forward of a stage
-  I,           // gradient of the stage's inputs
-  W,           // gradient of the stage's weights
-  B,           // I and W fused
-  SendF,       // activation to the next stage; written on the producing stage
-  RecvF,       // activation from the previous stage; written on the consuming stage
-  SendB,       // gradient to the previous stage
-  RecvB,       // gradient from the next stage
-  Unshard,     // gather the stage's sharded weights (no micro-batch)
-  Reshard,     // drop them again (no micro-batch)
-  ReduceGrad,  // reduce the stage's gradients over its replicas (no micro-batch)
-  Opt,         // update of all weights of the rank (no stage, no micro-batch)
-  ReduceNorm,  // norm of the gradients of all ranks (no stage, no micro-batch)
-  ReduceTied,  // sum of the gradients of weights that stages share (no stage, no micro-batch)
+  F,          // forward of a stage
+  I,          // gradient of the stage's inputs
+  W,          // gradient of the stage's weights
+  B,          // I and W fused
+  SendF,      // activation to the next stage; written on the producing stage
+  RecvF,      // activation from the previous stage; written on the consuming stage
+  SendB,      // gradient to the previous stage
+  RecvB,      // gradient from the next stage
+  WaitSendF,  // until that SEND_F has ended; written on the sending stage
+  WaitSendB,  // until that SEND_B has ended
+  // From here on without a micro-batch.
+  Unshard,         // gather the stage's sharded weights
+  Reshard,         // drop them again
+  ReduceGrad,      // reduce the stage's gradients over its replicas
+  WaitReduceGrad,  // until that REDUCE_GRAD has ended
+  Opt,             // update of all weights of the rank (no stage, no micro-batch)
+  ReduceNorm,      // norm of the gradients of all ranks (no stage, no micro-batch)
+  ReduceTied,      // sum of the gradients of weights that stages share (no stage, no micro-batch)
   Idle,  // an empty cell of an order: it takes a turn in lowering and is then dropped; no Program
          // holds it
 };
-inline constexpr int kActionKinds = 15;
+inline constexpr int kActionKinds = 18;
 
 constexpr bool is_send(ActionKind k) { return k == ActionKind::SendF || k == ActionKind::SendB; }
 constexpr bool is_recv(ActionKind k) { return k == ActionKind::RecvF || k == ActionKind::RecvB; }
 constexpr bool is_transfer(ActionKind k) { return is_send(k) || is_recv(k); }
 /// F, I, W or B: the kinds that a schedule orders.
 constexpr bool is_compute(ActionKind k) { return k <= ActionKind::B; }
+/// Holds up the computations behind it until a SEND or REDUCE_GRAD of its rank has ended.
+constexpr bool is_wait_for_send(ActionKind k) {
+  return k == ActionKind::WaitSendF || k == ActionKind::WaitSendB;
+}
+constexpr bool is_wait(ActionKind k) {
+  return is_wait_for_send(k) || k == ActionKind::WaitReduceGrad;
+}
+/// What a wait waits for.
+constexpr ActionKind awaited_kind(ActionKind wait) {
+  if (wait == ActionKind::WaitReduceGrad) return ActionKind::ReduceGrad;
+  return wait == ActionKind::WaitSendF ? ActionKind::SendF : ActionKind::SendB;
+}
 /// A collective of all ranks that have one, whatever they compute.
 constexpr bool is_of_all(ActionKind k) {
   return k == ActionKind::ReduceNorm || k == ActionKind::ReduceTied;
 }
 constexpr bool has_stage(ActionKind k) { return k < ActionKind::Opt; }
-constexpr bool has_micro_batch(ActionKind k) { return k <= ActionKind::RecvB; }
+constexpr bool has_micro_batch(ActionKind k) { return k <= ActionKind::WaitSendB; }
 
 /// "F", "SEND_F", "REDUCE_GRAD", …
 std::string_view to_string(ActionKind kind);

@@ -1,6 +1,8 @@
 #include "core/lowering.hpp"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace pipewright::lowering {
 namespace {
@@ -29,6 +31,7 @@ class Inputs {
       end_ = program_.rank_begin[static_cast<std::size_t>(r) + 1];
       for (id_ = begin_; id_ < end_; ++id_) resolve_instruction();
       if (program_.has_collectives() && program_.policy.issue == Issue::Stream) resolve_lane();
+      resolve_waits();
     }
     std::sort(program_.extra_inputs.begin(), program_.extra_inputs.end());
     const auto [first, last] = std::ranges::unique(program_.extra_inputs);
@@ -72,6 +75,7 @@ class Inputs {
     }
     if (in.kind == ActionKind::Opt || in.kind == ActionKind::ReduceGrad || is_of_all(in.kind))
       return resolve_reduction(in);
+    if (is_wait(in.kind)) return;  // resolve_waits()
     in.link = resolve(in.kind, in.stage, in.micro_batch);
     if (!in.has(Instruction::kPair)) return;
     const auto at =
@@ -117,6 +121,29 @@ class Inputs {
           (cell.partner && weighs(cell.partner->kind, cell.partner->stage.value))) {
         program_.extra_inputs.emplace_back(id_, other);
       }
+    }
+  }
+
+  /// The k-th wait of a rank for a SEND, or for a REDUCE_GRAD of a stage, takes the k-th of these
+  /// in its list, wherever that stands.
+  void resolve_waits() {
+    const auto waits = [](const Instruction& in) { return is_wait(in.kind); };
+    if (std::none_of(&program_.code[begin_], program_.code.data() + end_, waits)) return;
+    using Awaited = std::tuple<ActionKind, std::uint16_t, std::uint32_t>;
+    std::map<Awaited, std::vector<InstructionId>> awaited;
+    std::map<Awaited, std::size_t> turns;
+    for (InstructionId id = begin_; id < end_; ++id) {
+      const Instruction& in = program_.code[id];
+      if (is_send(in.kind) || in.kind == ActionKind::ReduceGrad)
+        awaited[{in.kind, in.stage, in.micro_batch}].push_back(id);
+    }
+    for (InstructionId id = begin_; id < end_; ++id) {
+      Instruction& in = program_.code[id];
+      if (!is_wait(in.kind)) continue;
+      const Awaited key{awaited_kind(in.kind), in.stage, in.micro_batch};
+      const auto& found = awaited[key];
+      const std::size_t turn = turns[key]++;
+      if (turn < found.size()) in.link = found[turn];
     }
   }
 

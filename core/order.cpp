@@ -146,8 +146,9 @@ Placement placement_of_rows(const Order& order, int stages, int micro_batches) {
 
 bool Order::has_transfers() const {
   return std::any_of(ranks.begin(), ranks.end(), [](const auto& row) {
-    return std::any_of(row.begin(), row.end(),
-                       [](const Cell& c) { return is_transfer(c.action.kind); });
+    return std::any_of(row.begin(), row.end(), [](const Cell& c) {
+      return is_transfer(c.action.kind) || is_wait_for_send(c.action.kind);
+    });
   });
 }
 

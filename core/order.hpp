@@ -23,7 +23,7 @@ struct Order {
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
   int stages() const { return placement.stages(); }
-  /// True if any cell is a transfer end: lowering then takes the order as
+  /// True if any cell is a transfer end, or a wait for one: lowering then takes the order as
   /// written.
   bool has_transfers() const;
 };

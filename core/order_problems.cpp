@@ -6,6 +6,7 @@
 #include "core/forward_order.hpp"
 #include "core/order_transfers.hpp"
 #include "core/order_versions.hpp"
+#include "core/order_waits.hpp"
 
 namespace pipewright {
 namespace {
@@ -48,6 +49,7 @@ class OrderProblems {
     for (int s = 0; s < order_.stages() && !full(); ++s) judge_stage(s);
     if (problems_.empty()) judge_sequence();
     take(transfer_problems(order_, kMostProblems));
+    take(wait_problems(order_, kMostProblems));
     take(version_problems(order_));
     take(reduction_problems(order_));
     take(format_problems(order_));

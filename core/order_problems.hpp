@@ -16,8 +16,9 @@ inline constexpr std::size_t kMostProblems = 20;
 /// Empty if nothing is wrong. Every stage of every micro-batch needs one F and one B or I and W (a
 /// forward-only order: one F; core/forward_order.hpp), each on its rank, the backward behind the F
 /// and W behind I; every rank computes something; written transfer ends need partner and consumer
-/// (core/order_transfers.hpp); versions and reductions as core/order_versions.hpp says;
-/// format_problems(). At most kMostProblems. O(actions).
+/// (core/order_transfers.hpp), waits what they wait for (core/order_waits.hpp); versions and
+/// reductions as core/order_versions.hpp says; format_problems(). At most kMostProblems.
+/// O(actions).
 std::vector<std::string> problems_of(const Order& order);
 
 /// Transfers whose two ends expect different tensors; of a fragment too. At most kMostProblems.

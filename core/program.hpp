@@ -41,7 +41,7 @@ struct Instruction {
   std::uint16_t stage = 0;
   std::uint32_t micro_batch = 0;
   /// Computation: the RECV on this rank that brings its input (of a pair: of
-  /// its first action). Transfer end: its partner. kNoInstruction: none.
+  /// its first action). Wait: what it waits for. Transfer end: its partner. kNoInstruction: none.
   InstructionId link = kNoInstruction;
   /// Transfer end: its route. Member of a collective: the index of that. Else kNoRoute.
   std::uint32_t route = kNoRoute;

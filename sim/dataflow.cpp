@@ -104,7 +104,7 @@ class Walk {
     if (has_late_sends_) late_sends(index);
   }
 
-  /// Computations with several inputs, pairs, OPT, REDUCE_GRAD. False: blocked.
+  /// Computations with several inputs, pairs, OPT, REDUCE_GRAD, waits. False: blocked.
   bool general(Rank& rank, InstructionId at, std::int64_t& clock, InstructionId& blocked_on) {
     const Instruction& in = program_.code[at];
     std::int64_t start = clock;
@@ -157,6 +157,10 @@ class Walk {
       }
       if (ready == kNotEnded) continue;
       end_[id] = ready;
+      if (ranks_[index].blocked_on == id) {  // a WAIT_SEND of it
+        ranks_[index].blocked_on = kNoInstruction;
+        push(index);
+      }
       if (in.link != kNoInstruction)
         deliver(in.link, ready + durations_.route_ns()[in.route],
                 program_.routes[in.route].destination);

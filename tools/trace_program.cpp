@@ -25,6 +25,7 @@ std::string csv_of(const traces::TraceTimeline& trace, bool with_updates) {
     for (const TraceSpan& span : rank.spans) {
       if (span.kind != SpanKind::Compute) continue;
       if (span.cell.action.kind == ActionKind::Opt && !with_updates) continue;
+      if (is_wait(span.cell.action.kind)) continue;
       row += (row.empty() ? "" : ",") + to_string(span.cell);
     }
     csv += row + "\n";

@@ -89,7 +89,7 @@ class Explainer {
   void add_input(InstructionId input, std::int64_t from) {
     if (input == kNoInstruction) return;
     const Instruction& in = program_.code[input];
-    if (is_recv(in.kind) || in.in_collective()) add_pending(input, from);
+    if (is_transfer(in.kind) || in.in_collective()) add_pending(input, from);
   }
 
   void add_pending(InstructionId id, std::int64_t gap_start) {
@@ -100,8 +100,9 @@ class Explainer {
                             .excess = 0,
                             .producer = kNoInstruction,
                             .transfer = id};
-    // Of a collective: the time that it takes is a transfer, what comes before it is data.
-    if (program_.code[id].in_collective()) pending.made = std::max(gap_start, timeline_.moving[id]);
+    // Of a collective, and of a SEND that is waited for: the time that it takes is a transfer, what
+    // comes before it is waiting for the others.
+    if (!is_recv(program_.code[id].kind)) pending.made = std::max(gap_start, timeline_.moving[id]);
     const InstructionId producer = carried_.producer[id];
     if (is_recv(program_.code[id].kind) && producer != kNoInstruction &&
         timeline_.end[producer] != kNotEnded) {

@@ -145,8 +145,8 @@ class Collector {
     if (!event.ts_ns) fail(event, "/ts", "a time in microseconds");
     if (!event.dur_ns || *event.dur_ns < 0)
       fail(event, "/dur", "a duration in microseconds, 0 or more");
-    const bool transfer =
-        is_transfer(cell->action.kind) || (own_ && event.category == "collective");
+    const bool transfer = is_transfer(cell->action.kind) ||
+                          (own_ ? event.category == "collective" : is_wait(cell->action.kind));
     if (event.waited_ns < 0 || event.waited_ns > kMostWait) {
       fail(event, "/args/waited_ns", "a duration in nanoseconds, 0 or more");
     }

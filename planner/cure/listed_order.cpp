@@ -33,7 +33,8 @@ Order computations_of(const Order& order) {
     auto& cells = kept.ranks.emplace_back();
     cells.reserve(row.size());
     for (const Cell& cell : row) {
-      if (!is_transfer(cell.action.kind)) cells.push_back(cell);
+      const ActionKind kind = cell.action.kind;
+      if (!is_transfer(kind) && !is_wait_for_send(kind)) cells.push_back(cell);
     }
   }
   return kept;

@@ -37,8 +37,12 @@ int Placement::peer_of(const Action& end) const {
 }
 
 bool has_transfers(const Order& order) {
+  // Or waits for sends (1.1).
+  const auto is_written = [](const Cell& cell) {
+    return is_transfer(cell) || (cell.size() == 1 && is_wait(cell[0]) && cell[0].micro_batch >= 0);
+  };
   for (const Row& row : order) {
-    if (std::any_of(row.begin(), row.end(), is_transfer)) return true;
+    if (std::any_of(row.begin(), row.end(), is_written)) return true;
   }
   return false;
 }

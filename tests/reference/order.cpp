@@ -18,12 +18,15 @@ int number_or_none(const std::string& digits) { return digits.empty() ? -1 : std
 Action parse_action(const std::string& text) {
   static const std::regex passes(
       R"(\s*(\d+)(SEND_F|RECV_F|SEND_B|RECV_B|F|I|W|B)(\d+)(?:@(\d+))?\s*)");
-  static const std::regex others(R"(\s*(\d+)(UNSHARD|RESHARD|REDUCE_GRAD)\s*)");
+  static const std::regex others(R"(\s*(\d+)(UNSHARD|RESHARD|REDUCE_GRAD|WAIT_REDUCE_GRAD)\s*)");
+  static const std::regex waits(R"(\s*(\d+)(WAIT_SEND_F|WAIT_SEND_B)(\d+)\s*)");
   static const std::regex update(R"(\s*(OPT|REDUCE_NORM|REDUCE_TIED)\s*)");
   std::smatch found;
   if (std::regex_match(text, found, passes)) {
     return {std::stoi(found[1]), found[2], std::stoi(found[3]), number_or_none(found[4])};
   }
+  if (std::regex_match(text, found, waits))
+    return {std::stoi(found[1]), found[2], std::stoi(found[3]), -1};
   if (std::regex_match(text, found, others)) return {std::stoi(found[1]), found[2], -1, -1};
   if (std::regex_match(text, found, update)) return {-1, found[1], -1, -1};
   throw std::invalid_argument("not an action: '" + text + "'");
@@ -39,6 +42,12 @@ bool is_send(const Action& action) { return action.kind == "SEND_F" || action.ki
 bool is_recv(const Action& action) { return action.kind == "RECV_F" || action.kind == "RECV_B"; }
 bool is_transfer(const Cell& cell) {
   return cell.size() == 1 && (is_send(cell[0]) || is_recv(cell[0]));
+}
+
+bool is_wait(const Action& action) { return action.kind.rfind("WAIT_", 0) == 0; }
+
+std::string awaited(const Action& wait) {
+  return name(wait.stage, wait.kind.substr(5), wait.micro_batch);
 }
 
 bool is_pass(const Action& action) {

@@ -25,6 +25,10 @@ using Order = std::vector<Row>;
 [[nodiscard]] bool is_recv(const Action& action);
 /// A cell that holds one transfer end.
 [[nodiscard]] bool is_transfer(const Cell& cell);
+/// WAIT_SEND_F WAIT_SEND_B WAIT_REDUCE_GRAD.
+[[nodiscard]] bool is_wait(const Action& action);
+/// What the wait waits for, by name.
+[[nodiscard]] std::string awaited(const Action& wait);
 /// F I W B.
 [[nodiscard]] bool is_pass(const Action& action);
 /// Some F, I, W or B names a version (section 3.1).

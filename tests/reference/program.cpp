@@ -94,7 +94,18 @@ class Builder {
         if (!add(to, name(s, "I", m))) add(to, name(s, "B", m));
       }
       if (is_pass(a) || a.kind == "RESHARD") add_before(to, "UNSHARD", s);
+      if (is_wait(a)) add_same_turn(to, a);
     }
+  }
+
+  /// Of the waits called so the k-th takes the k-th of what they wait for.
+  void add_same_turn(Instruction& to, const Action& wait) {
+    const std::vector<int>& own = where_.at({to.rank, name(wait)});
+    const auto found = where_.find({to.rank, awaited(wait)});
+    std::size_t turn = 0;
+    while (&program_.instructions[own[turn]] != &to) ++turn;
+    if (found != where_.end() && turn < found->second.size())
+      to.inputs.push_back(found->second[turn]);
   }
 
   void add_before(Instruction& to, const std::string& kind, int stage_or_any) {

@@ -204,6 +204,23 @@ void shuffle_transfers(Dice& dice, Order& order) {
   }
 }
 
+/// Puts a wait somewhere behind some of the SENDs and REDUCE_GRADs of each rank: at once, at the
+/// end, or anywhere between, which may hang.
+void add_waits(Dice& dice, Order& order) {
+  const int often = dice.between(10, 100), nearness = dice.below(3);
+  for (Row& row : order) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (row[i].size() != 1) continue;
+      const Action a = row[i][0];
+      if ((!is_send(a) && a.kind != "REDUCE_GRAD") || !dice.chance(often)) continue;
+      const auto left = static_cast<int>(row.size() - i);
+      const int behind = nearness == 0 ? 1 : nearness == 1 ? left : dice.between(1, left);
+      row.insert(row.begin() + static_cast<std::ptrdiff_t>(i) + behind,
+                 Cell{{a.stage, "WAIT_" + a.kind, a.micro_batch, -1}});
+    }
+  }
+}
+
 std::string break_order(Dice& dice, Order& order) {
   Row& row = order[dice.below(static_cast<int>(order.size()))];
   if (row.empty()) return "";
@@ -247,6 +264,12 @@ RandomOrder random_order(Dice& dice, const RandomOptions& options) {
       shuffle_transfers(dice, result.order);
       result.what += ", transfers shuffled";
     }
+  }
+  // From a copy, as it was added later: a seed's order stays what it was but for its waits.
+  Dice extra = dice;
+  if (options.waits && extra.chance(25)) {
+    add_waits(extra, result.order);
+    result.what += ", waits";
   }
   if (options.idle && dice.chance(30)) {
     for (Row& row : result.order) {

@@ -27,7 +27,7 @@ class Inspector {
   std::string run() const {
     for (const auto& check : {&Inspector::doubled, &Inspector::missing, &Inspector::wrong_rank,
                               &Inspector::transfers, &Inspector::versions, &Inspector::reductions,
-                              &Inspector::idle_rank, &Inspector::too_early}) {
+                              &Inspector::waits, &Inspector::idle_rank, &Inspector::too_early}) {
       const std::string complaint = (this->*check)();
       if (!complaint.empty()) return complaint;
     }
@@ -47,7 +47,8 @@ class Inspector {
       for (const Cell& cell : row) {
         for (const Action& a : cell) {
           // A rank may gather and free its weights as often as it likes; OPT has one on every rank.
-          const bool once = is_pass(a) || is_send(a) || is_recv(a);
+          const bool once =
+              is_pass(a) || is_send(a) || is_recv(a) || (is_wait(a) && a.micro_batch >= 0);
           if (once && ranks_of_.at(name(a)).size() > 1) return name(a) + " is doubled";
         }
       }
@@ -143,6 +144,23 @@ class Inspector {
         for (const int rank : found->second) ++by_rank[rank];
         for (const auto& [rank, count] : by_rank) {
           if (count != by_rank.begin()->second) return name(s, kind, -1) + " lacks a member";
+        }
+      }
+    }
+    return "";
+  }
+
+  /// Each wait has one of its own to wait for, before it in its list.
+  std::string waits() const {
+    for (const Row& row : lists_) {
+      std::multiset<std::string> open;
+      for (const Cell& cell : row) {
+        for (const Action& a : cell) {
+          if (is_send(a) || a.kind == "REDUCE_GRAD") open.insert(name(a));
+          if (!is_wait(a)) continue;
+          const auto found = open.find(awaited(a));
+          if (found == open.end()) return name(a) + " stands before " + awaited(a);
+          open.erase(found);
         }
       }
     }

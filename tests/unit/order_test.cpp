@@ -179,5 +179,30 @@ TEST(OrderNotes, FewerMicroBatchesThanRanksAreNoFault) {
   EXPECT_THAT(notes_of(read_order_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", "o")), IsEmpty());
 }
 
+TEST(OrderProblems, AWaitNeedsItsOwnSendOrReductionBeforeIt) {
+  const auto problems = [](std::string_view csv) { return problems_of(read_order_csv(csv, "o")); };
+  const std::string other = "1RECV_F0,1F0,1B0,1SEND_B0\n";
+  EXPECT_THAT(problems("0F0,0SEND_F0,0RECV_B0,0B0,0WAIT_SEND_F0\n" + other), IsEmpty());
+  EXPECT_THAT(problems("0F0,0WAIT_SEND_F0,0SEND_F0,0RECV_B0,0B0\n" + other),
+              ElementsAre(HasSubstr("rank 0, action 2: 0WAIT_SEND_F0 waits for 0SEND_F0, which "
+                                    "stands behind it (rank 0, action 3)")));
+  EXPECT_THAT(
+      problems("0F0,0SEND_F0,0WAIT_SEND_F0,0WAIT_SEND_F0,0RECV_B0,0B0\n" + other),
+      ElementsAre(HasSubstr("rank 0, action 4: 0WAIT_SEND_F0 waits for 0SEND_F0 once more")));
+  EXPECT_THAT(problems("0F0,0SEND_F0,0RECV_B0,0B0,1WAIT_SEND_B0\n" + other),
+              ElementsAre(HasSubstr("1WAIT_SEND_B0 waits for 1SEND_B0, which the rank does not")));
+  EXPECT_THAT(
+      problems("0F0,0B0,0WAIT_REDUCE_GRAD,0REDUCE_GRAD\n"),
+      ElementsAre(HasSubstr("0WAIT_REDUCE_GRAD waits for 0REDUCE_GRAD, which stands behind")));
+  EXPECT_THAT(problems("0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n"), IsEmpty());
+}
+
+/// Lowering would put sends behind computations and know nothing of the waits' places.
+TEST(OrderProblems, AnOrderWithWaitsWritesItsTransfers) {
+  const Order order = read_order_csv("0F0,0WAIT_SEND_F0,0B0\n1F0,1B0\n", "o");
+  EXPECT_TRUE(order.has_transfers());
+  EXPECT_THAT(problems_of(order), ::testing::Contains(HasSubstr("an order with waits writes")));
+}
+
 }  // namespace
 }  // namespace pipewright
