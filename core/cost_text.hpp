@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/costs.hpp"
+#include "core/placement.hpp"
 
 namespace pipewright {
 
@@ -16,9 +17,12 @@ CostTable parse_costs(std::string_view text, int stages);
 /// stage; returns the limit (0: none).
 Bytes parse_memory(std::string_view text, CostTable& table);
 
-/// The costs of the same model cut into `stages` equally long pieces: each stage of `whole` is
-/// taken to be the same all along. Rounded down. For schedules that put more or fewer stages on the
-/// same ranks; an overlapped pair shrinks likewise. Latency, bandwidth and messages stay.
+/// The costs of the same model cut into the placement's stages, equally long pieces: each stage of
+/// `whole` is taken to be the same all along. Where that gives fractions, the work that a rank's
+/// pieces do together is rounded up, and what each piece holds: never less than the whole has. An
+/// overlapped pair shrinks likewise. Latency, bandwidth and messages stay.
+CostTable resampled(const CostTable& whole, const Placement& placement);
+/// With one stage a rank.
 CostTable resampled(const CostTable& whole, int stages);
 
 }  // namespace pipewright
