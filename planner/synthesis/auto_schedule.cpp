@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
+#include "planner/synthesis/any_placement.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 
 namespace pipewright::planner {
@@ -17,6 +18,21 @@ std::string parameter(const ScheduleRequest& request, const char* key, const cha
   return found == request.parameters.end() ? otherwise : found->second;
 }
 
+std::optional<std::string> refuse_placement(const ScheduleRequest& request) {
+  const std::string value = parameter(request, "placement", "loop");
+  if (value != "loop" && value != "v" && value != "any")
+    return "the parameter placement is loop, v or any, not \"" + value + "\"";
+  if (value == "v" && request.chunks != 2) {
+    return "a placement in V shape puts 2 stages on each rank, not " +
+           std::to_string(request.chunks) + "; use vpp 2";
+  }
+  if (value == "any" && request.chunks != 1) {
+    return "placement any chooses how many stages a rank has; leave out vpp " +
+           std::to_string(request.chunks) + ", or use placement loop";
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> refuse_choice(const ScheduleRequest& request, const char* key,
                                          const char* first, const char* second) {
   const std::string value = parameter(request, key, first);
@@ -26,13 +42,9 @@ std::optional<std::string> refuse_choice(const ScheduleRequest& request, const c
 }
 
 std::optional<std::string> refusal(const ScheduleRequest& request) {
-  if (auto refused = refuse_choice(request, "placement", "loop", "v")) return refused;
+  if (auto refused = refuse_placement(request)) return refused;
   if (auto refused = refuse_choice(request, "objective", "makespan", "span")) return refused;
   if (auto refused = refuse_choice(request, "backward", "split", "fused")) return refused;
-  if (parameter(request, "placement", "loop") == "v" && request.chunks != 2) {
-    return "a placement in V shape puts 2 stages on each rank, not " +
-           std::to_string(request.chunks) + "; use vpp 2";
-  }
   if (!positive_integer(parameter(request, "seed", "1"))) {
     return "the parameter seed is a positive whole number, not \"" +
            parameter(request, "seed", "1") + "\"";
@@ -46,7 +58,7 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
 }
 
 Order make(const ScheduleRequest& request) {
-  const SynthesisResult result = synthesise(synthesis_request(request));
+  const SynthesisResult result = synthesise_for(request, synthesis_request(request));
   if (!result.order) throw InputError(least_limit_text(result));
   return *result.order;
 }
@@ -75,6 +87,14 @@ SynthesisRequest synthesis_request(const ScheduleRequest& request) {
   return wanted;
 }
 
+bool chooses_placement(const ScheduleRequest& request) {
+  return parameter(request, "placement", "loop") == "any";
+}
+
+SynthesisResult synthesise_for(const ScheduleRequest& request, const SynthesisRequest& wanted) {
+  return chooses_placement(request) ? synthesise_any_placement(wanted) : synthesise(wanted);
+}
+
 std::string least_limit_text(const SynthesisResult& result) {
   std::int64_t least = 0;
   for (const Bytes limit : result.least_limit) least = std::max(least, limit.value);
@@ -87,7 +107,7 @@ Schedule auto_schedule() {
   entry.name = "auto";
   entry.aliases = {"synthesis", "synthesised"};
   entry.summary = "an order searched for the given costs, memory and placement";
-  entry.constraint = "any p, m, v; placement v: v = 2";
+  entry.constraint = "any p, m, v; placement v: v = 2; placement any: v is chosen";
   entry.bubble = "none known: the answer comes with a lower bound";
   entry.memory = "at most the limit of --mem, where there is one";
   entry.source = "Pipewright's own (planner/synthesis)";
