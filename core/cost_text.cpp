@@ -66,19 +66,20 @@ std::optional<std::vector<Amount>> values_of(const Pairs& pairs, std::string_vie
   if (values.size() == 1) values.resize(stages, values.front());
   if (values.size() != stages) {
     throw InputError(what + ": expected one value, or one for each of the " +
-                     std::to_string(stages) + " stages, found " + std::to_string(values.size()));
+                     std::to_string(stages) + (flag.starts_with("--rank") ? " ranks" : " stages") +
+                     ", found " + std::to_string(values.size()));
   }
   return values;
 }
 
 }  // namespace
 
-CostTable parse_costs(std::string_view text, int stages) {
+CostTable parse_costs(std::string_view text, int stages, std::string_view flag) {
   const Pairs pairs =
-      read_pairs(text, "--cost", {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
+      read_pairs(text, flag, {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
   const auto count = static_cast<std::size_t>(stages);
   const auto values = [&](std::string_view key, std::size_t size) {
-    return values_of<Nanoseconds>(pairs, "--cost", key, size,
+    return values_of<Nanoseconds>(pairs, flag, key, size,
                                   [](std::string_view amount, const std::string& what) {
                                     return parse_duration(amount, what);
                                   });
@@ -108,10 +109,10 @@ CostTable parse_costs(std::string_view text, int stages) {
   return table;
 }
 
-Bytes parse_memory(std::string_view text, CostTable& table) {
-  const Pairs pairs = read_pairs(text, "--mem", {"F", "I", "W", "constant", "version", "limit"});
+Bytes parse_memory(std::string_view text, CostTable& table, std::string_view flag) {
+  const Pairs pairs = read_pairs(text, flag, {"F", "I", "W", "constant", "version", "limit"});
   const auto values = [&](std::string_view key, std::size_t size) {
-    return values_of<Bytes>(pairs, "--mem", key, size,
+    return values_of<Bytes>(pairs, flag, key, size,
                             [](std::string_view amount, const std::string& what) {
                               const bool negative = !amount.empty() && amount.front() == '-';
                               if (negative) amount.remove_prefix(1);

@@ -1,5 +1,6 @@
 // The registry's entry `auto`: an order that synthesis finds for the request's costs. It stands
 // here because synthesis uses the other entries, and not the other way round.
+#include <algorithm>
 #include <limits>
 
 #include "core/error.hpp"
@@ -77,6 +78,8 @@ SynthesisRequest synthesis_request(const ScheduleRequest& request) {
         static_cast<std::size_t>(request.ranks * request.chunks),
         {.f = Nanoseconds(1), .i = Nanoseconds(1), .w = Nanoseconds(1), .b = Nanoseconds(2)});
   }
+  wanted.with_updates = std::any_of(wanted.costs.stages.begin(), wanted.costs.stages.end(),
+                                    [](const StageCosts& each) { return each.opt.value > 0; });
   if (request.memory_limit.value > 0) wanted.memory_limit = {request.memory_limit};
   wanted.objective =
       parameter(request, "objective", "makespan") == "span" ? Objective::Span : Objective::Makespan;
