@@ -66,19 +66,20 @@ std::optional<std::vector<Amount>> values_of(const Pairs& pairs, std::string_vie
   if (values.size() == 1) values.resize(stages, values.front());
   if (values.size() != stages) {
     throw InputError(what + ": expected one value, or one for each of the " +
-                     std::to_string(stages) + " stages, found " + std::to_string(values.size()));
+                     std::to_string(stages) + (flag.starts_with("--rank") ? " ranks" : " stages") +
+                     ", found " + std::to_string(values.size()));
   }
   return values;
 }
 
 }  // namespace
 
-CostTable parse_costs(std::string_view text, int stages) {
+CostTable parse_costs(std::string_view text, int stages, std::string_view flag) {
   const Pairs pairs =
-      read_pairs(text, "--cost", {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
+      read_pairs(text, flag, {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
   const auto count = static_cast<std::size_t>(stages);
   const auto values = [&](std::string_view key, std::size_t size) {
-    return values_of<Nanoseconds>(pairs, "--cost", key, size,
+    return values_of<Nanoseconds>(pairs, flag, key, size,
                                   [](std::string_view amount, const std::string& what) {
                                     return parse_duration(amount, what);
                                   });
@@ -108,10 +109,10 @@ CostTable parse_costs(std::string_view text, int stages) {
   return table;
 }
 
-Bytes parse_memory(std::string_view text, CostTable& table) {
-  const Pairs pairs = read_pairs(text, "--mem", {"F", "I", "W", "constant", "version", "limit"});
+Bytes parse_memory(std::string_view text, CostTable& table, std::string_view flag) {
+  const Pairs pairs = read_pairs(text, flag, {"F", "I", "W", "constant", "version", "limit"});
   const auto values = [&](std::string_view key, std::size_t size) {
-    return values_of<Bytes>(pairs, "--mem", key, size,
+    return values_of<Bytes>(pairs, flag, key, size,
                             [](std::string_view amount, const std::string& what) {
                               const bool negative = !amount.empty() && amount.front() == '-';
                               if (negative) amount.remove_prefix(1);
@@ -137,51 +138,121 @@ Bytes parse_memory(std::string_view text, CostTable& table) {
   return limit ? limit->front() : Bytes(0);
 }
 
-CostTable resampled(const CostTable& whole, int stages) {
-  const auto from = static_cast<std::int64_t>(whole.stages.size()), to = std::int64_t{stages};
-  CostTable table = whole;
-  table.stages.assign(static_cast<std::size_t>(stages), {});
-  if (!whole.memory.empty()) table.memory.assign(static_cast<std::size_t>(stages), {});
-  // In units of 1/(from * to) of the model, old stage a is [a*to, (a+1)*to) and new stage b is
-  // [b*from, (b+1)*from).
-  for (std::int64_t b = 0; b < to; ++b) {
-    const auto part = [&](auto value_of) {
-      __extension__ using Wide = __int128;
-      Wide sum = 0;
-      for (std::int64_t a = b * from / to; a < from && a * to < (b + 1) * from; ++a) {
-        const std::int64_t shared =
-            std::min((a + 1) * to, (b + 1) * from) - std::max(a * to, b * from);
-        sum += static_cast<Wide>(value_of(static_cast<std::size_t>(a))) * shared;
-      }
-      return static_cast<std::int64_t>(sum / to);
-    };
-    const auto time = [&](Nanoseconds StageCosts::*field) {
-      return Nanoseconds(part([&](std::size_t a) { return (whole.stages[a].*field).value; }));
-    };
-    const auto place = static_cast<std::size_t>(b);
-    table.stages[place] = {.f = time(&StageCosts::f),
-                           .i = time(&StageCosts::i),
-                           .w = time(&StageCosts::w),
-                           .b = time(&StageCosts::b),
-                           .opt = time(&StageCosts::opt),
-                           .reduce = time(&StageCosts::reduce),
-                           .unshard = time(&StageCosts::unshard)};
-    if (whole.memory.empty()) continue;
-    const auto bytes = [&](Bytes StageMemory::*field) {
-      return Bytes(part([&](std::size_t a) { return (whole.memory[a].*field).value; }));
-    };
-    table.memory[place] = {.f = bytes(&StageMemory::f),
-                           .i = bytes(&StageMemory::i),
-                           .w = bytes(&StageMemory::w),
-                           .constant = bytes(&StageMemory::constant),
-                           .in_f = bytes(&StageMemory::in_f),
-                           .in_i = bytes(&StageMemory::in_i),
-                           .in_w = bytes(&StageMemory::in_w),
-                           .in_b = bytes(&StageMemory::in_b),
-                           .version = bytes(&StageMemory::version)};
+namespace {
+
+// Sums of nanoseconds times stages do not fit 64 bits.
+__extension__ using Wide = __int128;
+
+std::int64_t quotient_up(Wide dividend, std::int64_t divisor) {
+  const Wide down = dividend / divisor;
+  return static_cast<std::int64_t>(down * divisor < dividend ? down + 1 : down);
+}
+
+/// A model of `whole` stages, each the same all along, cut into `placement`'s.
+class Cut {
+ public:
+  Cut(const CostTable& whole, const Placement& placement)
+      : from_(static_cast<std::int64_t>(whole.stages.size())), placement_(placement) {}
+
+  /// The sum over the pieces of old stages that new stage b has, times the number of new stages.
+  template <class ValueOf>
+  Wide sum(std::int64_t b, ValueOf value_of) const {
+    // In units of 1/(from * to) of the model, old stage a is [a*to, (a+1)*to) and new stage b is
+    // [b*from, (b+1)*from).
+    Wide sum = 0;
+    for (std::int64_t a = b * from_ / to(); a < from_ && a * to() < (b + 1) * from_; ++a) {
+      const std::int64_t shared =
+          std::min((a + 1) * to(), (b + 1) * from_) - std::max(a * to(), b * from_);
+      sum += static_cast<Wide>(value_of(static_cast<std::size_t>(a))) * shared;
+    }
+    return sum;
   }
-  table.overlapped_pair = Nanoseconds(whole.overlapped_pair.value * from / to);
+
+  /// By new stage. What a rank's stages have together is rounded up once, and its earlier stages
+  /// take the longer pieces, so that cutting never makes a rank's work shorter.
+  template <class ValueOf>
+  std::vector<Nanoseconds> times(ValueOf value_of) const {
+    std::vector<Wide> so_far(static_cast<std::size_t>(placement_.ranks()), 0);
+    std::vector<Nanoseconds> times;
+    for (std::int64_t b = 0; b < to(); ++b) {
+      const RankId rank = placement_.rank_of(StageId(static_cast<int>(b)), MicroBatchId(0));
+      Wide& together = so_far[static_cast<std::size_t>(rank.value)];
+      const std::int64_t before = quotient_up(together, to());
+      together += sum(b, value_of);
+      times.emplace_back(quotient_up(together, to()) - before);
+    }
+    return times;
+  }
+
+  /// Rounded up: a piece never holds less than it does.
+  template <class ValueOf>
+  Bytes bytes(std::int64_t b, ValueOf value_of) const {
+    return Bytes(quotient_up(sum(b, value_of), to()));
+  }
+
+  std::int64_t from() const { return from_; }
+  std::int64_t to() const { return placement_.stages(); }
+
+ private:
+  std::int64_t from_;
+  const Placement& placement_;
+};
+
+void cut_times(const Cut& cut, const CostTable& whole, CostTable& table) {
+  for (Nanoseconds StageCosts::*const field :
+       {&StageCosts::f, &StageCosts::i, &StageCosts::w, &StageCosts::b, &StageCosts::opt,
+        &StageCosts::reduce, &StageCosts::unshard}) {
+    const auto times = cut.times([&](std::size_t a) { return (whole.stages[a].*field).value; });
+    for (std::size_t b = 0; b < times.size(); ++b) table.stages[b].*field = times[b];
+  }
+  const bool sums = std::all_of(whole.stages.begin(), whole.stages.end(),
+                                [](const StageCosts& s) { return s.b == s.i + s.w; });
+  for (StageCosts& each : table.stages) {
+    if (sums) each.b = each.i + each.w;
+  }
+}
+
+StageMemory cut_memory(const Cut& cut, const CostTable& whole, std::int64_t b) {
+  const auto field = [&](Bytes StageMemory::*of) {
+    return cut.bytes(b, [&](std::size_t a) { return (whole.memory[a].*of).value; });
+  };
+  // What is held behind F, behind I and behind W.
+  const Bytes held = field(&StageMemory::f);
+  const Bytes kept = cut.bytes(
+      b, [&](std::size_t a) { return whole.memory[a].f.value + whole.memory[a].i.value; });
+  const Bytes left = cut.bytes(b, [&](std::size_t a) {
+    return whole.memory[a].f.value + whole.memory[a].i.value + whole.memory[a].w.value;
+  });
+  return {.f = held,
+          .i = kept - held,
+          .w = left - kept,
+          .constant = field(&StageMemory::constant),
+          .in_f = field(&StageMemory::in_f),
+          .in_i = field(&StageMemory::in_i),
+          .in_w = field(&StageMemory::in_w),
+          .in_b = field(&StageMemory::in_b),
+          .version = field(&StageMemory::version)};
+}
+
+}  // namespace
+
+CostTable resampled(const CostTable& whole, const Placement& placement) {
+  const Cut cut(whole, placement);
+  const auto stages = static_cast<std::size_t>(placement.stages());
+  if (cut.from() == cut.to()) return whole;
+  CostTable table = whole;
+  table.stages.assign(stages, {});
+  cut_times(cut, whole, table);
+  table.memory.clear();
+  for (std::int64_t b = 0; b < cut.to() && !whole.memory.empty(); ++b)
+    table.memory.push_back(cut_memory(cut, whole, b));
+  table.overlapped_pair = Nanoseconds(
+      quotient_up(static_cast<Wide>(whole.overlapped_pair.value) * cut.from(), cut.to()));
   return table;
+}
+
+CostTable resampled(const CostTable& whole, int stages) {
+  return resampled(whole, Placement::loop(stages, 1));
 }
 
 }  // namespace pipewright

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cost_text.hpp"
 #include "core/error.hpp"
 #include "core/lower.hpp"
 #include "core/suggest.hpp"
 #include "planner/plan_difference.hpp"
+#include "planner/synthesis/auto_schedule.hpp"
 #include "planner/weight_copies.hpp"
 #include "sim/engine.hpp"
 #include "tools/commands.hpp"
@@ -38,7 +38,7 @@ struct Row {
 
 Row simulate_schedule(const planner::Schedule& schedule, const Arguments& arguments,
                       Session& session) {
-  planner::ScheduleRequest request = schedule_request(arguments, schedule);
+  planner::ScheduleRequest request = schedule_request(arguments, schedule, CostsOf::Ranks);
   // One --vpp for all: a schedule that knows one chunk only keeps to it.
   if (schedule.default_chunks == 1 && !schedule.searched) request.chunks = 1;
   // A parameter is for those schedules that have it.
@@ -51,14 +51,25 @@ Row simulate_schedule(const planner::Schedule& schedule, const Arguments& argume
     row.refusal = *refused;
     return row;
   }
-  const GivenCosts costs = given_costs(arguments, request.ranks);
   // The same model for all: what the ranks hold of it is cut into the schedule's stages.
-  request.costs = resampled(costs.table, planner::placement_of(schedule, request).stages());
+  GivenCosts costs =
+      given_costs(arguments, planner::placement_of(schedule, request), CostsOf::Ranks);
+  request.costs = costs.table;
   request.memory_limit = costs.memory_limit;
   const Order order = make_requested(schedule, request, arguments, session);
+  if (planner::chooses_placement(request)) {
+    settle_placement(request, order);
+    row.chunks = request.chunks;
+    costs = given_costs(arguments, order.placement, CostsOf::Ranks);
+    request.costs = costs.table;
+  }
   row.stage_share = static_cast<double>(request.ranks) / order.stages();
   row.weight_copies = planner::weight_copies(order);
-  const Program program = lower(order, policy_from(arguments, comm_policy_preset("ideal")));
+  const auto& stages = request.costs.stages;
+  const bool update = std::any_of(stages.begin(), stages.end(),
+                                  [](const StageCosts& each) { return each.opt.value > 0; });
+  const Program program =
+      lower(order, policy_from(arguments, comm_policy_preset("ideal")), {.optimizer = update});
   const sim::Result result = sim::simulate(program, request.costs);
   if (!result.finished) {
     row.verdict = sim::check(program, request.costs).verdict;
@@ -112,7 +123,7 @@ std::string ending(const Row& row) {
 
 void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Session& session) {
   using Align = Table::Align;
-  const bool memory = arguments.has("--mem");
+  const bool memory = arguments.has("--mem") || arguments.has("--rank-mem");
   std::vector<Table::Column> columns = {{"schedule"},
                                         {"vpp", Align::Right},
                                         {"step", Align::Right},
@@ -137,13 +148,15 @@ void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Sessio
     cells.push_back(ending(row));
     table.add(cells, ending(row) == "ok" ? Ink::Plain : Ink::Red);
   }
-  const GivenCosts costs =
-      given_costs(arguments, static_cast<int>(*arguments.integer("--pp", 1, 65535)));
-  session.print(wrapped("p=" + arguments.text_or("--pp", "") +
-                            " m=" + arguments.text_or("--micro-batches", "") +
-                            ", a rank's micro-batch: " + costs_text(costs.table) +
-                            (costs.assumed ? " (assumed)" : ""),
-                        session.terminal().width, 0));
+  const auto ranks = static_cast<int>(*arguments.integer("--pp", 1, 65535));
+  const GivenCosts costs = given_costs(arguments, Placement::loop(ranks, 1), CostsOf::Ranks);
+  const bool alias = arguments.has("--cost") || arguments.has("--mem");
+  session.print(wrapped(
+      "p=" + arguments.text_or("--pp", "") + " m=" + arguments.text_or("--micro-batches", "") +
+          ", a rank's micro-batch: " + costs_text(costs.table) +
+          (costs.assumed ? " (assumed)" : "") +
+          (alias ? " (--cost and --mem are --rank-cost and --rank-mem here)" : ""),
+      session.terminal().width, 0));
   session.print(
       wrapped("policy " + policy_text(policy_from(arguments, comm_policy_preset("ideal"))),
               session.terminal().width, 0));
@@ -249,9 +262,10 @@ Command compare_command() {
   command.name = "compare";
   command.summary = "compare schedules under one rule, two timelines op by op, or two plans";
   command.description =
-      "Schedules are simulated under the preset ideal unless a policy is named. --cost and --mem "
-      "say what one micro-batch costs a rank (or each of them: F=1ms:2ms:…); a schedule with more "
-      "or fewer stages cuts the same model anew, so that all do the same work. The name all stands "
+      "Schedules are simulated under the preset ideal unless a policy is named. --rank-cost and "
+      "--rank-mem say what one micro-batch costs a rank (or each of them: F=1ms:2ms:…), and --cost "
+      "and --mem mean the same here; a schedule with more or fewer stages cuts the same model "
+      "anew, so that all do the same work. The name all stands "
       "for every schedule that is possible at this size. Of two traces the first is taken as the "
       "prediction; what it misses is fitted: a factor for each kind of action, an overhead of "
       "every "

@@ -31,7 +31,8 @@ void save_fitted(const Arguments& arguments, const traces::Fit& fit, Session& se
 
 int compare_traces(const std::string& first, const std::string& second, const Arguments& arguments,
                    Session& session) {
-  for (const char* flag : {"--pp", "--micro-batches", "--vpp", "--cost", "--mem", "--preset"}) {
+  for (const char* flag : {"--pp", "--micro-batches", "--vpp", "--cost", "--mem", "--rank-cost",
+                           "--rank-mem", "--preset"}) {
     if (arguments.has(flag)) {
       throw InputError(std::string(flag) + " belongs to schedules; two traces bring their own");
     }

@@ -85,7 +85,9 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
                        "an order says nothing of a model to train; give a plan.json, or --device "
                        "paced");
     }
-    if (arguments.has("--cost")) throw InputError("--cost belongs to --device paced");
+    for (const char* flag : {"--cost", "--rank-cost"}) {
+      if (arguments.has(flag)) throw InputError(std::string(flag) + " belongs to --device paced");
+    }
     if (request.device == "cuda") request.training.cuda = cuda_request(arguments, subject);
   } else if (request.training.checkpoints.any()) {
     throw InputError("checkpoints belong to --device cpu; paced trains nothing");

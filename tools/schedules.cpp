@@ -150,7 +150,7 @@ planner::ScheduleRequest request_of(const Arguments& arguments, const planner::S
 /// The timeline of the order under the papers' model, and its figures.
 void draw(const planner::Schedule& schedule, const planner::ScheduleRequest& request,
           const Order& order, const Arguments& arguments, Session& session) {
-  const GivenCosts costs = given_costs(arguments, order.stages());
+  const GivenCosts costs = given_costs(arguments, order.placement, costs_of(request));
   const Program program = lower(order, comm_policy_preset("ideal"));
   const sim::Result result = sim::simulate(program, costs.table);
   std::string title =

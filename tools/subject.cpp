@@ -47,8 +47,9 @@ Plan plan_from_json(const JsonCursor& root, Session& session) {
   return read_plan(root);
 }
 
-void use_given_costs(Subject& subject, const Arguments& arguments) {
-  GivenCosts costs = given_costs(arguments, subject.order.stages());
+void use_given_costs(Subject& subject, const Arguments& arguments,
+                     CostsOf whose = CostsOf::Stages) {
+  GivenCosts costs = given_costs(arguments, subject.order.placement, whose);
   subject.costs = std::move(costs.table);
   subject.memory_limit = costs.memory_limit;
   subject.uniform_costs = same_for_all(subject.costs);
@@ -70,7 +71,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   }
   if (plan.sharding_stage > 0) subject.title += " zero=" + std::to_string(plan.sharding_stage);
   subject.title += ", model " + plan.model.name;
-  if (arguments.has("--cost")) {
+  if (arguments.has("--cost") || arguments.has("--rank-cost")) {
     use_given_costs(subject, arguments);
   } else {
     subject.costs = plan.costs;
@@ -91,10 +92,11 @@ CommPolicy default_policy(Purpose purpose, const planner::Schedule* schedule) {
   return {};
 }
 
-void read_order_subject(Subject& subject, const Arguments& arguments, Purpose purpose) {
+void read_order_subject(Subject& subject, const Arguments& arguments, Purpose purpose,
+                        CostsOf whose = CostsOf::Stages) {
   const bool fragment = arguments.has("--fragment");
   subject.problems = fragment ? format_problems(subject.order) : problems_of(subject.order);
-  use_given_costs(subject, arguments);
+  use_given_costs(subject, arguments, whose);
   const auto& stages = subject.costs.stages;
   const bool update = std::any_of(stages.begin(), stages.end(),
                                   [](const StageCosts& each) { return each.opt.value > 0; });
@@ -122,6 +124,8 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
   add_costs(subject.request, schedule, arguments);
   subject.order = make_requested(planner::resolve_schedule(name, subject.request.parameters),
                                  subject.request, arguments, session, &subject.synthesis);
+  const CostsOf whose = costs_of(subject.request);
+  settle_placement(subject.request, subject.order);
   subject.source = "--schedule " + std::string(schedule.name);
   subject.title = std::string(schedule.name) + ": p=" + std::to_string(subject.request.ranks) +
                   " m=" + std::to_string(subject.request.micro_batches);
@@ -130,7 +134,7 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
     subject.title += " " + key + "=" + value;
   }
   session.phases().begin(exec::Phase::Parallel);
-  read_order_subject(subject, arguments, purpose);
+  read_order_subject(subject, arguments, purpose, whose);
 }
 
 void refuse_sizes_of_file(const Arguments& arguments) {

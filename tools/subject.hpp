@@ -54,9 +54,15 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
 Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments);
 
 /// --schedule's sizes; `name` may come from elsewhere (`compare gpipe 1f1b`).
+/// Whose costs --cost and --mem are: of a stage, or of all that a rank does for one micro-batch,
+/// which is cut into its stages. --rank-cost and --rank-mem are always those of a rank.
+enum class CostsOf { Stages, Ranks };
 planner::ScheduleRequest schedule_request(const Arguments& arguments,
-                                          const planner::Schedule& schedule);
-/// --cost and --mem for a schedule that plans by them, one value for each of its stages.
+                                          const planner::Schedule& schedule,
+                                          CostsOf whose = CostsOf::Stages);
+/// Of ranks where the schedule auto is to choose how many stages they have.
+CostsOf costs_of(const planner::ScheduleRequest& request);
+/// The costs for a schedule that plans by them, those of its stages.
 void add_costs(planner::ScheduleRequest& request, const planner::Schedule& schedule,
                const Arguments& arguments);
 /// --preset and the flags that change a field of it. `base` where no preset is named.
@@ -64,13 +70,15 @@ CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base);
 bool names_policy(const Arguments& arguments);
 /// "torch (stream, edge, early, rendezvous)".
 std::string policy_text(const CommPolicy& policy);
-/// --cost and --mem, where no flag says otherwise assumed.
+/// --cost and --mem, or --rank-cost and --rank-mem, for the placement's stages; where no flag says
+/// otherwise assumed.
 struct GivenCosts {
   CostTable table;
   Bytes memory_limit;
   bool assumed = false;  // no --cost
 };
-GivenCosts given_costs(const Arguments& arguments, int stages);
+GivenCosts given_costs(const Arguments& arguments, const Placement& placement,
+                       CostsOf whose = CostsOf::Stages);
 /// --message-bytes, if given: the size of every activation and gradient.
 void use_message_bytes(CostTable& costs, const Arguments& arguments);
 std::string costs_text(const CostTable& costs);

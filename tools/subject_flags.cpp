@@ -2,6 +2,7 @@
 #include "core/comm_policy.hpp"
 #include "core/cost_text.hpp"
 #include "core/error.hpp"
+#include "planner/synthesis/auto_schedule.hpp"
 #include "tools/subject.hpp"
 #include "tools/synthesis.hpp"
 
@@ -38,6 +39,29 @@ void set_protocols(CommPolicy& policy, const std::string& text) {
   const std::size_t comma = text.find(',');
   policy.send_f = parse_protocol(text.substr(0, comma));
   policy.send_b = comma == text.npos ? policy.send_f : parse_protocol(text.substr(comma + 1));
+}
+
+/// One of two flags that say the same, of a stage and of a rank.
+struct GivenFlag {
+  std::string name;
+  std::optional<std::string> text;
+  bool by_rank = false;
+};
+
+GivenFlag given_flag(const Arguments& arguments, const char* of_stage, const char* of_rank,
+                     CostsOf whose) {
+  if (arguments.has(of_stage) && arguments.has(of_rank)) {
+    throw InputError(std::string(of_stage) + " and " + of_rank +
+                     " say the same, of a stage and of a rank; give one of them");
+  }
+  if (arguments.has(of_rank)) return {of_rank, arguments.text(of_rank), true};
+  return {of_stage, arguments.text(of_stage), whose == CostsOf::Ranks};
+}
+
+/// Costs that mean as much with any number of stages: of ranks, or one value for each of --pp.
+bool names_costs_of_ranks(const Arguments& arguments) {
+  return arguments.has("--rank-cost") ||
+         arguments.text_or("--cost", "").find(':') != std::string::npos;
 }
 
 }  // namespace
@@ -98,6 +122,16 @@ std::vector<Flag> cost_flags() {
                "action, what is always there, what an older version of its weights takes while it "
                "is kept, and the most a rank may hold; all but the limit also one value for each "
                "stage"},
+      {.group = kCosts,
+       .name = "--rank-cost",
+       .argument = "COSTS",
+       .help =
+           "instead of --cost: what a rank does for one micro-batch, for all ranks or one value "
+           "for each; with several stages a rank it is cut into them"},
+      {.group = kCosts,
+       .name = "--rank-mem",
+       .argument = "BYTES",
+       .help = "instead of --mem: of a rank's micro-batch, cut likewise"},
       {.group = kCosts,
        .name = "--message-bytes",
        .argument = "BYTES",
@@ -185,7 +219,7 @@ std::vector<Flag> subject_flags() {
 }
 
 planner::ScheduleRequest schedule_request(const Arguments& arguments,
-                                          const planner::Schedule& schedule) {
+                                          const planner::Schedule& schedule, CostsOf whose) {
   planner::ScheduleRequest request;
   const auto ranks = arguments.integer("--pp", 1, 65535);
   const auto micro_batches = arguments.integer("--micro-batches", 1, 100'000'000);
@@ -198,13 +232,20 @@ planner::ScheduleRequest schedule_request(const Arguments& arguments,
   for (const auto& text : arguments.all("--param")) add_parameter(request, text);
   if (const auto jobs = arguments.text("--jobs")) request.parameters["jobs"] = *jobs;
   add_synthesis_parameters(request, schedule, arguments);
+  if (whose == CostsOf::Ranks || names_costs_of_ranks(arguments))
+    leave_placement_open(request, schedule, arguments);
   return request;
+}
+
+CostsOf costs_of(const planner::ScheduleRequest& request) {
+  return planner::chooses_placement(request) ? CostsOf::Ranks : CostsOf::Stages;
 }
 
 void add_costs(planner::ScheduleRequest& request, const planner::Schedule& schedule,
                const Arguments& arguments) {
   if (!schedule.cost_driven) return;
-  GivenCosts costs = given_costs(arguments, request.ranks * request.chunks);
+  GivenCosts costs =
+      given_costs(arguments, planner::placement_of(schedule, request), costs_of(request));
   request.costs = std::move(costs.table);
   request.memory_limit = costs.memory_limit;
 }
@@ -253,12 +294,19 @@ bool same_for_all(const CostTable& costs) {
   return true;
 }
 
-GivenCosts given_costs(const Arguments& arguments, int stages) {
+GivenCosts given_costs(const Arguments& arguments, const Placement& placement, CostsOf whose) {
   GivenCosts costs;
-  costs.assumed = !arguments.has("--cost");
-  costs.table = parse_costs(arguments.text_or("--cost", kAssumedCosts), stages);
-  if (const auto memory = arguments.text("--mem")) {
-    costs.memory_limit = parse_memory(*memory, costs.table);
+  const GivenFlag cost = given_flag(arguments, "--cost", "--rank-cost", whose);
+  costs.assumed = !cost.text;
+  costs.table = parse_costs(cost.text.value_or(std::string(kAssumedCosts)),
+                            cost.by_rank ? placement.ranks() : placement.stages(), cost.name);
+  if (cost.by_rank) costs.table = resampled(costs.table, placement);
+  if (const GivenFlag memory = given_flag(arguments, "--mem", "--rank-mem", whose); memory.text) {
+    CostTable holder =
+        CostTable::uniform(memory.by_rank ? placement.ranks() : placement.stages(), {});
+    costs.memory_limit = parse_memory(*memory.text, holder, memory.name);
+    costs.table.memory =
+        memory.by_rank ? resampled(holder, placement).memory : std::move(holder.memory);
   }
   use_message_bytes(costs.table, arguments);
   return costs;

@@ -142,6 +142,9 @@ Placement placement_of(const Schedule& schedule, const ScheduleRequest& request)
     case Layout::Loop:
       break;
   }
+  const auto asked = request.parameters.find("placement");
+  if (schedule.searched && asked != request.parameters.end() && asked->second == "v")
+    return Placement::v_shape(request.ranks);
   return Placement::loop(request.ranks, request.chunks);
 }
 

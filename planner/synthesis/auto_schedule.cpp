@@ -1,10 +1,12 @@
 // The registry's entry `auto`: an order that synthesis finds for the request's costs. It stands
 // here because synthesis uses the other entries, and not the other way round.
+#include <algorithm>
 #include <limits>
 
 #include "core/error.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
+#include "planner/synthesis/any_placement.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 
 namespace pipewright::planner {
@@ -17,6 +19,21 @@ std::string parameter(const ScheduleRequest& request, const char* key, const cha
   return found == request.parameters.end() ? otherwise : found->second;
 }
 
+std::optional<std::string> refuse_placement(const ScheduleRequest& request) {
+  const std::string value = parameter(request, "placement", "loop");
+  if (value != "loop" && value != "v" && value != "any")
+    return "the parameter placement is loop, v or any, not \"" + value + "\"";
+  if (value == "v" && request.chunks != 2) {
+    return "a placement in V shape puts 2 stages on each rank, not " +
+           std::to_string(request.chunks) + "; use vpp 2";
+  }
+  if (value == "any" && request.chunks != 1) {
+    return "placement any chooses how many stages a rank has; leave out vpp " +
+           std::to_string(request.chunks) + ", or use placement loop";
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> refuse_choice(const ScheduleRequest& request, const char* key,
                                          const char* first, const char* second) {
   const std::string value = parameter(request, key, first);
@@ -26,13 +43,9 @@ std::optional<std::string> refuse_choice(const ScheduleRequest& request, const c
 }
 
 std::optional<std::string> refusal(const ScheduleRequest& request) {
-  if (auto refused = refuse_choice(request, "placement", "loop", "v")) return refused;
+  if (auto refused = refuse_placement(request)) return refused;
   if (auto refused = refuse_choice(request, "objective", "makespan", "span")) return refused;
   if (auto refused = refuse_choice(request, "backward", "split", "fused")) return refused;
-  if (parameter(request, "placement", "loop") == "v" && request.chunks != 2) {
-    return "a placement in V shape puts 2 stages on each rank, not " +
-           std::to_string(request.chunks) + "; use vpp 2";
-  }
   if (!positive_integer(parameter(request, "seed", "1"))) {
     return "the parameter seed is a positive whole number, not \"" +
            parameter(request, "seed", "1") + "\"";
@@ -46,7 +59,7 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
 }
 
 Order make(const ScheduleRequest& request) {
-  const SynthesisResult result = synthesise(synthesis_request(request));
+  const SynthesisResult result = synthesise_for(request, synthesis_request(request));
   if (!result.order) throw InputError(least_limit_text(result));
   return *result.order;
 }
@@ -65,6 +78,8 @@ SynthesisRequest synthesis_request(const ScheduleRequest& request) {
         static_cast<std::size_t>(request.ranks * request.chunks),
         {.f = Nanoseconds(1), .i = Nanoseconds(1), .w = Nanoseconds(1), .b = Nanoseconds(2)});
   }
+  wanted.with_updates = std::any_of(wanted.costs.stages.begin(), wanted.costs.stages.end(),
+                                    [](const StageCosts& each) { return each.opt.value > 0; });
   if (request.memory_limit.value > 0) wanted.memory_limit = {request.memory_limit};
   wanted.objective =
       parameter(request, "objective", "makespan") == "span" ? Objective::Span : Objective::Makespan;
@@ -73,6 +88,14 @@ SynthesisRequest synthesis_request(const ScheduleRequest& request) {
       static_cast<std::uint64_t>(positive_integer(parameter(request, "seed", "1")).value_or(1));
   wanted.budget_ns = kDefaultBudgetNs;
   return wanted;
+}
+
+bool chooses_placement(const ScheduleRequest& request) {
+  return parameter(request, "placement", "loop") == "any";
+}
+
+SynthesisResult synthesise_for(const ScheduleRequest& request, const SynthesisRequest& wanted) {
+  return chooses_placement(request) ? synthesise_any_placement(wanted) : synthesise(wanted);
 }
 
 std::string least_limit_text(const SynthesisResult& result) {
@@ -87,7 +110,7 @@ Schedule auto_schedule() {
   entry.name = "auto";
   entry.aliases = {"synthesis", "synthesised"};
   entry.summary = "an order searched for the given costs, memory and placement";
-  entry.constraint = "any p, m, v; placement v: v = 2";
+  entry.constraint = "any p, m, v; placement v: v = 2; placement any: v is chosen";
   entry.bubble = "none known: the answer comes with a lower bound";
   entry.memory = "at most the limit of --mem, where there is one";
   entry.source = "Pipewright's own (planner/synthesis)";

@@ -58,10 +58,16 @@ NamedBest offer_named(Search& search, const SynthesisRequest& request) {
       if (plan == 1) planned.memory_limit = Bytes(0);
       const auto order = order_of_schedule(schedule, planned);
       if (!order || !same_placement(problem.placement, order->placement)) continue;
-      const auto sequence = sequence_of(problem, *order);
-      if (!sequence || !keeps_limits(problem, *sequence)) continue;
-      const std::int64_t value = search.offer(*sequence, schedule.name, "named schedules");
-      if (value < best.value) best = {std::string(schedule.name), value};
+      if (const auto sequence = sequence_of(problem, *order);
+          sequence && keeps_limits(problem, *sequence)) {
+        const std::int64_t value = search.offer(*sequence, schedule.name, "named schedules");
+        if (value < best.value) best = {std::string(schedule.name), value, std::nullopt};
+      }
+      if (!differs_as_it_is(request, *order)) continue;
+      auto timed = time_as_it_is(request, *order);
+      if (!timed) continue;
+      const std::int64_t value = timed->value(request.objective);
+      if (value < best.value) best = {std::string(schedule.name), value, std::move(timed)};
     }
   }
   return best;

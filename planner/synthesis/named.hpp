@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "planner/synthesis/as_it_is.hpp"
 #include "planner/synthesis/search.hpp"
 
 namespace pipewright::planner::synthesis {
@@ -11,11 +13,12 @@ namespace pipewright::planner::synthesis {
 struct NamedBest {
   std::string name;  // "": no schedule fits
   std::int64_t value = kNever;
+  std::optional<AsItIs> as_it_is;  // where that is better than the order as a sequence
 };
 
 /// Offers every schedule of the registry that has the placement, keeps to the limit and can be
 /// written as a sequence (no overlapped pairs, no weight versions), planned for the request's costs
-/// and limit. The best of them as they are (I and W fused where they are) is returned.
+/// and limit. The best of them is returned, as it is or with backwards taken apart.
 NamedBest offer_named(Search& search, const SynthesisRequest& request);
 
 }  // namespace pipewright::planner::synthesis

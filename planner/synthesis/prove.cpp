@@ -148,7 +148,7 @@ class Proof {
     }
     if (nodes_-- <= 0) return false;
     ++search_.evaluated;
-    if (bound_.of(state_) >= search_.best_value || seen_.dominated(state_)) return true;
+    if (bound_.of(state_) >= search_.to_beat() || seen_.dominated(state_)) return true;
     const Option first = ends_first();
     if (first.start == kNever) return true;  // everything is left out or out of memory
     return branch(first);

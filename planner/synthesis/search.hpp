@@ -1,6 +1,7 @@
 // What the phases of a synthesis share: the best order so far, and how much may still be tried.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -23,16 +24,19 @@ struct Search {
   std::int64_t bound;  // nothing is below
   Sequence best;       // empty: none yet
   std::int64_t best_value = kNever;
-  std::size_t keep_beaten = 0;  // how many of these are kept:
-  std::deque<Sequence> beaten;  // were the best, the last first
-  std::string found_by;         // what gave the order that best was made from
-  std::int64_t steps = 0;       // actions placed or timed so far
+  std::int64_t wanted_below = kNever;  // what is not below is of no use
+  std::size_t keep_beaten = 0;         // how many of these are kept:
+  std::deque<Sequence> beaten;         // were the best, the last first
+  std::string found_by;                // what gave the order that best was made from
+  std::int64_t steps = 0;              // actions placed or timed so far
   std::int64_t evaluated = 0;
   Clock::time_point begin = Clock::now(), deadline = Clock::time_point::max();
   bool cut_short = false;
   std::function<void(std::string_view phase)> on_improvement;
 
-  bool optimal() const { return best_value <= bound; }
+  std::int64_t to_beat() const { return std::min(best_value, wanted_below); }
+  /// Nothing better is possible.
+  bool optimal() const { return to_beat() <= bound; }
   /// True when the time is up, which is then remembered.
   bool late() {
     if (Clock::now() < deadline) return false;

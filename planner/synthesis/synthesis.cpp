@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/error.hpp"
+#include "planner/synthesis/as_it_is.hpp"
 #include "planner/synthesis/bound.hpp"
 #include "planner/synthesis/follow_order.hpp"
 #include "planner/synthesis/improve.hpp"
@@ -54,7 +55,7 @@ SynthesisResult result_of(Search& search) {
   result.makespan_ns = search.evaluator.makespan();
   result.span_ns = search.evaluator.span();
   result.lower_bound_ns = search.bound;
-  result.proven = search.optimal();
+  result.proven = search.best_value <= search.bound;
   result.gap = gap_of(search.best_value, search.bound);
   result.found_by = search.found_by;
   result.evaluated = search.evaluated;
@@ -70,6 +71,19 @@ void offer_starts(Search& search, const SynthesisRequest& request) {
     if (sequence && keeps_limits(search.problem, *sequence))
       search.offer(*sequence, name, "named schedules");
   }
+}
+
+/// A named order that no sequence is as good as; bounds of sequences do not hold for it.
+void take_named(SynthesisResult& result, const SynthesisRequest& request, NamedBest& named) {
+  result.lower_bound_ns =
+      std::min(result.lower_bound_ns, work_bound(request, named.as_it_is->order.placement));
+  result.order = std::move(named.as_it_is->order);
+  result.makespan_ns = named.as_it_is->makespan_ns;
+  result.span_ns = named.as_it_is->span_ns;
+  result.value_ns = named.value;
+  result.found_by = named.name;
+  result.proven = result.value_ns <= result.lower_bound_ns;
+  result.gap = gap_of(result.value_ns, result.lower_bound_ns);
 }
 
 SynthesisResult run(const SynthesisRequest& request) {
@@ -89,9 +103,10 @@ SynthesisResult run(const SynthesisRequest& request) {
                          .lower_bound_ns = search.bound,
                          .phase = phase});
   };
+  if (request.wanted_below_ns > 0) search.wanted_below = request.wanted_below_ns;
   search.keep_beaten = static_cast<std::size_t>(std::max(0, request.runners_up));
   offer_starts(search, request);
-  const NamedBest named = request.named_schedules ? offer_named(search, request) : NamedBest{};
+  NamedBest named = request.named_schedules ? offer_named(search, request) : NamedBest{};
   std::mt19937_64 dice(request.seed);
   const std::int64_t steps = request.steps > 0 ? request.steps : budget / kNanosecondsAStep;
   const auto until = [&](std::int64_t percent) {
@@ -107,12 +122,14 @@ SynthesisResult run(const SynthesisRequest& request) {
   improve(search, dice, steps / 10);
   if (request.prove) {
     std::int64_t nodes = request.prove_nodes;
-    if (prove(search, nodes)) search.bound = search.best_value;
+    if (prove(search, nodes)) search.bound = search.to_beat();
   }
   SynthesisResult result = result_of(search);
   result.objective = request.objective;
   result.best_named = named.name;
   result.best_named_ns = named.name.empty() ? 0 : named.value;
+  result.best_named_chunks = named.name.empty() ? 0 : problem.stages / problem.ranks;
+  if (named.as_it_is && named.value < result.value_ns) take_named(result, request, named);
   return result;
 }
 
@@ -130,17 +147,12 @@ SynthesisResult better_of(SynthesisResult a, SynthesisResult b, int runners_up) 
   if (a.best_named.empty() || (!b.best_named.empty() && b.best_named_ns < a.best_named_ns)) {
     a.best_named = b.best_named;
     a.best_named_ns = b.best_named_ns;
+    a.best_named_chunks = b.best_named_chunks;
   }
   a.evaluated += b.evaluated;
   a.elapsed_ns += b.elapsed_ns;
   a.cut_short |= b.cut_short;
   return a;
-}
-
-/// Where B is shorter than I and W together neither form is better from the start.
-bool fused_may_be_better(const SynthesisRequest& request) {
-  return std::any_of(request.costs.stages.begin(), request.costs.stages.end(),
-                     [](const StageCosts& s) { return s.b < s.i + s.w; });
 }
 
 }  // namespace
@@ -150,19 +162,25 @@ std::string_view to_string(Objective objective) {
 }
 
 SynthesisResult synthesise(const SynthesisRequest& request) {
-  if (!request.split_backward || !fused_may_be_better(request)) return run(request);
+  if (!request.split_backward || !fusing_helps(request)) {
+    SynthesisResult result = run(request);
+    result.scope = scope_of(request);
+    return result;
+  }
   // Half of the search for each.
   SynthesisRequest half = request;
   half.budget_ns /= 2;
   half.steps /= 2;
   SynthesisResult apart = run(half);
   half.split_backward = false;
-  return better_of(std::move(apart), run(half), std::max(0, request.runners_up));
+  SynthesisResult better = better_of(std::move(apart), run(half), std::max(0, request.runners_up));
+  better.scope = scope_of(request);
+  return better;
 }
 
 std::int64_t synthesis_bound(const SynthesisRequest& request) {
   const std::int64_t bound = lower_bound(problem_of(request));
-  if (!request.split_backward || !fused_may_be_better(request)) return bound;
+  if (!request.split_backward || !fusing_helps(request)) return bound;
   SynthesisRequest fused = request;
   fused.split_backward = false;
   return std::min(bound, lower_bound(problem_of(fused)));

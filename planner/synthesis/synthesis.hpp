@@ -19,6 +19,7 @@
 
 #include "core/costs.hpp"
 #include "core/order.hpp"
+#include "planner/synthesis/scope.hpp"
 
 namespace pipewright::planner {
 
@@ -55,6 +56,8 @@ struct SynthesisRequest {
   std::vector<std::pair<std::string, Order>> starts;
   bool named_schedules = true;  // begin with those of the registry too
   int runners_up = 0;           // fill SynthesisResult::runners_up with so many
+  /// Only values below are wanted (0: any): the search ends where none can be.
+  std::int64_t wanted_below_ns = 0;
   /// How long to search. How much is tried follows from this alone, at a pace that an ordinary core
   /// keeps; a slower machine cuts the search short when the time is up.
   std::int64_t budget_ns = 1'000'000'000;
@@ -80,17 +83,21 @@ struct SynthesisResult {
   Objective objective = Objective::Makespan;  // the request's
   std::int64_t value_ns = 0;                  // of it
   std::int64_t makespan_ns = 0, span_ns = 0;
-  /// No order has a value below. (If it was branch and bound that gave it, and the objective is the
-  /// span: none of the orders in which each stage takes its micro-batches in order; see prove.hpp.)
+  /// No order of the scope has a value below. (If it was branch and bound that gave it, and the
+  /// objective is the span: none of the orders in which each stage takes its micro-batches in
+  /// order; see prove.hpp.)
   std::int64_t lower_bound_ns = 0;
+  BoundScope scope;
   double gap = 0;       // value / lower bound - 1
   bool proven = false;  // the value is the lower bound
-  /// What gave the first version of the order: "list scheduling", or a schedule's name.
+  /// What gave the first version of the order: "list scheduling", or a schedule's name. It is that
+  /// schedule's own order where value_ns is best_named_ns.
   std::string found_by;
   /// The best named schedule that keeps to the limit, as it is, and its value; "" where there is
   /// none.
   std::string best_named;
   std::int64_t best_named_ns = 0;
+  int best_named_chunks = 0;   // stages a rank
   std::int64_t evaluated = 0;  // orders that were timed, and nodes of the proof
   std::int64_t elapsed_ns = 0;
   /// The time was up before the trials were done: another run may give another answer.

@@ -68,5 +68,39 @@ TEST(CostText, CuttingAModelAnewKeepsItsWork) {
   EXPECT_EQ(resampled(four, 4).stages[2].b.value, four.stages[2].b.value);
 }
 
+TEST(CostText, CuttingNeverLosesARanksWorkToRounding) {
+  // Seven does not divide into 2, 3 or 4 chunks; each rank still has all of it.
+  const CostTable four = parse_costs("F=7,I=5,W=3", 4);
+  for (const int chunks : {2, 3, 4, 8}) {
+    const Placement placement = Placement::loop(4, chunks);
+    const CostTable cut = resampled(four, placement);
+    for (int r = 0; r < 4; ++r) {
+      StageCosts sum;
+      for (const StageId s : placement.stages_of(RankId(r))) {
+        const StageCosts& each = cut.stages[static_cast<std::size_t>(s.value)];
+        EXPECT_EQ(each.b, each.i + each.w);
+        sum.f += each.f;
+        sum.i += each.i;
+        sum.w += each.w;
+      }
+      EXPECT_EQ(sum.f.value, 7) << chunks;
+      EXPECT_EQ(sum.i.value, 5) << chunks;
+      EXPECT_EQ(sum.w.value, 3) << chunks;
+    }
+  }
+}
+
+TEST(CostText, AChunkNeverHoldsLessThanItsShare) {
+  CostTable two = parse_costs("F=1", 2);
+  parse_memory("F=1:7,I=0:-7,constant=3", two);
+  const CostTable four = resampled(two, Placement::v_shape(2));
+  EXPECT_EQ(four.memory[0].f.value, 1);  // half a byte
+  EXPECT_EQ(four.memory[0].w.value, -1);
+  EXPECT_EQ(four.memory[3].f.value, 4);
+  EXPECT_EQ(four.memory[3].i.value, -4);  // all given back at I, as in the whole
+  EXPECT_EQ(four.memory[3].w.value, 0);
+  EXPECT_EQ(four.memory[0].constant.value, 2);
+}
+
 }  // namespace
 }  // namespace pipewright
