@@ -16,6 +16,7 @@
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "exec/cuda/module.hpp"
+#include "exec/cuda/sites.hpp"
 #include "exec/random.hpp"
 
 namespace pipewright::bench {
@@ -46,8 +47,9 @@ struct Matrices {
 /// A stream with cuBLAS on it, on a partition or on the whole GPU.
 class Worker {
  public:
-  Worker(const pipewright_cuda& cuda, const Matrices& of, void* partition) : cuda_(cuda), of_(of) {
-    require(cuda_, cuda_.enter(0, partition));
+  Worker(const pipewright_cuda& cuda, const Matrices& of, void* partition)
+      : cuda_(cuda), of_(of), partition_(partition) {
+    enter();
     stream_ = required(cuda_, cuda_.stream(partition));
     for (void*& event : events_) event = required(cuda_, cuda_.event(1));
     workspace_ = required(cuda_, cuda_.allocate(kWorkspace));
@@ -70,6 +72,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   void enqueue_products(int precision) {
+    enter();
     pipewright_cuda_gemm product{};
     product.m = product.n = product.k = product.c_stride = of_.side;
     product.outer = product.inner = 1;
@@ -83,6 +86,7 @@ class Worker {
     require(cuda_, cuda_.record(events_[1], stream_));
   }
   void enqueue_copies() {
+    enter();
     require(cuda_, cuda_.record(events_[0], stream_));
     for (int i = 0; i < kRepeats; ++i)
       require(cuda_, cuda_.copy(stream_, matrices_[2], matrices_[0], of_.bytes));
@@ -97,8 +101,11 @@ class Worker {
   }
 
  private:
+  void enter() const { require(cuda_, cuda_.enter(0, partition_)); }
+
   const pipewright_cuda& cuda_;
   const Matrices& of_;
+  void* const partition_;
   void *stream_ = nullptr, *blas_ = nullptr, *workspace_ = nullptr;
   void* events_[2] = {};
   void* matrices_[3] = {};
@@ -128,25 +135,21 @@ double copy_rate(Worker& worker, const Matrices& of) {
   return best;
 }
 
-/// The part of all SMs that each of `count` partitions gets.
-int partition_sms(const pipewright_cuda_gpu& gpu, int count) {
-  if (gpu.least_partition_sms <= 0 || gpu.partition_alignment_sms <= 0) return 0;
-  const int sms = gpu.sms / count / gpu.partition_alignment_sms * gpu.partition_alignment_sms;
-  return sms >= gpu.least_partition_sms ? sms : 0;
-}
-
 Json measure_partitions(const pipewright_cuda& cuda, const Matrices& of,
                         const pipewright_cuda_gpu& gpu, const double (&peak)[3]) {
   Json rows = Json::array();
   for (const int count : {2, 4, 8}) {
-    const int sms = partition_sms(gpu, count);
-    std::vector<void*> partitions(static_cast<std::size_t>(count), nullptr);
-    if (sms == 0 || cuda.split(0, sms, count, partitions.data()) != 0) {
-      std::printf("%d partitions: none here: %s\n", count, sms == 0 ? "too few SMs" : cuda.why());
+    exec::cuda::Partitions partitions(cuda);
+    exec::cuda::Division division;
+    try {
+      division = partitions.divide(0, count);
+    } catch (const Error& error) {
+      std::printf("%d partitions: none here: %s\n", count, error.what());
       continue;
     }
+    const int sms = division.sms;
     Workers workers;
-    for (void* partition : partitions)
+    for (void* partition : division.parts)
       workers.push_back(std::make_unique<Worker>(cuda, of, partition));
     for (int precision = 0; precision < 3; ++precision) {
       const double rate = product_rate(workers, of, precision);
@@ -160,8 +163,6 @@ Json measure_partitions(const pipewright_cuda& cuda, const Matrices& of,
                       {"flops", rate},
                       {"share", share}});
     }
-    workers.clear();
-    for (void* partition : partitions) cuda.release_partition(partition);
   }
   return rows;
 }
