@@ -80,7 +80,10 @@ class Results:
     # --- Time ---
 
     def begin_command(self):
-        self.data['commands'].append({'began': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()), 'seconds': 0})
+        """Its number, from 1."""
+        began = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())
+        self.data['commands'].append({'began': began, 'seconds': 0, 'set_up': 'begun'})
+        return len(self.data['commands'])
 
     def used_s(self):
         """By all commands so far."""
@@ -107,15 +110,16 @@ class Results:
 
     def _add_raw(self, made):
         room = MOST_RAW_BYTES
-        for record in self.data['steps']:
-            folder = os.path.join(self.folder, 'raw', record['name'])
+        steps = [record['name'] for record in self.data['steps']]
+        for step in [f'set-up-{k + 1}' for k in range(len(self.data['commands']))] + steps:
+            folder = os.path.join(self.folder, 'raw', step)
             for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
                 size = os.path.getsize(os.path.join(folder, name))
                 if size > min(MOST_FILE_BYTES, room):
-                    self.left_out.append(f'raw/{record["name"]}/{name}: {size} bytes')
+                    self.left_out.append(f'raw/{step}/{name}: {size} bytes')
                     continue
                 room -= size
-                made.add(os.path.join(folder, name), f'raw/{record["name"]}/{name}')
+                made.add(os.path.join(folder, name), f'raw/{step}/{name}')
 
     def _write(self, name, text):
         with open(os.path.join(self.folder, name), 'w', encoding='utf-8') as file:
@@ -151,5 +155,7 @@ def summary(data, left_out=()):
         status = {'begun': 'cut off', 'left': 'not taken'}.get(record['status'], record['status'])
         lines.append(f'{record["name"]:<20} {status:<12} {record["seconds"]:6.1f} {record["limit_s"]:6.0f}  '
                      f'{record["why"]}'.rstrip())
+    lines += [f'set-up of command {k}: {one["set_up"]}' for k, one in enumerate(data['commands'], 1)
+              if one['set_up'] != 'passed']
     lines += [f'left out of the archive: {one}' for one in left_out]
     return '\n'.join(lines) + '\n'

@@ -11,8 +11,8 @@ from gpu_check.machine import Failed, NotTaken
 from gpu_check.results import figure
 
 PRECISIONS = ('bf16', 'tf32', 'fp32')
-SMALL_SET = ('*CudaMatrix*_pp2_torch:*CudaMatrix*_pp4_torch:CudaTrains.ATransformer*:CudaTrains.TheOther*:'
-             'CudaTrains.ATiedHead*:CudaTrains.MemoryIs*')
+SMALL_SET = ('*CudaMatrix*/1f1b_pp2_*:*CudaMatrix*/zb_h1_pp2_*:*CudaMatrix*/interleaved_pp4_*:'
+             'CudaTrains.ATransformer*:CudaTrains.TheOther*:CudaTrains.ATiedHead*:CudaTrains.MemoryIs*')
 GRAPH_SET = 'CudaGraph.ATransformer*:CudaGraph.OneRank*'
 # Of the sanitizer's tools, which slow everything down.
 SANITIZED_SET = '*ATransformer*:*ClippedGradients*'

@@ -203,6 +203,18 @@ TEST_F(GpuCheck, AnArchiveThatIsNoneIsNotWrittenOver) {
   EXPECT_EQ(shell("cat results/gpu-check.tar.gz", folder_).out, "somebody's");
 }
 
+TEST_F(GpuCheck, ABuildThatDoesNotRunThereIsSaidSoBeforeAnyStep) {
+  write_stubs(folder_, "exit 1");
+  folder_.write("stubs/pipewright",
+                "#!/bin/sh\necho '{\"gpu\": {\"why_no_gpu\": \"libcublas.so.13 is missing\"}}'\n");
+  const CommandResult result = check("--rehearse --build stubs --out results");
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.out.find("set-up of command 1: failed: doctor: libcublas.so.13 is missing"),
+            std::string::npos)
+      << result.out;
+  EXPECT_TRUE(results_in(folder_).at("steps").empty());
+}
+
 /// The commands that a GPU gets, all flags included, on small models and the host's table.
 TEST_F(GpuCheck, TheStandInPassesWhatAGpuWillBeAsked) {
   const CommandResult result = check(
