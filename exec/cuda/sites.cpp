@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "core/error.hpp"
 #include "exec/cuda/partition_sizes.hpp"
@@ -16,16 +17,22 @@ Partitions::~Partitions() {
   for (void* one : all_) cuda_.release_partition(one);
 }
 
-std::vector<void*> Partitions::divide(int gpu, int count) {
-  pipewright_cuda_gpu facts{};
-  require(cuda_, cuda_.gpu(gpu, &facts));
-  const int sms =
-      partition_sms({facts.sms, facts.least_partition_sms, facts.partition_alignment_sms}, count);
-  std::vector<void*> parts(static_cast<std::size_t>(count), nullptr);
-  if (sms == 0) return parts;
-  require(cuda_, cuda_.split(gpu, sms, count, parts.data()));
-  all_.insert(all_.end(), parts.begin(), parts.end());
-  return parts;
+Division Partitions::divide(int gpu, int count) {
+  pipewright_cuda_gpu gpu_facts{};
+  require(cuda_, cuda_.gpu(gpu, &gpu_facts));
+  const SmFacts facts{gpu_facts.sms, gpu_facts.least_partition_sms,
+                      gpu_facts.partition_alignment_sms};
+  Division made{partition_sms(facts, count),
+                std::vector<void*>(static_cast<std::size_t>(count), nullptr)};
+  if (made.sms == 0) return made;
+  std::string why;
+  while (cuda_.split(gpu, made.sms, count, made.parts.data()) != 0) {
+    if (why.empty()) why = cuda_.why();
+    made.sms -= std::max(1, facts.alignment);
+    if (made.sms < facts.least || made.sms < 1) throw RunError(why);
+  }
+  all_.insert(all_.end(), made.parts.begin(), made.parts.end());
+  return made;
 }
 
 std::vector<QueueSite> sites_of(const pipewright_cuda& cuda, int ranks, Precision precision,
@@ -39,7 +46,7 @@ std::vector<QueueSite> sites_of(const pipewright_cuda& cuda, int ranks, Precisio
       if (gpu_of_rank(r, ranks, gpus) == gpu) here.push_back(r);
     }
     if (here.empty()) continue;
-    const std::vector<void*> parts = partitions.divide(gpu, static_cast<int>(here.size()));
+    const std::vector<void*> parts = partitions.divide(gpu, static_cast<int>(here.size())).parts;
     for (std::size_t i = 0; i < here.size(); ++i)
       sites[static_cast<std::size_t>(here[i])] = {gpu, parts[i], precision};
     require(cuda, cuda.enter(gpu, nullptr));

@@ -11,6 +11,12 @@ namespace pipewright::exec::cuda {
 /// Which of `gpus` GPUs a rank lives on: neighbours together, as evenly as can be.
 int gpu_of_rank(int rank, int ranks, int gpus);
 
+/// A GPU in equal parts, by part; a single one is the whole GPU, and null.
+struct Division {
+  int sms = 0;  // of each; 0: all
+  std::vector<void*> parts;
+};
+
 /// Parts of GPUs. They go with it, so it has to outlive the Queues that are in them.
 class Partitions {
  public:
@@ -19,9 +25,10 @@ class Partitions {
   Partitions(const Partitions&) = delete;
   Partitions& operator=(const Partitions&) = delete;
 
-  /// `count` equal parts of a GPU; a single part is the whole GPU, and null. Throws as
-  /// partition_sms() does.
-  std::vector<void*> divide(int gpu, int count);
+  /// As large as the GPU gives them: its clusters of SMs may allow fewer equal parts of a size than
+  /// its number of SMs does, and then they are smaller. Throws as partition_sms() does, and
+  /// RunError with the driver's words if it gives none.
+  Division divide(int gpu, int count);
 
  private:
   const pipewright_cuda& cuda_;

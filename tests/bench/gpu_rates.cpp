@@ -2,9 +2,12 @@
 // partitions of its SMs keep their share: cuBLAS on the whole GPU and on 2, 4 and 8 partitions that
 // all work at once, copies, and how long one event takes from stream to stream. Prints a table; a
 // file named as the argument gets the same as JSON. Exit status 77: there is no GPU.
-//   gpu_rates [FILE]
+//   gpu_rates [FILE [SIDE]]
+// SIDE is of the matrices (4096). Their numbers are random: the same products of zeros take less
+// power, and a GPU at its power limit is faster then.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -13,6 +16,8 @@
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "exec/cuda/module.hpp"
+#include "exec/cuda/sites.hpp"
+#include "exec/random.hpp"
 
 namespace pipewright::bench {
 namespace {
@@ -20,25 +25,41 @@ namespace {
 using exec::cuda::require;
 using exec::cuda::required;
 
-constexpr int kSide = 4096;  // of the matrices, all of them square
+constexpr int kSide = 4096;
 constexpr int kRepeats = 8;  // products in one measurement
 constexpr int kRounds = 5;   // the best counts: what else runs only slows down
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
-constexpr std::size_t kMatrixBytes = sizeof(float) * kSide * kSide;
+
+/// Square, all of one size.
+struct Matrices {
+  int side = kSide;
+  std::size_t bytes = 0;
+  std::vector<float> numbers;  // what each begins with
+
+  explicit Matrices(int rows) : side(rows) {
+    const auto count = static_cast<std::size_t>(rows) * static_cast<std::size_t>(rows);
+    bytes = count * sizeof(float);
+    for (std::size_t i = 0; i < count; ++i) numbers.push_back(exec::symmetric_uniform(1, i));
+  }
+  double flops() const { return 2.0 * side * side * side * kRepeats; }
+};
 
 /// A stream with cuBLAS on it, on a partition or on the whole GPU.
 class Worker {
  public:
-  Worker(const pipewright_cuda& cuda, void* partition) : cuda_(cuda) {
-    require(cuda_, cuda_.enter(0, partition));
+  Worker(const pipewright_cuda& cuda, const Matrices& of, void* partition)
+      : cuda_(cuda), of_(of), partition_(partition) {
+    enter();
     stream_ = required(cuda_, cuda_.stream(partition));
     for (void*& event : events_) event = required(cuda_, cuda_.event(1));
     workspace_ = required(cuda_, cuda_.allocate(kWorkspace));
     blas_ = required(cuda_, cuda_.blas(stream_, workspace_, kWorkspace));
     for (void*& matrix : matrices_) {
-      matrix = required(cuda_, cuda_.allocate(kMatrixBytes));
-      require(cuda_, cuda_.clear(stream_, matrix, kMatrixBytes));
+      matrix = required(cuda_, cuda_.allocate(of_.bytes));
+      require(cuda_, cuda_.copy(stream_, matrix, of_.numbers.data(), of_.bytes));
     }
+    require(cuda_, cuda_.record(events_[0], stream_));
+    require(cuda_, cuda_.wait_for_event(events_[0]));
   }
   ~Worker() {
     cuda_.release_blas(blas_);
@@ -51,12 +72,13 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   void enqueue_products(int precision) {
+    enter();
     pipewright_cuda_gemm product{};
-    product.m = product.n = product.k = product.c_stride = kSide;
+    product.m = product.n = product.k = product.c_stride = of_.side;
     product.outer = product.inner = 1;
     product.alpha = 1;
-    product.a = {static_cast<const float*>(matrices_[0]), kSide, 0, 0, 0};
-    product.b = {static_cast<const float*>(matrices_[1]), kSide, 0, 0, 0};
+    product.a = {static_cast<const float*>(matrices_[0]), of_.side, 0, 0, 0};
+    product.b = {static_cast<const float*>(matrices_[1]), of_.side, 0, 0, 0};
     product.c = static_cast<float*>(matrices_[2]);
     require(cuda_, cuda_.gemm(blas_, &product, precision));  // the first one chooses its kernel
     require(cuda_, cuda_.record(events_[0], stream_));
@@ -64,9 +86,10 @@ class Worker {
     require(cuda_, cuda_.record(events_[1], stream_));
   }
   void enqueue_copies() {
+    enter();
     require(cuda_, cuda_.record(events_[0], stream_));
     for (int i = 0; i < kRepeats; ++i)
-      require(cuda_, cuda_.copy(stream_, matrices_[2], matrices_[0], kMatrixBytes));
+      require(cuda_, cuda_.copy(stream_, matrices_[2], matrices_[0], of_.bytes));
     require(cuda_, cuda_.record(events_[1], stream_));
   }
   /// Of what was enqueued last.
@@ -78,7 +101,11 @@ class Worker {
   }
 
  private:
+  void enter() const { require(cuda_, cuda_.enter(0, partition_)); }
+
   const pipewright_cuda& cuda_;
+  const Matrices& of_;
+  void* const partition_;
   void *stream_ = nullptr, *blas_ = nullptr, *workspace_ = nullptr;
   void* events_[2] = {};
   void* matrices_[3] = {};
@@ -86,51 +113,46 @@ class Worker {
 
 using Workers = std::vector<std::unique_ptr<Worker>>;
 
-constexpr double kProductFlops = 2.0 * kSide * kSide * kSide * kRepeats;
-
 /// FLOP/s of the slowest worker while all of them work, the best of the rounds.
-double product_rate(Workers& workers, int precision) {
+double product_rate(Workers& workers, const Matrices& of, int precision) {
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {
     for (auto& worker : workers) worker->enqueue_products(precision);
     double slowest = 0;
     for (auto& worker : workers) slowest = std::max(slowest, worker->seconds());
-    best = std::max(best, kProductFlops / slowest);
+    best = std::max(best, of.flops() / slowest);
   }
   return best;
 }
 
 /// Bytes that are read and written in a second.
-double copy_rate(Worker& worker) {
+double copy_rate(Worker& worker, const Matrices& of) {
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {
     worker.enqueue_copies();
-    best = std::max(best, 2.0 * kMatrixBytes * kRepeats / worker.seconds());
+    best = std::max(best, 2.0 * static_cast<double>(of.bytes) * kRepeats / worker.seconds());
   }
   return best;
 }
 
-/// The part of all SMs that each of `count` partitions gets.
-int partition_sms(const pipewright_cuda_gpu& gpu, int count) {
-  if (gpu.least_partition_sms <= 0 || gpu.partition_alignment_sms <= 0) return 0;
-  const int sms = gpu.sms / count / gpu.partition_alignment_sms * gpu.partition_alignment_sms;
-  return sms >= gpu.least_partition_sms ? sms : 0;
-}
-
-Json measure_partitions(const pipewright_cuda& cuda, const pipewright_cuda_gpu& gpu,
-                        const double (&peak)[3]) {
+Json measure_partitions(const pipewright_cuda& cuda, const Matrices& of,
+                        const pipewright_cuda_gpu& gpu, const double (&peak)[3]) {
   Json rows = Json::array();
   for (const int count : {2, 4, 8}) {
-    const int sms = partition_sms(gpu, count);
-    std::vector<void*> partitions(static_cast<std::size_t>(count), nullptr);
-    if (sms == 0 || cuda.split(0, sms, count, partitions.data()) != 0) {
-      std::printf("%d partitions: none here: %s\n", count, sms == 0 ? "too few SMs" : cuda.why());
+    exec::cuda::Partitions partitions(cuda);
+    exec::cuda::Division division;
+    try {
+      division = partitions.divide(0, count);
+    } catch (const Error& error) {
+      std::printf("%d partitions: none here: %s\n", count, error.what());
       continue;
     }
+    const int sms = division.sms;
     Workers workers;
-    for (void* partition : partitions) workers.push_back(std::make_unique<Worker>(cuda, partition));
+    for (void* partition : division.parts)
+      workers.push_back(std::make_unique<Worker>(cuda, of, partition));
     for (int precision = 0; precision < 3; ++precision) {
-      const double rate = product_rate(workers, precision);
+      const double rate = product_rate(workers, of, precision);
       const double share = rate / (peak[precision] * sms / gpu.sms);
       std::printf("%d partitions of %3d SMs  %s  %8.2f TFLOP/s each, %.3f of their share\n", count,
                   sms, precision == 0 ? "fp32" : (precision == 1 ? "tf32" : "bf16"), rate * 1e-12,
@@ -141,13 +163,11 @@ Json measure_partitions(const pipewright_cuda& cuda, const pipewright_cuda_gpu& 
                       {"flops", rate},
                       {"share", share}});
     }
-    workers.clear();
-    for (void* partition : partitions) cuda.release_partition(partition);
   }
   return rows;
 }
 
-int run(const char* file) {
+int run(const char* file, int side) {
   const std::string why = exec::cuda::why_no_gpu();
   if (!why.empty()) {
     std::printf("skipped: %s\n", why.c_str());
@@ -156,23 +176,24 @@ int run(const char* file) {
   const pipewright_cuda& cuda = exec::cuda::require_gpu();
   pipewright_cuda_gpu gpu{};
   require(cuda, cuda.gpu(0, &gpu));
-  std::printf("%s, %d SMs, products of %d x %d x %d\n", gpu.name, gpu.sms, kSide, kSide, kSide);
+  const Matrices of(side);
+  std::printf("%s, %d SMs, products of %d x %d x %d\n", gpu.name, gpu.sms, side, side, side);
   double peak[3] = {};
   double bytes_per_second = 0;
   {
     Workers whole;
-    whole.push_back(std::make_unique<Worker>(cuda, nullptr));
+    whole.push_back(std::make_unique<Worker>(cuda, of, nullptr));
     for (int precision = 0; precision < 3; ++precision)
-      peak[precision] = product_rate(whole, precision);
-    bytes_per_second = copy_rate(*whole.front());
+      peak[precision] = product_rate(whole, of, precision);
+    bytes_per_second = copy_rate(*whole.front(), of);
   }
   std::printf("whole GPU: fp32 %.2f, tf32 %.2f, bf16 %.2f TFLOP/s; copies %.2f TB/s\n",
               peak[0] * 1e-12, peak[1] * 1e-12, peak[2] * 1e-12, bytes_per_second * 1e-12);
-  const Json rows = measure_partitions(cuda, gpu, peak);
+  const Json rows = measure_partitions(cuda, of, gpu, peak);
   if (file == nullptr) return 0;
   const Json result = {{"gpu", gpu.name},
                        {"sms", gpu.sms},
-                       {"side", kSide},
+                       {"side", side},
                        {"peak_flops", {peak[0], peak[1], peak[2]}},
                        {"copy_bytes_per_second", bytes_per_second},
                        {"partitions", rows}};
@@ -185,7 +206,12 @@ int run(const char* file) {
 
 int main(int argc, char** argv) {
   try {
-    return pipewright::bench::run(argc > 1 ? argv[1] : nullptr);
+    const int side = argc > 2 ? std::atoi(argv[2]) : pipewright::bench::kSide;
+    if (side < 1 || side > 32768) {
+      std::fprintf(stderr, "gpu_rates: SIDE is 1 to 32768\n");
+      return 2;
+    }
+    return pipewright::bench::run(argc > 1 ? argv[1] : nullptr, side);
   } catch (const pipewright::Error& error) {
     std::fprintf(stderr, "gpu_rates: %s\n", error.what());
     return 1;

@@ -1,28 +1,268 @@
-// scripts/gpu-check on a machine without a GPU: it says so, and leaves nothing behind.
+// scripts/gpu-check without a GPU: what it refuses, what its limits add up to, that they hold
+// against commands that never end, what is left of it when it is killed, and the very commands that
+// a GPU gets on the stand-in for the CUDA module.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "core/json.hpp"
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
 namespace {
 
 const std::string kScript = PIPEWRIGHT_SOURCE_DIR "/scripts/gpu-check";
+const std::string kBuild = std::filesystem::path(PIPEWRIGHT_COMMAND).parent_path().string();
 
-TEST(GpuCheck, SaysThatThereIsNoGpuAndExitsWith3) {
-  const Folder folder;
-  if (shell("nvidia-smi --list-gpus", folder).status == 0) GTEST_SKIP() << "this machine has a GPU";
-  const CommandResult result = shell(kScript + " --deps . --out results", folder);
+/// Ends well at once where doctor is asked for; else, and for every other program, as `rest` says.
+void write_stubs(const Folder& folder, const std::string& rest) {
+  const std::string doctor =
+      R"(if [ "$1" = doctor ]; then echo '{"gpu": {"why_no_gpu": null, "gpus": [{}]}}'; exit 0; fi)";
+  std::filesystem::create_directories(folder.path() / "stubs/stand_in");
+  folder.write("stubs/stand_in/libpipewright_cuda.so", "");
+  for (const char* program :
+       {"pipewright", "gpu_kernels", "gpu_training", "gpu_graphs", "gpu_nccl", "bench_gpu_rates"}) {
+    folder.write(std::string("stubs/") + program, "#!/bin/sh\n" + doctor + "\n" + rest + "\n");
+    std::filesystem::permissions(folder.path() / "stubs" / program,
+                                 std::filesystem::perms::owner_all);
+  }
+}
+
+Json results_in(const Folder& folder) {
+  const CommandResult text = shell("tar xzOf results/gpu-check.tar.gz results.json", folder);
+  EXPECT_EQ(text.status, 0) << text.err;
+  return text.status == 0 ? Json::parse(text.out) : Json();
+}
+
+class GpuCheck : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (shell("python3 --version", folder_).status != 0) GTEST_SKIP() << "there is no python3";
+  }
+  CommandResult check(const std::string& words) const {
+    return shell(kScript + " " + words, folder_);
+  }
+
+  Folder folder_;
+};
+
+TEST_F(GpuCheck, SaysThatThereIsNoGpuAndExitsWith3) {
+  if (shell("nvidia-smi --list-gpus", folder_).status == 0)
+    GTEST_SKIP() << "this machine has a GPU";
+  const CommandResult result = check("--deps . --out results");
   EXPECT_EQ(result.status, 3);
   EXPECT_EQ(result.out, "");
   EXPECT_NE(result.err.find("no GPU here"), std::string::npos) << result.err;
-  EXPECT_TRUE(folder.names().empty());
+  EXPECT_TRUE(folder_.names().empty());
 }
 
-TEST(GpuCheck, RefusesWhatItDoesNotKnow) {
-  const Folder folder;
-  EXPECT_EQ(shell(kScript + " --fast", folder).status, 2);
-  EXPECT_EQ(shell(kScript + " --deps gone", folder).status, 2);
-  EXPECT_EQ(shell(kScript + " --help", folder).status, 0);
+TEST_F(GpuCheck, RefusesWhatItDoesNotKnow) {
+  for (const char* words : {"--fast", "--deps gone", "--build gone --rehearse", "--rehearse",
+                            "--faster 2", "--only everything", "--minutes 0"}) {
+    EXPECT_EQ(check(words).status, 2) << words;
+  }
+  folder_.write("build.tar.gz", "no archive");
+  const CommandResult result = check("--rehearse --build build.tar.gz --out results");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("build.tar.gz"), std::string::npos) << result.err;
+  EXPECT_EQ(check("--help").status, 0);
+}
+
+/// What --plan says of each command: its steps and set-up with their seconds.
+struct PlannedCommand {
+  double seconds = 0, sum = 0;
+  std::set<std::string> steps;
+};
+std::vector<PlannedCommand> planned(const std::string& text) {
+  std::vector<PlannedCommand> commands;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    double seconds = 0;
+    if (line.rfind("command ", 0) == 0) {
+      words >> name >> name >> seconds;
+      commands.push_back({seconds, 0, {}});
+    } else if (line.rfind("  ", 0) == 0 && words >> name >> seconds) {
+      commands.back().sum += seconds;
+      commands.back().steps.insert(name);
+    }
+  }
+  return commands;
+}
+
+TEST_F(GpuCheck, AllLimitsTogetherFitIntoThreeCommandsOfTenMinutes) {
+  const CommandResult result = check("--plan --build .");
+  EXPECT_EQ(result.status, 0) << result.out;
+  const auto commands = planned(result.out);
+  ASSERT_LE(commands.size(), 3U);
+  double all = 0;
+  for (const PlannedCommand& command : commands) {
+    EXPECT_GE(command.seconds, command.sum);
+    EXPECT_LE(command.seconds, 600 - 30) << "half a minute to carry things there and back";
+    all += command.seconds;
+  }
+  EXPECT_LE(all, 1800 - 120) << "two minutes to start the machine";
+  for (const char* telling :
+       {"conformance", "block", "partitions-2-bf16", "partitions-4-bf16", "graph-2"}) {
+    EXPECT_EQ(commands.front().steps.count(telling), 1U) << telling;
+  }
+}
+
+TEST_F(GpuCheck, WhereItIsCompiledFirstTheMostTellingStepsStillHaveTheirTime) {
+  std::set<std::string> steps;
+  for (const PlannedCommand& command : planned(check("--plan").out)) {
+    EXPECT_LE(command.seconds, 600 - 30);
+    steps.insert(command.steps.begin(), command.steps.end());
+  }
+  for (const char* telling : {"compile", "conformance", "block", "partitions-2-bf16",
+                              "partitions-4-bf16", "graph-2", "rates", "conformance-rest"}) {
+    EXPECT_EQ(steps.count(telling), 1U) << telling;
+  }
+}
+
+/// Every program sleeps for good, so each step has all of its limit and each command all of its
+/// minutes: at a thirtieth of the time, 8 s a command and 16 s together.
+TEST_F(GpuCheck, NoStepOutlivesItsLimitNoCommandItsMinutesAndAllOfThemTheirs) {
+  write_stubs(folder_, "sleep 1000");
+  const std::string words =
+      "--rehearse --build stubs --out results --faster 30 --minutes 4 --total 8 "
+      "--only conformance,block,graph-2,conformance-rest,rates,schedules-2";
+  constexpr double kSlack = 4;  // a busy machine starts and ends slowly
+  for (int command = 0; command < 3; ++command) {
+    const auto begun = std::chrono::steady_clock::now();
+    EXPECT_EQ(check(words).status, 1);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+    EXPECT_LE(took.count(), 8 + kSlack) << "command " << command;
+  }
+  int out_of_time = 0;
+  const Json results = results_in(folder_);
+  for (const Json& step : results.at("steps")) {
+    SCOPED_TRACE(step.dump());
+    if (step.at("status") == "left") {
+      EXPECT_NE(step.at("why").get<std::string>().find("are left"), std::string::npos);
+      continue;
+    }
+    EXPECT_EQ(step.at("status"), "out of time");
+    EXPECT_LE(step.at("seconds").get<double>(), step.at("limit_s").get<double>() + kSlack);
+    EXPECT_EQ(step.at("tries"), 1);
+    ++out_of_time;
+  }
+  EXPECT_EQ(results.at("steps").size(), 6U);
+  EXPECT_GE(out_of_time, 4);
+  double all = 0;
+  for (const Json& command : results.at("commands")) all += command.at("seconds").get<double>();
+  EXPECT_LE(all, 16 + kSlack);
+}
+
+TEST_F(GpuCheck, WhatIsLeftOfACommandThatWasKilledIsWholeAndIsTakenUp) {
+  write_stubs(folder_,
+              "echo step >>" + (folder_.path() / "calls").string() + "; sleep 0.4; exit 1");
+  const std::string words =
+      "--rehearse --build stubs --out results "
+      "--only conformance,block,graph-2,rates,memcheck,several-gpus,partitions-2-bf16";
+  std::set<std::string> done;
+  for (const char* after : {"0.6", "0.9", "1.3", "1.8", "2.4"}) {
+    shell(kScript + " " + words + " & sleep " + after + "; kill -9 $!; wait", folder_);
+    if (!std::filesystem::exists(folder_.path() / "results/gpu-check.tar.gz")) continue;
+    std::set<std::string> now;
+    const Json results = results_in(folder_);
+    for (const Json& step : results.at("steps")) {
+      if (step.at("status") == "failed" || step.at("status") == "not taken")
+        now.insert(step.at("name"));
+    }
+    EXPECT_TRUE(std::includes(now.begin(), now.end(), done.begin(), done.end()));
+    done = now;
+  }
+  EXPECT_FALSE(done.empty());
+  EXPECT_EQ(check(words).status, 1);
+  const Json results = results_in(folder_);
+  EXPECT_EQ(results.at("steps").size(), 7U);
+  for (const Json& step : results.at("steps")) {
+    EXPECT_TRUE(step.at("status") == "failed" || step.at("status") == "not taken") << step.dump();
+    EXPECT_FALSE(step.at("why").get<std::string>().empty()) << step.dump();
+    EXPECT_LE(step.at("tries").get<int>(), 2) << step.dump();
+  }
+  const CommandResult calls = shell("wc -l <calls", folder_);
+  EXPECT_LE(std::stoi(calls.out), 2 * 7) << "what was done was done again";
+  EXPECT_EQ(
+      shell("tar xzOf results/gpu-check.tar.gz summary.txt | cmp - results/summary.txt", folder_)
+          .status,
+      0);
+}
+
+TEST_F(GpuCheck, AnArchiveThatIsNoneIsNotWrittenOver) {
+  write_stubs(folder_, "exit 1");
+  std::filesystem::create_directories(folder_.path() / "results");
+  folder_.write("results/gpu-check.tar.gz", "somebody's");
+  EXPECT_EQ(check("--rehearse --build stubs --out results").status, 2);
+  EXPECT_EQ(shell("cat results/gpu-check.tar.gz", folder_).out, "somebody's");
+}
+
+TEST_F(GpuCheck, ABuildThatDoesNotRunThereIsSaidSoBeforeAnyStep) {
+  write_stubs(folder_, "exit 1");
+  folder_.write("stubs/pipewright",
+                "#!/bin/sh\necho '{\"gpu\": {\"why_no_gpu\": \"libcublas.so.13 is missing\"}}'\n");
+  const CommandResult result = check("--rehearse --build stubs --out results");
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.out.find("set-up of command 1: failed: doctor: libcublas.so.13 is missing"),
+            std::string::npos)
+      << result.out;
+  EXPECT_TRUE(results_in(folder_).at("steps").empty());
+}
+
+/// The commands that a GPU gets, all flags included, on small models and the host's table.
+TEST_F(GpuCheck, TheStandInPassesWhatAGpuWillBeAsked) {
+  const CommandResult result = check(
+      "--rehearse --build " + kBuild +
+      " --out results --only conformance,block,partitions-2-bf16,partitions-4-bf16,graph-2,rates,"
+      "nccl,partitions-2-tf32,partitions-2-fp32,several-gpus");
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_NE(result.out.find("REHEARSAL"), std::string::npos);
+  std::set<std::string> figures;
+  const Json results = results_in(folder_);
+  for (const Json& step : results.at("steps")) {
+    const std::string status = step.at("status");
+    const bool needs_gpus = step.at("name") == "nccl" || step.at("name") == "several-gpus";
+    EXPECT_EQ(status, needs_gpus ? "not taken" : "passed") << step.dump();
+    for (const Json& figure : step.at("figures")) figures.insert(figure.at("what"));
+  }
+  for (const char* precision : {"bf16", "tf32", "fp32"}) {
+    EXPECT_EQ(figures.count(std::string("one block, ") + precision + ": TFLOP/s of F, I and W"),
+              1U);
+    EXPECT_EQ(figures.count(std::string("2 partitions, ") + precision +
+                            ": gap between actions, ns, median"),
+              1U);
+  }
+  EXPECT_EQ(figures.count("2 partitions, bf16, CUDA graph: gap between actions, ns, median"), 1U);
+  const CommandResult flags = shell(
+      "tar xzOf results/gpu-check.tar.gz raw/partitions-2-tf32/log.txt | grep -c 'precision tf32'",
+      folder_);
+  EXPECT_EQ(flags.out, "2\n") << "of profile and of run";
+  EXPECT_EQ(folder_.names(), std::vector<std::string>{"results"});
+}
+
+TEST_F(GpuCheck, ABuildIsPackedForAnotherMachineAndTakenUpThere) {
+  // Where CUDA is not built, the stand-in takes the module's place.
+  const CommandResult packed =
+      shell("mkdir -p build/tests/bench && cp -rs " + kBuild + "/tests/gpu build/tests/ && cp -s " +
+                kBuild + "/pipewright " + kBuild +
+                "/tests/gpu/stand_in/libpipewright_cuda.so build/ && cp -s " + kBuild +
+                "/tests/bench/bench_gpu_rates build/tests/bench/ && " + kScript +
+                " --pack packed.tar.gz --build build",
+            folder_);
+  ASSERT_EQ(packed.status, 0) << packed.err;
+  EXPECT_LT(std::filesystem::file_size(folder_.path() / "packed.tar.gz"), 48U << 20U);
+  const CommandResult result =
+      check("--rehearse --build packed.tar.gz --out results --only rates,graph-2");
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const CommandResult missing = check("--pack other.tar.gz --build results");
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_NE(missing.err.find("libpipewright_cuda.so"), std::string::npos) << missing.err;
 }
 
 }  // namespace

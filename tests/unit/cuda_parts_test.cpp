@@ -138,6 +138,37 @@ TEST(CudaPartitions, ThatDoNotFitAreRefusedWithTheNumberThatDoes) {
   EXPECT_EQ(partition_sms({132, 0, 0}, 1), 0) << "an undivided GPU needs no partitions";
 }
 
+/// 132 SMs of which the driver makes no two parts of more than `most`.
+pipewright_cuda gpu_that_gives(int (*split)(int, int, int, void**)) {
+  pipewright_cuda table{};
+  table.why = [] { return "the GPU can be divided into 1 partitions"; };
+  table.gpu = [](int, pipewright_cuda_gpu* facts) {
+    *facts = {"uneven", 132, 9, 0, 0, 8, 8};
+    return 0;
+  };
+  table.release_partition = [](void*) {};
+  table.split = split;
+  return table;
+}
+
+TEST(CudaPartitions, AreSmallerWhereTheGpusClustersDoNotAllowEqualPartsOfThatSize) {
+  const pipewright_cuda table =
+      gpu_that_gives([](int, int sms, int, void**) { return sms > 48 ? 1 : 0; });
+  Partitions partitions(table);
+  EXPECT_EQ(partitions.divide(0, 2).sms, 48);
+  EXPECT_EQ(partitions.divide(0, 4).sms, 32);
+  EXPECT_EQ(partitions.divide(0, 1).sms, 0);
+}
+
+TEST(CudaPartitions, ThatTheDriverNeverGivesAreRefusedInItsFirstWords) {
+  static int asked;
+  asked = 0;
+  const pipewright_cuda table = gpu_that_gives([](int, int, int, void**) { return ++asked; });
+  Partitions partitions(table);
+  EXPECT_THROW(partitions.divide(0, 2), RunError);
+  EXPECT_EQ(asked, 8) << "64, 56 and so on to 8 SMs";
+}
+
 TEST(CudaPlaces, NeighboursShareAGpuAndAllGpusAreUsed) {
   std::vector<int> found;
   for (int r = 0; r < 8; ++r) found.push_back(gpu_of_rank(r, 8, 4));

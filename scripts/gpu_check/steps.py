@@ -1,0 +1,295 @@
+"""What is looked at on a GPU, the most telling first. A step has a limit in seconds, and ends there; its figures are
+kept one by one, so what a step had found before its limit counts."""
+import json
+import os
+import re
+import shutil
+from collections import namedtuple
+
+from gpu_check import machine
+from gpu_check.machine import Failed, NotTaken
+from gpu_check.results import figure
+
+PRECISIONS = ('bf16', 'tf32', 'fp32')
+SMALL_SET = ('*CudaMatrix*/1f1b_pp2_*:*CudaMatrix*/zb_h1_pp2_*:*CudaMatrix*/interleaved_pp4_*:'
+             'CudaTrains.ATransformer*:CudaTrains.TheOther*:CudaTrains.ATiedHead*:CudaTrains.MemoryIs*')
+GRAPH_SET = 'CudaGraph.ATransformer*:CudaGraph.OneRank*'
+# Of the sanitizer's tools, which slow everything down.
+SANITIZED_SET = '*ATransformer*:*ClippedGradients*'
+
+# hidden, layers, heads, sequence. A rehearsal has no GPU, and models that a CPU trains in an instant.
+Shape = namedtuple('Shape', 'hidden layers heads sequence')
+BLOCK, BLOCK_SAMPLES = Shape(4096, 1, 32, 2048), 2
+PIPELINE = Shape(2048, 8, 16, 512)
+BILLION = Shape(2048, 20, 16, 512)
+MANY = Shape(512, 16, 8, 256)
+REHEARSED = {BLOCK: Shape(32, 1, 2, 16), PIPELINE: Shape(32, 8, 2, 16), BILLION: Shape(32, 20, 2, 16),
+             MANY: Shape(16, 16, 2, 8)}
+
+Step = namedtuple('Step', 'name limit what run arguments')
+
+
+class Context:
+    """What a step works with: the build, its folder of raw results, and the commands' time."""
+
+    def __init__(self, build, source, raw, runner, record, rehearsal, device):
+        self.build, self.source, self.raw, self.runner = build, source, raw, runner
+        self.record, self.rehearsal, self.device = record, rehearsal, device
+        self.log = os.path.join(raw, 'log.txt')
+
+    def path(self, name):
+        return os.path.join(self.raw, name)
+
+    def program(self, name):
+        """In the build folder, or flat in what was packed."""
+        for place in ('', 'tests/gpu', 'tests/bench'):
+            found = os.path.join(self.build, place, name)
+            if os.path.isfile(found):
+                return found
+        raise NotTaken(f'{name} is not in the build')
+
+    def pipewright(self, *words, out=None):
+        self.runner.run([self.program('pipewright'), *words], self.log, out and self.path(out))
+
+    def figure(self, *what):
+        self.record['figures'].append(figure(*what))
+
+    def shape(self, shape):
+        return REHEARSED[shape] if self.rehearsal else shape
+
+    def read(self, name):
+        with open(self.path(name), encoding='utf-8') as file:
+            return json.load(file)
+
+
+# --- Conformance ---
+
+def _tests(context, program, chosen, title):
+    """One process for all of them, so CUDA starts once. A filter that fits no test is a failure."""
+    log = context.path(f'{program}.txt')
+    command = [context.program(program), '--gtest_color=no', f'--gtest_filter={chosen}']
+    try:
+        context.runner.status(command, context.log, log)
+    finally:
+        with open(log, encoding='utf-8', errors='replace') as file:
+            lines = file.read().splitlines()
+        ran = re.search(r'^\[=+\] Running (\d+) test', '\n'.join(lines), re.MULTILINE)
+        asked = int(ran.group(1)) if ran else 0
+        passed = sum(line.startswith('[       OK ]') for line in lines)
+        skipped = sum(line.startswith('[  SKIPPED ]') and line.endswith('ms)') for line in lines)
+        if asked > 0:
+            more = f', {skipped} skipped' if skipped else ''
+            context.figure(f'{title}: tests that pass, of {asked}{more}', passed, '>=', asked - skipped)
+    if asked == 0:
+        raise Failed(f'{program} ran no test: {machine.last_words(log)}')
+    if passed == 0 and skipped > 0:
+        raise NotTaken(f'{program}: all its tests are skipped')
+    wrong = [line.split()[3] for line in lines if line.startswith('[  FAILED  ]') and line.endswith('ms)')]
+    if wrong:
+        raise Failed(f'{len(wrong)} failed: {", ".join(wrong[:3])}')
+    if passed + skipped < asked:
+        raise Failed(f'{program} ended after {passed} of {asked} tests: {machine.last_words(log)}')
+
+
+def small_conformance(context):
+    _tests(context, 'gpu_kernels', '*', 'kernels against the CPU, bits')
+    _tests(context, 'gpu_training', SMALL_SET, 'training against the serial run, small set')
+
+
+def whole_conformance(context):
+    _tests(context, 'gpu_training', f'*-{SMALL_SET}', 'training against the serial run, the rest')
+    _tests(context, 'gpu_graphs', f'*-{GRAPH_SET}', 'steps as CUDA graphs, the rest')
+
+
+def nccl(context):
+    context.pipewright('run', '--schedule', '1f1b', '-p', '8', '-m', '16', '--transport', 'nccl', '--dry-run',
+                       '--json', out='calls.json')
+    if context.rehearsal:
+        raise NotTaken('a rehearsal has no GPU for NCCL')
+    _tests(context, 'gpu_nccl', '*', 'NCCL with one rank')
+
+
+def sanitize(context, tool):
+    found = shutil.which('compute-sanitizer', path=context.runner.environment['PATH'])
+    if found is None:
+        raise NotTaken('compute-sanitizer is not here')
+    for program, chosen in (('gpu_kernels', '*'), ('gpu_training', SANITIZED_SET), ('gpu_graphs', GRAPH_SET)):
+        context.runner.run([found, '--tool', tool, '--error-exitcode', '1', context.program(program),
+                            f'--gtest_filter={chosen}'], context.log)
+        context.figure(f'{tool} of {program}: errors', 0, '<=', 0)
+
+
+# --- Jobs and plans ---
+
+def job(shape, ranks, batch, schedule, steps):
+    return {
+        'schema': 'pipewright.job/1',
+        # Tensors are float32 on a GPU today; --precision is of its products.
+        'model': {'schema': 'pipewright.model/1', 'name': f'gpt-{shape.hidden}-{shape.layers}', 'bytes_per_element': 4,
+                  'transformer': {'hidden': shape.hidden, 'layers': shape.layers, 'heads': shape.heads,
+                                  'vocabulary': 256, 'sequence': shape.sequence}},
+        'cluster': {'schema': 'pipewright.cluster/1', 'name': 'one-gpu', 'nodes': 1, 'devices_per_node': ranks,
+                    'device': {'kind': 'cuda', 'model': 'one partition', 'memory_bytes': 130000000000,
+                               'peak_flops': 6e13},
+                    'inside': {'latency_ns': 5000, 'bytes_per_second': 1e12, 'sharing': 'none'}},
+        'global_batch': batch,
+        'strategy': {'dp_degree': 1, 'pp_degree': ranks, 'accumulate_steps': batch, 'schedule_mode': schedule},
+        'training': {'steps': steps, 'seed': 1}}
+
+
+def write_job(context, *what):
+    with open(context.path('job.json'), 'w', encoding='utf-8') as file:
+        json.dump(job(*what), file, indent=1)
+    return context.path('job.json')
+
+
+def run_plan(context, plan, name, *flags):
+    """name.json and name.trace.json.gz."""
+    context.pipewright('run', context.path(plan), '--data', os.path.join(context.source, 'LICENSE'), '--json',
+                       '--trace', context.path(f'{name}.trace.json.gz'), *flags, out=f'{name}.json')
+    return context.read(f'{name}.json')
+
+
+# --- Model FLOP/s ---
+
+def block_flops(shape, samples):
+    """Of F, I and W of one block with ffn = 4 hidden: 2 for each multiply-add of its products, attention in full
+    (PaLM, arXiv:2204.02311, appendix B: 6 N + 12 L H Q T a token)."""
+    tokens = samples * shape.sequence
+    return tokens * (72 * shape.hidden ** 2 + 12 * shape.sequence * shape.hidden)
+
+
+def block(context):
+    shape = context.shape(BLOCK)
+    file = write_job(context, shape, 1, BLOCK_SAMPLES, '1f1b', 2)
+    for precision in PRECISIONS:
+        out = context.path(f'{precision}.profile.json')
+        context.pipewright('profile', file, '--sizes', str(BLOCK_SAMPLES), '--ranks', '1', '--precision', precision,
+                           '--budget', '0.2s' if context.rehearsal else '3s', '-o', out)
+        layer = context.read(f'{precision}.profile.json')['sizes'][0]['layers'][1]  # behind the embedding
+        seconds = (layer['f_ns'] + layer['i_ns'] + layer['w_ns']) * 1e-9
+        tflops = block_flops(shape, BLOCK_SAMPLES) / seconds * 1e-12
+        context.figure(f'one block, {precision}: TFLOP/s of F, I and W', tflops)
+        peak = machine.peak_tflops(context.device, precision)
+        title = f'one block, {precision}: MFU, of {peak} TFLOP/s (data sheet)'
+        context.figure(title if peak else f'one block, {precision}: MFU (no data sheet for it)', peak and tflops / peak)
+
+
+def rates(context):
+    side = ['32'] if context.rehearsal else []
+    context.runner.run([context.program('bench_gpu_rates'), context.path('rates.json'), *side], context.log,
+                       context.path('rates.txt'))
+    found = context.read('rates.json')
+    for precision, flops in zip(('fp32', 'tf32', 'bf16'), found['peak_flops']):
+        context.figure(f'products, whole GPU, {precision}: TFLOP/s', flops * 1e-12)
+    context.figure('copies: TB/s read and written', found['copy_bytes_per_second'] * 1e-12)
+    for row in found['partitions']:
+        precision = ('fp32', 'tf32', 'bf16')[row['precision']]
+        context.figure(f'{row["partitions"]} partitions, {precision}: of their share of the GPU\'s rate',
+                       row['share'], '>=', 0.9)
+
+
+# --- Pipelines on partitions ---
+
+def pipeline(context, shape, ranks, precision, title):
+    """Profiled and planned from that: what the host needs, what lies between actions, memory, and the step foretold
+    beside the one measured."""
+    file = write_job(context, context.shape(shape), ranks, 4 * ranks, '1f1b', 6)
+    context.pipewright('profile', file, '--sizes', '1', '--ranks', str(ranks), '--precision', precision, '--budget',
+                       '0.2s' if context.rehearsal else '3s', '-o', context.path('profile.json'))
+    context.pipewright('tune', file, '--profile', context.path('profile.json'), '-o', context.path('plan.json'))
+    ran = run_plan(context, 'plan.json', 'run', '--device', 'cuda', '--precision', precision)
+    trace, foretold = context.path('run.trace.json.gz'), context.path('foretold.trace.json.gz')
+    step_ns = ran['steps'][-1]['step_ns']
+    context.figure(f'{title}: host enqueues, share of a step', max(ran['enqueued_ns']) / step_ns, '<=', 0.05)
+    gap_figure(context, title, ran, 5000)
+    predicted, measured = max(ran['predicted_peak_bytes']), max(ran['peak_bytes'])
+    context.figure(f'{title}: fullest rank\'s memory, foretold against measured',
+                   max(predicted, measured) / min(predicted, measured) - 1, '<=', 0.05)
+    context.pipewright('simulate', context.path('plan.json'), '--trace', foretold)
+    context.pipewright('compare', foretold, trace, '--json', out='compare.json')
+    context.figure(f'{title}: step, foretold against measured, %',
+                   abs(context.read('compare.json')['step']['error_percent']), '<=', 3)
+
+
+def gap_figure(context, title, ran, most_ns):
+    context.figure(f'{title}: gap between actions, ns, median', ran.get('action_gap_ns', {}).get('median'), '<=',
+                   most_ns)
+
+
+def graph(context, ranks, precision):
+    """Steps as one CUDA graph: their bits, and what lies between actions then."""
+    if ranks == 2:
+        _tests(context, 'gpu_graphs', GRAPH_SET, 'steps as CUDA graphs against the serial run')
+    file = write_job(context, context.shape(PIPELINE), ranks, 4 * ranks, '1f1b', 6)
+    context.pipewright('tune', file, '-o', context.path('plan.json'))
+    ran = run_plan(context, 'plan.json', 'run', '--device', 'cuda', '--cuda-graph', '--precision', precision)
+    gap_figure(context, f'{ranks} partitions, {precision}, CUDA graph', ran, 2000)
+    context.figure(f'{ranks} partitions, {precision}, CUDA graph: step, ms', ran['steps'][-1]['step_ns'] * 1e-6)
+
+
+def _synchronous(context):
+    context.pipewright('schedules', 'list', '--json', out='schedules.json')
+    listed = context.read('schedules.json')['schedules']
+    return [one['name'] for one in listed if not one['asynchronous'] and one['name'] != 'auto']
+
+
+def _many_schedules(context, names, ranks, *flags):
+    """Those that can be made for so many ranks are run, each with its trace."""
+    ran = wrong = unmade = 0
+    for name in names:
+        file = write_job(context, context.shape(MANY), ranks, 2 * ranks, name, 4)
+        try:
+            context.pipewright('tune', file, '-o', context.path(f'{name}.plan.json'))
+        except Failed:
+            unmade += 1
+            continue
+        try:
+            run_plan(context, f'{name}.plan.json', name, *flags)
+            ran += 1
+        except Failed:
+            wrong += 1
+        finally:
+            context.record['why'] = f'{ran} schedules ran, {wrong} failed, {unmade} have no plan for it'
+    context.figure(f'schedules on {ranks} ranks that failed, of {ran + wrong}', wrong, '<=', 0)
+    if ran == 0:
+        raise Failed('no schedule ran')
+
+
+def schedules(context, ranks):
+    _many_schedules(context, _synchronous(context), ranks, '--device', 'cuda', '--precision', 'bf16')
+
+
+def several_gpus(context):
+    """A GPU a rank, messages by NCCL."""
+    context.pipewright('doctor', '--json', out='doctor.json')
+    gpus = min(8, len(context.read('doctor.json')['gpu']['gpus']))
+    if gpus < 2:
+        raise NotTaken('one GPU: NCCL has a rank a GPU')
+    _many_schedules(context, ('gpipe', '1f1b', 'interleaved', 'zbv'), gpus, '--transport', 'nccl', '--verify')
+
+
+# --- The order ---
+
+STEPS = [
+    Step('conformance', 75, 'kernels and a small set of trainings against the CPU', small_conformance, ()),
+    Step('block', 100, 'one block of a transformer: MFU in each precision', block, ()),
+    *(Step(f'partitions-{n}-bf16', 55, f'a pipeline on {n} partitions of the SMs', pipeline,
+           (PIPELINE, n, 'bf16', f'{n} partitions, bf16'))
+      for n in (2, 4)),
+    Step('graph-2', 45, 'a step as one CUDA graph, 2 partitions', graph, (2, 'bf16')),
+    Step('rates', 30, 'products and copies: the whole GPU, 2, 4 and 8 partitions', rates, ()),
+    Step('nccl', 30, 'NCCL with one rank; its calls', nccl, ()),
+    Step('partitions-2-tf32', 50, 'the same pipeline', pipeline, (PIPELINE, 2, 'tf32', '2 partitions, tf32')),
+    Step('conformance-rest', 150, 'all other trainings and graphs against the CPU', whole_conformance, ()),
+    *(Step(f'partitions-{n}-{precision}', 50, 'the same pipeline', pipeline,
+           (PIPELINE, n, precision, f'{n} partitions, {precision}'))
+      for n, precision in ((4, 'tf32'), (2, 'fp32'), (4, 'fp32'))),
+    Step('graph-4', 40, 'a step as one CUDA graph, 4 partitions', graph, (4, 'bf16')),
+    *(Step(f'schedules-{n}', 75, f'every synchronous schedule on {n} partitions', schedules, (n,)) for n in (2, 4, 8)),
+    Step('billion-2', 120, 'a billion parameters on 2 partitions', pipeline,
+         (BILLION, 2, 'bf16', 'a billion parameters, 2 partitions')),
+    Step('memcheck', 75, 'compute-sanitizer: accesses', sanitize, ('memcheck',)),
+    Step('racecheck', 75, 'compute-sanitizer: races', sanitize, ('racecheck',)),
+    Step('several-gpus', 60, 'a GPU a rank, where there are several', several_gpus, ()),
+]
