@@ -24,7 +24,7 @@ void save_fitted(const Arguments& arguments, const traces::Fit& fit, Session& se
   const Json document = parse_json(read_text(from), from);
   const Profile fitted = fitted_profile(read_profile(JsonCursor(document, from)), fit);
   session.save(to, to_text(to_json(fitted)));
-  session.note("wrote " + to + "; next: pipewright tune job.json --profile " + to);
+  session.note("wrote " + to);
 }
 
 }  // namespace
@@ -63,6 +63,8 @@ int compare_traces(const std::string& first, const std::string& second, const Ar
     session.print(bubble_text(comparison, session.terminal()));
     if (fit) session.print(fit_text(*fit, session.terminal()));
   }
+  if (arguments.has("--fit"))
+    session.note("next: pipewright tune job.json --profile " + arguments.text_or("--out", ""));
   const bool worse = fails(condition, {{"step", std::abs(comparison.step.error_percent()) / 100},
                                        {"action", comparison.mean_absolute_error_percent / 100},
                                        {"bubble", std::abs(bubble)}});

@@ -46,7 +46,7 @@ void Session::print_result(const Json& fields) {
 
 void Session::note(std::string_view text) {
   if (quiet_) return;
-  clear_progress();
+  flush();
   const std::string line = std::string(text) + "\n";
   // A closed stderr must not change the answer.
   [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, line.data(), line.size());

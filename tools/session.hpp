@@ -28,7 +28,7 @@ class Session {
   void flush();
   /// The one document of --json: adds "schema" in front.
   void print_result(const Json& fields);
-  /// A line on stderr; nothing with --quiet.
+  /// A line on stderr, behind what was printed before it; nothing with --quiet.
   void note(std::string_view text);
   /// A line on stderr that the next one replaces; only where stderr is a terminal.
   void progress(std::string_view text);

@@ -10,15 +10,31 @@ namespace {
 
 bool starts_code_point(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
-std::string cut(std::string_view text, std::size_t columns) {
-  if (columns_of(text) <= columns) return std::string(text);
-  std::size_t bytes = 0, seen = 0;
-  const std::size_t keep = columns > 2 ? columns - 2 : columns;
-  while (bytes < text.size() && (!starts_code_point(text[bytes]) || seen < keep)) {
-    seen += starts_code_point(text[bytes]) ? 1 : 0;
-    ++bytes;
+/// Continued lines of a row stand below its first column.
+constexpr std::size_t kIndent = 4;
+/// A column of words is not made narrower than this.
+constexpr std::size_t kLeastWords = 24;
+
+/// Text broken at spaces into pieces of at most `room` columns; a longer word is broken where the
+/// room ends. At least one piece.
+std::vector<std::string> pieces_of(std::string_view text, std::size_t room) {
+  if (columns_of(text) <= room) return {std::string(text)};
+  std::vector<std::string> pieces(1);
+  const auto add_word = [&](std::string_view word) {
+    std::string& last = pieces.back();
+    if (!last.empty() && columns_of(last) + 1 + columns_of(word) > room) pieces.emplace_back();
+    if (!pieces.back().empty()) pieces.back() += ' ';
+    for (const char c : word) {
+      if (starts_code_point(c) && columns_of(pieces.back()) == room) pieces.emplace_back();
+      pieces.back() += c;
+    }
+  };
+  while (!text.empty()) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    if (space > 0) add_word(text.substr(0, space));
+    text.remove_prefix(std::min(space + 1, text.size()));
   }
-  return std::string(text.substr(0, bytes)) + (columns > 2 ? ".." : "");
+  return pieces;
 }
 
 }  // namespace
@@ -32,32 +48,98 @@ void Table::add(std::vector<std::string> cells, Ink ink) {
   rows_.push_back({std::move(cells), ink});
 }
 
-std::string Table::text(const Terminal& terminal) const {
+/// How wide the columns are, and which of them share a line.
+struct Table::Layout {
   std::vector<std::size_t> widths;
+  std::vector<std::size_t> line_of;  // by column
+  std::size_t gap = 2;
+};
+
+Table::Layout Table::layout(const Terminal& terminal) const {
+  Layout layout;
+  std::vector<std::size_t>& widths = layout.widths;
   for (const Column& column : columns_) widths.push_back(columns_of(column.title));
   for (const Row& row : rows_) {
     for (std::size_t c = 0; c < row.cells.size(); ++c) {
       widths[c] = std::max(widths[c], columns_of(row.cells[c]));
     }
   }
-  const std::size_t gaps = columns_.empty() ? 0 : columns_.size() - 1;
-  const std::size_t wide = std::accumulate(widths.begin(), widths.end(), 2 * gaps);
+  layout.line_of.assign(widths.size(), 0);
   const auto width = static_cast<std::size_t>(terminal.width);
-  const std::string_view gap = terminal.cuts_rows && wide > width ? " " : "  ";
-  const auto line = [&](const std::vector<std::string>& cells) {
-    std::string text;
-    for (std::size_t c = 0; c < cells.size(); ++c) {
-      const std::string padding(widths[c] - std::min(widths[c], columns_of(cells[c])), ' ');
-      if (c > 0) text += gap;
-      text += columns_[c].align == Align::Right ? padding + cells[c] : cells[c] + padding;
+  const std::size_t sum = std::accumulate(widths.begin(), widths.end(), std::size_t{0});
+  const std::size_t gaps = widths.empty() ? 0 : widths.size() - 1;
+  if (!terminal.cuts_rows || sum + 2 * gaps <= width) return layout;
+  if (sum + gaps <= width) {
+    layout.gap = 1;
+    return layout;
+  }
+  const std::size_t before = sum - widths.back() + 2 * gaps;
+  if (columns_.back().align == Align::Left && before + kLeastWords <= width) {
+    widths.back() = width - before;
+    return layout;
+  }
+  std::size_t taken = 0;
+  for (std::size_t c = 0; c < widths.size(); ++c) {
+    const std::size_t line = c == 0 ? 0 : layout.line_of[c - 1];
+    const bool fits = c == 0 || taken + layout.gap + widths[c] <= width;
+    layout.line_of[c] = fits ? line : line + 1;
+    if (c == 0)
+      taken = widths[c];
+    else
+      taken = fits ? taken + layout.gap + widths[c] : kIndent + widths[c];
+    // Alone on its line and still too wide: broken there.
+    const std::size_t room = width - (layout.line_of[c] > 0 ? kIndent : 0);
+    widths[c] = std::min(widths[c], room);
+  }
+  return layout;
+}
+
+std::string Table::lines_of(const std::vector<std::string>& cells, const Layout& layout) const {
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < cells.size(); begin = end) {
+    const std::size_t line = layout.line_of[begin];
+    std::vector<std::vector<std::string>> pieces;
+    std::size_t height = 1;
+    bool is_empty = true;
+    for (end = begin; end < cells.size() && layout.line_of[end] == line; ++end) {
+      pieces.push_back(pieces_of(cells[end], layout.widths[end]));
+      height = std::max(height, pieces.back().size());
+      is_empty = is_empty && cells[end].empty();
     }
-    text.erase(text.find_last_not_of(' ') + 1);
-    return terminal.cuts_rows ? cut(text, width) : text;
+    if (is_empty && line > 0) continue;
+    for (std::size_t k = 0; k < height; ++k) {
+      std::string row(line > 0 ? kIndent : 0, ' ');
+      for (std::size_t c = begin; c < end; ++c) {
+        const auto& mine = pieces[c - begin];
+        const std::string piece = k < mine.size() ? mine[k] : "";
+        const std::string padding(layout.widths[c] - columns_of(piece), ' ');
+        if (c > begin) row.append(layout.gap, ' ');
+        row += columns_[c].align == Align::Right ? padding + piece : piece + padding;
+      }
+      row.erase(row.find_last_not_of(' ') + 1);
+      text += row + "\n";
+    }
+  }
+  return text;
+}
+
+std::string Table::text(const Terminal& terminal) const {
+  if (columns_.empty()) return "";
+  const Layout how = layout(terminal);
+  // Escape codes end with the line, so that none reaches into the next one.
+  const auto paint = [&](Ink ink, const std::string& lines) {
+    std::string text;
+    for (std::size_t begin = 0; begin < lines.size();) {
+      const std::size_t end = lines.find('\n', begin);
+      text += painted(terminal, ink, std::string_view(lines).substr(begin, end - begin)) + "\n";
+      begin = end + 1;
+    }
+    return text;
   };
   std::vector<std::string> titles;
   for (const Column& column : columns_) titles.push_back(column.title);
-  std::string text = painted(terminal, Ink::Bold, line(titles)) + "\n";
-  for (const Row& row : rows_) text += painted(terminal, row.ink, line(row.cells)) + "\n";
+  std::string text = paint(Ink::Bold, lines_of(titles, how));
+  for (const Row& row : rows_) text += paint(row.ink, lines_of(row.cells, how));
   return text;
 }
 

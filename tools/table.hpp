@@ -1,5 +1,7 @@
 // A table for the terminal: columns as wide as their widest cell, closer together where they would
-// not fit. What still does not is cut, and whole where stdout is a pipe or a file.
+// not fit. Where that is not enough, a last column of words is broken into lines; else a row, and
+// the titles with it, goes on in lines of its own. Nothing is cut. In a pipe or a file a row is one
+// line.
 #pragma once
 
 #include <string>
@@ -28,6 +30,10 @@ class Table {
     std::vector<std::string> cells;
     Ink ink;
   };
+  struct Layout;
+  Layout layout(const Terminal& terminal) const;
+  std::string lines_of(const std::vector<std::string>& cells, const Layout& layout) const;
+
   std::vector<Column> columns_;
   std::vector<Row> rows_;
 };
