@@ -43,11 +43,6 @@ double replicated(const Level& level, int first, int last, int replicas, double 
   return (level.compute[at(first)][at(last)] + exchange) / replicas;
 }
 
-bool precedes(const PipeDreamProfile& profile, int before, int state) {
-  return profile.predecessors.empty() ? before < state
-                                      : profile.predecessors[at(state)][at(before)];
-}
-
 double sending(const Level& level, int state, int replicas) {
   return 2 * level.profile->output_bytes[at(state)] / (level.network.bytes_per_second * replicas);
 }
@@ -78,8 +73,8 @@ Row best_from(const Level& level, int first) {
         row.cut[at(last)][at(used)] = {-1, used};
       }
       for (int before = first; before < last; ++before) {
-        if (!precedes(*level.profile, before, last)) continue;
-        if (first > 0 && precedes(*level.profile, before, first - 1)) continue;
+        if (!precedes(*level.profile, at(before), at(last))) continue;
+        if (first > 0 && precedes(*level.profile, at(before), at(first - 1))) continue;
         try_cut(level, row, before, last, used);
       }
     }
@@ -112,6 +107,10 @@ RangeTable compute_on(const Level& level) {
 }
 
 }  // namespace
+
+bool precedes(const PipeDreamProfile& profile, std::size_t before, std::size_t state) {
+  return profile.predecessors.empty() ? before < state : profile.predecessors[state][before];
+}
 
 PipeDreamPlan pipedream_partition(const PipeDreamProfile& profile,
                                   const std::vector<NetworkLevel>& levels, bool straight) {

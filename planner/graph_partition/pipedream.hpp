@@ -4,6 +4,7 @@
 // bytes of a step four times). Pure functions; seconds and bytes.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace pipewright::planner {
@@ -17,6 +18,9 @@ struct PipeDreamProfile {
   /// one row a state, a flag for each state.
   std::vector<std::vector<bool>> predecessors;
 };
+
+/// May a stage end in `before` where the next one ends in `state`?
+bool precedes(const PipeDreamProfile& profile, std::size_t before, std::size_t state);
 
 struct NetworkLevel {
   int machines = 1;  // of the level below, or single ones at the lowest

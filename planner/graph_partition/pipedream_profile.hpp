@@ -17,8 +17,8 @@ bool is_pipedream_profile(const JsonCursor& document);
 /// The names of its models; empty where the document is one profile.
 std::vector<std::string> pipedream_models(const JsonCursor& document);
 
-/// Throws InputError for unknown keys, lists of different lengths, sums that fall, and predecessors
-/// that are not lower states.
+/// Throws InputError for unknown keys, lists of different lengths, predecessors that are not lower
+/// states, and a sum below that of a state before it (on other branches of a graph sums may fall).
 PipeDreamProfile read_pipedream_profile(const JsonCursor& value);
 
 }  // namespace pipewright::planner

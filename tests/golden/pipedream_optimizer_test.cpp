@@ -2,28 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "core/json.hpp"
-#include "planner/graph_partition/pipedream.hpp"
+#include "planner/graph_partition/pipedream_profile.hpp"
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
 namespace {
-
-planner::PipeDreamProfile profile_of(const Json& entry) {
-  planner::PipeDreamProfile profile;
-  profile.compute_until = entry.at("cumulative_compute_s").get<std::vector<double>>();
-  profile.parameters_until = entry.at("cumulative_parameter_bytes").get<std::vector<double>>();
-  profile.output_bytes = entry.at("output_activation_bytes").get<std::vector<double>>();
-  if (entry.at("predecessors").is_string()) return profile;
-  for (const Json& ranges : entry.at("predecessors")) {
-    auto& flags = profile.predecessors.emplace_back(profile.compute_until.size(), false);
-    for (const Json& range : ranges) {
-      for (std::size_t state = range.at(0); state < range.at(1).get<std::size_t>(); ++state) {
-        flags[state] = true;
-      }
-    }
-  }
-  return profile;
-}
 
 void expect_stages_cover(const planner::PipeDreamPlan& plan, int states, int machines) {
   int next = 0, used = 0;
@@ -42,11 +25,14 @@ TEST(PipeDreamOptimizer, TheSlowestStageTakesThePublishedTime) {
   PIPEWRIGHT_NEEDS_GOLDEN(folder / "pipedream_optimizer.json");
   const Json profiles =
       parse_json(golden::text_of(folder / "pipedream_profiles.json"), "pipedream_profiles.json");
+  const JsonCursor file(profiles, "pipedream_profiles.json");
+  ASSERT_TRUE(planner::is_pipedream_profile(file));
   int compared = 0;
   for (const Json& row :
        parse_json(golden::text_of(folder / "pipedream_optimizer.json"), "pipedream_optimizer")) {
     SCOPED_TRACE(row.dump());
-    const auto profile = profile_of(profiles.at(row.at("model").get<std::string>()));
+    const auto profile =
+        planner::read_pipedream_profile(file.at(row.at("model").get<std::string>()));
     std::vector<planner::NetworkLevel> levels;
     for (std::size_t level = 0; level < row.at("machines").size(); ++level) {
       levels.push_back({row.at("machines").at(level).get<int>(),

@@ -207,6 +207,28 @@ TEST(PipeDreamProfileReader, ReadsRangesAndTheWordForAllLowerStates) {
   EXPECT_FALSE(planner::is_pipedream_profile(JsonCursor(graph, "graph.json")));
 }
 
+/// State 0 feeds two branches, 1 and 2, of 5 and 3; 3 joins them. A sum counts what lies before a
+/// state, so it may fall from one branch to the other, and nowhere else.
+TEST(PipeDreamProfileReader, SumsFallWhereAGraphBranchesAndNotAlongABranch) {
+  Json document = Json::parse(R"({"states": 4, "cumulative_compute_s": [1, 6, 4, 10],
+    "cumulative_parameter_bytes": [8, 8, 7.999999999999, 20],
+    "output_activation_bytes": [1, 1, 1, 0],
+    "predecessors": [[], [[0, 1]], [[0, 1]], [[0, 3]]]})");
+  const auto profile = planner::read_pipedream_profile(JsonCursor(document, "profile.json"));
+  EXPECT_EQ(profile.compute_until, (std::vector<double>{1, 6, 4, 10}));
+  const auto blamed = [&] {
+    return refusal([&] { planner::read_pipedream_profile(JsonCursor(document, "profile.json")); })
+        .pointer();
+  };
+  document["cumulative_compute_s"] = {1, 6, 4, 5};  // below branch 1, which it counts
+  EXPECT_EQ(blamed(), "/cumulative_compute_s/3");
+  document["cumulative_compute_s"] = {5, 6, 4, 10};  // below the state that feeds it
+  EXPECT_EQ(blamed(), "/cumulative_compute_s/2");
+  document["cumulative_compute_s"] = {1, 6, 4, 10};
+  document["predecessors"] = "all_lower";  // as a chain it falls
+  EXPECT_EQ(blamed(), "/cumulative_compute_s/2");
+}
+
 TEST(PipeDreamProfileReader, RefusesWhatIsMissingOrWrongAtItsPlace) {
   const Fault faults[] = {
       {"/states", "-", ""},
