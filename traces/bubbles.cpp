@@ -89,7 +89,7 @@ class Explainer {
   void add_input(InstructionId input, std::int64_t from) {
     if (input == kNoInstruction) return;
     const Instruction& in = program_.code[input];
-    if (is_recv(in.kind) || in.in_collective()) add_pending(input, from);
+    if (is_transfer(in.kind) || in.in_collective()) add_pending(input, from);
   }
 
   void add_pending(InstructionId id, std::int64_t gap_start) {

@@ -115,6 +115,9 @@ std::vector<Term> terms_of(const CommPolicy& policy) {
   terms.push_back({"buffers", std::string(to_string(policy.buffers)),
                    registered ? "no send relies on a copy, so none has to be registered"
                               : "none is registered with NCCL, and NCCL_GRAPH_REGISTER is 0"});
+  terms.push_back({"batches", std::string(to_string(policy.batches)),
+                   policy.batches == Batches::Apart ? "each transfer is a call of its own"
+                                                    : "no order with batches is taken"});
   terms.push_back({"in_flight", std::to_string(policy.in_flight), std::move(in_flight)});
   return terms;
 }
@@ -125,7 +128,15 @@ std::vector<std::string> refusals_of(const Program& program) {
   if (policy.issue == Issue::Stream && policy.channel == Channel::Tag)
     refusals.emplace_back(
         "NCCL matches the sends and receives of two ranks by their order and knows no tags; take "
-        "--channel edge, or --preset torch");
+        "--channel edge, or --preset torch-gloo");
+  if (policy.issue == Issue::Stream && policy.channel == Channel::Direction)
+    refusals.emplace_back(
+        "channel = direction: two communicators of all ranks are not made here; take --channel "
+        "edge, or rank");
+  if (!program.joined.empty())
+    refusals.push_back("batches = " + std::string(to_string(policy.batches)) +
+                       ": a batch that is one operation is not called as one here; take --batches "
+                       "apart");
   refuse_eager(program, refusals);
   refuse_odd_ends(program, refusals);
   const InstructionId ahead = ahead_of_its_data(program);

@@ -15,7 +15,7 @@ Placement::Placement(const Order& order) {
           computed_[key] = rank;
           stage_computed_[action.stage] = rank;
         }
-        if (is_transfer(cell)) transferred_.emplace(key, rank);
+        if (is_send(action) || is_recv(action)) transferred_.emplace(key, rank);
         stage_named_.emplace(action.stage, rank);
       }
     }
@@ -38,7 +38,9 @@ int Placement::peer_of(const Action& end) const {
 
 bool has_transfers(const Order& order) {
   for (const Row& row : order) {
-    if (std::any_of(row.begin(), row.end(), is_transfer)) return true;
+    if (std::any_of(row.begin(), row.end(),
+                    [](const Cell& cell) { return is_transfer(cell) || is_batch(cell); }))
+      return true;
   }
   return false;
 }
@@ -206,7 +208,11 @@ Order order_runs(const Order& order, RunOrder run_order) {
 }
 
 Order lower(const Order& order, const Policy& policy) {
-  return order_runs(post_receives(add_communication(order), policy.post), policy.run_order);
+  const Order lists = add_communication(order);
+  if (policy.batches != Batches::Apart && policy.issue != Issue::Grouped &&
+      policy.post == Post::Early && policy.run_order == RunOrder::AsLowered)
+    return lists;
+  return order_runs(post_receives(without_batches(lists), policy.post), policy.run_order);
 }
 
 }  // namespace pipewright::reference

@@ -32,6 +32,7 @@ struct RandomOptions {
   bool idle = true;         // empty cells
   bool bookkeeping = true;  // UNSHARD, RESHARD, REDUCE_GRAD, OPT
   bool replicas = true;     // placements that look at the micro-batch
+  bool batches = true;      // written transfer ends in one cell
   bool versions = true;     // asynchronous orders: OPT and REDUCE_GRAD inside, named versions
 };
 
