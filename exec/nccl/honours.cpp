@@ -115,9 +115,6 @@ std::vector<Term> terms_of(const CommPolicy& policy) {
   terms.push_back({"buffers", std::string(to_string(policy.buffers)),
                    registered ? "no send relies on a copy, so none has to be registered"
                               : "none is registered with NCCL, and NCCL_GRAPH_REGISTER is 0"});
-  terms.push_back({"batches", std::string(to_string(policy.batches)),
-                   policy.batches == Batches::Apart ? "each transfer is a call of its own"
-                                                    : "no order with batches is taken"});
   terms.push_back({"in_flight", std::to_string(policy.in_flight), std::move(in_flight)});
   return terms;
 }

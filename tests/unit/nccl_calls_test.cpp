@@ -168,7 +168,7 @@ TEST(Honours, EveryPresetIsGivenOrRefused) {
   for (const CommPolicyPreset& preset : comm_policy_presets()) {
     const Program program = program_of(kTwoRanks, preset.policy);
     if (refusals_of(program).empty()) given.emplace_back(preset.name);
-    EXPECT_EQ(terms_of(preset.policy).size(), 10u);
+    EXPECT_EQ(terms_of(preset.policy).size(), 9u);
     for (const Term& term : terms_of(preset.policy)) EXPECT_NE(term.how, "") << term.field;
   }
   EXPECT_THAT(given,
