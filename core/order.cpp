@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/order_rows.hpp"
 
 namespace pipewright {
 namespace {
@@ -153,14 +154,8 @@ bool Order::has_transfers() const {
 
 Order read_order_csv(std::string_view text, const std::string& file) {
   Order order;
-  int row = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    ++row;
-    auto cells = read_row(text.substr(begin, end - begin), file, row);
-    if (!cells.empty()) order.ranks.push_back(std::move(cells));
-    begin = end + 1;
-  }
+  for (const CsvRow& row : csv_rows(text))
+    order.ranks.push_back(read_row(row.text, file, row.number));
   if (order.ranks.empty()) {
     throw InputError(file, "", "expected one row of actions for each rank, found none");
   }
