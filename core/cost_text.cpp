@@ -71,41 +71,74 @@ std::optional<std::vector<Amount>> values_of(const Pairs& pairs, std::string_vie
   return values;
 }
 
+Pairs cost_pairs(std::string_view text) {
+  return read_pairs(text, "--cost", {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
+}
+
+/// Which of I, W and B a text names.
+struct Named {
+  bool i, w, b;
+};
+
+/// Keeps B = I + W in a stage where it held; `before` is the stage as it was.
+void keep_fused(StageCosts& each, const StageCosts& before, const Named& named) {
+  if (before.b != before.i + before.w) return;  // fused it takes a time of its own
+  if (!named.b) {
+    each.b = each.i + each.w;
+  } else if (!named.i && !named.w) {
+    __extension__ using Wide = __int128;
+    const std::int64_t both = before.b.value;
+    each.w =
+        Nanoseconds(both > 0 ? static_cast<std::int64_t>(Wide{each.b.value} * before.w.value / both)
+                             : each.b.value / 2);
+    each.i = each.b - each.w;
+  } else if (!named.i) {
+    each.i = std::max(Nanoseconds(0), each.b - each.w);
+  } else if (!named.w) {
+    each.w = std::max(Nanoseconds(0), each.b - each.i);
+  }
+}
+
 }  // namespace
 
 CostTable parse_costs(std::string_view text, int stages) {
-  const Pairs pairs =
-      read_pairs(text, "--cost", {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
-  const auto count = static_cast<std::size_t>(stages);
+  CostTable table = CostTable::uniform(stages, {});
+  change_costs(text, table);
+  return table;
+}
+
+std::vector<std::string> cost_keys(std::string_view text) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : cost_pairs(text)) keys.push_back(key);
+  return keys;
+}
+
+void change_costs(std::string_view text, CostTable& table) {
+  const Pairs pairs = cost_pairs(text);
   const auto values = [&](std::string_view key, std::size_t size) {
     return values_of<Nanoseconds>(pairs, "--cost", key, size,
                                   [](std::string_view amount, const std::string& what) {
                                     return parse_duration(amount, what);
                                   });
   };
-  const auto one = [&](std::string_view key) {
-    const auto value = values(key, 1);
-    return value ? value->front() : Nanoseconds(0);
+  const auto set = [&](std::string_view key, Nanoseconds StageCosts::*field) {
+    const auto list = values(key, table.stages.size());
+    for (std::size_t s = 0; list && s < list->size(); ++s) table.stages[s].*field = (*list)[s];
+    return list.has_value();
   };
-  const auto f = values("F", count), i = values("I", count), w = values("W", count);
-  const auto b = values("B", count), opt = values("OPT", count);
-  const auto reduce = values("reduce", count), unshard = values("unshard", count);
-  CostTable table = CostTable::uniform(stages, {}, one("comm"));
-  for (std::size_t s = 0; s < count; ++s) {
-    const auto at = [s](const auto& list) { return list ? (*list)[s] : Nanoseconds(0); };
-    // Only B said: its two parts are taken to be halves.
-    const Nanoseconds half(b && !i && !w ? (*b)[s].value / 2 : 0);
-    StageCosts& each = table.stages[s];
-    each.f = at(f);
-    each.i = b && !i && !w ? (*b)[s] - half : at(i);
-    each.w = b && !i && !w ? half : at(w);
-    each.b = b ? (*b)[s] : each.i + each.w;
-    each.opt = at(opt);
-    each.reduce = at(reduce);
-    each.unshard = at(unshard);
+  const std::vector<StageCosts> before = table.stages;
+  set("F", &StageCosts::f);
+  const Named named{
+      .i = set("I", &StageCosts::i), .w = set("W", &StageCosts::w), .b = set("B", &StageCosts::b)};
+  for (std::size_t s = 0; s < before.size(); ++s) keep_fused(table.stages[s], before[s], named);
+  set("OPT", &StageCosts::opt);
+  set("reduce", &StageCosts::reduce);
+  set("unshard", &StageCosts::unshard);
+  if (const auto pair = values("FB", 1)) table.overlapped_pair = pair->front();
+  if (const auto latency = values("comm", 1)) {
+    table.every_route.latency = latency->front();
+    for (RouteCosts& route : table.route_of_edge) route.latency = latency->front();
   }
-  table.overlapped_pair = one("FB");
-  return table;
 }
 
 Bytes parse_memory(std::string_view text, CostTable& table) {
@@ -119,21 +152,30 @@ Bytes parse_memory(std::string_view text, CostTable& table) {
                               return negative ? Bytes(-bytes.value) : bytes;
                             });
   };
-  const std::size_t count = table.stages.size();
-  const auto f = values("F", count), i = values("I", count), w = values("W", count);
-  const auto constant = values("constant", count), version = values("version", count);
-  table.memory.assign(count, {});
-  for (std::size_t s = 0; s < count; ++s) {
-    const auto at = [s](const auto& list) { return list ? (*list)[s] : Bytes(0); };
-    StageMemory& each = table.memory[s];
-    each.f = at(f);
-    each.i = at(i);
-    // What F took and I did not give back goes at W.
-    each.w = w ? (*w)[s] : Bytes(-each.f.value - each.i.value);
-    each.constant = at(constant);
-    each.version = at(version);
-  }
   const auto limit = values("limit", 1);
+  if (limit && pairs.size() == 1 && table.memory.empty()) {
+    throw InputError("--mem limit=" + pairs.at("limit") +
+                     ": nothing here says what a stage holds, so nothing can be over it; add F=.. "
+                     "(what an activation takes) or constant=.., or give a plan.json, which says "
+                     "it");
+  }
+  table.memory.resize(table.stages.size());
+  const std::vector<StageMemory> before = table.memory;
+  const auto set = [&](std::string_view key, Bytes StageMemory::*field) {
+    const auto list = values(key, table.memory.size());
+    for (std::size_t s = 0; list && s < list->size(); ++s) table.memory[s].*field = (*list)[s];
+    return list.has_value();
+  };
+  set("F", &StageMemory::f);
+  set("I", &StageMemory::i);
+  const bool named_w = set("W", &StageMemory::w);
+  for (std::size_t s = 0; s < before.size() && !named_w; ++s) {
+    // What F took and I did not give back goes at W.
+    const auto left = [](const StageMemory& m) { return Bytes(-m.f.value - m.i.value); };
+    if (before[s].w == left(before[s])) table.memory[s].w = left(table.memory[s]);
+  }
+  set("constant", &StageMemory::constant);
+  set("version", &StageMemory::version);
   return limit ? limit->front() : Bytes(0);
 }
 

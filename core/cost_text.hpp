@@ -2,7 +2,9 @@
 // number of stages.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/costs.hpp"
 
@@ -12,8 +14,16 @@ namespace pipewright {
 /// unit; F, I, W, B and OPT also one value a stage, with colons: `F=1ms:2ms:1ms`. B defaults to
 /// I + W, and I and W to halves of B where only B is said. Throws InputError.
 CostTable parse_costs(std::string_view text, int stages);
+/// The same in a table that is there: what the text names changes, all else stays. Where a stage's
+/// B is its I + W it goes on to be: a B that is not named follows, and an I or a W that is not
+/// named is the rest of B, or where both are not named, its old share. `comm` is the latency of
+/// every route; bandwidths stay.
+void change_costs(std::string_view text, CostTable& table);
+/// What such a text names, in its own order: "F", "comm". Throws InputError.
+std::vector<std::string> cost_keys(std::string_view text);
 /// `--mem F=..,I=..,W=..,constant=..,version=..,limit=..` into table.memory, one value or one a
-/// stage; returns the limit (0: none).
+/// stage; returns the limit (0: none). What is not named stays, and a W that gave back what F and I
+/// left goes on to. Throws InputError, also for a limit without anything to hold against it.
 Bytes parse_memory(std::string_view text, CostTable& table);
 
 /// The costs of the same model cut into `stages` equally long pieces: each stage of `whole` is
