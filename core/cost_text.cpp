@@ -72,47 +72,92 @@ std::optional<std::vector<Amount>> values_of(const Pairs& pairs, std::string_vie
   return values;
 }
 
+Pairs cost_pairs(std::string_view text, std::string_view flag) {
+  return read_pairs(text, flag, {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
+}
+
+/// Which of I, W and B a text names.
+struct Named {
+  bool i, w, b;
+};
+
+/// Keeps B = I + W in a stage where it held; `before` is the stage as it was.
+void keep_fused(StageCosts& each, const StageCosts& before, const Named& named) {
+  if (before.b != before.i + before.w) return;  // fused it takes a time of its own
+  if (!named.b) {
+    each.b = each.i + each.w;
+  } else if (!named.i && !named.w) {
+    __extension__ using Wide = __int128;
+    const std::int64_t both = before.b.value;
+    each.w =
+        Nanoseconds(both > 0 ? static_cast<std::int64_t>(Wide{each.b.value} * before.w.value / both)
+                             : each.b.value / 2);
+    each.i = each.b - each.w;
+  } else if (!named.i) {
+    each.i = std::max(Nanoseconds(0), each.b - each.w);
+  } else if (!named.w) {
+    each.w = std::max(Nanoseconds(0), each.b - each.i);
+  }
+}
+
 }  // namespace
 
 CostTable parse_costs(std::string_view text, int stages, std::string_view flag) {
-  const Pairs pairs =
-      read_pairs(text, flag, {"F", "I", "W", "B", "FB", "OPT", "comm", "reduce", "unshard"});
-  const auto count = static_cast<std::size_t>(stages);
+  CostTable table = CostTable::uniform(stages, {});
+  change_costs(text, table, {.name = flag});
+  return table;
+}
+
+std::vector<std::string> cost_keys(std::string_view text) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : cost_pairs(text, "--cost")) keys.push_back(key);
+  return keys;
+}
+
+void change_costs(std::string_view text, CostTable& table, const CostFlag& flag) {
+  const Pairs pairs = cost_pairs(text, flag.name);
+  CostTable given = CostTable::uniform(
+      flag.of_ranks ? flag.of_ranks->ranks() : static_cast<int>(table.stages.size()), {});
   const auto values = [&](std::string_view key, std::size_t size) {
-    return values_of<Nanoseconds>(pairs, flag, key, size,
+    return values_of<Nanoseconds>(pairs, flag.name, key, size,
                                   [](std::string_view amount, const std::string& what) {
                                     return parse_duration(amount, what);
                                   });
   };
-  const auto one = [&](std::string_view key) {
-    const auto value = values(key, 1);
-    return value ? value->front() : Nanoseconds(0);
+  std::vector<Nanoseconds StageCosts::*> fields;
+  const auto read = [&](std::string_view key, Nanoseconds StageCosts::*field) {
+    const auto list = values(key, given.stages.size());
+    if (list) fields.push_back(field);
+    for (std::size_t s = 0; list && s < list->size(); ++s) given.stages[s].*field = (*list)[s];
+    return list.has_value();
   };
-  const auto f = values("F", count), i = values("I", count), w = values("W", count);
-  const auto b = values("B", count), opt = values("OPT", count);
-  const auto reduce = values("reduce", count), unshard = values("unshard", count);
-  CostTable table = CostTable::uniform(stages, {}, one("comm"));
-  for (std::size_t s = 0; s < count; ++s) {
-    const auto at = [s](const auto& list) { return list ? (*list)[s] : Nanoseconds(0); };
-    // Only B said: its two parts are taken to be halves.
-    const Nanoseconds half(b && !i && !w ? (*b)[s].value / 2 : 0);
-    StageCosts& each = table.stages[s];
-    each.f = at(f);
-    each.i = b && !i && !w ? (*b)[s] - half : at(i);
-    each.w = b && !i && !w ? half : at(w);
-    each.b = b ? (*b)[s] : each.i + each.w;
-    each.opt = at(opt);
-    each.reduce = at(reduce);
-    each.unshard = at(unshard);
+  read("F", &StageCosts::f);
+  const Named named{.i = read("I", &StageCosts::i),
+                    .w = read("W", &StageCosts::w),
+                    .b = read("B", &StageCosts::b)};
+  read("OPT", &StageCosts::opt);
+  read("reduce", &StageCosts::reduce);
+  read("unshard", &StageCosts::unshard);
+  const auto pair = values("FB", 1);
+  if (pair) given.overlapped_pair = pair->front();
+  if (flag.of_ranks) given = resampled(given, *flag.of_ranks);
+
+  for (std::size_t s = 0; s < table.stages.size(); ++s) {
+    const StageCosts before = table.stages[s];
+    for (const auto field : fields) table.stages[s].*field = given.stages[s].*field;
+    keep_fused(table.stages[s], before, named);
   }
-  table.overlapped_pair = one("FB");
-  return table;
+  if (pair) table.overlapped_pair = given.overlapped_pair;
+  if (const auto latency = values("comm", 1)) {
+    table.every_route.latency = latency->front();
+    for (RouteCosts& route : table.route_of_edge) route.latency = latency->front();
+  }
 }
 
-Bytes parse_memory(std::string_view text, CostTable& table, std::string_view flag) {
-  const Pairs pairs = read_pairs(text, flag, {"F", "I", "W", "constant", "version", "limit"});
+Bytes parse_memory(std::string_view text, CostTable& table, const CostFlag& flag) {
+  const Pairs pairs = read_pairs(text, flag.name, {"F", "I", "W", "constant", "version", "limit"});
   const auto values = [&](std::string_view key, std::size_t size) {
-    return values_of<Bytes>(pairs, flag, key, size,
+    return values_of<Bytes>(pairs, flag.name, key, size,
                             [](std::string_view amount, const std::string& what) {
                               const bool negative = !amount.empty() && amount.front() == '-';
                               if (negative) amount.remove_prefix(1);
@@ -120,21 +165,39 @@ Bytes parse_memory(std::string_view text, CostTable& table, std::string_view fla
                               return negative ? Bytes(-bytes.value) : bytes;
                             });
   };
-  const std::size_t count = table.stages.size();
-  const auto f = values("F", count), i = values("I", count), w = values("W", count);
-  const auto constant = values("constant", count), version = values("version", count);
-  table.memory.assign(count, {});
-  for (std::size_t s = 0; s < count; ++s) {
-    const auto at = [s](const auto& list) { return list ? (*list)[s] : Bytes(0); };
-    StageMemory& each = table.memory[s];
-    each.f = at(f);
-    each.i = at(i);
-    // What F took and I did not give back goes at W.
-    each.w = w ? (*w)[s] : Bytes(-each.f.value - each.i.value);
-    each.constant = at(constant);
-    each.version = at(version);
-  }
   const auto limit = values("limit", 1);
+  if (limit && pairs.size() == 1 && table.memory.empty()) {
+    throw InputError(std::string(flag.name) + " limit=" + pairs.at("limit") +
+                     ": nothing here says what a stage holds, so nothing can be over it; add F=.. "
+                     "(what an activation takes) or constant=.., or give a plan.json, which says "
+                     "it");
+  }
+  CostTable given = CostTable::uniform(
+      flag.of_ranks ? flag.of_ranks->ranks() : static_cast<int>(table.stages.size()), {});
+  given.memory.resize(given.stages.size());
+  std::vector<Bytes StageMemory::*> fields;
+  const auto read = [&](std::string_view key, Bytes StageMemory::*field) {
+    const auto list = values(key, given.memory.size());
+    if (list) fields.push_back(field);
+    for (std::size_t s = 0; list && s < list->size(); ++s) given.memory[s].*field = (*list)[s];
+    return list.has_value();
+  };
+  read("F", &StageMemory::f);
+  read("I", &StageMemory::i);
+  const bool named_w = read("W", &StageMemory::w);
+  read("constant", &StageMemory::constant);
+  read("version", &StageMemory::version);
+  if (flag.of_ranks) given = resampled(given, *flag.of_ranks);
+
+  table.memory.resize(table.stages.size());
+  for (std::size_t s = 0; s < table.memory.size(); ++s) {
+    StageMemory& each = table.memory[s];
+    // What F took and I did not give back goes at W.
+    const auto left = [](const StageMemory& m) { return Bytes(-m.f.value - m.i.value); };
+    const bool goes_at_w = !named_w && each.w == left(each);
+    for (const auto field : fields) each.*field = given.memory[s].*field;
+    if (goes_at_w) each.w = left(each);
+  }
   return limit ? limit->front() : Bytes(0);
 }
 

@@ -2,7 +2,9 @@
 // number of stages.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/costs.hpp"
 #include "core/placement.hpp"
@@ -14,9 +16,24 @@ namespace pipewright {
 /// I + W, and I and W to halves of B where only B is said. `flag`, for messages: one that begins
 /// with --rank has a value for each rank. Throws InputError.
 CostTable parse_costs(std::string_view text, int stages, std::string_view flag = "--cost");
+
+/// The flag that a text stands behind.
+struct CostFlag {
+  std::string_view name;
+  /// Set where its values are of ranks: they are cut into the stages that this placement gives them.
+  const Placement* of_ranks = nullptr;
+};
+/// parse_costs() into a table that is there: what the text names changes, all else stays. Where a
+/// stage's B is its I + W it goes on to be: a B that is not named follows, and an I or a W that is
+/// not named is the rest of B, or where both are not named, its old share. `comm` is the latency of
+/// every route; bandwidths stay.
+void change_costs(std::string_view text, CostTable& table, const CostFlag& flag = {"--cost"});
+/// What such a text names: "F", "comm". Throws InputError.
+std::vector<std::string> cost_keys(std::string_view text);
 /// `--mem F=..,I=..,W=..,constant=..,version=..,limit=..` into table.memory, one value or one a
-/// stage; returns the limit (0: none).
-Bytes parse_memory(std::string_view text, CostTable& table, std::string_view flag = "--mem");
+/// stage; returns the limit (0: none). What is not named stays, and a W that gave back what F and I
+/// left goes on to. Throws InputError, also for a limit without anything to hold against it.
+Bytes parse_memory(std::string_view text, CostTable& table, const CostFlag& flag = {"--mem"});
 
 /// The costs of the same model cut into the placement's stages, equally long pieces: each stage of
 /// `whole` is taken to be the same all along. Where that gives fractions, the work that a rank's

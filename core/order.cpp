@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "core/trimmed.hpp"
+#include "core/order_rows.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr RankId kNoRank(-1);
-constexpr std::string_view kFragmentLine = "# fragment";
 
 [[noreturn]] void fail_at_cell(std::string_view line, const std::string& file, int row, int cell,
                                std::size_t column, const std::string& expected) {
@@ -157,19 +156,9 @@ bool Order::has_transfers() const {
 
 Order read_order_csv(std::string_view text, const std::string& file) {
   Order order;
-  int row = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    ++row;
-    if (row == 1 && trimmed(text.substr(begin, end - begin)) == kFragmentLine) {
-      order.fragment = true;
-      begin = end + 1;
-      continue;
-    }
-    auto cells = read_row(text.substr(begin, end - begin), file, row);
-    if (!cells.empty()) order.ranks.push_back(std::move(cells));
-    begin = end + 1;
-  }
+  order.fragment = is_fragment_csv(text);
+  for (const CsvRow& row : csv_rows(text))
+    order.ranks.push_back(read_row(row.text, file, row.number));
   if (order.ranks.empty()) {
     throw InputError(file, "", "expected one row of actions for each rank, found none");
   }

@@ -41,7 +41,9 @@ bool is_trace(const std::string& path) {
          (head.find("\"schema\"") == head.npos && has_suffix_of_trace(path));
 }
 
-Step step_of_trace(const std::string& path) {
+Step step_of_trace(const std::string& path, const Arguments& arguments) {
+  refuse_flags(arguments, subject_flags(),
+               "belongs to what is simulated; a trace brings its own times");
   const traces::TraceTimeline trace = traces::read_trace(path);
   for (const auto& rank : trace.ranks) {
     for (const auto& span : rank.spans) {
@@ -63,7 +65,9 @@ Step step_of_trace(const std::string& path) {
 Step step_of_subject(const Arguments& arguments, Session& session) {
   Subject subject = read_subject(arguments, Purpose::Predict, session);
   if (!subject.problems.empty()) {
-    throw InputError(subject.source, "", subject.problems.front() + "; see pipewright check");
+    const std::string& problem = subject.problems.front();
+    const bool names_file = problem.starts_with(subject.source);
+    throw InputError(names_file ? "" : subject.source, "", problem + "; see pipewright check");
   }
   sim::Result result = sim::simulate(subject.program, subject.costs);
   if (!result.finished) {
@@ -202,7 +206,8 @@ void print_step(const Step& step, const traces::BubbleReport& report, Session& s
 int run(const Arguments& arguments, Session& session) {
   const auto& files = arguments.positionals();
   const bool trace = !files.empty() && !arguments.has("--schedule") && is_trace(files.front());
-  const Step step = trace ? step_of_trace(files.front()) : step_of_subject(arguments, session);
+  const Step step =
+      trace ? step_of_trace(files.front(), arguments) : step_of_subject(arguments, session);
   const traces::BubbleReport report = traces::explain_bubbles(step.program, step.timeline);
   if (session.json()) {
     session.print_result(step_fields(step, report));

@@ -54,6 +54,26 @@ const Command& take_command(const std::vector<Command>& commands, Words& words) 
   return *child;
 }
 
+/// Output flags that are given "-": at most one file may have standard output, and it alone.
+void settle_standard_output(const Command& command, const Arguments& arguments, Session& session) {
+  std::string taken;
+  for (const Flag& flag : command.flags) {
+    const std::string name(flag.name);
+    if (flag.writes == Writes::Nothing || arguments.text_or(flag.name, "") != "-") continue;
+    if (flag.writes != Writes::File) {
+      throw InputError(name + ": \"-\" is standard output, which is no " +
+                       (flag.writes == Writes::Folder ? "folder" : "journal to go on with") +
+                       "; give a name");
+    }
+    if (!taken.empty() || session.json()) {
+      throw InputError(name + " - and " + (session.json() ? "--json" : taken + " -") +
+                       " both want standard output; give a file for one of them");
+    }
+    taken = name;
+  }
+  if (!taken.empty()) session.give_stdout_to_a_file();
+}
+
 int run_command_words(Words words) {
   const std::vector<Command> commands = all_commands();
   const Command& command = take_command(commands, words);
@@ -66,6 +86,7 @@ int run_command_words(Words words) {
   } else if (command.run == nullptr) {
     refuse_name(command.children, command.name, "");
   } else {
+    settle_standard_output(command, arguments, session);
     status = command.run(arguments, session);
   }
   session.flush();

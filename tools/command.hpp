@@ -3,6 +3,7 @@
 // something else than the others. Plain values; text members refer to string literals.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,9 @@ struct Example {
   std::string_view comment;  // what it shows
 };
 
+/// What a flag's value names for writing. A file may be `-`, standard output.
+enum class Writes : std::uint8_t { Nothing, File, Folder, Journal };
+
 struct Flag {
   std::string_view group;     // heading in --help
   std::string_view name;      // "--micro-batches"
@@ -28,6 +32,7 @@ struct Flag {
   /// Values to offer. If `checked`, no others are accepted.
   std::vector<std::string> choices;
   bool checked = false;
+  Writes writes = Writes::Nothing;
 };
 
 inline constexpr int kAnyNumber = -1;

@@ -97,7 +97,7 @@ std::vector<Row> simulate_schedules(const Arguments& arguments, Session& session
     return rows;
   }
   for (const auto& name : names) {
-    rows.push_back(simulate_schedule(planner::find_schedule(name), arguments, session));
+    rows.push_back(simulate_schedule(named_schedule(name, session), arguments, session));
     if (!rows.back().refusal.empty()) throw InputError(rows.back().refusal);
   }
   return rows;
@@ -153,8 +153,7 @@ void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Sessio
   const bool alias = arguments.has("--cost") || arguments.has("--mem");
   session.print(wrapped(
       "p=" + arguments.text_or("--pp", "") + " m=" + arguments.text_or("--micro-batches", "") +
-          ", a rank's micro-batch: " + costs_text(costs.table) +
-          (costs.assumed ? " (assumed)" : "") +
+          ", a rank's micro-batch: " + costs_text(costs.table) + assumed_text(arguments) +
           (alias ? " (--cost and --mem are --rank-cost and --rank-mem here)" : ""),
       session.terminal().width, 0));
   session.print(
@@ -225,7 +224,16 @@ std::optional<std::pair<Plan, Plan>> two_plans(const std::vector<std::string>& n
   return std::pair(load_plan(names[0]), load_plan(names[1]));
 }
 
-int compare_plans(const Plan& first, const Plan& second, Session& session) {
+int compare_plans(const Plan& first, const Plan& second, const Arguments& arguments,
+                  Session& session) {
+  for (const auto& flags : {schedule_flags(), cost_flags(), policy_flags()})
+    refuse_flags(arguments, flags, "belongs to schedules; two plans bring their own");
+  for (const char* flag : {"--fit", "--out", "--fail-if"}) {
+    if (arguments.has(flag))
+      throw InputError(std::string(flag) +
+                       " belongs to traces and schedules; two plans are "
+                       "compared in words");
+  }
   const std::vector<std::string> differences = planner::plan_differences(first, second);
   if (session.json()) {
     session.print_result({{"step_ns", {first.predicted.step.value, second.predicted.step.value}},
@@ -241,7 +249,7 @@ int compare_plans(const Plan& first, const Plan& second, Session& session) {
 int run(const Arguments& arguments, Session& session) {
   const auto& names = arguments.positionals();
   if (const auto plans = two_plans(names))
-    return compare_plans(plans->first, plans->second, session);
+    return compare_plans(plans->first, plans->second, arguments, session);
   const auto traces = std::count_if(names.begin(), names.end(), names_trace);
   if (traces == 0 && (arguments.has("--fit") || arguments.has("--out"))) {
     throw InputError("--fit and --out belong to two traces, a prediction and a measurement");
@@ -303,7 +311,8 @@ Command compare_command() {
                            .argument = "FILE",
                            .help = "where the corrected profile goes",
                            .short_name = 'o',
-                           .is_file = true});
+                           .is_file = true,
+                           .writes = Writes::File});
   command.flags.push_back(
       fail_if_flag("exit with 1 if a metric is above its limit; schedules: step (to the first "
                    "one), bubble; traces: step, action (mean difference), bubble (in points)"));

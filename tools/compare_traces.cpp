@@ -9,6 +9,7 @@
 #include "tools/exit_status.hpp"
 #include "tools/fail_if.hpp"
 #include "tools/fit_text.hpp"
+#include "tools/subject.hpp"
 #include "traces/compare.hpp"
 #include "traces/fit.hpp"
 #include "traces/read_trace.hpp"
@@ -24,19 +25,15 @@ void save_fitted(const Arguments& arguments, const traces::Fit& fit, Session& se
   const Json document = parse_json(read_text(from), from);
   const Profile fitted = fitted_profile(read_profile(JsonCursor(document, from)), fit);
   session.save(to, to_text(to_json(fitted)));
-  session.note("wrote " + to);
+  session.wrote(to);
 }
 
 }  // namespace
 
 int compare_traces(const std::string& first, const std::string& second, const Arguments& arguments,
                    Session& session) {
-  for (const char* flag : {"--pp", "--micro-batches", "--vpp", "--cost", "--mem", "--rank-cost",
-                           "--rank-mem", "--preset"}) {
-    if (arguments.has(flag)) {
-      throw InputError(std::string(flag) + " belongs to schedules; two traces bring their own");
-    }
-  }
+  for (const auto& flags : {schedule_flags(), cost_flags(), policy_flags()})
+    refuse_flags(arguments, flags, "belongs to schedules; two traces bring their own");
   const auto condition = fail_condition(arguments, {"step", "action", "bubble"});
   const auto predicted = traces::read_trace(first), measured = traces::read_trace(second);
   const traces::Comparison comparison = traces::compare(predicted, measured);
@@ -63,7 +60,7 @@ int compare_traces(const std::string& first, const std::string& second, const Ar
     session.print(bubble_text(comparison, session.terminal()));
     if (fit) session.print(fit_text(*fit, session.terminal()));
   }
-  if (arguments.has("--fit"))
+  if (arguments.has("--fit") && arguments.text("--out") != "-")
     session.note("next: pipewright tune job.json --profile " + arguments.text_or("--out", ""));
   const bool worse = fails(condition, {{"step", std::abs(comparison.step.error_percent()) / 100},
                                        {"action", comparison.mean_absolute_error_percent / 100},

@@ -79,7 +79,8 @@ std::vector<Flag> cure_flags() {
            .argument = "FILE",
            .help = "with --fix: write the cured plan, or the cured order as CSV",
            .short_name = 'o',
-           .is_file = true}};
+           .is_file = true,
+           .writes = Writes::File}};
 }
 
 CureReport cure_of(const Subject& subject) {
@@ -133,13 +134,13 @@ void save_cured(const Subject& subject, const Cure& cure, const std::string& pat
                 Session& session) {
   if (subject.plan) {
     session.save(path, to_text(to_json(cured_plan(*subject.plan, cure))));
-    session.note("wrote " + path + ", a plan that ends");
+    session.wrote(path, ", a plan that ends");
     return;
   }
   Order cured = cure.order;
   cured.fragment = subject.order.fragment;
   session.save(path, write_order_csv(cured));
-  session.note("wrote " + path + "; it ends under " + policy_flags(cure.policy));
+  session.wrote(path, "; it ends under " + policy_flags(cure.policy));
 }
 
 }  // namespace pipewright::tools

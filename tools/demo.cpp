@@ -210,7 +210,8 @@ Command demo_command() {
        .argument = "FOLDER",
        .help = "where the files go (pipewright-demo)",
        .short_name = 'o',
-       .is_file = true},
+       .is_file = true,
+       .writes = Writes::Folder},
       {.group = "Demo", .name = "--steps", .argument = "N", .help = "training steps (200)"},
   };
   command.run = run;

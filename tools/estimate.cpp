@@ -1,9 +1,10 @@
 // pipewright estimate: from a published transformer to the best ways to divide it, without a
 // profile.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
-#include "core/architecture_json.hpp"
+#include "core/architecture_model.hpp"
 #include "core/comma_list.hpp"
 #include "core/error.hpp"
 #include "planner/estimate/parallel_search.hpp"
@@ -92,10 +93,47 @@ ParallelSpace space_of(const Arguments& arguments, const Cluster& cluster) {
   return space;
 }
 
-Architecture model_of(const std::string& name) {
-  if (!name.ends_with(".json")) return architecture_preset(name);
+/// The widths that the formulas need, of a model given layer by layer.
+Architecture widths_of(const Model& model, const std::string& name) {
+  const auto found = architecture_of(model);
+  if (!found) {
+    throw InputError(name, "",
+                     "is a chain of layers and no transformer, which is what the formulas are "
+                     "about; put it into a job.json as \"model\" and run pipewright tune, which "
+                     "divides any chain of layers");
+  }
+  return *found;
+}
+
+/// A preset, an architecture.json or a model.json.
+Architecture model_of(const std::string& name, Session& session) {
+  if (!name.ends_with(".json")) {
+    const auto models = model_preset_names();
+    const auto published = architecture_preset_names();
+    const auto is_among = [&](const auto& names) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    if (is_among(models) && !is_among(published)) return widths_of(model_preset(name), name);
+    return architecture_preset(name);
+  }
   const Json document = parse_json(read_text(name), name);
-  return read_architecture(JsonCursor(document, name));
+  const JsonCursor root(document, name);
+  for (const char* kind : {"job", "plan"}) {
+    const auto schema = root.find("schema");
+    if (!schema || !schema->value().is_string()) break;
+    if (schema->string().rfind(std::string("pipewright.") + kind + "/", 0) != 0) continue;
+    throw InputError(name, "/schema",
+                     std::string("is a ") + kind +
+                         "; expected a model.json or an architecture.json" +
+                         ": write the object at /model into a file of its own, or run pipewright " +
+                         (std::string_view(kind) == "job" ? "tune " : "simulate ") + name);
+  }
+  const DescribedModel described = read_described_model(root);
+  if (root.find("bytes_per_element") && described.model.bytes_per_element != 2) {
+    session.note("estimated as it would train on GPUs, in 16 bits; " + name + " says " +
+                 std::to_string(described.model.bytes_per_element) + " bytes an element");
+  }
+  return described.architecture ? *described.architecture : widths_of(described.model, name);
 }
 
 Nanoseconds nanoseconds(double seconds) {
@@ -191,7 +229,7 @@ Cluster cluster_of(const Arguments& arguments) {
 }
 
 int run(const Arguments& arguments, Session& session) {
-  const Architecture model = model_of(arguments.positionals().front());
+  const Architecture model = model_of(arguments.positionals().front(), session);
   const Cluster cluster = cluster_of(arguments);
   for (const std::string& text : cluster.assumed) session.note("assumed of the cluster: " + text);
   const planner::FrameworkTraits framework =
@@ -255,7 +293,8 @@ Command estimate_command() {
   };
   command.positionals = {
       {.name = "MODEL",
-       .help = "a preset such as gpt3-175b, llama3-70b or deepseek-v3, or an architecture.json",
+       .help = "a preset such as gpt3-175b, llama3-70b or deepseek-v3, an architecture.json, or a "
+               "model.json of a transformer",
        .least = 1,
        .most = 1}};
   command.flags = {

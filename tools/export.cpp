@@ -54,7 +54,7 @@ int run(const Arguments& arguments, Session& session) {
   for (const std::string& note : exported.notes) session.note("note: " + note);
   if (const auto path = arguments.text("--out")) {
     session.save(*path, exported.text);
-    session.note("wrote " + *path + " for " + std::string(format.tool));
+    session.wrote(*path, " for " + std::string(format.tool));
   } else if (!session.json()) {
     session.print(exported.text);
   }
@@ -94,7 +94,8 @@ Command export_command() {
                     .argument = "FILE",
                     .help = "write to a file instead of standard output",
                     .short_name = 'o',
-                    .is_file = true}};
+                    .is_file = true,
+                    .writes = Writes::File}};
   command.run = run;
   return command;
 }

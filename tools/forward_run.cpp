@@ -45,7 +45,8 @@ std::vector<Flag> forward_flags() {
        .argument = "FILE",
        .help = "of --mode predict: a .npy file with the outputs of the last layer, in the order of "
                "the samples",
-       .is_file = true},
+       .is_file = true,
+       .writes = Writes::File},
   };
 }
 
@@ -104,7 +105,7 @@ void ForwardRun::save(const exec::EvaluationReport& report, Session& session) co
   if (model_.sequence > 1) shape.push_back(model_.sequence);
   shape.push_back(exec::width_in_front_of(model_, static_cast<int>(model_.layers.size())));
   session.save(request_.output, exec::npy_bytes(shape, outputs_));
-  session.note("wrote " + request_.output);
+  session.wrote(request_.output);
 }
 
 std::string evaluation_text(const exec::EvaluationReport& report) {

@@ -69,6 +69,7 @@ std::vector<Flag> flags_with_common(const Command& command) {
 
 std::string help_of(const Flag& flag) {
   std::string text(flag.help);
+  if (flag.writes == Writes::File) text += "; - is standard output";
   if (flag.choices.empty()) return text;
   text += flag.checked ? " (" : " (such as ";
   for (std::size_t i = 0; i < flag.choices.size(); ++i) {

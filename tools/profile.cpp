@@ -113,7 +113,7 @@ int run(const Arguments& arguments, Session& session) {
   } else {
     session.print(profile_text(profile, target.model, session.terminal()));
   }
-  session.note("wrote " + out + "; next: pipewright tune job.json --profile " + out);
+  session.wrote(out, "; next: pipewright tune job.json --profile " + out);
   return kDone;
 }
 
@@ -168,7 +168,8 @@ Command profile_command() {
        .argument = "FILE",
        .help = "where the profile goes (profile.json)",
        .short_name = 'o',
-       .is_file = true},
+       .is_file = true,
+       .writes = Writes::File},
   };
   command.run = run;
   return command;

@@ -144,7 +144,7 @@ void show_unfinished(const Arguments& arguments, const Subject& subject,
   if (const auto path = arguments.text("--report")) {
     constexpr auto kAll = std::numeric_limits<std::size_t>::max();
     session.save(*path, to_text(run_report_fields(subject.program, result, kAll)));
-    session.note("wrote " + *path);
+    session.wrote(*path);
   }
   save_timeline_files(arguments, session, subject, result.timeline,
                       traces::TraceInfo::Kind::Measured);

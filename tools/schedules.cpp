@@ -156,7 +156,7 @@ void draw(const planner::Schedule& schedule, const planner::ScheduleRequest& req
   std::string title =
       "\np=" + std::to_string(request.ranks) + " m=" + std::to_string(request.micro_batches);
   if (request.chunks > 1) title += " v=" + std::to_string(request.chunks);
-  title += ", a stage: " + costs_text(costs.table) + (costs.assumed ? " (assumed)" : "");
+  title += ", a stage: " + costs_text(costs.table) + assumed_text(arguments);
   session.print("\n" + wrapped(title, session.terminal().width, 0));
   if (!result.finished) {
     session.print("this order gets stuck; see pipewright check --schedule " +
@@ -177,7 +177,7 @@ void draw(const planner::Schedule& schedule, const planner::ScheduleRequest& req
 }
 
 int run_show(const Arguments& arguments, Session& session) {
-  const auto& schedule = planner::find_schedule(arguments.positionals().front());
+  const auto& schedule = named_schedule(arguments.positionals().front(), session);
   const planner::ScheduleRequest request = request_of(arguments, schedule);
   const Order order = make_requested(schedule, request, arguments, session);
   if (session.json()) {
@@ -198,7 +198,7 @@ int run_show(const Arguments& arguments, Session& session) {
 }
 
 int run_export(const Arguments& arguments, Session& session) {
-  const auto& schedule = planner::find_schedule(arguments.positionals().front());
+  const auto& schedule = named_schedule(arguments.positionals().front(), session);
   planner::ScheduleRequest request = schedule_request(arguments, schedule);
   add_costs(request, schedule, arguments);
   Order order = make_requested(schedule, request, arguments, session);
@@ -207,7 +207,7 @@ int run_export(const Arguments& arguments, Session& session) {
   const std::string file = as_json ? to_text(to_json(order)) : write_order_csv(order);
   if (const auto path = arguments.text("--out")) {
     session.save(*path, file);
-    session.note("wrote " + *path);
+    session.wrote(*path);
   }
   if (session.json()) {
     session.print_result({{"schedule", schedule.name}, {"order", rows_json(order)}});
@@ -280,7 +280,8 @@ Command order_export_command() {
                            .argument = "FILE",
                            .help = "write to a file instead of standard output",
                            .short_name = 'o',
-                           .is_file = true});
+                           .is_file = true,
+                           .writes = Writes::File});
   command.run = run_export;
   return command;
 }

@@ -11,7 +11,18 @@
 namespace pipewright::tools {
 namespace {
 constexpr std::size_t kGather = 1 << 16;
+
+void write_to_stderr(std::string_view text) {
+  // A closed stderr must not change the answer.
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
+
+}  // namespace
 
 void Session::write_all(int descriptor, std::string_view text) {
   while (!text.empty() && !reader_gone_) {
@@ -35,7 +46,8 @@ void Session::flush() {
   clear_progress();
   const std::string text = std::move(pending_);
   pending_.clear();
-  write_all(STDOUT_FILENO, text);
+  if (!stdout_is_a_file_) return write_all(STDOUT_FILENO, text);
+  if (!quiet_) write_to_stderr(text);
 }
 
 void Session::print_result(const Json& fields) {
@@ -47,28 +59,36 @@ void Session::print_result(const Json& fields) {
 void Session::note(std::string_view text) {
   if (quiet_) return;
   flush();
-  const std::string line = std::string(text) + "\n";
-  // A closed stderr must not change the answer.
-  [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, line.data(), line.size());
+  write_to_stderr(std::string(text) + "\n");
 }
 
 void Session::progress(std::string_view text) {
   if (quiet_ || !terminal_.progress) return;
   const std::string line = "\r\x1b[K" + std::string(text);
-  [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, line.data(), line.size());
+  write_to_stderr(line);
   progress_shown_ = true;
 }
 
 void Session::clear_progress() {
   if (!progress_shown_) return;
-  [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, "\r\x1b[K", 4);
+  write_to_stderr("\r\x1b[K");
   progress_shown_ = false;
 }
 
 void Session::save(const std::filesystem::path& path, std::string_view bytes) {
   const InterruptScope scope;
-  write_file(path, bytes);
+  if (path != "-") {
+    write_file(path, bytes);
+  } else if (stdout_is_a_file_) {
+    write_all(STDOUT_FILENO, bytes);
+  } else {
+    throw InputError("a file called \"-\" is not written; name another");
+  }
   InterruptScope::check();
+}
+
+void Session::wrote(const std::filesystem::path& path, std::string_view more) {
+  if (path != "-") note("wrote " + path.string() + std::string(more));
 }
 
 }  // namespace pipewright::tools

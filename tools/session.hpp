@@ -34,8 +34,13 @@ class Session {
   void progress(std::string_view text);
   void clear_progress();
 
-  /// Writes a file whole or not at all; Ctrl-C waits for the end. Throws MachineError, Interrupted.
+  /// Writes a file whole or not at all, "-" to standard output; Ctrl-C waits for the end. Throws
+  /// MachineError, Interrupted; InputError for a "-" that no flag named.
   void save(const std::filesystem::path& path, std::string_view bytes);
+  /// Notes that a file was written, with `more` behind its name; not of standard output.
+  void wrote(const std::filesystem::path& path, std::string_view more = "");
+  /// A flag names "-": standard output is that file's alone, and text goes to standard error.
+  void give_stdout_to_a_file() { stdout_is_a_file_ = true; }
 
   /// True once the reader of stdout has gone away: what follows is not written, and that is no
   /// error.
@@ -47,7 +52,7 @@ class Session {
   Terminal terminal_;
   bool json_, quiet_;
   exec::PhaseLog phases_;
-  bool progress_shown_ = false, reader_gone_ = false;
+  bool progress_shown_ = false, reader_gone_ = false, stdout_is_a_file_ = false;
   std::string pending_;
 };
 

@@ -107,11 +107,10 @@ int run(const Arguments& arguments, Session& session) {
     print_figures(subject, figures, session);
     if (drawn) session.print(drawn_steps_text(*drawn));
     if (arguments.has("--emit-order")) session.print(write_order_csv(subject.order));
-    if (!arguments.has("--trace")) {
-      session.note("next: add --trace t.json.gz and open it in ui.perfetto.dev");
-    }
   }
   for (const auto& sentence : over) session.note(sentence);
+  if (!session.json() && !arguments.has("--trace"))
+    session.note("next: add --trace t.json.gz and open it in ui.perfetto.dev");
   return over.empty() ? kDone : kAnswerIsNo;
 }
 

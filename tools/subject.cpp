@@ -1,6 +1,7 @@
 #include "tools/subject.hpp"
 #include "core/order_json.hpp"
 #include "core/order_problems.hpp"
+#include "core/order_rows.hpp"
 
 #include <algorithm>
 
@@ -53,7 +54,7 @@ void use_given_costs(Subject& subject, const Arguments& arguments,
   subject.costs = std::move(costs.table);
   subject.memory_limit = costs.memory_limit;
   subject.uniform_costs = same_for_all(subject.costs);
-  subject.costs_text = costs_text(subject.costs) + (costs.assumed ? " (assumed: no --cost)" : "");
+  subject.costs_text = costs_text(subject.costs) + assumed_text(arguments);
 }
 
 void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) {
@@ -71,15 +72,12 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   }
   if (plan.sharding_stage > 0) subject.title += " zero=" + std::to_string(plan.sharding_stage);
   subject.title += ", model " + plan.model.name;
-  if (arguments.has("--cost") || arguments.has("--rank-cost")) {
-    use_given_costs(subject, arguments);
-  } else {
-    subject.costs = plan.costs;
-    subject.costs_text = costs_text(plan.costs);
-    if (const auto memory = arguments.text("--mem")) {
-      subject.memory_limit = parse_memory(*memory, subject.costs);
-    }
-    use_message_bytes(subject.costs, arguments);
+  subject.costs = plan.costs;
+  subject.memory_limit = use_cost_flags(subject.costs, arguments, subject.order.placement);
+  subject.costs_text = costs_text(subject.costs);
+  for (const char* flag : {"--cost", "--rank-cost"}) {
+    if (const auto given = arguments.text(flag))
+      subject.costs_text += std::string(" (the plan's, with ") + flag + " " + *given + ")";
   }
   subject.plan = std::move(plan);
 }
@@ -117,15 +115,24 @@ void read_order_file(Subject& subject, Order order, const std::string& file,
   read_order_subject(subject, arguments, purpose);
 }
 
+/// Where one row of a CSV is to blame, it is the whole complaint: what else is wrong follows from
+/// it.
+void explain_by_row(Subject& subject, const std::string& text, const std::string& file) {
+  if (subject.problems.empty() || subject.lowering.fragment) return;
+  if (auto fault = row_fault(subject.order, csv_rows(text), file))
+    subject.problems = {*std::move(fault)};
+}
+
 void read_schedule_subject(Subject& subject, const std::string& name, const Arguments& arguments,
                            Purpose purpose, Session& session) {
-  const planner::Schedule& schedule = planner::find_schedule(name);
+  const planner::Schedule& schedule = named_schedule(name, session);
   subject.schedule = &schedule;
   session.phases().begin(exec::Phase::Plan);
   subject.request = schedule_request(arguments, schedule);
   add_costs(subject.request, schedule, arguments);
-  subject.order = make_requested(planner::resolve_schedule(name, subject.request.parameters),
-                                 subject.request, arguments, session, &subject.synthesis);
+  subject.order =
+      make_requested(planner::resolve_schedule(schedule.name, subject.request.parameters),
+                     subject.request, arguments, session, &subject.synthesis);
   const CostsOf whose = costs_of(subject.request);
   settle_placement(subject.request, subject.order);
   subject.source = "--schedule " + std::string(schedule.name);
@@ -137,14 +144,6 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
   }
   session.phases().begin(exec::Phase::Parallel);
   read_order_subject(subject, arguments, purpose, whose);
-}
-
-void refuse_sizes_of_file(const Arguments& arguments) {
-  for (const Flag& flag : schedule_flags()) {
-    if (!arguments.has(flag.name)) continue;
-    throw InputError(std::string(flag.name) +
-                     " belongs to --schedule; a file brings its own sizes");
-  }
 }
 
 }  // namespace
@@ -170,13 +169,14 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
         "nothing to read: give a plan.json, a job.json or an order (CSV or JSON), or "
         "--schedule NAME --pp P --micro-batches M");
   } else {
-    refuse_sizes_of_file(arguments);
+    refuse_flags(arguments, schedule_flags(), "belongs to --schedule; a file brings its own sizes");
     const std::string& path = arguments.positionals().front();
     const std::string file = path == "-" ? "standard input" : path;
     const std::string text = read_text(path);
     subject.source = file;
     if (!looks_like_json(text)) {
       read_order_file(subject, read_order_csv(text, file), file, arguments, purpose);
+      explain_by_row(subject, text, file);
     } else {
       const Json document = parse_json(text, path);
       const JsonCursor root(document, path);

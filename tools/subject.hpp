@@ -56,10 +56,17 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
 /// A plan that is already there; `source` names where it comes from.
 Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments);
 
-/// --schedule's sizes; `name` may come from elsewhere (`compare gpipe 1f1b`).
+/// The schedule that a name on a command line means: a schedule's own name, with its hyphens or
+/// without, goes before another's alias. So `zbh1` is zb-h1, which is noted, where a job's
+/// `schedule_mode: "ZBH1"` is Paddle's.
+const planner::Schedule& named_schedule(const std::string& name, Session& session);
+/// Throws InputError, "FLAG WHY", if one of the flags is given.
+void refuse_flags(const Arguments& arguments, const std::vector<Flag>& flags,
+                  const std::string& why);
 /// Whose costs --cost and --mem are: of a stage, or of all that a rank does for one micro-batch,
 /// which is cut into its stages. --rank-cost and --rank-mem are always those of a rank.
 enum class CostsOf { Stages, Ranks };
+/// --schedule's sizes; `name` may come from elsewhere (`compare gpipe 1f1b`).
 planner::ScheduleRequest schedule_request(const Arguments& arguments,
                                           const planner::Schedule& schedule,
                                           CostsOf whose = CostsOf::Stages);
@@ -74,17 +81,20 @@ bool names_policy(const Arguments& arguments);
 /// "torch-gloo (stream, edge, early, rendezvous)".
 std::string policy_text(const CommPolicy& policy);
 /// --cost and --mem, or --rank-cost and --rank-mem, for the placement's stages; where no flag says
-/// otherwise assumed.
+/// otherwise assumed: F = I = W = 1 ms.
 struct GivenCosts {
   CostTable table;
   Bytes memory_limit;
-  bool assumed = false;  // no --cost
 };
 GivenCosts given_costs(const Arguments& arguments, const Placement& placement,
                        CostsOf whose = CostsOf::Stages);
-/// --message-bytes, if given: the size of every activation and gradient.
-void use_message_bytes(CostTable& costs, const Arguments& arguments);
+/// These flags and --message-bytes: what they name changes in `costs`, the placement's stages; all
+/// else stays. Returns the limit of --mem (0: none).
+Bytes use_cost_flags(CostTable& costs, const Arguments& arguments, const Placement& placement,
+                     CostsOf whose = CostsOf::Stages);
 std::string costs_text(const CostTable& costs);
+/// " (assumed: …)": the times that no flag names where there is no plan to have them from; or "".
+std::string assumed_text(const Arguments& arguments);
 /// True if all stages have the same times.
 bool same_for_all(const CostTable& costs);
 

@@ -1,4 +1,7 @@
 // The flags that name a schedule, its costs and its policy, and what they mean.
+#include <algorithm>
+#include <cctype>
+
 #include "core/comm_policy.hpp"
 #include "core/cost_text.hpp"
 #include "core/error.hpp"
@@ -64,6 +67,19 @@ bool names_costs_of_ranks(const Arguments& arguments) {
          arguments.text_or("--cost", "").find(':') != std::string::npos;
 }
 
+/// --message-bytes, if given: the size of every activation and gradient.
+void use_message_bytes(CostTable& costs, const Arguments& arguments) {
+  const auto text = arguments.text("--message-bytes");
+  if (!text) return;
+  const Bytes each = parse_bytes(*text, "--message-bytes");
+  if (each.value < 1) {
+    throw InputError("--message-bytes: expected at least 1 byte, found \"" + *text + "\"");
+  }
+  const std::size_t boundaries = costs.stages.empty() ? 0 : costs.stages.size() - 1;
+  costs.activation_bytes.assign(boundaries, each);
+  costs.gradient_bytes.assign(boundaries, each);
+}
+
 }  // namespace
 
 Positional subject_file() {
@@ -114,14 +130,14 @@ std::vector<Flag> cost_flags() {
        .help =
            "F=1ms,I=1ms,W=1ms,B=..,FB=..,OPT=..,comm=..: whole ns or a unit, for all stages or one "
            "for each (F=1ms:2ms:1ms:1ms); B is I+W unless given, FB an overlapped pair, comm a "
-           "latency; without the flag F=1ms,I=1ms,W=1ms is assumed"},
+           "latency; what is not named stays: the plan's, else F=1ms,I=1ms,W=1ms"},
       {.group = kCosts,
        .name = "--mem",
        .argument = "BYTES",
        .help = "F=..,I=..,W=..,constant=..,version=..,limit=..: change of a stage's memory at each "
                "action, what is always there, what an older version of its weights takes while it "
                "is kept, and the most a rank may hold; all but the limit also one value for each "
-               "stage"},
+               "stage; what is not named stays as the plan has it"},
       {.group = kCosts,
        .name = "--rank-cost",
        .argument = "COSTS",
@@ -225,6 +241,32 @@ std::vector<Flag> subject_flags() {
   return flags;
 }
 
+const planner::Schedule& named_schedule(const std::string& name, Session& session) {
+  const planner::Schedule& found = planner::find_schedule(name);
+  const auto letters = [](std::string_view text) {
+    std::string kept;
+    for (const char c : text) {
+      if (c != '-') kept += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+    return kept;
+  };
+  if (letters(found.name) == letters(name)) return found;
+  for (const planner::Schedule& schedule : planner::schedules()) {
+    if (letters(schedule.name) != letters(name)) continue;
+    session.note(name + " is taken as " + std::string(schedule.name) + "; the one that jobs call " +
+                 name + " is " + std::string(found.name));
+    return schedule;
+  }
+  return found;
+}
+
+void refuse_flags(const Arguments& arguments, const std::vector<Flag>& flags,
+                  const std::string& why) {
+  for (const Flag& flag : flags) {
+    if (arguments.has(flag.name)) throw InputError(std::string(flag.name) + " " + why);
+  }
+}
+
 planner::ScheduleRequest schedule_request(const Arguments& arguments,
                                           const planner::Schedule& schedule, CostsOf whose) {
   planner::ScheduleRequest request;
@@ -307,31 +349,42 @@ bool same_for_all(const CostTable& costs) {
 GivenCosts given_costs(const Arguments& arguments, const Placement& placement, CostsOf whose) {
   GivenCosts costs;
   const GivenFlag cost = given_flag(arguments, "--cost", "--rank-cost", whose);
-  costs.assumed = !cost.text;
-  costs.table = parse_costs(cost.text.value_or(std::string(kAssumedCosts)),
-                            cost.by_rank ? placement.ranks() : placement.stages(), cost.name);
+  costs.table = parse_costs(kAssumedCosts, cost.by_rank ? placement.ranks() : placement.stages());
   if (cost.by_rank) costs.table = resampled(costs.table, placement);
-  if (const GivenFlag memory = given_flag(arguments, "--mem", "--rank-mem", whose); memory.text) {
-    CostTable holder =
-        CostTable::uniform(memory.by_rank ? placement.ranks() : placement.stages(), {});
-    costs.memory_limit = parse_memory(*memory.text, holder, memory.name);
-    costs.table.memory =
-        memory.by_rank ? resampled(holder, placement).memory : std::move(holder.memory);
-  }
-  use_message_bytes(costs.table, arguments);
+  costs.memory_limit = use_cost_flags(costs.table, arguments, placement, whose);
   return costs;
 }
 
-void use_message_bytes(CostTable& costs, const Arguments& arguments) {
-  const auto text = arguments.text("--message-bytes");
-  if (!text) return;
-  const Bytes each = parse_bytes(*text, "--message-bytes");
-  if (each.value < 1) {
-    throw InputError("--message-bytes: expected at least 1 byte, found \"" + *text + "\"");
-  }
-  const std::size_t boundaries = costs.stages.empty() ? 0 : costs.stages.size() - 1;
-  costs.activation_bytes.assign(boundaries, each);
-  costs.gradient_bytes.assign(boundaries, each);
+Bytes use_cost_flags(CostTable& costs, const Arguments& arguments, const Placement& placement,
+                     CostsOf whose) {
+  const auto flag = [&](const GivenFlag& given) {
+    return CostFlag{given.name, given.by_rank ? &placement : nullptr};
+  };
+  if (const GivenFlag cost = given_flag(arguments, "--cost", "--rank-cost", whose); cost.text)
+    change_costs(*cost.text, costs, flag(cost));
+  Bytes limit;
+  if (const GivenFlag memory = given_flag(arguments, "--mem", "--rank-mem", whose); memory.text)
+    limit = parse_memory(*memory.text, costs, flag(memory));
+  use_message_bytes(costs, arguments);
+  return limit;
+}
+
+std::string assumed_text(const Arguments& arguments) {
+  const std::string flag = arguments.has("--rank-cost") ? "--rank-cost" : "--cost";
+  const auto given = arguments.text(flag);
+  if (!given) return " (assumed: no --cost)";
+  const std::vector<std::string> keys = cost_keys(*given);
+  const auto names = [&](std::string_view key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  std::string assumed;
+  const auto add = [&](const char* what) {
+    assumed += (assumed.empty() ? "" : ", ") + std::string(what);
+  };
+  if (!names("F")) add("F");
+  if (!names("I") && !names("B")) add("I");
+  if (!names("W") && !names("B")) add("W");
+  return assumed.empty() ? "" : " (assumed: " + assumed + ", which " + flag + " does not name)";
 }
 
 std::string costs_text(const CostTable& costs) {

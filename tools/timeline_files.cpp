@@ -13,17 +13,20 @@ std::vector<Flag> timeline_file_flags() {
        .name = "--trace",
        .argument = "FILE",
        .help = "write a Chrome trace for ui.perfetto.dev; compressed if the name ends in .gz",
-       .is_file = true},
+       .is_file = true,
+       .writes = Writes::File},
       {.group = "Output",
        .name = "--svg",
        .argument = "FILE",
        .help = "write the timeline as a picture",
-       .is_file = true},
+       .is_file = true,
+       .writes = Writes::File},
       {.group = "Output",
        .name = "--html",
        .argument = "FILE",
        .help = "write a page with the verdict, the picture, figures and bubbles by cause",
-       .is_file = true},
+       .is_file = true,
+       .writes = Writes::File},
   };
 }
 
@@ -39,10 +42,13 @@ void save_trace(Session& session, const std::string& path, const Subject& subjec
   if (!clocks.empty()) info.metadata.emplace_back("clocks", clocks);
   if (kind == traces::TraceInfo::Kind::Measured)
     info.phases = host_phases(session.phases().spans());
+  if (path == "-") {
+    return session.save(path, traces::chrome_trace(subject.program, timeline, subject.costs, info));
+  }
   const InterruptScope scope;
   traces::write_chrome_trace(path, subject.program, timeline, subject.costs, info);
   InterruptScope::check();
-  session.note("wrote " + path + "   (open it in ui.perfetto.dev)");
+  session.wrote(path, "   (open it in ui.perfetto.dev)");
 }
 
 void save_timeline_files(const Arguments& arguments, Session& session, const Subject& subject,
@@ -54,11 +60,11 @@ void save_timeline_files(const Arguments& arguments, Session& session, const Sub
   if (const auto path = arguments.text("--svg")) {
     const auto trace = traces::trace_timeline(subject.program, timeline);
     session.save(*path, traces::svg_timeline(trace, {.title = subject.title}));
-    session.note("wrote " + *path);
+    session.wrote(*path);
   }
   if (const auto path = arguments.text("--html")) {
     session.save(*path, traces::html_report(report_of(subject, timeline)));
-    session.note("wrote " + *path + "   (open it in a browser)");
+    session.wrote(*path, "   (open it in a browser)");
   }
 }
 

@@ -128,7 +128,7 @@ int synthesise_order(const Arguments& arguments, Session& session) {
   }
   if (const auto out = arguments.text("--out")) {
     session.save(*out, write_order_csv(order));
-    session.note("wrote " + *out + "; next: pipewright simulate " + *out);
+    session.wrote(*out, "; next: pipewright simulate " + *out);
   } else if (!session.json()) {
     session.print(write_order_csv(order));
   }
@@ -217,7 +217,7 @@ int save_best(const planner::SearchResult& result, const std::string& path, cons
   const std::string out = arguments.text_or("--out", job.tuner_save_path);
   if (!out.empty()) {
     session.save(out, to_text(to_json(*result.best)));
-    session.note("wrote " + out + "; next: pipewright simulate " + out);
+    session.wrote(out, "; next: pipewright simulate " + out);
   } else {
     session.note("next: pipewright tune " + path + " -o plan.json   (writes the best plan)");
   }
@@ -316,7 +316,8 @@ Command tune_command() {
        .argument = "FILE",
        .help = "where the best plan goes, instead of the job's tuner_save_path",
        .short_name = 'o',
-       .is_file = true},
+       .is_file = true,
+       .writes = Writes::File},
       {.group = "Output", .name = "--top", .argument = "K", .help = "rows of the table"},
       {.group = "Search",
        .name = "--exhaustive",
@@ -325,7 +326,8 @@ Command tune_command() {
        .name = "--resume",
        .argument = "FILE",
        .help = "a journal: goes on where a search of this job was broken off",
-       .is_file = true},
+       .is_file = true,
+       .writes = Writes::Journal},
       {.group = "Search",
        .name = "--transport",
        .argument = "KIND",

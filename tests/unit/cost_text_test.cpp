@@ -47,6 +47,65 @@ TEST(CostText, MemoryByStage) {
   EXPECT_EQ(costs.memory[1].version.value, 3);
 }
 
+CostTable measured() {
+  CostTable table = CostTable::uniform(2, {.f = Nanoseconds(10), .i = Nanoseconds(12)});
+  table.stages[0].w = Nanoseconds(8);
+  table.stages[0].b = Nanoseconds(20);
+  table.stages[1].w = Nanoseconds(8);
+  table.stages[1].b = Nanoseconds(17);  // fused it is faster
+  table.memory = {{.f = Bytes(100), .i = Bytes(-40), .w = Bytes(-60), .constant = Bytes(7)},
+                  {.f = Bytes(100), .i = Bytes(0), .w = Bytes(-90), .constant = Bytes(9)}};
+  table.route_of_edge.assign(4, {.latency = Nanoseconds(5), .bytes_per_second = 1e9});
+  return table;
+}
+
+TEST(CostText, WhatIsNotNamedStays) {
+  CostTable table = measured();
+  change_costs("F=11:13,comm=3", table);
+  EXPECT_EQ(table.stages[1].f.value, 13);
+  EXPECT_EQ(table.stages[0].i.value, 12);
+  EXPECT_EQ(table.stages[1].b.value, 17);
+  EXPECT_EQ(table.memory[0].constant.value, 7);
+  EXPECT_EQ(table.every_route.latency.value, 3);
+  EXPECT_EQ(table.route_of_edge[2].latency.value, 3);
+  EXPECT_EQ(table.route_of_edge[2].bytes_per_second, 1e9);
+}
+
+TEST(CostText, AFusedBackwardFollowsItsPartsWhereItWasTheirSum) {
+  CostTable table = measured();
+  change_costs("I=20", table);
+  EXPECT_EQ(table.stages[0].b.value, 28);
+  EXPECT_EQ(table.stages[1].b.value, 17);
+  table = measured();
+  change_costs("B=40", table);
+  EXPECT_EQ(table.stages[0].i.value, 24);
+  EXPECT_EQ(table.stages[0].w.value, 16);
+  EXPECT_EQ(table.stages[1].i.value, 12);  // a time of its own says nothing of the parts
+  table = measured();
+  change_costs("B=40,W=30", table);
+  EXPECT_EQ(table.stages[0].i.value, 10);
+}
+
+TEST(CostText, ALimitAloneKeepsTheMemoryThatIsThere) {
+  CostTable table = measured();
+  EXPECT_EQ(parse_memory("limit=50", table).value, 50);
+  EXPECT_EQ(table.memory[0].f.value, 100);
+  EXPECT_EQ(table.memory[1].w.value, -90);
+  EXPECT_EQ(parse_memory("F=200,limit=9", table).value, 9);
+  EXPECT_EQ(table.memory[0].w.value, -160);
+  EXPECT_EQ(table.memory[1].w.value, -90);  // it did not give back what was left before
+  EXPECT_EQ(table.memory[1].constant.value, 9);
+}
+
+TEST(CostText, ALimitWithNothingToHoldAgainstItIsRefused) {
+  CostTable table = parse_costs("F=1", 2);
+  const InputError error = test::refusal([&] { parse_memory("limit=10GiB", table); });
+  test::expect_one_line(error);
+  EXPECT_THAT(error.what(), testing::HasSubstr("--mem limit=10GiB"));
+  EXPECT_THAT(error.what(), testing::HasSubstr("plan.json"));
+  EXPECT_EQ(parse_memory("constant=3,limit=7", table).value, 7);
+}
+
 TEST(CostText, CuttingAModelAnewKeepsItsWork) {
   const CostTable four = parse_costs("F=120:240:360:480,I=12,W=24,FB=240", 4);
   // Twice as many stages: each half of an old one, in the old order.
