@@ -228,7 +228,7 @@ Command analyze_command() {
       "schedule as simulate does. In a trace that does not show its transfers, waiting for one is "
       "counted as waiting for a transfer.";
   command.examples = {
-      {"analyze real.trace.json.gz", "where did the machine lose its time?"},
+      {"analyze examples/real.trace.json", "where did the machine lose its time?"},
       {"analyze --schedule 1f1b --pp 4 --micro-batches 8", "and where does the schedule?"},
   };
   command.positionals = {subject_file()};

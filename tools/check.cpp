@@ -206,12 +206,17 @@ Command check_command() {
       "deadlock, mismatch, invalid, or over the limit of --mem; with --fix only if no cure is "
       "found (docs/curing-hangs.md).";
   command.examples = {
-      {"check order.csv", "will this order hang on NCCL?"},
-      {"check order.csv --issue inline", "and with every transfer on the stream that computes?"},
-      {"check hang.csv --fragment", "a log cut out of a hang; or its first line is # fragment"},
-      {"check order.csv --matrix --message-bytes 4MiB", "where is it safe, and with what credit?"},
-      {"check --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2", "a hang that really happened"},
-      {"check order.csv --issue inline --post deferred --fix -o cured.csv", "and its cure"},
+      {"check examples/order.csv", "will this order hang on NCCL?"},
+      {"check examples/order.csv --issue inline",
+       "and with every transfer on the stream that computes?"},
+      {"check docs/hangs/nccl-479.csv --issue inline",
+       "a log cut out of a hang, whose first line is # fragment; exits with 1"},
+      {"check examples/order.csv --matrix --message-bytes 4MiB",
+       "where is it safe, and with what credit?"},
+      {"check --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2",
+       "a hang that really happened; exits with 1"},
+      {"check examples/order.csv --channel rank --post deferred --fix -o cured.csv",
+       "an order that hangs, and its cure"},
   };
   command.positionals = {subject_file()};
   command.flags = subject_flags();

@@ -283,11 +283,13 @@ Command compare_command() {
       {"compare gpipe 1f1b zb-h1 -p 4 -m 8 --cost F=2ms,I=2ms,W=1ms",
        "who has the smallest bubble, and at which memory?"},
       {"compare all -p 8 -m 32 --mem F=1GiB", "every schedule that is possible there"},
-      {"compare sim.trace.json.gz real.trace.json.gz --fail-if \"step>10%\"",
+      {"compare examples/sim.trace.json examples/real.trace.json --fail-if \"step>10%\"",
        "does the machine agree with the prediction?"},
-      {"compare sim.json.gz real.json.gz --fit profile.json -o fitted.json",
+      {"compare examples/sim.trace.json examples/real.trace.json --fit examples/profile.json "
+       "-o fitted.json",
        "and the costs with which it would"},
-      {"compare old.plan.json new.plan.json", "what is different about the new plan, in words"},
+      {"compare examples/plan.json examples/plan-4-ranks.json",
+       "what is different about the new plan, in words"},
   };
   command.positionals = {{.name = "WHAT",
                           .help = "names of schedules, two trace files, or two plans",

@@ -198,7 +198,7 @@ Command demo_command() {
       "or on --data, and leaves profile.json, job.json, plan.json and two traces in a folder. Exit "
       "status 1: the gradients differ from a serial run.";
   command.examples = {{"demo", "profile, tune, simulate, train, compare"},
-                      {"demo --data book.txt --out book", "on a text of your own"}};
+                      {"demo --data docs/semantics.md --out my-demo", "on a text of your own"}};
   command.flags = {
       {.group = "Demo",
        .name = "--data",

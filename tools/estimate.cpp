@@ -288,7 +288,8 @@ Command estimate_command() {
       {"estimate gpt3-175b --devices 1024 --global-batch 1536", "on 128 DGX A100"},
       {"estimate llama3-70b --cluster dgx-h100 --devices 64 --global-batch 512 --tp 8 --zero 1",
        "what is fixed is all that is tried"},
-      {"estimate model.json --cluster cluster.json --global-batch 256 --exhaustive --json",
+      {"estimate examples/architecture.json --cluster examples/cluster.json --global-batch 256 "
+       "--exhaustive --json",
        "with the front of time and memory, for a script"},
   };
   command.positionals = {

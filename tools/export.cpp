@@ -82,9 +82,9 @@ Command export_command() {
       "Versions: PyTorch 2.9, Megatron-LM core 0.15, torchtitan 0.2, PaddlePaddle 3.3, DeepSpeed "
       "0.18.";
   command.examples = {
-      {"export plan.json --format megatron -o flags.sh", "bash arrays, to be sourced"},
-      {"export plan.json --format torchtitan > parallel.toml", "tables of a job's TOML"},
-      {"export plan.json --format pytorch-csv", "the order, for PyTorch's runtime"},
+      {"export examples/plan.json --format megatron -o flags.sh", "bash arrays, to be sourced"},
+      {"export examples/plan.json --format torchtitan > parallel.toml", "tables of a job's TOML"},
+      {"export examples/plan.json --format pytorch-csv", "the order, for PyTorch's runtime"},
   };
   command.positionals = {
       {.name = "FILE", .help = "a plan.json; - is standard input", .least = 1, .most = 1}};

@@ -36,13 +36,17 @@ std::string exit_status_section(const Terminal& terminal) {
 std::string example_section(const std::vector<Example>& examples, const Terminal& terminal) {
   std::string text = heading(terminal, "Examples");
   for (const Example& example : examples) {
-    text += "  pipewright " + std::string(example.line) + "\n";
+    text += "  " + line_of(example) + "\n";
     text += painted(terminal, Ink::Dim, wrapped(example.comment, terminal.width, 6));
   }
   return text;
 }
 
 }  // namespace
+
+std::string line_of(const Example& example) {
+  return std::string(example.before) + "pipewright " + std::string(example.line);
+}
 
 std::string flag_spelling(const Flag& flag) {
   std::string text = flag.short_name != 0 ? std::string("-") + flag.short_name + ", " : "";
@@ -109,7 +113,7 @@ std::string general_help(const Terminal& terminal) {
                      "  plans, checks, simulates, runs and explains pipeline-parallel training\n";
   text += example_section({{"demo", "the whole loop on this machine's CPUs, in under a minute"},
                            {"simulate -s 1f1b -p 4 -m 8 --cost F=1ms,B=2ms", "predict a timeline"},
-                           {"check order.csv", "will this order hang, and why?"}},
+                           {"check examples/order.csv", "will this order hang, and why?"}},
                           terminal);
   text += heading(terminal, "Usage");
   text += "  pipewright COMMAND [flags]\n  pipewright COMMAND --help\n";

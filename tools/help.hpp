@@ -13,6 +13,8 @@ std::string general_help(const Terminal& terminal);
 /// What `pipewright simulate --help` prints: examples first.
 std::string command_help(const Command& command, const Terminal& terminal);
 
+/// The line to type.
+std::string line_of(const Example& example);
 /// "-o, --out FILE".
 std::string flag_spelling(const Flag& flag);
 /// "[FILE] [flags]".

@@ -34,8 +34,8 @@ std::string manual_of(const Command& command) {
     text += ".TP\n.B " + roff(flag_spelling(flag)) + "\n" + roff(help_of(flag)) + "\n";
   }
   for (const Example& example : command.examples) {
-    text += ".PP\n.nf\n.RS\npipewright " + roff(example.line) + "\n.RE\n.fi\n" +
-            roff(example.comment) + "\n";
+    text +=
+        ".PP\n.nf\n.RS\n" + roff(line_of(example)) + "\n.RE\n.fi\n" + roff(example.comment) + "\n";
   }
   return text;
 }
@@ -71,8 +71,7 @@ std::string markdown_of(const Command& command) {
   if (!command.examples.empty()) {
     text += "```sh\n";
     for (const Example& example : command.examples) {
-      text +=
-          "# " + std::string(example.comment) + "\npipewright " + std::string(example.line) + "\n";
+      text += "# " + std::string(example.comment) + "\n" + line_of(example) + "\n";
     }
     text += "```\n\n";
   }

@@ -297,8 +297,8 @@ Command partition_command() {
       "output that leaves a device or comes in. A PipeDream profile is cut into stages with "
       "replicas so that the slowest stage is fastest. Exit status 1: no split fits.";
   command.examples = {
-      {"partition graph.json", "devices, loads, and which operators are where"},
-      {"partition vgg16.json --machines 4,2 --bandwidth 10GB/s,1GB/s",
+      {"partition examples/operator-graph.json", "devices, loads, and which operators are where"},
+      {"partition examples/pipedream-profile.json --machines 4,2 --bandwidth 10GB/s,1GB/s",
        "replicated stages on two machines of four GPUs"},
   };
   command.positionals = {{.name = "FILE",

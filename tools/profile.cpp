@@ -128,7 +128,7 @@ Command profile_command() {
       "layer there; then a transfer between two ranks. Every number is a median, and the file also "
       "says how the measurements are spread.";
   command.examples = {
-      {"profile job.json -o profile.json", "for the model and the batch sizes of a job"},
+      {"profile examples/job.json -o profile.json", "for the model and the batch sizes of a job"},
       {"profile gpt-tiny --sizes 1,2,4 --budget 3s", "a preset, in about 3 seconds"},
   };
   command.positionals = {

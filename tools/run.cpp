@@ -393,15 +393,18 @@ Command run_command() {
       "watchdog, which names the cycle, with exit status 4; a line for each rank then says whether "
       "it is stuck, slow or dead, and --trace holds what there was.";
   command.examples = {
-      {"run plan.json --data README.md --verify --trace real.trace.json.gz",
-       "train, check the gradients, write the timeline"},
+      {"run examples/plan.json --data README.md --verify --trace real.trace.json.gz "
+       "--save-checkpoint saved",
+       "train, check the gradients, write the timeline and the weights"},
       {"run --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2",
        "a hang on real threads; exits with 4"},
-      {"run plan.json --mode evaluate --data a.txt --load-checkpoint saved",
+      {"run examples/plan.json --mode evaluate --data docs/cli.md --load-checkpoint saved",
        "loss and perplexity of a text"},
-      {"run order.csv --device paced --clock virtual --json", "an order of your own"},
-      {"run plan.json --transport nccl --dry-run", "what NCCL would be called with; needs no GPU"},
-      {"run plan.json --transport mpi --verify", "under mpirun -np 4: a process for each rank"},
+      {"run examples/order.csv --device paced --clock virtual --json", "an order of your own"},
+      {"run examples/plan.json --transport nccl --dry-run",
+       "what NCCL would be called with; needs no GPU"},
+      {"run examples/plan.json --data README.md --transport mpi --verify",
+       "a process for each rank", "mpirun -np 2 "},
   };
   command.positionals = {subject_file()};
   command.flags = run_flags();

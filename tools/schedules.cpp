@@ -230,6 +230,7 @@ Positional schedule_name() {
 Command list_command() {
   Command command;
   command.name = "schedules list";
+  command.examples = {{"schedules list", "what there is"}};
   command.summary = "list the schedules with their closed forms";
   command.flags = {{.group = "Output",
                     .name = "--markdown",

@@ -127,12 +127,13 @@ Command simulate_command() {
   command.examples = {
       {"simulate --schedule 1f1b --pp 4 --micro-batches 8 --cost F=1,B=2",
        "the textbook picture, with the textbook's bubble beside it"},
-      {"simulate plan.json --trace sim.trace.json.gz", "a tuned plan, for ui.perfetto.dev"},
+      {"simulate examples/plan.json --trace sim.trace.json.gz",
+       "a tuned plan, for ui.perfetto.dev"},
       {"simulate -s auto -p 3 -m 6 --cost F=5,B=9 --mem F=1,limit=3 --prove",
        "the best order for these costs and this limit, with a proof"},
-      {"simulate plan.json --samples 1000 --profile profile.json",
+      {"simulate examples/plan.json --samples 1000 --profile examples/profile.json",
        "the step time as an interval, from how the measurements are spread"},
-      {"simulate order.csv --preset nccl-one-stream --json", "an order of your own"},
+      {"simulate examples/order.csv --preset nccl-one-stream --json", "an order of your own"},
   };
   command.positionals = {subject_file()};
   command.flags = subject_flags();

@@ -290,9 +290,10 @@ Command tune_command() {
       "the profile where there is one, else from operation counts and the device's rate. Exit "
       "status 1: no configuration is possible.";
   command.examples = {
-      {"tune job.json -o plan.json", "the ranked table, and the best plan as a file"},
-      {"tune job.json --profile profile.json --json", "with measured costs, for a script"},
-      {"tune job.json --synthesise --budget 10s -o plan.json",
+      {"tune examples/job.json -o plan.json", "the ranked table, and the best plan as a file"},
+      {"tune examples/job.json --profile examples/profile.json --json",
+       "with measured costs, for a script"},
+      {"tune examples/job.json --synthesise --budget 2s -o plan.json",
        "and a better order for the best plan's stages, if there is one"},
       {"tune --synthesise -p 4 -m 8 --cost F=9:12:9:14,B=20 -o order.csv",
        "an order for costs of your own"},
