@@ -121,6 +121,10 @@ std::string ending(const Row& row) {
   return row.over_memory ? "over memory" : "ok";
 }
 
+std::string rank_costs_text(const CostTable& by_rank) {
+  return same_for_all(by_rank) ? costs_text(by_rank) : "its own for each rank";
+}
+
 void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Session& session) {
   using Align = Table::Align;
   const bool memory = arguments.has("--mem") || arguments.has("--rank-mem");
@@ -153,7 +157,7 @@ void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Sessio
   const bool alias = arguments.has("--cost") || arguments.has("--mem");
   session.print(wrapped(
       "p=" + arguments.text_or("--pp", "") + " m=" + arguments.text_or("--micro-batches", "") +
-          ", a rank's micro-batch: " + costs_text(costs.table) + assumed_text(arguments) +
+          ", a rank's micro-batch: " + rank_costs_text(costs.table) + assumed_text(arguments) +
           (alias ? " (--cost and --mem are --rank-cost and --rank-mem here)" : ""),
       session.terminal().width, 0));
   session.print(

@@ -84,6 +84,10 @@ Order make_requested(const planner::Schedule& schedule, const planner::ScheduleR
                      std::optional<planner::SynthesisResult>* found) {
   if (!schedule.searched) return planner::make_order(schedule.name, request);
   if (const auto refused = planner::refusal_of(schedule, request)) throw InputError(*refused);
+  if (!planner::chooses_placement(request) && request.chunks == 1 &&
+      !arguments.has("--placement") && !arguments.has("--vpp")) {
+    session.note("--cost is a stage's, so each rank has one; with --rank-cost several are tried");
+  }
   auto result = planner::synthesise_for(
       request, with_effort(planner::synthesis_request(request), arguments, session));
   session.clear_progress();

@@ -113,6 +113,24 @@ void print_explanation(const planner::Explanation& explanation, Session& session
     session.print(wrapped("- " + sentence, session.terminal().width, 0));
 }
 
+std::string costs_of_text(const planner::ScheduleRequest& request, const Order& order) {
+  const std::string text = costs_text(request.costs);
+  if (!planner::chooses_placement(request)) return text;
+  return "a rank: " + text + "; stages a rank: " + std::to_string(order.stages() / request.ranks);
+}
+
+/// The flags with which another command costs the order alike.
+std::string costs_words(const planner::ScheduleRequest& request, const Arguments& arguments) {
+  std::string words;
+  for (const std::string name : {"cost", "mem"}) {
+    const std::string of_stage = "--" + name, of_rank = "--rank-" + name;
+    const bool by_rank = arguments.has(of_rank) || costs_of(request) == CostsOf::Ranks;
+    const auto text = arguments.text(arguments.has(of_rank) ? of_rank : of_stage);
+    if (text) words += " " + (by_rank ? of_rank : of_stage) + " " + *text;
+  }
+  return words;
+}
+
 /// Without a job: the best order for the costs of the flags.
 int synthesise_order(const Arguments& arguments, Session& session) {
   const planner::Schedule& schedule = planner::find_schedule("auto");
@@ -123,12 +141,13 @@ int synthesise_order(const Arguments& arguments, Session& session) {
   if (session.json()) {
     session.print_result(synthesis_fields(*found));
   } else {
-    session.print(wrapped(costs_text(request.costs), session.terminal().width, 0));
+    session.print(wrapped(costs_of_text(request, order), session.terminal().width, 0));
     session.print(wrapped(synthesis_text(*found), session.terminal().width, 0));
   }
   if (const auto out = arguments.text("--out")) {
     session.save(*out, write_order_csv(order));
-    session.wrote(*out, "; next: pipewright simulate " + *out);
+    session.wrote(*out,
+                  "; next: pipewright simulate " + *out + costs_words(request, arguments));
   } else if (!session.json()) {
     session.print(write_order_csv(order));
   }

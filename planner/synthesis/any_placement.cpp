@@ -24,9 +24,7 @@ constexpr std::int64_t kNanosecondsANamedAction = 60;
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
 int most_chunks(const SynthesisRequest& by_rank) {
-  const int ranks = by_rank.placement.ranks();
-  if (ranks == 1) return 1;
-  const std::int64_t of_one = std::int64_t{3} * ranks * by_rank.micro_batches;
+  const std::int64_t of_one = std::int64_t{3} * by_rank.placement.ranks() * by_rank.micro_batches;
   return static_cast<int>(std::clamp<std::int64_t>(kMostActions / of_one, 2, kMostChunks));
 }
 
@@ -34,7 +32,7 @@ std::vector<Placement> placements_to_try(int ranks, int most) {
   std::vector<Placement> placements;
   for (int chunks = 1; chunks <= most; ++chunks)
     placements.push_back(Placement::loop(ranks, chunks));
-  for (int chunks = 2; chunks <= most; chunks += 2) placements.push_back(waves(ranks, chunks));
+  for (int chunks = 2; chunks <= most; ++chunks) placements.push_back(waves(ranks, chunks));
   return placements;
 }
 

@@ -44,7 +44,7 @@ BoundScope scope_of(const SynthesisRequest& request) {
   const int chunks = placement.stages() / placement.ranks();
   const bool even = chunks > 0 && chunks * placement.ranks() == placement.stages();
   std::string shape = "explicit";
-  if (even && chunks % 2 == 0 && same_ranks(placement, waves(placement.ranks(), chunks)))
+  if (even && chunks > 1 && same_ranks(placement, waves(placement.ranks(), chunks)))
     shape = chunks == 2 ? "v" : "waves";
   if (even && same_ranks(placement, Placement::loop(placement.ranks(), chunks))) shape = "loop";
   scope.least_chunks = scope.most_chunks = shape == "explicit" ? placement.stages() : chunks;
@@ -55,7 +55,7 @@ BoundScope scope_of(const SynthesisRequest& request) {
 BoundScope any_scope(const SynthesisRequest& request, int most_chunks) {
   BoundScope scope{{"loop"}, 1, most_chunks, orders_of(request)};
   if (most_chunks >= 2) scope.placements.emplace_back("v");
-  if (most_chunks >= 4) scope.placements.emplace_back("waves");
+  if (most_chunks >= 3) scope.placements.emplace_back("waves");
   return scope;
 }
 
