@@ -282,9 +282,9 @@ RandomOrder random_order(Dice& dice, const RandomOptions& options) {
     }
   }
   // From a copy, as it was added later: a seed's order stays what it was but for its waits.
-  Dice extra = dice;
-  if (options.waits && extra.chance(25)) {
-    add_waits(extra, result.order);
+  Dice of_waits = dice;
+  if (options.waits && of_waits.chance(25)) {
+    add_waits(of_waits, result.order);
     result.what += ", waits";
   }
   if (options.idle && dice.chance(30)) {
@@ -298,9 +298,8 @@ RandomOrder random_order(Dice& dice, const RandomOptions& options) {
     for (int times = dice.between(1, 2); times > 0; --times)
       result.what += break_order(dice, result.order);
   }
-  // Drawn from a copy: it was added later, and a seed's order stays what it was but for them.
-  Dice extra = dice;
-  if (options.batches && extra.chance(40)) write_batches(extra, result.order);
+  Dice of_batches = dice;  // a copy, likewise
+  if (options.batches && of_batches.chance(40)) write_batches(of_batches, result.order);
   result.broken = broken;
   return result;
 }
