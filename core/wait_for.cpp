@@ -344,6 +344,8 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
   if (heads.empty()) return report;
   for (const auto& head : heads) report.stuck.push_back({head.rank, head.lane, head.instruction});
 
+  // Whole orders may have ends that meet nobody where communicators are apart (§2.3).
+  const bool apart = program.has_group_queues() && !program.joined.empty();
   Waits waits;
   bool running = false;  // a head that waits for nothing: the Program does not stand still
   std::vector<bool> never;
@@ -354,8 +356,7 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
     if (outside) {
       std::string reason = program.text(head.instruction) + " on " + rank_text(head.rank) +
                            " waits for something that never comes: nothing left to run matches it";
-      if (program.has_group_queues() && !program.joined.empty())
-        reason += " on its communicator (mixed batches have one of their own)";
+      if (apart) reason += " on its communicator (mixed batches have one of their own)";
       outside_waits.push_back(std::move(reason));
     }
     running |= waits.back().empty() && !outside;
@@ -384,7 +385,8 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
   // Of a joined batch the end that waits is named.
   for (std::size_t k = 0; k < cycle.size(); ++k)
     report.cycle[k].behind = report.cycle[(k + 1) % cycle.size()].instruction;
-  report.verdict = !cycle.empty() || program.fragment ? Verdict::Deadlock : Verdict::Invalid;
+  const bool hangs = !cycle.empty() || program.fragment || apart;
+  report.verdict = hangs ? Verdict::Deadlock : Verdict::Invalid;
   if (report.verdict == Verdict::Deadlock) report.cause = cause_among_computations(program);
   if (cycle.empty()) report.reasons = std::move(outside_waits);
   return report;

@@ -183,6 +183,10 @@ class Channels {
 
   /// The next head, if all of this one has ended.
   void pass_head(std::uint32_t lane) {
+    if (batch_.empty()) {
+      ++next_[lane];
+      return;
+    }
     const std::uint32_t stop = head_end(lane);
     for (std::uint32_t place = next_[lane]; place < stop; ++place) {
       if (end_[lanes_.instructions[place]] == kNotEnded) return;

@@ -51,6 +51,15 @@ int badness(Verdict verdict) {
   return 3;
 }
 
+/// Whether both policies make the same Program of an order.
+bool read_alike(const Order& order, CommPolicy one, const CommPolicy& other) {
+  const auto is_batched = [](const Cell& cell) { return cell.batched; };
+  const bool batches = std::ranges::any_of(
+      order.ranks, [&](const auto& row) { return std::ranges::any_of(row, is_batched); });
+  if (!batches) one.batches = other.batches;
+  return one == other;
+}
+
 /// One for the policy that is named; else one for each way in which stock PyTorch may run the
 /// order. The subject is left under the worst of them, of several under the first.
 std::vector<Judgement> judge_all(Subject& subject) {
@@ -60,7 +69,15 @@ std::vector<Judgement> judge_all(Subject& subject) {
   std::optional<Program> worst;
   int worst_badness = -1;
   for (const std::string_view name : stock_torch_presets()) {
-    subject.program = lower(subject.order, comm_policy_preset(name), subject.lowering);
+    const CommPolicy& policy = comm_policy_preset(name);
+    const auto known = std::find_if(all.begin(), all.end(), [&](const Judgement& judged) {
+      return read_alike(subject.order, policy, comm_policy_preset(judged.policy));
+    });
+    if (known != all.end()) {
+      all.push_back({std::string(name), known->report});
+      continue;
+    }
+    subject.program = lower(subject.order, policy, subject.lowering);
     all.push_back({std::string(name), judge(subject)});
     if (badness(all.back().report.verdict) <= worst_badness) continue;
     worst_badness = badness(all.back().report.verdict);

@@ -54,13 +54,16 @@ Json steps_json(const Program& program, const std::vector<WaitStep>& steps) {
 }
 
 std::string heads_text(const Program& program, const WaitReport& report) {
-  std::string text = "heads:";
+  std::string text;
+  int named = 0;
   for (const StuckHead& head : report.stuck) {
-    if (&head - report.stuck.data() >= 32) return text + " ...";
-    text += " rank " + std::to_string(head.rank.value) + " " + program.text(head.instruction) +
-            (&head == &report.stuck.back() ? "" : ",");
+    // Of an order that is explained by its computations the transfers are not the user's.
+    if (!report.cause.empty() && is_transfer(program.code[head.instruction].kind)) continue;
+    if (++named > 32) return "heads:" + text + ", ...";
+    text += (text.empty() ? " rank " : ", rank ") + std::to_string(head.rank.value) + " " +
+            program.text(head.instruction);
   }
-  return text;
+  return "heads:" + text;
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ class Builder {
   Program build() {
     add_instructions();
     for (const std::vector<int>& batch : batches_) join(batch);
+    for (const Instruction& end : program_.instructions)
+      program_.groups_apart = program_.groups_apart || in_group(end);
     for (Instruction& instruction : program_.instructions) find_inputs(instruction);
     for (Instruction& instruction : program_.instructions) find_others(instruction);
     for (const std::vector<int>& list : program_.lists) find_issuers(list);

@@ -66,7 +66,8 @@ class Judge {
       return stuck;
     }
     stuck.cycle = cycle();
-    stuck.verdict = fragment || !stuck.cycle.empty() ? Verdict::Deadlock : Verdict::Invalid;
+    const bool hangs = fragment || !stuck.cycle.empty() || program_.groups_apart;
+    stuck.verdict = hangs ? Verdict::Deadlock : Verdict::Invalid;
     return stuck;
   }
 
