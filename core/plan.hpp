@@ -42,6 +42,9 @@ struct TrainingSpec {
   std::string labels, targets;  // beside inputs: ".npy" files, at most one of the two
   RecomputeSpec recompute;
   double clip_grad_norm = 0;  // 0: gradients are not clipped
+  /// Whether the document gives it; else the value is an assumption of ours, which a run takes and
+  /// an export leaves out.
+  bool learning_rate_given = false, steps_given = false, clip_grad_norm_given = false;
 };
 
 struct Prediction {

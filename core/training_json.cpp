@@ -43,17 +43,19 @@ Json data_json(const TrainingSpec& training) {
 }  // namespace
 
 TrainingSpec read_training(const JsonCursor& value) {
-  value.only(
-      {"optimizer", "learning_rate", "steps", "seed", "data", "recompute", "clip_grad_norm"});
+  value.only({"optimizer", "learning_rate", "steps", "seed", "data", "recompute", "clip_grad_norm",
+              "assumed"});
   TrainingSpec training;
   if (const auto optimizer = value.find("optimizer")) {
     training.optimizer = read_choice<std::string>(*optimizer, {{"adamw", "adamw"}, {"sgd", "sgd"}});
   }
   if (const auto rate = value.find("learning_rate")) {
     training.learning_rate = rate->number(0, 1000);
+    training.learning_rate_given = true;
   }
   if (const auto steps = value.find("steps")) {
     training.steps = read_count(*steps, 1, 1'000'000'000);
+    training.steps_given = true;
   }
   if (const auto seed = value.find("seed")) {
     training.seed = read_seed(*seed);
@@ -63,9 +65,16 @@ TrainingSpec read_training(const JsonCursor& value) {
   }
   if (const auto clip = value.find("clip_grad_norm")) {
     training.clip_grad_norm = clip->number(0, 1e15);
+    training.clip_grad_norm_given = true;
   }
   if (const auto recompute = value.find("recompute")) {
     training.recompute = read_recompute(*recompute);
+  }
+  if (const auto assumed = value.find("assumed")) {
+    for (const JsonCursor& key : assumed->elements()) {
+      const bool is_rate = read_choice<bool>(key, {{"learning_rate", true}, {"steps", false}});
+      (is_rate ? training.learning_rate_given : training.steps_given) = false;
+    }
   }
   return training;
 }
@@ -76,10 +85,15 @@ Json to_json(const TrainingSpec& training) {
                {"steps", training.steps},
                {"seed", training.seed},
                {"data", data_json(training)}};
-  if (training.clip_grad_norm > 0) json["clip_grad_norm"] = training.clip_grad_norm;
+  if (training.clip_grad_norm > 0 || training.clip_grad_norm_given)
+    json["clip_grad_norm"] = training.clip_grad_norm;
   if (training.recompute.kind != RecomputeSpec::Kind::None) {
     json["recompute"] = to_json(training.recompute);
   }
+  Json assumed = Json::array();
+  if (!training.learning_rate_given) assumed.push_back("learning_rate");
+  if (!training.steps_given) assumed.push_back("steps");
+  if (!assumed.empty()) json["assumed"] = assumed;
   return json;
 }
 

@@ -32,6 +32,15 @@ Json fields_of(const ExportFormat& format, const ExportedPlan& exported) {
   return {{"export", fields}};
 }
 
+ExportedPlan written(const ExportFormat& format, const Plan& plan, const Arguments& arguments) {
+  const auto torch = arguments.text("--torch");
+  if (!torch) return format.write(plan);
+  if (format.name != "pytorch-csv") {
+    throw InputError("--torch is of --format pytorch-csv; --format is " + std::string(format.name));
+  }
+  return planner::export_pytorch_csv(plan, *planner::torch_release(*torch));
+}
+
 int run(const Arguments& arguments, Session& session) {
   const auto name = arguments.text("--format");
   if (!name) {
@@ -43,7 +52,7 @@ int run(const Arguments& arguments, Session& session) {
   }
   const ExportFormat& format = planner::find_export_format(*name);
   const Plan plan = load_plan(arguments.positionals().front());
-  ExportedPlan exported = format.write(plan);
+  ExportedPlan exported = written(format, plan, arguments);
   if (exported.refusals.empty()) {
     for (std::string& sentence : planner::stock_verdicts(plan, format.name))
       exported.notes.push_back(std::move(sentence));
@@ -79,23 +88,32 @@ Command export_command() {
   command.description =
       "What the other tool cannot do as the plan does is refused with exit status 1; what it "
       "leaves to its user is a note on stderr, and a comment where the file may have them. "
-      "Versions: PyTorch 2.9, Megatron-LM core 0.15, torchtitan 0.2, PaddlePaddle 3.3, DeepSpeed "
+      "Versions: PyTorch 2.13, Megatron-LM core 0.16, torchtitan 0.3, PaddlePaddle 3.3, DeepSpeed "
       "0.18.";
   command.examples = {
       {"export examples/plan.json --format megatron -o flags.sh", "bash arrays, to be sourced"},
-      {"export examples/plan.json --format torchtitan > parallel.toml", "tables of a job's TOML"},
+      {"export examples/plan.json --format torchtitan -o flags.sh",
+       "the flags of its command line"},
       {"export examples/plan.json --format pytorch-csv", "the order, for PyTorch's runtime"},
   };
   command.positionals = {
       {.name = "FILE", .help = "a plan.json; - is standard input", .least = 1, .most = 1}};
-  command.flags = {format_flag(),
-                   {.group = "Output",
-                    .name = "--out",
-                    .argument = "FILE",
-                    .help = "write to a file instead of standard output",
-                    .short_name = 'o',
-                    .is_file = true,
-                    .writes = Writes::File}};
+  command.flags = {
+      format_flag(),
+      {.group = "Output",
+       .name = "--torch",
+       .argument = "RELEASE",
+       .help = "of pytorch-csv, whose runtime takes an order that writes its transfers "
+               "(2.13 unless given)",
+       .choices = {"2.13", "2.15"},
+       .checked = true},
+      {.group = "Output",
+       .name = "--out",
+       .argument = "FILE",
+       .help = "write to a file instead of standard output",
+       .short_name = 'o',
+       .is_file = true,
+       .writes = Writes::File}};
   command.run = run;
   return command;
 }

@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/lower.hpp"
 #include "core/order_json.hpp"
+#include "planner/export/pytorch_actions.hpp"
 #include "sim/engine.hpp"
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
@@ -197,12 +198,31 @@ int run_show(const Arguments& arguments, Session& session) {
   return kDone;
 }
 
+/// With its transfers and, for PyTorch, all that the release's runtime takes from the file alone.
+Order listed_actions(const Order& order, const Arguments& arguments, Session& session) {
+  const bool as_json = arguments.text("--format") == "json";
+  const std::string name = arguments.text_or("--torch", as_json ? "none" : "2.13");
+  const auto release = planner::torch_release(name);
+  if (!release) return with_transfers(order);
+  if (const auto refusal = planner::torch_refusal_of(order)) {
+    throw InputError(*refusal + ", or --torch none for the order with its transfers alone");
+  }
+  session.note(
+      "note: the actions are for PyTorch " + name +
+      ", which loads them with _load_csv(file, format=\"compute_comms\") and adds nothing; "
+      "--torch names another release");
+  return planner::torch_actions(order, *release);
+}
+
 int run_export(const Arguments& arguments, Session& session) {
   const auto& schedule = named_schedule(arguments.positionals().front(), session);
   planner::ScheduleRequest request = schedule_request(arguments, schedule);
   add_costs(request, schedule, arguments);
   Order order = make_requested(schedule, request, arguments, session);
-  if (arguments.has("--comms")) order = with_transfers(order);
+  if (arguments.has("--torch") && !arguments.has("--comms")) {
+    throw InputError("--torch says what --comms writes; give --comms beside it");
+  }
+  if (arguments.has("--comms")) order = listed_actions(order, arguments, session);
   const bool as_json = arguments.text("--format") == "json";
   const std::string file = as_json ? to_text(to_json(order)) : write_order_csv(order);
   if (const auto path = arguments.text("--out")) {
@@ -263,7 +283,8 @@ Command order_export_command() {
   command.summary = "print a schedule's order as CSV or JSON";
   command.examples = {{"schedules export interleaved -p 4 -m 8 -v 2 > order.csv",
                        "for PyTorch's runtime, or for a spreadsheet"},
-                      {"schedules export 1f1b -p 4 -m 8 --comms", "with sends and receives"}};
+                      {"schedules export 1f1b -p 4 -m 8 --comms --torch 2.15",
+                       "every action that PyTorch 2.15 performs"}};
   command.positionals = {schedule_name()};
   command.flags = schedule_flags();
   for (auto& flag : cost_flags()) command.flags.push_back(std::move(flag));
@@ -275,7 +296,18 @@ Command order_export_command() {
        .choices = {"pytorch-csv", "json"},
        .checked = true});
   command.flags.push_back(
-      {.group = "Output", .name = "--comms", .help = "with transfers, placed by PyTorch's rule"});
+      {.group = "Output",
+       .name = "--comms",
+       .help = "with transfers, placed by PyTorch's rule, and what --torch needs beside them"});
+  command.flags.push_back(
+      {.group = "Output",
+       .name = "--torch",
+       .argument = "RELEASE",
+       .help = "whose runtime takes the actions of --comms: 2.13 (UNSHARD, RESHARD, REDUCE_GRAD; "
+               "of a CSV unless given), 2.15 (and waits), none (transfers alone; of JSON unless "
+               "given)",
+       .choices = {"2.13", "2.15", "none"},
+       .checked = true});
   command.flags.push_back({.group = "Output",
                            .name = "--out",
                            .argument = "FILE",

@@ -83,10 +83,16 @@ ExportedPlan export_deepspeed(const Plan& plan) {
                    {"zero_optimization", {{"stage", facts.zero}}}};
   if (facts.pipeline > 1) document["pipeline"] = pipeline_of(facts, result);
   add_tensor_parallelism(facts, document, result);
-  document["optimizer"] = {{"type", plan.training.optimizer == "sgd" ? "SGD" : "AdamW"},
-                           {"params", {{"lr", plan.training.learning_rate}}}};
-  // 0: not clipped.
-  document["gradient_clipping"] = plan.training.clip_grad_norm;
+  document["optimizer"] = {{"type", plan.training.optimizer == "sgd" ? "SGD" : "AdamW"}};
+  if (plan.training.learning_rate_given) {
+    document["optimizer"]["params"] = {{"lr", plan.training.learning_rate}};
+  } else {
+    result.notes.push_back(
+        "the job gives no learning_rate: set optimizer.params.lr, or DeepSpeed takes its "
+        "optimizer's own");
+  }
+  // Left out, it is not clipped.
+  if (clips_or_says_no(plan.training)) document["gradient_clipping"] = plan.training.clip_grad_norm;
   if (plan.model.bytes_per_element == 2) document["bf16"] = {{"enabled", true}};
   add_notes(facts, result);
   // deepspeed/runtime/pipe/topology.py: axes pipe, data, model.

@@ -11,12 +11,12 @@ namespace pipewright::planner {
 namespace {
 
 constexpr std::array<ExportFormat, 6> kFormats{{
-    {"pytorch-csv", "PyTorch 2.9, torch.distributed.pipelining",
-     "the order of one pipeline, as its schedules load it", export_pytorch_csv},
-    {"megatron", "Megatron-LM core 0.15", "a bash array of flags, with the pipeline layout string",
+    {"pytorch-csv", "PyTorch 2.13, torch.distributed.pipelining",
+     "the order of one pipeline, as its runtime loads it",
+     [](const Plan& plan) { return export_pytorch_csv(plan, TorchRelease::V2_13); }},
+    {"megatron", "Megatron-LM core 0.16", "a bash array of flags, with the pipeline layout string",
      export_megatron},
-    {"torchtitan", "torchtitan 0.2", "the tables of a job's TOML that divide the work",
-     export_torchtitan},
+    {"torchtitan", "torchtitan 0.3", "a bash array of its command line's flags", export_torchtitan},
     {"paddle", "PaddlePaddle 3.3",
      "JSON for paddle.distributed.Strategy, and fleet's hybrid_configs", export_paddle},
     {"paddle-tuner", "PaddlePaddle 3.3, launch --auto_tuner_json",
@@ -42,10 +42,23 @@ const ExportFormat& find_export_format(std::string_view name) {
                    "; the formats are " + list);
 }
 
-ExportedPlan export_pytorch_csv(const Plan& plan) {
+ExportedPlan export_pytorch_csv(const Plan& plan, TorchRelease release) {
   ExportedPlan result;
   const Order order = pipeline_order(plan);
-  result.text = write_order_csv(order);
+  if (const auto refusal = torch_refusal_of(order)) {
+    result.refusals.push_back(*refusal);
+    return result;
+  }
+  if (holds_computations_alone(order)) {
+    result.text = write_order_csv(order);
+  } else {
+    result.text = write_order_csv(torch_actions(order, release));
+    result.notes.push_back(
+        "the order writes more than its computations, so the file has every "
+        "action of PyTorch " +
+        std::string(to_string(release)) +
+        ": load it with _load_csv(file, format=\"compute_comms\")");
+  }
   if (plan.replicas() > 1) {
     result.notes.push_back("the order is that of one of " + std::to_string(plan.replicas()) +
                            " replicas; all have the same");

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/plan.hpp"
+#include "planner/export/pytorch_actions.hpp"
 
 namespace pipewright::planner {
 
@@ -34,7 +35,8 @@ std::span<const ExportFormat> export_formats();
 const ExportFormat& find_export_format(std::string_view name);
 
 // The entries of the table.
-ExportedPlan export_pytorch_csv(const Plan& plan);
+/// The computations; where the order writes more than these, every action of that release.
+ExportedPlan export_pytorch_csv(const Plan& plan, TorchRelease release);
 ExportedPlan export_megatron(const Plan& plan);
 ExportedPlan export_torchtitan(const Plan& plan);
 ExportedPlan export_paddle(const Plan& plan);

@@ -1,6 +1,5 @@
 // Megatron-LM: flags of its training scripts (megatron/training/arguments.py) as the bash arrays of
 // its examples, to be sourced.
-#include <cstdio>
 #include <cstdlib>
 
 #include "planner/export/megatron_layout.hpp"
@@ -93,13 +92,11 @@ void add_parallelism(const PlanFacts& facts, const Plan& plan, Flags& flags) {
 void add_training(const PlanFacts& facts, const Plan& plan, Flags& flags) {
   flags.add("micro-batch-size", plan.micro_batch_size);
   flags.add("global-batch-size", facts.global_batch);
-  flags.add("train-iters", plan.training.steps);
-  flags.add(std::string("optimizer ") + (plan.training.optimizer == "sgd" ? "sgd" : "adam"));
-  char number[64];
-  std::snprintf(number, sizeof number, "lr %g", plan.training.learning_rate);
-  flags.add(number);
-  std::snprintf(number, sizeof number, "clip-grad %g", plan.training.clip_grad_norm);
-  flags.add(number);  // 0: not clipped; left out, Megatron-LM clips at 1
+  const TrainingSpec& training = plan.training;
+  if (training.steps_given) flags.add("train-iters", training.steps);
+  flags.add(std::string("optimizer ") + (training.optimizer == "sgd" ? "sgd" : "adam"));
+  if (training.learning_rate_given) flags.add("lr " + number_text(training.learning_rate));
+  if (clips_or_says_no(training)) flags.add("clip-grad " + number_text(training.clip_grad_norm));
   if (plan.model.bytes_per_element == 2) flags.add("bf16");
 }
 
@@ -144,8 +141,32 @@ void add_model(const Architecture& model, Flags& flags) {
   flags.add(std::string("position-embedding-type ") +
             (model.learned_positions ? "learned_absolute" : "rope"));
   if (model.gated) flags.add("swiglu");
-  if (!model.biases) flags.add("disable-bias-linear");
+  if (!model.biases) {
+    flags.add("disable-bias-linear");
+    flags.add("normalization RMSNorm");  // a norm without a shift
+  }
   if (!model.tied_head) flags.add("untie-embeddings-and-output-weights");
+}
+
+/// What its scripts need, or do on their own, and the job does not say.
+void note_what_is_missing(const PlanFacts& facts, const TrainingSpec& training,
+                          ExportedPlan& result) {
+  if (!training.learning_rate_given) {
+    result.notes.push_back("the job gives no learning_rate: add --lr and its schedule");
+  }
+  if (!training.steps_given) {
+    result.notes.push_back("the job does not say how long it trains: add --train-iters");
+  }
+  if (!clips_or_says_no(training)) {
+    result.notes.push_back(
+        "the job gives no clip_grad_norm, and Megatron-LM clips gradients at norm 1: --clip-grad 0 "
+        "is not to clip");
+  }
+  if (!facts.model->learned_positions) {
+    result.notes.push_back(
+        "the plan does not have the base of the rotary positions; Megatron-LM takes 10000 unless "
+        "--rotary-base says otherwise (Llama 3: 500000)");
+  }
 }
 
 /// Where Megatron-LM puts ranks otherwise than the mesh does.
@@ -180,12 +201,13 @@ ExportedPlan export_megatron(const Plan& plan) {
   add_model(*facts.model, model);
   result.notes.push_back("the vocabulary comes from Megatron-LM's tokenizer; the plan counts " +
                          std::to_string(facts.model->vocabulary) + " words");
+  note_what_is_missing(facts, plan.training, result);
   if (facts.pipeline > 1 && facts.zero == 1) {
     result.notes.push_back(
         "gradients are reduced after the last micro-batch; --overlap-grad-reduce and "
         "--overlap-param-gather may be added");
   }
-  result.text = "# Flags of Megatron-LM core 0.15 for " + std::to_string(facts.devices()) +
+  result.text = "# Flags of Megatron-LM core 0.16 for " + std::to_string(facts.devices()) +
                 " devices: source this file, then\n#   torchrun ... pretrain_gpt.py "
                 "\"${PARALLEL_ARGS[@]}\" \"${TRAINING_ARGS[@]}\" \"${MODEL_ARGS[@]}\"\n";
   for (const std::string& note : result.notes) result.text += "# " + note + "\n";

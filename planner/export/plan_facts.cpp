@@ -1,6 +1,7 @@
 #include "planner/export/plan_facts.hpp"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "core/architecture_model.hpp"
 
@@ -49,6 +50,16 @@ PlanFacts facts_of(const Plan& plan) {
   if (facts.model) facts.stages = blocks_of(plan, facts.model->blocks);
   facts.recompute = recompute_of_blocks(plan, facts.model.has_value());
   return facts;
+}
+
+std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+bool clips_or_says_no(const TrainingSpec& training) {
+  return training.clip_grad_norm > 0 || training.clip_grad_norm_given;
 }
 
 std::string describe(const std::vector<StageBlocks>& stages) {

@@ -35,6 +35,11 @@ struct PlanFacts {
 
 PlanFacts facts_of(const Plan& plan);
 
+/// A number of a training as other tools read it: "0.003", "1e-05".
+std::string number_text(double value);
+/// The job says whether, and where, gradients are clipped.
+bool clips_or_says_no(const TrainingSpec& training);
+
 /// "0: embedding and 3 blocks, 1: 4 blocks, …".
 std::string describe(const std::vector<StageBlocks>& stages);
 

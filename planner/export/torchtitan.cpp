@@ -1,7 +1,6 @@
-// torchtitan: the tables of a job's TOML
-// (torchtitan/config/job_config.py at version 0.2, the last whose jobs are TOML).
+// torchtitan: its command line (torchtitan/config/manager.py and configs.py at version 0.3, which
+// has no TOML any more), as a bash array to be sourced.
 #include <array>
-#include <cstdio>
 #include <utility>
 
 #include "planner/export/plan_facts.hpp"
@@ -52,41 +51,63 @@ void refuse(const PlanFacts& facts, const Plan& plan, ExportedPlan& result) {
   }
 }
 
-void line(std::string& text, const std::string& key, const std::string& value) {
-  text += key + " = " + value + "\n";
-}
-void line(std::string& text, const std::string& key, int value) {
-  line(text, key, std::to_string(value));
+/// Lines of the array.
+struct Flags {
+  std::string text;
+
+  void add(const std::string& flag, const std::string& value) {
+    text += "  --" + flag + " " + value + "\n";
+  }
+  void add(const std::string& flag, int value) { add(flag, std::to_string(value)); }
+};
+
+/// Its configurations of published models: the plan's name, --module, --config.
+struct Published {
+  std::string_view ours, module, config;
+};
+constexpr std::array<Published, 4> kPublished{{
+    {"llama3-8b", "llama3", "llama3_8b"},
+    {"llama3-70b", "llama3", "llama3_70b"},
+    {"llama3-405b", "llama3", "llama3_405b"},
+    {"deepseek-v3", "deepseek_v3", "deepseek_v3_671b"},
+}};
+
+/// Whether torchtitan has the plan's model, which is then the first of the flags.
+bool add_model(const Architecture& model, Flags& flags, ExportedPlan& result) {
+  for (const Published& known : kPublished) {
+    if (known.ours != model.name) continue;
+    flags.text += "  --module " + std::string(known.module) + "\n  --config " +
+                  std::string(known.config) + "\n";
+    return true;
+  }
+  result.notes.push_back("the model is torchtitan's: give --module and --config with " +
+                         std::to_string(model.blocks) + " layers of width " +
+                         std::to_string(model.hidden) + ", before the flags of this file");
+  return false;
 }
 
-std::string number_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);
+/// One word for each stage, by the names of torchtitan's decoders.
+std::string modules_of(const std::vector<StageBlocks>& stages) {
+  std::string text;
+  for (const StageBlocks& stage : stages) {
+    std::string names = stage.embedding ? "tok_embeddings" : "";
+    for (int block = stage.first_block; block < stage.first_block + stage.blocks; ++block) {
+      names += (names.empty() ? "" : ",") + ("layers." + std::to_string(block));
+    }
+    if (stage.head) names += std::string(names.empty() ? "" : ",") + "norm,lm_head";
+    text += (text.empty() ? "" : " ") + names;
+  }
   return text;
 }
 
-/// One list of modules for each stage, by the names of torchtitan's Llama 3.
-std::string modules_of(const std::vector<StageBlocks>& stages) {
-  std::string text = "[\n";
-  for (const StageBlocks& stage : stages) {
-    std::string names = stage.embedding ? "\"tok_embeddings\"" : "";
-    for (int block = stage.first_block; block < stage.first_block + stage.blocks; ++block) {
-      names += (names.empty() ? "" : ", ") + ("\"layers." + std::to_string(block) + "\"");
-    }
-    if (stage.head) names += std::string(names.empty() ? "" : ", ") + "\"norm\", \"output\"";
-    text += "  [" + names + "],\n";
-  }
-  return text + "]";
-}
-
 /// torchtitan has replicas (0), weights sharded but kept after their first use (2) or not (3).
-void add_data_parallelism(const PlanFacts& facts, std::string& text, ExportedPlan& result) {
+void add_data_parallelism(const PlanFacts& facts, Flags& flags, ExportedPlan& result) {
   const bool alone = facts.tensor * facts.pipeline * facts.context * facts.experts == 1;
   const bool replicas = facts.zero == 0 && (alone || facts.data == 1);
-  line(text, "data_parallel_replicate_degree", replicas ? facts.data : 1);
-  line(text, "data_parallel_shard_degree", replicas ? 1 : facts.data);
+  flags.add("parallelism.data_parallel_replicate_degree", replicas ? facts.data : 1);
+  flags.add("parallelism.data_parallel_shard_degree", replicas ? 1 : facts.data);
   if (replicas) return;
-  line(text, "fsdp_reshard_after_forward", facts.zero == 3 ? "\"always\"" : "\"never\"");
+  flags.add("parallelism.fsdp_reshard_after_forward", facts.zero == 3 ? "always" : "never");
   if (facts.zero == 0) {
     result.notes.push_back(
         "torchtitan does not replicate weights beside other kinds of parallelism, so they are "
@@ -99,49 +120,66 @@ void add_data_parallelism(const PlanFacts& facts, std::string& text, ExportedPla
   }
 }
 
-void add_pipeline(const PlanFacts& facts, const Plan& plan, std::string& text,
-                  ExportedPlan& result) {
-  line(text, "pipeline_parallel_degree", facts.pipeline);
+void add_pipeline(const PlanFacts& facts, const Plan& plan, Flags& flags, ExportedPlan& result) {
+  flags.add("parallelism.pipeline_parallel_degree", facts.pipeline);
   if (facts.pipeline == 1) return;
   const std::string_view name = class_of(facts.schedule);
   if (!name.empty()) {
-    line(text, "pipeline_parallel_schedule", "\"" + std::string(name) + "\"");
+    flags.add("parallelism.pipeline_parallel_schedule", std::string(name));
   } else {
-    line(text, "pipeline_parallel_schedule", "\"PipelineScheduleMulti\"");
-    line(text, "pipeline_parallel_schedule_csv", "\"schedule.csv\"");
+    flags.add("parallelism.pipeline_parallel_schedule", "PipelineScheduleMulti");
+    flags.add("parallelism.pipeline_parallel_schedule_csv", "schedule.csv");
     result.notes.push_back("PyTorch has no schedule " + facts.schedule +
                            ": write its order with --format pytorch-csv -o schedule.csv");
   }
-  line(text, "pipeline_parallel_microbatch_size", plan.micro_batch_size);
-  line(text, "module_fqns_per_model_part", modules_of(facts.stages));
+  flags.add("parallelism.pipeline_parallel_microbatch_size", plan.micro_batch_size);
+  flags.add("parallelism.module_fqns_per_model_part", modules_of(facts.stages));
+}
+
+void add_parallelism(const PlanFacts& facts, const Plan& plan, Flags& flags, ExportedPlan& result) {
+  // First, because its list of modules takes all words up to the next flag.
+  add_pipeline(facts, plan, flags, result);
+  add_data_parallelism(facts, flags, result);
+  flags.add("parallelism.tensor_parallel_degree", facts.tensor);
+  if (facts.tensor > 1 && !facts.sequence_parallel)
+    flags.text += "  --parallelism.no-enable-sequence-parallel\n";
+  flags.add("parallelism.context_parallel_degree", facts.context);
+  flags.add("parallelism.expert_parallel_degree", facts.experts);
 }
 
 std::string_view mode_of(LayerRecompute recompute) {
-  if (recompute == LayerRecompute::Whole) return "\"full\"";
-  return recompute == LayerRecompute::Attention ? "\"selective\"" : "\"none\"";
+  if (recompute == LayerRecompute::Whole) return "full";
+  return recompute == LayerRecompute::Attention ? "selective" : "none";
 }
 
-void add_training(const PlanFacts& facts, const Plan& plan, std::string& text) {
+void add_training(const PlanFacts& facts, const Plan& plan, Flags& flags) {
   // Without a pipeline torchtitan accumulates gradients over global / (local * replicas) steps.
   const int local = facts.pipeline > 1 ? plan.micro_batches * plan.micro_batch_size  //
                                        : plan.micro_batch_size;
-  line(text, "local_batch_size", local);
-  line(text, "global_batch_size", facts.global_batch);
-  line(text, "seq_len", facts.model->sequence);
-  line(text, "steps", plan.training.steps);
-  // torchtitan always clips; a norm that no gradient reaches is as good as not to.
-  line(text, "max_norm",
-       plan.training.clip_grad_norm > 0 ? number_text(plan.training.clip_grad_norm) : "1e9");
-  if (plan.model.bytes_per_element == 2) line(text, "mixed_precision_param", "\"bfloat16\"");
+  flags.add("training.local_batch_size", local);
+  flags.add("training.global_batch_size", facts.global_batch);
+  flags.add("training.seq_len", facts.model->sequence);
+  if (plan.training.steps_given) flags.add("training.steps", plan.training.steps);
+  if (plan.training.clip_grad_norm > 0)
+    flags.add("training.max_norm", number_text(plan.training.clip_grad_norm));
+  flags.add("training.mixed_precision_param",
+            plan.model.bytes_per_element == 2 ? "bfloat16" : "float32");
 }
 
-void add_notes(const PlanFacts& facts, ExportedPlan& result) {
-  result.notes.push_back("the model is torchtitan's: set [model] name and flavor to one with " +
-                         std::to_string(facts.model->blocks) + " layers of width " +
-                         std::to_string(facts.model->hidden));
-  if (facts.tensor > 1 && !facts.sequence_parallel) {
+void add_notes(const PlanFacts& facts, const TrainingSpec& training, ExportedPlan& result) {
+  result.notes.push_back(training.learning_rate_given
+                             ? "no flag sets the learning rate: write " +
+                                   number_text(training.learning_rate) +
+                                   " into the configuration's optimizer, default_adamw(lr=...)"
+                             : "the job gives no learning_rate: the configuration's own is taken");
+  if (!training.steps_given) {
     result.notes.push_back(
-        "torchtitan's tensor parallelism is always sequence parallel: less memory than planned");
+        "the job does not say how long it trains: the configuration's training.steps is taken");
+  }
+  if (training.clip_grad_norm == 0) {
+    result.notes.push_back(
+        "torchtitan always clips gradients, at the configuration's training.max_norm, and the job "
+        "does not");
   }
   if (facts.recompute == LayerRecompute::Attention) {
     result.notes.push_back(
@@ -157,29 +195,23 @@ ExportedPlan export_torchtitan(const Plan& plan) {
   ExportedPlan result;
   refuse(facts, plan, result);
   if (!result.refusals.empty()) return result;
-  std::string optimizer, training, parallelism, recompute;
-  line(optimizer, "name", "\"AdamW\"");
-  line(optimizer, "lr", number_text(plan.training.learning_rate));
-  add_training(facts, plan, training);
-  add_data_parallelism(facts, parallelism, result);
-  line(parallelism, "tensor_parallel_degree", facts.tensor);
-  line(parallelism, "context_parallel_degree", facts.context);
-  line(parallelism, "expert_parallel_degree", facts.experts);
-  add_pipeline(facts, plan, parallelism, result);
-  line(recompute, "mode", std::string(mode_of(*facts.recompute)));
-  if (facts.recompute == LayerRecompute::Attention) {
-    line(recompute, "selective_ac_option", "\"op\"");
-  }
-  add_notes(facts, result);
+  Flags flags;
+  const bool known = add_model(*facts.model, flags, result);
+  add_training(facts, plan, flags);
+  add_parallelism(facts, plan, flags, result);
+  // A sub-command, and so the last word.
+  flags.text += "  activation_checkpoint:" + std::string(mode_of(*facts.recompute)) + "\n";
+  add_notes(facts, plan.training, result);
   // torchtitan/distributed/parallel_dims.py: its mesh is pp, dp_replicate, dp_shard, cp, tp.
   note_rank_order(plan, "torchtitan", false,
-                  "no field changes that, so neighbours of the pipeline are further apart than "
+                  "no flag changes that, so neighbours of the pipeline are further apart than "
                   "planned",
                   result);
-  result.text = "# For torchtitan 0.2 on " + std::to_string(facts.devices()) + " devices.\n";
+  result.text = "# The command line of torchtitan 0.3 for " + std::to_string(facts.devices()) +
+                " devices: source this file, then\n#   torchrun ... -m torchtitan.train " +
+                (known ? "" : "--module ... --config ... ") + "\"${TITAN_ARGS[@]}\"\n";
   for (const std::string& note : result.notes) result.text += "# " + note + "\n";
-  result.text += "\n[optimizer]\n" + optimizer + "\n[training]\n" + training + "\n[parallelism]\n" +
-                 parallelism + "\n[activation_checkpoint]\n" + recompute;
+  result.text += "TITAN_ARGS=(\n" + flags.text + ")\n";
   return result;
 }
 

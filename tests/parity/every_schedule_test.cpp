@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "core/order_problems.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/paced/device.hpp"
 #include "exec/serial.hpp"
+#include "planner/export/pytorch_actions.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/training_setting.hpp"
 
@@ -84,6 +86,24 @@ TEST_P(EverySchedule, TrainsOnTheCpu) {
       EXPECT_LE(std::abs(*step.loss - expected), 1e-6 * std::abs(expected)) << "step " << index;
     }
   }
+}
+
+/// With every wait of PyTorch 2.15, and UNSHARD, RESHARD and REDUCE_GRAD of a pipeline alone.
+TEST_P(EverySchedule, TrainsOnTheCpuByTheActionsOfPyTorch) {
+  const Schedule& schedule = *GetParam();
+  const int m = micro_batches_for(schedule, 2);
+  const Order order = planner::make_order(schedule.name, {2, m, schedule.default_chunks, {}});
+  if (planner::torch_refusal_of(order)) GTEST_SKIP() << "PyTorch's runtime has no such order";
+  const Order actions = planner::torch_actions(order, planner::TorchRelease::V2_15);
+  ASSERT_EQ(problems_of(actions), std::vector<std::string>{});
+  const Program program = lower(actions, comm_policy_preset("torch"), {.optimizer = true});
+  Setting setting(program);
+  setting.training.verified_steps = 1;
+  const RunResult run =
+      exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 1});
+  ASSERT_TRUE(run.finished());
+  ASSERT_TRUE(run.verify.has_value());
+  EXPECT_LE(run.verify->gradients.norm_rel, 1e-6) << run.verify->gradients.worst;
 }
 
 std::vector<const Schedule*> all_schedules() {

@@ -123,6 +123,7 @@ const std::map<std::string, std::string>& megatron_arguments() {
       {"--position-embedding-type", "learned_absolute rope none"},
       {"--swiglu", "-"},
       {"--disable-bias-linear", "-"},
+      {"--normalization", "LayerNorm RMSNorm"},
       {"--untie-embeddings-and-output-weights", "-"}};
   return table;
 }
@@ -142,20 +143,18 @@ bool fits(const std::string& value, const std::string& kind) {
   return false;
 }
 
-/// 'n' whole number, 'f' any number, 'b' boolean, 'l' list of lists of strings, 's' any string,
-/// otherwise the strings to choose from.
+/// 'n' whole number, 'f' any number, 'b' boolean, 'c' list of whole numbers, 'o' object, 's' any
+/// string, otherwise the strings to choose from.
 bool fits(const Json& value, const std::string& kind) {
   if (kind == "n") return value.is_number_integer() && value >= 0;
   if (kind == "f") return value.is_number();
   if (kind == "b") return value.is_boolean();
-  if (kind == "o") return value.is_object();
-  if (kind == "l") {
-    return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& list) {
-             return list.is_array() && !list.empty() &&
-                    std::all_of(list.begin(), list.end(),
-                                [](const Json& name) { return name.is_string(); });
-           });
+  if (kind == "c") {  // candidates
+    return value.is_array() && !value.empty() &&
+           std::all_of(value.begin(), value.end(),
+                       [](const Json& one) { return one.is_number_integer() && one > 0; });
   }
+  if (kind == "o") return value.is_object();
   return value.is_string() && (kind == "s" || fits(value.get<std::string>(), kind));
 }
 
@@ -177,44 +176,48 @@ void check_keys(const Json& object, const std::string& place, const Kinds& kinds
   }
 }
 
-// torchtitan/config/job_config.py at 0.2.
-const Kinds& torchtitan_fields() {
-  static const Kinds fields = {
-      {"optimizer.name", "Adam AdamW"},
-      {"optimizer.lr", "f"},
-      {"training.local_batch_size", "n"},
-      {"training.global_batch_size", "n"},
-      {"training.seq_len", "n"},
-      {"training.steps", "n"},
-      {"training.max_norm", "f"},
-      {"training.mixed_precision_param", "bfloat16 float32"},
-      {"parallelism.data_parallel_replicate_degree", "n"},
-      {"parallelism.data_parallel_shard_degree", "n"},
-      {"parallelism.fsdp_reshard_after_forward", "default always never"},
-      {"parallelism.tensor_parallel_degree", "n"},
-      {"parallelism.pipeline_parallel_degree", "n"},
-      {"parallelism.module_fqns_per_model_part", "l"},
-      {"parallelism.pipeline_parallel_schedule",
+// torchtitan/config/configs.py at 0.3. 'l': a word for each list, its names with commas between.
+const std::map<std::string, std::string>& torchtitan_fields() {
+  static const std::map<std::string, std::string> fields = {
+      {"--module", "s"},
+      {"--config", "s"},
+      {"--training.local_batch_size", "n"},
+      {"--training.global_batch_size", "n"},
+      {"--training.seq_len", "n"},
+      {"--training.steps", "n"},
+      {"--training.max_norm", "f"},
+      {"--training.mixed_precision_param", "bfloat16 float32"},
+      {"--parallelism.data_parallel_replicate_degree", "n"},
+      {"--parallelism.data_parallel_shard_degree", "n"},
+      {"--parallelism.fsdp_reshard_after_forward", "default always never"},
+      {"--parallelism.tensor_parallel_degree", "n"},
+      {"--parallelism.no-enable-sequence-parallel", "-"},
+      {"--parallelism.pipeline_parallel_degree", "n"},
+      {"--parallelism.module_fqns_per_model_part", "l"},
+      {"--parallelism.pipeline_parallel_schedule",
        "1F1B GPipe Interleaved1F1B LoopedBFS InterleavedZeroBubble ZBVZeroBubble DualPipeV "
        "PipelineScheduleSingle PipelineScheduleMulti _PipelineScheduleRuntime"},
-      {"parallelism.pipeline_parallel_schedule_csv", "s"},
-      {"parallelism.pipeline_parallel_microbatch_size", "n"},
-      {"parallelism.context_parallel_degree", "n"},
-      {"parallelism.expert_parallel_degree", "n"},
-      {"activation_checkpoint.mode", "selective full memory_budget none"},
-      {"activation_checkpoint.selective_ac_option", "s"}};
+      {"--parallelism.pipeline_parallel_schedule_csv", "s"},
+      {"--parallelism.pipeline_parallel_microbatch_size", "n"},
+      {"--parallelism.context_parallel_degree", "n"},
+      {"--parallelism.expert_parallel_degree", "n"}};
   return fields;
 }
 
-/// TOML's arrays may end in a comma, JSON's may not; otherwise these values are JSON.
-Json toml_value(std::string text, Problems& problems) {
-  for (std::size_t at = 0; (at = text.find(']', at)) != std::string::npos; ++at) {
-    const std::size_t before = text.find_last_not_of(" \n", at - 1);
-    if (text[before] == ',') text[before] = ' ';
+Json lists_of(const std::vector<std::string>& words) {
+  Json lists = Json::array();
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    Json& list = lists.emplace_back(Json::array());
+    std::istringstream names(words[i]);
+    for (std::string name; std::getline(names, name, ',');) list.push_back(name);
   }
-  Json value = Json::parse(text, nullptr, false);
-  if (value.is_discarded()) problems.push_back("no TOML value: " + text);
-  return value;
+  return lists;
+}
+
+Json value_of(const std::vector<std::string>& words, const std::string& kind) {
+  if (kind == "-") return true;
+  if (kind == "l") return lists_of(words);
+  return kind == "n" || kind == "f" ? Json::parse(words[1]) : Json(words[1]);
 }
 
 }  // namespace
@@ -265,41 +268,40 @@ std::map<std::string, std::string> read_megatron_flags(const std::string& text,
   return flags;
 }
 
-std::map<std::string, Json> read_torchtitan_toml(const std::string& text, Problems& problems) {
+std::map<std::string, Json> read_torchtitan_flags(const std::string& text, Problems& problems) {
   std::map<std::string, Json> values;
   std::istringstream lines(text);
-  std::set<std::string> tables;
-  std::string table;
+  const std::string policy = "activation_checkpoint:";
+  bool inside = false, ended = false, in_list = false;
   for (std::string line; std::getline(lines, line);) {
-    if (line.empty() || line.starts_with('#')) continue;
-    if (line.starts_with('[')) {
-      table = line.substr(1, line.size() - 2);
-      if (!tables.insert(table).second || !line.ends_with(']')) problems.push_back(line);
+    if (line.starts_with('#')) continue;
+    if (line == "TITAN_ARGS=(" || line == ")") {
+      inside = line != ")";
       continue;
     }
-    const std::size_t equals = line.find(" = ");
-    if (equals == std::string::npos) {
-      problems.push_back("neither a table nor a key: " + line);
-      continue;
-    }
-    std::string value = line.substr(equals + 3);
-    while (std::count(value.begin(), value.end(), '[') >
-           std::count(value.begin(), value.end(), ']')) {
-      std::string more;
-      if (!std::getline(lines, more)) break;
-      value += "\n" + more;
-    }
-    const std::string key = table + "." + line.substr(0, equals);
-    const Json read = toml_value(value, problems);
-    const auto field = torchtitan_fields().find(key);
-    if (field == torchtitan_fields().end()) {
-      problems.push_back("no field of torchtitan: " + key);
-    } else if (!fits(read, field->second)) {
-      problems.push_back(key + " cannot be " + value);
-    } else if (!values.emplace(key, read).second) {
-      problems.push_back("twice: " + key);
+    const auto words = words_of(line, problems);
+    if (!inside || ended || words.empty()) {
+      problems.push_back("outside of the flags: " + line);
+    } else if (words.size() == 1 && words[0].starts_with(policy)) {
+      values["activation_checkpoint"] = words[0].substr(policy.size());
+      if (!fits(words[0].substr(policy.size()), "selective full memory-budget none"))
+        problems.push_back("no policy: " + line);
+      if (in_list) problems.push_back("the list before it takes " + line);
+      ended = true;
+    } else if (const auto field = torchtitan_fields().find(words[0]);
+               field == torchtitan_fields().end()) {
+      problems.push_back("no field of torchtitan: " + line);
+    } else if (const std::string& kind = field->second;
+               kind == "-" ? words.size() != 1
+                           : kind != "l" && (words.size() != 2 || !fits(words[1], kind))) {
+      problems.push_back("not of its type: " + line);
+    } else if (!values.emplace(words[0].substr(2), value_of(words, kind)).second) {
+      problems.push_back("twice: " + line);
+    } else {
+      in_list = kind == "l";
     }
   }
+  if (inside || !ended) problems.push_back("no end of the flags");
   return values;
 }
 
@@ -344,17 +346,19 @@ Problems problems_of_paddle_strategy(const Json& document) {
 Problems problems_of_paddle_tuner_job(const Json& document) {
   Problems problems;
   check_keys(document, "auto_tuner",
-             {{"dp_degree", "n"},
-              {"mp_degree", "n"},
-              {"pp_degree", "n"},
-              {"vpp_degree", "n"},
-              {"sharding_degree", "n"},
-              {"sharding_stage", "n"},
-              {"micro_batch_size", "n"},
+             {{"dp_degree", "c"},
+              {"mp_degree", "c"},
+              {"pp_degree", "c"},
+              {"vpp_degree", "c"},
+              {"sharding_degree", "c"},
+              {"sharding_stage", "c"},
+              {"micro_batch_size", "c"},
               {"use_recompute", "b"},
               {"recompute_granularity", "full full_attn core_attn"},
               {"use_sequence_parallel", "b"},
               {"task_limit", "n"},
+              {"enable_pp_prune", "b"},
+              {"enable_mp_prune", "b"},
               {"search_algo", "o"},
               {"nodes", "n"},
               {"gpus_per_node", "n"},
@@ -371,8 +375,21 @@ Problems problems_of_paddle_tuner_job(const Json& document) {
               {"max_sequence_length", "n"},
               {"intermediate_size", "n"}},
              problems);
-  // prune_by_num_gpus, and the rule that sharding beside a pipeline is of stage 1.
-  const auto degree = [&](const char* key) { return document.at(key).get<int>(); };
+  // What prune.py drops: degrees that do not make num_gpus, sharding beside a pipeline but of stage
+  // 1, blocks that the stages do not divide, no recomputation but of granularity full.
+  const auto degree = [&](const char* key) {
+    const Json& value = document.at(key);
+    return value.is_array() ? value.at(0).get<int>() : value.get<int>();
+  };
+  if (document.at("model_cfg").at("num_layers").get<int>() %
+          (degree("pp_degree") * degree("vpp_degree")) !=
+      0) {
+    problems.push_back("the stages do not divide num_layers");
+  }
+  if (!document.at("use_recompute").get<bool>() &&
+      document.value("recompute_granularity", "") != "full") {
+    problems.push_back("no recomputation, and its granularity is not full");
+  }
   if (degree("dp_degree") * degree("mp_degree") * degree("pp_degree") * degree("sharding_degree") !=
       degree("num_gpus")) {
     problems.push_back("the degrees do not make num_gpus");

@@ -22,9 +22,10 @@ std::vector<std::string> read_megatron_layout(const std::string& layout, Problem
 /// Every flag has to be one of its documented ones, with a value of the right kind.
 std::map<std::string, std::string> read_megatron_flags(const std::string& text, Problems& problems);
 
-/// A TOML file of tables with strings, whole numbers, floats, booleans and arrays, as "table.key"
-/// to its value. Every key has to be a field of torchtitan 0.2's JobConfig of that type.
-std::map<std::string, Json> read_torchtitan_toml(const std::string& text, Problems& problems);
+/// torchtitan 0.3's command line: the words of one array of a bash file, flag to value, lists of
+/// modules as lists of lists; "activation_checkpoint" to its sub-command, which is the last word.
+/// Every flag has to be a field of its Trainer.Config of that type.
+std::map<std::string, Json> read_torchtitan_flags(const std::string& text, Problems& problems);
 
 /// Keys and kinds of paddle.distributed.Strategy (and hybrid_configs), of the auto tuner's job, and
 /// of DeepSpeed's configuration.

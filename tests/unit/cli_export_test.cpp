@@ -70,5 +70,42 @@ TEST(Export, SaysNoWhereTheToolCannotAndRefusesInWords) {
   EXPECT_EQ(pipewright("export nowhere.json --format paddle", folder).status, 2);
 }
 
+/// Without REDUCE_GRAD PyTorch trains with gradients as many times too large as there are
+/// micro-batches, and says nothing.
+TEST(SchedulesExport, CommsHasAllThatTheReleasePerforms) {
+  const Folder folder;
+  const std::string sizes = "schedules export 1f1b -p 2 -m 2 --comms";
+  const auto plain = pipewright(sizes, folder);
+  EXPECT_EQ(plain.out,
+            "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
+            "1UNSHARD,1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\n");
+  EXPECT_NE(plain.err.find("PyTorch 2.13"), std::string::npos) << plain.err;
+  EXPECT_EQ(pipewright(sizes + " --torch 2.13", folder).out, plain.out);
+  const std::string newer = pipewright(sizes + " --torch 2.15", folder).out;
+  EXPECT_NE(newer.find("0B0,0WAIT_SEND_F0,0RECV_B1"), std::string::npos) << newer;
+  EXPECT_NE(newer.find("1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,1WAIT_SEND_B0,1WAIT_SEND_B1\n"),
+            std::string::npos)
+      << newer;
+  const std::string none = pipewright(sizes + " --torch none", folder).out;
+  EXPECT_TRUE(none.starts_with("0F0,0SEND_F0,")) << none;
+  EXPECT_EQ(none.find("REDUCE_GRAD"), std::string::npos) << none;
+  // What is written is read, and ends.
+  folder.write("o.csv", newer);
+  EXPECT_EQ(pipewright("check o.csv --preset torch", folder).status, 0);
+  EXPECT_EQ(pipewright("run o.csv --device paced --cost F=10us,B=20us", folder).status, 0);
+}
+
+TEST(SchedulesExport, RefusesWhatPyTorchHasNotAndWritesItForItself) {
+  const Folder folder;
+  const std::string sizes = "schedules export pipedream -p 2 -m 4 --comms";
+  const auto refused = pipewright(sizes, folder);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("--torch none"), std::string::npos) << refused.err;
+  EXPECT_EQ(pipewright(sizes + " --torch none", folder).status, 0);
+  EXPECT_EQ(pipewright(sizes + " --format json", folder).status, 0);
+  EXPECT_EQ(pipewright("schedules export 1f1b -p 2 -m 4 --torch 2.15", folder).status, 2);
+  EXPECT_EQ(pipewright("export " + example() + " --format paddle --torch 2.15", folder).status, 2);
+}
+
 }  // namespace
 }  // namespace pipewright::test

@@ -9,6 +9,7 @@
 #include "core/architecture_model.hpp"
 #include "core/error.hpp"
 #include "core/job.hpp"
+#include "core/lower.hpp"
 #include "core/paddle_tuner_job.hpp"
 #include "planner/export/megatron_layout.hpp"
 #include "planner/schedules/registry.hpp"
@@ -197,6 +198,61 @@ TEST(Megatron, AnArchitectureIsWrittenWithItsExpertsAndItsAttention) {
   EXPECT_EQ(llama.at("--position-embedding-type"), "rope");
 }
 
+/// As read from a plan whose training has these fields.
+Plan with_training(Plan plan, const Json& training) {
+  Json document = to_json(plan);
+  document["training"] = training;
+  return read_plan(JsonCursor(document, "plan.json"));
+}
+
+TEST(Export, OnlyWhatTheJobSaysOfTheTrainingIsWritten) {
+  const Plan plan = plan_of(2, {2, 2}, "1f1b", 1);
+  const Plan silent = with_training(plan, {{"seed", 1}});
+  for (const char* flag : {"--lr", "--clip-grad", "--train-iters"})
+    EXPECT_EQ(megatron(silent).count(flag), 0U) << flag;
+  const ExportedPlan flags = exported(silent, "megatron");
+  for (const char* missing : {"add --lr", "--clip-grad 0", "add --train-iters"})
+    EXPECT_TRUE(notes(flags, missing)) << missing;
+  EXPECT_EQ(text_of(silent, "torchtitan").find("max_norm "), std::string::npos);
+  EXPECT_EQ(text_of(silent, "torchtitan").find("--training.steps"), std::string::npos);
+  const Json deepspeed = Json::parse(text_of(silent, "deepspeed"));
+  EXPECT_FALSE(deepspeed.contains("gradient_clipping"));
+  EXPECT_FALSE(deepspeed["optimizer"].contains("params"));
+
+  // The values are the ones that are assumed otherwise: what counts is that the job gives them.
+  const Plan said = with_training(
+      plan, {{"learning_rate", 0.001}, {"steps", 20}, {"clip_grad_norm", 0}, {"seed", 1}});
+  EXPECT_EQ(megatron(said).at("--lr"), "0.001");
+  EXPECT_EQ(megatron(said).at("--train-iters"), "20");
+  EXPECT_EQ(megatron(said).at("--clip-grad"), "0");
+  EXPECT_EQ(Json::parse(text_of(said, "deepspeed"))["gradient_clipping"], 0);
+  // And a plan that was written and read again remembers who said what.
+  EXPECT_EQ(megatron(with_training(plan, to_json(silent)["training"])).count("--lr"), 0U);
+  EXPECT_EQ(megatron(with_training(plan, to_json(said)["training"])).at("--clip-grad"), "0");
+}
+
+TEST(Megatron, NormsWithoutShiftsAreRmsNormsAndTheRotaryBaseIsSaidToBeMissing) {
+  const Plan llama = plan_of_architecture("llama3-70b", {40, 40});
+  EXPECT_EQ(megatron(llama).at("--normalization"), "RMSNorm");
+  EXPECT_TRUE(notes(exported(llama, "megatron"), "--rotary-base"));
+  const Plan gpt = plan_of(2, {2, 2}, "1f1b", 1);
+  EXPECT_EQ(megatron(gpt).count("--normalization"), 0U);
+  EXPECT_FALSE(notes(exported(gpt, "megatron"), "rotary"));
+}
+
+TEST(Torchtitan, ItsOwnModelsAreNamedAndOthersAskedFor) {
+  auto values = [](const Plan& plan) {
+    Problems problems;
+    return read_torchtitan_flags(text_of(plan, "torchtitan"), problems);
+  };
+  const Plan llama = plan_of_architecture("llama3-70b", {40, 40});
+  EXPECT_EQ(values(llama)["module"], "llama3");
+  EXPECT_EQ(values(llama)["config"], "llama3_70b");
+  const Plan own = plan_of(2, {2, 2}, "1f1b", 1);
+  EXPECT_EQ(values(own).count("module"), 0U);
+  EXPECT_TRUE(notes(exported(own, "torchtitan"), "give --module and --config with 4 layers"));
+}
+
 /// The same plan with its ranks in either order: each tool is told, or says that it has another.
 TEST(Export, SaysWhereAToolNumbersRanksOtherwise) {
   const auto notes_of = [](const Plan& plan, const char* format) {
@@ -242,12 +298,12 @@ TEST(Megatron, RefusesWhatItCannotDo) {
 std::map<std::string, Json> torchtitan(const Plan& plan) {
   Problems problems;
   const std::string text = text_of(plan, "torchtitan");
-  auto values = read_torchtitan_toml(text, problems);
+  auto values = read_torchtitan_flags(text, problems);
   expect_none(problems);
   return values;
 }
 
-TEST(Torchtitan, TablesSayWhatThePlanSays) {
+TEST(Torchtitan, FlagsSayWhatThePlanSays) {
   Plan plan = plan_of(2, {1, 2, 2, 1}, "interleaved", 2);
   plan.sharding_stage = 3;
   plan.training.recompute.kind = RecomputeSpec::Kind::Selective;
@@ -260,10 +316,10 @@ TEST(Torchtitan, TablesSayWhatThePlanSays) {
   EXPECT_EQ(values["parallelism.fsdp_reshard_after_forward"], "always");
   EXPECT_EQ(values["training.local_batch_size"], 16);
   EXPECT_EQ(values["training.global_batch_size"], 32);
-  EXPECT_EQ(values["activation_checkpoint.mode"], "selective");
+  EXPECT_EQ(values["activation_checkpoint"], "selective");
   EXPECT_EQ(values["parallelism.module_fqns_per_model_part"],
             Json::parse(R"([["tok_embeddings", "layers.0"], ["layers.1", "layers.2"],
-                            ["layers.3", "layers.4"], ["layers.5", "norm", "output"]])"));
+                            ["layers.3", "layers.4"], ["layers.5", "norm", "lm_head"]])"));
 }
 
 TEST(Torchtitan, WithoutAPipelineGradientsAccumulateOverSteps) {
@@ -341,8 +397,8 @@ TEST(Paddle, TheTunersJobHasThePlanAsItsOneConfiguration) {
   plan.training.recompute.kind = RecomputeSpec::Kind::Selective;
   const Json document = json_of(plan, "paddle-tuner");
   expect_none(problems_of_paddle_tuner_job(document));
-  EXPECT_EQ(document["sharding_degree"], 2);
-  EXPECT_EQ(document["dp_degree"], 1);
+  EXPECT_EQ(document["sharding_degree"], Json({2}));
+  EXPECT_EQ(document["dp_degree"], Json({1}));
   EXPECT_EQ(document["recompute_granularity"], "core_attn");
   EXPECT_EQ(document["model_cfg"]["global_batch_size"], 32);
   EXPECT_EQ(document["model_cfg"]["num_layers"], 4);
@@ -384,6 +440,19 @@ TEST(Paddle, TheTunersJobIsReadBackAsAJobOfThePlansValues) {
   EXPECT_EQ(job.cluster.devices(), 16);
 }
 
+/// Its prune.py would drop the only candidate without a word, and the tuner would end with nothing.
+TEST(Paddle, WhatTheTunerPrunesIsRefused) {
+  EXPECT_NE(refusal_of(plan_of(2, {3, 4}, "1f1b", 1), "paddle-tuner").find("7 blocks over 2"),
+            std::string::npos);
+  Plan few = plan_of(4, {1, 1, 1, 1}, "1f1b", 1);
+  few.micro_batches = 3;
+  EXPECT_NE(refusal_of(few, "paddle-tuner").find("fewer micro-batches"), std::string::npos);
+  // No recomputation is dropped too, unless the granularity that is not used is "full".
+  const Json document = json_of(plan_of(2, {2, 2}, "1f1b", 1), "paddle-tuner");
+  EXPECT_EQ(document["use_recompute"], false);
+  EXPECT_EQ(document["recompute_granularity"], "full");
+}
+
 TEST(DeepSpeed, TheConfigurationSaysWhatThePlanSays) {
   Plan plan = plan_of(2, {2, 2}, "1f1b", 2);
   plan.sharding_stage = 1;
@@ -420,6 +489,26 @@ TEST(PyTorchCsv, IsTheOrderOfThePlan) {
   EXPECT_EQ(order.micro_batches, 8);
   EXPECT_EQ(write_order_csv(order), write_order_csv(planner::make_order("1f1b", {2, 8})));
   EXPECT_TRUE(notes(exported(plan, "pytorch-csv"), "one of 2 replicas"));
+}
+
+/// Taken literally by PyTorch, such a file trains with gradients that are too large.
+TEST(PyTorchCsv, AnOrderWithTransfersHasAllThatPyTorchPerforms) {
+  Plan plan = plan_of(2, {2, 2}, "1f1b", 1);
+  plan.schedule.order = with_transfers(planner::make_order("1f1b", {2, 8}));
+  const ExportedPlan result = exported(plan, "pytorch-csv");
+  EXPECT_TRUE(notes(result, "compute_comms"));
+  for (const char* action : {"0UNSHARD,", ",0REDUCE_GRAD", ",0RESHARD", "1SEND_B7"})
+    EXPECT_NE(result.text.find(action), std::string::npos) << action;
+  EXPECT_EQ(result.text.find("WAIT"), std::string::npos);
+  const std::string newer = planner::export_pytorch_csv(plan, planner::TorchRelease::V2_15).text;
+  for (const char* action : {",0WAIT_SEND_F0", "1WAIT_SEND_B7", ",1WAIT_REDUCE_GRAD,"})
+    EXPECT_NE(newer.find(action), std::string::npos) << action;
+}
+
+TEST(PyTorchCsv, RefusesWhatItsRuntimeHasNot) {
+  Plan plan = plan_of(2, {2, 2}, "1f1b", 1);
+  plan.schedule.name = "pipedream";
+  EXPECT_NE(refusal_of(plan, "pytorch-csv").find("weight versions"), std::string::npos);
 }
 
 TEST(ExportFormats, AreFoundByNameOrASuggestion) {
