@@ -300,12 +300,26 @@ std::vector<std::string> format_problems(const Order& order) {
 }
 
 std::vector<std::string> notes_of(const Order& order) {
-  if (order.micro_batches >= order.rank_count()) return {};
-  return {std::to_string(order.micro_batches) +
-          (order.micro_batches == 1 ? " micro-batch" : " micro-batches") + " on " +
-          std::to_string(order.rank_count()) +
-          " ranks: some rank is idle at every moment, and some runtimes hang with so few "
-          "(torchtitan issue 775)"};
+  std::vector<std::string> notes;
+  if (order.micro_batches < order.rank_count()) {
+    notes.push_back(std::to_string(order.micro_batches) +
+                    (order.micro_batches == 1 ? " micro-batch" : " micro-batches") + " on " +
+                    std::to_string(order.rank_count()) +
+                    " ranks: some rank is idle at every moment, and some runtimes hang with so few "
+                    "(torchtitan issue 775)");
+  }
+  // One stage a rank, and not in order: the lists may have been mixed up.
+  if (order.stages() != order.rank_count() || order.placement.looks_at_micro_batch()) return notes;
+  for (int s = 0; s < order.stages(); ++s) {
+    const RankId home = order.placement.rank_of(StageId(s), MicroBatchId(0));
+    if (home.value == s) continue;
+    notes.push_back("the list of rank " + std::to_string(home.value) + " computes stage " +
+                    std::to_string(s) +
+                    ": lists stand in the order of the ranks, and frameworks put stage r on rank "
+                    "r; sort them if this is not meant");
+    break;
+  }
+  return notes;
 }
 
 }  // namespace pipewright

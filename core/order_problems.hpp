@@ -28,7 +28,7 @@ bool is_incomplete(const Order& order);
 /// Transfers whose two ends expect different tensors; of a fragment too. At most kMostProblems.
 std::vector<std::string> format_problems(const Order& order);
 
-/// What is no fault, but surprises: fewer micro-batches than ranks.
+/// What is no fault, but surprises: fewer micro-batches than ranks; one stage a rank, out of order.
 std::vector<std::string> notes_of(const Order& order);
 
 /// "rank 1, action 5": where the action stands in the lists for the `number`-th time (1: first);

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kNobody = -1;
 
-std::string count_text(std::size_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+std::string count_text(std::size_t count, const std::string& what, const char* plural = "s") {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : plural);
 }
 
 /// Who computes what, by row; of each action the first row that has it.
@@ -202,33 +202,39 @@ class Rows {
     return std::nullopt;
   }
 
-  /// Several actions are missing: of one row, or of many.
+  /// Actions of several micro-batches are missing, in one row or in many.
   std::optional<std::string> short_row() const {
     const bool forward_only = is_forward_only(order_);
-    std::vector<std::size_t> missing(order_.ranks.size());
+    std::vector<int> owners;
+    for (int s = 0; s < order_.stages(); ++s) owners.push_back(owner_of(s));
+    std::vector<int> missing(order_.ranks.size());  // micro-batches that lack something
     std::vector<std::string> first(order_.ranks.size());
-    std::size_t all = 0;
-    for (int s = 0; s < order_.stages(); ++s) {
-      const auto owner = static_cast<std::size_t>(owner_of(s));
-      for (int m = 0; m < order_.micro_batches; ++m) {
+    int all = 0;
+    for (int m = 0; m < order_.micro_batches; ++m) {
+      std::vector<int> short_here;
+      for (int s = 0; s < order_.stages(); ++s) {
         const std::string lacks = lacking(s, m, forward_only);
-        if (lacks.empty()) continue;
-        if (missing[owner]++ == 0) first[owner] = lacks;
+        const int owner = owners[static_cast<std::size_t>(s)];
+        if (lacks.empty() || std::count(short_here.begin(), short_here.end(), owner) > 0) continue;
+        short_here.push_back(owner);
+        const auto row = static_cast<std::size_t>(owner);
+        if (missing[row]++ == 0) first[row] = lacks;
         ++all;
       }
     }
-    std::vector<int> rows;
-    for (std::size_t r = 0; r < missing.size(); ++r) {
-      if (missing[r] > 0) rows.push_back(static_cast<int>(r));
-    }
-    if (all < 2 * rows.size() || all < 2) return std::nullopt;  // each is worth its own sentence
-    const auto row = static_cast<std::size_t>(rows.front());
-    std::string text = at(rows.front()) + ": " + count_text(missing[row], "action") +
-                       (missing[row] == 1 ? " is missing, " : " are missing, the first is ") +
-                       first[row] + " (the row has " + count_text(count_[row], "computation") + ")";
-    if (rows.size() == 1)
+    const auto rows = std::count_if(missing.begin(), missing.end(), [](int n) { return n > 0; });
+    if (all < 2 || all < 2 * rows) return std::nullopt;  // each is worth its own sentence
+    const auto row = static_cast<std::size_t>(
+        std::find_if(missing.begin(), missing.end(), [](int n) { return n > 0; }) -
+        missing.begin());
+    const std::string text =
+        at(static_cast<int>(row)) + ": actions of " +
+        count_text(static_cast<std::size_t>(missing[row]), "micro-batch", "es") +
+        " are missing, the first is " + first[row] + " (the row has " +
+        count_text(count_[row], "computation") + ")";
+    if (rows == 1)
       return text + ": was it cut off? Complete it, or say --fragment if the file is a part";
-    return text + "; " + count_text(rows.size() - 1, "other row") +
+    return text + "; " + count_text(static_cast<std::size_t>(rows - 1), "other row") +
            " lack actions too: complete them, or say --fragment if the file is a part";
   }
 

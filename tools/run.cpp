@@ -13,6 +13,7 @@
 #include "tools/exit_status.hpp"
 #include "tools/figures.hpp"
 #include "tools/interrupt.hpp"
+#include "tools/memory_limit.hpp"
 #include "tools/memory_text.hpp"
 #include "tools/modules.hpp"
 #include "tools/phases_text.hpp"
@@ -85,9 +86,7 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
                        "an order says nothing of a model to train; give a plan.json, or --device "
                        "paced");
     }
-    for (const char* flag : {"--cost", "--rank-cost"}) {
-      if (arguments.has(flag)) throw InputError(std::string(flag) + " belongs to --device paced");
-    }
+    refuse_flags(arguments, cost_flags(), "belongs to --device paced; a training has its own");
     if (request.device == "cuda") request.training.cuda = cuda_request(arguments, subject);
   } else if (request.training.checkpoints.any()) {
     throw InputError("checkpoints belong to --device cpu; paced trains nothing");
@@ -259,8 +258,11 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
                   session.terminal().width, 0));
     }
   }
+  const auto over = over_memory(result.figures.ranks, subject.memory_limit);
+  for (const auto& sentence : over) session.note(sentence);
   const double most = most_norm_rel(request.training.cuda);
-  return result.verify && !agrees(*result.verify, most) ? kAnswerIsNo : kDone;
+  const bool agreed = !result.verify || agrees(*result.verify, most);
+  return agreed && over.empty() ? kDone : kAnswerIsNo;
 }
 
 /// What GPUs would be given; needs none.

@@ -193,7 +193,7 @@ void refuse_opposites(const Arguments& arguments) {
 
 void refuse_sizes_of_job(const Arguments& arguments) {
   for (const char* flag : {"--pp", "--micro-batches", "--vpp", "--param", "--jobs", "--placement",
-                           "--cost", "--mem", "--rank-cost", "--rank-mem"}) {
+                           "--cost", "--mem", "--rank-cost", "--rank-mem", "--message-bytes"}) {
     if (!arguments.has(flag)) continue;
     throw InputError(std::string(flag) +
                      " belongs to tune --synthesise without a job; a job has its own");

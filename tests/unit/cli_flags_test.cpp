@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/command_runner.hpp"
+#include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
 namespace {
@@ -43,7 +44,6 @@ TEST(OneField, ALimitIsHeldAgainstThePlansOwnMemory) {
       return pipewright(command + kPlan + " --mem limit=" + std::to_string(limit), folder);
     };
     EXPECT_EQ(limited(needed).status, 0) << command << limited(needed).err;
-    if (std::string(command).rfind("run", 0) == 0) continue;  // a run is no judge of memory
     const auto over = limited(needed - 1);
     EXPECT_EQ(over.status, 1) << command << over.out << over.err;
     EXPECT_THAT(over.out + over.err, HasSubstr("over the limit")) << command;
@@ -60,6 +60,16 @@ TEST(OneField, ACostLeavesThePlansOtherCostsAndItsMemory) {
   EXPECT_EQ(after.at("ranks")[0].at("busy_ns"), 8 * (1'000'000 + 604'241));
   const auto text = pipewright("simulate " + kPlan + " --cost F=1ms", folder);
   EXPECT_THAT(text.out, HasSubstr("with --cost F=1ms"));
+}
+
+TEST(OneField, OfCostsIsRefusedByATraining) {
+  const Folder folder;
+  ASSERT_EQ(write_small_job(folder).status, 0);
+  for (const char* flag : {"--cost F=1ms", "--mem limit=1GiB", "--message-bytes 5"}) {
+    const auto result = pipewright(std::string("run plan.json --steps 1 ") + flag, folder);
+    EXPECT_EQ(result.status, 2) << flag;
+    EXPECT_THAT(result.err, HasSubstr("belongs to --device paced")) << flag;
+  }
 }
 
 TEST(OneField, OfAnOrderLeavesTheAssumedCosts) {
@@ -184,6 +194,20 @@ TEST(Rows, TheFirstWordsOfTheComplaintAreTheFileAndTheRow) {
   EXPECT_THAT(cut.at("problems")[0].get<std::string>(), StartsWith("cut.csv, row 4: "));
   EXPECT_EQ(pipewright("simulate a.csv", folder).status, 1);
   EXPECT_THAT(pipewright("analyze a.csv", folder).err, HasSubstr("a.csv, row 5: "));
+}
+
+TEST(Rows, InAnotherOrderThanTheStagesAreWorthANote) {
+  const Folder folder;
+  folder.write("swapped.csv", "1F0,1B0,1F1,1B1\n0F0,0F1,0B0,0B1\n");
+  const json swapped = result_of("check swapped.csv", folder);
+  EXPECT_EQ(swapped.at("verdict"), "ok");
+  ASSERT_EQ(swapped.at("notes").size(), 1U);
+  EXPECT_THAT(swapped.at("notes")[0].get<std::string>(),
+              StartsWith("the list of rank 1 computes stage 0"));
+  for (const char* words : {"check -s 1f1b -p 2 -m 4", "check -s dualpipe -p 4 -m 8",
+                            "check -s interleaved -p 2 -m 4 -v 2", "check -s zbv -p 4 -m 8"}) {
+    EXPECT_TRUE(result_of(words, folder).at("notes").empty()) << words;
+  }
 }
 
 TEST(Estimate, TakesAModelThatIsATransformer) {

@@ -64,9 +64,18 @@ TEST(OrderRows, OneThatWasCutOff) {
     auto rows = rows_of(schedule, 4, 8, schedule == std::string_view("interleaved") ? 2 : 1);
     for (int k = 0; k < 5; ++k) rows[2].erase(rows[2].rfind(','));
     EXPECT_THAT(fault_of(rows), StartsWith("a.csv, row 3: ")) << schedule;
-    EXPECT_THAT(fault_of(rows), HasSubstr("are missing")) << schedule;
+    EXPECT_THAT(fault_of(rows), HasSubstr("are missing, the first is 2")) << schedule;
     EXPECT_THAT(fault_of(rows), HasSubstr("--fragment")) << schedule;
   }
+}
+
+TEST(OrderRows, SaysHowManyMicroBatchesLackSomethingAndWhatComesFirst) {
+  // 3F0,3B0,…,3F7,3B7 without its last five: B5, F6, B6, F7, B7.
+  auto rows = rows_of("1f1b", 4, 8, 1);
+  for (int k = 0; k < 5; ++k) rows[3].erase(rows[3].rfind(','));
+  EXPECT_THAT(fault_of(rows),
+              StartsWith("a.csv, row 4: actions of 3 micro-batches are missing, the first is 3B5 "
+                         "(the row has 11 computations)"));
 }
 
 TEST(OrderRows, AllThatWereCutOff) {
