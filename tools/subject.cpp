@@ -76,9 +76,8 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   } else {
     subject.costs = plan.costs;
     subject.costs_text = costs_text(plan.costs);
-    if (const auto memory = arguments.text("--mem")) {
-      subject.memory_limit = parse_memory(*memory, subject.costs);
-    }
+    subject.memory_limit =
+        use_memory_flag(subject.costs, subject.order.placement, arguments, CostsOf::Stages);
     use_message_bytes(subject.costs, arguments);
   }
   subject.plan = std::move(plan);

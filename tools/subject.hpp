@@ -79,6 +79,9 @@ struct GivenCosts {
 };
 GivenCosts given_costs(const Arguments& arguments, const Placement& placement,
                        CostsOf whose = CostsOf::Stages);
+/// --mem, or --rank-mem, into costs.memory, if given; returns the limit (0: none).
+Bytes use_memory_flag(CostTable& costs, const Placement& placement, const Arguments& arguments,
+                      CostsOf whose);
 /// --message-bytes, if given: the size of every activation and gradient.
 void use_message_bytes(CostTable& costs, const Arguments& arguments);
 std::string costs_text(const CostTable& costs);

@@ -301,15 +301,20 @@ GivenCosts given_costs(const Arguments& arguments, const Placement& placement, C
   costs.table = parse_costs(cost.text.value_or(std::string(kAssumedCosts)),
                             cost.by_rank ? placement.ranks() : placement.stages(), cost.name);
   if (cost.by_rank) costs.table = resampled(costs.table, placement);
-  if (const GivenFlag memory = given_flag(arguments, "--mem", "--rank-mem", whose); memory.text) {
-    CostTable holder =
-        CostTable::uniform(memory.by_rank ? placement.ranks() : placement.stages(), {});
-    costs.memory_limit = parse_memory(*memory.text, holder, memory.name);
-    costs.table.memory =
-        memory.by_rank ? resampled(holder, placement).memory : std::move(holder.memory);
-  }
+  costs.memory_limit = use_memory_flag(costs.table, placement, arguments, whose);
   use_message_bytes(costs.table, arguments);
   return costs;
+}
+
+Bytes use_memory_flag(CostTable& costs, const Placement& placement, const Arguments& arguments,
+                      CostsOf whose) {
+  const GivenFlag memory = given_flag(arguments, "--mem", "--rank-mem", whose);
+  if (!memory.text) return Bytes(0);
+  if (!memory.by_rank) return parse_memory(*memory.text, costs, memory.name);
+  CostTable ranks = CostTable::uniform(placement.ranks(), {});
+  const Bytes limit = parse_memory(*memory.text, ranks, memory.name);
+  costs.memory = resampled(ranks, placement).memory;
+  return limit;
 }
 
 void use_message_bytes(CostTable& costs, const Arguments& arguments) {
