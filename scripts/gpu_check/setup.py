@@ -76,7 +76,8 @@ def compile_here(source, build, deps, runner, log):
     runner.run(['cmake', '-S', source, '-B', build, *(['-GNinja'] if shutil.which('ninja') else []),
                 '-DCMAKE_BUILD_TYPE=Release', '-DPIPEWRIGHT_CUDA=ON', '-DPIPEWRIGHT_MPI=OFF',
                 '-DPIPEWRIGHT_INSTALL=OFF', f'-DCMAKE_CUDA_ARCHITECTURES={capability}',
-                f'-DCMAKE_PREFIX_PATH={prefix}/usr', f'-DBoost_INCLUDE_DIR={boost}', f'-DCMAKE_LIBRARY_PATH={library};{library}/openblas-serial'], log)
+                f'-DCMAKE_PREFIX_PATH={prefix}/usr', f'-DBoost_INCLUDE_DIR={boost}',
+                f'-DCMAKE_LIBRARY_PATH={library};{library}/openblas-serial'], log)
     runner.run(['cmake', '--build', build, '--parallel', str(os.cpu_count()), '--target', 'pipewright',
                 'pipewright_cuda', *(os.path.basename(p) for p in PROGRAMS[2:])], log)
 
@@ -94,9 +95,11 @@ def doctor(build, runner, log, out):
 # --- Packing ---
 
 def commit_of(source):
-    found = subprocess.run(['git', '-C', source, 'describe', '--always', '--dirty', '--abbrev=10'], capture_output=True,
-                           text=True)
-    return found.stdout.strip() or 'unknown'
+    command = ['git', '-C', source, 'describe', '--always', '--dirty', '--abbrev=10']
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip() or 'unknown'
+    except OSError:
+        return 'unknown'
 
 
 def _libraries(program):

@@ -2,11 +2,11 @@
 kept one by one, so what a step had found before its limit counts."""
 import json
 import os
-import re
 import shutil
 from collections import namedtuple
 
 from gpu_check import machine
+from gpu_check.conformance import all_of, tests
 from gpu_check.machine import Failed, NotTaken
 from gpu_check.results import figure
 
@@ -36,6 +36,7 @@ class Context:
         self.build, self.source, self.raw, self.runner = build, source, raw, runner
         self.record, self.rehearsal, self.device = record, rehearsal, device
         self.log = os.path.join(raw, 'log.txt')
+        self.told = ({}, 0)  # of the tests that ran last
 
     def path(self, name):
         return os.path.join(self.raw, name)
@@ -64,41 +65,14 @@ class Context:
 
 # --- Conformance ---
 
-def _tests(context, program, chosen, title):
-    """One process for all of them, so CUDA starts once. A filter that fits no test is a failure."""
-    log = context.path(f'{program}.txt')
-    command = [context.program(program), '--gtest_color=no', f'--gtest_filter={chosen}']
-    try:
-        context.runner.status(command, context.log, log)
-    finally:
-        with open(log, encoding='utf-8', errors='replace') as file:
-            lines = file.read().splitlines()
-        ran = re.search(r'^\[=+\] Running (\d+) test', '\n'.join(lines), re.MULTILINE)
-        asked = int(ran.group(1)) if ran else 0
-        passed = sum(line.startswith('[       OK ]') for line in lines)
-        skipped = sum(line.startswith('[  SKIPPED ]') and line.endswith('ms)') for line in lines)
-        if asked > 0:
-            more = f', {skipped} skipped' if skipped else ''
-            context.figure(f'{title}: tests that pass, of {asked}{more}', passed, '>=', asked - skipped)
-    if asked == 0:
-        raise Failed(f'{program} ran no test: {machine.last_words(log)}')
-    if passed == 0 and skipped > 0:
-        raise NotTaken(f'{program}: all its tests are skipped')
-    wrong = [line.split()[3] for line in lines if line.startswith('[  FAILED  ]') and line.endswith('ms)')]
-    if wrong:
-        raise Failed(f'{len(wrong)} failed: {", ".join(wrong[:3])}')
-    if passed + skipped < asked:
-        raise Failed(f'{program} ended after {passed} of {asked} tests: {machine.last_words(log)}')
-
-
 def small_conformance(context):
-    _tests(context, 'gpu_kernels', '*', 'kernels against the CPU, bits')
-    _tests(context, 'gpu_training', SMALL_SET, 'training against the serial run, small set')
+    all_of(context, (tests, 'gpu_kernels', '*', 'kernels against the CPU, bits'),
+           (tests, 'gpu_training', SMALL_SET, 'training against the serial run, small set'))
 
 
 def whole_conformance(context):
-    _tests(context, 'gpu_training', f'*-{SMALL_SET}', 'training against the serial run, the rest')
-    _tests(context, 'gpu_graphs', f'*-{GRAPH_SET}', 'steps as CUDA graphs, the rest')
+    all_of(context, (tests, 'gpu_training', f'*-{SMALL_SET}', 'training against the serial run, the rest'),
+           (tests, 'gpu_graphs', f'*-{GRAPH_SET}', 'steps as CUDA graphs, the rest'))
 
 
 def nccl(context):
@@ -106,17 +80,20 @@ def nccl(context):
                        '--json', out='calls.json')
     if context.rehearsal:
         raise NotTaken('a rehearsal has no GPU for NCCL')
-    _tests(context, 'gpu_nccl', '*', 'NCCL with one rank')
+    tests(context, 'gpu_nccl', '*', 'NCCL with one rank')
 
 
 def sanitize(context, tool):
     found = shutil.which('compute-sanitizer', path=context.runner.environment['PATH'])
     if found is None:
         raise NotTaken('compute-sanitizer is not here')
-    for program, chosen in (('gpu_kernels', '*'), ('gpu_training', SANITIZED_SET), ('gpu_graphs', GRAPH_SET)):
-        context.runner.run([found, '--tool', tool, '--error-exitcode', '1', context.program(program),
-                            f'--gtest_filter={chosen}'], context.log)
-        context.figure(f'{tool} of {program}: errors', 0, '<=', 0)
+    all_of(context, *((_sanitized, [found, '--tool', tool, '--error-exitcode', '1'], program, chosen)
+                      for program, chosen in (('gpu_kernels', '*'), ('gpu_training', SANITIZED_SET),
+                                              ('gpu_graphs', GRAPH_SET))))
+
+
+def _sanitized(context, tool, program, chosen):
+    context.runner.run([*tool, context.program(program), f'--gtest_filter={chosen}'], context.log)
 
 
 # --- Jobs and plans ---
@@ -160,19 +137,22 @@ def block_flops(shape, samples):
 
 
 def block(context):
+    all_of(context, *((_block, precision) for precision in PRECISIONS))
+
+
+def _block(context, precision):
     shape = context.shape(BLOCK)
     file = write_job(context, shape, 1, BLOCK_SAMPLES, '1f1b', 2)
-    for precision in PRECISIONS:
-        out = context.path(f'{precision}.profile.json')
-        context.pipewright('profile', file, '--sizes', str(BLOCK_SAMPLES), '--ranks', '1', '--precision', precision,
-                           '--budget', '0.2s' if context.rehearsal else '3s', '-o', out)
-        layer = context.read(f'{precision}.profile.json')['sizes'][0]['layers'][1]  # behind the embedding
-        seconds = (layer['f_ns'] + layer['i_ns'] + layer['w_ns']) * 1e-9
-        tflops = block_flops(shape, BLOCK_SAMPLES) / seconds * 1e-12
-        context.figure(f'one block, {precision}: TFLOP/s of F, I and W', tflops)
-        peak = machine.peak_tflops(context.device, precision)
-        title = f'one block, {precision}: MFU, of {peak} TFLOP/s (data sheet)'
-        context.figure(title if peak else f'one block, {precision}: MFU (no data sheet for it)', peak and tflops / peak)
+    out = context.path(f'{precision}.profile.json')
+    context.pipewright('profile', file, '--sizes', str(BLOCK_SAMPLES), '--ranks', '1', '--precision', precision,
+                       '--budget', '0.2s' if context.rehearsal else '3s', '-o', out)
+    layer = context.read(f'{precision}.profile.json')['sizes'][0]['layers'][1]  # behind the embedding
+    seconds = (layer['f_ns'] + layer['i_ns'] + layer['w_ns']) * 1e-9
+    tflops = block_flops(shape, BLOCK_SAMPLES) / seconds * 1e-12
+    context.figure(f'one block, {precision}: TFLOP/s of F, I and W', tflops)
+    peak = machine.peak_tflops(context.device, precision)
+    title = f'one block, {precision}: MFU, of {peak} TFLOP/s (data sheet)'
+    context.figure(title if peak else f'one block, {precision}: MFU (no data sheet for it)', peak and tflops / peak)
 
 
 def rates(context):
@@ -218,9 +198,12 @@ def gap_figure(context, title, ran, most_ns):
 
 
 def graph(context, ranks, precision):
-    """Steps as one CUDA graph: their bits, and what lies between actions then."""
-    if ranks == 2:
-        _tests(context, 'gpu_graphs', GRAPH_SET, 'steps as CUDA graphs against the serial run')
+    """Steps as one CUDA graph: with two ranks their bits, and what lies between actions then."""
+    bits = [(tests, 'gpu_graphs', GRAPH_SET, 'steps as CUDA graphs against the serial run')] if ranks == 2 else []
+    all_of(context, *bits, (_replayed, ranks, precision))
+
+
+def _replayed(context, ranks, precision):
     file = write_job(context, context.shape(PIPELINE), ranks, 4 * ranks, '1f1b', 6)
     context.pipewright('tune', file, '-o', context.path('plan.json'))
     ran = run_plan(context, 'plan.json', 'run', '--device', 'cuda', '--cuda-graph', '--precision', precision)

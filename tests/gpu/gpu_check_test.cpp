@@ -206,6 +206,42 @@ TEST_F(GpuCheck, AnArchiveThatIsNoneIsNotWrittenOver) {
   EXPECT_EQ(shell("cat results/gpu-check.tar.gz", folder_).out, "somebody's");
 }
 
+/// As GoogleTest would tell of four tests: the second crashes, and the third fails unless it is
+/// alone. A filter that leaves the first out leaves all that ran out.
+TEST_F(GpuCheck, ACrashKeepsNoOtherTestFromRunningAndWhatFailedIsTriedAlone) {
+  write_stubs(folder_, "exit 1");
+  folder_.write("stubs/gpu_kernels", R"sh(#!/bin/sh
+running() { echo "[==========] Running $1 tests from 1 test suite."; }
+case "$2" in
+  --gtest_filter=K.B) running 1; echo "[ RUN      ] K.B"; kill -9 $$ ;;
+  --gtest_filter=K.C) running 1; echo "[ RUN      ] K.C"; echo "[       OK ] K.C (1 ms)" ;;
+  '--gtest_filter=*-K.A:K.B')
+    running 2
+    echo "[ RUN      ] K.C"; echo "[  FAILED  ] K.C, where GetParam() = 3 (1 ms)"
+    echo "[ RUN      ] K.D"; echo "[       OK ] K.D (1 ms)"
+    echo "[  FAILED  ] K.C, where GetParam() = 3" ;;
+  *)
+    running 4
+    echo "[ RUN      ] K.A"; echo "[       OK ] K.A (1 ms)"
+    echo "[ RUN      ] K.B"; kill -9 $$ ;;
+esac
+)sh");
+  EXPECT_EQ(check("--rehearse --build stubs --out results --only conformance").status, 1);
+  const Json results = results_in(folder_);
+  const Json& step = results.at("steps").at(0);
+  EXPECT_EQ(step.at("status"), "failed");
+  const std::string why = step.at("why");
+  EXPECT_NE(why.find("gpu_kernels: 2 failed, of which 1 pass alone: K.B, K.C"), std::string::npos)
+      << why;
+  EXPECT_NE(why.find("gpu_training ran no test"), std::string::npos)
+      << "the rest of the step runs: " << why;
+  const Json& figure = step.at("figures").at(0);
+  EXPECT_EQ(figure.at("what"),
+            "kernels against the CPU, bits: tests that pass, of 4, 1 more alone");
+  EXPECT_EQ(figure.at("found"), 2);
+  EXPECT_EQ(figure.at("verdict"), "no");
+}
+
 TEST_F(GpuCheck, ABuildThatDoesNotRunThereIsSaidSoBeforeAnyStep) {
   write_stubs(folder_, "exit 1");
   folder_.write("stubs/pipewright",
