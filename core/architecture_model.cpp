@@ -72,7 +72,10 @@ DescribedModel read_described_model(const JsonCursor& document) {
   const auto schema = document.find("schema");
   const bool is_architecture = schema && schema->value().is_string() &&
                                schema->string().rfind("pipewright.architecture/", 0) == 0;
-  if (!is_architecture) return {read_model(document), std::nullopt};
+  if (!is_architecture) {
+    const bool says_precision = document.find("bytes_per_element") || document.find("preset");
+    return {read_model(document), std::nullopt, says_precision};
+  }
   const Architecture architecture = read_architecture(document);
   return {model_of(architecture), architecture};
 }

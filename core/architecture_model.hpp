@@ -26,6 +26,7 @@ std::optional<Architecture> architecture_of(const Model& model);
 struct DescribedModel {
   Model model;
   std::optional<Architecture> architecture;
+  bool says_precision = true;  // bytes_per_element, or what stands for it: a preset's, 16 bits
 };
 /// An object of schema pipewright.model or pipewright.architecture.
 DescribedModel read_described_model(const JsonCursor& document);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/collectives.hpp"
+#include "core/stages_by_rank.hpp"
 
 namespace pipewright {
 
@@ -131,12 +132,7 @@ Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) 
 }
 
 Nanoseconds CostTable::update_time(const Placement& placement, RankId rank) const {
-  Nanoseconds sum;
-  for (const StageId stage : placement.stages_of(rank)) {
-    if (static_cast<std::size_t>(stage.value) < stages.size())
-      sum += stages[static_cast<std::size_t>(stage.value)].opt;
-  }
-  return sum;
+  return update_of(*this, placement.stages_of(rank));
 }
 
 Nanoseconds CostTable::duration(const Program& program, InstructionId id) const {

@@ -139,7 +139,20 @@ std::string_view run_mode_name(TunerRunMode mode) {
   throw_bug(__FILE__, __LINE__, "a tuner mode has no name");
 }
 
-void check_tuned_plan(const Job& job, const Plan& plan) {
+void assume_16_bits(Job& job) {
+  const bool trains_so = job.cluster.device.kind == "cuda" && job.profile_path.empty();
+  // Else the estimate, which is for 16 bits, would refuse what it does not know.
+  const bool is_known = job.training.optimizer == "adamw" &&
+                        job.training.recompute.kind != RecomputeSpec::Kind::Listed;
+  if (!trains_so || !is_known || !architecture_of(job.model)) return;
+  job.model.bytes_per_element = 2;
+  job.assumes_16_bits = true;
+}
+
+void check_tuned_plan(const Job& as_read, const Plan& plan) {
+  Job job = as_read;
+  // A plan is of numbers that somebody chose; the job's may be an assumption.
+  if (job.assumes_16_bits) job.model.bytes_per_element = plan.model.bytes_per_element;
   const std::string& path = job.tuner_load_path;
   if (fingerprint(plan.cluster) != fingerprint(job.cluster)) {
     throw MachineError(path + ": this plan was made for another cluster.\n  the plan's: " +
@@ -188,6 +201,11 @@ Job read_job(const JsonCursor& document) {
   if (const auto path = document.find("profile_path")) {
     job.profile_path = read_path(*path);
   }
+  if (const auto training = document.find("training")) {
+    job.training = read_training(*training);
+    require_recompute_fits(*training, job.model);
+  }
+  if (!described.says_precision) assume_16_bits(job);
   if (const auto measured = document.find("measured_step")) {
     measured->only({"configuration", "step_ns"});
     const JsonCursor step = measured->at("step_ns");
@@ -195,10 +213,6 @@ Job read_job(const JsonCursor& document) {
                          Nanoseconds(step.integer(1, kMostNanoseconds))};
     if (!estimated_architecture(job))
       measured->fail("none: only a job that is estimated is calibrated by a measured step");
-  }
-  if (const auto training = document.find("training")) {
-    job.training = read_training(*training);
-    require_recompute_fits(*training, job.model);
   }
   if (strategy) {
     require_strategy_fits(*strategy, job);
@@ -234,6 +248,12 @@ Json to_json(const Job& job) {
   }
   json["training"] = to_json(job.training);
   return json;
+}
+
+void forget_assumed_16_bits(Job& job) {
+  if (!job.assumes_16_bits) return;
+  job.model.bytes_per_element = Model().bytes_per_element;
+  job.assumes_16_bits = false;
 }
 
 std::optional<Architecture> estimated_architecture(const Job& job) {

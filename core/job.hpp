@@ -48,6 +48,8 @@ struct MeasuredStep {
 struct Job {
   Model model;
   std::optional<Architecture> architecture;  // what `model` was made of, where it was given so
+  /// Nobody says of how many bytes a transformer's numbers are: 2, as GPUs train (read_job()).
+  bool assumes_16_bits = false;
   Cluster cluster;
   int global_batch = 0;
   Strategy strategy;
@@ -63,12 +65,16 @@ struct Job {
   std::vector<std::string> notes;  // what reading another tool's file has assumed
 };
 
-/// "model" and "cluster" may be an object, a preset's name, or the path of a
-/// file.
+/// "model" and "cluster" may be an object, a preset's name, or the path of a file. A transformer
+/// without bytes_per_element, on GPUs and without a profile, has numbers of 16 bits: GPUs train so
+/// unless somebody says otherwise.
 Job read_job(const JsonCursor& document);
 /// A job.json, or a job of Paddle's auto tuner (core/paddle_tuner_job.hpp).
 Job load_job(const std::string& path);
 Json to_json(const Job& job);
+
+/// Where 16 bits were assumed, what measurements of our own executor are of: 4 bytes again.
+void forget_assumed_16_bits(Job& job);
 
 /// The transformer whose times and memory are estimated from its widths (planner/estimate/): 16-bit
 /// numbers on GPUs, without a profile. Others are planned layer by layer, without tensor, context

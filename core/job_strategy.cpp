@@ -21,6 +21,51 @@ constexpr std::array<std::string_view, 9> kEstimatedFields{
     "mp_degree",           "cp_degree", "ep_degree",  "sharding_stage", "use_sequence_parallel",
     "overlap_grad_reduce", "framework", "node_order", "rank_order"};
 
+/// What others call a field: Megatron-LM (…_model_parallel_size), torchtitan (…_parallel_degree),
+/// DeepSpeed, Paddle's sep_degree, and the short names of tables and papers.
+struct OtherName {
+  std::string_view name, field;
+};
+constexpr auto kOtherNames =
+    std::to_array<OtherName>({{"tp", "mp_degree"},
+                              {"tp_degree", "mp_degree"},
+                              {"tp_size", "mp_degree"},
+                              {"tensor_parallel_size", "mp_degree"},
+                              {"tensor_parallel_degree", "mp_degree"},
+                              {"tensor_model_parallel_size", "mp_degree"},
+                              {"pp", "pp_degree"},
+                              {"pp_size", "pp_degree"},
+                              {"pipeline_parallel_size", "pp_degree"},
+                              {"pipeline_parallel_degree", "pp_degree"},
+                              {"pipeline_model_parallel_size", "pp_degree"},
+                              {"dp", "dp_degree"},
+                              {"dp_size", "dp_degree"},
+                              {"data_parallel_size", "dp_degree"},
+                              {"data_parallel_degree", "dp_degree"},
+                              {"data_parallel_replicate_degree", "dp_degree"},
+                              {"cp", "cp_degree"},
+                              {"cp_size", "cp_degree"},
+                              {"sep_degree", "cp_degree"},
+                              {"context_parallel_size", "cp_degree"},
+                              {"context_parallel_degree", "cp_degree"},
+                              {"ep", "ep_degree"},
+                              {"ep_size", "ep_degree"},
+                              {"expert_parallel_size", "ep_degree"},
+                              {"expert_parallel_degree", "ep_degree"},
+                              {"expert_model_parallel_size", "ep_degree"},
+                              {"vpp", "vpp_degree"},
+                              {"vpp_size", "vpp_degree"},
+                              {"virtual_pipeline_model_parallel_size", "vpp_degree"},
+                              {"num_virtual_stages_per_pipeline_rank", "vpp_degree"},
+                              {"gradient_accumulation_steps", "accumulate_steps"},
+                              {"num_microbatches", "accumulate_steps"},
+                              {"train_micro_batch_size_per_gpu", "micro_batch_size"},
+                              {"pipeline_parallel_microbatch_size", "micro_batch_size"},
+                              {"pipeline_parallel_schedule", "schedule_mode"},
+                              {"zero_stage", "sharding_stage"},
+                              {"sequence_parallel", "use_sequence_parallel"},
+                              {"schedule", "schedule_mode"}});
+
 /// Fields of Paddle's pipeline strategy that have no counterpart here.
 constexpr std::array<std::string_view, 7> kUnusedFields{
     "vpp_seg_method",    "generation_batch_size", "job_schedule_profiler_start",
@@ -34,6 +79,7 @@ class Fields {
       : outer_(strategy), inner_(strategy.find("pipeline")) {
     std::vector<std::string_view> known(kFields.begin(), kFields.end());
     known.insert(known.end(), kEstimatedFields.begin(), kEstimatedFields.end());
+    for (const OtherName& other : kOtherNames) known.push_back(other.name);
     refuse_unused(outer_);
     known.push_back("pipeline");
     outer_.only(known);
@@ -45,9 +91,27 @@ class Fields {
     }
   }
 
+  /// By any of its names.
   std::optional<JsonCursor> find(std::string_view key) const {
-    const std::optional<JsonCursor> value = outer_.find(key);
-    const std::optional<JsonCursor> inner = inner_ ? inner_->find(key) : std::nullopt;
+    std::optional<JsonCursor> value = find_named(key);
+    for (const OtherName& other : kOtherNames) {
+      if (other.field != key) continue;
+      const std::optional<JsonCursor> also = find_named(other.name);
+      if (also && value && also->value() != value->value()) {
+        throw InputError(also->file(), also->pointer(),
+                         "expected " + value->value().dump() + " as at " + value->pointer() +
+                             ", found " + also->value().dump() +
+                             ": two names for one field; keep one of them");
+      }
+      if (also) value = also;
+    }
+    return value;
+  }
+
+ private:
+  std::optional<JsonCursor> find_named(std::string_view name) const {
+    const std::optional<JsonCursor> value = outer_.find(name);
+    const std::optional<JsonCursor> inner = inner_ ? inner_->find(name) : std::nullopt;
     if (value && inner) {
       throw InputError(inner->file(), inner->pointer(),
                        "stands at " + value->pointer() + " too; keep one of them");
@@ -55,7 +119,6 @@ class Fields {
     return value ? value : inner;
   }
 
- private:
   static void refuse_unused(const JsonCursor& object) {
     for (std::string_view key : kUnusedFields) {
       if (const auto field = object.find(key)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_map>
 
 namespace pipewright::lowering {
 namespace {
@@ -12,7 +13,7 @@ class Matching {
  public:
   explicit Matching(Program& program)
       : program_(program),
-        first_route_(2 * static_cast<std::size_t>(program.stages) + 2, kNoRoute) {}
+        last_route_(2 * static_cast<std::size_t>(program.stages) + 2, kNoRoute) {}
 
   void run() {
     const bool by_tag =
@@ -43,21 +44,19 @@ class Matching {
                        .stage = StageId(producer),
                        .source = is_send(in.kind) ? rank : peer,
                        .destination = is_send(in.kind) ? peer : rank};
-    std::uint32_t* slot =
-        &first_route_[2 * static_cast<std::size_t>(producer) + (activation ? 1 : 0)];
-    while (*slot != kNoRoute) {
-      const Route& known = program_.routes[*slot];
-      if (known.source == wanted.source && known.destination == wanted.destination) break;
-      slot = &next_route_[*slot];
+    const std::size_t chain = 2 * static_cast<std::size_t>(producer) + (activation ? 1 : 0);
+    // A rank's transfers of a stage mostly go to the same peer.
+    std::uint32_t& last = last_route_[chain];
+    const bool is_last = last != kNoRoute && program_.routes[last].source == wanted.source &&
+                         program_.routes[last].destination == wanted.destination;
+    if (!is_last) {
+      const auto [known, is_new] =
+          routes_.try_emplace(Ends{chain, wanted.source.value, wanted.destination.value},
+                              static_cast<std::uint32_t>(program_.routes.size()));
+      if (is_new) program_.routes.push_back(wanted);
+      last = known->second;
     }
-    if (*slot == kNoRoute) {
-      *slot = static_cast<std::uint32_t>(program_.routes.size());
-      in.route = *slot;
-      program_.routes.push_back(wanted);
-      next_route_.push_back(kNoRoute);  // may move `slot`: last use is above
-      return;
-    }
-    in.route = *slot;
+    in.route = last;
   }
 
   void join(InstructionId send, InstructionId receive) {
@@ -143,9 +142,24 @@ class Matching {
     }
   }
 
+  struct Ends {
+    std::size_t chain = 0;  // kind and stage
+    std::int64_t source = 0, destination = 0;
+
+    bool operator==(const Ends&) const = default;
+  };
+  struct HashOfEnds {
+    std::size_t operator()(const Ends& ends) const {
+      std::uint64_t hash = ends.chain;
+      for (const std::int64_t rank : {ends.source, ends.destination})
+        hash = (hash ^ static_cast<std::uint64_t>(rank)) * 0x9E3779B97F4A7C15U;
+      return hash ^ (hash >> 32U);
+    }
+  };
+
   Program& program_;
-  std::vector<std::uint32_t> first_route_,
-      next_route_;  // chains of routes with the same kind and stage
+  std::vector<std::uint32_t> last_route_;  // by kind and stage
+  std::unordered_map<Ends, std::uint32_t, HashOfEnds> routes_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/forward_order.hpp"
+#include "core/stages_by_rank.hpp"
 #include "core/version_changes.hpp"
 
 namespace pipewright {
@@ -11,10 +12,10 @@ namespace {
 /// Live activations and bytes of one rank along its compute lane (docs/semantics.md §6).
 class Live {
  public:
-  Live(const Program& program, RankId rank, const CostTable& costs, bool forward_only)
+  Live(const std::vector<StageId>& stages, const CostTable& costs, bool forward_only)
       : costs_(costs), forward_only_(forward_only) {
     if (costs.memory.empty()) return;
-    for (const StageId stage : program.placement.stages_of(rank)) {
+    for (const StageId stage : stages) {
       if (const StageMemory* memory = of(stage.value)) bytes_ += memory->constant.value;
     }
     peak_bytes_ = bytes_;
@@ -72,8 +73,9 @@ class Live {
 std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs) {
   std::vector<RankFigures> ranks(static_cast<std::size_t>(program.ranks()));
   const bool forward_only = is_forward_only(program);
+  const auto stages = stages_by_rank(program.placement, program.micro_batches);
   for (int r = 0; r < program.ranks(); ++r) {
-    Live live(program, RankId(r), costs, forward_only);
+    Live live(stages[static_cast<std::size_t>(r)], costs, forward_only);
     const std::vector<VersionChange> versions = version_changes(program, RankId(r));
     auto version = versions.begin();
     const auto code = program.rank_code(RankId(r));

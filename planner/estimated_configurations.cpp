@@ -210,10 +210,10 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     if (!has_choice || orders_asked_.size() == 1) return;
     switch (choices.of(setup)) {
       case OrderChoice::Same:
-        visitor.ruled_out("the other rank order costs the same");
+        visitor.ruled_out("the other rank order costs the same", setup);
         return;
       case OrderChoice::Worse:
-        visitor.ruled_out("the other rank order gains nothing");
+        visitor.ruled_out("the other rank order gains nothing", setup);
         return;
       case OrderChoice::Differs:
         setup.order = RankOrder::DataOutermost;

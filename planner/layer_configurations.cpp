@@ -173,7 +173,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     for (const LayerRecompute recompute : asked_recompute_.for_all) {
       setup.recompute = recompute;
       if (recompute == LayerRecompute::Attention && !has_attention_) {
-        visitor.ruled_out("selective recompute, without attention");
+        visitor.ruled_out("selective recompute, without attention", setup);
       } else {
         visitor.visit(setup);
       }
@@ -195,6 +195,15 @@ class LayerConfigurations final : public ConfigurationCosts {
     return list;
   }
 
+  static ParallelSetup setup_of(int ranks, int replicas, int micro_batches = 1, int size = 1) {
+    ParallelSetup setup;
+    setup.pipeline = ranks;
+    setup.data = replicas;
+    setup.micro_batches = micro_batches;
+    setup.micro_batch_size = size;
+    return setup;
+  }
+
   /// Open they are the divisors of the devices.
   std::vector<int> open_or_asked_replicas() const {
     return replicas_asked_.empty() ? divisors(job_.cluster.devices()) : replicas_asked_;
@@ -214,11 +223,11 @@ class LayerConfigurations final : public ConfigurationCosts {
       if (std::int64_t{p} * replicas > job_.cluster.devices()) {
         // Open replicas are those that have devices.
         if (replicas_asked_.empty() && replicas > 1) continue;
-        visitor.ruled_out("more ranks than devices");
+        visitor.ruled_out("more ranks than devices", setup_of(p, replicas));
       } else if (p > layers && common_.whole_ranks) {
-        visitor.ruled_out("fewer layers than stages");
+        visitor.ruled_out("fewer layers than stages", setup_of(p, replicas));
       } else if (is_crowded(asked, p, replicas)) {
-        visitor.ruled_out("more ranks than cores");
+        visitor.ruled_out("more ranks than cores", setup_of(p, replicas));
       } else {
         list.push_back(p);
       }
@@ -236,25 +245,29 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<ParallelSetup> batchings(int replicas, const SpaceVisitor& visitor) const {
     std::vector<ParallelSetup> list;
     if (job_.global_batch % replicas != 0) {
-      visitor.ruled_out("dp_degree does not divide the global batch");
+      visitor.ruled_out("dp_degree does not divide the global batch", setup_of(1, replicas));
       return list;
     }
     const int batch = job_.global_batch / replicas;
     for (const int m : steps_asked_) {
-      if (batch % m != 0) visitor.ruled_out("accumulate_steps does not divide the global batch");
+      if (batch % m != 0)
+        visitor.ruled_out("accumulate_steps does not divide the global batch",
+                          setup_of(1, replicas, m));
     }
     for (const int b : sizes_asked_) {
-      if (batch % b != 0) visitor.ruled_out("micro_batch_size does not divide the global batch");
+      if (batch % b != 0)
+        visitor.ruled_out("micro_batch_size does not divide the global batch",
+                          setup_of(1, replicas, 1, b));
     }
     if (!steps_asked_.empty() && !sizes_asked_.empty() && !can_be_cut(batch))
-      visitor.ruled_out(
-          "dp_degree, accumulate_steps and micro_batch_size are not the global batch");
+      visitor.ruled_out("dp_degree, accumulate_steps and micro_batch_size are not the global batch",
+                        setup_of(1, replicas, steps_asked_.front(), sizes_asked_.front()));
     for (int m = 1; m <= batch; ++m) {
       if (batch % m != 0) continue;
       const int size = batch / m;
       if (!admits(steps_asked_, m) || !admits(sizes_asked_, size)) continue;
       if (any_model().refusal(size)) {
-        visitor.ruled_out("micro-batch size not profiled");
+        visitor.ruled_out("micro-batch size not profiled", setup_of(1, replicas, m, size));
         continue;
       }
       ParallelSetup setup;

@@ -37,28 +37,7 @@ const std::vector<std::string_view> kKeys{"schedule",
                                           "node_order",
                                           "partition"};
 
-using Values = std::map<std::string, std::string>;
-
-Values read_values(const std::string& text) {
-  Values values;
-  std::string before;  // the key
-  for (const std::string& part : split_at_commas(text)) {
-    const std::size_t equals = part.find('=');
-    if (before == "replicas" && positive_integer(part)) {  // "replicas=2,1,1"
-      values[before] += "," + part;
-      continue;
-    }
-    if (equals == std::string::npos) {
-      throw InputError("expected key=value, found \"" + part +
-                       "\"; an example: tp=4,pp=8,schedule=1f1b");
-    }
-    const std::string key = before = part.substr(0, equals);
-    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
-      throw InputError("unknown key \"" + key + "\"" + did_you_mean(key, kKeys));
-    values[key] = part.substr(equals + 1);
-  }
-  return values;
-}
+using Values = AskedValues;
 
 std::optional<int> number_of(const Values& values, const char* key, int least = 1) {
   const auto found = values.find(key);
@@ -196,30 +175,23 @@ void read_degrees(const Values& values, ParallelSetup& parallel) {
     parallel.sequence_parallel = false;
 }
 
-/// Planned layer by layer, a configuration has as many devices as the best one uses: the most
-/// replicas that these and the batch allow.
-int replicas_on(int devices, int of_replica, const Job& job, const ParallelSetup& parallel) {
-  int replicas = std::max(1, devices / of_replica);
-  while (replicas > 1 && job.global_batch % (replicas * parallel.micro_batch_size) != 0) --replicas;
-  return replicas;
-}
-
-/// Replicas: those asked for, or what the other degrees leave of the cluster. Why they do not fit.
-/// `used`: devices of the best configuration.
-std::string set_replicas(const Values& values, const Job& job, int used, ParallelSetup& parallel) {
+/// Replicas: those asked for, or, unless they are as elsewhere, what the other degrees leave of the
+/// cluster. Why they do not fit.
+std::string set_replicas(const Values& values, const Job& job, bool as_elsewhere,
+                         ParallelSetup& parallel) {
   const std::int64_t devices = job.cluster.devices();
   const std::int64_t of_replica =
       std::int64_t{parallel.tensor} * parallel.pipeline * parallel.context;
   const auto data = number_of(values, "dp");
   if (data) {
     parallel.data = *data;
-  } else if (estimated_architecture(job)) {
-    parallel.data = static_cast<int>(std::max<std::int64_t>(1, devices / of_replica));
-  } else {
-    parallel.data = replicas_on(used, parallel.pipeline, job, parallel);
+  } else if (!as_elsewhere) {
+    parallel.data = estimated_architecture(job)
+                        ? static_cast<int>(std::max<std::int64_t>(1, devices / of_replica))
+                        : 1;
   }
   const std::int64_t needed = of_replica * parallel.data;
-  if (needed > kMost)
+  if (needed > kMost && !as_elsewhere)
     throw InputError("a configuration of more than " + std::to_string(kMost) + " devices");
   if (needed <= devices) return "";
   return "It needs " + std::to_string(needed) + " devices, and " + job.cluster.name + " has " +
@@ -241,9 +213,30 @@ std::string set_batches(const Values& values, const Job& job, ParallelSetup& par
 
 }  // namespace
 
+AskedValues read_asked(const std::string& text) {
+  Values values;
+  std::string before;  // the key
+  for (const std::string& part : split_at_commas(text)) {
+    const std::size_t equals = part.find('=');
+    if (before == "replicas" && positive_integer(part)) {  // "replicas=2,1,1"
+      values[before] += "," + part;
+      continue;
+    }
+    if (equals == std::string::npos) {
+      throw InputError("expected key=value, found \"" + part +
+                       "\"; an example: tp=4,pp=8,schedule=1f1b");
+    }
+    const std::string key = before = part.substr(0, equals);
+    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
+      throw InputError("unknown key \"" + key + "\"" + did_you_mean(key, kKeys));
+    values[key] = part.substr(equals + 1);
+  }
+  return values;
+}
+
 NamedConfiguration read_configuration(const std::string& text, const Job& job,
                                       const Candidate* otherwise) {
-  const Values values = read_values(text);
+  const Values values = read_asked(text);
   ParallelSetup parallel;
   std::string schedule = "1f1b";
   std::string cut = "balanced";
@@ -252,11 +245,13 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
     schedule = otherwise->schedule;
     cut = otherwise->partition;
   }
+  if (values.count("replicas") != 0 && find_schedule(schedule).layout != Layout::Replicas)
+    schedule = kReplicatedSchedule;
   if (const auto name = values.find("schedule"); name != values.end()) {
-    schedule = name->second;
-    parallel.chunks = find_schedule(schedule).default_chunks;
+    const Schedule& asked = find_schedule(name->second);
+    if (otherwise == nullptr || asked.name != schedule) parallel.chunks = asked.default_chunks;
+    schedule = asked.name;
   }
-  const int used = parallel.devices();
   read_degrees(values, parallel);
   read_stage_replicas(values, find_schedule(schedule), parallel);
   read_word<std::string, 3>(values, "partition",
@@ -265,7 +260,7 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
   NamedConfiguration named;
   if (const auto order = values.find("node_order"); order != values.end())
     parallel.node_order = read_node_order(job.cluster, order->second);
-  named.too_many_devices = set_replicas(values, job, used, parallel);
+  named.too_many_devices = set_replicas(values, job, otherwise != nullptr, parallel);
   // Without replicas or a pipeline there is one order.
   if (parallel.pipeline == 1 || parallel.data == 1) parallel.order = RankOrder::PipelineOutermost;
   named.other_batch = set_batches(values, job, parallel);

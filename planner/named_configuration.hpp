@@ -2,6 +2,7 @@
 // name. Pure functions.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -9,6 +10,14 @@
 #include "planner/search.hpp"
 
 namespace pipewright::planner {
+
+/// By key, as the text has them.
+using AskedValues = std::map<std::string, std::string>;
+/// Throws InputError for a text that is none of keys and values.
+AskedValues read_asked(const std::string& text);
+
+/// Whose stages have replicas where the text names these and no schedule.
+inline constexpr const char* kReplicatedSchedule = "1f1b-rr";
 
 struct NamedConfiguration {
   Configuration configuration;
@@ -20,8 +29,8 @@ struct NamedConfiguration {
 /// out the schedule's default), micro_batch_size, micro_batches, recompute,
 /// sequence_parallel, zero, node_order, rank_order and partition. recompute is none, selective,
 /// full, by-stage, or one of the first three for each stage ("full+full+none"). What is left out is
-/// as in `otherwise`, or without it 1, off, 1f1b and file; dp and micro_batches are what is left of
-/// devices and batch. Throws InputError for what it does not understand.
+/// as in `otherwise`, or without it 1, off, 1f1b and file; then dp and micro_batches are what is
+/// left of devices and batch. Throws InputError for what it does not understand.
 NamedConfiguration read_configuration(const std::string& text, const Job& job,
                                       const Candidate* otherwise);
 

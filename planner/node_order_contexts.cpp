@@ -38,7 +38,7 @@ void OrdersOfSetups::visit(ParallelSetup setup, const SpaceVisitor& visitor) {
   const std::vector<bool>& is_new = differ(setup);
   for (std::size_t k = 0; k < is_new.size(); ++k) {
     if (!is_new[k]) {
-      visitor.ruled_out(kSameNodes);
+      visitor.ruled_out(kSameNodes, setup);
       continue;
     }
     setup.node_order = contexts_.asked()[k];

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/lower.hpp"
 #include "planner/executable.hpp"
 #include "planner/number_text.hpp"
 #include "planner/program_of_plan.hpp"
@@ -11,6 +12,7 @@
 #include "planner/recompute_by_stage.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/stage_replicas.hpp"
+#include "sim/engine.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -172,6 +174,36 @@ RecomputeSpec recompute_of_plan(const Candidate& best, const Model& model) {
   return recompute_spec(of_layer);
 }
 
+/// Beyond that a plan's replicas are not simulated all.
+constexpr std::int64_t kMostActionsOfReplicas = 1'000'000;
+
+/// Whether one replica shows all: with the estimate what they exchange is in a rank's own update,
+/// so they take the same times.
+bool one_stands_for_all(const ConfigurationCosts& costs, const Candidate& best) {
+  const auto actions = 3 * static_cast<std::int64_t>(best.stages.size()) *
+                       best.parallel.micro_batches * best.parallel.data;
+  return costs.is_estimated() && best.parallel.data > 1 && actions > kMostActionsOfReplicas;
+}
+
+/// The plan's prediction, by simulating its first replica with `table`.
+void predict_by_one_replica(Plan& plan, const CostTable& table) {
+  Plan one = plan;
+  one.costs = table;
+  const Program program = lower(pipeline_order(one), one.policy, lowering_of_plan(one));
+  const sim::Result result = sim::simulate(program, one.costs);
+  PIPEWRIGHT_ASSERT(result.finished, "a plan that the search simulated does not end");
+  const Figures figures = figures_of(program, result.timeline, one.costs);
+  plan.predicted = {};
+  plan.predicted.step = Nanoseconds(figures.makespan_ns);
+  plan.predicted.bubble_ratio = figures.bubble_ratio;
+  for (int replica = 0; replica < plan.replicas(); ++replica) {
+    for (const RankFigures& rank : figures.ranks) {
+      plan.predicted.peak_activations.push_back(rank.peak_activations);
+      plan.predicted.peak_bytes.emplace_back(rank.peak_bytes);
+    }
+  }
+}
+
 Mesh mesh_of(const ParallelSetup& parallel, bool is_estimated) {
   if (!is_estimated) return Mesh::data_parallel(parallel.data, parallel.pipeline);
   const auto grid =
@@ -252,8 +284,15 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.tuner.pruned = result.pruned;
   plan.tuner.reasons = reasons_for(job, costs, result, memory_limit);
   if (const Candidate* baseline = best_baseline(result)) plan.tuner.baseline_step = baseline->step;
-  const WaitReport report = fill_prediction(plan);
-  PIPEWRIGHT_ASSERT(report.verdict == Verdict::Ok && plan.predicted.step == best.step,
+  if (one_stands_for_all(costs, best)) {
+    CostTable table = chosen_table(costs, parallel, best.stages, 1);
+    table.memory = plan.costs.memory;
+    predict_by_one_replica(plan, table);
+  } else {
+    const WaitReport report = fill_prediction(plan);
+    PIPEWRIGHT_ASSERT(report.verdict == Verdict::Ok, "a plan that the search simulated is stuck");
+  }
+  PIPEWRIGHT_ASSERT(plan.predicted.step == best.step,
                     "the plan's prediction differs from the search's");
   return plan;
 }

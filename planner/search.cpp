@@ -10,8 +10,10 @@
 #include "planner/cost_model.hpp"
 #include "planner/evaluation.hpp"
 #include "planner/executable.hpp"
+#include "planner/nearest_possible.hpp"
 #include "planner/parallel.hpp"
 #include "planner/plan_of_candidate.hpp"
+#include "planner/search_budget.hpp"
 #include "planner/search_record.hpp"
 #include "planner/search_space.hpp"
 #include "planner/synthesis/winners.hpp"
@@ -26,7 +28,7 @@ constexpr const char* kOverBudget = "not looked at: the budget ran out";
 
 struct Mesh {
   ParallelSetup setup;
-  std::int64_t least = 0;  // no step on it is shorter
+  std::int64_t least = 0;  // no step on it is shorter; of a first_possible search: holds less
 };
 
 /// What a mesh is tried with.
@@ -43,9 +45,11 @@ class Search {
         threads_(options.threads > 0 ? options.threads : cores_of_this_machine()),
         keep_(static_cast<std::size_t>(std::max(1, options.keep))),
         limit_(costs_->memory_limit()),
+        budget_{static_cast<std::int64_t>(options.budget_seconds * 1e9)},
         begin_(std::chrono::steady_clock::now()) {}
 
   SearchResult run() {
+    report("searching", {});
     SearchSpace space = search_space(job_, *costs_);
     result_.pruned = std::move(space.pruned);
     result_.examples = std::move(space.examples);
@@ -56,10 +60,13 @@ class Search {
     const std::size_t rows = synthesises ? std::max(keep_, kRowsForWinners) : keep_;
     std::vector<Evaluation> ranked = best_of(meshes, Trial::Schedules, rows, "table");
     if (!ranked.empty()) leader_ = ranked.front().candidate;
-    add_baselines(meshes, sorted(space.only_to_compare), ranked);
+    if (!options_.first_possible || ranked.empty())
+      add_baselines(meshes, sorted(space.only_to_compare), ranked);
     std::sort(ranked.begin(), ranked.end(), better);
     if (synthesises && result_.complete) {
-      result_.synthesis = synthesise_winners({job_, *costs_, limit_, threads_}, ranked);
+      report("improving orders", ranked);
+      result_.synthesis =
+          synthesise_winners({job_, *costs_, limit_, threads_, budget_.left_ns()}, ranked);
       std::sort(ranked.begin(), ranked.end(), better);
     }
     if (ranked.size() > keep_) ranked.resize(keep_);
@@ -75,13 +82,14 @@ class Search {
           "the search choose";
     }
     limit_ = whole_limit;
-    result_.elapsed_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                             std::chrono::steady_clock::now() - begin_)
-                             .count();
-    if (!result_.ranked.empty()) {
+    if (!result_.ranked.empty() && !options_.first_possible) {
+      report("making the plan", {});
       result_.best = plan_of_candidate(job_, *costs_, result_, limit_);
       result_.rank_memory = costs_->rank_memory(result_.ranked.front().parallel);
     }
+    result_.elapsed_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                             std::chrono::steady_clock::now() - begin_)
+                             .count();
     return std::move(result_);
   }
 
@@ -95,8 +103,13 @@ class Search {
         meshes.push_back({setup, 0});
       }
     }
-    for_each_index(meshes.size(), threads_,
-                   [&](std::size_t i) { meshes[i].least = costs_->least_step(meshes[i].setup); });
+    budget_.spend(static_cast<std::int64_t>(meshes.size()), kMeshNs);
+    for_each_index(meshes.size(), threads_, [&](std::size_t i) {
+      const ParallelSetup& setup = meshes[i].setup;
+      // What holds least is the first that fits.
+      meshes[i].least =
+          options_.first_possible ? costs_->least_memory(setup).value : costs_->least_step(setup);
+    });
     std::stable_sort(meshes.begin(), meshes.end(),
                      [](const Mesh& a, const Mesh& b) { return a.least < b.least; });
     return meshes;
@@ -176,6 +189,7 @@ class Search {
         for (const auto& [why, number] : found.pruned) result_.pruned[why] += number;
       }
     }
+    for (const auto& own : shapes) budget_.spend(static_cast<std::int64_t>(own.size()), kShapeNs);
     std::vector<Branches> grown(end - begin);
     for_each_index(grown.size(), threads_, [&](std::size_t i) {
       if (!shapes[i].empty())
@@ -209,12 +223,14 @@ class Search {
     std::vector<Evaluation> best;
     std::size_t next = 0;  // of the meshes
     const auto is_beaten = [&](std::int64_t bound) {
+      if (options_.first_possible && !best.empty()) return true;
       return !options_.exhaustive && best.size() >= count &&
              bound > best[count - 1].candidate.step.value;
     };
     while (next < meshes.size() || !waiting.empty()) {
-      const bool grows =
-          next < meshes.size() && (waiting.empty() || meshes[next].least <= waiting.top().bound);
+      const bool grows = next < meshes.size() &&
+                         (waiting.empty() ||
+                          (!options_.first_possible && meshes[next].least <= waiting.top().bound));
       if (is_beaten(grows ? meshes[next].least : waiting.top().bound) || is_over_budget()) break;
       if (grows) {
         const std::size_t end = std::min(next + kMeshes, meshes.size());
@@ -226,7 +242,7 @@ class Search {
       } else {
         simulate_some(branches, waiting, is_beaten, best);
         if (best.size() > count) best.resize(count);
-        report(best);
+        report("searching", best);
       }
     }
     const std::string reason =
@@ -275,6 +291,7 @@ class Search {
         outcomes[i] = evaluation_of(known->second, *batch[i]);
       }
     }
+    for (const std::size_t i : open) budget_.spend(1, simulation_ns(*batch[i]));
     const auto own = static_cast<std::size_t>(options_.share.process);
     const auto step = static_cast<std::size_t>(options_.share.processes);
     std::vector<std::size_t> mine;
@@ -290,36 +307,36 @@ class Search {
     return outcomes;
   }
 
-  /// A line for each evaluation of one's own, behind one that says whether the budget ran out.
+  /// A line for each evaluation of one's own.
   void exchange(const std::vector<const Branch*>& batch, const std::vector<std::size_t>& open,
                 const std::vector<std::size_t>& mine, std::vector<Evaluation>& outcomes) {
-    std::string text = is_out_of_time() ? "out of time\n" : "\n";
+    std::string text;
     for (const std::size_t i : mine) text += record_of(outcomes[i]) + "\n";
     const std::vector<std::string> texts = options_.share.exchange(text);
     for (std::size_t process = 0; process < texts.size(); ++process) {
       std::istringstream lines(texts[process]);
       std::string line;
-      std::getline(lines, line);
-      if (!line.empty()) result_.complete = false;
       for (std::size_t k = process; k < open.size() && std::getline(lines, line); k += texts.size())
         outcomes[open[k]] = evaluation_of(line, *batch[open[k]]);
     }
   }
 
-  bool is_out_of_time() const {
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
-    return options_.budget_seconds > 0 && spent.count() > options_.budget_seconds;
+  static std::int64_t simulation_ns(const Branch& branch) {
+    const auto& [schedule, parallel, even_layers, rank_evened] = branch.configuration;
+    const auto actions =
+        3 * static_cast<std::int64_t>(branch.stages->size()) * parallel.micro_batches;
+    return actions * kInstructionNs * (schedule->cost_driven ? kTriesByCosts : 1);
   }
 
   bool is_over_budget() {
-    // Several processes have to stop at the same place: exchange() agrees on it.
-    if (options_.share.processes == 1 && is_out_of_time()) result_.complete = false;
+    if (budget_.is_spent()) result_.complete = false;
     return !result_.complete;
   }
 
-  void report(const std::vector<Evaluation>& best) const {
+  void report(std::string_view phase, const std::vector<Evaluation>& best) const {
     if (!options_.progress) return;
     SearchProgress progress;
+    progress.phase = phase;
     progress.simulated = result_.evaluated;
     for (const auto& [why, number] : result_.pruned) progress.left_out += number;
     if (leader_) {
@@ -337,6 +354,7 @@ class Search {
   const int threads_;
   const std::size_t keep_;
   Bytes limit_;
+  SearchBudget budget_;
   const std::chrono::steady_clock::time_point begin_;
   std::map<std::tuple<int, int, bool>, ShapeChoices::Shapes> shapes_;
   std::optional<Candidate> leader_;  // of the table, once that is full: what follows compares
@@ -345,7 +363,10 @@ class Search {
 
 }  // namespace
 
-SearchResult search(const Job& job, const Profile* profile, const SearchOptions& options) {
+namespace {
+
+SearchResult search_open_or_executable(const Job& job, const Profile* profile,
+                                       const SearchOptions& options) {
   if (!options.only_executable) return Search(job, profile, options).run();
   SearchOptions open = options;
   open.only_executable = false;
@@ -361,6 +382,15 @@ SearchResult search(const Job& job, const Profile* profile, const SearchOptions&
         format_duration(all.ranked.front().step) + " a step; tuner_run_mode asks for a plan that " +
         "can be run.");
   }
+  return result;
+}
+
+}  // namespace
+
+SearchResult search(const Job& job, const Profile* profile, const SearchOptions& options) {
+  SearchResult result = search_open_or_executable(job, profile, options);
+  if (result.ranked.empty() && options.nearest && !options.first_possible)
+    result.nearest = nearest_possible(job, profile, options, result).sentences;
   return result;
 }
 

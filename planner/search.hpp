@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/job.hpp"
@@ -44,6 +45,7 @@ struct Candidate {
 };
 
 struct SearchProgress {
+  std::string_view phase;  // "searching", "improving orders", "making the plan", "what would do"
   std::int64_t simulated = 0, left_out = 0;  // so far
   const Candidate* best = nullptr;           // null before the first
 };
@@ -77,10 +79,14 @@ struct SearchOptions {
   bool front = false;            // fill SearchResult::front
   bool synthesis = true;         // look for better orders of the winners, where schedules are open
   bool only_executable = false;  // leave out what `run` cannot execute (planner/executable.hpp)
-  double budget_seconds = 0;     // stop looking after that long; 0: never
+  /// Stop looking after as much as an ordinary core does in that time (search_budget.hpp); 0:
+  /// never.
+  double budget_seconds = 0;
+  bool nearest = true;          // fill SearchResult::nearest where nothing is possible
+  bool first_possible = false;  // stop at the first that is possible, and make no plan of it
   SearchShare share;
   SearchJournal* journal = nullptr;  // not owned
-  /// Called between two batches, by the thread that called search().
+  /// Called between two batches and where a phase begins, by the thread that called search().
   std::function<void(const SearchProgress&)> progress;
 };
 
@@ -103,6 +109,9 @@ struct SearchResult {
   std::map<std::string, int> pruned;  // not simulated or not possible, by reason
   /// Of a reason that is a rule the first case in full: what is wrong, and what would do.
   std::map<std::string, std::string> examples;
+  /// Where no configuration is possible, in sentences: the reason that is nearest to possible, with
+  /// its numbers, and what would do (planner/nearest_possible.hpp).
+  std::vector<std::string> nearest;
   /// With SearchOptions::only_executable, a faster one that `run` cannot execute.
   std::optional<Candidate> not_executable;
   /// Nothing where it was not asked for, the job names schedules, or the budget ran out before.
@@ -111,10 +120,9 @@ struct SearchResult {
   std::int64_t elapsed_ns = 0;
 };
 
-/// Deterministic: neither threads nor timing change anything but elapsed_ns, unless a budget runs
-/// out. What cannot be among the `keep` best, by a bound that no order can beat, is not simulated.
-/// Throws InputError for a job or a profile that does not make sense; that nothing fits is a
-/// result.
+/// Deterministic: neither threads nor timing change anything but elapsed_ns. What cannot be among
+/// the `keep` best, by a bound that no order can beat, is not simulated. Throws InputError for a
+/// job or a profile that does not make sense; that nothing fits is a result.
 SearchResult search(const Job& job, const Profile* profile = nullptr,
                     const SearchOptions& options = {});
 

@@ -9,6 +9,26 @@
 
 namespace pipewright::planner {
 
+namespace {
+
+/// What a rule about degrees, devices and batch has looked at.
+std::string numbers_of(const ParallelSetup& setup, const Job& job) {
+  const std::pair<const char*, int> degrees[] = {
+      {"tp", setup.tensor}, {"pp", setup.pipeline}, {"cp", setup.context}, {"dp", setup.data}};
+  std::string text;
+  for (const auto& [name, degree] : degrees) {
+    if (degree > 1) text += std::string(name) + " " + std::to_string(degree) + ", ";
+  }
+  if (setup.micro_batches > 1) text += std::to_string(setup.micro_batches) + " micro-batches, ";
+  if (setup.micro_batch_size > 1)
+    text += "micro-batches of " + std::to_string(setup.micro_batch_size) + ", ";
+  return text + std::to_string(job.cluster.devices()) + " devices, a global batch of " +
+         std::to_string(job.global_batch) + " and " + std::to_string(job.model.layers.size()) +
+         " layers";
+}
+
+}  // namespace
+
 SearchSpace search_space(const Job& job, const ConfigurationCosts& costs) {
   if (job.global_batch < 1) {
     throw InputError("global_batch: expected a positive number of samples a step, found " +
@@ -24,13 +44,18 @@ SearchSpace search_space(const Job& job, const ConfigurationCosts& costs) {
                                space.meshes.push_back(mesh);
                              }
                            },
-                           [&](std::string_view rule) { ++space.pruned[std::string(rule)]; }});
+                           [&](std::string_view rule, const ParallelSetup& setup) {
+                             const auto [count, is_new] =
+                                 space.pruned.try_emplace(std::string(rule), 0);
+                             ++count->second;
+                             if (is_new) space.examples[count->first] = numbers_of(setup, job);
+                           }});
   const auto ranks = asked_ranks(job.strategy);
   if (admits(ranks, 1)) return space;
   costs.for_each_mesh({1}, {[&](const ParallelSetup& mesh) {
                               if (!costs.refusal(mesh)) space.only_to_compare.push_back(mesh);
                             },
-                            [](std::string_view) {}});
+                            [](std::string_view, const ParallelSetup&) {}});
   return space;
 }
 

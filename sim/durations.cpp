@@ -1,5 +1,7 @@
 #include "sim/durations.hpp"
 
+#include "core/stages_by_rank.hpp"
+
 namespace pipewright::sim {
 
 Durations::Durations(const Program& program, const CostTable& costs,
@@ -17,9 +19,8 @@ Durations::Durations(const Program& program, const CostTable& costs,
       by_kind_[static_cast<std::size_t>(kind) * stages_ + stage] = costs.compute_time(action).value;
     }
   }
-  for (int r = 0; r < program.ranks(); ++r) {
-    update_ns_.push_back(costs.update_time(program.placement, RankId(r)).value);
-  }
+  for (const auto& stages : stages_by_rank(program.placement, program.micro_batches))
+    update_ns_.push_back(update_of(costs, stages).value);
   for (const Route& route : program.routes) {
     route_ns_.push_back(costs.transfer_time(route, program.ranks()).value);
   }

@@ -74,13 +74,17 @@ int print_verdict(const Subject& subject, const WaitReport& report, Session& ses
 }
 
 int run(const Arguments& arguments, Session& session) {
+  session.progress("reading and lowering ...");
   const Subject subject = read_subject(arguments, Purpose::Predict, session);
   if (!subject.problems.empty()) {
     WaitReport report;
     report.verdict = Verdict::Invalid;
     return print_verdict(subject, report, session);
   }
+  session.progress("simulating " + std::to_string(subject.program.code.size()) +
+                   " instructions ...");
   const sim::Result result = sim::simulate(subject.program, subject.costs);
+  session.progress("drawing the timeline ...");
   if (!result.finished) {
     save_timeline_files(arguments, session, subject, result.timeline,
                         traces::TraceInfo::Kind::Simulated);

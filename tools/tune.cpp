@@ -8,6 +8,7 @@
 #include "core/plan.hpp"
 #include "core/profile.hpp"
 #include "exec/mpi/all_gather.hpp"
+#include "planner/costing.hpp"
 #include "planner/explanation.hpp"
 #include "planner/search.hpp"
 #include "planner/stock_verdicts.hpp"
@@ -89,6 +90,7 @@ Json result_fields(const planner::SearchResult& result) {
                  {"evaluated", result.evaluated},
                  {"complete", result.complete},
                  {"elapsed_ns", result.elapsed_ns}};
+  if (!result.nearest.empty()) fields["nearest"] = result.nearest;
   if (!result.front.empty()) fields["front"] = list(result.front);
   if (result.not_executable) fields["not_executable"] = fields_of(*result.not_executable);
   if (const auto& done = result.synthesis) {
@@ -107,10 +109,20 @@ Json explanation_fields(const planner::Explanation& explanation) {
       {"configuration", explanation.candidate ? fields_of(*explanation.candidate) : Json(nullptr)}};
 }
 
+/// The answer, then why; the search's own result follows.
 void print_explanation(const planner::Explanation& explanation, Session& session) {
+  const int width = session.terminal().width;
+  for (const std::string& sentence : explanation.sentences) {
+    const bool is_answer = &sentence == &explanation.sentences.front();
+    session.print(wrapped((is_answer ? "" : "- ") + sentence, width, 0));
+  }
   session.print("\n");
-  for (const std::string& sentence : explanation.sentences)
-    session.print(wrapped("- " + sentence, session.terminal().width, 0));
+}
+
+void print_costing(const planner::Costing& costing, Session& session) {
+  const int width = session.terminal().width;
+  session.print(wrapped("Costs: " + costing.why, width, 0));
+  session.print(wrapped(costing.otherwise, width, 2));
 }
 
 std::string costs_of_text(const planner::ScheduleRequest& request, const Order& order) {
@@ -245,11 +257,12 @@ int save_best(const planner::SearchResult& result, const std::string& path, cons
 
 int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
   const std::string& path = arguments.positionals().front();
-  const Job job = load_job(path);
+  Job job = load_job(path);
   for (const std::string& text : job.notes) session.note(text);
   for (const std::string& text : job.cluster.assumed)
     session.note("assumed of the cluster: " + text);
   const auto profile = profile_for(job, arguments.text("--profile"));
+  const planner::Costing costing = planner::settle_costing(job, profile.has_value());
   planner::SearchOptions options = options_of(arguments, job);
   if (link != nullptr) share_search(options, *link);
   std::optional<SearchJournalFile> journal;
@@ -259,16 +272,21 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   }
   planner::SearchResult result = search_with_progress(job, profile, options, session);
   if (link != nullptr && link->process() != 0) return result.best ? kDone : kAnswerIsNo;
-  if (!session.json()) print_search(result, session);
   Json fields = result_fields(result);
-  if (arguments.has("--synthesise") && result.best) {
-    result.best = with_synthesis(result, job, arguments, session, fields["synthesis"]);
-  }
+  fields["costing"] = {
+      {"way", costing.way}, {"why", costing.why}, {"otherwise", costing.otherwise}};
   if (const auto asked = arguments.text("--explain")) {
     const planner::Explanation explanation =
-        planner::explain(job, profile ? &*profile : nullptr, options.cores, result, *asked);
+        explain_with_progress(job, profile, options, result, *asked, session);
     fields["explained"] = explanation_fields(explanation);
     if (!session.json()) print_explanation(explanation, session);
+  }
+  if (!session.json()) {
+    print_costing(costing, session);
+    print_search(result, session);
+  }
+  if (arguments.has("--synthesise") && result.best) {
+    result.best = with_synthesis(result, job, arguments, session, fields["synthesis"]);
   }
   const auto warnings =
       result.best ? planner::stock_verdicts(*result.best) : std::vector<std::string>();
@@ -357,7 +375,7 @@ Command tune_command() {
       {.group = "Search",
        .name = "--explain",
        .argument = "CONFIG",
-       .help = "why not this one: tp=4,pp=8,schedule=1f1b; the rest is as in the best"},
+       .help = "why not this one: tp=4,pp=8,schedule=1f1b; the rest as in the best of that kind"},
       {.group = "Search",
        .name = "--front",
        .help = "also the fastest plans for less and less memory"},

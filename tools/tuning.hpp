@@ -7,6 +7,7 @@
 
 #include "core/job.hpp"
 #include "core/profile.hpp"
+#include "planner/explanation.hpp"
 #include "planner/search.hpp"
 #include "tools/session.hpp"
 
@@ -19,6 +20,12 @@ std::optional<Profile> profile_for(const Job& job, const std::optional<std::stri
 /// search(), with a line on stderr while it runs; Ctrl-C ends the process at once.
 planner::SearchResult search_with_progress(const Job& job, const std::optional<Profile>& profile,
                                            const planner::SearchOptions& options, Session& session);
+
+/// planner::explain(), with the same line.
+planner::Explanation explain_with_progress(const Job& job, const std::optional<Profile>& profile,
+                                           const planner::SearchOptions& options,
+                                           const planner::SearchResult& found,
+                                           const std::string& asked, Session& session);
 
 /// What tuning leaves for a run.
 struct TunedForRun {

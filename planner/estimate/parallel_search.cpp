@@ -29,7 +29,7 @@ class Searcher {
     check(space_);
     for_each_setup(model_, framework_, space_,
                    {[this](const ParallelSetup& setup) { consider(setup); },
-                    [this](std::string_view rule) {
+                    [this](std::string_view rule, const ParallelSetup&) {
                       ++result_.configurations;
                       ++result_.pruned[std::string(rule)];
                     }});

@@ -54,7 +54,8 @@ class Setups {
     setup.overlap_gradients = space_.overlap_gradients;
     for (const int data : space_.data) {
       if (used * data > space_.devices) {
-        visitor_.ruled_out("tp * pp * cp * dp is more than the devices; lower one of them");
+        setup.data = data;
+        visitor_.ruled_out("tp * pp * cp * dp is more than the devices; lower one of them", setup);
         continue;
       }
       setup.data = data;
@@ -66,7 +67,8 @@ class Setups {
       if (!space_.tensor.empty() || !space_.pipeline.empty() || !space_.context.empty())
         visitor_.ruled_out(
             "tp * pp * cp does not divide the devices; take divisors of them, or name dp and leave "
-            "some idle");
+            "some idle",
+            setup);
       return;
     }
     setup.data = static_cast<int>(space_.devices / used);
@@ -75,7 +77,7 @@ class Setups {
 
   void add_replicas(ParallelSetup setup) const {
     if (space_.global_batch % setup.data != 0) {
-      visitor_.ruled_out("dp does not divide the global batch");
+      visitor_.ruled_out("dp does not divide the global batch", setup);
       return;
     }
     const int most_experts = model_.experts.count > 0 ? setup.data * setup.context : 1;
@@ -89,7 +91,8 @@ class Setups {
     const int samples = space_.global_batch / setup.data;
     for (const int size : open_or(space_.micro_batch_size, powers(samples))) {
       if (samples % size != 0) {
-        visitor_.ruled_out("the micro-batch size does not divide a replica's samples");
+        setup.micro_batch_size = size;
+        visitor_.ruled_out("the micro-batch size does not divide a replica's samples", setup);
         continue;
       }
       setup.micro_batch_size = size;

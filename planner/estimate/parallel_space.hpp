@@ -33,8 +33,8 @@ void check(const ParallelSpace& space);
 
 struct SpaceVisitor {
   std::function<void(const ParallelSetup&)> visit;  // refusal() has not been asked
-  /// Setups that are none, one call for what a rule rules out at once.
-  std::function<void(std::string_view rule)> ruled_out;
+  /// Setups that are none, one call for what a rule rules out at once: `setup` as far as it came.
+  std::function<void(std::string_view rule, const ParallelSetup& setup)> ruled_out;
 };
 /// All of them, in an order that depends on nothing else.
 void for_each_setup(const Architecture& model, const FrameworkTraits& framework,

@@ -173,7 +173,6 @@ class AnyPlacement {
     SynthesisResult now = synthesise(request);
     SynthesisResult& known = trial.found;
     evaluated_ += now.evaluated;
-    cut_short_ |= now.cut_short && !prove;
     known.lower_bound_ns = std::max(known.lower_bound_ns, now.lower_bound_ns);
     if (!now.order || now.value_ns >= known.value_ns) return;
     known.order = std::move(now.order);
@@ -238,7 +237,6 @@ class AnyPlacement {
                                                  1.0
                                            : 0.0;
     result.evaluated = evaluated_;
-    result.cut_short = cut_short_;
     result.elapsed_ns = elapsed();
   }
 
@@ -265,7 +263,6 @@ class AnyPlacement {
   std::string two_copies_name_;
   std::int64_t evaluated_ = 0;
   std::int64_t named_ = 0;  // actions of the orders that name_orders() timed
-  bool cut_short_ = false;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 

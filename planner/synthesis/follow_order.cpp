@@ -28,7 +28,6 @@ class Follower {
     if (value_ == kNever) return;
     const std::int64_t stop = scheduler_.steps() + steps;
     while (scheduler_.steps() < stop && !search_.optimal()) {
-      if (search_.late()) break;
       trial_ = rules_;
       for (int changes = 1 + below(3); changes > 0; --changes) change(trial_);
       const std::int64_t best = search_.best_value;

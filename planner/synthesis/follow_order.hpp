@@ -12,7 +12,7 @@
 namespace pipewright::planner::synthesis {
 
 /// Starts from search.best and places about `steps` actions in trials. Deterministic for the state
-/// of `dice` unless time is up.
+/// of `dice`.
 void follow_order(Search& search, std::mt19937_64& dice, std::int64_t steps);
 
 }  // namespace pipewright::planner::synthesis

@@ -29,7 +29,6 @@ class Climb {
     trace();
     const std::int64_t stop = search_.steps + steps;
     while (search_.steps < stop && !search_.optimal()) {
-      if (search_.late()) break;
       trial_ = sequence_;
       if (!change()) {
         search_.steps += 64;

@@ -12,8 +12,7 @@
 namespace pipewright::planner::synthesis {
 
 /// Starts from search.best and times at most `steps` actions. An order that is as good is accepted
-/// too: long plateaus are crossed that way. Deterministic for the state of `dice` unless time is
-/// up.
+/// too: long plateaus are crossed that way. Deterministic for the state of `dice`.
 void improve(Search& search, std::mt19937_64& dice, std::int64_t steps);
 
 }  // namespace pipewright::planner::synthesis

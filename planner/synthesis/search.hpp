@@ -30,19 +30,12 @@ struct Search {
   std::string found_by;                // what gave the order that best was made from
   std::int64_t steps = 0;              // actions placed or timed so far
   std::int64_t evaluated = 0;
-  Clock::time_point begin = Clock::now(), deadline = Clock::time_point::max();
-  bool cut_short = false;
+  Clock::time_point begin = Clock::now();
   std::function<void(std::string_view phase)> on_improvement;
 
   std::int64_t to_beat() const { return std::min(best_value, wanted_below); }
   /// Nothing better is possible.
   bool optimal() const { return to_beat() <= bound; }
-  /// True when the time is up, which is then remembered.
-  bool late() {
-    if (Clock::now() < deadline) return false;
-    cut_short = true;
-    return true;
-  }
   /// Takes the sequence if it is better than the best; its value, or kNever if it never ends.
   std::int64_t offer(const Sequence& sequence, std::string_view source, std::string_view phase) {
     ++evaluated;

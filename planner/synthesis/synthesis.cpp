@@ -20,10 +20,6 @@ using namespace synthesis;
 
 namespace {
 
-/// Time that an action takes in a trial on an ordinary core, with room to spare: what turns the
-/// budget into a number of trials.
-constexpr std::int64_t kNanosecondsAStep = 60;
-
 /// The limits that would do, if one of the request's does not.
 std::vector<Bytes> limits_too_low(const Problem& problem) {
   // Micro-batches that leave something behind add up, so all of them count.
@@ -59,7 +55,6 @@ SynthesisResult result_of(Search& search) {
   result.gap = gap_of(search.best_value, search.bound);
   result.found_by = search.found_by;
   result.evaluated = search.evaluated;
-  result.cut_short = search.cut_short;
   result.elapsed_ns = (Search::Clock::now() - search.begin).count();
   return result;
 }
@@ -109,16 +104,9 @@ SynthesisResult run(const SynthesisRequest& request) {
   NamedBest named = request.named_schedules ? offer_named(search, request) : NamedBest{};
   std::mt19937_64 dice(request.seed);
   const std::int64_t steps = request.steps > 0 ? request.steps : budget / kNanosecondsAStep;
-  const auto until = [&](std::int64_t percent) {
-    if (request.steps > 0) return;
-    search.deadline = search.begin + std::chrono::nanoseconds(budget / 100 * percent);
-  };
-  until(60);
   tune_rules(search, dice, steps / 2);
   if (search.best.empty()) search.offer(one_by_one(problem), "one by one", "list scheduling");
-  until(95);
   follow_order(search, dice, steps / 10 * 4);
-  until(100);
   improve(search, dice, steps / 10);
   if (request.prove) {
     std::int64_t nodes = request.prove_nodes;
@@ -151,7 +139,6 @@ SynthesisResult better_of(SynthesisResult a, SynthesisResult b, int runners_up) 
   }
   a.evaluated += b.evaluated;
   a.elapsed_ns += b.elapsed_ns;
-  a.cut_short |= b.cut_short;
   return a;
 }
 

@@ -30,6 +30,10 @@ enum class Objective : std::uint8_t { Makespan, Span };
 /// "makespan", "span".
 std::string_view to_string(Objective objective);
 
+/// Time that an action takes in a trial on an ordinary core, with room to spare: what turns the
+/// budget into a number of trials. No clock is asked, so that every machine tries the same.
+inline constexpr std::int64_t kNanosecondsAStep = 60;
+
 struct SynthesisProgress {
   std::int64_t elapsed_ns = 0;
   std::int64_t value_ns = 0, lower_bound_ns = 0;
@@ -58,8 +62,8 @@ struct SynthesisRequest {
   int runners_up = 0;           // fill SynthesisResult::runners_up with so many
   /// Only values below are wanted (0: any): the search ends where none can be.
   std::int64_t wanted_below_ns = 0;
-  /// How long to search. How much is tried follows from this alone, at a pace that an ordinary core
-  /// keeps; a slower machine cuts the search short when the time is up.
+  /// How long to search, on a core that keeps the pace of an ordinary one: how much is tried
+  /// follows from this alone, on any machine.
   std::int64_t budget_ns = 1'000'000'000;
   /// Instead: how many actions to place and time in trials, however long it takes. 0: by budget_ns.
   std::int64_t steps = 0;
@@ -100,11 +104,9 @@ struct SynthesisResult {
   int best_named_chunks = 0;   // stages a rank
   std::int64_t evaluated = 0;  // orders that were timed, and nodes of the proof
   std::int64_t elapsed_ns = 0;
-  /// The time was up before the trials were done: another run may give another answer.
-  bool cut_short = false;
 };
 
-/// Deterministic for a request unless cut_short. Throws InputError for a request that has no
+/// Deterministic for a request. Throws InputError for a request that has no
 /// meaning; a limit that is too low is a result. Pure: many threads may call it.
 SynthesisResult synthesise(const SynthesisRequest& request);
 

@@ -17,7 +17,7 @@ class Tuner {
   void try_usual(std::int64_t steps) {
     std::vector<Rules> all = usual_rules(problem_);
     for (std::size_t n = 0; n < all.size(); ++n) {
-      const bool enough = scheduler_.steps() > steps || search_.late();
+      const bool enough = scheduler_.steps() > steps;
       if (search_.optimal() || (!starts_.empty() && enough)) break;
       // Rules that differ in all first: 89 is a prime and no divisor of their number.
       Rules& rules = all[n * 89 % all.size()];
@@ -58,7 +58,6 @@ class Tuner {
   void climb(Start& start, std::int64_t steps) {
     const std::int64_t stop = scheduler_.steps() + steps;
     while (scheduler_.steps() < stop && !search_.optimal()) {
-      if (search_.late()) break;
       trial_ = start.rules;
       for (int changes = 1 + below(3); changes > 0; --changes) {
         if (trial_.period > 0 && below(2) == 0) {

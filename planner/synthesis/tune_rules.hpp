@@ -12,7 +12,7 @@
 namespace pipewright::planner::synthesis {
 
 /// Places about `steps` actions in trials. Stops early at the lower bound. Deterministic for the
-/// state of `dice` unless time is up.
+/// state of `dice`.
 void tune_rules(Search& search, std::mt19937_64& dice, std::int64_t steps);
 
 }  // namespace pipewright::planner::synthesis

@@ -88,6 +88,10 @@ SynthesisRequest request_of(const WinnersRequest& request, const Winner& winner)
   wanted.with_updates = true;
   wanted.runners_up = kRunnersUp;
   wanted.steps = std::min(kOrders * actions_of(row), kMostSteps);
+  if (request.most_ns > 0) {
+    const auto share = request.most_ns / static_cast<std::int64_t>(kWinners) / kNanosecondsAStep;
+    wanted.steps = std::clamp<std::int64_t>(share, 1, wanted.steps);
+  }
   return wanted;
 }
 

@@ -28,6 +28,7 @@ struct WinnersRequest {
   const ConfigurationCosts& costs;
   Bytes limit;
   int threads = 1;
+  std::int64_t most_ns = 0;  // of an ordinary core's time, for all winners together; 0: no limit
 };
 
 /// `ranked`: best first. Adds the rows with a better order behind them, unsorted: schedule `auto`,

@@ -89,6 +89,41 @@ TEST(ReadJob, ReplicasOfStagesAreOneListOrSeveral) {
               "/strategy/stage_replicas");
 }
 
+TEST(ReadJob, AStrategysFieldsByTheNamesThatOtherToolsGiveThem) {
+  const char* megatron = R"({"tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 2,
+      "virtual_pipeline_model_parallel_size": 2, "context_parallel_size": 1,
+      "expert_model_parallel_size": 1, "data_parallel_size": 2, "micro_batch_size": 1})";
+  const char* torchtitan = R"({"tensor_parallel_degree": 1, "pipeline_parallel_degree": 2,
+      "num_virtual_stages_per_pipeline_rank": 2, "context_parallel_degree": 1,
+      "expert_parallel_degree": 1, "data_parallel_replicate_degree": 2,
+      "pipeline_parallel_microbatch_size": 1})";
+  const char* deepspeed = R"({"tp_size": 1, "pp_size": 2, "vpp": 2, "cp": 1, "ep_size": 1,
+      "dp_size": 2, "train_micro_batch_size_per_gpu": 1})";
+  const char* inside = R"({"pipeline": {"tp_degree": 1, "pp": 2, "vpp_degree": 2, "sep_degree": 1,
+      "ep": 1, "dp": 2, "micro_batch_size": 1}})";
+  for (const char* text : {megatron, torchtitan, deepspeed, inside}) {
+    SCOPED_TRACE(text);
+    const Strategy read = strategy(text);
+    EXPECT_EQ(read.mp_degree, Choice{"1"});
+    EXPECT_EQ(read.pp_degree, Choice{"2"});
+    EXPECT_EQ(read.vpp_degree, Choice{"2"});
+    EXPECT_EQ(read.cp_degree, Choice{"1"});
+    EXPECT_EQ(read.ep_degree, Choice{"1"});
+    EXPECT_EQ(read.dp_degree, Choice{"2"});
+    EXPECT_EQ(read.micro_batch_size, Choice{"1"});
+  }
+}
+
+TEST(ReadJob, TwoNamesOfOneFieldHaveToAgree) {
+  EXPECT_EQ(strategy(R"({"pp_degree": 2, "pipeline_parallel_degree": 2})").pp_degree, Choice{"2"});
+  const InputError error = refused("/strategy", {{"tp_degree", 1}, {"tensor_parallel_size", 2}});
+  EXPECT_EQ(error.pointer(), "/strategy/tensor_parallel_size");
+  EXPECT_THAT(error.message(), HasSubstr("expected 1 as at /strategy/tp_degree"));
+  EXPECT_THAT(refused("/strategy", {{"tp_degree", 2}}).message(),
+              HasSubstr("this job is planned layer by layer"));
+  EXPECT_EQ(refused("/strategy", {{"tp_degree", 2}}).pointer(), "/strategy/tp_degree");
+}
+
 TEST(ReadJob, WhatAStrategyMayNotSay) {
   EXPECT_EQ(refused("/strategy/pp_degree", "two").message(),
             "expected \"auto\", a whole number from 1 to 65536, or a list of them, found \"two\"");
