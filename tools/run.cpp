@@ -214,8 +214,10 @@ Json result_fields(const Subject& subject, const RunRequest& request, const exec
 
 void refuse_problems(const Subject& subject) {
   if (subject.problems.empty()) return;
-  throw InputError(subject.source, "",
-                   "not a whole order: " + subject.problems.front() + "; see pipewright check");
+  const std::string& problem = subject.problems.front();
+  const bool names_file = problem.starts_with(subject.source);
+  throw InputError(names_file ? "" : subject.source, "",
+                   (names_file ? "" : "not a whole order: ") + problem + "; see pipewright check");
 }
 
 /// `link`: of the job that this process is part of; null if all ranks are threads of it.

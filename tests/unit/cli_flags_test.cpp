@@ -193,7 +193,9 @@ TEST(Rows, TheFirstWordsOfTheComplaintAreTheFileAndTheRow) {
   ASSERT_EQ(cut.at("problems").size(), 1U);
   EXPECT_THAT(cut.at("problems")[0].get<std::string>(), StartsWith("cut.csv, row 4: "));
   EXPECT_EQ(pipewright("simulate a.csv", folder).status, 1);
-  EXPECT_THAT(pipewright("analyze a.csv", folder).err, HasSubstr("a.csv, row 5: "));
+  EXPECT_THAT(pipewright("analyze a.csv", folder).err,
+              StartsWith("pipewright analyze: a.csv, row 5: "));
+  EXPECT_THAT(pipewright("run a.csv", folder).err, StartsWith("pipewright run: a.csv, row 5: "));
 }
 
 TEST(Rows, InAnotherOrderThanTheStagesAreWorthANote) {
