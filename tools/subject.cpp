@@ -57,6 +57,13 @@ void use_given_costs(Subject& subject, const Arguments& arguments,
   subject.costs_text = costs_text(subject.costs) + assumed_text(arguments);
 }
 
+/// Of one replica of the pipeline.
+Placement placement_of_pipeline(const Plan& plan) {
+  std::vector<RankId> homes;
+  for (const StagePlan& stage : plan.stages) homes.push_back(stage.rank);
+  return Placement::explicit_stages(std::move(homes), plan.ranks());
+}
+
 void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) {
   plan.policy = policy_from(arguments, plan.policy);
   subject.order = planner::order_of_plan(plan);
@@ -73,7 +80,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   if (plan.sharding_stage > 0) subject.title += " zero=" + std::to_string(plan.sharding_stage);
   subject.title += ", model " + plan.model.name;
   subject.costs = plan.costs;
-  subject.memory_limit = use_cost_flags(subject.costs, arguments, subject.order.placement);
+  subject.memory_limit = use_cost_flags(subject.costs, arguments, placement_of_pipeline(plan));
   subject.costs_text = costs_text(subject.costs);
   for (const char* flag : {"--cost", "--rank-cost"}) {
     if (const auto given = arguments.text(flag))

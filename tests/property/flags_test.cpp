@@ -193,22 +193,27 @@ constexpr const char *kIssue = "issue", *kChannel = "channel", *kPost = "post",
                      *kRank = "rank", *kPair = "pair", *kEdge = "edge", *kTag = "tag",
                      *kEarly = "early", *kDeferred = "deferred", *kAtStart = "at-start",
                      *kAsLowered = "as-lowered", *kEvenOdd = "even-odd", *kReady = "ready",
-                     *kFirstUse = "first-use", *kPlain = "plain", *kRegistered = "registered";
+                     *kFirstUse = "first-use", *kPlain = "plain", *kRegistered = "registered",
+                     *kDirection = "direction", *kBatches = "batches", *kApart = "apart",
+                     *kJoined = "joined", *kMixed = "mixed";
 
 /// What each flag says where a plan is read.
 const std::map<std::string, Statement, std::less<>>& statements() {
   static const std::map<std::string, Statement, std::less<>> kStatements = {
       {"--cost", change(some_costs)},
       {"--mem", change(some_memory)},
+      {"--rank-cost", change(some_costs)},  // a rank has one stage in these plans
+      {"--rank-mem", change(some_memory)},
       {"--message-bytes", change(some_message)},
       {"--preset", change(some_preset)},
       {"--issue", change(policy_field<kIssue, kInline, kStream, kGrouped>)},
-      {"--channel", change(policy_field<kChannel, kRank, kPair, kEdge, kTag>)},
+      {"--channel", change(policy_field<kChannel, kRank, kPair, kEdge, kTag, kDirection>)},
       {"--protocol", change(some_protocol)},
       {"--post", change(policy_field<kPost, kEarly, kDeferred, kAtStart>)},
       {"--run-order", change(policy_field<kRunOrder, kAsLowered, kEvenOdd>)},
       {"--connect", change(policy_field<kConnect, kReady, kFirstUse>)},
       {"--buffers", change(policy_field<kBuffers, kPlain, kRegistered>)},
+      {"--batches", change(policy_field<kBatches, kApart, kJoined, kMixed>)},
       {"--in-flight", change(in_flight)},
       {"--fragment", change(nothing)},  // an order that a plan brings is whole
       {"--schedule", refused("1f1b")},
@@ -311,7 +316,7 @@ TEST_F(FlagsOfPlans, AFlagChangesWhatItNamesAndNothingElse) {
             << name << " " << flag.name << " " << given.value << ", seed " << seed;
       }
     }
-    EXPECT_EQ(changed.size(), 12U) << name;
+    EXPECT_EQ(changed.size(), 15U) << name;
     for (const auto& [flag, times] : changed) EXPECT_GT(times, 0) << name << " " << flag;
   }
 }
@@ -397,7 +402,7 @@ Facts facts_of_compare(const std::vector<std::string>& flags) {
   words.insert(words.end(), flags.begin(), flags.end());
   const Arguments arguments = parse_arguments(command, words);
   Subject subject;
-  const GivenCosts costs = given_costs(arguments, 4);
+  const GivenCosts costs = given_costs(arguments, Placement::loop(4, 1), CostsOf::Ranks);
   subject.costs = costs.table;
   subject.memory_limit = costs.memory_limit;
   subject.program.policy = policy_from(arguments, comm_policy_preset("ideal"));

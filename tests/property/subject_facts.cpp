@@ -87,6 +87,7 @@ CommPolicy draw_policy(test::Draw& draw) {
   if (draw.coin()) policy.send_b = {.kind = Protocol::Kind::EagerMessages, .credit = 3};
   if (draw.coin()) policy.buffers = Buffers::Registered;
   if (draw.coin()) policy.connect = Connect::FirstUse;
+  if (draw.below(3) == 0) policy.batches = Batches::Mixed;
   if (policy.issue == Issue::Stream && draw.coin()) policy.in_flight = 5;
   return policy;
 }
@@ -117,6 +118,7 @@ void put_policy(Facts& facts, const CommPolicy& policy) {
   facts["policy.buffers"] = to_string(policy.buffers);
   facts["policy.send_f"] = to_string(policy.send_f);
   facts["policy.send_b"] = to_string(policy.send_b);
+  facts["policy.batches"] = to_string(policy.batches);
   facts["policy.in_flight"] = std::to_string(policy.in_flight);
 }
 

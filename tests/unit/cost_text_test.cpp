@@ -97,6 +97,26 @@ TEST(CostText, ALimitAloneKeepsTheMemoryThatIsThere) {
   EXPECT_EQ(table.memory[1].constant.value, 9);
 }
 
+TEST(CostText, WhatIsNamedOfRanksIsCutIntoTheirStagesAndAllElseStays) {
+  CostTable table = parse_costs("F=1:2:3:4,I=5,W=6,OPT=7", 4);
+  parse_memory("F=10,constant=8", table);
+  const Placement loop = Placement::loop(2, 2);
+  change_costs("F=40:80,W=12", table, {"--rank-cost", &loop});
+  EXPECT_EQ(parse_memory("constant=6:16,limit=9", table, {"--rank-mem", &loop}).value, 9);
+  for (int s = 0; s < 4; ++s) {
+    const StageCosts& each = table.stages[static_cast<std::size_t>(s)];
+    const StageMemory& held = table.memory[static_cast<std::size_t>(s)];
+    EXPECT_EQ(each.f.value, s < 2 ? 20 : 40);
+    EXPECT_EQ(each.i.value, 5);
+    EXPECT_EQ(each.w.value, 6);
+    EXPECT_EQ(each.b.value, 11);
+    EXPECT_EQ(each.opt.value, 7);
+    EXPECT_EQ(held.constant.value, s < 2 ? 3 : 8);
+    EXPECT_EQ(held.f.value, 10);
+    EXPECT_EQ(held.w.value, -10);
+  }
+}
+
 TEST(CostText, ALimitWithNothingToHoldAgainstItIsRefused) {
   CostTable table = parse_costs("F=1", 2);
   const InputError error = test::refusal([&] { parse_memory("limit=10GiB", table); });
