@@ -67,6 +67,9 @@ Job with_values(const AskedValues& asked, const Job& job) {
     if (found == asked.end() || std::string_view(key) == "schedule") continue;
     kind.strategy.*choice = {word_of_job(key, found->second)};
   }
+  const auto tensor = asked.find("tp");
+  if (tensor != asked.end() && tensor->second == "1" && asked.count("sequence_parallel") == 0)
+    kind.strategy.use_sequence_parallel.clear();  // there is none without tp
   if (asked.count("zero") != 0 || asked.count("dp") != 0) kind.strategy.sharding_degree = 1;
   set_schedule(asked, kind.strategy);
   set_recompute(asked, job, kind.strategy);

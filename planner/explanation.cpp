@@ -202,8 +202,10 @@ class Question {
     const std::string ruled_out = fixed.empty() ? "" : " The job rules it out: " + fixed + ".";
     const std::string takes = of_kind + "takes " + format_duration(row.step) + " a step, ";
     if (row.step > best.step)
-      return "No: " + takes + percent_more(row.step, best.step) + " longer than " + than + "." +
-             ruled_out;
+      return "No: " + of_kind + "takes " + format_duration(row.step) +
+             " a step. The best of all, " + describe(best) + ", takes " +
+             format_duration(best.step) + ": this takes " + percent_more(row.step, best.step) +
+             " longer." + ruled_out;
     if (row.step == best.step) return "It is as fast: " + takes + "as " + than + "." + ruled_out;
     return "It would be faster: " + takes + percent_more(best.step, row.step) + " less than " +
            than + "." + ruled_out;
