@@ -314,6 +314,25 @@ CostTable resampled(const CostTable& whole, const Placement& placement) {
   return table;
 }
 
+bool cut_is_rough(const CostTable& whole, int stages) {
+  const auto from = static_cast<std::int64_t>(whole.stages.size()), to = std::int64_t{stages};
+  const auto rough = [&](std::int64_t value) {
+    const Wide all = static_cast<Wide>(value < 0 ? -value : value) * from;
+    return all % to != 0 && all < static_cast<Wide>(100) * to;
+  };
+  const auto& times = whole.stages;
+  const auto& memory = whole.memory;
+  return std::any_of(times.begin(), times.end(),
+                     [&](const StageCosts& s) {
+                       return rough(s.f.value) || rough(s.i.value) || rough(s.w.value) ||
+                              rough(s.b.value);
+                     }) ||
+         std::any_of(memory.begin(), memory.end(), [&](const StageMemory& m) {
+           return rough(m.f.value) || rough(m.i.value) || rough(m.w.value) ||
+                  rough(m.constant.value);
+         });
+}
+
 CostTable resampled(const CostTable& whole, int stages) {
   return resampled(whole, Placement::loop(stages, 1));
 }

@@ -40,6 +40,8 @@ Bytes parse_memory(std::string_view text, CostTable& table, const CostFlag& flag
 /// pieces do together is rounded up, and what each piece holds: never less than the whole has. An
 /// overlapped pair shrinks likewise. Latency, bandwidth and messages stay.
 CostTable resampled(const CostTable& whole, const Placement& placement);
+/// Whether pieces are so small that rounding to whole ns and bytes makes 1 % of one or more.
+bool cut_is_rough(const CostTable& whole, int stages);
 /// With one stage a rank.
 CostTable resampled(const CostTable& whole, int stages);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/cost_text.hpp"
 #include "core/error.hpp"
 #include "core/lower.hpp"
 #include "core/suggest.hpp"
@@ -34,6 +35,7 @@ struct Row {
   std::int64_t peak_bytes = 0;
   double weight_copies = 1;
   double stage_share = 1;  // of a stage, in p-ths of the model
+  bool rough = false;      // cut into stages too small for whole ns and bytes
 };
 
 Row simulate_schedule(const planner::Schedule& schedule, const Arguments& arguments,
@@ -64,6 +66,9 @@ Row simulate_schedule(const planner::Schedule& schedule, const Arguments& argume
     request.costs = costs.table;
   }
   row.stage_share = static_cast<double>(request.ranks) / order.stages();
+  row.rough =
+      cut_is_rough(given_costs(arguments, Placement::loop(request.ranks, 1), CostsOf::Ranks).table,
+                   order.stages());
   row.weight_copies = planner::weight_copies(order);
   const auto& stages = request.costs.stages;
   const bool update = std::any_of(stages.begin(), stages.end(),
@@ -193,6 +198,11 @@ int compare_schedules(const Arguments& arguments, Session& session) {
     session.print_result(rows_fields(rows));
   } else {
     print_rows(rows, arguments, session);
+    if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.rough; })) {
+      session.note(
+          "cut into several stages a rank, costs this small are rounded up to whole ns "
+          "and bytes; larger numbers, such as F=1us and F=1KiB, say more exactly");
+    }
   }
   bool bad = false;
   for (const Row& row : rows) {

@@ -231,6 +231,13 @@ class AnyPlacement {
 
   void finish(SynthesisResult& result) const {
     result.scope = any_scope(by_rank_, most_);
+    for (const Trial& trial : trials_) {
+      if (!trial.found.order || !cut_is_rough(by_rank_.costs, trial.request.placement.stages()))
+        continue;
+      result.scope.orders += std::string(result.scope.orders.empty() ? "" : ", ") +
+                             "stages of whole ns and bytes, rounded up";
+      break;
+    }
     result.proven = result.value_ns <= result.lower_bound_ns;
     result.gap = result.lower_bound_ns > 0 ? static_cast<double>(result.value_ns) /
                                                      static_cast<double>(result.lower_bound_ns) -

@@ -169,7 +169,8 @@ TEST(AnyPlacement, IsNeverWorseThanANamedScheduleAtAnyNumberOfStagesARank) {
     several += result.order->stages() > by_rank.ranks;
     for (const Named& each : named) {
       EXPECT_LE(result.value_ns, each.value) << each.name << " with " << each.chunks;
-      if (result.scope.orders.empty() && each.one_copy) {
+      // Where the bound leaves out some kinds of orders it says so.
+      if (result.scope.orders.find("orders") == std::string::npos && each.one_copy) {
         EXPECT_LE(result.lower_bound_ns, each.value) << each.name;
       }
     }

@@ -61,9 +61,14 @@ TEST(RankCosts, AProofSaysOfWhichOrders) {
   EXPECT_EQ(stages.at("scope").at("text"), "one stage a rank, loop placement");
   EXPECT_EQ(stages.at("scope").at("most_stages_a_rank"), 1);
   EXPECT_EQ(stages.at("value_ns"), 100);
-  const json ranks = result_of(command + " --rank-cost F=10,I=10,W=10").at("synthesis");
+  const json ranks = result_of(command + " --rank-cost F=840us,I=840us,W=840us").at("synthesis");
   EXPECT_EQ(ranks.at("scope").at("text"), "all loops, V's and waves with up to 8 stages a rank");
-  EXPECT_LT(ranks.at("value_ns"), 100);
+  EXPECT_LT(ranks.at("value_ns"), 8'400'000);
+  // Ten ns in three pieces are none of a third each.
+  const json small = result_of(command + " --rank-cost F=10,I=10,W=10").at("synthesis");
+  EXPECT_EQ(small.at("scope").at("text"),
+            "all loops, V's and waves with up to 8 stages a rank, stages of whole ns and bytes, "
+            "rounded up");
   const json fixed = result_of(command + " --rank-cost F=10,I=10,W=10 --vpp 2").at("synthesis");
   EXPECT_EQ(fixed.at("scope").at("text"), "2 stages a rank, loop placement");
   const json shape = result_of(command + " --rank-cost F=10,I=10,W=10 --placement v");
@@ -106,7 +111,7 @@ TEST(RankCosts, AnOrderThatTuneWritesTakesWhatItSaid) {
 TEST(RankCosts, TwoNamesForOneThingAreRefused) {
   const Folder folder;
   for (const std::string words : {"simulate -s 1f1b -p 2 -m 2 --cost F=1 --rank-cost F=1",
-                                   "compare 1f1b -p 2 -m 2 --mem F=1 --rank-mem F=1"}) {
+                                  "compare 1f1b -p 2 -m 2 --mem F=1 --rank-mem F=1"}) {
     const auto refused = pipewright(words, folder);
     EXPECT_EQ(refused.status, 2) << words;
     EXPECT_NE(refused.err.find("say the same"), std::string::npos) << refused.err;

@@ -169,6 +169,17 @@ TEST(CostText, CuttingNeverLosesARanksWorkToRounding) {
   }
 }
 
+TEST(CostText, ACutIsRoughWhereRoundingMatters) {
+  const CostTable small = parse_costs("F=7,I=6,W=6", 4);
+  EXPECT_TRUE(cut_is_rough(small, 8));
+  EXPECT_FALSE(cut_is_rough(small, 4));
+  EXPECT_FALSE(cut_is_rough(parse_costs("F=8,I=6,W=6", 4), 8));     // divides
+  EXPECT_FALSE(cut_is_rough(parse_costs("F=1007ns,I=2us", 4), 8));  // half a ns of 503
+  CostTable bytes = parse_costs("F=8", 4);
+  parse_memory("F=1,limit=4", bytes);
+  EXPECT_TRUE(cut_is_rough(bytes, 8));
+}
+
 TEST(CostText, AChunkNeverHoldsLessThanItsShare) {
   CostTable two = parse_costs("F=1", 2);
   parse_memory("F=1:7,I=0:-7,constant=3", two);
