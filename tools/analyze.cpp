@@ -1,5 +1,7 @@
 // pipewright analyze: where the time of a step is lost.
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 
 #include "core/error.hpp"
 #include "sim/engine.hpp"
@@ -12,7 +14,10 @@
 #include "tools/table.hpp"
 #include "tools/timeline_text.hpp"
 #include "tools/trace_program.hpp"
+#include "tools/waiting_text.hpp"
 #include "traces/bubbles.hpp"
+#include "traces/join_ranks.hpp"
+#include "traces/overhead_causes.hpp"
 #include "traces/read_trace.hpp"
 
 namespace pipewright::tools {
@@ -24,42 +29,83 @@ struct Step {
   Program program;
   Timeline timeline;
   Figures figures;
-  std::vector<int> ranks;  // numbers of the rows
+  std::vector<int> ranks;                   // numbers of the rows
+  std::optional<traces::JoinedTrace> read;  // of a trace
 };
 
-bool has_suffix_of_trace(const std::string& path) {
-  return path.ends_with(".gz") || path.find("trace") != path.npos;
+bool is_folder(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::is_directory(path, unknown);
 }
 
-/// Traces have "traceEvents"; plans and jobs have "schema".
+bool has_events(const std::string& path) {
+  const std::string text = read_text(path);
+  const auto first = text.find_first_not_of(" \t\r\n");
+  return (first != text.npos && text[first] == '[') || text.find("\"traceEvents\"") != text.npos;
+}
+
+/// Traces have "traceEvents" or are a bare list of them; plans and jobs have "schema".
 bool is_trace(const std::string& path) {
   if (path == "-" || path.ends_with(".gz")) return true;
+  if (is_folder(path)) return true;
   if (!path.ends_with(".json")) return false;
-  const std::string text = read_text(path);
-  const std::string_view head = std::string_view(text).substr(0, 4096);
-  return head.find("\"traceEvents\"") != head.npos ||
-         (head.find("\"schema\"") == head.npos && has_suffix_of_trace(path));
+  return has_events(path) || (read_text(path).find("\"schema\"") == std::string::npos &&
+                              path.find("trace") != path.npos);
 }
 
-Step step_of_trace(const std::string& path, const Arguments& arguments) {
-  refuse_flags(arguments, subject_flags(),
-               "belongs to what is simulated; a trace brings its own times");
-  const traces::TraceTimeline trace = traces::read_trace(path);
+/// The traces of a folder, by name; anything else as it is.
+std::vector<std::string> files_of(const std::string& path) {
+  if (!is_folder(path)) return {path};
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    const std::string file = entry.path().string();
+    if (!entry.is_regular_file()) continue;
+    if (file.ends_with(".json.gz") || (file.ends_with(".json") && has_events(file))) {
+      files.push_back(file);
+    }
+  }
+  std::sort(files.begin(), files.end());
+  if (files.empty()) throw InputError(path, "", "has no trace in it, neither .json nor .json.gz");
+  return files;
+}
+
+void refuse_stuck(const traces::TraceTimeline& trace) {
   for (const auto& rank : trace.ranks) {
     for (const auto& span : rank.spans) {
       if (span.kind == traces::SpanKind::Stuck) {
-        throw InputError(path, "rank " + std::to_string(rank.rank),
+        throw InputError(trace.source, "rank " + std::to_string(rank.rank),
                          "the trace is of a run that got stuck at " + to_string(span.cell) +
                              "; use pipewright check on its order");
       }
     }
   }
-  TraceProgram read = program_of_trace(trace);
-  Step step{
-      .title = path, .program = std::move(read.program), .timeline = std::move(read.timeline)};
+}
+
+Step step_of_traces(const std::vector<std::string>& paths) {
+  std::vector<traces::TraceTimeline> files;
+  for (const std::string& path : paths) {
+    for (const std::string& file : files_of(path)) {
+      files.push_back(traces::read_trace(file));
+      refuse_stuck(files.back());
+    }
+  }
+  const std::string others =
+      files.size() > 1 ? " and " + std::to_string(files.size() - 1) + " more" : "";
+  traces::JoinedTrace joined = traces::join_ranks(std::move(files));
+  TraceProgram read = program_of_trace(joined.trace);
+  Step step{.title = joined.trace.source + others,
+            .program = std::move(read.program),
+            .timeline = std::move(read.timeline)};
   step.figures = figures_of(step.program, step.timeline, CostTable{});
-  for (const auto& rank : trace.ranks) step.ranks.push_back(rank.rank);
+  for (const auto& rank : joined.trace.ranks) step.ranks.push_back(rank.rank);
+  step.read = std::move(joined);
   return step;
+}
+
+traces::BubbleReport bubbles_of(const Step& step) {
+  traces::BubbleReport report = traces::explain_bubbles(step.program, step.timeline);
+  if (step.read) traces::explain_overhead(step.read->trace, report);
+  return report;
 }
 
 Step step_of_subject(const Arguments& arguments, Session& session) {
@@ -127,6 +173,7 @@ Json step_fields(const Step& step, const traces::BubbleReport& report) {
   fields["bubbles"] = causes_fields(report.total);
   fields["straggler"] = {{"rank", step.ranks.empty() ? 0 : step.ranks[straggler.row]},
                          {"busy_above_mean", straggler.above_mean}};
+  if (step.read) add_waiting_fields(*step.read, fields);
   return fields;
 }
 
@@ -191,7 +238,9 @@ void print_step(const Step& step, const traces::BubbleReport& report, Session& s
   session.print(painted(terminal, Ink::Bold, wrapped(step.title, terminal.width, 0)));
   session.print("step " + format_duration(Nanoseconds(step.figures.makespan_ns)) + "   bubble " +
                 percent_text(step.figures.bubble_ratio) + "\n");
-  session.print(timeline_text(step.program, step.timeline, terminal.width, terminal));
+  traces::TraceTimeline drawn = traces::trace_timeline(step.program, step.timeline);
+  for (std::size_t r = 0; r < step.ranks.size(); ++r) drawn.ranks[r].rank = step.ranks[r];
+  session.print(timeline_text(drawn, terminal.width, terminal));
   session.print("shares of the step, by cause (docs/metrics.md):\n");
   session.print(table_text(step, report, terminal));
   const Straggler straggler = straggler_of(step.figures);
@@ -201,14 +250,21 @@ void print_step(const Step& step, const traces::BubbleReport& report, Session& s
                               " more than the mean; move work away from it",
                           terminal.width, 0));
   }
+  if (step.read) session.print(waiting_text(*step.read, terminal));
 }
 
 int run(const Arguments& arguments, Session& session) {
   const auto& files = arguments.positionals();
   const bool trace = !files.empty() && !arguments.has("--schedule") && is_trace(files.front());
-  const Step step =
-      trace ? step_of_trace(files.front(), arguments) : step_of_subject(arguments, session);
-  const traces::BubbleReport report = traces::explain_bubbles(step.program, step.timeline);
+  if (!trace && files.size() > 1) {
+    throw InputError(files[1], "", "is one too many: several files are the traces of all ranks");
+  }
+  if (trace) {
+    refuse_flags(arguments, subject_flags(),
+                 "belongs to what is simulated; a trace brings its own times");
+  }
+  const Step step = trace ? step_of_traces(files) : step_of_subject(arguments, session);
+  const traces::BubbleReport report = bubbles_of(step);
   if (session.json()) {
     session.print_result(step_fields(step, report));
   } else {
@@ -224,16 +280,21 @@ Command analyze_command() {
   command.name = "analyze";
   command.summary = "say where the time of a step is lost: bubbles by cause, stragglers";
   command.description =
-      "Reads a trace of Pipewright or of PyTorch (one step), or simulates a plan, an order or a "
-      "schedule as simulate does. In a trace that does not show its transfers, waiting for one is "
-      "counted as waiting for a transfer.";
+      "Reads a trace of Pipewright, or those of PyTorch's ranks (one step; a file each, or their "
+      "folder), or simulates a plan, an order or a schedule as simulate does. PyTorch waits for an "
+      "input inside the slice that needs it: that is taken out of the slice, and how is said. "
+      "Clocks by which a message would end before it began are set right by the messages. In a "
+      "trace that does not show its transfers, waiting for one is counted as waiting for a "
+      "transfer.";
   command.examples = {
       {"analyze examples/real.trace.json", "where did the machine lose its time?"},
       {"analyze --schedule 1f1b --pp 4 --micro-batches 8", "and where does the schedule?"},
   };
   command.positionals = {subject_file()};
   command.positionals.front().help =
-      "a trace (.json or .json.gz), or what simulate reads; - is a trace on standard input";
+      "traces (.json or .json.gz, or a folder of them), or what simulate reads; - is a trace on "
+      "standard input";
+  command.positionals.front().most = kAnyNumber;
   command.flags = subject_flags();
   command.run = run;
   return command;

@@ -197,8 +197,9 @@ Command demo_command() {
       "documents "
       "or on --data, and leaves profile.json, job.json, plan.json and two traces in a folder. Exit "
       "status 1: the gradients differ from a serial run.";
-  command.examples = {{"demo", "profile, tune, simulate, train, compare"},
-                      {"demo --data docs/semantics.md --out my-demo", "on a text of your own"}};
+  command.examples = {
+      {"demo", "profile, tune, simulate, train, compare"},
+      {"demo --data docs/semantics.md --out my-demo --steps 50", "on a text of your own"}};
   command.flags = {
       {.group = "Demo",
        .name = "--data",

@@ -33,10 +33,27 @@ std::string exit_status_section(const Terminal& terminal) {
   return text;
 }
 
+/// As a shell takes it: broken in front of flags where there is room, a backslash at the end of
+/// each line but the last.
+std::string broken_line(std::string line, int width) {
+  std::string text;
+  const std::string indent = "      ";
+  while (columns_of(line) > static_cast<std::size_t>(width)) {
+    const std::size_t begin = line.find_first_not_of(' ');
+    const std::size_t most = static_cast<std::size_t>(width) - 2;
+    std::size_t space = line.rfind(" -", most);
+    if (space == line.npos || space <= begin) space = line.rfind(' ', most);
+    if (space == line.npos || space <= begin) break;
+    text += line.substr(0, space) + " \\\n";
+    line = indent + line.substr(space + 1);
+  }
+  return text + line + "\n";
+}
+
 std::string example_section(const std::vector<Example>& examples, const Terminal& terminal) {
   std::string text = heading(terminal, "Examples");
   for (const Example& example : examples) {
-    text += "  " + line_of(example) + "\n";
+    text += broken_line("  " + line_of(example), terminal.width);
     text += painted(terminal, Ink::Dim, wrapped(example.comment, terminal.width, 6));
   }
   return text;

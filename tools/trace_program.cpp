@@ -16,6 +16,11 @@ using traces::TraceSpan;
 /// What stands under a name, in the order of time: OPT and the like may occur several times.
 using SpansByText = std::map<std::string, std::vector<const TraceSpan*>>;
 
+/// PyTorch names the gathering of weights and its undoing even where there is nothing to gather.
+bool computes_something(ActionKind kind) {
+  return kind != ActionKind::Unshard && kind != ActionKind::Reshard && !is_wait(kind);
+}
+
 /// The computations of each rank, in the order in which they started. As CSV, because reading one
 /// finds the placement of the stages too. OPT only where the order has it inside.
 std::string csv_of(const traces::TraceTimeline& trace, bool with_updates) {
@@ -23,9 +28,9 @@ std::string csv_of(const traces::TraceTimeline& trace, bool with_updates) {
   for (const auto& rank : trace.ranks) {
     std::string row;
     for (const TraceSpan& span : rank.spans) {
-      if (span.kind != SpanKind::Compute) continue;
-      if (span.cell.action.kind == ActionKind::Opt && !with_updates) continue;
-      if (is_wait(span.cell.action.kind)) continue;
+      const ActionKind kind = span.cell.action.kind;
+      if (span.kind != SpanKind::Compute || !computes_something(kind)) continue;
+      if (kind == ActionKind::Opt && !with_updates) continue;
       row += (row.empty() ? "" : ",") + to_string(span.cell);
     }
     csv += row + "\n";

@@ -9,6 +9,7 @@
 #include "core/json.hpp"
 #include "core/units.hpp"
 #include "traces/gzip.hpp"
+#include "traces/slice_waits.hpp"
 #include "traces/trace_events.hpp"
 
 namespace pipewright::traces {
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::string_view kOwnSchema = "pipewright.trace/";
 constexpr std::int64_t kMostWait = std::int64_t{1} << 60;
+constexpr std::int64_t kMostRanks = 1 << 24;
 
 /// Text out of a file for a message: short, and on one line.
 std::string printable(std::string_view text) {
@@ -69,6 +71,38 @@ std::optional<Action> action_of_slice_name(std::string_view name) {
   return std::nullopt;
 }
 
+/// "gloo:recv", "nccl:recv 0<-1": what a back end calls a receive. Not "c10d::recv_", which only
+/// issues one.
+bool is_backend_receive(std::string_view name) {
+  const auto colon = name.find(':');
+  return colon != std::string_view::npos && name.substr(colon + 1).starts_with("recv");
+}
+
+/// An operator or kernel that computes.
+bool is_operator(const RawEvent& event, bool on_gpu) {
+  if (event.category != (on_gpu ? "kernel" : "cpu_op")) return false;
+  return !event.name.starts_with("c10d::") && !event.name.starts_with("nccl");
+}
+
+/// A rank computes one action at a time: what overlaps would count twice. Tools that round leave up
+/// to a microsecond.
+void refuse_overlaps(const TraceRank& rank, const std::string& file) {
+  constexpr std::int64_t kRounding = 1000;
+  const TraceSpan* latest = nullptr;
+  for (const TraceSpan& span : rank.spans) {
+    if (span.kind != SpanKind::Compute || !is_compute(span.cell.action.kind)) continue;
+    if (latest != nullptr && span.start_ns + kRounding < latest->end_ns) {
+      throw InputError(
+          file, "rank " + std::to_string(rank.rank),
+          to_string(span.cell) + " begins " +
+              format_duration(Nanoseconds(latest->end_ns - span.start_ns)) + " before " +
+              to_string(latest->cell) +
+              " has ended; expected computations one after the other, as one rank does them");
+    }
+    if (latest == nullptr || span.end_ns > latest->end_ns) latest = &span;
+  }
+}
+
 /// Collects the spans of each process, then numbers the ranks.
 class Collector {
  public:
@@ -95,6 +129,7 @@ class Collector {
                        "holds no action of a pipeline; expected complete (ph X) slices named like "
                        "\"F m3 s0\", \"0F3\" or \"PP:0F3\"");
     }
+    for (const TraceRank& rank : trace_.ranks) refuse_overlaps(rank, file_);
     finish_times();
     return std::move(trace_);
   }
@@ -106,6 +141,7 @@ class Collector {
     std::map<std::string, std::string> thread_names;
     std::map<std::string, std::int64_t> thread_order;
     std::map<std::string, std::vector<TraceSpan>> spans;  // by tid
+    SliceSurroundings around;
   };
 
   void check_metadata() {
@@ -129,7 +165,16 @@ class Collector {
     }
   }
 
+  void note_surroundings(const RawEvent& event) {
+    if (!event.ts_ns || !event.dur_ns || *event.dur_ns < 0) return;
+    const TimeRange range{*event.ts_ns, *event.ts_ns + *event.dur_ns};
+    SliceSurroundings& around = processes_[event.pid].around;
+    if (is_backend_receive(event.name)) around.receives.push_back(range);
+    if (is_operator(event, on_gpu_)) around.operators.push_back(range);
+  }
+
   void take(const RawEvent& event) {
+    if (!own_) note_surroundings(event);
     if (on_gpu_ && event.category != "gpu_user_annotation") return;
     std::optional<Cell> cell;
     if (own_) {
@@ -171,7 +216,7 @@ class Collector {
   void number_ranks() {
     std::vector<std::pair<std::string, Process*>> used;
     for (auto& [pid, process] : processes_) {
-      if (!process.spans.empty()) used.emplace_back(pid, &process);
+      if (has_action(process)) used.emplace_back(pid, &process);
     }
     std::stable_sort(used.begin(), used.end(), [](const auto& a, const auto& b) {
       // Numbers as numbers: a shorter text of digits is the smaller one.
@@ -183,12 +228,22 @@ class Collector {
       Process& process = *used[i].second;
       int number = static_cast<int>(i);
       if (const auto named = rank_in_name(process.name)) number = *named;
-      if (raw_.rank) number = static_cast<int>(std::clamp<std::int64_t>(*raw_.rank, 0, 1 << 24));
+      if (raw_.rank) number = static_cast<int>(std::clamp<std::int64_t>(*raw_.rank, 0, kMostRanks));
       TraceRank& rank = ranks[number];
       rank.rank = number;
       add_to(rank, process);
+      if (!own_) separate_waits(rank, std::move(process.around));
     }
     for (auto& [number, rank] : ranks) trace_.ranks.push_back(std::move(rank));
+  }
+
+  /// An optimizer's step alone is no pipeline.
+  bool has_action(const Process& process) const {
+    return std::any_of(process.spans.begin(), process.spans.end(), [&](const auto& of_thread) {
+      return std::any_of(
+          of_thread.second.begin(), of_thread.second.end(),
+          [&](const TraceSpan& span) { return own_ || has_stage(span.cell.action.kind); });
+    });
   }
 
   static std::optional<int> rank_in_name(std::string_view name) {
@@ -223,15 +278,15 @@ class Collector {
   void finish_times() {
     std::int64_t first = 0;
     if (!own_) {
-      first = trace_.ranks.front().spans.front().start_ns;
-      for (const TraceRank& rank : trace_.ranks)
-        first = std::min(first, rank.spans.front().start_ns);
+      first = begin_ns(trace_.ranks.front());
+      for (const TraceRank& rank : trace_.ranks) first = std::min(first, begin_ns(rank));
     }
+    trace_.clock_ns = raw_.base_ns.value_or(0) + first;
+    trace_.world_size =
+        static_cast<int>(std::clamp<std::int64_t>(raw_.world_size.value_or(0), 0, kMostRanks));
     for (TraceRank& rank : trace_.ranks) {
-      for (TraceSpan& span : rank.spans) {
-        span.start_ns -= first;
-        span.moving_ns -= first;
-        span.end_ns -= first;
+      shift(rank, -first);
+      for (const TraceSpan& span : rank.spans) {
         if (span.kind == SpanKind::Stuck) continue;
         trace_.makespan_ns = std::max(trace_.makespan_ns, span.end_ns);
       }
@@ -257,6 +312,7 @@ bool is_own(const TraceTimeline& trace) {
 std::optional<Cell> cell_of_slice_name(std::string_view name) {
   constexpr std::string_view kTorch = "PP:";
   if (name.substr(0, kTorch.size()) == kTorch) name.remove_prefix(kTorch.size());
+  if (name.starts_with("Optimizer.step#")) name = "OPT";
   if (auto cell = parse_cell(name)) return cell;
   const auto plus = name.find(" + ");
   const auto first = action_of_slice_name(name.substr(0, plus));

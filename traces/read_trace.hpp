@@ -14,7 +14,8 @@ namespace pipewright::traces {
 inline constexpr std::uint64_t kMostTraceBytes = std::uint64_t{2} << 30;
 
 /// Plain or gzip, by its first bytes; "-" is standard input. Throws InputError if the file cannot
-/// be read, is larger than kMostTraceBytes, is no trace, or holds no action of a pipeline.
+/// be read, is larger than kMostTraceBytes, is no trace, holds no action of a pipeline, or two
+/// computations of a rank overlap.
 TraceTimeline read_trace(const std::string& path);
 
 /// The same from memory; `file` is for messages and becomes TraceTimeline::source.

@@ -107,9 +107,12 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
       }
       return true;
     }
+    if (path_.size() == 1 && path_[0].key == "baseTimeNanoseconds") trace_.base_ns = integer(value);
     if (path_.size() != 2 || path_[0].array || path_[1].array) return true;
     if (path_[0].key == "metadata") trace_.metadata[path_[1].key] = value;
-    if (path_[0].key == "distributedInfo" && path_[1].key == "rank") trace_.rank = integer(value);
+    if (path_[0].key != "distributedInfo") return true;
+    if (path_[1].key == "rank") trace_.rank = integer(value);
+    if (path_[1].key == "world_size") trace_.world_size = integer(value);
     return true;
   }
 

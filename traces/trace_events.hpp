@@ -26,7 +26,8 @@ struct RawEvent {
 struct RawTrace {
   std::vector<RawEvent> events;                 // phases X and M only
   std::map<std::string, std::string> metadata;  // plain values of the top-level "metadata"
-  std::optional<std::int64_t> rank;             // PyTorch's "distributedInfo": {"rank": …}
+  // PyTorch's "distributedInfo": {"rank": …, "world_size": …} and "baseTimeNanoseconds"
+  std::optional<std::int64_t> rank, world_size, base_ns;
 };
 
 /// Reads an object with "traceEvents", or a bare list of events. Throws InputError if the text is

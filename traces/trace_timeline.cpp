@@ -108,6 +108,26 @@ TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
   return trace;
 }
 
+void shift(TraceRank& rank, std::int64_t by_ns) {
+  for (TraceSpan& span : rank.spans) {
+    span.start_ns += by_ns;
+    span.moving_ns += by_ns;
+    span.end_ns += by_ns;
+  }
+  for (auto* ranges : {&rank.waits, &rank.posts}) {
+    for (TimeRange& range : *ranges) {
+      range.start_ns += by_ns;
+      range.end_ns += by_ns;
+    }
+  }
+}
+
+std::int64_t begin_ns(const TraceRank& rank) {
+  std::int64_t first = rank.spans.front().start_ns;
+  for (const TimeRange& wait : rank.waits) first = std::min(first, wait.start_ns);
+  return first;
+}
+
 std::int64_t busy_ns(const TraceRank& rank) {
   std::int64_t busy = 0;
   for (const TraceSpan& span : rank.spans) {

@@ -26,10 +26,26 @@ struct TraceSpan {
   std::int64_t duration_ns() const { return end_ns - start_ns; }
 };
 
+struct TimeRange {
+  std::int64_t start_ns = 0, end_ns = 0;
+};
+
+/// How waiting inside the slices of another tool's trace was told from work.
+enum class WaitRule : std::uint8_t {
+  Unneeded,   // our own trace: slices hold nothing but work
+  Receives,   // by the end of the receives that a computation needs
+  Operators,  // by the first operator inside the slice
+  Producers,  // by the end of what feeds it on another rank
+  Unknown,    // by nothing: waiting inside a slice counts as work
+};
+
 struct TraceRank {
   int rank = 0;
   std::vector<std::string> lanes;  // the compute lane first
   std::vector<TraceSpan> spans;    // by start, then end
+  WaitRule wait_rule = WaitRule::Unneeded;
+  std::vector<TimeRange> waits;  // taken out of computations
+  std::vector<TimeRange> posts;  // the host starts transfers and collectives
 };
 
 struct TraceTimeline {
@@ -37,11 +53,18 @@ struct TraceTimeline {
   std::map<std::string, std::string> metadata;  // "schedule", "policy", "costs", …
   std::vector<TraceRank> ranks;                 // by rank number
   std::int64_t makespan_ns = 0;
+  /// Another tool's: what the clock of the machine showed at time 0, and how many ranks there are.
+  std::int64_t clock_ns = 0;
+  int world_size = 0;  // 0: the file does not say
 };
 
 /// The neutral form of a Timeline.
 TraceTimeline trace_timeline(const Program& program, const Timeline& timeline);
 
+/// Moves all times of a rank.
+void shift(TraceRank& rank, std::int64_t by_ns);
+/// When its first action began, waiting for its input included. The rank has a span.
+std::int64_t begin_ns(const TraceRank& rank);
 /// Sum of the durations of the rank's computations.
 std::int64_t busy_ns(const TraceRank& rank);
 /// True if no span belongs to a backward (docs/semantics.md §7).

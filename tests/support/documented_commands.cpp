@@ -56,14 +56,28 @@ int status_of(const DocumentedCommand& command) {
              : 0;
 }
 
+/// Adds a line to a command. True if it ends with a backslash, so that the next one belongs to it.
+bool continue_with(const std::string& line, DocumentedCommand& command) {
+  command.text += line.substr(command.text.empty() ? 0 : line.find_first_not_of(' '));
+  const bool goes_on = line.ends_with(" \\");
+  if (goes_on) command.text.pop_back();
+  return goes_on;
+}
+
 DocumentedBlock commands_of(const RawBlock& block) {
   const bool prompted = std::any_of(block.begin(), block.end(),
                                     [](const Line& line) { return line.text.starts_with("$ "); });
   DocumentedBlock commands;
+  bool goes_on = false;
   for (const Line& line : block) {
+    if (goes_on) {
+      goes_on = continue_with(line.text, commands.back());
+      continue;
+    }
     const bool prompt = line.text.starts_with("$ ");
     if (prompt || (!prompted && runs_pipewright(line.text))) {
-      commands.push_back({line.number, prompt ? line.text.substr(2) : line.text, "", 0});
+      commands.push_back({line.number, "", "", 0});
+      goes_on = continue_with(prompt ? line.text.substr(2) : line.text, commands.back());
     } else if (prompted && !commands.empty()) {
       commands.back().output += line.text + "\n";
     }
@@ -101,14 +115,17 @@ std::vector<DocumentedBlock> blocks_of_page(const std::string& markdown) {
 DocumentedBlock examples_of_help(const std::string& help) {
   DocumentedBlock commands;
   std::istringstream in(help);
-  bool inside = false;
+  bool inside = false, goes_on = false;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
-    if (!line.starts_with(" ")) {
+    if (goes_on) {
+      goes_on = continue_with(line, commands.back());
+    } else if (!line.starts_with(" ")) {
       if (!line.empty()) inside = line == "Examples";
     } else if (inside && line.find_first_not_of(' ') == 2) {
-      commands.push_back({number, line.substr(2), "", 0});
+      commands.push_back({number, "", "", 0});
+      goes_on = continue_with(line.substr(2), commands.back());
     } else if (inside && !commands.empty()) {  // what it shows
       commands.back().text += (commands.back().text.find(" # ") == std::string::npos ? " #" : "") +
                               line.substr(line.find_first_not_of(' ') - 1);

@@ -166,7 +166,8 @@ TEST(DocumentedCommands, AreFoundWithTheirOutputAndStatus) {
       "    $ pipewright check a.csv     # will it hang?\n    DEADLOCK\n      rank 0\n"
       "    $ cp a.csv b.csv\n    $ pipewright check a.csv --fix\n    DEADLOCK\n    cure: group\n\n"
       "    cmake --build pipewright-folder\n    scripts/demo  # runs pipewright demo\n\n"
-      "```console\npipewright run a.csv   # exits with 4\nmpirun -np 2 pipewright doctor\n```\n"
+      "```console\npipewright run a.csv   # exits with 4\nmpirun -np 2 pipewright \\\n  "
+      "doctor\n```\n"
       "    - an item's second paragraph about pipewright run\n";
   const auto blocks = blocks_of_page(page);
   ASSERT_EQ(blocks.size(), 2U);
@@ -185,11 +186,13 @@ TEST(DocumentedCommands, OfHelpAreTheLinesUnderExamples) {
   const auto examples = examples_of_help(
       "pipewright run\n  replay\n\nExamples\n  pipewright run a.csv\n      a hang on real "
       "threads;\n"
-      "      exits with 4\n  pipewright run b.csv\n      no hang\n\nUsage\n  pipewright run\n");
+      "      exits with 4\n  pipewright run \\\n      b.csv\n      no hang\n\nUsage\n  pipewright "
+      "run\n");
   ASSERT_EQ(examples.size(), 2U);
   EXPECT_EQ(examples[0].text, "pipewright run a.csv # a hang on real threads; exits with 4");
   EXPECT_EQ(examples[0].status, 4);
   EXPECT_EQ(examples[1].line, 8);
+  EXPECT_EQ(examples[1].text, "pipewright run b.csv # no hang");
   EXPECT_EQ(examples[1].status, 0);
 }
 
