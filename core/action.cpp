@@ -1,5 +1,6 @@
 #include "core/action.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -15,6 +16,7 @@ constexpr std::array<std::string_view, kActionKinds> kNames = {
     "OPT",    "REDUCE_NORM", "REDUCE_TIED", ""};
 
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
+constexpr std::string_view kBatch = "BATCH_P2P";
 
 /// Takes a non-negative number off the front.
 std::optional<std::int32_t> take_number(std::string_view& text) {
@@ -89,6 +91,45 @@ std::string to_string(const Cell& cell) {
   text += ')';
   text += kOverlap;
   return text;
+}
+
+std::size_t written_end(std::span<const Cell> cells, std::size_t begin) {
+  while (cells[begin].batched && begin + 1 < cells.size()) ++begin;
+  return begin + 1;
+}
+
+std::string to_string(std::span<const Cell> written) {
+  if (written.size() == 1) return to_string(written.front());
+  std::string text;
+  for (const Cell& cell : written) {
+    text += text.empty() ? '(' : ';';
+    text += to_string(cell);
+  }
+  text += ')';
+  text += kBatch;
+  return text;
+}
+
+std::vector<Cell> parse_cells(std::string_view text) {
+  text = trimmed(text);
+  const auto close = text.find(')');
+  const bool batch = !text.empty() && text.front() == '(' && close != std::string_view::npos &&
+                     trimmed(text.substr(close + 1)) == kBatch;
+  std::vector<Cell> cells;
+  if (!batch) {
+    if (const auto cell = parse_cell(text)) cells.push_back(*cell);
+    return cells;
+  }
+  const std::string_view inside = text.substr(1, close - 1);
+  for (std::size_t begin = 0; begin <= inside.size();) {
+    const std::size_t end = std::min(inside.find(';', begin), inside.size());
+    const auto member = parse_action(inside.substr(begin, end - begin));
+    if (!member || !is_transfer(member->kind)) return {};
+    cells.push_back({*member, std::nullopt, true});
+    begin = end + 1;
+  }
+  cells.back().batched = false;
+  return cells;
 }
 
 std::optional<Cell> parse_cell(std::string_view text) {

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/units.hpp"
 
@@ -71,10 +73,12 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// One cell of an order: an action, or an overlapped pair of two.
+/// One cell of an order: an action, an overlapped pair of two, or a member of a batch of transfer
+/// ends, which is written as one cell and held as several.
 struct Cell {
   Action action;
   std::optional<Action> partner;
+  bool batched = false;  // in one batch with the cell behind it
 
   bool operator==(const Cell&) const = default;
 };
@@ -82,8 +86,14 @@ struct Cell {
 std::string to_string(const Action& action);
 /// "(0F7;7B3)OVERLAP_F_B" for a pair.
 std::string to_string(const Cell& cell);
+/// The end of what is written as one with the cell at `begin`: behind it, or behind its batch.
+std::size_t written_end(std::span<const Cell> cells, std::size_t begin);
+/// One cell, or the whole of a batch: "(0SEND_F0;2RECV_F0)BATCH_P2P".
+std::string to_string(std::span<const Cell> written);
 
-/// Reads one cell; nullopt where the text is not one. Spaces around every part
+/// Reads one cell, or a batch (all but the last are `batched`); empty where the text is neither.
+std::vector<Cell> parse_cells(std::string_view text);
+/// Reads one cell that is no batch; nullopt where the text is not one. Spaces around every part
 /// are allowed.
 std::optional<Cell> parse_cell(std::string_view text);
 

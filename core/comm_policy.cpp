@@ -12,11 +12,13 @@ namespace pipewright {
 namespace {
 
 constexpr std::array<std::string_view, 3> kIssues = {"inline", "stream", "grouped"};
-constexpr std::array<std::string_view, 4> kChannels = {"rank", "pair", "edge", "tag"};
+constexpr std::array<std::string_view, 5> kChannels = {"rank", "pair", "edge", "tag", "direction"};
 constexpr std::array<std::string_view, 3> kPosts = {"early", "deferred", "at-start"};
 constexpr std::array<std::string_view, 2> kRunOrders = {"as-lowered", "even-odd"};
 constexpr std::array<std::string_view, 2> kConnects = {"ready", "first-use"};
 constexpr std::array<std::string_view, 2> kBuffers = {"plain", "registered"};
+constexpr std::array<std::string_view, 3> kBatches = {"apart", "mixed", "joined"};
+constexpr std::array<std::string_view, 3> kEvidence = {"run", "read in the source", "a model"};
 
 constexpr Protocol kRendezvous{};
 constexpr Protocol kUnlimited{Protocol::Kind::EagerUnlimited, 0};
@@ -46,13 +48,20 @@ CommPolicy policy(Issue issue, Channel channel, Post post, Protocol send_f = {},
           .send_b = send_b};
 }
 
+/// PyTorch's runtime: streams of their own, receives where its lowering puts them.
+CommPolicy torch(Channel channel, Batches batches) {
+  CommPolicy torch = policy(Issue::Stream, channel, Post::Early);
+  torch.batches = batches;
+  return torch;
+}
+
 }  // namespace
 
 bool CommPolicy::is_free_of_waits() const {
   return issue == Issue::Stream && channel == Channel::Tag && post == Post::AtStart &&
          send_f.kind == Protocol::Kind::EagerUnlimited &&
          send_b.kind == Protocol::Kind::EagerUnlimited && connect == Connect::Ready &&
-         buffers == Buffers::Plain && in_flight == 0;
+         buffers == Buffers::Plain && in_flight == 0 && batches == Batches::Apart;
 }
 
 const std::vector<CommPolicyPreset>& comm_policy_presets() {
@@ -61,20 +70,37 @@ const std::vector<CommPolicyPreset>& comm_policy_presets() {
        policy(Issue::Stream, Channel::Tag, Post::AtStart, kUnlimited, kUnlimited)},
       {"nccl-one-stream", "NCCL calls on the stream that computes",
        policy(Issue::Inline, Channel::Edge, Post::Early)},
-      {"torch",
-       "PyTorch pipelining, NCCL with a communicator for each directed edge: a plan's default",
-       policy(Issue::Stream, Channel::Edge, Post::Early)},
+      {"torch-2.11", "PyTorch up to 2.11, NCCL: all transfers of a rank in one order",
+       torch(Channel::Rank, Batches::Joined), Evidence::Read},
+      {"torch-2.12-lazy",
+       "PyTorch from 2.12 on, NCCL, init_process_group without device_id: a communicator for each "
+       "pair of ranks, for mixed batches the group's",
+       torch(Channel::Pair, Batches::Mixed), Evidence::Read},
+      {"torch-2.12-eager",
+       "PyTorch from 2.12 on, NCCL, init_process_group with device_id: all transfers of a rank in "
+       "one order",
+       torch(Channel::Rank, Batches::Mixed), Evidence::Read},
+      {"torch-2.14-per-direction",
+       "PyTorch from 2.14 on with pipeline_per_direction_p2p: a communicator for activations and "
+       "one for gradients",
+       torch(Channel::Direction, Batches::Mixed), Evidence::Read},
+      {"torch-2.15-per-edge",
+       "PyTorch from 2.15 on with pipeline_per_edge_p2p: a communicator for each directed edge",
+       torch(Channel::Edge, Batches::Joined), Evidence::Read},
+      {"torch-gloo", "PyTorch on gloo, by directed edge, and a plan's default",
+       torch(Channel::Edge, Batches::Apart), Evidence::Run, "torch"},
       {"torch-pair", "PyTorch pipelining with a communicator for each pair of ranks",
        policy(Issue::Stream, Channel::Pair, Post::Early)},
       {"torch-deferred", "PyTorch pipelining with each receive just before its consumer",
        policy(Issue::Stream, Channel::Edge, Post::Deferred)},
       {"megatron-even-odd", "Megatron-LM's unbatched exchange, ordered by the parity of the rank",
        policy(Issue::Inline, Channel::Edge, Post::Deferred, kRendezvous, kRendezvous,
-              RunOrder::EvenOdd)},
+              RunOrder::EvenOdd),
+       Evidence::Read},
       {"megatron-batched", "Megatron-LM's batched exchange: one NCCL group",
-       policy(Issue::Grouped, Channel::Edge, Post::Deferred)},
+       policy(Issue::Grouped, Channel::Edge, Post::Deferred), Evidence::Read},
       {"mpi-eager", "blocking MPI sends: small messages end at once, large ones meet their receive",
-       policy(Issue::Inline, Channel::Edge, Post::Early, kMpiEager, kMpiEager)},
+       policy(Issue::Inline, Channel::Edge, Post::Early, kMpiEager, kMpiEager), Evidence::Run},
       {"paddle-vpp",
        "PaddlePaddle's interleaved pass: a queue for each pair, one activation in flight on an "
        "edge",
@@ -83,12 +109,26 @@ const std::vector<CommPolicyPreset>& comm_policy_presets() {
   return presets;
 }
 
-const CommPolicy& comm_policy_preset(std::string_view name) {
+std::vector<std::string_view> comm_policy_names() {
   std::vector<std::string_view> names;
   for (const auto& preset : comm_policy_presets()) {
-    if (preset.name == name) return preset.policy;
     names.push_back(preset.name);
+    if (!preset.alias.empty()) names.push_back(preset.alias);
   }
+  return names;
+}
+
+const std::vector<std::string_view>& stock_torch_presets() {
+  static const std::vector<std::string_view> names = {"torch-2.11", "torch-2.12-lazy",
+                                                      "torch-2.12-eager"};
+  return names;
+}
+
+const CommPolicy& comm_policy_preset(std::string_view name) {
+  for (const auto& preset : comm_policy_presets()) {
+    if (!name.empty() && (preset.name == name || preset.alias == name)) return preset.policy;
+  }
+  const std::vector<std::string_view> names = comm_policy_names();
   std::string choices;
   for (const auto known : names) choices += (choices.empty() ? "" : ", ") + std::string(known);
   throw InputError("unknown communication preset \"" + std::string(name) + "\"" +
@@ -108,6 +148,8 @@ std::string_view to_string(Post v) { return kPosts[static_cast<std::size_t>(v)];
 std::string_view to_string(RunOrder v) { return kRunOrders[static_cast<std::size_t>(v)]; }
 std::string_view to_string(Connect v) { return kConnects[static_cast<std::size_t>(v)]; }
 std::string_view to_string(Buffers v) { return kBuffers[static_cast<std::size_t>(v)]; }
+std::string_view to_string(Batches v) { return kBatches[static_cast<std::size_t>(v)]; }
+std::string_view to_string(Evidence v) { return kEvidence[static_cast<std::size_t>(v)]; }
 
 std::string to_string(const Protocol& protocol) {
   switch (protocol.kind) {
@@ -136,6 +178,9 @@ Connect parse_connect(std::string_view text) {
 }
 Buffers parse_buffers(std::string_view text) {
   return parse_choice<Buffers>(text, kBuffers, "--buffers");
+}
+Batches parse_batches(std::string_view text) {
+  return parse_choice<Batches>(text, kBatches, "--batches");
 }
 
 Protocol parse_protocol(std::string_view text) {

@@ -16,7 +16,7 @@ enum class Issue : std::uint8_t {
   Grouped,  // a run of transfers starts together and the lane goes on when all
             // have ended (one NCCL group)
 };
-enum class Channel : std::uint8_t { Rank, Pair, Edge, Tag };
+enum class Channel : std::uint8_t { Rank, Pair, Edge, Tag, Direction };
 enum class Post : std::uint8_t {
   Early,     // receives where lowering or the CSV puts them
   Deferred,  // immediately before their consumer
@@ -31,6 +31,13 @@ enum class Buffers : std::uint8_t {
   Plain,
   Registered,  // with the library, or captured in a graph: no copy on the way, so every send meets
                // its receive
+};
+
+/// What a batch that the order names is (docs/semantics.md §2.3).
+enum class Batches : std::uint8_t {
+  Apart,   // its members one by one
+  Mixed,   // one operation over the group's communicator if it both sends and receives, else apart
+  Joined,  // one operation
 };
 
 /// Rendezvous, or eager with credit per directed rank edge. Exactly one of the
@@ -60,6 +67,7 @@ struct CommPolicy {
   /// The most transfer ends of a rank that are issued and have not ended, counted as a ring is
   /// (§2.2); 0: no limit. Under `stream` only.
   int in_flight = 0;
+  Batches batches = Batches::Apart;
 
   bool operator==(const CommPolicy&) const = default;
   /// True if no transfer can ever wait for anything but its own data: tag
@@ -67,13 +75,27 @@ struct CommPolicy {
   bool is_free_of_waits() const;
 };
 
+/// How it is known that a system communicates as its preset says.
+enum class Evidence : std::uint8_t {
+  Run,    // tried on the system itself
+  Read,   // read in its source
+  Model,  // a model of several systems, or of reports
+};
+
 struct CommPolicyPreset {
   std::string_view name;
   std::string_view models;  // one line: which real system it reproduces
   CommPolicy policy;
+  Evidence evidence = Evidence::Model;
+  std::string_view alias = {};  // another name that means the same; "": none
 };
 
 const std::vector<CommPolicyPreset>& comm_policy_presets();
+/// The names of the presets, each followed by its alias.
+std::vector<std::string_view> comm_policy_names();
+/// What a run of PyTorch over NCCL does where nobody asked for anything, by release and set-up: the
+/// presets under which an order that names no policy is judged.
+const std::vector<std::string_view>& stock_torch_presets();
 /// Throws InputError with a suggestion for an unknown name.
 const CommPolicy& comm_policy_preset(std::string_view name);
 /// The preset's name if the policy equals one, else "custom".
@@ -85,6 +107,9 @@ std::string_view to_string(Post);
 std::string_view to_string(RunOrder);
 std::string_view to_string(Connect);
 std::string_view to_string(Buffers);
+std::string_view to_string(Batches);
+/// "run", "read in the source", "a model".
+std::string_view to_string(Evidence);
 /// "rendezvous", "eager", "eager:2" (messages), "eager:4095B" (bytes).
 std::string to_string(const Protocol&);
 // Each throws InputError naming the choices.
@@ -94,6 +119,7 @@ Post parse_post(std::string_view);
 RunOrder parse_run_order(std::string_view);
 Connect parse_connect(std::string_view);
 Buffers parse_buffers(std::string_view);
+Batches parse_batches(std::string_view);
 Protocol parse_protocol(std::string_view);
 
 }  // namespace pipewright

@@ -25,7 +25,7 @@ CommPolicy read_comm_policy(const JsonCursor& value) {
     return read_preset(value);
   }
   value.only({"preset", "issue", "channel", "post", "run_order", "send_f", "send_b", "connect",
-              "buffers", "in_flight"});
+              "buffers", "in_flight", "batches"});
   CommPolicy policy;
   if (const auto preset = value.find("preset")) {
     policy = read_preset(*preset);
@@ -38,6 +38,7 @@ CommPolicy read_comm_policy(const JsonCursor& value) {
   read_field(value, "send_b", parse_protocol, policy.send_b);
   read_field(value, "connect", parse_connect, policy.connect);
   read_field(value, "buffers", parse_buffers, policy.buffers);
+  read_field(value, "batches", parse_batches, policy.batches);
   if (const auto limit = value.find("in_flight")) {
     policy.in_flight = static_cast<int>(limit->integer(0, kMostInFlight));
   }
@@ -51,6 +52,7 @@ Json to_json(const CommPolicy& policy) {
   if (policy.connect != Connect::Ready) json["connect"] = to_string(policy.connect);
   if (policy.buffers != Buffers::Plain) json["buffers"] = to_string(policy.buffers);
   if (policy.in_flight != 0) json["in_flight"] = policy.in_flight;
+  if (policy.batches != Batches::Apart) json["batches"] = to_string(policy.batches);
   return json;
 }
 

@@ -20,6 +20,8 @@ void concatenate(lowering::Draft& draft, Program& program) {
   }
   program.code.reserve(total);
   const CommPolicy& policy = program.policy;
+  const bool joins = policy.batches != Batches::Apart && policy.issue != Issue::Grouped &&
+                     policy.post == Post::Early && policy.run_order == RunOrder::AsLowered;
   for (auto& row : draft.ranks) {
     bool after_run = false;
     for (Instruction in : row) {
@@ -29,6 +31,11 @@ void concatenate(lowering::Draft& draft, Program& program) {
         in.link = kNoInstruction;
       }
       const bool transfer = is_transfer(in.kind);
+      if (transfer && in.link != kNoInstruction) {
+        if (joins)
+          program.joined.emplace_back(static_cast<InstructionId>(program.code.size()), in.link);
+        in.link = kNoInstruction;
+      }
       if (!transfer || policy.issue == Issue::Inline) in.flags |= Instruction::kOnComputeLane;
       if (!transfer && after_run && policy.issue == Issue::Grouped)
         in.flags |= Instruction::kJoinsRun;
@@ -55,6 +62,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
   program.stages = order.stages();
   program.micro_batches = order.micro_batches;
   program.fragment = options.fragment;
+  program.transfers_added = !order.has_transfers();
   program.asynchronous = names_versions(order);
   if (options.clips && program.asynchronous)
     throw InputError(
@@ -74,6 +82,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
     lowering::arrange(draft, policy);
     concatenate(draft, program);
   }
+  lowering::join_batches(program);
   lowering::match_transfers(program);
   lowering::connect_ranks(program);
   find_collectives(program);

@@ -45,7 +45,7 @@ inline bool carries_activation(ActionKind kind) {
 }
 
 /// Instructions of one rank before matching. For a pair, `link` is the index of its second action
-/// in `partners`.
+/// in `partners`; for a transfer end of a batch, the number of the batch.
 struct Draft {
   std::vector<std::vector<Instruction>> ranks;
   std::vector<Action> partners;
@@ -68,11 +68,13 @@ Draft list_instructions(const Order& order, const Updates& updates);
 void append_updates(const Order& order, const Updates& updates, Draft& draft);
 /// 2. Where receives are posted and how runs are ordered (§1.2, §1.3).
 void arrange(Draft& draft, const CommPolicy& policy);
-/// 3. Routes, and the partner of each transfer end (§4.1).
+/// 3. Which batches are one operation (§2.3), of those that Program::joined holds.
+void join_batches(Program& program);
+/// 4. Routes, and the partner of each transfer end (§4.1).
 void match_transfers(Program& program);
-/// 4. What connections, and buffers without a copy, ask for (§2.2).
+/// 5. What connections, and buffers without a copy, ask for (§2.2).
 void connect_ranks(Program& program);
-/// 5. What each instruction waits for beyond its place in the lane (§3).
+/// 6. What each instruction waits for beyond its place in the lane (§3).
 void find_inputs(Program& program);
 
 }  // namespace pipewright::lowering

@@ -77,6 +77,7 @@ class Inputs {
       return resolve_reduction(in);
     if (is_wait(in.kind)) return;  // resolve_waits()
     in.link = resolve(in.kind, in.stage, in.micro_batch);
+    take_batch(in.link);
     if (!in.has(Instruction::kPair)) return;
     const auto at =
         std::lower_bound(program_.pairs.begin(), program_.pairs.end(), std::pair{id_, Action{}},
@@ -84,6 +85,25 @@ class Inputs {
     const InstructionId receive = resolve(at->second.kind, at->second.stage.value,
                                           static_cast<std::uint32_t>(at->second.micro_batch.value));
     if (receive != kNoInstruction) program_.extra_inputs.emplace_back(id_, receive);
+    take_batch(receive);
+  }
+
+  /// What a joined batch brings is there when all of it has ended (§2.3).
+  void take_batch(InstructionId receive) {
+    if (receive == kNoInstruction || program_.joined.empty()) return;
+    const std::uint32_t batch = program_.batch_of(receive);
+    if (batch == kNoBatch) return;
+    // Two parts of one batch may stand among each other: their numbers are neighbours.
+    const auto near = [batch](const auto& row) {
+      return row.second <= batch + 1 && batch <= row.second + 1;
+    };
+    const auto& joined = program_.joined;
+    auto first = std::lower_bound(joined.begin(), joined.end(), std::pair(receive, batch));
+    while (first != joined.begin() && near(*std::prev(first))) --first;
+    for (; first != joined.end() && near(*first); ++first) {
+      if (first->second == batch && first->first != receive)
+        program_.extra_inputs.emplace_back(id_, first->first);
+    }
   }
 
   /// Adds the inputs from this rank that stand later; returns the RECV that brings the one from

@@ -33,11 +33,17 @@ class Listing {
 
  private:
   void as_written() {
+    InstructionId batch = 0;
     for (std::size_t r = 0; r < order_.ranks.size(); ++r) {
       draft_.ranks[r].reserve(order_.ranks[r].size());
+      bool inside = false;  // a batch that the cell before has begun
       for (const Cell& cell : order_.ranks[r]) {
-        if (cell.action.kind != ActionKind::Idle)
-          append(r, cell.action, cell.partner ? &*cell.partner : nullptr);
+        if (cell.action.kind == ActionKind::Idle) continue;
+        append(r, cell.action, cell.partner ? &*cell.partner : nullptr);
+        if (!is_transfer(cell.action.kind) || (!inside && !cell.batched)) continue;
+        draft_.ranks[r].back().link = batch;
+        inside = cell.batched;
+        if (!inside) ++batch;
       }
     }
   }

@@ -96,36 +96,49 @@ class Matching {
   }
 
   void match_by_position() {
-    struct Edge {
+    struct Meeting {
       std::vector<InstructionId> sends, receives;
     };
+    /// What one communicator carries from rank to rank: single operations, and joined batches.
+    struct Edge {
+      std::int32_t destination;
+      bool gradients;  // apart from activations, under Channel::Direction
+      std::array<Meeting, 2> meetings;
+    };
+    const bool by_direction =
+        program_.policy.issue == Issue::Stream && program_.policy.channel == Channel::Direction;
     // Edges by source rank; a rank has few peers.
-    std::vector<std::vector<std::pair<std::int32_t, Edge>>> edges(
-        static_cast<std::size_t>(program_.ranks()));
+    std::vector<std::vector<Edge>> edges(static_cast<std::size_t>(program_.ranks()));
     std::vector<Edge*> of_route;
     const auto edge = [&](const Route& route) -> Edge* {
       if (route.source.value < 0 || route.destination.value < 0) return nullptr;
-      auto& list = edges[static_cast<std::size_t>(route.source.value)];
-      for (auto& [destination, known] : list) {
-        if (destination == route.destination.value) return &known;
+      const bool gradients = by_direction && route.send_kind == ActionKind::SendB;
+      for (Edge& known : edges[static_cast<std::size_t>(route.source.value)]) {
+        if (known.destination == route.destination.value && known.gradients == gradients)
+          return &known;
       }
       return nullptr;
     };
     for (const Route& route : program_.routes) {
       if (route.source.value < 0 || route.destination.value < 0 || edge(route) != nullptr) continue;
-      edges[static_cast<std::size_t>(route.source.value)].emplace_back(route.destination.value,
-                                                                       Edge{});
+      edges[static_cast<std::size_t>(route.source.value)].push_back(
+          {route.destination.value, by_direction && route.send_kind == ActionKind::SendB, {}});
     }
     for (const Route& route : program_.routes) of_route.push_back(edge(route));
+    const bool apart = program_.has_group_queues();
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
       if (in.route == kNoRoute || of_route[in.route] == nullptr) continue;
-      (is_send(in.kind) ? of_route[in.route]->sends : of_route[in.route]->receives).push_back(id);
+      const bool in_group = apart && program_.batch_of(id) != kNoBatch;
+      Meeting& meeting = of_route[in.route]->meetings[in_group ? 1 : 0];
+      (is_send(in.kind) ? meeting.sends : meeting.receives).push_back(id);
     }
     for (const auto& list : edges) {
-      for (const auto& [destination, known] : list) {
-        const std::size_t count = std::min(known.sends.size(), known.receives.size());
-        for (std::size_t k = 0; k < count; ++k) join(known.sends[k], known.receives[k]);
+      for (const Edge& known : list) {
+        for (const auto& [sends, receives] : known.meetings) {
+          const std::size_t count = std::min(sends.size(), receives.size());
+          for (std::size_t k = 0; k < count; ++k) join(sends[k], receives[k]);
+        }
       }
     }
   }

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/trimmed.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr RankId kNoRank(-1);
+constexpr std::string_view kFragmentLine = "# fragment";
 
 [[noreturn]] void fail_at_cell(std::string_view line, const std::string& file, int row, int cell,
                                std::size_t column, const std::string& expected) {
@@ -31,12 +33,13 @@ std::vector<Cell> read_row(std::string_view line, const std::string& file, int r
     if (first == std::string_view::npos) {
       cells.push_back({{.kind = ActionKind::Idle, .stage = {}, .micro_batch = {}}, std::nullopt});
     } else {
-      const auto cell = parse_cell(text);
-      if (!cell) {
+      const auto written = parse_cells(text);
+      if (written.empty()) {
         fail_at_cell(line, file, row, number, begin + first,
-                     "expected an action such as 2F0, 1SEND_B3 or (0F7;7B3)OVERLAP_F_B");
+                     "expected an action such as 2F0, 1SEND_B3, (0F7;7B3)OVERLAP_F_B or "
+                     "(0SEND_F0;2RECV_F0)BATCH_P2P");
       }
-      cells.push_back(*cell);
+      cells.insert(cells.end(), written.begin(), written.end());
     }
     begin = end + 1;
   }
@@ -158,6 +161,11 @@ Order read_order_csv(std::string_view text, const std::string& file) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     ++row;
+    if (row == 1 && trimmed(text.substr(begin, end - begin)) == kFragmentLine) {
+      order.fragment = true;
+      begin = end + 1;
+      continue;
+    }
     auto cells = read_row(text.substr(begin, end - begin), file, row);
     if (!cells.empty()) order.ranks.push_back(std::move(cells));
     begin = end + 1;
@@ -181,12 +189,13 @@ Order read_order_csv(std::string_view text, const std::string& file) {
 
 std::string write_order_csv(const Order& order) {
   std::string text;
-  for (const auto& row : order.ranks) {
-    bool first = true;
-    for (const Cell& cell : row) {
-      if (!first) text += ',';
-      text += to_string(cell);
-      first = false;
+  if (order.fragment) (text += kFragmentLine) += '\n';
+  for (const std::span<const Cell> row : order.ranks) {
+    for (std::size_t begin = 0; begin < row.size();) {
+      const std::size_t end = written_end(row, begin);
+      if (begin > 0) text += ',';
+      text += to_string(row.subspan(begin, end - begin));
+      begin = end;
     }
     text += '\n';
   }

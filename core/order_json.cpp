@@ -10,20 +10,24 @@ namespace {
 
 constexpr int kMostRanks = 65535;
 
-Cell read_cell(const JsonCursor& value) {
+std::vector<Cell> read_cells(const JsonCursor& value) {
   const std::string text = value.string();
   if (text.find_first_not_of(" \t") == std::string::npos) {
-    return {{.kind = ActionKind::Idle, .stage = {}, .micro_batch = {}}, std::nullopt};
+    return {{{.kind = ActionKind::Idle, .stage = {}, .micro_batch = {}}, std::nullopt}};
   }
-  const std::optional<Cell> cell = parse_cell(text);
-  if (!cell) {
-    value.fail("an action such as \"2F0\", \"1SEND_B3\" or \"(0F7;7B3)OVERLAP_F_B\"");
+  std::vector<Cell> cells = parse_cells(text);
+  if (cells.empty()) {
+    value.fail(
+        "an action such as \"2F0\", \"1SEND_B3\", \"(0F7;7B3)OVERLAP_F_B\" or "
+        "\"(0SEND_F0;2RECV_F0)BATCH_P2P\"");
   }
-  if (is_transfer(cell->action.kind) && peer_stage(cell->action) < 0) {
-    throw InputError(value.file(), value.pointer(),
-                     text + " has no stage at its other end: stage 0 is the first");
+  for (const Cell& cell : cells) {
+    if (!is_transfer(cell.action.kind) || peer_stage(cell.action) >= 0) continue;
+    throw InputError(
+        value.file(), value.pointer(),
+        to_string(cell.action) + " has no stage at its other end: stage 0 is the first");
   }
-  return *cell;
+  return cells;
 }
 
 void drop_idle_end(std::vector<Cell>& cells) {
@@ -33,7 +37,10 @@ void drop_idle_end(std::vector<Cell>& cells) {
 void read_ranks(const JsonCursor& list, Order& order) {
   for (const JsonCursor& rank : list.elements()) {
     std::vector<Cell>& cells = order.ranks.emplace_back();
-    for (const JsonCursor& cell : rank.elements()) cells.push_back(read_cell(cell));
+    for (const JsonCursor& cell : rank.elements()) {
+      const std::vector<Cell> written = read_cells(cell);
+      cells.insert(cells.end(), written.begin(), written.end());
+    }
     drop_idle_end(cells);
   }
   if (order.ranks.empty() || order.rank_count() > kMostRanks) {
@@ -86,8 +93,9 @@ Placement read_placement(const JsonCursor& value, const OrderExtent& extent, Ord
 /// Every action with a micro-batch stands on the rank that the document names for its stage.
 void require_homes(const JsonCursor& list, const Order& order) {
   for (std::size_t r = 0; r < order.ranks.size(); ++r) {
-    for (std::size_t k = 0; k < order.ranks[r].size(); ++k) {
-      const Cell& cell = order.ranks[r][k];
+    std::size_t k = 0;  // of the document, in which a batch is one
+    for (std::size_t i = 0; i < order.ranks[r].size(); k += order.ranks[r][i++].batched ? 0 : 1) {
+      const Cell& cell = order.ranks[r][i];
       for (const Action* a : {&cell.action, cell.partner ? &*cell.partner : nullptr}) {
         if (a == nullptr || !has_micro_batch(a->kind)) continue;
         const RankId home = order.placement.rank_of(a->stage, a->micro_batch);
@@ -122,8 +130,9 @@ Json placement_json(const Order& order) {
 
 Order read_order_json(const JsonCursor& document) {
   require_schema(document, "order");
-  document.only({"schema", "ranks", "rank_of_stage", "messages"});
+  document.only({"schema", "ranks", "rank_of_stage", "messages", "fragment"});
   Order order;
+  if (const auto fragment = document.find("fragment")) order.fragment = fragment->boolean();
   const JsonCursor list = document.at("ranks");
   read_ranks(list, order);
   const OrderExtent extent = extent_of(order);
@@ -144,9 +153,12 @@ Order read_order_json(const JsonCursor& document) {
 
 Json rows_json(const Order& order) {
   Json rows = Json::array();
-  for (const std::vector<Cell>& cells : order.ranks) {
+  for (const std::span<const Cell> cells : order.ranks) {
     Json row = Json::array();
-    for (const Cell& cell : cells) row.push_back(to_string(cell));
+    for (std::size_t begin = 0, end = 0; begin < cells.size(); begin = end) {
+      end = written_end(cells, begin);
+      row.push_back(to_string(cells.subspan(begin, end - begin)));
+    }
     rows.push_back(std::move(row));
   }
   return rows;
@@ -160,6 +172,7 @@ Json to_json(const Order& order) {
   Json document = {{"schema", "pipewright.order/1"}, {"ranks", std::move(ranks)}};
   Json placement = placement_json(order);
   if (!placement.is_null()) document["rank_of_stage"] = std::move(placement);
+  if (order.fragment) document["fragment"] = true;
   if (!order.messages.empty()) document["messages"] = to_json(order.messages);
   return document;
 }

@@ -1,5 +1,6 @@
 #include "core/order_problems.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -259,6 +260,34 @@ std::string place_text(const Order& order, const Action& action, int number) {
 }
 
 std::vector<std::string> problems_of(const Order& order) { return OrderProblems(order).find(); }
+
+bool is_incomplete(const Order& order) {
+  const bool forward_only = is_forward_only(order);
+  std::vector<std::uint8_t> forward(static_cast<std::size_t>(order.stages()) *
+                                    static_cast<std::size_t>(order.micro_batches)),
+      backward = forward;
+  for (const auto& row : order.ranks) {
+    if (std::ranges::none_of(row, [](const Cell& c) { return is_compute(c.action.kind); }))
+      return true;
+  }
+  for_each_place(order, [&](RankId, std::size_t, const Action& a) {
+    const auto tensor =
+        static_cast<std::size_t>(a.stage.value) * static_cast<std::size_t>(order.micro_batches) +
+        static_cast<std::size_t>(a.micro_batch.value);
+    if (!is_compute(a.kind) || tensor >= forward.size()) return;
+    if (a.kind == ActionKind::F) forward[tensor] = 1;
+    if (a.kind == ActionKind::I || a.kind == ActionKind::B) backward[tensor] = 1;
+  });
+  const auto columns = static_cast<std::ptrdiff_t>(order.micro_batches);
+  const auto is_there = [](std::uint8_t one) { return one != 0; };
+  for (auto f = forward.begin(), b = backward.begin(); f != forward.end();
+       f += columns, b += columns) {
+    if (std::none_of(f, f + columns, is_there) && std::none_of(b, b + columns, is_there)) continue;
+    if (!std::all_of(f, f + columns, is_there)) return true;
+    if (!forward_only && !std::all_of(b, b + columns, is_there)) return true;
+  }
+  return order.has_transfers() && !transfer_problems(order, 1).empty();
+}
 
 std::vector<std::string> format_problems(const Order& order) {
   std::vector<std::string> problems;

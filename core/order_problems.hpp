@@ -21,6 +21,10 @@ inline constexpr std::size_t kMostProblems = 20;
 /// O(actions).
 std::vector<std::string> problems_of(const Order& order);
 
+/// Something is missing that a part of a log may lack: an action of a stage that the order
+/// computes, the other end of a transfer, or all computations of a rank.
+bool is_incomplete(const Order& order);
+
 /// Transfers whose two ends expect different tensors; of a fragment too. At most kMostProblems.
 std::vector<std::string> format_problems(const Order& order);
 

@@ -84,10 +84,10 @@ void read_stages(const JsonCursor& list, Plan& plan) {
 }
 
 /// Shows a bad action itself and not the whole array around it.
-Cell read_cell(const JsonCursor& value, const Plan& plan) {
-  if (value.string().empty()) return {.action = {.kind = ActionKind::Idle}};  // a slot left empty
-  const std::optional<Cell> cell = parse_cell(value.string());
-  if (!cell) {
+std::vector<Cell> read_cells(const JsonCursor& value, const Plan& plan) {
+  if (value.string().empty()) return {{.action = {.kind = ActionKind::Idle}}};  // left empty
+  const std::vector<Cell> cells = parse_cells(value.string());
+  if (cells.empty()) {
     value.fail("an action such as \"0F1\", \"2B0\" or \"(0F7;7B3)OVERLAP_F_B\"");
   }
   const auto check = [&](const Action& action) {
@@ -98,11 +98,11 @@ Cell read_cell(const JsonCursor& value, const Plan& plan) {
       value.fail("a micro-batch of the plan, 0 to " + std::to_string(plan.micro_batches - 1));
     }
   };
-  check(cell->action);
-  if (cell->partner) {
-    check(*cell->partner);
+  for (const Cell& cell : cells) {
+    check(cell.action);
+    if (cell.partner) check(*cell.partner);
   }
-  return *cell;
+  return cells;
 }
 
 /// The stages' ranks; where the rows show replicas, where they compute.
@@ -147,8 +147,10 @@ Order read_order(const JsonCursor& list, const Plan& plan) {
   for (const JsonCursor& rank : list.elements()) {
     std::vector<Cell>& cells = order.ranks.emplace_back();
     for (const JsonCursor& cell : rank.elements()) {
-      cells.push_back(read_cell(cell, plan));
-      actions += cells.back().partner ? 2 : 1;
+      for (Cell& written : read_cells(cell, plan)) {
+        actions += written.partner ? 2 : 1;
+        cells.push_back(std::move(written));
+      }
     }
   }
   if (order.rank_count() != plan.ranks()) {

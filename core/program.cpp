@@ -17,13 +17,14 @@ struct ByInstruction {
   }
 };
 
-constexpr std::int64_t kCollectiveLane = -1;
+constexpr std::int64_t kCollectiveLane = -1, kGroupLane = -3;
 
 /// Equal for the instructions of a rank that stand in one line beside the compute lane.
 std::int64_t queue_key(const Program& program, const Instruction& in, Channel channel) {
   if (in.in_collective()) return kCollectiveLane;
   const Route& route = program.routes[in.route];
   const std::int64_t peer = (is_send(in.kind) ? route.destination : route.source).value;
+  if (channel == Channel::Direction) return route.send_kind == ActionKind::SendF ? 0 : 1;
   if (channel == Channel::Pair) return 2 * (peer + 1);
   if (channel == Channel::Edge) return 2 * (peer + 1) + (is_send(in.kind) ? 1 : 0);
   return 0;
@@ -54,6 +55,11 @@ std::span<const std::pair<InstructionId, InstructionId>> Program::extra_inputs_o
   const auto [first, last] =
       std::equal_range(extra_inputs.begin(), extra_inputs.end(), id, ByInstruction{});
   return {first, last};
+}
+
+std::uint32_t Program::batch_of(InstructionId id) const {
+  const auto found = std::lower_bound(joined.begin(), joined.end(), id, ByInstruction{});
+  return found != joined.end() && found->first == id ? found->second : kNoBatch;
 }
 
 std::vector<InstructionId> issue_order(const Program& program, RankId rank) {
@@ -89,8 +95,10 @@ LaneTable lane_table(const Program& program) {
         table.lane_of[id] = table.rank_lane_begin.back();
         continue;
       }
-      const bool alone = by_transfer && is_transfer(in.kind);
-      const std::int64_t key = queue_key(program, in, channel);
+      const bool in_group = program.has_group_queues() && program.batch_of(id) != kNoBatch;
+      const bool alone = by_transfer && is_transfer(in.kind) && !in_group;
+      std::int64_t key = queue_key(program, in, channel);
+      if (in_group) key = kGroupLane - (channel == Channel::Direction ? key : 0);
       const auto found = alone ? known.end()
                                : std::find_if(known.begin(), known.end(),
                                               [&](const auto& k) { return k.first == key; });
@@ -129,10 +137,16 @@ std::string lane_name(const Program& program, const LaneTable& table, std::uint3
   if (program.code[first].in_collective()) return "collectives";
   if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Rank)
     return "comm";
-  if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag)
-    return program.text(first);
   const Instruction& in = program.code[first];
   const Route& route = program.routes[in.route];
+  const std::string what = route.send_kind == ActionKind::SendF ? "activations" : "gradients";
+  const bool by_direction =
+      program.policy.issue == Issue::Stream && program.policy.channel == Channel::Direction;
+  if (program.has_group_queues() && program.batch_of(first) != kNoBatch)
+    return "mixed batches" + (by_direction ? " of " + what : "");
+  if (by_direction) return what;
+  if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag)
+    return program.text(first);
   const std::string peer =
       std::to_string((is_send(in.kind) ? route.destination : route.source).value);
   if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Pair)

@@ -20,6 +20,7 @@ namespace pipewright {
 using InstructionId = std::uint32_t;
 inline constexpr InstructionId kNoInstruction = std::numeric_limits<InstructionId>::max();
 inline constexpr std::uint32_t kNoRoute = std::numeric_limits<std::uint32_t>::max();
+inline constexpr std::uint32_t kNoBatch = std::numeric_limits<std::uint32_t>::max();
 
 /// 16 bytes, because a large Program holds tens of millions of them.
 struct Instruction {
@@ -96,12 +97,17 @@ struct Program {
   /// Weight version by instruction, of a pair that of its first action; -1: none is named. Empty
   /// where no action names one.
   std::vector<std::int32_t> versions;
+  /// Transfer ends of batches that are one operation under the policy (§2.3), sorted, with the
+  /// number of their batch; of one rank, one behind the other. Empty where there is none.
+  std::vector<std::pair<InstructionId, std::uint32_t>> joined;
 
   CommPolicy policy;
   Placement placement;
   int stages = 0;
   int micro_batches = 0;
   bool fragment = false;
+  /// The order held no transfer end: all of them are lowering's.
+  bool transfers_added = false;
   /// Computations name weight versions: what OPT and REDUCE_GRAD take stands before them (§3.1).
   bool asynchronous = false;
   /// By rank; empty where every host passes its whole list.
@@ -119,6 +125,13 @@ struct Program {
   Cell cell(InstructionId id) const;
   std::string text(InstructionId id) const { return to_string(cell(id)); }
   std::span<const std::pair<InstructionId, InstructionId>> extra_inputs_of(InstructionId id) const;
+  /// The number of its batch in `joined`; kNoBatch: it is an operation of its own.
+  std::uint32_t batch_of(InstructionId id) const;
+  /// Whether joined batches have a communicator apart from single operations (§2.3).
+  bool has_group_queues() const {
+    return policy.batches == Batches::Mixed && policy.issue == Issue::Stream &&
+           policy.channel != Channel::Rank;
+  }
 };
 
 /// The lanes of a Program: the compute lane of each rank, the queue of each transfer end that is
@@ -147,7 +160,8 @@ LaneTable lane_table(const Program& program);
 /// Transfer ends and members of collectives of a rank, those that stand in queues, in the order in
 /// which they are issued: RECVs under at-start first, then program order.
 std::vector<InstructionId> issue_order(const Program& program, RankId rank);
-/// For display: "compute", "to 2", "from 1", "peer 3", "comm", "2SEND_F0", "collectives".
+/// For display: "compute", "to 2", "from 1", "peer 3", "comm", "activations", "gradients",
+/// "2SEND_F0", "mixed batches", "collectives".
 std::string lane_name(const Program& program, const LaneTable& table, std::uint32_t lane);
 
 }  // namespace pipewright

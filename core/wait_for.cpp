@@ -3,11 +3,10 @@
 #include "core/wait_for.hpp"
 
 #include <algorithm>
-#include <boost/graph/adjacency_list.hpp>
-#include <boost/graph/breadth_first_search.hpp>
-#include <boost/graph/filtered_graph.hpp>
 #include <limits>
-#include <unordered_map>
+
+#include "core/wait_cause.hpp"
+#include "core/wait_cycle.hpp"
 
 namespace pipewright {
 namespace {
@@ -23,10 +22,7 @@ class StuckState {
     InstructionId issue_waits_for = kNoInstruction;
     bool to_be_issued = false;
   };
-  struct Wait {
-    InstructionId waits_for = kNoInstruction;
-    std::size_t behind = 0;  // index of a head
-  };
+  using Wait = HeadWait;
 
   StuckState(const Program& program, const Progress& progress,
              const std::vector<std::int64_t>& message_bytes)
@@ -43,27 +39,31 @@ class StuckState {
   /// never come.
   std::vector<Wait> waits_of(const Head& head, bool& outside) const {
     std::vector<Wait> waits;
-    const Instruction& in = program_.code[head.instruction];
     if (head.to_be_issued) {
-      add(waits, head.issue_waits_for, outside);
+      add(waits, head.instruction, head.issue_waits_for, outside);
       return waits;
     }
-    if (in.has(Instruction::kNotPassed)) {
-      add(waits, head.instruction, outside);
+    if (program_.code[head.instruction].has(Instruction::kNotPassed)) {
+      add(waits, head.instruction, head.instruction, outside);
       return waits;
     }
-    for (const InstructionId input : unmet_inputs(head.instruction)) add(waits, input, outside);
-    if (in.in_collective() && waits.empty()) add_members(waits, head, outside);
-    if (is_transfer(in.kind) && waits.empty() && !is_under_way(head.instruction)) {
-      const InstructionId other = partner_wait(head.instruction);
+    for (const InstructionId id : at_head(head)) {
+      const std::size_t before = waits.size();
+      for (const InstructionId input : unmet_inputs(id)) add(waits, id, input, outside);
+      if (waits.size() > before) continue;
+      const Instruction& in = program_.code[id];
+      if (in.in_collective()) add_members(waits, head, outside);
+      if (!is_transfer(in.kind) || is_under_way(id)) continue;
+      const InstructionId other = partner_wait(id);
       if (other == kNoInstruction) {
         outside = true;
       } else {
-        add(waits, other, outside);
+        add(waits, id, other, outside);
       }
     }
-    std::sort(waits.begin(), waits.end(),
-              [](const Wait& a, const Wait& b) { return a.waits_for < b.waits_for; });
+    std::sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) {
+      return std::pair(a.waits_for, a.waiting) < std::pair(b.waits_for, b.waiting);
+    });
     return waits;
   }
 
@@ -71,10 +71,12 @@ class StuckState {
   /// rank and program order.
   InstructionId reached_mismatch() const {
     for (const Head& head : heads_) {
-      const Instruction& in = program_.code[head.instruction];
-      if (head.to_be_issued || !is_recv(in.kind) || !in.has(Instruction::kMismatch)) continue;
-      if (progress_.ended[in.link] != 0 || (is_head(in.link) && unmet_inputs(in.link).empty())) {
-        mismatches_.push_back(head.instruction);
+      if (head.to_be_issued) continue;
+      for (const InstructionId id : at_head(head)) {
+        const Instruction& in = program_.code[id];
+        if (!is_recv(in.kind) || !in.has(Instruction::kMismatch)) continue;
+        if (progress_.ended[in.link] != 0 || (is_head(in.link) && unmet_inputs(in.link).empty()))
+          mismatches_.push_back(id);
       }
     }
     return mismatches_.empty() ? kNoInstruction
@@ -166,9 +168,26 @@ class StuckState {
     }
   }
 
+  /// The head, or of a joined batch every end that is issued and has not ended.
+  std::vector<InstructionId> at_head(const Head& head) const {
+    std::vector<InstructionId> ends = {head.instruction};
+    const std::uint32_t batch = program_.batch_of(head.instruction);
+    if (batch == kNoBatch) return ends;
+    for (const InstructionId id : lanes_.instructions_of(lanes_.lane_of[head.instruction])) {
+      if (id > head.instruction && progress_.ended[id] == 0 && issued_[id] != 0 &&
+          program_.batch_of(id) == batch)
+        ends.push_back(id);
+    }
+    return ends;
+  }
+
   bool is_head(InstructionId id) const {
     const std::size_t head = head_of_lane_[lanes_.lane_of[id]];
-    return head != kNone && heads_[head].instruction == id;
+    if (head == kNone) return false;
+    if (heads_[head].instruction == id) return true;
+    const std::uint32_t batch = program_.batch_of(id);
+    return batch != kNoBatch && batch == program_.batch_of(heads_[head].instruction) &&
+           !heads_[head].to_be_issued && issued_[id] != 0 && progress_.ended[id] == 0;
   }
 
   std::vector<InstructionId> unmet_inputs(InstructionId id) const {
@@ -194,7 +213,7 @@ class StuckState {
     for (const Collective::Member& other : collective.members) {
       if (other.rank == head.rank || progress_.ended[other.instruction] != 0) continue;
       if (is_head(other.instruction) && unmet_inputs(other.instruction).empty()) continue;
-      add(waits, other.instruction, outside);
+      add(waits, head.instruction, other.instruction, outside);
     }
   }
 
@@ -233,7 +252,8 @@ class StuckState {
     return in.link;
   }
 
-  void add(std::vector<Wait>& waits, InstructionId waits_for, bool& outside) const {
+  void add(std::vector<Wait>& waits, InstructionId waiting, InstructionId waits_for,
+           bool& outside) const {
     std::size_t behind = kNone;
     if (waits_for != kNoInstruction && progress_.ended[waits_for] == 0) {
       const auto rank = static_cast<std::size_t>(program_.rank_of(waits_for).value);
@@ -247,7 +267,7 @@ class StuckState {
     if (behind == kNone) {
       outside = true;
     } else {
-      waits.push_back({waits_for, behind});
+      waits.push_back({waits_for, behind, waiting});
     }
   }
 
@@ -262,75 +282,17 @@ class StuckState {
   mutable std::vector<InstructionId> mismatches_;
 };
 
-using Waits = std::vector<std::vector<StuckState::Wait>>;  // by head
-
-/// Edges run from what is waited for to who waits, so that a search from v gives each node's
-/// distance to v along the waits.
-using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS>;
-
-struct NotBelow {
-  std::size_t least = 0;
-  bool operator()(std::size_t vertex) const { return vertex >= least; }
-};
-
-constexpr std::size_t kFar = std::numeric_limits<std::size_t>::max();
-
-/// Distance of each head to `target` along the waits, among heads that do not come before it.
-std::vector<std::size_t> distances_to(const Graph& reversed, std::size_t target) {
-  std::vector<std::size_t> distance(boost::num_vertices(reversed), kFar);
-  distance[target] = 0;
-  const boost::filtered_graph<Graph, boost::keep_all, NotBelow> rest(reversed, boost::keep_all{},
-                                                                     NotBelow{target});
-  boost::breadth_first_search(rest, target,
-                              boost::visitor(boost::make_bfs_visitor(boost::record_distances(
-                                  distance.data(), boost::on_tree_edge()))));
-  return distance;
-}
-
-/// The least of the shortest cycles (docs/semantics.md §7.1), as indices of heads; empty if there
-/// is none.
-std::vector<std::size_t> shortest_cycle(const Waits& waits) {
-  Graph reversed(waits.size());
-  for (std::size_t from = 0; from < waits.size(); ++from) {
-    for (const auto& wait : waits[from]) boost::add_edge(wait.behind, from, reversed);
-  }
-  std::vector<std::size_t> best;
-  for (std::size_t start = 0; start < waits.size(); ++start) {
-    const auto distance = distances_to(reversed, start);
-    std::vector<std::size_t> cycle = {start};
-    for (std::size_t at = start;;) {
-      std::size_t next = kFar, left = kFar;
-      for (const auto& wait : waits[at]) {
-        const std::size_t d = wait.behind < start ? kFar : distance[wait.behind];
-        if (d < left || (d == left && d != kFar && wait.behind < next)) {
-          next = wait.behind;
-          left = d;
-        }
-      }
-      if (left == kFar) {
-        cycle.clear();
-        break;
-      }
-      if (next == start) break;
-      cycle.push_back(next);
-      at = next;
-    }
-    if (!cycle.empty() && (best.empty() || cycle.size() < best.size())) best = std::move(cycle);
-    if (best.size() == 1) break;
-  }
-  return best;
-}
+using Waits = HeadWaits;
 
 /// A SEND without credit goes on when credit comes back or when its RECV is reached. Where all
 /// stands still neither will happen; where something runs, one wait says too little.
-void forget_credit_waits(const Program& program, const std::vector<StuckState::Head>& heads,
-                         Waits& waits) {
-  for (std::size_t at = 0; at < waits.size(); ++at) {
-    const Instruction& in = program.code[heads[at].instruction];
-    if (!is_send(in.kind) || waits[at].empty()) continue;
-    if (is_recv(program.code[waits[at].front().waits_for].kind) &&
-        waits[at].front().waits_for != in.link)
-      waits[at].clear();
+void forget_credit_waits(const Program& program, Waits& waits) {
+  for (auto& of_head : waits) {
+    std::erase_if(of_head, [&](const StuckState::Wait& wait) {
+      const Instruction& in = program.code[wait.waiting];
+      return is_send(in.kind) && is_recv(program.code[wait.waits_for].kind) &&
+             wait.waits_for != in.link;
+    });
   }
 }
 
@@ -390,14 +352,16 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
     bool outside = false;
     waits.push_back(state.waits_of(head, outside));
     if (outside) {
-      outside_waits.push_back(
-          program.text(head.instruction) + " on " + rank_text(head.rank) +
-          " waits for something that never comes: nothing left to run matches it");
+      std::string reason = program.text(head.instruction) + " on " + rank_text(head.rank) +
+                           " waits for something that never comes: nothing left to run matches it";
+      if (program.has_group_queues() && !program.joined.empty())
+        reason += " on its communicator (mixed batches have one of their own)";
+      outside_waits.push_back(std::move(reason));
     }
     running |= waits.back().empty() && !outside;
     never.push_back(outside);
   }
-  if (running) forget_credit_waits(program, heads, waits);
+  if (running) forget_credit_waits(program, waits);
   const std::vector<bool> may = may_go_on(waits, never);
   for (std::size_t at = 0; at < heads.size(); ++at) report.stuck[at].for_good = !may[at];
   report.mismatched_recv = state.reached_mismatch();
@@ -414,10 +378,14 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
     const std::size_t at = cycle[k], next = cycle[(k + 1) % cycle.size()];
     const auto wait = std::find_if(waits[at].begin(), waits[at].end(),
                                    [next](const auto& w) { return w.behind == next; });
-    report.cycle.push_back({heads[at].rank, heads[at].instruction, wait->waits_for,
-                            heads[next].instruction, heads[at].to_be_issued});
+    report.cycle.push_back({heads[at].rank, wait->waiting, wait->waits_for, heads[next].instruction,
+                            heads[at].to_be_issued});
   }
+  // Of a joined batch the end that waits is named.
+  for (std::size_t k = 0; k < cycle.size(); ++k)
+    report.cycle[k].behind = report.cycle[(k + 1) % cycle.size()].instruction;
   report.verdict = !cycle.empty() || program.fragment ? Verdict::Deadlock : Verdict::Invalid;
+  if (report.verdict == Verdict::Deadlock) report.cause = cause_among_computations(program);
   if (cycle.empty()) report.reasons = std::move(outside_waits);
   return report;
 }
@@ -431,10 +399,11 @@ std::string describe(const Program& program, const WaitReport& report) {
             program.text(report.mismatched_recv) +
             ": they are for different tensors, but stand at the same place of their edge\n";
   }
-  for (const WaitStep& step : report.cycle) {
+  for (const WaitStep& step : report.shown()) {
     text += rank_text(step.rank) + "  " + program.text(step.instruction) +
             (step.to_be_issued ? " is not issued yet: it waits for " : " waits for ") +
             rank_text(program.rank_of(step.waits_for)) + "'s " + program.text(step.waits_for);
+    if (step.through != kNoInstruction) text += " (through " + program.text(step.through) + ")";
     if (step.behind != step.waits_for) text += ", which stands behind " + program.text(step.behind);
     text += '\n';
   }

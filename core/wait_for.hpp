@@ -29,6 +29,9 @@ struct WaitStep {
   /// Not to start but to be issued (§2.2): for the other rank's host, or for a place among the
   /// transfers in flight.
   bool to_be_issued = false;
+  /// Of WaitReport::cause: the SEND that would bring what waits_for makes; kNoInstruction: both are
+  /// on one rank.
+  InstructionId through = kNoInstruction;
 };
 
 struct StuckHead {
@@ -43,6 +46,10 @@ struct StuckHead {
 struct WaitReport {
   Verdict verdict = Verdict::Ok;
   std::vector<WaitStep> cycle;
+  /// A cycle among the computations alone (§7.2), where that is why; else empty.
+  std::vector<WaitStep> cause;
+  /// The one to show: in the user's own actions where that is possible.
+  const std::vector<WaitStep>& shown() const { return cause.empty() ? cycle : cause; }
   std::vector<StuckHead> stuck;
   /// For Mismatch: the RECV and the SEND that met, the first by rank of the
   /// RECV.
@@ -57,7 +64,7 @@ struct WaitReport {
 WaitReport explain_stuck(const Program& program, const Progress& progress,
                          const std::vector<std::int64_t>& message_bytes = {});
 
-/// The cycle as a sentence a person can act on, one line a step.
+/// The cause, or the cycle, as a sentence a person can act on, one line a step.
 std::string describe(const Program& program, const WaitReport& report);
 
 }  // namespace pipewright

@@ -343,6 +343,13 @@ std::string_view to_string(Outcome outcome) {
 
 RunResult run(const Program& program, const CostTable& costs, Transport& transport,
               const DeviceFactory& make_device, const RunOptions& options) {
+  if (!program.joined.empty()) {
+    throw InputError("batches = " + std::string(to_string(program.policy.batches)) + ": " +
+                     program.text(program.joined.front().first) + " on rank " +
+                     std::to_string(program.rank_of(program.joined.front().first).value) +
+                     " stands in a batch that is one operation, which check and simulate know and "
+                     "the executor does not; take --batches apart");
+  }
   return Run(program, costs, transport, make_device, options).to_the_end();
 }
 

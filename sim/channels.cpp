@@ -26,6 +26,8 @@ class Channels {
     for (const auto& [id, input] : program.extra_inputs)
       lanes_wait_for_data_ |= !program.code[id].has(Instruction::kOnComputeLane);
     members_ready_.assign(program.collectives.size(), 0);
+    if (!program.joined.empty()) batch_.assign(n, kNoBatch);
+    for (const auto& [id, batch] : program.joined) batch_[id] = batch;
     if (program.policy.in_flight > 0 && program.policy.issue == Issue::Stream) {
       for (int r = 0; r < program.ranks(); ++r)
         windows_.push_back({.ends = issue_order(program, RankId(r))});
@@ -146,19 +148,46 @@ class Channels {
   /// Lets the head of the lane start if it can; goes on while heads end at once.
   void try_lane(std::uint32_t lane) {
     while (next_[lane] < lanes_.lane_begin[lane + 1]) {
-      const InstructionId id = lanes_.instructions[next_[lane]];
-      if ((state_[id] & (kReady | kRunning)) != 0 || !inputs_there(id)) return;
-      if (code(id).has(Instruction::kNotPassed)) return;
-      const bool on_compute_lane = code(id).has(Instruction::kOnComputeLane);
-      if (on_compute_lane ? stands_at_window(rank_of_lane(lane)) : !is(id, kIssued)) return;
-      const bool member = code(id).in_collective();
-      if (!is_transfer(code(id).kind) && !member) return start_computation(id);
-      state_[id] |= kReady;
-      start_[id] = now_;
-      if (member) return member_ready(id);
-      is_send(code(id).kind) ? send_ready(id) : receive_ready(id);
-      if (end_[id] == kNotEnded) return;
+      const std::uint32_t begin = next_[lane], stop = head_end(lane);
+      // Of a joined batch each end that can be ready is.
+      for (std::uint32_t place = begin; place < stop; ++place) {
+        const InstructionId id = lanes_.instructions[place];
+        if (!may_start(id, lane)) continue;
+        const bool member = code(id).in_collective();
+        if (!is_transfer(code(id).kind) && !member) return start_computation(id);
+        state_[id] |= kReady;
+        start_[id] = now_;
+        if (member) return member_ready(id);
+        is_send(code(id).kind) ? send_ready(id) : receive_ready(id);
+      }
+      if (next_[lane] == begin) return;
     }
+  }
+
+  bool may_start(InstructionId id, std::uint32_t lane) const {
+    if ((state_[id] & (kReady | kRunning)) != 0 || !inputs_there(id)) return false;
+    if (code(id).has(Instruction::kNotPassed)) return false;
+    return code(id).has(Instruction::kOnComputeLane) ? !stands_at_window(rank_of_lane(lane))
+                                                     : is(id, kIssued);
+  }
+
+  /// Behind the head of a lane that has one: one instruction, or those of a joined batch (§2.3).
+  std::uint32_t head_end(std::uint32_t lane) const {
+    std::uint32_t place = next_[lane];
+    const std::uint32_t batch = batch_.empty() ? kNoBatch : batch_[lanes_.instructions[place]];
+    if (batch == kNoBatch) return place + 1;
+    while (place < lanes_.lane_begin[lane + 1] && batch_[lanes_.instructions[place]] == batch)
+      ++place;
+    return place;
+  }
+
+  /// The next head, if all of this one has ended.
+  void pass_head(std::uint32_t lane) {
+    const std::uint32_t stop = head_end(lane);
+    for (std::uint32_t place = next_[lane]; place < stop; ++place) {
+      if (end_[lanes_.instructions[place]] == kNotEnded) return;
+    }
+    next_[lane] = stop;
   }
 
   bool inputs_there(InstructionId id) const {
@@ -316,7 +345,7 @@ class Channels {
   void end_transfer_end(InstructionId id) {
     end_[id] = now_;
     const std::uint32_t lane = lanes_.lane_of[id];
-    ++next_[lane];
+    pass_head(lane);
     const std::size_t rank = rank_of_lane(lane);
     const std::uint32_t compute = compute_lane(rank);
     if (!windows_.empty()) fill_window(rank);
@@ -348,7 +377,8 @@ class Channels {
   Credit credit_;
   std::vector<std::int64_t> start_, end_, moving_;
   std::vector<std::uint8_t> state_;
-  std::vector<std::uint32_t> next_;  // by lane: place of its head in lanes_.instructions
+  std::vector<std::uint32_t> next_;   // by lane: place of its head in lanes_.instructions
+  std::vector<std::uint32_t> batch_;  // by instruction: Program::batch_of(); empty: none is joined
   std::priority_queue<Event> events_;
   std::vector<Links::Event> requested_;
   std::vector<std::size_t> members_ready_;     // by collective

@@ -32,7 +32,8 @@ std::vector<CommPolicy> lowered_policies() {
     }
   };
   add(Issue::Inline, Channel::Edge, {Post::Early, Post::Deferred});
-  for (const Channel channel : {Channel::Rank, Channel::Pair, Channel::Edge, Channel::Tag}) {
+  for (const Channel channel :
+       {Channel::Rank, Channel::Direction, Channel::Pair, Channel::Edge, Channel::Tag}) {
     add(Issue::Stream, channel, {Post::Early, Post::Deferred, Post::AtStart});
   }
   add(Issue::Grouped, Channel::Edge, {Post::Early, Post::Deferred});

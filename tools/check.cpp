@@ -1,4 +1,5 @@
 // pipewright check: will it hang, and why?
+#include <algorithm>
 #include <optional>
 
 #include "core/error.hpp"
@@ -21,6 +22,12 @@
 namespace pipewright::tools {
 namespace {
 
+/// The verdict on an order under one policy, which has a name where it is a preset's.
+struct Judgement {
+  std::string policy;
+  WaitReport report;
+};
+
 WaitReport judge(const Subject& subject) {
   if (!subject.problems.empty()) {
     WaitReport report;
@@ -30,11 +37,80 @@ WaitReport judge(const Subject& subject) {
   return sim::check(subject.program, subject.costs);
 }
 
+int badness(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Ok:
+      return 0;
+    case Verdict::Deadlock:
+      return 1;
+    case Verdict::Mismatch:
+      return 2;
+    case Verdict::Invalid:
+      return 3;
+  }
+  return 3;
+}
+
+/// One for the policy that is named; else one for each way in which stock PyTorch may run the
+/// order. The subject is left under the worst of them, of several under the first.
+std::vector<Judgement> judge_all(Subject& subject) {
+  if (!subject.names_no_policy)
+    return {{std::string(name_of(subject.program.policy)), judge(subject)}};
+  std::vector<Judgement> all;
+  std::optional<Program> worst;
+  int worst_badness = -1;
+  for (const std::string_view name : stock_torch_presets()) {
+    subject.program = lower(subject.order, comm_policy_preset(name), subject.lowering);
+    all.push_back({std::string(name), judge(subject)});
+    if (badness(all.back().report.verdict) <= worst_badness) continue;
+    worst_badness = badness(all.back().report.verdict);
+    worst = std::move(subject.program);
+  }
+  subject.program = std::move(*worst);
+  subject.policy_text = policy_text(subject.program.policy);
+  return all;
+}
+
+const Judgement& worst_of(const std::vector<Judgement>& all) {
+  return *std::max_element(all.begin(), all.end(), [](const Judgement& a, const Judgement& b) {
+    return badness(a.report.verdict) < badness(b.report.verdict);
+  });
+}
+
+/// "torch-2.11 ok, torch-2.12-lazy deadlock, torch-2.12-eager ok".
+std::string verdicts_text(const std::vector<Judgement>& all) {
+  std::string text;
+  for (const Judgement& each : all) {
+    text += (text.empty() ? "" : ", ") + each.policy + " " +
+            std::string(to_string(each.report.verdict));
+  }
+  return text;
+}
+
+Json verdicts_json(const std::vector<Judgement>& all) {
+  Json verdicts = Json::object();
+  for (const Judgement& each : all)
+    verdicts[each.policy] = std::string(to_string(each.report.verdict));
+  return verdicts;
+}
+
+std::vector<std::string> notes_on(const Subject& subject) {
+  if (subject.lowering.fragment) return {};
+  std::vector<std::string> notes = notes_of(subject.order);
+  const bool file = !subject.plan && subject.schedule == nullptr;
+  if (file && !subject.problems.empty() && is_incomplete(subject.order)) {
+    notes.emplace_back(
+        "if this is a part, such as a log cut out of a hang, say so: --fragment, \"# fragment\" as "
+        "the first line of a CSV, or \"fragment\": true in an order.json");
+  }
+  return notes;
+}
+
 /// The verdict under another preset, where the user named no policy: whether a send blocks depends
 /// on the library and on the message size.
 std::string other_policies(const Subject& subject, const Terminal& terminal) {
   std::string text;
-  for (const char* name : {"ideal", "torch-pair", "nccl-one-stream", "megatron-batched"}) {
+  for (const char* name : {"ideal", "torch-gloo", "nccl-one-stream", "megatron-batched"}) {
     const CommPolicy& policy = comm_policy_preset(name);
     const Program program = lower(subject.order, policy, {.fragment = subject.program.fragment});
     const Verdict verdict = sim::check(program, subject.costs).verdict;
@@ -77,8 +153,9 @@ bool accept_cure(const Arguments& arguments, const Subject& subject,
 int run(const Arguments& arguments, Session& session) {
   if (arguments.has("--out") && !arguments.has("--fix"))
     throw InputError("--out belongs to --fix: it writes what was cured");
-  const Subject subject = read_subject(arguments, Purpose::Judge, session);
-  const WaitReport report = judge(subject);
+  Subject subject = read_subject(arguments, Purpose::Judge, session);
+  const std::vector<Judgement> all = judge_all(subject);
+  const WaitReport& report = worst_of(all).report;
   draw(subject, arguments, session);
   std::vector<std::string> problems = subject.problems;
   const auto over =
@@ -89,11 +166,11 @@ int run(const Arguments& arguments, Session& session) {
   const auto cured = asked_cure(arguments, subject, report);
   const bool good = cured ? accept_cure(arguments, subject, *cured, session)
                           : report.verdict == Verdict::Ok && over.empty();
-  const auto notes =
-      subject.lowering.fragment ? std::vector<std::string>() : notes_of(subject.order);
+  const std::vector<std::string> notes = notes_on(subject);
   const bool matrix = arguments.has("--matrix");
   if (session.json()) {
     Json fields = verdict_fields(subject.program, report, problems);
+    fields["verdicts"] = verdicts_json(all);
     if (cured) fields["fix"] = fix_fields(*cured);
     fields["notes"] = notes;
     if (matrix) add_matrix_fields(fields, subject);
@@ -101,6 +178,7 @@ int run(const Arguments& arguments, Session& session) {
     return good ? kDone : kAnswerIsNo;
   }
   const Terminal& terminal = session.terminal();
+  if (subject.names_no_policy) session.print(wrapped(verdicts_text(all), terminal.width, 0));
   session.print(wrapped(subject.title, terminal.width, 0));
   session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
   session.print(verdict_text(subject.program, report, problems, terminal));
@@ -122,14 +200,15 @@ Command check_command() {
   command.summary = "say whether a plan or an order hangs, and why";
   command.description =
       "Reads the Program without durations. Without a policy flag a plan is judged under its own "
-      "policy, a schedule under the one it is about, and a CSV under what NCCL guarantees with a "
-      "communicator for each directed edge (stream, edge, rendezvous, early). Exit status 1: "
+      "policy, a schedule under the one it is about, and any other order as stock PyTorch runs it "
+      "over NCCL, under torch-2.11, torch-2.12-lazy and torch-2.12-eager: the first line has the "
+      "three verdicts, and the worst (invalid, mismatch, deadlock, ok) counts. Exit status 1: "
       "deadlock, mismatch, invalid, or over the limit of --mem; with --fix only if no cure is "
       "found (docs/curing-hangs.md).";
   command.examples = {
       {"check order.csv", "will this order hang on NCCL?"},
       {"check order.csv --issue inline", "and with every transfer on the stream that computes?"},
-      {"check hang.csv --fragment", "a log cut out of a hang"},
+      {"check hang.csv --fragment", "a log cut out of a hang; or its first line is # fragment"},
       {"check order.csv --matrix --message-bytes 4MiB", "where is it safe, and with what credit?"},
       {"check --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2", "a hang that really happened"},
       {"check order.csv --issue inline --post deferred --fix -o cured.csv", "and its cure"},

@@ -49,6 +49,8 @@ std::string policy_flags(const CommPolicy& policy) {
     flags += " --connect " + std::string(to_string(policy.connect));
   if (policy.buffers != Buffers::Plain)
     flags += " --buffers " + std::string(to_string(policy.buffers));
+  if (policy.batches != Batches::Apart)
+    flags += " --batches " + std::string(to_string(policy.batches));
   if (policy.in_flight != 0) flags += " --in-flight " + std::to_string(policy.in_flight);
   return flags;
 }
@@ -134,7 +136,9 @@ void save_cured(const Subject& subject, const Cure& cure, const std::string& pat
     session.note("wrote " + path + ", a plan that ends");
     return;
   }
-  session.save(path, write_order_csv(cure.order));
+  Order cured = cure.order;
+  cured.fragment = subject.order.fragment;
+  session.save(path, write_order_csv(cured));
   session.note("wrote " + path + "; it ends under " + policy_flags(cure.policy));
 }
 

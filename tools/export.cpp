@@ -2,6 +2,7 @@
 #include "planner/export/export.hpp"
 
 #include "core/error.hpp"
+#include "planner/stock_verdicts.hpp"
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
 #include "tools/exit_status.hpp"
@@ -31,8 +32,7 @@ Json fields_of(const ExportFormat& format, const ExportedPlan& exported) {
   return {{"export", fields}};
 }
 
-ExportedPlan written(const ExportFormat& format, const Arguments& arguments) {
-  const Plan plan = load_plan(arguments.positionals().front());
+ExportedPlan written(const ExportFormat& format, const Plan& plan, const Arguments& arguments) {
   const auto torch = arguments.text("--torch");
   if (!torch) return format.write(plan);
   if (format.name != "pytorch-csv") {
@@ -51,7 +51,12 @@ int run(const Arguments& arguments, Session& session) {
     throw InputError("missing --format; choose one of " + list);
   }
   const ExportFormat& format = planner::find_export_format(*name);
-  const ExportedPlan exported = written(format, arguments);
+  const Plan plan = load_plan(arguments.positionals().front());
+  ExportedPlan exported = written(format, plan, arguments);
+  if (exported.refusals.empty()) {
+    for (std::string& sentence : planner::stock_verdicts(plan, format.name))
+      exported.notes.push_back(std::move(sentence));
+  }
   if (session.json()) session.print_result(fields_of(format, exported));
   for (const std::string& refusal : exported.refusals) session.note(refusal);
   if (!exported.refusals.empty()) return kAnswerIsNo;

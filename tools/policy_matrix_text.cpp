@@ -42,6 +42,13 @@ std::string channel_text(const CommPolicy& policy) {
   return policy.issue == Issue::Stream ? std::string(to_string(policy.channel)) : "-";
 }
 
+/// Seventeen columns: "stream   edge", "stream direction".
+std::string row_label(const CommPolicy& policy) {
+  const std::string channel = channel_text(policy);
+  const std::size_t first = std::min<std::size_t>(9, kLabel - 1 - channel.size());
+  return padded(padded(to_string(policy.issue), first) + channel, kLabel);
+}
+
 std::string heading() {
   std::string first = padded("", kLabel), second = padded("issue", 9) + padded("channel", 8);
   for (const auto protocol : kProtocols) {
@@ -74,7 +81,7 @@ std::string table_text(const std::vector<PolicyVerdict>& matrix, const Terminal&
     const CommPolicy& policy = each.policy;
     if (last != nullptr && last->issue == policy.issue && last->channel == policy.channel) continue;
     last = &policy;
-    std::string line = padded(to_string(policy.issue), 9) + padded(channel_text(policy), 8);
+    std::string line = row_label(policy);
     for (const auto protocol : kProtocols) {
       for (const Post post : kPosts) line += cell_text(matrix, policy, protocol, post, terminal);
       line += ' ';
@@ -84,20 +91,30 @@ std::string table_text(const std::vector<PolicyVerdict>& matrix, const Terminal&
   return text + "DEAD: deadlock. SWAP: a receive meets another tensor's send. -: no such policy.\n";
 }
 
+Evidence evidence_of(std::string_view name) {
+  const auto& presets = comm_policy_presets();
+  return std::find_if(presets.begin(), presets.end(),
+                      [name](const CommPolicyPreset& preset) { return preset.name == name; })
+      ->evidence;
+}
+
+/// Each with its verdict, its fields, and how it is known to be that system's.
 std::string presets_text(const std::vector<PolicyVerdict>& matrix, bool sizes_known,
                          const Terminal& terminal) {
+  constexpr int kName = 26, kVerdict = 10, kIndent = kName + kVerdict;
+  const bool wide = terminal.width >= kIndent + 30;
   std::string text;
   for (const PolicyVerdict& each : matrix) {
     if (each.preset.empty()) continue;
     const std::string_view verdict = to_string(each.verdict);
-    const std::string fields = policy_text(each.policy);
-    const std::string label = padded(each.preset, 19);
-    const std::string rest =
-        wrapped(fields.substr(fields.find('(') + 1, fields.size() - fields.find('(') - 2),
-                terminal.width, 29);
-    text += label +
-            painted(terminal, each.verdict == Verdict::Ok ? Ink::Green : Ink::Red, verdict) +
-            padded("", 10 - verdict.size()) + rest.substr(29);
+    const std::string all = policy_text(each.policy);
+    const std::size_t open = all.find('(');
+    const std::string fields = all.substr(open + 1, all.size() - open - 2) + "; " +
+                               std::string(to_string(evidence_of(each.preset)));
+    const std::string rest = wrapped(fields, terminal.width, wide ? kIndent : 2);
+    text += padded(each.preset, kName) +
+            painted(terminal, each.verdict == Verdict::Ok ? Ink::Green : Ink::Red, verdict);
+    text += wide ? padded("", kVerdict - verdict.size()) + rest.substr(kIndent) : "\n" + rest;
   }
   if (!sizes_known) {
     text += wrapped(
@@ -125,6 +142,8 @@ Json fields_of(const PolicyVerdict& each) {
           {"run_order", to_string(policy.run_order)},
           {"send_f", to_string(policy.send_f)},
           {"send_b", to_string(policy.send_b)},
+          {"batches", to_string(policy.batches)},
+          {"evidence", each.preset.empty() ? Json() : Json(to_string(evidence_of(each.preset)))},
           {"verdict", to_string(each.verdict)}};
 }
 

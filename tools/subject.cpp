@@ -92,7 +92,9 @@ CommPolicy default_policy(Purpose purpose, const planner::Schedule* schedule) {
 }
 
 void read_order_subject(Subject& subject, const Arguments& arguments, Purpose purpose) {
-  const bool fragment = arguments.has("--fragment");
+  const bool fragment = arguments.has("--fragment") || subject.order.fragment;
+  const bool own_policy = subject.schedule != nullptr && !subject.schedule->policy.empty();
+  subject.names_no_policy = purpose == Purpose::Judge && !own_policy && !names_policy(arguments);
   subject.problems = fragment ? format_problems(subject.order) : problems_of(subject.order);
   use_given_costs(subject, arguments);
   const auto& stages = subject.costs.stages;

@@ -38,6 +38,9 @@ struct Subject {
   const planner::Schedule* schedule = nullptr;
   planner::ScheduleRequest request;
   std::optional<planner::SynthesisResult> synthesis;  // of --schedule auto
+  /// Of an order that Purpose::Judge reads, and neither a flag nor its schedule names a policy:
+  /// `program` has the default one.
+  bool names_no_policy = false;
   bool uniform_costs = false;  // from --cost, or assumed, and the same for all stages
 };
 
@@ -62,7 +65,7 @@ void add_costs(planner::ScheduleRequest& request, const planner::Schedule& sched
 /// --preset and the flags that change a field of it. `base` where no preset is named.
 CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base);
 bool names_policy(const Arguments& arguments);
-/// "torch (stream, edge, early, rendezvous)".
+/// "torch-gloo (stream, edge, early, rendezvous)".
 std::string policy_text(const CommPolicy& policy);
 /// --cost and --mem, where no flag says otherwise assumed.
 struct GivenCosts {

@@ -21,7 +21,7 @@ std::vector<std::string> schedule_names() {
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const auto& preset : comm_policy_presets()) names.emplace_back(preset.name);
+  for (const std::string_view name : comm_policy_names()) names.emplace_back(name);
   return names;
 }
 
@@ -125,7 +125,7 @@ std::vector<Flag> policy_flags() {
        .name = "--channel",
        .argument = "QUEUE",
        .help = "which transfers of a rank wait in one line, under --issue stream",
-       .choices = {"rank", "pair", "edge", "tag"},
+       .choices = {"rank", "pair", "edge", "tag", "direction"},
        .checked = true},
       {.group = kPolicy,
        .name = "--protocol",
@@ -163,6 +163,13 @@ std::vector<Flag> policy_flags() {
        .argument = "N",
        .help = "the most transfers that a rank may have issued and not ended, under --issue "
                "stream; 0: no limit"},
+      {.group = kPolicy,
+       .name = "--batches",
+       .argument = "HOW",
+       .help = "what a cell (0SEND_F0;2RECV_F0)BATCH_P2P is: apart, its transfers one by one; "
+               "joined, one operation; mixed, one only if it both sends and receives",
+       .choices = {"apart", "mixed", "joined"},
+       .checked = true},
   };
 }
 
@@ -226,6 +233,7 @@ CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base) {
   if (const auto order = arguments.text("--run-order")) policy.run_order = parse_run_order(*order);
   if (const auto connect = arguments.text("--connect")) policy.connect = parse_connect(*connect);
   if (const auto buffers = arguments.text("--buffers")) policy.buffers = parse_buffers(*buffers);
+  if (const auto batches = arguments.text("--batches")) policy.batches = parse_batches(*batches);
   policy.in_flight = arguments.integer_or("--in-flight", 0, kMostInFlight, policy.in_flight);
   return policy;
 }
@@ -239,6 +247,8 @@ std::string policy_text(const CommPolicy& policy) {
   if (policy.run_order == RunOrder::EvenOdd) text += ", even-odd";
   if (policy.connect == Connect::FirstUse) text += ", connections made at first use";
   if (policy.buffers == Buffers::Registered) text += ", registered buffers";
+  if (policy.batches != Batches::Apart)
+    text += ", " + std::string(to_string(policy.batches)) + " batches";
   if (policy.in_flight > 0) text += ", " + std::to_string(policy.in_flight) + " in flight";
   return text + ")";
 }

@@ -10,6 +10,7 @@
 #include "exec/mpi/all_gather.hpp"
 #include "planner/explanation.hpp"
 #include "planner/search.hpp"
+#include "planner/stock_verdicts.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 #include "planner/synthesis/plan_synthesis.hpp"
 #include "tools/arguments.hpp"
@@ -250,7 +251,11 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
     fields["explained"] = explanation_fields(explanation);
     if (!session.json()) print_explanation(explanation, session);
   }
+  const auto warnings =
+      result.best ? planner::stock_verdicts(*result.best) : std::vector<std::string>();
+  fields["warnings"] = warnings;
   if (session.json()) session.print_result(fields);
+  for (const std::string& warning : warnings) session.note("warning: " + warning);
   return save_best(result, path, job, arguments, session);
 }
 

@@ -41,6 +41,18 @@ std::string indented(const std::string& text, int width) {
   return result;
 }
 
+Json steps_json(const Program& program, const std::vector<WaitStep>& steps) {
+  Json list = Json::array();
+  for (const WaitStep& step : steps) {
+    list.push_back({{"rank", step.rank.value},
+                    {"instruction", program.text(step.instruction)},
+                    {"waits_for", program.text(step.waits_for)},
+                    {"behind", program.text(step.behind)}});
+    if (step.through != kNoInstruction) list.back()["through"] = program.text(step.through);
+  }
+  return list;
+}
+
 std::string heads_text(const Program& program, const WaitReport& report) {
   std::string text = "heads:";
   for (const StuckHead& head : report.stuck) {
@@ -55,20 +67,15 @@ std::string heads_text(const Program& program, const WaitReport& report) {
 
 Json verdict_fields(const Program& program, const WaitReport& report,
                     const std::vector<std::string>& problems) {
-  Json cycle = Json::array(), stuck = Json::array();
-  for (const WaitStep& step : report.cycle) {
-    cycle.push_back({{"rank", step.rank.value},
-                     {"instruction", program.text(step.instruction)},
-                     {"waits_for", program.text(step.waits_for)},
-                     {"behind", program.text(step.behind)}});
-  }
+  Json stuck = Json::array();
   for (const StuckHead& head : report.stuck) {
     stuck.push_back({{"rank", head.rank.value},
                      {"lane", head.lane},
                      {"instruction", program.text(head.instruction)}});
   }
   return {{"verdict", std::string(to_string(report.verdict))},
-          {"cycle", cycle},
+          {"cycle", steps_json(program, report.shown())},
+          {"lane_cycle", steps_json(program, report.cycle)},
           {"stuck", stuck},
           {"fix", nullptr},
           {"problems", sentences(program, report, problems)}};

@@ -11,7 +11,8 @@
 
 namespace pipewright::tools {
 
-/// "verdict", "cycle", "stuck", "fix", "problems".
+/// "verdict", "cycle" (what is shown), "lane_cycle" (docs/semantics.md §7.1), "stuck", "fix",
+/// "problems".
 Json verdict_fields(const Program& program, const WaitReport& report,
                     const std::vector<std::string>& problems);
 /// "DEADLOCK" and the reasons, a line each.

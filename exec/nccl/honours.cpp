@@ -125,7 +125,15 @@ std::vector<std::string> refusals_of(const Program& program) {
   if (policy.issue == Issue::Stream && policy.channel == Channel::Tag)
     refusals.emplace_back(
         "NCCL matches the sends and receives of two ranks by their order and knows no tags; take "
-        "--channel edge, or --preset torch");
+        "--channel edge, or --preset torch-gloo");
+  if (policy.issue == Issue::Stream && policy.channel == Channel::Direction)
+    refusals.emplace_back(
+        "channel = direction: two communicators of all ranks are not made here; take --channel "
+        "edge, or rank");
+  if (!program.joined.empty())
+    refusals.push_back("batches = " + std::string(to_string(policy.batches)) +
+                       ": a batch that is one operation is not called as one here; take --batches "
+                       "apart");
   refuse_eager(program, refusals);
   refuse_odd_ends(program, refusals);
   const InstructionId ahead = ahead_of_its_data(program);

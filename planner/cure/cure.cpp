@@ -147,7 +147,8 @@ class Proving {
 /// Why nothing helped.
 std::string hopeless_text(const Order& order, const CommPolicy& policy, const CostTable& costs,
                           const LowerOptions& options) {
-  const Program program = lower(listed_order(order, policy), comm_policy_preset("ideal"), options);
+  const Program program = lower(order.has_transfers() ? listed_order(order, policy) : order,
+                                comm_policy_preset("ideal"), options);
   const WaitReport report = sim::check(program, costs);
   if (report.verdict == Verdict::Ok)
     return "none of the cures ends; make the order anew from a schedule";

@@ -34,6 +34,7 @@ std::vector<std::string> policy_difference(const CommPolicy& from, const CommPol
   field("send_b", to_string(from.send_b), to_string(to.send_b));
   field("connect", std::string(to_string(from.connect)), std::string(to_string(to.connect)));
   field("buffers", std::string(to_string(from.buffers)), std::string(to_string(to.buffers)));
+  field("batches", std::string(to_string(from.batches)), std::string(to_string(to.batches)));
   field("in_flight", std::to_string(from.in_flight), std::to_string(to.in_flight));
   return lines;
 }

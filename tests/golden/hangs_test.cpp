@@ -65,6 +65,7 @@ Order read_file(const std::string& path) {
 Question question_of(const Shown& shown) {
   Question question{
       .order = read_file(shown.words.at(2)), .policy = {}, .options = {}, .costs = {}};
+  question.options.fragment = question.order.fragment;
   question.costs = CostTable::uniform(question.order.stages(), {});
   for (std::size_t k = 3; k < shown.words.size(); ++k) {
     const std::string& flag = shown.words[k];

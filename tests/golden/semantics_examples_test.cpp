@@ -122,6 +122,11 @@ std::set<std::string> sentences(const reference::Result& result) {
     said.insert("span" + of + " " + std::to_string(rank.span));
     said.insert("peak" + of + " " + std::to_string(rank.peak_activations));
   }
+  for (const auto& e : result.cause) {
+    said.insert("cause " + std::to_string(e.rank) + " " + e.instruction + " waits for " +
+                e.waits_for + (e.through.empty() ? "" : " through " + e.through) + " behind " +
+                e.behind);
+  }
   for (const auto& e : result.cycle) {
     said.insert("cycle " + std::to_string(e.rank) + " " + e.instruction + " waits for " +
                 e.waits_for + " behind " + e.behind);

@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 // The interpreter's, not the library's of the same names.
+using reference::Batches;
 using reference::Channel;
 using reference::Costs;
 using reference::Issue;
@@ -46,7 +47,8 @@ Policy policy_of(const json& vector) {
                                    {{"rank", Channel::Rank},
                                     {"pair", Channel::Pair},
                                     {"edge", Channel::Edge},
-                                    {"tag", Channel::Tag}},
+                                    {"tag", Channel::Tag},
+                                    {"direction", Channel::Direction}},
                                    result.channel);
   result.post = one_of<Post>(
       policy, "post",
@@ -62,6 +64,10 @@ Policy policy_of(const json& vector) {
   result.registered =
       one_of<bool>(policy, "buffers", {{"plain", false}, {"registered", true}}, false);
   result.in_flight = policy.value("in_flight", 0);
+  result.batches = one_of<Batches>(
+      policy, "batches",
+      {{"apart", Batches::Apart}, {"mixed", Batches::Mixed}, {"joined", Batches::Joined}},
+      result.batches);
   return result;
 }
 

@@ -39,12 +39,13 @@ CommPolicy translated(const reference::Policy& p) {
                                                    {reference::Issue::Stream, Issue::Stream},
                                                    {reference::Issue::Grouped, Issue::Grouped}}
                      .at(p.issue);
-  policy.channel = std::map<reference::Channel, Channel>{
-      {reference::Channel::Rank, Channel::Rank},
-      {reference::Channel::Pair, Channel::Pair},
-      {reference::Channel::Edge, Channel::Edge},
-      {reference::Channel::Tag,
-       Channel::Tag}}.at(p.channel);
+  policy.channel =
+      std::map<reference::Channel, Channel>{{reference::Channel::Rank, Channel::Rank},
+                                            {reference::Channel::Pair, Channel::Pair},
+                                            {reference::Channel::Edge, Channel::Edge},
+                                            {reference::Channel::Tag, Channel::Tag},
+                                            {reference::Channel::Direction, Channel::Direction}}
+          .at(p.channel);
   policy.post = std::map<reference::Post, Post>{{reference::Post::Early, Post::Early},
                                                 {reference::Post::Deferred, Post::Deferred},
                                                 {reference::Post::AtStart, Post::AtStart}}
@@ -56,6 +57,11 @@ CommPolicy translated(const reference::Policy& p) {
   policy.connect = p.first_use ? Connect::FirstUse : Connect::Ready;
   policy.buffers = p.registered ? Buffers::Registered : Buffers::Plain;
   policy.in_flight = p.in_flight;
+  policy.batches =
+      std::map<reference::Batches, Batches>{{reference::Batches::Apart, Batches::Apart},
+                                            {reference::Batches::Mixed, Batches::Mixed},
+                                            {reference::Batches::Joined, Batches::Joined}}
+          .at(p.batches);
   return policy;
 }
 
@@ -147,6 +153,12 @@ std::string of_library(const Case& c) {
     out << "cycle " << step.rank.value << " " << program.text(step.instruction) << " waits for "
         << program.text(step.waits_for) << " behind " << program.text(step.behind) << "\n";
   }
+  for (const WaitStep& step : report.cause) {
+    out << "cause " << step.rank.value << " " << program.text(step.instruction) << " waits for "
+        << program.text(step.waits_for)
+        << (step.through == kNoInstruction ? "" : " through " + program.text(step.through))
+        << " behind " << program.text(step.behind) << "\n";
+  }
   if (report.verdict == Verdict::Mismatch) {
     out << "met " << program.text(report.mismatched_recv) << " "
         << program.text(report.mismatched_send) << "\n";
@@ -191,6 +203,10 @@ std::string of_reference(const Case& c) {
   for (const reference::CycleElement& e : result.cycle) {
     out << "cycle " << e.rank << " " << e.instruction << " waits for " << e.waits_for << " behind "
         << e.behind << "\n";
+  }
+  for (const reference::CauseElement& e : result.cause) {
+    out << "cause " << e.rank << " " << e.instruction << " waits for " << e.waits_for
+        << (e.through.empty() ? "" : " through " + e.through) << " behind " << e.behind << "\n";
   }
   if (!result.mismatches.empty())
     out << "met " << result.mismatches[0].recv << " " << result.mismatches[0].send << "\n";

@@ -39,7 +39,8 @@ Result interpret(const std::string& csv, const Policy& policy, const Costs& cost
 Result interpret(const Order& order, const Policy& policy, const Costs& costs, bool fragment) {
   Result result;
   const Order lists = lower(order, policy);
-  write_lists(lists, result);
+  const Order apart = without_batches(lists);
+  write_lists(apart, result);
   if (!fragment) result.complaint = complaint_about(add_communication(order));
   if (!result.complaint.empty()) {
     result.verdict = Verdict::Invalid;
@@ -53,8 +54,9 @@ Result interpret(const Order& order, const Policy& policy, const Costs& costs, b
   result.verdict = stuck.verdict;
   result.stuck = stuck.heads;
   result.cycle = stuck.cycle;
+  if (stuck.verdict == Verdict::Deadlock && !has_transfers(order)) result.cause = cause_of(program);
   result.mismatches = stuck.mismatches;
-  write_figures(lists, result);
+  write_figures(apart, result);
   return result;
 }
 

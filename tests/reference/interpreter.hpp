@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/reference/cause.hpp"
 #include "tests/reference/order.hpp"
 #include "tests/reference/policy.hpp"
 #include "tests/reference/stuck.hpp"
@@ -40,6 +41,7 @@ struct Result {
   double bubble_ratio = 0, span_bubble_ratio = 0;
   std::vector<Head> stuck;
   std::vector<CycleElement> cycle;
+  std::vector<CauseElement> cause;  // of a deadlock, 7.2
   std::vector<Mismatch> mismatches;
 };
 

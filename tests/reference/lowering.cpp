@@ -15,7 +15,7 @@ Placement::Placement(const Order& order) {
           computed_[key] = rank;
           stage_computed_[action.stage] = rank;
         }
-        if (is_transfer(cell)) transferred_.emplace(key, rank);
+        if (is_send(action) || is_recv(action)) transferred_.emplace(key, rank);
         stage_named_.emplace(action.stage, rank);
       }
     }
@@ -39,7 +39,8 @@ int Placement::peer_of(const Action& end) const {
 bool has_transfers(const Order& order) {
   // Or waits for sends (1.1).
   const auto is_written = [](const Cell& cell) {
-    return is_transfer(cell) || (cell.size() == 1 && is_wait(cell[0]) && cell[0].micro_batch >= 0);
+    return is_transfer(cell) || is_batch(cell) ||
+           (cell.size() == 1 && is_wait(cell[0]) && cell[0].micro_batch >= 0);
   };
   for (const Row& row : order) {
     if (std::any_of(row.begin(), row.end(), is_written)) return true;
@@ -210,7 +211,11 @@ Order order_runs(const Order& order, RunOrder run_order) {
 }
 
 Order lower(const Order& order, const Policy& policy) {
-  return order_runs(post_receives(add_communication(order), policy.post), policy.run_order);
+  const Order lists = add_communication(order);
+  if (policy.batches != Batches::Apart && policy.issue != Issue::Grouped &&
+      policy.post == Post::Early && policy.run_order == RunOrder::AsLowered)
+    return lists;
+  return order_runs(post_receives(without_batches(lists), policy.post), policy.run_order);
 }
 
 }  // namespace pipewright::reference

@@ -38,7 +38,7 @@ class Placement {
 [[nodiscard]] Order post_receives(const Order& order, Post post);
 /// 1.3.
 [[nodiscard]] Order order_runs(const Order& order, RunOrder run_order);
-/// All three.
+/// All three. Batches stay cells where they may be one operation under the policy (2.3).
 [[nodiscard]] Order lower(const Order& order, const Policy& policy);
 
 }  // namespace pipewright::reference

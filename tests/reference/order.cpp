@@ -50,6 +50,24 @@ std::string awaited(const Action& wait) {
   return name(wait.stage, wait.kind.substr(5), wait.micro_batch);
 }
 
+bool is_batch(const Cell& cell) {
+  return cell.size() > 1 && (is_send(cell[0]) || is_recv(cell[0]));
+}
+
+Order without_batches(const Order& order) {
+  Order apart(order.size());
+  for (std::size_t rank = 0; rank < order.size(); ++rank) {
+    for (const Cell& cell : order[rank]) {
+      if (!is_batch(cell)) {
+        apart[rank].push_back(cell);
+        continue;
+      }
+      for (const Action& end : cell) apart[rank].push_back({end});
+    }
+  }
+  return apart;
+}
+
 bool is_pass(const Action& action) {
   return action.kind == "F" || action.kind == "I" || action.kind == "W" || action.kind == "B";
 }
@@ -90,12 +108,28 @@ std::string name(const Action& action) {
 std::string text(const Cell& cell) {
   if (cell.empty()) return "";
   if (cell.size() == 1) return text_of(cell[0]);
+  if (is_batch(cell)) {
+    std::string ends;
+    for (const Action& end : cell) ends += (ends.empty() ? "" : ";") + text_of(end);
+    return "(" + ends + ")BATCH_P2P";
+  }
   return "(" + text_of(cell.at(0)) + ";" + text_of(cell.at(1)) + ")OVERLAP_F_B";
 }
 
 Cell parse_cell(const std::string& cell) {
   static const std::regex pair(R"(\s*\(([^;]*);([^;]*)\)\s*OVERLAP_F_B\s*)");
+  static const std::regex batch(R"(\s*\(([^)]*)\)\s*BATCH_P2P\s*)");
   std::smatch found;
+  if (std::regex_match(cell, found, batch)) {
+    Cell ends;
+    std::istringstream inside(found[1]);
+    for (std::string end; std::getline(inside, end, ';');) {
+      ends.push_back(parse_action(end));
+      if (!is_send(ends.back()) && !is_recv(ends.back()))
+        throw std::invalid_argument("no transfer end: '" + end + "'");
+    }
+    return ends;
+  }
   if (std::regex_match(cell, found, pair)) return {parse_action(found[1]), parse_action(found[2])};
   return {parse_action(cell)};
 }

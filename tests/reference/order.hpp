@@ -16,7 +16,8 @@ struct Action {
   int version = -1;  // `2F0@3`; -1: none is named
 };
 
-/// One action, or the two of an overlapped pair; nothing: an idle slot of the CSV.
+/// One action, the two of an overlapped pair, or the transfer ends of a batch; nothing: an idle
+/// slot of the CSV.
 using Cell = std::vector<Action>;
 using Row = std::vector<Cell>;
 using Order = std::vector<Row>;
@@ -29,6 +30,10 @@ using Order = std::vector<Row>;
 [[nodiscard]] bool is_wait(const Action& action);
 /// What the wait waits for, by name.
 [[nodiscard]] std::string awaited(const Action& wait);
+/// A cell that holds several.
+[[nodiscard]] bool is_batch(const Cell& cell);
+/// Each end of a batch in a cell of its own.
+[[nodiscard]] Order without_batches(const Order& order);
 /// F I W B.
 [[nodiscard]] bool is_pass(const Action& action);
 /// Some F, I, W or B names a version (section 3.1).

@@ -10,9 +10,10 @@
 namespace pipewright::reference {
 
 enum class Issue { Inline, Stream, Grouped };
-enum class Channel { Rank, Pair, Edge, Tag };
+enum class Channel { Rank, Pair, Edge, Tag, Direction };
 enum class Post { Early, Deferred, AtStart };
 enum class RunOrder { AsLowered, EvenOdd };
+enum class Batches { Apart, Mixed, Joined };  // section 2.3
 
 /// Section 4.2 or 4.3 for one kind of send.
 struct Protocol {
@@ -31,6 +32,7 @@ struct Policy {
   bool first_use = false;   // connections are made by their first transfer (section 2.2)
   bool registered = false;  // buffers: every SEND meets its RECV (4.3)
   int in_flight = 0;        // section 2.2; 0: no limit
+  Batches batches = Batches::Apart;
 };
 
 /// Integer nanoseconds. What is not given is 0, but B (I + W) and FB (the sum of its two actions).

@@ -17,6 +17,7 @@ class Builder {
 
   Program build() {
     add_instructions();
+    for (const std::vector<int>& batch : batches_) join(batch);
     for (Instruction& instruction : program_.instructions) find_inputs(instruction);
     for (Instruction& instruction : program_.instructions) find_others(instruction);
     for (const std::vector<int>& list : program_.lists) find_issuers(list);
@@ -30,16 +31,60 @@ class Builder {
     for (std::size_t rank = 0; rank < lists_.size(); ++rank) {
       program_.lists.emplace_back();
       for (const Cell& cell : lists_[rank]) {
-        const int id = static_cast<int>(program_.instructions.size());
-        Instruction instruction;
-        instruction.rank = static_cast<int>(rank);
-        instruction.cell = cell;
-        if (is_transfer(cell)) instruction.peer = placement_.peer_of(cell[0]);
-        program_.instructions.push_back(instruction);
-        program_.lists.back().push_back(id);
-        for (const Action& action : cell) where_[{instruction.rank, name(action)}].push_back(id);
+        if (!is_batch(cell)) {
+          add_instruction(static_cast<int>(rank), cell);
+          continue;
+        }
+        batches_.emplace_back();
+        for (const Action& end : cell)
+          batches_.back().push_back(add_instruction(static_cast<int>(rank), {end}));
       }
     }
+  }
+
+  int add_instruction(int rank, const Cell& cell) {
+    const int id = static_cast<int>(program_.instructions.size());
+    Instruction instruction;
+    instruction.rank = rank;
+    instruction.cell = cell;
+    if (is_transfer(cell)) instruction.peer = placement_.peer_of(cell[0]);
+    program_.instructions.push_back(instruction);
+    program_.lists.back().push_back(id);
+    for (const Action& action : cell) where_[{rank, name(action)}].push_back(id);
+    return id;
+  }
+
+  // --- Section 2.3 ---
+
+  static bool is_activation(const Action& end) {
+    return end.kind == "SEND_F" || end.kind == "RECV_F";
+  }
+
+  bool by_direction() const {
+    return policy_.issue == Issue::Stream && policy_.channel == Channel::Direction;
+  }
+
+  void join(const std::vector<int>& batch) {
+    for (const int id : batch) {
+      std::vector<int> one;
+      bool sends = false, receives = false;
+      for (const int other : batch) {
+        const Instruction& end = program_.instructions[other];
+        if (policy_.batches == Batches::Mixed && by_direction() &&
+            is_activation(end.cell[0]) != is_activation(program_.instructions[id].cell[0]))
+          continue;
+        one.push_back(other);
+        (end.is_send() ? sends : receives) = true;
+      }
+      if (policy_.batches == Batches::Joined || (sends && receives))
+        program_.instructions[id].batch = one;
+    }
+  }
+
+  /// Goes over the group's communicator, and not over that of single operations.
+  bool in_group(const Instruction& end) const {
+    return !end.batch.empty() && policy_.batches == Batches::Mixed &&
+           policy_.issue == Issue::Stream && policy_.channel != Channel::Rank;
   }
 
   // --- Section 3 ---
@@ -51,6 +96,15 @@ class Builder {
     const int id = found->second.front();
     // What one action of a pair gives the other is no input of the pair.
     if (&program_.instructions[id] != &to) to.inputs.push_back(id);
+    return true;
+  }
+
+  /// The same; of a RECV in a joined batch, all of that (2.3).
+  bool add_received(Instruction& to, const std::string& wanted) {
+    if (!add(to, wanted)) return false;
+    for (const int id : program_.instructions[to.inputs.back()].batch) {
+      if (id != to.inputs.back()) to.inputs.push_back(id);
+    }
     return true;
   }
 
@@ -74,10 +128,10 @@ class Builder {
       if (a.kind == "F") {
         // S of a fragment is unknown, so s > 0 and s < S-1 are not asked: at an end there is
         // nothing to find.
-        if (!add(to, name(s, "RECV_F", m))) add(to, name(s - 1, "F", m));
+        if (!add_received(to, name(s, "RECV_F", m))) add(to, name(s - 1, "F", m));
       } else if (a.kind == "I" || a.kind == "B") {
         add(to, name(s, "F", m));
-        if (!add(to, name(s, "RECV_B", m)) && !add(to, name(s + 1, "I", m)))
+        if (!add_received(to, name(s, "RECV_B", m)) && !add(to, name(s + 1, "I", m)))
           add(to, name(s + 1, "B", m));
       } else if (a.kind == "W") {
         add(to, name(s, "I", m));
@@ -194,6 +248,9 @@ class Builder {
     if (end.is_member()) return "collectives";
     const std::string peer = std::to_string(end.peer);
     const std::string direction = end.is_send() ? "to " : "from ";
+    const std::string kind = by_direction() ? is_activation(end.cell[0]) ? " F" : " B" : "";
+    if (in_group(end)) return "group" + kind;
+    if (by_direction()) return "all" + kind;
     if (policy_.issue == Issue::Grouped || policy_.channel == Channel::Edge)
       return direction + peer;
     if (policy_.channel == Channel::Pair) return "with " + peer;
@@ -243,8 +300,11 @@ class Builder {
       if (!end.is_transfer() || (end.peer == kNobody && !by_tag)) continue;
       const int from = end.is_send() ? end.rank : end.peer,
                 to = end.is_send() ? end.peer : end.rank;
-      const std::string meeting =
+      std::string meeting =
           by_tag ? tensor(end.cell[0]) : std::to_string(from) + " to " + std::to_string(to);
+      // 4.1: on the same communicator.
+      if (!by_tag && in_group(end)) meeting += " in a group";
+      if (by_direction()) meeting += is_activation(end.cell[0]) ? " F" : " B";
       (end.is_send() ? sends : recvs)[meeting].push_back(static_cast<int>(id));
     }
     for (const auto& [meeting, list] : sends) {
@@ -274,6 +334,7 @@ class Builder {
   const Policy& policy_;
   Placement placement_;
   Program program_;
+  std::vector<std::vector<int>> batches_;
   std::map<std::pair<int, std::string>, std::vector<int>> where_;  // rank, name of an action
 };
 

@@ -24,6 +24,8 @@ struct Instruction {
   std::vector<int> issued_by;
   // `grouped`, all but transfer ends: the members of the run right before it.
   std::vector<int> run_before;
+  // 2.3: the ends of the batch that is one operation with it, itself too; empty if it is in none.
+  std::vector<int> batch;
   // 3.2: the other members of its collective; empty if it belongs to none.
   std::vector<int> others;
 

@@ -221,6 +221,22 @@ void add_waits(Dice& dice, Order& order) {
   }
 }
 
+/// Writes some neighbouring transfer ends as one cell.
+void write_batches(Dice& dice, Order& order) {
+  const int joins = dice.between(20, 90);
+  for (Row& row : order) {
+    for (std::size_t i = 0; i + 1 < row.size();) {
+      const bool first = is_transfer(row[i]) || is_batch(row[i]);
+      if (!first || !is_transfer_at(row, i + 1) || !dice.chance(joins)) {
+        ++i;
+        continue;
+      }
+      row[i].push_back(row[i + 1][0]);
+      row.erase(row.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    }
+  }
+}
+
 std::string break_order(Dice& dice, Order& order) {
   Row& row = order[dice.below(static_cast<int>(order.size()))];
   if (row.empty()) return "";
@@ -266,9 +282,9 @@ RandomOrder random_order(Dice& dice, const RandomOptions& options) {
     }
   }
   // From a copy, as it was added later: a seed's order stays what it was but for its waits.
-  Dice extra = dice;
-  if (options.waits && extra.chance(25)) {
-    add_waits(extra, result.order);
+  Dice waiting = dice;
+  if (options.waits && waiting.chance(25)) {
+    add_waits(waiting, result.order);
     result.what += ", waits";
   }
   if (options.idle && dice.chance(30)) {
@@ -282,6 +298,9 @@ RandomOrder random_order(Dice& dice, const RandomOptions& options) {
     for (int times = dice.between(1, 2); times > 0; --times)
       result.what += break_order(dice, result.order);
   }
+  // Drawn from a copy: it was added later, and a seed's order stays what it was but for them.
+  Dice extra = dice;
+  if (options.batches && extra.chance(40)) write_batches(extra, result.order);
   result.broken = broken;
   return result;
 }
@@ -331,6 +350,9 @@ Policy random_policy(Dice& dice) {
   policy.first_use = dice.chance(15);
   policy.registered = dice.chance(10);
   if (dice.chance(15)) policy.in_flight = dice.between(1, 5);
+  Dice extra = dice;  // as in random_order()
+  if (extra.chance(15)) policy.channel = Channel::Direction;
+  if (extra.chance(50)) policy.batches = extra.chance(50) ? Batches::Mixed : Batches::Joined;
   return policy;
 }
 
@@ -376,7 +398,8 @@ Costs random_costs(Dice& dice, const Order& order) {
 
 std::string to_string(const Policy& policy) {
   static const char* const issues[] = {"inline", "stream", "grouped"};
-  static const char* const channels[] = {"rank", "pair", "edge", "tag"};
+  static const char* const channels[] = {"rank", "pair", "edge", "tag", "direction"};
+  static const char* const batches[] = {"", " batches=mixed", " batches=joined"};
   static const char* const posts[] = {"early", "deferred", "at-start"};
   return std::string(issues[static_cast<int>(policy.issue)]) + " " +
          channels[static_cast<int>(policy.channel)] + " " + posts[static_cast<int>(policy.post)] +
@@ -384,7 +407,8 @@ std::string to_string(const Policy& policy) {
          " SEND_F=" + to_string(policy.forward) + " SEND_B=" + to_string(policy.backward) +
          (policy.first_use ? " connect=first-use" : "") +
          (policy.registered ? " buffers=registered" : "") +
-         (policy.in_flight > 0 ? " in_flight=" + std::to_string(policy.in_flight) : "");
+         (policy.in_flight > 0 ? " in_flight=" + std::to_string(policy.in_flight) : "") +
+         batches[static_cast<int>(policy.batches)];
 }
 
 }  // namespace pipewright::reference

@@ -33,6 +33,7 @@ struct RandomOptions {
   bool bookkeeping = true;  // UNSHARD, RESHARD, REDUCE_GRAD, OPT
   bool replicas = true;     // placements that look at the micro-batch
   bool waits = true;        // WAIT_SEND_F, WAIT_SEND_B, WAIT_REDUCE_GRAD
+  bool batches = true;      // written transfer ends in one cell
   bool versions = true;     // asynchronous orders: OPT and REDUCE_GRAD inside, named versions
 };
 

@@ -165,9 +165,16 @@ int Run::first_unfinished(const Lane& lane) const {
   return kNobody;
 }
 
+bool Run::at_head(int id) const {
+  const Instruction& end = program_.instructions[id];
+  const int first = first_unfinished(program_.lanes[end.lane]);
+  if (first == id) return true;
+  return !ended(id) && std::find(end.batch.begin(), end.batch.end(), first) != end.batch.end();
+}
+
 bool Run::ready(int id) const {
   const Instruction& end = program_.instructions[id];
-  return issued(id) && first_unfinished(program_.lanes[end.lane]) == id &&
+  return issued(id) && at_head(id) &&
          std::all_of(end.inputs.begin(), end.inputs.end(),
                      [this](int input) { return ended(input); }) &&
          std::all_of(end.run_before.begin(), end.run_before.end(),
@@ -177,8 +184,19 @@ bool Run::ready(int id) const {
 // --- What happens now ---
 
 bool Run::look_at(const Lane& lane) {
-  const int id = first_unfinished(lane);
-  if (id == kNobody || happened_.start[id]) return false;
+  const int first = first_unfinished(lane);
+  if (first == kNobody) return false;
+  bool something = look_at(first);
+  for (const int id : program_.instructions[first].batch) {
+    const Instruction& end = program_.instructions[id];
+    if (id != first && &program_.lanes[end.lane] == &lane && !ended(id))
+      something = look_at(id) || something;
+  }
+  return something;
+}
+
+bool Run::look_at(int id) {
+  if (happened_.start[id]) return false;
   if (program_.instructions[id].is_member()) return collective(id);
   if (!program_.instructions[id].is_transfer()) return compute(id);
   if (!ready(id)) return false;
@@ -244,14 +262,15 @@ bool Run::recv(int id) {
 }
 
 bool Run::rendezvous_without_credit() {
-  for (const Lane& lane : program_.lanes) {  // within a rank and a kind this is program order
-    const int send = first_unfinished(lane);
-    if (send == kNobody || happened_.start[send] || !program_.instructions[send].is_send())
-      continue;
-    const Instruction& end = program_.instructions[send];
-    if (end.partner == kNobody || end.mismatch || !ready(send) || !ready(end.partner)) continue;
-    rendezvous(send);
-    return true;
+  // By lane; within a rank and a kind this is program order.
+  for (const Lane& lane : program_.lanes) {
+    for (const int send : lane.instructions) {
+      const Instruction& end = program_.instructions[send];
+      if (!end.is_send() || ended(send) || happened_.start[send] || !at_head(send)) continue;
+      if (end.partner == kNobody || end.mismatch || !ready(send) || !ready(end.partner)) continue;
+      rendezvous(send);
+      return true;
+    }
   }
   return false;
 }

@@ -44,6 +44,8 @@ class Run {
   [[nodiscard]] std::optional<Stand> held(int rank) const;
   /// The first unfinished instruction of a lane, kNobody if all have ended.
   [[nodiscard]] int first_unfinished(const Lane& lane) const;
+  /// At the head of its lane: the first unfinished instruction, or in one joined batch with it.
+  [[nodiscard]] bool at_head(int id) const;
   /// A transfer end or member of a collective that is issued, at the head of its lane, and has its
   /// inputs.
   [[nodiscard]] bool ready(int id) const;
@@ -57,6 +59,7 @@ class Run {
   bool reached(int id) const;
   std::vector<int> issue_order(int rank, bool with_members = false) const;
   bool look_at(const Lane& lane);
+  bool look_at(int id);
   bool compute(int id);
   bool collective(int id);
   bool send(int id);

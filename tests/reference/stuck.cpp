@@ -28,8 +28,11 @@ namespace {
 using Place = std::pair<int, int>;
 
 /// An edge of the graph of heads: the thing that a head waits for, by the place of the head that
-/// this stands behind.
-using Waits = std::map<Place, int>;
+/// this stands behind, and who waits: the head itself, or an end of its joined batch (2.3).
+struct Wait {
+  int thing = kNobody, who = kNobody;
+};
+using Waits = std::map<Place, Wait>;
 
 class Judge {
  public:
@@ -87,32 +90,53 @@ class Judge {
   // --- 7.1 ---
 
   Waits waits(const Place& place, int head) const {
-    const Instruction& instruction = program_.instructions[head];
-    std::vector<int> things;
+    std::vector<std::pair<int, int>> things;  // and who waits for it
     if (to_be_issued_.count(place)) {
-      things = {to_be_issued_.at(place)};
+      things = {{to_be_issued_.at(place), head}};
     } else if (!run_.passed(head)) {
-      things = {head};
+      things = {{head, head}};
     } else {
-      for (const auto* list : {&instruction.inputs, &instruction.run_before}) {
-        for (const int id : *list) {
-          if (!run_.ended(id)) things.push_back(id);
-        }
-      }
-      if (instruction.is_transfer() && things.empty()) things.push_back(other_end(head));
-      if (instruction.is_member() && things.empty()) {
-        for (const int other : instruction.others) {
-          if (!run_.ready(other)) things.push_back(other);
-        }
+      for (const int who : at_head_with(head)) {
+        for (const int thing : things_of(who)) things.emplace_back(thing, who);
       }
     }
     // Of several things behind one head the first in program order is named.
     std::sort(things.begin(), things.end());
     Waits result;
-    for (const int thing : things) {
-      if (thing != kNobody && head_of_.count(behind(thing))) result.emplace(behind(thing), thing);
+    for (const auto& [thing, who] : things) {
+      if (thing != kNobody && head_of_.count(behind(thing)))
+        result.emplace(behind(thing), Wait{thing, who});
     }
     return result;
+  }
+
+  /// The head, and what of its joined batch is issued and has not ended.
+  std::vector<int> at_head_with(int head) const {
+    std::vector<int> ends{head};
+    const Instruction& first = program_.instructions[head];
+    for (const int id : first.batch) {
+      if (id != head && program_.instructions[id].lane == first.lane && !run_.ended(id) &&
+          run_.issued(id))
+        ends.push_back(id);
+    }
+    return ends;
+  }
+
+  std::vector<int> things_of(int id) const {
+    const Instruction& instruction = program_.instructions[id];
+    std::vector<int> things;
+    for (const auto* list : {&instruction.inputs, &instruction.run_before}) {
+      for (const int input : *list) {
+        if (!run_.ended(input)) things.push_back(input);
+      }
+    }
+    if (instruction.is_transfer() && things.empty()) things.push_back(other_end(id));
+    if (instruction.is_member() && things.empty()) {
+      for (const int other : instruction.others) {
+        if (!run_.ready(other)) things.push_back(other);
+      }
+    }
+    return things;
   }
 
   /// What a ready transfer end waits for.
@@ -153,8 +177,9 @@ class Judge {
     for (std::size_t i = 0; i < best.size(); ++i) {
       const Place& lane = best[i];
       const Place& next = best[(i + 1) % best.size()];
-      elements.push_back({lane.first, named(head_of_.at(lane)), named(waits_of_.at(lane).at(next)),
-                          named(head_of_.at(next))});
+      const Wait& wait = waits_of_.at(lane).at(next);
+      const Wait& of_next = waits_of_.at(next).at(best[(i + 2) % best.size()]);
+      elements.push_back({lane.first, named(wait.who), named(wait.thing), named(of_next.who)});
     }
     return elements;
   }

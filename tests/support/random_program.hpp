@@ -16,6 +16,7 @@ inline Case random_case(std::uint64_t seed) {
   Case c{random.order, reference::random_policy(dice), reference::random_costs(dice, random.order),
          false};
   c.fragment = random.broken;
+  c.policy.batches = reference::Batches::Apart;  // the executor refuses joined ones
   return c;
 }
 

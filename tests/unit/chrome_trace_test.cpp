@@ -143,7 +143,7 @@ TEST(ChromeTrace, SaysInTheMetadataWhatItShows) {
   EXPECT_EQ(metadata["tool"], "pipewright");
   EXPECT_EQ(metadata["title"], "a \"title\" of two lines ?");
   EXPECT_EQ(metadata["timeline"], "measured");
-  EXPECT_EQ(metadata["policy"], "torch");
+  EXPECT_EQ(metadata["policy"], "torch-gloo");
   EXPECT_EQ(metadata["schedule"], "1f1b");
   EXPECT_EQ(metadata["makespan_ns"], 70000);
   EXPECT_EQ(metadata["finished"], "yes");

@@ -19,7 +19,7 @@ TEST(CheckMatrix, HasAVerdictForEachPolicyInJson) {
   const Folder folder;
   const json result =
       json::parse(pipewright(std::string(kPaddle) + "--json --message-bytes 1KiB", folder).out);
-  EXPECT_EQ(result.at("matrix").size(), 57U);
+  EXPECT_EQ(result.at("matrix").size(), 71U);
   int ok = 0, deadlock = 0;
   for (const json& each : result.at("matrix")) {
     ok += each.at("verdict") == "ok";
@@ -30,7 +30,7 @@ TEST(CheckMatrix, HasAVerdictForEachPolicyInJson) {
       EXPECT_EQ(each.at("verdict"), "deadlock");
     }
   }
-  EXPECT_EQ(ok + deadlock, 57);
+  EXPECT_EQ(ok + deadlock, 71);
   EXPECT_GT(ok, 0);
   EXPECT_GT(deadlock, 0);
   EXPECT_EQ(result.at("least_credit"), json::parse(R"({"messages": 1, "bytes": 1024})"));

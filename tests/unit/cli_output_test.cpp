@@ -127,7 +127,8 @@ TEST(Json, CheckNamesTheCycle) {
     {"rank": 0, "lane": 0, "instruction": "0RECV_B0"},
     {"rank": 1, "lane": 0, "instruction": "1RECV_F0"}])"));
   // Where transfers have queues of their own, nothing stands behind anything.
-  EXPECT_EQ(pipewright("check a.csv", folder).status, 0);
+  EXPECT_EQ(pipewright("check a.csv --preset torch-gloo", folder).status, 0);
+  EXPECT_EQ(pipewright("check a.csv", folder).status, 1);
 }
 
 TEST(Json, AMissingActionIsInvalidAndAFragmentIsNot) {

@@ -9,13 +9,13 @@
 namespace pipewright {
 namespace {
 
-TEST(CommPolicy, DefaultIsWhatNcclGuaranteesWithACommunicatorForEachEdge) {
+TEST(CommPolicy, DefaultHasAQueueForEachDirectedEdge) {
   const CommPolicy policy;
   EXPECT_EQ(to_string(policy.issue), "stream");
   EXPECT_EQ(to_string(policy.channel), "edge");
   EXPECT_EQ(to_string(policy.post), "early");
   EXPECT_EQ(to_string(policy.send_f), "rendezvous");
-  EXPECT_EQ(name_of(policy), "torch");
+  EXPECT_EQ(name_of(policy), "torch-gloo");
 }
 
 TEST(CommPolicy, EveryPresetIsFoundByItsName) {
@@ -25,6 +25,31 @@ TEST(CommPolicy, EveryPresetIsFoundByItsName) {
   }
   EXPECT_TRUE(comm_policy_preset("ideal").is_free_of_waits());
   EXPECT_FALSE(comm_policy_preset("torch").is_free_of_waits());
+}
+
+TEST(CommPolicy, TorchIsAnAliasOfTorchGlooAndTorchPairStaysAPairPolicy) {
+  EXPECT_EQ(comm_policy_preset("torch"), comm_policy_preset("torch-gloo"));
+  EXPECT_EQ(comm_policy_preset("torch"), CommPolicy{});
+  EXPECT_EQ(comm_policy_preset("torch-pair"), (CommPolicy{.channel = Channel::Pair}));
+  EXPECT_THROW(comm_policy_preset(""), InputError);
+}
+
+TEST(CommPolicy, PytorchIsNamedByReleaseAndSetUp) {
+  const auto stock = [](Channel channel, Batches batches) {
+    return CommPolicy{.channel = channel, .batches = batches};
+  };
+  EXPECT_EQ(comm_policy_preset("torch-2.11"), stock(Channel::Rank, Batches::Joined));
+  EXPECT_EQ(comm_policy_preset("torch-2.12-lazy"), stock(Channel::Pair, Batches::Mixed));
+  EXPECT_EQ(comm_policy_preset("torch-2.12-eager"), stock(Channel::Rank, Batches::Mixed));
+  EXPECT_EQ(comm_policy_preset("torch-2.14-per-direction"),
+            stock(Channel::Direction, Batches::Mixed));
+  EXPECT_EQ(comm_policy_preset("torch-2.15-per-edge"), stock(Channel::Edge, Batches::Joined));
+  for (const CommPolicyPreset& preset : comm_policy_presets()) {
+    if (!preset.name.starts_with("torch-2.")) continue;
+    EXPECT_EQ(to_string(preset.evidence), "read in the source") << preset.name;
+  }
+  for (const std::string_view name : stock_torch_presets())
+    EXPECT_NE(comm_policy_preset(name), CommPolicy{}) << name;
 }
 
 TEST(CommPolicy, ProtocolTextRoundTrips) {
@@ -43,9 +68,13 @@ TEST(CommPolicy, WhatIsNotTheDefaultIsWrittenAndReadBack) {
   policy.connect = Connect::FirstUse;
   policy.buffers = Buffers::Registered;
   policy.in_flight = 3;
+  policy.batches = Batches::Mixed;
+  policy.channel = Channel::Direction;
   const Json json = to_json(policy);
   EXPECT_EQ(json.at("connect"), "first-use");
   EXPECT_EQ(json.at("buffers"), "registered");
+  EXPECT_EQ(json.at("batches"), "mixed");
+  EXPECT_FALSE(to_json(CommPolicy{}).contains("batches"));
   EXPECT_EQ(read_comm_policy(JsonCursor(json, "policy.json")), policy);
   EXPECT_FALSE(policy.is_free_of_waits());
 }

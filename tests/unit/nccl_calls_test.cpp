@@ -155,6 +155,11 @@ TEST(Honours, TagsEagerCreditAndOpenEndsAreRefusedInWords) {
   EXPECT_THAT(first(program_of("0F0,0SEND_F0\n", {}, true)), HasSubstr("no rank at its other end"));
   EXPECT_THAT(first(program_of("0SEND_F0,0F0\n1RECV_F0,1F0\n", {.in_flight = 1}, true)),
               HasSubstr("stands before what it sends"));
+  EXPECT_THAT(first(program_of(kTwoRanks, {.channel = Channel::Direction})),
+              HasSubstr("channel = direction"));
+  EXPECT_THAT(first(program_of("0F0,(0SEND_F0;0RECV_B1)BATCH_P2P\n1F1,1SEND_B1,1RECV_F0\n",
+                               comm_policy_preset("torch-2.11"), true)),
+              HasSubstr("batches = joined"));
   EXPECT_THROW(communicators_of(program_of(kTwoRanks, comm_policy_preset("ideal"))), InputError);
 }
 
@@ -166,8 +171,10 @@ TEST(Honours, EveryPresetIsGivenOrRefused) {
     EXPECT_EQ(terms_of(preset.policy).size(), 9u);
     for (const Term& term : terms_of(preset.policy)) EXPECT_NE(term.how, "") << term.field;
   }
-  EXPECT_THAT(given, ElementsAre("nccl-one-stream", "torch", "torch-pair", "torch-deferred",
-                                 "megatron-even-odd", "megatron-batched"));
+  EXPECT_THAT(given,
+              ElementsAre("nccl-one-stream", "torch-2.11", "torch-2.12-lazy", "torch-2.12-eager",
+                          "torch-2.15-per-edge", "torch-gloo", "torch-pair", "torch-deferred",
+                          "megatron-even-odd", "megatron-batched"));
 }
 
 // --- Calls ---

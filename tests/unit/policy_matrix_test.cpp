@@ -22,8 +22,8 @@ CostTable sizes(int stages, std::int64_t bytes) {
 TEST(PolicyMatrix, HoldsEveryPresetAndEveryCombinationOnce) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
   const auto matrix = policy_matrix(order, {}, sizes(2, 1));
-  // Stream: 4 channels, 3 posts, 3 protocols; inline and grouped: 2 posts, 3 protocols.
-  EXPECT_EQ(matrix.size(), comm_policy_presets().size() + 4 * 3 * 3 + 2 * (2 * 3));
+  // Stream: 5 channels, 3 posts, 3 protocols; inline and grouped: 2 posts, 3 protocols.
+  EXPECT_EQ(matrix.size(), comm_policy_presets().size() + 5 * 3 * 3 + 2 * (2 * 3));
   for (std::size_t i = 0; i < matrix.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       EXPECT_FALSE(matrix[i].preset == matrix[j].preset && matrix[i].policy == matrix[j].policy)
