@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "core/architecture_model.hpp"
 #include "core/error.hpp"
 #include "core/job.hpp"
@@ -13,70 +11,13 @@
 #include "core/paddle_tuner_job.hpp"
 #include "planner/export/megatron_layout.hpp"
 #include "planner/schedules/registry.hpp"
+#include "tests/support/exported_plan.hpp"
 #include "tests/support/other_tools_files.hpp"
 
 namespace pipewright::test {
 namespace {
 
 using planner::ExportedPlan;
-
-/// A small GPT with as many blocks in each stage as told; the ends beside the first and the last.
-Plan plan_of(int ranks, const std::vector<int>& blocks, const std::string& schedule, int replicas) {
-  int all = 0;
-  for (const int count : blocks) all += count;
-  const Json model = {{"schema", "pipewright.model/1"},
-                      {"name", "gpt"},
-                      {"transformer",
-                       {{"hidden", 64},
-                        {"layers", all},
-                        {"heads", 4},
-                        {"ffn", 256},
-                        {"vocabulary", 512},
-                        {"sequence", 32}}},
-                      {"bytes_per_element", 2}};
-  Plan plan;
-  plan.model = read_model(JsonCursor(model, "model.json"));
-  plan.cluster = cluster_preset("local-cpu", ranks * replicas);
-  plan.mesh = Mesh::data_parallel(replicas, ranks);
-  plan.micro_batches = 8;
-  plan.micro_batch_size = 2;
-  plan.schedule.name = schedule;
-  plan.schedule.chunks = static_cast<int>(blocks.size()) / ranks;
-  int layer = 0;
-  for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
-    StagePlan held;
-    held.first_layer = layer;
-    layer += blocks[stage] + (stage == 0 ? 1 : 0) + (stage + 1 == blocks.size() ? 1 : 0);
-    held.end_layer = layer;
-    held.rank = RankId(static_cast<int>(stage) % ranks);
-    plan.stages.push_back(held);
-  }
-  plan.costs = CostTable::uniform(static_cast<int>(blocks.size()), {});
-  return plan;
-}
-
-ExportedPlan exported(const Plan& plan, const std::string& format) {
-  return planner::find_export_format(format).write(plan);
-}
-
-std::string text_of(const Plan& plan, const std::string& format) {
-  const ExportedPlan result = exported(plan, format);
-  EXPECT_TRUE(result.refusals.empty()) << result.refusals.front();
-  EXPECT_TRUE(result.text.ends_with('\n'));
-  return result.text;
-}
-
-std::string refusal_of(const Plan& plan, const std::string& format) {
-  const ExportedPlan result = exported(plan, format);
-  EXPECT_TRUE(result.text.empty());
-  return result.refusals.empty() ? "" : result.refusals.front();
-}
-
-bool notes(const ExportedPlan& result, const std::string& words) {
-  return std::any_of(result.notes.begin(), result.notes.end(), [&](const std::string& note) {
-    return note.find(words) != std::string::npos;
-  });
-}
 
 void expect_none(const Problems& problems) {
   for (const std::string& problem : problems) ADD_FAILURE() << problem;
