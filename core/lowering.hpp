@@ -68,7 +68,7 @@ Draft list_instructions(const Order& order, const Updates& updates);
 void append_updates(const Order& order, const Updates& updates, Draft& draft);
 /// 2. Where receives are posted and how runs are ordered (§1.2, §1.3).
 void arrange(Draft& draft, const CommPolicy& policy);
-/// 3. Which batches are one operation (§2.3), of those that Program::joined holds.
+/// 3. Which batches are one operation (§2.4), of those that Program::joined holds.
 void join_batches(Program& program);
 /// 4. Routes, and the partner of each transfer end (§4.1).
 void match_transfers(Program& program);

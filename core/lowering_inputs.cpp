@@ -88,7 +88,7 @@ class Inputs {
     take_batch(receive);
   }
 
-  /// What a joined batch brings is there when all of it has ended (§2.3).
+  /// What a joined batch brings is there when all of it has ended (§2.4).
   void take_batch(InstructionId receive) {
     if (receive == kNoInstruction || program_.joined.empty()) return;
     const std::uint32_t batch = program_.batch_of(receive);

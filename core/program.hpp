@@ -97,7 +97,7 @@ struct Program {
   /// Weight version by instruction, of a pair that of its first action; -1: none is named. Empty
   /// where no action names one.
   std::vector<std::int32_t> versions;
-  /// Transfer ends of batches that are one operation under the policy (§2.3), sorted, with the
+  /// Transfer ends of batches that are one operation under the policy (§2.4), sorted, with the
   /// number of their batch; of one rank, one behind the other. Empty where there is none.
   std::vector<std::pair<InstructionId, std::uint32_t>> joined;
 
@@ -127,7 +127,7 @@ struct Program {
   std::span<const std::pair<InstructionId, InstructionId>> extra_inputs_of(InstructionId id) const;
   /// The number of its batch in `joined`; kNoBatch: it is an operation of its own.
   std::uint32_t batch_of(InstructionId id) const;
-  /// Whether joined batches have a communicator apart from single operations (§2.3).
+  /// Whether joined batches have a communicator apart from single operations (§2.4).
   bool has_group_queues() const {
     return policy.batches == Batches::Mixed && policy.issue == Issue::Stream &&
            policy.channel != Channel::Rank;

@@ -344,7 +344,7 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
   if (heads.empty()) return report;
   for (const auto& head : heads) report.stuck.push_back({head.rank, head.lane, head.instruction});
 
-  // Whole orders may have ends that meet nobody where communicators are apart (§2.3).
+  // Whole orders may have ends that meet nobody where communicators are apart (§2.4).
   const bool apart = program.has_group_queues() && !program.joined.empty();
   Waits waits;
   bool running = false;  // a head that waits for nothing: the Program does not stand still

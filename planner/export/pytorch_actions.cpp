@@ -205,6 +205,7 @@ Order torch_actions(const Order& order, TorchRelease release) {
   Order listed = order;
   for (Row& row : listed.ranks) {
     std::erase_if(row, [](const Cell& cell) { return cell.action.kind == ActionKind::Idle; });
+    for (Cell& cell : row) cell.batched = false;  // its files have no batches
     row = Collectives(row, wanted).run();
   }
   if (!order.has_transfers()) listed = with_transfers(listed);
