@@ -118,8 +118,10 @@ Job job_of_kind(const std::string& text, const Job& job) {
 
 Job job_of_mesh(const std::string& text, const Job& job) {
   AskedValues asked = read_asked(text);
+  const bool says_ranks = asked.count("replicas") != 0 && asked.count("pp") == 0;
   for (const char* key : {"schedule", "vpp", "replicas", "recompute"}) asked.erase(key);
   Job mesh = with_values(asked, job);
+  if (says_ranks) mesh.strategy.pp_degree.clear();
   mesh.strategy.schedule_mode.clear();
   mesh.strategy.vpp_degree.clear();
   mesh.strategy.stage_replicas.clear();

@@ -122,7 +122,9 @@ class Question {
     if (costs_->is_estimated() && values.count("dp") == 0) {
       if (const auto left = does_not_divide(parallel)) return left;
     }
-    return asked.other_batch.empty() ? std::nullopt : std::optional(asked.other_batch);
+    const bool says_batch = values.count("dp") + values.count("micro_batches") != 0;
+    if (asked.other_batch.empty() || !says_batch) return std::nullopt;
+    return asked.other_batch;
   }
 
   /// Degrees without dp, whose replicas have to make up all devices.
