@@ -107,9 +107,7 @@ class ArraySource final : public DataSource {
 
   MicroBatch micro_batch(std::int64_t step, int micro_batch) const override {
     const std::uint64_t first =
-        (static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(shape_.micro_batches) +
-         static_cast<std::uint64_t>(micro_batch)) *
-        static_cast<std::uint64_t>(shape_.samples);
+        static_cast<std::uint64_t>(step) * shape_.batch() + shape_.first_sample(micro_batch);
     MicroBatch batch;
     for (int s = 0; s < shape_.samples; ++s) {
       const std::int64_t entry = entry_of(first + static_cast<std::uint64_t>(s));

@@ -20,9 +20,9 @@ namespace {
 /// Purposes of the random keys.
 enum : std::uint64_t { kStarts = 1, kInputs = 2, kMap = 3 };
 
-std::uint64_t place_in_run(std::int64_t step, int micro_batch, const DataShape& shape) {
-  return static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(shape.micro_batches) +
-         static_cast<std::uint64_t>(micro_batch);
+/// Of what is drawn for a step; the place in its batch tells the rest.
+std::uint64_t key_of_step(const DataShape& shape, std::uint64_t purpose, std::int64_t step) {
+  return key_of(key_of(shape.seed, purpose), static_cast<std::uint64_t>(step));
 }
 
 bool starts_with_embedding(const Model& model) { return width_in_front_of(model, 0) == 0; }
@@ -40,15 +40,15 @@ class TextSource final : public DataSource {
       : shape_(shape), sequence_(model.sequence), text_(std::move(text)) {}
 
   MicroBatch micro_batch(std::int64_t step, int micro_batch) const override {
-    const std::uint64_t key =
-        key_of(key_of(shape_.seed, kStarts), place_in_run(step, micro_batch, shape_));
+    const std::uint64_t key = key_of_step(shape_, kStarts, step);
+    const std::uint64_t first = shape_.first_sample(micro_batch);
     const auto length = static_cast<std::size_t>(sequence_);
     MicroBatch batch;
     batch.tokens.reserve(static_cast<std::size_t>(shape_.samples) * length);
     batch.labels.reserve(static_cast<std::size_t>(shape_.samples) * length);
     for (int sample = 0; sample < shape_.samples; ++sample) {
       const std::size_t start =
-          uniform_below(key, static_cast<std::uint64_t>(sample), text_.size() - length);
+          uniform_below(key, first + static_cast<std::uint64_t>(sample), text_.size() - length);
       for (std::size_t i = start; i < start + length; ++i) {
         batch.tokens.push_back(static_cast<unsigned char>(text_[i]));
         batch.labels.push_back(static_cast<unsigned char>(text_[i + 1]));
@@ -86,12 +86,12 @@ class VectorSource final : public DataSource {
   }
 
   MicroBatch micro_batch(std::int64_t step, int micro_batch) const override {
-    const std::uint64_t key =
-        key_of(key_of(shape_.seed, kInputs), place_in_run(step, micro_batch, shape_));
+    const std::uint64_t key = key_of_step(shape_, kInputs, step);
     MicroBatch batch;
     batch.inputs.resize(rows_ * in_);
+    const std::uint64_t first = static_cast<std::uint64_t>(micro_batch) * batch.inputs.size();
     for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
-      batch.inputs[i] = symmetric_uniform(key, i);
+      batch.inputs[i] = symmetric_uniform(key, first + i);
     }
     std::vector<float> mapped(map_.size());
     for (std::size_t r = 0; r < rows_; ++r) {

@@ -1,6 +1,8 @@
 // Training data: what a micro-batch of a step holds. A source is a pure function of (step,
 // micro-batch), so the rank with the first stage and the rank with the last one can each ask for
-// their half, in any order, and a serial run gets the same.
+// their half, in any order, and a serial run gets the same. What a sample is depends on the seed,
+// the step and its place in the step's batch alone: cutting the batch into other micro-batches, or
+// among other replicas, changes no sample.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +30,8 @@ class DataSource {
   virtual MicroBatch micro_batch(std::int64_t step, int micro_batch) const = 0;
 };
 
-/// What a source needs to know of the run.
+/// What a source needs to know of the run. Sample s of micro-batch m is number m · samples + s of
+/// the step's batch.
 struct DataShape {
   int samples = 1;        // a micro-batch
   int micro_batches = 1;  // a step, of all replicas: replica d of M micro-batches asks for d·M + m
@@ -36,6 +39,12 @@ struct DataShape {
   // Of array_source() only:
   bool shuffled = true;      // else samples come in the order of the file
   bool with_answers = true;  // else labels and targets may be missing: predictions need none
+
+  /// Of the micro-batch's first sample in its step's batch.
+  std::uint64_t first_sample(int micro_batch) const {
+    return static_cast<std::uint64_t>(micro_batch) * static_cast<std::uint64_t>(samples);
+  }
+  std::uint64_t batch() const { return first_sample(micro_batches); }
 };
 
 /// Where data comes from; "" where a file is not given.

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "core/program.hpp"
 #include "core/timeline.hpp"
@@ -37,6 +38,10 @@ class Device {
 
   /// This rank's part of the step's loss; nullopt on ranks that do not compute it.
   virtual std::optional<double> loss() const { return std::nullopt; }
+  /// After end_step(): of what this rank's step has left behind, what is no finite number, as a
+  /// clause (`the gradient of "head/weight" is not a finite number`); empty if a training can go on
+  /// from there.
+  virtual std::string not_finite() const { return {}; }
   /// Overwrites the host's times of this rank's computations by better ones, after end_step().
   virtual void timestamps(Timeline& timeline) const { static_cast<void>(timeline); }
 };

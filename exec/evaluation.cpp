@@ -5,20 +5,33 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "exec/cpu/finite.hpp"
 #include "exec/layer.hpp"
 #include "exec/ops.hpp"
 
 namespace pipewright::exec {
 namespace {
 
-/// Of equal outputs the first counts.
+std::span<const float> row_of(const OutcomeOf& of, int row) {
+  return {of.outputs + static_cast<std::ptrdiff_t>(row) * of.width,
+          static_cast<std::size_t>(of.width)};
+}
+
+/// Of equal outputs the first counts. Among numbers that are none there is no largest.
 std::int64_t correct_rows(const OutcomeOf& of) {
   std::int64_t correct = 0;
   for (int row = 0; row < of.counted; ++row) {
-    const float* outputs = of.outputs + static_cast<std::ptrdiff_t>(row) * of.width;
-    correct += std::max_element(outputs, outputs + of.width) - outputs == of.labels[row] ? 1 : 0;
+    const auto outputs = row_of(of, row);
+    const auto largest = std::max_element(outputs.begin(), outputs.end()) - outputs.begin();
+    correct += largest == of.labels[row] && cpu::all_finite(outputs) ? 1 : 0;
   }
   return correct;
+}
+
+std::int64_t not_finite_rows(const OutcomeOf& of) {
+  std::int64_t count = 0;
+  for (int row = 0; row < of.counted; ++row) count += cpu::all_finite(row_of(of, row)) ? 0 : 1;
+  return count;
 }
 
 }  // namespace
@@ -26,6 +39,7 @@ std::int64_t correct_rows(const OutcomeOf& of) {
 ForwardOutcome evaluated(const OutcomeOf& of) {
   ForwardOutcome outcome;
   outcome.rows = of.counted;
+  outcome.not_finite = not_finite_rows(of);
   if (of.counted == 0) return outcome;
   const LossShape shape{of.counted, of.width};
   if (of.loss == LossKind::SoftmaxCrossEntropy) {
@@ -42,6 +56,7 @@ ForwardOutcome evaluated(const OutcomeOf& of) {
 ForwardOutcome predicted(const OutcomeOf& of) {
   ForwardOutcome outcome;
   outcome.rows = of.counted;
+  outcome.not_finite = not_finite_rows(of);
   outcome.outputs.assign(of.outputs,
                          of.outputs + static_cast<std::ptrdiff_t>(of.counted) * of.width);
   return outcome;
@@ -67,7 +82,8 @@ void Evaluation::collect(Peers& peers) {
     if (outcome.rows == 0) continue;
     packer.put<std::uint64_t>(m);
     packer.put<double>(outcome.loss);
-    for (const std::int64_t number : {outcome.terms, outcome.rows, outcome.correct})
+    for (const std::int64_t number :
+         {outcome.terms, outcome.rows, outcome.correct, outcome.not_finite})
       packer.put<std::int64_t>(number);
     packer.put_all<float>(outcome.outputs);
   }
@@ -81,6 +97,7 @@ void Evaluation::collect(Peers& peers) {
       outcome.terms = unpacker.get<std::int64_t>();
       outcome.rows = unpacker.get<std::int64_t>();
       outcome.correct = unpacker.get<std::int64_t>();
+      outcome.not_finite = unpacker.get<std::int64_t>();
       outcome.outputs = unpacker.get_all<float>();
     }
   }
@@ -93,6 +110,7 @@ void Evaluation::end_step(Peers* peers) {
     terms_ += outcome.terms;
     rows_ += outcome.rows;
     correct_ += outcome.correct;
+    not_finite_ += outcome.not_finite;
     if (sink_ && !outcome.outputs.empty()) sink_(outcome.outputs);
     outcome = {};
   }
@@ -101,6 +119,8 @@ void Evaluation::end_step(Peers* peers) {
 EvaluationReport Evaluation::report() const {
   EvaluationReport report;
   report.samples = rows_ / sequence_;
+  report.rows = rows_;
+  report.not_finite_rows = not_finite_;
   if (mode_ != RunMode::Evaluate || terms_ == 0) return report;
   report.loss = loss_ / static_cast<double>(terms_);
   if (loss_kind_ != LossKind::SoftmaxCrossEntropy) return report;

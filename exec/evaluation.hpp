@@ -18,15 +18,18 @@ enum class RunMode : std::uint8_t { Train, Evaluate, Predict };
 
 /// Of the samples of one micro-batch that count: a data set need not fill its last one.
 struct ForwardOutcome {
-  double loss = 0;             // the sum over `terms`
-  std::int64_t terms = 0;      // rows; mse: elements
-  std::int64_t rows = 0;       // of these samples
-  std::int64_t correct = 0;    // rows whose largest output is the label's (softmax-cross-entropy)
-  std::vector<float> outputs;  // predict: [rows][width], as the last layer leaves them
+  double loss = 0;              // the sum over `terms`
+  std::int64_t terms = 0;       // rows; mse: elements
+  std::int64_t rows = 0;        // of these samples
+  std::int64_t correct = 0;     // rows whose largest output is the label's (softmax-cross-entropy)
+  std::int64_t not_finite = 0;  // rows with an output that is no finite number; never correct
+  std::vector<float> outputs;   // predict: [rows][width], as the last layer leaves them
 };
 
 struct EvaluationReport {
   std::int64_t samples = 0;
+  std::int64_t rows = 0,
+               not_finite_rows = 0;  // of outputs; those with one that is no finite number
   // Evaluate:
   std::optional<double> loss;        // the mean over rows (mse: elements)
   std::optional<double> accuracy;    // softmax-cross-entropy: the share of rows
@@ -58,7 +61,7 @@ class Evaluation {
   OutputSink sink_;
   std::vector<ForwardOutcome> outcomes_;  // by micro-batch of the step
   double loss_ = 0;
-  std::int64_t terms_ = 0, rows_ = 0, correct_ = 0;
+  std::int64_t terms_ = 0, rows_ = 0, correct_ = 0, not_finite_ = 0;
 };
 
 /// The outcome of outputs[rows][width]; the first `counted` rows count. `labels` and `targets` as

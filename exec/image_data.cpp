@@ -31,14 +31,13 @@ class ImageSource final : public DataSource {
         classes_(static_cast<std::uint64_t>(classes)) {}
 
   MicroBatch micro_batch(std::int64_t step, int micro_batch) const override {
-    const std::uint64_t place =
-        static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(shape_.micro_batches) +
-        static_cast<std::uint64_t>(micro_batch);
-    const std::uint64_t key = key_of(key_of(shape_.seed, kImages), place);
+    const std::uint64_t key =
+        key_of(key_of(shape_.seed, kImages), static_cast<std::uint64_t>(step));
+    const std::uint64_t first = static_cast<std::uint64_t>(micro_batch) * images_;
     MicroBatch batch;
     batch.inputs.reserve(images_ * static_cast<std::size_t>(image_.numbers()));
     for (std::uint64_t i = 0; i < images_; ++i) {
-      const std::uint64_t image_key = key_of(key, i);
+      const std::uint64_t image_key = key_of(key, first + i);
       const std::uint64_t label = uniform_below(image_key, 0, classes_);
       batch.labels.push_back(static_cast<std::int32_t>(label));
       draw(image_key, label, batch.inputs);

@@ -1,6 +1,7 @@
 #include "exec/last_look.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace pipewright::exec {
 namespace {
@@ -183,6 +184,7 @@ Bytes packed(const Program& program, const std::vector<RankId>& ranks, const Ste
   put_times(packer, program, ranks, part.timeline);
   packer.put<bool>(part.loss.has_value());
   packer.put<double>(part.loss.value_or(0));
+  packer.put_text(part.not_finite);
   return packer.take();
 }
 
@@ -192,6 +194,8 @@ void merge(const Program& program, const Bytes& bytes, StepPart& part) {
   const bool has_loss = unpacker.get<bool>();
   const double loss = unpacker.get<double>();
   if (has_loss) part.loss = part.loss.value_or(0) + loss;
+  std::string not_finite = unpacker.get_text();
+  if (part.not_finite.empty()) part.not_finite = std::move(not_finite);
 }
 
 }  // namespace pipewright::exec

@@ -40,9 +40,10 @@ std::string lost_text(const std::vector<LostRank>& lost);
 struct StepPart {
   Timeline timeline;
   std::optional<double> loss;
+  std::string not_finite;  // of the lowest rank that has something to say (Device::not_finite())
 };
 Bytes packed(const Program& program, const std::vector<RankId>& ranks, const StepPart& part);
-/// Adds the times and the loss of another process.
+/// Adds what another process says; of two clauses the one that was there stays.
 void merge(const Program& program, const Bytes& bytes, StepPart& part);
 
 }  // namespace pipewright::exec

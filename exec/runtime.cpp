@@ -1,6 +1,7 @@
 #include "exec/runtime.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -41,10 +42,14 @@ class Run {
   RunResult to_the_end() {
     run_threads();
     if (error_) std::rethrow_exception(error_);
+    result_.first_step = options_.first_step;
+    if (result_.outcome == Outcome::Diverged) {
+      complete_result();
+      throw RunFailed(std::move(result_));
+    }
     // A run that was about to be stopped when it ended has ended.
     if (failure_.empty() && static_cast<int>(result_.steps.size()) == options_.steps) {
-      choose_timeline();
-      result_.figures = figures_of(program_, result_.timeline, costs_);
+      complete_result();
       return std::move(result_);
     }
     RunResult result = unfinished();
@@ -57,6 +62,7 @@ class Run {
     RankId id;
     std::unique_ptr<RankRun> run;
     std::optional<double> loss;
+    std::string not_finite;
     bool dead = false;  // guarded by error_mutex_
   };
 
@@ -69,7 +75,9 @@ class Run {
   void look_at_step(LastLook& last);
   void tell_overdue() noexcept;
   void end_step();
-  std::optional<double> collect_step();
+  StepPart collect_step();
+  bool diverges(const StepPart& step);
+  void complete_result();
   void choose_timeline();
   RunResult unfinished() const;
   std::string why_slow(const FlightReport& report) const;
@@ -134,7 +142,9 @@ void Run::run_steps(Rank& rank) {
       device->timestamps(record_.timeline);
     }
     rank.loss = device->loss();
+    rank.not_finite = device->not_finite();
     transport_.meet(rank.id, [this] { end_step(); });
+    if (result_.outcome == Outcome::Diverged) return;  // in every process behind the same step
   }
 }
 
@@ -209,47 +219,68 @@ void Run::tell_overdue() noexcept {
 void Run::end_step() {
   record_.between_steps.store(true);
   const std::scoped_lock lock(record_mutex_);
-  StepResult step;
-  step.loss = collect_step();
-  step.step_ns = record_.timeline.makespan_ns;
+  const StepPart part = collect_step();
+  const StepResult step{part.loss, record_.timeline.makespan_ns};
+  const bool is_over = diverges(part);
   try {
-    if (options_.on_step) options_.on_step(static_cast<int>(result_.steps.size()), step);
+    if (options_.on_step && !is_over)
+      options_.on_step(static_cast<int>(result_.steps.size()), step);
   } catch (...) {
     fail(std::current_exception());
     throw Stopped{};
   }
   result_.steps.push_back(step);
   Peers* const peers = transport_.peers();
-  if (peers != nullptr && static_cast<int>(result_.steps.size()) == options_.steps) {
-    result_.clocks = peers->clocks();
-  }
+  const bool is_last = is_over || static_cast<int>(result_.steps.size()) == options_.steps;
+  if (peers != nullptr && is_last) result_.clocks = peers->clocks();
   if (!options_.median_timeline) timelines_.clear();
   timelines_.push_back(std::move(record_.timeline));
   record_.reset(program_.code.size());
 }
 
-/// The loss, and in record_ the times of all ranks.
-std::optional<double> Run::collect_step() {
+/// What the ranks say of the step; their times are in record_.
+StepPart Run::collect_step() {
   transport_.report(record_.timeline, record_.progress);
-  std::optional<double> loss;
+  StepPart all;
   for (const Rank& rank : ranks_) {
-    if (rank.loss) loss = loss.value_or(0) + *rank.loss;
+    if (rank.loss) all.loss = all.loss.value_or(0) + *rank.loss;
+    if (all.not_finite.empty()) all.not_finite = rank.not_finite;
   }
   if (Peers* const peers = transport_.peers()) {
-    StepPart own{std::move(record_.timeline), loss};
-    const auto parts = peers->share(packed(program_, transport_.local_ranks(), own));
-    own.loss.reset();  // comes back among the others, in the same order everywhere
-    for (const Bytes& part : parts) merge(program_, part, own);
-    record_.timeline = std::move(own.timeline);
-    loss = own.loss;
+    all.timeline = std::move(record_.timeline);
+    const auto parts = peers->share(packed(program_, transport_.local_ranks(), all));
+    all.loss.reset();  // comes back among the others, in the same order everywhere
+    all.not_finite.clear();
+    for (const Bytes& part : parts) merge(program_, part, all);
+    record_.timeline = std::move(all.timeline);
   }
   Timeline& timeline = record_.timeline;
   const auto last = std::max_element(timeline.end.begin(), timeline.end.end());
   timeline.makespan_ns = last == timeline.end.end() ? 0 : std::max<std::int64_t>(0, *last);
-  return loss;
+  return all;
+}
+
+/// Every process has the same facts, so all of them leave behind the same step.
+bool Run::diverges(const StepPart& step) {
+  std::string what;
+  if (step.loss && !std::isfinite(*step.loss))
+    what = std::isnan(*step.loss) ? "the loss is not a number" : "the loss is infinite";
+  if (!step.not_finite.empty()) what += (what.empty() ? "" : ", and ") + step.not_finite;
+  if (what.empty()) return false;
+  result_.outcome = Outcome::Diverged;
+  result_.failure =
+      "the training diverges: in step " +
+      std::to_string(options_.first_step + static_cast<int>(result_.steps.size()) + 1) + " " +
+      what + "; lower the learning rate, or clip the gradients";
+  return true;
 }
 
 // --- After the run ---
+
+void Run::complete_result() {
+  choose_timeline();
+  result_.figures = figures_of(program_, result_.timeline, costs_);
+}
 
 void Run::choose_timeline() {
   if (timelines_.empty()) return;
@@ -265,7 +296,8 @@ void Run::choose_timeline() {
     chosen = by_time[(by_time.size() - 1) / 2];
   }
   result_.timeline = std::move(timelines_[chosen]);
-  result_.timeline_step = options_.median_timeline ? static_cast<int>(chosen) : options_.steps - 1;
+  result_.timeline_step =
+      static_cast<int>(options_.median_timeline ? chosen : result_.steps.size() - 1);
 }
 
 /// What the last look saw, explained. Also while ranks still run.
@@ -279,6 +311,7 @@ RunResult Run::unfinished() const {
   result.timeline = std::move(last.timeline);
   result.progress = std::move(last.progress);
   result.steps = last_steps_;
+  result.first_step = options_.first_step;
   result.timeline_step = static_cast<int>(result.steps.size());
   if (result.timeline.end.size() != program_.code.size()) {
     Record nothing;
@@ -337,6 +370,8 @@ std::string_view to_string(Outcome outcome) {
       return "slow";
     case Outcome::Failed:
       return "failed";
+    case Outcome::Diverged:
+      return "diverged";
   }
   return "finished";
 }

@@ -36,6 +36,7 @@ struct RunResult;
 
 struct RunOptions {
   int steps = 1;
+  int first_step = 0;  // steps of the training that lie behind this run
   /// Steps at the beginning that train like the others but are not picked for `timeline`; the
   /// last step always may be.
   int warm_up_steps = 1;
@@ -46,8 +47,8 @@ struct RunOptions {
   const std::atomic<bool>* interrupted = nullptr;
   /// Keep the step whose time is the median; otherwise the last one, which needs less memory.
   bool median_timeline = true;
-  /// Called after each step, on one rank's thread, while all ranks stand still. What it throws ends
-  /// the run and comes out of run().
+  /// Called after each step whose numbers are finite, on one rank's thread, while all ranks stand
+  /// still. What it throws ends the run and comes out of run().
   std::function<void(int step, const StepResult& result)> on_step;
   /// What each rank did last is kept for the report of a run that does not finish: so many entries
   /// a rank, of 16 bytes; 0: none.
@@ -65,24 +66,26 @@ enum class Outcome : std::uint8_t {
   Finished,
   Stuck,  // nothing, or nothing of a cycle, can ever happen again
   Interrupted,
-  Slow,    // the watchdog's patience ended while a rank computed, or data moved
-  Failed,  // a rank has thrown
+  Slow,      // the watchdog's patience ended while a rank computed, or data moved
+  Failed,    // a rank has thrown
+  Diverged,  // a step's loss, or what a rank is left with behind it, is no finite number
 };
 std::string_view to_string(Outcome outcome);  // "finished", …
 
 struct RunResult {
   Outcome outcome = Outcome::Finished;
-  std::vector<StepResult> steps;  // those that ended
-  int first_step = 0;             // steps of the training behind this run; from run_on_cpu()
-  /// Finished: the step `timeline_step`. Else what there is of the step that did not end.
+  std::vector<StepResult> steps;  // those that ended; diverged: that step is the last one
+  int first_step = 0;             // as in RunOptions
+  /// Finished or diverged: the step `timeline_step`. Else what there is of the step that did not
+  /// end.
   Timeline timeline;
   int timeline_step = 0;
-  Figures figures;                     // of the timeline; only if finished
-  WaitReport stuck;                    // only if stuck: why
-  Progress progress;                   // only if not finished: how far it came
-  FlightReport report;                 // only if not finished: rank by rank
-  std::string failure;                 // only if slow or failed: the sentence that run() throws
-  std::optional<VerifyReport> verify;  // filled by run_on_cpu() if it was asked to
+  Figures figures;      // of the timeline; only if finished or diverged
+  WaitReport stuck;     // only if stuck: why
+  Progress progress;    // only if not finished: how far it came
+  FlightReport report;  // only if not finished: rank by rank
+  std::string failure;  // only if slow, failed or diverged: the sentence that run() throws
+  std::optional<VerifyReport> verify;          // filled by run_on_cpu() if it was asked to
   std::optional<EvaluationReport> evaluation;  // filled by run_on_cpu() if forward only
   /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
   std::vector<int> peak_weight_versions;
@@ -104,7 +107,7 @@ struct RunResult {
   bool finished() const { return outcome == Outcome::Finished; }
 };
 
-/// A run that failed or was too slow, with what there is of it.
+/// A run that failed, was too slow or diverged, with what there is of it.
 class RunFailed : public RunError {
  public:
   explicit RunFailed(RunResult result)
@@ -118,8 +121,8 @@ class RunFailed : public RunError {
 /// `costs` gives message sizes (credit in bytes) and memory for the figures. The transport serves
 /// one run. Where the ranks are several processes, all of them call this alike; each gets the whole
 /// result of a run that finishes, and process 0 that of one that does not. Throws RunFailed if a
-/// rank fails (naming rank, instruction and step) or if one computes for longer than the watchdog
-/// allows.
+/// rank fails (naming rank, instruction and step), if one computes for longer than the watchdog
+/// allows, and, in every process alike, behind a step whose numbers are not finite.
 RunResult run(const Program& program, const CostTable& costs, Transport& transport,
               const DeviceFactory& make_device, const RunOptions& options = {});
 

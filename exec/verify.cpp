@@ -1,7 +1,6 @@
 #include "exec/verify.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -27,16 +26,29 @@ struct Squares {
 /// NaN counts as worse than every number.
 bool is_worse(double a, double b) { return std::isnan(a) ? !std::isnan(b) : a > b; }
 
+double root_mean_square(double squares, std::size_t count) {
+  return count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
+}
+
 class Comparison {
  public:
+  /// An array of the reference, before any is compared.
+  void measure(std::span<const float> reference) {
+    for (const float one : reference)
+      reference_squares_ += static_cast<double>(one) * static_cast<double>(one);
+    elements_ += reference.size();
+  }
+
   void add(const std::string& name, std::span<const float> run, std::span<const float> reference) {
     PIPEWRIGHT_ASSERT(run.size() == reference.size(), "\"" + name + "\" differs in size");
     Squares own;
+    const double least = root_mean_square(reference_squares_, elements_);
     for (std::size_t i = 0; i < run.size(); ++i) {
       const double apart = static_cast<double>(run[i]) - static_cast<double>(reference[i]);
       own.difference += apart * apart;
       own.reference += static_cast<double>(reference[i]) * static_cast<double>(reference[i]);
-      result_.max_ulp = std::max(result_.max_ulp, ulp_distance(run[i], reference[i]));
+      const double scale = std::max(std::abs(static_cast<double>(reference[i])), least);
+      result_.max_ulp = std::max(result_.max_ulp, ulps_apart(run[i], reference[i], scale));
     }
     if (std::memcmp(run.data(), reference.data(), run.size_bytes()) != 0) result_.bitwise = false;
     if (is_worse(own.ratio(), result_.worst_norm_rel)) {
@@ -55,24 +67,21 @@ class Comparison {
 
  private:
   Squares all_;
+  double reference_squares_ = 0;
+  std::size_t elements_ = 0;
   Difference result_;
 };
 
-/// The bits as integers that are ordered as the numbers are.
-std::int64_t ordered(float x) {
-  const auto bits = std::bit_cast<std::int32_t>(x);
-  return bits >= 0 ? bits : std::int64_t{std::numeric_limits<std::int32_t>::min()} - bits;
-}
-
 }  // namespace
 
-std::int64_t ulp_distance(float a, float b) {
-  if (std::isnan(a) || std::isnan(b)) {
-    return std::bit_cast<std::int32_t>(a) == std::bit_cast<std::int32_t>(b)
-               ? 0
-               : std::numeric_limits<std::int64_t>::max();
-  }
-  return std::abs(ordered(a) - ordered(b));
+std::int64_t ulps_apart(float a, float b, double scale) {
+  constexpr int kFractionBits = 23, kLeastExponent = -126;
+  constexpr double kMost = 0x1p62;
+  const double apart = std::abs(static_cast<double>(a) - static_cast<double>(b));
+  if (apart == 0) return 0;
+  const int exponent = scale > 0 ? std::max(std::ilogb(scale), kLeastExponent) : kLeastExponent;
+  const double ulps = std::ceil(std::scalbn(apart, kFractionBits - exponent));
+  return ulps < kMost ? static_cast<std::int64_t>(ulps) : std::numeric_limits<std::int64_t>::max();
 }
 
 VerifyReport verify(std::span<const cpu::ParameterView> run,
@@ -81,6 +90,10 @@ VerifyReport verify(std::span<const cpu::ParameterView> run,
   for (const cpu::ParameterView& view : reference) by_name.emplace(view.name, &view);
   std::set<std::string_view> seen;
   Comparison gradients, parameters;
+  for (const cpu::ParameterView& view : reference) {
+    gradients.measure(view.gradient);
+    parameters.measure(view.value);
+  }
   for (const cpu::ParameterView& view : run) {
     const auto expected = by_name.find(view.name);
     PIPEWRIGHT_ASSERT(expected != by_name.end(), "the reference has no \"" + view.name + "\"");

@@ -15,7 +15,10 @@ struct Difference {
   /// Euclidean norm of the difference over that of the reference; 0 if they are equal, infinite if
   /// only the reference is 0, NaN if a NaN stands where the reference has a number.
   double norm_rel = 0;
-  /// Most floating-point numbers that lie between two elements, plus one; 0 if all are equal.
+  /// The largest difference of two elements, in units in the last place of the reference's element
+  /// or, where that is smaller, of the root mean square of all the reference's elements, rounded
+  /// up; 0 if all are equal. A number near zero is what large ones leave when they cancel: it is as
+  /// exact as they are, and in units of its own its rounding says nothing.
   std::int64_t max_ulp = 0;
   bool bitwise = true;
   /// The array with the largest norm_rel of its own, and that; empty if all agree.
@@ -37,8 +40,8 @@ VerifyReport verify(std::span<const cpu::ParameterView> run,
 /// The views of several stages, one behind the other.
 std::vector<cpu::ParameterView> parameters_of(std::span<const cpu::Stage* const> stages);
 
-/// Floating-point numbers between a and b, counting one end: 0 for equal ones (0 and -0 included),
-/// the largest integer if one is NaN.
-std::int64_t ulp_distance(float a, float b);
+/// |a - b| in units in the last place of `scale` (> 0), a float's, rounded up; the largest integer
+/// if one is no finite number.
+std::int64_t ulps_apart(float a, float b, double scale);
 
 }  // namespace pipewright::exec

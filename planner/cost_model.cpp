@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <thread>
 
 #include "core/error.hpp"
 #include "core/model_tie.hpp"
@@ -78,10 +77,6 @@ DeviceCoefficients coefficients_for(std::string_view device_kind) {
 
 bool shares_this_machine(const Cluster& cluster) {
   return cluster.nodes == 1 && cluster.device.kind == "cpu" && cluster.device.model == "cpu";
-}
-
-int cores_of_this_machine() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores,

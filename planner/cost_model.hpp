@@ -14,6 +14,7 @@
 #include "core/model.hpp"
 #include "core/plan.hpp"
 #include "core/profile.hpp"
+#include "planner/cores.hpp"
 
 namespace pipewright::planner {
 
@@ -31,8 +32,6 @@ DeviceCoefficients coefficients_for(std::string_view device_kind);
 /// True for ranks that share the machine Pipewright runs on (the preset local-cpu: one node of kind
 /// "cpu" whose device model is just "cpu"). Then more ranks than cores cannot compute at once.
 bool shares_this_machine(const Cluster& cluster);
-/// Cores of this machine, at least 1.
-int cores_of_this_machine();
 
 class CostModel {
  public:

@@ -54,6 +54,7 @@ Held LayerBuffers::forward(const Layer& layer, Held x, Kept& kept, LayerRecomput
       kept.held = {std::move(x), rows_of(1), rows_of(1)};
       break;
     case LayerKind::BatchNorm:
+      if (evaluates_) break;
       kept.held = {std::move(x), elements(layer.image.channels), elements(layer.image.channels)};
       break;
     case LayerKind::MaxPool:

@@ -23,6 +23,10 @@ class LayerBuffers {
                       LayerRecompute what = {});
   void backward_weight(const Layer& layer, Kept& kept);
 
+  /// From now on an F is that of a run without a backward: batch norms use their running statistics
+  /// and keep nothing.
+  void evaluate() { evaluates_ = true; }
+
   std::int64_t rows() const { return rows_; }
   /// An array of so many elements a row.
   Held rows_of(std::int64_t width) { return hold(meter_, rows_ * width * element_); }
@@ -46,6 +50,7 @@ class LayerBuffers {
 
   HoldMeter& meter_;
   std::int64_t rows_, sequence_, element_;
+  bool evaluates_ = false;
 };
 
 }  // namespace pipewright::planner

@@ -10,6 +10,7 @@ namespace pipewright::planner {
 namespace {
 
 constexpr std::int64_t kStateBytes = 4;  // width of moments and master weights at least
+constexpr std::int64_t kExactSumBytes = 16;
 
 int shards_of(const Plan& plan) { return plan.sharding_stage > 0 ? plan.replicas() : 1; }
 
@@ -63,6 +64,24 @@ std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan
   for (const StagePlan& stage : stages)
     table.push_back(memory_of(model, stage, micro_batch_size, optimizer, recompute));
   return table;
+}
+
+StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory& planned,
+                          RunKind kind) {
+  const StagePlan& layers = plan.stages[stage];
+  const Bytes weights = state_of(plan.model, layers, plan.training.optimizer).parameters;
+  if (kind == RunKind::ExactTraining) {
+    StageMemory memory = planned;
+    const std::int64_t parameters = weights.value / plan.model.bytes_per_element;
+    memory.constant += Bytes(parameters * kExactSumBytes);
+    return memory;
+  }
+  StageMemory memory;
+  memory.constant = weights;
+  memory.in_f = Bytes(forward_alone(plan.model, layers, plan.micro_batch_size,
+                                    recompute_of(plan.model, plan.training.recompute))
+                          .most);
+  return memory;
 }
 
 namespace {

@@ -5,6 +5,8 @@
 // Pure functions; bytes everywhere.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -40,6 +42,14 @@ StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batc
 std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan> stages,
                                    int micro_batch_size, std::string_view optimizer,
                                    std::span<const LayerRecompute> recompute = {});
+
+/// What a stage of a plan holds in a run that is not the plan's own training in fast numerics.
+enum class RunKind : std::uint8_t { ExactTraining, ForwardOnly };
+/// `planned`: the plan's entry. Exact numerics hold a sum of two 8-byte words for each parameter
+/// (exec/cpu/fixed_point.hpp) from the first step to the last. A run without a backward holds the
+/// weights, and within each F what that needs.
+StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory& planned,
+                          RunKind kind);
 
 /// One rank of a plan.
 struct RankMemory {

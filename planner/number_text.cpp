@@ -10,6 +10,11 @@ std::string percent(double share) {
   return std::to_string(tenths / 10) + "." + std::to_string(std::abs(tenths % 10)) + " %";
 }
 
+std::string percent_apart(double share) {
+  constexpr double kLeastShown = 0.001;
+  return share < kLeastShown ? "less than " + percent(kLeastShown) : percent(share);
+}
+
 std::string hundredths(double value) {
   const auto n = std::llround(value * 100);
   const std::string rest = std::to_string(n % 100);

@@ -69,11 +69,10 @@ void add_comparisons(const SearchResult& result, std::vector<std::string>& reaso
         best.step.value > 0
             ? static_cast<double>(next.step.value) / static_cast<double>(best.step.value) - 1
             : 0;
-    reasons.push_back(
-        "Next best is " + describe(next) + ", " +
-        (next.step == best.step
-             ? "as fast, with " + format_bytes(next.peak_bytes) + " on its fullest rank."
-             : (more < 0.001 ? std::string("less than 0.1 %") : percent(more)) + " slower."));
+    reasons.push_back("Next best is " + describe(next) + ", " +
+                      (next.step == best.step ? "as fast, with " + format_bytes(next.peak_bytes) +
+                                                    " on its fullest rank."
+                                              : percent_apart(more) + " slower."));
   }
 }
 
@@ -128,7 +127,7 @@ std::string memory_reason(const Candidate& best, Bytes memory_limit) {
 std::string synthesis_reason(const SynthesisedOrder& synthesised, Nanoseconds step) {
   const double shorter =
       1 - static_cast<double>(step.value) / static_cast<double>(synthesised.from_step.value);
-  return "The order is synthesised for these stages: " + percent(shorter) + " shorter than " +
+  return "The order is synthesised for these stages: " + percent_apart(shorter) + " shorter than " +
          synthesised.from + "'s " + format_duration(synthesised.from_step) +
          ". A framework that knows schedules by name only needs tune --no-synthesis.";
 }

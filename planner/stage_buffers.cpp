@@ -38,9 +38,7 @@ class StageWalk {
 
   ActionBytes forward() {
     const std::int64_t before = begin();
-    Held x = is_first() && model_.layers.front().kind == LayerKind::Embedding
-                 ? hold(meter_, layers_.rows() * 4)
-                 : layers_.rows_of(width_in());
+    Held x = input();
     for (Piece& piece : pieces_) x = forward(piece, std::move(x));
     if (is_last()) {
       loss_ = is_cross_entropy() && x.use_count() > 1 ? layers_.rows_of(width_out()) : x;
@@ -49,6 +47,21 @@ class StageWalk {
       x = nullptr;
       const Held message = layers_.rows_of(width_out());
     }
+    return since(before);
+  }
+
+  /// The last stage makes its outcome where the outputs are.
+  ActionBytes forward_alone() {
+    layers_.evaluate();
+    const std::int64_t before = begin();
+    Held x = input();
+    for (Piece& piece : pieces_) {
+      x = forward(piece, std::move(x));
+      piece.kept.let_go();
+      piece.input = nullptr;
+    }
+    x = nullptr;
+    if (!is_last()) const Held message = layers_.rows_of(width_out());
     return since(before);
   }
 
@@ -97,6 +110,12 @@ class StageWalk {
     return piece.kept.of_inner(static_cast<std::size_t>(layer - piece.first));
   }
 
+  Held input() {
+    return is_first() && model_.layers.front().kind == LayerKind::Embedding
+               ? hold(meter_, layers_.rows() * 4)
+               : layers_.rows_of(width_in());
+  }
+
   Held forward(Piece& piece, Held x) {
     const bool is_whole = piece.what == LayerRecompute::Whole;
     if (is_whole) piece.input = x;
@@ -137,6 +156,11 @@ StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_ba
   buffers.i = walk.backward_input();
   buffers.w = walk.backward_weight();
   return buffers;
+}
+
+ActionBytes forward_alone(const Model& model, const StagePlan& stage, int micro_batch_size,
+                          std::span<const LayerRecompute> recompute) {
+  return StageWalk(model, stage, micro_batch_size, recompute).forward_alone();
 }
 
 }  // namespace pipewright::planner

@@ -33,4 +33,8 @@ struct StageBuffers {
 StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                         std::span<const LayerRecompute> recompute = {});
 
+/// Of an F without a backward (run --mode evaluate, predict), which keeps nothing: `change` is 0.
+ActionBytes forward_alone(const Model& model, const StagePlan& stage, int micro_batch_size,
+                          std::span<const LayerRecompute> recompute = {});
+
 }  // namespace pipewright::planner

@@ -49,4 +49,13 @@ CheckpointRequest checkpoint_request(const Arguments& arguments) {
   return request;
 }
 
+std::string last_periodic_checkpoint(const CheckpointRequest& request,
+                                     const exec::RunResult& diverged) {
+  if (!request.save || request.save->every == 0) return "";
+  const int finite = diverged.first_step + static_cast<int>(diverged.steps.size()) - 1;
+  const int last = finite / request.save->every * request.save->every;
+  if (last <= diverged.first_step) return "";
+  return exec::checkpoint_folder(request.save->folder, last).string();
+}
+
 }  // namespace pipewright::tools

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "exec/checkpoint.hpp"
+#include "exec/runtime.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
 
@@ -21,5 +22,9 @@ struct CheckpointRequest {
 std::vector<Flag> checkpoint_flags();
 /// Throws InputError for values that are no counts, and for a flag without the one it belongs to.
 CheckpointRequest checkpoint_request(const Arguments& arguments);
+
+/// The folder of the last checkpoint that a diverged run has saved on its way; "" for none.
+std::string last_periodic_checkpoint(const CheckpointRequest& request,
+                                     const exec::RunResult& diverged);
 
 }  // namespace pipewright::tools

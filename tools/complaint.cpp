@@ -3,6 +3,7 @@
 #include <new>
 
 #include "core/error.hpp"
+#include "exec/runtime.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/interrupt.hpp"
 
@@ -19,6 +20,9 @@ Complaint complaint_of(const std::exception_ptr& thrown) {
     return {kInterrupted, "interrupted"};
   } catch (const std::bad_alloc&) {
     return {kMachineCannot, "not enough memory for this; use fewer ranks or micro-batches"};
+  } catch (const exec::RunFailed& failed) {
+    const bool diverged = failed.result().outcome == exec::Outcome::Diverged;
+    return {diverged ? kDiverged : kRunFailed, failed.what()};
   } catch (const std::exception& error) {
     return {kRunFailed, error.what()};
   }

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/job.hpp"
+#include "planner/cores.hpp"
 #include "sim/engine.hpp"
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
@@ -13,6 +14,7 @@
 #include "tools/figures.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/measuring.hpp"
+#include "tools/step_lines.hpp"
 #include "tools/subject.hpp"
 #include "tools/table.hpp"
 #include "tools/timeline_files.hpp"
@@ -61,11 +63,13 @@ class Demo {
   /// The folder, the text to train on, and the job as it will be written.
   void prepare() {
     std::error_code error;
-    fs::create_directories(folder_, error);
+    const bool is_new = fs::create_directories(folder_, error);
     if (error || !fs::is_directory(folder_)) {
       throw InputError("--out: cannot make the folder " + folder_.string() +
                        (error ? ": " + error.message() : std::string()));
     }
+    // Made again at any time: whose checkout the folder lies in need not see it.
+    if (is_new) session_.save(in_folder(".gitignore"), "*\n");
     const auto data = arguments_.text("--data");
     const std::string text = data ? read_text(*data) : own_documents();
     session_.save(in_folder("corpus.txt"), text);
@@ -74,7 +78,7 @@ class Demo {
     job_.global_batch = kGlobalBatch;
     job_.strategy.dp_degree = {"1"};  // what it shows is a pipeline
     // On a single core a pipeline cannot win, but it can be shown.
-    if (cores_of_machine() == 1) job_.strategy.pp_degree = {"2"};
+    if (planner::cores_of_this_machine() == 1) job_.strategy.pp_degree = {"2"};
     job_.profile_path = "profile.json";
     job_.tuner_load_path = "plan.json";
     job_.training.data = "corpus.txt";
@@ -88,7 +92,7 @@ class Demo {
     title("1. profile: what does this machine cost?");
     exec::ProfileOptions options;
     options.micro_batch_sizes = divisors_of(kGlobalBatch);
-    options.ranks = std::min(2, cores_of_machine());
+    options.ranks = std::min(2, planner::cores_of_this_machine());
     options.optimizer = exec::optimizer_spec(job_.training.optimizer, job_.training.learning_rate);
     profile_ = measure(job_.model, job_.cluster, options, session_);
     session_.save(in_folder("profile.json"), to_text(to_json(*profile_)));
@@ -125,11 +129,13 @@ class Demo {
     if (!result_.finished()) throw RunError("the run got stuck; please report it");
     save_trace(session_, in_folder("real.trace.json.gz"), subject_, result_.timeline,
                traces::TraceInfo::Kind::Measured);
-    say(steps_text(result_));
+    if (!writes_steps_at_once(session_)) say(steps_text(result_));
+    const double first = result_.steps.front().loss.value_or(kUniformLoss);
     const double last = result_.steps.back().loss.value_or(kUniformLoss);
-    say("the loss fell to " + std::to_string(last).substr(0, 5) +
+    say(std::string("the loss ") + (last < first ? "fell to " : "did not fall: ") +
+        std::to_string(last).substr(0, 5) +
         "; guessing gives ln 256 = " + std::to_string(kUniformLoss).substr(0, 5) + "\n");
-    if (result_.verify) say(verify_text(*result_.verify));
+    if (result_.verify) say(verify_text(*result_.verify, result_.first_step + 1));
     show(result_.timeline, result_.figures);
   }
 
@@ -195,11 +201,11 @@ Command demo_command() {
   command.description =
       "Takes less than a minute on two cores. Trains a byte-level GPT on Pipewright's own "
       "documents "
-      "or on --data, and leaves profile.json, job.json, plan.json and two traces in a folder. Exit "
-      "status 1: the gradients differ from a serial run.";
-  command.examples = {
-      {"demo", "profile, tune, simulate, train, compare"},
-      {"demo --data docs/semantics.md --out my-demo --steps 50", "on a text of your own"}};
+      "or on --data, and leaves profile.json, job.json, plan.json and two traces in a folder, "
+      "which git ignores if the demo made it. Exit status 1: the gradients differ from a serial "
+      "run.";
+  command.examples = {{"demo", "profile, tune, simulate, train, compare"},
+                      {"demo --data docs/semantics.md --out my-demo --steps 50", "on a text of your own"}};
   command.flags = {
       {.group = "Demo",
        .name = "--data",

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/units.hpp"
 #include "exec/cuda/module.hpp"
 #include "exec/nccl/library.hpp"
+#include "planner/cores.hpp"
 #include "tools/arguments.hpp"
 #include "tools/build_facts.hpp"
 #include "tools/commands.hpp"
@@ -34,7 +34,7 @@ Machine look_at_machine() {
   utsname name{};
   if (uname(&name) == 0)
     machine.system = std::string(name.sysname) + " " + name.release + " " + name.machine;
-  machine.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  machine.cores = planner::cores_of_this_machine();
   machine.memory = Bytes(std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
   return machine;
 }

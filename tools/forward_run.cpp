@@ -1,6 +1,7 @@
 #include "tools/forward_run.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "core/error.hpp"
@@ -111,14 +112,21 @@ void ForwardRun::save(const exec::EvaluationReport& report, Session& session) co
 std::string evaluation_text(const exec::EvaluationReport& report) {
   std::string text =
       std::to_string(report.samples) + (report.samples == 1 ? " sample" : " samples");
-  if (report.loss) text += ": loss " + four_digits(*report.loss);
+  if (report.loss)
+    text += ": loss " + (std::isfinite(*report.loss) ? four_digits(*report.loss) : "not finite");
   if (report.accuracy) text += ", accuracy " + percent_text(*report.accuracy);
-  if (report.perplexity) text += ", perplexity " + four_digits(*report.perplexity);
+  if (report.perplexity && std::isfinite(*report.perplexity))
+    text += ", perplexity " + four_digits(*report.perplexity);
+  if (report.not_finite_rows > 0)
+    text +=
+        "; " + std::to_string(report.not_finite_rows) + " of " + std::to_string(report.rows) +
+        " rows of outputs hold what is no finite number: a model that diverged, or inputs that are "
+        "none";
   return text + "\n";
 }
 
 Json evaluation_fields(const exec::EvaluationReport& report) {
-  Json fields = {{"samples", report.samples}};
+  Json fields = {{"samples", report.samples}, {"not_finite_rows", report.not_finite_rows}};
   if (report.loss) fields["loss"] = *report.loss;
   if (report.accuracy) fields["accuracy"] = *report.accuracy;
   if (report.perplexity) fields["perplexity"] = *report.perplexity;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 #include "core/error.hpp"
+#include "planner/cores.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/table.hpp"
 
@@ -31,11 +31,9 @@ std::string size_table(const ProfileSize& size, const Model& model, const Termin
 
 }  // namespace
 
-int cores_of_machine() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+Cluster this_machine() {
+  return cluster_preset("local-cpu", std::max(2, planner::cores_of_this_machine()));
 }
-
-Cluster this_machine() { return cluster_preset("local-cpu", std::max(2, cores_of_machine())); }
 
 std::vector<int> divisors_of(int batch) {
   std::vector<int> divisors;

@@ -12,8 +12,7 @@
 
 namespace pipewright::tools {
 
-int cores_of_machine();
-/// The preset local-cpu with as many ranks as this machine has cores, at least 2.
+/// The preset local-cpu with as many ranks as there are cores for this process, at least 2.
 Cluster this_machine();
 /// Ascending, 16 at most: micro-batch sizes that divide a batch.
 std::vector<int> divisors_of(int batch);

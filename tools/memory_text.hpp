@@ -5,9 +5,17 @@
 
 #include "core/costs.hpp"
 #include "core/json.hpp"
+#include "exec/numerics.hpp"
 #include "exec/runtime.hpp"
+#include "tools/subject.hpp"
 
 namespace pipewright::tools {
+
+/// The table of a plan's subject becomes that of the run that is asked for: the plan's own is that
+/// of a training in fast numerics. Subjects without a plan or a table stay as they are, and so does
+/// a table of the user's own (--mem).
+void take_memory_of_run(Subject& subject, exec::RunMode mode, exec::Numerics numerics,
+                        bool has_own_table);
 
 /// "peak memory 4.20 MiB on rank 0, predicted 4.30 MiB; predictions are off by -1.2% to +2.4%".
 /// Without a table the first part alone; if all were right "as predicted for every rank"; empty

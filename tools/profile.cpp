@@ -11,6 +11,7 @@
 #include "exec/cuda/layer.hpp"
 #include "exec/cuda/module.hpp"
 #include "exec/cuda/profile.hpp"
+#include "planner/cores.hpp"
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
 #include "tools/cuda_flags.hpp"
@@ -89,7 +90,8 @@ int run(const Arguments& arguments, Session& session) {
   options.micro_batch_sizes = sizes ? sizes_from(*sizes) : divisors_of(target.global_batch);
   const bool on_gpus = measures_gpus(target.cluster);
   options.ranks = arguments.integer_or(
-      "--ranks", 1, 1024, on_gpus ? target.cluster.devices() : std::min(2, cores_of_machine()));
+      "--ranks", 1, 1024,
+      on_gpus ? target.cluster.devices() : std::min(2, planner::cores_of_this_machine()));
   if (arguments.text_or("--clock", "wall") == "virtual") {
     options.clock = exec::local::ClockKind::Virtual;
   }

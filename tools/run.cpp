@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "exec/mpi/transport.hpp"
 #include "exec/paced/device.hpp"
+#include "planner/cores.hpp"
 #include "sim/engine.hpp"
 #include "tools/arguments.hpp"
 #include "tools/commands.hpp"
@@ -19,6 +20,7 @@
 #include "tools/phases_text.hpp"
 #include "tools/process_job.hpp"
 #include "tools/run_report.hpp"
+#include "tools/step_lines.hpp"
 #include "tools/subject.hpp"
 #include "tools/table.hpp"
 #include "tools/timeline_files.hpp"
@@ -121,9 +123,9 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
   options.flight_entries = request.training.flight_entries;
   options.on_overdue = request.training.on_overdue;
   options.interrupted = &interrupt_flag();
-  options.on_step = [&](int step, const exec::StepResult& result) {
-    show_step(session, step, options.steps, result);
-  };
+  options.on_step = step_lines(session, {.all = options.steps,
+                                         .header = request.training.header,
+                                         .speaks = request.training.speaks()});
   session.phases().begin(exec::Phase::Steps);
   const InterruptScope scope;
   options.verify_payloads = request.training.verify_payloads;
@@ -133,12 +135,16 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
   return result;
 }
 
+std::string header_text(const Subject& subject, const Terminal& terminal) {
+  return painted(terminal, Ink::Bold, wrapped(subject.title, terminal.width, 0)) +
+         wrapped("policy " + subject.policy_text, terminal.width, 0);
+}
+
 void print_result(const Subject& subject, const exec::RunResult& result, double most_apart,
                   Session& session) {
   const Terminal& terminal = session.terminal();
-  session.print(painted(terminal, Ink::Bold, wrapped(subject.title, terminal.width, 0)));
-  session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
-  session.print(steps_text(result));
+  if (!writes_steps_at_once(session))
+    session.print(header_text(subject, terminal) + steps_text(result));
   session.print(timeline_text(subject.program, result.timeline, terminal.width, terminal));
   session.print("step " + std::to_string(result.first_step + result.timeline_step + 1) +
                 " is shown: " + format_duration(Nanoseconds(result.figures.makespan_ns)) +
@@ -149,8 +155,9 @@ void print_result(const Subject& subject, const exec::RunResult& result, double 
     session.print("predicted " + format_duration(Nanoseconds(comparison.step.predicted_ns)) +
                   ", error " + signed_percent_text(comparison.step.error_percent() / 100) + "\n");
   }
-  if (result.evaluation) session.print(evaluation_text(*result.evaluation));
-  if (result.verify) session.print(verify_text(*result.verify, most_apart));
+  if (result.evaluation)
+    session.print(wrapped(evaluation_text(*result.evaluation), terminal.width, 0));
+  if (result.verify) session.print(verify_text(*result.verify, result.first_step + 1, most_apart));
   session.print(enqueued_text(subject.program, result));
   session.print(wrapped(memory_text(result, subject.costs), terminal.width, 0));
   const std::string versions = weight_versions_text(subject.program, result);
@@ -179,8 +186,16 @@ exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject
     return request.trains() ? train(*subject.plan, subject.program, request.training, session)
                             : run_paced(subject, request, session);
   } catch (const exec::RunFailed& failed) {
+    const exec::RunResult& result = failed.result();
     if (request.training.link != nullptr) ignore_signals();
-    if (speaks) show_unfinished(arguments, subject, failed.result(), session);
+    if (!speaks) throw;
+    if (result.outcome == exec::Outcome::Diverged) {
+      const auto& checkpoints = request.training.checkpoints;
+      show_diverged(arguments, subject, result, last_periodic_checkpoint(checkpoints, result),
+                    session);
+    } else {
+      show_unfinished(arguments, subject, result, session);
+    }
     throw;
   }
 }
@@ -191,9 +206,16 @@ int stop_after_plan(Session& session) {
   return kDone;
 }
 
+/// Outputs that are no finite numbers are what a training that diverged leaves behind.
+exec::Outcome outcome_of(const exec::RunResult& result) {
+  const bool diverged = result.evaluation && result.evaluation->not_finite_rows > 0;
+  return diverged ? exec::Outcome::Diverged : result.outcome;
+}
+
 Json result_fields(const Subject& subject, const RunRequest& request, const exec::RunResult& result,
                    Session& session) {
-  Json fields = {{"steps", steps_fields(result)},
+  Json fields = {{"outcome", std::string(to_string(outcome_of(result)))},
+                 {"steps", steps_fields(result)},
                  {"verify", verify_fields(result.verify)},
                  {"bubble_ratio", result.figures.bubble_ratio},
                  {"clock", is_virtual(request) ? "virtual" : "wall"}};
@@ -212,6 +234,15 @@ Json result_fields(const Subject& subject, const RunRequest& request, const exec
   return fields;
 }
 
+/// What a prediction for ranks with a core each cannot know; "" where each has one.
+std::string shared_cores_text(const Program& program) {
+  const int ranks = program.ranks(), cores = planner::cores_of_this_machine();
+  if (ranks <= cores) return "";
+  return std::to_string(ranks) + " ranks take turns on " + std::to_string(cores) +
+         (cores == 1 ? " core" : " cores") +
+         ": --clock virtual shows their step with a core for each\n";
+}
+
 void refuse_problems(const Subject& subject) {
   if (subject.problems.empty()) return;
   const std::string& problem = subject.problems.front();
@@ -228,6 +259,9 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   take_forwards(subject, forward_request(arguments).mode);
   RunRequest request = run_request(arguments, subject);
   request.training.link = link;
+  take_memory_of_run(subject, request.training.forward.mode, request.training.numerics,
+                     arguments.has("--mem"));
+  request.training.header = header_text(subject, session.terminal());
   const bool speaks = link == nullptr || link->process() == 0;
   refuse_problems(subject);
   if (request.training.cuda) {
@@ -240,7 +274,8 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   };
   const exec::RunResult result = run_on_device(arguments, subject, request, session, speaks);
   if (link != nullptr && !result.finished()) ignore_signals();
-  if (!speaks) return result.finished() ? kDone : kRunFailed;
+  const bool diverged = outcome_of(result) == exec::Outcome::Diverged;
+  if (!speaks) return !result.finished() ? kRunFailed : diverged ? kDiverged : kDone;
   if (!result.finished()) {
     show_unfinished(arguments, subject, result, session);
     return kRunFailed;
@@ -253,6 +288,8 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
     session.print_result(result_fields(subject, request, result, session));
   } else {
     print_result(subject, result, most_norm_rel(request.training.cuda), session);
+    if (request.device == "cpu" && !is_virtual(request) && link == nullptr)
+      session.print(wrapped(shared_cores_text(subject.program), session.terminal().width, 0));
     if (request.device == "cpu" && is_virtual(request)) {
       session.print(
           wrapped("virtual clock: a computation took its thread's CPU time, a transfer "
@@ -262,6 +299,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   }
   const auto over = over_memory(result.figures.ranks, subject.memory_limit);
   for (const auto& sentence : over) session.note(sentence);
+  if (diverged) return kDiverged;
   const double most = most_norm_rel(request.training.cuda);
   const bool agreed = !result.verify || agrees(*result.verify, most);
   return agreed && over.empty() ? kDone : kAnswerIsNo;

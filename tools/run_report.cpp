@@ -7,9 +7,9 @@
 
 #include "core/units.hpp"
 #include "tools/exit_status.hpp"
+#include "tools/step_lines.hpp"
 #include "tools/table.hpp"
 #include "tools/timeline_files.hpp"
-#include "tools/training.hpp"
 #include "tools/verdict.hpp"
 
 namespace pipewright::tools {
@@ -80,6 +80,7 @@ void print_unfinished(const Subject& subject, const exec::RunResult& result, Ses
   const bool stuck = result.outcome == exec::Outcome::Stuck;
   if (session.json()) {
     Json fields = stuck ? verdict_fields(subject.program, result.stuck, {}) : Json::object();
+    fields["outcome"] = std::string(to_string(result.outcome));
     fields["steps"] = steps_fields(result);
     fields["report"] = run_report_fields(subject.program, result, kRecentInResult);
     fields["report"].erase("schema");
@@ -146,6 +147,30 @@ void show_unfinished(const Arguments& arguments, const Subject& subject,
     session.save(*path, to_text(run_report_fields(subject.program, result, kAll)));
     session.wrote(*path);
   }
+  save_timeline_files(arguments, session, subject, result.timeline,
+                      traces::TraceInfo::Kind::Measured);
+}
+
+void show_diverged(const Arguments& arguments, const Subject& subject,
+                   const exec::RunResult& result, const std::string& checkpoint, Session& session) {
+  session.clear_progress();
+  if (session.json()) {
+    Json fields = {{"outcome", std::string(to_string(result.outcome))},
+                   {"failure", result.failure},
+                   {"first_step", result.first_step},
+                   {"steps", steps_fields(result)}};
+    if (!checkpoint.empty()) fields["checkpoint"] = checkpoint;
+    session.print_result(fields);
+  } else if (writes_steps_at_once(session)) {
+    const int last = result.first_step + static_cast<int>(result.steps.size());
+    session.print(step_line(last, result.steps.back()));
+  } else {
+    session.print(steps_text(result));
+  }
+  session.flush();
+  if (arguments.has("--save-checkpoint"))
+    session.note(checkpoint.empty() ? "no checkpoint was saved before that"
+                                    : "the last checkpoint before that is " + checkpoint);
   save_timeline_files(arguments, session, subject, result.timeline,
                       traces::TraceInfo::Kind::Measured);
 }

@@ -1,4 +1,5 @@
-// A run that did not finish: the report over all ranks, on stdout, in --json and in --report FILE.
+// A run that did not finish: the report over all ranks, on stdout, in --json and in --report FILE;
+// and one that diverged.
 #pragma once
 
 #include <string>
@@ -23,6 +24,10 @@ std::string run_report_text(const Program& program, const exec::RunResult& resul
 /// Prints the report, then writes what --report, --trace and --svg ask for.
 void show_unfinished(const Arguments& arguments, const Subject& subject,
                      const exec::RunResult& result, Session& session);
+/// Prints a diverged run's steps, the last of them the one that was not finite, and writes what
+/// --trace and --svg ask for. `checkpoint`: the last one that this run has saved; "" for none.
+void show_diverged(const Arguments& arguments, const Subject& subject,
+                   const exec::RunResult& result, const std::string& checkpoint, Session& session);
 /// For RunOptions::on_overdue: shows the same and ends the process with the status of the outcome,
 /// because a rank does not come back.
 [[noreturn]] void leave_without_ranks(const Arguments& arguments, const Subject& subject,

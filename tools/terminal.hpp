@@ -11,7 +11,8 @@ struct Terminal {
   bool progress = false;  // stderr is a terminal: a line may be redrawn
   bool unicode = false;   // the locale is UTF-8
   int width = 80;         // of stdout; 80 in a pipe
-  bool cuts_rows = true;  // rows of a table end at the width; in a pipe or a file they are whole
+  /// Stdout is a terminal: rows of a table end at the width; in a pipe or a file they are whole.
+  bool cuts_rows = true;
 };
 
 /// `color` is "auto" (a terminal, and NO_COLOR is absent or empty), "always" or "never".

@@ -18,18 +18,10 @@
 #include "tools/interrupt.hpp"
 #include "tools/modules.hpp"
 #include "tools/process_job.hpp"
+#include "tools/step_lines.hpp"
 
 namespace pipewright::tools {
 namespace {
-
-constexpr std::size_t kLinesOfSteps = 8;
-
-std::string loss_text(const std::optional<double>& loss) {
-  if (!loss) return "";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4f", *loss);
-  return text;
-}
 
 std::string small_number(double value) {
   char text[32];
@@ -37,9 +29,13 @@ std::string small_number(double value) {
   return text;
 }
 
-void require_room(const Plan& plan) {
+void require_room(const Plan& plan, const Program& program) {
   Bytes needed;
-  for (const Bytes peak : plan.predicted.peak_bytes) needed += peak;
+  if (plan.costs.memory.empty()) {
+    for (const Bytes peak : plan.predicted.peak_bytes) needed += peak;
+  } else {
+    for (const RankFigures& rank : peaks_of(program, plan.costs)) needed += Bytes(rank.peak_bytes);
+  }
   const Bytes there(std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
   if (there.value <= 0 || needed <= there) return;
   throw MachineError("this plan needs " + format_bytes(needed) + " on all its ranks, and this " +
@@ -119,7 +115,7 @@ void require_executable(const Plan& plan, const std::string& device) {
 exec::RunResult train(const Plan& plan, const Program& program, const TrainingRequest& request,
                       Session& session) {
   require_executable(plan, request.cuda ? "cuda" : "cpu");
-  if (!request.cuda && request.link == nullptr) require_room(plan);
+  if (!request.cuda && request.link == nullptr) require_room(plan, program);
   const exec::DataFiles files = request.data.value_or(
       exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
   if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
@@ -160,61 +156,19 @@ exec::RunResult train(const Plan& plan, const Program& program, const TrainingRe
   options.flight_entries = request.flight_entries;
   options.on_overdue = request.on_overdue;
   options.interrupted = &interrupt_flag();
-  options.on_step = [&session, first, all](int step, const exec::StepResult& result) {
-    show_step(session, first + step, all, result);
-  };
+  options.on_step = step_lines(
+      session, {.first = first, .all = all, .header = request.header, .speaks = request.speaks()});
   if (start && trains) tell_start(*start, training, session);
   const InterruptScope scope;
   options.verify_payloads = request.verify_payloads;
   exec::RunResult result = run_training(program, plan.costs, training, options, request);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
-  const bool speaks = request.link == nullptr || request.link->process() == 0;
-  if (!speaks || !result.finished()) return result;
+  if (!request.speaks() || !result.finished()) return result;
   if (forward) forward->save(*result.evaluation, session);
   if (training.save)
     session.note("wrote " + exec::checkpoint_folder(training.save->folder, all).string());
   return result;
-}
-
-void show_step(Session& session, int step, int steps, const exec::StepResult& result) {
-  std::string text = "step " + std::to_string(step + 1) + " of " + std::to_string(steps) + "   " +
-                     format_duration(Nanoseconds(result.step_ns));
-  if (result.loss) text += "   loss " + loss_text(result.loss);
-  session.progress(text);
-}
-
-std::string steps_text(const exec::RunResult& result) {
-  std::string text;
-  const std::size_t count = result.steps.size();
-  std::size_t printed = count;  // none yet
-  for (std::size_t line = 0; line < kLinesOfSteps && count > 0; ++line) {
-    const std::size_t at = line * (count - 1) / (kLinesOfSteps - 1);
-    if (at == printed) continue;
-    printed = at;
-    const exec::StepResult& step = result.steps[at];
-    std::string words =
-        "step " + std::to_string(static_cast<std::size_t>(result.first_step) + at + 1);
-    words.append(words.size() < 12 ? 12 - words.size() : 1, ' ');
-    words += format_duration(Nanoseconds(step.step_ns));
-    if (step.loss) {
-      words.append(words.size() < 24 ? 24 - words.size() : 1, ' ');
-      words += "loss " + loss_text(step.loss);
-    }
-    text += words + "\n";
-  }
-  return text;
-}
-
-Json steps_fields(const exec::RunResult& result) {
-  Json steps = Json::array();
-  for (const auto& step : result.steps) {
-    Json fields = Json::object();
-    fields["loss"] = step.loss ? Json(*step.loss) : Json(nullptr);
-    fields["step_ns"] = step.step_ns;
-    steps.push_back(fields);
-  }
-  return steps;
 }
 
 std::string weight_versions_text(const Program& program, const exec::RunResult& result) {
@@ -241,18 +195,20 @@ bool agrees(const exec::VerifyReport& report, double most) {
   return report.gradients.norm_rel <= most;  // false for NaN too
 }
 
-std::string verify_text(const exec::VerifyReport& report, double most) {
+std::string verify_text(const exec::VerifyReport& report, int step, double most) {
   const exec::Difference& difference =
       report.gradients.bitwise ? report.parameters : report.gradients;
   const std::string what = report.gradients.bitwise ? "parameters after" : "gradients of";
   const std::string numerics(exec::to_string(report.numerics));
-  const std::string apart = "relative norm " + small_number(difference.norm_rel) + ", at most " +
-                            std::to_string(difference.max_ulp) + " ulp";
+  const std::string of_step = " step " + std::to_string(step) + " ";
+  std::string apart = "relative norm " + small_number(difference.norm_rel);
+  if (std::isfinite(difference.norm_rel))
+    apart += ", at most " + std::to_string(difference.max_ulp) + " ulp";
   if (!agrees(report, most)) {
-    return "the " + what + " step 1 DIFFER from a serial run (" + numerics +
+    return "the " + what + of_step + "DIFFER from a serial run (" + numerics +
            " numerics): " + apart + ",\nworst in " + difference.worst + "\n";
   }
-  return "the gradients of step 1 agree with a serial run (" + numerics +
+  return "the gradients of" + of_step + "agree with a serial run (" + numerics +
          " numerics): " + (report.gradients.bitwise ? "bit for bit" : apart) + "\n";
 }
 

@@ -47,6 +47,10 @@ struct TrainingRequest {
   bool verify_payloads = false;
   exec::mpi::Link* link = nullptr;  // a rank a process; null: a rank a thread
   std::optional<CudaRequest> cuda;
+  std::string header;  // of the steps' lines (tools/step_lines.hpp)
+
+  /// Of the processes of a job one speaks.
+  bool speaks() const { return link == nullptr || link->process() == 0; }
 };
 
 /// Throws MachineError with the plan's own words (Plan::executable) if that kind of device, "cpu"
@@ -59,13 +63,6 @@ void require_executable(const Plan& plan, const std::string& device);
 exec::RunResult train(const Plan& plan, const Program& program, const TrainingRequest& request,
                       Session& session);
 
-/// A line on stderr for each step, replaced by the next one. Steps count from 0 and from the
-/// beginning of the training.
-void show_step(Session& session, int step, int steps, const exec::StepResult& result);
-/// Losses and times of some steps, the first and the last among them.
-std::string steps_text(const exec::RunResult& result);
-Json steps_fields(const exec::RunResult& result);
-
 /// Of a schedule with weight versions: how many of each rank's weights lived at once, at most.
 /// Empty where nothing was trained (the paced device keeps no weights).
 std::string weight_versions_text(const Program& program, const exec::RunResult& result);
@@ -77,7 +74,8 @@ std::string clocks_text(const exec::RunResult& result);
 /// True if the gradients agree as far as rounding allows; exact numerics allow nothing, of the
 /// updated parameters neither.
 bool agrees(const exec::VerifyReport& report, double most = kMostNormRel);
-std::string verify_text(const exec::VerifyReport& report, double most = kMostNormRel);
+/// `step`: the one that was compared, counted from 1.
+std::string verify_text(const exec::VerifyReport& report, int step, double most = kMostNormRel);
 Json verify_fields(const std::optional<exec::VerifyReport>& report);
 
 }  // namespace pipewright::tools

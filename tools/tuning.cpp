@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "planner/costing.hpp"
+#include "planner/number_text.hpp"
 #include "tools/candidate_table.hpp"
 #include "tools/figures.hpp"
 #include "tools/table.hpp"
@@ -23,7 +24,7 @@ std::string winners_text(const planner::WinnersSynthesis& synthesis) {
   } else {
     text += std::to_string(synthesis.better) +
             (synthesis.better == 1 ? " better order (" : " better orders (up to ") +
-            percent_text(synthesis.gain) + " faster)";
+            planner::percent_apart(synthesis.gain) + " faster)";
   }
   return text + ", " + std::to_string(synthesis.orders) + " orders timed";
 }

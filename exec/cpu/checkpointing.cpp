@@ -129,9 +129,18 @@ std::vector<std::string> resume_notes(const Checkpoint& checkpoint, const Traini
       notes.push_back("the checkpoint was made with " + what + " " + before + ", this plan has " +
                       now + ": the numbers are not those that the first run would have given");
   };
-  note("micro-batches",
-       std::to_string(facts.micro_batches) + " x " + std::to_string(facts.micro_batch_size),
-       std::to_string(training.micro_batches) + " x " + std::to_string(training.micro_batch_size));
+  const std::string cut =
+      std::to_string(facts.micro_batches) + " x " + std::to_string(facts.micro_batch_size);
+  const std::string own_cut =
+      std::to_string(training.micro_batches) + " x " + std::to_string(training.micro_batch_size);
+  if (std::int64_t{facts.micro_batches} * facts.micro_batch_size ==
+          std::int64_t{training.micro_batches} * training.micro_batch_size &&
+      cut != own_cut) {
+    notes.push_back("the checkpoint was made with micro-batches " + cut + ", this plan has " +
+                    own_cut + ": each step has the same samples, and its sums round otherwise");
+  } else {
+    note("micro-batches", cut, own_cut);
+  }
   note("seed", std::to_string(facts.seed), std::to_string(training.seed));
   note("numerics", facts.numerics, training.options.numerics == Numerics::Exact ? "exact" : "fast");
   note("optimizer", facts.optimizer, name_of(training.optimizer.kind));

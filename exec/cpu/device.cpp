@@ -166,7 +166,9 @@ SquareSum Device::own_squares() {
   for (int s = 0; s < program_.stages; ++s) {
     Stage* const own = stages_[static_cast<std::size_t>(s)].get();
     if (own == nullptr || (!own->is_sharded() && !computes(s, 0))) continue;
-    if (!sum.add(own->squares())) throw RunError("the norm of the gradients is beyond 2e12");
+    if (sum.add(own->squares())) continue;
+    norm_is_finite_ = false;
+    return {};
   }
   return sum;
 }
@@ -174,13 +176,14 @@ SquareSum Device::own_squares() {
 void Device::clip() {
   const double most = training_.optimizer.clip_grad_norm;
   if (most <= 0) return;
-  SquareSum squares;
+  std::optional<SquareSum> squares;
   if (norm_ != kNoInstruction) {
     squares = total_of(transport_->gathered(rank_, norm_));
   } else {
     squares = own_squares();  // there is no other rank
   }
-  const float factor = clip_factor(squares.norm(), most);
+  if (!squares) norm_is_finite_ = false;
+  const float factor = squares ? clip_factor(squares->norm(), most) : 0;
   for (const auto& stage : stages_) {
     if (stage == nullptr) continue;
     stage->settle_gradients();
@@ -333,6 +336,14 @@ std::optional<double> Device::loss() const {
     if (computes(program_.stages - 1, m)) sum += stages_.back()->loss_share(m);
   }
   return sum;
+}
+
+std::string Device::not_finite() const {
+  for (const auto& stage : stages_) {
+    std::string clause = stage != nullptr ? stage->not_finite() : "";
+    if (!clause.empty()) return clause;
+  }
+  return norm_is_finite_ ? "" : "the norm of the gradients is beyond 2e12";
 }
 
 int Device::peak_versions() const {

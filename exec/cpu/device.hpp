@@ -69,6 +69,8 @@ class Device final : public exec::Device {
   void accept(InstructionId recv, PayloadPtr payload) override;
   void end_step() override;
   std::optional<double> loss() const override;
+  /// Forward only: empty; the outcomes say it.
+  std::string not_finite() const override;
 
   /// This rank's stages; to be looked at while all ranks stand still.
   std::vector<const Stage*> stages() const;
@@ -120,6 +122,7 @@ class Device final : public exec::Device {
   Evaluation* evaluation_ = nullptr;
   int step_ = 0;
   std::int64_t handed_in_ = 0;  // bytes of gradients for others, until the step's end
+  bool norm_is_finite_ = true;  // of this step's gradients, as far as it was asked for
 };
 
 /// Trains on this machine's CPU, one thread a rank (exec/cpu/run.cpp). Throws InputError if the

@@ -25,16 +25,13 @@ SquareSum sum_of(const Part& message) {
 }  // namespace
 
 bool SquareSum::add(std::span<const float> x) {
-  bool fine = true;
   for (const float one : x) {
     const double value = one, square = value * value;  // exact: 48 bits
-    if (square < kMostSmall) {
-      fine &= small.add(square);
-    } else {
-      fine &= large.add(square / kLargeUnit);  // false for NaN
-    }
+    const bool fine =
+        square < kMostSmall ? small.add(square) : large.add(square / kLargeUnit);  // false for NaN
+    if (!fine) return false;
   }
-  return fine;
+  return true;
 }
 
 bool SquareSum::add(const SquareSum& other) {
@@ -55,13 +52,10 @@ HostPayload NormMessage::pack() const {
   return payload;
 }
 
-SquareSum total_of(std::span<const PartPtr> messages) {
+std::optional<SquareSum> total_of(std::span<const PartPtr> messages) {
   SquareSum total;
   for (const PartPtr& message : messages) {
-    if (!total.add(sum_of(*message)))
-      throw RunError(
-          "the norm of the gradients is beyond 2e12: the training diverges; lower the "
-          "learning rate");
+    if (!total.add(sum_of(*message))) return std::nullopt;
   }
   return total;
 }

@@ -3,6 +3,7 @@
 // the partition nor the order of ranks shows in the norm. Plain data; one thread at a time.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "exec/cpu/fixed_point.hpp"
@@ -37,7 +38,8 @@ class NormMessage final : public Part {
   SquareSum squares;
 };
 
-/// The sum of the ranks' sums. Throws RunError if that is too large or a message is none of them.
-SquareSum total_of(std::span<const PartPtr> messages);
+/// The sum of the ranks' sums; nothing if that is too large. Throws RunError if a message is none
+/// of them.
+std::optional<SquareSum> total_of(std::span<const PartPtr> messages);
 
 }  // namespace pipewright::exec::cpu

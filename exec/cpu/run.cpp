@@ -116,6 +116,7 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   std::vector<int> peak_versions;
   std::vector<std::int64_t> peak_bytes;
   RunOptions watching = options;
+  watching.first_step = training.first_step();
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.verified_steps) {
       const StageViews views(program, devices, peers);
@@ -132,7 +133,6 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   if (training.phases != nullptr) training.phases->begin(Phase::Initialize);
   RunResult result = run(program, costs, transport, make, watching);
   if (training.phases != nullptr) training.phases->finish();
-  result.first_step = training.first_step();
   if (evaluation) result.evaluation = evaluation->report();
   if (verifier) result.verify = verifier->worst();
   result.peak_weight_versions = std::move(peak_versions);

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/model_tie.hpp"
 #include "exec/checkpoint.hpp"
+#include "exec/cpu/finite.hpp"
 #include "exec/cpu/recompute_layer.hpp"
 #include "exec/cpu/shard.hpp"
 #include "exec/cpu/tied_head.hpp"
@@ -235,12 +236,35 @@ void Stage::add_parts(std::size_t layer, int micro_batch) {
   for (const std::size_t i : parameters_of_layer_[layer]) {
     Parameter& p = *parameters_[i];
     if (!sums_[i].add(p.gradient)) {
-      throw RunError("the gradient of \"" + p.name + "\" is not a number below 4e12 after m" +
-                     std::to_string(micro_batch) +
-                     ": the training diverges; lower the learning rate, or clip the gradients");
+      note_not_finite("the gradient of \"" + p.name + "\" is not a number below 4e12 after m" +
+                      std::to_string(micro_batch));
+      sums_[i].clear();
     }
     std::fill(p.gradient.begin(), p.gradient.end(), 0.0F);
   }
+}
+
+void Stage::note_not_finite(const std::string& clause) {
+  if (not_finite_.empty()) not_finite_ = clause;
+}
+
+std::string Stage::not_finite() const {
+  if (!not_finite_.empty() || mode_ != RunMode::Train) return not_finite_;
+  for (const Parameter* p : parameters_) {
+    if (!all_finite(p->gradient))
+      return "the gradient of \"" + p->name + "\" is not a finite number";
+  }
+  std::size_t trained = 0;  // in the optimizer's list
+  for (const Parameter* p : parameters_) {
+    if (!all_finite(p->value)) return "\"" + p->name + "\" is not a finite number any more";
+    if (p->is_statistic) continue;
+    for (const auto& slot : optimizer_->slots_of(trained++)) {
+      if (!all_finite(slot.values))
+        return "the optimizer's " + std::string(slot.name) + " of \"" + p->name +
+               "\" is not a finite number";
+    }
+  }
+  return {};
 }
 
 void Stage::settle_gradients() {
@@ -258,9 +282,9 @@ SquareSum Stage::squares() {
     std::span<const float> own(p->gradient);
     if (is_sharded()) own = own.subspan(own_ranges_[i].begin, own_ranges_[i].size());
     if (sum.add(own)) continue;
-    throw RunError("the gradient of \"" + p->name +
-                   "\" is not a number below 2e12, and cannot be clipped: the training diverges; "
-                   "lower the learning rate");
+    note_not_finite("the gradient of \"" + p->name +
+                    "\" is not a number below 2e12, and cannot be clipped");
+    return {};
   }
   return sum;
 }

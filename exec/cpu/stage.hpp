@@ -6,9 +6,9 @@
 // set_batch (first and last stage) -> forward -> backward_input -> backward_weight, micro-batches
 // in any order among each other; another order is a Bug. Gradients add up over the micro-batches:
 // in fast numerics in the order of backward_weight(), so two runs with the same order of W agree
-// bit for bit; in exact numerics the order does not matter (exec/cpu/fixed_point.hpp), and a
-// gradient that is no finite number or too large for that ends the run with a RunError that names
-// it. Messages are row major, [rows][width] with rows = micro-batch size · sequence.
+// bit for bit; in exact numerics the order does not matter (exec/cpu/fixed_point.hpp), and
+// not_finite() names a gradient that is no finite number or too large for that. Messages are row
+// major, [rows][width] with rows = micro-batch size · sequence.
 //
 // Weight versions (docs/semantics.md §3.1) count the updates of a step. Whoever calls F, I and W
 // says before it which version they use; update_version() keeps the one that it replaces if it is
@@ -107,12 +107,15 @@ class Stage {
   /// without an update has to.
   void settle_gradients();
   /// The sum of the squares of its gradients, which it settles (of a sharded stage: of its own
-  /// part); RunError that names a parameter whose gradient is no finite number.
+  /// part). Without meaning once not_finite() says something.
   SquareSum squares();
   /// Every gradient times this, after it was settled.
   void scale_gradients(float factor);
   /// Begins the gradients anew without an update.
   void discard_gradients() { gradients_are_old_ = true; }
+  /// Behind a step: which gradient, weight or number that the optimizer keeps is not finite, or was
+  /// too large on the way, as a clause; empty if none is. Reads all of them. Forward only: empty.
+  std::string not_finite() const;
 
   /// From now on a loss's gradient is that of its micro-batch alone, and update_version() divides
   /// by the micro-batches that went into it; otherwise a step's micro-batches share it equally.
@@ -206,6 +209,7 @@ class Stage {
   Buffer loss_gradient(InFlight& one);
   void begin_gradients();
   void add_parts(std::size_t layer, int micro_batch);
+  void note_not_finite(const std::string& clause);
   std::vector<float> message(const Buffer& buffer, std::size_t floats);
   Buffer received(std::vector<float> message, std::size_t floats);
 
@@ -235,7 +239,8 @@ class Stage {
   double loss_divisor_ = 1;         // micro-batches that share a gradient
   std::unique_ptr<WeightStash> stash_;
   int version_ = 0, version_in_use_ = 0, peak_versions_ = 1;
-  int updates_ = 0;  // inside steps, since the beginning
+  int updates_ = 0;         // inside steps, since the beginning
+  std::string not_finite_;  // the first clause that was noted on the way
 };
 
 }  // namespace pipewright::exec::cpu

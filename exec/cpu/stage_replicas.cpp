@@ -43,8 +43,9 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
     }
     for (std::size_t i = 0; i < part->sums.size(); ++i) {
       if (sums_[i].add(part->sums[i])) continue;
-      throw RunError("the replicas' gradients of \"" + parameters_[i]->name +
-                     "\" add up to more than 4e12: the training diverges; lower the learning rate");
+      note_not_finite("the replicas' gradients of \"" + parameters_[i]->name +
+                      "\" add up to more than 4e12");
+      sums_[i].clear();
     }
   }
 }
@@ -79,8 +80,8 @@ void Stage::set_table(std::span<const GradientPart* const> parts) {
       add_to(one.size(), one.data(), table.gradient.data());
     for (const FixedPointSums& one : part->sums) {
       if (sums_[*shared_table_].add(one)) continue;
-      throw RunError("the gradients of \"" + table.name +
-                     "\" add up to more than 4e12: the training diverges; lower the learning rate");
+      note_not_finite("the gradients of \"" + table.name + "\" add up to more than 4e12");
+      sums_[*shared_table_].clear();
     }
   }
 }

@@ -164,8 +164,9 @@ cpu::SquareSum Device::own_squares() {
   for (int s = 0; s < program_.stages; ++s) {
     Stage* const own = stages_[static_cast<std::size_t>(s)].get();
     if (own == nullptr || !computes(s, 0)) continue;
-    if (!sum.add(own->squares(between())))
-      throw RunError("the norm of the gradients is beyond 2e12");
+    if (sum.add(own->squares(between()))) continue;
+    norm_is_finite_ = false;
+    return {};
   }
   return sum;
 }
@@ -173,9 +174,10 @@ cpu::SquareSum Device::own_squares() {
 void Device::clip() {
   const double most = training_.training.optimizer.clip_grad_norm;
   if (most <= 0) return;
-  const cpu::SquareSum squares =
+  const std::optional<cpu::SquareSum> squares =
       norm_ != kNoInstruction ? cpu::total_of(transport_.gathered(rank_, norm_)) : own_squares();
-  const float factor = cpu::clip_factor(squares.norm(), most);
+  if (!squares) norm_is_finite_ = false;
+  const float factor = squares ? cpu::clip_factor(squares->norm(), most) : 0;
   for (const auto& stage : stages_) {
     if (stage == nullptr) continue;
     stage->settle_gradients();
@@ -375,6 +377,13 @@ std::optional<double> Device::loss() const {
     if (computes(last, m)) sum = sum.value_or(0) + stage->loss_share(m);
   }
   return sum;
+}
+
+std::string Device::not_finite() const {
+  for (const auto& stage : stages_) {
+    if (stage != nullptr && !stage->not_finite().empty()) return stage->not_finite();
+  }
+  return norm_is_finite_ ? "" : "the norm of the gradients is beyond 2e12";
 }
 
 std::vector<const cpu::Stage*> Device::download() {

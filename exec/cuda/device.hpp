@@ -62,6 +62,7 @@ class Device final : public exec::Device {
   void accept(InstructionId recv, PayloadPtr payload) override;
   void end_step() override;
   std::optional<double> loss() const override;
+  std::string not_finite() const override;
   void timestamps(Timeline& timeline) const override { timeline_.write(timeline); }
 
   /// Waits: the weights and gradients of this rank's stages, as the CPU's stages hold them. While
@@ -133,6 +134,7 @@ class Device final : public exec::Device {
   StepWay way_ = StepWay::Enqueued;
   bool has_joined_ = false;  // the capture
   bool sums_on_gpu_ = false;
+  bool norm_is_finite_ = true;
   std::int64_t enqueued_ns_ = 0;
 };
 

@@ -120,13 +120,15 @@ void Parameters::ask_for_health() {
   queue_.copy(health_.data(), bad_.at(), health_.size() * sizeof(int));
 }
 
-void Parameters::require_health() const {
+void Parameters::read_health() {
   for (std::size_t i = 0; i < all_.size(); ++i) {
-    if (health_.data()[i] == 0) continue;
-    throw RunError("the gradient of \"" + all_[i].name +
-                   "\" is not a number below 4e12: the training diverges; lower the learning "
-                   "rate, or clip the gradients");
+    if (health_.data()[i] != 0)
+      note_not_finite("the gradient of \"" + all_[i].name + "\" is not a number below 4e12");
   }
+}
+
+void Parameters::note_not_finite(const std::string& clause) {
+  if (not_finite_.empty()) not_finite_ = clause;
 }
 
 cpu::SquareSum Parameters::squares(const Between& between) {
@@ -144,12 +146,10 @@ cpu::SquareSum Parameters::squares(const Between& between) {
   queue_.copy(found.data(), total_.at(), 4 * sizeof(std::int64_t));
   ask_for_health();
   finish(between);
-  require_health();
-  if (health_.data()[all_.size()] != 0) {
-    throw RunError(
-        "a gradient is not a number below 2e12, and cannot be clipped: the training diverges; "
-        "lower the learning rate");
-  }
+  read_health();
+  if (health_.data()[all_.size()] != 0)
+    note_not_finite("a gradient is not a number below 2e12, and cannot be clipped");
+  if (!not_finite_.empty()) return {};
   return {{found.data()[0], found.data()[1]}, {found.data()[2], found.data()[3]}};
 }
 
@@ -172,18 +172,18 @@ cpu::GradientPart Parameters::part(std::span<const std::size_t> places, const Be
   }
   ask_for_health();
   finish(between);
-  require_health();
+  read_health();
   for (std::size_t k = 0; k < high.size(); ++k)
     part.sums.emplace_back(std::move(high[k]), std::move(low[k]));
   return part;
 }
 
-cpu::FixedPointSums Parameters::sum_of(std::size_t place, const Summands& summands) const {
+cpu::FixedPointSums Parameters::sum_of(std::size_t place, const Summands& summands) {
   cpu::FixedPointSums sum(all_[place].size);
   for (const cpu::FixedPointSums* one : summands.sums) {
     if (sum.add(*one)) continue;
-    throw RunError("the gradients of \"" + all_[place].name +
-                   "\" add up to more than 4e12: the training diverges; lower the learning rate");
+    note_not_finite("the gradients of \"" + all_[place].name + "\" add up to more than 4e12");
+    sum.clear();
   }
   return sum;
 }

@@ -53,17 +53,18 @@ class Parameters {
   void update();
 
   /// Puts what tells whether gradients were numbers on the way to the host; to be read when the
-  /// stream is done. RunError that names the parameter.
+  /// stream is done: then not_finite() names a parameter whose gradient was none.
   void ask_for_health();
-  void require_health() const;
+  void read_health();
+  const std::string& not_finite() const { return not_finite_; }
 
   using Between = std::function<void()>;  // of Queue::finish()
-  /// Waits. Of the settled gradients; RunError if they are no finite numbers.
+  /// Waits. Of the settled gradients; without meaning once not_finite() says something.
   cpu::SquareSum squares(const Between& between);
   /// Waits. The gradients of the parameters at these places, or in exact numerics their sums.
   cpu::GradientPart part(std::span<const std::size_t> places, const Between& between);
   /// Waits. The gradient of the parameter there becomes the sum of all these arrays, in the order
-  /// given: of one kind, that of part(). RunError if that is too large.
+  /// given: of one kind, that of part(). not_finite() says so if that is too large.
   struct Summands {
     std::vector<const AlignedFloats*> gradients;
     std::vector<const cpu::FixedPointSums*> sums;
@@ -78,7 +79,8 @@ class Parameters {
   bool is_exact() const { return queue_.site().precision == Precision::Exact; }
   Buffer zeros(std::size_t bytes);
   void finish(const Between& between);
-  cpu::FixedPointSums sum_of(std::size_t place, const Summands& summands) const;
+  cpu::FixedPointSums sum_of(std::size_t place, const Summands& summands);
+  void note_not_finite(const std::string& clause);
 
   Queue& queue_;
   const std::vector<Parameter*> host_;
@@ -89,6 +91,7 @@ class Parameters {
   Buffer factors_;                                // AdamW: as staged_factors_
   Pinned<pipewright_cuda_adamw> staged_factors_;  // of parameters that do not decay, and that do
   Pinned<int> health_;
+  std::string not_finite_;  // the first clause
 };
 
 }  // namespace pipewright::exec::cuda

@@ -93,6 +93,7 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   std::vector<std::int64_t> enqueued_ns;
   std::vector<RunResult::GpuMemory> memory;
   RunOptions watching = options;
+  watching.first_step = training.training.first_step();
   // The step that is captured shows the capture, and no step.
   if (graph) watching.warm_up_steps = std::max(watching.warm_up_steps, kLeastCapturedSteps);
   watching.on_step = [&](int step, const StepResult& result) {

@@ -305,7 +305,7 @@ void Stage::end_step() {
 }
 
 void Stage::read_step() {
-  parameters_->require_health();
+  parameters_->read_health();
   if (!is_last()) return;
   for (std::size_t m = 0; m < in_flight_.size(); ++m)
     in_flight_[m].loss = loss_of(facts_.data() + m * facts_of_micro_batch());

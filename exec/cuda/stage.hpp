@@ -65,12 +65,14 @@ class Stage {
   cpu::GradientPart table_part(const Between& between);
   void set_table(std::span<const cpu::GradientPart* const> parts, const Between& between);
 
-  /// Puts the step's facts on the way to the host; and takes them there when the stream is done:
-  /// RunError that names a gradient that was no number.
+  /// Puts the step's facts on the way to the host; and takes them there when the stream is done.
   void end_step();
   void read_step();
   /// Last stage, after read_step(): as exec/cpu/stage.hpp says.
   double loss_share(int micro_batch) const;
+  /// After read_step(): of exact numerics' or clipped gradients, as exec/cpu/stage.hpp says; of
+  /// others the loss of the next step tells.
+  const std::string& not_finite() const { return parameters_->not_finite(); }
 
   /// Waits: the mirror has the GPU's weights and gradients.
   void download(const Between& between) { parameters_->download(between); }

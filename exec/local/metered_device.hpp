@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "exec/device.hpp"
@@ -36,6 +37,7 @@ class MeteredDevice final : public Device {
   }
   void end_step() override { inner_->end_step(); }
   std::optional<double> loss() const override { return inner_->loss(); }
+  std::string not_finite() const override { return inner_->not_finite(); }
 
  private:
   const std::unique_ptr<Device> inner_;

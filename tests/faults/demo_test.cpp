@@ -27,6 +27,21 @@ TEST(Demo, LeavesPlanJobProfileAndTwoTraces) {
   EXPECT_EQ(shell("gzip -t d/*.gz", folder).status, 0);
 }
 
+TEST(Demo, SaysNothingOfWhatItDidNotMeasureAndLeavesACheckoutClean) {
+  const Folder folder;
+  ASSERT_EQ(shell("git init -q . && git status --porcelain", folder).out, "");
+  const auto result = pipewright("demo --steps 12", folder);
+  ASSERT_EQ(result.status, 0) << result.err << result.out;
+  // Its transport hands messages over by their pointers.
+  EXPECT_EQ(result.out.find("+100.0 %"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("(0.0 % faster)"), std::string::npos) << result.out;
+  EXPECT_EQ(shell("git status --porcelain", folder).out, "");
+  // A folder that was there may be somebody's checkout.
+  ASSERT_EQ(shell("mkdir there", folder).status, 0);
+  EXPECT_EQ(pipewright("demo --steps 2 --out there -q", folder).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "there/.gitignore"));
+}
+
 TEST(Demo, InterruptedLeavesWholeFilesOnly) {
   const Folder folder;
   const auto result = shell(

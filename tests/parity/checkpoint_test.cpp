@@ -315,6 +315,12 @@ TEST(Resuming, WhatDiffersAndIsNoFaultIsSaid) {
   EXPECT_NE(notes[0].find("8 x 3, this plan has 4 x 3"), std::string::npos) << notes[0];
   EXPECT_NE(notes[1].find("seed 7, this plan has 8"), std::string::npos) << notes[1];
   EXPECT_NE(notes[2].find("adamw, this plan has sgd"), std::string::npos) << notes[2];
+  setting.training.micro_batches = 12;
+  setting.training.micro_batch_size = 2;
+  const auto other_cut = exec::cpu::resume_notes(start, setting.training);
+  EXPECT_NE(other_cut[0].find("8 x 3, this plan has 12 x 2: each step has the same samples"),
+            std::string::npos)
+      << other_cut[0];
 }
 
 }  // namespace

@@ -5,9 +5,12 @@
 #include <memory>
 #include <string>
 
+#include "core/forward_order.hpp"
+#include "core/lower.hpp"
 #include "core/model_transformer.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/data.hpp"
+#include "planner/data_parallel.hpp"
 #include "planner/memory.hpp"
 #include "planner/program_of_plan.hpp"
 #include "planner/schedules/registry.hpp"
@@ -80,7 +83,9 @@ Plan plan_of(const PeakCase& c) {
   return plan;
 }
 
-std::vector<std::int64_t> measured(const Plan& plan, const Program& program) {
+std::vector<std::int64_t> measured(const Plan& plan, const Program& program,
+                                   exec::Numerics numerics = exec::Numerics::Fast,
+                                   exec::RunMode mode = exec::RunMode::Train) {
   const auto data = exec::make_data(
       plan.model,
       {.samples = plan.micro_batch_size, .micro_batches = plan.all_micro_batches(), .seed = 7},
@@ -92,6 +97,8 @@ std::vector<std::int64_t> measured(const Plan& plan, const Program& program) {
   training.micro_batches = plan.all_micro_batches();
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, 1e-3);
   training.options.recompute = recompute_of(plan.model, plan.training.recompute);
+  training.options.numerics = numerics;
+  training.mode = mode;
   training.data = data.get();
   return exec::cpu::run_on_cpu(program, plan.costs, training, {.steps = 2}).peak_bytes;
 }
@@ -116,6 +123,43 @@ TEST_P(MemoryPeaks, AreWithinFivePercentOfWhatThePlanSays) {
     EXPECT_GE(said[r].activations.value, said[r].state.sum().value / 8) << "nothing to predict";
   }
   RecordProperty("worst_error_percent", std::to_string(100 * worst));
+}
+
+/// By rank, of a run that is not the plan's own training.
+std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::RunKind kind) {
+  plan.costs.memory =
+      planner::memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
+                         recompute_of(plan.model, plan.training.recompute));
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], kind);
+  return peaks_of(program, plan.costs);
+}
+
+void expect_close(const std::vector<RankFigures>& said, const std::vector<std::int64_t>& held) {
+  ASSERT_EQ(said.size(), held.size());
+  for (std::size_t r = 0; r < held.size(); ++r) {
+    const double apart = static_cast<double>(said[r].peak_bytes) / static_cast<double>(held[r]) - 1;
+    EXPECT_LE(std::abs(apart), kMostApart)
+        << "rank " << r << ": predicted " << said[r].peak_bytes << ", it held " << held[r];
+  }
+}
+
+TEST_P(MemoryPeaks, OfExactNumericsAreWithinFivePercent) {
+  const Plan plan = plan_of(GetParam());
+  const Program program = planner::program_of_plan(plan);
+  expect_close(predicted(plan, program, planner::RunKind::ExactTraining),
+               measured(plan, program, exec::Numerics::Exact));
+}
+
+TEST_P(MemoryPeaks, OfForwardsAloneAreWithinFivePercent) {
+  const Plan plan = plan_of(GetParam());
+  const Order order = forward_order(planner::make_order(
+      plan.schedule.name, {GetParam().ranks, plan.micro_batches, plan.schedule.chunks, {}}));
+  const Program program =
+      lower(GetParam().replicas > 1 ? planner::replicate(order, GetParam().replicas) : order,
+            plan.policy, {});
+  expect_close(predicted(plan, program, planner::RunKind::ForwardOnly),
+               measured(plan, program, exec::Numerics::Fast, exec::RunMode::Evaluate));
 }
 
 constexpr auto kFull = RecomputeSpec::Kind::Full, kSelective = RecomputeSpec::Kind::Selective;

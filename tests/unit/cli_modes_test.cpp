@@ -53,6 +53,66 @@ TEST_F(Modes, ATrainingGoesOnFromItsCheckpointWithTheSameLosses) {
   expect_refused("plan.json --load-checkpoint saved", "ask for more with --steps");
 }
 
+TEST_F(Modes, InAPipeStepsAreWrittenAsTheyEnd) {
+  // Killed at some moment: what had ended by then is there.
+  const CommandResult killed = shell(
+      "timeout -s KILL 3 $PW run -s 1f1b -p 2 -m 2 --cost F=20ms,B=40ms --steps 100000 >log; "
+      "cat log",
+      folder_);
+  EXPECT_EQ(killed.out.rfind("1f1b", 0), 0U) << killed.out;
+  const auto lines_of_steps = [](const std::string& text) {
+    int count = 0;
+    for (std::size_t at = text.find("\nstep "); at != text.npos; at = text.find("\nstep ", at + 1))
+      ++count;
+    return count;
+  };
+  EXPECT_GE(lines_of_steps(killed.out), 3) << killed.out;
+  // Short steps do not fill the file; the first and the last are there, each once.
+  const CommandResult whole = pipewright("run plan.json --steps 300", folder_);
+  EXPECT_EQ(whole.status, 0) << whole.err;
+  EXPECT_NE(whole.out.find("\nstep 1 "), std::string::npos) << whole.out;
+  EXPECT_NE(whole.out.find("\nstep 300 "), std::string::npos) << whole.out;
+  EXPECT_EQ(whole.out.find("\nstep 300 "), whole.out.rfind("\nstep 300  ")) << whole.out;
+  EXPECT_LT(lines_of_steps(whole.out), 300);
+  const CommandResult document = pipewright("run plan.json --json", folder_);
+  EXPECT_EQ(document.out.front(), '{') << document.out;
+  EXPECT_TRUE(Json::accept(document.out));
+}
+
+/// README.md as data, batches of 16: the first loss is that of the same samples.
+TEST_F(Modes, TheCutIntoMicroBatchesLeavesTheLossesOfATextAlone) {
+  std::vector<double> losses;
+  for (const char* cut : {"1", "2", "4", "8"}) {
+    std::string job = small_job(R"(, "tuner_save_path": "cut.json")");
+    const std::string batch = "\"global_batch\": 8", steps = "\"accumulate_steps\": 4";
+    job.replace(job.find(batch), batch.size(), "\"global_batch\": 16");
+    job.replace(job.find(steps), steps.size(), std::string("\"micro_batch_size\": ") + cut);
+    folder_.write("cut-job.json", job);
+    ASSERT_EQ(pipewright("tune cut-job.json -q", folder_).status, 0) << job;
+    losses.push_back(run_json("cut.json --steps 1")["steps"][0]["loss"]);
+    EXPECT_NEAR(losses.back(), losses.front(), 1e-5) << cut;
+  }
+}
+
+/// Predictions for the run that is asked for, and not for the plan's training.
+TEST_F(Modes, PeaksOfMemoryArePredictedForTheRunThatIsAskedFor) {
+  for (const char* words : {"", "--numerics exact", "--mode evaluate"}) {
+    const Json result = run_json(std::string("plan.json ") + words);
+    const Json &held = result["peak_bytes"], &said = result["predicted_peak_bytes"];
+    ASSERT_EQ(held.size(), said.size());
+    for (std::size_t r = 0; r < held.size(); ++r)
+      EXPECT_NEAR(said[r].get<double>(), held[r].get<double>(), 0.05 * held[r].get<double>())
+          << words << " rank " << r;
+  }
+}
+
+TEST_F(Modes, ACheckOfARunThatGoesOnNamesItsOwnFirstStep) {
+  run_json("plan.json --steps 2 --save-checkpoint saved");
+  const CommandResult rest = pipewright("run plan.json --load-checkpoint saved --verify", folder_);
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_NE(rest.out.find("gradients of step 3 agree"), std::string::npos) << rest.out;
+}
+
 TEST_F(Modes, OldCheckpointsGoWhenAskedTo) {
   run_json("plan.json --save-checkpoint saved --checkpoint-every 1 --keep-checkpoints 2");
   int left = 0;

@@ -158,8 +158,9 @@ TEST(Json, AnInputThatLiesOutsideAFragmentIsADeadlockWithoutCycle) {
 TEST(Json, RunHasTheContractsKeysAndAgreesWithSimulate) {
   const std::string sizes = " -s interleaved -p 2 -m 4 -v 2 --cost F=1us,B=2us --preset torch";
   const json run = result_of("run --clock virtual --steps 2" + sizes);
-  EXPECT_EQ(keys_of(run), (std::vector<std::string>{"bubble_ratio", "clock", "phases", "schema",
-                                                    "steps", "verify"}));
+  EXPECT_EQ(keys_of(run), (std::vector<std::string>{"bubble_ratio", "clock", "outcome", "phases",
+                                                    "schema", "steps", "verify"}));
+  EXPECT_EQ(run.at("outcome"), "finished");
   ASSERT_EQ(run.at("steps").size(), 2U);
   EXPECT_EQ(run.at("steps")[1].at("step_ns"), result_of("simulate" + sizes).at("makespan_ns"));
   EXPECT_TRUE(run.at("verify").is_null());

@@ -109,5 +109,51 @@ TEST(VectorSource, LabelsLieAmongTheClasses) {
   EXPECT_GT(classes.size(), 2U);
 }
 
+/// Everything of a step's batch, sample behind sample.
+MicroBatch batch_of(const DataSource& data, std::int64_t step, const DataShape& shape) {
+  MicroBatch all;
+  for (int m = 0; m < shape.micro_batches; ++m) {
+    const MicroBatch one = data.micro_batch(step, m);
+    all.tokens.insert(all.tokens.end(), one.tokens.begin(), one.tokens.end());
+    all.inputs.insert(all.inputs.end(), one.inputs.begin(), one.inputs.end());
+    all.labels.insert(all.labels.end(), one.labels.begin(), one.labels.end());
+    all.targets.insert(all.targets.end(), one.targets.begin(), one.targets.end());
+  }
+  return all;
+}
+
+/// Replicas ask for micro-batches of one common batch, so these cuts are theirs, too.
+TEST(Sources, TheCutIntoMicroBatchesChangesNoSample) {
+  Model regression;
+  regression.loss = LossKind::Mse;
+  Layer layer;
+  layer.in = 5;
+  layer.out = 3;
+  regression.layers = {layer};
+  for (const Model& model : {model_preset("gpt-tiny"), model_preset("resnet-tiny"), regression}) {
+    SCOPED_TRACE(model.name);
+    std::set<std::vector<float>> seen_inputs;
+    std::set<std::vector<std::int32_t>> seen_tokens;
+    for (const std::int64_t step : {0, 1, 7}) {
+      const DataShape whole{16, 1, 5};
+      const auto expected =
+          batch_of(*make_data(model, whole, PIPEWRIGHT_SOURCE_DIR "/LICENSE"), step, whole);
+      EXPECT_EQ(expected.tokens.empty(), !expected.inputs.empty());
+      for (const int size : {1, 2, 4, 8}) {
+        const DataShape shape{size, 16 / size, 5};
+        const auto data = make_data(model, shape, PIPEWRIGHT_SOURCE_DIR "/LICENSE");
+        const MicroBatch batch = batch_of(*data, step, shape);
+        EXPECT_EQ(batch.tokens, expected.tokens) << size;
+        EXPECT_EQ(batch.inputs, expected.inputs) << size;
+        EXPECT_EQ(batch.labels, expected.labels) << size;
+        EXPECT_EQ(batch.targets, expected.targets) << size;
+      }
+      seen_inputs.insert(expected.inputs);
+      seen_tokens.insert(expected.tokens);
+    }
+    EXPECT_EQ(seen_inputs.size() + seen_tokens.size(), 4U) << "steps are alike";
+  }
+}
+
 }  // namespace
 }  // namespace pipewright::exec

@@ -14,16 +14,47 @@ namespace {
 using cpu::ParameterView;
 using Array = std::vector<float>;
 
-TEST(UlpDistance, CountsTheNumbersBetween) {
+TEST(UlpsApart, AreUnitsInTheLastPlaceOfTheScale) {
   const float next = std::nextafter(1.0F, 2.0F);
-  EXPECT_EQ(ulp_distance(1.0F, 1.0F), 0);
-  EXPECT_EQ(ulp_distance(1.0F, next), 1);
-  EXPECT_EQ(ulp_distance(next, 1.0F), 1);
-  EXPECT_EQ(ulp_distance(0.0F, -0.0F), 0);
+  EXPECT_EQ(ulps_apart(1.0F, 1.0F, 1), 0);
+  EXPECT_EQ(ulps_apart(1.0F, next, 1), 1);
+  EXPECT_EQ(ulps_apart(next, 1.0F, 1), 1);
+  EXPECT_EQ(ulps_apart(1.0F, next, 2), 1);  // half of one: rounded up
+  EXPECT_EQ(ulps_apart(0.0F, -0.0F, 0), 0);
   const float tiny = std::numeric_limits<float>::denorm_min();
-  EXPECT_EQ(ulp_distance(tiny, -tiny), 2);
-  EXPECT_EQ(ulp_distance(1.0F, 2.0F), 1 << 23);  // one binade
-  EXPECT_EQ(ulp_distance(1.0F, NAN), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(ulps_apart(tiny, -tiny, 0), 2);
+  EXPECT_EQ(ulps_apart(1.0F, 2.0F, 1), 1 << 23);  // one binade
+  EXPECT_EQ(ulps_apart(1.0F, NAN, 1), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(ulps_apart(1.0F, INFINITY, 1), std::numeric_limits<std::int64_t>::max());
+}
+
+/// What is left where large numbers cancel has their rounding, whatever its own size and sign.
+TEST(Verify, RoundingNearZeroIsMeasuredByTheSizeOfTheOthers) {
+  const Array reference = {1, -2, 1e-12F, -3e-13F, 0}, run = {1, -2, -2e-8F, 3e-13F, 1e-9F};
+  const VerifyReport report = verify(std::vector<ParameterView>{{"x", reference, run}},
+                                     std::vector<ParameterView>{{"x", reference, reference}});
+  EXPECT_LT(report.gradients.norm_rel, 1e-7);
+  EXPECT_EQ(report.gradients.max_ulp, 1);  // a billion and a half by units of their own
+  EXPECT_FALSE(report.gradients.bitwise);
+  // Alone, in an array of its own, it is measured by the other arrays.
+  const Array large = {1, -2}, small = {1e-12F}, other = {-2e-8F};
+  const VerifyReport apart =
+      verify(std::vector<ParameterView>{{"x", large, large}, {"y", small, other}},
+             std::vector<ParameterView>{{"x", large, large}, {"y", small, small}});
+  EXPECT_EQ(apart.gradients.max_ulp, 1);
+}
+
+/// A relative norm bounds it: no element is off by more than the norm of all differences.
+TEST(Verify, SmallNormsLeaveFewUlps) {
+  Array reference(1000), run(1000);
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    reference[i] = std::ldexp(i % 2 == 0 ? 1.0F : -1.0F, -static_cast<int>(i % 100));
+    run[i] = reference[i] + (i % 3 == 0 ? 1e-9F : -1e-9F);
+  }
+  const VerifyReport report = verify(std::vector<ParameterView>{{"x", reference, run}},
+                                     std::vector<ParameterView>{{"x", reference, reference}});
+  const double bound = report.gradients.norm_rel * std::sqrt(1000) * 0x1p24;
+  EXPECT_LE(static_cast<double>(report.gradients.max_ulp), std::ceil(bound));
 }
 
 TEST(Verify, MeasuresTheDistanceAndNamesTheWorst) {
