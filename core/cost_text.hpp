@@ -20,7 +20,8 @@ CostTable parse_costs(std::string_view text, int stages, std::string_view flag =
 /// The flag that a text stands behind.
 struct CostFlag {
   std::string_view name;
-  /// Set where its values are of ranks: they are cut into the stages that this placement gives them.
+  /// Set where its values are of ranks: they are cut into the stages that this placement gives
+  /// them.
   const Placement* of_ranks = nullptr;
 };
 /// parse_costs() into a table that is there: what the text names changes, all else stays. Where a

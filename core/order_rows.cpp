@@ -273,7 +273,8 @@ std::vector<CsvRow> csv_rows(std::string_view text) {
     const std::string_view line = text.substr(0, end);
     ++number;
     const bool says_fragment = number == 1 && fragment;
-    if (!says_fragment && line.find_first_not_of(" \t\r,") != line.npos) rows.push_back({number, line});
+    if (!says_fragment && line.find_first_not_of(" \t\r,") != line.npos)
+      rows.push_back({number, line});
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return rows;

@@ -16,8 +16,8 @@ class Session;
 /// Works in a folder with this repository's README.md, docs and examples, behind the examples above
 /// it (tests/unit/documented_commands_test.cpp).
 struct Example {
-  std::string_view line;     // without the leading "pipewright "
-  std::string_view comment;  // what it shows; "exits with 4" where it does not end with 0
+  std::string_view line;         // without the leading "pipewright "
+  std::string_view comment;      // what it shows; "exits with 4" where it does not end with 0
   std::string_view before = {};  // what starts it: "mpirun -np 2 "
 };
 

@@ -204,8 +204,9 @@ Command demo_command() {
       "or on --data, and leaves profile.json, job.json, plan.json and two traces in a folder, "
       "which git ignores if the demo made it. Exit status 1: the gradients differ from a serial "
       "run.";
-  command.examples = {{"demo", "profile, tune, simulate, train, compare"},
-                      {"demo --data docs/semantics.md --out my-demo --steps 50", "on a text of your own"}};
+  command.examples = {
+      {"demo", "profile, tune, simulate, train, compare"},
+      {"demo --data docs/semantics.md --out my-demo --steps 50", "on a text of your own"}};
   command.flags = {
       {.group = "Demo",
        .name = "--data",

@@ -158,8 +158,7 @@ int synthesise_order(const Arguments& arguments, Session& session) {
   }
   if (const auto out = arguments.text("--out")) {
     session.save(*out, write_order_csv(order));
-    session.wrote(*out,
-                  "; next: pipewright simulate " + *out + costs_words(request, arguments));
+    session.wrote(*out, "; next: pipewright simulate " + *out + costs_words(request, arguments));
   } else if (!session.json()) {
     session.print(write_order_csv(order));
   }

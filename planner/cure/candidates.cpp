@@ -235,6 +235,7 @@ CureCandidate listed_anew(const Order& listed, const CommPolicy& policy) {
   Cure& cure = candidate.cure;
   cure.policy = as_written(policy);
   cure.order = with_transfers(computations_of(listed));
+  put_waits_last(cure.order, listed);
   cure.difference = list_difference(listed, cure.order);
   add_lines(cure.difference, policy_difference(policy, cure.policy));
   return candidate;
@@ -266,6 +267,7 @@ CureCandidate warmed_up(const Order& listed, const CommPolicy& policy, const Cos
       ranks + ", with one more live activation each time, and the transfers listed anew";
   cure.policy = as_written(policy);
   cure.order = with_transfers(computations);
+  put_waits_last(cure.order, listed);
   for (std::size_t r = 0; r < steps.size(); ++r) {
     if (steps[r] > 0) {
       cure.difference.push_back("rank " + std::to_string(r) + ": " + std::to_string(steps[r]) +

@@ -98,6 +98,14 @@ class Proving {
     return found;
   }
 
+  /// The order names batches that are more than their transfers; a cure names none.
+  bool joins_batches() const {
+    if (policy_.batches == Batches::Apart) return false;
+    return std::any_of(order_.ranks.begin(), order_.ranks.end(), [](const auto& row) {
+      return std::any_of(row.begin(), row.end(), [](const Cell& cell) { return cell.batched; });
+    });
+  }
+
   void keep(std::optional<Cure> cure) {
     if (cure) report_.cures.push_back(std::move(*cure));
   }
@@ -110,6 +118,8 @@ class Proving {
     }
     candidate.cure.difference.insert(candidate.cure.difference.begin(), limits_.begin(),
                                      limits_.end());
+    if (joins_batches())
+      candidate.cure.difference.push_back("each batch is written as its transfers, one by one");
     const Program program = lower(candidate.cure.order, candidate.cure.policy, options_);
     const sim::Result result = sim::simulate(program, costs_);
     if (!result.finished) {

@@ -1,5 +1,8 @@
 #include "planner/cure/listed_order.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/lower.hpp"
 
 namespace pipewright::planner {
@@ -38,6 +41,13 @@ Order computations_of(const Order& order) {
     }
   }
   return kept;
+}
+
+void put_waits_last(Order& order, const Order& listed) {
+  for (std::size_t r = 0; r < listed.ranks.size(); ++r) {
+    std::copy_if(listed.ranks[r].begin(), listed.ranks[r].end(), std::back_inserter(order.ranks[r]),
+                 [](const Cell& cell) { return is_wait_for_send(cell.action.kind); });
+  }
 }
 
 }  // namespace pipewright::planner

@@ -23,4 +23,8 @@ Order computations_of(const Order& order);
 /// A Program's lists as an order.
 Order order_of_program(const Program& program);
 
+/// The waits for sends of `listed`, put at the ends of the same ranks' lists in `order`, which
+/// holds the sends: there they hold up nothing else.
+void put_waits_last(Order& order, const Order& listed);
+
 }  // namespace pipewright::planner

@@ -2,7 +2,9 @@
 // and a small model to train on them.
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/costs.hpp"
@@ -24,9 +26,23 @@ struct RunCase {
 inline std::string name_of(const RunCase& c) {
   std::string name = c.schedule + "_pp" + std::to_string(c.ranks) + "_" + c.policy;
   for (char& letter : name) {
-    if (letter == '-') letter = '_';
+    if (letter == '-' || letter == '.') letter = '_';
   }
   return name;
+}
+
+/// One preset for each way of communicating: without batches in an order, `batches` says nothing.
+inline std::vector<std::string_view> presets_apart() {
+  std::vector<CommPolicy> seen;
+  std::vector<std::string_view> names;
+  for (const CommPolicyPreset& preset : comm_policy_presets()) {
+    CommPolicy policy = preset.policy;
+    policy.batches = Batches::Apart;
+    if (std::find(seen.begin(), seen.end(), policy) != seen.end()) continue;
+    seen.push_back(policy);
+    names.push_back(preset.name);
+  }
+  return names;
 }
 
 /// Schedules x pipeline sizes x policy presets.
@@ -34,9 +50,9 @@ inline std::vector<RunCase> all_run_cases() {
   std::vector<RunCase> cases;
   for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1"}) {
     for (const int ranks : {1, 2, 4}) {
-      for (const CommPolicyPreset& preset : comm_policy_presets()) {
+      for (const std::string_view preset : presets_apart()) {
         const int chunks = std::string(schedule) == "interleaved" ? 2 : 1;
-        cases.push_back({schedule, ranks, 8, chunks, std::string(preset.name)});
+        cases.push_back({schedule, ranks, 8, chunks, std::string(preset)});
       }
     }
   }

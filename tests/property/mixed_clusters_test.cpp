@@ -217,7 +217,8 @@ TEST(MixedClusters, EachRankHasTheMemoryOfItsOwnNodes) {
     EXPECT_EQ(memory[turned ? 0 : 1], of_small);
     EXPECT_GT(memory[turned ? 1 : 0], of_small);
   }
-  const Explanation over = explain(job, nullptr, 0, result, "partition=even,recompute=none");
+  const Explanation over =
+      explain(job, nullptr, 0, result, "micro_batch_size=8,partition=even,recompute=none");
   EXPECT_FALSE(over.is_possible);
   job.strategy.memory_limit = of_small;  // what the job says is of every rank
   for (const Candidate& row : searched(job, 100, true).ranked)

@@ -46,8 +46,18 @@ class Oracle : public testing::Test {
     return "'" + path + "'";
   }
 
-  // It knows one rank a stage, rows that are not empty, and none of the bookkeeping actions.
-  RandomOptions options_{5, 4, 3, false, false, false, false, false, false, false};
+  // It knows one rank a stage, rows that are not empty, and none of the bookkeeping actions, waits
+  // and batches.
+  RandomOptions options_{.most_micro_batches = 4,
+                         .transfers = false,
+                         .broken = false,
+                         .pairs = false,
+                         .idle = false,
+                         .bookkeeping = false,
+                         .replicas = false,
+                         .waits = false,
+                         .batches = false,
+                         .versions = false};
   std::filesystem::path folder_;
 };
 

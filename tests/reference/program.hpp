@@ -44,7 +44,7 @@ struct Lane {
 };
 
 struct Program {
-  bool groups_apart = false;  // 2.4: some operation goes over the group's communicator
+  bool groups_apart = false;              // 2.4: some operation goes over the group's communicator
   std::vector<bool> sharded;              // by stage, 3.2
   std::vector<Instruction> instructions;  // rank after rank, each in program order
   std::vector<std::vector<int>> lists;    // the same by rank

@@ -106,8 +106,9 @@ TEST(Json, SimulateHasTheContractsKeysAndNumbers) {
 
 TEST(Json, CheckHasTheContractsKeys) {
   const json good = result_of("check -s 1f1b -p 2 -m 2");
-  EXPECT_EQ(keys_of(good), (std::vector<std::string>{"cycle", "fix", "notes", "problems", "schema",
-                                                     "stuck", "verdict"}));
+  EXPECT_EQ(keys_of(good),
+            (std::vector<std::string>{"cycle", "fix", "lane_cycle", "notes", "problems", "schema",
+                                      "stuck", "verdict", "verdicts"}));
   EXPECT_EQ(good.at("verdict"), "ok");
   EXPECT_TRUE(good.at("fix").is_null());
 }

@@ -84,7 +84,9 @@ TEST(Tune, ANarrowTerminalCutsNoColumn) {
     for (const std::string& line : lines_of(text)) {
       EXPECT_FALSE(line.ends_with("..")) << line;
       const bool is_painted = line.find('\x1b') != std::string::npos;
-      EXPECT_TRUE(is_painted || line.size() <= static_cast<std::size_t>(columns)) << line;
+      const bool is_command = line.starts_with("next: ");  // to be copied: it stays whole
+      EXPECT_TRUE(is_painted || is_command || line.size() <= static_cast<std::size_t>(columns))
+          << line;
     }
   }
 }
