@@ -8,7 +8,10 @@ if(PROJECT_IS_TOP_LEVEL AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER AND NOT DEFI
   find_program(PIPEWRIGHT_CCACHE ccache)
   mark_as_advanced(PIPEWRIGHT_CCACHE)
   if(PIPEWRIGHT_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${PIPEWRIGHT_CCACHE}" CACHE STRING "Compiler launcher")
+    # What it has to be told before it keeps what was compiled with precompiled headers.
+    set(CMAKE_CXX_COMPILER_LAUNCHER
+        "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${PIPEWRIGHT_CCACHE}"
+        CACHE STRING "Compiler launcher")
   endif()
 endif()
 

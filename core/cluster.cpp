@@ -9,7 +9,6 @@ namespace pipewright {
 
 namespace {
 
-constexpr int kMostDevices = 65536;
 constexpr double kMostRate = 1e18;  // bytes or operations in a second
 
 PortSpec read_port(const JsonCursor& value) {

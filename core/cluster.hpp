@@ -11,6 +11,9 @@
 
 namespace pipewright {
 
+/// Of a cluster, a mesh or a job.
+inline constexpr int kMostDevices = 65536;
+
 struct DeviceSpec {
   std::string kind;   // "cpu" or "cuda"
   std::string model;  // "NVIDIA A100-SXM4-80GB", "cpu"

@@ -9,7 +9,6 @@ namespace pipewright {
 
 namespace {
 
-constexpr std::int64_t kGibibyte = std::int64_t{1} << 30;
 constexpr int kDevicesOfDgx = 8;
 
 /// Ranks that share this machine. Round numbers, the same everywhere: `profile` measures the real
@@ -71,7 +70,6 @@ std::vector<std::string_view> cluster_preset_names() {
 }
 
 Cluster cluster_preset(std::string_view name, int devices) {
-  constexpr int kMostDevices = 65536;
   if (devices < 0 || devices > kMostDevices) {
     throw InputError("expected 1 to 65536 devices, found " + std::to_string(devices));
   }

@@ -8,7 +8,7 @@ namespace pipewright {
 
 namespace {
 
-constexpr double kMostRate = 1e18;
+constexpr double kMostCostRate = 1e18;
 
 bool equal(const RouteCosts& a, const RouteCosts& b) {
   return a.latency == b.latency && a.bytes_per_second == b.bytes_per_second && a.links == b.links;
@@ -91,7 +91,7 @@ std::vector<Bytes> read_messages(const JsonCursor& costs, std::string_view key, 
 RouteCosts read_route(const JsonCursor& value, std::size_t links) {
   RouteCosts route;
   route.latency = read_duration(value.at("latency_ns"));
-  route.bytes_per_second = value.at("bytes_per_second").number(0, kMostRate);
+  route.bytes_per_second = value.at("bytes_per_second").number(0, kMostCostRate);
   if (const auto list = value.find("links")) {
     for (const JsonCursor& link : list->elements()) {
       const std::int64_t most = static_cast<std::int64_t>(links) - 1;
@@ -134,7 +134,7 @@ void read_links(const JsonCursor& costs, CostTable& table) {
     value.only({"name", "bytes_per_second", "sharing"});
     Link link;
     link.name = read_name(value.at("name"));
-    link.bytes_per_second = value.at("bytes_per_second").number(1, kMostRate);
+    link.bytes_per_second = value.at("bytes_per_second").number(1, kMostCostRate);
     link.sharing = read_choice<Sharing>(
         value.at("sharing"),
         {{"none", Sharing::None}, {"serial", Sharing::Serial}, {"fair", Sharing::Fair}});

@@ -7,7 +7,7 @@
 namespace pipewright::lowering {
 namespace {
 
-constexpr std::int32_t kNobody = -1;
+constexpr std::int32_t kUnmatched = -1;
 
 class Matching {
  public:
@@ -38,7 +38,7 @@ class Matching {
     const int peer_stage = is_send(in.kind) ? consuming_stage(in.kind, in.stage) : producer;
     const RankId peer =
         peer_stage < 0 || peer_stage >= program_.stages
-            ? RankId(kNobody)
+            ? RankId(kUnmatched)
             : program_.placement.rank_of(StageId(peer_stage), MicroBatchId(in.micro_batch));
     const Route wanted{.send_kind = activation ? ActionKind::SendF : ActionKind::SendB,
                        .stage = StageId(producer),
@@ -99,7 +99,7 @@ class Matching {
       std::vector<InstructionId> sends, receives;
     };
     /// What one communicator carries from rank to rank: single operations, and joined batches.
-    struct Edge {
+    struct PositionEdge {
       std::int32_t destination;
       bool gradients;  // apart from activations, under Channel::Direction
       std::array<Meeting, 2> meetings;
@@ -107,12 +107,12 @@ class Matching {
     const bool by_direction =
         program_.policy.issue == Issue::Stream && program_.policy.channel == Channel::Direction;
     // Edges by source rank; a rank has few peers.
-    std::vector<std::vector<Edge>> edges(static_cast<std::size_t>(program_.ranks()));
-    std::vector<Edge*> of_route;
-    const auto edge = [&](const Route& route) -> Edge* {
+    std::vector<std::vector<PositionEdge>> edges(static_cast<std::size_t>(program_.ranks()));
+    std::vector<PositionEdge*> of_route;
+    const auto edge = [&](const Route& route) -> PositionEdge* {
       if (route.source.value < 0 || route.destination.value < 0) return nullptr;
       const bool gradients = by_direction && route.send_kind == ActionKind::SendB;
-      for (Edge& known : edges[static_cast<std::size_t>(route.source.value)]) {
+      for (PositionEdge& known : edges[static_cast<std::size_t>(route.source.value)]) {
         if (known.destination == route.destination.value && known.gradients == gradients)
           return &known;
       }
@@ -133,7 +133,7 @@ class Matching {
       (is_send(in.kind) ? meeting.sends : meeting.receives).push_back(id);
     }
     for (const auto& list : edges) {
-      for (const Edge& known : list) {
+      for (const PositionEdge& known : list) {
         for (const auto& [sends, receives] : known.meetings) {
           const std::size_t count = std::min(sends.size(), receives.size());
           for (std::size_t k = 0; k < count; ++k) join(sends[k], receives[k]);

@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "core/cluster.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
 
@@ -11,7 +12,6 @@ namespace pipewright {
 
 namespace {
 
-constexpr int kMostDevices = 65536;
 /// Pipeline, data, tensor, expert and context parallelism.
 constexpr std::array<std::string_view, 5> kDimensions{"pp", "dp", "tp", "ep", "cp"};
 

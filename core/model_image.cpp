@@ -32,7 +32,7 @@ std::string text_of(const ImageShape& image) {
 }
 
 /// "image": [channels, height, width], or a channel of one number each in front of a batch norm.
-ImageShape read_shape(const JsonCursor& value) {
+ImageShape read_image_shape(const JsonCursor& value) {
   const std::vector<JsonCursor> sizes = value.elements();
   if (sizes.size() != 3) value.fail("[channels, height, width]");
   const ImageShape image{read_count(sizes[0], 1, kMostNumbers),
@@ -51,7 +51,7 @@ ImageShape read_image(const JsonCursor& value, const ImageShape& before, int wid
     value.at("image");  // nobody in front knows it
   }
   if (!given) return before;
-  const ImageShape image = read_shape(*given);
+  const ImageShape image = read_image_shape(*given);
   if (before.channels > 0 && image != before) {
     given->fail(text_of(before) + ", the image behind the layer before");
   }

@@ -12,9 +12,7 @@
 namespace pipewright {
 namespace {
 
-constexpr int kMostDevices = 65536;
-constexpr double kMostRate = 1e9;  // GB/s, GB or gigaflops
-constexpr std::int64_t kGibibyte = std::int64_t{1} << 30;
+constexpr double kMostPaddleRate = 1e9;  // GB/s, GB or gigaflops
 
 // Paddle's own defaults (cluster.py; cost/base_cost.py): GB/s inside a machine and across, and
 // microseconds of a ring's step.
@@ -51,7 +49,7 @@ double number_of(const JsonCursor& value, double least, double most) {
 double gigaflops(const JsonCursor& device, PaddleReader& reader) {
   const auto rate_at = [&](std::string_view key) {
     const auto value = device.find(key);
-    return value ? number_of(*value, 0, kMostRate) : 0;
+    return value ? number_of(*value, 0, kMostPaddleRate) : 0;
   };
   const double half = rate_at("hp_gflops"), single = rate_at("sp_gflops");
   rate_at("dp_gflops");
@@ -145,9 +143,9 @@ std::optional<double> read_links(const JsonCursor& machine, PaddleReader& reader
     const PaddleDevice& source = end_of(link, "source_global_id", reader);
     const PaddleDevice& target = end_of(link, "target_global_id", reader);
     if (const auto type = link.find("type")) type->string();
-    if (const auto latency = link.find("latency")) number_of(*latency, 0, kMostRate);
+    if (const auto latency = link.find("latency")) number_of(*latency, 0, kMostPaddleRate);
     if (const auto hop = link.find("hop")) hop->integer(0, 1000);
-    const double bandwidth = number_of(link.at("bandwidth"), 0, kMostRate);
+    const double bandwidth = number_of(link.at("bandwidth"), 0, kMostPaddleRate);
     if (bandwidth <= 0) continue;
     if (source.machine != target.machine) {
       keep_least(reader.across_gb_per_s, bandwidth);
@@ -214,7 +212,7 @@ void set_ports(const std::vector<std::optional<double>>& inside, PaddleReader& r
   reader.assumed.insert("each GPU has a port of its own to the network; transfers share it fairly");
 }
 
-bool alike(const NodeKind& a, const NodeKind& b) {
+bool alike_in_paddle(const NodeKind& a, const NodeKind& b) {
   return a.device.model == b.device.model && a.device.memory == b.device.memory &&
          a.device.flops == b.device.flops && a.inside.bytes_per_second == b.inside.bytes_per_second;
 }
@@ -242,7 +240,7 @@ Cluster read_paddle_cluster(const JsonCursor& document) {
   cluster.name = "paddle-cluster";
   cluster.devices_per_node = reader.gpus_per_machine;
   for (const NodeKind& machine : reader.machines) {
-    if (!cluster.kinds.empty() && alike(cluster.kinds.back(), machine)) {
+    if (!cluster.kinds.empty() && alike_in_paddle(cluster.kinds.back(), machine)) {
       ++cluster.kinds.back().nodes;
     } else {
       cluster.kinds.push_back(machine);

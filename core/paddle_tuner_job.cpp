@@ -11,9 +11,8 @@
 namespace pipewright {
 namespace {
 
-constexpr int kMostDevices = 65536, kWidest = 1 << 24, kMostBatch = 1 << 20;
+constexpr int kMostHidden = 1 << 24, kMostBatch = 1 << 20;
 constexpr int kAssumedSequence = 2048;
-constexpr std::int64_t kGibibyte = std::int64_t{1} << 30;
 
 /// How Paddle's tuner looks for its answer by trials. Ours does not run trials.
 constexpr std::array<std::string_view, 17> kOfTrials{"task_limit",      "max_time_per_task",
@@ -109,7 +108,9 @@ Json model_of(const JsonCursor& config, std::vector<std::string>& notes) {
   config.only({"hidden_size", "global_batch_size", "num_layers", "num_attention_heads",
                "num_key_value_heads", "vocab_size", "seq_length", "max_sequence_length",
                "intermediate_size"});
-  const auto width = [&](std::string_view key) { return read_count(config.at(key), 1, kWidest); };
+  const auto width = [&](std::string_view key) {
+    return read_count(config.at(key), 1, kMostHidden);
+  };
   const int hidden = width("hidden_size");
   const JsonCursor heads = config.at("num_attention_heads");
   if (hidden % read_count(heads, 1, kMostDevices) != 0) {
@@ -135,7 +136,7 @@ Json model_of(const JsonCursor& config, std::vector<std::string>& notes) {
                     std::to_string(kAssumedSequence) + " tokens are assumed");
   }
   if (const auto most = config.find("max_sequence_length")) {
-    if (read_count(*most, 1, kWidest) < model["sequence"].get<int>()) {
+    if (read_count(*most, 1, kMostHidden) < model["sequence"].get<int>()) {
       most->fail("at least seq_length");
     }
   }

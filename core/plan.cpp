@@ -10,6 +10,7 @@
 #include "core/json_fields.hpp"
 #include "core/order_json.hpp"
 #include "core/order_problems.hpp"
+#include "core/profile.hpp"
 #include "core/training_json.hpp"
 
 namespace pipewright {
@@ -18,7 +19,6 @@ namespace {
 
 constexpr int kMostStages = 65535;
 constexpr int kMostMicroBatches = 1 << 20;
-constexpr int kMostMicroBatchSize = 65536;
 /// Stages times micro-batches: what a Program can hold, with every transfer.
 constexpr std::int64_t kMostCells = std::int64_t{1} << 27;
 constexpr int kMostCount = 2'000'000'000;

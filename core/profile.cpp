@@ -8,8 +8,7 @@ namespace pipewright {
 
 namespace {
 
-constexpr int kMostMicroBatchSize = 65536;
-constexpr int kMostLayers = 4096;
+constexpr int kMostProfiledLayers = 4096;
 
 const std::vector<std::pair<std::string_view, ProfileClock>> kClocks = {
     {"wall", ProfileClock::Wall}, {"cpu", ProfileClock::Cpu}};
@@ -44,7 +43,7 @@ ProfileSize read_profile_size(const JsonCursor& value) {
     size.layers.push_back(read_layer_times(layer));
     read_spread(layer, size);
   }
-  if (size.layers.empty() || size.layers.size() > static_cast<std::size_t>(kMostLayers)) {
+  if (size.layers.empty() || size.layers.size() > static_cast<std::size_t>(kMostProfiledLayers)) {
     layers.fail("1 to 4096 layers");
   }
   const JsonCursor loss = value.at("loss");

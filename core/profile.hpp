@@ -13,6 +13,9 @@
 
 namespace pipewright {
 
+/// Of a profile and of a plan.
+inline constexpr int kMostMicroBatchSize = 65536;
+
 /// What is typical of repeated measurements, for one micro-batch; what handing over messages costs
 /// is taken out.
 struct LayerTimes {

@@ -11,7 +11,7 @@ namespace {
 
 using LayerList = std::vector<std::variant<int, std::string>>;
 
-LayerList read_layers(const JsonCursor& value) {
+LayerList read_layer_list(const JsonCursor& value) {
   LayerList layers;
   for (const JsonCursor& one : value.elements()) {
     if (one.value().is_string()) {
@@ -155,13 +155,13 @@ RecomputeSpec read_recompute(const JsonCursor& value) {
     return {read_choice<Kind>(
         value, {{"none", Kind::None}, {"full", Kind::Full}, {"selective", Kind::Selective}})};
   }
-  if (value.value().is_array()) return {Kind::Listed, read_layers(value)};
+  if (value.value().is_array()) return {Kind::Listed, read_layer_list(value)};
   if (!value.value().is_object())
     value.fail("\"none\", \"full\", \"selective\", a list of layers, or an object of such lists");
   value.only({"full", "selective"});
   RecomputeSpec spec{Kind::Listed};
-  if (const auto whole = value.find("full")) spec.layers = read_layers(*whole);
-  spec.attention_of = read_layers(value.at("selective"));
+  if (const auto whole = value.find("full")) spec.layers = read_layer_list(*whole);
+  spec.attention_of = read_layer_list(value.at("selective"));
   return spec;
 }
 

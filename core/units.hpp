@@ -52,6 +52,8 @@ struct Quantity {
 using Nanoseconds = Quantity<struct NanosecondsTag>;
 using Bytes = Quantity<struct BytesTag>;
 
+inline constexpr std::int64_t kGibibyte = std::int64_t{1} << 30;
+
 /// "1500", "2.5ms", "3us", "1s" (no unit: nanoseconds). Throws InputError
 /// naming `what`.
 Nanoseconds parse_duration(std::string_view text, std::string_view what);

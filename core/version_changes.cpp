@@ -8,7 +8,7 @@
 namespace pipewright {
 namespace {
 
-using Job = std::pair<std::int64_t, std::int64_t>;  // stage, micro-batch
+using StagePass = std::pair<std::int64_t, std::int64_t>;  // stage, micro-batch
 
 template <typename Take>
 void for_each_computation(const Cell& cell, const Take& take) {
@@ -17,8 +17,8 @@ void for_each_computation(const Cell& cell, const Take& take) {
 }
 
 /// What each stage and micro-batch is computed with: a W need not name it.
-std::map<Job, int> named_versions(std::span<const Cell> list) {
-  std::map<Job, int> named;
+std::map<StagePass, int> named_versions(std::span<const Cell> list) {
+  std::map<StagePass, int> named;
   for (const Cell& cell : list) {
     for_each_computation(cell, [&](const Action& a) {
       if (a.version >= 0) named[{a.stage.value, a.micro_batch.value}] = a.version;
@@ -33,7 +33,7 @@ std::vector<VersionChange> version_changes(std::span<const Cell> list,
                                            std::span<const StageId> stages) {
   using Version = std::pair<std::int64_t, int>;  // stage, version
   std::vector<VersionChange> changes;
-  const std::map<Job, int> named = named_versions(list);
+  const std::map<StagePass, int> named = named_versions(list);
   if (named.empty()) return changes;
   const auto version_of = [&](const Action& a) {
     const auto found = named.find({a.stage.value, a.micro_batch.value});

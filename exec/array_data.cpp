@@ -14,7 +14,7 @@ enum : std::uint64_t { kOrder = 4 };  // a purpose of random keys, beside those 
 
 constexpr float kLargestByte = 255.0F;
 
-[[noreturn]] void refuse(const NamedArray& named, const std::string& why) {
+[[noreturn]] void refuse_array(const NamedArray& named, const std::string& why) {
   throw InputError(named.file, "", why);
 }
 
@@ -28,33 +28,34 @@ std::string shape_text(const NpyArray& array) {
 
 void expect_samples(const NamedArray& named, std::int64_t samples) {
   if (named.array.shape.empty() || named.array.shape.front() == 0) {
-    refuse(named, "it holds no samples: the first dimension counts them");
+    refuse_array(named, "it holds no samples: the first dimension counts them");
   }
   if (named.array.shape.front() != samples) {
-    refuse(named, "it has " + std::to_string(named.array.shape.front()) + " samples, the inputs " +
-                      std::to_string(samples) + ": they belong together one by one");
+    refuse_array(named, "it has " + std::to_string(named.array.shape.front()) +
+                            " samples, the inputs " + std::to_string(samples) +
+                            ": they belong together one by one");
   }
 }
 
 void expect_entry(const NamedArray& named, std::int64_t elements, const std::string& what) {
   if (named.array.elements_per_entry() == elements) return;
-  refuse(named, "its shape is " + shape_text(named.array) + ", but the model takes " +
-                    std::to_string(elements) + " " + what + " a sample, so [" +
-                    std::to_string(named.array.shape.front()) + ", " + std::to_string(elements) +
-                    "]");
+  refuse_array(named, "its shape is " + shape_text(named.array) + ", but the model takes " +
+                          std::to_string(elements) + " " + what + " a sample, so [" +
+                          std::to_string(named.array.shape.front()) + ", " +
+                          std::to_string(elements) + "]");
 }
 
 void expect_ids(const NamedArray& named, int below, const std::string& what) {
   if (!named.array.is_whole_numbers()) {
-    refuse(named, what + " are whole numbers, but it holds " +
-                      std::string(to_string(named.array.type)) +
-                      "; convert it with a.astype('int32')");
+    refuse_array(named, what + " are whole numbers, but it holds " +
+                            std::string(to_string(named.array.type)) +
+                            "; convert it with a.astype('int32')");
   }
   const IntegerRange range = integer_range(named.array);
   if (range.least < 0 || range.most >= below) {
-    refuse(named, "its " + what + " go from " + std::to_string(range.least) + " to " +
-                      std::to_string(range.most) + ", but the model knows 0 to " +
-                      std::to_string(below - 1));
+    refuse_array(named, "its " + what + " go from " + std::to_string(range.least) + " to " +
+                            std::to_string(range.most) + ", but the model knows 0 to " +
+                            std::to_string(below - 1));
   }
 }
 
@@ -71,14 +72,14 @@ void check_answers(const Model& model, const DataShape& shape, const TrainingArr
   const auto& answers = classifies ? arrays.labels : arrays.targets;
   const auto& others = classifies ? arrays.targets : arrays.labels;
   if (others) {
-    refuse(*others, std::string("the model's loss is ") +
-                        (classifies ? "softmax_cross_entropy, which takes labels, no targets"
-                                    : "mse, which takes targets, no labels"));
+    refuse_array(*others, std::string("the model's loss is ") +
+                              (classifies ? "softmax_cross_entropy, which takes labels, no targets"
+                                          : "mse, which takes targets, no labels"));
   }
   if (!answers) {
     if (!shape.with_answers) return;
-    refuse(arrays.inputs, std::string("inputs alone teach nothing: name the ") +
-                              (classifies ? "labels" : "targets") + " that belong to them");
+    refuse_array(arrays.inputs, std::string("inputs alone teach nothing: name the ") +
+                                    (classifies ? "labels" : "targets") + " that belong to them");
   }
   expect_samples(*answers, samples);
   if (classifies) {

@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kAlignmentOfData = 64;
 constexpr std::size_t kMostDimensions = 32;  // as NumPy 1
-constexpr std::int64_t kMostElements = std::int64_t{1} << 58;
+constexpr std::int64_t kMostNpyElements = std::int64_t{1} << 58;
 
 struct TypeName {
   std::string_view name;
@@ -115,7 +115,8 @@ class HeaderReader {
       sizes.push_back(size);
       if (sizes.size() > kMostDimensions) broken("at most 32 dimensions");
       // Zero sizes do not excuse the others from staying in range.
-      if (size > 0 && product > kMostElements / size) broken("an array of less than 2^58 elements");
+      if (size > 0 && product > kMostNpyElements / size)
+        broken("an array of less than 2^58 elements");
       product *= size > 0 ? size : 1;
       has_comma = takes(',');
     }
@@ -128,11 +129,11 @@ class HeaderReader {
     const std::size_t begin = at_;
     std::int64_t value = 0;
     while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
-      if (value > kMostElements) broken("an array of less than 2^58 elements");
+      if (value > kMostNpyElements) broken("an array of less than 2^58 elements");
       value = 10 * value + (text_[at_++] - '0');
     }
     if (at_ == begin) broken("a size");
-    if (value > kMostElements) broken("an array of less than 2^58 elements");
+    if (value > kMostNpyElements) broken("an array of less than 2^58 elements");
     return value;
   }
 

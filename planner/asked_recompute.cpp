@@ -7,10 +7,11 @@
 namespace pipewright::planner {
 namespace {
 
-using ByStage = ParallelSpace::ByStage;
+using RecomputeByStage = ParallelSpace::ByStage;
 
 AskedRecompute open_recompute() {
-  return {{LayerRecompute::None, LayerRecompute::Attention, LayerRecompute::Whole}, ByStage::Too};
+  return {{LayerRecompute::None, LayerRecompute::Attention, LayerRecompute::Whole},
+          RecomputeByStage::Too};
 }
 
 AskedRecompute asked_values(const Choice& choice) {
@@ -25,7 +26,8 @@ AskedRecompute asked_values(const Choice& choice) {
                                                     : LayerRecompute::None);
     }
   }
-  if (by_stage) asked.by_stage = asked.for_all.empty() ? ByStage::Only : ByStage::Too;
+  if (by_stage)
+    asked.by_stage = asked.for_all.empty() ? RecomputeByStage::Only : RecomputeByStage::Too;
   return asked;
 }
 

@@ -58,7 +58,7 @@ std::vector<StagePlan> stages_of(const Configuration& configuration,
 
 namespace {
 
-constexpr double kMostActions = 2e7;  // of one configuration
+constexpr double kMostConfigurationActions = 2e7;  // of one configuration
 constexpr const char* kTooLarge = "too large to simulate";
 constexpr const char* kMixedSpeeds = "stages on several ranks, which differ in speed";
 constexpr const char* kSameCut = "same stages by cost and by number of layers";
@@ -330,7 +330,7 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
       }
       const double actions =
           3.0 * shape.placement.stages() * mesh.micro_batches * costs.simulated_replicas(mesh);
-      if (actions > kMostActions) {
+      if (actions > kMostConfigurationActions) {
         ++branches.pruned[kTooLarge];
       } else if (!may_fit(branch.configuration, *cut->stages, cut->memory, limits)) {
         ++branches.pruned[kOverMemory];

@@ -11,9 +11,9 @@
 namespace pipewright::planner {
 namespace {
 
-using Kind = Distribution LayerSpread::*;
+using SpreadKind = Distribution LayerSpread::*;
 
-std::vector<Kind> kinds_of(ActionKind kind) {
+std::vector<SpreadKind> kinds_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::F:
       return {&LayerSpread::f};
@@ -87,7 +87,7 @@ std::vector<std::int64_t> DrawnDurations::draw(std::uint64_t seed) const {
     Sum sum(random, clock_);
     const auto add = [&](StageId stage, ActionKind kind) {
       const StagePlan& plan = stages_[static_cast<std::size_t>(stage.value)];
-      for (const Kind one : kinds_of(kind)) {
+      for (const SpreadKind one : kinds_of(kind)) {
         for (int l = plan.first_layer; l < plan.end_layer; ++l)
           sum.add(layers_[static_cast<std::size_t>(l)].*one);
       }

@@ -9,7 +9,7 @@
 namespace pipewright::planner {
 namespace {
 
-constexpr std::int64_t kStateBytes = 4;  // width of moments and master weights at least
+constexpr std::int64_t kStateWidth = 4;  // width of moments and master weights at least
 constexpr std::int64_t kExactSumBytes = 16;
 
 int shards_of(const Plan& plan) { return plan.sharding_stage > 0 ? plan.replicas() : 1; }
@@ -25,11 +25,11 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
     if (stage.first_layer > 0 && holds_tied(layer)) parameters += tie_of(model)->weights;
   }
   const std::int64_t element = model.bytes_per_element;
-  const std::int64_t wide = std::max(element, kStateBytes);
+  const std::int64_t wide = std::max(element, kStateWidth);
   StageState state;
   state.parameters = state.gradients = Bytes(parameters * element);
   if (optimizer == "adamw") state.optimizer += Bytes(2 * parameters * wide);
-  if (element < kStateBytes) state.optimizer += Bytes(parameters * kStateBytes);
+  if (element < kStateWidth) state.optimizer += Bytes(parameters * kStateWidth);
   return state;
 }
 

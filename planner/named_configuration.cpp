@@ -18,7 +18,7 @@
 namespace pipewright::planner {
 namespace {
 
-constexpr int kMost = 65536;  // of a degree, and of devices
+constexpr int kMostDegree = 65536;  // of a degree, and of devices
 
 const std::vector<std::string_view> kKeys{"schedule",
                                           "tp",
@@ -44,9 +44,9 @@ std::optional<int> number_of(const Values& values, const char* key, int least = 
   if (found == values.end()) return std::nullopt;
   if (least == 0 && found->second == "0") return 0;
   const auto number = positive_integer(found->second);
-  if (!number || *number > kMost) {
+  if (!number || *number > kMostDegree) {
     throw InputError(std::string(key) + " is a whole number from " + std::to_string(least) +
-                     " to " + std::to_string(kMost) + ", found \"" + found->second + "\"");
+                     " to " + std::to_string(kMostDegree) + ", found \"" + found->second + "\"");
   }
   return number;
 }
@@ -191,8 +191,8 @@ std::string set_replicas(const Values& values, const Job& job, bool as_elsewhere
                         : 1;
   }
   const std::int64_t needed = of_replica * parallel.data;
-  if (needed > kMost && !as_elsewhere)
-    throw InputError("a configuration of more than " + std::to_string(kMost) + " devices");
+  if (needed > kMostDegree && !as_elsewhere)
+    throw InputError("a configuration of more than " + std::to_string(kMostDegree) + " devices");
   if (needed <= devices) return "";
   return "It needs " + std::to_string(needed) + " devices, and " + job.cluster.name + " has " +
          std::to_string(devices) + ".";

@@ -15,7 +15,6 @@ namespace {
 constexpr double kProbeSeconds = 0.5;  // of counted work for a question
 constexpr double kNearEnough = 1.01;   // between a limit that does and one that does not
 constexpr int kNodeCounts = 24;        // tried one by one; then doubled
-constexpr int kMostDevices = 65536;
 
 /// A field whose values a job may leave open.
 struct Field {

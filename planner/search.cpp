@@ -32,12 +32,12 @@ struct Mesh {
 };
 
 /// What a mesh is tried with.
-enum class Trial { Schedules, Baseline };
+enum class TrialKind { Schedules, Baseline };
 
 /// One call of search(): what all configurations share.
-class Search {
+class ScheduleSearch {
  public:
-  Search(const Job& job, const Profile* profile, const SearchOptions& options)
+  ScheduleSearch(const Job& job, const Profile* profile, const SearchOptions& options)
       : job_(job),
         options_(options),
         costs_(costs_of_job(job, profile, options.cores)),
@@ -58,7 +58,7 @@ class Search {
     const bool synthesises = options_.synthesis && synthesises_winners(job_);
     // Its winners do not depend on how many rows are shown.
     const std::size_t rows = synthesises ? std::max(keep_, kRowsForWinners) : keep_;
-    std::vector<Evaluation> ranked = best_of(meshes, Trial::Schedules, rows, "table");
+    std::vector<Evaluation> ranked = best_of(meshes, TrialKind::Schedules, rows, "table");
     if (!ranked.empty()) leader_ = ranked.front().candidate;
     if (!options_.first_possible || ranked.empty())
       add_baselines(meshes, sorted(space.only_to_compare), ranked);
@@ -128,7 +128,7 @@ class Search {
 
   void add_baseline(const std::vector<Mesh>& meshes, bool can_be_plan,
                     std::vector<Evaluation>& ranked) {
-    auto best = best_of(meshes, Trial::Baseline, 1, "baseline");
+    auto best = best_of(meshes, TrialKind::Baseline, 1, "baseline");
     if (best.empty()) return;
     result_.baselines.push_back(best.front().candidate);
     const bool is_there = std::any_of(ranked.begin(), ranked.end(), [&](const Evaluation& outcome) {
@@ -144,7 +144,7 @@ class Search {
     result_.front = {result_.ranked.front()};
     while (result_.complete) {
       limit_ = Bytes(result_.front.back().peak_bytes.value / 20 * 19);
-      auto next = best_of(meshes, Trial::Schedules, 1, "front");
+      auto next = best_of(meshes, TrialKind::Schedules, 1, "front");
       if (limit_.value == 0 || next.empty()) break;
       result_.front.push_back(std::move(next.front().candidate));
     }
@@ -162,11 +162,11 @@ class Search {
   }
 
   /// As often as configurations fell that nobody has looked at.
-  void leave_out(const std::vector<Mesh>& meshes, std::size_t from, Trial trial,
+  void leave_out(const std::vector<Mesh>& meshes, std::size_t from, TrialKind trial,
                  const std::string& reason) {
     for (std::size_t i = from; i < meshes.size(); ++i) {
       std::size_t count = choices_.baseline_on(meshes[i].setup) ? 1 : 0;
-      if (trial == Trial::Schedules) {
+      if (trial == TrialKind::Schedules) {
         const ShapeChoices::Shapes& shapes = shapes_on(meshes[i].setup);
         count = shapes.list.size();
         for (const auto& [why, number] : shapes.pruned) result_.pruned[why] += number;
@@ -176,12 +176,12 @@ class Search {
   }
 
   std::vector<Branch> grow(const std::vector<Mesh>& meshes, std::size_t begin, std::size_t end,
-                           Trial trial) {
+                           TrialKind trial) {
     std::vector<std::vector<Shape>> shapes(end - begin);
     for (std::size_t i = begin; i < end; ++i) {
       const ParallelSetup& setup = meshes[i].setup;
       auto& own = shapes[i - begin];
-      if (trial == Trial::Baseline) {
+      if (trial == TrialKind::Baseline) {
         if (const auto shape = choices_.baseline_on(setup)) own.push_back(*shape);
       } else {
         const ShapeChoices::Shapes& found = shapes_on(setup);
@@ -216,8 +216,8 @@ class Search {
   /// The `count` best, best first: always on with what has the least bound, meshes before their
   /// branches. Batches have fixed sizes: what is skipped depends on the batches before, not on
   /// which thread was faster.
-  std::vector<Evaluation> best_of(const std::vector<Mesh>& meshes, Trial trial, std::size_t count,
-                                  const std::string& what) {
+  std::vector<Evaluation> best_of(const std::vector<Mesh>& meshes, TrialKind trial,
+                                  std::size_t count, const std::string& what) {
     std::vector<Branch> branches;
     Queue waiting;
     std::vector<Evaluation> best;
@@ -367,13 +367,13 @@ namespace {
 
 SearchResult search_open_or_executable(const Job& job, const Profile* profile,
                                        const SearchOptions& options) {
-  if (!options.only_executable) return Search(job, profile, options).run();
+  if (!options.only_executable) return ScheduleSearch(job, profile, options).run();
   SearchOptions open = options;
   open.only_executable = false;
-  SearchResult all = Search(job, profile, open).run();
+  SearchResult all = ScheduleSearch(job, profile, open).run();
   if (all.ranked.empty() || missing_everywhere(job, all.ranked.front().parallel).empty())
     return all;
-  SearchResult result = Search(job, profile, options).run();
+  SearchResult result = ScheduleSearch(job, profile, options).run();
   result.elapsed_ns += all.elapsed_ns;
   result.not_executable = all.ranked.front();
   if (result.best) {

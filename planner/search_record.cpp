@@ -7,7 +7,7 @@ namespace pipewright::planner {
 namespace {
 
 constexpr const char* kFile = "search journal";
-constexpr std::int64_t kMost = INT64_MAX;
+constexpr std::int64_t kMostRecorded = INT64_MAX;
 
 }  // namespace
 
@@ -51,13 +51,13 @@ Evaluation evaluation_of(const std::string& record, const Branch& branch) {
     recompute.push_back(static_cast<LayerRecompute>(kind.integer(0, 2)));
   if (!recompute.empty() && recompute.size() != candidate.stages.size())
     cursor.at("recompute_of_stage").fail("one number a stage");
-  candidate.step = Nanoseconds(cursor.at("step_ns").integer(0, kMost));
+  candidate.step = Nanoseconds(cursor.at("step_ns").integer(0, kMostRecorded));
   candidate.bubble_ratio = cursor.at("bubble_ratio").number(0, 1);
   for (const JsonCursor& peak : cursor.at("peak_activations").elements())
     candidate.peak_activations.push_back(static_cast<int>(peak.integer(0, INT32_MAX)));
-  candidate.peak_bytes = Bytes(cursor.at("peak_bytes").integer(0, kMost));
+  candidate.peak_bytes = Bytes(cursor.at("peak_bytes").integer(0, kMostRecorded));
   candidate.fullest_rank = static_cast<int>(cursor.at("fullest_rank").integer(0, INT32_MAX));
-  candidate.state_bytes = Bytes(cursor.at("state_bytes").integer(0, kMost));
+  candidate.state_bytes = Bytes(cursor.at("state_bytes").integer(0, kMostRecorded));
   return evaluation;
 }
 

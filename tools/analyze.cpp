@@ -253,7 +253,7 @@ void print_step(const Step& step, const traces::BubbleReport& report, Session& s
   if (step.read) session.print(waiting_text(*step.read, terminal));
 }
 
-int run(const Arguments& arguments, Session& session) {
+int run_analyze(const Arguments& arguments, Session& session) {
   const auto& files = arguments.positionals();
   const bool trace = !files.empty() && !arguments.has("--schedule") && is_trace(files.front());
   if (!trace && files.size() > 1) {
@@ -296,7 +296,7 @@ Command analyze_command() {
       "standard input";
   command.positionals.front().most = kAnyNumber;
   command.flags = subject_flags();
-  command.run = run;
+  command.run = run_analyze;
   return command;
 }
 

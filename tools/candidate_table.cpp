@@ -89,7 +89,7 @@ std::string times_text(double ratio) {
 }
 
 /// A column of numbers or words, and what a row has there.
-struct Cell {
+struct TableCell {
   std::string title, text;
   Table::Align align = Table::Align::Right;
 };
@@ -109,14 +109,14 @@ struct Shown {
   }
 };
 
-std::vector<Cell> cells_of(const CandidateRow& row, const Shown& shown, Nanoseconds baseline) {
+std::vector<TableCell> cells_of(const CandidateRow& row, const Shown& shown, Nanoseconds baseline) {
   const planner::Candidate& candidate = *row.candidate;
   const planner::ParallelSetup& parallel = candidate.parallel;
   const double gain = candidate.step.value == 0 ? 1.0
                                                 : static_cast<double>(baseline.value) /
                                                       static_cast<double>(candidate.step.value);
   const auto left = Table::Align::Left;
-  std::vector<Cell> cells{{"#", row.place}, {"schedule", schedule_text(candidate), left}};
+  std::vector<TableCell> cells{{"#", row.place}, {"schedule", schedule_text(candidate), left}};
   if (shown.tensor) cells.push_back({"tp", std::to_string(parallel.tensor)});
   cells.push_back({"pp", std::to_string(parallel.pipeline)});
   if (shown.data) cells.push_back({"dp", std::to_string(parallel.data)});
@@ -133,8 +133,8 @@ std::vector<Cell> cells_of(const CandidateRow& row, const Shown& shown, Nanoseco
 }
 
 /// What is too long for a column of a narrow terminal.
-std::vector<Cell> long_cells_of(const CandidateRow& row, const Shown& shown) {
-  std::vector<Cell> cells;
+std::vector<TableCell> long_cells_of(const CandidateRow& row, const Shown& shown) {
+  std::vector<TableCell> cells;
   if (shown.savings)
     cells.push_back({"with", savings_text(row.candidate->parallel), Table::Align::Left});
   cells.push_back({"layers", layers_text(*row.candidate), Table::Align::Left});
@@ -142,13 +142,13 @@ std::vector<Cell> long_cells_of(const CandidateRow& row, const Shown& shown) {
 }
 
 std::string table_text(const std::vector<CandidateRow>& rows,
-                       const std::vector<std::vector<Cell>>& cells, const Terminal& terminal) {
+                       const std::vector<std::vector<TableCell>>& cells, const Terminal& terminal) {
   std::vector<Table::Column> columns;
-  for (const Cell& cell : cells.front()) columns.push_back({cell.title, cell.align});
+  for (const TableCell& cell : cells.front()) columns.push_back({cell.title, cell.align});
   Table table(columns);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::vector<std::string> texts;
-    for (const Cell& cell : cells[i]) texts.push_back(cell.text);
+    for (const TableCell& cell : cells[i]) texts.push_back(cell.text);
     table.add(texts, rows[i].ink);
   }
   return table.text(terminal);
@@ -164,9 +164,9 @@ bool fits(const std::string& table, int width) {
 }
 
 /// "with ZeRO 1, sp; layers 3 + 30x2 + 1".
-std::string named_text(const std::vector<Cell>& cells) {
+std::string named_text(const std::vector<TableCell>& cells) {
   std::string text;
-  for (const Cell& cell : cells) {
+  for (const TableCell& cell : cells) {
     if (!cell.text.empty()) text += (text.empty() ? "" : "; ") + cell.title + " " + cell.text;
   }
   return text;
@@ -174,7 +174,7 @@ std::string named_text(const std::vector<Cell>& cells) {
 
 /// The lines of a table, each row's with what belongs to it below.
 std::string with_second_lines(const std::string& table,
-                              const std::vector<std::vector<Cell>>& details,
+                              const std::vector<std::vector<TableCell>>& details,
                               const Terminal& terminal) {
   constexpr int kIndent = 6;
   std::istringstream lines(table);
@@ -194,7 +194,7 @@ std::string candidates_text(const std::vector<CandidateRow>& rows, const planner
                             Nanoseconds baseline, const Terminal& terminal) {
   if (rows.empty()) return "";
   const Shown shown(all);
-  std::vector<std::vector<Cell>> cells, details, whole;
+  std::vector<std::vector<TableCell>> cells, details, whole;
   for (const CandidateRow& row : rows) {
     cells.push_back(cells_of(row, shown, baseline));
     details.push_back(long_cells_of(row, shown));
@@ -205,7 +205,7 @@ std::string candidates_text(const std::vector<CandidateRow>& rows, const planner
   // A table sets its columns closer where they would not fit, and cuts what still does not.
   Terminal measured = terminal;
   measured.color = false;
-  const auto is_whole = [&](const std::vector<std::vector<Cell>>& table) {
+  const auto is_whole = [&](const std::vector<std::vector<TableCell>>& table) {
     Terminal endless = measured;
     endless.width = 1 << 20;
     const std::string wide = table_text(rows, table, endless);

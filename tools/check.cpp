@@ -167,7 +167,7 @@ bool accept_cure(const Arguments& arguments, const Subject& subject,
   return over.empty();
 }
 
-int run(const Arguments& arguments, Session& session) {
+int run_check(const Arguments& arguments, Session& session) {
   if (arguments.has("--out") && !arguments.has("--fix"))
     throw InputError("--out belongs to --fix: it writes what was cured");
   Subject subject = read_subject(arguments, Purpose::Judge, session);
@@ -244,7 +244,7 @@ Command check_command() {
        .name = "--matrix",
        .help = "the verdict under every preset and every combination of issue, channel, protocol "
                "and post too, and the least eager credit that passes"});
-  command.run = run;
+  command.run = run_check;
   return command;
 }
 

@@ -5,7 +5,7 @@
 namespace pipewright::tools {
 namespace {
 
-constexpr int kMostSteps = 1'000'000'000;
+constexpr int kMostCheckpointSteps = 1'000'000'000;
 
 }  // namespace
 
@@ -37,11 +37,12 @@ std::vector<Flag> checkpoint_flags() {
 CheckpointRequest checkpoint_request(const Arguments& arguments) {
   CheckpointRequest request;
   if (const auto folder = arguments.text("--save-checkpoint")) {
-    request.save = exec::CheckpointSpec{
-        .folder = *folder,
-        .every = static_cast<int>(arguments.integer_or("--checkpoint-every", 1, kMostSteps, 0)),
-        .keep = static_cast<int>(arguments.integer_or("--keep-checkpoints", 1, kMostSteps, 0)),
-        .watch = {}};
+    request.save = exec::CheckpointSpec{.folder = *folder,
+                                        .every = static_cast<int>(arguments.integer_or(
+                                            "--checkpoint-every", 1, kMostCheckpointSteps, 0)),
+                                        .keep = static_cast<int>(arguments.integer_or(
+                                            "--keep-checkpoints", 1, kMostCheckpointSteps, 0)),
+                                        .watch = {}};
   } else if (arguments.has("--checkpoint-every") || arguments.has("--keep-checkpoints")) {
     throw InputError("--checkpoint-every and --keep-checkpoints belong to --save-checkpoint");
   }

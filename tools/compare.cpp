@@ -24,7 +24,7 @@
 namespace pipewright::tools {
 namespace {
 
-struct Row {
+struct ComparisonRow {
   std::string name;
   int chunks = 1;
   Verdict verdict = Verdict::Ok;
@@ -38,8 +38,8 @@ struct Row {
   bool rough = false;      // cut into stages too small for whole ns and bytes
 };
 
-Row simulate_schedule(const planner::Schedule& schedule, const Arguments& arguments,
-                      Session& session) {
+ComparisonRow simulate_schedule(const planner::Schedule& schedule, const Arguments& arguments,
+                                Session& session) {
   planner::ScheduleRequest request = schedule_request(arguments, schedule, CostsOf::Ranks);
   // One --vpp for all: a schedule that knows one chunk only keeps to it.
   if (schedule.default_chunks == 1 && !schedule.searched) request.chunks = 1;
@@ -48,7 +48,7 @@ Row simulate_schedule(const planner::Schedule& schedule, const Arguments& argume
     const auto& known = schedule.parameters;
     return std::find(known.begin(), known.end(), parameter.first) == known.end();
   });
-  Row row{.name = std::string(schedule.name), .chunks = request.chunks};
+  ComparisonRow row{.name = std::string(schedule.name), .chunks = request.chunks};
   if (const auto refused = planner::refusal_of(schedule, request)) {
     row.refusal = *refused;
     return row;
@@ -91,14 +91,14 @@ Row simulate_schedule(const planner::Schedule& schedule, const Arguments& argume
 
 /// The schedules named; of "all", those that are possible at this size and are made for any
 /// communication.
-std::vector<Row> simulate_schedules(const Arguments& arguments, Session& session) {
+std::vector<ComparisonRow> simulate_schedules(const Arguments& arguments, Session& session) {
   const auto& names = arguments.positionals();
-  std::vector<Row> rows;
+  std::vector<ComparisonRow> rows;
   if (names == std::vector<std::string>{"all"}) {
     for (const planner::Schedule& schedule : planner::schedules()) {
       if (schedule.policy.empty()) rows.push_back(simulate_schedule(schedule, arguments, session));
     }
-    std::erase_if(rows, [](const Row& row) { return !row.refusal.empty(); });
+    std::erase_if(rows, [](const ComparisonRow& row) { return !row.refusal.empty(); });
     return rows;
   }
   for (const auto& name : names) {
@@ -108,7 +108,7 @@ std::vector<Row> simulate_schedules(const Arguments& arguments, Session& session
   return rows;
 }
 
-double slower_than(const Row& row, const Row& first) {
+double slower_than(const ComparisonRow& row, const ComparisonRow& first) {
   if (first.figures.makespan_ns == 0) return 0;
   return static_cast<double>(row.figures.makespan_ns) /
              static_cast<double>(first.figures.makespan_ns) -
@@ -121,7 +121,7 @@ std::string tenths_text(double value) {
   return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10));
 }
 
-std::string ending(const Row& row) {
+std::string ending(const ComparisonRow& row) {
   if (row.verdict != Verdict::Ok) return std::string(to_string(row.verdict));
   return row.over_memory ? "over memory" : "ok";
 }
@@ -130,7 +130,8 @@ std::string rank_costs_text(const CostTable& by_rank) {
   return same_for_all(by_rank) ? costs_text(by_rank) : "its own for each rank";
 }
 
-void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Session& session) {
+void print_rows(const std::vector<ComparisonRow>& rows, const Arguments& arguments,
+                Session& session) {
   using Align = Table::Align;
   const bool memory = arguments.has("--mem") || arguments.has("--rank-mem");
   std::vector<Table::Column> columns = {{"schedule"},
@@ -143,7 +144,7 @@ void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Sessio
   if (memory) columns.push_back({"memory", Align::Right});
   columns.push_back({"verdict"});
   Table table(columns);
-  for (const Row& row : rows) {
+  for (const ComparisonRow& row : rows) {
     std::vector<std::string> cells = {row.name, std::to_string(row.chunks)};
     if (row.verdict == Verdict::Ok) {
       cells.push_back(format_duration(Nanoseconds(row.figures.makespan_ns)));
@@ -175,9 +176,9 @@ void print_rows(const std::vector<Row>& rows, const Arguments& arguments, Sessio
               session.terminal().width, 0));
 }
 
-Json rows_fields(const std::vector<Row>& rows) {
+Json rows_fields(const std::vector<ComparisonRow>& rows) {
   Json list = Json::array();
-  for (const Row& row : rows) {
+  for (const ComparisonRow& row : rows) {
     Json fields = {{"schedule", row.name},
                    {"vpp", row.chunks},
                    {"verdict", std::string(to_string(row.verdict))}};
@@ -193,19 +194,19 @@ Json rows_fields(const std::vector<Row>& rows) {
 
 int compare_schedules(const Arguments& arguments, Session& session) {
   const auto condition = fail_condition(arguments, {"step", "bubble"});
-  const std::vector<Row> rows = simulate_schedules(arguments, session);
+  const std::vector<ComparisonRow> rows = simulate_schedules(arguments, session);
   if (session.json()) {
     session.print_result(rows_fields(rows));
   } else {
     print_rows(rows, arguments, session);
-    if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.rough; })) {
+    if (std::any_of(rows.begin(), rows.end(), [](const ComparisonRow& row) { return row.rough; })) {
       session.note(
           "cut into several stages a rank, costs this small are rounded up to whole ns "
           "and bytes; larger numbers, such as F=1us and F=1KiB, say more exactly");
     }
   }
   bool bad = false;
-  for (const Row& row : rows) {
+  for (const ComparisonRow& row : rows) {
     bad |= row.verdict != Verdict::Ok || row.over_memory;
     if (row.verdict != Verdict::Ok) continue;
     if (!fails(condition,
@@ -260,7 +261,7 @@ int compare_plans(const Plan& first, const Plan& second, const Arguments& argume
   return kDone;
 }
 
-int run(const Arguments& arguments, Session& session) {
+int run_compare(const Arguments& arguments, Session& session) {
   const auto& names = arguments.positionals();
   if (const auto plans = two_plans(names))
     return compare_plans(plans->first, plans->second, arguments, session);
@@ -332,7 +333,7 @@ Command compare_command() {
   command.flags.push_back(
       fail_if_flag("exit with 1 if a metric is above its limit; schedules: step (to the first "
                    "one), bubble; traces: step, action (mean difference), bubble (in points)"));
-  command.run = run;
+  command.run = run_compare;
   return command;
 }
 

@@ -123,7 +123,7 @@ std::string fish_script() {
   return text;
 }
 
-int run(const Arguments& arguments, Session& session) {
+int run_completions(const Arguments& arguments, Session& session) {
   const std::string shell = arguments.positionals().front();
   std::string script;
   if (shell == "bash") {
@@ -159,7 +159,7 @@ Command completions_command() {
                           .most = 1,
                           .is_file = false,
                           .choices = {"bash", "zsh", "fish"}}};
-  command.run = run;
+  command.run = run_completions;
   return command;
 }
 

@@ -17,7 +17,7 @@ using planner::Cure;
 using planner::CureReport;
 using planner::Touches;
 
-constexpr std::size_t kMostLines = 8;  // of the difference, in text
+constexpr std::size_t kMostChangedLines = 8;  // of the difference, in text
 
 LowerOptions options_of(const Subject& subject) {
   const auto& stages = subject.costs.stages;
@@ -114,10 +114,11 @@ std::string cure_text(const CureReport& report, const Terminal& terminal) {
   const Cure& cure = report.cures.front();
   std::string text = painted(terminal, Ink::Green, "cure: " + cure.name) + "\n" +
                      wrapped(cure.change.sentence, terminal.width, 2);
-  for (std::size_t k = 0; k < std::min(cure.difference.size(), kMostLines); ++k)
+  for (std::size_t k = 0; k < std::min(cure.difference.size(), kMostChangedLines); ++k)
     text += wrapped(cure.difference[k], terminal.width, 4);
-  if (cure.difference.size() > kMostLines) {
-    text += "    and " + std::to_string(cure.difference.size() - kMostLines) + " more lines\n";
+  if (cure.difference.size() > kMostChangedLines) {
+    text +=
+        "    and " + std::to_string(cure.difference.size() - kMostChangedLines) + " more lines\n";
   }
   text += wrapped("proved: it ends under " + policy_text(cure.policy), terminal.width, 2);
   text += wrapped(cost_text(cure), terminal.width, 2);

@@ -190,7 +190,9 @@ class Demo {
   traces::Comparison comparison_;
 };
 
-int run(const Arguments& arguments, Session& session) { return Demo(arguments, session).run(); }
+int run_demo(const Arguments& arguments, Session& session) {
+  return Demo(arguments, session).run();
+}
 
 }  // namespace
 
@@ -222,7 +224,7 @@ Command demo_command() {
        .writes = Writes::Folder},
       {.group = "Demo", .name = "--steps", .argument = "N", .help = "training steps (200)"},
   };
-  command.run = run;
+  command.run = run_demo;
   return command;
 }
 

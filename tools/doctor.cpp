@@ -94,7 +94,7 @@ void print_gpus(Session& session, const GpuFacts& facts) {
                std::string(facts.gpus[i].name) + ": " + gpu_text(facts.gpus[i]));
 }
 
-int run(const Arguments& /*arguments*/, Session& session) {
+int run_doctor(const Arguments& /*arguments*/, Session& session) {
   const Machine machine = look_at_machine();
   const BuildFacts build = build_facts();
   const GpuFacts facts = look_at_gpus();
@@ -129,7 +129,7 @@ Command doctor_command() {
   command.name = "doctor";
   command.summary = "say what this build and this machine can do, and what is missing";
   command.examples = {{"doctor", "before the first run, and in a bug report"}};
-  command.run = run;
+  command.run = run_doctor;
   return command;
 }
 

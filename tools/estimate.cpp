@@ -23,7 +23,7 @@ using planner::ParallelResult;
 using planner::ParallelSpace;
 using planner::RankBytes;
 
-constexpr int kMostDevices = 65536, kMostSamples = 1 << 20;
+constexpr int kMostSamplesAStep = 1 << 20;
 
 /// "1,2,4", and the flag may be given again.
 std::vector<std::string> words_of(const Arguments& arguments, std::string_view flag) {
@@ -69,7 +69,7 @@ std::vector<Value> choices_of(const Arguments& arguments, std::string_view flag,
 ParallelSpace space_of(const Arguments& arguments, const Cluster& cluster) {
   ParallelSpace space;
   space.devices = cluster.devices();
-  const auto batch = arguments.integer("--global-batch", 1, kMostSamples);
+  const auto batch = arguments.integer("--global-batch", 1, kMostSamplesAStep);
   if (!batch) throw InputError("missing --global-batch: the samples of a step");
   space.global_batch = static_cast<int>(*batch);
   const auto degrees = [&](std::string_view flag) {
@@ -228,7 +228,7 @@ Cluster cluster_of(const Arguments& arguments) {
   return read_cluster(JsonCursor(document, name));
 }
 
-int run(const Arguments& arguments, Session& session) {
+int run_estimate(const Arguments& arguments, Session& session) {
   const Architecture model = model_of(arguments.positionals().front(), session);
   const Cluster cluster = cluster_of(arguments);
   for (const std::string& text : cluster.assumed) session.note("assumed of the cluster: " + text);
@@ -329,7 +329,7 @@ Command estimate_command() {
        .help = "estimate all, and print the front of time and memory"},
       {.group = "Output", .name = "--top", .argument = "K", .help = "rows of the table"},
   };
-  command.run = run;
+  command.run = run_estimate;
   return command;
 }
 

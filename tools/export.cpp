@@ -41,7 +41,7 @@ ExportedPlan written(const ExportFormat& format, const Plan& plan, const Argumen
   return planner::export_pytorch_csv(plan, *planner::torch_release(*torch));
 }
 
-int run(const Arguments& arguments, Session& session) {
+int export_plan(const Arguments& arguments, Session& session) {
   const auto name = arguments.text("--format");
   if (!name) {
     std::string list;
@@ -114,7 +114,7 @@ Command export_command() {
        .short_name = 'o',
        .is_file = true,
        .writes = Writes::File}};
-  command.run = run;
+  command.run = export_plan;
   return command;
 }
 

@@ -277,7 +277,7 @@ int split_profile(const JsonCursor& document, const Arguments& arguments, Sessio
   return kAnswerIsNo;
 }
 
-int run(const Arguments& arguments, Session& session) {
+int run_partition(const Arguments& arguments, Session& session) {
   const std::string file = arguments.positionals().front();
   const Json json = parse_json(read_text(file), file);
   const JsonCursor document(json, file);
@@ -324,7 +324,7 @@ Command partition_command() {
        .argument = "NAME",
        .help = "where the file holds several"},
   };
-  command.run = run;
+  command.run = run_partition;
   return command;
 }
 

@@ -82,7 +82,7 @@ exec::ProfileBackend gpu_backend(const Arguments& arguments, const Model& model,
                                      options.ranks);
 }
 
-int run(const Arguments& arguments, Session& session) {
+int run_profile(const Arguments& arguments, Session& session) {
   const auto& names = arguments.positionals();
   const Target target = target_from(names.empty() ? "gpt-tiny" : names.front());
   exec::ProfileOptions options;
@@ -173,7 +173,7 @@ Command profile_command() {
        .is_file = true,
        .writes = Writes::File},
   };
-  command.run = run;
+  command.run = run_profile;
   return command;
 }
 

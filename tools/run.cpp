@@ -323,7 +323,7 @@ int dry_run(const Arguments& arguments, Session& session) {
   return nccl ? show_nccl_calls(*subject, session) : show_issue_order(arguments, *subject, session);
 }
 
-int run(const Arguments& arguments, Session& session) {
+int run_program(const Arguments& arguments, Session& session) {
   if (arguments.has("--dry-run")) return dry_run(arguments, session);
   require_cuda_flags_fit(arguments);
   const std::string transport = arguments.text_or("--transport", "local");
@@ -456,7 +456,7 @@ Command run_command() {
   for (auto& flag : checkpoint_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : subject_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
-  command.run = run;
+  command.run = run_program;
   return command;
 }
 

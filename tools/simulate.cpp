@@ -73,7 +73,7 @@ int print_verdict(const Subject& subject, const WaitReport& report, Session& ses
   return kAnswerIsNo;
 }
 
-int run(const Arguments& arguments, Session& session) {
+int run_simulate(const Arguments& arguments, Session& session) {
   session.progress("reading and lowering ...");
   const Subject subject = read_subject(arguments, Purpose::Predict, session);
   if (!subject.problems.empty()) {
@@ -150,7 +150,7 @@ Command simulate_command() {
                            .name = "--width",
                            .argument = "COLUMNS",
                            .help = "of the timeline, instead of the terminal's"});
-  command.run = run;
+  command.run = run_simulate;
   return command;
 }
 

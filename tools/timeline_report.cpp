@@ -11,7 +11,7 @@
 namespace pipewright::tools {
 namespace {
 
-std::string duration(std::int64_t ns) { return format_duration(Nanoseconds(ns)); }
+std::string duration_of_ns(std::int64_t ns) { return format_duration(Nanoseconds(ns)); }
 
 traces::ReportTable rank_table(const Subject& subject, const Figures& figures) {
   const bool memory = !subject.costs.memory.empty();
@@ -22,8 +22,8 @@ traces::ReportTable rank_table(const Subject& subject, const Figures& figures) {
     const double bubble = figures.makespan_ns > 0 ? 1 - static_cast<double>(rank.busy_ns) /
                                                             static_cast<double>(figures.makespan_ns)
                                                   : 0;
-    table.rows.push_back({std::to_string(r), duration(rank.busy_ns), percent_text(bubble),
-                          duration(rank.span_ns), std::to_string(rank.peak_activations)});
+    table.rows.push_back({std::to_string(r), duration_of_ns(rank.busy_ns), percent_text(bubble),
+                          duration_of_ns(rank.span_ns), std::to_string(rank.peak_activations)});
     if (memory) table.rows.back().push_back(format_bytes(Bytes(rank.peak_bytes)));
   }
   return table;
@@ -37,8 +37,8 @@ traces::ReportTable bubble_table(const Program& program, const Timeline& timelin
     const auto cause = static_cast<traces::BubbleCause>(c);
     if (bubbles.total.of(cause) == 0) continue;
     std::vector<std::string> row = {std::string(traces::to_string(cause)),
-                                    duration(bubbles.total.of(cause))};
-    for (const auto& rank : bubbles.ranks) row.push_back(duration(rank.of(cause)));
+                                    duration_of_ns(bubbles.total.of(cause))};
+    for (const auto& rank : bubbles.ranks) row.push_back(duration_of_ns(rank.of(cause)));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -59,7 +59,7 @@ traces::Report report_of(const Subject& subject, const Timeline& timeline) {
   if (stuck) {
     report.verdict = verdict_text(program, sim::check(program, subject.costs), {}, Terminal{});
   } else {
-    report.facts.push_back("step " + duration(figures.makespan_ns) + ", bubble " +
+    report.facts.push_back("step " + duration_of_ns(figures.makespan_ns) + ", bubble " +
                            percent_text(figures.bubble_ratio) + ", bubble in the longest span " +
                            percent_text(figures.span_bubble_ratio));
   }

@@ -295,7 +295,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   return save_best(result, path, job, arguments, session);
 }
 
-int run(const Arguments& arguments, Session& session) {
+int run_tune(const Arguments& arguments, Session& session) {
   refuse_opposites(arguments);
   if (arguments.positionals().empty()) {
     if (arguments.has("--synthesise")) return synthesise_order(arguments, session);
@@ -388,7 +388,7 @@ Command tune_command() {
   for (const auto& flags : {schedule_flags(), cost_flags()}) {
     command.flags.insert(command.flags.end(), flags.begin(), flags.end());
   }
-  command.run = run;
+  command.run = run_tune;
   return command;
 }
 

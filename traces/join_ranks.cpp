@@ -16,10 +16,10 @@ namespace {
 constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max() / 4;
 
 /// A tensor on its way: an activation of a stage, or the gradient of its inputs.
-struct Tensor {
+struct TensorKey {
   bool gradient;
   int stage, micro_batch;
-  auto operator<=>(const Tensor&) const = default;
+  auto operator<=>(const TensorKey&) const = default;
 };
 
 /// The first moment at which it may be under way, on the rank that makes it, or the last one by
@@ -32,7 +32,7 @@ struct Moment {
 /// One end of every message of the job. A tensor without a message has no second end, or both on
 /// one rank.
 struct Messages {
-  std::map<Tensor, Moment> begun, ended;
+  std::map<TensorKey, Moment> begun, ended;
 
   void take(std::size_t rank, const Action& a, const TraceSpan& span) {
     const bool forward =

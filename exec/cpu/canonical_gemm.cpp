@@ -55,7 +55,7 @@ void pack_columns(const float* from, std::ptrdiff_t stride, bool transposed, int
 }
 
 /// A part of the product: c's columns [column, column + columns), the chain's links [k, k + depth).
-struct Part {
+struct GemmPart {
   int column = 0, columns = 0, k = 0, depth = 0;
   bool continues = false;
   float factor = 1;
@@ -72,12 +72,12 @@ class Product {
       for (int k = 0; k < size_.k; k += kDepth) {
         const int depth = std::min(kDepth, size_.k - k);
         const bool is_last = k + depth == size_.k;
-        const Part part{j,
-                        std::min(kColumns, size_.n - j),
-                        k,
-                        depth,
-                        continues || k > 0,
-                        is_last ? alpha : 1.0F};
+        const GemmPart part{j,
+                            std::min(kColumns, size_.n - j),
+                            k,
+                            depth,
+                            continues || k > 0,
+                            is_last ? alpha : 1.0F};
         pack_b(part);
         for (int i = 0; i < size_.m; i += rows_at_once())
           rows_of(part, i, std::min(rows_at_once(), size_.m - i));
@@ -91,7 +91,7 @@ class Product {
   /// Whole tiles.
   int rows_at_once() const { return kRows - kRows % kernel_.rows; }
 
-  void pack_b(const Part& part) {
+  void pack_b(const GemmPart& part) {
     for (int j = 0; j < part.columns; j += kernel_.columns) {
       const int columns = std::min(kernel_.columns, part.columns - j);
       if (columns == kernel_.columns && reads_b_in_place()) continue;
@@ -99,11 +99,11 @@ class Product {
                    kernel_.columns, packed_b(part, j));
     }
   }
-  float* packed_b(const Part& part, int column) {
+  float* packed_b(const GemmPart& part, int column) {
     return space_.b + static_cast<std::ptrdiff_t>(column) * part.depth;
   }
 
-  void rows_of(const Part& part, int row, int rows) {
+  void rows_of(const GemmPart& part, int row, int rows) {
     for (int i = 0; i < rows; i += kernel_.rows) {
       pack_rows(at(a_, row + i, part.k), a_.stride, a_.transposed, std::min(kernel_.rows, rows - i),
                 part.depth, space_.a + static_cast<std::ptrdiff_t>(i) * part.depth);

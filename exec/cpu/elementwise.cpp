@@ -14,9 +14,9 @@ constexpr float kSlope = 0.7978845608F;  // sqrt(2 / pi)
 constexpr float kCubic = 0.044715F;
 
 /// Elements that are worked on at a time, so that what lies between two loops stays in cache.
-constexpr std::size_t kBlock = 512;
+constexpr std::size_t kElementsABlock = 512;
 
-/// s for up to kBlock elements.
+/// s for up to kElementsABlock elements.
 void gelu_sigmoid(std::size_t n, const float* x, float* s) {
   // Beyond e^60 the result is 0 to any float that is added to it; stopping there keeps denormal
   // numbers, which are slow, out of the matrices. NaN stays NaN.
@@ -52,9 +52,9 @@ void relu_backward_input(std::size_t n, const float* y, const float* dy, float* 
 }
 
 void gelu_forward(std::size_t n, const float* x, float* y) {
-  std::array<float, kBlock> s;
-  for (std::size_t begin = 0; begin < n; begin += kBlock) {
-    const std::size_t size = std::min(kBlock, n - begin);
+  std::array<float, kElementsABlock> s;
+  for (std::size_t begin = 0; begin < n; begin += kElementsABlock) {
+    const std::size_t size = std::min(kElementsABlock, n - begin);
     gelu_sigmoid(size, x + begin, s.data());
     for (std::size_t i = 0; i < size; ++i) y[begin + i] = x[begin + i] * s[i];
   }
@@ -62,9 +62,9 @@ void gelu_forward(std::size_t n, const float* x, float* y) {
 
 // d(x s)/dx = s + x s (1 - s) 2u', with u' = kSlope · (1 + 3 kCubic x^2).
 void gelu_backward_input(std::size_t n, const float* x, const float* dy, float* dx) {
-  std::array<float, kBlock> s;
-  for (std::size_t begin = 0; begin < n; begin += kBlock) {
-    const std::size_t size = std::min(kBlock, n - begin);
+  std::array<float, kElementsABlock> s;
+  for (std::size_t begin = 0; begin < n; begin += kElementsABlock) {
+    const std::size_t size = std::min(kElementsABlock, n - begin);
     gelu_sigmoid(size, x + begin, s.data());
     for (std::size_t i = 0; i < size; ++i) {
       const float v = x[begin + i];

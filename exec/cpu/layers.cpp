@@ -102,18 +102,20 @@ class ResidualLayer final : public TrainableLayer {
   SequentialLayer inner_, shortcut_;
 };
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+[[noreturn]] void refuse_layer(const std::string& path, const std::string& what) {
   throw InputError("layer \"" + path + "\": " + what);
 }
 
 void expect_floats(const std::string& path, int width) {
-  if (width <= 0) refuse(path, "it needs numbers, but token ids come in: put an embedding first");
+  if (width <= 0)
+    refuse_layer(path, "it needs numbers, but token ids come in: put an embedding first");
 }
 
 void expect_width(const Layer& layer, int width, const std::string& path) {
   if (layer.in > 0 && layer.in != width) {
-    refuse(path, "\"in\" is " + std::to_string(layer.in) + ", but the layer before it gives " +
-                     std::to_string(width) + " numbers a row: make them equal");
+    refuse_layer(path, "\"in\" is " + std::to_string(layer.in) +
+                           ", but the layer before it gives " + std::to_string(width) +
+                           " numbers a row: make them equal");
   }
 }
 
@@ -143,20 +145,21 @@ int width_behind_residual(const Layer& layer, int width, const std::string& path
   const int behind = width_behind_chain(layer.inner, width, path);
   const int added = width_behind_chain(layer.shortcut, width, path + "/shortcut");
   if (behind != added) {
-    refuse(path, "what is inside a residual gives " + std::to_string(behind) +
-                     " numbers a row, and what it is added to has " + std::to_string(added) +
-                     ": they must be equal");
+    refuse_layer(path, "what is inside a residual gives " + std::to_string(behind) +
+                           " numbers a row, and what it is added to has " + std::to_string(added) +
+                           ": they must be equal");
   }
   return behind;
 }
 
 void check_embedding(const Layer& layer, const LayerSite& site) {
   if (layer.positions > 0 && layer.positions < site.extent.sequence) {
-    refuse(site.path, "it has " + std::to_string(layer.positions) +
-                          " positions, but a sample has " + std::to_string(site.extent.sequence) +
-                          " tokens: give it at least as many positions");
+    refuse_layer(site.path, "it has " + std::to_string(layer.positions) +
+                                " positions, but a sample has " +
+                                std::to_string(site.extent.sequence) +
+                                " tokens: give it at least as many positions");
   }
-  if (layer.vocabulary <= 0) refuse(site.path, "its vocabulary must be at least 1");
+  if (layer.vocabulary <= 0) refuse_layer(site.path, "its vocabulary must be at least 1");
 }
 
 }  // namespace
@@ -169,8 +172,9 @@ std::string layer_path(const std::string& outer, int index, const Layer& layer) 
 
 int width_behind(const Layer& layer, int width, const std::string& path) {
   if (layer.kind == LayerKind::Embedding) {
-    if (width != 0) refuse(path, "an embedding takes token ids: it can only be the first layer");
-    if (layer.out <= 0) refuse(path, "\"out\" must be at least 1");
+    if (width != 0)
+      refuse_layer(path, "an embedding takes token ids: it can only be the first layer");
+    if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");
     return layer.out;
   }
   if (layer.kind == LayerKind::Sequential) return width_behind_chain(layer.inner, width, path);
@@ -178,7 +182,7 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
   switch (layer.kind) {
     case LayerKind::Linear:
       expect_width(layer, width, path);
-      if (layer.out <= 0) refuse(path, "\"out\" must be at least 1");
+      if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");
       return layer.out;
     case LayerKind::Residual:
       return width_behind_residual(layer, width, path);
@@ -186,7 +190,7 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
       return cpu::width_in_graph(layer, static_cast<int>(layer.inner.size()) - 1, width, path);
     case LayerKind::Custom:
       expect_width(layer, width, path);
-      if (layer.out <= 0) refuse(path, "\"out\" must be at least 1");
+      if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");
       return layer.out;
     case LayerKind::Conv2d:
     case LayerKind::MaxPool:
@@ -197,8 +201,8 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
     case LayerKind::CausalSelfAttention:
       expect_width(layer, width, path);
       if (layer.heads <= 0 || width % layer.heads != 0) {
-        refuse(path, std::to_string(layer.heads) + " heads do not divide the width " +
-                         std::to_string(width));
+        refuse_layer(path, std::to_string(layer.heads) + " heads do not divide the width " +
+                               std::to_string(width));
       }
       return width;
     default:
@@ -241,7 +245,7 @@ std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& 
       return cpu::make_graph(layer, site);
     case LayerKind::Add:
     case LayerKind::Concat:
-      refuse(site.path, "it has several inputs, so it belongs into a graph");
+      refuse_layer(site.path, "it has several inputs, so it belongs into a graph");
     case LayerKind::Custom:
       return make_own_layer(layer, site);
     case LayerKind::Conv2d:

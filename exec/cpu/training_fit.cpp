@@ -12,22 +12,24 @@
 namespace pipewright::exec::cpu {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) { throw InputError("cannot train: " + why); }
+[[noreturn]] void refuse_training(const std::string& why) {
+  throw InputError("cannot train: " + why);
+}
 
 void require_sizes(const Program& program, const Training& training) {
-  if (program.fragment) refuse("the order is a fragment; give a whole one");
+  if (program.fragment) refuse_training("the order is a fragment; give a whole one");
   const bool forward_only = is_forward_only(program);
   if (forward_only && training.mode == RunMode::Train)
-    refuse("the order is forward-only; evaluate or predict with it");
+    refuse_training("the order is forward-only; evaluate or predict with it");
   PIPEWRIGHT_ASSERT(forward_only || training.mode == RunMode::Train,
                     "a Program with a backward is to run forward only");
   if (static_cast<std::size_t>(program.stages) != training.stages.size()) {
-    refuse("the schedule has " + std::to_string(program.stages) + " stages, the plan " +
-           std::to_string(training.stages.size()));
+    refuse_training("the schedule has " + std::to_string(program.stages) + " stages, the plan " +
+                    std::to_string(training.stages.size()));
   }
   if (program.micro_batches != training.micro_batches) {
-    refuse("the schedule has " + std::to_string(program.micro_batches) +
-           " micro-batches, the plan " + std::to_string(training.micro_batches));
+    refuse_training("the schedule has " + std::to_string(program.micro_batches) +
+                    " micro-batches, the plan " + std::to_string(training.micro_batches));
   }
 }
 
@@ -35,13 +37,13 @@ void require_layers(const Training& training) {
   int next = 0;
   for (const StagePlan& stage : training.stages) {
     if (stage.first_layer != next || stage.end_layer < next) {
-      refuse("the stages do not cover the model's layers one after another");
+      refuse_training("the stages do not cover the model's layers one after another");
     }
     next = stage.end_layer;
   }
   if (next != static_cast<int>(training.model->layers.size())) {
-    refuse("the stages end at layer " + std::to_string(next) + " of " +
-           std::to_string(training.model->layers.size()));
+    refuse_training("the stages end at layer " + std::to_string(next) + " of " +
+                    std::to_string(training.model->layers.size()));
   }
 }
 
@@ -60,19 +62,21 @@ std::string updates_of(const Program& program, int stage, RankId rank) {
     const Cell cell = program.cell(id);
     if (adds(cell.action) || (cell.partner && adds(*cell.partner))) {
       if (!updates.empty() && updates.back() == 'r') {
-        refuse(replica + " computes " + program.text(id) +
-               " between its REDUCE_GRAD and the OPT; reduce behind the last weight gradient");
+        refuse_training(
+            replica + " computes " + program.text(id) +
+            " between its REDUCE_GRAD and the OPT; reduce behind the last weight gradient");
       }
       unreduced = true;
     } else if (cell.action.kind == ActionKind::ReduceGrad && cell.action.stage.value == stage) {
       if (!updates.empty() && updates.back() == 'r')
-        refuse(replica + " is reduced twice without an OPT between");
+        refuse_training(replica + " is reduced twice without an OPT between");
       updates += 'r';
       unreduced = false;
     } else if (cell.action.kind == ActionKind::Opt) {
       if (unreduced) {
-        refuse(replica + " updates its weights without the gradients of the others; put a " +
-               std::to_string(stage) + "REDUCE_GRAD before the OPT");
+        refuse_training(replica +
+                        " updates its weights without the gradients of the others; put a " +
+                        std::to_string(stage) + "REDUCE_GRAD before the OPT");
       }
       updates += 'o';
     }
@@ -93,9 +97,9 @@ void require_equal_replicas(const Program& program) {
     const std::string first = updates_of(program, s, ranks.front());
     for (const RankId rank : ranks) {
       if (updates_of(program, s, rank) == first) continue;
-      refuse("ranks " + std::to_string(ranks.front().value) + " and " + std::to_string(rank.value) +
-             " hold replicas of stage " + std::to_string(s) +
-             ", but do not reduce and update it in the same sequence");
+      refuse_training("ranks " + std::to_string(ranks.front().value) + " and " +
+                      std::to_string(rank.value) + " hold replicas of stage " + std::to_string(s) +
+                      ", but do not reduce and update it in the same sequence");
     }
   }
 }
@@ -115,8 +119,8 @@ void require_norms(const Program& program, const Training& training) {
   if (training.optimizer.clip_grad_norm <= 0 || program.ranks() == 1) return;
   for (int r = 0; r < program.ranks(); ++r) {
     if (!precedes_updates(program, RankId(r), ActionKind::ReduceNorm))
-      refuse("rank " + std::to_string(r) +
-             " clips its gradients, but has an OPT without a REDUCE_NORM before it");
+      refuse_training("rank " + std::to_string(r) +
+                      " clips its gradients, but has an OPT without a REDUCE_NORM before it");
   }
 }
 
@@ -126,7 +130,7 @@ void require_ties(const Program& program, const Training& training) {
   const std::vector<StageId> tied = tied_stages(*training.model, training.stages);
   if (tied.empty()) return;
   if (program.asynchronous)
-    refuse(
+    refuse_training(
         "an asynchronous schedule updates its stages at different times, so they cannot share "
         "the weights of a tied head; take a synchronous schedule, or an untied head");
   for (int r = 0; r < program.ranks(); ++r) {
@@ -134,8 +138,9 @@ void require_ties(const Program& program, const Training& training) {
     const bool holds =
         std::find_first_of(own.begin(), own.end(), tied.begin(), tied.end()) != own.end();
     if (holds && !precedes_updates(program, RankId(r), ActionKind::ReduceTied))
-      refuse("rank " + std::to_string(r) +
-             " holds a part of a tied head, but has an OPT without a REDUCE_TIED before it");
+      refuse_training(
+          "rank " + std::to_string(r) +
+          " holds a part of a tied head, but has an OPT without a REDUCE_TIED before it");
   }
 }
 

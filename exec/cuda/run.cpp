@@ -38,7 +38,7 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers,
   return facts;
 }
 
-RunResult::GpuMemory memory_of(Device& device) {
+RunResult::GpuMemory gpu_memory_of(Device& device) {
   return {device.memory_figures().peak_bytes + device.message_figures().peak_bytes,
           device.weight_figures().live_bytes};
 }
@@ -99,7 +99,7 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.training.verified_steps) verifier->compare(program, step, devices, peers);
     if (step + 1 == options.steps) {
-      memory = by_rank<RunResult::GpuMemory>(devices, peers, memory_of);
+      memory = by_rank<RunResult::GpuMemory>(devices, peers, gpu_memory_of);
       enqueued_ns = by_rank<std::int64_t>(devices, peers,
                                           [](Device& device) { return device.enqueued_ns(); });
     }

@@ -14,7 +14,7 @@ Event make_event(const pipewright_cuda& cuda) {
   return {required(cuda, cuda.event(0)), [&cuda](void* which) { cuda.release_event(which); }};
 }
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_graph(const std::string& why) {
   throw InputError("a step of this run cannot be one CUDA graph: " + why +
                    "; leave out --cuda-graph");
 }
@@ -28,11 +28,11 @@ StepWay way_of_captured_run(int step) {
 
 void require_captured(const Program& program, const OptimizerSpec& optimizer) {
   if (optimizer.clip_grad_norm > 0)
-    refuse("the host waits in it for the norm by which gradients are clipped");
+    refuse_graph("the host waits in it for the norm by which gradients are clipped");
   for (const Instruction& in : program.code) {
     if (in.kind == ActionKind::ReduceTied)
-      refuse("the gradients of a tied head are summed on the host");
-    if (in.in_collective()) refuse("the gradients of replicas are summed on the host");
+      refuse_graph("the gradients of a tied head are summed on the host");
+    if (in.in_collective()) refuse_graph("the gradients of replicas are summed on the host");
   }
 }
 

@@ -8,8 +8,8 @@
 namespace pipewright::exec::mpi {
 namespace {
 
-constexpr int kTurnsPerLook = 64;
-constexpr std::int64_t kFirstSleepNs = 5'000, kLongestSleepNs = 500'000;
+constexpr int kGatherTurnsPerLook = 64;
+constexpr std::int64_t kFirstGatherSleepNs = 5'000, kLongestGatherSleepNs = 500'000;
 
 Frame frame_with(std::uint32_t run, const std::string& text) {
   Packer packer;
@@ -43,7 +43,7 @@ std::vector<std::string> all_gather(Link& link, const std::string& text,
     }
   }
   int missing = processes - 1;
-  std::int64_t nap = kFirstSleepNs;
+  std::int64_t nap = kFirstGatherSleepNs;
   for (int turn = 1;; ++turn) {
     bool heard = false, is_at_rest = false;
     {
@@ -55,7 +55,7 @@ std::vector<std::string> all_gather(Link& link, const std::string& text,
       }
       link.wire().take_sent();
       is_at_rest = link.wire().is_at_rest();
-      if (turn % kTurnsPerLook == 0) link.presence().look(local::steady_ns());
+      if (turn % kGatherTurnsPerLook == 0) link.presence().look(local::steady_ns());
       for (int p = 0; p < processes; ++p) {
         if (!texts[static_cast<std::size_t>(p)] && link.presence().is_lost(p))
           throw RunError("process " + std::to_string(p) + " is gone: its " +
@@ -65,7 +65,7 @@ std::vector<std::string> all_gather(Link& link, const std::string& text,
     // What is half sent needs this process to go on.
     if (missing == 0 && is_at_rest) break;
     if (while_waiting) while_waiting();
-    nap = heard ? kFirstSleepNs : std::min(2 * nap, kLongestSleepNs);
+    nap = heard ? kFirstGatherSleepNs : std::min(2 * nap, kLongestGatherSleepNs);
     local::sleep_until_steady(local::steady_ns() + nap);
   }
   std::vector<std::string> all;

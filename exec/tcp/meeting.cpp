@@ -13,7 +13,7 @@
 namespace pipewright::exec::tcp {
 namespace {
 
-constexpr std::int64_t kKnockAgainNs = 50'000'000;
+constexpr std::int64_t kMeetAgainNs = 50'000'000;
 constexpr std::uint64_t kMagic = 0x7069'7065'7772'0001;  // "pipewr", 1
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 
@@ -90,7 +90,7 @@ std::vector<Bytes> be_guest(const JobPlace& place, const Bytes& own,
   std::optional<Socket> host;
   while (!(host = connect_to(addresses))) {
     patience.require(silent);
-    local::sleep_until_steady(local::steady_ns() + kKnockAgainNs);
+    local::sleep_until_steady(local::steady_ns() + kMeetAgainNs);
   }
   const Hello hello{kMagic, static_cast<std::uint32_t>(place.process),
                     static_cast<std::uint32_t>(place.processes), own.size()};

@@ -9,7 +9,7 @@
 namespace pipewright::exec::tcp {
 namespace {
 
-constexpr int kLookMs = 100;
+constexpr int kPatienceLookMs = 100;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ void Patience::require(const std::string& what) const {
 void Patience::wait_for(const Socket& socket, short events, const std::string& what) const {
   while (true) {
     pollfd one{socket.get(), events, 0};
-    if (poll(&one, 1, kLookMs) > 0) return;
+    if (poll(&one, 1, kPatienceLookMs) > 0) return;
     require(what);
   }
 }

@@ -9,18 +9,18 @@ namespace pipewright::planner {
 
 namespace {
 
-constexpr double kGibibyte = 1024.0 * 1024 * 1024;
+constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // Peaks, bandwidths, sizes and multiprocessors: NVIDIA's data sheets (T4, V100 SXM2, A100 SXM4
 // 80GB, H100 SXM5, H200 SXM, B200 in a HGX). Efficiencies: docs/cost-model.md.
 constexpr std::array<DeviceRates, 7> kDevices{{
-    {"T4", 65e12, 320e9, 16 * kGibibyte, 40, 128, 128, false, 0.31, 0.85, 0.44},
-    {"V100", 125e12, 900e9, 32 * kGibibyte, 80, 128, 128, false, 0.86, 0.75},
-    {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGibibyte, 108, 256, 128, false, 0.83, 0.85},
-    {"A100", 312e12, 2039e9, 80 * kGibibyte, 108, 256, 128, false, 0.83, 0.85},
-    {"H100", 989e12, 3350e9, 80 * kGibibyte, 132, 256, 128, true, 0.70, 0.85},
-    {"H200", 989e12, 4800e9, 141 * kGibibyte, 132, 256, 128, true, 0.70, 0.85},
-    {"B200", 2250e12, 8000e9, 180 * kGibibyte, 148, 256, 256, true, 0.55, 0.40},
+    {"T4", 65e12, 320e9, 16 * kGiB, 40, 128, 128, false, 0.31, 0.85, 0.44},
+    {"V100", 125e12, 900e9, 32 * kGiB, 80, 128, 128, false, 0.86, 0.75},
+    {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGiB, 108, 256, 128, false, 0.83, 0.85},
+    {"A100", 312e12, 2039e9, 80 * kGiB, 108, 256, 128, false, 0.83, 0.85},
+    {"H100", 989e12, 3350e9, 80 * kGiB, 132, 256, 128, true, 0.70, 0.85},
+    {"H200", 989e12, 4800e9, 141 * kGiB, 132, 256, 128, true, 0.70, 0.85},
+    {"B200", 2250e12, 8000e9, 180 * kGiB, 148, 256, 256, true, 0.55, 0.40},
 }};
 
 /// What a large collective reaches inside a node, by device. A100: nccl-tests (see the header).

@@ -9,7 +9,7 @@ namespace pipewright::planner {
 namespace {
 
 /// Optimizer state of a weight: a 32-bit copy and two moments.
-constexpr double kStateBytes = 12;
+constexpr double kStateBytesAParameter = 12;
 
 /// Chunks whose activations rank r holds at most under (interleaved) 1F1B: its forwards before the
 /// first backward, and one (arXiv:2104.04473 §2.2).
@@ -27,7 +27,7 @@ StateBytes state_bytes(const Architecture& model, const FrameworkTraits& framewo
   const double shared = weights.shared(setup);
   return {2 * (setup.zero >= 3 ? shared : weights.all),
           framework.gradient_bytes * (setup.zero >= 2 ? shared : weights.all),
-          kStateBytes * (setup.zero >= 1 ? shared : weights.all)};
+          kStateBytesAParameter * (setup.zero >= 1 ? shared : weights.all)};
 }
 
 double embedding_kept_bytes(const Architecture& model, const FrameworkTraits& framework,

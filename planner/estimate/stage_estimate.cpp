@@ -100,11 +100,11 @@ double bytes_until_weight(const EstimateContext& context, const ParallelSetup& s
   return 2 * numbers;
 }
 
-struct Kept {
+struct KeptActivations {
   double block = 0, until_weight = 0;
 };
 
-Kept kept_by(const EstimateContext& context, const ParallelSetup& setup, bool experts) {
+KeptActivations kept_by(const EstimateContext& context, const ParallelSetup& setup, bool experts) {
   return {saved_bytes(context.model, context.framework, setup, experts, setup.recompute),
           bytes_until_weight(context, setup, experts)};
 }
@@ -205,8 +205,9 @@ std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
                                                 const ParallelSetup& setup,
                                                 std::span<const StagePlan> stages) {
   const auto& [model, framework, machine] = context;
-  const Kept dense = kept_by(context, setup, false);
-  const Kept experts = model.experts.count > 0 ? kept_by(context, setup, true) : Kept{};
+  const KeptActivations dense = kept_by(context, setup, false);
+  const KeptActivations experts =
+      model.experts.count > 0 ? kept_by(context, setup, true) : KeptActivations{};
   std::vector<LayerRange> of_rank(static_cast<std::size_t>(setup.pipeline));
   for (const StagePlan& stage : stages)
     of_rank[static_cast<std::size_t>(stage.rank.value)].add(range_of(model, stage));

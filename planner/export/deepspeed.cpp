@@ -6,7 +6,7 @@
 namespace pipewright::planner {
 namespace {
 
-void refuse(const PlanFacts& facts, ExportedPlan& result) {
+void refuse_for_deepspeed(const PlanFacts& facts, ExportedPlan& result) {
   require_one_recompute(facts, "DeepSpeed", result);
   if (facts.pipeline > 1 && facts.schedule != "1f1b") {
     result.refusals.push_back("DeepSpeed's pipeline engine runs 1f1b; the plan's schedule is " +
@@ -52,7 +52,7 @@ void add_tensor_parallelism(const PlanFacts& facts, Json& document, ExportedPlan
       "PipeModelDataParallelTopology");
 }
 
-void add_notes(const PlanFacts& facts, ExportedPlan& result) {
+void add_deepspeed_notes(const PlanFacts& facts, ExportedPlan& result) {
   if (facts.experts > 1) {
     result.notes.push_back(
         "expert parallelism is an argument of deepspeed.moe.layer.MoE: ep_size=" +
@@ -75,7 +75,7 @@ void add_notes(const PlanFacts& facts, ExportedPlan& result) {
 ExportedPlan export_deepspeed(const Plan& plan) {
   const PlanFacts facts = facts_of(plan);
   ExportedPlan result;
-  refuse(facts, result);
+  refuse_for_deepspeed(facts, result);
   if (!result.refusals.empty()) return result;
   Json document = {{"train_batch_size", facts.global_batch},
                    {"train_micro_batch_size_per_gpu", plan.micro_batch_size},
@@ -94,7 +94,7 @@ ExportedPlan export_deepspeed(const Plan& plan) {
   // Left out, it is not clipped.
   if (clips_or_says_no(plan.training)) document["gradient_clipping"] = plan.training.clip_grad_norm;
   if (plan.model.bytes_per_element == 2) document["bf16"] = {{"enabled", true}};
-  add_notes(facts, result);
+  add_deepspeed_notes(facts, result);
   // deepspeed/runtime/pipe/topology.py: axes pipe, data, model.
   if (facts.pipeline > 1) {
     note_rank_order(plan, "DeepSpeed", false,

@@ -10,7 +10,7 @@ namespace pipewright::planner {
 namespace {
 
 /// Lines of the array.
-struct Flags {
+struct MegatronFlags {
   std::string text;
 
   void add(const std::string& flag) { text += "  --" + flag + "\n"; }
@@ -21,7 +21,7 @@ struct Flags {
 };
 
 /// Micro-batches that go through a chunk before the next chunk's turn.
-int group_of(const Plan& plan) {
+int megatron_group_of(const Plan& plan) {
   const auto given = plan.schedule.parameters.find("group");
   if (given != plan.schedule.parameters.end()) return std::atoi(given->second.c_str());
   ScheduleRequest request;
@@ -30,7 +30,7 @@ int group_of(const Plan& plan) {
   return equal_round(request);
 }
 
-void refuse(const PlanFacts& facts, const Plan& plan, ExportedPlan& result) {
+void refuse_for_megatron(const PlanFacts& facts, const Plan& plan, ExportedPlan& result) {
   require_transformer(facts, "Megatron-LM", result);
   require_one_recompute(facts, "Megatron-LM", result);
   const std::string& name = facts.schedule;
@@ -38,7 +38,7 @@ void refuse(const PlanFacts& facts, const Plan& plan, ExportedPlan& result) {
     result.refusals.push_back("Megatron-LM runs 1f1b and interleaved; the plan's schedule is " +
                               name + "; tune with these in strategy.schedule_mode");
   }
-  if (facts.pipeline > 1 && facts.chunks > 1 && group_of(plan) < facts.pipeline) {
+  if (facts.pipeline > 1 && facts.chunks > 1 && megatron_group_of(plan) < facts.pipeline) {
     result.refusals.push_back(
         "Megatron-LM interleaves groups of at least as many micro-batches "
         "as ranks; the plan has " +
@@ -60,7 +60,7 @@ void refuse(const PlanFacts& facts, const Plan& plan, ExportedPlan& result) {
   }
 }
 
-void add_parallelism(const PlanFacts& facts, const Plan& plan, Flags& flags) {
+void add_parallelism(const PlanFacts& facts, const Plan& plan, MegatronFlags& flags) {
   flags.add("tensor-model-parallel-size", facts.tensor);
   flags.add("pipeline-model-parallel-size", facts.pipeline);
   flags.add_above("context-parallel-size", facts.context, 1);
@@ -69,8 +69,8 @@ void add_parallelism(const PlanFacts& facts, const Plan& plan, Flags& flags) {
   if (facts.pipeline > 1) {
     flags.add("pipeline-model-parallel-layout '" + megatron_layout(facts.stages) + "'");
   }
-  if (facts.pipeline > 1 && facts.chunks > 1 && group_of(plan) != facts.pipeline) {
-    flags.add("microbatch-group-size-per-virtual-pipeline-stage", group_of(plan));
+  if (facts.pipeline > 1 && facts.chunks > 1 && megatron_group_of(plan) != facts.pipeline) {
+    flags.add("microbatch-group-size-per-virtual-pipeline-stage", megatron_group_of(plan));
   }
   if (facts.zero == 1) flags.add("use-distributed-optimizer");
   if (facts.zero > 1) {
@@ -89,7 +89,7 @@ void add_parallelism(const PlanFacts& facts, const Plan& plan, Flags& flags) {
   }
 }
 
-void add_training(const PlanFacts& facts, const Plan& plan, Flags& flags) {
+void add_megatron_training(const PlanFacts& facts, const Plan& plan, MegatronFlags& flags) {
   flags.add("micro-batch-size", plan.micro_batch_size);
   flags.add("global-batch-size", facts.global_batch);
   const TrainingSpec& training = plan.training;
@@ -100,7 +100,7 @@ void add_training(const PlanFacts& facts, const Plan& plan, Flags& flags) {
   if (plan.model.bytes_per_element == 2) flags.add("bf16");
 }
 
-void add_attention(const Architecture& model, Flags& flags) {
+void add_attention(const Architecture& model, MegatronFlags& flags) {
   flags.add("num-attention-heads", model.heads);
   if (model.key_value_heads < model.heads && model.latent.key_value_rank == 0) {
     flags.add("group-query-attention");
@@ -118,7 +118,7 @@ void add_attention(const Architecture& model, Flags& flags) {
   }
 }
 
-void add_experts(const Architecture& model, Flags& flags) {
+void add_experts(const Architecture& model, MegatronFlags& flags) {
   if (model.experts.count == 0) return;
   flags.add("num-experts", model.experts.count);
   flags.add("moe-router-topk", model.experts.chosen);
@@ -130,7 +130,7 @@ void add_experts(const Architecture& model, Flags& flags) {
   }
 }
 
-void add_model(const Architecture& model, Flags& flags) {
+void add_model(const Architecture& model, MegatronFlags& flags) {
   flags.add("num-layers", model.blocks);
   flags.add("hidden-size", model.hidden);
   flags.add("ffn-hidden-size", model.ffn);
@@ -170,7 +170,8 @@ void note_what_is_missing(const PlanFacts& facts, const TrainingSpec& training,
 }
 
 /// Where Megatron-LM puts ranks otherwise than the mesh does.
-void place_ranks(const PlanFacts& facts, const Plan& plan, Flags& flags, ExportedPlan& result) {
+void place_ranks(const PlanFacts& facts, const Plan& plan, MegatronFlags& flags,
+                 ExportedPlan& result) {
   bool in_order = true, pipeline_seen = false, data_outside = false;
   for (std::size_t k = 0; k < plan.mesh.devices.size(); ++k) {
     in_order = in_order && plan.mesh.devices[k] == static_cast<int>(k);
@@ -192,12 +193,12 @@ void place_ranks(const PlanFacts& facts, const Plan& plan, Flags& flags, Exporte
 ExportedPlan export_megatron(const Plan& plan) {
   const PlanFacts facts = facts_of(plan);
   ExportedPlan result;
-  refuse(facts, plan, result);
+  refuse_for_megatron(facts, plan, result);
   if (!result.refusals.empty()) return result;
-  Flags parallel, training, model;
+  MegatronFlags parallel, training, model;
   add_parallelism(facts, plan, parallel);
   place_ranks(facts, plan, parallel, result);
-  add_training(facts, plan, training);
+  add_megatron_training(facts, plan, training);
   add_model(*facts.model, model);
   result.notes.push_back("the vocabulary comes from Megatron-LM's tokenizer; the plan counts " +
                          std::to_string(facts.model->vocabulary) + " words");
@@ -207,7 +208,7 @@ ExportedPlan export_megatron(const Plan& plan) {
         "gradients are reduced after the last micro-batch; --overlap-grad-reduce and "
         "--overlap-param-gather may be added");
   }
-  result.text = "# Flags of Megatron-LM core 0.16 for " + std::to_string(facts.devices()) +
+  result.text = "# MegatronFlags of Megatron-LM core 0.16 for " + std::to_string(facts.devices()) +
                 " devices: source this file, then\n#   torchrun ... pretrain_gpt.py "
                 "\"${PARALLEL_ARGS[@]}\" \"${TRAINING_ARGS[@]}\" \"${MODEL_ARGS[@]}\"\n";
   for (const std::string& note : result.notes) result.text += "# " + note + "\n";

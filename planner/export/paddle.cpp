@@ -21,7 +21,7 @@ Json pipeline_of(const PlanFacts& facts, const Plan& plan) {
   return pipeline;
 }
 
-void add_notes(const PlanFacts& facts, ExportedPlan& result) {
+void add_paddle_notes(const PlanFacts& facts, ExportedPlan& result) {
   if (facts.tensor > 1) {
     result.notes.push_back(
         "paddle.distributed.Strategy has no tensor parallelism: the model's meshes have it, or "
@@ -68,7 +68,7 @@ ExportedPlan export_paddle(const Plan& plan) {
                                 {"mp_degree", facts.tensor},
                                 {"pp_degree", facts.pipeline},
                                 {"sharding_degree", sharded ? facts.data : 1}};
-  add_notes(facts, result);
+  add_paddle_notes(facts, result);
   // Its order is dp, pp, sharding, sep, mp, the last fastest; what is sharded is inside the
   // pipeline.
   note_rank_order(plan, "Paddle", !sharded,

@@ -7,7 +7,7 @@
 namespace pipewright::planner {
 namespace {
 
-void refuse(const PlanFacts& facts, ExportedPlan& result) {
+void refuse_for_paddle_tuner(const PlanFacts& facts, ExportedPlan& result) {
   require_transformer(facts, "Paddle's auto tuner", result);
   refuse_for_paddle(facts, result);
   if (facts.pipeline > 1 && facts.zero > 1) {
@@ -68,7 +68,7 @@ int devices_of_a_node(const PlanFacts& facts, const Cluster& cluster) {
 ExportedPlan export_paddle_tuner(const Plan& plan) {
   const PlanFacts facts = facts_of(plan);
   ExportedPlan result;
-  refuse(facts, result);
+  refuse_for_paddle_tuner(facts, result);
   if (result.refusals.empty()) refuse_what_is_pruned(facts, plan, result);
   if (!result.refusals.empty()) return result;
   const bool sharded = facts.zero > 0;

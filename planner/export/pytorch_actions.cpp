@@ -12,7 +12,7 @@
 namespace pipewright::planner {
 namespace {
 
-using Row = std::vector<Cell>;
+using ActionRow = std::vector<Cell>;
 
 template <class Visit>
 void for_each_action(const Cell& cell, Visit visit) {
@@ -22,7 +22,7 @@ void for_each_action(const Cell& cell, Visit visit) {
 
 template <class Has>
 bool any_action(const Order& order, Has has) {
-  return std::any_of(order.ranks.begin(), order.ranks.end(), [&](const Row& row) {
+  return std::any_of(order.ranks.begin(), order.ranks.end(), [&](const ActionRow& row) {
     return std::any_of(row.begin(), row.end(), [&](const Cell& cell) {
       return has(cell.action) || (cell.partner && has(*cell.partner));
     });
@@ -42,7 +42,7 @@ class Collectives {
     bool gathering = false, reductions = false, waits = false;
   };
 
-  Collectives(const Row& row, const Wanted& wanted) : row_(row), wanted_(wanted) {
+  Collectives(const ActionRow& row, const Wanted& wanted) : row_(row), wanted_(wanted) {
     for (std::size_t k = 0; k < row.size(); ++k) {
       for_each_action(row[k], [&](const Action& a) {
         if (!is_compute(a.kind)) return;
@@ -52,7 +52,7 @@ class Collectives {
     }
   }
 
-  Row run() {
+  ActionRow run() {
     for (std::size_t k = 0; k < row_.size(); ++k) {
       const Cell& cell = row_[k];
       if (!is_send(cell.action.kind)) reduce();  // what waits for the data goes first
@@ -120,13 +120,13 @@ class Collectives {
     }
   }
 
-  const Row& row_;
+  const ActionRow& row_;
   const Wanted wanted_;
   std::map<int, std::vector<std::size_t>> uses_;  // by stage: cells that compute it
   std::map<int, std::size_t> next_use_, last_gradient_;
   std::set<int> active_;
   std::vector<int> to_reduce_;
-  Row list_;
+  ActionRow list_;
 };
 
 using Tensor = std::tuple<ActionKind, int, int>;  // of a SEND
@@ -134,7 +134,7 @@ Tensor tensor_of(const Action& a) { return {a.kind, a.stage.value, a.micro_batch
 
 /// A SEND_F is waited for behind the backward of the same stage and micro-batch, whose gradient
 /// shows that it has arrived; the rest at the end, in the order of the sends.
-Row with_waits_for_sends(const Row& row) {
+ActionRow with_waits_for_sends(const ActionRow& row) {
   std::set<Tensor> open, waited;
   std::vector<Action> sends;
   for (const Cell& cell : row) {
@@ -143,7 +143,7 @@ Row with_waits_for_sends(const Row& row) {
     if (is_wait_for_send(a.kind))
       waited.insert({awaited_kind(a.kind), a.stage.value, a.micro_batch.value});
   }
-  Row list;
+  ActionRow list;
   const auto wait_for = [&](const Action& send) {
     if (!waited.insert(tensor_of(send)).second) return;
     const bool forward = send.kind == ActionKind::SendF;
@@ -203,14 +203,14 @@ Order torch_actions(const Order& order, TorchRelease release) {
       .reductions = !holds(order, ActionKind::ReduceGrad),
       .waits = release == TorchRelease::V2_15 && !holds(order, ActionKind::WaitReduceGrad)};
   Order listed = order;
-  for (Row& row : listed.ranks) {
+  for (ActionRow& row : listed.ranks) {
     std::erase_if(row, [](const Cell& cell) { return cell.action.kind == ActionKind::Idle; });
     for (Cell& cell : row) cell.batched = false;  // its files have no batches
     row = Collectives(row, wanted).run();
   }
   if (!order.has_transfers()) listed = with_transfers(listed);
   if (release == TorchRelease::V2_15) {
-    for (Row& row : listed.ranks) row = with_waits_for_sends(row);
+    for (ActionRow& row : listed.ranks) row = with_waits_for_sends(row);
   }
   return listed;
 }

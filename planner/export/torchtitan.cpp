@@ -36,7 +36,7 @@ bool in_a_loop(const Plan& plan) {
   return true;
 }
 
-void refuse(const PlanFacts& facts, const Plan& plan, ExportedPlan& result) {
+void refuse_for_torchtitan(const PlanFacts& facts, const Plan& plan, ExportedPlan& result) {
   require_transformer(facts, std::string(kTool), result);
   require_one_recompute(facts, std::string(kTool), result);
   if (facts.pipeline > 1 && class_of(facts.schedule).empty() && !in_a_loop(plan)) {
@@ -52,7 +52,7 @@ void refuse(const PlanFacts& facts, const Plan& plan, ExportedPlan& result) {
 }
 
 /// Lines of the array.
-struct Flags {
+struct TorchtitanFlags {
   std::string text;
 
   void add(const std::string& flag, const std::string& value) {
@@ -73,7 +73,7 @@ constexpr std::array<Published, 4> kPublished{{
 }};
 
 /// Whether torchtitan has the plan's model, which is then the first of the flags.
-bool add_model(const Architecture& model, Flags& flags, ExportedPlan& result) {
+bool add_model(const Architecture& model, TorchtitanFlags& flags, ExportedPlan& result) {
   for (const Published& known : kPublished) {
     if (known.ours != model.name) continue;
     flags.text += "  --module " + std::string(known.module) + "\n  --config " +
@@ -101,7 +101,7 @@ std::string modules_of(const std::vector<StageBlocks>& stages) {
 }
 
 /// torchtitan has replicas (0), weights sharded but kept after their first use (2) or not (3).
-void add_data_parallelism(const PlanFacts& facts, Flags& flags, ExportedPlan& result) {
+void add_data_parallelism(const PlanFacts& facts, TorchtitanFlags& flags, ExportedPlan& result) {
   const bool alone = facts.tensor * facts.pipeline * facts.context * facts.experts == 1;
   const bool replicas = facts.zero == 0 && (alone || facts.data == 1);
   flags.add("parallelism.data_parallel_replicate_degree", replicas ? facts.data : 1);
@@ -120,7 +120,8 @@ void add_data_parallelism(const PlanFacts& facts, Flags& flags, ExportedPlan& re
   }
 }
 
-void add_pipeline(const PlanFacts& facts, const Plan& plan, Flags& flags, ExportedPlan& result) {
+void add_pipeline(const PlanFacts& facts, const Plan& plan, TorchtitanFlags& flags,
+                  ExportedPlan& result) {
   flags.add("parallelism.pipeline_parallel_degree", facts.pipeline);
   if (facts.pipeline == 1) return;
   const std::string_view name = class_of(facts.schedule);
@@ -136,7 +137,8 @@ void add_pipeline(const PlanFacts& facts, const Plan& plan, Flags& flags, Export
   flags.add("parallelism.module_fqns_per_model_part", modules_of(facts.stages));
 }
 
-void add_parallelism(const PlanFacts& facts, const Plan& plan, Flags& flags, ExportedPlan& result) {
+void add_parallelism(const PlanFacts& facts, const Plan& plan, TorchtitanFlags& flags,
+                     ExportedPlan& result) {
   // First, because its list of modules takes all words up to the next flag.
   add_pipeline(facts, plan, flags, result);
   add_data_parallelism(facts, flags, result);
@@ -152,7 +154,7 @@ std::string_view mode_of(LayerRecompute recompute) {
   return recompute == LayerRecompute::Attention ? "selective" : "none";
 }
 
-void add_training(const PlanFacts& facts, const Plan& plan, Flags& flags) {
+void add_torchtitan_training(const PlanFacts& facts, const Plan& plan, TorchtitanFlags& flags) {
   // Without a pipeline torchtitan accumulates gradients over global / (local * replicas) steps.
   const int local = facts.pipeline > 1 ? plan.micro_batches * plan.micro_batch_size  //
                                        : plan.micro_batch_size;
@@ -166,7 +168,8 @@ void add_training(const PlanFacts& facts, const Plan& plan, Flags& flags) {
             plan.model.bytes_per_element == 2 ? "bfloat16" : "float32");
 }
 
-void add_notes(const PlanFacts& facts, const TrainingSpec& training, ExportedPlan& result) {
+void add_torchtitan_notes(const PlanFacts& facts, const TrainingSpec& training,
+                          ExportedPlan& result) {
   result.notes.push_back(training.learning_rate_given
                              ? "no flag sets the learning rate: write " +
                                    number_text(training.learning_rate) +
@@ -193,15 +196,15 @@ void add_notes(const PlanFacts& facts, const TrainingSpec& training, ExportedPla
 ExportedPlan export_torchtitan(const Plan& plan) {
   const PlanFacts facts = facts_of(plan);
   ExportedPlan result;
-  refuse(facts, plan, result);
+  refuse_for_torchtitan(facts, plan, result);
   if (!result.refusals.empty()) return result;
-  Flags flags;
+  TorchtitanFlags flags;
   const bool known = add_model(*facts.model, flags, result);
-  add_training(facts, plan, flags);
+  add_torchtitan_training(facts, plan, flags);
   add_parallelism(facts, plan, flags, result);
   // A sub-command, and so the last word.
   flags.text += "  activation_checkpoint:" + std::string(mode_of(*facts.recompute)) + "\n";
-  add_notes(facts, plan.training, result);
+  add_torchtitan_notes(facts, plan.training, result);
   // torchtitan/distributed/parallel_dims.py: its mesh is pp, dp_replicate, dp_shard, cp, tp.
   note_rank_order(plan, "torchtitan", false,
                   "no flag changes that, so neighbours of the pipeline are further apart than "

@@ -2,12 +2,10 @@
 
 #include <random>
 
+#include "planner/index.hpp"
+
 namespace pipewright::planner {
-namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<int> topological_order(const ElementOrder& order, int number) {
   std::mt19937_64 random(static_cast<std::uint64_t>(number));

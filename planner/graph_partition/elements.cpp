@@ -7,13 +7,12 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "planner/index.hpp"
 
 namespace pipewright::planner {
 namespace {
 
 using Pairs = std::set<std::pair<int, int>>;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Direct "comes before" between groups, where group_of maps a colour to its group.
 Pairs order_between(const OperatorGraph& graph, const std::vector<int>& group_of) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <random>
 
+#include "planner/index.hpp"
+
 namespace pipewright::planner {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Finds an ideal by its members: open addressing over the numbers of the ideals.
 struct Directory {

@@ -11,7 +11,7 @@
 namespace pipewright::planner {
 namespace {
 
-constexpr int kMostDevices = 64;
+constexpr int kMostInstanceDevices = 64;
 constexpr double kMostNumber = 1e18;
 
 /// The published files write true, false, 0 and 1.
@@ -114,8 +114,8 @@ OperatorGraph read_operator_graph(const JsonCursor& document) {
   document.only({"maxSizePerFPGA", "maxFPGAs", "maxCPUs", "nodes", "edges"});
   OperatorGraph graph;
   graph.accelerator_bytes = document.at("maxSizePerFPGA").number(0, kMostNumber);
-  graph.accelerators = read_count(document.at("maxFPGAs"), 0, kMostDevices);
-  graph.cpus = read_count(document.at("maxCPUs"), 0, kMostDevices);
+  graph.accelerators = read_count(document.at("maxFPGAs"), 0, kMostInstanceDevices);
+  graph.cpus = read_count(document.at("maxCPUs"), 0, kMostInstanceDevices);
   if (graph.accelerators + graph.cpus == 0) document.at("maxCPUs").fail("at least one device");
   std::unordered_map<int, int> index_of_id;
   read_nodes(document.at("nodes"), graph, index_of_id);

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "planner/graph_partition/chains.hpp"
 #include "planner/graph_partition/stage_table.hpp"
+#include "planner/index.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -14,14 +15,13 @@ namespace {
 /// Elements of all topological orders that are tried where a graph is too wide.
 constexpr int kChainElements = 40'000;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// Work as StageProblem::work_after counts it.
 double work_of(const Element& element) {
   return element.runs_on_accelerator && element.cpu_latency > 0 ? element.accelerator_latency : 0;
 }
 
-StageProblem problem_of(const OperatorGraph& graph, ElementOrder order, IdealLattice lattice) {
+StageProblem stage_problem_of(const OperatorGraph& graph, ElementOrder order,
+                              IdealLattice lattice) {
   StageProblem problem;
   problem.order = std::move(order);
   problem.lattice = std::move(lattice);
@@ -148,7 +148,7 @@ std::optional<GraphPartition> best_over_chains(const OperatorGraph& graph,
   std::int64_t ideals = 0, tried = 0;
   for (int number = 0; number < orders; ++number) {
     const StageProblem problem =
-        problem_of(graph, order, chain_of(topological_order(order, number)));
+        stage_problem_of(graph, order, chain_of(topological_order(order, number)));
     auto found = best_over_ideals(graph, problem);
     if (!found) continue;
     ideals += found->ideals;
@@ -172,7 +172,7 @@ GraphPartitionAnswer best_graph_partition(const OperatorGraph& graph,
   GraphPartitionAnswer answer;
   answer.exact = lattice.has_value();
   if (lattice) {
-    answer.partition = best_over_ideals(graph, problem_of(graph, order, std::move(*lattice)));
+    answer.partition = best_over_ideals(graph, stage_problem_of(graph, order, std::move(*lattice)));
   } else {
     answer.partition = best_over_chains(graph, order);
   }

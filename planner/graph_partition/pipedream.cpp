@@ -4,13 +4,12 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "planner/index.hpp"
 
 namespace pipewright::planner {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// One value for each first and last state of a range.
 using RangeTable = std::vector<std::vector<double>>;

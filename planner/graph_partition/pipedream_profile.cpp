@@ -7,7 +7,7 @@ namespace pipewright::planner {
 namespace {
 
 constexpr int kMostStates = 4096;
-constexpr double kMostNumber = 1e18;
+constexpr double kMostProfiledNumber = 1e18;
 /// Branches are added up in several orders, so equal sums may differ in their last digits.
 constexpr double kSumError = 1e-9;
 constexpr std::string_view kCompute = "cumulative_compute_s";
@@ -20,7 +20,8 @@ bool is_one_profile(const JsonCursor& value) {
 /// As many numbers as states.
 std::vector<double> read_numbers(const JsonCursor& list, std::size_t states) {
   std::vector<double> numbers;
-  for (const JsonCursor& value : list.elements()) numbers.push_back(value.number(0, kMostNumber));
+  for (const JsonCursor& value : list.elements())
+    numbers.push_back(value.number(0, kMostProfiledNumber));
   if (numbers.size() != states) list.fail("as many numbers as states, " + std::to_string(states));
   return numbers;
 }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "planner/index.hpp"
+
 namespace pipewright::planner {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+constexpr double kInfiniteLoad = std::numeric_limits<double>::infinity();
 
 /// An entry of the ideal that a stage grows from, and the entry that the stage would lead to.
 struct Start {
@@ -25,7 +25,7 @@ struct Sums {
   bool runs_on_accelerator = true;
 };
 
-struct Growth {
+struct StageGrowth {
   const StageProblem* problem = nullptr;
   double threshold = 0;
   StageTable* table = nullptr;
@@ -45,7 +45,7 @@ double work_left(const StageProblem& problem, double threshold, int cpus_used, i
 /// Allowance for rounding where a bound is compared: it only keeps more.
 double allowed(double bound) { return bound * (1 + 1e-12) + 1e-12; }
 
-void add_starts(Growth& growth, int cpus_used, int used, double load) {
+void add_starts(StageGrowth& growth, int cpus_used, int used, double load) {
   const StageProblem& problem = *growth.problem;
   const int row = problem.accelerators + 1;
   if (used < problem.accelerators) {
@@ -60,7 +60,7 @@ void add_starts(Growth& growth, int cpus_used, int used, double load) {
 }
 
 /// The ideal's entries that no other entry of it makes useless.
-void find_starts(Growth& growth) {
+void find_starts(StageGrowth& growth) {
   const StageProblem& problem = *growth.problem;
   const int row = problem.accelerators + 1;
   growth.for_accelerator.clear();
@@ -69,7 +69,7 @@ void find_starts(Growth& growth) {
   for (int cpus = 0; cpus <= problem.cpus; ++cpus) {
     for (int used = 0; used <= problem.accelerators; ++used) {
       const double load = loads[cpus * row + used];
-      bool useless = load == kInfinite;
+      bool useless = load == kInfiniteLoad;
       for (int fewer_cpus = 0; fewer_cpus <= cpus && !useless; ++fewer_cpus) {
         for (int fewer = 0; fewer <= used && !useless; ++fewer) {
           useless = (fewer_cpus < cpus || fewer < used) && loads[fewer_cpus * row + fewer] <= load;
@@ -80,7 +80,7 @@ void find_starts(Growth& growth) {
   }
 }
 
-void count_pins_before(Growth& growth) {
+void count_pins_before(StageGrowth& growth) {
   const auto& nets = growth.problem->order.nets;
   for (std::size_t net = 0; net < nets.size(); ++net) {
     int before = 0;
@@ -91,7 +91,7 @@ void count_pins_before(Growth& growth) {
   }
 }
 
-Sums with(Growth& growth, Sums sums, int index) {
+Sums with(StageGrowth& growth, Sums sums, int index) {
   const Element& element = growth.problem->order.elements[at(index)];
   sums.cpu += element.cpu_latency;
   sums.accelerator += element.accelerator_latency;
@@ -109,13 +109,13 @@ Sums with(Growth& growth, Sums sums, int index) {
   return sums;
 }
 
-void without(Growth& growth, int index) {
+void without(StageGrowth& growth, int index) {
   for (const int net : growth.problem->order.elements[at(index)].nets) {
     --growth.pins_inside[at(net)];
   }
 }
 
-void enter(Growth& growth, const std::vector<Start>& starts, int ideal, double load,
+void enter(StageGrowth& growth, const std::vector<Start>& starts, int ideal, double load,
            bool accelerator) {
   if (load > growth.threshold) return;
   const double work = growth.problem->work_after[at(ideal)];
@@ -132,7 +132,7 @@ void enter(Growth& growth, const std::vector<Start>& starts, int ideal, double l
 
 /// Tries every stage that adds to this one, each once: an element that has had its turn here is
 /// barred from the branches of those after it.
-void grow(Growth& growth, int ideal, const Sums& sums) {
+void grow(StageGrowth& growth, int ideal, const Sums& sums) {
   const IdealLattice& lattice = growth.problem->lattice;
   const std::size_t mark = growth.barred_list.size();
   for (std::size_t step = lattice.first_step[at(ideal)]; step < lattice.first_step[at(ideal) + 1];
@@ -167,11 +167,11 @@ StageTable fill_stage_table(const StageProblem& problem, double threshold) {
   StageTable table;
   table.uses = (problem.cpus + 1) * (problem.accelerators + 1);
   const std::size_t entries = at(problem.lattice.count()) * at(table.uses);
-  table.load.assign(entries, kInfinite);
+  table.load.assign(entries, kInfiniteLoad);
   table.came_from.assign(entries, -1);
   table.on_accelerator.assign(entries, 0);
   table.load[0] = 0;
-  Growth growth;
+  StageGrowth growth;
   growth.problem = &problem;
   growth.threshold = threshold;
   growth.table = &table;

@@ -59,21 +59,22 @@ void squeeze(PassGrid& grid) {
 /// The part of the step that a slot belongs to, as the reorderings see it: from the first gradient
 /// that is back at stage 0 until the last forward has begun, the block repeats and is left alone.
 /// With few micro-batches the cool-down is never seen.
-enum class Part : std::uint8_t { WarmUp, Steady, CoolDown };
+enum class BlockPart : std::uint8_t { WarmUp, Steady, CoolDown };
 
 /// Calls move(part, rank, slot, content) for each pass, slot after slot.
 template <class Move>
 void reorder(const PassGrid& grid, Move move) {
-  Part part = Part::WarmUp;
+  BlockPart part = BlockPart::WarmUp;
   for (int t = 0; t < grid.slots; ++t) {
     for (int r = 0; r < grid.ranks; ++r) {
       const SlotContent what = grid.row(r)[t];
       if (what.is_free()) continue;
-      if (part == Part::WarmUp && r == 0 && what.pass() == Pass::BackwardUp) part = Part::Steady;
-      const Part now = part;
-      if (part == Part::Steady && what.pass() == Pass::ForwardDown &&
+      if (part == BlockPart::WarmUp && r == 0 && what.pass() == Pass::BackwardUp)
+        part = BlockPart::Steady;
+      const BlockPart now = part;
+      if (part == BlockPart::Steady && what.pass() == Pass::ForwardDown &&
           what.micro_batch() == grid.micro_batches - 1) {
-        part = Part::CoolDown;
+        part = BlockPart::CoolDown;
       }
       move(now, r, t, what);
     }
@@ -114,12 +115,12 @@ void reorder_with_weights(PassGrid& grid) {
   for (auto& slots : backwards) slots.reserve(2 * static_cast<std::size_t>(grid.micro_batches));
   std::vector<int> last_weight(static_cast<std::size_t>(grid.ranks), -1);
 
-  reorder(grid, [&](Part part, int r, int from, SlotContent what) {
+  reorder(grid, [&](BlockPart part, int r, int from, SlotContent what) {
     const Pass pass = what.pass();
     auto& backward_slots = backwards[static_cast<std::size_t>(r)];
     int& weight_before = last_weight[static_cast<std::size_t>(r)];
     int to = from;
-    if (part != Part::Steady) {
+    if (part != BlockPart::Steady) {
       std::int32_t* const held = live.data() + static_cast<std::size_t>(r) * grid.stride;
       int least = pass == Pass::Weight
                       ? std::max(weight_before,
@@ -137,27 +138,27 @@ void reorder_with_weights(PassGrid& grid) {
 }
 
 /// What a rank holds and how many W's wait after a slot, if a W fills each free slot it can.
-struct Held {
+struct HeldSlots {
   int live = 0, weights_waiting = 0;
-  bool operator==(const Held&) const = default;
+  bool operator==(const HeldSlots&) const = default;
 };
 
-Held after(Held held, SlotContent what) {
+HeldSlots after(HeldSlots held, SlotContent what) {
   if (what.is_free()) {
     const int done = held.weights_waiting > 0 ? 1 : 0;
     return {held.live - done, held.weights_waiting - done};
   }
-  return is_forward(what.pass()) ? Held{held.live + 1, held.weights_waiting}
-                                 : Held{held.live, held.weights_waiting + 1};
+  return is_forward(what.pass()) ? HeldSlots{held.live + 1, held.weights_waiting}
+                                 : HeldSlots{held.live, held.weights_waiting + 1};
 }
 
 /// Moves a pass if no slot of its rank then holds more than `limit`. Slots before `to` stay as they
 /// are; behind `from` the counts soon meet the old ones.
-bool move_within(PassGrid& grid, std::vector<Held>& row_held, std::vector<Held>& changed, int rank,
-                 int from, int to, int limit) {
+bool move_within(PassGrid& grid, std::vector<HeldSlots>& row_held, std::vector<HeldSlots>& changed,
+                 int rank, int from, int to, int limit) {
   move_pass(grid, rank, from, to);
   const SlotContent* const row = grid.row(rank);
-  Held held = to > 0 ? row_held[static_cast<std::size_t>(to) - 1] : Held{};
+  HeldSlots held = to > 0 ? row_held[static_cast<std::size_t>(to) - 1] : HeldSlots{};
   changed.clear();
   for (int t = to; t < grid.slots; ++t) {
     held = after(held, row[t]);
@@ -175,21 +176,21 @@ bool move_within(PassGrid& grid, std::vector<Held>& row_held, std::vector<Held>&
 /// Moves each pass of the cool-down to the first free slot behind its inputs in which its rank, W's
 /// filling the free slots, holds no more than some rank did before.
 void reorder_without_weights(PassGrid& grid) {
-  std::vector<std::vector<Held>> held(static_cast<std::size_t>(grid.ranks));
+  std::vector<std::vector<HeldSlots>> held(static_cast<std::size_t>(grid.ranks));
   int limit = 0;
   for (int r = 0; r < grid.ranks; ++r) {
     auto& row_held = held[static_cast<std::size_t>(r)];
     row_held.reserve(static_cast<std::size_t>(grid.slots));
-    Held now;
+    HeldSlots now;
     for (int t = 0; t < grid.slots; ++t) {
       now = after(now, grid.row(r)[t]);
       limit = std::max(limit, now.live);
       row_held.push_back(now);
     }
   }
-  std::vector<Held> changed;
-  reorder(grid, [&](Part part, int r, int from, SlotContent what) {
-    if (part != Part::CoolDown) return;
+  std::vector<HeldSlots> changed;
+  reorder(grid, [&](BlockPart part, int r, int from, SlotContent what) {
+    if (part != BlockPart::CoolDown) return;
     const SlotContent* const row = grid.row(r);
     int to = last_input(grid, what.pass(), what.micro_batch(), r) + 1;
     for (to = first_free(row, to, from); to < from; to = first_free(row, to + 1, from)) {
@@ -200,7 +201,7 @@ void reorder_without_weights(PassGrid& grid) {
 
 /// Writes one rank: its passes, and a W in each free slot while one is waiting, those of stage
 /// 2p-1-r first.
-void write_rank(const PassGrid& grid, int rank, std::vector<Cell>& cells) {
+void write_block_rank(const PassGrid& grid, int rank, std::vector<Cell>& cells) {
   const SlotContent* const row = grid.row(rank);
   const int late_stage = 2 * grid.ranks - 1 - rank;
   int waiting_late = 0, waiting_early = 0, late = 0, early = 0;
@@ -260,7 +261,7 @@ Order order_of_block(const ScheduleRequest& request, BlockRule offsets) {
   Order order = empty_order(request, kBlockPeriod * static_cast<std::size_t>(m));
   order.placement = Placement::v_shape(request.ranks);
   for (int r = 0; r < request.ranks; ++r) {
-    write_rank(grid, r, order.ranks[static_cast<std::size_t>(r)]);
+    write_block_rank(grid, r, order.ranks[static_cast<std::size_t>(r)]);
   }
   return order;
 }

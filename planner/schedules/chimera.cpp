@@ -12,7 +12,7 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_chimera(const ScheduleRequest& request) {
   if (auto refused = refuse_unless_bidirectional("chimera", request)) return refused;
   const int p = request.ranks, m = request.micro_batches;
   if (m % p == 0) return std::nullopt;
@@ -23,7 +23,7 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
          " micro-batches";
 }
 
-Placement placement_of(int p, int m) {
+Placement chimera_placement(int p, int m) {
   std::vector<std::vector<RankId>> rank_of(static_cast<std::size_t>(p));
   for (int s = 0; s < p; ++s) {
     auto& row = rank_of[static_cast<std::size_t>(s)];
@@ -52,11 +52,11 @@ void write_slot(int p, int m, int rank, int slot, std::vector<Cell>& cells) {
          first + place % (p / 2));
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_chimera(const ScheduleRequest& request) {
   const int p = request.ranks, m = request.micro_batches;
   const int slots = 2 * m + p - 2;
   Order order = empty_order(request, static_cast<std::size_t>(slots));
-  order.placement = placement_of(p, m);
+  order.placement = chimera_placement(p, m);
   for (int r = 0; r < p; ++r) {
     auto& cells = order.ranks[static_cast<std::size_t>(r)];
     for (int slot = 0; slot < slots; ++slot) write_slot(p, m, r, slot, cells);
@@ -75,8 +75,8 @@ Schedule chimera_schedule() {
   entry.memory = "p/2 + 1 + min(r, p-1-r)";
   entry.source = "Chimera (arXiv:2107.06925), two pipelines";
   entry.layout = Layout::Bidirectional;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_chimera;
+  entry.make = make_chimera;
   return entry;
 }
 

@@ -12,7 +12,7 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_dualpipe(const ScheduleRequest& request) {
   if (auto refused = refuse_unless_bidirectional("dualpipe", request)) return refused;
   const int p = request.ranks, m = request.micro_batches;
   if (m < 2 * p) {
@@ -25,7 +25,7 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
          " micro-batches";
 }
 
-Placement placement_of(int p, int m) {
+Placement dualpipe_placement(int p, int m) {
   std::vector<std::vector<RankId>> rank_of(static_cast<std::size_t>(p));
   for (int s = 0; s < p; ++s) {
     auto& row = rank_of[static_cast<std::size_t>(s)];
@@ -35,10 +35,10 @@ Placement placement_of(int p, int m) {
   return Placement::explicit_micro_batches(std::move(rank_of), p);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_dualpipe(const ScheduleRequest& request) {
   const int p = request.ranks, m = request.micro_batches;
   Order order = empty_order(request, 2 * static_cast<std::size_t>(m) + static_cast<std::size_t>(p));
-  order.placement = placement_of(p, m);
+  order.placement = dualpipe_placement(p, m);
   for (int r = 0; r < p; ++r) {
     const int place = std::min(r, p - 1 - r);  // as seen from the nearer end
     const bool first_half = r < p / 2;
@@ -62,8 +62,8 @@ Schedule dualpipe_schedule() {
   entry.source = "DeepSeek-V3 (arXiv:2412.19437); deepseek-ai/DualPipe dualpipe.py";
   entry.splits_backward = true;
   entry.layout = Layout::Bidirectional;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_dualpipe;
+  entry.make = make_dualpipe;
   return entry;
 }
 

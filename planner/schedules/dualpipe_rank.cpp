@@ -12,9 +12,10 @@ enum Side : std::size_t { Near, Far };
 
 /// Each call takes the next micro-batch of its kind and stream. Weight gradients are taken in the
 /// order in which backwards left them.
-class RankWriter {
+class DualPipeRankWriter {
  public:
-  RankWriter(DualPipeStream near_stream, DualPipeStream far_stream, std::vector<Cell>& cells)
+  DualPipeRankWriter(DualPipeStream near_stream, DualPipeStream far_stream,
+                     std::vector<Cell>& cells)
       : streams_{near_stream, far_stream}, cells_(cells) {}
 
   void forward(Side side) { add(ActionKind::F, next_forward(side)); }
@@ -46,7 +47,7 @@ class RankWriter {
 };
 
 /// Steps 1 to 3: forwards of the near stream, then of both, then the far stream's first backwards.
-void fill(RankWriter& rank, int before, int after) {
+void fill(DualPipeRankWriter& rank, int before, int after) {
   for (int k = 0; k < 2 * after; ++k) rank.forward(Near);
   for (int k = 0; k <= before; ++k) {
     rank.forward(Near);
@@ -61,7 +62,7 @@ void fill(RankWriter& rank, int before, int after) {
 
 /// Steps 4 and 5. Where the streams turn or meet, the first backward waits for nothing but the
 /// forward before it, and overlapping the next forward with it would only make it later.
-void overlap(RankWriter& rank, int after, int rounds) {
+void overlap(DualPipeRankWriter& rank, int after, int rounds) {
   for (int k = 0; k < rounds; ++k) {
     if (k == 0 && after == 0) {
       rank.forward(Near);
@@ -78,7 +79,7 @@ void overlap(RankWriter& rank, int after, int rounds) {
 }
 
 /// Steps 6 to 8: from the middle of step 6 on, backwards leave their weights' part for the end.
-void drain(RankWriter& rank, int before, int after) {
+void drain(DualPipeRankWriter& rank, int before, int after) {
   const int backwards = 2 * (before + 1);
   for (int k = 0; k < backwards; ++k) {
     const Side side = k % 2 == 0 ? Far : Near;
@@ -99,7 +100,7 @@ void drain(RankWriter& rank, int before, int after) {
 
 void write_dualpipe_rank(int place, int places, int micro_batches, DualPipeStream near_stream,
                          DualPipeStream far_stream, std::vector<Cell>& cells) {
-  RankWriter rank(near_stream, far_stream, cells);
+  DualPipeRankWriter rank(near_stream, far_stream, cells);
   const int before = place, after = places - 1 - place;
   fill(rank, before, after);
   overlap(rank, after, micro_batches - 2 * places + place + 1);

@@ -8,7 +8,7 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_dualpipev(const ScheduleRequest& request) {
   if (auto refused = refuse_all_but_two_chunks("dualpipev", request)) return refused;
   if (request.micro_batches >= 2 * request.ranks) return std::nullopt;
   return "dualpipev needs at least 2p micro-batches to fill both legs: " +
@@ -16,7 +16,7 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
          "; use " + std::to_string(2 * request.ranks) + " micro-batches, or zbv";
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_dualpipev(const ScheduleRequest& request) {
   const int p = request.ranks, m = request.micro_batches;
   Order order =
       empty_order(request, 4 * static_cast<std::size_t>(m) + 2 * static_cast<std::size_t>(p));
@@ -41,8 +41,8 @@ Schedule dualpipev_schedule() {
   entry.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::V;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_dualpipev;
+  entry.make = make_dualpipev;
   return entry;
 }
 

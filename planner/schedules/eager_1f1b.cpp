@@ -10,11 +10,11 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_eager_1f1b(const ScheduleRequest& request) {
   return refuse_chunks("eager-1f1b", request);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_eager_1f1b(const ScheduleRequest& request) {
   const int m = request.micro_batches;
   Order order = empty_order(request, 2 * static_cast<std::size_t>(m));
   for (int r = 0; r < request.ranks; ++r) {
@@ -40,8 +40,8 @@ Schedule eager_1f1b_schedule() {
   entry.bubble = "(p-1)(F+B)";
   entry.memory = "min(2(p-r)-1, m)";
   entry.source = "PaddlePaddle pipeline_eager_1f1b.py (pull 57605); minPP's eager 1F1B";
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_eager_1f1b;
+  entry.make = make_eager_1f1b;
   return entry;
 }
 

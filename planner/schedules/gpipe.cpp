@@ -5,13 +5,13 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_gpipe(const ScheduleRequest& request) {
   return refuse_chunks("gpipe", request);
 }
 
 /// Idle slots as PyTorch's generator has them: r before the first forward, 3(p-1-r) before the
 /// first backward.
-Order make(const ScheduleRequest& request) {
+Order make_gpipe(const ScheduleRequest& request) {
   Order order = empty_order(request, 2 * static_cast<std::size_t>(request.micro_batches) +
                                          3 * static_cast<std::size_t>(request.ranks));
   for (int r = 0; r < request.ranks; ++r) {
@@ -35,8 +35,8 @@ Schedule gpipe_schedule() {
   entry.bubble = "(p-1)(F+B)";
   entry.memory = "m";
   entry.source = "GPipe (arXiv:1811.06965); PyTorch ScheduleGPipe; Paddle FThenB";
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_gpipe;
+  entry.make = make_gpipe;
   return entry;
 }
 

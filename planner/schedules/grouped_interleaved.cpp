@@ -11,7 +11,7 @@ namespace {
 
 int least_group(int ranks) { return (ranks + 1) / 2; }
 
-int group_of(const ScheduleRequest& request) {
+int grouped_group_of(const ScheduleRequest& request) {
   const auto found = request.parameters.find("group");
   if (found == request.parameters.end()) return least_group(request.ranks);
   return positive_integer(found->second).value_or(0);
@@ -48,7 +48,8 @@ std::vector<BlockSlot> block_of(const ScheduleRequest& request, int group, int r
 
 /// The rank's list is the repeated block read slot after slot, without what lies before the first
 /// or behind the last micro-batch.
-void write_rank(const ScheduleRequest& request, int group, int rank, std::vector<Cell>& cells) {
+void write_grouped_rank(const ScheduleRequest& request, int group, int rank,
+                        std::vector<Cell>& cells) {
   const std::vector<BlockSlot> block = block_of(request, group, rank);
   const int m = request.micro_batches, groups = (m + group - 1) / group;
   int most_behind = 0;
@@ -64,20 +65,21 @@ void write_rank(const ScheduleRequest& request, int group, int rank, std::vector
   }
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
-  const int group = group_of(request), least = least_group(request.ranks);
+std::optional<std::string> refuse_grouped_interleaved(const ScheduleRequest& request) {
+  const int group = grouped_group_of(request), least = least_group(request.ranks);
   if (group >= least && group <= request.ranks) return std::nullopt;
   return "the parameter group of grouped-interleaved is a number of micro-batches from " +
          std::to_string(least) + " (half of p, rounded up) to " + std::to_string(request.ranks) +
          " (p), not \"" + request.parameters.at("group") + "\"";
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_grouped_interleaved(const ScheduleRequest& request) {
   const auto total =
       static_cast<std::size_t>(request.micro_batches) * static_cast<std::size_t>(request.chunks);
   Order order = empty_order(request, 3 * total);
   for (int r = 0; r < request.ranks; ++r) {
-    write_rank(request, group_of(request), r, order.ranks[static_cast<std::size_t>(r)]);
+    write_grouped_rank(request, grouped_group_of(request), r,
+                       order.ranks[static_cast<std::size_t>(r)]);
   }
   return order;
 }
@@ -98,8 +100,8 @@ Schedule grouped_interleaved_schedule() {
   entry.parameters = {"group"};
   entry.splits_backward = true;
   entry.default_chunks = 2;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_grouped_interleaved;
+  entry.make = make_grouped_interleaved;
   return entry;
 }
 

@@ -16,7 +16,7 @@ bool fused(const ScheduleRequest& request) {
   return found != request.parameters.end() && found->second == "fused";
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_hanayo(const ScheduleRequest& request) {
   const auto found = request.parameters.find("backward");
   if (found != request.parameters.end() && found->second != "fused" && found->second != "split") {
     return "the parameter backward is \"fused\" or \"split\", not \"" + found->second + "\"";
@@ -35,9 +35,9 @@ int stage_at(int chunk, int rank, int ranks) {
 
 /// Writes one rank. Its even chunks are its places on the way down, its odd ones on the way up;
 /// both have as many turns, a turn being a micro-batch of a wave.
-class RankWriter {
+class HanayoRankWriter {
  public:
-  RankWriter(const ScheduleRequest& request, int rank, std::vector<Cell>& cells)
+  HanayoRankWriter(const ScheduleRequest& request, int rank, std::vector<Cell>& cells)
       : request_(request), rank_(rank), fused_(fused(request)), cells_(cells) {}
 
   void write() {
@@ -85,12 +85,12 @@ class RankWriter {
   std::vector<Cell>& cells_;
 };
 
-Order make(const ScheduleRequest& request) {
+Order make_hanayo(const ScheduleRequest& request) {
   Order order = empty_order(request, 3 * static_cast<std::size_t>(request.micro_batches) *
                                          static_cast<std::size_t>(request.chunks));
   order.placement = waves(request.ranks, request.chunks);
   for (int r = 0; r < request.ranks; ++r) {
-    RankWriter(request, r, order.ranks[static_cast<std::size_t>(r)]).write();
+    HanayoRankWriter(request, r, order.ranks[static_cast<std::size_t>(r)]).write();
   }
   return order;
 }
@@ -111,8 +111,8 @@ Schedule hanayo_schedule() {
   entry.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::Waves;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_hanayo;
+  entry.make = make_hanayo;
   return entry;
 }
 

@@ -10,14 +10,14 @@
 namespace pipewright::planner {
 namespace {
 
-int group_of(const ScheduleRequest& request) {
+int interleaved_group_of(const ScheduleRequest& request) {
   const auto found = request.parameters.find("group");
   if (found == request.parameters.end()) return equal_round(request);
   return positive_integer(found->second).value_or(0);
 }
 
 std::optional<std::string> refuse_group(const ScheduleRequest& request) {
-  const int m = request.micro_batches, p = request.ranks, group = group_of(request);
+  const int m = request.micro_batches, p = request.ranks, group = interleaved_group_of(request);
   const int least = std::min(p, m);
   if (group < least || group > m) {
     return "the parameter group is a number of micro-batches from " + std::to_string(least) +
@@ -31,7 +31,7 @@ std::optional<std::string> refuse_group(const ScheduleRequest& request) {
          std::to_string(m) + " or leaves at least " + std::to_string(p);
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_interleaved(const ScheduleRequest& request) {
   if (request.parameters.count("group") > 0) return refuse_group(request);
   auto refused = refuse_unequal_rounds("interleaved", request);
   if (refused) *refused += ", or set the parameter group";
@@ -40,7 +40,8 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
 
 /// Writes one rank. Idle slots as PyTorch's generator has them: r before the first forward, then
 /// until the first gradient has come back, then one before each backward that stands alone.
-void write_rank(const ScheduleRequest& request, int group, int rank, std::vector<Cell>& cells) {
+void write_interleaved_rank(const ScheduleRequest& request, int group, int rank,
+                            std::vector<Cell>& cells) {
   const int p = request.ranks, v = request.chunks;
   const int total = request.micro_batches * v;
   const int ahead = std::min((v - 1) * group + 2 * (p - 1 - rank), total);
@@ -63,14 +64,15 @@ void write_rank(const ScheduleRequest& request, int group, int rank, std::vector
   }
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_interleaved(const ScheduleRequest& request) {
   const auto total =
       static_cast<std::size_t>(request.micro_batches) * static_cast<std::size_t>(request.chunks);
   const auto stages = static_cast<std::size_t>(request.ranks * request.chunks);
   Order order =
       empty_order(request, 2 * total + 4 * stages + static_cast<std::size_t>(request.ranks));
   for (int r = 0; r < request.ranks; ++r) {
-    write_rank(request, group_of(request), r, order.ranks[static_cast<std::size_t>(r)]);
+    write_interleaved_rank(request, interleaved_group_of(request), r,
+                           order.ranks[static_cast<std::size_t>(r)]);
   }
   return order;
 }
@@ -91,8 +93,8 @@ Schedule interleaved_schedule() {
   entry.source = "Megatron-LM (arXiv:2104.04473); PyTorch ScheduleInterleaved1F1B";
   entry.parameters = {"group", "jobs"};
   entry.default_chunks = 2;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_interleaved;
+  entry.make = make_interleaved;
   return entry;
 }
 

@@ -11,7 +11,7 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_interleaved_zb(const ScheduleRequest& request) {
   return refuse_unequal_rounds("interleaved-zb", request);
 }
 
@@ -19,7 +19,7 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
 /// not there yet; that happens in one place only: with fewer micro-batches than ranks, each chunk
 /// after the first begins p - m slots late. Its other idle slots are the fill of r slots, and one
 /// for each rank behind this one when the warm-up is over.
-void write_rank(const ScheduleRequest& request, int rank, std::vector<Cell>& cells) {
+void write_interleaved_zb_rank(const ScheduleRequest& request, int rank, std::vector<Cell>& cells) {
   const int p = request.ranks, m = request.micro_batches, v = request.chunks;
   const int total = m * v, group = equal_round(request);
   const int ahead = std::min((v - 1) * group + (p - 1 - rank), total);
@@ -44,13 +44,13 @@ void write_rank(const ScheduleRequest& request, int rank, std::vector<Cell>& cel
   for (int k = std::max(0, total - rank); k < total; ++k) backward(ActionKind::W, k);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_interleaved_zb(const ScheduleRequest& request) {
   const auto actions = 3 * static_cast<std::size_t>(request.micro_batches) *
                        static_cast<std::size_t>(request.chunks);
   const auto stages = static_cast<std::size_t>(request.ranks * request.chunks);
   Order order = empty_order(request, actions + 2 * stages);
   for (int r = 0; r < request.ranks; ++r) {
-    write_rank(request, r, order.ranks[static_cast<std::size_t>(r)]);
+    write_interleaved_zb_rank(request, r, order.ranks[static_cast<std::size_t>(r)]);
   }
   return order;
 }
@@ -68,8 +68,8 @@ Schedule interleaved_zb_schedule() {
   entry.source = "PyTorch ScheduleInterleavedZeroBubble (its ZB1P)";
   entry.splits_backward = true;
   entry.default_chunks = 2;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_interleaved_zb;
+  entry.make = make_interleaved_zb;
   return entry;
 }
 

@@ -7,9 +7,9 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest&) { return std::nullopt; }
+std::optional<std::string> refuse_looped_bfs(const ScheduleRequest&) { return std::nullopt; }
 
-Order make(const ScheduleRequest& request) {
+Order make_looped_bfs(const ScheduleRequest& request) {
   const int p = request.ranks, m = request.micro_batches, v = request.chunks;
   Order order = empty_order(request, 2 * static_cast<std::size_t>(m) * static_cast<std::size_t>(v) +
                                          2 * static_cast<std::size_t>(p));
@@ -39,8 +39,8 @@ Schedule looped_bfs_schedule() {
   entry.memory = "vm chunks";
   entry.source = "Breadth-First Pipeline Parallelism (arXiv:2211.05953); PyTorch ScheduleLoopedBFS";
   entry.default_chunks = 2;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_looped_bfs;
+  entry.make = make_looped_bfs;
   return entry;
 }
 

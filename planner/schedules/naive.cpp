@@ -6,11 +6,11 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_naive(const ScheduleRequest& request) {
   return refuse_chunks("naive", request);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_naive(const ScheduleRequest& request) {
   Order order = empty_order(request, 2 * static_cast<std::size_t>(request.micro_batches));
   for (int r = 0; r < request.ranks; ++r) {
     auto& cells = order.ranks[static_cast<std::size_t>(r)];
@@ -34,8 +34,8 @@ Schedule naive_schedule() {
   entry.memory = "1";
   entry.source = "model parallelism as GPipe's paper describes it, section 2 (arXiv:1811.06965)";
   entry.one_at_a_time = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_naive;
+  entry.make = make_naive;
   return entry;
 }
 

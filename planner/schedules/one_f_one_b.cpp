@@ -9,24 +9,25 @@
 namespace pipewright::planner {
 namespace {
 
-std::int64_t warm_up(const ScheduleRequest& request, int rank) {
+std::int64_t warm_up_forwards(const ScheduleRequest& request, int rank) {
   return std::min(request.ranks - 1 - rank, request.micro_batches);
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_one_f_one_b(const ScheduleRequest& request) {
   if (auto refused = refuse_chunks("1f1b", request)) return refused;
   return refuse_jobs(request);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_one_f_one_b(const ScheduleRequest& request) {
   if (const auto jobs = jobs_of(request)) {
-    return make_paddle_order(request, *jobs, ChunkTurns(request.micro_batches, 1, 1), warm_up);
+    return make_paddle_order(request, *jobs, ChunkTurns(request.micro_batches, 1, 1),
+                             warm_up_forwards);
   }
   const int m = request.micro_batches;
   Order order = empty_order(request, 2 * static_cast<std::size_t>(m));
   for (int r = 0; r < request.ranks; ++r) {
     auto& cells = order.ranks[static_cast<std::size_t>(r)];
-    const int ahead = static_cast<int>(warm_up(request, r));
+    const int ahead = static_cast<int>(warm_up_forwards(request, r));
     for (int k = 0; k < ahead; ++k) append(cells, ActionKind::F, r, k);
     for (int k = 0; k < m; ++k) {
       if (ahead + k < m) append(cells, ActionKind::F, r, ahead + k);
@@ -50,8 +51,8 @@ Schedule one_f_one_b_schedule() {
       "PipeDream-Flush (arXiv:2006.09503); PyTorch Schedule1F1B; with the parameter jobs, Paddle's "
       "job lists and their transfer ends";
   entry.parameters = {"jobs"};
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_one_f_one_b;
+  entry.make = make_one_f_one_b;
   return entry;
 }
 

@@ -42,7 +42,7 @@ std::string example_for(int ranks) {
   return ranks == 1 ? "1" : "2" + std::string(ranks > 2 ? ",1" : "") + (ranks > 3 ? ",…" : "");
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_one_f_one_b_rr(const ScheduleRequest& request) {
   if (auto refused = refuse_chunks("1f1b-rr", request)) return refused;
   const auto replicas = replicas_of(request);
   const int p = request.ranks, m = request.micro_batches;
@@ -79,8 +79,8 @@ Placement placement_of(const std::vector<int>& replicas, int ranks, int micro_ba
 }
 
 /// Writes one replica: its j-th micro-batch is j * count + replica.
-void write_rank(int stage, int replica, int count, int ahead, int rounds,
-                std::vector<Cell>& cells) {
+void write_replica(int stage, int replica, int count, int ahead, int rounds,
+                   std::vector<Cell>& cells) {
   const auto add = [&](ActionKind kind, int j) {
     append_version(cells, kind, stage, j * count + replica, std::max(0, j - ahead));
   };
@@ -93,7 +93,7 @@ void write_rank(int stage, int replica, int count, int ahead, int rounds,
   }
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_one_f_one_b_rr(const ScheduleRequest& request) {
   const auto replicas = replicas_of(request);
   const int p = request.ranks, m = request.micro_batches;
   Order order;
@@ -107,7 +107,7 @@ Order make(const ScheduleRequest& request) {
     for (int replica = 0; replica < count; ++replica) {
       auto& cells = order.ranks[static_cast<std::size_t>(first + replica)];
       cells.reserve(4 * static_cast<std::size_t>(rounds));
-      write_rank(static_cast<int>(s), replica, count, ahead, rounds, cells);
+      write_replica(static_cast<int>(s), replica, count, ahead, rounds, cells);
     }
     first += count;
   }
@@ -130,8 +130,8 @@ Schedule one_f_one_b_rr_schedule() {
   entry.parameters = {"replicas"};
   entry.layout = Layout::Replicas;
   entry.asynchronous = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_one_f_one_b_rr;
+  entry.make = make_one_f_one_b_rr;
   return entry;
 }
 

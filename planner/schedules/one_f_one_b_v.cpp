@@ -46,7 +46,7 @@ std::int64_t slots_of(std::int64_t ranks, std::int64_t micro_batches) {
 
 /// What the slot adds to the rank's live activations; a backward gives its own back in its second
 /// slot. (No backward stands in a rank's first slot.)
-int added_by(const SlotContent* slot) {
+int added_by_slot(const SlotContent* slot) {
   if (slot->is_free()) return 0;
   if (is_forward(slot->pass())) return 1;
   return slot[-1].bits == slot->bits ? -1 : 0;
@@ -56,7 +56,7 @@ int added_by(const SlotContent* slot) {
 /// some rank does in the repeated block.
 void move_earlier(PassGrid& grid) {
   std::vector<std::int32_t> live;
-  const int limit = count_live(grid, live, added_by);
+  const int limit = count_live(grid, live, added_by_slot);
   for (int t = 0; t < grid.slots; ++t) {
     for (int r = 0; r < grid.ranks; ++r) {
       SlotContent* const row = grid.row(r);
@@ -81,7 +81,7 @@ void move_earlier(PassGrid& grid) {
   }
 }
 
-void write_rank(const PassGrid& grid, int rank, std::vector<Cell>& cells) {
+void write_v_rank(const PassGrid& grid, int rank, std::vector<Cell>& cells) {
   const SlotContent* const row = grid.row(rank);
   for (int t = 0; t < grid.slots; ++t) {
     if (row[t].is_free()) continue;
@@ -92,19 +92,19 @@ void write_rank(const PassGrid& grid, int rank, std::vector<Cell>& cells) {
   }
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_one_f_one_b_v(const ScheduleRequest& request) {
   if (auto refused = refuse_other_than_two_chunks("1f1b-v", request)) return refused;
   return refuse_grid("1f1b-v", request.ranks, slots_of(request.ranks, request.micro_batches));
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_one_f_one_b_v(const ScheduleRequest& request) {
   const int p = request.ranks, m = request.micro_batches;
   PassGrid grid = empty_grid(p, m, static_cast<int>(slots_of(p, m)), 2);
   repeat_block(grid, block_of(p), kPeriod);
   move_earlier(grid);
   Order order = empty_order(request, 4 * static_cast<std::size_t>(m));
   order.placement = Placement::v_shape(p);
-  for (int r = 0; r < p; ++r) write_rank(grid, r, order.ranks[static_cast<std::size_t>(r)]);
+  for (int r = 0; r < p; ++r) write_v_rank(grid, r, order.ranks[static_cast<std::size_t>(r)]);
   return order;
 }
 
@@ -123,8 +123,8 @@ Schedule one_f_one_b_v_schedule() {
       "sail-sg/zero-bubble-pipeline-parallelism";
   entry.default_chunks = 2;
   entry.layout = Layout::V;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_one_f_one_b_v;
+  entry.make = make_one_f_one_b_v;
   return entry;
 }
 

@@ -12,7 +12,7 @@ namespace pipewright::planner {
 namespace {
 
 /// m = p runs all forwards first; Paddle chose that rule, interleaved 1F1B would not.
-std::int64_t warm_up(const ScheduleRequest& request, int rank) {
+std::int64_t vpp_warm_up(const ScheduleRequest& request, int rank) {
   const std::int64_t total = std::int64_t{request.micro_batches} * request.chunks;
   if (request.micro_batches == request.ranks) return total;
   const std::int64_t ahead =
@@ -20,7 +20,7 @@ std::int64_t warm_up(const ScheduleRequest& request, int rank) {
   return std::min(ahead, total);
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_paddle_vpp(const ScheduleRequest& request) {
   if (auto refused = refuse_jobs(request)) return refused;
   if (request.micro_batches >= request.ranks) return std::nullopt;
   return "paddle-vpp needs at least as many micro-batches as ranks: " +
@@ -28,9 +28,10 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
          std::to_string(request.ranks) + " micro-batches, or interleaved";
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_paddle_vpp(const ScheduleRequest& request) {
   const ChunkTurns turns(request.micro_batches, request.chunks, request.ranks);
-  return make_paddle_order(request, jobs_of(request).value_or(PaddleJobs::Split), turns, warm_up);
+  return make_paddle_order(request, jobs_of(request).value_or(PaddleJobs::Split), turns,
+                           vpp_warm_up);
 }
 
 }  // namespace
@@ -51,8 +52,8 @@ Schedule paddle_vpp_schedule() {
   entry.parameters = {"jobs"};
   entry.default_chunks = 2;
   entry.policy = "paddle-vpp";
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_paddle_vpp;
+  entry.make = make_paddle_vpp;
   return entry;
 }
 

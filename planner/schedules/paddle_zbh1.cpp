@@ -9,7 +9,7 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_paddle_zbh1(const ScheduleRequest& request) {
   if (auto refused = refuse_chunks("paddle-zbh1", request)) return refused;
   if (request.micro_batches >= request.ranks) return std::nullopt;
   return "paddle-zbh1 needs at least as many micro-batches as ranks: " +
@@ -17,7 +17,7 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
          std::to_string(request.ranks) + " micro-batches, or zb-h1";
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_paddle_zbh1(const ScheduleRequest& request) {
   const int p = request.ranks, m = request.micro_batches;
   Order order = empty_order(request, 2 * static_cast<std::size_t>(m) + static_cast<std::size_t>(p));
   for (int r = 0; r < p; ++r) {
@@ -47,8 +47,8 @@ Schedule paddle_zbh1_schedule() {
   entry.memory = "p";
   entry.source = "PaddlePaddle pipeline_zero_bubble.py (pull 62865)";
   entry.splits_backward = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_paddle_zbh1;
+  entry.make = make_paddle_zbh1;
   return entry;
 }
 

@@ -11,11 +11,11 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_pipedream(const ScheduleRequest& request) {
   return refuse_chunks("pipedream", request);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_pipedream(const ScheduleRequest& request) {
   const int m = request.micro_batches;
   Order order = empty_order(request, 3 * static_cast<std::size_t>(m));
   for (int r = 0; r < request.ranks; ++r) {
@@ -45,8 +45,8 @@ Schedule pipedream_schedule() {
   entry.memory = "min(p-r, m), each with its weight version";
   entry.source = "PipeDream (arXiv:1806.03377; SOSP 2019), msr-fiddle/pipedream runtime.py";
   entry.asynchronous = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_pipedream;
+  entry.make = make_pipedream;
   return entry;
 }
 

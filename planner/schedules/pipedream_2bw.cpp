@@ -26,7 +26,7 @@ int accumulate_of(const ScheduleRequest& request) {
   return positive_integer(found->second).value_or(0);
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_pipedream_2bw(const ScheduleRequest& request) {
   if (auto refused = refuse_chunks("pipedream-2bw", request)) return refused;
   const int m = request.micro_batches, p = request.ranks, n = accumulate_of(request);
   if (n >= 1 && m % n == 0 && (n >= p || n == m)) return std::nullopt;
@@ -44,7 +44,7 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
          std::to_string(n) + " < " + std::to_string(p) + nearest;
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_pipedream_2bw(const ScheduleRequest& request) {
   const int m = request.micro_batches, accumulate = accumulate_of(request);
   const auto version = [accumulate](int k) { return std::max(0, k / accumulate - 1); };
   Order order = empty_order(request, 3 * static_cast<std::size_t>(m));
@@ -76,8 +76,8 @@ Schedule pipedream_2bw_schedule() {
   entry.source = "Memory-Efficient Pipeline-Parallel DNN Training (arXiv:2006.09503)";
   entry.parameters = {"accumulate"};
   entry.asynchronous = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_pipedream_2bw;
+  entry.make = make_pipedream_2bw;
   return entry;
 }
 

@@ -13,7 +13,7 @@ namespace pipewright::planner {
 namespace {
 
 /// About 7 GB of cells. Beyond that the order is a slip of the keyboard, not a plan.
-constexpr double kMostActions = 2e8;
+constexpr double kMostScheduleActions = 2e8;
 /// The largest stage number that an instruction can hold, plus one.
 constexpr std::int64_t kMostStages = 65535;
 
@@ -43,7 +43,7 @@ std::optional<std::string> refuse_counts(const ScheduleRequest& request) {
            " are possible";
   }
   const double actions = 3.0 * static_cast<double>(stages) * request.micro_batches;
-  if (actions > kMostActions) {
+  if (actions > kMostScheduleActions) {
     return count_of(request.ranks, "rank") + ", " + count_of(request.chunks, "chunk") + " and " +
            std::to_string(request.micro_batches) +
            " micro-batches make more than 200 million actions; use fewer micro-batches";

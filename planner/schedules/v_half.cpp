@@ -7,19 +7,22 @@
 namespace pipewright::planner {
 namespace {
 
-/// For even p the two backwards would fall into the forwards' slots (mod 6) without a pause of
-/// three slots at the first turn.
-constexpr int pause(int ranks) { return ranks % 2 == 0 ? 3 : 0; }
+/// For even p the two backwards would fall into the forwards' slots (mod 6) without a v_half_pause
+/// of three slots at the first turn.
+constexpr int v_half_pause(int ranks) { return ranks % 2 == 0 ? 3 : 0; }
 
-constexpr BlockOffsets offsets(int rank, int p) {
-  return {2 * rank, 3 * p - rank - 2, 3 * p + pause(p) + 2 * rank - 1, 6 * p + pause(p) - rank - 2};
+constexpr BlockOffsets v_half_offsets(int rank, int p) {
+  return {2 * rank, 3 * p - rank - 2, 3 * p + v_half_pause(p) + 2 * rank - 1,
+          6 * p + v_half_pause(p) - rank - 2};
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
-  return refuse_block("v-half", request, offsets);
+std::optional<std::string> refuse_v_half(const ScheduleRequest& request) {
+  return refuse_block("v-half", request, v_half_offsets);
 }
 
-Order make(const ScheduleRequest& request) { return order_of_block(request, offsets); }
+Order make_v_half(const ScheduleRequest& request) {
+  return order_of_block(request, v_half_offsets);
+}
 
 }  // namespace
 
@@ -38,8 +41,8 @@ Schedule v_half_schedule() {
   entry.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::V;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_v_half;
+  entry.make = make_v_half;
   return entry;
 }
 

@@ -6,19 +6,19 @@
 namespace pipewright::planner {
 namespace {
 
-/// Where 3 divides p, backwards would fall into the forwards' slots (mod 6) without a pause of two
-/// slots at the first turn.
-constexpr int pause(int ranks) { return ranks % 3 == 0 ? 2 : 0; }
+/// Where 3 divides p, backwards would fall into the forwards' slots (mod 6) without a v_min_pause
+/// of two slots at the first turn.
+constexpr int v_min_pause(int ranks) { return ranks % 3 == 0 ? 2 : 0; }
 
-constexpr BlockOffsets offsets(int rank, int p) {
-  return {rank, 2 * p - rank - 1, 2 * p + pause(p) + rank, 4 * p + pause(p) - rank - 1};
+constexpr BlockOffsets v_min_offsets(int rank, int p) {
+  return {rank, 2 * p - rank - 1, 2 * p + v_min_pause(p) + rank, 4 * p + v_min_pause(p) - rank - 1};
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
-  return refuse_block("v-min", request, offsets);
+std::optional<std::string> refuse_v_min(const ScheduleRequest& request) {
+  return refuse_block("v-min", request, v_min_offsets);
 }
 
-Order make(const ScheduleRequest& request) { return order_of_block(request, offsets); }
+Order make_v_min(const ScheduleRequest& request) { return order_of_block(request, v_min_offsets); }
 
 }  // namespace
 
@@ -37,8 +37,8 @@ Schedule v_min_schedule() {
   entry.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::V;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_v_min;
+  entry.make = make_v_min;
   return entry;
 }
 

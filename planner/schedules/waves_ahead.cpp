@@ -33,7 +33,8 @@ bool in_time(const GrowingOrder& order, const PlannedCosts& costs, const Filling
   return start + costs.at(rank, chunk).f <= filling.until;
 }
 
-bool fits(const GrowingOrder& order, const PlannedCosts& costs, int rank, std::int64_t memory) {
+bool wave_fits(const GrowingOrder& order, const PlannedCosts& costs, int rank,
+               std::int64_t memory) {
   return growing::rank(order, rank).live + memory <= costs.room_f[static_cast<std::size_t>(rank)];
 }
 
@@ -43,7 +44,7 @@ bool goes_on(const GrowingOrder& order, const PlannedCosts& costs, const Filling
   if (forwards_of(order, costs, filling.rank, filling.chunks) ==
       filling.chunks * costs.micro_batches)
     return false;
-  if (!fits(order, costs, filling.rank, costs.at(filling.rank, filling.chunks - 1).memory_f))
+  if (!wave_fits(order, costs, filling.rank, costs.at(filling.rank, filling.chunks - 1).memory_f))
     return false;
   for (int chunk = 0; chunk < filling.chunks; ++chunk) {
     for (int r = first_of(filling, costs.ranks);; r += step_of(filling)) {
@@ -68,11 +69,12 @@ std::int64_t kept_for_later_chunks(const GrowingOrder& order, const PlannedCosts
 void fill(GrowingOrder& order, const PlannedCosts& costs, const Filling& filling, int chunk) {
   for (int in_vain = 0; in_vain < filling.chunks && goes_on(order, costs, filling);) {
     const std::int64_t kept = kept_for_later_chunks(order, costs, filling.rank);
-    if (!fits(order, costs, filling.rank, kept + costs.at(filling.rank, chunk).memory_f)) return;
+    if (!wave_fits(order, costs, filling.rank, kept + costs.at(filling.rank, chunk).memory_f))
+      return;
     bool put = false;
     for (int r = first_of(filling, costs.ranks);; r += step_of(filling)) {
       if (in_time(order, costs, filling, r, chunk) &&
-          fits(order, costs, r, costs.at(r, chunk).memory_f)) {
+          wave_fits(order, costs, r, costs.at(r, chunk).memory_f)) {
         put_f(order, costs, costs.stage(r, chunk));
         put = true;
       }
@@ -94,7 +96,7 @@ int chunk_of_last_action(const GrowingOrder& order, const PlannedCosts& costs, i
 bool put_first(GrowingOrder& order, const PlannedCosts& costs, int rank, int chunk) {
   const int s = costs.stage(rank, chunk);
   if (!growing::ready_f(order, costs, s) ||
-      !fits(order, costs, rank, costs.at(rank, chunk).memory_f))
+      !wave_fits(order, costs, rank, costs.at(rank, chunk).memory_f))
     return false;
   put_f(order, costs, s);
   return true;

@@ -5,11 +5,13 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_zb_1p(const ScheduleRequest& request) {
   return refuse_zero_bubble_rounds("zb-1p", request);
 }
 
-Order make(const ScheduleRequest& request) { return zero_bubble_rounds(request, request.ranks); }
+Order make_zb_1p(const ScheduleRequest& request) {
+  return zero_bubble_rounds(request, request.ranks);
+}
 
 }  // namespace
 
@@ -26,8 +28,8 @@ Schedule zb_1p_schedule() {
       "code";
   entry.splits_backward = true;
   entry.cost_driven = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_zb_1p;
+  entry.make = make_zb_1p;
   return entry;
 }
 

@@ -6,11 +6,11 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_zb_2p(const ScheduleRequest& request) {
   return refuse_zero_bubble_rounds("zb-2p", request);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_zb_2p(const ScheduleRequest& request) {
   return zero_bubble_rounds(request, 2 * request.ranks);
 }
 
@@ -31,8 +31,8 @@ Schedule zb_2p_schedule() {
       "code";
   entry.splits_backward = true;
   entry.cost_driven = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_zb_2p;
+  entry.make = make_zb_2p;
   return entry;
 }
 

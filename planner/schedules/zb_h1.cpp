@@ -8,11 +8,11 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_zb_h1(const ScheduleRequest& request) {
   return refuse_chunks("zb-h1", request);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_zb_h1(const ScheduleRequest& request) {
   const int m = request.micro_batches;
   Order order = empty_order(request, 3 * static_cast<std::size_t>(m));
   for (int r = 0; r < request.ranks; ++r) {
@@ -44,8 +44,8 @@ Schedule zb_h1_schedule() {
       "code; "
       "Paddle's ZBH1 is another order";
   entry.splits_backward = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_zb_h1;
+  entry.make = make_zb_h1;
   return entry;
 }
 

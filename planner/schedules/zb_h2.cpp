@@ -10,11 +10,11 @@
 namespace pipewright::planner {
 namespace {
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_zb_h2(const ScheduleRequest& request) {
   return refuse_chunks("zb-h2", request);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_zb_h2(const ScheduleRequest& request) {
   const int m = request.micro_batches;
   Order order = empty_order(request, 3 * static_cast<std::size_t>(m));
   for (int r = 0; r < request.ranks; ++r) {
@@ -46,8 +46,8 @@ Schedule zb_h2_schedule() {
   entry.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241), get_hand_schedule of its authors' code";
   entry.splits_backward = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_zb_h2;
+  entry.make = make_zb_h2;
   return entry;
 }
 

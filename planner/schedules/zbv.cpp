@@ -12,27 +12,27 @@
 namespace pipewright::planner {
 namespace {
 
-constexpr double kMostSlots = 2e8;  // as many as the registry allows actions
+constexpr double kMostZbvSlots = 2e8;  // as many as the registry allows actions
 
 std::int64_t counted(const ScheduleRequest& request) {
   return std::max<std::int64_t>(2 * std::int64_t{request.ranks} - 1, request.micro_batches);
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_zbv(const ScheduleRequest& request) {
   if (auto refused = refuse_all_but_two_chunks("zbv", request)) return refused;
   const double slots = 6.0 * request.ranks * static_cast<double>(counted(request));
-  if (slots <= kMostSlots) return std::nullopt;
+  if (slots <= kMostZbvSlots) return std::nullopt;
   return "zbv leaves slots for " + std::to_string(counted(request)) + " micro-batches on " +
          count_of(request.ranks, "rank") +
          ", more than 200 million of them; use at most 4000 ranks, or zb-h1";
 }
 
 /// Writes one rank: each call takes the next micro-batch of its kind and leg.
-class RankWriter {
+class ZbvRankWriter {
  public:
   enum Leg : std::size_t { Down, Up };
 
-  RankWriter(int rank, const ScheduleRequest& request, std::vector<Cell>& cells)
+  ZbvRankWriter(int rank, const ScheduleRequest& request, std::vector<Cell>& cells)
       : stages_{rank, 2 * request.ranks - 1 - rank},
         micro_batches_(request.micro_batches),
         cells_(cells) {}
@@ -58,41 +58,41 @@ class RankWriter {
   std::array<std::array<int, 2>, 3> done_ = {};  // of F, I, W, by leg
 };
 
-void write_rank(RankWriter& rank, int after, int before, int micro_batches) {
+void write_zbv_rank(ZbvRankWriter& rank, int after, int before, int micro_batches) {
   using enum ActionKind;
-  for (int k = 0; k < 2 * after + 1; ++k) rank.add(F, RankWriter::Down);
+  for (int k = 0; k < 2 * after + 1; ++k) rank.add(F, ZbvRankWriter::Down);
   for (int k = 0; k < before; ++k) {
-    rank.add(F, RankWriter::Up);
-    rank.add(F, RankWriter::Down);
+    rank.add(F, ZbvRankWriter::Up);
+    rank.add(F, ZbvRankWriter::Down);
   }
   for (int k = 0; k <= after; ++k) {
-    rank.add(F, RankWriter::Up);
-    rank.add_i_and_w(RankWriter::Up);
+    rank.add(F, ZbvRankWriter::Up);
+    rank.add_i_and_w(ZbvRankWriter::Up);
   }
-  while (rank.done(F, RankWriter::Up) < micro_batches) {
-    if (rank.done(F, RankWriter::Down) < micro_batches) rank.add(F, RankWriter::Down);
-    rank.add_i_and_w(RankWriter::Down);
-    rank.add(F, RankWriter::Up);
-    rank.add_i_and_w(RankWriter::Up);
+  while (rank.done(F, ZbvRankWriter::Up) < micro_batches) {
+    if (rank.done(F, ZbvRankWriter::Down) < micro_batches) rank.add(F, ZbvRankWriter::Down);
+    rank.add_i_and_w(ZbvRankWriter::Down);
+    rank.add(F, ZbvRankWriter::Up);
+    rank.add_i_and_w(ZbvRankWriter::Up);
   }
   for (int k = 0; k < before; ++k) {
-    rank.add(I, RankWriter::Down);
-    rank.add(I, RankWriter::Up);
+    rank.add(I, ZbvRankWriter::Down);
+    rank.add(I, ZbvRankWriter::Up);
   }
-  for (int k = 0; k <= after; ++k) rank.add_i_and_w(RankWriter::Down);
-  while (rank.done(W, RankWriter::Up) < micro_batches) rank.add(W, RankWriter::Up);
-  while (rank.done(W, RankWriter::Down) < micro_batches) rank.add(W, RankWriter::Down);
+  for (int k = 0; k <= after; ++k) rank.add_i_and_w(ZbvRankWriter::Down);
+  while (rank.done(W, ZbvRankWriter::Up) < micro_batches) rank.add(W, ZbvRankWriter::Up);
+  while (rank.done(W, ZbvRankWriter::Down) < micro_batches) rank.add(W, ZbvRankWriter::Down);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_zbv(const ScheduleRequest& request) {
   const int p = request.ranks, n = static_cast<int>(counted(request));
   Order order = empty_order(request, 6 * static_cast<std::size_t>(n) + static_cast<std::size_t>(p));
   order.placement = Placement::v_shape(p);
   for (int r = 0; r < p; ++r) {
     auto& cells = order.ranks[static_cast<std::size_t>(r)];
     append_idle(cells, r);
-    RankWriter writer(r, request, cells);
-    write_rank(writer, p - 1 - r, r, n);
+    ZbvRankWriter writer(r, request, cells);
+    write_zbv_rank(writer, p - 1 - r, r, n);
   }
   return order;
 }
@@ -113,8 +113,8 @@ Schedule zbv_schedule() {
   entry.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::V;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_zbv;
+  entry.make = make_zbv;
   return entry;
 }
 

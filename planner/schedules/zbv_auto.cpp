@@ -34,7 +34,7 @@ struct Run {
   unsigned mattered = 0;
 };
 
-bool fits(const GrowingOrder& order, const PlannedCosts& costs, int r, std::int64_t memory) {
+bool zbv_fits(const GrowingOrder& order, const PlannedCosts& costs, int r, std::int64_t memory) {
   return growing::rank(order, r).live + memory <= costs.room_f[static_cast<std::size_t>(r)];
 }
 
@@ -42,7 +42,7 @@ bool fits(const GrowingOrder& order, const PlannedCosts& costs, int r, std::int6
 bool put_f_if_possible(GrowingOrder& order, const PlannedCosts& costs, int r, int chunk) {
   const int s = costs.stage(r, chunk);
   if (!growing::ready_f(order, costs, s)) return false;
-  if (!fits(order, costs, r, costs.at(r, chunk).memory_f)) return false;
+  if (!zbv_fits(order, costs, r, costs.at(r, chunk).memory_f)) return false;
   put_f(order, costs, s);
   return true;
 }
@@ -61,9 +61,9 @@ bool first_micro_batch(GrowingOrder& order, const PlannedCosts& costs) {
       const std::int64_t end = growing::rank(order, r).clock + costs.at(r, kDown).f;
       bool all = growing::stage(order, down).f < costs.micro_batches &&
                  end <= growing::input_of_f(order, costs, up) &&
-                 fits(order, costs, r, (1 + r) * forwards);
+                 zbv_fits(order, costs, r, (1 + r) * forwards);
       for (int above = 0; above < r && all; ++above)
-        all = fits(order, costs, above, costs.at(above, kDown).memory_f);
+        all = zbv_fits(order, costs, above, costs.at(above, kDown).memory_f);
       return all;
     };
     while (r + 1 < costs.ranks && another_fits()) {
@@ -193,7 +193,7 @@ unsigned attempt(Run& run, unsigned way) {
   return run.mattered;
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_zbv_auto(const ScheduleRequest& request) {
   if (request.chunks != 2) {
     return "zbv-auto puts two stages on each rank, not " + std::to_string(request.chunks) +
            "; use vpp 2, or the schedule zb-2p";
@@ -201,7 +201,7 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
   return refuse_costs("zbv-auto", request, Placement::v_shape(request.ranks));
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_zbv_auto(const ScheduleRequest& request) {
   Placement placement = Placement::v_shape(request.ranks);
   const PlannedCosts costs = planned_costs(request, placement, request.ranks);
   GrowingOrder order = nothing_yet(costs);
@@ -243,8 +243,8 @@ Schedule zbv_auto_schedule() {
   entry.default_chunks = 2;
   entry.layout = Layout::V;
   entry.cost_driven = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_zbv_auto;
+  entry.make = make_zbv_auto;
   return entry;
 }
 

@@ -15,13 +15,13 @@ namespace pipewright::planner {
 namespace {
 
 /// The heuristic's choices, as bits of a way.
-enum Choice : unsigned {
-  kKeepLossRank = 1,      // the rank of the loss gets no W that overhangs its wait by up to 4/5
-  kKeepWaitsBeforeF = 2,  // an F gets no W before it that does not fit into the wait
-  kKeepWaitsBeforeI = 4,  // nor does an I
+enum ZbvppChoice : unsigned {
+  kKeepLossRank = 1,       // the rank of the loss gets no W that overhangs its wait by up to 4/5
+  kZbvppWaitsBeforeF = 2,  // an F gets no W before it that does not fit into the wait
+  kZbvppWaitsBeforeI = 4,  // nor does an I
 };
 
-struct Run {
+struct ZbvppRun {
   const PlannedCosts& costs;
   int loss_rank = 0;
   /// Micro-batches enter a rank only as far as its memory holds them whole. Slower, but ends within
@@ -37,12 +37,12 @@ struct Run {
 /// W's while the rank waits for `input`, and one more that overhangs where the wait would be the
 /// longest of all, or where it is for an I on the rank of the loss and worth a fifth of the W: that
 /// rank works longest.
-void use_wait(Run& run, unsigned way, Choice choice, const ApprovedWaits& waits, int r,
+void use_wait(ZbvppRun& run, unsigned way, ZbvppChoice choice, const ApprovedWaits& waits, int r,
               std::int64_t input) {
   const std::int64_t wait = fill_wait(run.order, run.costs, r, input);
   if (wait == 0) return;
   const bool longest = wait > slack(run.order, waits, r);
-  const bool loss = choice == kKeepWaitsBeforeI && r == run.loss_rank &&
+  const bool loss = choice == kZbvppWaitsBeforeI && r == run.loss_rank &&
                     wait >= (cost_of_w(run.order, run.costs, r) + 4) / 5;
   const bool for_longest = longest && (way & choice) == 0;
   const bool for_loss = loss && (way & kKeepLossRank) == 0;
@@ -52,13 +52,13 @@ void use_wait(Run& run, unsigned way, Choice choice, const ApprovedWaits& waits,
 }
 
 /// One I: of the first chunk that has its gradient.
-bool backward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) {
+bool zbvpp_backward_of_rank(ZbvppRun& run, unsigned way, const ApprovedWaits& waits, int r) {
   for (int chunk = 0; chunk < run.costs.chunks; ++chunk) {
     const int s = run.costs.stage(r, chunk);
     if (!growing::ready_i(run.order, s)) continue;
     const std::int64_t room = run.costs.room_i[static_cast<std::size_t>(r)];
     if (!make_room(run.order, run.costs, r, run.costs.at(r, chunk).memory_i, room)) return false;
-    use_wait(run, way, kKeepWaitsBeforeI, waits, r, growing::input_of_i(run.order, run.costs, s));
+    use_wait(run, way, kZbvppWaitsBeforeI, waits, r, growing::input_of_i(run.order, run.costs, s));
     put_i(run.order, run.costs, s);
     return true;
   }
@@ -66,7 +66,7 @@ bool backward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r)
 }
 
 /// One F: of the last chunk that has its input.
-bool forward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) {
+bool zbvpp_forward_of_rank(ZbvppRun& run, unsigned way, const ApprovedWaits& waits, int r) {
   for (int chunk = run.costs.chunks - 1; chunk >= 0; --chunk) {
     const int s = run.costs.stage(r, chunk);
     if (!growing::ready_f(run.order, run.costs, s)) continue;
@@ -76,7 +76,7 @@ bool forward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) 
       return false;
     const std::int64_t room = run.costs.room_f[static_cast<std::size_t>(r)];
     if (!make_room(run.order, run.costs, r, run.costs.at(r, chunk).memory_f, room)) return false;
-    use_wait(run, way, kKeepWaitsBeforeF, waits, r, growing::input_of_f(run.order, run.costs, s));
+    use_wait(run, way, kZbvppWaitsBeforeF, waits, r, growing::input_of_f(run.order, run.costs, s));
     put_f(run.order, run.costs, s);
     return true;
   }
@@ -84,7 +84,7 @@ bool forward_of_rank(Run& run, unsigned way, const ApprovedWaits& waits, int r) 
 }
 
 /// True if the order is whole. Stops where it ends no earlier than the best and no run may follow.
-bool finish(Run& run, unsigned way, const ApprovedWaits& waits) {
+bool finish(ZbvppRun& run, unsigned way, const ApprovedWaits& waits) {
   const int p = run.costs.ranks;
   const auto rank = [&](int k) { return run.loss_rank == 0 ? k : p - 1 - k; };
   for (std::int64_t left = i_left(run.order, run.costs); left > 0;) {
@@ -92,8 +92,8 @@ bool finish(Run& run, unsigned way, const ApprovedWaits& waits) {
         least_makespan(run.order, run.costs) >= run.best_makespan)
       return false;
     int backwards = 0, forwards = 0;
-    for (int k = 0; k < p; ++k) backwards += backward_of_rank(run, way, waits, rank(k));
-    for (int k = 0; k < p; ++k) forwards += forward_of_rank(run, way, waits, rank(k));
+    for (int k = 0; k < p; ++k) backwards += zbvpp_backward_of_rank(run, way, waits, rank(k));
+    for (int k = 0; k < p; ++k) forwards += zbvpp_forward_of_rank(run, way, waits, rank(k));
     if (backwards + forwards == 0) return false;
     left -= backwards;
   }
@@ -103,7 +103,7 @@ bool finish(Run& run, unsigned way, const ApprovedWaits& waits) {
 
 /// One way; then the same way again and again with the waits of the run before approved, while the
 /// longest wait shrinks.
-unsigned attempt(Run& run, unsigned way) {
+unsigned attempt_zbvpp(ZbvppRun& run, unsigned way) {
   run.mattered = 0;
   ApprovedWaits waits;
   for (bool again = true; again;) {
@@ -147,7 +147,7 @@ ScheduleRequest with_loss(const ScheduleRequest& request) {
   return planned;
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_zbvpp(const ScheduleRequest& request) {
   if (request.chunks < 2)
     return "zbvpp needs at least 2 chunks a rank; use vpp 2, or the schedule zb-1p";
   const auto loss = loss_of(request);
@@ -159,13 +159,16 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
   return refuse_costs("zbvpp", with_loss(request), placement);
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_zbvpp(const ScheduleRequest& request) {
   Placement placement = waves(request.ranks, request.chunks);
   const PlannedCosts costs = planned_costs(with_loss(request), placement, 0);
   GrowingOrder order = nothing_yet(costs);
   const Growth nothing = order;
-  Run run{costs, request.chunks % 2 == 0 ? 0 : request.ranks - 1, false, std::move(order), {}, {}};
-  const auto try_all = [&run] { try_ways(3, [&](unsigned way) { return attempt(run, way); }); };
+  ZbvppRun run{costs, request.chunks % 2 == 0 ? 0 : request.ranks - 1, false, std::move(order), {},
+               {}};
+  const auto try_all = [&run] {
+    try_ways(3, [&](unsigned way) { return attempt_zbvpp(run, way); });
+  };
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   if (waves_ahead(run.order, costs)) {
     run.warm = run.order;
@@ -197,8 +200,8 @@ Schedule zbvpp_schedule() {
   entry.default_chunks = 2;
   entry.layout = Layout::Waves;
   entry.cost_driven = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_zbvpp;
+  entry.make = make_zbvpp;
   return entry;
 }
 

@@ -12,13 +12,13 @@ namespace pipewright::planner {
 namespace {
 
 /// The heuristic's choices, as bits of a way.
-enum Choice : unsigned {
+enum RoundsChoice : unsigned {
   kKeepShortWaits = 1,  // a wait that makes the rank no worse than the worst gets no W
   kForwardAtOnce = 2,   // no F is held back for the sake of an I that will be here soon
   kLateFirstI = 4,      // the last forward ahead may end after the first gradient is here
 };
 
-struct Run {
+struct RoundsRun {
   const PlannedCosts& costs;
   GrowingOrder order;
   const Growth nothing;
@@ -58,7 +58,7 @@ std::vector<int> forwards_ahead(const PlannedCosts& costs, const GrowingOrder& o
   return ahead;
 }
 
-void warm_up(Run& run, bool late) {
+void warm_up_rounds(RoundsRun& run, bool late) {
   const PlannedCosts& costs = run.costs;
   for (int r = 0; r < costs.ranks; ++r) put_f(run.order, costs, r);
   const std::vector<int> ahead = forwards_ahead(costs, run.order, late);
@@ -70,7 +70,7 @@ void warm_up(Run& run, bool late) {
 
 /// Whether the rank's next F would come at the price of an I that the next rank is about to send:
 /// it expects that one after an F and an I there.
-bool holds_f_back(const Run& run, int r) {
+bool holds_f_back(const RoundsRun& run, int r) {
   const PlannedCosts& costs = run.costs;
   if (r + 1 == costs.ranks) return false;
   const GrowingStage& own = growing::stage(run.order, r);
@@ -90,7 +90,7 @@ bool holds_f_back(const Run& run, int r) {
 }
 
 /// Which ranks take an F in this round: only those whose next rank takes one as well.
-void choose_forwards(Run& run, unsigned way) {
+void choose_forwards(RoundsRun& run, unsigned way) {
   bool next_takes = true;
   for (int r = run.costs.ranks - 1; r >= 0; --r) {
     bool takes = next_takes && growing::stage(run.order, r).f < run.costs.micro_batches;
@@ -104,7 +104,7 @@ void choose_forwards(Run& run, unsigned way) {
 }
 
 /// W's while the rank waits for `input`.
-void use_wait(Run& run, unsigned way, int r, std::int64_t input) {
+void use_wait(RoundsRun& run, unsigned way, int r, std::int64_t input) {
   const std::int64_t wait = fill_wait(run.order, run.costs, r, input);
   if (wait == 0) return;
   if (wait <= slack(run.order, r)) {
@@ -114,7 +114,7 @@ void use_wait(Run& run, unsigned way, int r, std::int64_t input) {
   put_w(run.order, run.costs, r);
 }
 
-void round_of_forwards(Run& run, unsigned way) {
+void round_of_forwards(RoundsRun& run, unsigned way) {
   for (int r = 0; r < run.costs.ranks; ++r) {
     if (!run.takes_f[static_cast<std::size_t>(r)]) continue;
     const bool fits = make_room(run.order, run.costs, r, run.costs.at(r, 0).memory_f,
@@ -125,7 +125,7 @@ void round_of_forwards(Run& run, unsigned way) {
   }
 }
 
-void round_of_backwards(Run& run, unsigned way) {
+void round_of_backwards(RoundsRun& run, unsigned way) {
   for (int r = run.costs.ranks - 1; r >= 0; --r) {
     const bool fits = make_room(run.order, run.costs, r, run.costs.at(r, 0).memory_i,
                                 run.costs.room_i[static_cast<std::size_t>(r)]);
@@ -140,11 +140,11 @@ void round_of_backwards(Run& run, unsigned way) {
 }
 
 /// The whole heuristic once; stops where it can no longer be better than the best so far.
-unsigned attempt(Run& run, unsigned way) {
+unsigned attempt_rounds(RoundsRun& run, unsigned way) {
   run.mattered = 0;
   go_back(run.order, run.nothing);
   if (least_span(run.order, run.costs) >= run.best_span) return 0;
-  warm_up(run, (way & kLateFirstI) != 0);
+  warm_up_rounds(run, (way & kLateFirstI) != 0);
   for (int k = 1; k < run.costs.micro_batches; ++k) {
     if (least_span(run.order, run.costs) >= run.best_span) break;
     choose_forwards(run, way);
@@ -173,9 +173,9 @@ Order zero_bubble_rounds(const ScheduleRequest& request, int under_way) {
   const PlannedCosts costs = planned_costs(request, placement, under_way);
   GrowingOrder order = nothing_yet(costs);
   const Growth nothing = order;
-  Run run{costs, std::move(order), nothing, {}, {}};
+  RoundsRun run{costs, std::move(order), nothing, {}, {}};
   run.takes_f.resize(static_cast<std::size_t>(costs.ranks));
-  try_ways(3, [&run](unsigned way) { return attempt(run, way); });
+  try_ways(3, [&run](unsigned way) { return attempt_rounds(run, way); });
   return order_of(run.best, costs, std::move(placement));
 }
 

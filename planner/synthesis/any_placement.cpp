@@ -18,14 +18,14 @@ namespace {
 constexpr int kMostChunks = 8;
 /// Of an order with more than two stages a rank: named orders of all sizes are made before the
 /// search, and shall take less than it.
-constexpr std::int64_t kMostActions = 60'000;
+constexpr std::int64_t kMostImprovedActions = 60'000;
 /// What making and timing an action of a named order takes, in actions of a search.
 constexpr std::int64_t kNanosecondsANamedAction = 60;
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
 int most_chunks(const SynthesisRequest& by_rank) {
   const std::int64_t of_one = std::int64_t{3} * by_rank.placement.ranks() * by_rank.micro_batches;
-  return static_cast<int>(std::clamp<std::int64_t>(kMostActions / of_one, 2, kMostChunks));
+  return static_cast<int>(std::clamp<std::int64_t>(kMostImprovedActions / of_one, 2, kMostChunks));
 }
 
 std::vector<Placement> placements_to_try(int ranks, int most) {
@@ -37,7 +37,7 @@ std::vector<Placement> placements_to_try(int ranks, int most) {
 }
 
 /// One placement, and the best that is known of it.
-struct Trial {
+struct PlacementTrial {
   SynthesisRequest request;
   SynthesisResult found;
 
@@ -70,7 +70,7 @@ class AnyPlacement {
   /// Each placement with its named orders and its bound.
   void name_orders() {
     for (const Placement& placement : placements_to_try(by_rank_.placement.ranks(), most_)) {
-      Trial trial;
+      PlacementTrial trial;
       trial.request = by_rank_;
       trial.request.placement = placement;
       trial.request.costs = resampled(by_rank_.costs, placement);
@@ -119,14 +119,14 @@ class AnyPlacement {
 
   std::int64_t best() const {
     std::int64_t best = two_copies_ ? two_copies_->value(by_rank_.objective) : kNone;
-    for (const Trial& trial : trials_) best = std::min(best, trial.value());
+    for (const PlacementTrial& trial : trials_) best = std::min(best, trial.value());
     return best;
   }
 
   /// Placements that may have an order below the best.
-  std::vector<Trial*> open() {
-    std::vector<Trial*> open;
-    for (Trial& trial : trials_) {
+  std::vector<PlacementTrial*> open() {
+    std::vector<PlacementTrial*> open;
+    for (PlacementTrial& trial : trials_) {
       if (trial.found.order && trial.found.lower_bound_ns < best()) open.push_back(&trial);
     }
     return open;
@@ -135,24 +135,25 @@ class AnyPlacement {
   /// Three fifths of the effort for all open placements alike, the rest for the one that is then
   /// the best.
   void search(const SynthesisRequest& effort) {
-    const std::vector<Trial*> all = open();
+    const std::vector<PlacementTrial*> all = open();
     const auto count = static_cast<std::int64_t>(all.size());
-    for (Trial* trial : all) search_on(*trial, with_share(effort, 3, 5 * count));
-    std::vector<Trial*> left = open();
+    for (PlacementTrial* trial : all) search_on(*trial, with_share(effort, 3, 5 * count));
+    std::vector<PlacementTrial*> left = open();
     if (left.empty()) return;
-    const auto first =
-        std::min_element(left.begin(), left.end(),
-                         [](const Trial* a, const Trial* b) { return a->value() < b->value(); });
+    const auto first = std::min_element(
+        left.begin(), left.end(),
+        [](const PlacementTrial* a, const PlacementTrial* b) { return a->value() < b->value(); });
     search_on(**first, with_share(effort, 2, 5));
   }
 
   /// Until one stays open: then all of it does.
   void prove() {
-    std::vector<Trial*> left = open();
-    std::stable_sort(left.begin(), left.end(), [](const Trial* a, const Trial* b) {
-      return a->found.lower_bound_ns > b->found.lower_bound_ns;
-    });
-    for (Trial* trial : left) {
+    std::vector<PlacementTrial*> left = open();
+    std::stable_sort(left.begin(), left.end(),
+                     [](const PlacementTrial* a, const PlacementTrial* b) {
+                       return a->found.lower_bound_ns > b->found.lower_bound_ns;
+                     });
+    for (PlacementTrial* trial : left) {
       SynthesisRequest effort = by_rank_;
       effort.budget_ns = 0;
       effort.steps = std::min<std::int64_t>(1, effort.steps);
@@ -161,7 +162,7 @@ class AnyPlacement {
     }
   }
 
-  void search_on(Trial& trial, const SynthesisRequest& effort, bool prove = false) {
+  void search_on(PlacementTrial& trial, const SynthesisRequest& effort, bool prove = false) {
     if (trial.found.lower_bound_ns >= best()) return;
     SynthesisRequest request = trial.request;
     request.budget_ns = effort.budget_ns;
@@ -187,22 +188,22 @@ class AnyPlacement {
     request.on_progress = [this](SynthesisProgress progress) {
       progress.elapsed_ns = elapsed();
       progress.value_ns = std::min(progress.value_ns, best());
-      for (const Trial& trial : trials_)
+      for (const PlacementTrial& trial : trials_)
         progress.lower_bound_ns = std::min(progress.lower_bound_ns, trial.found.lower_bound_ns);
       by_rank_.on_progress(progress);
     };
   }
 
   SynthesisResult result() {
-    const auto first =
-        std::min_element(trials_.begin(), trials_.end(),
-                         [](const Trial& a, const Trial& b) { return a.value() < b.value(); });
+    const auto first = std::min_element(
+        trials_.begin(), trials_.end(),
+        [](const PlacementTrial& a, const PlacementTrial& b) { return a.value() < b.value(); });
     SynthesisResult result = first->found;
     if (two_copies_ && two_copies_->value(by_rank_.objective) < first->value())
       take_two_copies(result);
     if (!result.order) return least_of_all();
     result.lower_bound_ns = result.value_ns;
-    for (const Trial& trial : trials_) {
+    for (const PlacementTrial& trial : trials_) {
       if (!trial.found.order) continue;
       result.lower_bound_ns = std::min(result.lower_bound_ns, trial.found.lower_bound_ns);
       const SynthesisResult& other = trial.found;
@@ -231,7 +232,7 @@ class AnyPlacement {
 
   void finish(SynthesisResult& result) const {
     result.scope = any_scope(by_rank_, most_);
-    for (const Trial& trial : trials_) {
+    for (const PlacementTrial& trial : trials_) {
       if (!trial.found.order || !cut_is_rough(by_rank_.costs, trial.request.placement.stages()))
         continue;
       result.scope.orders += std::string(result.scope.orders.empty() ? "" : ", ") +
@@ -249,14 +250,16 @@ class AnyPlacement {
 
   /// Of the placement with which the fullest rank needs least.
   SynthesisResult least_of_all() const {
-    const auto fullest = [](const Trial& trial) {
+    const auto fullest = [](const PlacementTrial& trial) {
       const auto& least = trial.found.least_limit;
       return least.empty() ? Bytes(0) : *std::max_element(least.begin(), least.end());
     };
     SynthesisResult nothing =
-        std::min_element(trials_.begin(), trials_.end(), [&](const Trial& a, const Trial& b) {
-          return fullest(a) < fullest(b);
-        })->found;
+        std::min_element(trials_.begin(), trials_.end(),
+                         [&](const PlacementTrial& a, const PlacementTrial& b) {
+                           return fullest(a) < fullest(b);
+                         })
+            ->found;
     nothing.scope = any_scope(by_rank_, most_);
     return nothing;
   }
@@ -265,7 +268,7 @@ class AnyPlacement {
 
   const SynthesisRequest& by_rank_;
   int most_;
-  std::vector<Trial> trials_;
+  std::vector<PlacementTrial> trials_;
   std::optional<AsItIs> two_copies_;
   std::string two_copies_name_;
   std::int64_t evaluated_ = 0;

@@ -42,7 +42,7 @@ std::optional<std::string> refuse_choice(const ScheduleRequest& request, const c
          value + "\"";
 }
 
-std::optional<std::string> refusal(const ScheduleRequest& request) {
+std::optional<std::string> refuse_auto(const ScheduleRequest& request) {
   if (auto refused = refuse_placement(request)) return refused;
   if (auto refused = refuse_choice(request, "objective", "makespan", "span")) return refused;
   if (auto refused = refuse_choice(request, "backward", "split", "fused")) return refused;
@@ -58,7 +58,7 @@ std::optional<std::string> refusal(const ScheduleRequest& request) {
   return std::nullopt;
 }
 
-Order make(const ScheduleRequest& request) {
+Order make_auto(const ScheduleRequest& request) {
   const SynthesisResult result = synthesise_for(request, synthesis_request(request));
   if (!result.order) throw InputError(least_limit_text(result));
   return *result.order;
@@ -118,8 +118,8 @@ Schedule auto_schedule() {
   entry.splits_backward = true;
   entry.cost_driven = true;
   entry.searched = true;
-  entry.refusal = refusal;
-  entry.make = make;
+  entry.refusal = refuse_auto;
+  entry.make = make_auto;
   return entry;
 }
 

@@ -16,12 +16,10 @@
 #include <vector>
 
 #include "core/order.hpp"
+#include "planner/index.hpp"
 #include "planner/synthesis/synthesis.hpp"
 
 namespace pipewright::planner::synthesis {
-
-/// An index that is never negative.
-inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// stage * 4 + kind.
 using Token = std::uint32_t;

@@ -5,7 +5,7 @@
 namespace pipewright::planner::synthesis {
 namespace {
 
-constexpr std::string_view kPhase = "list scheduling";
+constexpr std::string_view kTunePhase = "list scheduling";
 
 class Tuner {
  public:
@@ -82,7 +82,7 @@ class Tuner {
     search_.steps += scheduler_.steps() - before;
     ++search_.evaluated;
     if (!done) return kNever;
-    if (scheduler_.value() < search_.best_value) search_.offer(sequence_, kPhase, kPhase);
+    if (scheduler_.value() < search_.best_value) search_.offer(sequence_, kTunePhase, kTunePhase);
     return scheduler_.value();
   }
 

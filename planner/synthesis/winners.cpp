@@ -15,7 +15,7 @@ constexpr std::size_t kWinners = 3;
 /// Actions placed and timed for a winner: so many orders of it, but no more than kMostSteps.
 constexpr std::int64_t kOrders = 2000;
 constexpr std::int64_t kMostSteps = 3'000'000;
-constexpr std::int64_t kMostActions = 200'000;  // of an order; a larger one is left as it is
+constexpr std::int64_t kMostWinnerActions = 200'000;  // of an order; a larger one is left as it is
 
 /// What a synthesised order keeps of a row.
 bool same_stages(const Candidate& a, const Candidate& b) {
@@ -44,7 +44,7 @@ std::vector<const Evaluation*> rows_with_orders(const std::vector<Evaluation>& r
     const Layout layout = find_schedule(row.schedule).layout;
     const bool has_choice = row.parallel.pipeline > 1 &&
                             (layout == Layout::Loop || layout == Layout::V) &&
-                            actions_of(row) <= kMostActions;
+                            actions_of(row) <= kMostWinnerActions;
     const bool is_new = std::none_of(rows.begin(), rows.end(), [&](const Evaluation* other) {
       return same_stages(other->candidate, row);
     });
