@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kKnockAgainNs = 50'000'000;
 constexpr std::int64_t kConnectNs = 2'000'000'000;
 constexpr std::int64_t kTryNs = 5'000'000'000;
-constexpr std::int64_t kBelieveNs = 10'000'000'000;
+constexpr std::int64_t kBelieveNs = 5'000'000'000;
 
 struct Try {
   std::optional<Entrance> entrance;
@@ -22,7 +22,7 @@ struct Try {
   bool is_refused = false;
 };
 
-/// One visit to a door; `silent` says that nobody has opened it.
+/// One visit to a door; `silent` says that whoever is behind it keeps silent.
 class Visit {
  public:
   Visit(const DoorTo& door, const Knocker& knocker, const Patience& patience,
@@ -83,7 +83,8 @@ class Visit {
 Entrance knock(const DoorTo& door, const Knocker& knocker, const Patience& patience) {
   const std::string silent = "process " + std::to_string(door.owner) + " does not answer at " +
                              door.host + ":" + std::to_string(door.port);
-  const Visit visit(door, knocker, patience, silent);
+  const std::string mute = silent + ": what listens there says nothing";
+  const Visit visit(door, knocker, patience, mute);
   std::int64_t refused_since = kNoDeadline;
   while (true) {
     Try now = visit.go();
