@@ -102,11 +102,12 @@ TEST_F(Recipe, OfTorchrun) {
   const auto bin = std::filesystem::path(python).parent_path();
   if (!std::filesystem::exists(bin / "torchrun")) GTEST_SKIP() << "there is no torchrun in " << bin;
   folder_.write("recipe", recipe("torchrun"));
-  const CommandResult result =
-      on_hosts(2, "export PATH=" + bin.string() +
-                      ":$PATH\n"
-                      "for NODE in 0 1; do NODE=$NODE \"$ON_HOST\" node$NODE sh -e recipe & done\n"
-                      "wait -n && wait -n\n");
+  const CommandResult result = on_hosts(
+      2,
+      "export PATH=" + bin.string() +
+          ":$PATH\n"
+          "for n in 0 1; do NODE=$n \"$ON_HOST\" node$n sh -ec \"cd '$PWD'; . ./recipe\" & done\n"
+          "wait -n && wait -n\n");
   if (result.status == kSkipped) GTEST_SKIP() << result.err;
   expect_trained(result, 2);
 }
