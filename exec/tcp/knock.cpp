@@ -82,7 +82,7 @@ class Visit {
 
 Entrance knock(const DoorTo& door, const Knocker& knocker, const Patience& patience) {
   const std::string silent = "process " + std::to_string(door.owner) + " does not answer at " +
-                             door.host + ":" + std::to_string(door.port);
+                             address_text(door.host, door.port);
   const std::string mute = silent + ": what listens there says nothing";
   const Visit visit(door, knocker, patience, mute);
   std::int64_t refused_since = kNoDeadline;

@@ -14,10 +14,10 @@
 namespace pipewright::exec::tcp {
 namespace {
 
-constexpr int kLookMs = 100;
+constexpr int kHostLooksMs = 100;
 constexpr std::int64_t kAskAgainNs = 500'000'000;
 
-std::string where(const JobPlace& place) { return place.host + ":" + std::to_string(place.port); }
+std::string where(const JobPlace& place) { return address_text(place.host, place.port); }
 
 // --- Process 0 ---
 
@@ -39,7 +39,7 @@ class Host {
       Doorkeeper keeper(doors, {key, 0});
       while (const auto missing = first_missing()) {
         patience_.require(missing_text(*missing, keeper.turned_away()));
-        for (Guest& guest : keeper.let_in(kLookMs)) seat(std::move(guest));
+        for (Guest& guest : keeper.let_in(kHostLooksMs)) seat(std::move(guest));
         require_all_stay();
       }
       return tell_all();

@@ -14,7 +14,7 @@
 namespace pipewright::exec::tcp {
 namespace {
 
-constexpr int kLookMs = 100;
+constexpr int kDoorLooksMs = 100;
 constexpr const char* kEveryAddress = "::";
 constexpr const char* kEveryAddressV4 = "0.0.0.0";
 
@@ -152,7 +152,7 @@ void let_in_all(const Mesh& mesh, const JobPlace& place, const Patience& patienc
   Doorkeeper keeper(mesh.doors, {mesh.key, place.process});
   for (int missing = place.processes - 1 - place.process; missing > 0;) {
     patience.require(std::to_string(missing) + " of the processes have not connected");
-    for (Guest& guest : keeper.let_in(kLookMs)) {
+    for (Guest& guest : keeper.let_in(kDoorLooksMs)) {
       const bool is_ours = guest.process < peers.size() &&
                            std::cmp_greater(guest.process, place.process) &&
                            !peers[guest.process].is_open();

@@ -11,7 +11,7 @@
 namespace pipewright::exec::tcp {
 namespace {
 
-constexpr int kLookMs = 100;
+constexpr int kPatienceLooksMs = 100;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ bool Patience::wait_for(const Socket& socket, short events, const std::string& w
                         std::int64_t until_ns) const {
   while (local::steady_ns() < until_ns) {
     pollfd one{socket.get(), events, 0};
-    if (poll(&one, 1, kLookMs) > 0) return true;
+    if (poll(&one, 1, kPatienceLooksMs) > 0) return true;
     require(what);
   }
   return false;

@@ -75,6 +75,11 @@ Socket::~Socket() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
+std::string address_text(const std::string& host, int port) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
 Addresses addresses_of(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;

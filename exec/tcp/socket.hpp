@@ -35,6 +35,8 @@ class Socket {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
+/// "node-0:2950", "[::1]:2950".
+std::string address_text(const std::string& host, int port);
 /// Of a port of that host. Throws MachineError where nobody knows the host.
 Addresses addresses_of(const std::string& host, int port);
 /// Only this host's own processes reach them.
