@@ -2,6 +2,8 @@
 // No name that somebody else has laid out is followed.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>

@@ -387,11 +387,11 @@ TEST_F(Strangers, AnImpostorLearnsNothingAndTheJobMeetsBehindHim) {
     Impostor impostor(port);
     job.start(1);
     job.start(2);
-    for (int i = 0; i < 3000 && impostor.visits() < 4; ++i) pause_ms(5);
+    for (int i = 0; i < 8000 && impostor.visits() < strangers(); ++i) pause_ms(5);
     heard = impostor.heard();
     visits = impostor.visits();
   }
-  EXPECT_GE(visits, 4);
+  EXPECT_GE(visits, strangers());
   job.start(0);
   job.expect_done();
   EXPECT_EQ(job.bits(), expected);
