@@ -71,7 +71,7 @@ set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "nlohmann-json3-dev (>= 3.11), libopenblas0-pthread, zlib1g-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "nlohmann-json3-dev (>= 3.11), libopenblas0-pthread, zlib1g-dev, libssl-dev (>= 3)")
 # The other run-time libraries of the command are read from the binary, where Debian's tool for that is installed;
 # OpenBLAS is loaded when it is needed, so nothing in the binary names it.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libopenblas0-pthread")
@@ -80,7 +80,7 @@ mark_as_advanced(PIPEWRIGHT_SHLIBDEPS)
 if(PIPEWRIGHT_SHLIBDEPS)
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 else()
-  string(APPEND CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS ", libc6, libstdc++6, zlib1g")
+  string(APPEND CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS ", libc6, libstdc++6, zlib1g, libssl3 (>= 3.0) | libssl3t64")
 endif()
 
 include(CPack)

@@ -1,5 +1,9 @@
 #include "tools/manual.hpp"
 
+#include <array>
+#include <string_view>
+#include <utility>
+
 #include "tools/command.hpp"
 #include "tools/exit_status.hpp"
 #include "tools/help.hpp"
@@ -78,6 +82,23 @@ std::string markdown_of(const Command& command) {
   return text;
 }
 
+/// What `run` and `tune` ask of the environment where they are part of a job (--transport tcp);
+/// docs/several-hosts.md says more.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kEnvironmentTable = {{
+    {"PIPEWRIGHT_RANK", "which process of the job this is, from 0; else RANK, as torchrun sets it"},
+    {"PIPEWRIGHT_WORLD_SIZE", "how many processes the job has; else WORLD_SIZE"},
+    {"PIPEWRIGHT_LOCAL_RANK", "which of its host's, so which GPU; else LOCAL_RANK, else 0"},
+    {"PIPEWRIGHT_RENDEZVOUS",
+     "where the processes meet: tcp://host:port, where process 0 listens, or file:///folder, a "
+     "fresh one that all see; else MASTER_ADDR and the port above MASTER_PORT"},
+    {"PIPEWRIGHT_TOKEN_FILE",
+     "a file of this user's alone (mode 0600) with the secret by which the processes know one "
+     "another; needed where other hosts reach the rendezvous"},
+    {"PIPEWRIGHT_TOKEN", "the secret itself, in place of a file"},
+    {"PIPEWRIGHT_LISTEN",
+     "the address on which this process listens, where it is not the rendezvous's"},
+}};
+
 template <class Describe>
 std::string of_all(Describe describe) {
   std::string text;
@@ -103,6 +124,10 @@ std::string manual_page() {
   text += ".SH FLAGS OF EVERY COMMAND\n";
   for (const Flag& flag : common_flags()) {
     text += ".TP\n.B " + roff(flag_spelling(flag)) + "\n" + roff(help_of(flag)) + "\n";
+  }
+  text += ".SH ENVIRONMENT\n";
+  for (const auto& [name, meaning] : kEnvironmentTable) {
+    text += ".TP\n.B " + std::string(name) + "\n" + roff(meaning) + "\n";
   }
   text += ".SH EXIT STATUS\n";
   for (const auto& line : kExitStatusTable) {

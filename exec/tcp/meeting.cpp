@@ -1,6 +1,5 @@
 #include "exec/tcp/meeting.hpp"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <optional>
@@ -8,112 +7,205 @@
 
 #include "core/error.hpp"
 #include "exec/local/waiting.hpp"
-#include "exec/tcp/socket.hpp"
+#include "exec/tcp/doorkeeper.hpp"
+#include "exec/tcp/knock.hpp"
+#include "exec/tcp/token.hpp"
 
 namespace pipewright::exec::tcp {
 namespace {
 
-constexpr std::int64_t kMeetAgainNs = 50'000'000;
-constexpr std::uint64_t kMagic = 0x7069'7065'7772'0001;  // "pipewr", 1
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+constexpr int kHostLooksMs = 100;
+constexpr std::int64_t kAskAgainNs = 500'000'000;
 
-/// What a process says of itself, before its bytes.
-struct Hello {
-  std::uint64_t magic = kMagic;
-  std::uint32_t process = 0, processes = 0;
-  std::uint64_t bytes = 0;
+std::string where(const JobPlace& place) { return address_text(place.host, place.port); }
+
+// --- Process 0 ---
+
+struct Seat {
+  Bytes bytes;
+  Entrance entrance;
 };
 
-std::string first_missing(const std::vector<Socket>& guests) {
-  for (std::size_t p = 1; p < guests.size(); ++p) {
-    if (!guests[p].is_open()) return "process " + std::to_string(p) + " has not come";
+/// Process 0's side of the meeting.
+class Host {
+ public:
+  Host(const JobPlace& place, const Bytes& own, const RendezvousOptions& options)
+      : place_(place), patience_(options), seats_(static_cast<std::size_t>(place.processes)) {
+    seats_.front().bytes = own;
   }
-  return "a process has not come";
-}
 
-/// Who knocks and is none of ours is sent away.
-void let_in(const Socket& door, const JobPlace& place, const Patience& patience,
-            std::vector<Socket>& guests, std::vector<Bytes>& all) {
-  const std::string missing = first_missing(guests);
-  patience.wait_for(door, POLLIN, missing);
-  Socket guest(accept(door.get(), nullptr, nullptr));
-  Hello hello;
-  if (!guest.is_open() || !read_all(guest, &hello, sizeof hello, patience, missing)) return;
-  const auto processes = static_cast<std::uint32_t>(place.processes);
-  if (hello.magic != kMagic || hello.bytes > kMostBytes) return;
-  if (hello.processes != processes || hello.process == 0 || hello.process >= processes)
-    throw InputError("a process came to the job's rendezvous that says it is " +
-                     std::to_string(hello.process) + " of " + std::to_string(hello.processes) +
-                     "; this job has " + std::to_string(processes));
-  if (guests[hello.process].is_open())
-    throw InputError("two processes came to the job's rendezvous that both say they are " +
-                     std::to_string(hello.process));
-  Bytes bytes(hello.bytes);
-  if (!read_all(guest, bytes.data(), bytes.size(), patience, missing)) return;
-  all[hello.process] = std::move(bytes);
-  guests[hello.process] = std::move(guest);
-}
-
-std::vector<Bytes> be_host(const JobPlace& place, const Bytes& own,
-                           const RendezvousOptions& options) {
-  const Patience patience(options);
-  const Socket door = listen_at(place.port);
-  std::vector<Socket> guests(static_cast<std::size_t>(place.processes));
-  std::vector<Bytes> all(guests.size());
-  all[0] = own;
-  const auto all_here = [&] {
-    for (std::size_t p = 1; p < guests.size(); ++p) {
-      if (!guests[p].is_open()) return false;
+  std::vector<Bytes> meet(const std::vector<Socket>& doors, const Block& key) {
+    try {
+      Doorkeeper keeper(doors, {key, 0});
+      while (const auto missing = first_missing()) {
+        patience_.require(missing_text(*missing, keeper.turned_away()));
+        for (Guest& guest : keeper.let_in(kHostLooksMs)) seat(std::move(guest));
+        require_all_stay();
+      }
+      return tell_all();
+    } catch (const Error& error) {
+      tell_failure(error.what());
+      throw;
     }
-    return true;
-  };
-  while (!all_here()) let_in(door, place, patience, guests, all);
-  Packer packer;
-  for (const Bytes& one : all) packer.put_all(std::span<const std::byte>(one));
-  const Bytes answer = packer.take();
-  const std::uint64_t size = answer.size();
-  for (std::size_t p = 1; p < guests.size(); ++p) {
-    const std::string gone = "process " + std::to_string(p) + " has gone again";
-    if (!write_all(guests[p], &size, sizeof size, patience, gone) ||
-        !write_all(guests[p], answer.data(), answer.size(), patience, gone))
-      throw MachineError("the processes of the job have not met: " + gone);
   }
-  return all;
+
+ private:
+  std::optional<std::size_t> first_missing() const {
+    for (std::size_t p = 1; p < seats_.size(); ++p) {
+      if (!seats_[p].entrance.socket.is_open()) return p;
+    }
+    return std::nullopt;
+  }
+
+  static std::string missing_text(std::size_t process, int turned_away) {
+    std::string text = "process " + std::to_string(process) + " has not come";
+    if (turned_away > 0)
+      text += " (" + std::to_string(turned_away) +
+              " connections that did not know the job's token were turned away)";
+    return text;
+  }
+
+  void seat(Guest guest) {
+    const auto processes = static_cast<std::uint32_t>(place_.processes);
+    if (guest.processes != processes || guest.process == 0 || guest.process >= processes)
+      throw InputError("a process came to the job's rendezvous that says it is " +
+                       std::to_string(guest.process) + " of " + std::to_string(guest.processes) +
+                       "; this job has " + std::to_string(processes));
+    Seat& seat = seats_[guest.process];
+    if (seat.entrance.socket.is_open())
+      throw InputError("two processes came to the job's rendezvous that both say they are " +
+                       std::to_string(guest.process));
+    seat = {std::move(guest.bytes), {std::move(guest.socket), guest.session}};
+  }
+
+  void require_all_stay() const {
+    for (std::size_t p = 1; p < seats_.size(); ++p) {
+      if (seats_[p].entrance.socket.is_open() && has_gone(seats_[p].entrance.socket)) gone(p);
+    }
+  }
+
+  [[noreturn]] static void gone(std::size_t process) {
+    throw MachineError("the processes of the job have not met: process " + std::to_string(process) +
+                       " has gone again");
+  }
+
+  std::vector<Bytes> tell_all() const {
+    Packer packer;
+    packer.put<bool>(true);
+    std::vector<Bytes> all;
+    for (const Seat& seat : seats_) {
+      packer.put_all(std::span<const std::byte>(seat.bytes));
+      all.push_back(seat.bytes);
+    }
+    const Bytes answer = packer.take();
+    for (std::size_t p = 1; p < seats_.size(); ++p) {
+      const Entrance& guest = seats_[p].entrance;
+      const Bytes said = sealed(guest.session, Speaker::Door, answer);
+      if (!write_all(guest.socket, said.data(), said.size(), patience_,
+                     "process " + std::to_string(p) + " does not listen"))
+        gone(p);
+    }
+    return all;
+  }
+
+  /// Those who are here leave at once, and with the right reason.
+  void tell_failure(const std::string& why) const {
+    Packer packer;
+    packer.put<bool>(false);
+    packer.put_text(why);
+    const Bytes answer = packer.take();
+    for (const Seat& seat : seats_) {
+      if (!seat.entrance.socket.is_open()) continue;
+      const Bytes said = sealed(seat.entrance.session, Speaker::Door, answer);
+      send(seat.entrance.socket.get(), said.data(), said.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+  }
+
+  const JobPlace& place_;
+  const Patience patience_;
+  std::vector<Seat> seats_;  // by process
+};
+
+Met be_host(const JobPlace& place, const Bytes& own, const RendezvousOptions& options,
+            const std::vector<Socket>& doors) {
+  Host host(place, own, options);
+  if (!place.token.empty()) {
+    const Block key = key_of_token(place.token);
+    return {host.meet(doors, key), key};
+  }
+  const OwnToken token(own_token_path(place.host, place.port));
+  return {host.meet(doors, token.key()), token.key()};
 }
 
-std::vector<Bytes> be_guest(const JobPlace& place, const Bytes& own,
-                            const RendezvousOptions& options) {
-  const Patience patience(options);
-  const std::string where = place.host + ":" + std::to_string(place.port);
-  const std::string silent = "process 0 does not answer at " + where;
-  const Addresses addresses = addresses_of(place.host, place.port);
-  std::optional<Socket> host;
-  while (!(host = connect_to(addresses))) {
-    patience.require(silent);
-    local::sleep_until_steady(local::steady_ns() + kMeetAgainNs);
+// --- The others ---
+
+/// Where the token is, is asked again at each try: an earlier job may have left one.
+DoorTo door_of_host(const JobPlace& place, Block& key) {
+  DoorTo door{.host = place.host, .port = place.port, .owner = 0, .may_refuse = true};
+  if (!place.token.empty()) {
+    key = key_of_token(place.token);
+    door.key = [&key] { return key; };
+    return door;
   }
-  const Hello hello{kMagic, static_cast<std::uint32_t>(place.process),
-                    static_cast<std::uint32_t>(place.processes), own.size()};
-  std::uint64_t size = 0;
-  if (!write_all(*host, &hello, sizeof hello, patience, silent) ||
-      !write_all(*host, own.data(), own.size(), patience, silent) ||
-      !read_all(*host, &size, sizeof size, patience, silent))
-    throw MachineError("the processes of the job have not met: process 0 at " + where +
-                       " has sent this one away; is its port another program's?");
-  Bytes answer(std::min<std::uint64_t>(size, kMostBytes));
-  if (!read_all(*host, answer.data(), answer.size(), patience, silent))
-    throw MachineError("the processes of the job have not met: " + silent);
+  const std::filesystem::path path = own_token_path(place.host, place.port);
+  door.key = [&key, path] {
+    const auto left = left_token(path);
+    if (left) key = *left;
+    return left;
+  };
+  door.why_no_key = "it has left no token at " + path.string() +
+                    " (containers that do not share that folder need a PIPEWRIGHT_TOKEN)";
+  return door;
+}
+
+Met be_guest(const JobPlace& place, const Bytes& own, const RendezvousOptions& options) {
+  const Patience patience(options);
+  Met met;
+  const Entrance entrance =
+      knock(door_of_host(place, met.key), {place.process, place.processes, own}, patience);
+  const Bytes answer =
+      read_sealed(entrance, Speaker::Door, patience, "the others have not come to " + where(place),
+                  "process 0 at " + where(place) + " has gone again");
   Unpacker unpacker(answer);
-  std::vector<Bytes> all;
-  for (int p = 0; p < place.processes; ++p) all.push_back(unpacker.get_all<std::byte>());
-  return all;
+  if (!unpacker.get<bool>()) throw MachineError(unpacker.get_text());
+  for (int p = 0; p < place.processes; ++p) met.all.push_back(unpacker.get_all<std::byte>());
+  return met;
 }
 
 }  // namespace
 
-std::vector<Bytes> meet_by_tcp(const JobPlace& place, const Bytes& own,
-                               const RendezvousOptions& options) {
-  return place.process == 0 ? be_host(place, own, options) : be_guest(place, own, options);
+Addresses meeting_place(const JobPlace& place, const Patience& patience) {
+  while (true) {
+    try {
+      Addresses addresses = addresses_of(place.host, place.port);
+      if (place.token.empty() && !is_loopback(addresses))
+        throw InputError("the job's processes meet at " + where(place) +
+                         ", where strangers can knock too, so they need a token that only they "
+                         "know: " +
+                         how_to_make_token());
+      return addresses;
+    } catch (const MachineError& error) {
+      if (place.token.empty()) throw;  // a name of the loopback is known from the beginning
+      patience.require(error.what());
+      local::sleep_until_steady(local::steady_ns() + kAskAgainNs);
+    }
+  }
+}
+
+std::vector<Socket> meeting_doors(const JobPlace& place, const Patience& patience) {
+  Addresses addresses = meeting_place(place, patience);
+  if (place.listen.empty()) return listen_at(addresses, place.host, place.port);
+  addresses = addresses_of(place.listen, place.port);
+  if (place.token.empty() && !is_loopback(addresses))
+    throw InputError(
+        "PIPEWRIGHT_LISTEN: strangers can knock at " + place.listen +
+        " too, so the job's processes need a token that only they know: " + how_to_make_token());
+  return listen_at(addresses, place.listen, place.port);
+}
+
+Met meet_by_tcp(const JobPlace& place, const Bytes& own, const RendezvousOptions& options,
+                const std::vector<Socket>& doors) {
+  return place.process == 0 ? be_host(place, own, options, doors) : be_guest(place, own, options);
 }
 
 }  // namespace pipewright::exec::tcp

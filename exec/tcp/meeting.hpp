@@ -4,12 +4,26 @@
 
 #include <vector>
 
+#include "exec/tcp/proof.hpp"
 #include "exec/tcp/rendezvous.hpp"
+#include "exec/tcp/socket.hpp"
 
 namespace pipewright::exec::tcp {
 
-/// As come_together(); processes > 1.
-std::vector<Bytes> meet_by_tcp(const JobPlace& place, const Bytes& own,
-                               const RendezvousOptions& options);
+/// Of the rendezvous. Throws MachineError where nobody knows the host, after waiting for it where
+/// it may still be made, and InputError where others than this host reach it and the job has no
+/// token.
+Addresses meeting_place(const JobPlace& place, const Patience& patience);
+/// Process 0's. Throws MachineError where it cannot listen.
+std::vector<Socket> meeting_doors(const JobPlace& place, const Patience& patience);
+
+struct Met {
+  std::vector<Bytes> all;  // by process, what each has brought
+  Block key{};             // of the job's token; nobody else knows it
+};
+
+/// As come_together(); processes > 1. `doors` are process 0's, empty in the others.
+Met meet_by_tcp(const JobPlace& place, const Bytes& own, const RendezvousOptions& options,
+                const std::vector<Socket>& doors);
 
 }  // namespace pipewright::exec::tcp

@@ -3,13 +3,15 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+
 #include "core/error.hpp"
 #include "exec/local/waiting.hpp"
 
 namespace pipewright::exec::tcp {
 namespace {
 
-constexpr int kPatienceLookMs = 100;
+constexpr int kPatienceLooksMs = 100;
 
 }  // namespace
 
@@ -23,20 +25,23 @@ void Patience::require(const std::string& what) const {
     throw MachineError("the processes of the job have not met in time: " + what);
 }
 
-void Patience::wait_for(const Socket& socket, short events, const std::string& what) const {
-  while (true) {
+bool Patience::wait_for(const Socket& socket, short events, const std::string& what,
+                        std::int64_t until_ns) const {
+  while (local::steady_ns() < until_ns) {
     pollfd one{socket.get(), events, 0};
-    if (poll(&one, 1, kPatienceLookMs) > 0) return;
+    if (poll(&one, 1, kPatienceLooksMs) > 0) return true;
     require(what);
   }
+  return false;
 }
 
 bool read_all(const Socket& socket, void* to, std::size_t bytes, const Patience& patience,
-              const std::string& what) {
+              const std::string& what, std::int64_t until_ns) {
   auto* at = static_cast<std::byte*>(to);
   while (bytes > 0) {
-    patience.wait_for(socket, POLLIN, what);
-    const ssize_t got = recv(socket.get(), at, bytes, 0);
+    if (!patience.wait_for(socket, POLLIN, what, until_ns)) return false;
+    const ssize_t got = recv(socket.get(), at, bytes, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got <= 0) return false;
     at += got;
     bytes -= static_cast<std::size_t>(got);
@@ -45,11 +50,12 @@ bool read_all(const Socket& socket, void* to, std::size_t bytes, const Patience&
 }
 
 bool write_all(const Socket& socket, const void* from, std::size_t bytes, const Patience& patience,
-               const std::string& what) {
+               const std::string& what, std::int64_t until_ns) {
   const auto* at = static_cast<const std::byte*>(from);
   while (bytes > 0) {
-    patience.wait_for(socket, POLLOUT, what);
-    const ssize_t put = send(socket.get(), at, bytes, MSG_NOSIGNAL);
+    if (!patience.wait_for(socket, POLLOUT, what, until_ns)) return false;
+    const ssize_t put = send(socket.get(), at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (put < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (put <= 0) return false;
     at += put;
     bytes -= static_cast<std::size_t>(put);

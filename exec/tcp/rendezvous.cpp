@@ -1,22 +1,19 @@
-// Where a process stands in its job, and the meeting by files; exec/tcp/meeting.cpp has the
-// one by TCP.
+// Where a process stands in its job. The meetings are in exec/tcp/meeting.cpp and
+// folder_meeting.cpp.
 #include "exec/tcp/rendezvous.hpp"
 
 #include <charconv>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "core/error.hpp"
-#include "exec/local/waiting.hpp"
+#include "exec/tcp/folder_meeting.hpp"
 #include "exec/tcp/meeting.hpp"
+#include "exec/tcp/token.hpp"
 
 namespace pipewright::exec::tcp {
 namespace {
 
-constexpr std::int64_t kLookNs = 5'000'000;
 constexpr int kMostProcesses = 1 << 20;
 constexpr int kLargestPort = 65535;
 
@@ -42,6 +39,12 @@ int number_of(const Found& found, int least, int most) {
   return number;
 }
 
+/// An address of IPv6 has colons of its own: tcp://[::1]:2950.
+std::string without_brackets(std::string_view host) {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return std::string(host);
+}
+
 void read_address(const Found& found, JobPlace& place) {
   constexpr std::string_view kTcp = "tcp://", kFile = "file://";
   const std::string_view text = found.value;
@@ -51,7 +54,7 @@ void read_address(const Found& found, JobPlace& place) {
   }
   const std::size_t colon = text.rfind(':');
   if (text.starts_with(kTcp) && colon > kTcp.size() && colon != text.npos) {
-    place.host = text.substr(kTcp.size(), colon - kTcp.size());
+    place.host = without_brackets(text.substr(kTcp.size(), colon - kTcp.size()));
     place.port = number_of({found.name, std::string(text.substr(colon + 1))}, 1, kLargestPort);
     return;
   }
@@ -74,51 +77,18 @@ void find_address(const Environment& environment, JobPlace& place) {
                    "tcp://host:port or file:///folder, or MASTER_ADDR and MASTER_PORT");
 }
 
-// --- Files ---
-
-std::filesystem::path file_of(const JobPlace& place, int process) {
-  return std::filesystem::path(place.folder) / ("process-" + std::to_string(process));
-}
-
-/// Under another name first, so that whoever sees the file sees all of it.
-void leave_file(const JobPlace& place, const Bytes& own) {
-  const std::filesystem::path path = file_of(place, place.process);
-  std::error_code failed;
-  std::filesystem::create_directories(place.folder, failed);
-  if (std::filesystem::exists(path))
-    throw InputError(path.string(), "",
-                     "is there already, from another run; name a fresh folder in "
-                     "PIPEWRIGHT_RENDEZVOUS");
-  const std::filesystem::path unfinished = path.string() + ".part";
-  {
-    std::ofstream file(unfinished, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(own.data()), static_cast<std::streamsize>(own.size()));
-    if (!file.flush()) throw MachineError("cannot write " + unfinished.string());
-  }
-  std::filesystem::rename(unfinished, path, failed);
-  if (failed) throw MachineError("cannot write " + path.string() + ": " + failed.message());
-}
-
-Bytes bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-  return {begin, begin + text.size()};
-}
-
-std::vector<Bytes> meet_by_files(const JobPlace& place, const Bytes& own,
-                                 const RendezvousOptions& options) {
-  leave_file(place, own);
-  const Patience patience(options);
-  std::vector<Bytes> all;
-  for (int p = 0; p < place.processes; ++p) {
-    while (!std::filesystem::exists(file_of(place, p))) {
-      patience.require("process " + std::to_string(p) + " has left no file in " + place.folder);
-      local::sleep_until_steady(local::steady_ns() + kLookNs);
-    }
-    all.push_back(bytes_of(file_of(place, p)));
-  }
-  return all;
+/// The token, however it is given.
+std::string find_token(const Environment& environment) {
+  const auto token = environment("PIPEWRIGHT_TOKEN");
+  const auto file = environment("PIPEWRIGHT_TOKEN_FILE");
+  if (token && file)
+    throw InputError(
+        "PIPEWRIGHT_TOKEN and PIPEWRIGHT_TOKEN_FILE are both set; a job has one token");
+  if (file) return read_token_file(*file);
+  if (token && token->empty())
+    throw InputError("PIPEWRIGHT_TOKEN: expected the job's token, found nothing; " +
+                     how_to_make_token());
+  return token.value_or("");
 }
 
 }  // namespace
@@ -144,15 +114,22 @@ std::optional<JobPlace> job_place(const Environment& environment) {
   place.process = number_of(*rank, 0, place.processes - 1);
   if (const auto local = first_of(environment, {"PIPEWRIGHT_LOCAL_RANK", "LOCAL_RANK"}))
     place.local_process = number_of(*local, 0, kMostProcesses);
-  if (place.processes > 1) find_address(environment, place);
+  if (place.processes == 1) return place;
+  find_address(environment, place);
+  place.token = find_token(environment);
+  place.listen = environment("PIPEWRIGHT_LISTEN").value_or("");
   return place;
 }
 
 std::vector<Bytes> come_together(const JobPlace& place, const Bytes& own,
                                  const RendezvousOptions& options) {
   if (place.processes == 1) return {own};
-  if (!place.folder.empty()) return meet_by_files(place, own, options);
-  return meet_by_tcp(place, own, options);
+  if (!place.folder.empty()) return meet_by_files(place, own, "process-", options);
+  const Patience patience(options);
+  if (place.process != 0) meeting_place(place, patience);
+  return meet_by_tcp(place, own, options,
+                     place.process == 0 ? meeting_doors(place, patience) : std::vector<Socket>())
+      .all;
 }
 
 }  // namespace pipewright::exec::tcp

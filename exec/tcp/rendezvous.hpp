@@ -9,6 +9,11 @@
 //   PIPEWRIGHT_RENDEZVOUS                    "tcp://host:port", or "file:///folder", a fresh one
 //   MASTER_ADDR, MASTER_PORT                 host, and the port below the one that is used:
 //                                            torchrun's own store listens on MASTER_PORT
+//   PIPEWRIGHT_TOKEN                         the secret that all processes of the job know
+//   PIPEWRIGHT_TOKEN_FILE                    a file of this user's alone that holds it
+//   PIPEWRIGHT_LISTEN                        this process's address to listen on; where left out,
+//                                            process 0 listens on the host of the rendezvous, the
+//                                            others on theirs as it is seen from there
 #pragma once
 
 #include <functional>
@@ -27,6 +32,8 @@ struct JobPlace {
   std::string host;  // empty: by files
   int port = 0;
   std::string folder;
+  std::string token;   // empty: none is given
+  std::string listen;  // likewise
 };
 
 /// Looks up a name of the environment; nullopt where it is not set.
@@ -38,7 +45,9 @@ Environment process_environment();
 std::optional<JobPlace> job_place(const Environment& environment);
 
 /// By process, in all of them: what each has brought. Throws MachineError if they do not come
-/// together in time (says who is missing), and InputError for a folder that was used before.
+/// together in time (says who is missing), and InputError for a folder that was used before, for
+/// one where somebody else has laid something out, for another process's token that differs, and
+/// for a place that strangers can reach where no token is given.
 std::vector<Bytes> come_together(const JobPlace& place, const Bytes& own,
                                  const RendezvousOptions& options = {});
 

@@ -8,64 +8,19 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <random>
 #include <span>
 #include <utility>
 
 #include "core/error.hpp"
 #include "exec/local/waiting.hpp"
-#include "exec/mpi/presence.hpp"
+#include "exec/tcp/mesh.hpp"
 
 namespace pipewright::exec::tcp {
 namespace {
 
-constexpr std::int64_t kKnockAgainNs = 20'000'000;
 constexpr std::int64_t kLastBytesNs = 1'000'000'000;
 constexpr int kLookMs = 20;
 constexpr std::uint64_t kMostFloats = std::uint64_t{1} << 36U;
-
-/// How the others reach a process, and by what they know that it is one of theirs.
-struct Card {
-  std::string machine, address;
-  int port = 0;
-  std::uint64_t secret = 0;
-};
-
-/// First words of a connection.
-struct Greeting {
-  std::uint64_t secret = 0;
-  std::uint32_t process = 0, unused = 0;
-};
-
-Card own_card(const JobPlace& place, const Socket& door) {
-  const mpi::ProcessSite site = mpi::own_site();
-  Card card{site.machine, site.host, port_of(door), 0};
-  if (place.process == 0)
-    card.secret = std::uint64_t{std::random_device{}()} << 32U | std::random_device{}();
-  if (place.host.empty()) return card;
-  card.address =
-      place.process == 0 ? place.host : own_address_towards(addresses_of(place.host, place.port));
-  return card;
-}
-
-Bytes packed(const Card& card) {
-  Packer packer;
-  packer.put_text(card.machine);
-  packer.put_text(card.address);
-  packer.put<int>(card.port);
-  packer.put<std::uint64_t>(card.secret);
-  return packer.take();
-}
-
-Card read_card(const Bytes& bytes) {
-  Unpacker unpacker(bytes);
-  Card card;
-  card.machine = unpacker.get_text();
-  card.address = unpacker.get_text();
-  card.port = unpacker.get<int>();
-  card.secret = unpacker.get<std::uint64_t>();
-  return card;
-}
 
 void make_ready(const Socket& socket) {
   const int yes = 1;
@@ -101,47 +56,11 @@ TcpWire::TcpWire(const JobPlace& place, const RendezvousOptions& options)
     : process_(place.process),
       peers_(static_cast<std::size_t>(place.processes)),
       polled_(peers_.size()) {
-  connect_all(place, options);
-}
-
-/// Each process knocks at those in front of it and lets in those behind it.
-void TcpWire::connect_all(const JobPlace& place, const RendezvousOptions& options) {
-  const Socket door = listen_at(0);
-  const Card own = own_card(place, door);
-  std::vector<Card> cards;
-  for (const Bytes& bytes : come_together(place, packed(own), options))
-    cards.push_back(read_card(bytes));
-  const Patience patience(options);
-  const Greeting greeting{cards.front().secret, static_cast<std::uint32_t>(process_)};
-  for (int p = 0; p < process_; ++p) {
-    const Card& card = cards[static_cast<std::size_t>(p)];
-    const std::string where = card.machine == own.machine ? "127.0.0.1" : card.address;
-    const std::string silent = "process " + std::to_string(p) + " does not answer at " + where +
-                               ":" + std::to_string(card.port);
-    const Addresses addresses = addresses_of(where, card.port);
-    std::optional<Socket> socket;
-    while (!(socket = connect_to(addresses))) {
-      patience.require(silent);
-      local::sleep_until_steady(local::steady_ns() + kKnockAgainNs);
-    }
-    if (!write_all(*socket, &greeting, sizeof greeting, patience, silent))
-      throw MachineError("the processes of the job have not met: " + silent);
-    peers_[static_cast<std::size_t>(p)].socket = *std::move(socket);
-  }
-  for (int missing = processes() - 1 - process_; missing > 0;) {
-    const std::string what = std::to_string(missing) + " of the processes have not connected";
-    patience.wait_for(door, POLLIN, what);
-    Socket guest(accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    Greeting theirs;
-    if (!guest.is_open() || !read_all(guest, &theirs, sizeof theirs, patience, what)) continue;
-    const bool is_ours = theirs.secret == greeting.secret && theirs.process < peers_.size() &&
-                         std::cmp_greater(theirs.process, process_);
-    if (!is_ours || peers_[theirs.process].socket.is_open()) continue;
-    peers_[theirs.process].socket = std::move(guest);
-    --missing;
-  }
-  for (const Peer& peer : peers_) {
-    if (peer.socket.is_open()) make_ready(peer.socket);
+  std::vector<Socket> sockets = connect_all(place, options);
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    if (!sockets[p].is_open()) continue;
+    make_ready(sockets[p]);
+    peers_[p].socket = std::move(sockets[p]);
   }
 }
 

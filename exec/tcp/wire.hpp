@@ -1,6 +1,7 @@
 // Frames by sockets, between processes that no mpirun has started: torchrun, a script, a job of the
 // cluster's own (rendezvous.hpp says what they find in their environment). A connection between
-// any two; each carries frames in order. Nothing is encrypted: a network that one trusts.
+// any two that have proved to one another that they are of the job; each carries frames in order.
+// What they carry is not encrypted: who taps the network reads it.
 #pragma once
 
 #include <poll.h>
@@ -45,7 +46,6 @@ class TcpWire final : public mpi::Wire {
     bool is_gone = false, is_told = false;
   };
 
-  void connect_all(const JobPlace& place, const RendezvousOptions& options);
   /// Until nothing more goes into the socket.
   void send_more(Peer& peer);
   /// A whole frame, if there is one; else the peer has nothing to read for now, or is gone.

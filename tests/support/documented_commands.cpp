@@ -18,16 +18,17 @@ using RawBlock = std::vector<Line>;
 std::vector<RawBlock> raw_blocks(const std::string& markdown) {
   std::vector<RawBlock> blocks;
   std::istringstream in(markdown);
-  bool fenced = false, indented = false, blank = true;
+  bool fenced = false, of_hosts = false, indented = false, blank = true;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
     if (line.starts_with("```")) {
       fenced = !fenced;
+      of_hosts = line == "```sh hosts";
       if (fenced) blocks.emplace_back();
       indented = false;
     } else if (fenced) {
-      blocks.back().push_back({number, line});
+      if (!of_hosts) blocks.back().push_back({number, line});
     } else if (line.starts_with("    ") && (indented || blank)) {
       if (!indented) blocks.emplace_back();
       indented = true;

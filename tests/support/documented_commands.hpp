@@ -2,7 +2,8 @@
 //
 // In Markdown a block is fenced or indented by four spaces. Its commands are the lines behind "$ "
 // and what follows each is its output; in a block without "$ " each line that runs pipewright is a
-// command. Other blocks have none. A command that ends with a backslash goes on in the next line.
+// command. Other blocks have none, and those fenced by "```sh hosts" are for several hosts
+// (tests/faults/recipes_test.cpp). A command that ends with a backslash goes on in the next line.
 // It ends with status 0, or as its own comment says ("# exits with 4"), or with 1 where the output
 // shows a verdict (DEADLOCK, MISMATCH, INVALID) and no cure.
 #pragma once

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -14,7 +18,10 @@
 #include "core/error.hpp"
 #include "core/lower.hpp"
 #include "exec/nccl/unique_ids.hpp"
+#include "exec/tcp/handshake.hpp"
+#include "exec/tcp/private_file.hpp"
 #include "exec/tcp/rendezvous.hpp"
+#include "exec/tcp/token.hpp"
 
 namespace pipewright::exec::tcp {
 namespace {
@@ -70,6 +77,66 @@ TEST(JobPlace, OfHalfAJobOrNonsenseIsRefusedByName) {
   EXPECT_EQ(refusal_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "");
 }
 
+class Folder {
+ public:
+  Folder() {
+    std::string name = std::filesystem::temp_directory_path() / "rendezvous-XXXXXX";
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string written(const Folder& folder, const std::string& text, int mode) {
+  const std::string path = folder.path() + "/token";
+  std::ofstream(path, std::ios::binary) << text;
+  EXPECT_EQ(chmod(path.c_str(), static_cast<mode_t>(mode)), 0);
+  return path;
+}
+
+std::map<std::string, std::string> job_with(const std::string& name, const std::string& value) {
+  return {{"RANK", "1"},
+          {"WORLD_SIZE", "2"},
+          {"PIPEWRIGHT_RENDEZVOUS", "tcp://node-0:2950"},
+          {name, value}};
+}
+
+TEST(JobPlace, HasTheTokenOfItsUserAlone) {
+  const Folder folder;
+  EXPECT_EQ(job_place(of(job_with("PIPEWRIGHT_TOKEN", "secret")))->token, "secret");
+  EXPECT_EQ(job_place(of(job_with("PIPEWRIGHT_LISTEN", "0.0.0.0")))->listen, "0.0.0.0");
+  const auto with_file = [](const std::string& path) {
+    return job_with("PIPEWRIGHT_TOKEN_FILE", path);
+  };
+  EXPECT_EQ(job_place(of(with_file(written(folder, "of a file\n", 0600))))->token, "of a file");
+  EXPECT_EQ(job_place(of(with_file(written(folder, "of a file\n", 0400))))->token, "of a file");
+  for (const int mode : {0644, 0640, 0604, 0620, 0602}) {
+    EXPECT_THAT(refusal_of(with_file(written(folder, "of a file", mode))), HasSubstr("chmod 600"))
+        << mode;
+  }
+  EXPECT_THAT(refusal_of(with_file(written(folder, " \n", 0600))), HasSubstr("/dev/urandom"));
+  EXPECT_THAT(refusal_of(with_file(folder.path() + "/none")), HasSubstr("is not there"));
+  EXPECT_THAT(refusal_of(with_file(folder.path())), HasSubstr("found a folder"));
+  EXPECT_THAT(refusal_of(with_file("/dev/zero")), HasSubstr("a pipe or a device"));
+  EXPECT_THAT(refusal_of(job_with("PIPEWRIGHT_TOKEN", "")),
+              HasSubstr("PIPEWRIGHT_TOKEN: expected"));
+  auto both = with_file("token");
+  both["PIPEWRIGHT_TOKEN"] = "secret";
+  EXPECT_THAT(refusal_of(both), HasSubstr("both set"));
+}
+
+TEST(JobPlace, OfIpv6MayStandInBrackets) {
+  const auto place = job_place(
+      of({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"PIPEWRIGHT_RENDEZVOUS", "tcp://[::1]:2950"}}));
+  EXPECT_EQ(place->host, "::1");
+  EXPECT_EQ(place->port, 2950);
+}
+
 Bytes bytes_of(const std::string& text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   return {begin, begin + text.size()};
@@ -87,21 +154,6 @@ int free_port() {
   close(socket);
   return ntohs(address.sin_port);
 }
-
-class Folder {
- public:
-  Folder() {
-    std::string name = std::filesystem::temp_directory_path() / "rendezvous-XXXXXX";
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 void expect_all_learn_all(const JobPlace& job) {
   std::vector<std::vector<Bytes>> learnt(static_cast<std::size_t>(job.processes));
@@ -161,6 +213,167 @@ TEST(Rendezvous, SaysWhoIsMissing) {
               HasSubstr("process 1 has left no file"));
   EXPECT_THAT(failure_of({.processes = 2, .host = {}, .folder = folder.path()}, short_time),
               HasSubstr("from another run"));
+}
+
+TEST(Rendezvous, ByATokenEverybodyLearnsWhatEverybodyBrings) {
+  expect_all_learn_all({.processes = 3,
+                        .host = "127.0.0.1",
+                        .port = free_port(),
+                        .folder = {},
+                        .token = "secret",
+                        .listen = "0.0.0.0"});
+}
+
+TEST(Rendezvous, WhereStrangersReachItAsksForATokenAndSaysHowToMakeOne) {
+  for (const int process : {0, 1}) {
+    for (const JobPlace& place : {JobPlace{.host = "192.0.2.1", .port = 2950, .folder = {}},
+                                  JobPlace{.host = "0.0.0.0", .port = 2950, .folder = {}}}) {
+      JobPlace own = place;
+      own.process = process;
+      own.processes = 2;
+      EXPECT_THAT(failure_of(own, {}), HasSubstr("/dev/urandom")) << process << place.host;
+    }
+  }
+  EXPECT_THAT(failure_of({.processes = 2,
+                          .host = "127.0.0.1",
+                          .port = free_port(),
+                          .folder = {},
+                          .listen = "0.0.0.0"},
+                         {}),
+              HasSubstr("PIPEWRIGHT_LISTEN: strangers"));
+}
+
+TEST(Rendezvous, TellsThoseWhoAreHereWhoHasGone) {
+  const JobPlace job{.processes = 4, .host = "127.0.0.1", .port = free_port(), .folder = {}};
+  const auto of_process = [&job](int process) {
+    JobPlace place = job;
+    place.process = process;
+    return place;
+  };
+  std::string host, guest;
+  std::atomic<bool> leaves{false};
+  {
+    std::jthread first([&] { host = failure_of(of_process(0), {}); });
+    std::jthread second([&] { guest = failure_of(of_process(1), {}); });
+    std::jthread third(
+        [&] { static_cast<void>(failure_of(of_process(2), {.interrupted = &leaves})); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    leaves.store(true);
+  }
+  EXPECT_THAT(host, HasSubstr("process 2 has gone again"));
+  EXPECT_EQ(guest, host);
+}
+
+TEST(Rendezvous, LeavesNoTokenBehindAndNoneThatOthersRead) {
+  const JobPlace job{.processes = 2, .host = "127.0.0.1", .port = free_port(), .folder = {}};
+  const std::filesystem::path path = own_token_path(job.host, job.port);
+  EXPECT_EQ(std::filesystem::status(path.parent_path()).permissions(),
+            std::filesystem::perms::owner_all);
+  std::filesystem::perms seen{};
+  {
+    std::jthread host([&] { static_cast<void>(failure_of(job, {.timeout_ns = 400'000'000})); });
+    for (int i = 0; i < 300 && !std::filesystem::exists(path); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    seen = std::filesystem::status(path).permissions();
+  }
+  EXPECT_EQ(seen, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Rendezvous, ATokenThatAnEarlierJobLeftIsAskedForAgain) {
+  JobPlace job{.processes = 2, .host = "127.0.0.1", .port = free_port(), .folder = {}};
+  const std::filesystem::path path = own_token_path(job.host, job.port);
+  write_private_file(path, random_block());
+  std::vector<Bytes> all;
+  {
+    std::jthread guest([&, place = job]() mutable {
+      place.process = 1;
+      all = come_together(place, bytes_of("guest"));
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    come_together(job, bytes_of("host"));
+  }
+  EXPECT_EQ(all.size(), 2U);
+}
+
+TEST(Handshake, AProofIsGoodForOneDoorOneWayAndOneMoment) {
+  const Lock lock{random_block(), 0};
+  const Block challenge = random_block();
+  const Claim claim{.process = 1, .processes = 2, .challenge = random_block()};
+  const Block proof = knockers_proof(lock, claim, challenge);
+  EXPECT_EQ(proof, knockers_proof(lock, claim, challenge));
+  Claim other = claim;
+  other.process = 0;
+  EXPECT_NE(proof, knockers_proof(lock, other, challenge));
+  EXPECT_NE(proof, knockers_proof({lock.key, 1}, claim, challenge));
+  EXPECT_NE(proof, knockers_proof({random_block(), 0}, claim, challenge));
+  EXPECT_NE(proof, knockers_proof(lock, claim, random_block()));
+  EXPECT_NE(proof, doors_proof(lock, claim, challenge));
+  EXPECT_NE(proof, session_key(lock, claim, challenge));
+}
+
+/// RFC 4231, test case 2; RFC 8018's PBKDF2 is libcrypto's own concern.
+TEST(Handshake, ProofsAreHmacSha256) {
+  Block key{};  // HMAC fills a short key up with zeros
+  const std::string jefe = "Jefe";
+  std::transform(jefe.begin(), jefe.end(), key.begin(),
+                 [](char letter) { return static_cast<std::byte>(letter); });
+  EXPECT_EQ(hex_of(proof_of(key, "what do ya want for nothing?", {})),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+// --- A folder that others can write to ---
+
+namespace fs = std::filesystem;
+
+TEST(RendezvousFolder, AndItsFilesAreTheUsersAlone) {
+  const Folder above;
+  const std::string folder = above.path() + "/job";
+  failure_of({.processes = 2, .host = {}, .folder = folder}, {.timeout_ns = 1'000'000});
+  EXPECT_EQ(fs::status(folder).permissions(), fs::perms::owner_all);
+  EXPECT_EQ(fs::status(folder + "/process-0").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST(RendezvousFolder, NoLinkOfSomebodyElseIsFollowed) {
+  const RendezvousOptions short_time{.timeout_ns = 50'000'000};
+  for (const char* name : {"process-0.part", "process-0", "process-1"}) {
+    const Folder folder, target;
+    const std::string aim = target.path() + "/aim";
+    for (const bool is_there : {false, true}) {
+      SCOPED_TRACE(std::string(name) + (is_there ? " to a file" : " to nothing"));
+      if (is_there) std::ofstream(aim) << "mine";
+      fs::remove(folder.path() + "/process-0");
+      fs::remove(folder.path() + "/" + name);
+      fs::create_symlink(aim, folder.path() + "/" + name);
+      EXPECT_THAT(failure_of({.processes = 2, .host = {}, .folder = folder.path()}, short_time),
+                  HasSubstr(std::string(name) + ": "));
+      EXPECT_EQ(fs::exists(aim), is_there);
+      EXPECT_TRUE(!is_there || fs::file_size(aim) == 4U);
+    }
+  }
+}
+
+TEST(RendezvousFolder, WhatIsNoFileOfAProcessIsRefusedByName) {
+  const RendezvousOptions short_time{.timeout_ns = 50'000'000};
+  const Folder folder;
+  const JobPlace job{.processes = 3, .host = {}, .folder = folder.path()};
+  fs::create_directory(folder.path() + "/process-2");
+  std::ofstream(folder.path() + "/process-1") << "x";
+  fs::permissions(folder.path() + "/process-1", fs::perms(0600));
+  EXPECT_THAT(failure_of(job, short_time),
+              HasSubstr("process-2: expected a regular file, found a folder; name a fresh folder"));
+  fs::remove(folder.path() + "/process-0");
+  fs::permissions(folder.path() + "/process-1", fs::perms(0644));
+  EXPECT_THAT(failure_of(job, short_time), HasSubstr("process-1: is not of this job's user alone"));
+  fs::remove(folder.path() + "/process-0");
+  fs::remove(folder.path() + "/process-1");
+  ASSERT_EQ(mkfifo((folder.path() + "/process-1").c_str(), 0600), 0);
+  EXPECT_THAT(failure_of(job, short_time), HasSubstr("process-1: expected a regular file"));
+  std::ofstream(folder.path() + "/file") << "x";
+  EXPECT_THAT(
+      failure_of({.processes = 2, .host = {}, .folder = folder.path() + "/file"}, short_time),
+      HasSubstr("is no folder"));
 }
 
 TEST(Rendezvous, EndsWhenItIsInterrupted) {
