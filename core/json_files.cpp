@@ -13,6 +13,7 @@
 
 #include "core/error.hpp"
 #include "core/json.hpp"
+#include "core/unfinished_files.hpp"
 
 namespace pipewright {
 
@@ -57,12 +58,14 @@ int write_all(int descriptor, std::string_view bytes) {
   return 0;
 }
 
-/// Opens a name beside `path` that nobody has; `temporary` receives it.
-int open_temporary(const std::filesystem::path& path, std::filesystem::path& temporary) {
+/// Opens a name beside `path` that nobody has; the others receive it.
+int open_temporary(const std::filesystem::path& path, std::filesystem::path& temporary,
+                   UnfinishedFile& unfinished) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     temporary = path;
     temporary += "." + std::to_string(::getpid()) + "-" + std::to_string(attempt) + ".tmp";
     const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0) unfinished = UnfinishedFile(temporary.native());
     if (descriptor >= 0 || errno != EEXIST) {
       return descriptor;
     }
@@ -161,7 +164,8 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
     target = std::filesystem::canonical(path, ignored);
   }
   std::filesystem::path temporary;
-  Descriptor file(open_temporary(target, temporary));
+  UnfinishedFile unfinished;
+  Descriptor file(open_temporary(target, temporary, unfinished));
   if (file.get() < 0) {
     write_failed(path, system_reason(errno));
   }

@@ -15,6 +15,10 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 
+bool is_step_folder(const fs::path& folder) {
+  return folder.filename().string().starts_with("step-");
+}
+
 bool is_finished(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / kManifestName, ignored);
@@ -30,7 +34,7 @@ fs::path finished_folder(const fs::path& path) {
   fs::path newest;
   bool unfinished = false;
   for (const auto& entry : fs::directory_iterator(path)) {
-    if (!entry.path().filename().string().starts_with("step-")) continue;
+    if (!is_step_folder(entry.path())) continue;
     if (!is_finished(entry.path())) {
       unfinished = true;
     } else if (newest.empty() || newest.filename() < entry.path().filename()) {
@@ -50,6 +54,8 @@ fs::path finished_folder(const fs::path& path) {
 std::string Checkpoint::file_of(const CheckpointPart& part) const {
   return (folder_ / part.file).string();
 }
+
+std::string Checkpoint::manifest() const { return (folder_ / kManifestName).string(); }
 
 /// Sizes first: a truncated file is called that.
 void Checkpoint::check_part(const CheckpointPart& part) const {
@@ -85,7 +91,7 @@ void Checkpoint::index_pieces() {
       arrays_[{piece.parameter, piece.slot}].push_back({p, piece});
     }
   }
-  const std::string file = (folder_ / kManifestName).string();
+  const std::string file = manifest();
   for (auto& [name, places] : arrays_) {
     std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
       return std::pair(a.piece.first, a.piece.count) < std::pair(b.piece.first, b.piece.count);
@@ -107,17 +113,64 @@ void Checkpoint::index_pieces() {
   }
 }
 
+/// As they were written: one behind the other, from the first byte of a part to its last.
+void Checkpoint::require_filled_parts() const {
+  for (const CheckpointPart& part : parts_) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> places;  // bytes: from, to
+    for (const StoredPiece& piece : part.pieces)
+      places.emplace_back(piece.offset_bytes, piece.offset_bytes + piece.count * 4);
+    std::sort(places.begin(), places.end());
+    std::int64_t next = 0;
+    bool fills = true;
+    for (const auto& [from, to] : places) {
+      fills = fills && from == next;
+      next = to;
+    }
+    if (fills && next == part.bytes) continue;
+    throw InputError(manifest(), "",
+                     "the arrays of " + part.file + " do not fill its " +
+                         std::to_string(part.bytes) +
+                         " bytes one behind the other; load an older checkpoint");
+  }
+}
+
+/// The file has been understood: this finds what makes sense and is wrong. Before there was a
+/// checksum, the folder's name alone says again what stands in the file.
+void Checkpoint::require_checksum(std::string text, const std::string& crc) {
+  is_sealed_ = !crc.empty();
+  if (is_sealed_ && !has_checksum(std::move(text), crc)) {
+    throw InputError(manifest(), "",
+                     "is damaged, or was changed by hand: its checksum is not the one that it "
+                     "names; load an older checkpoint");
+  }
+  const std::string name = folder_.filename().string();
+  if (!is_sealed_ && is_step_folder(folder_) &&
+      name != checkpoint_folder("", facts_.step).string()) {
+    throw InputError(manifest(), "/step",
+                     "expected the step of its folder, " + name + "; load an older checkpoint");
+  }
+}
+
 Checkpoint Checkpoint::open(const fs::path& path) {
   Checkpoint checkpoint;
   checkpoint.folder_ = finished_folder(path);
-  const std::string file = (checkpoint.folder_ / kManifestName).string();
-  const Json document = parse_json(read_text(file), file);
+  const std::string file = checkpoint.manifest();
+  std::string text = read_text(file);
+  const Json document = parse_json(text, file);
   CheckpointManifest manifest = read_checkpoint_manifest(JsonCursor(document, file));
   checkpoint.facts_ = std::move(manifest.facts);
   checkpoint.parts_ = std::move(manifest.parts);
-  for (const CheckpointPart& part : checkpoint.parts_) checkpoint.check_part(part);
   checkpoint.index_pieces();
+  checkpoint.require_filled_parts();
+  checkpoint.require_checksum(std::move(text), manifest.crc);
+  for (const CheckpointPart& part : checkpoint.parts_) checkpoint.check_part(part);
   return checkpoint;
+}
+
+std::map<std::pair<std::string, std::string>, std::int64_t> Checkpoint::sizes() const {
+  std::map<std::pair<std::string, std::string>, std::int64_t> sizes;
+  for (const auto& [name, places] : arrays_) sizes[name] = places.front().piece.total;
+  return sizes;
 }
 
 std::optional<std::int64_t> Checkpoint::size_of(const std::string& parameter,

@@ -85,6 +85,13 @@ CheckpointPart write_checkpoint_part(const std::filesystem::path& folder, int ra
 /// that did not come to its end is removed.
 void write_manifest(const std::filesystem::path& folder, const CheckpointFacts& facts,
                     std::span<const CheckpointPart> parts, const DiskWatch& watch = {});
+/// Takes back parts that no manifest names: of a save that failed. Nothing in a folder that is a
+/// checkpoint already.
+void remove_parts(const std::filesystem::path& folder, std::span<const CheckpointPart> parts,
+                  const DiskWatch& watch = {});
+/// Removes from the folder of all checkpoints what saves that were killed have left: temporary
+/// files, and folders of parts without a manifest. Nobody else may save there.
+void remove_unfinished_checkpoints(const std::filesystem::path& all, const DiskWatch& watch = {});
 /// Keeps the newest `keep` checkpoints of the folder and removes older ones, finished or not.
 void prune_checkpoints(const std::filesystem::path& all, int keep, const DiskWatch& watch = {});
 
@@ -92,11 +99,16 @@ void prune_checkpoints(const std::filesystem::path& all, int keep, const DiskWat
 class Checkpoint {
  public:
   /// `path`: a checkpoint's folder, or a folder of checkpoints, of which the newest finished one is
-  /// taken. Reads the manifest and every part once, and compares sizes and checksums.
+  /// taken. Reads the manifest and every part once, and compares sizes and checksums; the arrays
+  /// fill the parts and leave no gap.
   static Checkpoint open(const std::filesystem::path& path);
 
   const std::filesystem::path& folder() const { return folder_; }
   const CheckpointFacts& facts() const { return facts_; }
+  /// False: it was written before checkpoint.json had a checksum of its own.
+  bool is_sealed() const { return is_sealed_; }
+  /// All arrays, by parameter and slot, with their elements.
+  std::map<std::pair<std::string, std::string>, std::int64_t> sizes() const;
   /// Elements of the array; nullopt if it is not there.
   std::optional<std::int64_t> size_of(const std::string& parameter, std::string_view slot) const;
   /// The elements [first, first + into.size()) of it.
@@ -110,11 +122,15 @@ class Checkpoint {
   };
 
   std::string file_of(const CheckpointPart& part) const;
+  std::string manifest() const;
   void check_part(const CheckpointPart& part) const;
   void index_pieces();
+  void require_filled_parts() const;
+  void require_checksum(std::string text, const std::string& crc);
 
   std::filesystem::path folder_;
   CheckpointFacts facts_;
+  bool is_sealed_ = true;
   std::vector<CheckpointPart> parts_;
   std::map<std::pair<std::string, std::string>, std::vector<Place>> arrays_;  // pieces by `first`
 };

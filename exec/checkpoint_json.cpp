@@ -10,12 +10,16 @@ namespace pipewright::exec {
 namespace {
 
 constexpr std::int64_t kMostElements = kMostBytes / 4;
+constexpr const char* kSealKey = "crc32";
+constexpr std::string_view kNoSeal = "00000000";  // stands in its place while it is computed
 
 std::string hex(std::uint32_t value) {
   char text[16];
   std::snprintf(text, sizeof text, "%08x", value);
   return text;
 }
+
+std::string crc_of(std::string_view text) { return hex(crc32_of(std::as_bytes(std::span(text)))); }
 
 std::uint32_t read_hex(const JsonCursor& value) {
   const std::string text = value.string();
@@ -55,6 +59,7 @@ StoredPiece read_piece(const JsonCursor& value, std::int64_t bytes_of_file) {
   piece.count = value.at("count").integer(0, piece.total - piece.first);
   const JsonCursor offset = value.at("offset_bytes");
   piece.offset_bytes = offset.integer(0, kMostBytes);
+  if (piece.offset_bytes % 4 != 0) offset.fail("a multiple of 4, the bytes of an element");
   if (piece.offset_bytes + piece.count * 4 > bytes_of_file) {
     offset.fail("a piece that lies within the " + std::to_string(bytes_of_file) +
                 " bytes of its file");
@@ -110,11 +115,25 @@ Json to_json(const CheckpointFacts& facts, std::span<const CheckpointPart> parts
   return json;
 }
 
+std::string sealed_text(const CheckpointFacts& facts, std::span<const CheckpointPart> parts) {
+  Json json = to_json(facts, parts);
+  json[kSealKey] = kNoSeal;
+  std::string text = to_text(json);
+  return text.replace(text.rfind(kNoSeal), kNoSeal.size(), crc_of(text));
+}
+
+bool has_checksum(std::string text, std::string_view crc) {
+  const std::size_t at = text.rfind(crc);
+  if (at == std::string::npos) return false;
+  return crc_of(text.replace(at, crc.size(), kNoSeal)) == crc;
+}
+
 CheckpointManifest read_checkpoint_manifest(const JsonCursor& document) {
   require_schema(document, "checkpoint");
   document.only({"schema", "step", "updates", "optimizer", "seed", "numerics", "micro_batches",
-                 "micro_batch_size", "model", "parts"});
+                 "micro_batch_size", "model", "parts", kSealKey});
   CheckpointManifest manifest;
+  if (const auto seal = document.find(kSealKey)) manifest.crc = hex(read_hex(*seal));
   manifest.facts = read_facts(document);
   for (const JsonCursor& part : document.at("parts").elements()) {
     manifest.parts.push_back(read_checkpoint_part(part));

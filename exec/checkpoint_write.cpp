@@ -16,6 +16,21 @@ static_assert(std::endian::native == std::endian::little, "a part holds the floa
 
 constexpr std::string_view kFolderPrefix = "step-";
 
+/// The folders of single checkpoints, finished or not.
+std::vector<fs::path> step_folders(const fs::path& all) {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(all)) {
+    if (entry.path().filename().string().starts_with(kFolderPrefix) && entry.is_directory())
+      folders.push_back(entry.path());
+  }
+  return folders;
+}
+
+/// A part, finished or not, or a manifest that was not.
+bool is_of_a_save(const fs::path& path) {
+  return path.extension() == ".bin" || path.extension() == ".tmp";
+}
+
 }  // namespace
 
 fs::path checkpoint_folder(const fs::path& all, int step) {
@@ -54,27 +69,43 @@ void write_manifest(const fs::path& folder, const CheckpointFacts& facts,
   for (const CheckpointPart& part : parts) {
     PIPEWRIGHT_ASSERT(known.insert(part.file).second, "two ranks wrote " + part.file);
   }
-  const std::string text = to_text(to_json(facts, parts));
+  const std::string text = sealed_text(facts, parts);
   DurableFile file(folder, kManifestName, watch);
   file.write(std::as_bytes(std::span(text)));
   file.commit(kManifestName);
   std::vector<fs::path> others;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const fs::path& path = entry.path();
-    const bool is_ours = path.extension() == ".bin" || path.extension() == ".tmp";
-    if (is_ours && !known.contains(path.filename().string())) others.push_back(path);
+    if (is_of_a_save(path) && !known.contains(path.filename().string())) others.push_back(path);
   }
   for (const fs::path& path : others) remove_quietly(path, watch);
 }
 
+void remove_parts(const fs::path& folder, std::span<const CheckpointPart> parts,
+                  const DiskWatch& watch) {
+  std::error_code ignored;
+  if (fs::exists(folder / kManifestName, ignored)) return;
+  for (const CheckpointPart& part : parts) remove_quietly(folder / part.file, watch);
+  fs::remove(folder, ignored);  // which does nothing while other ranks' parts lie there
+}
+
+void remove_unfinished_checkpoints(const fs::path& all, const DiskWatch& watch) {
+  std::error_code ignored;
+  for (const fs::path& folder : step_folders(all)) {
+    const bool finished = fs::exists(folder / kManifestName);
+    std::vector<fs::path> left;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const fs::path& path = entry.path();
+      if (is_of_a_save(path) && (!finished || path.extension() == ".tmp")) left.push_back(path);
+    }
+    for (const fs::path& path : left) remove_quietly(path, watch);
+    if (!finished) fs::remove(folder, ignored);  // unless somebody else has put something there
+  }
+}
+
 void prune_checkpoints(const fs::path& all, int keep, const DiskWatch& watch) {
   PIPEWRIGHT_ASSERT(keep > 0, "no checkpoint would be left");
-  std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(all)) {
-    if (entry.path().filename().string().starts_with(kFolderPrefix) && entry.is_directory()) {
-      folders.push_back(entry.path());
-    }
-  }
+  std::vector<fs::path> folders = step_folders(all);
   std::sort(folders.begin(), folders.end(), std::greater<>());
   int finished = 0;
   for (const fs::path& folder : folders) {

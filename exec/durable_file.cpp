@@ -48,6 +48,7 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
 DurableFile::DurableFile(const fs::path& folder, std::string_view tag, DiskWatch watch)
     : folder_(folder),
       temporary_(folder / (std::string(tag) + "." + std::to_string(::getpid()) + ".tmp")),
+      unfinished_(temporary_.native()),
       watch_(std::move(watch)) {
   tell("create");
   // One left behind by a process with our number is nobody's.
@@ -86,6 +87,7 @@ void DurableFile::commit(const std::string& name) {
   tell("rename");
   if (::rename(temporary_.c_str(), (folder_ / name).c_str()) != 0) fail(errno);
   temporary_.clear();
+  unfinished_ = {};
   flush_folder(folder_, watch_);
 }
 

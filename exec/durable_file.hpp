@@ -13,6 +13,8 @@
 #include <span>
 #include <string_view>
 
+#include "core/unfinished_files.hpp"
+
 namespace pipewright::exec {
 
 /// Called before each change of the disk, with what is about to happen: "create", "write", "flush",
@@ -44,6 +46,7 @@ class DurableFile {
   void tell(std::string_view what) const;
 
   std::filesystem::path folder_, temporary_;
+  UnfinishedFile unfinished_;  // temporary_
   DiskWatch watch_;
   int descriptor_ = -1;
   std::int64_t size_ = 0;

@@ -225,6 +225,8 @@ void Run::end_step() {
   try {
     if (options_.on_step && !is_over)
       options_.on_step(static_cast<int>(result_.steps.size()), step);
+  } catch (const Stopped&) {
+    throw;  // while processes shared something: somebody else knows why
   } catch (...) {
     fail(std::current_exception());
     throw Stopped{};

@@ -91,8 +91,9 @@ class Transport : public Clock {
   virtual std::vector<RankId> local_ranks() const = 0;
 
   /// All ranks wait here for one another, then `between` runs once in each process while all stand
-  /// still, then a step begins: nothing is issued, nothing has ended, the time is 0. Throws
-  /// Stopped, and whatever `between` throws on the rank that ran it.
+  /// still, also if the run is stopped meanwhile, then a step begins: nothing is issued, nothing
+  /// has ended, the time is 0. Throws Stopped, and whatever `between` throws on the rank that ran
+  /// it.
   virtual void meet(RankId rank, const std::function<void()>& between) = 0;
 
   /// The rank's compute lane has reached the transfer end. Takes no time. A SEND's data may be null

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <csignal>
 
+#include "core/unfinished_files.hpp"
 #include "tools/exit_status.hpp"
 
 namespace pipewright::tools {
@@ -15,7 +16,8 @@ std::atomic<bool> patient{false}, ignored{false};
 
 extern "C" void on_signal(int /*number*/) {
   if (ignored.load()) return;
-  if (scopes.load() == 0 || (interrupted.exchange(true) && !patient.load())) _exit(kInterrupted);
+  if (scopes.load() == 0 || (interrupted.exchange(true) && !patient.load()))
+    leave_at_once(kInterrupted);
 }
 
 }  // namespace
@@ -31,7 +33,14 @@ void install_signal_handlers() {
     if (sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
     sigaction(number, &action, nullptr);
   }
+  // Then write() says why: the reader has gone, the file would grow beyond `ulimit -f`.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void leave_at_once(int status) noexcept {
+  remove_unfinished_files();
+  _exit(status);
 }
 
 const std::atomic<bool>& interrupt_flag() { return interrupted; }

@@ -14,9 +14,13 @@ class Interrupted : public std::exception {
   const char* what() const noexcept override { return "interrupted"; }
 };
 
-/// Catches SIGINT, SIGTERM and SIGHUP for the rest of the process, ignores SIGPIPE. Called once, by
-/// main.
+/// Catches SIGINT, SIGTERM and SIGHUP for the rest of the process, ignores SIGPIPE and SIGXFSZ.
+/// Called once, by main.
 void install_signal_handlers();
+
+/// Ends the process without waiting for anybody; no file under a temporary name stays. Also for
+/// signal handlers.
+[[noreturn]] void leave_at_once(int status) noexcept;
 
 /// Set by the first signal that arrives inside a scope. The second one ends the process at once.
 const std::atomic<bool>& interrupt_flag();

@@ -1,7 +1,5 @@
 #include "tools/process_job.hpp"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -72,7 +70,7 @@ class LastGuard {
     aloud.note("pipewright " + command_ + " (rank " + std::to_string(link_.process()) + "): rank " +
                std::to_string(dead) + " is dead: its " + link_.presence().how_lost(dead) +
                ", and the job does not answer any more");
-    _exit(kRunFailed);
+    leave_at_once(kRunFailed);
   }
 
   exec::mpi::Link& link_;
@@ -156,7 +154,7 @@ int run_in_job(JobKind kind, Session& session, const std::string& command,
     complain(link, session, command, complaint);
   }
   ignore_signals();
-  if (!link.close()) _exit(status);
+  if (!link.close()) leave_at_once(status);
   return status;
 }
 

@@ -1,6 +1,4 @@
 // pipewright run: replay a plan on real threads, or on processes of mpirun.
-#include <unistd.h>
-
 #include "core/error.hpp"
 #include "exec/mpi/transport.hpp"
 #include "exec/paced/device.hpp"
@@ -269,7 +267,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
     if (const auto status = reject_stuck(subject, *request.training.cuda, session)) return *status;
   }
   request.training.on_overdue = [&](const exec::RunResult& result) {
-    if (!speaks) _exit(kRunFailed);
+    if (!speaks) leave_at_once(kRunFailed);
     leave_without_ranks(arguments, subject, result, session);
   };
   const exec::RunResult result = run_on_device(arguments, subject, request, session, speaks);

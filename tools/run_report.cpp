@@ -1,12 +1,11 @@
 #include "tools/run_report.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 
 #include "core/units.hpp"
 #include "tools/exit_status.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/step_lines.hpp"
 #include "tools/table.hpp"
 #include "tools/timeline_files.hpp"
@@ -191,7 +190,7 @@ void leave_without_ranks(const Arguments& arguments, const Subject& subject,
   } catch (const std::exception& error) {
     session.note(std::string("pipewright run: ") + error.what());
   }
-  _exit(status);
+  leave_at_once(status);
 }
 
 }  // namespace pipewright::tools

@@ -68,9 +68,15 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
   return exec::cpu::run_on_cpu(program, costs, training, options, transport);
 }
 
-std::optional<exec::Checkpoint> load_checkpoint(const TrainingRequest& request) {
+std::optional<exec::Checkpoint> load_checkpoint(const TrainingRequest& request, Session& session) {
   if (!request.checkpoints.load) return std::nullopt;
-  return exec::Checkpoint::open(*request.checkpoints.load);
+  exec::Checkpoint start = exec::Checkpoint::open(*request.checkpoints.load);
+  if (!start.is_sealed()) {
+    session.note(start.folder().string() +
+                 ": its checkpoint.json is of an older release and has no checksum; its arrays are "
+                 "checked, a changed digit in the file itself might go unseen");
+  }
+  return start;
 }
 
 /// `all` counts from the beginning of the training, so that a command that is given again after a
@@ -141,7 +147,7 @@ exec::RunResult train(const Plan& plan, const Program& program, const TrainingRe
   training.options.recompute = recompute_of(plan.model, plan.training.recompute);
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
-  const std::optional<exec::Checkpoint> start = load_checkpoint(request);
+  const std::optional<exec::Checkpoint> start = load_checkpoint(request, session);
   if (start) training.start = &*start;
   training.save = request.checkpoints.save;
   training.phases = &session.phases();

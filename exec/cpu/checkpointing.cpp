@@ -1,6 +1,7 @@
 #include "exec/cpu/checkpointing.hpp"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -48,11 +49,30 @@ void require_same_model(const Checkpoint& checkpoint, const Training& training) 
                    "holds another model (" + other + "); load a checkpoint of this plan's model");
 }
 
+/// Beside what is needed: what an optimizer that evaluation does without has kept, too.
+void require_sizes(const Checkpoint& checkpoint,
+                   const std::map<std::string, std::int64_t>& elements) {
+  for (const auto& [name, size] : checkpoint.sizes()) {
+    const auto& [parameter, slot] = name;
+    const std::string what = "\"" + parameter + "\" (" + slot + ")";
+    const auto found = elements.find(parameter);
+    if (found == elements.end())
+      throw InputError(checkpoint.folder().string(), "",
+                       "holds " + what + ", which its model does not have");
+    if (found->second == size) continue;
+    throw InputError(checkpoint.folder().string(), "",
+                     what + " has " + std::to_string(size) + " elements there and " +
+                         std::to_string(found->second) + " in the plan's model");
+  }
+}
+
 void require_arrays(const Checkpoint& checkpoint, const Training& training) {
+  std::map<std::string, std::int64_t> elements;
   for_each_array(training, [&](const std::string& name, std::string_view slot, std::int64_t size) {
     const auto found = checkpoint.size_of(name, slot);
-    const std::string what = "\"" + name + "\" (" + std::string(slot) + ")";
+    elements[name] = size;
     if (!found) {
+      const std::string what = "\"" + name + "\" (" + std::string(slot) + ")";
       const bool moments = slot != kValueSlot && checkpoint.size_of(name, kValueSlot).has_value();
       throw InputError(
           checkpoint.folder().string(), "",
@@ -61,12 +81,8 @@ void require_arrays(const Checkpoint& checkpoint, const Training& training) {
                         " needs; train with the same optimizer"
                   : "does not hold " + what + "; load a whole checkpoint of this model");
     }
-    if (*found != size) {
-      throw InputError(checkpoint.folder().string(), "",
-                       what + " has " + std::to_string(*found) + " elements there and " +
-                           std::to_string(size) + " in the plan's model");
-    }
   });
+  require_sizes(checkpoint, elements);
 }
 
 /// A checkpoint holds one count of updates for all parameters.
@@ -154,9 +170,13 @@ void restore(Stage& stage, const Checkpoint& checkpoint) {
   stage.set_updates(checkpoint.facts().updates);
 }
 
-CheckpointSaver::CheckpointSaver(const Program& program, const Training& training, int steps)
+CheckpointSaver::CheckpointSaver(const Program& program, const Training& training, int steps,
+                                 bool leads)
     : program_(program), training_(training), steps_(steps) {
   PIPEWRIGHT_ASSERT(training.save.has_value(), "nothing is to be saved");
+  if (!leads) return;
+  lock_.emplace(training.save->folder);
+  remove_unfinished_checkpoints(training.save->folder, training.save->watch);
 }
 
 void CheckpointSaver::after_step(int step, const std::vector<const Device*>& devices,
@@ -166,15 +186,28 @@ void CheckpointSaver::after_step(int step, const std::vector<const Device*>& dev
   const bool due = spec.every > 0 && done % spec.every == 0;
   if (!due && step + 1 < steps_) return;
   const std::filesystem::path folder = checkpoint_folder(spec.folder, done);
-  Written own{updates(done, devices), {}};
-  for (std::size_t r = 0; r < devices.size(); ++r) {
-    const RankId rank(static_cast<std::int64_t>(r));
-    if (devices[r] != nullptr) own.parts.push_back(write_part(folder, rank, *devices[r]));
-  }
+  const Written own{updates(done, devices), write_parts(folder, devices)};
   const Written all = peers == nullptr ? own : gathered(own, *peers);
   if (peers != nullptr && peers->process() != 0) return;
   write_manifest(folder, facts(done, all.updates), all.parts, spec.watch);
   if (spec.keep > 0) prune_checkpoints(spec.folder, spec.keep, spec.watch);
+}
+
+/// Of this process's ranks. If a disk does not take one, the others make room again; nobody knows
+/// of them yet.
+std::vector<CheckpointPart> CheckpointSaver::write_parts(
+    const std::filesystem::path& folder, const std::vector<const Device*>& devices) const {
+  std::vector<CheckpointPart> parts;
+  try {
+    for (std::size_t r = 0; r < devices.size(); ++r) {
+      const RankId rank(static_cast<std::int64_t>(r));
+      if (devices[r] != nullptr) parts.push_back(write_part(folder, rank, *devices[r]));
+    }
+  } catch (...) {
+    remove_parts(folder, parts, training_.save->watch);
+    throw;
+  }
+  return parts;
 }
 
 bool CheckpointSaver::owns(RankId rank, StageId stage) const {

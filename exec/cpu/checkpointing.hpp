@@ -2,12 +2,14 @@
 // and whether a checkpoint fits a training. Between steps, while all ranks stand still.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/program.hpp"
 #include "exec/checkpoint.hpp"
 #include "exec/cpu/device.hpp"
+#include "exec/folder_lock.hpp"
 #include "exec/peers.hpp"
 
 namespace pipewright::exec::cpu {
@@ -26,8 +28,10 @@ void restore(Stage& stage, const Checkpoint& checkpoint);
 /// Saves a run of `steps` steps as training.save says, each stage once: its lowest rank writes it.
 class CheckpointSaver {
  public:
-  /// Both must outlive it.
-  CheckpointSaver(const Program& program, const Training& training, int steps);
+  /// Both must outlive it. Of several processes one leads: it holds the folder until the end and
+  /// removes what a run that was killed has left there unfinished. Throws InputError if another run
+  /// saves there.
+  CheckpointSaver(const Program& program, const Training& training, int steps, bool leads);
 
   /// After the run's step `step`, counted from 0. `devices` by rank; null: of another process. With
   /// `peers`, all call it: each writes the parts of its ranks, and process 0 the manifest when it
@@ -35,6 +39,8 @@ class CheckpointSaver {
   void after_step(int step, const std::vector<const Device*>& devices, Peers* peers) const;
 
  private:
+  std::vector<CheckpointPart> write_parts(const std::filesystem::path& folder,
+                                          const std::vector<const Device*>& devices) const;
   bool owns(RankId rank, StageId stage) const;
   CheckpointPart write_part(const std::filesystem::path& folder, RankId rank,
                             const Device& device) const;
@@ -45,6 +51,7 @@ class CheckpointSaver {
   const Program& program_;
   const Training& training_;
   const int steps_;
+  std::optional<FolderLock> lock_;
 };
 
 }  // namespace pipewright::exec::cpu

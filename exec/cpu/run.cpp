@@ -112,7 +112,7 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   std::optional<Verifier> verifier;
   if (training.verified_steps > 0 && speaks) verifier.emplace(program, training);
   std::optional<CheckpointSaver> saver;
-  if (training.save) saver.emplace(program, training, options.steps);
+  if (training.save) saver.emplace(program, training, options.steps, speaks);
   std::vector<int> peak_versions;
   std::vector<std::int64_t> peak_bytes;
   RunOptions watching = options;

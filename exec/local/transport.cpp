@@ -95,12 +95,11 @@ void LocalTransport::meet(RankId, const std::function<void()>& between) {
   const std::uint64_t meeting = meeting_;
   if (++arrived_ < program_.ranks()) {
     if (live_ > 0 && --live_ > 0 && waiting_ == live_) advance();
-    met_.wait(lock, [&] { return meeting_ != meeting || stopped_.load(); });
+    // Also when stopped: `between` looks at what the ranks take with them when they leave.
+    met_.wait(lock, [&] { return meeting_ != meeting || (stopped_.load() && !looks_at_all_); });
     return throw_if_stopped();
   }
-  lock.unlock();
-  if (between) between();  // everyone else waits for meeting_ to change, so nothing is contended
-  lock.lock();
+  if (between) look_at_all(lock, between);
   arrived_ = 0;
   ++meeting_;
   live_ = program_.ranks();
@@ -110,6 +109,24 @@ void LocalTransport::meet(RankId, const std::function<void()>& between) {
   begin_ns_.store(steady_ns());
   met_.notify_all();
   throw_if_stopped();
+}
+
+/// Everyone else stands still meanwhile, so nothing is contended.
+void LocalTransport::look_at_all(Lock& lock, const std::function<void()>& between) {
+  const auto over = [&] {
+    lock.lock();
+    looks_at_all_ = false;
+    met_.notify_all();
+  };
+  looks_at_all_ = true;
+  lock.unlock();
+  try {
+    between();
+  } catch (...) {
+    over();
+    throw;
+  }
+  over();
 }
 
 // --- Transfers ---

@@ -72,6 +72,7 @@ class LocalTransport final : public Transport {
   void throw_if_stopped() const;
   bool is_virtual() const { return clock_ == ClockKind::Virtual; }
 
+  void look_at_all(Lock& lock, const std::function<void()>& between);
   void after_change();
   void wake_ended();
   void wake(Rank& rank);
@@ -94,6 +95,7 @@ class LocalTransport final : public Transport {
   bool keeps_time_ = false;  // wall clock: some rank sleeps until the next event
   int arrived_ = 0;
   std::uint64_t meeting_ = 0;
+  bool looks_at_all_ = false;  // the last one that came to the meeting runs `between`
   std::condition_variable met_;
   bool stuck_ = false, watch_ended_ = false;
   std::condition_variable watch_;

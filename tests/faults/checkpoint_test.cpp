@@ -14,6 +14,7 @@
 
 #include "core/error.hpp"
 #include "core/json.hpp"
+#include "core/unfinished_files.hpp"
 #include "exec/checkpoint.hpp"
 #include "tests/support/command_runner.hpp"
 #include "tests/support/expect_refusal.hpp"
@@ -146,6 +147,22 @@ TEST(Saving, FlushesEachFileBeforeItsNameAndAllPartsBeforeTheManifest) {
   EXPECT_EQ(renamed, 3);
 }
 
+TEST(LeavingAtOnce, RemovesWhatIsUnderATemporaryName) {
+  const Folder folder;
+  const pid_t child = fork();
+  if (child == 0) {
+    exec::DurableFile first(folder.path(), "rank-0"), second(folder.path(), "rank-1");
+    first.write(std::as_bytes(std::span("half of it")));
+    exec::DurableFile whole(folder.path(), "whole");
+    whole.commit("whole");
+    remove_unfinished_files();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(folder.names(), std::vector<std::string>({"whole"}));
+}
+
 /// 64 KiB at the path, for this process alone; false where the user may not.
 bool mount_small_disk(const std::string& path) {
   const std::string user = "0 " + std::to_string(getuid()) + " 1";
@@ -265,6 +282,62 @@ TEST_F(Damaged, AnArrayWithAHoleIsRefused) {
 TEST_F(Damaged, AnArrayWithoutItsEndIsRefused) {
   change_manifest([](Json& json) { json["parts"][1]["arrays"][0]["count"] = kElements - 1; });
   expect_refused(manifest(), "is missing");
+}
+
+TEST_F(Damaged, APieceThatLiesAcrossElementsIsRefused) {
+  change_manifest([](Json& json) {
+    json["parts"][1]["arrays"][0]["offset_bytes"] = 1;
+    json["parts"][1]["bytes"] = 4 * kElements + 4;
+  });
+  expect_refused(manifest(), "a multiple of 4");
+}
+
+TEST_F(Damaged, APartWithBytesOfNoArrayIsRefused) {
+  // Both arrays are whole: only the second one's place is wrong.
+  change_manifest([](Json& json) {
+    Json& part = json["parts"][1];
+    part["bytes"] = 4 * kElements + 4;
+    part["arrays"][0]["offset_bytes"] = 4;
+  });
+  expect_refused(manifest(), "do not fill its 12004 bytes");
+}
+
+TEST_F(Damaged, ArraysThatOverlapAreRefused) {
+  change_manifest([](Json& json) {
+    Json& arrays = json["parts"][1]["arrays"];
+    arrays.push_back(arrays[0]);
+    arrays[1]["slot"] = "mean";
+  });
+  expect_refused(manifest(), "do not fill its 12000 bytes");
+}
+
+TEST_F(Damaged, OneChangedBitOfAnyByteOfTheManifestIsSeen) {
+  const std::string whole = read_text(manifest().string());
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    for (const std::size_t bit : {at % 8, (at + 5) % 8}) {
+      std::string text = whole;
+      text[at] = static_cast<char>(text[at] ^ (1 << bit));
+      write_file(manifest(), text);
+      EXPECT_THROW(Checkpoint::open(folder_.path()), InputError)
+          << "byte " << at << ": " << whole[at] << " became " << text[at];
+    }
+  }
+  write_file(manifest(), whole);
+  EXPECT_EQ(step_in(folder_.path()), 3);
+}
+
+TEST_F(Damaged, AManifestThatWasChangedByHandIsRefused) {
+  change_manifest([](Json& json) { json["updates"] = 4; });
+  expect_refused(manifest(), "its checksum is not the one that it names");
+}
+
+TEST_F(Damaged, AManifestOfAnOlderReleaseIsReadAndItsStepIsThatOfTheFolder) {
+  EXPECT_TRUE(Checkpoint::open(folder_.path()).is_sealed());
+  change_manifest([](Json& json) { json.erase("crc32"); });
+  EXPECT_FALSE(Checkpoint::open(folder_.path()).is_sealed());
+  EXPECT_EQ(step_in(folder_.path()), 3);
+  change_manifest([](Json& json) { json["step"] = 2; });
+  expect_refused(manifest(), "expected the step of its folder, step-00000003");
 }
 
 TEST(Pieces, SharedBetweenRanksReadAsOneArray) {

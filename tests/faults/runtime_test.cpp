@@ -190,6 +190,56 @@ TEST(Overdue, AnInterruptDoesNotWaitForARankThatDoesNotComeHome) {
   EXPECT_TRUE(told);
 }
 
+/// Counts the devices that are there.
+class CountedDevice final : public Device {
+ public:
+  CountedDevice(std::unique_ptr<Device> inner, std::atomic<int>& alive)
+      : inner_(std::move(inner)), alive_(alive) {
+    ++alive_;
+  }
+  ~CountedDevice() override { --alive_; }
+  void begin_step(int step) override { inner_->begin_step(step); }
+  void compute(InstructionId id) override { inner_->compute(id); }
+  PayloadPtr give(InstructionId send) override { return inner_->give(send); }
+  void accept(InstructionId recv, PayloadPtr payload) override {
+    inner_->accept(recv, std::move(payload));
+  }
+  void end_step() override { inner_->end_step(); }
+
+ private:
+  std::unique_ptr<Device> inner_;
+  std::atomic<int>& alive_;
+};
+
+/// Whoever saves or verifies reads what belongs to all ranks.
+TEST_P(OnClock, AnInterruptBetweenStepsLeavesEveryDeviceUntilTheStepHasBeenLookedAt) {
+  const Program program = program_of("1f1b", 4, 4);
+  const CostTable costs = each_takes(program, 1000);
+  for (const bool fails : {false, true}) {
+    local::LocalTransport transport(program, local::paced_messages(program, costs), GetParam());
+    std::atomic<bool> interrupted{false};
+    std::atomic<int> alive{0}, seen{0};
+    const DeviceFactory make = [&](RankId rank, Clock& clock) {
+      return std::make_unique<CountedDevice>(
+          std::make_unique<paced::Device>(program, costs, rank, clock), alive);
+    };
+    RunOptions options{.steps = 100, .interrupted = &interrupted};
+    options.on_step = [&](int, const StepResult&) {
+      interrupted = true;
+      std::this_thread::sleep_for(milliseconds(100));
+      seen = alive.load();
+      if (fails) throw std::runtime_error("the disk is full");
+    };
+    if (fails) {
+      EXPECT_THROW(run(program, costs, transport, make, options), std::runtime_error);
+    } else {
+      EXPECT_EQ(run(program, costs, transport, make, options).outcome, Outcome::Interrupted);
+    }
+    EXPECT_EQ(seen, 4);
+    EXPECT_EQ(alive, 0);
+  }
+}
+
 TEST_P(OnClock, AnOrderThatHangsIsStuckWithTheCycleOfCheck) {
   // Both send before they receive, and a send lasts until its receive (pytorch#172668).
   const Program program =

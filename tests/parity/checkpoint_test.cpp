@@ -3,12 +3,14 @@
 // replicas, and the state of both optimizers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <map>
 
 #include "core/error.hpp"
 #include "core/model_tie.hpp"
+#include "exec/checkpoint_json.hpp"
 #include "exec/cpu/checkpointing.hpp"
 #include "planner/data_parallel.hpp"
 #include "tests/parity/small_models.hpp"
@@ -300,6 +302,48 @@ TEST(Resuming, AnOptimizerWhoseStateIsNotThereIsRefused) {
   expect_refused(
       [](Setting& setting) { setting.training.optimizer.kind = exec::OptimizerKind::AdamW; },
       {"trained with sgd", "adamw needs"});
+}
+
+/// A checkpoint of AdamW whose second array that is no weight says that it is of `parameter`, with
+/// checksums that are right. SGD does without it.
+void expect_refused_with_a_moment_of(const std::string& parameter,
+                                     const std::vector<std::string>& words) {
+  const Folder folder;
+  train({.plan = plans()[1], .steps = 1}, folder.path());
+  const fs::path manifest = exec::checkpoint_folder(folder.path(), 1) / exec::kManifestName;
+  const Json document = parse_json(read_text(manifest.string()), "");
+  auto [facts, parts, crc] = exec::read_checkpoint_manifest(JsonCursor(document, ""));
+  std::vector<exec::StoredPiece>& pieces = parts[0].pieces;
+  const auto moment = std::find_if(pieces.begin(), pieces.end(), [](const auto& piece) {
+    return piece.slot != exec::kValueSlot;
+  });
+  ASSERT_NE(moment, pieces.end());
+  const auto other = std::find_if(moment, pieces.end(), [&](const auto& piece) {
+    return piece.slot == moment->slot && piece.total != moment->total;
+  });
+  ASSERT_NE(other, pieces.end());
+  if (parameter.empty()) {
+    std::swap(moment->parameter, other->parameter);
+  } else {
+    moment->parameter = parameter;
+  }
+  write_file(manifest, exec::sealed_text(facts, parts));
+  const Program program = program_of(plans()[1]);
+  Setting setting(program);
+  setting.training.optimizer.kind = exec::OptimizerKind::Sgd;
+  const Checkpoint start = Checkpoint::open(folder.path());
+  setting.training.start = &start;
+  expect_refusal(
+      [&] { exec::cpu::run_on_cpu(program, costs_of(program, 1), setting.training, {.steps = 1}); },
+      words);
+}
+
+TEST(Resuming, ArraysThatTheModelDoesNotHaveAreRefused) {
+  expect_refused_with_a_moment_of("ghost", {"holds \"ghost\" (mean)", "does not have"});
+}
+
+TEST(Resuming, ArraysOfAnotherSizeThanTheModelsAreRefusedAlsoWhereNobodyReadsThem) {
+  expect_refused_with_a_moment_of("", {"(mean) has ", " elements there and "});
 }
 
 TEST(Resuming, WhatDiffersAndIsNoFaultIsSaid) {

@@ -23,6 +23,12 @@ Json sample() {
   return exec::to_json(facts, parts);
 }
 
+/// The same with its checksum.
+Json sealed_sample() {
+  const exec::CheckpointManifest whole = exec::read_checkpoint_manifest(JsonCursor(sample(), ""));
+  return parse_json(exec::sealed_text(whole.facts, whole.parts), "checkpoint.json");
+}
+
 exec::CheckpointManifest read(const Json& document) {
   return exec::read_checkpoint_manifest(JsonCursor(document, "checkpoint.json"));
 }
@@ -34,6 +40,20 @@ TEST(CheckpointFormat, WhatIsWrittenReadsTheSameAndFitsTheSchema) {
     ADD_FAILURE() << problem;
   const exec::CheckpointManifest manifest = read(document);
   EXPECT_EQ(to_text(exec::to_json(manifest.facts, manifest.parts)), to_text(document));
+}
+
+TEST(CheckpointFormat, TheChecksumIsThatOfTheWholeFileAndStandsLast) {
+  const SchemaSet schemas(PIPEWRIGHT_SOURCE_DIR "/docs/schemas");
+  const Json document = sealed_sample();
+  for (const std::string& problem : schemas.problems("checkpoint", document))
+    ADD_FAILURE() << problem;
+  EXPECT_EQ(std::prev(document.end()).key(), "crc32");
+  const std::string text = to_text(document), crc = read(document).crc;
+  EXPECT_EQ(crc, document["crc32"]);
+  EXPECT_TRUE(exec::has_checksum(text, crc));
+  EXPECT_FALSE(exec::has_checksum(text + " ", crc));
+  EXPECT_FALSE(exec::has_checksum(text, "0000abcd"));
+  EXPECT_EQ(read(sample()).crc, "");
 }
 
 /// Calls visit with the document less each of its keys, whatever their depth outside the model.
@@ -70,6 +90,9 @@ TEST(CheckpointFormat, AChecksumThatIsNoneIsRefused) {
   for (const char* bad : {"", "0000abc", "0000ABCD", "0000abcg", "00000abcd"}) {
     Json document = sample();
     document["parts"][0]["crc32"] = bad;
+    EXPECT_THROW(read(document), InputError) << bad;
+    document = sealed_sample();
+    document["crc32"] = bad;
     EXPECT_THROW(read(document), InputError) << bad;
   }
 }
