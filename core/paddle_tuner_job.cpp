@@ -7,11 +7,12 @@
 #include "core/cluster.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
+#include "core/model_layers.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr int kMostDevices = 65536, kWidest = 1 << 24, kMostBatch = 1 << 20;
+constexpr int kMostDevices = 65536, kMostWide = 1 << 24, kMostBatch = 1 << 20;
 constexpr int kAssumedSequence = 2048;
 constexpr std::int64_t kGibibyte = std::int64_t{1} << 30;
 
@@ -109,7 +110,7 @@ Json model_of(const JsonCursor& config, std::vector<std::string>& notes) {
   config.only({"hidden_size", "global_batch_size", "num_layers", "num_attention_heads",
                "num_key_value_heads", "vocab_size", "seq_length", "max_sequence_length",
                "intermediate_size"});
-  const auto width = [&](std::string_view key) { return read_count(config.at(key), 1, kWidest); };
+  const auto width = [&](std::string_view key) { return read_count(config.at(key), 1, kMostWide); };
   const int hidden = width("hidden_size");
   const JsonCursor heads = config.at("num_attention_heads");
   if (hidden % read_count(heads, 1, kMostDevices) != 0) {
@@ -118,7 +119,7 @@ Json model_of(const JsonCursor& config, std::vector<std::string>& notes) {
   Json model = {{"schema", "pipewright.architecture/1"},
                 {"name", "model_cfg"},
                 {"hidden", hidden},
-                {"layers", read_count(config.at("num_layers"), 1, kMostDevices)},
+                {"layers", read_count(config.at("num_layers"), 1, kMostLayers - 2)},
                 {"heads", read_count(heads, 1, kMostDevices)}};
   if (const auto groups = config.find("num_key_value_heads")) {
     model["kv_heads"] = read_count(*groups, 1, model["heads"].get<int>());
@@ -135,7 +136,7 @@ Json model_of(const JsonCursor& config, std::vector<std::string>& notes) {
                     std::to_string(kAssumedSequence) + " tokens are assumed");
   }
   if (const auto most = config.find("max_sequence_length")) {
-    if (read_count(*most, 1, kWidest) < model["sequence"].get<int>()) {
+    if (read_count(*most, 1, kMostWide) < model["sequence"].get<int>()) {
       most->fail("at least seq_length");
     }
   }

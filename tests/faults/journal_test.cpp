@@ -22,9 +22,9 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 const char* const kJob =
-    R"({"schema": "pipewright.job/1", "model": {"transformer": {"hidden": 2048, "layers": 24,
+    R"({"schema": "pipewright.job/1", "model": {"transformer": {"hidden": 2048, "layers": 12,
   "heads": 16, "vocabulary": 50304, "sequence": 2048}}, "cluster": {"preset": "dgx-a100",
-  "devices": 16}, "global_batch": 256})";
+  "devices": 8}, "global_batch": 64})";
 const std::string kTune = "tune job.json --exhaustive --no-synthesis --resume journal";
 
 int tries() {
@@ -163,7 +163,7 @@ TEST(Journal, EveryFlippedBitIsTold) {
 TEST(Journal, IsOfOneSearchAndOneWriter) {
   Searched subject;
   subject.folder.write("other.json",
-                       std::string(kJob).replace(std::string(kJob).rfind("256"), 3, "128"));
+                       std::string(kJob).replace(std::string(kJob).rfind("64"), 2, "128"));
   const auto other = pipewright("tune other.json --no-synthesis --resume journal", subject.folder);
   EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.err, HasSubstr("this journal is of another search"));
