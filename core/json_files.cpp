@@ -3,17 +3,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iostream>
-#include <iterator>
-#include <sstream>
 #include <utility>
 
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "core/unfinished_files.hpp"
+#include "core/plain_text.hpp"
 
 namespace pipewright {
 
@@ -87,8 +85,26 @@ void write_in_place(const std::filesystem::path& path, std::string_view bytes) {
 
 bool is_plain(const Json& value) { return !value.is_structured() || value.empty(); }
 
+/// Controls that JSON lets stand as they are, written as escapes: a document may be shown too.
+std::string with_escapes(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view sequence = text.substr(0, std::max<std::size_t>(1, utf8_length(text)));
+    if (is_control(sequence)) {
+      out += Json(sequence).dump(-1, ' ', true).substr(1, 6);
+    } else {
+      out += sequence;
+    }
+    text.remove_prefix(sequence.size());
+  }
+  return out;
+}
+
 std::string scalar_text(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const bool is_ascii =
+      std::all_of(text.begin(), text.end(), [](char c) { return c > 0 && c < 0x7F; });
+  return is_ascii ? text : with_escapes(text);
 }
 
 void append_text(const Json& value, std::size_t indent, std::string& out) {
@@ -124,29 +140,6 @@ void append_text(const Json& value, std::size_t indent, std::string& out) {
 }
 
 }  // namespace
-
-std::string read_text(const std::string& path) {
-  std::ostringstream text;
-  if (path == "-") {
-    text << std::cin.rdbuf();
-    return std::move(text).str();
-  }
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw InputError(path, "", "is a folder; expected a file");
-  }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    const std::string why = errno != 0 ? system_reason(errno) : "unknown reason";
-    throw InputError(path, "", "cannot be read: " + why);
-  }
-  std::string result{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) {
-    throw InputError(path, "", "cannot be read to its end");
-  }
-  return result;
-}
 
 void write_file(const std::filesystem::path& path, std::string_view bytes) {
   std::error_code ignored;

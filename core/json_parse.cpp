@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kDeepest = 200;
 // An ordered object is searched from its front for each new key.
 constexpr std::size_t kMostKeys = 10'000;
+// Each takes some 50 bytes of memory, and a text of two letters.
+constexpr std::size_t kMostValues = 20'000'000;
 
 /// Builds the document from the parser's events. Throws InputError; keeps no reference to the text.
 class Builder : public nlohmann::json_sax<Json> {
@@ -61,6 +63,9 @@ class Builder : public nlohmann::json_sax<Json> {
 
   template <class T>
   Json* put(T&& value) {
+    if (++values_ > kMostValues) {
+      throw InputError(file_, "", "more than 20 million values; no Pipewright file needs that");
+    }
     if (levels_.empty()) {
       root_ = std::forward<T>(value);
       return &root_;
@@ -146,6 +151,7 @@ class Builder : public nlohmann::json_sax<Json> {
   const std::string& file_;
   Json root_;
   std::vector<Level> levels_;
+  std::size_t values_ = 0;
 };
 
 }  // namespace

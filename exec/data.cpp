@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/text_file.hpp"
 #include "exec/array_data.hpp"
 #include "exec/image_data.hpp"
 #include "exec/layer.hpp"
@@ -125,17 +123,9 @@ class VectorSource final : public DataSource {
   std::vector<std::array<Term, kTerms>> map_;  // by output
 };
 
-std::string read_bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw InputError(path, "",
-                     std::string("cannot read the training data: ") + std::strerror(errno) +
-                         "; name a text file");
-  }
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad() || text.empty()) {
-    throw InputError(path, "", "the training data could not be read or is empty: name a text file");
-  }
+std::string read_training_text(const std::string& path) {
+  std::string text = read_data(path);
+  if (text.empty()) throw InputError(path, "", "the training data is empty: name a text file");
   return text;
 }
 
@@ -197,7 +187,7 @@ std::unique_ptr<DataSource> make_data(const Model& model, const DataShape& shape
     throw InputError("model \"" + model.name +
                      "\" learns from text: name a file of it as the training data");
   }
-  return text_source(model, shape, read_bytes(path), path);
+  return text_source(model, shape, read_training_text(path), path);
 }
 
 }  // namespace pipewright::exec

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/text_file.hpp"
 #include "exec/array_data.hpp"
 #include "exec/layer.hpp"
 
@@ -86,7 +86,7 @@ DataSet make_data_set(const Model& model, const DataShape& shape, const DataFile
     return counted(std::move(random), shape,
                    std::int64_t{random_steps} * shape.micro_batches * shape.samples);
   }
-  std::string text = read_text(files.data);
+  std::string text = read_data(files.data);
   const auto samples = (static_cast<std::int64_t>(text.size()) - 1) / model.sequence;
   return counted(std::make_unique<TextPieces>(shape, model.sequence, std::move(text), samples),
                  shape, samples);

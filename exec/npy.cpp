@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/json.hpp"
+#include "core/text_file.hpp"
 #include "exec/npy_header.hpp"
 
 namespace pipewright::exec {
@@ -105,7 +106,7 @@ NpyArray parse_npy(std::string_view bytes, const std::string& file) {
   return array;
 }
 
-NpyArray read_npy(const std::string& path) { return parse_npy(read_text(path), path); }
+NpyArray read_npy(const std::string& path) { return parse_npy(read_data(path), path); }
 
 std::vector<float> floats_of(const NpyArray& array, std::int64_t first, std::int64_t count) {
   return converted<float>(array, first, count);

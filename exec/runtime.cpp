@@ -114,7 +114,9 @@ void Run::run_threads() {
   } catch (const std::system_error& e) {
     transport_.stop();
     throw MachineError("cannot start a thread for each of " + std::to_string(ranks_.size()) +
-                       " ranks: " + e.what());
+                       " ranks: " + e.what() +
+                       "; raise the limits of processes and memory (ulimit -u, ulimit -v), or use "
+                       "fewer ranks");
   }
 }
 

@@ -106,37 +106,71 @@ std::int64_t least_largest_of(const StageSums& sums) {
   return behind.front();
 }
 
+/// The layers with which the last k stages may begin: what they cannot hold, or those before them
+/// cannot, needs no look. As narrow as the partition is even, which is what makes thousands of
+/// layers quick.
+struct Begins {
+  int least = 0, most = 0;
+  std::size_t count() const { return static_cast<std::size_t>(std::max(0, most - least + 1)); }
+};
+
+std::vector<Begins> begins_within(const StageSums& sums, std::int64_t limit) {
+  const int layers = sums.layers(), stages = sums.stages();
+  std::vector<Begins> begins(static_cast<std::size_t>(stages) + 1);
+  const auto costs = [&](int stage, int begin, int end) {
+    return sums.fixed(stage) + cost_between(sums.of(stage), begin, end);
+  };
+  int at = layers;
+  begins.front().least = layers;
+  for (int k = 1; k <= stages; ++k) {
+    while (at > 0 &&
+           costs(stages - k, at - 1, begins[static_cast<std::size_t>(k) - 1].least) <= limit)
+      --at;
+    begins[static_cast<std::size_t>(k)].least = at;
+  }
+  at = 0;
+  for (int k = stages; k > 0; --k) {
+    const int begin = at;
+    begins[static_cast<std::size_t>(k)].most = std::min(begin, layers - k);
+    while (at < layers && costs(stages - k, begin, at + 1) <= limit) ++at;
+  }
+  begins.front().most = layers;
+  return begins;
+}
+
 /// Among the partitions whose stages cost at most `limit`, the most even one. A table of the least
 /// sum of squares for the layers from l on in k stages, filled from the end, so that walking it
 /// from the front can prefer the shortest first stage.
 std::vector<int> most_even_cuts(const StageSums& sums, std::int64_t limit) {
-  const int layers = sums.layers(), stages = sums.stages();
-  const auto width = static_cast<std::size_t>(layers) + 1;
-  const auto cell = [width](int k, int l) {
-    return static_cast<std::size_t>(k) * width + static_cast<std::size_t>(l);
-  };
-  std::vector<Wide> least(static_cast<std::size_t>(stages + 1) * width, kUnreached);
-  std::vector<int> next(least.size(), -1);
-  least[cell(0, layers)] = 0;
+  const int stages = sums.stages();
+  const std::vector<Begins> begins = begins_within(sums, limit);
+  std::vector<Wide> behind{0}, least;
+  std::vector<std::vector<int>> next(begins.size());
   for (int k = 1; k <= stages; ++k) {
-    const std::vector<std::int64_t>& own = sums.of(stages - k);
-    const std::int64_t fixed = sums.fixed(stages - k);
-    for (int l = layers - k; l >= 0; --l) {
-      for (int end = l + 1; end <= layers - (k - 1); ++end) {
-        const std::int64_t stage = fixed + cost_between(own, l, end);
+    const Begins own = begins[static_cast<std::size_t>(k)],
+                 rest = begins[static_cast<std::size_t>(k) - 1];
+    least.assign(own.count(), kUnreached);
+    next[static_cast<std::size_t>(k)].assign(own.count(), -1);
+    for (int l = own.least; l <= own.most; ++l) {
+      const auto at = static_cast<std::size_t>(l - own.least);
+      for (int end = std::max(l + 1, rest.least); end <= rest.most; ++end) {
+        const std::int64_t stage =
+            sums.fixed(stages - k) + cost_between(sums.of(stages - k), l, end);
         if (stage > limit) break;
         if (sums.at_ends(stages - k, l, end) > limit) continue;
-        const Wide rest = least[cell(k - 1, end)];
-        if (rest == kUnreached) continue;
+        const Wide others = behind[static_cast<std::size_t>(end - rest.least)];
+        if (others == kUnreached) continue;
         const Wide square = static_cast<Wide>(stage) * static_cast<Wide>(stage);
-        if (rest + square >= least[cell(k, l)]) continue;
-        least[cell(k, l)] = rest + square;
-        next[cell(k, l)] = end;
+        if (others + square >= least[at]) continue;
+        least[at] = others + square;
+        next[static_cast<std::size_t>(k)][at] = end;
       }
     }
+    behind.swap(least);
   }
   std::vector<int> cuts{0};
-  for (int k = stages; k > 0; --k) cuts.push_back(next[cell(k, cuts.back())]);
+  for (auto k = static_cast<std::size_t>(stages); k > 0; --k)
+    cuts.push_back(next[k][static_cast<std::size_t>(cuts.back() - begins[k].least)]);
   return cuts;
 }
 

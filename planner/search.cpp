@@ -7,6 +7,8 @@
 #include <sstream>
 #include <tuple>
 
+#include "core/error.hpp"
+#include "core/units.hpp"
 #include "planner/cost_model.hpp"
 #include "planner/evaluation.hpp"
 #include "planner/executable.hpp"
@@ -85,6 +87,7 @@ class ScheduleSearch {
     if (!result_.ranked.empty() && !options_.first_possible) {
       report("making the plan", {});
       result_.best = plan_of_candidate(job_, *costs_, result_, limit_);
+      check_prediction();
       result_.rank_memory = costs_->rank_memory(result_.ranked.front().parallel);
     }
     result_.elapsed_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -319,6 +322,18 @@ class ScheduleSearch {
       for (std::size_t k = process; k < open.size() && std::getline(lines, line); k += texts.size())
         outcomes[open[k]] = evaluation_of(line, *batch[open[k]]);
     }
+  }
+
+  /// The plan was simulated once more: what a journal said of it is then known to be true.
+  void check_prediction() const {
+    const Nanoseconds planned = result_.best->predicted.step, found = result_.ranked.front().step;
+    if (planned == found) return;
+    if (options_.journal != nullptr && !options_.journal->known.empty()) {
+      throw InputError("the search journal says " + format_duration(found) +
+                       " of the best configuration, which takes " + format_duration(planned) +
+                       "; it is of another state of pipewright, or was altered: begin a new one");
+    }
+    throw_bug(__FILE__, __LINE__, "the plan's prediction differs from the search's");
   }
 
   static std::int64_t simulation_ns(const Branch& branch) {

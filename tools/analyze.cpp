@@ -19,6 +19,7 @@
 #include "traces/join_ranks.hpp"
 #include "traces/overhead_causes.hpp"
 #include "traces/read_trace.hpp"
+#include "traces/unpacked_stream.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -38,10 +39,32 @@ bool is_folder(const std::string& path) {
   return std::filesystem::is_directory(path, unknown);
 }
 
-bool has_events(const std::string& path) {
-  const std::string text = read_text(path);
-  const auto first = text.find_first_not_of(" \t\r\n");
-  return (first != text.npos && text[first] == '[') || text.find("\"traceEvents\"") != text.npos;
+/// What the text of a file looks like, read until that is clear and no more than a piece at a time.
+struct Looks {
+  bool has_events = false;  // "traceEvents", or a bare list
+  bool has_schema = false;
+};
+
+Looks looks_of(const std::string& path) {
+  constexpr std::size_t kPiece = 1 << 16, kLongestWord = 16;
+  traces::UnpackedStream stream(path, traces::kMostTraceBytes);
+  Looks looks;
+  std::string text, piece(kPiece, '\0');
+  bool has_begun = false;
+  while (!looks.has_events) {
+    const auto taken = stream.sgetn(piece.data(), static_cast<std::streamsize>(piece.size()));
+    if (taken <= 0) break;
+    text.append(piece.data(), static_cast<std::size_t>(taken));
+    const auto first = text.find_first_not_of(" \t\r\n");
+    if (!has_begun && first != text.npos) {
+      has_begun = true;
+      looks.has_events = text[first] == '[';
+    }
+    looks.has_events |= text.find("\"traceEvents\"") != text.npos;
+    looks.has_schema |= text.find("\"schema\"") != text.npos;
+    text.erase(0, text.size() - std::min(text.size(), kLongestWord));
+  }
+  return looks;
 }
 
 /// Traces have "traceEvents" or are a bare list of them; plans and jobs have "schema".
@@ -49,8 +72,8 @@ bool is_trace(const std::string& path) {
   if (path == "-" || path.ends_with(".gz")) return true;
   if (is_folder(path)) return true;
   if (!path.ends_with(".json")) return false;
-  return has_events(path) || (read_text(path).find("\"schema\"") == std::string::npos &&
-                              path.find("trace") != path.npos);
+  const Looks looks = looks_of(path);
+  return looks.has_events || (!looks.has_schema && path.find("trace") != path.npos);
 }
 
 /// The traces of a folder, by name; anything else as it is.
@@ -60,7 +83,7 @@ std::vector<std::string> files_of(const std::string& path) {
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     const std::string file = entry.path().string();
     if (!entry.is_regular_file()) continue;
-    if (file.ends_with(".json.gz") || (file.ends_with(".json") && has_events(file))) {
+    if (file.ends_with(".json.gz") || (file.ends_with(".json") && looks_of(file).has_events)) {
       files.push_back(file);
     }
   }

@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "tools/application.hpp"
 #include "tools/interrupt.hpp"
 
@@ -20,6 +22,9 @@ void hold_standard_descriptors() {
 
 int main(int argc, char** argv) {
   hold_standard_descriptors();
+  // A rank is one thread. Otherwise OpenBLAS starts one for each core where it is loaded, with 128
+  // MiB for each, and waits for ever where that is not to be had.
+  setenv("OPENBLAS_NUM_THREADS", "1", 1);
   pipewright::tools::install_signal_handlers();
   return pipewright::tools::run_application({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

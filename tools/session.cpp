@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "core/plain_text.hpp"
 #include "tools/interrupt.hpp"
 
 namespace pipewright::tools {
@@ -38,7 +39,7 @@ void Session::write_all(int descriptor, std::string_view text) {
 }
 
 void Session::print(std::string_view text) {
-  pending_ += text;
+  pending_ += shown(terminal_, text);
   if (pending_.size() >= kGather) flush();
 }
 
@@ -59,12 +60,12 @@ void Session::print_result(const Json& fields) {
 void Session::note(std::string_view text) {
   if (quiet_) return;
   flush();
-  write_to_stderr(std::string(text) + "\n");
+  write_to_stderr(plain_text(text) + "\n");
 }
 
 void Session::progress(std::string_view text) {
   if (quiet_ || !terminal_.progress) return;
-  const std::string line = "\r\x1b[K" + std::string(text);
+  const std::string line = "\r\x1b[K" + plain_text(text);
   write_to_stderr(line);
   progress_shown_ = true;
 }

@@ -22,7 +22,8 @@ class Session {
   /// What the command is doing; who does it says so.
   exec::PhaseLog& phases() { return phases_; }
 
-  /// Text for stdout. It is written at finish(), or when much of it has gathered.
+  /// Text for stdout, without controls from an input (shown()). It is written at flush(), or when
+  /// much of it has gathered.
   void print(std::string_view text);
   /// Writes what has gathered, so that it is seen before something slow begins.
   void flush();

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "core/plain_text.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -45,6 +46,11 @@ std::size_t columns_of(std::string_view text) {
 
 void Table::add(std::vector<std::string> cells, Ink ink) {
   PIPEWRIGHT_ASSERT(cells.size() == columns_.size(), "a table row has the wrong number of cells");
+  for (std::string& cell : cells) {
+    cell = plain_text(cell);
+    std::replace_if(
+        cell.begin(), cell.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  }
   rows_.push_back({std::move(cells), ink});
 }
 

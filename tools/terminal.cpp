@@ -5,9 +5,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <random>
+
+#include "core/plain_text.hpp"
 
 namespace pipewright::tools {
 namespace {
+
+constexpr char kEscape = '\x1b';
 
 std::string_view environment(const char* name) {
   const char* value = std::getenv(name);
@@ -65,6 +70,7 @@ Terminal look_at_terminal(std::string_view color) {
   Terminal terminal;
   const bool wanted = environment("NO_COLOR").empty() && environment("TERM") != "dumb";
   terminal.color = color == "always" || (color == "auto" && is_terminal(STDOUT_FILENO) && wanted);
+  if (terminal.color) terminal.mark = std::to_string(std::random_device()());
   terminal.progress = is_terminal(STDERR_FILENO) && environment("TERM") != "dumb";
   terminal.unicode = locale_is_utf8();
   terminal.width = width_of_stdout();
@@ -74,7 +80,29 @@ Terminal look_at_terminal(std::string_view color) {
 
 std::string painted(const Terminal& terminal, Ink ink, std::string_view text) {
   if (!terminal.color || ink == Ink::Plain) return std::string(text);
-  return code_of(ink) + std::string(text) + "\x1b[0m";
+  return own_codes(terminal, code_of(ink)) + std::string(text) + own_codes(terminal, "\x1b[0m");
+}
+
+std::string own_codes(const Terminal& terminal, std::string_view text) {
+  std::string marked;
+  for (const char c : text) {
+    marked += c;
+    if (c == kEscape) marked += terminal.mark;
+  }
+  return marked;
+}
+
+std::string shown(const Terminal& terminal, std::string_view text) {
+  if (terminal.mark.empty()) return plain_text(text);
+  const std::string code = kEscape + terminal.mark;
+  std::string out;
+  for (;;) {
+    const std::size_t at = text.find(code);
+    out += plain_text(text.substr(0, at));
+    if (at == text.npos) return out;
+    out += kEscape;
+    text.remove_prefix(at + code.size());
+  }
 }
 
 }  // namespace pipewright::tools

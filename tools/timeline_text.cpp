@@ -12,11 +12,14 @@ constexpr std::size_t kMostRanks = 64;  // rows that a screen and a reader can t
 std::string timeline_text(const traces::TraceTimeline& trace, int width, const Terminal& terminal) {
   const traces::TerminalOptions options{
       .width = width, .color = terminal.color, .ascii = !terminal.unicode};
-  if (trace.ranks.size() <= kMostRanks) return traces::terminal_timeline(trace, options);
+  const auto drawn = [&](const traces::TraceTimeline& some) {
+    return own_codes(terminal, traces::terminal_timeline(some, options));
+  };
+  if (trace.ranks.size() <= kMostRanks) return drawn(trace);
   traces::TraceTimeline first = trace;
   first.ranks.resize(kMostRanks);
-  return traces::terminal_timeline(first, options) + "the first " + std::to_string(kMostRanks) +
-         " of " + std::to_string(trace.ranks.size()) + " ranks; --trace has all\n";
+  return drawn(first) + "the first " + std::to_string(kMostRanks) + " of " +
+         std::to_string(trace.ranks.size()) + " ranks; --trace has all\n";
 }
 
 std::string timeline_text(const Program& program, const Timeline& timeline, int width,

@@ -4,13 +4,14 @@
 #include <string>
 #include <string_view>
 
+#include "core/plain_text.hpp"
+
 namespace pipewright::traces {
 
-/// With the five characters that mean something replaced, and control characters but the newline
-/// turned into spaces.
+/// With the five characters that mean something replaced, of text as it may be shown.
 inline std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : plain_text(text)) {
     switch (c) {
       case '<':
         out += "&lt;";
@@ -28,7 +29,7 @@ inline std::string escaped(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c;
+        out += c;
     }
   }
   return out;

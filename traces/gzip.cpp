@@ -3,11 +3,12 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <vector>
 
 #include "core/error.hpp"
-#include "core/units.hpp"
+#include "traces/unpacked_stream.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -26,16 +27,6 @@ void feed(z_stream& stream, std::string_view& rest) {
   stream.avail_in = static_cast<uInt>(n);
   rest.remove_prefix(n);
 }
-
-struct Inflater {
-  z_stream stream{};
-  Inflater() {
-    PIPEWRIGHT_ASSERT(inflateInit2(&stream, kGzipFormat) == Z_OK, "zlib does not start");
-  }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-  ~Inflater() { inflateEnd(&stream); }
-};
 
 struct Deflater {
   z_stream stream{};
@@ -73,35 +64,8 @@ bool is_gzip(std::string_view bytes) {
 }
 
 std::string gunzip(std::string_view bytes, const std::string& file, std::uint64_t most_bytes) {
-  Inflater inflater;
-  z_stream& stream = inflater.stream;
-  std::vector<char> chunk(kChunk);
-  std::string out;
-  while (true) {
-    if (stream.avail_in == 0) feed(stream, bytes);
-    stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
-    stream.avail_out = static_cast<uInt>(kChunk);
-    const int state = inflate(&stream, Z_NO_FLUSH);
-    out.append(chunk.data(), kChunk - stream.avail_out);
-    if (out.size() > most_bytes) {
-      throw InputError(file, "",
-                       "unpacks to more than " +
-                           format_bytes(Bytes(static_cast<std::int64_t>(most_bytes))) +
-                           ", the most that is read; cut the trace to a few steps");
-    }
-    if (state == Z_STREAM_END) {
-      // A gzip file may be several one after the other, as `cat a.gz b.gz` makes.
-      if (stream.avail_in == 0 && bytes.empty()) return out;
-      inflateReset(&stream);
-      continue;
-    }
-    if (state == Z_BUF_ERROR && stream.avail_in == 0 && bytes.empty()) {
-      throw InputError(file, "", "is a gzip file that was cut short; copy or record it again");
-    }
-    if (state != Z_OK) {
-      throw InputError(file, "", "is a damaged gzip file; copy or record it again");
-    }
-  }
+  UnpackedStream stream(bytes, file, most_bytes);
+  return {std::istreambuf_iterator<char>(&stream), std::istreambuf_iterator<char>()};
 }
 
 }  // namespace pipewright::traces

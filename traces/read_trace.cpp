@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <tuple>
 
 #include "core/error.hpp"
-#include "core/json.hpp"
 #include "core/units.hpp"
-#include "traces/gzip.hpp"
 #include "traces/slice_waits.hpp"
 #include "traces/trace_events.hpp"
+#include "traces/unpacked_stream.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -18,6 +16,7 @@ namespace {
 constexpr std::string_view kOwnSchema = "pipewright.trace/";
 constexpr std::int64_t kMostWait = std::int64_t{1} << 60;
 constexpr std::int64_t kMostRanks = 1 << 24;
+constexpr std::int64_t kMostTogether = std::int64_t{1} << 62;
 
 /// Text out of a file for a message: short, and on one line.
 std::string printable(std::string_view text) {
@@ -84,13 +83,25 @@ bool is_operator(const RawEvent& event, bool on_gpu) {
   return !event.name.starts_with("c10d::") && !event.name.starts_with("nccl");
 }
 
+/// What the reader looks at of an event; the many operators of a trace need no name.
+bool is_of_use(RawEvent& event) {
+  if (event.phase == "M") return event.name.find("_name") != event.name.npos || event.sort_index;
+  if (is_operator(event, true) || is_operator(event, false)) {
+    if (!cell_of_slice_name(event.name) && !is_backend_receive(event.name)) event.name.clear();
+    return true;
+  }
+  return !event.action.empty() || is_backend_receive(event.name) ||
+         cell_of_slice_name(event.name).has_value();
+}
+
 /// A rank computes one action at a time: what overlaps would count twice. Tools that round leave up
-/// to a microsecond.
-void refuse_overlaps(const TraceRank& rank, const std::string& file) {
+/// to a microsecond, which the later one gives up.
+void settle_overlaps(TraceRank& rank, const std::string& file) {
   constexpr std::int64_t kRounding = 1000;
   const TraceSpan* latest = nullptr;
-  for (const TraceSpan& span : rank.spans) {
-    if (span.kind != SpanKind::Compute || !is_compute(span.cell.action.kind)) continue;
+  for (TraceSpan& span : rank.spans) {
+    const ActionKind kind = span.cell.action.kind;
+    if (span.kind != SpanKind::Compute || !(is_compute(kind) || kind == ActionKind::Opt)) continue;
     if (latest != nullptr && span.start_ns + kRounding < latest->end_ns) {
       throw InputError(
           file, "rank " + std::to_string(rank.rank),
@@ -99,7 +110,11 @@ void refuse_overlaps(const TraceRank& rank, const std::string& file) {
               to_string(latest->cell) +
               " has ended; expected computations one after the other, as one rank does them");
     }
-    if (latest == nullptr || span.end_ns > latest->end_ns) latest = &span;
+    if (latest != nullptr && span.start_ns < latest->end_ns) {
+      span.start_ns = span.moving_ns = latest->end_ns;
+      span.end_ns = std::max(span.end_ns, span.start_ns);
+    }
+    latest = &span;
   }
 }
 
@@ -129,7 +144,7 @@ class Collector {
                        "holds no action of a pipeline; expected complete (ph X) slices named like "
                        "\"F m3 s0\", \"0F3\" or \"PP:0F3\"");
     }
-    for (const TraceRank& rank : trace_.ranks) refuse_overlaps(rank, file_);
+    for (TraceRank& rank : trace_.ranks) settle_overlaps(rank, file_);
     finish_times();
     return std::move(trace_);
   }
@@ -203,6 +218,8 @@ class Collector {
                    .start_ns = moving - waited,
                    .moving_ns = moving,
                    .end_ns = (*event.ts_ns + *event.dur_ns) / time_scale_};
+    if (own_ && span.start_ns < 0)
+      fail(event, "/ts", "a time from the start of the step, 0 or more");
     if (event.category == "stuck") span.kind = SpanKind::Stuck;
     processes_[event.pid].spans[event.tid].push_back(span);
   }
@@ -281,7 +298,9 @@ class Collector {
       first = begin_ns(trace_.ranks.front());
       for (const TraceRank& rank : trace_.ranks) first = std::min(first, begin_ns(rank));
     }
-    trace_.clock_ns = raw_.base_ns.value_or(0) + first;
+    // One that is out of range says nothing: it is the same for all files of a job.
+    const std::int64_t base = raw_.base_ns.value_or(0);
+    trace_.clock_ns = (base < 0 || base > kMostTogether ? 0 : base) + first;
     trace_.world_size =
         static_cast<int>(std::clamp<std::int64_t>(raw_.world_size.value_or(0), 0, kMostRanks));
     for (TraceRank& rank : trace_.ranks) {
@@ -290,6 +309,12 @@ class Collector {
         if (span.kind == SpanKind::Stuck) continue;
         trace_.makespan_ns = std::max(trace_.makespan_ns, span.end_ns);
       }
+    }
+    // So that the times of all ranks together fit 64 bits.
+    if (trace_.makespan_ns > kMostTogether / static_cast<std::int64_t>(trace_.ranks.size())) {
+      throw InputError(file_, "/traceEvents",
+                       "its actions take " + format_duration(Nanoseconds(trace_.makespan_ns)) +
+                           "; expected a trace of one step");
     }
   }
 
@@ -324,21 +349,13 @@ std::optional<Cell> cell_of_slice_name(std::string_view name) {
 }
 
 TraceTimeline parse_trace(std::string_view bytes, const std::string& file) {
-  if (!is_gzip(bytes)) return Collector(read_events(bytes, file), file).run();
-  const std::string text = gunzip(bytes, file, kMostTraceBytes);
-  return Collector(read_events(text, file), file).run();
+  UnpackedStream stream(bytes, file, kMostTraceBytes);
+  return Collector(read_events(stream, file, is_of_use), file).run();
 }
 
 TraceTimeline read_trace(const std::string& path) {
-  std::error_code unknown;
-  const std::uintmax_t size = path == "-" ? 0 : std::filesystem::file_size(path, unknown);
-  if (!unknown && size > kMostTraceBytes) {
-    throw InputError(path, "",
-                     "is larger than " +
-                         format_bytes(Bytes(static_cast<std::int64_t>(kMostTraceBytes))) +
-                         ", the most that is read; cut the trace to a few steps");
-  }
-  return parse_trace(read_text(path), path);
+  UnpackedStream stream(path, kMostTraceBytes);
+  return Collector(read_events(stream, path, is_of_use), path).run();
 }
 
 }  // namespace pipewright::traces

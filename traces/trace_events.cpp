@@ -2,7 +2,9 @@
 
 #include <charconv>
 #include <cmath>
+#include <istream>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "core/error.hpp"
 
@@ -14,7 +16,7 @@ constexpr std::size_t kMostDepth = 200;
 /// Handles the parse as a stream, so that only what is wanted of a large file is ever held.
 class Handler : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit Handler(std::string file) : file_(std::move(file)) {}
+  Handler(std::string file, EventFilter is_kept) : file_(std::move(file)), is_kept_(is_kept) {}
 
   RawTrace take() {
     if (!saw_events_) {
@@ -48,7 +50,12 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override {
     path_.pop_back();
     if (in_events() && path_.size() == events_depth_) {
-      if (event_.phase == "X" || event_.phase == "M") trace_.events.push_back(std::move(event_));
+      const bool has_use = event_.phase == "X" || event_.phase == "M";
+      if (has_use && is_kept_(event_)) trace_.events.push_back(std::move(event_));
+      if (trace_.events.size() > kMostEvents) {
+        throw InputError(file_, "/traceEvents",
+                         "holds more than 5 million events of use; cut the trace to a few steps");
+      }
     }
     return true;
   }
@@ -144,6 +151,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   const std::string file_;
+  const EventFilter is_kept_;
   RawTrace trace_;
   RawEvent event_;
   std::vector<Level> path_;
@@ -186,9 +194,10 @@ std::optional<std::int64_t> nanoseconds_of_micros(std::string_view text) {
   return negative ? -ns : ns;
 }
 
-RawTrace read_events(std::string_view text, const std::string& file) {
-  Handler handler(file);
-  nlohmann::json::sax_parse(text, &handler);
+RawTrace read_events(std::streambuf& text, const std::string& file, EventFilter is_kept) {
+  Handler handler(file, is_kept);
+  std::istream stream(&text);
+  nlohmann::json::sax_parse(stream, &handler);
   return handler.take();
 }
 

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
+#include <streambuf>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace pipewright::traces {
 
@@ -24,15 +25,21 @@ struct RawEvent {
 };
 
 struct RawTrace {
-  std::vector<RawEvent> events;                 // phases X and M only
+  std::deque<RawEvent> events;                  // phases X and M that are kept
   std::map<std::string, std::string> metadata;  // plain values of the top-level "metadata"
   // PyTorch's "distributedInfo": {"rank": …, "world_size": …} and "baseTimeNanoseconds"
   std::optional<std::int64_t> rank, world_size, base_ns;
 };
 
+/// The most events that are kept of a trace.
+inline constexpr std::size_t kMostEvents = 5'000'000;
+
+/// Whether an event is kept; it may take out of it what is not needed.
+using EventFilter = bool (*)(RawEvent&);
+
 /// Reads an object with "traceEvents", or a bare list of events. Throws InputError if the text is
-/// not JSON or neither of the two.
-RawTrace read_events(std::string_view text, const std::string& file);
+/// not JSON or neither of the two, or holds more than kMostEvents that are kept.
+RawTrace read_events(std::streambuf& text, const std::string& file, EventFilter is_kept);
 
 /// "12.345" (microseconds) as 12345 ns, rounded to the nearest; nullopt if it is no number or
 /// beyond 69 years. Exact where a double is not: clocks that count from 1970 need 52 bits for the

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "exec/cpu/blas.hpp"
 #include "exec/cpu/checkpointing.hpp"
 #include "exec/cpu/device.hpp"
 #include "exec/cpu/stage_views.hpp"
@@ -95,6 +96,8 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   const bool speaks = peers == nullptr || peers->process() == 0;
   Devices devices(static_cast<std::size_t>(program.ranks()));
   const bool is_virtual = training.clock == local::ClockKind::Virtual;
+  if (training.options.numerics == Numerics::Fast)  // on the virtual clock ranks take turns
+    require_blas_memory(is_virtual ? 1 : transport.local_ranks().size());
   std::mutex turn;
   std::optional<Evaluation> evaluation;
   if (training.mode != RunMode::Train)

@@ -1,0 +1,146 @@
+#include "tests/fuzz/readers.hpp"
+
+#include "core/comm_policy.hpp"
+#include "core/cost_text.hpp"
+#include "core/error.hpp"
+#include "core/order.hpp"
+#include "core/order_problems.hpp"
+#include "core/paddle_cluster.hpp"
+#include "core/paddle_tuner_job.hpp"
+#include "core/plain_text.hpp"
+#include "core/units.hpp"
+#include "exec/checkpoint_json.hpp"
+#include "exec/npy.hpp"
+#include "exec/packing.hpp"
+#include "planner/graph_partition/instance.hpp"
+#include "planner/graph_partition/pipedream_profile.hpp"
+#include "tests/support/sample_documents.hpp"
+#include "tools/search_journal.hpp"
+#include "traces/read_trace.hpp"
+
+namespace pipewright::test {
+namespace {
+
+/// A document that sample_documents.hpp knows: read, and written again.
+template <const char* kKind>
+void read_document(std::string_view bytes) {
+  read_text_as(kKind, bytes);
+}
+
+template <class Read>
+void with_cursor(std::string_view bytes, Read read) {
+  const Json document = parse_json(bytes, "fuzz.json");
+  read(JsonCursor(document, "fuzz.json"));
+}
+
+void read_order_rows(std::string_view bytes) {
+  const Order order = read_order_csv(bytes, "fuzz.csv");
+  (void)problems_of(order);
+}
+
+void read_array(std::string_view bytes) {
+  const exec::NpyArray array = exec::parse_npy(bytes, "fuzz.npy");
+  (void)exec::floats_of(array, 0, array.elements());
+  if (array.is_whole_numbers()) (void)exec::integer_range(array);
+}
+
+/// The flags' small languages, one a line: costs, memory, sizes, policies' words.
+void read_words(std::string_view bytes) {
+  const auto end = bytes.find('\n');
+  const std::string_view first = bytes.substr(0, end);
+  const std::string_view second = end == bytes.npos ? "" : bytes.substr(end + 1);
+  CostTable table = parse_costs(first, 3);
+  (void)parse_memory(second, table);
+}
+
+void read_units(std::string_view bytes) {
+  const std::string_view rest = bytes.empty() ? bytes : bytes.substr(1);
+  switch (bytes.empty() ? 0 : bytes.front() % 4) {
+    case 0:
+      (void)parse_duration(rest, "fuzz");
+      break;
+    case 1:
+      (void)parse_bytes(rest, "fuzz");
+      break;
+    case 2:
+      (void)parse_bandwidth(rest, "fuzz");
+      break;
+    default:
+      (void)parse_cells(rest);
+  }
+}
+
+/// What ranks tell one another: lists with their lengths in front.
+void read_packed(std::string_view bytes) {
+  exec::Unpacker unpacker(std::as_bytes(std::span(bytes)));
+  while (!unpacker.empty()) {
+    (void)unpacker.get_text();
+    (void)unpacker.get_all<std::int64_t>();
+    (void)unpacker.get<std::uint32_t>();
+  }
+}
+
+constexpr char kModel[] = "model", kCluster[] = "cluster", kProfile[] = "profile", kPlan[] = "plan",
+               kOrder[] = "order", kJob[] = "job", kArchitecture[] = "architecture";
+
+}  // namespace
+
+const std::vector<Reader>& readers() {
+  static const std::vector<Reader> all = {
+      {kModel, read_document<kModel>},
+      {kCluster, read_document<kCluster>},
+      {kProfile, read_document<kProfile>},
+      {kPlan, read_document<kPlan>},
+      {kOrder, read_document<kOrder>},
+      {kJob, read_document<kJob>},
+      {kArchitecture, read_document<kArchitecture>},
+      {"order_csv", read_order_rows},
+      {"trace", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.json"); }},
+      {"journal",
+       [](std::string_view bytes) {
+         (void)tools::read_journal(bytes, R"({"schema":"pipewright.journal/2"})", "fuzz");
+       }},
+      {"checkpoint",
+       [](std::string_view bytes) {
+         with_cursor(bytes,
+                     [](const JsonCursor& root) { (void)exec::read_checkpoint_manifest(root); });
+       }},
+      {"npy", read_array},
+      {"paddle_cluster",
+       [](std::string_view bytes) {
+         with_cursor(bytes, [](const JsonCursor& root) { (void)read_paddle_cluster(root); });
+       }},
+      {"paddle_tuner",
+       [](std::string_view bytes) {
+         with_cursor(bytes, [](const JsonCursor& root) { (void)read_paddle_tuner_job(root); });
+       }},
+      {"operator_graph",
+       [](std::string_view bytes) {
+         with_cursor(bytes,
+                     [](const JsonCursor& root) { (void)planner::read_operator_graph(root); });
+       }},
+      {"pipedream",
+       [](std::string_view bytes) {
+         with_cursor(bytes,
+                     [](const JsonCursor& root) { (void)planner::read_pipedream_profile(root); });
+       }},
+      {"cost_words", read_words},
+      {"units", read_units},
+      {"packed", read_packed},
+      {"shown", [](std::string_view bytes) { (void)plain_text(bytes); }},
+  };
+  return all;
+}
+
+bool accepts(const Reader& reader, std::string_view bytes) {
+  try {
+    reader.read(bytes);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  } catch (const RunError&) {
+    return false;
+  }
+}
+
+}  // namespace pipewright::test
