@@ -56,7 +56,7 @@ class Hosts : public testing::TestWithParam<const char*> {
 
   /// So many ranks, each on its own host, run `words`; `meanwhile` is what a shell does to them.
   void run(int ranks, const std::string& words, const std::string& meanwhile = ":",
-           int limit_s = 60) {
+           int limit_s = 150) {
     folder.write("meanwhile", meanwhile + "\n");
     shell("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LIMIT=" +
               std::to_string(limit_s) + " PIPEWRIGHT_TOKEN=known-on-all-hosts-" +
