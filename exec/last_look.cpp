@@ -173,7 +173,7 @@ std::string lost_text(const std::vector<LostRank>& lost) {
   std::string text;
   for (const LostRank& one : lost) {
     text += (text.empty() ? "rank " : "; rank ") + std::to_string(one.rank.value) +
-            " is dead: " + one.how;
+            (one.has_given_up ? " has given up: " : " is dead: ") + one.how;
   }
   return text;
 }

@@ -16,7 +16,14 @@ namespace pipewright::exec {
 /// A rank whose process is gone.
 struct LostRank {
   RankId rank;
-  std::string how;  // "its process 4711 on host a has ended"
+  std::string how;            // "its process 4711 on host a has ended"
+  bool has_given_up = false;  // by an error of its own, which `how` is
+};
+
+/// Why a process has ended the run for all.
+struct EndOfRun {
+  std::string why;       // "" where there is no more to say than its last look
+  bool by_loss = false;  // another process is gone
 };
 
 /// How far a process's clock may be off in the timeline.
@@ -47,11 +54,14 @@ class Peers {
   virtual std::uint64_t progress_elsewhere() const = 0;
   /// Another process has ended the run.
   virtual bool ended_elsewhere() const = 0;
-  virtual std::vector<LostRank> lost() const = 0;
+  virtual EndOfRun end_elsewhere() const = 0;
+  /// Ranks whose process has ended, or, where nothing can tell that, has been silent for longer
+  /// than `silence_ns` and than a few seconds. Waits a moment where that is not settled yet.
+  virtual std::vector<LostRank> lost(std::int64_t silence_ns) = 0;
 
-  /// A run that does not finish: each process hands in what it saw before its ranks left. Any
-  /// thread, never waits.
-  virtual void hand_in(Bytes last_look) noexcept = 0;
+  /// A run that does not finish: each process hands in what it saw before its ranks left, and what
+  /// stop() is to tell the others. Any thread, never waits.
+  virtual void hand_in(Bytes last_look, EndOfRun end) noexcept = 0;
   /// In process 0: what the others have handed in, waiting at most so long; nothing from those
   /// that are gone. Elsewhere empty.
   virtual std::vector<Bytes> handed_in(std::int64_t timeout_ns) = 0;

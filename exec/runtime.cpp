@@ -22,6 +22,16 @@ namespace {
 // How long process 0 waits for what the others saw of a run that does not finish.
 constexpr std::int64_t kHandInNs = 1'000'000'000;
 
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an error without a name";
+  }
+}
+
 class Run {
  public:
   Run(const Program& program, const CostTable& costs, Transport& transport,
@@ -95,6 +105,8 @@ class Run {
   std::mutex error_mutex_;           // guards what follows until the threads have ended
   std::exception_ptr error_;         // from on_step
   std::string failure_;              // of the first rank that failed
+  EndOfRun end_;                     // what the other processes are told
+  bool by_others_ = false;
   std::optional<LastLook> last_;
   std::vector<StepResult> last_steps_;  // that had ended then
 };
@@ -168,6 +180,8 @@ void Run::fail(Rank& rank, const std::string& what) {
 void Run::fail(std::exception_ptr error) {
   {
     const std::scoped_lock lock(error_mutex_);
+    // The other processes are told a sentence: a look without one would say that nothing is wrong.
+    if (failure_.empty()) failure_ = text_of(error);
     if (!error_) error_ = std::move(error);
   }
   record_.failed.store(true);
@@ -182,11 +196,18 @@ void Run::look_at_all(StopCause cause) {
   last.cause = cause;
   Peers* const peers = transport_.peers();
   if (cause == StopCause::PeerLost) {
-    const std::vector<LostRank> lost = peers->lost();
+    const std::vector<LostRank> lost = peers->lost(options_.watchdog_ns);
     failure_ = lost_text(lost);
     for (const LostRank& one : lost) last.lost.push_back(one.rank);
+    end_.by_loss = std::any_of(lost.begin(), lost.end(),
+                               [](const LostRank& one) { return !one.has_given_up; });
   }
-  if (cause == StopCause::Elsewhere) failure_ = "another process has ended the run";
+  if (cause == StopCause::Elsewhere) {
+    end_ = peers->end_elsewhere();
+    failure_ = end_.why.empty() ? "another process has ended the run" : end_.why;
+  }
+  by_others_ = (cause == StopCause::PeerLost || cause == StopCause::Elsewhere) && !end_.by_loss;
+  if (cause != StopCause::Elsewhere) end_.why = failure_;
   last.failure = failure_;
   const std::int64_t now = local::steady_ns();
   for (const Rank& rank : ranks_) {
@@ -194,7 +215,7 @@ void Run::look_at_all(StopCause cause) {
                           transport_.awaits_time(rank.id), rank.run->recorder().recent()});
   }
   look_at_step(last);
-  if (peers != nullptr) peers->hand_in(packed(program_, transport_.local_ranks(), last));
+  if (peers != nullptr) peers->hand_in(packed(program_, transport_.local_ranks(), last), end_);
 }
 
 /// Between two steps there is nothing to be seen of a step.
@@ -335,6 +356,8 @@ RunResult Run::unfinished() const {
   if (!last.failure.empty()) {
     result.outcome = Outcome::Failed;
     result.failure = last.failure;
+    result.peer_lost = end_.by_loss;
+    result.by_others = by_others_;
   } else if (patience && !stuck) {
     result.outcome = Outcome::Slow;
     result.failure = why_slow(result.report);

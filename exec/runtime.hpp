@@ -85,6 +85,9 @@ struct RunResult {
   Progress progress;    // only if not finished: how far it came
   FlightReport report;  // only if not finished: rank by rank
   std::string failure;  // only if slow, failed or diverged: the sentence that run() throws
+  /// Failed, not here: a process is gone; or another one has failed, and `failure` is at most what
+  /// it has said of it.
+  bool peer_lost = false, by_others = false;
   std::optional<VerifyReport> verify;          // filled by run_on_cpu() if it was asked to
   std::optional<EvaluationReport> evaluation;  // filled by run_on_cpu() if forward only
   /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.

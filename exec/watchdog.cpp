@@ -11,6 +11,8 @@ namespace {
 
 // How soon an interruption is seen.
 constexpr std::int64_t kLookNs = 20'000'000;
+// Between two looks: the process was stopped.
+constexpr std::int64_t kPauseNs = 1'000'000'000;
 
 }  // namespace
 
@@ -22,6 +24,7 @@ Watchdog::Watchdog(Transport& transport, const Record& record, std::int64_t pati
       interrupted_(interrupted),
       calls_(std::move(calls)),
       last_change_ns_(local::steady_ns()),
+      last_look_ns_(last_change_ns_),
       thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() { finish(); }
@@ -58,7 +61,7 @@ void Watchdog::wait_for_ranks() {
 
 /// Before interruptions: whoever starts processes tends to interrupt all when one of them dies.
 StopCause Watchdog::look_at_peers(Peers& peers) const {
-  if (!peers.lost().empty()) return StopCause::PeerLost;
+  if (!peers.lost(patience_ns_).empty()) return StopCause::PeerLost;
   return peers.ended_elsewhere() ? StopCause::Elsewhere : StopCause::None;
 }
 
@@ -78,11 +81,17 @@ StopCause Watchdog::look(std::int64_t pause_ns) {
     seen += peers->progress_elsewhere();
   }
   const std::int64_t now = local::steady_ns();
+  // Whoever was stopped himself has not waited meanwhile.
+  const std::int64_t pause = now - std::exchange(last_look_ns_, now);
+  if (pause > kPauseNs) last_change_ns_ += pause;
   if (seen != last_seen_ || record_.between_steps.load()) {
     last_seen_ = seen;
     last_change_ns_ = now;
   }
-  return now - last_change_ns_ > patience_ns_ ? StopCause::NoProgress : StopCause::None;
+  if (now - last_change_ns_ <= patience_ns_) return StopCause::None;
+  // Who says nothing either is why.
+  const bool silent = peers != nullptr && !peers->lost(0).empty();
+  return silent ? StopCause::PeerLost : StopCause::NoProgress;
 }
 
 }  // namespace pipewright::exec

@@ -61,7 +61,7 @@ class Watchdog {
   std::condition_variable ended_;
   std::atomic<bool> over_{false};
   std::uint64_t last_seen_ = 0;
-  std::int64_t last_change_ns_ = 0;
+  std::int64_t last_change_ns_ = 0, last_look_ns_ = 0;
   StopCause cause_ = StopCause::None;  // written by the thread, read after joining it
   std::thread thread_;
 };

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "exec/local/waiting.hpp"
 #include "exec/mpi/mpi_wire.hpp"
+#include "exec/runtime.hpp"
 #include "exec/tcp/wire.hpp"
 #include "tools/complaint.hpp"
 #include "tools/exit_status.hpp"
@@ -19,14 +20,32 @@
 namespace pipewright::tools {
 namespace {
 
-/// The living all say who is dead: nobody knows whether process 0 is among them.
-bool anybody_lost(exec::mpi::Link& link) {
-  const std::scoped_lock lock(link.mutex());
-  link.presence().look(0);
-  for (int p = 0; p < link.processes(); ++p) {
-    if (link.presence().is_lost(p)) return true;
+// How long process 0 waits for another's reason, and another one for what process 0 says.
+constexpr std::int64_t kReasonNs = 1'000'000'000, kWordOf0Ns = 3'000'000'000;
+
+/// A command that has failed, as its process sees it.
+struct OwnFailure {
+  Complaint complaint;
+  bool peer_lost = false;  // another process is gone
+  bool by_others = false;  // another process has failed
+};
+
+OwnFailure failure_of(const std::exception_ptr& thrown) {
+  OwnFailure failure{complaint_of(thrown)};
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const exec::RunFailed& failed) {
+    failure.peer_lost = failed.result().peer_lost;
+    failure.by_others = failed.result().by_others;
+  } catch (const std::exception&) {
+    // Its own.
   }
-  return false;
+  return failure;
+}
+
+bool is_lost(exec::mpi::Link& link, int process) {
+  const std::scoped_lock lock(link.mutex());
+  return link.presence().is_lost(process);
 }
 
 /// A process that dies may leave a lock of MPI's shared memory taken, and whoever calls MPI then
@@ -43,6 +62,8 @@ class LastGuard {
     over_.store(true);
     thread_.join();
   }
+  /// What went wrong has been said.
+  void has_spoken() { has_spoken_.store(true); }
   LastGuard(const LastGuard&) = delete;
   LastGuard& operator=(const LastGuard&) = delete;
 
@@ -52,8 +73,10 @@ class LastGuard {
 
   void watch() {
     while (!over_.load()) {
-      const int dead = link_.presence().ended_process();
-      if (dead >= 0 && !can_get_at_link()) leave(dead);
+      // The first that has ended: others may have left for that, without a goodbye that is heard.
+      if (dead_ >= 0 && link_.presence().has_left(dead_)) dead_ = -1;
+      if (dead_ < 0) dead_ = link_.presence().ended_process();
+      if (dead_ >= 0 && !can_get_at_link()) leave();
       exec::local::sleep_until_steady(exec::local::steady_ns() + kLookNs);
     }
   }
@@ -65,10 +88,11 @@ class LastGuard {
     }
     return over_.load();
   }
-  [[noreturn]] void leave(int dead) {
+  [[noreturn]] void leave() {
+    if (has_spoken_.load()) _exit(kRunFailed);
     Session aloud(session_.terminal(), false, false);
     aloud.note("pipewright " + command_ + " (rank " + std::to_string(link_.process()) + "): rank " +
-               std::to_string(dead) + " is dead: its " + link_.presence().how_lost(dead) +
+               std::to_string(dead_) + " is dead: its " + link_.presence().how_lost(dead_) +
                ", and the job does not answer any more");
     leave_at_once(kRunFailed);
   }
@@ -76,17 +100,57 @@ class LastGuard {
   exec::mpi::Link& link_;
   const Session& session_;
   const std::string command_;
-  std::atomic<bool> over_{false};
+  std::atomic<bool> over_{false}, has_spoken_{false};
+  int dead_ = -1;  // of the thread
   std::thread thread_;
 };
 
-void complain(exec::mpi::Link& link, const Session& session, const std::string& command,
-              const Complaint& complaint) {
-  if (link.process() != 0 && !anybody_lost(link)) return;
+void say_to_others(exec::mpi::Link& link, const Complaint& complaint) {
+  const std::scoped_lock lock(link.mutex());
+  try {
+    link.say_failure({complaint.status, complaint.text});
+  } catch (const std::exception&) {
+    // They notice that this process is gone.
+  }
+}
+
+/// What another process has failed by, as process 0 says it.
+Complaint reason_of_others(exec::mpi::Link& link, const Complaint& otherwise) {
+  link.wait_for_failure(std::nullopt, kReasonNs);
+  const std::scoped_lock lock(link.mutex());
+  for (int p = 1; p < link.processes(); ++p) {
+    const auto& failure = link.failure_of(p);
+    if (!failure) continue;
+    const std::string rank = "rank " + std::to_string(p);
+    return {failure->status, (failure->text.starts_with(rank) ? "" : rank + ": ") + failure->text};
+  }
+  return otherwise;
+}
+
+/// Process 0 says what went wrong, wherever it did. Another one says it too where it is its own and
+/// not what process 0 has met as well; and who is dead say all the living, for that might be
+/// process 0. Returns the status.
+int complain(exec::mpi::Link& link, const Session& session, const std::string& command,
+             OwnFailure failure) {
+  Complaint& complaint = failure.complaint;
+  std::string who;
+  if (link.process() == 0) {
+    if (failure.by_others) complaint = reason_of_others(link, complaint);
+    say_to_others(link, complaint);
+  } else {
+    who = " (rank " + std::to_string(link.process()) + ")";
+    if (failure.by_others && !is_lost(link, 0)) return complaint.status;
+    if (!failure.by_others && !failure.peer_lost) {
+      say_to_others(link, complaint);
+      link.wait_for_failure(0, kWordOf0Ns);
+      const std::scoped_lock lock(link.mutex());
+      const auto& word = link.failure_of(0);
+      if (word && word->text == complaint.text) return complaint.status;
+    }
+  }
   Session aloud(session.terminal(), false, false);
-  const std::string who =
-      link.process() == 0 ? "" : " (rank " + std::to_string(link.process()) + ")";
   aloud.note("pipewright " + command + who + ": " + complaint.text);
+  return complaint.status;
 }
 
 std::optional<exec::tcp::JobPlace> place_of_job() {
@@ -95,9 +159,14 @@ std::optional<exec::tcp::JobPlace> place_of_job() {
 
 std::unique_ptr<exec::mpi::Wire> wire_of(JobKind kind) {
   if (kind == JobKind::Mpi) return std::make_unique<exec::mpi::MpiWire>();
+  return std::make_unique<exec::tcp::TcpWire>(
+      *place_of_job(), exec::tcp::RendezvousOptions{.interrupted = &interrupt_flag()});
+}
+
+std::unique_ptr<exec::mpi::Link> join(JobKind kind) {
   try {
-    return std::make_unique<exec::tcp::TcpWire>(
-        *place_of_job(), exec::tcp::RendezvousOptions{.interrupted = &interrupt_flag()});
+    return std::make_unique<exec::mpi::Link>(
+        wire_of(kind), exec::mpi::LinkOptions{.interrupted = &interrupt_flag()});
   } catch (const MachineError&) {
     InterruptScope::check();  // then that is why
     throw;
@@ -140,8 +209,9 @@ int run_in_job(JobKind kind, Session& session, const std::string& command,
                const std::function<int(exec::mpi::Link&, Session&)>& work) {
   const InterruptScope scope;  // a signal waits until the run looks at it
   be_patient_with_signals();
-  exec::mpi::Link link(wire_of(kind));
-  const LastGuard guard(link, session, command);
+  const auto joined = join(kind);
+  exec::mpi::Link& link = *joined;
+  LastGuard guard(link, session, command);
   Session silent(session.terminal(), session.json(), true);
   int status = kDone;
   try {
@@ -149,9 +219,8 @@ int run_in_job(JobKind kind, Session& session, const std::string& command,
     if (link.process() == 0) session.flush();
   } catch (const std::exception&) {
     ignore_signals();
-    const Complaint complaint = complaint_of(std::current_exception());
-    status = complaint.status;
-    complain(link, session, command, complaint);
+    status = complain(link, session, command, failure_of(std::current_exception()));
+    guard.has_spoken();
   }
   ignore_signals();
   if (!link.close()) leave_at_once(status);

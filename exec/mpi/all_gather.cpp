@@ -22,6 +22,14 @@ Frame frame_with(std::uint32_t run, const std::string& text) {
   return frame;
 }
 
+void require_present(Link& link, int process) {
+  const std::string who = "process " + std::to_string(process);
+  if (const auto& failure = link.failure_of(process))
+    throw RunError(who + " has given up: " + failure->text);
+  if (link.presence().is_lost(process) || link.presence().has_left(process))
+    throw RunError(who + " is gone: its " + link.presence().how_lost(process));
+}
+
 std::string text_of(const Frame& frame) {
   Unpacker unpacker(frame.note);
   return unpacker.get_text();
@@ -55,11 +63,9 @@ std::vector<std::string> all_gather(Link& link, const std::string& text,
       }
       link.wire().take_sent();
       is_at_rest = link.wire().is_at_rest();
-      if (turn % kGatherTurnsPerLook == 0) link.presence().look(local::steady_ns());
+      if (turn % kGatherTurnsPerLook == 0) link.look_around();
       for (int p = 0; p < processes; ++p) {
-        if (!texts[static_cast<std::size_t>(p)] && link.presence().is_lost(p))
-          throw RunError("process " + std::to_string(p) + " is gone: its " +
-                         link.presence().how_lost(p));
+        if (!texts[static_cast<std::size_t>(p)]) require_present(link, p);
       }
     }
     // What is half sent needs this process to go on.

@@ -21,13 +21,16 @@ enum class FrameKind : std::uint8_t {
   AllJoined,  // from process 0: all have
   Probe,      // process 0 asks whether anything can still happen
   State,      // the answer
-  Progress,   // how much has ended; also a sign of life
-  End,        // the run is ended
+  Progress,   // how much has ended
+  End,        // the run is ended, and why
   LastLook,   // to process 0: what the process saw before its rank left
   // Of the link.
   Hello,
   Ping,
   Pong,
+  Alive,    // a sign of life
+  Witness,  // asks to be shown when the receiver ends (witness.hpp)
+  Failure,  // what the process was to do has failed, and why
   Bye,
 };
 

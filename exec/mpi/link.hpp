@@ -3,34 +3,47 @@
 // process has to make the same runs in the same order.
 //
 // Threads: whoever calls holds mutex(), but for the constructor and close(). No call waits, but for
-// these two and measure_clock().
+// these two, measure_clock() and wait_for_failure(). A thread of the link gives signs of life from
+// the constructor to close(), whatever the process does meanwhile.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "exec/mpi/clock_offset.hpp"
 #include "exec/mpi/presence.hpp"
 #include "exec/mpi/wire.hpp"
+#include "exec/mpi/witness.hpp"
 
 namespace pipewright::exec::mpi {
 
 struct LinkOptions {
-  bool measure_clock = false;  // also where the clock is known to be one
-  bool ask_kernel = true;      // see Presence
-  std::int64_t silence_ns = 4'000'000'000;
+  bool measure_clock = false;               // also where the clock is known to be one
+  bool ask_kernel = true;                   // see Presence
+  std::int64_t silence_ns = 4'000'000'000;  // shorter silences mean nothing
   std::int64_t connect_ns = 60'000'000'000;
+  const std::atomic<bool>* interrupted = nullptr;  // ends the wait for the others; may be null
+};
+
+/// Why a process has given up: the status that its command ends with, and the sentence.
+struct Failure {
+  int status = 0;
+  std::string text;
 };
 
 class Link {
  public:
   /// Sends something to everybody and waits for everybody's, so that every connection is open
-  /// before a run begins. Throws MachineError if somebody does not come.
+  /// before a run begins. Throws MachineError if somebody does not come, or the user interrupts,
+  /// and RunError as soon as somebody is lost.
   explicit Link(std::unique_ptr<Wire> wire, LinkOptions options = {});
   ~Link();
   Link(const Link&) = delete;
@@ -48,6 +61,20 @@ class Link {
   void send(int to, Frame frame);
   Wire& wire() { return *wire_; }
   Presence& presence() { return *presence_; }
+  /// Looks who is still there, by the kernel's word.
+  void look_around();
+  /// Those that have been silent for longer than this, and than LinkOptions allows, are lost.
+  void give_up_silent(std::int64_t silence_ns);
+
+  /// Tells all others why this process gives up.
+  void say_failure(const Failure& failure);
+  /// What that process has said so; nullopt: nothing.
+  const std::optional<Failure>& failure_of(int process) const {
+    return failures_[static_cast<std::size_t>(process)];
+  }
+  /// Waits until that process (nullopt: one of the others) has said so or all of them are gone, at
+  /// most so long. Takes mutex() by itself.
+  void wait_for_failure(std::optional<int> process, std::int64_t timeout_ns);
 
   /// Of this process, when the link was made.
   ClockOffset clock() const { return clock_; }
@@ -60,6 +87,11 @@ class Link {
 
  private:
   void greet();
+  template <class Done>
+  void wait_for_others(const Done& done, std::int64_t deadline_ns);
+  bool asks_kernel() const { return options_.ask_kernel && !wire_->sees_ends(); }
+  void look_for_witnesses();
+  void give_signs(const std::stop_token& stop);
   std::optional<ArrivedFrame> receive_any();
   bool answer(ArrivedFrame& arrived);
   void part_with(int process);
@@ -76,13 +108,17 @@ class Link {
     std::uint64_t sent = 0, received = 0;
     std::optional<std::uint64_t> before_goodbye;
   };
-  std::vector<Exchanged> exchanged_;  // by process
-  int measured_ = 0;                  // processes that have measured their clocks
+  std::vector<Exchanged> exchanged_;              // by process
+  int measured_ = 0;                              // processes that have measured their clocks
+  std::vector<std::optional<Failure>> failures_;  // by process
+  std::optional<Witnesses> witnesses_;
   std::optional<std::int64_t> pong_there_ns_;
   ClockOffset clock_;
   std::uint32_t run_ = 0;
   std::deque<ArrivedFrame> early_;
   bool closed_ = false;
+  std::condition_variable_any sign_due_;
+  std::jthread signs_;  // the last member: it uses the others
 };
 
 }  // namespace pipewright::exec::mpi

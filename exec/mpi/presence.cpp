@@ -5,10 +5,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <fstream>
 
 namespace pipewright::exec::mpi {
 namespace {
+
+// How long a goodbye may be on its way behind the end of its process.
+constexpr std::int64_t kGoodbyeNs = 50'000'000;
+// Whoever was stopped for so long himself has not listened, and nobody is silent for that.
+constexpr std::int64_t kPauseNs = 1'000'000'000;
 
 int open_pid(int pid) {
 #if defined(SYS_pidfd_open)
@@ -21,9 +28,15 @@ int open_pid(int pid) {
 #endif
 }
 
-bool has_ended(int pidfd) {
-  pollfd one{pidfd, POLLIN, 0};
-  return poll(&one, 1, 0) > 0;
+bool has_ended(int sight) {
+  pollfd one{sight, POLLIN, 0};
+  return sight >= 0 && poll(&one, 1, 0) > 0;
+}
+
+std::string namespace_of(const char* kind) {
+  char name[64] = "";
+  const std::string path = std::string("/proc/self/ns/") + kind;
+  return readlink(path.c_str(), name, sizeof name - 1) > 0 ? name : "";
 }
 
 }  // namespace
@@ -34,35 +47,42 @@ ProcessSite own_site() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
   site.host = name;
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  std::getline(boot, site.machine);
-  // Containers of one machine have numbers of processes of their own.
-  char space[64] = "";
-  if (readlink("/proc/self/ns/pid", space, sizeof space - 1) > 0) site.machine += space;
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  // The numbers of namespaces are the same on many machines.
+  if (boot.empty()) boot = "host " + site.host;
+  // Containers of one machine have numbers of processes, and clocks, of their own.
+  site.machine = boot + namespace_of("pid") + namespace_of("time");
+  site.network = boot + namespace_of("net");
   return site;
 }
 
-Presence::Presence(const std::vector<ProcessSite>& sites, int own, bool ask_kernel,
-                   std::int64_t silence_ns)
-    : own_(own), silence_ns_(silence_ns) {
-  for (std::size_t p = 0; p < sites.size(); ++p) {
-    Peer& peer = peers_.emplace_back();
-    peer.site = sites[p];
-    const bool near = sites[p].machine == sites[index(own)].machine;
-    if (ask_kernel && near && static_cast<int>(p) != own) peer.pidfd = open_pid(sites[p].pid);
-  }
+void Presence::met(int process, const ProcessSite& site, const ProcessSite& own, bool ask_kernel) {
+  Peer& peer = peers_[index(process)];
+  peer.site = site;
+  if (!ask_kernel || site.machine != own.machine) return;
+  peer.sight = open_pid(site.pid);
+  peer.lost = peer.sight < 0 && errno == ESRCH;
 }
 
 Presence::~Presence() {
   for (const Peer& peer : peers_) {
-    if (peer.pidfd >= 0) close(peer.pidfd);
+    if (peer.sight >= 0) close(peer.sight);
   }
+}
+
+bool Presence::is_out_of_sight(int process) const {
+  return process != own_ && peers_[index(process)].sight < 0;
+}
+
+void Presence::see_by(int process, int descriptor) {
+  int before = -1;
+  if (!peers_[index(process)].sight.compare_exchange_strong(before, descriptor)) close(descriptor);
 }
 
 void Presence::connection_ended(int process) {
   Peer& peer = peers_[index(process)];
-  if (peer.left) return;
-  peer.lost = peer.is_cut_off = true;
+  if (!peer.left) peer.lost = true;
 }
 
 void Presence::expect_signs(std::int64_t now) {
@@ -72,31 +92,58 @@ void Presence::expect_signs(std::int64_t now) {
 }
 
 void Presence::look(std::int64_t now) {
+  const std::int64_t pause = now - looked_ns_;
+  looked_ns_ = now;
   for (std::size_t p = 0; p < peers_.size(); ++p) {
     Peer& peer = peers_[p];
-    if (static_cast<int>(p) == own_ || peer.left || peer.lost) continue;
-    if (peer.pidfd >= 0) {
-      peer.lost = has_ended(peer.pidfd);
-    } else if (expects_signs_) {
-      peer.lost = now - peer.heard_ns > silence_ns_;
-    }
+    if (pause > kPauseNs) peer.heard_ns = std::min(now, peer.heard_ns + pause);
+    if (peer.left || peer.lost || !has_ended(peer.sight)) continue;
+    if (peer.ended_ns == 0) peer.ended_ns = now;
+    peer.lost = now - peer.ended_ns > kGoodbyeNs;
   }
+}
+
+bool Presence::awaits_goodbye() const {
+  return std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return peer.ended_ns != 0 && !peer.left && !peer.lost;
+  });
+}
+
+void Presence::give_up_silent(std::int64_t now, std::int64_t silence_ns) {
+  if (!expects_signs_) return;
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    Peer& peer = peers_[p];
+    const std::int64_t silent_ns = now - peer.heard_ns;
+    if (!gives_signs(static_cast<int>(p)) || peer.left || peer.lost || silent_ns <= silence_ns)
+      continue;
+    peer.lost = true;
+    peer.silent_ns = silent_ns;
+  }
+}
+
+int Presence::first_lost() const {
+  const auto found =
+      std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.lost; });
+  return found == peers_.end() ? -1 : static_cast<int>(found - peers_.begin());
 }
 
 int Presence::ended_process() const {
   for (std::size_t p = 0; p < peers_.size(); ++p) {
     const Peer& peer = peers_[p];
-    if (peer.pidfd >= 0 && !peer.left && has_ended(peer.pidfd)) return static_cast<int>(p);
+    if (!peer.left && has_ended(peer.sight)) return static_cast<int>(p);
   }
   return -1;
 }
 
 std::string Presence::how_lost(int process) const {
   const Peer& peer = peers_[index(process)];
-  const std::string who = "process " + std::to_string(peer.site.pid) + " on " + peer.site.host;
+  const bool is_known = peer.site.pid != 0;
+  const std::string who =
+      is_known ? "process " + std::to_string(peer.site.pid) + " on " + peer.site.host : "process";
   if (peer.left) return who + " has left the run";
-  return peer.pidfd >= 0 || peer.is_cut_off ? who + " has ended"
-                                            : who + " has been silent for too long";
+  if (peer.silent_ns == 0) return who + " has ended";
+  return who + " has been silent for " + std::to_string(peer.silent_ns / 1'000'000'000) +
+         " s (it was stopped, or its machine or the network is down)";
 }
 
 }  // namespace pipewright::exec::mpi

@@ -1,6 +1,9 @@
-// Which processes of the job are still there. Of those on this machine the kernel tells it at once
-// (a pidfd, pidfd_open(2), becomes readable when its process ends); others are lost when they have
-// been silent for too long. Not thread-safe: the Link guards it. Times on the steady clock.
+// Which processes of the job are still there. A process is lost when the kernel says that it has
+// ended (a descriptor becomes readable then: a pidfd, pidfd_open(2), or a connection that bears
+// witness of it, witness.hpp), when its connection has ended (wires that see that), or when it has
+// been silent for longer than the run is patient. Silence alone comes last: a process that is
+// stopped for a while, or computes, is alive. Not thread-safe: the Link guards it. Times on the
+// steady clock.
 #pragma once
 
 #include <atomic>
@@ -15,30 +18,45 @@ struct ProcessSite {
   int pid = 0;
   std::string host;     // as people call it
   std::string machine;  // the same text in two processes: one steady clock, one set of processes
+  std::string network;  // likewise: one loopback
 };
 ProcessSite own_site();
 
 class Presence {
  public:
-  /// `sites` by process. `ask_kernel`: false leaves everything to silence.
-  Presence(const std::vector<ProcessSite>& sites, int own, bool ask_kernel,
-           std::int64_t silence_ns);
+  Presence(int processes, int own) : peers_(index(processes)), own_(own) {}
   ~Presence();
   Presence(const Presence&) = delete;
   Presence& operator=(const Presence&) = delete;
+
+  /// What the process has said of itself. `ask_kernel`: who is near, of that one the kernel tells.
+  void met(int process, const ProcessSite& site, const ProcessSite& own, bool ask_kernel);
+  /// The kernel does not tell of its end yet.
+  bool is_out_of_sight(int process) const;
+  /// From now on `descriptor` tells: readable when the process has ended. Takes it over.
+  void see_by(int process, int descriptor);
 
   void heard(int process, std::int64_t now) { peers_[index(process)].heard_ns = now; }
   /// The process has said that it leaves: its end is no loss.
   void said_goodbye(int process) { peers_[index(process)].left = true; }
   /// Its connection has ended: a loss, unless it had said goodbye.
   void connection_ended(int process);
-  /// From now on everybody gives signs of life.
+  /// From now on those who give us signs of life are expected to: to process 0 everybody does, to
+  /// the others process 0 alone.
   void expect_signs(std::int64_t now);
   void expect_none() { expects_signs_ = false; }
 
+  /// What the kernel says. A process that has ended is lost a moment later, so that a goodbye which
+  /// was on its way is read before: whoever calls reads what has come between two looks.
   void look(std::int64_t now);
+  /// A process has ended and may have said goodbye before.
+  bool awaits_goodbye() const;
+  /// Gives up those that have been silent for longer than this.
+  void give_up_silent(std::int64_t now, std::int64_t silence_ns);
   bool is_lost(int process) const { return peers_[index(process)].lost; }
   bool has_left(int process) const { return peers_[index(process)].left; }
+  /// The first process that is lost; -1: none.
+  int first_lost() const;
   /// A process whose end the kernel has told, and that had not said goodbye; -1: none. Any thread,
   /// without a lock.
   int ended_process() const;
@@ -47,18 +65,20 @@ class Presence {
 
  private:
   struct Peer {
-    int pidfd = -1;
-    std::int64_t heard_ns = 0;
+    std::atomic<int> sight{-1};
+    std::int64_t heard_ns = 0, ended_ns = 0;  // 0: has not ended
     std::atomic<bool> left{false};
-    bool lost = false, is_cut_off = false;
+    bool lost = false;
+    std::int64_t silent_ns = 0;  // lost by silence: for how long
     ProcessSite site;
   };
   static std::size_t index(int process) { return static_cast<std::size_t>(process); }
+  bool gives_signs(int process) const { return process != own_ && (own_ == 0 || process == 0); }
 
   std::deque<Peer> peers_;
   const int own_;
-  const std::int64_t silence_ns_;
   bool expects_signs_ = false;
+  std::int64_t looked_ns_ = 0;
 };
 
 }  // namespace pipewright::exec::mpi

@@ -21,7 +21,6 @@ constexpr std::int64_t kIdlePauseNs = 1'000'000;
 // How long the rank of process 0 has to wait before it asks whether anything can still happen, and
 // how long after an answer it asks again.
 constexpr std::int64_t kQuietAfterNs = 4'000'000, kAskAgainNs = 8'000'000;
-// Signs of life.
 constexpr std::int64_t kPostEveryNs = 200'000'000;
 constexpr std::int64_t kLongestSleepNs = 20'000'000;
 constexpr std::int64_t kSleepLatenessNs = 80'000;
@@ -283,12 +282,12 @@ void MpiTransport::serve() {
     {
       const Lock lock(mutex());
       try {
-        if (!looks) turn();
+        if (!looks || link_.presence().awaits_goodbye()) turn();
         look_for_quiet(local::steady_ns());
-        link_.presence().look(local::steady_ns());
       } catch (const std::exception& error) {
         if (damage_.empty()) damage_ = error.what();
       }
+      link_.look_around();
     }
     const std::uint64_t frames = frames_.load(std::memory_order_relaxed);
     pause = frames != seen ? kShortestPauseNs : std::min(2 * pause, kLongestPauseNs);
@@ -308,7 +307,9 @@ Quiet MpiTransport::quiet() const {
 void MpiTransport::look_for_quiet(std::int64_t now) {
   if (process() != 0 || stuck_ || stopped_.load() || quiet_search_.is_asking()) return;
   if (blocked_ == nullptr || now - blocked_since_ns_ < kQuietAfterNs) return;
-  if (now - asked_ns_ < kAskAgainNs || !quiet().waits) return;
+  if (now - asked_ns_ < kAskAgainNs) return;
+  settle();
+  if (!quiet().waits) return;
   asked_ns_ = now;
   quiet_search_.ask();
   Frame probe = frame_of(FrameKind::Probe);
@@ -344,44 +345,67 @@ void MpiTransport::post_progress(std::uint64_t ended) {
   const std::int64_t now = local::steady_ns();
   if (now - posted_ns_ < kPostEveryNs) return;
   posted_ns_ = now;
+  if (process() == 0 || link_.presence().is_lost(0)) return;
   Frame frame = frame_of(FrameKind::Progress);
   frame.head.a = ended;
-  if (process() == 0) return post_to_all(frame);
-  if (!link_.presence().is_lost(0)) post(0, std::move(frame));
+  post(0, std::move(frame));
 }
 
-std::vector<LostRank> MpiTransport::lost() const {
-  const Lock lock(mutex());
+std::vector<LostRank> MpiTransport::lost(std::int64_t silence_ns) {
+  Lock lock(mutex());
+  Presence& presence = link_.presence();
+  // The serving thread reads meanwhile.
+  for (link_.look_around(); presence.awaits_goodbye(); link_.look_around()) {
+    lock.unlock();
+    local::sleep_until_steady(local::steady_ns() + kIdlePauseNs);
+    lock.lock();
+  }
+  link_.give_up_silent(silence_ns);
   std::vector<LostRank> lost;
-  link_.presence().look(local::steady_ns());
   for (int p = 0; p < processes(); ++p) {
-    if (link_.presence().is_lost(p) || has_deserted(p)) {
-      lost.push_back({rank_of_process(p), "its " + link_.presence().how_lost(p)});
+    if (has_deserted(p) && link_.failure_of(p)) {
+      lost.push_back({rank_of_process(p), link_.failure_of(p)->text, true});
+    } else if (presence.is_lost(p) || has_deserted(p)) {
+      lost.push_back({rank_of_process(p), "its " + presence.how_lost(p)});
     }
   }
   return lost;
 }
 
-/// It has said goodbye while our rank still waits. Process 0 knows of all meetings that are over;
-/// what it has said before it left is here.
+/// It has given up, or has said goodbye while our rank still waits, and nobody had ended the run:
+/// what it has said before it left is here. Process 0 knows of all meetings that are over.
 bool MpiTransport::has_deserted(int process) const {
-  if (!link_.presence().has_left(process) || ended_elsewhere_.load()) return false;
+  if (ended_elsewhere_.load()) return false;
+  if (link_.failure_of(process)) return true;
+  if (!link_.presence().has_left(process)) return false;
   const bool can_tell = this->process() == 0 || process == 0;
   return can_tell && blocked_ != nullptr && !(*blocked_)();
 }
 
+EndOfRun MpiTransport::end_elsewhere() const {
+  const Lock lock(mutex());
+  return end_elsewhere_;
+}
+
 void MpiTransport::stop() noexcept {
   const Lock lock(mutex());
-  if (stopped_.exchange(true) || ended_elsewhere_.load()) return;
+  if (stopped_.exchange(true)) return;
+  // Also where another process has ended it: its word may reach somebody later than our goodbye.
   try {
-    post_to_all(frame_of(FrameKind::End));
+    Packer packer;
+    packer.put<bool>(own_end_.by_loss);
+    packer.put_text(own_end_.why);
+    Frame frame = frame_of(FrameKind::End);
+    frame.note = packer.take();
+    post_to_all(frame);
   } catch (const std::exception&) {
     // Whoever cannot be told notices it himself.
   }
 }
 
-void MpiTransport::hand_in(Bytes last_look) noexcept {
+void MpiTransport::hand_in(Bytes last_look, EndOfRun end) noexcept {
   const Lock lock(mutex());
+  own_end_ = std::move(end);
   try {
     Frame frame = frame_of(FrameKind::LastLook);
     frame.note = std::move(last_look);
@@ -397,7 +421,8 @@ std::vector<Bytes> MpiTransport::handed_in(std::int64_t timeout_ns) {
   if (process() != 0) return all;
   Lock lock(mutex());
   const auto is_there = [&](int p) {
-    return last_looks_[static_cast<std::size_t>(p)] || link_.presence().is_lost(p);
+    return last_looks_[static_cast<std::size_t>(p)] || link_.presence().is_lost(p) ||
+           link_.presence().has_left(p);
   };
   const auto complete = [&] {
     for (int p = 1; p < processes(); ++p) {
@@ -408,7 +433,7 @@ std::vector<Bytes> MpiTransport::handed_in(std::int64_t timeout_ns) {
   local::Backoff backoff;
   while (!complete() && local::steady_ns() < deadline) {
     turn();
-    link_.presence().look(local::steady_ns());
+    link_.look_around();
     lock.unlock();
     backoff.pause();
     lock.lock();

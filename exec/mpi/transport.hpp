@@ -65,8 +65,9 @@ class MpiTransport final : public Transport, public Peers {
   void post_progress(std::uint64_t ended) override;
   std::uint64_t progress_elsewhere() const override { return progress_elsewhere_.load(); }
   bool ended_elsewhere() const override { return ended_elsewhere_.load(); }
-  std::vector<LostRank> lost() const override;
-  void hand_in(Bytes last_look) noexcept override;
+  EndOfRun end_elsewhere() const override;
+  std::vector<LostRank> lost(std::int64_t silence_ns) override;
+  void hand_in(Bytes last_look, EndOfRun end) noexcept override;
   std::vector<Bytes> handed_in(std::int64_t timeout_ns) override;
 
  private:
@@ -79,6 +80,7 @@ class MpiTransport final : public Transport, public Peers {
 
   // All of these with the lock held.
   void turn();
+  void settle();
   void handle(ArrivedFrame& arrived);
   void handle_step(Frame& frame);
   void handle_run(ArrivedFrame& arrived);
@@ -123,6 +125,7 @@ class MpiTransport final : public Transport, public Peers {
   std::vector<std::optional<Bytes>> last_looks_;  // process 0: by process
   std::vector<std::uint64_t> progress_;           // process 0: by process
   std::int64_t posted_ns_ = 0;
+  EndOfRun own_end_, end_elsewhere_;
   bool stuck_ = false, watch_ended_ = false;
   std::condition_variable watch_;
 

@@ -39,6 +39,11 @@ void MpiTransport::turn() {
     if (moves_run(arrived->frame.head.kind)) ++received_;
     handle(*arrived);
   }
+  settle();
+}
+
+/// What follows from the frames that have been read: none of it stays behind.
+void MpiTransport::settle() {
   for (const std::uint64_t token : link_.wire().take_sent()) {
     // Of a run that is over: nobody waits for it any more.
     if (token >> 32U == run_) ends_.on_sent(static_cast<InstructionId>(token), now());
@@ -93,6 +98,7 @@ void MpiTransport::handle_run(ArrivedFrame& arrived) {
       return;
     }
     case FrameKind::Probe: {
+      settle();  // a frame that was read and not yet answered is nothing that waits
       const Quiet state = quiet();
       Frame answer = frame_of(FrameKind::State, state.waits ? 0 : kNoInstruction);
       answer.head.time_ns = static_cast<std::int64_t>(frame.head.a);
@@ -109,9 +115,15 @@ void MpiTransport::handle_run(ArrivedFrame& arrived) {
       for (const std::uint64_t one : progress_) sum += one;
       return progress_elsewhere_.store(sum);
     }
-    case FrameKind::End:
+    case FrameKind::End: {
+      Unpacker unpacker(frame.note);
+      EndOfRun end;
+      end.by_loss = unpacker.get<bool>();
+      end.why = unpacker.get_text();
+      if (end_elsewhere_.why.empty()) end_elsewhere_ = std::move(end);
       ended_elsewhere_.store(true);
       return watch_.notify_all();
+    }
     case FrameKind::LastLook:
       last_looks_[from] = std::move(frame.note);
       return;

@@ -26,6 +26,8 @@ class Wire {
   /// Processes whose connection has ended since the last call, after all that they had sent was
   /// received. A wire that does not see it says nothing.
   virtual std::vector<int> take_gone() { return {}; }
+  /// take_gone() tells of every process that ends.
+  virtual bool sees_ends() const { return false; }
   /// Nothing is half sent or half received.
   virtual bool is_at_rest() const = 0;
   /// Ends the connection in good order, after all frames have arrived everywhere.

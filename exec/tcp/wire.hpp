@@ -29,6 +29,7 @@ class TcpWire final : public mpi::Wire {
   std::optional<mpi::ArrivedFrame> receive() override;
   std::vector<std::uint64_t> take_sent() override;
   std::vector<int> take_gone() override;
+  bool sees_ends() const override { return true; }
   bool is_at_rest() const override;
   void close() override;
 

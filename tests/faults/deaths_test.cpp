@@ -3,8 +3,10 @@
 // PIPEWRIGHT_FAULT_TRIES=200 tries more of them.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <string>
 #include <thread>
 #include <vector>
@@ -243,7 +245,7 @@ TEST(Processes, NoticeSilenceWhereTheKernelCannotTell) {
       mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
       if (p == 2) return;  // without a word
       try {
-        paced::run_paced(program, costs, {.steps = 2}, transport);
+        paced::run_paced(program, costs, {.steps = 2, .watchdog_ns = 700'000'000}, transport);
       } catch (const RunFailed& failed) {
         failures[static_cast<std::size_t>(p)] = failed.what();
       }
@@ -253,6 +255,197 @@ TEST(Processes, NoticeSilenceWhereTheKernelCannotTell) {
   EXPECT_NE(failures[0].find("rank 2 is dead: its process"), std::string::npos) << failures[0];
   EXPECT_NE(failures[0].find("silent"), std::string::npos) << failures[0];
   EXPECT_FALSE(failures[1].empty());
+}
+
+TEST(Processes, WhoComputesForLongIsAliveWhereTheKernelCannotTell) {
+  const Program program = lower(planner::make_order("gpipe", {3, 1, 1, {}}), CommPolicy{}, {});
+  CostTable costs = costs_of(program);
+  costs.stages[1].f = Nanoseconds(1'500'000'000);
+  test::MemoryHub hub(3, false);
+  std::vector<std::string> failures(3);
+  std::vector<std::jthread> processes;
+  for (int p = 0; p < 3; ++p) {
+    processes.emplace_back([&, p] {
+      const mpi::LinkOptions options{.ask_kernel = false, .silence_ns = 400'000'000};
+      mpi::Link link(std::make_unique<test::MemoryWire>(hub, p), options);
+      {
+        mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+        try {
+          paced::run_paced(program, costs, {}, transport);
+        } catch (const RunFailed& failed) {
+          failures[static_cast<std::size_t>(p)] = failed.what();
+        }
+      }
+      link.close();
+    });
+  }
+  processes.clear();
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+
+/// Delivers what a process says of the end of a run only when it is let go.
+class HearsLate final : public mpi::Wire {
+ public:
+  HearsLate(std::unique_ptr<mpi::Wire> inner, int late, const std::atomic<bool>& lets_go)
+      : inner_(std::move(inner)), late_(late), lets_go_(lets_go) {}
+  int process() const override { return inner_->process(); }
+  int processes() const override { return inner_->processes(); }
+  void send(int to, mpi::Frame frame) override { inner_->send(to, std::move(frame)); }
+  std::optional<mpi::ArrivedFrame> receive() override {
+    if (lets_go_.load() && !withheld_.empty()) {
+      mpi::ArrivedFrame first = std::move(withheld_.front());
+      withheld_.pop_front();
+      return first;
+    }
+    auto arrived = inner_->receive();
+    if (!arrived || arrived->from != late_ || lets_go_.load()) return arrived;
+    const mpi::FrameKind kind = arrived->frame.head.kind;
+    if (kind != mpi::FrameKind::End && kind != mpi::FrameKind::LastLook) return arrived;
+    withheld_.push_back(*std::move(arrived));
+    return std::nullopt;
+  }
+  std::vector<std::uint64_t> take_sent() override { return inner_->take_sent(); }
+  bool is_at_rest() const override { return inner_->is_at_rest(); }
+  void close() override { inner_->close(); }
+
+ private:
+  std::unique_ptr<mpi::Wire> inner_;
+  const int late_;
+  const std::atomic<bool>& lets_go_;
+  std::deque<mpi::ArrivedFrame> withheld_;
+};
+
+/// Rank 2 fails; rank 1 hears it and leaves; rank 0 hears rank 1's goodbye first.
+TEST(Processes, WhoLeavesARunThatHasFailedIsNotDead) {
+  const Program program = lower(planner::make_order("gpipe", {3, 4, 1, {}}), CommPolicy{}, {});
+  const CostTable costs = costs_of(program);
+  InstructionId where = program.rank_begin[2];
+  while (program.code[where].is_communication()) ++where;
+  test::MemoryHub hub(3, false);
+  std::atomic<bool> lets_go{false}, let_go{false};
+  std::string failure;
+  std::vector<std::jthread> processes;
+  for (int p = 0; p < 3; ++p) {
+    processes.emplace_back([&, p] {
+      std::unique_ptr<mpi::Wire> wire = std::make_unique<test::MemoryWire>(hub, p);
+      if (p == 0) wire = std::make_unique<HearsLate>(std::move(wire), 2, lets_go);
+      mpi::Link link(std::move(wire), {.ask_kernel = false});
+      {
+        mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+        const DeviceFactory make = [&](RankId rank, Clock& clock) -> std::unique_ptr<Device> {
+          auto paced = std::make_unique<paced::Device>(program, costs, rank, clock);
+          if (rank != RankId(2)) return paced;
+          return std::make_unique<FaultyDevice>(std::move(paced), where, Fault::Throws, let_go);
+        };
+        try {
+          run(program, costs, transport, make, {});
+        } catch (const RunFailed& failed) {
+          if (p == 0) failure = failed.what();
+        }
+      }
+      if (p == 0) lets_go.store(true);
+      link.close();
+    });
+  }
+  processes.clear();
+  EXPECT_TRUE(failure.starts_with("rank 2, ")) << failure;
+  EXPECT_EQ(failure.find("dead"), std::string::npos) << failure;
+}
+
+/// Reads what it is sent only together with a question whether anything can still happen, and the
+/// next question at once behind it: as a process that the machine lets wait in between.
+class ReadsWhenAsked final : public mpi::Wire {
+ public:
+  explicit ReadsWhenAsked(std::unique_ptr<mpi::Wire> inner) : inner_(std::move(inner)) {}
+  int process() const override { return inner_->process(); }
+  int processes() const override { return inner_->processes(); }
+  void send(int to, mpi::Frame frame) override { inner_->send(to, std::move(frame)); }
+  std::optional<mpi::ArrivedFrame> receive() override {
+    const Stopwatch watch;
+    do {
+      while (auto arrived = inner_->receive()) {
+        const mpi::FrameKind kind = arrived->frame.head.kind;
+        if (!mpi::is_of_step(kind) && kind != mpi::FrameKind::Probe) return arrived;
+        reads_ = reads_ || kind == mpi::FrameKind::Probe;
+        waiting_.push_back(*std::move(arrived));
+      }
+      if (waiting_.empty()) reads_ = false;
+      if (reads_ && !waiting_.empty()) {
+        mpi::ArrivedFrame first = std::move(waiting_.front());
+        waiting_.pop_front();
+        asks_again_ = first.frame.head.kind == mpi::FrameKind::Probe && !asks_again_;
+        return first;
+      }
+    } while (asks_again_ && watch.seconds() < 0.1);
+    asks_again_ = false;
+    return std::nullopt;
+  }
+  std::vector<std::uint64_t> take_sent() override { return inner_->take_sent(); }
+  bool is_at_rest() const override { return inner_->is_at_rest(); }
+  void close() override { inner_->close(); }
+
+ private:
+  std::unique_ptr<mpi::Wire> inner_;
+  bool reads_ = false, asks_again_ = false;
+  std::deque<mpi::ArrivedFrame> waiting_;
+};
+
+TEST(Processes, ThatAreSlowToReadAreNotStuck) {
+  const Program program = lower(planner::make_order("1f1b", {2, 4, 1, {}}), CommPolicy{}, {});
+  const CostTable costs = costs_of(program);
+  test::MemoryHub hub(2, false);
+  std::vector<Outcome> outcomes(2, Outcome::Failed);
+  std::vector<std::jthread> processes;
+  for (int p = 0; p < 2; ++p) {
+    processes.emplace_back([&, p] {
+      std::unique_ptr<mpi::Wire> wire = std::make_unique<test::MemoryWire>(hub, p);
+      if (p == 1) wire = std::make_unique<ReadsWhenAsked>(std::move(wire));
+      mpi::Link link(std::move(wire));
+      {
+        mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+        outcomes[static_cast<std::size_t>(p)] =
+            paced::run_paced(program, costs, {}, transport).outcome;
+      }
+      link.close();
+    });
+  }
+  processes.clear();
+  EXPECT_EQ(outcomes[0], Outcome::Finished);
+  EXPECT_EQ(outcomes[1], Outcome::Finished);
+}
+
+/// A failure while processes share what belongs to a step: the others have nothing to throw.
+TEST(Processes, AFailureBetweenStepsEndsAllOfThemInOrder) {
+  const Program program = lower(planner::make_order("gpipe", {3, 4, 1, {}}), CommPolicy{}, {});
+  const CostTable costs = costs_of(program);
+  test::MemoryHub hub(3, false);
+  std::vector<std::string> failures(3);
+  std::vector<std::jthread> processes;
+  for (int p = 0; p < 3; ++p) {
+    processes.emplace_back([&, p] {
+      mpi::Link link(std::make_unique<test::MemoryWire>(hub, p));
+      {
+        mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+        RunOptions options{.steps = 3};
+        options.on_step = [&](int step, const StepResult&) {
+          if (step == 1 && p == 1) throw MachineError("the disk is full");
+          transport.share({});
+        };
+        try {
+          paced::run_paced(program, costs, options, transport);
+        } catch (const std::exception& error) {
+          failures[static_cast<std::size_t>(p)] = error.what();
+        }
+      }
+      link.close();
+    });
+  }
+  processes.clear();
+  EXPECT_EQ(failures[1], "the disk is full");
+  // What it was says the command (process_job.hpp), where this look of the run has not come.
+  const std::string elsewhere = "another process has ended the run";
+  EXPECT_TRUE(failures[0] == failures[1] || failures[0] == elsewhere) << failures[0];
+  EXPECT_EQ(failures[2], elsewhere);
 }
 
 TEST(Processes, RefuseToRunDifferentPrograms) {
