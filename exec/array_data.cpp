@@ -122,6 +122,12 @@ class ArraySource final : public DataSource {
     }
     return batch;
   }
+  std::vector<DataContent> contents() const override {
+    std::vector<DataContent> contents = {content("data", arrays_.inputs)};
+    if (arrays_.labels) contents.push_back(content("labels", *arrays_.labels));
+    if (arrays_.targets) contents.push_back(content("targets", *arrays_.targets));
+    return contents;
+  }
 
  private:
   std::int64_t entry_of(std::uint64_t number) const {
@@ -143,6 +149,15 @@ class ArraySource final : public DataSource {
       for (float& value : values) value /= kLargestByte;
     }
     return values;
+  }
+
+  /// The same bytes may be another array.
+  static DataContent content(const std::string& name, const NamedArray& named) {
+    DataContent content = content_of(name, named.array.data);
+    content.seal = key_of(content.seal, static_cast<std::uint64_t>(named.array.type));
+    for (const std::int64_t size : named.array.shape)
+      content.seal = key_of(content.seal, static_cast<std::uint64_t>(size));
+    return content;
   }
 
   template <class T>

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "core/error.hpp"
@@ -11,6 +14,7 @@
 #include "exec/image_data.hpp"
 #include "exec/layer.hpp"
 #include "exec/random.hpp"
+#include "exec/seal.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -54,6 +58,7 @@ class TextSource final : public DataSource {
     }
     return batch;
   }
+  std::vector<DataContent> contents() const override { return {content_of("data", text_)}; }
 
  private:
   DataShape shape_;
@@ -130,6 +135,11 @@ std::string read_training_text(const std::string& path) {
 }
 
 }  // namespace
+
+DataContent content_of(std::string name, std::string_view bytes) {
+  const auto seal = seal_of(std::as_bytes(std::span(bytes.data(), bytes.size())), {});
+  return {std::move(name), bytes.size(), seal};
+}
 
 std::unique_ptr<DataSource> text_source(const Model& model, const DataShape& shape,
                                         std::string text, const std::string& file) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/model.hpp"
@@ -23,12 +24,22 @@ struct MicroBatch {
   int counted_samples = -1;  // forward only: those that belong to the data set, the first; -1: all
 };
 
+/// What a file has given: equal files have equal seals (exec/seal.hpp).
+struct DataContent {
+  std::string name;  // "data", "labels", "targets"
+  std::uint64_t bytes = 0, seal = 0;
+};
+
 /// Sources are immutable: any number of threads may ask one at once.
 class DataSource {
  public:
   virtual ~DataSource() = default;
   virtual MicroBatch micro_batch(std::int64_t step, int micro_batch) const = 0;
+  /// Of the files that it was made of; empty where all is drawn from the seed. Takes the time of
+  /// reading them.
+  virtual std::vector<DataContent> contents() const { return {}; }
 };
+DataContent content_of(std::string name, std::string_view bytes);
 
 /// What a source needs to know of the run. Sample s of micro-batch m is number m · samples + s of
 /// the step's batch.

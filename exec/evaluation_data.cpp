@@ -27,6 +27,7 @@ class CountedSource final : public DataSource {
     batch.counted_samples = static_cast<int>(std::clamp<std::int64_t>(left, 0, shape_.samples));
     return batch;
   }
+  std::vector<DataContent> contents() const override { return source_->contents(); }
 
  private:
   const std::unique_ptr<DataSource> source_;
@@ -52,6 +53,7 @@ class TextPieces final : public DataSource {
     }
     return batch;
   }
+  std::vector<DataContent> contents() const override { return {content_of("data", text_)}; }
 
  private:
   const DataShape shape_;

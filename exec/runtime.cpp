@@ -14,6 +14,7 @@
 #include "exec/last_look.hpp"
 #include "exec/local/waiting.hpp"
 #include "exec/rank.hpp"
+#include "exec/shown_step.hpp"
 #include "exec/watchdog.hpp"
 
 namespace pipewright::exec {
@@ -40,7 +41,8 @@ class Run {
         costs_(costs),
         transport_(transport),
         make_device_(make_device),
-        options_(options) {
+        options_(options),
+        shown_(options.warm_up_steps, options.median_timeline) {
     record_.reset(program.code.size());
     const auto entries = static_cast<std::size_t>(std::max(0, options.flight_entries));
     for (const RankId rank : transport.local_ranks()) {
@@ -88,7 +90,6 @@ class Run {
   StepPart collect_step();
   bool diverges(const StepPart& step);
   void complete_result();
-  void choose_timeline();
   RunResult unfinished() const;
   std::string why_slow(const FlightReport& report) const;
 
@@ -99,16 +100,16 @@ class Run {
   const RunOptions& options_;
   std::vector<Rank> ranks_;
   Record record_;
-  RunResult result_;                 // written while all ranks stand still
-  std::vector<Timeline> timelines_;  // by step, if the median is wanted
-  std::mutex record_mutex_;          // held by who writes record_ for all ranks, or copies it
-  std::mutex error_mutex_;           // guards what follows until the threads have ended
-  std::exception_ptr error_;         // from on_step
-  std::string failure_;              // of the first rank that failed
-  EndOfRun end_;                     // what the other processes are told
+  RunResult result_;          // written while all ranks stand still
+  ShownStep shown_;           // likewise
+  std::mutex record_mutex_;   // held by who writes record_ for all ranks, or copies it
+  std::mutex error_mutex_;    // guards what follows until the threads have ended
+  std::exception_ptr error_;  // from on_step
+  std::string failure_;       // of the first rank that failed
+  EndOfRun end_;              // what the other processes are told
   bool by_others_ = false;
   std::optional<LastLook> last_;
-  std::vector<StepResult> last_steps_;  // that had ended then
+  StepLog last_steps_;  // that had ended then
 };
 
 // --- Threads ---
@@ -258,8 +259,7 @@ void Run::end_step() {
   Peers* const peers = transport_.peers();
   const bool is_last = is_over || static_cast<int>(result_.steps.size()) == options_.steps;
   if (peers != nullptr && is_last) result_.clocks = peers->clocks();
-  if (!options_.median_timeline) timelines_.clear();
-  timelines_.push_back(std::move(record_.timeline));
+  record_.timeline = shown_.add(std::move(record_.timeline));
   record_.reset(program_.code.size());
 }
 
@@ -303,26 +303,10 @@ bool Run::diverges(const StepPart& step) {
 // --- After the run ---
 
 void Run::complete_result() {
-  choose_timeline();
+  ShownStep::Step shown = shown_.take();
+  result_.timeline = std::move(shown.timeline);
+  result_.timeline_step = shown.step;
   result_.figures = figures_of(program_, result_.timeline, costs_);
-}
-
-void Run::choose_timeline() {
-  if (timelines_.empty()) return;
-  std::size_t chosen = timelines_.size() - 1;
-  if (options_.median_timeline) {
-    const std::size_t first =
-        std::min(static_cast<std::size_t>(std::max(0, options_.warm_up_steps)), chosen);
-    std::vector<std::size_t> by_time;
-    for (std::size_t step = first; step < timelines_.size(); ++step) by_time.push_back(step);
-    std::stable_sort(by_time.begin(), by_time.end(), [&](std::size_t a, std::size_t b) {
-      return timelines_[a].makespan_ns < timelines_[b].makespan_ns;
-    });
-    chosen = by_time[(by_time.size() - 1) / 2];
-  }
-  result_.timeline = std::move(timelines_[chosen]);
-  result_.timeline_step =
-      static_cast<int>(options_.median_timeline ? chosen : result_.steps.size() - 1);
 }
 
 /// What the last look saw, explained. Also while ranks still run.

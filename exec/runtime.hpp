@@ -22,15 +22,11 @@
 #include "exec/evaluation.hpp"
 #include "exec/flight_report.hpp"
 #include "exec/peers.hpp"
+#include "exec/step_log.hpp"
 #include "exec/transport.hpp"
 #include "exec/verify.hpp"
 
 namespace pipewright::exec {
-
-struct StepResult {
-  std::optional<double> loss;  // nullopt if no device computes one
-  std::int64_t step_ns = 0;    // from the step's start to the end of its last instruction
-};
 
 struct RunResult;
 
@@ -45,7 +41,8 @@ struct RunOptions {
   std::int64_t watchdog_ns = 30'000'000'000;
   /// Set from outside (a signal handler) to end the run; may be null.
   const std::atomic<bool>* interrupted = nullptr;
-  /// Keep the step whose time is the median; otherwise the last one, which needs less memory.
+  /// Keep the step whose time is the median (exec/shown_step.hpp); otherwise the last one, which
+  /// needs less memory.
   bool median_timeline = true;
   /// Called after each step whose numbers are finite, on one rank's thread, while all ranks stand
   /// still. What it throws ends the run and comes out of run().
@@ -74,8 +71,8 @@ std::string_view to_string(Outcome outcome);  // "finished", …
 
 struct RunResult {
   Outcome outcome = Outcome::Finished;
-  std::vector<StepResult> steps;  // those that ended; diverged: that step is the last one
-  int first_step = 0;             // as in RunOptions
+  StepLog steps;       // those that ended; diverged: that step is the last one
+  int first_step = 0;  // as in RunOptions
   /// Finished or diverged: the step `timeline_step`. Else what there is of the step that did not
   /// end.
   Timeline timeline;

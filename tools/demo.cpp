@@ -158,10 +158,10 @@ class Demo {
   void farewell() {
     if (session_.json()) {
       Json fields = comparison_fields(comparison_);
-      fields["steps"] = steps_fields(result_);
+      fields["steps"] = Json::array();  // steps_list()
       fields["verify"] = verify_fields(result_.verify);
       fields["folder"] = folder_.string();
-      session_.print_result(fields);
+      session_.print_result(fields, steps_list(result_));
       return;
     }
     title("Now look at it");

@@ -80,10 +80,10 @@ void print_unfinished(const Subject& subject, const exec::RunResult& result, Ses
   if (session.json()) {
     Json fields = stuck ? verdict_fields(subject.program, result.stuck, {}) : Json::object();
     fields["outcome"] = std::string(to_string(result.outcome));
-    fields["steps"] = steps_fields(result);
+    fields["steps"] = Json::array();
     fields["report"] = run_report_fields(subject.program, result, kRecentInResult);
     fields["report"].erase("schema");
-    return session.print_result(fields);
+    return session.print_result(fields, steps_list(result));
   }
   if (stuck) {
     session.print("the watchdog ended the run in step " + std::to_string(result.steps.size() + 1) +
@@ -157,9 +157,9 @@ void show_diverged(const Arguments& arguments, const Subject& subject,
     Json fields = {{"outcome", std::string(to_string(result.outcome))},
                    {"failure", result.failure},
                    {"first_step", result.first_step},
-                   {"steps", steps_fields(result)}};
+                   {"steps", Json::array()}};
     if (!checkpoint.empty()) fields["checkpoint"] = checkpoint;
-    session.print_result(fields);
+    session.print_result(fields, steps_list(result));
   } else if (writes_steps_at_once(session)) {
     const int last = result.first_step + static_cast<int>(result.steps.size());
     session.print(step_line(last, result.steps.back()));

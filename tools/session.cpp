@@ -57,6 +57,27 @@ void Session::print_result(const Json& fields) {
   print(to_text(document));
 }
 
+/// Its place is found by its line: no string holds the end of one, and what lies deeper is indented
+/// more.
+void Session::print_result(const Json& fields, const JsonList& list) {
+  Json document = {{"schema", "pipewright.result/1"}};
+  document.update(fields);
+  const std::string text = to_text(document), empty = "\n  \"" + list.key + "\": []";
+  const std::size_t at = text.find(empty);
+  PIPEWRIGHT_ASSERT(at != text.npos, "the result has no empty array \"" + list.key + "\"");
+  const std::size_t open = at + empty.size() - 1;
+  print(std::string_view(text).substr(0, open));
+  for (std::size_t i = 0; i < list.size && !reader_gone_; ++i) {
+    std::string element = to_text(list.element(i));
+    element.pop_back();
+    for (std::size_t end = 0; (end = element.find('\n', end)) != element.npos; ++end)
+      element.insert(end + 1, 4, ' ');
+    print((i == 0 ? "\n    " : ",\n    ") + element);
+  }
+  if (list.size > 0) print("\n  ");
+  print(std::string_view(text).substr(open));
+}
+
 void Session::note(std::string_view text) {
   if (quiet_) return;
   flush();

@@ -1,7 +1,9 @@
 // What a sub-command talks to: data goes to stdout, notes and progress to stderr. One thread.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -10,6 +12,13 @@
 #include "tools/terminal.hpp"
 
 namespace pipewright::tools {
+
+/// A list of objects, too long to be in memory all at once.
+struct JsonList {
+  std::string key;
+  std::size_t size = 0;
+  std::function<Json(std::size_t index)> element;  // an object that is not empty
+};
 
 class Session {
  public:
@@ -29,6 +38,8 @@ class Session {
   void flush();
   /// The one document of --json: adds "schema" in front.
   void print_result(const Json& fields);
+  /// The same where `fields` has an empty array in place of the list.
+  void print_result(const Json& fields, const JsonList& list);
   /// A line on stderr, behind what was printed before it; nothing with --quiet.
   void note(std::string_view text);
   /// A line on stderr that the next one replaces; only where stderr is a terminal.

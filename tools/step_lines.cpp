@@ -90,15 +90,12 @@ std::string steps_text(const exec::RunResult& result) {
   return text;
 }
 
-Json steps_fields(const exec::RunResult& result) {
-  Json steps = Json::array();
-  for (const auto& step : result.steps) {
-    Json fields = Json::object();
-    fields["loss"] = step.loss ? Json(*step.loss) : Json(nullptr);
-    fields["step_ns"] = step.step_ns;
-    steps.push_back(fields);
-  }
-  return steps;
+JsonList steps_list(const exec::RunResult& result) {
+  return {"steps", result.steps.size(), [&result](std::size_t index) {
+            const exec::StepResult step = result.steps[index];
+            return Json{{"loss", step.loss ? Json(*step.loss) : Json(nullptr)},
+                        {"step_ns", step.step_ns}};
+          }};
 }
 
 }  // namespace pipewright::tools

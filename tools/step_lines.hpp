@@ -31,7 +31,7 @@ std::function<void(int, const exec::StepResult&)> step_lines(Session& session, S
 std::string step_line(int number, const exec::StepResult& step);
 /// Losses and times of some steps, the first and the last among them.
 std::string steps_text(const exec::RunResult& result);
-/// A loss that is no finite number is null.
-Json steps_fields(const exec::RunResult& result);
+/// "steps" of the result in JSON. A loss that is no finite number is null.
+JsonList steps_list(const exec::RunResult& result);
 
 }  // namespace pipewright::tools

@@ -18,6 +18,7 @@
 #include "tools/interrupt.hpp"
 #include "tools/modules.hpp"
 #include "tools/process_job.hpp"
+#include "tools/run_inputs.hpp"
 #include "tools/step_lines.hpp"
 
 namespace pipewright::tools {
@@ -167,6 +168,8 @@ exec::RunResult train(const Plan& plan, const Program& program, const TrainingRe
   if (start && trains) tell_start(*start, training, session);
   const InterruptScope scope;
   options.verify_payloads = request.verify_payloads;
+  if (request.link != nullptr)
+    require_same_inputs(*request.link, inputs_of_training(plan, program, training, all, request));
   exec::RunResult result = run_training(program, plan.costs, training, options, request);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "exec/local/backoff.hpp"
 #include "exec/local/waiting.hpp"
+#include "exec/program_seal.hpp"
 #include "exec/seal.hpp"
 
 namespace pipewright::exec::mpi {
@@ -25,20 +26,6 @@ constexpr std::int64_t kPostEveryNs = 200'000'000;
 constexpr std::int64_t kLongestSleepNs = 20'000'000;
 constexpr std::int64_t kSleepLatenessNs = 80'000;
 
-/// Equal for equal Programs; ranks that run different ones must not meet.
-std::uint64_t fingerprint_of(const Program& program) {
-  Packer packer;
-  packer.put_all(std::span<const InstructionId>(program.rank_begin));
-  for (const Instruction& in : program.code) {
-    packer.put<ActionKind>(in.kind);
-    packer.put<std::uint8_t>(in.flags);
-    packer.put<std::uint16_t>(in.stage);
-    packer.put<std::uint32_t>(in.micro_batch);
-    packer.put<InstructionId>(in.link);
-  }
-  return seal_of(packer.take(), {});
-}
-
 }  // namespace
 
 MpiTransport::MpiTransport(const Program& program, local::MessageCosts costs, Link& link,
@@ -46,6 +33,7 @@ MpiTransport::MpiTransport(const Program& program, local::MessageCosts costs, Li
     : program_(program),
       link_(link),
       check_parts_(check_parts),
+      program_seal_(seal_of(program)),
       run_(link.begin_run()),
       rank_(rank_of_process(link.process())),
       begin_(program.ranks() > link.process()
@@ -195,11 +183,10 @@ void MpiTransport::meet(RankId, const std::function<void()>& between) {
   Lock lock(mutex());
   throw_if_stopped();
   link_.presence().expect_signs(local::steady_ns());
-  const std::uint64_t own = fingerprint_of(program_);
   Packer packer;
-  packer.put<std::uint64_t>(own);
+  packer.put<std::uint64_t>(program_seal_);
   for (const Bytes& bytes : come_together(lock, packer.take())) {
-    if (Unpacker(bytes).get<std::uint64_t>() != own) {
+    if (Unpacker(bytes).get<std::uint64_t>() != program_seal_) {
       throw InputError("the processes of this run have not been given the same plan and flags");
     }
   }

@@ -80,10 +80,10 @@ TEST_P(EverySchedule, TrainsOnTheCpu) {
                                            .micro_batches = program.micro_batches,
                                            .seed = 7,
                                            .optimizer = {}});
-    for (const auto& step : run.steps) {
-      const int index = static_cast<int>(&step - run.steps.data());
-      const double expected = serial.step(*setting.data, index);
-      EXPECT_LE(std::abs(*step.loss - expected), 1e-6 * std::abs(expected)) << "step " << index;
+    for (std::size_t step = 0; step < run.steps.size(); ++step) {
+      const double expected = serial.step(*setting.data, static_cast<int>(step));
+      EXPECT_LE(std::abs(*run.steps[step].loss - expected), 1e-6 * std::abs(expected))
+          << "step " << step;
     }
   }
 }
