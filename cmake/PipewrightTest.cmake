@@ -31,24 +31,28 @@ target_compile_definitions(
 # What the suite under ThreadSanitizer needs, and nothing else.
 add_custom_target(pipewright_tests_threads)
 
+# The folders whose tests compute much themselves, and what tests share.
+set(pipewright_computing_tests "^(property|fuzz|support)$")
+if(NOT PIPEWRIGHT_SANITIZE)
+  set(pipewright_computing_tests "^(property|fuzz|support|golden|parity|traces|gpu)$")
+endif()
+
 # What a test is compiled with. What is looked into is the library; optimised and checked for undefined behaviour,
-# GoogleTest's macros alone would take half of a sanitizer's build. Property and fuzz tests compute much themselves.
+# GoogleTest's macros alone would take half of the build.
 function(pipewright_test_flags target folder)
   target_link_libraries(${target} PRIVATE pipewright_test_options GTest::gmock)
-  if(PIPEWRIGHT_SANITIZE)
-    if(NOT folder MATCHES "^(property|fuzz)$")
-      target_compile_options(${target} PRIVATE -O0)
-    endif()
-    if(PIPEWRIGHT_SANITIZE MATCHES "undefined")
-      target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
-    endif()
+  if(NOT folder MATCHES "${pipewright_computing_tests}")
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+  if(PIPEWRIGHT_SANITIZE MATCHES "undefined")
+    target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
   endif()
 endfunction()
 
 # GoogleTest and the standard library are read once, not in every test: precompiled, one set for each set of flags.
 function(pipewright_test_precompiled target folder)
   set(set pipewright_test_headers)
-  if(PIPEWRIGHT_SANITIZE AND folder MATCHES "^(property|fuzz)$")
+  if(folder MATCHES "${pipewright_computing_tests}")
     set(set pipewright_test_headers_optimised)
   endif()
   if(NOT TARGET ${set})

@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "exec/local/waiting.hpp"
+#include "exec/mpi/all_gather.hpp"
 #include "exec/mpi/mpi_wire.hpp"
 #include "exec/runtime.hpp"
 #include "exec/tcp/wire.hpp"
@@ -37,6 +38,8 @@ OwnFailure failure_of(const std::exception_ptr& thrown) {
   } catch (const exec::RunFailed& failed) {
     failure.peer_lost = failed.result().peer_lost;
     failure.by_others = failed.result().by_others;
+  } catch (const exec::mpi::GivenUp&) {
+    failure.by_others = true;
   } catch (const std::exception&) {
     // Its own.
   }

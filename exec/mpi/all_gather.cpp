@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "core/error.hpp"
 #include "exec/local/waiting.hpp"
 
 namespace pipewright::exec::mpi {
@@ -25,7 +24,7 @@ Frame frame_with(std::uint32_t run, const std::string& text) {
 void require_present(Link& link, int process) {
   const std::string who = "process " + std::to_string(process);
   if (const auto& failure = link.failure_of(process))
-    throw RunError(who + " has given up: " + failure->text);
+    throw GivenUp(who + " has given up: " + failure->text);
   if (link.presence().is_lost(process) || link.presence().has_left(process))
     throw RunError(who + " is gone: its " + link.presence().how_lost(process));
 }

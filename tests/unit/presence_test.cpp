@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -146,8 +147,13 @@ TEST(Link, TellsOfADeathWhileItStartsAtOnce) {
     return tcp::JobPlace{
         .process = process, .processes = 2, .host = {}, .folder = folder.path().string()};
   };
-  std::jthread dies([&] { const tcp::TcpWire wire(place(1)); });
+  std::latch connected(2);
+  std::jthread dies([&] {
+    const tcp::TcpWire wire(place(1));
+    connected.arrive_and_wait();
+  });
   auto wire = std::make_unique<tcp::TcpWire>(place(0));
+  connected.arrive_and_wait();
   const std::int64_t begin = local::steady_ns();
   try {
     const Link link(std::move(wire));
