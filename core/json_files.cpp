@@ -10,8 +10,8 @@
 
 #include "core/error.hpp"
 #include "core/json.hpp"
-#include "core/unfinished_files.hpp"
 #include "core/plain_text.hpp"
+#include "core/unfinished_files.hpp"
 
 namespace pipewright {
 
