@@ -22,9 +22,10 @@ target_compile_options(
                                -Wextra-semi -Wimplicit-fallthrough -Wno-missing-field-initializers)
 if(PIPEWRIGHT_SANITIZE)
   target_compile_options(pipewright_options INTERFACE -fsanitize=${PIPEWRIGHT_SANITIZE} -fno-sanitize-recover=all
-                                                      -fno-omit-frame-pointer
-                         # g++ takes the sanitizers' own code in <regex> and <functional> for reads of nothing.
-                         -Wno-maybe-uninitialized)
+                                                      -fno-omit-frame-pointer)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # takes the sanitizers' own code in <regex> for reads of nothing
+    target_compile_options(pipewright_options INTERFACE -Wno-maybe-uninitialized)
+  endif()
   # Asked of every access, these take half of the build; AddressSanitizer stops at what they would find, all but
   # misaligned addresses.
   if(PIPEWRIGHT_SANITIZE MATCHES "address,undefined")

@@ -44,7 +44,7 @@ Architecture read_widths(const JsonCursor& document) {
   Architecture model;
   model.name = "transformer";
   model.hidden = read_count(document.at("hidden"), 1, kMostWide);
-  model.blocks = read_count(document.at("layers"), 1, kMostLayers - 2);
+  model.blocks = read_count(document.at("layers"), 1, kMostBlocks);
   const JsonCursor heads = document.at("heads");
   model.heads = read_count(heads, 1, kMostCount);
   model.key_value_heads = count_or(document, "kv_heads", 1, model.heads, model.heads);
@@ -73,7 +73,7 @@ Architecture read_architecture(const JsonCursor& document) {
   if (const auto preset = document.find("preset")) {
     document.only({"schema", "name", "preset", "layers", "sequence"});
     model = parsed_at(*preset, [&] { return architecture_preset(preset->string()); });
-    model.blocks = count_or(document, "layers", 1, kMostLayers - 2, model.blocks);
+    model.blocks = count_or(document, "layers", 1, kMostBlocks, model.blocks);
     model.sequence = count_or(document, "sequence", 1, kMostWide, model.sequence);
   } else {
     model = read_widths(document);

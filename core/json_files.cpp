@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "core/plain_text.hpp"
+#include "core/text_file.hpp"
 #include "core/unfinished_files.hpp"
 
 namespace pipewright {
@@ -41,21 +42,6 @@ class Descriptor {
   int value_;
 };
 
-/// All bytes into the descriptor; 0 or the errno of what went wrong.
-int write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
-      return errno;
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
 /// Opens a name beside `path` that nobody has; the others receive it.
 int open_temporary(const std::filesystem::path& path, std::filesystem::path& temporary,
                    UnfinishedFile& unfinished) {
@@ -74,7 +60,7 @@ int open_temporary(const std::filesystem::path& path, std::filesystem::path& tem
 /// A pipe or a terminal has no old content to keep and no place for a second name.
 void write_in_place(const std::filesystem::path& path, std::string_view bytes) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  int failure = file.get() < 0 ? errno : write_all(file.get(), bytes);
+  int failure = file.get() < 0 ? errno : write_all(file.get(), std::as_bytes(std::span(bytes)));
   if (failure == 0 && file.close() != 0) {
     failure = errno;
   }
@@ -162,7 +148,7 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
   if (file.get() < 0) {
     write_failed(path, system_reason(errno));
   }
-  int failure = write_all(file.get(), bytes);
+  int failure = write_all(file.get(), std::as_bytes(std::span(bytes)));
   if (failure == 0 && file.close() != 0) {
     failure = errno;
   }

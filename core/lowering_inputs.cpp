@@ -34,8 +34,9 @@ class Inputs {
       resolve_waits();
     }
     std::sort(program_.extra_inputs.begin(), program_.extra_inputs.end());
-    const auto [first, last] = std::ranges::unique(program_.extra_inputs);
-    program_.extra_inputs.erase(first, last);
+    program_.extra_inputs.erase(
+        std::unique(program_.extra_inputs.begin(), program_.extra_inputs.end()),
+        program_.extra_inputs.end());
     for (const auto& [id, input] : program_.extra_inputs)
       program_.code[id].flags |= Instruction::kExtraInput;
   }
@@ -148,7 +149,7 @@ class Inputs {
   /// in its list, wherever that stands.
   void resolve_waits() {
     const auto waits = [](const Instruction& in) { return is_wait(in.kind); };
-    if (std::none_of(&program_.code[begin_], program_.code.data() + end_, waits)) return;
+    if (std::none_of(program_.code.data() + begin_, program_.code.data() + end_, waits)) return;
     using Awaited = std::tuple<ActionKind, std::uint16_t, std::uint32_t>;
     std::map<Awaited, std::vector<InstructionId>> awaited;
     std::map<Awaited, std::size_t> turns;

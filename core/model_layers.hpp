@@ -9,6 +9,8 @@ namespace pipewright {
 
 inline constexpr int kWidest = 1 << 20;
 inline constexpr int kMostLayers = 4096;
+/// An embedding stands in front of them and a head after them.
+inline constexpr int kMostBlocks = kMostLayers - 2;
 inline constexpr int kMostHeads = 65536;
 inline constexpr int kLongestSequence = 1 << 24;
 inline constexpr int kLargestVocabulary = 1 << 24;

@@ -120,7 +120,7 @@ Json model_of(const JsonCursor& config, std::vector<std::string>& notes) {
   Json model = {{"schema", "pipewright.architecture/1"},
                 {"name", "model_cfg"},
                 {"hidden", hidden},
-                {"layers", read_count(config.at("num_layers"), 1, kMostLayers - 2)},
+                {"layers", read_count(config.at("num_layers"), 1, kMostBlocks)},
                 {"heads", read_count(heads, 1, kMostDevices)}};
   if (const auto groups = config.find("num_key_value_heads")) {
     model["kv_heads"] = read_count(*groups, 1, model["heads"].get<int>());

@@ -109,4 +109,14 @@ std::string read_data(const std::string& path) {
 
 std::string read_text(const std::string& path) { return read_text(path, kMostTextBytes); }
 
+int write_all(int descriptor, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
 }  // namespace pipewright

@@ -1,7 +1,10 @@
-// A file's bytes as a whole, within limits: what is endless is refused before memory ends.
+// A file's bytes as a whole: read within limits, as what is endless is refused before memory ends,
+// and written.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace pipewright {
@@ -19,5 +22,9 @@ std::string read_text(const std::string& path, std::uint64_t most_bytes);
 
 /// Of a plain file all of it, whatever its size; of a pipe at most kMostTextBytes.
 std::string read_data(const std::string& path);
+
+/// All bytes into the descriptor; 0, or the errno of what went wrong, when some may have been
+/// written.
+int write_all(int descriptor, std::span<const std::byte> bytes);
 
 }  // namespace pipewright

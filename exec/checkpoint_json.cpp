@@ -13,13 +13,9 @@ constexpr std::int64_t kMostElements = kMostBytes / 4;
 constexpr const char* kSealKey = "crc32";
 constexpr std::string_view kNoSeal = "00000000";  // stands in its place while it is computed
 
-std::string hex(std::uint32_t value) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%08x", value);
-  return text;
+std::string crc_of(std::string_view text) {
+  return crc_text(crc32_of(std::as_bytes(std::span(text))));
 }
-
-std::string crc_of(std::string_view text) { return hex(crc32_of(std::as_bytes(std::span(text)))); }
 
 std::uint32_t read_hex(const JsonCursor& value) {
   const std::string text = value.string();
@@ -85,7 +81,10 @@ CheckpointFacts read_facts(const JsonCursor& document) {
 Json to_json(const CheckpointPart& part) {
   Json pieces = Json::array();
   for (const StoredPiece& piece : part.pieces) pieces.push_back(piece_json(piece));
-  return {{"file", part.file}, {"bytes", part.bytes}, {"crc32", hex(part.crc)}, {"arrays", pieces}};
+  return {{"file", part.file},
+          {"bytes", part.bytes},
+          {"crc32", crc_text(part.crc)},
+          {"arrays", pieces}};
 }
 
 CheckpointPart read_checkpoint_part(const JsonCursor& value) {
@@ -133,7 +132,7 @@ CheckpointManifest read_checkpoint_manifest(const JsonCursor& document) {
   document.only({"schema", "step", "updates", "optimizer", "seed", "numerics", "micro_batches",
                  "micro_batch_size", "model", "parts", kSealKey});
   CheckpointManifest manifest;
-  if (const auto seal = document.find(kSealKey)) manifest.crc = hex(read_hex(*seal));
+  if (const auto seal = document.find(kSealKey)) manifest.crc = crc_text(read_hex(*seal));
   manifest.facts = read_facts(document);
   for (const JsonCursor& part : document.at("parts").elements()) {
     manifest.parts.push_back(read_checkpoint_part(part));

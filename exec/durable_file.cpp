@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/text_file.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -45,6 +46,12 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
   return static_cast<std::uint32_t>(crc);
 }
 
+std::string crc_text(std::uint32_t value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%08x", value);
+  return text;
+}
+
 DurableFile::DurableFile(const fs::path& folder, std::string_view tag, DiskWatch watch)
     : folder_(folder),
       temporary_(folder / (std::string(tag) + "." + std::to_string(::getpid()) + ".tmp")),
@@ -72,12 +79,7 @@ void DurableFile::write(std::span<const std::byte> bytes) {
   crc_ = crc32_of(bytes, crc_);
   size_ += static_cast<std::int64_t>(bytes.size());
   tell("write");
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+  if (const int failure = write_all(descriptor_, bytes); failure != 0) fail(failure);
 }
 
 void DurableFile::commit(const std::string& name) {

@@ -23,6 +23,8 @@ using DiskWatch = std::function<void(std::string_view what, const std::filesyste
 
 /// CRC-32 (that of gzip, polynomial 0x04c11db7) of the bytes behind those that gave `before`.
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
+/// As our files write it: eight digits.
+std::string crc_text(std::uint32_t value);
 
 class DurableFile {
  public:

@@ -28,6 +28,12 @@ Precision precision_of(const Arguments& arguments) {
   return precision == "bf16" ? Precision::Bfloat16 : Precision::Float32;
 }
 
+std::string precision_text(Precision precision) {
+  if (precision == Precision::Exact) return "exact";
+  if (precision == Precision::Tf32) return "tf32";
+  return precision == Precision::Bfloat16 ? "bf16" : "fp32";
+}
+
 Flag precision_flag(const char* group, const char* help) {
   return {.group = group,
           .name = "--precision",

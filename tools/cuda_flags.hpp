@@ -22,6 +22,8 @@ void require_cuda_flags_fit(const Arguments& arguments);
 /// --precision, and what it and --numerics together ask for. Throws InputError.
 Flag precision_flag(const char* group, const char* help);
 exec::cuda::Precision precision_of(const Arguments& arguments);
+/// As --precision takes it; "exact" of --numerics exact.
+std::string precision_text(exec::cuda::Precision precision);
 
 /// Of --device cuda. Throws InputError.
 CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);

@@ -20,10 +20,6 @@ std::string four_digits(double value) {
   return text;
 }
 
-std::string mode_text(exec::RunMode mode) {
-  return mode == exec::RunMode::Evaluate ? "evaluate" : "predict";
-}
-
 exec::DataShape in_order(exec::DataShape shape, exec::RunMode mode) {
   shape.shuffled = false;
   shape.with_answers = mode == exec::RunMode::Evaluate;
@@ -31,6 +27,11 @@ exec::DataShape in_order(exec::DataShape shape, exec::RunMode mode) {
 }
 
 }  // namespace
+
+std::string mode_text(exec::RunMode mode) {
+  if (mode == exec::RunMode::Train) return "train";
+  return mode == exec::RunMode::Evaluate ? "evaluate" : "predict";
+}
 
 std::vector<Flag> forward_flags() {
   return {

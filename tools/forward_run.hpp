@@ -24,6 +24,9 @@ std::vector<Flag> forward_flags();
 /// Throws InputError for a prediction without --output, and for --output without a prediction.
 ForwardRequest forward_request(const Arguments& arguments);
 
+/// As --mode takes it.
+std::string mode_text(exec::RunMode mode);
+
 /// The subject's order becomes its forwards, if the mode is not Train.
 void take_forwards(Subject& subject, exec::RunMode mode);
 

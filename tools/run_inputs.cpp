@@ -7,10 +7,13 @@
 #include "core/comm_policy.hpp"
 #include "core/error.hpp"
 #include "core/json.hpp"
+#include "exec/checkpoint_json.hpp"
 #include "exec/mpi/all_gather.hpp"
 #include "exec/packing.hpp"
 #include "exec/program_seal.hpp"
 #include "exec/seal.hpp"
+#include "tools/cuda_flags.hpp"
+#include "tools/forward_run.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/subject.hpp"
 
@@ -70,7 +73,8 @@ void add_plan(const Plan& plan, RunInputs& inputs) {
 
 void add_checkpoints(const exec::cpu::Training& training, RunInputs& inputs) {
   if (training.start != nullptr) {
-    const std::string manifest = read_text((training.start->folder() / "checkpoint.json").string());
+    const std::string manifest =
+        read_text((training.start->folder() / exec::kManifestName).string());
     inputs.push_back({"load-checkpoint", "step " + std::to_string(training.start->facts().step) +
                                              ", " + checksum_text(seal_of_text(manifest))});
   }
@@ -80,37 +84,13 @@ void add_checkpoints(const exec::cpu::Training& training, RunInputs& inputs) {
   inputs.push_back({"keep-checkpoints", std::to_string(training.save->keep)});
 }
 
-const char* word_of(exec::cuda::Precision precision) {
-  switch (precision) {
-    case exec::cuda::Precision::Exact:
-      return "exact";
-    case exec::cuda::Precision::Tf32:
-      return "tf32";
-    case exec::cuda::Precision::Bfloat16:
-      return "bf16";
-    default:
-      return "fp32";
-  }
-}
-
 void add_cuda(const CudaRequest& cuda, RunInputs& inputs) {
-  inputs.push_back({"precision", word_of(cuda.precision)});
+  inputs.push_back({"precision", precision_text(cuda.precision)});
   inputs.push_back({"cuda-graph", yes_or_no(cuda.as_graph)});
   inputs.push_back({"transport nccl", yes_or_no(cuda.over_nccl)});
   std::string held;
   for (const std::int64_t ns : cuda.hold_ns) held += std::to_string(ns) + " ";
   inputs.push_back({"slow-link", value_of(held)});
-}
-
-const char* word_of(exec::RunMode mode) {
-  switch (mode) {
-    case exec::RunMode::Evaluate:
-      return "evaluate";
-    case exec::RunMode::Predict:
-      return "predict";
-    default:
-      return "train";
-  }
 }
 
 /// "rank 1", "ranks 0, 2-4 and 7"; ascending.
@@ -196,7 +176,7 @@ RunInputs inputs_of_training(const Plan& plan, const Program& program,
   RunInputs inputs = inputs_of_run(program, plan.costs, request.cuda ? "cuda" : "cpu", steps,
                                    request.verify_payloads);
   add_plan(plan, inputs);
-  inputs.push_back({"mode", word_of(training.mode)});
+  inputs.push_back({"mode", mode_text(training.mode)});
   inputs.push_back({"numerics", std::string(to_string(training.options.numerics))});
   inputs.push_back({"verify", yes_or_no(training.verified_steps > 0)});
   for (const exec::DataContent& content : training.data->contents())

@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <span>
 
 #include "core/error.hpp"
 #include "core/model_difference.hpp"
+#include "core/text_file.hpp"
 #include "exec/durable_file.hpp"
 
 namespace pipewright::tools {
@@ -37,9 +37,7 @@ std::uint32_t crc_of(std::string_view text, std::uint32_t before = 0) {
 }
 
 std::string line_of(std::string_view body, std::uint32_t crc) {
-  char seal[kSealLetters + 1];
-  std::snprintf(seal, sizeof seal, "%08x", crc);
-  return seal + ("\t" + std::string(body)) + "\n";
+  return exec::crc_text(crc) + "\t" + std::string(body) + "\n";
 }
 
 /// What stands behind the seal, where that fits. `before`: the head's, of a record.
@@ -162,18 +160,12 @@ SearchJournalFile::SearchJournalFile(std::string path) : path_(std::move(path)) 
 }
 
 void SearchJournalFile::append(std::string_view line) {
-  std::size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t written = ::write(descriptor_, line.data() + done, line.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const std::string why = std::strerror(errno);
-      // Where even that fails, the next reader finds a line that was being written.
-      [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, static_cast<off_t>(size_));
-      throw MachineError(path_ + ": the journal cannot be written: " + why +
-                         "; what it had is kept, and the same command goes on from it");
-    }
-    done += static_cast<std::size_t>(written);
+  const int failure = write_all(descriptor_, std::as_bytes(std::span(line)));
+  if (failure != 0) {
+    // Where even that fails, the next reader finds a line that was being written.
+    [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, static_cast<off_t>(size_));
+    throw MachineError(path_ + ": the journal cannot be written: " + std::strerror(failure) +
+                       "; what it had is kept, and the same command goes on from it");
   }
   size_ += line.size();
 }

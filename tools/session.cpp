@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/plain_text.hpp"
+#include "core/text_file.hpp"
 #include "tools/interrupt.hpp"
 
 namespace pipewright::tools {
@@ -15,27 +16,18 @@ constexpr std::size_t kGather = 1 << 16;
 
 void write_to_stderr(std::string_view text) {
   // A closed stderr must not change the answer.
-  while (!text.empty()) {
-    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
+  static_cast<void>(pipewright::write_all(STDERR_FILENO, std::as_bytes(std::span(text))));
 }
 
 }  // namespace
 
 void Session::write_all(int descriptor, std::string_view text) {
-  while (!text.empty() && !reader_gone_) {
-    const ssize_t written = write(descriptor, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EPIPE) {
-      reader_gone_ = true;  // `pipewright … | head`: whoever read has seen enough
-    } else if (errno != EINTR) {
-      throw MachineError(std::string("standard output: ") + std::strerror(errno));
-    }
-  }
+  if (reader_gone_) return;
+  const int failure = pipewright::write_all(descriptor, std::as_bytes(std::span(text)));
+  // `pipewright … | head`: whoever read has seen enough.
+  reader_gone_ = failure == EPIPE;
+  if (failure != 0 && !reader_gone_)
+    throw MachineError(std::string("standard output: ") + std::strerror(failure));
 }
 
 void Session::print(std::string_view text) {

@@ -25,7 +25,7 @@ void require_present(Link& link, int process) {
   const std::string who = "process " + std::to_string(process);
   if (const auto& failure = link.failure_of(process))
     throw GivenUp(who + " has given up: " + failure->text);
-  if (link.presence().is_lost(process) || link.presence().has_left(process))
+  if (link.presence().is_gone(process))
     throw RunError(who + " is gone: its " + link.presence().how_lost(process));
 }
 

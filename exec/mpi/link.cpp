@@ -130,13 +130,17 @@ void Link::wait_for_others(const Done& done, std::int64_t deadline_ns) {
   throw RunError(why);
 }
 
+Witnesses& Link::witnesses() {
+  if (!witnesses_) witnesses_.emplace(sites_[static_cast<std::size_t>(process())]->network);
+  return *witnesses_;
+}
+
 /// Of the ends of those that no pidfd tells of.
 void Link::look_for_witnesses() {
   const std::scoped_lock lock(mutex_);
   for (int p = 0; p < processes(); ++p) {
     if (!presence_->is_out_of_sight(p)) continue;
-    if (!witnesses_) witnesses_.emplace(sites_[static_cast<std::size_t>(process())]->network);
-    auto invitation = witnesses_->invitation_for(p);
+    auto invitation = witnesses().invitation_for(p);
     if (!invitation) continue;
     Frame frame = frame_of(FrameKind::Witness);
     frame.note = *std::move(invitation);
@@ -165,7 +169,7 @@ void Link::give_signs(const std::stop_token& stop) {
     try {
       if (witnesses_) look_around();
       for (int p = 0; p < (process() == 0 ? processes() : 1); ++p) {
-        if (p == process() || presence_->is_lost(p) || presence_->has_left(p)) continue;
+        if (p == process() || presence_->is_gone(p)) continue;
         send(p, frame_of(FrameKind::Alive));
       }
     } catch (const std::exception&) {
@@ -186,9 +190,7 @@ ClockOffset Link::measure_clock() {
       const std::scoped_lock lock(mutex_);
       send(0, frame_of(FrameKind::Ping));
     }
-    const auto answered = [&] {
-      return pong_there_ns_ || presence_->is_lost(0) || presence_->has_left(0);
-    };
+    const auto answered = [&] { return pong_there_ns_ || presence_->is_gone(0); };
     if (!receive_until(answered, asked + options_.connect_ns) || !pong_there_ns_) break;
     estimate.add(asked, *pong_there_ns_, local::steady_ns());
   }
@@ -252,8 +254,7 @@ bool Link::answer(ArrivedFrame& arrived) {
       pong_there_ns_ = head.time_ns;
       break;
     case FrameKind::Witness:
-      if (!witnesses_) witnesses_.emplace(sites_[static_cast<std::size_t>(process())]->network);
-      witnesses_->accept(arrived.frame.note);
+      witnesses().accept(arrived.frame.note);
       break;
     case FrameKind::Failure:
       failures_[static_cast<std::size_t>(arrived.from)] =
@@ -289,7 +290,7 @@ void Link::say_failure(const Failure& failure) {
   frame.head.a = static_cast<std::uint64_t>(failure.status);
   frame.note = packer.take();
   for (int p = 0; p < processes(); ++p) {
-    if (p != process() && !presence_->is_lost(p) && !presence_->has_left(p)) send(p, frame);
+    if (p != process() && !presence_->is_gone(p)) send(p, frame);
   }
 }
 
@@ -299,7 +300,7 @@ void Link::wait_for_failure(std::optional<int> process, std::int64_t timeout_ns)
     for (int p = 0; p < processes(); ++p) {
       if (p == this->process() || p != process.value_or(p)) continue;
       if (failure_of(p)) return true;
-      all_gone = all_gone && (presence_->is_lost(p) || presence_->has_left(p));
+      all_gone = all_gone && presence_->is_gone(p);
     }
     return all_gone;
   };

@@ -90,6 +90,7 @@ class Link {
   template <class Done>
   void wait_for_others(const Done& done, std::int64_t deadline_ns);
   bool asks_kernel() const { return options_.ask_kernel && !wire_->sees_ends(); }
+  Witnesses& witnesses();
   void look_for_witnesses();
   void give_signs(const std::stop_token& stop);
   std::optional<ArrivedFrame> receive_any();

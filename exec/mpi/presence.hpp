@@ -55,6 +55,8 @@ class Presence {
   void give_up_silent(std::int64_t now, std::int64_t silence_ns);
   bool is_lost(int process) const { return peers_[index(process)].lost; }
   bool has_left(int process) const { return peers_[index(process)].left; }
+  /// One or the other: nobody is there who would hear or answer.
+  bool is_gone(int process) const { return is_lost(process) || has_left(process); }
   /// The first process that is lost; -1: none.
   int first_lost() const;
   /// A process whose end the kernel has told, and that had not said goodbye; -1: none. Any thread,

@@ -408,8 +408,7 @@ std::vector<Bytes> MpiTransport::handed_in(std::int64_t timeout_ns) {
   if (process() != 0) return all;
   Lock lock(mutex());
   const auto is_there = [&](int p) {
-    return last_looks_[static_cast<std::size_t>(p)] || link_.presence().is_lost(p) ||
-           link_.presence().has_left(p);
+    return last_looks_[static_cast<std::size_t>(p)] || link_.presence().is_gone(p);
   };
   const auto complete = [&] {
     for (int p = 1; p < processes(); ++p) {

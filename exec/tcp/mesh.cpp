@@ -92,8 +92,9 @@ Mesh meet_for_mesh(const JobPlace& place, const RendezvousOptions& options) {
 /// listen.
 Mesh meet_for_mesh_by_files(const JobPlace& place, const RendezvousOptions& options) {
   Mesh mesh;
+  const std::string network = mpi::own_site().network;
   Packer first;
-  first.put_text(own_network());
+  first.put_text(network);
   // Without a token this is the secret, and the file is read by the job's user alone.
   first.put<Block>(place.process == 0 ? random_block() : Block{});
   bool is_one_network = true;
@@ -101,7 +102,7 @@ Mesh meet_for_mesh_by_files(const JobPlace& place, const RendezvousOptions& opti
   const std::vector<Bytes> sites = meet_by_files(place, first.take(), "process-", options);
   for (std::size_t p = 0; p < sites.size(); ++p) {
     Unpacker unpacker(sites[p]);
-    is_one_network = unpacker.get_text() == own_network() && is_one_network;
+    is_one_network = unpacker.get_text() == network && is_one_network;
     const auto block = unpacker.get<Block>();
     if (p == 0) job = block;
   }

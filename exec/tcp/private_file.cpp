@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "core/text_file.hpp"
 #include "exec/tcp/socket.hpp"
 
 namespace pipewright::exec::tcp {
@@ -16,8 +17,9 @@ namespace {
 
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
 
-[[noreturn]] void fail(const std::string& what, const std::filesystem::path& path) {
-  throw MachineError("cannot " + what + " " + path.string() + ": " + std::strerror(errno));
+[[noreturn]] void fail(const std::string& what, const std::filesystem::path& path,
+                       int reason = errno) {
+  throw MachineError("cannot " + what + " " + path.string() + ": " + std::strerror(reason));
 }
 
 FileOwner owner_of(const struct stat& state) {
@@ -53,12 +55,8 @@ FileOwner write_private_file(const std::filesystem::path& path, std::span<const 
   if (!file.is_open() && errno == EEXIST)
     throw InputError(path.string(), "", "is there already, from another run or of somebody else");
   if (!file.is_open()) fail("write", path);
-  while (!bytes.empty()) {
-    const ssize_t put = write(file.get(), bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) fail("write", path);
-    bytes = bytes.subspan(static_cast<std::size_t>(put));
-  }
+  if (const int failure = pipewright::write_all(file.get(), bytes); failure != 0)
+    fail("write", path, failure);
   struct stat state {};
   if (fstat(file.get(), &state) != 0) fail("write", path);
   return owner_of(state);

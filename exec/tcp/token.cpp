@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <fstream>
 
 #include "core/error.hpp"
+#include "exec/mpi/presence.hpp"
 #include "exec/tcp/private_file.hpp"
 
 namespace pipewright::exec::tcp {
@@ -49,15 +49,6 @@ std::string read_token_file(const std::string& path) {
   return token;
 }
 
-std::string own_network() {
-  std::string network;
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  std::getline(boot, network);
-  char space[64] = "";
-  if (readlink("/proc/self/ns/net", space, sizeof space - 1) > 0) network += space;
-  return network;
-}
-
 std::filesystem::path own_token_path(const std::string& host, int port) {
   constexpr std::size_t kDigits = 16;
   std::error_code failed;
@@ -65,7 +56,8 @@ std::filesystem::path own_token_path(const std::string& host, int port) {
   if (failed) temporary = "/tmp";
   const std::filesystem::path folder = temporary / ("pipewright-" + std::to_string(geteuid()));
   make_private_folder(folder);
-  const std::string where = (host == "localhost" ? "127.0.0.1" : host) + " " + own_network();
+  const std::string where =
+      (host == "localhost" ? "127.0.0.1" : host) + " " + mpi::own_site().network;
   return folder /
          ("token-" + std::to_string(port) + "-" + hex_of(digest_of(where)).substr(0, kDigits));
 }

@@ -39,7 +39,4 @@ class OwnToken {
 /// of this user alone.
 std::optional<Block> left_token(const std::filesystem::path& path);
 
-/// The same text in two processes: one loopback.
-std::string own_network();
-
 }  // namespace pipewright::exec::tcp

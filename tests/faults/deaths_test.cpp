@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -68,24 +69,17 @@ CostTable costs_of(const Program& program) {
 }
 
 /// Dies in a step that is not the first.
-class DiesLater final : public Device {
+class DiesLater final : public test::DeviceAround {
  public:
   DiesLater(std::unique_ptr<Device> healthy, std::unique_ptr<Device> faulty)
-      : healthy_(std::move(healthy)), faulty_(std::move(faulty)) {}
+      : DeviceAround(std::move(healthy)), faulty_(std::move(faulty)) {}
   void begin_step(int step) override {
-    now_ = step < 2 ? healthy_.get() : faulty_.get();
-    now_->begin_step(step);
+    if (step == 2) std::swap(inner_, faulty_);
+    DeviceAround::begin_step(step);
   }
-  void compute(InstructionId id) override { now_->compute(id); }
-  PayloadPtr give(InstructionId send) override { return now_->give(send); }
-  void accept(InstructionId recv, PayloadPtr payload) override {
-    now_->accept(recv, std::move(payload));
-  }
-  void end_step() override { now_->end_step(); }
 
  private:
-  std::unique_ptr<Device> healthy_, faulty_;
-  Device* now_ = nullptr;
+  std::unique_ptr<Device> faulty_;
 };
 
 DeviceFactory devices_of(const Death& death, const CostTable& costs, std::atomic<bool>& let_go) {
@@ -137,6 +131,25 @@ TEST(Threads, ComeHomeAndNameTheDeadOne) {
   }
 }
 
+using WireOf = std::function<std::unique_ptr<mpi::Wire>(std::unique_ptr<mpi::Wire>, int process)>;
+
+/// Each process does `work` with a link of its own, and closes it. `wire_of` may put a wire around
+/// that of a process.
+void as_processes(int count, const std::function<void(int process, mpi::Link&)>& work,
+                  const mpi::LinkOptions& options = {}, const WireOf& wire_of = {}) {
+  test::MemoryHub hub(count, false);
+  std::vector<std::jthread> processes;
+  for (int p = 0; p < count; ++p) {
+    processes.emplace_back([&, p] {
+      std::unique_ptr<mpi::Wire> wire = std::make_unique<test::MemoryWire>(hub, p);
+      if (wire_of) wire = wire_of(std::move(wire), p);
+      mpi::Link link(std::move(wire), options);
+      work(p, link);
+      link.close();
+    });
+  }
+}
+
 TEST(Processes, ComeHomeAndNameTheDeadOne) {
   for (int i = 0; i < tries(); ++i) {
     const Death death = random_death(1000 + static_cast<std::uint64_t>(i));
@@ -144,40 +157,26 @@ TEST(Processes, ComeHomeAndNameTheDeadOne) {
     const CostTable costs = costs_of(death.program);
     std::atomic<bool> let_go{false};
     const DeviceFactory make = devices_of(death, costs, let_go);
-    test::MemoryHub hub(death.program.ranks(), false);
     std::vector<RunResult> results(static_cast<std::size_t>(death.program.ranks()));
     const Stopwatch watch;
-    std::vector<std::jthread> processes;
-    for (int p = 0; p < death.program.ranks(); ++p) {
-      processes.emplace_back([&, p] {
-        mpi::Link link(std::make_unique<test::MemoryWire>(hub, p));
-        {
-          mpi::MpiTransport transport(death.program, local::real_messages(death.program, costs),
-                                      link);
-          try {
-            run(death.program, costs, transport, make, {.steps = 50});
-          } catch (const RunFailed& failed) {
-            results[static_cast<std::size_t>(p)] = failed.result();
-          }
-        }
-        link.close();
-      });
-    }
-    processes.clear();
+    as_processes(death.program.ranks(), [&](int p, mpi::Link& link) {
+      mpi::MpiTransport transport(death.program, local::real_messages(death.program, costs), link);
+      try {
+        run(death.program, costs, transport, make, {.steps = 50});
+      } catch (const RunFailed& failed) {
+        results[static_cast<std::size_t>(p)] = failed.result();
+      }
+    });
     EXPECT_LT(watch.seconds(), 5);
     expect_death(death, results.front());
     for (const RunResult& result : results) EXPECT_EQ(result.outcome, Outcome::Failed);
   }
 }
 
-/// What a process on another machine looks like when it dies: it says nothing any more.
 /// Delivers nothing of a run until it is let go.
-class Withholding final : public mpi::Wire {
+class Withholding final : public test::WireAround {
  public:
-  explicit Withholding(std::unique_ptr<mpi::Wire> inner) : inner_(std::move(inner)) {}
-  int process() const override { return inner_->process(); }
-  int processes() const override { return inner_->processes(); }
-  void send(int to, mpi::Frame frame) override { inner_->send(to, std::move(frame)); }
+  using WireAround::WireAround;
   std::optional<mpi::ArrivedFrame> receive() override {
     if (lets_go && !withheld_.empty()) {
       mpi::ArrivedFrame first = std::move(withheld_.front());
@@ -192,14 +191,10 @@ class Withholding final : public mpi::Wire {
     if (arrived) delivered_goodbye |= arrived->frame.head.kind == mpi::FrameKind::Bye;
     return arrived;
   }
-  std::vector<std::uint64_t> take_sent() override { return inner_->take_sent(); }
-  bool is_at_rest() const override { return inner_->is_at_rest(); }
-  void close() override { inner_->close(); }
 
   bool lets_go = false, delivered_goodbye = false;
 
  private:
-  std::unique_ptr<mpi::Wire> inner_;
   std::vector<mpi::ArrivedFrame> withheld_;
 };
 
@@ -231,6 +226,7 @@ TEST(Processes, HaveLeftOnlyWhenAllTheySaidIsHere) {
   EXPECT_TRUE(link.close());
 }
 
+/// What a process on another machine looks like when it dies: it says nothing any more.
 TEST(Processes, NoticeSilenceWhereTheKernelCannotTell) {
   const Program program =
       lower(planner::make_order("gpipe", {3, 4, 1, {}}), CommPolicy{}, {.optimizer = true});
@@ -261,36 +257,24 @@ TEST(Processes, WhoComputesForLongIsAliveWhereTheKernelCannotTell) {
   const Program program = lower(planner::make_order("gpipe", {3, 1, 1, {}}), CommPolicy{}, {});
   CostTable costs = costs_of(program);
   costs.stages[1].f = Nanoseconds(1'500'000'000);
-  test::MemoryHub hub(3, false);
   std::vector<std::string> failures(3);
-  std::vector<std::jthread> processes;
-  for (int p = 0; p < 3; ++p) {
-    processes.emplace_back([&, p] {
-      const mpi::LinkOptions options{.ask_kernel = false, .silence_ns = 400'000'000};
-      mpi::Link link(std::make_unique<test::MemoryWire>(hub, p), options);
-      {
-        mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
-        try {
-          paced::run_paced(program, costs, {}, transport);
-        } catch (const RunFailed& failed) {
-          failures[static_cast<std::size_t>(p)] = failed.what();
-        }
-      }
-      link.close();
-    });
-  }
-  processes.clear();
+  const auto work = [&](int p, mpi::Link& link) {
+    mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+    try {
+      paced::run_paced(program, costs, {}, transport);
+    } catch (const RunFailed& failed) {
+      failures[static_cast<std::size_t>(p)] = failed.what();
+    }
+  };
+  as_processes(3, work, {.ask_kernel = false, .silence_ns = 400'000'000});
   for (const std::string& failure : failures) EXPECT_EQ(failure, "");
 }
 
 /// Delivers what a process says of the end of a run only when it is let go.
-class HearsLate final : public mpi::Wire {
+class HearsLate final : public test::WireAround {
  public:
   HearsLate(std::unique_ptr<mpi::Wire> inner, int late, const std::atomic<bool>& lets_go)
-      : inner_(std::move(inner)), late_(late), lets_go_(lets_go) {}
-  int process() const override { return inner_->process(); }
-  int processes() const override { return inner_->processes(); }
-  void send(int to, mpi::Frame frame) override { inner_->send(to, std::move(frame)); }
+      : WireAround(std::move(inner)), late_(late), lets_go_(lets_go) {}
   std::optional<mpi::ArrivedFrame> receive() override {
     if (lets_go_.load() && !withheld_.empty()) {
       mpi::ArrivedFrame first = std::move(withheld_.front());
@@ -304,12 +288,8 @@ class HearsLate final : public mpi::Wire {
     withheld_.push_back(*std::move(arrived));
     return std::nullopt;
   }
-  std::vector<std::uint64_t> take_sent() override { return inner_->take_sent(); }
-  bool is_at_rest() const override { return inner_->is_at_rest(); }
-  void close() override { inner_->close(); }
 
  private:
-  std::unique_ptr<mpi::Wire> inner_;
   const int late_;
   const std::atomic<bool>& lets_go_;
   std::deque<mpi::ArrivedFrame> withheld_;
@@ -321,45 +301,38 @@ TEST(Processes, WhoLeavesARunThatHasFailedIsNotDead) {
   const CostTable costs = costs_of(program);
   InstructionId where = program.rank_begin[2];
   while (program.code[where].is_communication()) ++where;
-  test::MemoryHub hub(3, false);
   std::atomic<bool> lets_go{false}, let_go{false};
   std::string failure;
-  std::vector<std::jthread> processes;
-  for (int p = 0; p < 3; ++p) {
-    processes.emplace_back([&, p] {
-      std::unique_ptr<mpi::Wire> wire = std::make_unique<test::MemoryWire>(hub, p);
-      if (p == 0) wire = std::make_unique<HearsLate>(std::move(wire), 2, lets_go);
-      mpi::Link link(std::move(wire), {.ask_kernel = false});
-      {
-        mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
-        const DeviceFactory make = [&](RankId rank, Clock& clock) -> std::unique_ptr<Device> {
-          auto paced = std::make_unique<paced::Device>(program, costs, rank, clock);
-          if (rank != RankId(2)) return paced;
-          return std::make_unique<FaultyDevice>(std::move(paced), where, Fault::Throws, let_go);
-        };
-        try {
-          run(program, costs, transport, make, {});
-        } catch (const RunFailed& failed) {
-          if (p == 0) failure = failed.what();
-        }
+  const DeviceFactory make = [&](RankId rank, Clock& clock) -> std::unique_ptr<Device> {
+    auto paced = std::make_unique<paced::Device>(program, costs, rank, clock);
+    if (rank != RankId(2)) return paced;
+    return std::make_unique<FaultyDevice>(std::move(paced), where, Fault::Throws, let_go);
+  };
+  const auto work = [&](int p, mpi::Link& link) {
+    {
+      mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+      try {
+        run(program, costs, transport, make, {});
+      } catch (const RunFailed& failed) {
+        if (p == 0) failure = failed.what();
       }
-      if (p == 0) lets_go.store(true);
-      link.close();
-    });
-  }
-  processes.clear();
+    }
+    if (p == 0) lets_go.store(true);
+  };
+  as_processes(3, work, {.ask_kernel = false},
+               [&](std::unique_ptr<mpi::Wire> wire, int p) -> std::unique_ptr<mpi::Wire> {
+                 if (p != 0) return wire;
+                 return std::make_unique<HearsLate>(std::move(wire), 2, lets_go);
+               });
   EXPECT_TRUE(failure.starts_with("rank 2, ")) << failure;
   EXPECT_EQ(failure.find("dead"), std::string::npos) << failure;
 }
 
 /// Reads what it is sent only together with a question whether anything can still happen, and the
 /// next question at once behind it: as a process that the machine lets wait in between.
-class ReadsWhenAsked final : public mpi::Wire {
+class ReadsWhenAsked final : public test::WireAround {
  public:
-  explicit ReadsWhenAsked(std::unique_ptr<mpi::Wire> inner) : inner_(std::move(inner)) {}
-  int process() const override { return inner_->process(); }
-  int processes() const override { return inner_->processes(); }
-  void send(int to, mpi::Frame frame) override { inner_->send(to, std::move(frame)); }
+  using WireAround::WireAround;
   std::optional<mpi::ArrivedFrame> receive() override {
     const Stopwatch watch;
     do {
@@ -380,12 +353,8 @@ class ReadsWhenAsked final : public mpi::Wire {
     asks_again_ = false;
     return std::nullopt;
   }
-  std::vector<std::uint64_t> take_sent() override { return inner_->take_sent(); }
-  bool is_at_rest() const override { return inner_->is_at_rest(); }
-  void close() override { inner_->close(); }
 
  private:
-  std::unique_ptr<mpi::Wire> inner_;
   bool reads_ = false, asks_again_ = false;
   std::deque<mpi::ArrivedFrame> waiting_;
 };
@@ -393,23 +362,16 @@ class ReadsWhenAsked final : public mpi::Wire {
 TEST(Processes, ThatAreSlowToReadAreNotStuck) {
   const Program program = lower(planner::make_order("1f1b", {2, 4, 1, {}}), CommPolicy{}, {});
   const CostTable costs = costs_of(program);
-  test::MemoryHub hub(2, false);
   std::vector<Outcome> outcomes(2, Outcome::Failed);
-  std::vector<std::jthread> processes;
-  for (int p = 0; p < 2; ++p) {
-    processes.emplace_back([&, p] {
-      std::unique_ptr<mpi::Wire> wire = std::make_unique<test::MemoryWire>(hub, p);
-      if (p == 1) wire = std::make_unique<ReadsWhenAsked>(std::move(wire));
-      mpi::Link link(std::move(wire));
-      {
-        mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
-        outcomes[static_cast<std::size_t>(p)] =
-            paced::run_paced(program, costs, {}, transport).outcome;
-      }
-      link.close();
-    });
-  }
-  processes.clear();
+  const auto work = [&](int p, mpi::Link& link) {
+    mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+    outcomes[static_cast<std::size_t>(p)] = paced::run_paced(program, costs, {}, transport).outcome;
+  };
+  as_processes(2, work, {},
+               [](std::unique_ptr<mpi::Wire> wire, int p) -> std::unique_ptr<mpi::Wire> {
+                 if (p != 1) return wire;
+                 return std::make_unique<ReadsWhenAsked>(std::move(wire));
+               });
   EXPECT_EQ(outcomes[0], Outcome::Finished);
   EXPECT_EQ(outcomes[1], Outcome::Finished);
 }
@@ -418,29 +380,20 @@ TEST(Processes, ThatAreSlowToReadAreNotStuck) {
 TEST(Processes, AFailureBetweenStepsEndsAllOfThemInOrder) {
   const Program program = lower(planner::make_order("gpipe", {3, 4, 1, {}}), CommPolicy{}, {});
   const CostTable costs = costs_of(program);
-  test::MemoryHub hub(3, false);
   std::vector<std::string> failures(3);
-  std::vector<std::jthread> processes;
-  for (int p = 0; p < 3; ++p) {
-    processes.emplace_back([&, p] {
-      mpi::Link link(std::make_unique<test::MemoryWire>(hub, p));
-      {
-        mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
-        RunOptions options{.steps = 3};
-        options.on_step = [&](int step, const StepResult&) {
-          if (step == 1 && p == 1) throw MachineError("the disk is full");
-          transport.share({});
-        };
-        try {
-          paced::run_paced(program, costs, options, transport);
-        } catch (const std::exception& error) {
-          failures[static_cast<std::size_t>(p)] = error.what();
-        }
-      }
-      link.close();
-    });
-  }
-  processes.clear();
+  as_processes(3, [&](int p, mpi::Link& link) {
+    mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+    RunOptions options{.steps = 3};
+    options.on_step = [&](int step, const StepResult&) {
+      if (step == 1 && p == 1) throw MachineError("the disk is full");
+      transport.share({});
+    };
+    try {
+      paced::run_paced(program, costs, options, transport);
+    } catch (const std::exception& error) {
+      failures[static_cast<std::size_t>(p)] = error.what();
+    }
+  });
   EXPECT_EQ(failures[1], "the disk is full");
   // What it was says the command (process_job.hpp), where this look of the run has not come.
   const std::string elsewhere = "another process has ended the run";
@@ -449,27 +402,18 @@ TEST(Processes, AFailureBetweenStepsEndsAllOfThemInOrder) {
 }
 
 TEST(Processes, RefuseToRunDifferentPrograms) {
-  test::MemoryHub hub(2, false);
   std::vector<std::string> failures(2);
-  std::vector<std::jthread> processes;
-  for (int p = 0; p < 2; ++p) {
-    processes.emplace_back([&, p] {
-      const Program program =
-          lower(planner::make_order(p == 0 ? "gpipe" : "1f1b", {2, 4, 1, {}}), CommPolicy{}, {});
-      const CostTable costs = costs_of(program);
-      mpi::Link link(std::make_unique<test::MemoryWire>(hub, p));
-      {
-        mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
-        try {
-          paced::run_paced(program, costs, {}, transport);
-        } catch (const Error& failed) {
-          failures[static_cast<std::size_t>(p)] = failed.what();
-        }
-      }
-      link.close();
-    });
-  }
-  processes.clear();
+  as_processes(2, [&](int p, mpi::Link& link) {
+    const Program program =
+        lower(planner::make_order(p == 0 ? "gpipe" : "1f1b", {2, 4, 1, {}}), CommPolicy{}, {});
+    const CostTable costs = costs_of(program);
+    mpi::MpiTransport transport(program, local::real_messages(program, costs), link);
+    try {
+      paced::run_paced(program, costs, {}, transport);
+    } catch (const Error& failed) {
+      failures[static_cast<std::size_t>(p)] = failed.what();
+    }
+  });
   EXPECT_NE((failures[0] + failures[1]).find("not been given the same plan"), std::string::npos)
       << failures[0] << failures[1];
 }

@@ -101,10 +101,8 @@ TEST_F(Diverging, EveryProcessLeavesWithStatus5AndOneSpeaks) {
 
 TEST_F(Diverging, MpirunEndsWithStatus5) {
   if (shell("command -v mpirun", folder_).status != 0) GTEST_SKIP() << "there is no mpirun here";
-  const CommandResult job = shell(
-      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-      "mpirun --oversubscribe -np 2 $PW run plan.json --transport mpi",
-      folder_);
+  const CommandResult job =
+      shell(std::string(kMpirun) + "-np 2 $PW run plan.json --transport mpi", folder_);
   if (job.err.find("cannot be loaded") != std::string::npos)
     GTEST_SKIP() << "the module of Open MPI was not built";
   EXPECT_EQ(job.status, 5) << job.err;

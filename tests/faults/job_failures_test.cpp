@@ -62,6 +62,14 @@ class Job : public testing::TestWithParam<const char*> {
               transport() + " " + words,
           folder);
   }
+  void signal_while_saving(const std::string& signal, const std::string& rank,
+                           const std::string& delay) {
+    run("run plan.json --steps 100000 --save-checkpoint saved --checkpoint-every 1 "
+        "--keep-checkpoints 2",
+        ":",
+        "for t in $(seq 200); do [ -e saved ] && break; sleep 0.02; done; sleep " + delay +
+            "; kill -" + signal + " $(cat pid." + rank + ")");
+  }
   std::string file(const std::string& name, int rank) {
     std::ifstream stream(folder.path() / (name + "." + std::to_string(rank)));
     return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
@@ -119,11 +127,7 @@ TEST_P(Job, ADeathWhileSavingIsNamed) {
     const std::string dead = std::to_string(dice.below(2));
     const std::string delay = "0." + std::to_string(400 + dice.below(400));
     SCOPED_TRACE("rank " + dead + " after " + delay + " s");
-    run("run plan.json --steps 100000 --save-checkpoint saved --checkpoint-every 1 "
-        "--keep-checkpoints 2",
-        ":",
-        "for t in $(seq 200); do [ -e saved ] && break; sleep 0.02; done; sleep " + delay +
-            "; kill -9 $(cat pid." + dead + ")");
+    signal_while_saving("9", dead, delay);
     const int living = dead == "0" ? 1 : 0;
     EXPECT_EQ(file("status", living), "4\n") << all();
     EXPECT_TRUE(says(living, "rank " + dead + " is dead: its process")) << all();
@@ -137,11 +141,7 @@ TEST_P(Job, AnInterruptWhileSavingIsOne) {
     const std::string to = std::to_string(dice.below(2));
     const std::string delay = "0." + std::to_string(400 + dice.below(400));
     SCOPED_TRACE("rank " + to + " after " + delay + " s");
-    run("run plan.json --steps 100000 --save-checkpoint saved --checkpoint-every 1 "
-        "--keep-checkpoints 2",
-        ":",
-        "for t in $(seq 200); do [ -e saved ] && break; sleep 0.02; done; sleep " + delay +
-            "; kill -TERM $(cat pid." + to + ")");
+    signal_while_saving("TERM", to, delay);
     EXPECT_EQ(file("status", to == "0" ? 0 : 1), "130\n") << all();
     const std::string other = file("status", to == "0" ? 1 : 0);
     EXPECT_TRUE(other == "130\n" || other == "4\n") << all();

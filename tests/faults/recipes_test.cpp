@@ -40,17 +40,7 @@ std::vector<double> losses_of(const std::string& document) {
 class Recipe : public testing::Test {
  protected:
   void SetUp() override {
-    std::string job = small_job(R"(, "tuner_save_path": "plan.json")");
-    const auto replace = [&job](const std::string& from, const std::string& to) {
-      job.replace(job.find(from), from.size(), to);
-    };
-    replace(R"("devices": 2)", R"("devices": 4)");
-    replace(R"("pp_degree": 2)", R"("pp_degree": 4)");
-    std::string text;
-    for (int i = 0; i < 100; ++i) text += "the quick brown fox number " + std::to_string(i * i);
-    folder_.write("text", text);
-    folder_.write("job.json", job);
-    ASSERT_EQ(pipewright("tune job.json -q", folder_).status, 0);
+    ASSERT_EQ(write_small_job(folder_, 4).status, 0);
     // What the recipe calls pipewright: it notes where each rank was and what it said.
     folder_.write("pipewright",
                   "#!/bin/sh\n"

@@ -191,23 +191,15 @@ TEST(Overdue, AnInterruptDoesNotWaitForARankThatDoesNotComeHome) {
 }
 
 /// Counts the devices that are there.
-class CountedDevice final : public Device {
+class CountedDevice final : public test::DeviceAround {
  public:
   CountedDevice(std::unique_ptr<Device> inner, std::atomic<int>& alive)
-      : inner_(std::move(inner)), alive_(alive) {
+      : DeviceAround(std::move(inner)), alive_(alive) {
     ++alive_;
   }
   ~CountedDevice() override { --alive_; }
-  void begin_step(int step) override { inner_->begin_step(step); }
-  void compute(InstructionId id) override { inner_->compute(id); }
-  PayloadPtr give(InstructionId send) override { return inner_->give(send); }
-  void accept(InstructionId recv, PayloadPtr payload) override {
-    inner_->accept(recv, std::move(payload));
-  }
-  void end_step() override { inner_->end_step(); }
 
  private:
-  std::unique_ptr<Device> inner_;
   std::atomic<int>& alive_;
 };
 

@@ -250,17 +250,7 @@ class Strangers : public testing::Test {
  protected:
   void SetUp() override {
     allow_many_descriptors();
-    std::string job = small_job(R"(, "tuner_save_path": "plan.json")");
-    const auto replace = [&job](const std::string& from, const std::string& to) {
-      job.replace(job.find(from), from.size(), to);
-    };
-    replace(R"("devices": 2)", R"("devices": 3)");
-    replace(R"("pp_degree": 2)", R"("pp_degree": 3)");
-    std::string text;
-    for (int i = 0; i < 100; ++i) text += "the quick brown fox number " + std::to_string(i * i);
-    folder_.write("text", text);
-    folder_.write("job.json", job);
-    const CommandResult tuned = pipewright("tune job.json -q", folder_);
+    const CommandResult tuned = write_small_job(folder_, 3);
     ASSERT_EQ(tuned.status, 0) << tuned.err;
   }
 

@@ -14,8 +14,10 @@
 #include "exec/packing.hpp"
 #include "planner/graph_partition/instance.hpp"
 #include "planner/graph_partition/pipedream_profile.hpp"
+#include "tests/fuzz/door.hpp"
 #include "tests/support/sample_documents.hpp"
 #include "tools/search_journal.hpp"
+#include "traces/gzip.hpp"
 #include "traces/read_trace.hpp"
 
 namespace pipewright::test {
@@ -127,6 +129,9 @@ const std::vector<Reader>& readers() {
       {"cost_words", read_words},
       {"units", read_units},
       {"packed", read_packed},
+      {"door", visit_door},
+      {"gzip",
+       [](std::string_view bytes) { (void)traces::gunzip(bytes, "fuzz.json.gz", 1U << 20U); }},
       {"shown", [](std::string_view bytes) { (void)plain_text(bytes); }},
   };
   return all;

@@ -36,4 +36,10 @@ CommandResult pipewright(const std::string& words, const Folder& folder);
 /// Runs a whole shell line; $PW is the command.
 CommandResult shell(const std::string& line, const Folder& folder);
 
+/// For `shell`: as root too. Under a sanitizer leaks are not looked for: Open MPI leaves some of
+/// its memory to the end of the process.
+inline constexpr const char* kMpirun =
+    "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+    "mpirun --oversubscribe ";
+
 }  // namespace pipewright::test

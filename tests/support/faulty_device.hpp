@@ -1,4 +1,4 @@
-// A device that does what another one does, but for one instruction.
+// Devices that do what another one does, but for something.
 #pragma once
 
 #include <atomic>
@@ -14,32 +14,42 @@
 
 namespace pipewright::test {
 
-/// What goes wrong at one instruction.
-enum class Fault : std::uint8_t { Throws, WorksOn, HasNoMemory };
-
-/// Paced, but for one instruction, at which it fails or works on without looking at any clock until
-/// `let_go` is set.
-class FaultyDevice final : public exec::Device {
+/// Does what the inner one does; a test says what is else.
+class DeviceAround : public exec::Device {
  public:
-  FaultyDevice(std::unique_ptr<exec::Device> inner, InstructionId where, Fault fault,
-               std::atomic<bool>& let_go)
-      : inner_(std::move(inner)), where_(where), fault_(fault), let_go_(let_go) {}
+  explicit DeviceAround(std::unique_ptr<exec::Device> inner) : inner_(std::move(inner)) {}
 
   void begin_step(int step) override { inner_->begin_step(step); }
-  void compute(InstructionId id) override {
-    if (id != where_) return inner_->compute(id);
-    if (fault_ == Fault::Throws) throw std::runtime_error("the device fell off the bus");
-    if (fault_ == Fault::HasNoMemory) throw std::bad_alloc();
-    while (!let_go_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  void compute(InstructionId id) override { inner_->compute(id); }
   exec::PayloadPtr give(InstructionId send) override { return inner_->give(send); }
   void accept(InstructionId recv, exec::PayloadPtr payload) override {
     inner_->accept(recv, std::move(payload));
   }
   void end_step() override { inner_->end_step(); }
 
- private:
+ protected:
   std::unique_ptr<exec::Device> inner_;
+};
+
+/// What goes wrong at one instruction.
+enum class Fault : std::uint8_t { Throws, WorksOn, HasNoMemory };
+
+/// Paced, but for one instruction, at which it fails or works on without looking at any clock until
+/// `let_go` is set.
+class FaultyDevice final : public DeviceAround {
+ public:
+  FaultyDevice(std::unique_ptr<exec::Device> inner, InstructionId where, Fault fault,
+               std::atomic<bool>& let_go)
+      : DeviceAround(std::move(inner)), where_(where), fault_(fault), let_go_(let_go) {}
+
+  void compute(InstructionId id) override {
+    if (id != where_) return inner_->compute(id);
+    if (fault_ == Fault::Throws) throw std::runtime_error("the device fell off the bus");
+    if (fault_ == Fault::HasNoMemory) throw std::bad_alloc();
+    while (!let_go_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+ private:
   const InstructionId where_;
   const Fault fault_;
   std::atomic<bool>& let_go_;

@@ -1,5 +1,6 @@
 // A Wire between threads of one process, for what should be seen without MPI: under
-// ThreadSanitizer, with frames that arrive in any order, and with damage done on the way.
+// ThreadSanitizer, with frames that arrive in any order, and with damage done on the way. And one
+// around another, for what is read late.
 #pragma once
 
 #include <cstddef>
@@ -72,6 +73,23 @@ class MemoryWire final : public exec::mpi::Wire {
   MemoryHub& hub_;
   const int process_;
   std::vector<std::uint64_t> sent_;
+};
+
+/// Does what the inner one does; a test says what is else.
+class WireAround : public exec::mpi::Wire {
+ public:
+  explicit WireAround(std::unique_ptr<exec::mpi::Wire> inner) : inner_(std::move(inner)) {}
+
+  int process() const override { return inner_->process(); }
+  int processes() const override { return inner_->processes(); }
+  void send(int to, exec::mpi::Frame frame) override { inner_->send(to, std::move(frame)); }
+  std::optional<exec::mpi::ArrivedFrame> receive() override { return inner_->receive(); }
+  std::vector<std::uint64_t> take_sent() override { return inner_->take_sent(); }
+  bool is_at_rest() const override { return inner_->is_at_rest(); }
+  void close() override { inner_->close(); }
+
+ protected:
+  const std::unique_ptr<exec::mpi::Wire> inner_;
 };
 
 }  // namespace pipewright::test

@@ -254,11 +254,8 @@ std::vector<std::string> parts_in(const std::filesystem::path& checkpoint) {
 }
 
 TEST_F(Modes, ProcessesSaveTheirPartsAndEvaluateAsThreadsDo) {
-  // Open MPI leaves some of its memory to the end of the process.
   const std::string job =
-      "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-      "mpirun --oversubscribe -np 2 $PW "
-      "run plan.json --transport mpi --numerics exact --json ";
+      std::string(kMpirun) + "-np 2 $PW run plan.json --transport mpi --numerics exact --json ";
   if (shell("command -v mpirun", folder_).status != 0) GTEST_SKIP() << "there is no mpirun here";
   const CommandResult half = shell(job + "--steps 3 --save-checkpoint half", folder_);
   if (half.err.find("cannot be loaded") != std::string::npos)

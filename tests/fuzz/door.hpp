@@ -1,0 +1,12 @@
+// The door of a process of a job (exec/tcp/doorkeeper.hpp) as a reader of bytes.
+#pragma once
+
+#include <string_view>
+
+namespace pipewright::test {
+
+/// Somebody comes to a door, says the bytes and leaves. An odd first byte, which is not said: he
+/// knows the token and proves it first. Throws std::logic_error if a stranger gets in.
+void visit_door(std::string_view bytes);
+
+}  // namespace pipewright::test
