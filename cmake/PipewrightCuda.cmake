@@ -1,7 +1,7 @@
 # PIPEWRIGHT_CUDA=OFF|AUTO|ON. What runs on NVIDIA's GPUs is a module, libpipewright_cuda.so, that the command loads when
-# it is asked for (exec/cuda/module_api.h): neither building nor starting the command needs CUDA. It is built only where
+# it is asked for (exec/devices/cuda/module_api.h): neither building nor starting the command needs CUDA. It is built only where
 # it is asked for, because nvcc takes its time: ON requires nvcc and cuBLAS, AUTO builds it where they are. The module
-# also holds the NCCL half (exec/nccl) where NCCL's header and library are found.
+# also holds the NCCL half (exec/transports/nccl) where NCCL's header and library are found.
 #
 # CMAKE_CUDA_ARCHITECTURES says for which GPUs; 80 (A100) and 90 (H100, H200) where nobody says.
 # Sets PIPEWRIGHT_CUDA_MODULE, where the module lies or would lie.
@@ -56,7 +56,7 @@ endif()
 
 # The kernels' bits are the CPU's only without contraction. nvcc knows the host compiler's warnings by another name, and
 # what it makes of our text is not ours to be pedantic about. (CMake 3.25 does not know the standards of nvcc 13.)
-add_library(pipewright_cuda_kernels OBJECT "${PROJECT_SOURCE_DIR}/exec/cuda/kernels.cu")
+add_library(pipewright_cuda_kernels OBJECT "${PROJECT_SOURCE_DIR}/exec/devices/cuda/kernels.cu")
 target_include_directories(pipewright_cuda_kernels PRIVATE "${PROJECT_SOURCE_DIR}")
 target_compile_options(
   pipewright_cuda_kernels PRIVATE -std=c++20 -fmad=false --expt-relaxed-constexpr
@@ -67,7 +67,7 @@ set_target_properties(
              CUDA_VISIBILITY_PRESET hidden
              VISIBILITY_INLINES_HIDDEN ON)
 
-add_library(pipewright_cuda MODULE "${PROJECT_SOURCE_DIR}/exec/cuda/runtime_module.cpp")
+add_library(pipewright_cuda MODULE "${PROJECT_SOURCE_DIR}/exec/devices/cuda/runtime_module.cpp")
 target_include_directories(pipewright_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
 target_compile_features(pipewright_cuda PRIVATE cxx_std_20)
 target_link_libraries(pipewright_cuda PRIVATE pipewright_options pipewright_cuda_kernels CUDA::cudart CUDA::cublas)
@@ -78,12 +78,12 @@ set_target_properties(
              INSTALL_RPATH_USE_LINK_PATH ON
              LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
 
-# The NCCL half: needs its header; the library is opened at run time (exec/nccl/module.cpp).
+# The NCCL half: needs its header; the library is opened at run time (exec/transports/nccl/module.cpp).
 find_package(NCCL 2.27 MODULE)
 if(NCCL_FOUND)
-  target_sources(pipewright_cuda PRIVATE "${PROJECT_SOURCE_DIR}/exec/nccl/module.cpp")
+  target_sources(pipewright_cuda PRIVATE "${PROJECT_SOURCE_DIR}/exec/transports/nccl/module.cpp")
   set_source_files_properties(
-    "${PROJECT_SOURCE_DIR}/exec/nccl/module.cpp" PROPERTIES COMPILE_DEFINITIONS
+    "${PROJECT_SOURCE_DIR}/exec/transports/nccl/module.cpp" PROPERTIES COMPILE_DEFINITIONS
                                                             "PIPEWRIGHT_NCCL_LIBRARY=\"${NCCL_LIBRARY}\"")
   target_include_directories(pipewright_cuda SYSTEM PRIVATE "${NCCL_INCLUDE_DIR}")
   target_link_libraries(pipewright_cuda PRIVATE ${CMAKE_DL_LIBS})

@@ -10,16 +10,16 @@ set(PIPEWRIGHT_INSTALL_CMAKEDIR "${CMAKE_INSTALL_LIBDIR}/cmake/pipewright")
 # --- The command -----------------------------------------------------------------------------------------------------
 
 install(TARGETS pipewright RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT runtime)
-if(TARGET pipewright_mpi)  # where the command looks for it: exec/mpi/mpi_wire.cpp
+if(TARGET pipewright_mpi)  # where the command looks for it: exec/transports/process/mpi/wire.cpp
   install(TARGETS pipewright_mpi LIBRARY DESTINATION "lib/pipewright" COMPONENT mpi)
 endif()
-if(TARGET pipewright_cuda)  # exec/cuda/module.cpp looks there too
+if(TARGET pipewright_cuda)  # exec/devices/cuda/module.cpp looks there too
   install(TARGETS pipewright_cuda LIBRARY DESTINATION "lib/pipewright" COMPONENT cuda)
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
 
 # --- The libraries ---------------------------------------------------------------------------------------------------
-# Headers are included as "core/plan.hpp"; the folder that makes it so is include/pipewright.
+# Headers are included as "core/plan/plan.hpp"; the folder that makes it so is include/pipewright.
 
 get_property(libraries GLOBAL PROPERTY PIPEWRIGHT_LIBRARIES)
 install(

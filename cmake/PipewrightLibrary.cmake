@@ -41,7 +41,7 @@ endif()
 #   PRIVATE  target...        used inside the sources only
 # )
 # makes the static library pipewright_NAME, known to everyone else as pipewright::NAME. Headers are included from the
-# root of the project: "core/plan.hpp".
+# root of the project: "core/plan/plan.hpp".
 function(pipewright_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HEADERS;DEPENDS;PRIVATE")
   if(arg_UNPARSED_ARGUMENTS)

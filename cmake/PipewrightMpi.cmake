@@ -1,5 +1,5 @@
 # PIPEWRIGHT_MPI=AUTO|ON|OFF. The MPI transport is a module, libpipewright_mpi.so, that the command loads when it is
-# asked for (exec/mpi/module_api.h): neither building nor starting the command needs MPI. AUTO builds it where MPI is.
+# asked for (exec/transports/process/mpi/module_api.h): neither building nor starting the command needs MPI. AUTO builds it where MPI is.
 #
 # Sets PIPEWRIGHT_MPI_MODULE, where the module lies or would lie, and PIPEWRIGHT_MPIRUN, empty where there is none.
 
@@ -25,7 +25,7 @@ endif()
 unset(_pipewright_mpi)
 
 if(MPI_CXX_FOUND)
-  add_library(pipewright_mpi MODULE "${PROJECT_SOURCE_DIR}/exec/mpi/module.cpp")
+  add_library(pipewright_mpi MODULE "${PROJECT_SOURCE_DIR}/exec/transports/process/mpi/module.cpp")
   target_include_directories(pipewright_mpi PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_features(pipewright_mpi PRIVATE cxx_std_20)
   target_link_libraries(pipewright_mpi PRIVATE pipewright_options MPI::MPI_CXX)

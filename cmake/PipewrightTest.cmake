@@ -34,7 +34,7 @@ add_custom_target(pipewright_tests_threads)
 # The folders whose tests compute much themselves, and what tests share.
 set(pipewright_computing_tests "^(property|fuzz|support)$")
 if(NOT PIPEWRIGHT_SANITIZE)
-  set(pipewright_computing_tests "^(property|fuzz|support|golden|parity|traces|gpu)$")
+  set(pipewright_computing_tests "^(property|fuzz|support|golden|traces|gpu)$")
 endif()
 
 # What a test is compiled with. What is looked into is the library; optimised and checked for undefined behaviour,

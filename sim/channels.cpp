@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <queue>
 
-#include "core/credit.hpp"
+#include "core/program/credit.hpp"
 #include "sim/links.hpp"
 
 namespace pipewright::sim {

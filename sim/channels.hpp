@@ -2,8 +2,8 @@
 // in the order of time.
 #pragma once
 
-#include "core/costs.hpp"
-#include "core/program.hpp"
+#include "core/costs/costs.hpp"
+#include "core/program/program.hpp"
 #include "sim/durations.hpp"
 #include "sim/engine.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/timeline.hpp"
+#include "core/timeline/timeline.hpp"
 
 namespace pipewright::sim {
 namespace {

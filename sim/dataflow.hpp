@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/program.hpp"
+#include "core/program/program.hpp"
 #include "sim/durations.hpp"
 
 namespace pipewright::sim {

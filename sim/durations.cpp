@@ -1,6 +1,6 @@
 #include "sim/durations.hpp"
 
-#include "core/stages_by_rank.hpp"
+#include "core/order/stages_by_rank.hpp"
 
 namespace pipewright::sim {
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "core/costs.hpp"
-#include "core/program.hpp"
+#include "core/costs/costs.hpp"
+#include "core/program/program.hpp"
 
 namespace pipewright::sim {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "sim/channels.hpp"
 #include "sim/dataflow.hpp"
 #include "sim/durations.hpp"

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <span>
 
-#include "core/costs.hpp"
-#include "core/program.hpp"
-#include "core/timeline.hpp"
-#include "core/wait_for.hpp"
+#include "core/costs/costs.hpp"
+#include "core/program/program.hpp"
+#include "core/program/wait_for.hpp"
+#include "core/timeline/timeline.hpp"
 
 namespace pipewright::sim {
 

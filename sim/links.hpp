@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/costs.hpp"
-#include "core/program.hpp"
+#include "core/costs/costs.hpp"
+#include "core/program/program.hpp"
 #include "sim/durations.hpp"
 
 namespace pipewright::sim {

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/costs.hpp"
-#include "core/lower.hpp"
-#include "core/order.hpp"
-#include "core/wait_for.hpp"
+#include "core/costs/costs.hpp"
+#include "core/order/order.hpp"
+#include "core/program/lower.hpp"
+#include "core/program/wait_for.hpp"
 
 namespace pipewright::sim {
 

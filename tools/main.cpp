@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "tools/application.hpp"
-#include "tools/interrupt.hpp"
+#include "tools/cli/application.hpp"
+#include "tools/cli/interrupt.hpp"
 
 namespace {
 

@@ -6,12 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "core/costs.hpp"
-#include "core/lower.hpp"
-#include "core/model.hpp"
-#include "exec/cpu/device.hpp"
-#include "exec/data.hpp"
-#include "exec/own_layer.hpp"
+#include "core/costs/costs.hpp"
+#include "core/model/model.hpp"
+#include "core/program/lower.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/layers/own_layer.hpp"
 #include "planner/schedules/registry.hpp"
 
 using namespace pipewright;

@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "core/error.hpp"
-#include "core/suggest.hpp"
+#include "core/base/error.hpp"
+#include "core/base/suggest.hpp"
 
 namespace pipewright::planner {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/cluster.hpp"
+#include "core/cluster/cluster.hpp"
 
 namespace pipewright::planner {
 

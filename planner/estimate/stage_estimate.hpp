@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "core/architecture.hpp"
-#include "core/costs.hpp"
-#include "core/plan.hpp"
+#include "core/costs/costs.hpp"
+#include "core/model/architecture.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/estimate/setup.hpp"
-#include "planner/partition.hpp"
+#include "planner/partition/partition.hpp"
 
 namespace pipewright::planner {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/estimate/rank_places.hpp"
 #include "planner/estimate/stage_messages.hpp"
 #include "planner/estimate/step_parts.hpp"

@@ -1,7 +1,7 @@
 // How long a training step takes and what each pipeline rank keeps, from the model's sizes, the
 // machine's rates and what runs in parallel: no profile, no simulation, microseconds of work, so a
-// search can ask for every configuration. docs/cost-model.md derives it; docs/accuracy.md holds it
-// against published measurements. Pure functions of their arguments; seconds and bytes.
+// search can ask for every configuration. docs/cost-model.md derives it; docs/evidence/accuracy.md
+// holds it against published measurements. Pure functions of their arguments; seconds and bytes.
 #pragma once
 
 #include <vector>

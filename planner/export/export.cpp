@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.hpp"
-#include "core/suggest.hpp"
-#include "planner/program_of_plan.hpp"
+#include "core/base/error.hpp"
+#include "core/base/suggest.hpp"
+#include "planner/plans/program_of_plan.hpp"
 
 namespace pipewright::planner {
 namespace {

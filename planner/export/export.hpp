@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/plan.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/export/pytorch_actions.hpp"
 
 namespace pipewright::planner {

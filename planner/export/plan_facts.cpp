@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "core/architecture_model.hpp"
+#include "core/model/architecture_model.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/architecture.hpp"
-#include "core/plan.hpp"
+#include "core/model/architecture.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/export/export.hpp"
 
 namespace pipewright::planner {

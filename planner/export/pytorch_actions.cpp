@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/lower.hpp"
+#include "core/program/lower.hpp"
 
 namespace pipewright::planner {
 namespace {

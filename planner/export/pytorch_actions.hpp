@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/order.hpp"
+#include "core/order/order.hpp"
 
 namespace pipewright::planner {
 

@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "planner/index.hpp"
+#include "planner/base/index.hpp"
 
 namespace pipewright::planner {
 namespace {}  // namespace

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "core/error.hpp"
-#include "planner/index.hpp"
+#include "core/base/error.hpp"
+#include "planner/base/index.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "planner/index.hpp"
+#include "planner/base/index.hpp"
 
 namespace pipewright::planner {
 namespace {

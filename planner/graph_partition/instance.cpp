@@ -5,8 +5,8 @@
 #include <map>
 #include <unordered_map>
 
-#include "core/error.hpp"
-#include "core/json_fields.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json_fields.hpp"
 
 namespace pipewright::planner {
 namespace {

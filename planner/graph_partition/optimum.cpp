@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
+#include "planner/base/index.hpp"
 #include "planner/graph_partition/chains.hpp"
 #include "planner/graph_partition/stage_table.hpp"
-#include "planner/index.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/error.hpp"
-#include "planner/index.hpp"
+#include "core/base/error.hpp"
+#include "planner/base/index.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -1,7 +1,7 @@
 #include "planner/graph_partition/pipedream_profile.hpp"
 
-#include "core/error.hpp"
-#include "core/json_fields.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json_fields.hpp"
 
 namespace pipewright::planner {
 namespace {

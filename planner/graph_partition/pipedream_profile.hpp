@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.hpp"
+#include "core/base/json.hpp"
 #include "planner/graph_partition/pipedream.hpp"
 
 namespace pipewright::planner {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "planner/index.hpp"
+#include "planner/base/index.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -1,5 +1,5 @@
-// The entries that the registry lists, one function for each file of this folder. A new schedule
-// adds its line here and in registry.cpp (docs/adding-a-schedule.md).
+// The entries that the registry lists, one function for each schedule of this folder and its
+// families. A new schedule adds its line here and in registry.cpp (docs/adding-a-schedule.md).
 #pragma once
 
 #include "planner/schedules/registry.hpp"

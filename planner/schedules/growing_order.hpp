@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/order.hpp"
+#include "core/order/order.hpp"
 #include "planner/schedules/planned_costs.hpp"
 
 namespace pipewright::planner {

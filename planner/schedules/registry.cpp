@@ -4,8 +4,8 @@
 #include <array>
 #include <cctype>
 
-#include "core/error.hpp"
-#include "core/suggest.hpp"
+#include "core/base/error.hpp"
+#include "core/base/suggest.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/costs.hpp"
-#include "core/order.hpp"
+#include "core/costs/costs.hpp"
+#include "core/order/order.hpp"
 
 namespace pipewright::planner {
 

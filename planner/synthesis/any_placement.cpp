@@ -4,7 +4,7 @@
 #include <chrono>
 #include <limits>
 
-#include "core/cost_text.hpp"
+#include "core/costs/cost_text.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/registry.hpp"
 #include "planner/synthesis/as_it_is.hpp"

@@ -1,5 +1,5 @@
 // Synthesis that chooses the placement too: loops, V's and waves with several stages a rank, of one
-// model that is cut into as many stages (core/cost_text.hpp, resampled()).
+// model that is cut into as many stages (core/costs/cost_text.hpp, resampled()).
 #pragma once
 
 #include "planner/synthesis/synthesis.hpp"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/lower.hpp"
-#include "core/timeline.hpp"
+#include "core/program/lower.hpp"
+#include "core/timeline/timeline.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright::planner::synthesis {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
 #include "planner/synthesis/any_placement.hpp"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/plan.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/synthesis/synthesis.hpp"
 
 namespace pipewright::planner {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright::planner::synthesis {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/program_of_plan.hpp"
+#include "planner/plans/program_of_plan.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 #include "planner/synthesis/judging.hpp"
 

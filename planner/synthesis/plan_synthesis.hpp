@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/synthesis/synthesis.hpp"
 
 namespace pipewright::planner {

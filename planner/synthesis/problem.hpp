@@ -15,8 +15,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/order.hpp"
-#include "planner/index.hpp"
+#include "core/order/order.hpp"
+#include "planner/base/index.hpp"
 #include "planner/synthesis/synthesis.hpp"
 
 namespace pipewright::planner::synthesis {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <random>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/synthesis/as_it_is.hpp"
 #include "planner/synthesis/bound.hpp"
 #include "planner/synthesis/follow_order.hpp"

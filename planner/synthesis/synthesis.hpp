@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/costs.hpp"
-#include "core/order.hpp"
+#include "core/costs/costs.hpp"
+#include "core/order/order.hpp"
 #include "planner/synthesis/scope.hpp"
 
 namespace pipewright::planner {

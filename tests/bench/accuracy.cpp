@@ -1,7 +1,7 @@
 // bench_accuracy: every published measurement of golden/measured/ next to what the analytical
-// estimate predicts, as the page docs/accuracy.md.
+// estimate predicts, as the page docs/evidence/accuracy.md.
 //
-//   bench_accuracy > docs/accuracy.md
+//   bench_accuracy > docs/evidence/accuracy.md
 //   bench_accuracy fit A100     the efficiencies that fit this device's named rows best
 //   bench_accuracy short        the summary alone
 #include <cmath>
@@ -117,8 +117,9 @@ void print_limits(const std::vector<MeasuredTable>& tables) {
 void print_page(const std::vector<MeasuredTable>& tables) {
   std::printf(
       "# How far the analytical estimate is from published measurements\n\n"
-      "Made by `build/release/tests/bench/bench_accuracy > docs/accuracy.md`; do not edit. The "
-      "model and its coefficients: [cost-model.md](cost-model.md).\nPublished figures: "
+      "Made by `build/release/tests/bench/bench_accuracy > docs/evidence/accuracy.md`; do not "
+      "edit. The "
+      "model and its coefficients: [cost-model.md](../cost-model.md).\nPublished figures: "
       "golden/measured/, a part of the published rows each. Rows marked *fitted* are those that a "
       "device's two efficiencies were fitted to\n(`bench_accuracy fit A100`); *held out* leaves "
       "them out. A peer's figure marked as a claim is its authors'.\n\n");

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 #include "tests/bench/median.hpp"

@@ -1,15 +1,15 @@
 // What the flight recorder costs: the same steps with it and without it, in turns, in one run.
 // Prints one row a case, with the fastest step of each kind.
 //   flight_recorder [rounds of six steps, default 30]
-#include "exec/flight_recorder.hpp"
+#include "exec/runtime/flight_recorder.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/lower.hpp"
-#include "exec/paced/device.hpp"
+#include "core/program/lower.hpp"
+#include "exec/devices/paced/device.hpp"
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright {

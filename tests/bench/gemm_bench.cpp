@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "exec/cpu/canonical_gemm.hpp"
-#include "exec/cpu/gemm.hpp"
+#include "exec/devices/cpu/kernels/canonical_gemm.hpp"
+#include "exec/devices/cpu/kernels/gemm.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {

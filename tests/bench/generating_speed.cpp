@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/lower.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 #include "tests/bench/median.hpp"

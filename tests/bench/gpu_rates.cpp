@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
-#include "core/json.hpp"
-#include "exec/cuda/module.hpp"
-#include "exec/cuda/sites.hpp"
-#include "exec/random.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "exec/base/random.hpp"
+#include "exec/devices/cuda/module.hpp"
+#include "exec/devices/cuda/sites.hpp"
 
 namespace pipewright::bench {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "exec/cpu/fixed_point.hpp"
-#include "exec/ops.hpp"
-#include "exec/serial.hpp"
+#include "exec/devices/cpu/kernels/fixed_point.hpp"
+#include "exec/devices/cpu/serial.hpp"
+#include "exec/layers/ops.hpp"
 
 namespace pipewright::exec {
 namespace {

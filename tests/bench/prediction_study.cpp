@@ -1,6 +1,6 @@
 // Simulated against measured step time, over schedules, micro-batches and partitions that the
-// profile was not taken from: a row a case, then a summary. docs/benchmarks/prediction.md has a
-// result.
+// profile was not taken from: a row a case, then a summary. docs/evidence/benchmarks/prediction.md
+// has a result.
 //   prediction_study [virtual|wall|both, default both] [measured steps a case and round,
 //                    default 3] [cases at most of a model, default all]
 // Virtual clock: pp 4 and 8. Wall clock: pp 2, for it needs a core a rank.
@@ -14,11 +14,11 @@
 #include <string>
 #include <thread>
 
-#include "exec/cpu/device.hpp"
-#include "exec/data.hpp"
-#include "exec/profile.hpp"
-#include "planner/cost_model.hpp"
-#include "planner/drawn_durations.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/profile/profile.hpp"
+#include "planner/costs/cost_model.hpp"
+#include "planner/costs/drawn_durations.hpp"
 #include "sim/engine.hpp"
 #include "tests/bench/study_models.hpp"
 

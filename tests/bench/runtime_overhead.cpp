@@ -11,10 +11,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include "exec/cpu/device.hpp"
-#include "exec/data.hpp"
-#include "exec/local/waiting.hpp"
-#include "exec/paced/device.hpp"
+#include "exec/base/waiting.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/paced/device.hpp"
 #include "sim/engine.hpp"
 #include "tests/bench/study_models.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/lower.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/dataflow.hpp"
 #include "sim/durations.hpp"

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "core/lower.hpp"
-#include "core/model.hpp"
-#include "core/model_transformer.hpp"
-#include "core/plan.hpp"
-#include "exec/random.hpp"
+#include "core/model/model.hpp"
+#include "core/model/transformer.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/lower.hpp"
+#include "exec/base/random.hpp"
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright::bench {

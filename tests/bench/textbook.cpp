@@ -2,7 +2,7 @@
 // micro-batches, GPipe's order. Speed-up over one core that computes the same micro-batches, beside
 // the ideal of two equal stages, 2M / (M + 1): each core computes M forwards and backwards of half
 // the model, and waits once for the other one in each direction.
-// docs/benchmarks/textbook.md has a result.
+// docs/evidence/benchmarks/textbook.md has a result.
 //   textbook [gpt|preset|model.json, default gpt] [rounds, default 5] [samples of a batch, default
 //   16]
 //
@@ -14,10 +14,10 @@
 #include <string>
 #include <thread>
 
-#include "core/distribution.hpp"
-#include "core/error.hpp"
-#include "exec/cpu/device.hpp"
-#include "exec/data.hpp"
+#include "core/base/error.hpp"
+#include "core/costs/distribution.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cpu/device.hpp"
 #include "tests/bench/study_models.hpp"
 
 namespace pipewright::bench {

@@ -12,10 +12,10 @@
 #include <map>
 #include <set>
 
-#include "core/error.hpp"
-#include "core/json.hpp"
-#include "core/unfinished_files.hpp"
-#include "exec/checkpoint.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/unfinished_files.hpp"
+#include "exec/checkpoint/checkpoint.hpp"
 #include "tests/support/command_runner.hpp"
 #include "tests/support/expect_refusal.hpp"
 

@@ -8,13 +8,13 @@
 #include <thread>
 #include <vector>
 
-#include "core/lower.hpp"
-#include "exec/cpu/gradient_exchange.hpp"
-#include "exec/local/transport.hpp"
-#include "exec/mpi/link.hpp"
-#include "exec/mpi/transport.hpp"
-#include "exec/paced/device.hpp"
-#include "exec/seal.hpp"
+#include "core/program/lower.hpp"
+#include "exec/base/seal.hpp"
+#include "exec/devices/cpu/gradient_exchange.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "exec/transports/local/transport.hpp"
+#include "exec/transports/process/link.hpp"
+#include "exec/transports/process/transport.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/reference/random_order.hpp"
 #include "tests/support/memory_wire.hpp"

@@ -12,11 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/lower.hpp"
-#include "exec/local/transport.hpp"
-#include "exec/mpi/link.hpp"
-#include "exec/mpi/transport.hpp"
-#include "exec/paced/device.hpp"
+#include "core/program/lower.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "exec/transports/local/transport.hpp"
+#include "exec/transports/process/link.hpp"
+#include "exec/transports/process/transport.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/reference/random_order.hpp"
 #include "tests/support/faulty_device.hpp"
@@ -395,7 +395,8 @@ TEST(Processes, AFailureBetweenStepsEndsAllOfThemInOrder) {
     }
   });
   EXPECT_EQ(failures[1], "the disk is full");
-  // What it was says the command (process_job.hpp), where this look of the run has not come.
+  // What it was says the command (tools/running/process_job.hpp), where this look of the run has
+  // not come.
   const std::string elsewhere = "another process has ended the run";
   EXPECT_TRUE(failures[0] == failures[1] || failures[0] == elsewhere) << failures[0];
   EXPECT_EQ(failures[2], elsewhere);

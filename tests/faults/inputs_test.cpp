@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/plain_text.hpp"
+#include "core/base/plain_text.hpp"
 #include "tests/support/command_runner.hpp"
-#include "traces/gzip.hpp"
+#include "traces/chrome/gzip.hpp"
 
 namespace pipewright::test {
 namespace {

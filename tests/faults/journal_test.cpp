@@ -9,9 +9,9 @@
 #include <iterator>
 #include <random>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/support/command_runner.hpp"
-#include "tools/search_journal.hpp"
+#include "tools/running/search_journal.hpp"
 
 namespace pipewright::test {
 namespace {

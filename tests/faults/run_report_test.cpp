@@ -1,6 +1,6 @@
 // What `run` shows of a run that does not finish, where the command line cannot bring it about: a
 // rank that dies, and one that never comes home.
-#include "tools/run_report.hpp"
+#include "tools/output/run_report.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/lower.hpp"
-#include "exec/local/transport.hpp"
-#include "exec/paced/device.hpp"
+#include "core/program/lower.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "exec/transports/local/transport.hpp"
 #include "tests/support/faulty_device.hpp"
-#include "tools/commands.hpp"
+#include "tools/commands/commands.hpp"
 
 namespace pipewright::tools {
 namespace {

@@ -1,7 +1,7 @@
 // Runs that do not finish: a rank that dies, one that does not come back, an order that hangs, ends
 // that do not match. The report has to tell them apart, on both clocks, and every rank has to be
 // home soon.
-#include "exec/runtime.hpp"
+#include "exec/runtime/runtime.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,10 +11,10 @@
 #include <stdexcept>
 #include <thread>
 
-#include "core/lower.hpp"
-#include "core/order.hpp"
-#include "exec/local/transport.hpp"
-#include "exec/paced/device.hpp"
+#include "core/order/order.hpp"
+#include "core/program/lower.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "exec/transports/local/transport.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 #include "tests/support/faulty_device.hpp"

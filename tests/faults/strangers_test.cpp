@@ -21,8 +21,8 @@
 #include <sstream>
 #include <thread>
 
-#include "exec/tcp/handshake.hpp"
-#include "exec/tcp/socket.hpp"
+#include "exec/transports/process/tcp/handshake.hpp"
+#include "exec/transports/process/tcp/socket.hpp"
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {

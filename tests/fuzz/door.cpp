@@ -7,7 +7,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "exec/tcp/doorkeeper.hpp"
+#include "exec/transports/process/tcp/doorkeeper.hpp"
 
 namespace pipewright::test {
 namespace {

@@ -1,4 +1,4 @@
-// The door of a process of a job (exec/tcp/doorkeeper.hpp) as a reader of bytes.
+// The door of a process of a job (exec/transports/process/tcp/doorkeeper.hpp) as a reader of bytes.
 #pragma once
 
 #include <string_view>

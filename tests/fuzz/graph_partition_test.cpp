@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/graph_partition/optimum.hpp"
 #include "planner/graph_partition/pipedream_profile.hpp"
 

@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "core/error.hpp"
-#include "exec/npy.hpp"
+#include "core/base/error.hpp"
+#include "exec/data/npy.hpp"
 
 namespace pipewright::exec {
 namespace {

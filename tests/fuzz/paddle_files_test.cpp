@@ -5,10 +5,10 @@
 
 #include <random>
 
-#include "core/error.hpp"
-#include "core/job.hpp"
-#include "core/paddle_cluster.hpp"
-#include "core/paddle_tuner_job.hpp"
+#include "core/base/error.hpp"
+#include "core/cluster/paddle.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/paddle_tuner_job.hpp"
 
 namespace pipewright {
 namespace {

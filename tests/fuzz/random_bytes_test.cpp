@@ -4,9 +4,9 @@
 
 #include <random>
 
-#include "core/cost_text.hpp"
-#include "core/order.hpp"
-#include "core/order_problems.hpp"
+#include "core/costs/cost_text.hpp"
+#include "core/order/order.hpp"
+#include "core/order/problems.hpp"
 #include "tests/support/expect_refusal.hpp"
 #include "tests/support/sample_documents.hpp"
 

@@ -1,5 +1,6 @@
-// The analytical estimate against published measurements: the mean errors of docs/accuracy.md do
-// not grow. Where the aim of a table is not reached the limit is what is, a little above the page.
+// The analytical estimate against published measurements: the mean errors of
+// docs/evidence/accuracy.md do not grow. Where the aim of a table is not reached the limit is what
+// is, a little above the page.
 #include <gtest/gtest.h>
 
 #include "tests/support/measured_rows.hpp"

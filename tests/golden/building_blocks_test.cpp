@@ -6,9 +6,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/comm_policy.hpp"
-#include "core/lower.hpp"
-#include "core/timeline.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/program/lower.hpp"
+#include "core/timeline/timeline.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 #include "tests/golden/golden_orders.hpp"

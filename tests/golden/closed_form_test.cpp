@@ -7,10 +7,10 @@
 #include <tuple>
 #include <vector>
 
-#include "core/comm_policy.hpp"
-#include "core/lower.hpp"
-#include "core/timeline.hpp"
-#include "planner/closed_form.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/program/lower.hpp"
+#include "core/timeline/timeline.hpp"
+#include "planner/bounds/closed_form.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 

@@ -5,11 +5,11 @@
 #include <array>
 #include <map>
 
-#include "core/json.hpp"
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
-#include "planner/cure/cure.hpp"
-#include "planner/cure/listed_order.hpp"
+#include "core/base/json.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
+#include "planner/fix/cure.hpp"
+#include "planner/fix/listed_order.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 #include "tests/golden/golden_orders.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/order.hpp"
+#include "core/order/order.hpp"
 
 namespace pipewright::golden {
 

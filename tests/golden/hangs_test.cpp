@@ -8,10 +8,10 @@
 #include <set>
 #include <sstream>
 
-#include "core/json.hpp"
-#include "core/lower.hpp"
-#include "core/order_json.hpp"
-#include "core/order_problems.hpp"
+#include "core/base/json.hpp"
+#include "core/order/order_json.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright {

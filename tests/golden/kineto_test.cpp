@@ -6,13 +6,13 @@
 #include <cmath>
 #include <map>
 
-#include "core/json.hpp"
+#include "core/base/json.hpp"
 #include "tests/golden/golden_orders.hpp"
 #include "tests/support/command_runner.hpp"
-#include "traces/gzip.hpp"
-#include "traces/join_ranks.hpp"
-#include "traces/read_trace.hpp"
-#include "traces/slice_waits.hpp"
+#include "traces/analysis/slice_waits.hpp"
+#include "traces/chrome/gzip.hpp"
+#include "traces/chrome/join_ranks.hpp"
+#include "traces/chrome/read_trace.hpp"
 
 namespace pipewright {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "core/json.hpp"
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
+#include "core/base/json.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright {

@@ -4,8 +4,8 @@
 
 #include <tuple>
 
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/comm_policy.hpp"
-#include "core/lower.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 #include "tests/golden/golden_orders.hpp"

@@ -8,8 +8,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
 #include "planner/export/pytorch_actions.hpp"
 #include "sim/engine.hpp"
 #include "tests/golden/golden_orders.hpp"

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/lower.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/golden/golden_orders.hpp"
 

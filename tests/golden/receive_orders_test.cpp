@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/lower.hpp"
+#include "core/program/lower.hpp"
 #include "sim/engine.hpp"
 #include "tests/golden/golden_orders.hpp"
 

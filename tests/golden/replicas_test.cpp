@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/comm_policy.hpp"
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
-#include "core/timeline.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
+#include "core/timeline/timeline.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 #include "tests/golden/golden_orders.hpp"

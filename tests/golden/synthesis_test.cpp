@@ -1,7 +1,7 @@
 // Synthesis against the zero-bubble authors: the proved optima of their integer program, and their
 // automatic schedules for unequal costs under the same memory. With
 // PIPEWRIGHT_SYNTHESIS_TABLE=file all of these are compared, with a second for each, and the file
-// gets the table of docs/benchmarks.
+// gets the table of docs/evidence/benchmarks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/comm_policy.hpp"
-#include "core/lower.hpp"
-#include "core/timeline.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/program/lower.hpp"
+#include "core/timeline/timeline.hpp"
 #include "planner/synthesis/synthesis.hpp"
 #include "sim/engine.hpp"
 #include "tests/golden/golden_orders.hpp"

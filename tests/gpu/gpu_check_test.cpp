@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "core/json.hpp"
+#include "core/base/json.hpp"
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {

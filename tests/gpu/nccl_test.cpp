@@ -7,8 +7,8 @@
 #include <numeric>
 #include <thread>
 
-#include "core/error.hpp"
-#include "exec/nccl/library.hpp"
+#include "core/base/error.hpp"
+#include "exec/transports/nccl/library.hpp"
 #include "tests/support/cuda_under_test.hpp"
 
 namespace pipewright::tests {

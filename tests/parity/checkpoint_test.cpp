@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <map>
 
-#include "core/error.hpp"
-#include "core/model_tie.hpp"
-#include "exec/checkpoint_json.hpp"
-#include "exec/cpu/checkpointing.hpp"
-#include "planner/data_parallel.hpp"
+#include "core/base/error.hpp"
+#include "core/plan/tied_stages.hpp"
+#include "exec/checkpoint/checkpoint_json.hpp"
+#include "exec/devices/cpu/checkpointing.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "tests/parity/small_models.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/command_runner.hpp"

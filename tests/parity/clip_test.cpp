@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "core/error.hpp"
-#include "exec/paced/device.hpp"
-#include "planner/data_parallel.hpp"
+#include "core/base/error.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/outcome.hpp"
 #include "tests/support/update_orders.hpp"

@@ -4,9 +4,10 @@
 
 #include <cmath>
 
-#include "core/error.hpp"
-#include "exec/cpu/device.hpp"
-#include "exec/serial.hpp"
+#include "core/base/error.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cpu/serial.hpp"
+#include "exec/devices/cpu/verify.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/training_setting.hpp"
 

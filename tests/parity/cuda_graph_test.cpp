@@ -4,8 +4,8 @@
 
 #include <atomic>
 
-#include "core/error.hpp"
-#include "exec/cuda/run.hpp"
+#include "core/base/error.hpp"
+#include "exec/devices/cuda/run.hpp"
 #include "tests/parity/outcome.hpp"
 #include "tests/support/host_cuda.hpp"
 

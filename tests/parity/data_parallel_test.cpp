@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
-#include "core/order_problems.hpp"
-#include "exec/cpu/device.hpp"
-#include "exec/paced/device.hpp"
-#include "planner/cost_model.hpp"
-#include "planner/data_parallel.hpp"
-#include "planner/memory.hpp"
+#include "core/base/error.hpp"
+#include "core/order/problems.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "planner/costs/cost_model.hpp"
+#include "planner/memory/memory.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/update_orders.hpp"

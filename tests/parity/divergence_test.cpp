@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <limits>
 
-#include "core/error.hpp"
-#include "exec/checkpoint.hpp"
-#include "exec/cpu/finite.hpp"
-#include "planner/data_parallel.hpp"
+#include "core/base/error.hpp"
+#include "exec/checkpoint/checkpoint.hpp"
+#include "exec/devices/cpu/kernels/finite.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/command_runner.hpp"
 #include "tests/support/update_orders.hpp"

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "core/order_problems.hpp"
-#include "exec/cpu/device.hpp"
-#include "exec/paced/device.hpp"
-#include "exec/serial.hpp"
+#include "core/order/problems.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cpu/serial.hpp"
+#include "exec/devices/paced/device.hpp"
 #include "planner/export/pytorch_actions.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/training_setting.hpp"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
-#include "exec/random.hpp"
-#include "planner/data_parallel.hpp"
+#include "core/base/error.hpp"
+#include "exec/base/random.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "tests/parity/outcome.hpp"
 #include "tests/parity/update_cases.hpp"
 

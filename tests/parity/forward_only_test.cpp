@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.hpp"
-#include "core/forward_order.hpp"
-#include "exec/evaluation_data.hpp"
+#include "core/base/error.hpp"
+#include "core/order/forward_order.hpp"
+#include "exec/evaluation/data.hpp"
+#include "exec/evaluation/evaluation.hpp"
 #include "tests/parity/training_setting.hpp"
 
 namespace pipewright::tests {

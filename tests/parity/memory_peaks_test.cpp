@@ -5,14 +5,15 @@
 #include <memory>
 #include <string>
 
-#include "core/forward_order.hpp"
-#include "core/lower.hpp"
-#include "core/model_transformer.hpp"
-#include "exec/cpu/device.hpp"
-#include "exec/data.hpp"
-#include "planner/data_parallel.hpp"
-#include "planner/memory.hpp"
-#include "planner/program_of_plan.hpp"
+#include "core/model/transformer.hpp"
+#include "core/order/forward_order.hpp"
+#include "core/program/lower.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/evaluation/evaluation.hpp"
+#include "planner/memory/memory.hpp"
+#include "planner/plans/data_parallel.hpp"
+#include "planner/plans/program_of_plan.hpp"
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright::tests {

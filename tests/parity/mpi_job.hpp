@@ -1,7 +1,7 @@
 // The job that a test runs in (mpi_main.cpp).
 #pragma once
 
-#include "exec/mpi/link.hpp"
+#include "exec/transports/process/link.hpp"
 
 namespace pipewright::tests {
 

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "exec/mpi/mpi_wire.hpp"
-#include "exec/tcp/wire.hpp"
+#include "exec/transports/process/mpi/wire.hpp"
+#include "exec/transports/process/tcp/wire.hpp"
 #include "tests/parity/mpi_job.hpp"
 
 namespace pipewright::tests {

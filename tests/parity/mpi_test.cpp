@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "core/architecture_model.hpp"
-#include "core/model_tie.hpp"
-#include "exec/cpu/device.hpp"
-#include "exec/mpi/all_gather.hpp"
-#include "exec/mpi/transport.hpp"
-#include "exec/paced/device.hpp"
-#include "planner/data_parallel.hpp"
-#include "planner/search.hpp"
+#include "core/model/architecture_model.hpp"
+#include "core/plan/tied_stages.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "exec/transports/process/all_gather.hpp"
+#include "exec/transports/process/transport.hpp"
+#include "planner/plans/data_parallel.hpp"
+#include "planner/search/search.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/mpi_job.hpp"
 #include "tests/parity/outcome.hpp"

@@ -4,10 +4,10 @@
 
 #include <thread>
 
-#include "core/error.hpp"
-#include "exec/mpi/link.hpp"
-#include "exec/nccl/run.hpp"
-#include "planner/data_parallel.hpp"
+#include "core/base/error.hpp"
+#include "exec/transports/nccl/run.hpp"
+#include "exec/transports/process/link.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/host_cuda.hpp"

@@ -5,11 +5,11 @@
 #include <array>
 #include <atomic>
 
-#include "core/error.hpp"
-#include "core/model_tie.hpp"
-#include "exec/nccl/communicators.hpp"
-#include "exec/nccl/run.hpp"
-#include "planner/data_parallel.hpp"
+#include "core/base/error.hpp"
+#include "core/plan/tied_stages.hpp"
+#include "exec/transports/nccl/communicators.hpp"
+#include "exec/transports/nccl/run.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/parity/outcome.hpp"
 #include "tests/support/host_cuda.hpp"

@@ -1,10 +1,10 @@
-// Training over exec/nccl's transport on the host's tables: the serial run's bits, whatever line
-// the policy makes the messages wait in and whatever order the GPUs' work is done in.
+// Training over exec/transports/nccl's transport on the host's tables: the serial run's bits,
+// whatever line the policy makes the messages wait in and whatever order the GPUs' work is done in.
 #include <gtest/gtest.h>
 
-#include "core/error.hpp"
-#include "exec/nccl/run.hpp"
-#include "planner/data_parallel.hpp"
+#include "core/base/error.hpp"
+#include "exec/transports/nccl/run.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/host_cuda.hpp"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "exec/cpu/device.hpp"
-#include "exec/local/transport.hpp"
-#include "exec/serial.hpp"
-#include "exec/verify.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cpu/serial.hpp"
+#include "exec/devices/cpu/verify.hpp"
+#include "exec/transports/local/transport.hpp"
 #include "tests/parity/small_models.hpp"
 #include "tests/parity/training_setting.hpp"
 

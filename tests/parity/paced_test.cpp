@@ -5,8 +5,8 @@
 #include <atomic>
 #include <thread>
 
-#include "core/error.hpp"
-#include "exec/paced/device.hpp"
+#include "core/base/error.hpp"
+#include "exec/devices/paced/device.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/run_case.hpp"
 

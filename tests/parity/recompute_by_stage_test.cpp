@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "core/model_transformer.hpp"
-#include "exec/data.hpp"
-#include "planner/program_of_plan.hpp"
-#include "planner/search.hpp"
+#include "core/model/transformer.hpp"
+#include "exec/data/data.hpp"
+#include "planner/plans/program_of_plan.hpp"
+#include "planner/search/search.hpp"
 #include "tests/parity/outcome.hpp"
 
 namespace pipewright::tests {

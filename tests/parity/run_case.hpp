@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/costs.hpp"
-#include "core/lower.hpp"
-#include "core/model.hpp"
-#include "core/plan.hpp"
+#include "core/costs/costs.hpp"
+#include "core/model/model.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright::tests {

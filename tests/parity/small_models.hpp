@@ -1,8 +1,8 @@
 // Transformers that train in milliseconds.
 #pragma once
 
-#include "core/json.hpp"
-#include "core/model.hpp"
+#include "core/base/json.hpp"
+#include "core/model/model.hpp"
 
 namespace pipewright::tests {
 

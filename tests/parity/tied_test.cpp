@@ -2,10 +2,10 @@
 // which has one table.
 #include <gtest/gtest.h>
 
-#include "core/error.hpp"
-#include "core/model_tie.hpp"
-#include "exec/paced/device.hpp"
-#include "planner/data_parallel.hpp"
+#include "core/base/error.hpp"
+#include "core/plan/tied_stages.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/outcome.hpp"
 #include "tests/support/update_orders.hpp"

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "exec/cpu/device.hpp"
-#include "exec/data.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cpu/device.hpp"
 #include "tests/parity/run_case.hpp"
 
 namespace pipewright::tests {

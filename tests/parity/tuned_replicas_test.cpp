@@ -2,13 +2,13 @@
 // CPU, its replicas have the same weights, and the paced device takes the time that was predicted.
 #include <gtest/gtest.h>
 
-#include "core/model_transformer.hpp"
-#include "exec/cpu/device.hpp"
-#include "exec/data.hpp"
-#include "exec/paced/device.hpp"
-#include "planner/program_of_plan.hpp"
-#include "planner/search.hpp"
-#include "planner/stage_replicas.hpp"
+#include "core/model/transformer.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "planner/plans/program_of_plan.hpp"
+#include "planner/search/search.hpp"
+#include "planner/search/stage_replicas.hpp"
 
 namespace pipewright::tests {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/lower.hpp"
+#include "core/program/lower.hpp"
 #include "tests/golden/golden_orders.hpp"
 #include "tests/support/update_orders.hpp"
 

@@ -8,12 +8,13 @@
 #include <cmath>
 #include <map>
 
-#include "core/error.hpp"
-#include "core/order_problems.hpp"
-#include "exec/cpu/device.hpp"
-#include "exec/local/transport.hpp"
-#include "exec/paced/device.hpp"
-#include "exec/serial.hpp"
+#include "core/base/error.hpp"
+#include "core/order/problems.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cpu/serial.hpp"
+#include "exec/devices/cpu/verify.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "exec/transports/local/transport.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/parity/update_cases.hpp"

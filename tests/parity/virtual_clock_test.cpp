@@ -2,9 +2,9 @@
 // credit, transfers and the makespan follow from these durations to the nanosecond.
 #include <gtest/gtest.h>
 
-#include "exec/cpu/device.hpp"
-#include "exec/local/metered_device.hpp"
-#include "exec/local/waiting.hpp"
+#include "exec/base/waiting.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/metered/device.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/training_setting.hpp"
 

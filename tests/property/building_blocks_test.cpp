@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <set>
 
-#include "core/comm_policy.hpp"
-#include "core/error.hpp"
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
-#include "core/timeline.hpp"
-#include "planner/closed_form.hpp"
+#include "core/base/error.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
+#include "core/timeline/timeline.hpp"
+#include "planner/bounds/closed_form.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <random>
 
-#include "core/comm_policy.hpp"
-#include "core/error.hpp"
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
+#include "core/base/error.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 

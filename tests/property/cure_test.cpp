@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <map>
 
-#include "core/comm_policy.hpp"
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
-#include "planner/cure/cure.hpp"
-#include "planner/cure/listed_order.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
+#include "planner/fix/cure.hpp"
+#include "planner/fix/listed_order.hpp"
 #include "sim/engine.hpp"
 #include "tests/property/two_readings.hpp"
 #include "tests/reference/random_order.hpp"

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "core/lower.hpp"
-#include "exec/paced/device.hpp"
+#include "core/program/lower.hpp"
+#include "exec/devices/paced/device.hpp"
 #include "sim/engine.hpp"
 #include "tests/support/random_program.hpp"
 

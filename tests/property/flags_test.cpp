@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/property/subject_facts.hpp"
 #include "tests/support/command_runner.hpp"
 #include "tests/support/draw.hpp"
-#include "tools/command_line.hpp"
+#include "tools/cli/command_line.hpp"
 
 namespace pipewright::tools {
 namespace {

@@ -2,9 +2,9 @@
 // and the forwards of every schedule are a whole order that ends.
 #include <gtest/gtest.h>
 
-#include "core/forward_order.hpp"
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
+#include "core/order/forward_order.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 #include "tests/property/two_readings.hpp"

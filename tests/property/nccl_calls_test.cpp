@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <set>
 
-#include "core/error.hpp"
-#include "core/lower.hpp"
-#include "exec/cuda/issue_order.hpp"
-#include "exec/nccl/calls.hpp"
-#include "exec/nccl/honours.hpp"
-#include "exec/nccl/read_back.hpp"
+#include "core/base/error.hpp"
+#include "core/program/lower.hpp"
+#include "exec/devices/cuda/issue_order.hpp"
+#include "exec/transports/nccl/calls.hpp"
+#include "exec/transports/nccl/honours.hpp"
+#include "exec/transports/nccl/read_back.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 #include "tests/support/nccl_policies.hpp"

@@ -1,10 +1,10 @@
 // An order keeps everything through its JSON form: cells, idle slots, pairs, versions, placement.
-#include "core/order_json.hpp"
+#include "core/order/order_json.hpp"
 
 #include <gtest/gtest.h>
 
-#include "core/lower.hpp"
-#include "core/order_problems.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/reference/random_order.hpp"
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <thread>
 
-#include "exec/mpi/all_gather.hpp"
-#include "exec/mpi/link.hpp"
-#include "exec/mpi/transport.hpp"
-#include "exec/paced/device.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "exec/transports/process/all_gather.hpp"
+#include "exec/transports/process/link.hpp"
+#include "exec/transports/process/transport.hpp"
 #include "sim/engine.hpp"
 #include "tests/support/memory_wire.hpp"
 #include "tests/support/random_program.hpp"

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "core/json.hpp"
-#include "exec/npy.hpp"
+#include "core/base/json.hpp"
+#include "exec/data/npy.hpp"
 #include "tests/support/command_runner.hpp"
 #include "tests/support/small_job.hpp"
-#include "tools/command.hpp"
+#include "tools/cli/command.hpp"
 
 namespace pipewright::tools {
 namespace {

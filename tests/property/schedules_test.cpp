@@ -2,7 +2,7 @@
 // differ): the library's lists, ends and figures are those of the slow interpreter.
 #include <gtest/gtest.h>
 
-#include "core/order.hpp"
+#include "core/order/order.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/property/two_readings.hpp"
 #include "tests/reference/interpreter.hpp"

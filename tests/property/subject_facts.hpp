@@ -4,9 +4,9 @@
 #include <map>
 #include <string>
 
-#include "core/plan.hpp"
+#include "core/plan/plan.hpp"
 #include "tests/support/draw.hpp"
-#include "tools/subject.hpp"
+#include "tools/input/subject.hpp"
 
 namespace pipewright::tests {
 

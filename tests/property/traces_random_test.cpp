@@ -11,11 +11,11 @@
 #include "tests/property/two_readings.hpp"
 #include "tests/reference/random_order.hpp"
 #include "tests/support/trace_rules.hpp"
-#include "traces/bubbles.hpp"
-#include "traces/chrome_trace.hpp"
-#include "traces/compare.hpp"
-#include "traces/read_trace.hpp"
-#include "traces/terminal.hpp"
+#include "traces/analysis/bubbles.hpp"
+#include "traces/analysis/compare.hpp"
+#include "traces/chrome/read_trace.hpp"
+#include "traces/chrome/trace.hpp"
+#include "traces/pictures/terminal.hpp"
 
 namespace pipewright::tests {
 namespace {

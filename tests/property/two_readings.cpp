@@ -4,13 +4,13 @@
 #include <sstream>
 #include <utility>
 
-#include "core/costs.hpp"
-#include "core/lower.hpp"
-#include "core/order.hpp"
-#include "core/order_problems.hpp"
-#include "core/program.hpp"
-#include "core/timeline.hpp"
-#include "core/wait_for.hpp"
+#include "core/costs/costs.hpp"
+#include "core/order/order.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
+#include "core/program/program.hpp"
+#include "core/program/wait_for.hpp"
+#include "core/timeline/timeline.hpp"
 #include "sim/engine.hpp"
 #include "tests/reference/interpreter.hpp"
 #include "tests/reference/random_order.hpp"

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "core/costs.hpp"
-#include "core/order.hpp"
-#include "core/program.hpp"
+#include "core/costs/costs.hpp"
+#include "core/order/order.hpp"
+#include "core/program/program.hpp"
 #include "tests/reference/order.hpp"
 #include "tests/reference/policy.hpp"
 

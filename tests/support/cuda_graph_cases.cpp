@@ -2,10 +2,10 @@
 // steps would have computed one by one.
 #include <gtest/gtest.h>
 
-#include "core/error.hpp"
-#include "core/model_tie.hpp"
-#include "exec/cuda/run.hpp"
-#include "planner/data_parallel.hpp"
+#include "core/base/error.hpp"
+#include "core/plan/tied_stages.hpp"
+#include "exec/devices/cuda/run.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "tests/parity/outcome.hpp"
 #include "tests/parity/update_cases.hpp"
 #include "tests/support/cuda_under_test.hpp"

@@ -1,15 +1,16 @@
-// Every kernel of exec/cuda against the operator of exec/ops.hpp that it stands for: the same bits.
+// Every kernel of exec/devices/cuda against the operator of exec/layers/ops.hpp that it stands for:
+// the same bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "exec/cpu/canonical_gemm.hpp"
-#include "exec/cpu/fixed_point.hpp"
-#include "exec/cpu/gradient_norm.hpp"
-#include "exec/ops.hpp"
-#include "exec/optimizer.hpp"
+#include "exec/devices/cpu/gradient_norm.hpp"
+#include "exec/devices/cpu/kernels/canonical_gemm.hpp"
+#include "exec/devices/cpu/kernels/fixed_point.hpp"
+#include "exec/layers/ops.hpp"
+#include "exec/layers/optimizer.hpp"
 #include "tests/support/cuda_under_test.hpp"
 #include "tests/unit/numeric.hpp"
 
@@ -413,7 +414,7 @@ TEST_F(CudaKernels, AChainBeginsAndEndsWhereItsProductDoes) {
 
 // --- Attention ---
 
-/// The batch's steps, heads inside samples, as exec/cuda/attention.cpp describes them.
+/// The batch's steps, heads inside samples, as exec/devices/cuda/attention.cpp describes them.
 TEST_F(CudaKernels, CausalSoftmaxHasTheBitsOfTheCpusAttention) {
   const exec::AttentionShape s{2, 7, 12, 3};
   const std::size_t words = product(s.rows(), s.width);

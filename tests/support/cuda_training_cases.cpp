@@ -1,17 +1,17 @@
-// Training on exec/cuda against the CPU: in exact numerics the serial run's bits, whatever the
-// schedule, the partition, the number of ranks and the policy; in the others within what rounding
-// explains.
+// Training on exec/devices/cuda against the CPU: in exact numerics the serial run's bits, whatever
+// the schedule, the partition, the number of ranks and the policy; in the others within what
+// rounding explains.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "core/error.hpp"
-#include "core/model_tie.hpp"
-#include "exec/cuda/local_transport.hpp"
-#include "exec/cuda/profile.hpp"
-#include "exec/cuda/run.hpp"
-#include "exec/profile.hpp"
-#include "planner/data_parallel.hpp"
+#include "core/base/error.hpp"
+#include "core/plan/tied_stages.hpp"
+#include "exec/devices/cuda/local_transport.hpp"
+#include "exec/devices/cuda/profile.hpp"
+#include "exec/devices/cuda/run.hpp"
+#include "exec/profile/profile.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/outcome.hpp"
 #include "tests/parity/update_cases.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/cuda/module.hpp"
+#include "exec/devices/cuda/module.hpp"
 
 namespace pipewright::tests {
 

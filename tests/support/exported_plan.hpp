@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cluster.hpp"
+#include "core/cluster/cluster.hpp"
 #include "planner/export/export.hpp"
 
 namespace pipewright::test {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "exec/device.hpp"
+#include "exec/runtime/device.hpp"
 
 namespace pipewright::test {
 

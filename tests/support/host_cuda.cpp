@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "exec/cuda/column_major.hpp"
-#include "exec/cuda/kernel_table.hpp"
-#include "exec/cuda/product_tiles.hpp"
+#include "exec/devices/cuda/column_major.hpp"
+#include "exec/devices/cuda/kernel_table.hpp"
+#include "exec/devices/cuda/product_tiles.hpp"
 #include "tests/support/host_streams.hpp"
 
 namespace pipewright::tests {

@@ -1,14 +1,15 @@
-// The table of exec/cuda/module_api.h on this machine's CPU: memory is the host's, kernels are the
-// GPU's own text (exec/cuda/kernel_table.hpp) in loops, and what lies on a stream is done when the
-// Order says, within what streams and events promise. So a wait that was forgotten, or memory that
-// is used again too early, shows as wrong numbers without a GPU. Fresh memory is full of NaN.
+// The table of exec/devices/cuda/module_api.h on this machine's CPU: memory is the host's, kernels
+// are the GPU's own text (exec/devices/cuda/kernel_table.hpp) in loops, and what lies on a stream
+// is done when the Order says, within what streams and events promise. So a wait that was
+// forgotten, or memory that is used again too early, shows as wrong numbers without a GPU. Fresh
+// memory is full of NaN.
 //
 // Objects of one table belong to it. Any thread may call, as with the real table.
 #pragma once
 
 #include <cstdint>
 
-#include "exec/cuda/module_api.h"
+#include "exec/devices/cuda/module_api.h"
 
 namespace pipewright::tests {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/random.hpp"
+#include "exec/base/random.hpp"
 
 namespace pipewright::tests {
 namespace host {

@@ -3,7 +3,7 @@
 // capture keeps what is put on its streams as a graph of what needs what, and refuses what CUDA
 // refuses; a launch does its work in an order of its own that keeps these needs.
 //
-// Functions return as those of exec/cuda/module_api.h. Any thread may call.
+// Functions return as those of exec/devices/cuda/module_api.h. Any thread may call.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.hpp"
+#include "core/base/json.hpp"
 
 namespace pipewright::test {
 

@@ -1,7 +1,7 @@
 // Published measurements of training (golden/measured/), each as a case that the analytical
-// estimate can predict: shared by bench_accuracy, which prints docs/accuracy.md, and by the golden
-// test that holds the errors down. Reads files; throws std::runtime_error for one that is not as
-// described.
+// estimate can predict: shared by bench_accuracy, which prints docs/evidence/accuracy.md, and by
+// the golden test that holds the errors down. Reads files; throws std::runtime_error for one that
+// is not as described.
 #pragma once
 
 #include <filesystem>

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/mpi/wire.hpp"
+#include "exec/transports/process/wire.hpp"
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::test {

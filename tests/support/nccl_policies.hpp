@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/comm_policy.hpp"
+#include "core/order/comm_policy.hpp"
 
 namespace pipewright::test {
 

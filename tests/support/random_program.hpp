@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/wait_for.hpp"
+#include "core/program/wait_for.hpp"
 #include "tests/property/two_readings.hpp"
 #include "tests/reference/random_order.hpp"
 

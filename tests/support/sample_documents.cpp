@@ -2,9 +2,9 @@
 
 #include <stdexcept>
 
-#include "core/architecture_json.hpp"
-#include "core/job.hpp"
-#include "core/order_json.hpp"
+#include "core/model/architecture_json.hpp"
+#include "core/order/order_json.hpp"
+#include "core/plan/job.hpp"
 
 namespace pipewright::test {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/json.hpp"
-#include "core/plan.hpp"
-#include "core/profile.hpp"
+#include "core/base/json.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/profile.hpp"
 
 namespace pipewright::test {
 

@@ -7,12 +7,12 @@
 #include <memory>
 #include <string>
 
-#include "planner/branch.hpp"
-#include "planner/flow_bound.hpp"
-#include "planner/program_of_plan.hpp"
-#include "planner/recompute_by_stage.hpp"
-#include "planner/replicated_stages.hpp"
-#include "planner/search.hpp"
+#include "planner/plans/program_of_plan.hpp"
+#include "planner/search/branch.hpp"
+#include "planner/search/flow_bound.hpp"
+#include "planner/search/recompute_by_stage.hpp"
+#include "planner/search/replicated_stages.hpp"
+#include "planner/search/search.hpp"
 
 namespace pipewright::test {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/cost_text.hpp"
-#include "core/lower.hpp"
+#include "core/costs/cost_text.hpp"
+#include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 

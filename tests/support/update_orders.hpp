@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/order.hpp"
+#include "core/order/order.hpp"
 
 namespace pipewright::test {
 

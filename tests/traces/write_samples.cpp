@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "exec/paced/device.hpp"
+#include "exec/devices/paced/device.hpp"
 #include "tests/support/traced.hpp"
-#include "traces/chrome_trace.hpp"
+#include "traces/chrome/trace.hpp"
 
 namespace pipewright {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exec/data.hpp"
-#include "exec/serial.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cpu/serial.hpp"
 
 namespace pipewright::exec {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/random.hpp"
+#include "exec/base/random.hpp"
 
 namespace pipewright::test {
 

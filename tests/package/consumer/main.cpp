@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <string>
 
-#include "core/costs.hpp"
-#include "core/lower.hpp"
-#include "core/order.hpp"
+#include "core/costs/costs.hpp"
+#include "core/order/order.hpp"
+#include "core/program/lower.hpp"
 #include "sim/engine.hpp"
 
 int main() {

@@ -1,0 +1,214 @@
+// cluster.json: reading and writing.
+#include "core/cluster/cluster.hpp"
+
+#include "core/base/error.hpp"
+#include "core/base/json_fields.hpp"
+#include "core/cluster/paddle.hpp"
+
+namespace pipewright {
+
+namespace {
+
+constexpr double kMostRate = 1e18;  // bytes or operations in a second
+
+PortSpec read_port(const JsonCursor& value) {
+  value.only({"latency_ns", "bytes_per_second", "sharing"});
+  PortSpec port;
+  port.latency = read_duration(value.at("latency_ns"));
+  port.bytes_per_second = value.at("bytes_per_second").number(1, kMostRate);
+  if (const auto sharing = value.find("sharing")) {
+    port.sharing = read_choice<Sharing>(
+        *sharing, {{"none", Sharing::None}, {"serial", Sharing::Serial}, {"fair", Sharing::Fair}});
+  }
+  return port;
+}
+
+DeviceSpec read_device(const JsonCursor& value) {
+  value.only({"kind", "model", "memory_bytes", "peak_flops"});
+  DeviceSpec device;
+  device.kind = read_choice<std::string>(value.at("kind"), {{"cpu", "cpu"}, {"cuda", "cuda"}});
+  device.model = read_name(value.at("model"));
+  device.memory = Bytes(value.at("memory_bytes").integer(1, kMostBytes));
+  device.flops = value.at("peak_flops").number(1, 1e21);
+  return device;
+}
+
+Json port_json(const PortSpec& port) {
+  return {{"latency_ns", port.latency.value},
+          {"bytes_per_second", port.bytes_per_second},
+          {"sharing", to_string(port.sharing)}};
+}
+
+Cluster read_preset(const JsonCursor& document, const JsonCursor& preset) {
+  document.only({"schema", "name", "preset", "devices"});
+  int devices = 0;
+  const std::optional<JsonCursor> count = document.find("devices");
+  if (count) {
+    devices = read_count(*count, 1, kMostDevices);
+  }
+  const std::string name = preset.string();
+  parsed_at(preset, [&] { return cluster_preset(name); });  // blames the name
+  return parsed_at(count ? *count : preset, [&] { return cluster_preset(name, devices); });
+}
+
+/// `across` is needed where there is another node to go to.
+PortSpec read_across(const JsonCursor& value, int nodes) {
+  if (const auto across = value.find("across")) return read_port(*across);
+  if (nodes > 1) {
+    throw InputError(value.file(), value.pointer(),
+                     "expected a member \"across\", because there is more than one node; add it");
+  }
+  return {};
+}
+
+void require_few_devices(const JsonCursor& per_node, const Cluster& cluster) {
+  if (static_cast<std::int64_t>(cluster.nodes) * cluster.devices_per_node > kMostDevices) {
+    per_node.fail("at most 65536 devices in all");
+  }
+}
+
+/// In full, or {"nodes": 2, "preset": "dgx-h100"}.
+NodeKind read_kind(const JsonCursor& value, int all_nodes, int devices_per_node) {
+  NodeKind kind;
+  kind.nodes = read_count(value.at("nodes"), 1, kMostDevices);
+  const auto preset = value.find("preset");
+  if (!preset) {
+    value.only({"nodes", "device", "inside", "across", "preset"});
+    kind.device = read_device(value.at("device"));
+    kind.inside = read_port(value.at("inside"));
+    kind.across = read_across(value, all_nodes);
+    return kind;
+  }
+  value.only({"nodes", "preset"});
+  const std::string name = preset->string();
+  const Cluster node = parsed_at(*preset, [&] { return cluster_preset(name); });
+  if (node.devices_per_node != devices_per_node) {
+    preset->fail("a preset whose nodes have " + std::to_string(devices_per_node) +
+                 " devices, as devices_per_node says");
+  }
+  kind.device = node.device;
+  kind.inside = node.inside;
+  kind.across = node.across;
+  return kind;
+}
+
+void read_kinds(const JsonCursor& list, Cluster& cluster) {
+  const std::vector<JsonCursor> values = list.elements();
+  std::int64_t nodes = 0;
+  for (const JsonCursor& value : values) nodes += read_count(value.at("nodes"), 1, kMostDevices);
+  if (nodes > kMostDevices) list.fail("at most 65536 nodes in all");
+  for (const JsonCursor& value : values) {
+    NodeKind kind = read_kind(value, static_cast<int>(nodes), cluster.devices_per_node);
+    if (!cluster.kinds.empty() && kind.device.kind != cluster.kinds.front().device.kind) {
+      value.fail("devices of the kind before them, \"" + cluster.kinds.front().device.kind + "\"");
+    }
+    cluster.kinds.push_back(std::move(kind));
+  }
+  if (cluster.kinds.empty()) list.fail("at least one kind of node");
+  summarise_kinds(cluster);
+}
+
+Json device_json(const DeviceSpec& device) {
+  return {{"kind", device.kind},
+          {"model", device.model},
+          {"memory_bytes", device.memory.value},
+          {"peak_flops", device.flops}};
+}
+
+Json kinds_json(const Cluster& cluster) {
+  Json list = Json::array();
+  for (const NodeKind& kind : cluster.kinds) {
+    Json json = {{"nodes", kind.nodes},
+                 {"device", device_json(kind.device)},
+                 {"inside", port_json(kind.inside)}};
+    if (kind.across.bytes_per_second > 0) json["across"] = port_json(kind.across);
+    list.push_back(json);
+  }
+  return list;
+}
+
+/// Bytes as they are: two machines that differ by a driver's reserve are two machines.
+std::string device_line(const DeviceSpec& device, int nodes, int devices) {
+  return device.kind + " " + device.model + ", " + std::to_string(device.memory.value) +
+         " bytes, nodes " + std::to_string(nodes) + ", devices " + std::to_string(devices);
+}
+
+}  // namespace
+
+std::string_view to_string(Sharing sharing) {
+  switch (sharing) {
+    case Sharing::None:
+      return "none";
+    case Sharing::Serial:
+      return "serial";
+    case Sharing::Fair:
+      return "fair";
+  }
+  throw_bug(__FILE__, __LINE__, "a sharing has no name");
+}
+
+Cluster read_cluster(const JsonCursor& document) {
+  if (is_paddle_cluster(document)) return read_paddle_cluster(document);
+  require_schema_where_document(document, "cluster");
+  Cluster cluster;
+  if (const auto preset = document.find("preset")) {
+    cluster = read_preset(document, *preset);
+    if (const auto name = document.find("name")) {
+      cluster.name = read_name(*name);
+    }
+    return cluster;
+  }
+  const auto kinds = document.find("node_kinds");
+  if (kinds) {
+    document.only({"schema", "name", "devices_per_node", "network_ports", "node_kinds"});
+  } else {
+    document.only({"schema", "name", "preset", "nodes", "devices_per_node", "network_ports",
+                   "device", "inside", "across", "node_kinds"});
+  }
+  cluster.name = read_name(document.at("name"));
+  if (!kinds) cluster.nodes = read_count(document.at("nodes"), 1, kMostDevices);
+  const JsonCursor per_node = document.at("devices_per_node");
+  cluster.devices_per_node = read_count(per_node, 1, kMostDevices);
+  if (const auto ports = document.find("network_ports")) {
+    cluster.network_ports = read_count(*ports, 1, cluster.devices_per_node);
+  }
+  if (kinds) {
+    read_kinds(*kinds, cluster);
+    require_few_devices(per_node, cluster);
+    return cluster;
+  }
+  require_few_devices(per_node, cluster);
+  cluster.device = read_device(document.at("device"));
+  cluster.inside = read_port(document.at("inside"));
+  cluster.across = read_across(document, cluster.nodes);
+  return cluster;
+}
+
+Json to_json(const Cluster& cluster) {
+  Json json = {{"schema", "pipewright.cluster/1"}, {"name", cluster.name}};
+  if (cluster.kinds.empty()) json["nodes"] = cluster.nodes;
+  json["devices_per_node"] = cluster.devices_per_node;
+  if (cluster.network_ports > 0) json["network_ports"] = cluster.network_ports;
+  if (!cluster.kinds.empty()) {
+    json["node_kinds"] = kinds_json(cluster);
+    return json;
+  }
+  json["device"] = device_json(cluster.device);
+  json["inside"] = port_json(cluster.inside);
+  if (cluster.across.bytes_per_second > 0) {
+    json["across"] = port_json(cluster.across);
+  }
+  return json;
+}
+
+std::string fingerprint(const Cluster& cluster) {
+  if (cluster.kinds.empty()) return device_line(cluster.device, cluster.nodes, cluster.devices());
+  std::string line;
+  for (const NodeKind& kind : cluster.kinds) {
+    line += (line.empty() ? "" : "; ") +
+            device_line(kind.device, kind.nodes, kind.nodes * cluster.devices_per_node);
+  }
+  return line;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,123 @@
+// From a cluster to the routes between ranks: which ports a transfer goes through.
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/cluster/cluster.hpp"
+
+namespace pipewright {
+
+namespace {
+
+/// Makes a port's link when the first route needs it.
+class PortLinks {
+ public:
+  PortLinks(const Cluster& cluster, std::vector<Link>& links) : cluster_(cluster), links_(links) {}
+
+  std::uint32_t of(int device, bool outgoing, bool inside, const PortSpec& port) {
+    // Devices that share a port to the network are as the first of them.
+    if (!inside) device = first_on_port(device);
+    const int key = device * 4 + (outgoing ? 2 : 0) + (inside ? 1 : 0);
+    const auto [entry, is_new] =
+        number_.try_emplace(key, static_cast<std::uint32_t>(links_.size()));
+    if (is_new) {
+      links_.push_back({"device " + std::to_string(device) + (outgoing ? " out" : " in") +
+                            (inside ? "" : ", network"),
+                        port.bytes_per_second, port.sharing});
+    }
+    return entry->second;
+  }
+
+ private:
+  int first_on_port(int device) const {
+    const int ports = cluster_.network_ports, each = cluster_.devices_per_node;
+    if (ports == 0) return device;
+    const int local = device % each;
+    const int port = static_cast<int>(static_cast<std::int64_t>(local) * ports / each);
+    return device - local + (port * each + ports - 1) / ports;
+  }
+
+  const Cluster& cluster_;
+  std::vector<Link>& links_;
+  std::map<int, std::uint32_t> number_;
+};
+
+/// The ports of every node, looked up once: routes are as many as pairs of ranks.
+class NodePorts {
+ public:
+  explicit NodePorts(const Cluster& cluster) : alike_(cluster.kinds.empty()) {
+    if (alike_) ports_.push_back({cluster.inside, cluster.across});
+    for (const NodeKind& kind : cluster.kinds) {
+      ports_.insert(ports_.end(), static_cast<std::size_t>(kind.nodes), {kind.inside, kind.across});
+    }
+  }
+
+  const PortSpec& inside(int node) const { return at(node).first; }
+  const PortSpec& across(int node) const { return at(node).second; }
+
+ private:
+  const std::pair<PortSpec, PortSpec>& at(int node) const {
+    return ports_[alike_ ? 0 : static_cast<std::size_t>(node)];
+  }
+
+  bool alike_;
+  std::vector<std::pair<PortSpec, PortSpec>> ports_;
+};
+
+RouteCosts way(const PortSpec& out, const PortSpec& in) {
+  return {
+      std::max(out.latency, in.latency), std::min(out.bytes_per_second, in.bytes_per_second), {}};
+}
+
+RouteCosts route_between(int source, int destination, int devices_per_node, const NodePorts& ports,
+                         PortLinks& links) {
+  if (source == destination) return {};  // the data is there already
+  const int from = source / devices_per_node, to = destination / devices_per_node;
+  const bool inside = from == to;
+  const PortSpec& out = inside ? ports.inside(from) : ports.across(from);
+  const PortSpec& in = inside ? ports.inside(from) : ports.across(to);
+  RouteCosts route = way(out, in);
+  if (out.sharing != Sharing::None || in.sharing != Sharing::None) route.links.reserve(2);
+  if (out.sharing != Sharing::None) route.links.push_back(links.of(source, true, inside, out));
+  if (in.sharing != Sharing::None) route.links.push_back(links.of(destination, false, inside, in));
+  return route;
+}
+
+}  // namespace
+
+RouteCosts way_between(const Cluster& cluster, int source, int destination) {
+  if (source == destination) return {};
+  const int from = source / cluster.devices_per_node, to = destination / cluster.devices_per_node;
+  if (cluster.kinds.empty()) {
+    const PortSpec& port = from == to ? cluster.inside : cluster.across;
+    return way(port, port);
+  }
+  const NodeKind sending = kind_of_node(cluster, from), receiving = kind_of_node(cluster, to);
+  return from == to ? way(sending.inside, sending.inside) : way(sending.across, receiving.across);
+}
+
+void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>& device_of_rank) {
+  for (const int device : device_of_rank) {
+    PIPEWRIGHT_ASSERT(device >= 0 && device < cluster.devices(),
+                      "a rank sits on a device that the cluster does not have");
+  }
+  costs.links.clear();
+  costs.route_of_edge.clear();
+  costs.every_route = {cluster.inside.latency, cluster.inside.bytes_per_second, {}};
+  if (cluster.nodes == 1 && cluster.inside.sharing == Sharing::None) {
+    return;  // all routes are equal
+  }
+  const NodePorts ports(cluster);
+  PortLinks links(cluster, costs.links);
+  costs.route_of_edge.reserve(device_of_rank.size() * device_of_rank.size());
+  for (const int source : device_of_rank) {
+    for (const int destination : device_of_rank) {
+      costs.route_of_edge.push_back(
+          route_between(source, destination, cluster.devices_per_node, ports, links));
+    }
+  }
+}
+
+}  // namespace pipewright

@@ -1,0 +1,156 @@
+#include "core/costs/costs.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/order/stages_by_rank.hpp"
+#include "core/program/collectives.hpp"
+
+namespace pipewright {
+
+Bytes StageMemory::within(ActionKind kind) const {
+  switch (kind) {
+    case ActionKind::F:
+      return in_f;
+    case ActionKind::I:
+      return in_i;
+    case ActionKind::W:
+      return in_w;
+    case ActionKind::B:
+      return in_b;
+    default:
+      return Bytes(0);
+  }
+}
+
+CostTable CostTable::uniform(int stages, StageCosts each, Nanoseconds comm) {
+  CostTable table;
+  table.stages.assign(static_cast<std::size_t>(stages), each);
+  table.every_route.latency = comm;
+  return table;
+}
+
+StageMemory CostTable::memory_or_unit(int stage) const {
+  if (memory.empty()) return {Bytes(1), Bytes(0), Bytes(-1), Bytes(0)};
+  return memory[static_cast<std::size_t>(stage)];
+}
+
+bool CostTable::has_shared_links() const {
+  for (const Link& link : links) {
+    if (link.sharing != Sharing::None) return true;
+  }
+  return false;
+}
+
+const RouteCosts& CostTable::route(RankId source_rank, RankId destination, int ranks) const {
+  if (route_of_edge.empty() || source_rank.value < 0 || destination.value < 0) return every_route;
+  return route_of_edge[static_cast<std::size_t>(source_rank.value) *
+                           static_cast<std::size_t>(ranks) +
+                       static_cast<std::size_t>(destination.value)];
+}
+
+Bytes CostTable::message_bytes(const Route& route) const {
+  // A gradient made by stage s crosses the boundary between s-1 and s.
+  const bool forward = route.send_kind == ActionKind::SendF;
+  const auto& sizes = forward ? activation_bytes : gradient_bytes;
+  const int boundary = forward ? route.stage.value : route.stage.value - 1;
+  if (boundary < 0 || boundary >= static_cast<int>(sizes.size())) return Bytes(0);
+  return sizes[static_cast<std::size_t>(boundary)];
+}
+
+std::vector<std::int64_t> CostTable::message_bytes(const Program& program) const {
+  std::vector<std::int64_t> bytes;
+  bytes.reserve(program.routes.size());
+  for (const Route& route : program.routes) bytes.push_back(message_bytes(route).value);
+  return bytes;
+}
+
+Nanoseconds CostTable::transfer_time(const Route& r, int ranks) const {
+  const RouteCosts& way = route(r.source, r.destination, ranks);
+  if (way.bytes_per_second <= 0) return way.latency;
+  const double moving = static_cast<double>(message_bytes(r).value) / way.bytes_per_second * 1e9;
+  // The epsilon keeps an exact quotient from being rounded up by its last bit.
+  return way.latency + Nanoseconds(static_cast<std::int64_t>(std::ceil(moving - 1e-6)));
+}
+
+Nanoseconds CostTable::compute_time(const Action& action, const Action* partner) const {
+  if (partner != nullptr) {
+    return overlapped_pair.value > 0 ? overlapped_pair
+                                     : compute_time(action) + compute_time(*partner);
+  }
+  if (static_cast<std::size_t>(action.stage.value) >= stages.size()) return Nanoseconds(0);
+  const StageCosts& stage = stages[static_cast<std::size_t>(action.stage.value)];
+  switch (action.kind) {
+    case ActionKind::F:
+      return stage.f;
+    case ActionKind::I:
+      return stage.i;
+    case ActionKind::W:
+      return stage.w;
+    case ActionKind::B:
+      return stage.b;
+    default:
+      return Nanoseconds(0);
+  }
+}
+
+/// What goes round the ring; nullopt: nothing is said of it.
+std::optional<std::int64_t> CostTable::collective_bytes(const Collective& collective) const {
+  constexpr std::int64_t kNormBytes = 8;
+  const auto stage = static_cast<std::size_t>(collective.stage.value);
+  if (collective.kind == ActionKind::ReduceTied)
+    return tied_bytes.value > 0 ? std::optional(tied_bytes.value) : std::nullopt;
+  if (collective.kind == ActionKind::ReduceNorm)
+    return parameter_bytes.empty() ? std::nullopt : std::optional(kNormBytes);
+  return stage < parameter_bytes.size() ? std::optional(parameter_bytes[stage].value)
+                                        : std::nullopt;
+}
+
+Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) const {
+  const auto stage = static_cast<std::size_t>(collective.stage.value);
+  Nanoseconds time;
+  if (!is_of_all(collective.kind) && stage < stages.size()) {
+    time = collective.kind == ActionKind::ReduceGrad ? stages[stage].reduce : stages[stage].unshard;
+  }
+  const std::optional<std::int64_t> moved = collective_bytes(collective);
+  if (!moved) return time;
+  const RingWork work = ring_work(collective, *moved);
+  Nanoseconds latency;
+  double rate = 0;  // of the slowest link; 0: bytes cost nothing
+  for (std::size_t m = 0; m < collective.members.size(); ++m) {
+    const RankId next = collective.members[(m + 1) % collective.members.size()].rank;
+    const RouteCosts& way = route(collective.members[m].rank, next, ranks);
+    latency = std::max(latency, way.latency);
+    if (way.bytes_per_second > 0)
+      rate = rate > 0 ? std::min(rate, way.bytes_per_second) : way.bytes_per_second;
+  }
+  time += latency * static_cast<int>(work.steps);
+  if (rate <= 0) return time;
+  const double bytes =
+      static_cast<double>(work.bytes_times_n) / static_cast<double>(collective.members.size());
+  return time + Nanoseconds(static_cast<std::int64_t>(std::ceil(bytes / rate * 1e9 - 1e-6)));
+}
+
+Nanoseconds CostTable::update_time(const Placement& placement, RankId rank) const {
+  return update_of(*this, placement.stages_of(rank));
+}
+
+Nanoseconds CostTable::duration(const Program& program, InstructionId id) const {
+  const Instruction& in = program.code[id];
+  if (is_transfer(in.kind) || in.in_collective()) return Nanoseconds(0);
+  if (program.code[id].kind == ActionKind::Opt)
+    return update_time(program.placement, program.rank_of(id));
+  const Cell cell = program.cell(id);
+  return compute_time(cell.action, cell.partner ? &*cell.partner : nullptr);
+}
+
+Nanoseconds update_of(const CostTable& costs, std::span<const StageId> stages) {
+  Nanoseconds sum;
+  for (const StageId stage : stages) {
+    if (static_cast<std::size_t>(stage.value) < costs.stages.size())
+      sum += costs.stages[static_cast<std::size_t>(stage.value)].opt;
+  }
+  return sum;
+}
+
+}  // namespace pipewright

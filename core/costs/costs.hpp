@@ -1,0 +1,101 @@
+// What an action and a transfer cost: the only thing besides a Program that a
+// simulation needs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/units.hpp"
+#include "core/program/program.hpp"
+
+namespace pipewright {
+
+/// Durations of one stage, one micro-batch.
+struct StageCosts {
+  Nanoseconds f, i, w;
+  Nanoseconds b;    // I and W fused; set_defaults() gives i + w where it was not said
+  Nanoseconds opt;  // this stage's part of the update
+  // Collectives of the stage's replicas, besides moving CostTable::parameter_bytes.
+  Nanoseconds reduce, unshard;
+};
+
+/// Live memory of one stage: bytes that F allocates, that I gives back
+/// (negative: takes more), that W gives back, and what is always there.
+struct StageMemory {
+  Bytes f, i, w;   // change at the start of F (usually > 0), at the end of I and
+                   // of W (usually < 0); B does both
+  Bytes constant;  // weights, gradients, optimizer state
+  /// The most that an action holds while it runs, beyond what was held before it; what is less than
+  /// its change says nothing.
+  Bytes in_f, in_i, in_w, in_b;
+  Bytes version;  // an older version of the weights that is kept (version_changes.hpp)
+
+  /// That of a computation; 0 for anything else.
+  Bytes within(ActionKind kind) const;
+};
+
+/// A directed way between two ranks: latency, bandwidth, and the shared links
+/// it goes over (indices into CostTable::links).
+struct RouteCosts {
+  Nanoseconds latency;
+  double bytes_per_second = 0;  // 0: bytes cost nothing
+  std::vector<std::uint32_t> links;
+};
+
+enum class Sharing : std::uint8_t { None, Serial, Fair };
+struct Link {
+  std::string name;
+  double bytes_per_second = 0;
+  Sharing sharing = Sharing::None;
+};
+
+struct CostTable {
+  std::vector<StageCosts> stages;       // by stage
+  std::vector<StageMemory> memory;      // by stage, or empty
+  std::vector<Bytes> activation_bytes;  // message from stage s to s+1; empty or S-1 entries
+  std::vector<Bytes> gradient_bytes;    // message from stage s+1 to s; empty or S-1 entries
+  std::vector<Bytes> parameter_bytes;   // what REDUCE_GRAD and UNSHARD move, by stage; empty: 0
+  Bytes tied_bytes;                     // what REDUCE_TIED moves
+  /// Duration of an overlapped pair of forward of stage a and backward of stage
+  /// b: fixed for all if set (> 0), else F(a) + B(b).
+  Nanoseconds overlapped_pair;
+  RouteCosts every_route;  // for routes without an entry of their own
+  /// Own entry of a directed rank edge, at source * ranks + destination; empty:
+  /// every_route for all. links empty there is fine.
+  std::vector<RouteCosts> route_of_edge;
+  std::vector<Link> links;
+  std::string source = "assumed";  // where the numbers come from: "assumed", a profile's name
+
+  /// Equal stages.
+  static CostTable uniform(int stages, StageCosts each, Nanoseconds comm = Nanoseconds(0));
+
+  /// The stage's entry; without a table an activation counts one unit from its F to its W.
+  StageMemory memory_or_unit(int stage) const;
+  bool has_shared_links() const;
+  const RouteCosts& route(RankId source_rank, RankId destination, int ranks) const;
+  Bytes message_bytes(const Route& route) const;
+  /// By route of the Program.
+  std::vector<std::int64_t> message_bytes(const Program& program) const;
+  /// Latency + bytes / bandwidth, rounded up (docs/semantics.md §5).
+  Nanoseconds transfer_time(const Route& route, int ranks) const;
+  /// Cost of a computation; of a pair if `partner` is set.
+  Nanoseconds compute_time(const Action& action, const Action* partner = nullptr) const;
+  /// Cost of OPT on a rank: the updates of its stages.
+  Nanoseconds update_time(const Placement& placement, RankId rank) const;
+  /// From the moment all members are ready to their end: the ring of its members by rank, over the
+  /// largest latency and the least bandwidth on it (docs/semantics.md §5).
+  Nanoseconds collective_time(const Collective& collective, int ranks) const;
+  /// Duration of any computation; 0 for transfer ends and members of collectives.
+  Nanoseconds duration(const Program& program, InstructionId id) const;
+
+ private:
+  std::optional<std::int64_t> collective_bytes(const Collective& collective) const;
+};
+
+/// Cost of the updates of a rank's stages, one behind the other.
+Nanoseconds update_of(const CostTable& costs, std::span<const StageId> stages);
+
+}  // namespace pipewright

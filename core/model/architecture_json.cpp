@@ -1,0 +1,118 @@
+#include "core/model/architecture_json.hpp"
+
+#include "core/base/json_fields.hpp"
+#include "core/model/layers.hpp"
+
+namespace pipewright {
+
+namespace {
+
+constexpr int kMostCount = 65536, kMostWide = 1 << 24;
+
+int count_or(const JsonCursor& document, std::string_view key, int least, int most, int otherwise) {
+  const auto value = document.find(key);
+  return value ? read_count(*value, least, most) : otherwise;
+}
+
+bool flag_or(const JsonCursor& document, std::string_view key, bool otherwise) {
+  const auto value = document.find(key);
+  return value ? value->boolean() : otherwise;
+}
+
+Experts read_experts(const JsonCursor& value) {
+  value.only({"count", "chosen", "ffn", "shared_ffn", "dense_layers"});
+  Experts experts;
+  experts.count = read_count(value.at("count"), 1, kMostCount);
+  experts.chosen = read_count(value.at("chosen"), 1, experts.count);
+  experts.ffn = read_count(value.at("ffn"), 1, kMostWide);
+  experts.shared_ffn = count_or(value, "shared_ffn", 0, kMostWide, 0);
+  experts.dense_blocks = count_or(value, "dense_layers", 0, kMostCount, 0);
+  return experts;
+}
+
+LatentAttention read_latent(const JsonCursor& value) {
+  value.only({"query_rank", "key_value_rank", "plain", "rotary", "value"});
+  const auto width = [&](std::string_view key) { return read_count(value.at(key), 1, kMostWide); };
+  return {width("query_rank"), width("key_value_rank"), width("plain"), width("rotary"),
+          width("value")};
+}
+
+Architecture read_widths(const JsonCursor& document) {
+  document.only({"schema", "name", "hidden", "layers", "heads", "kv_heads", "head", "ffn", "gated",
+                 "biases", "vocabulary", "sequence", "learned_positions", "tied_head", "experts",
+                 "latent_attention"});
+  Architecture model;
+  model.name = "transformer";
+  model.hidden = read_count(document.at("hidden"), 1, kMostWide);
+  model.blocks = read_count(document.at("layers"), 1, kMostBlocks);
+  const JsonCursor heads = document.at("heads");
+  model.heads = read_count(heads, 1, kMostCount);
+  model.key_value_heads = count_or(document, "kv_heads", 1, model.heads, model.heads);
+  if (!document.find("head") && model.hidden % model.heads != 0) {
+    heads.fail("a number of heads that divides hidden = " + std::to_string(model.hidden) +
+               ", or \"head\", the width of one");
+  }
+  model.head = count_or(document, "head", 1, kMostWide, model.hidden / model.heads);
+  model.ffn = count_or(document, "ffn", 1, kMostWide, 4 * model.hidden);
+  model.gated = flag_or(document, "gated", false);
+  model.biases = flag_or(document, "biases", true);
+  model.vocabulary = read_count(document.at("vocabulary"), 1, kMostWide);
+  model.sequence = read_count(document.at("sequence"), 1, kMostWide);
+  model.learned_positions = flag_or(document, "learned_positions", true);
+  model.tied_head = flag_or(document, "tied_head", true);
+  if (const auto experts = document.find("experts")) model.experts = read_experts(*experts);
+  if (const auto latent = document.find("latent_attention")) model.latent = read_latent(*latent);
+  return model;
+}
+
+}  // namespace
+
+Architecture read_architecture(const JsonCursor& document) {
+  require_schema(document, "architecture");
+  Architecture model;
+  if (const auto preset = document.find("preset")) {
+    document.only({"schema", "name", "preset", "layers", "sequence"});
+    model = parsed_at(*preset, [&] { return architecture_preset(preset->string()); });
+    model.blocks = count_or(document, "layers", 1, kMostBlocks, model.blocks);
+    model.sequence = count_or(document, "sequence", 1, kMostWide, model.sequence);
+  } else {
+    model = read_widths(document);
+  }
+  if (const auto name = document.find("name")) model.name = read_name(*name);
+  parsed_at(document, [&] { check(model); });
+  return model;
+}
+
+Json to_json(const Architecture& model) {
+  Json json = {{"schema", "pipewright.architecture/1"},
+               {"name", model.name},
+               {"hidden", model.hidden},
+               {"layers", model.blocks},
+               {"heads", model.heads},
+               {"kv_heads", model.key_value_heads},
+               {"head", model.head},
+               {"ffn", model.ffn},
+               {"gated", model.gated},
+               {"biases", model.biases},
+               {"vocabulary", model.vocabulary},
+               {"sequence", model.sequence},
+               {"learned_positions", model.learned_positions},
+               {"tied_head", model.tied_head}};
+  if (model.experts.count > 0) {
+    json["experts"] = {{"count", model.experts.count},
+                       {"chosen", model.experts.chosen},
+                       {"ffn", model.experts.ffn},
+                       {"shared_ffn", model.experts.shared_ffn},
+                       {"dense_layers", model.experts.dense_blocks}};
+  }
+  if (model.latent.query_rank > 0) {
+    json["latent_attention"] = {{"query_rank", model.latent.query_rank},
+                                {"key_value_rank", model.latent.key_value_rank},
+                                {"plain", model.latent.plain},
+                                {"rotary", model.latent.rotary},
+                                {"value", model.latent.value}};
+  }
+  return json;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,87 @@
+#include "core/model/architecture_model.hpp"
+
+#include <cmath>
+
+#include "core/model/architecture_json.hpp"
+#include "core/model/layers.hpp"
+#include "core/model/transformer.hpp"
+
+namespace pipewright {
+
+namespace {
+
+/// Multiply and add for each weight that a token meets, and for each pair of tokens the products of
+/// scores and values, of which a causal mask leaves half (arXiv:2205.05198, appendix A).
+double operations_of_row(const Architecture& model, int block) {
+  Architecture one = model;
+  one.blocks = 1;
+  one.experts.dense_blocks = model.has_experts(block) ? 0 : 1;
+  const double weights = active_parameters(one) - embedding_parameters(one) - head_parameters(one);
+  const bool latent = model.latent.query_rank > 0;
+  const double query = latent ? model.latent.plain + model.latent.rotary : model.head;
+  const double value = latent ? model.latent.value : model.head;
+  return 2 * weights + model.heads * (query + value) * model.sequence;
+}
+
+Layer block_layer(const Architecture& model, int block) {
+  Layer layer;
+  layer.name = "block " + std::to_string(block);
+  layer.kind = LayerKind::Custom;
+  layer.in = layer.out = model.hidden;
+  layer.custom.type = model.has_experts(block) ? "transformer-experts" : "transformer-block";
+  layer.custom.weights = std::llround(block_parameters(model, block));
+  layer.custom.operations = operations_of_row(model, block);
+  return layer;
+}
+
+}  // namespace
+
+bool can_be_trained(const Architecture& model) {
+  return model.key_value_heads == model.heads && model.head * model.heads == model.hidden &&
+         !model.gated && model.biases && model.learned_positions && model.experts.count == 0 &&
+         model.latent.query_rank == 0;
+}
+
+Model model_of(const Architecture& architecture) {
+  Model model;
+  model.name = architecture.name;
+  model.sequence = architecture.sequence;
+  model.bytes_per_element = 2;
+  // The ends are the executor's own in any case.
+  model.layers =
+      expand({architecture.hidden, architecture.blocks, architecture.heads, architecture.ffn,
+              architecture.vocabulary, architecture.sequence, architecture.tied_head});
+  if (can_be_trained(architecture)) return model;
+  if (!architecture.learned_positions) model.layers.front().positions = 0;
+  for (int block = 0; block < architecture.blocks; ++block)
+    model.layers[static_cast<std::size_t>(block) + 1] = block_layer(architecture, block);
+  return model;
+}
+
+std::optional<Architecture> architecture_of(const Model& model) {
+  const auto shape = transformer_shape_of(model);
+  if (!shape || shape->hidden % shape->heads != 0) return std::nullopt;
+  Architecture architecture = gpt_architecture(model.name, shape->hidden, shape->layers,
+                                               shape->heads, shape->vocabulary, shape->sequence);
+  architecture.ffn = shape->ffn;
+  architecture.tied_head = shape->tied_head;
+  return architecture;
+}
+
+DescribedModel read_described_model(const JsonCursor& document) {
+  const auto schema = document.find("schema");
+  const bool is_architecture = schema && schema->value().is_string() &&
+                               schema->string().rfind("pipewright.architecture/", 0) == 0;
+  if (!is_architecture) {
+    const bool says_precision = document.find("bytes_per_element") || document.find("preset");
+    return {read_model(document), std::nullopt, says_precision};
+  }
+  const Architecture architecture = read_architecture(document);
+  return {model_of(architecture), architecture};
+}
+
+Json described_model_json(const Model& model, const std::optional<Architecture>& architecture) {
+  return architecture ? to_json(*architecture) : to_json(model);
+}
+
+}  // namespace pipewright

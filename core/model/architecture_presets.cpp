@@ -1,0 +1,120 @@
+// The published models, each with the table that its numbers come from.
+#include <array>
+
+#include "core/base/error.hpp"
+#include "core/base/suggest.hpp"
+#include "core/model/architecture.hpp"
+
+namespace pipewright {
+
+namespace {
+
+/// "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"
+/// (arXiv:2104.04473), table 1: sequences of 2048, a vocabulary of 51200.
+struct MegatronRow {
+  std::string_view name;
+  int heads, hidden, blocks;
+};
+constexpr std::array<MegatronRow, 10> kMegatron{{
+    {"megatron-1.7b", 24, 2304, 24},
+    {"megatron-3.6b", 32, 3072, 30},
+    {"megatron-7.5b", 32, 4096, 36},
+    {"megatron-18b", 48, 6144, 40},
+    {"megatron-39b", 64, 8192, 48},
+    {"megatron-76b", 80, 10240, 60},
+    {"megatron-145b", 96, 12288, 80},
+    {"megatron-310b", 128, 16384, 96},
+    {"megatron-530b", 128, 20480, 105},
+    {"megatron-1t", 160, 25600, 128},
+}};
+
+/// "The Llama 3 Herd of Models" (arXiv:2407.21783), table 3, with the sequences of the first stage
+/// of its training.
+Architecture llama3(std::string name, int blocks, int hidden, int ffn, int heads) {
+  Architecture model = gpt_architecture(std::move(name), hidden, blocks, heads, 128256, 8192);
+  model.key_value_heads = 8;
+  model.ffn = ffn;
+  model.gated = true;
+  model.biases = model.learned_positions = model.tied_head = false;
+  return model;
+}
+
+/// "Mixtral of Experts" (arXiv:2401.04088), table 1.
+Architecture mixtral() {
+  Architecture model = llama3("mixtral-8x7b", 32, 4096, 14336, 32);
+  model.vocabulary = 32000;
+  model.sequence = 4096;
+  model.experts = {.count = 8, .chosen = 2, .ffn = 14336};
+  return model;
+}
+
+Architecture deepseek(std::string name, int hidden, int blocks, int ffn, int vocabulary,
+                      const Experts& experts) {
+  Architecture model = gpt_architecture(std::move(name), hidden, blocks, 128, vocabulary, 4096);
+  model.ffn = ffn;
+  model.gated = true;
+  model.biases = model.learned_positions = model.tied_head = false;
+  model.experts = experts;
+  model.latent = {
+      .query_rank = 1536, .key_value_rank = 512, .plain = 128, .rotary = 64, .value = 128};
+  return model;
+}
+
+/// "DeepSeek-V2" (arXiv:2405.04434), §3.1.2.
+Architecture deepseek_v2() {
+  return deepseek(
+      "deepseek-v2", 5120, 60, 12288, 102400,
+      {.count = 160, .chosen = 6, .ffn = 1536, .shared_ffn = 2 * 1536, .dense_blocks = 1});
+}
+
+/// "DeepSeek-V3 Technical Report" (arXiv:2412.19437), §4.2, without the layer that predicts a
+/// second token.
+Architecture deepseek_v3() {
+  return deepseek("deepseek-v3", 7168, 61, 18432, 129280,
+                  {.count = 256, .chosen = 8, .ffn = 2048, .shared_ffn = 2048, .dense_blocks = 3});
+}
+
+using Maker = Architecture (*)();
+struct Preset {
+  std::string_view name;
+  Maker make;
+};
+constexpr std::array<Preset, 7> kOthers{{
+    // "Language Models are Few-Shot Learners" (arXiv:2005.14165), table 2.1; the vocabulary padded
+    // as Megatron-LM pads it.
+    {"gpt3-175b", [] { return gpt_architecture("gpt3-175b", 12288, 96, 96, 51200, 2048); }},
+    {"llama3-8b", [] { return llama3("llama3-8b", 32, 4096, 14336, 32); }},
+    {"llama3-70b", [] { return llama3("llama3-70b", 80, 8192, 28672, 64); }},
+    {"llama3-405b", [] { return llama3("llama3-405b", 126, 16384, 53248, 128); }},
+    {"mixtral-8x7b", mixtral},
+    {"deepseek-v2", deepseek_v2},
+    {"deepseek-v3", deepseek_v3},
+}};
+
+}  // namespace
+
+std::vector<std::string_view> architecture_preset_names() {
+  std::vector<std::string_view> names;
+  for (const MegatronRow& row : kMegatron) names.push_back(row.name);
+  for (const Preset& preset : kOthers) names.push_back(preset.name);
+  return names;
+}
+
+Architecture architecture_preset(std::string_view name) {
+  for (const MegatronRow& row : kMegatron) {
+    if (row.name == name) {
+      return gpt_architecture(std::string(name), row.hidden, row.blocks, row.heads, 51200, 2048);
+    }
+  }
+  for (const Preset& preset : kOthers) {
+    if (preset.name == name) return preset.make();
+  }
+  std::string list;
+  for (const std::string_view known : architecture_preset_names()) {
+    list += (list.empty() ? "" : ", ") + std::string(known);
+  }
+  throw InputError("unknown architecture \"" + std::string(name) + "\"" +
+                   did_you_mean(name, architecture_preset_names()) + "; known are " + list);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,29 @@
+// The layers of model.json: reading them one after the other, each with the width and the image
+// that it finds in front, and writing them. Pure functions; InputError names file and place.
+#pragma once
+
+#include "core/base/json.hpp"
+#include "core/model/model.hpp"
+
+namespace pipewright {
+
+inline constexpr int kWidest = 1 << 20;
+inline constexpr int kMostLayers = 4096;
+/// An embedding stands in front of them and a head after them.
+inline constexpr int kMostBlocks = kMostLayers - 2;
+inline constexpr int kMostHeads = 65536;
+inline constexpr int kLongestSequence = 1 << 24;
+inline constexpr int kLargestVocabulary = 1 << 24;
+
+/// A model's list of layers. Where layers name their inputs, those that more than one tensor
+/// connects come back as one Graph (core/model/graph.hpp).
+std::vector<Layer> read_layers(const JsonCursor& list);
+Json to_json(const Layer& layer);
+
+/// A layer that holds these, one behind the other.
+Layer layer_group(std::string name, LayerKind kind, std::vector<Layer> inner);
+
+/// The first layer of those that hold no others.
+const Layer& first_leaf(const Layer& layer);
+
+}  // namespace pipewright

@@ -1,0 +1,141 @@
+// model.json: reading, checking that the layers form a chain, and writing.
+#include "core/model/model.hpp"
+
+#include "core/base/error.hpp"
+#include "core/base/json_fields.hpp"
+#include "core/base/suggest.hpp"
+#include "core/model/layers.hpp"
+#include "core/model/tie.hpp"
+#include "core/model/transformer.hpp"
+
+namespace pipewright {
+
+namespace {
+
+TransformerShape read_shape(const JsonCursor& value) {
+  value.only({"hidden", "layers", "heads", "ffn", "vocabulary", "sequence", "tied_head"});
+  TransformerShape shape;
+  shape.hidden = read_count(value.at("hidden"), 1, kWidest);
+  shape.layers = read_count(value.at("layers"), 1, kMostLayers - 2);
+  const JsonCursor heads = value.at("heads");
+  shape.heads = read_count(heads, 1, kMostHeads);
+  if (shape.hidden % shape.heads != 0) {
+    heads.fail("a number of heads that divides hidden = " + std::to_string(shape.hidden));
+  }
+  const std::optional<JsonCursor> ffn = value.find("ffn");
+  if (!ffn && shape.hidden > kWidest / 4) {
+    value.at("hidden").fail("at most 262144 where ffn is left out (it is 4 * hidden)");
+  }
+  shape.ffn = ffn ? read_count(*ffn, 1, kWidest) : 4 * shape.hidden;
+  // The head is as wide as the vocabulary, so the limit of widths holds for it.
+  shape.vocabulary = read_count(value.at("vocabulary"), 1, kWidest);
+  shape.sequence = read_count(value.at("sequence"), 1, kLongestSequence);
+  if (const auto tied = value.find("tied_head")) shape.tied_head = tied->boolean();
+  return shape;
+}
+
+/// What only the whole model can show.
+void check_model(const JsonCursor& document, const Model& model) {
+  const Layer& first = first_leaf(model.layers.front());
+  const Layer& last = model.layers.back();
+  const auto refuse = [&](const std::string& pointer, const std::string& message) {
+    throw InputError(document.file(), document.pointer() + pointer, message);
+  };
+  if (first.positions > 0 && first.positions < model.sequence) {
+    refuse("/sequence", "expected at most " + std::to_string(first.positions) +
+                            ", the positions of the embedding, found " +
+                            std::to_string(model.sequence));
+  }
+  if (first.kind == LayerKind::Embedding && model.loss == LossKind::SoftmaxCrossEntropy &&
+      last.out != first.vocabulary) {
+    refuse("/layers", "expected a last layer as wide as the vocabulary (" +
+                          std::to_string(first.vocabulary) + "), found " +
+                          std::to_string(last.out));
+  }
+  double parameters = 0;
+  for (const Layer& layer : model.layers) {
+    parameters += static_cast<double>(footprint(layer, model, 1).parameters);
+  }
+  if (parameters > 0x1p50) {
+    refuse("", "the model has more than 2^50 parameters; make it smaller");
+  }
+}
+
+std::string_view loss_name(LossKind loss) {
+  return loss == LossKind::Mse ? "mse" : "softmax_cross_entropy";
+}
+
+void read_common(const JsonCursor& document, Model& model) {
+  if (const auto name = document.find("name")) {
+    model.name = read_name(*name);
+  }
+  if (const auto bytes = document.find("bytes_per_element")) {
+    model.bytes_per_element = read_count(*bytes, 1, 8);
+    if ((model.bytes_per_element & (model.bytes_per_element - 1)) != 0) {
+      bytes->fail("1, 2, 4 or 8");
+    }
+  }
+}
+
+void read_layer_list(const JsonCursor& document, Model& model) {
+  const JsonCursor layers = document.at("layers");
+  model.layers = read_layers(layers);
+  require_tie_fits(layers, model);
+  model.loss = read_choice<LossKind>(
+      document.at("loss"),
+      {{"softmax_cross_entropy", LossKind::SoftmaxCrossEntropy}, {"mse", LossKind::Mse}});
+  if (const auto sequence = document.find("sequence")) {
+    model.sequence = read_count(*sequence, 1, kLongestSequence);
+  }
+}
+
+}  // namespace
+
+Model read_model(const JsonCursor& document) {
+  require_schema_where_document(document, "model");
+  Model model;
+  if (const auto preset = document.find("preset")) {
+    document.only({"schema", "name", "preset", "bytes_per_element"});
+    model = parsed_at(*preset, [&] { return model_preset(preset->string()); });
+  } else if (const auto transformer = document.find("transformer")) {
+    document.only({"schema", "name", "transformer", "bytes_per_element"});
+    const TransformerShape shape = read_shape(*transformer);
+    model.name = "transformer";
+    model.layers = expand(shape);
+    model.sequence = shape.sequence;
+  } else {
+    document.only({"schema", "name", "preset", "transformer", "layers", "loss", "sequence",
+                   "bytes_per_element"});
+    if (!document.find("layers")) {
+      throw InputError(document.file(), document.pointer(),
+                       "expected one of \"preset\", \"transformer\" and \"layers\"; add it");
+    }
+    model.name = "layers";
+    read_layer_list(document, model);
+  }
+  read_common(document, model);
+  check_model(document, model);
+  return model;
+}
+
+Json to_json(const Model& model) {
+  Json json = {{"schema", "pipewright.model/1"}, {"name", model.name}};
+  if (const auto shape = transformer_shape_of(model)) {
+    json["transformer"] = {{"hidden", shape->hidden},         {"layers", shape->layers},
+                           {"heads", shape->heads},           {"ffn", shape->ffn},
+                           {"vocabulary", shape->vocabulary}, {"sequence", shape->sequence}};
+    if (shape->tied_head) json["transformer"]["tied_head"] = true;
+  } else {
+    Json layers = Json::array();
+    for (const Layer& layer : model.layers) {
+      layers.push_back(to_json(layer));
+    }
+    json["layers"] = std::move(layers);
+    json["loss"] = loss_name(model.loss);
+    json["sequence"] = model.sequence;
+  }
+  json["bytes_per_element"] = model.bytes_per_element;
+  return json;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,119 @@
+// The model as a chain of layers: what the partitioner cuts into stages and the
+// executor trains.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/json.hpp"
+#include "core/base/units.hpp"
+
+namespace pipewright {
+
+enum class LayerKind : std::uint8_t {
+  Linear,  // in -> out, with a bias unless bias = false
+  Relu,
+  Gelu,                 // tanh form
+  LayerNorm,            // over the last dimension, with scale and shift
+  CausalSelfAttention,  // qkv and output projections included; `in` wide,
+                        // `heads` heads
+  Embedding,            // token ids -> out wide; plus learned positions if positions > 0
+  Residual,             // x + inner(x), or shortcut(x) + inner(x)
+  Sequential,           // inner layers kept together: the partitioner does not cut it (a
+                        // transformer block)
+  Conv2d,               // image -> image_out, `groups` groups of channels apart, with a bias of
+                        // each channel unless bias = false
+  BatchNorm,            // each channel over the micro-batch, with scale and shift
+  MaxPool,              // the largest of each window
+  AveragePool,          // the mean of each window; what lies outside of the image counts as 0
+  GlobalAveragePool,    // each channel's mean
+  Graph,                // inner layers that name their inputs; the partitioner does not cut it
+  Add,                  // within a Graph: the sum of its inputs
+  Concat,               // within a Graph: its inputs side by side; of images, their channels
+  Custom,               // a user's own, by name (exec/layers/own_layer.hpp)
+};
+inline constexpr int kGraphInput = -1;
+enum class LossKind : std::uint8_t { SoftmaxCrossEntropy, Mse };
+
+/// A row that is an image: channel by channel, each row by row.
+struct ImageShape {
+  int channels = 0, height = 0, width = 0;
+
+  int pixels() const { return height * width; }
+  int numbers() const { return channels * pixels(); }
+  bool operator==(const ImageShape&) const = default;
+};
+
+/// A square that moves over the channels of an image in steps of `stride`, starting `padding`
+/// outside of it.
+struct Window {
+  int size = 1, stride = 1, padding = 0;
+
+  bool operator==(const Window&) const = default;
+};
+
+/// What is known of a layer that somebody else has written.
+struct CustomLayer {
+  std::string type;                             // its name in the program's LayerFactory
+  std::map<std::string, std::string> settings;  // for its maker
+  std::int64_t weights = 0;
+  double operations = 0;  // of F for a row, and of I and of W
+
+  bool operator==(const CustomLayer&) const = default;
+};
+
+struct Layer {
+  std::string name;
+  LayerKind kind = LayerKind::Linear;
+  int in = 0, out = 0;  // widths (features of a row)
+  int heads = 0;
+  int vocabulary = 0, positions = 0;
+  bool bias = true;
+  bool tied = false;            // Linear: its matrix is the token table of the model's embedding
+  std::vector<Layer> inner;     // Residual, Sequential, Graph
+  std::vector<Layer> shortcut;  // Residual: what x goes through before it is added; often nothing
+  ImageShape image, image_out;  // of the layers of core/model/image.hpp: before and behind
+  Window window;                // Conv2d, MaxPool, AveragePool
+  int groups = 1;               // Conv2d
+  /// Within a Graph, where the input comes from: an inner layer before it, or kGraphInput.
+  std::vector<int> inputs;
+  CustomLayer custom;
+
+  bool operator==(const Layer&) const = default;
+};
+
+struct Model {
+  std::string name;
+  std::vector<Layer> layers;
+  LossKind loss = LossKind::SoftmaxCrossEntropy;
+  int sequence = 1;  // rows of a sample: tokens of a sequence; 1 for plain vectors
+  int bytes_per_element = 4;
+};
+
+/// What a layer costs for `samples` samples (rows = samples * sequence):
+/// multiply-add counts twice, gelu and the like are counted as documented in
+/// docs/metrics.md.
+struct LayerFootprint {
+  std::int64_t parameters = 0;
+  double forward_flops = 0, input_gradient_flops = 0, weight_gradient_flops = 0;
+  std::int64_t saved_bytes = 0;   // kept from F until W
+  std::int64_t output_bytes = 0;  // the message to the next stage, if a cut follows
+};
+LayerFootprint footprint(const Layer& layer, const Model& model, int samples);
+
+/// {"schema":"pipewright.model/1", "preset":"gpt-tiny"} or
+/// {"transformer":{hidden, layers, heads, ffn, vocabulary, sequence}} or
+/// {"layers":[…], "loss":…}.
+Model read_model(const JsonCursor& document);
+Json to_json(const Model& model);
+/// "mlp" (1024 -> 4096 -> 1024), "gpt-tiny" (byte level), "gpt3-175b", "resnet50" (images of
+/// 224x224), "resnet50-small" (32x32, ten classes), "resnet-tiny" (16x16, four classes). Throws
+/// InputError with a suggestion.
+Model model_preset(std::string_view name);
+std::vector<std::string_view> model_preset_names();
+std::string_view to_string(LayerKind kind);
+
+}  // namespace pipewright

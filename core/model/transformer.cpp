@@ -1,0 +1,92 @@
+#include "core/model/transformer.hpp"
+
+#include <utility>
+
+#include "core/model/layers.hpp"
+
+namespace pipewright {
+
+namespace {
+
+Layer same_width(std::string name, LayerKind kind, int width) {
+  Layer layer;
+  layer.name = std::move(name);
+  layer.kind = kind;
+  layer.in = layer.out = width;
+  return layer;
+}
+
+Layer linear(std::string name, int in, int out, bool bias = true) {
+  Layer layer;
+  layer.name = std::move(name);
+  layer.in = in;
+  layer.out = out;
+  layer.bias = bias;
+  return layer;
+}
+
+Layer block(int number, const TransformerShape& shape) {
+  const int width = shape.hidden;
+  Layer attention = same_width("attention", LayerKind::CausalSelfAttention, width);
+  attention.heads = shape.heads;
+  Layer attend =
+      layer_group("attend", LayerKind::Residual,
+                  {same_width("norm", LayerKind::LayerNorm, width), std::move(attention)});
+  Layer feed_forward = layer_group(
+      "feed forward", LayerKind::Residual,
+      {same_width("norm", LayerKind::LayerNorm, width), linear("up", width, shape.ffn),
+       same_width("gelu", LayerKind::Gelu, shape.ffn), linear("down", shape.ffn, width)});
+  return layer_group("block " + std::to_string(number), LayerKind::Sequential,
+                     {std::move(attend), std::move(feed_forward)});
+}
+
+}  // namespace
+
+std::vector<Layer> expand(const TransformerShape& shape) {
+  std::vector<Layer> layers;
+  Layer embedding;
+  embedding.name = "embedding";
+  embedding.kind = LayerKind::Embedding;
+  embedding.in = 1;
+  embedding.out = shape.hidden;
+  embedding.vocabulary = shape.vocabulary;
+  embedding.positions = shape.sequence;
+  layers.push_back(std::move(embedding));
+  for (int k = 0; k < shape.layers; ++k) {
+    layers.push_back(block(k, shape));
+  }
+  Layer logits = linear("logits", shape.hidden, shape.vocabulary, false);
+  logits.tied = shape.tied_head;
+  layers.push_back(
+      layer_group("head", LayerKind::Sequential,
+                  {same_width("norm", LayerKind::LayerNorm, shape.hidden), std::move(logits)}));
+  return layers;
+}
+
+std::optional<TransformerShape> transformer_shape_of(const Model& model) {
+  if (model.layers.size() < 3 || model.loss != LossKind::SoftmaxCrossEntropy) {
+    return std::nullopt;
+  }
+  // Read the numbers off the places where an expansion has them, then see if it is one.
+  const Layer& embedding = model.layers.front();
+  const Layer& first = model.layers[1];
+  if (first.inner.size() != 2 || first.inner[0].inner.size() != 2 ||
+      first.inner[1].inner.size() != 4) {
+    return std::nullopt;
+  }
+  TransformerShape shape;
+  shape.hidden = embedding.out;
+  shape.layers = static_cast<int>(model.layers.size()) - 2;
+  shape.heads = first.inner[0].inner[1].heads;
+  shape.ffn = first.inner[1].inner[1].out;
+  shape.vocabulary = embedding.vocabulary;
+  shape.sequence = model.sequence;
+  const Layer& head = model.layers.back();
+  shape.tied_head = !head.inner.empty() && head.inner.back().tied;
+  if (expand(shape) != model.layers) {
+    return std::nullopt;
+  }
+  return shape;
+}
+
+}  // namespace pipewright

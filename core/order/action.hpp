@@ -1,0 +1,100 @@
+// One computation or one end of a transfer, and its text form in PyTorch's
+// grammar: "2F0", "1SEND_B3", "4F0@3" (weight version 3).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/units.hpp"
+
+namespace pipewright {
+
+enum class ActionKind : std::uint8_t {
+  F,          // forward of a stage
+  I,          // gradient of the stage's inputs
+  W,          // gradient of the stage's weights
+  B,          // I and W fused
+  SendF,      // activation to the next stage; written on the producing stage
+  RecvF,      // activation from the previous stage; written on the consuming stage
+  SendB,      // gradient to the previous stage
+  RecvB,      // gradient from the next stage
+  WaitSendF,  // until that SEND_F has ended; written on the sending stage
+  WaitSendB,  // until that SEND_B has ended
+  // From here on without a micro-batch.
+  Unshard,         // gather the stage's sharded weights
+  Reshard,         // drop them again
+  ReduceGrad,      // reduce the stage's gradients over its replicas
+  WaitReduceGrad,  // until that REDUCE_GRAD has ended
+  Opt,             // update of all weights of the rank (no stage, no micro-batch)
+  ReduceNorm,      // norm of the gradients of all ranks (no stage, no micro-batch)
+  ReduceTied,      // sum of the gradients of weights that stages share (no stage, no micro-batch)
+  Idle,  // an empty cell of an order: it takes a turn in lowering and is then dropped; no Program
+         // holds it
+};
+inline constexpr int kActionKinds = 18;
+
+constexpr bool is_send(ActionKind k) { return k == ActionKind::SendF || k == ActionKind::SendB; }
+constexpr bool is_recv(ActionKind k) { return k == ActionKind::RecvF || k == ActionKind::RecvB; }
+constexpr bool is_transfer(ActionKind k) { return is_send(k) || is_recv(k); }
+/// F, I, W or B: the kinds that a schedule orders.
+constexpr bool is_compute(ActionKind k) { return k <= ActionKind::B; }
+/// Holds up the computations behind it until a SEND or REDUCE_GRAD of its rank has ended.
+constexpr bool is_wait_for_send(ActionKind k) {
+  return k == ActionKind::WaitSendF || k == ActionKind::WaitSendB;
+}
+constexpr bool is_wait(ActionKind k) {
+  return is_wait_for_send(k) || k == ActionKind::WaitReduceGrad;
+}
+/// What a wait waits for.
+constexpr ActionKind awaited_kind(ActionKind wait) {
+  if (wait == ActionKind::WaitReduceGrad) return ActionKind::ReduceGrad;
+  return wait == ActionKind::WaitSendF ? ActionKind::SendF : ActionKind::SendB;
+}
+/// A collective of all ranks that have one, whatever they compute.
+constexpr bool is_of_all(ActionKind k) {
+  return k == ActionKind::ReduceNorm || k == ActionKind::ReduceTied;
+}
+constexpr bool has_stage(ActionKind k) { return k < ActionKind::Opt; }
+constexpr bool has_micro_batch(ActionKind k) { return k <= ActionKind::WaitSendB; }
+
+/// "F", "SEND_F", "REDUCE_GRAD", …
+std::string_view to_string(ActionKind kind);
+
+struct Action {
+  ActionKind kind = ActionKind::F;
+  StageId stage;
+  MicroBatchId micro_batch;   // 0 where has_micro_batch() is false
+  std::int32_t version = -1;  // weight version (docs/semantics.md §3.1); -1: none is named
+
+  bool operator==(const Action&) const = default;
+};
+
+/// One cell of an order: an action, an overlapped pair of two, or a member of a batch of transfer
+/// ends, which is written as one cell and held as several.
+struct Cell {
+  Action action;
+  std::optional<Action> partner;
+  bool batched = false;  // in one batch with the cell behind it
+
+  bool operator==(const Cell&) const = default;
+};
+
+std::string to_string(const Action& action);
+/// "(0F7;7B3)OVERLAP_F_B" for a pair.
+std::string to_string(const Cell& cell);
+/// The end of what is written as one with the cell at `begin`: behind it, or behind its batch.
+std::size_t written_end(std::span<const Cell> cells, std::size_t begin);
+/// One cell, or the whole of a batch: "(0SEND_F0;2RECV_F0)BATCH_P2P".
+std::string to_string(std::span<const Cell> written);
+
+/// Reads one cell, or a batch (all but the last are `batched`); empty where the text is neither.
+std::vector<Cell> parse_cells(std::string_view text);
+/// Reads one cell that is no batch; nullopt where the text is not one. Spaces around every part
+/// are allowed.
+std::optional<Cell> parse_cell(std::string_view text);
+
+}  // namespace pipewright

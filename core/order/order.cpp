@@ -1,0 +1,194 @@
+#include "core/order/order.hpp"
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/order/rows.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr RankId kNoRank(-1);
+
+[[noreturn]] void fail_at_cell(std::string_view line, const std::string& file, int row, int cell,
+                               std::size_t column, const std::string& expected) {
+  // The arrow stays within a narrow terminal however long the row is.
+  constexpr std::size_t kBefore = 30, kShown = 64;
+  const std::size_t from = column > kBefore ? column - kBefore : 0;
+  const std::string shown = (from > 0 ? "…" : "") + std::string(line.substr(from, kShown));
+  throw InputError(file, "row " + std::to_string(row) + ", cell " + std::to_string(cell),
+                   expected + "\n  " + shown + "\n  " +
+                       std::string(column - from + (from > 0 ? 1 : 0), ' ') + "^");
+}
+
+std::vector<Cell> read_row(std::string_view line, const std::string& file, int row) {
+  std::vector<Cell> cells;
+  int number = 0;
+  for (std::size_t begin = 0; begin <= line.size();) {
+    const std::size_t end = std::min(line.find(',', begin), line.size());
+    const std::string_view text = line.substr(begin, end - begin);
+    ++number;
+    const std::size_t first = text.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos) {
+      cells.push_back({{.kind = ActionKind::Idle, .stage = {}, .micro_batch = {}}, std::nullopt});
+    } else {
+      const auto written = parse_cells(text);
+      if (written.empty()) {
+        fail_at_cell(line, file, row, number, begin + first,
+                     "expected an action such as 2F0, 1SEND_B3, (0F7;7B3)OVERLAP_F_B or "
+                     "(0SEND_F0;2RECV_F0)BATCH_P2P");
+      }
+      cells.insert(cells.end(), written.begin(), written.end());
+    }
+    begin = end + 1;
+  }
+  while (!cells.empty() && cells.back().action.kind == ActionKind::Idle) cells.pop_back();
+  return cells;
+}
+
+template <class Visit>
+void for_each_action(const Order& order, Visit visit) {
+  for (int r = 0; r < order.rank_count(); ++r) {
+    for (const Cell& cell : order.ranks[static_cast<std::size_t>(r)]) {
+      visit(RankId(r), cell.action);
+      if (cell.partner) visit(RankId(r), *cell.partner);
+    }
+  }
+}
+
+/// A stage lives where it computes; where no row computes it (a fragment), in the first row that
+/// names it.
+std::vector<RankId> homes_of(const Order& order, int stages) {
+  std::vector<RankId> homes(static_cast<std::size_t>(stages), kNoRank);
+  const auto home = [&](const Action& a) -> RankId& {
+    return homes[static_cast<std::size_t>(a.stage.value)];
+  };
+  for_each_action(order, [&](RankId rank, const Action& a) {
+    if (is_compute(a.kind)) home(a) = rank;
+  });
+  for_each_action(order, [&](RankId rank, const Action& a) {
+    const bool of_a_stage = has_stage(a.kind);
+    if (of_a_stage && home(a) == kNoRank) home(a) = rank;
+  });
+  return homes;
+}
+
+/// The same for each micro-batch: the row that computes it, else the row of its transfer ends, else
+/// the stage's.
+std::vector<std::vector<RankId>> homes_by_micro_batch(const Order& order,
+                                                      const std::vector<RankId>& homes,
+                                                      int micro_batches) {
+  std::vector<std::vector<RankId>> table(
+      homes.size(), std::vector<RankId>(static_cast<std::size_t>(micro_batches), kNoRank));
+  const auto home = [&](const Action& a) -> RankId& {
+    return table[static_cast<std::size_t>(a.stage.value)]
+                [static_cast<std::size_t>(a.micro_batch.value)];
+  };
+  for_each_action(order, [&](RankId rank, const Action& a) {
+    if (is_compute(a.kind)) home(a) = rank;
+  });
+  for_each_action(order, [&](RankId rank, const Action& a) {
+    if (is_transfer(a.kind) && home(a) == kNoRank) home(a) = rank;
+  });
+  for (std::size_t s = 0; s < table.size(); ++s) {
+    std::replace(table[s].begin(), table[s].end(), kNoRank, homes[s]);
+  }
+  return table;
+}
+
+}  // namespace
+
+int peer_stage(const Action& a) {
+  return a.stage.value + (a.kind == ActionKind::SendF || a.kind == ActionKind::RecvB ? 1 : -1);
+}
+
+OrderExtent extent_of(const Order& order) {
+  OrderExtent extent;
+  for_each_action(order, [&](RankId, const Action& a) {
+    if (!has_stage(a.kind)) return;
+    extent.stages = std::max(extent.stages, a.stage.value + 1);
+    if (is_transfer(a.kind)) extent.stages = std::max(extent.stages, peer_stage(a) + 1);
+    if (has_micro_batch(a.kind)) {
+      extent.micro_batches = std::max(extent.micro_batches, a.micro_batch.value + 1);
+    }
+  });
+  return extent;
+}
+
+std::string excess_of(const OrderExtent& extent) {
+  constexpr int kMostMicroBatches = 1 << 24;
+  constexpr int kMostStages = 65535;
+  constexpr std::int64_t kMostPairs = std::int64_t{1} << 28;
+  if (extent.stages <= kMostStages && extent.micro_batches <= kMostMicroBatches &&
+      std::int64_t{extent.stages} * std::max(1, extent.micro_batches) <= kMostPairs) {
+    return "";
+  }
+  return "too large: " + std::to_string(extent.stages) + " stages and " +
+         std::to_string(extent.micro_batches) +
+         " micro-batches are named; check for a mistyped number";
+}
+
+Placement placement_of_rows(const Order& order, int stages, int micro_batches) {
+  auto homes = homes_of(order, stages);
+  bool elsewhere = false;
+  for_each_action(order, [&](RankId rank, const Action& a) {
+    elsewhere |= has_micro_batch(a.kind) && homes[static_cast<std::size_t>(a.stage.value)] != rank;
+  });
+  if (elsewhere) {
+    auto table = homes_by_micro_batch(order, homes, micro_batches);
+    for (std::size_t s = 0; s < table.size(); ++s) {
+      const auto moved = [&](RankId rank) { return rank != homes[s]; };
+      if (std::any_of(table[s].begin(), table[s].end(), moved)) {
+        return Placement::explicit_micro_batches(std::move(table), order.rank_count());
+      }
+    }
+  }
+  return Placement::explicit_stages(std::move(homes), order.rank_count());
+}
+
+bool Order::has_transfers() const {
+  return std::any_of(ranks.begin(), ranks.end(), [](const auto& row) {
+    return std::any_of(row.begin(), row.end(), [](const Cell& c) {
+      return is_transfer(c.action.kind) || is_wait_for_send(c.action.kind);
+    });
+  });
+}
+
+Order read_order_csv(std::string_view text, const std::string& file) {
+  Order order;
+  order.fragment = is_fragment_csv(text);
+  for (const CsvRow& row : csv_rows(text))
+    order.ranks.push_back(read_row(row.text, file, row.number));
+  if (order.ranks.empty()) {
+    throw InputError(file, "", "expected one row of actions for each rank, found none");
+  }
+  const auto [stages, micro_batches] = extent_of(order);
+  const std::string excess = excess_of({stages, micro_batches});
+  if (!excess.empty()) throw InputError(file, "", excess);
+  for_each_action(order, [&](RankId rank, const Action& a) {
+    if (is_transfer(a.kind) && peer_stage(a) < 0) {
+      throw InputError(file, "rank " + std::to_string(rank.value),
+                       to_string(a) + " has no stage at its other end: stage 0 is the first");
+    }
+  });
+  order.micro_batches = std::max(1, micro_batches);
+  order.placement = placement_of_rows(order, std::max(1, stages), order.micro_batches);
+  return order;
+}
+
+std::string write_order_csv(const Order& order) {
+  std::string text;
+  if (order.fragment) (text += kFragmentLine) += '\n';
+  for (const std::span<const Cell> row : order.ranks) {
+    for (std::size_t begin = 0; begin < row.size();) {
+      const std::size_t end = written_end(row, begin);
+      if (begin > 0) text += ',';
+      text += to_string(row.subspan(begin, end - begin));
+      begin = end;
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,53 @@
+// The order: what each rank computes, one after the other, and its CSV form
+// (PyTorch's schedule files).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/order/action.hpp"
+#include "core/order/message_format.hpp"
+#include "core/order/placement.hpp"
+
+namespace pipewright {
+
+/// A schedule is a rule that makes one of these. Plain data; cells of rank r in
+/// the order in which r takes them.
+struct Order {
+  std::vector<std::vector<Cell>> ranks;
+  Placement placement;
+  int micro_batches = 0;
+  /// What ends of transfers expect, where the order says it.
+  std::vector<MessageFormat> messages = {};
+  /// A part of a log, by its own word: nothing that it lacks is missing.
+  bool fragment = false;
+
+  int rank_count() const { return static_cast<int>(ranks.size()); }
+  int stages() const { return placement.stages(); }
+  /// True if any cell is a transfer end, or a wait for one: lowering then takes the order as
+  /// written.
+  bool has_transfers() const;
+};
+
+/// Reads a schedule CSV: a row a rank, empty cells are idle slots (those at the end of a row are
+/// dropped); a first line "# fragment" says that it is one. The placement is the row in which a
+/// stage computes (by micro-batch where replicas share a stage); in a fragment without the stage's
+/// computation, the row of its SEND, RECV. Throws InputError with file, row, cell and a line that
+/// points at the bad cell.
+Order read_order_csv(std::string_view text, const std::string& file);
+/// The placement that the rows themselves show, by the same rule.
+Placement placement_of_rows(const Order& order, int stages, int micro_batches);
+/// How many stages and micro-batches the actions name; a transfer end names its peer's stage too.
+struct OrderExtent {
+  int stages = 0, micro_batches = 0;
+};
+OrderExtent extent_of(const Order& order);
+/// A sentence where so many are more than a Program can hold, or "".
+std::string excess_of(const OrderExtent& extent);
+/// The stage at the other end of a transfer; -1 where there is none.
+int peer_stage(const Action& transfer);
+/// One row a rank, cells separated by commas, no spaces; ends with a newline. A fragment says so.
+std::string write_order_csv(const Order& order);
+
+}  // namespace pipewright

@@ -1,0 +1,180 @@
+#include "core/order/order_json.hpp"
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/base/json_fields.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostRanks = 65535;
+
+std::vector<Cell> read_cells(const JsonCursor& value) {
+  const std::string text = value.string();
+  if (text.find_first_not_of(" \t") == std::string::npos) {
+    return {{{.kind = ActionKind::Idle, .stage = {}, .micro_batch = {}}, std::nullopt}};
+  }
+  std::vector<Cell> cells = parse_cells(text);
+  if (cells.empty()) {
+    value.fail(
+        "an action such as \"2F0\", \"1SEND_B3\", \"(0F7;7B3)OVERLAP_F_B\" or "
+        "\"(0SEND_F0;2RECV_F0)BATCH_P2P\"");
+  }
+  for (const Cell& cell : cells) {
+    if (!is_transfer(cell.action.kind) || peer_stage(cell.action) >= 0) continue;
+    throw InputError(
+        value.file(), value.pointer(),
+        to_string(cell.action) + " has no stage at its other end: stage 0 is the first");
+  }
+  return cells;
+}
+
+void drop_idle_end(std::vector<Cell>& cells) {
+  while (!cells.empty() && cells.back().action.kind == ActionKind::Idle) cells.pop_back();
+}
+
+void read_ranks(const JsonCursor& list, Order& order) {
+  for (const JsonCursor& rank : list.elements()) {
+    std::vector<Cell>& cells = order.ranks.emplace_back();
+    for (const JsonCursor& cell : rank.elements()) {
+      const std::vector<Cell> written = read_cells(cell);
+      cells.insert(cells.end(), written.begin(), written.end());
+    }
+    drop_idle_end(cells);
+  }
+  if (order.ranks.empty() || order.rank_count() > kMostRanks) {
+    list.fail("1 to " + std::to_string(kMostRanks) + " lists of actions, one for each rank");
+  }
+}
+
+RankId read_rank(const JsonCursor& value, int ranks) {
+  return RankId(read_count(value, 0, ranks - 1));
+}
+
+/// By stage and micro-batch; all lists as long as the first.
+Placement read_replicas(const std::vector<JsonCursor>& stages, const Order& order) {
+  std::vector<std::vector<RankId>> table;
+  for (const JsonCursor& stage : stages) {
+    auto& row = table.emplace_back();
+    for (const JsonCursor& rank : stage.elements()) {
+      row.push_back(read_rank(rank, order.rank_count()));
+    }
+    if (static_cast<int>(row.size()) != order.micro_batches) {
+      stage.fail("a rank for each of the " + std::to_string(order.micro_batches) +
+                 " micro-batches");
+    }
+  }
+  return Placement::explicit_micro_batches(std::move(table), order.rank_count());
+}
+
+Placement read_placement(const JsonCursor& value, const OrderExtent& extent, Order& order) {
+  const std::vector<JsonCursor> stages = value.elements();
+  const int count = static_cast<int>(std::min<std::size_t>(stages.size(), kMostRanks + 1));
+  if (count < std::max(1, extent.stages)) {
+    value.fail("a rank for each of the " + std::to_string(std::max(1, extent.stages)) +
+               " stages that the actions name");
+  }
+  const bool replicas = stages.front().value().is_array();
+  if (replicas) {
+    const std::size_t columns = std::min<std::size_t>(stages.front().value().size(), 1U << 25);
+    order.micro_batches = std::max(order.micro_batches, static_cast<int>(columns));
+  }
+  const std::string excess = excess_of({count, order.micro_batches});
+  if (!excess.empty()) throw InputError(value.file(), value.pointer(), excess);
+  if (replicas) return read_replicas(stages, order);
+  std::vector<RankId> rank_of_stage;
+  for (const JsonCursor& stage : stages) {
+    rank_of_stage.push_back(read_rank(stage, order.rank_count()));
+  }
+  return Placement::explicit_stages(std::move(rank_of_stage), order.rank_count());
+}
+
+/// Every action with a micro-batch stands on the rank that the document names for its stage.
+void require_homes(const JsonCursor& list, const Order& order) {
+  for (std::size_t r = 0; r < order.ranks.size(); ++r) {
+    std::size_t k = 0;  // of the document, in which a batch is one
+    for (std::size_t i = 0; i < order.ranks[r].size(); k += order.ranks[r][i++].batched ? 0 : 1) {
+      const Cell& cell = order.ranks[r][i];
+      for (const Action* a : {&cell.action, cell.partner ? &*cell.partner : nullptr}) {
+        if (a == nullptr || !has_micro_batch(a->kind)) continue;
+        const RankId home = order.placement.rank_of(a->stage, a->micro_batch);
+        if (home == RankId(static_cast<int>(r))) continue;
+        throw InputError(list.file(),
+                         list.pointer() + "/" + std::to_string(r) + "/" + std::to_string(k),
+                         to_string(*a) + " stands on rank " + std::to_string(r) +
+                             ", but rank_of_stage puts stage " + std::to_string(a->stage.value) +
+                             " on rank " + std::to_string(home.value) + "; make the two agree");
+      }
+    }
+  }
+}
+
+/// By stage, or by stage and micro-batch; null where some stage lives nowhere.
+Json placement_json(const Order& order) {
+  const bool replicas = order.placement.looks_at_micro_batch();
+  Json stages = Json::array();
+  for (int s = 0; s < order.stages(); ++s) {
+    Json row = Json::array();
+    for (int m = 0; m < (replicas ? order.micro_batches : 1); ++m) {
+      const RankId rank = order.placement.rank_of(StageId(s), MicroBatchId(m));
+      if (rank.value < 0) return nullptr;
+      row.push_back(rank.value);
+    }
+    stages.push_back(replicas ? std::move(row) : row.front());
+  }
+  return stages;
+}
+
+}  // namespace
+
+Order read_order_json(const JsonCursor& document) {
+  require_schema(document, "order");
+  document.only({"schema", "ranks", "rank_of_stage", "messages", "fragment"});
+  Order order;
+  if (const auto fragment = document.find("fragment")) order.fragment = fragment->boolean();
+  const JsonCursor list = document.at("ranks");
+  read_ranks(list, order);
+  const OrderExtent extent = extent_of(order);
+  const std::string excess = excess_of(extent);
+  if (!excess.empty()) throw InputError(list.file(), list.pointer(), excess);
+  order.micro_batches = std::max(1, extent.micro_batches);
+  if (const auto placement = document.find("rank_of_stage")) {
+    order.placement = read_placement(*placement, extent, order);
+    require_homes(list, order);
+  } else {
+    order.placement = placement_of_rows(order, std::max(1, extent.stages), order.micro_batches);
+  }
+  if (const auto messages = document.find("messages")) {
+    order.messages = read_message_formats(*messages);
+  }
+  return order;
+}
+
+Json rows_json(const Order& order) {
+  Json rows = Json::array();
+  for (const std::span<const Cell> cells : order.ranks) {
+    Json row = Json::array();
+    for (std::size_t begin = 0, end = 0; begin < cells.size(); begin = end) {
+      end = written_end(cells, begin);
+      row.push_back(to_string(cells.subspan(begin, end - begin)));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+Json to_json(const Order& order) {
+  Json ranks = rows_json(order);
+  for (Json& row : ranks) {
+    while (!row.empty() && row.back() == "") row.erase(row.size() - 1);
+  }
+  Json document = {{"schema", "pipewright.order/1"}, {"ranks", std::move(ranks)}};
+  Json placement = placement_json(order);
+  if (!placement.is_null()) document["rank_of_stage"] = std::move(placement);
+  if (order.fragment) document["fragment"] = true;
+  if (!order.messages.empty()) document["messages"] = to_json(order.messages);
+  return document;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,311 @@
+#include "core/plan/costs_json.hpp"
+
+#include <algorithm>
+
+#include "core/base/json_fields.hpp"
+
+namespace pipewright {
+
+namespace {
+
+constexpr double kMostCostRate = 1e18;
+
+bool equal(const RouteCosts& a, const RouteCosts& b) {
+  return a.latency == b.latency && a.bytes_per_second == b.bytes_per_second && a.links == b.links;
+}
+
+bool equal(const Link& a, const Link& b) {
+  return a.name == b.name && a.bytes_per_second == b.bytes_per_second && a.sharing == b.sharing;
+}
+
+template <class T>
+bool all_equal(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const T& x, const T& y) { return equal(x, y); });
+}
+
+bool routes_come_from_cluster(const CostTable& costs, const CostContext& context) {
+  for (const int device : context.device_of_rank) {
+    if (device >= context.cluster.devices()) {
+      return false;  // a made-up mesh, which no cluster stands behind
+    }
+  }
+  CostTable derived;
+  set_routes(derived, context.cluster, context.device_of_rank);
+  return equal(derived.every_route, costs.every_route) &&
+         all_equal(derived.route_of_edge, costs.route_of_edge) &&
+         all_equal(derived.links, costs.links);
+}
+
+Bytes read_change(const JsonCursor& value) { return Bytes(value.integer(-kMostBytes, kMostBytes)); }
+
+StageCosts read_stage(const JsonCursor& value) {
+  value.only({"f_ns", "i_ns", "w_ns", "b_ns", "opt_ns", "reduce_ns", "unshard_ns"});
+  StageCosts stage;
+  stage.f = read_duration(value.at("f_ns"));
+  stage.i = read_duration(value.at("i_ns"));
+  stage.w = read_duration(value.at("w_ns"));
+  const auto b = value.find("b_ns");
+  stage.b = b ? read_duration(*b) : stage.i + stage.w;
+  if (const auto opt = value.find("opt_ns")) {
+    stage.opt = read_duration(*opt);
+  }
+  if (const auto reduce = value.find("reduce_ns")) stage.reduce = read_duration(*reduce);
+  if (const auto unshard = value.find("unshard_ns")) stage.unshard = read_duration(*unshard);
+  return stage;
+}
+
+StageMemory read_stage_memory(const JsonCursor& value) {
+  value.only({"f_bytes", "i_bytes", "w_bytes", "constant_bytes", "in_f_bytes", "in_i_bytes",
+              "in_w_bytes", "in_b_bytes", "version_bytes"});
+  const auto size_or_0 = [&](std::string_view key) {
+    const auto size = value.find(key);
+    return size ? read_size(*size) : Bytes(0);
+  };
+  return {.f = read_change(value.at("f_bytes")),
+          .i = read_change(value.at("i_bytes")),
+          .w = read_change(value.at("w_bytes")),
+          .constant = read_size(value.at("constant_bytes")),
+          .in_f = size_or_0("in_f_bytes"),
+          .in_i = size_or_0("in_i_bytes"),
+          .in_w = size_or_0("in_w_bytes"),
+          .in_b = size_or_0("in_b_bytes"),
+          .version = size_or_0("version_bytes")};
+}
+
+std::vector<Bytes> read_messages(const JsonCursor& costs, std::string_view key, int stages) {
+  std::vector<Bytes> sizes;
+  const auto list = costs.find(key);
+  if (!list) {
+    return sizes;
+  }
+  for (const JsonCursor& size : list->elements()) {
+    sizes.push_back(read_size(size));
+  }
+  if (!sizes.empty() && sizes.size() != static_cast<std::size_t>(stages - 1)) {
+    list->fail(std::to_string(stages - 1) + " sizes, one for each boundary of stages");
+  }
+  return sizes;
+}
+
+RouteCosts read_route(const JsonCursor& value, std::size_t links) {
+  RouteCosts route;
+  route.latency = read_duration(value.at("latency_ns"));
+  route.bytes_per_second = value.at("bytes_per_second").number(0, kMostCostRate);
+  if (const auto list = value.find("links")) {
+    for (const JsonCursor& link : list->elements()) {
+      const std::int64_t most = static_cast<std::int64_t>(links) - 1;
+      if (most < 0) {
+        link.fail("no link, because the costs list none");
+      }
+      route.links.push_back(static_cast<std::uint32_t>(link.integer(0, most)));
+    }
+  }
+  return route;
+}
+
+/// A transfer's time has to be one that parse_duration would accept.
+void check_transfer_time(const JsonCursor& route, const RouteCosts& costs, Bytes largest) {
+  const double rate = costs.bytes_per_second;
+  const double most = static_cast<double>(kMostNanoseconds) * 1e-9;
+  if (rate > 0 && static_cast<double>(largest.value) / rate > most) {
+    route.at("bytes_per_second")
+        .fail("a bandwidth over which the largest message (" + std::to_string(largest.value) +
+              " bytes) takes at most 27 hours");
+  }
+}
+
+Bytes largest_message(const CostTable& costs) {
+  Bytes largest;
+  for (const auto* sizes : {&costs.activation_bytes, &costs.gradient_bytes}) {
+    for (const Bytes size : *sizes) {
+      largest = std::max(largest, size);
+    }
+  }
+  return largest;
+}
+
+void read_links(const JsonCursor& costs, CostTable& table) {
+  const auto list = costs.find("links");
+  if (!list) {
+    return;
+  }
+  for (const JsonCursor& value : list->elements()) {
+    value.only({"name", "bytes_per_second", "sharing"});
+    Link link;
+    link.name = read_name(value.at("name"));
+    link.bytes_per_second = value.at("bytes_per_second").number(1, kMostCostRate);
+    link.sharing = read_choice<Sharing>(
+        value.at("sharing"),
+        {{"none", Sharing::None}, {"serial", Sharing::Serial}, {"fair", Sharing::Fair}});
+    table.links.push_back(std::move(link));
+  }
+}
+
+void read_edges(const JsonCursor& list, std::size_t ranks, CostTable& table) {
+  const std::vector<JsonCursor> edges = list.elements();
+  if (edges.empty()) {
+    return;
+  }
+  table.route_of_edge.assign(ranks * ranks, table.every_route);
+  for (const JsonCursor& edge : edges) {
+    edge.only({"from", "to", "latency_ns", "bytes_per_second", "links"});
+    const auto last = static_cast<std::int64_t>(ranks) - 1;
+    const std::size_t from = static_cast<std::size_t>(edge.at("from").integer(0, last));
+    const std::size_t to = static_cast<std::size_t>(edge.at("to").integer(0, last));
+    RouteCosts route = read_route(edge, table.links.size());
+    check_transfer_time(edge, route, largest_message(table));
+    table.route_of_edge[from * ranks + to] = std::move(route);
+  }
+}
+
+void read_routes(const JsonCursor& costs, const CostContext& context, CostTable& table) {
+  const auto routes = costs.find("routes");
+  if (routes && routes->value().is_string()) {
+    if (routes->string() != "cluster") {
+      routes->fail("\"cluster\", or a list of routes");
+    }
+    for (const char* key : {"every_route", "links"}) {
+      if (const auto extra = costs.find(key)) {
+        throw InputError(extra->file(), extra->pointer(),
+                         "has no meaning where \"routes\" is \"cluster\"; remove one of the two");
+      }
+    }
+    set_routes(table, context.cluster, context.device_of_rank);
+    return;
+  }
+  read_links(costs, table);
+  const JsonCursor every = costs.at("every_route");
+  every.only({"latency_ns", "bytes_per_second", "links"});
+  table.every_route = read_route(every, table.links.size());
+  check_transfer_time(every, table.every_route, largest_message(table));
+  if (routes) {
+    read_edges(*routes, context.device_of_rank.size(), table);
+  }
+}
+
+Json route_json(const RouteCosts& route) {
+  Json json = {{"latency_ns", route.latency.value}, {"bytes_per_second", route.bytes_per_second}};
+  if (!route.links.empty()) {
+    json["links"] = route.links;
+  }
+  return json;
+}
+
+Json edges_json(const CostTable& costs, std::size_t ranks) {
+  Json edges = Json::array();
+  for (std::size_t k = 0; k < costs.route_of_edge.size(); ++k) {
+    if (equal(costs.route_of_edge[k], costs.every_route)) {
+      continue;
+    }
+    Json edge = {{"from", k / ranks}, {"to", k % ranks}};
+    edge.update(route_json(costs.route_of_edge[k]));
+    edges.push_back(std::move(edge));
+  }
+  return edges;
+}
+
+void add_routes(const CostTable& costs, const CostContext& context, Json& json) {
+  if (routes_come_from_cluster(costs, context)) {
+    json["routes"] = "cluster";
+    return;
+  }
+  if (!costs.links.empty()) {
+    Json links = Json::array();
+    for (const Link& link : costs.links) {
+      links.push_back({{"name", link.name},
+                       {"bytes_per_second", link.bytes_per_second},
+                       {"sharing", to_string(link.sharing)}});
+    }
+    json["links"] = std::move(links);
+  }
+  json["every_route"] = route_json(costs.every_route);
+  Json edges = edges_json(costs, context.device_of_rank.size());
+  if (!edges.empty()) {
+    json["routes"] = std::move(edges);
+  }
+}
+
+Json sizes_json(const std::vector<Bytes>& sizes) {
+  Json json = Json::array();
+  for (const Bytes size : sizes) {
+    json.push_back(size.value);
+  }
+  return json;
+}
+
+}  // namespace
+
+CostTable read_costs(const JsonCursor& value, const CostContext& context) {
+  value.only({"source", "stages", "memory", "activation_bytes", "gradient_bytes", "parameter_bytes",
+              "tied_bytes", "overlapped_pair_ns", "routes", "every_route", "links"});
+  CostTable table;
+  table.source = read_name(value.at("source"));
+  const JsonCursor stages = value.at("stages");
+  for (const JsonCursor& stage : stages.elements()) {
+    table.stages.push_back(read_stage(stage));
+  }
+  if (table.stages.size() != static_cast<std::size_t>(context.stages)) {
+    stages.fail("costs of the plan's " + std::to_string(context.stages) + " stages");
+  }
+  if (const auto memory = value.find("memory")) {
+    for (const JsonCursor& stage : memory->elements()) {
+      table.memory.push_back(read_stage_memory(stage));
+    }
+    if (!table.memory.empty() && table.memory.size() != table.stages.size()) {
+      memory->fail("memory of the plan's " + std::to_string(context.stages) + " stages");
+    }
+  }
+  table.activation_bytes = read_messages(value, "activation_bytes", context.stages);
+  table.gradient_bytes = read_messages(value, "gradient_bytes", context.stages);
+  if (const auto sizes = value.find("parameter_bytes")) {
+    for (const JsonCursor& size : sizes->elements())
+      table.parameter_bytes.push_back(read_size(size));
+    if (!table.parameter_bytes.empty() && table.parameter_bytes.size() != table.stages.size()) {
+      sizes->fail("one size for each of the plan's " + std::to_string(context.stages) + " stages");
+    }
+  }
+  if (const auto tied = value.find("tied_bytes")) table.tied_bytes = read_size(*tied);
+  if (const auto pair = value.find("overlapped_pair_ns")) {
+    table.overlapped_pair = read_duration(*pair);
+  }
+  read_routes(value, context, table);
+  return table;
+}
+
+Json costs_json(const CostTable& costs, const CostContext& context) {
+  Json stages = Json::array(), memory = Json::array();
+  for (const StageCosts& stage : costs.stages) {
+    Json each = {{"f_ns", stage.f.value},
+                 {"i_ns", stage.i.value},
+                 {"w_ns", stage.w.value},
+                 {"b_ns", stage.b.value},
+                 {"opt_ns", stage.opt.value}};
+    if (stage.reduce.value > 0) each["reduce_ns"] = stage.reduce.value;
+    if (stage.unshard.value > 0) each["unshard_ns"] = stage.unshard.value;
+    stages.push_back(std::move(each));
+  }
+  for (const StageMemory& stage : costs.memory) {
+    Json each = {{"f_bytes", stage.f.value},
+                 {"i_bytes", stage.i.value},
+                 {"w_bytes", stage.w.value},
+                 {"constant_bytes", stage.constant.value}};
+    if (stage.in_f.value > 0) each["in_f_bytes"] = stage.in_f.value;
+    if (stage.in_i.value > 0) each["in_i_bytes"] = stage.in_i.value;
+    if (stage.in_w.value > 0) each["in_w_bytes"] = stage.in_w.value;
+    if (stage.in_b.value > 0) each["in_b_bytes"] = stage.in_b.value;
+    if (stage.version.value > 0) each["version_bytes"] = stage.version.value;
+    memory.push_back(std::move(each));
+  }
+  Json json = {{"source", costs.source}, {"stages", std::move(stages)}};
+  json["memory"] = std::move(memory);
+  json["activation_bytes"] = sizes_json(costs.activation_bytes);
+  json["gradient_bytes"] = sizes_json(costs.gradient_bytes);
+  if (!costs.parameter_bytes.empty()) json["parameter_bytes"] = sizes_json(costs.parameter_bytes);
+  if (costs.tied_bytes.value > 0) json["tied_bytes"] = costs.tied_bytes.value;
+  json["overlapped_pair_ns"] = costs.overlapped_pair.value;
+  add_routes(costs, context, json);
+  return json;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,90 @@
+// job.json: what the user wants trained where. Paddle's field names are
+// accepted as they are (docs/cli.md).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json.hpp"
+#include "core/cluster/cluster.hpp"
+#include "core/model/architecture.hpp"
+#include "core/model/model.hpp"
+#include "core/plan/plan.hpp"
+
+namespace pipewright {
+
+enum class TunerRunMode : std::uint8_t { TunerAndRun, TunerOnly, RunOnly };
+enum class AutoMode : std::uint8_t { Full, Semi };
+
+/// A field of the strategy: "auto" (empty), a value, or the values to try.
+using Choice = std::vector<std::string>;
+
+struct Strategy {
+  Choice pp_degree, dp_degree, vpp_degree, accumulate_steps, micro_batch_size, schedule_mode;
+  /// Ranks of each stage, of schedules whose stages have replicas (1f1b-rr); empty: open.
+  std::vector<std::vector<int>> stage_replicas;
+  std::optional<CommPolicy> policy;  // "comm_policy": a preset's name or its fields
+  Bytes memory_limit;                // per rank; 0: the device's
+  int sharding_degree = 1;           // replicas that share the optimizer's state; 1: none do
+  Choice recompute;  // "none", "selective", "full", "by_stage": each stage the least that fits
+  bool opens_recompute = false;  // "auto" was written: else a job that is planned layer by layer
+                                 // does what its training says
+  // Only of jobs that are estimated (estimated_architecture()):
+  Choice mp_degree, cp_degree, ep_degree, sharding_stage;
+  Choice use_sequence_parallel;  // "true", "false"
+  Choice rank_order;             // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
+  Choice node_order;  // "file", or an order of the kinds of nodes (core/cluster/node_order.hpp)
+  bool overlap_grad_reduce = false;
+  std::string framework = "megatron-core";  // whose kernels and memory are estimated
+};
+
+/// A step that was timed on the cluster: what an estimate is calibrated by.
+struct MeasuredStep {
+  std::string configuration;  // "tp=8,pp=4,schedule=1f1b" (planner/search/named_configuration.hpp)
+  Nanoseconds step;
+};
+
+struct Job {
+  Model model;
+  std::optional<Architecture> architecture;  // what `model` was made of, where it was given so
+  /// Nobody says of how many bytes a transformer's numbers are: 2, as GPUs train (read_job()).
+  bool assumes_16_bits = false;
+  Cluster cluster;
+  int global_batch = 0;
+  Strategy strategy;
+  AutoMode auto_mode = AutoMode::Full;
+  std::string tuner_load_path,
+      tuner_save_path;  // relative to the job file's folder
+  TunerRunMode tuner_run_mode = TunerRunMode::TunerAndRun;
+  bool has_run_mode = false;  // tuner_run_mode was said, not assumed
+  std::string profile_path;   // measured costs; empty: from the model's flops and
+                              // the device's rate
+  std::optional<MeasuredStep> measured_step;
+  TrainingSpec training;
+  std::vector<std::string> notes;  // what reading another tool's file has assumed
+};
+
+/// "model" and "cluster" may be an object, a preset's name, or the path of a file. A transformer
+/// without bytes_per_element, on GPUs and without a profile, has numbers of 16 bits: GPUs train so
+/// unless somebody says otherwise.
+Job read_job(const JsonCursor& document);
+/// A job.json, or a job of Paddle's auto tuner (core/plan/paddle_tuner_job.hpp).
+Job load_job(const std::string& path);
+Json to_json(const Job& job);
+
+/// Where 16 bits were assumed, what measurements of our own executor are of: 4 bytes again.
+void forget_assumed_16_bits(Job& job);
+
+/// The transformer whose times and memory are estimated from its widths (planner/estimate/): 16-bit
+/// numbers on GPUs, without a profile. Others are planned layer by layer, without tensor, context
+/// and expert parallelism: nullopt.
+std::optional<Architecture> estimated_architecture(const Job& job);
+
+/// The plan that tuner_load_path names. A path that is missing, a broken file,
+/// or a plan made for another cluster or model is an error that says why:
+/// InputError for the file, MachineError for another cluster (both sides
+/// shown).
+Plan load_tuned_plan(const Job& job);
+
+}  // namespace pipewright

@@ -1,0 +1,99 @@
+// plan.json: everything that a run needs and everything that was predicted of
+// it (docs/plan-format.md).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json.hpp"
+#include "core/cluster/cluster.hpp"
+#include "core/cluster/mesh.hpp"
+#include "core/costs/costs.hpp"
+#include "core/model/architecture.hpp"
+#include "core/model/model.hpp"
+#include "core/model/recompute.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/order/order.hpp"
+
+namespace pipewright {
+
+struct StagePlan {
+  int first_layer = 0, end_layer = 0;  // half open
+  RankId rank;
+};
+
+/// Generator and its parameters; the order too where it was edited or read from
+/// a file.
+struct SchedulePlan {
+  std::string name;  // registry name, or "custom" (then `order` is set)
+  int chunks = 1;    // vpp
+  std::map<std::string, std::string> parameters;
+  std::optional<Order> order;
+};
+
+struct TrainingSpec {
+  std::string optimizer = "adamw";  // or "sgd"
+  double learning_rate = 1e-3;
+  int steps = 20;
+  std::uint64_t seed = 1;
+  std::string data;  // a file of bytes, or of inputs (".npy"); empty: the caller gives it
+  std::string labels, targets;  // beside inputs: ".npy" files, at most one of the two
+  RecomputeSpec recompute;
+  double clip_grad_norm = 0;  // 0: gradients are not clipped
+  /// Whether the document gives it; else the value is an assumption of ours, which a run takes and
+  /// an export leaves out.
+  bool learning_rate_given = false, steps_given = false, clip_grad_norm_given = false;
+};
+
+struct Prediction {
+  Nanoseconds step;
+  double bubble_ratio = 0;
+  std::vector<int> peak_activations;
+  std::vector<Bytes> peak_bytes;
+};
+
+struct TunerRecord {
+  std::uint64_t seed = 0;
+  int evaluated = 0;
+  std::map<std::string, int> pruned;  // by reason
+  std::vector<std::string> reasons;   // why this plan, in sentences
+  Nanoseconds baseline_step;          // the best configuration of schedule "naive"; 0:
+                                      // not compared
+};
+
+struct Plan {
+  Model model;
+  std::optional<Architecture> architecture;  // what `model` was made of, where it was given so
+  Cluster cluster;
+  Mesh mesh;
+  int micro_batches = 1, micro_batch_size = 1;  // of one replica
+  std::vector<StagePlan> stages;
+  SchedulePlan schedule;  // of one replica
+  CommPolicy policy;
+  int sharding_stage = 0;          // of ZeRO, 0 to 3; each replica updates its part from 1 on
+  int expert_parallel = 1;         // replicas that divide the experts
+  bool sequence_parallel = false;  // tensor parallel ranks divide norms and dropouts too
+  CostTable costs;                 // routes between all_ranks()
+  Prediction predicted;
+  std::map<std::string, std::string> executable;  // device kind -> "yes", or what is missing
+  TrainingSpec training;
+  TunerRecord tuner;
+
+  // A rank is the "tp" times "cp" devices that compute together; these two are 1 in a plan that can
+  // be run.
+  int ranks() const { return mesh.size("pp"); }     // of the pipeline, of one replica
+  int replicas() const { return mesh.size("dp"); }  // of the whole pipeline: data parallel
+  // Of the Program: replica d's pipeline rank r is rank d * ranks() + r, and its micro-batches are
+  // those from d * micro_batches on.
+  int all_ranks() const { return replicas() * ranks(); }
+  int all_micro_batches() const { return replicas() * micro_batches; }
+};
+
+Plan read_plan(const JsonCursor& document);
+Json to_json(const Plan& plan);
+Plan load_plan(const std::string& path);
+void save_plan(const Plan& plan, const std::string& path);
+
+}  // namespace pipewright

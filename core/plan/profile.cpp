@@ -1,0 +1,158 @@
+// profile.json: reading and writing.
+#include "core/plan/profile.hpp"
+
+#include "core/base/error.hpp"
+#include "core/base/json_fields.hpp"
+
+namespace pipewright {
+
+namespace {
+
+constexpr int kMostProfiledLayers = 4096;
+
+const std::vector<std::pair<std::string_view, ProfileClock>> kClocks = {
+    {"wall", ProfileClock::Wall}, {"cpu", ProfileClock::Cpu}};
+constexpr double kMostNsPerByte = 1e6;
+
+/// One of the keys of "spread": not measured where it is not there.
+Distribution read_spread(const JsonCursor& spread, const char* key) {
+  const auto found = spread.find(key);
+  return found ? read_distribution(*found) : Distribution{};
+}
+
+void read_spread(const JsonCursor& owner, ProfileSize& size) {
+  const auto found = owner.find("spread");
+  if (!found) return;
+  found->only({"f", "i", "w", "opt"});
+  size.spreads.push_back({read_spread(*found, "f"), read_spread(*found, "i"),
+                          read_spread(*found, "w"), read_spread(*found, "opt")});
+}
+
+LayerTimes read_layer_times(const JsonCursor& value) {
+  value.only({"f_ns", "i_ns", "w_ns", "opt_ns", "spread"});
+  return {read_duration(value.at("f_ns")), read_duration(value.at("i_ns")),
+          read_duration(value.at("w_ns")), read_duration(value.at("opt_ns"))};
+}
+
+ProfileSize read_profile_size(const JsonCursor& value) {
+  value.only({"micro_batch_size", "layers", "loss", "message_copy"});
+  ProfileSize size;
+  size.micro_batch_size = read_count(value.at("micro_batch_size"), 1, kMostMicroBatchSize);
+  const JsonCursor layers = value.at("layers");
+  for (const JsonCursor& layer : layers.elements()) {
+    size.layers.push_back(read_layer_times(layer));
+    read_spread(layer, size);
+  }
+  if (size.layers.empty() || size.layers.size() > static_cast<std::size_t>(kMostProfiledLayers)) {
+    layers.fail("1 to 4096 layers");
+  }
+  const JsonCursor loss = value.at("loss");
+  loss.only({"f_ns", "i_ns"});
+  size.loss.f = read_duration(loss.at("f_ns"));
+  size.loss.i = read_duration(loss.at("i_ns"));
+  if (!size.spreads.empty() && size.spreads.size() != size.layers.size()) {
+    layers.fail("a spread in each of the layers, or in none");
+  }
+  if (const auto copy = value.find("message_copy")) {
+    copy->only({"f_ns_per_byte", "i_ns_per_byte"});
+    size.f_ns_per_message_byte = copy->at("f_ns_per_byte").number(0, kMostNsPerByte);
+    size.i_ns_per_message_byte = copy->at("i_ns_per_byte").number(0, kMostNsPerByte);
+  }
+  return size;
+}
+
+void read_sizes(const JsonCursor& list, Profile& profile) {
+  for (const JsonCursor& element : list.elements()) {
+    ProfileSize size = read_profile_size(element);
+    if (!profile.sizes.empty()) {
+      const ProfileSize& before = profile.sizes.back();
+      if (size.micro_batch_size <= before.micro_batch_size) {
+        element.at("micro_batch_size")
+            .fail("more than " + std::to_string(before.micro_batch_size) +
+                  ", because sizes ascend");
+      }
+      if (size.layers.size() != before.layers.size()) {
+        element.at("layers").fail("as many layers as the first size has, " +
+                                  std::to_string(before.layers.size()));
+      }
+    }
+    profile.sizes.push_back(std::move(size));
+  }
+  if (profile.sizes.empty()) {
+    list.fail("at least one micro-batch size");
+  }
+}
+
+Json spread_json(const LayerSpread& spread) {
+  Json json = Json::object();
+  for (const auto& [key, distribution] :
+       {std::pair{"f", &spread.f}, {"i", &spread.i}, {"w", &spread.w}, {"opt", &spread.opt}}) {
+    if (distribution->count > 0) json[key] = to_json(*distribution);
+  }
+  return json;
+}
+
+Json layer_times_json(const LayerTimes& times) {
+  return {{"f_ns", times.f.value},
+          {"i_ns", times.i.value},
+          {"w_ns", times.w.value},
+          {"opt_ns", times.opt.value}};
+}
+
+Json size_json(const ProfileSize& size) {
+  Json layers = Json::array();
+  for (const LayerTimes& layer : size.layers) layers.push_back(layer_times_json(layer));
+  if (!size.spreads.empty()) {
+    for (std::size_t l = 0; l < size.layers.size(); ++l)
+      layers[l]["spread"] = spread_json(size.spreads[l]);
+  }
+  return {{"micro_batch_size", size.micro_batch_size},
+          {"layers", std::move(layers)},
+          {"loss", {{"f_ns", size.loss.f.value}, {"i_ns", size.loss.i.value}}},
+          {"message_copy",
+           {{"f_ns_per_byte", size.f_ns_per_message_byte},
+            {"i_ns_per_byte", size.i_ns_per_message_byte}}}};
+}
+
+}  // namespace
+
+Nanoseconds typical(const Distribution& measured, ProfileClock clock) {
+  return clock == ProfileClock::Cpu ? measured.middle_mean() : measured.median();
+}
+
+Profile read_profile(const JsonCursor& document) {
+  require_schema(document, "profile");
+  document.only({"schema", "model_name", "cluster", "ranks_measured", "repeats", "clock",
+                 "transfer", "action_overhead_ns", "sizes"});
+  Profile profile;
+  profile.model_name = read_name(document.at("model_name"));
+  profile.cluster = read_cluster(document.at("cluster"));
+  profile.ranks_measured = read_count(document.at("ranks_measured"), 1, 65536);
+  profile.repeats = read_count(document.at("repeats"), 1, 1'000'000);
+  if (const auto clock = document.find("clock")) profile.clock = read_choice(*clock, kClocks);
+  const JsonCursor transfer = document.at("transfer");
+  transfer.only({"latency_ns", "bytes_per_second"});
+  profile.transfer_latency = read_duration(transfer.at("latency_ns"));
+  profile.transfer_bytes_per_second = transfer.at("bytes_per_second").number(1, 1e18);
+  profile.action_overhead = read_duration(document.at("action_overhead_ns"));
+  read_sizes(document.at("sizes"), profile);
+  return profile;
+}
+
+Json to_json(const Profile& profile) {
+  Json sizes = Json::array();
+  for (const ProfileSize& size : profile.sizes) sizes.push_back(size_json(size));
+  return {{"schema", "pipewright.profile/1"},
+          {"model_name", profile.model_name},
+          {"cluster", to_json(profile.cluster)},
+          {"ranks_measured", profile.ranks_measured},
+          {"repeats", profile.repeats},
+          {"clock", profile.clock == ProfileClock::Cpu ? "cpu" : "wall"},
+          {"transfer",
+           {{"latency_ns", profile.transfer_latency.value},
+            {"bytes_per_second", profile.transfer_bytes_per_second}}},
+          {"action_overhead_ns", profile.action_overhead.value},
+          {"sizes", std::move(sizes)}};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,63 @@
+// profile.json: what this machine was measured to cost, layer by layer, for
+// some micro-batch sizes. exec writes it, the planner reads it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/json.hpp"
+#include "core/cluster/cluster.hpp"
+#include "core/costs/costs.hpp"
+#include "core/costs/distribution.hpp"
+#include "core/model/model.hpp"
+
+namespace pipewright {
+
+/// Of a profile and of a plan.
+inline constexpr int kMostMicroBatchSize = 65536;
+
+/// What is typical of repeated measurements, for one micro-batch; what handing over messages costs
+/// is taken out.
+struct LayerTimes {
+  Nanoseconds f, i, w, opt;
+};
+/// How the measurements behind a LayerTimes are spread, messages (and in the last layer the loss)
+/// included.
+struct LayerSpread {
+  Distribution f, i, w, opt;
+};
+struct ProfileSize {
+  int micro_batch_size = 0;
+  std::vector<LayerTimes> layers;    // by layer of the model
+  LayerTimes loss;                   // f: loss, i: its gradient
+  std::vector<LayerSpread> spreads;  // by layer; empty: not known
+  /// What a stage's F and I cost more for each byte that they take from the stage before, or make
+  /// for the one behind.
+  double f_ns_per_message_byte = 0, i_ns_per_message_byte = 0;
+};
+/// Wall: the machine's time, with all that ranks on shared cores take from each other. Cpu: the
+/// time that a thread used of its core, as if each rank had one.
+enum class ProfileClock : std::uint8_t { Wall, Cpu };
+/// The one number that stands for repeated measurements. In CPU time it is the mean of the middle
+/// four fifths: a step is a sum of many actions, and the sum of their means; but minutes in which
+/// others empty the caches are not typical. On the wall clock it is the median, for whoever takes
+/// the core away for some milliseconds weighs as much as hundreds of actions.
+/// docs/evidence/benchmarks/prediction.md compares them.
+Nanoseconds typical(const Distribution& measured, ProfileClock clock);
+
+struct Profile {
+  std::string model_name;
+  Cluster cluster;         // the machine it was taken on
+  int ranks_measured = 1;  // how many ranks computed at once while it was taken
+  int repeats = 0;
+  ProfileClock clock = ProfileClock::Wall;
+  std::vector<ProfileSize> sizes;
+  Nanoseconds transfer_latency;
+  double transfer_bytes_per_second = 0;
+  Nanoseconds action_overhead;  // the runtime's own time for one action
+};
+
+Profile read_profile(const JsonCursor& document);
+Json to_json(const Profile& profile);
+
+}  // namespace pipewright

@@ -1,0 +1,120 @@
+#include "core/program/collectives.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace pipewright {
+namespace {
+
+bool may_be_collective(ActionKind kind) {
+  return kind == ActionKind::ReduceGrad || kind == ActionKind::Unshard || is_of_all(kind);
+}
+
+/// One REDUCE_GRAD or UNSHARD, or one of all ranks, which has stage 0 here.
+struct Candidate {
+  int stage = 0;
+  ActionKind kind = ActionKind::ReduceGrad;
+  int turn = 0;  // the k-th of its kind and stage on its rank
+  Collective::Member member;
+};
+
+/// All of them, by rank, then program order.
+std::vector<Candidate> candidates_of(const Program& program) {
+  std::vector<Candidate> found;
+  std::vector<int> reductions, unshardings;
+  for (int r = 0; r < program.ranks(); ++r) {
+    reductions.assign(static_cast<std::size_t>(program.stages), 0);
+    unshardings = reductions;
+    int norms = 0, ties = 0;
+    for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];
+         id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
+      const Instruction& in = program.code[id];
+      if (!may_be_collective(in.kind)) continue;
+      if (is_of_all(in.kind)) {
+        int& turn = in.kind == ActionKind::ReduceNorm ? norms : ties;
+        found.push_back({0, in.kind, turn++, {RankId(r), id}});
+        continue;
+      }
+      auto& turns = in.kind == ActionKind::ReduceGrad ? reductions : unshardings;
+      found.push_back({in.stage, in.kind, turns[in.stage]++, {RankId(r), id}});
+    }
+  }
+  return found;
+}
+
+/// By stage and rank: 1 where the rank's list holds an F, I, W or B of the stage.
+std::vector<std::uint8_t> computed_by(const Program& program) {
+  const auto ranks = static_cast<std::size_t>(program.ranks());
+  std::vector<std::uint8_t> computes(static_cast<std::size_t>(program.stages) * ranks, 0);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id) {
+      const Instruction& in = program.code[id];
+      if (is_compute(in.kind)) computes[in.stage * ranks + r] = 1;
+    }
+  }
+  for (const auto& [id, second] : program.pairs) {
+    const auto rank = static_cast<std::size_t>(program.rank_of(id).value);
+    computes[static_cast<std::size_t>(second.stage.value) * ranks + rank] = 1;
+  }
+  return computes;
+}
+
+/// Neighbours of one stage, kind and turn, if there are two or more.
+std::vector<Collective> grouped(const std::vector<Candidate>& sorted) {
+  std::vector<Collective> collectives;
+  const auto key = [](const Candidate& c) { return std::tie(c.stage, c.kind, c.turn); };
+  for (std::size_t begin = 0; begin < sorted.size();) {
+    Collective one{sorted[begin].kind, StageId(sorted[begin].stage), false, {}};
+    std::size_t end = begin;
+    for (; end < sorted.size() && key(sorted[end]) == key(sorted[begin]); ++end)
+      one.members.push_back(sorted[end].member);
+    if (one.members.size() > 1) collectives.push_back(std::move(one));
+    begin = end;
+  }
+  return collectives;
+}
+
+void mark_members(Program& program) {
+  for (std::uint32_t c = 0; c < program.collectives.size(); ++c) {
+    for (const Collective::Member& member : program.collectives[c].members) {
+      Instruction& in = program.code[member.instruction];
+      in.route = c;
+      if (program.policy.issue == Issue::Stream && !is_of_all(in.kind))
+        in.flags &= static_cast<std::uint8_t>(~Instruction::kOnComputeLane);
+    }
+  }
+}
+
+}  // namespace
+
+void find_collectives(Program& program) {
+  std::vector<Candidate> candidates = candidates_of(program);
+  if (candidates.empty()) return;
+  const std::vector<std::uint8_t> computes = computed_by(program);
+  const auto ranks = static_cast<std::size_t>(program.ranks());
+  std::erase_if(candidates, [&](const Candidate& one) {
+    return has_stage(one.kind) && computes[static_cast<std::size_t>(one.stage) * ranks +
+                                           static_cast<std::size_t>(one.member.rank.value)] == 0;
+  });
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.stage, a.kind, a.turn, a.member.rank) <
+           std::tie(b.stage, b.kind, b.turn, b.member.rank);
+  });
+  program.collectives = grouped(candidates);
+  std::vector<std::uint8_t> sharded(static_cast<std::size_t>(program.stages), 0);
+  for (const Collective& one : program.collectives) {
+    if (one.kind == ActionKind::Unshard) sharded[static_cast<std::size_t>(one.stage.value)] = 1;
+  }
+  for (Collective& one : program.collectives)
+    one.sharded = has_stage(one.kind) && sharded[static_cast<std::size_t>(one.stage.value)] != 0;
+  mark_members(program);
+}
+
+RingWork ring_work(const Collective& collective, std::int64_t parameter_bytes) {
+  const auto n = static_cast<std::int64_t>(collective.members.size());
+  const std::int64_t rounds = collective.sharded ? 1 : 2;
+  return {rounds * (n - 1), rounds * (n - 1) * parameter_bytes};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,109 @@
+#include "core/program/lower.hpp"
+
+#include "core/base/error.hpp"
+#include "core/order/versions.hpp"
+#include "core/program/collectives.hpp"
+#include "core/program/lowering.hpp"
+
+namespace pipewright {
+namespace {
+
+/// One code array from the lists; flags that depend on position alone.
+void concatenate(lowering::Draft& draft, Program& program) {
+  std::size_t total = 0;
+  program.rank_begin.push_back(0);
+  for (const auto& row : draft.ranks) {
+    total += row.size();
+    if (total >= kNoInstruction)
+      throw InputError("the schedule has more than 4,294,967,294 instructions");
+    program.rank_begin.push_back(static_cast<InstructionId>(total));
+  }
+  program.code.reserve(total);
+  const CommPolicy& policy = program.policy;
+  const bool joins = policy.batches != Batches::Apart && policy.issue != Issue::Grouped &&
+                     policy.post == Post::Early && policy.run_order == RunOrder::AsLowered;
+  for (auto& row : draft.ranks) {
+    bool after_run = false;
+    for (Instruction in : row) {
+      if (in.has(Instruction::kPair)) {
+        program.pairs.emplace_back(static_cast<InstructionId>(program.code.size()),
+                                   draft.partners[in.link]);
+        in.link = kNoInstruction;
+      }
+      const bool transfer = is_transfer(in.kind);
+      if (transfer && in.link != kNoInstruction) {
+        if (joins)
+          program.joined.emplace_back(static_cast<InstructionId>(program.code.size()), in.link);
+        in.link = kNoInstruction;
+      }
+      if (!transfer || policy.issue == Issue::Inline) in.flags |= Instruction::kOnComputeLane;
+      if (!transfer && after_run && policy.issue == Issue::Grouped)
+        in.flags |= Instruction::kJoinsRun;
+      if (is_recv(in.kind) && policy.issue == Issue::Stream && policy.post == Post::AtStart)
+        in.flags |= Instruction::kAtStart;
+      after_run = transfer;
+      program.code.push_back(in);
+    }
+    std::vector<Instruction>().swap(row);
+  }
+  for (const auto& row : draft.versions)
+    program.versions.insert(program.versions.end(), row.begin(), row.end());
+}
+
+}  // namespace
+
+Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& options) {
+  if (order.stages() > 65535)
+    throw InputError("a schedule may have at most 65,535 stages; this one has " +
+                     std::to_string(order.stages()));
+  Program program;
+  program.policy = policy;
+  program.placement = order.placement;
+  program.stages = order.stages();
+  program.micro_batches = order.micro_batches;
+  program.fragment = options.fragment;
+  program.transfers_added = !order.has_transfers();
+  program.asynchronous = names_versions(order);
+  if (options.clips && program.asynchronous)
+    throw InputError(
+        "the ranks of an asynchronous schedule update at different times, so their "
+        "gradients have no common norm to clip; set clip_grad_norm to 0");
+  if (!options.tied.empty() && program.asynchronous)
+    throw InputError(
+        "the ranks of an asynchronous schedule update at different times, so they cannot share "
+        "the weights of a tied head; take a synchronous schedule, or an untied head");
+  {
+    const lowering::Updates updates{.wanted = options.optimizer,
+                                    .sharded = options.sharded,
+                                    .clips = options.clips,
+                                    .early = policy.issue == Issue::Stream,
+                                    .tied = options.tied};
+    lowering::Draft draft = lowering::list_instructions(order, updates);
+    lowering::arrange(draft, policy);
+    concatenate(draft, program);
+  }
+  lowering::join_batches(program);
+  lowering::match_transfers(program);
+  lowering::connect_ranks(program);
+  find_collectives(program);
+  lowering::find_inputs(program);
+  return program;
+}
+
+Order with_transfers(const Order& order) {
+  const Program program = lower(order, CommPolicy{});
+  Order listed{.ranks = {},
+               .placement = order.placement,
+               .micro_batches = order.micro_batches,
+               .messages = order.messages};
+  for (int r = 0; r < program.ranks(); ++r) {
+    auto& row = listed.ranks.emplace_back();
+    for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];
+         id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
+      row.push_back(program.cell(id));
+    }
+  }
+  return listed;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,80 @@
+// The steps of lower(), each in a file of its own (docs/semantics.md §1, §3, §4.1). Not part of the
+// public interface.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/order/order.hpp"
+#include "core/program/program.hpp"
+
+namespace pipewright::lowering {
+
+/// A dense table over (stage, micro-batch).
+template <class Value>
+class ByTensor {
+ public:
+  ByTensor(int stages, int micro_batches, Value initial)
+      : micro_batches_(static_cast<std::size_t>(micro_batches)),
+        values_(static_cast<std::size_t>(stages) * static_cast<std::size_t>(micro_batches),
+                initial) {}
+  Value& at(std::int64_t stage, std::int64_t micro_batch) {
+    return values_[static_cast<std::size_t>(stage) * micro_batches_ +
+                   static_cast<std::size_t>(micro_batch)];
+  }
+
+ private:
+  std::size_t micro_batches_;
+  std::vector<Value> values_;
+};
+
+/// The stage whose output a transfer end carries.
+inline int producing_stage(ActionKind kind, int stage) {
+  if (kind == ActionKind::RecvF) return stage - 1;
+  if (kind == ActionKind::RecvB) return stage + 1;
+  return stage;
+}
+/// The stage that takes what a transfer end carries.
+inline int consuming_stage(ActionKind kind, int stage) {
+  if (kind == ActionKind::SendF) return stage + 1;
+  if (kind == ActionKind::SendB) return stage - 1;
+  return stage;
+}
+inline bool carries_activation(ActionKind kind) {
+  return kind == ActionKind::SendF || kind == ActionKind::RecvF;
+}
+
+/// Instructions of one rank before matching. For a pair, `link` is the index of its second action
+/// in `partners`; for a transfer end of a batch, the number of the batch.
+struct Draft {
+  std::vector<std::vector<Instruction>> ranks;
+  std::vector<Action> partners;
+  std::vector<std::vector<std::int32_t>>
+      versions;  // beside `ranks`; empty where the order names none
+};
+
+/// What is added for the update (§1.1).
+struct Updates {
+  bool wanted = false;
+  bool sharded = false;       // UNSHARD of replicated stages behind it
+  bool clips = false;         // REDUCE_NORM before every OPT
+  bool early = false;         // each REDUCE_GRAD behind the last W or B of its stage
+  std::vector<StageId> tied;  // REDUCE_TIED before the OPT of the ranks that compute these
+};
+
+/// 1. Which instructions, in which order (§1.1).
+Draft list_instructions(const Order& order, const Updates& updates);
+/// The rest of 1, once the order's own instructions and its transfers are listed.
+void append_updates(const Order& order, const Updates& updates, Draft& draft);
+/// 2. Where receives are posted and how runs are ordered (§1.2, §1.3).
+void arrange(Draft& draft, const CommPolicy& policy);
+/// 3. Which batches are one operation (§2.4), of those that Program::joined holds.
+void join_batches(Program& program);
+/// 4. Routes, and the partner of each transfer end (§4.1).
+void match_transfers(Program& program);
+/// 5. What connections, and buffers without a copy, ask for (§2.2).
+void connect_ranks(Program& program);
+/// 6. What each instruction waits for beyond its place in the lane (§3).
+void find_inputs(Program& program);
+
+}  // namespace pipewright::lowering

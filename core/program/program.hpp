@@ -1,0 +1,170 @@
+// The Program: an order with its communication and its policy, as check, sim
+// and exec read it (docs/semantics.md). Plain data, immutable after lower();
+// any number of threads may read it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/order/action.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/order/placement.hpp"
+
+namespace pipewright {
+
+/// Position of an instruction in Program::code.
+using InstructionId = std::uint32_t;
+inline constexpr InstructionId kNoInstruction = std::numeric_limits<InstructionId>::max();
+inline constexpr std::uint32_t kNoRoute = std::numeric_limits<std::uint32_t>::max();
+inline constexpr std::uint32_t kNoBatch = std::numeric_limits<std::uint32_t>::max();
+
+/// 16 bytes, because a large Program holds tens of millions of them.
+struct Instruction {
+  /// Bits of `flags`.
+  static constexpr std::uint8_t kPair = 1;  // overlapped: the second action is in Program::pairs
+  static constexpr std::uint8_t kExtraInput =
+      2;  // Program::extra_inputs has rows for this instruction
+  static constexpr std::uint8_t kMismatch =
+      4;  // a transfer end whose partner is for another tensor
+  static constexpr std::uint8_t kOnComputeLane = 8;
+  static constexpr std::uint8_t kAtStart = 16;  // a RECV issued at time 0
+  static constexpr std::uint8_t kJoinsRun =
+      32;  // grouped: waits for every member of the run right before it
+  static constexpr std::uint8_t kNotPassed = 64;  // behind the place where its host stands (§2.2)
+  static constexpr std::uint8_t kRendezvous = 128;  // a SEND that is never eager (§2.2, §4.3)
+
+  ActionKind kind = ActionKind::F;
+  std::uint8_t flags = 0;
+  std::uint16_t stage = 0;
+  std::uint32_t micro_batch = 0;
+  /// Computation: the RECV on this rank that brings its input (of a pair: of
+  /// its first action). Wait: what it waits for. Transfer end: its partner. kNoInstruction: none.
+  InstructionId link = kNoInstruction;
+  /// Transfer end: its route. Member of a collective: the index of that. Else kNoRoute.
+  std::uint32_t route = kNoRoute;
+
+  bool has(std::uint8_t flag) const { return (flags & flag) != 0; }
+  /// A member of Program::collectives[route].
+  bool in_collective() const { return route != kNoRoute && !is_transfer(kind); }
+  /// A transfer end or a member of a collective: it waits for other ranks and is no computation.
+  bool is_communication() const { return route != kNoRoute || is_transfer(kind); }
+};
+
+/// What a transfer's cost depends on. One entry for each (kind, producing
+/// stage, source rank, destination rank) that occurs.
+struct Route {
+  ActionKind send_kind = ActionKind::SendF;  // SendF or SendB
+  StageId stage;                             // the producing stage
+  RankId source, destination;
+};
+
+/// REDUCE_GRADs, or UNSHARDs, of the replicas of a stage, or REDUCE_NORMs, or REDUCE_TIEDs, that
+/// start and end together (docs/semantics.md §3.2).
+struct Collective {
+  struct Member {
+    RankId rank;
+    InstructionId instruction = kNoInstruction;
+  };
+  ActionKind kind = ActionKind::ReduceGrad;
+  StageId stage;         // 0 where the kind is of none
+  bool sharded = false;  // the stage has UNSHARDs: each replica owns a part of its parameters
+  std::vector<Member> members;  // two or more, by rank
+};
+
+/// Where the host of a rank stands for good (§2.2): the first end of a connection whose other side
+/// never comes.
+struct HostStand {
+  InstructionId at = kNoInstruction;         // kNoInstruction: the host passes the whole list
+  InstructionId waits_for = kNoInstruction;  // the other rank's first end; kNoInstruction: none
+};
+
+struct Program {
+  /// Instructions of rank r, in program order: code[rank_begin[r]] …
+  /// code[rank_begin[r+1] - 1].
+  std::vector<Instruction> code;
+  std::vector<InstructionId> rank_begin;
+  std::vector<Route> routes;
+  std::vector<Collective> collectives;  // by stage, kind, turn
+  /// Second action of each overlapped pair, sorted by instruction.
+  std::vector<std::pair<InstructionId, Action>> pairs;
+  /// Inputs beyond Instruction::link that program order alone does not give,
+  /// (instruction, input), sorted; of the same rank.
+  std::vector<std::pair<InstructionId, InstructionId>> extra_inputs;
+  /// Weight version by instruction, of a pair that of its first action; -1: none is named. Empty
+  /// where no action names one.
+  std::vector<std::int32_t> versions;
+  /// Transfer ends of batches that are one operation under the policy (§2.4), sorted, with the
+  /// number of their batch; of one rank, one behind the other. Empty where there is none.
+  std::vector<std::pair<InstructionId, std::uint32_t>> joined;
+
+  CommPolicy policy;
+  Placement placement;
+  int stages = 0;
+  int micro_batches = 0;
+  bool fragment = false;
+  /// The order held no transfer end: all of them are lowering's.
+  bool transfers_added = false;
+  /// Computations name weight versions: what OPT and REDUCE_GRAD take stands before them (§3.1).
+  bool asynchronous = false;
+  /// By rank; empty where every host passes its whole list.
+  std::vector<HostStand> host_stands;
+
+  bool has_collectives() const { return !collectives.empty(); }
+  int ranks() const { return static_cast<int>(rank_begin.size()) - 1; }
+  RankId rank_of(InstructionId id) const;
+  std::span<const Instruction> rank_code(RankId rank) const {
+    return {code.data() + rank_begin[static_cast<std::size_t>(rank.value)],
+            code.data() + rank_begin[static_cast<std::size_t>(rank.value) + 1]};
+  }
+  /// The instruction as the cell it came from ("0SEND_F1",
+  /// "(0F7;7B3)OVERLAP_F_B").
+  Cell cell(InstructionId id) const;
+  std::string text(InstructionId id) const { return to_string(cell(id)); }
+  std::span<const std::pair<InstructionId, InstructionId>> extra_inputs_of(InstructionId id) const;
+  /// The number of its batch in `joined`; kNoBatch: it is an operation of its own.
+  std::uint32_t batch_of(InstructionId id) const;
+  /// Whether joined batches have a communicator apart from single operations (§2.4).
+  bool has_group_queues() const {
+    return policy.batches == Batches::Mixed && policy.issue == Issue::Stream &&
+           policy.channel != Channel::Rank;
+  }
+};
+
+/// The lanes of a Program: the compute lane of each rank, the queue of each transfer end that is
+/// not on it (docs/semantics.md §2.1), and the collective lane of the members that are not on it.
+/// Lanes of a rank are numbered by the place of their first instruction, the compute lane being 0.
+/// Built on demand, O(instructions).
+struct LaneTable {
+  std::vector<std::uint32_t> lane_of;  // by instruction
+  std::vector<RankId> rank_of_lane;    // by lane; lanes are sorted by rank, then number
+  std::vector<std::uint32_t>
+      rank_lane_begin;  // lanes of rank r: [rank_lane_begin[r], rank_lane_begin[r+1])
+  std::vector<InstructionId> instructions;  // of lane l, in order: [lane_begin[l], lane_begin[l+1])
+  std::vector<std::uint32_t> lane_begin;
+
+  std::uint32_t count() const { return static_cast<std::uint32_t>(rank_of_lane.size()); }
+  std::span<const InstructionId> instructions_of(std::uint32_t lane) const {
+    return {instructions.data() + lane_begin[lane], instructions.data() + lane_begin[lane + 1]};
+  }
+  int number_of(std::uint32_t lane) const {
+    return static_cast<int>(lane -
+                            rank_lane_begin[static_cast<std::size_t>(rank_of_lane[lane].value)]);
+  }
+};
+LaneTable lane_table(const Program& program);
+
+/// Transfer ends and members of collectives of a rank, those that stand in queues, in the order in
+/// which they are issued: RECVs under at-start first, then program order.
+std::vector<InstructionId> issue_order(const Program& program, RankId rank);
+/// For display: "compute", "to 2", "from 1", "peer 3", "comm", "activations", "gradients",
+/// "2SEND_F0", "mixed batches", "collectives".
+std::string lane_name(const Program& program, const LaneTable& table, std::uint32_t lane);
+
+/// True if it holds no I, W, B, SEND_B and RECV_B.
+bool is_forward_only(const Program& program);
+
+}  // namespace pipewright

@@ -1,0 +1,259 @@
+#include "exec/devices/cpu/checkpointing.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "core/base/error.hpp"
+#include "core/model/difference.hpp"
+#include "exec/devices/cpu/layers/tied_head.hpp"
+
+namespace pipewright::exec::cpu {
+namespace {
+
+std::string name_of(OptimizerKind kind) { return kind == OptimizerKind::Sgd ? "sgd" : "adamw"; }
+
+/// The arrays of every parameter and their sizes, made layer by layer, so that only one is in
+/// memory at a time.
+template <class Visit>
+void for_each_array(const Training& training, Visit visit) {
+  const int layers = static_cast<int>(training.model->layers.size());
+  for (int i = 0; i < layers; ++i) {
+    BufferPool pool;
+    const auto table = shared_table_of(*training.model);  // the layer before is gone
+    LayerSite site{{training.micro_batch_size, training.model->sequence},
+                   &pool,
+                   training.seed,
+                   layer_path("", i, training.model->layers[static_cast<std::size_t>(i)]),
+                   width_in_front_of(*training.model, i)};
+    site.shared_table = table.get();
+    const auto layer = make_layer(training.model->layers[static_cast<std::size_t>(i)], site);
+    std::vector<Parameter*> parameters;
+    layer->collect(parameters);
+    for (Parameter* p : parameters) {
+      const auto size = static_cast<std::int64_t>(p->value.size());
+      visit(p->name, kValueSlot, size);
+      if (p->is_statistic || training.mode != RunMode::Train) continue;  // without an optimizer
+      Optimizer optimizer(training.optimizer, {p});
+      for (const auto& slot : optimizer.slots_of(0)) visit(p->name, slot.name, size);
+    }
+  }
+}
+
+void require_same_model(const Checkpoint& checkpoint, const Training& training) {
+  const std::string other =
+      model_difference(checkpoint.facts().model, "the checkpoint", *training.model, "the plan");
+  if (other.empty()) return;
+  throw InputError(checkpoint.folder().string(), "",
+                   "holds another model (" + other + "); load a checkpoint of this plan's model");
+}
+
+/// Beside what is needed: what an optimizer that evaluation does without has kept, too.
+void require_sizes(const Checkpoint& checkpoint,
+                   const std::map<std::string, std::int64_t>& elements) {
+  for (const auto& [name, size] : checkpoint.sizes()) {
+    const auto& [parameter, slot] = name;
+    const std::string what = "\"" + parameter + "\" (" + slot + ")";
+    const auto found = elements.find(parameter);
+    if (found == elements.end())
+      throw InputError(checkpoint.folder().string(), "",
+                       "holds " + what + ", which its model does not have");
+    if (found->second == size) continue;
+    throw InputError(checkpoint.folder().string(), "",
+                     what + " has " + std::to_string(size) + " elements there and " +
+                         std::to_string(found->second) + " in the plan's model");
+  }
+}
+
+void require_arrays(const Checkpoint& checkpoint, const Training& training) {
+  std::map<std::string, std::int64_t> elements;
+  for_each_array(training, [&](const std::string& name, std::string_view slot, std::int64_t size) {
+    const auto found = checkpoint.size_of(name, slot);
+    elements[name] = size;
+    if (!found) {
+      const std::string what = "\"" + name + "\" (" + std::string(slot) + ")";
+      const bool moments = slot != kValueSlot && checkpoint.size_of(name, kValueSlot).has_value();
+      throw InputError(
+          checkpoint.folder().string(), "",
+          moments ? "was trained with " + checkpoint.facts().optimizer + " and does not hold " +
+                        what + ", which " + name_of(training.optimizer.kind) +
+                        " needs; train with the same optimizer"
+                  : "does not hold " + what + "; load a whole checkpoint of this model");
+    }
+  });
+  require_sizes(checkpoint, elements);
+}
+
+/// A checkpoint holds one count of updates for all parameters.
+int equal_updates(std::optional<int> before, int now) {
+  if (!before || *before == now) return now;
+  throw InputError("the stages of this schedule update at different rates (" +
+                   std::to_string(*before) + " and " + std::to_string(now) +
+                   " updates so far), which a checkpoint cannot say; leave out "
+                   "--save-checkpoint");
+}
+
+/// What a process has written.
+struct Written {
+  int updates = 0;
+  std::vector<CheckpointPart> parts;
+};
+
+/// What all processes have written; they have, when this returns.
+Written gathered(const Written& own, Peers& peers) {
+  Packer packer;
+  packer.put<int>(own.updates);
+  for (const CheckpointPart& part : own.parts) packer.put_text(to_json(part).dump());
+  Written all;
+  std::optional<int> updates;
+  for (const Bytes& bytes : peers.share(packer.take())) {
+    Unpacker unpacker(bytes);
+    updates = equal_updates(updates, unpacker.get<int>());
+    while (!unpacker.empty()) {
+      const Json part = parse_json(unpacker.get_text(), "another process");
+      all.parts.push_back(read_checkpoint_part(JsonCursor(part, "another process")));
+    }
+  }
+  all.updates = updates.value_or(own.updates);
+  return all;
+}
+
+}  // namespace
+
+void require_resumable(const Checkpoint& checkpoint, const Program& program,
+                       const Training& training) {
+  require_same_model(checkpoint, training);
+  require_arrays(checkpoint, training);
+  const CheckpointFacts& facts = checkpoint.facts();
+  if (program.asynchronous || training.mode != RunMode::Train || facts.updates == facts.step ||
+      training.optimizer.kind == OptimizerKind::Sgd)
+    return;
+  throw InputError(checkpoint.folder().string(), "",
+                   "comes from an asynchronous schedule, which made " +
+                       std::to_string(facts.updates) + " updates in " + std::to_string(facts.step) +
+                       " steps; adamw counts them, and a synchronous schedule has one a step: go "
+                       "on with an asynchronous schedule");
+}
+
+std::vector<std::string> resume_notes(const Checkpoint& checkpoint, const Training& training) {
+  const CheckpointFacts& facts = checkpoint.facts();
+  std::vector<std::string> notes;
+  const auto note = [&](const std::string& what, const std::string& before,
+                        const std::string& now) {
+    if (before != now)
+      notes.push_back("the checkpoint was made with " + what + " " + before + ", this plan has " +
+                      now + ": the numbers are not those that the first run would have given");
+  };
+  const std::string cut =
+      std::to_string(facts.micro_batches) + " x " + std::to_string(facts.micro_batch_size);
+  const std::string own_cut =
+      std::to_string(training.micro_batches) + " x " + std::to_string(training.micro_batch_size);
+  if (std::int64_t{facts.micro_batches} * facts.micro_batch_size ==
+          std::int64_t{training.micro_batches} * training.micro_batch_size &&
+      cut != own_cut) {
+    notes.push_back("the checkpoint was made with micro-batches " + cut + ", this plan has " +
+                    own_cut + ": each step has the same samples, and its sums round otherwise");
+  } else {
+    note("micro-batches", cut, own_cut);
+  }
+  note("seed", std::to_string(facts.seed), std::to_string(training.seed));
+  note("numerics", facts.numerics, training.options.numerics == Numerics::Exact ? "exact" : "fast");
+  note("optimizer", facts.optimizer, name_of(training.optimizer.kind));
+  return notes;
+}
+
+void restore(Stage& stage, const Checkpoint& checkpoint) {
+  for (const StateView& view : stage.state()) {
+    checkpoint.read(view.parameter, view.slot, view.values, view.first);
+  }
+  stage.set_updates(checkpoint.facts().updates);
+}
+
+CheckpointSaver::CheckpointSaver(const Program& program, const Training& training, int steps,
+                                 bool leads)
+    : program_(program), training_(training), steps_(steps) {
+  PIPEWRIGHT_ASSERT(training.save.has_value(), "nothing is to be saved");
+  if (!leads) return;
+  lock_.emplace(training.save->folder);
+  remove_unfinished_checkpoints(training.save->folder, training.save->watch);
+}
+
+void CheckpointSaver::after_step(int step, const std::vector<const Device*>& devices,
+                                 Peers* peers) const {
+  const CheckpointSpec& spec = *training_.save;
+  const int done = training_.first_step() + step + 1;
+  const bool due = spec.every > 0 && done % spec.every == 0;
+  if (!due && step + 1 < steps_) return;
+  const std::filesystem::path folder = checkpoint_folder(spec.folder, done);
+  const Written own{updates(done, devices), write_parts(folder, devices)};
+  const Written all = peers == nullptr ? own : gathered(own, *peers);
+  if (peers != nullptr && peers->process() != 0) return;
+  write_manifest(folder, facts(done, all.updates), all.parts, spec.watch);
+  if (spec.keep > 0) prune_checkpoints(spec.folder, spec.keep, spec.watch);
+}
+
+/// Of this process's ranks. If a disk does not take one, the others make room again; nobody knows
+/// of them yet.
+std::vector<CheckpointPart> CheckpointSaver::write_parts(
+    const std::filesystem::path& folder, const std::vector<const Device*>& devices) const {
+  std::vector<CheckpointPart> parts;
+  try {
+    for (std::size_t r = 0; r < devices.size(); ++r) {
+      const RankId rank(static_cast<std::int64_t>(r));
+      if (devices[r] != nullptr) parts.push_back(write_part(folder, rank, *devices[r]));
+    }
+  } catch (...) {
+    remove_parts(folder, parts, training_.save->watch);
+    throw;
+  }
+  return parts;
+}
+
+bool CheckpointSaver::owns(RankId rank, StageId stage) const {
+  for (int r = 0; r < rank.value; ++r) {
+    const auto stages = program_.placement.stages_of(RankId(r));
+    if (std::find(stages.begin(), stages.end(), stage) != stages.end()) return false;
+  }
+  return true;
+}
+
+CheckpointPart CheckpointSaver::write_part(const std::filesystem::path& folder, RankId rank,
+                                           const Device& device) const {
+  std::vector<StatePiece> pieces;
+  for (const StageId id : program_.placement.stages_of(rank)) {
+    const bool is_owner = owns(rank, id);
+    for (const StateView& view : device.stage(id)->state()) {
+      if (view.is_copy) continue;
+      // What replicas share out among them, each of them writes.
+      if (view.is_shared_out ? view.values.empty() : !is_owner) continue;
+      pieces.push_back(
+          {view.parameter, std::string(view.slot), view.first, view.total, view.values});
+    }
+  }
+  return write_checkpoint_part(folder, static_cast<int>(rank.value), pieces, training_.save->watch);
+}
+
+int CheckpointSaver::updates(int step, const std::vector<const Device*>& devices) const {
+  if (!program_.asynchronous) return step;
+  std::optional<int> updates;
+  for (std::size_t r = 0; r < devices.size(); ++r) {
+    if (devices[r] == nullptr) continue;
+    for (const StageId id : program_.placement.stages_of(RankId(static_cast<std::int64_t>(r))))
+      updates = equal_updates(updates, devices[r]->stage(id)->updates());
+  }
+  return updates.value_or(step);
+}
+
+CheckpointFacts CheckpointSaver::facts(int step, int updates) const {
+  return {.model = *training_.model,
+          .step = step,
+          .updates = updates,
+          .optimizer = name_of(training_.optimizer.kind),
+          .seed = training_.seed,
+          .numerics = training_.options.numerics == Numerics::Exact ? "exact" : "fast",
+          .micro_batches = training_.micro_batches,
+          .micro_batch_size = training_.micro_batch_size};
+}
+
+}  // namespace pipewright::exec::cpu

@@ -1,0 +1,137 @@
+// The CPU as a device: the stages of one rank (exec/devices/cpu/stage.hpp), and the activations and
+// gradients that wait for their next reader. Numerics are the Stage's; this only moves vectors and
+// says which weights to use. The two actions of a pair run one after the other.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/costs/costs.hpp"
+#include "core/model/model.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "exec/checkpoint/checkpoint.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cpu/gradient_exchange.hpp"
+#include "exec/devices/cpu/stage.hpp"
+#include "exec/devices/cpu/version_plan.hpp"
+#include "exec/layers/optimizer.hpp"
+#include "exec/runtime/device.hpp"
+#include "exec/runtime/phases.hpp"
+#include "exec/runtime/runtime.hpp"
+#include "exec/runtime/waiting_tensors.hpp"
+#include "exec/transports/local/transport.hpp"
+
+namespace pipewright::exec::cpu {
+
+/// What is trained; all it points to must outlive the run.
+struct Training {
+  const Model* model = nullptr;
+  std::vector<StagePlan> stages;  // by stage: its layers
+  int micro_batch_size = 1, micro_batches = 1;
+  std::uint64_t seed = 1;
+  OptimizerSpec optimizer;
+  StageOptions options;
+  const DataSource* data = nullptr;
+  RunMode mode = RunMode::Train;
+  OutputSink outputs;          // of RunMode::Predict
+  PhaseLog* phases = nullptr;  // may be null
+  /// So many steps, from the first one, are compared with a serial run, every replica of a stage by
+  /// itself. The serial steps are computed between the steps of the run and do not count in their
+  /// times. An asynchronous order has no serial run to agree with.
+  int verified_steps = 0;
+  /// Go on from here, and not from the parameters that the seed gives; null: from the seed's.
+  const Checkpoint* start = nullptr;
+  std::optional<CheckpointSpec> save;
+
+  /// Steps that lie behind this run.
+  int first_step() const {
+    return start == nullptr || mode != RunMode::Train ? 0 : start->facts().step;
+  }
+  /// Virtual: a computation takes its thread's CPU time and a transfer what the cost table says
+  /// (exec/devices/metered/device.hpp), so that more ranks than cores show the timeline of as many
+  /// devices.
+  local::ClockKind clock = local::ClockKind::Wall;
+};
+
+class Device final : public exec::Device {
+ public:
+  /// All must outlive it. The transport carries the parts of collectives; it is needed where the
+  /// Program has some.
+  Device(const Program& program, const Training& training, RankId rank,
+         Transport* transport = nullptr);
+
+  void begin_step(int step) override;
+  void compute(InstructionId id) override;
+  PayloadPtr give(InstructionId send) override;
+  void accept(InstructionId recv, PayloadPtr payload) override;
+  void end_step() override;
+  std::optional<double> loss() const override;
+  /// Forward only: empty; the outcomes say it.
+  std::string not_finite() const override;
+
+  /// This rank's stages; to be looked at while all ranks stand still.
+  std::vector<const Stage*> stages() const;
+  /// Forward only: where the last stage's outcomes go.
+  void put_outcomes_into(Evaluation& evaluation) { evaluation_ = &evaluation; }
+  /// Null if another rank has it.
+  Stage* stage(StageId stage) const { return stages_[static_cast<std::size_t>(stage.value)].get(); }
+  /// The most versions of a stage's weights that lived at once.
+  int peak_versions() const;
+  /// The most that this rank's stages, the tensors that wait for a reader, and its copies of
+  /// gradients for other ranks held at once so far.
+  std::int64_t peak_bytes() const;
+
+ private:
+  void perform(InstructionId id, const Action& action);
+  void put(Flow flow, int stage, int micro_batch, std::vector<float> tensor);
+  std::vector<float> fetch(Flow flow, int stage, int micro_batch);
+  void hold_part(const GradientPart& part);
+  void recount(int stage);
+  void update(InstructionId id);
+  void hand_in(InstructionId member);
+  void take_sums();
+  void find_tables();
+  GradientPart own_tables();
+  void tie_alone();
+  SquareSum own_squares();
+  void clip();
+  void own_shards();
+  void take_weights(InstructionId member);
+  void drop_versions(InstructionId id, const Action& action);
+  bool computes(int stage, int micro_batch) const;
+  void forward(int stage, int micro_batch);
+  void backward_input(int stage, int micro_batch);
+  Stage& stage_at(int stage);
+
+  const Program& program_;
+  const Training& training_;
+  MemoryMeter meter_;                           // the stages report to it
+  std::vector<std::unique_ptr<Stage>> stages_;  // by stage; null where another rank has it
+  std::vector<std::int64_t> counted_;           // of the meter, by stage: what it always holds
+  const RankId rank_;
+  const VersionPlan versions_;
+  WaitingTensors<std::vector<float>> tensors_;
+  std::vector<InstructionId> reductions_;  // that have ended and wait for the update
+  InstructionId norm_ = kNoInstruction;    // the REDUCE_NORM that has ended last
+  InstructionId tied_ = kNoInstruction;    // a REDUCE_TIED that has ended and waits for the update
+  std::vector<StageId> tables_;            // own stages with a table that another stage has too
+  Transport* const transport_;
+  Evaluation* evaluation_ = nullptr;
+  int step_ = 0;
+  std::int64_t handed_in_ = 0;  // bytes of gradients for others, until the step's end
+  bool norm_is_finite_ = true;  // of this step's gradients, as far as it was asked for
+};
+
+/// Trains on this machine's CPU, one thread a rank (exec/devices/cpu/run.cpp). Throws InputError if
+/// the Program does not fit the training, and what run() throws.
+RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+                     const RunOptions& options = {});
+/// The same on another transport. Where its ranks are several processes, all of them call this
+/// alike; process 0 gets the comparison with a serial run.
+RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+                     const RunOptions& options, Transport& transport);
+
+}  // namespace pipewright::exec::cpu

@@ -1,0 +1,97 @@
+// Causal self-attention with its projections: x -> (queries, keys, values) -> attention -> output.
+#include <utility>
+
+#include "exec/devices/cpu/layers/leaf.hpp"
+#include "exec/layers/ops.hpp"
+
+namespace pipewright::exec::cpu {
+namespace {
+
+class AttentionLayer final : public TrainableLayer {
+ public:
+  AttentionLayer(const Layer& layer, const LayerSite& site)
+      : shape_{site.extent.samples, site.extent.sequence, site.width, layer.heads},
+        words_(site.extent.words(site.width)),
+        pool_(*site.pool),
+        numerics_(site.numerics),
+        recomputes_(site.recomputes_attention),
+        qkv_(site, "qkv_", site.width, 3 * site.width, true),
+        output_(site, "output_", site.width, site.width, true) {}
+
+  Saved new_saved() const override { return {std::vector<Buffer>(kSlots), {}}; }
+
+  Buffer forward(Buffer x, Saved& saved) override {
+    Buffer qkv = pool_.take(3 * words_);
+    qkv_.forward(shape_.rows(), x.floats(), qkv.floats());
+    saved.buffers[kQkv] = std::move(qkv);
+    attend(saved);
+    Buffer y = pool_.take(words_);
+    output_.forward(shape_.rows(), saved.buffers[kContext].floats(), y.floats());
+    saved.buffers[kX] = std::move(x);
+    if (recomputes_) {
+      saved.buffers[kProbabilities].reset();
+      saved.buffers[kContext].reset();
+    }
+    return y;
+  }
+
+  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    if (recomputes_) attend(saved);
+    Buffer dcontext = pool_.take(words_);
+    output_.backward_input(shape_.rows(), dy.floats(), dcontext.floats());
+    // W of the queries, keys and values needs this even where dx is not wanted.
+    Buffer dqkv = pool_.take(3 * words_);
+    const auto sequence = static_cast<std::size_t>(shape_.sequence);
+    const Buffer scratch = pool_.take(sequence * sequence);
+    attention_backward_input(shape_, saved.buffers[kQkv].floats(),
+                             saved.buffers[kProbabilities].floats(), dcontext.floats(),
+                             dqkv.floats(), scratch.floats(), numerics_);
+    saved.buffers[kQkv].reset();
+    saved.buffers[kProbabilities].reset();
+    Buffer dx;
+    if (wanted) {
+      dx = std::move(dcontext);  // has served; the size is the same
+      qkv_.backward_input(shape_.rows(), dqkv.floats(), dx.floats());
+    }
+    saved.buffers[kDqkv] = std::move(dqkv);
+    saved.buffers[kDy] = std::move(dy);
+    return dx;
+  }
+
+  void backward_weight(Saved& saved) override {
+    qkv_.backward_weight(shape_.rows(), saved.buffers[kX].floats(), saved.buffers[kDqkv].floats());
+    output_.backward_weight(shape_.rows(), saved.buffers[kContext].floats(),
+                            saved.buffers[kDy].floats());
+    for (Buffer& buffer : saved.buffers) buffer.reset();
+  }
+
+  void collect(std::vector<Parameter*>& parameters) override {
+    qkv_.collect(parameters);
+    output_.collect(parameters);
+  }
+
+ private:
+  void attend(Saved& saved) {
+    saved.buffers[kProbabilities] = pool_.take(shape_.probabilities());
+    saved.buffers[kContext] = pool_.take(words_);
+    attention_forward(shape_, saved.buffers[kQkv].floats(), saved.buffers[kProbabilities].floats(),
+                      saved.buffers[kContext].floats(), numerics_);
+  }
+
+  enum Slot { kX, kQkv, kProbabilities, kContext, kDqkv, kDy, kSlots };
+
+  AttentionShape shape_;
+  std::size_t words_;
+  BufferPool& pool_;
+  Numerics numerics_;
+  bool recomputes_;
+  Projection qkv_, output_;
+};
+
+}  // namespace
+
+std::unique_ptr<TrainableLayer> make_attention(const Layer& layer, const LayerSite& site) {
+  return std::make_unique<AttentionLayer>(layer, site);
+}
+
+}  // namespace pipewright::exec::cpu

@@ -1,0 +1,49 @@
+// Layers one behind the other: what those that hold such a chain have in common.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "exec/layers/layer.hpp"
+
+namespace pipewright::exec::cpu {
+
+/// Leaves F and I, and what is kept between them, to its heirs; `saved.inner` has one of each
+/// layer.
+class LayerChain : public TrainableLayer {
+ public:
+  Saved new_saved() const override {
+    Saved saved;
+    for (const auto& layer : layers_) saved.inner.push_back(layer->new_saved());
+    return saved;
+  }
+  void backward_weight(Saved& saved) override {
+    for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->backward_weight(saved.inner[i]);
+  }
+  void collect(std::vector<Parameter*>& parameters) override {
+    for (const auto& layer : layers_) layer->collect(parameters);
+  }
+  void update_statistics() override {
+    for (const auto& layer : layers_) layer->update_statistics();
+  }
+  void set_evaluating(bool evaluating) override {
+    for (const auto& layer : layers_) layer->set_evaluating(evaluating);
+  }
+
+ protected:
+  Buffer forward_all(Buffer x, Saved& saved) {
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      x = layers_[i]->forward(std::move(x), saved.inner[i]);
+    return x;
+  }
+  Buffer backward_input_all(Buffer dy, Saved& saved, bool wanted) {
+    for (std::size_t i = layers_.size(); i-- > 0;)
+      dy = layers_[i]->backward_input(std::move(dy), saved.inner[i], wanted || i > 0);
+    return dy;
+  }
+
+  std::vector<std::unique_ptr<TrainableLayer>> layers_;
+};
+
+}  // namespace pipewright::exec::cpu

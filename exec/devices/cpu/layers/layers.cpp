@@ -1,0 +1,264 @@
+// From the description of a layer to a layer that computes: the check that widths fit, and the two
+// kinds that hold others.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "exec/devices/cpu/layers/chain.hpp"
+#include "exec/devices/cpu/layers/graph.hpp"
+#include "exec/devices/cpu/layers/image.hpp"
+#include "exec/devices/cpu/layers/leaf.hpp"
+#include "exec/layers/ops.hpp"
+#include "exec/layers/own_layer.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+class SequentialLayer final : public cpu::LayerChain {
+ public:
+  SequentialLayer(const std::vector<Layer>& layers, LayerSite site) {
+    const std::string outer = site.path;
+    for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+      const Layer& inner = layers[static_cast<std::size_t>(i)];
+      site.path = layer_path(outer, i, inner);
+      layers_.push_back(make_layer(inner, site));
+      site.width = width_behind(inner, site.width, site.path);
+    }
+  }
+
+  Buffer forward(Buffer x, Saved& saved) override { return forward_all(std::move(x), saved); }
+  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    return backward_input_all(std::move(dy), saved, wanted);
+  }
+};
+
+/// shortcut(x) + inner(x); without layers in it, the shortcut is x itself. Keeps nothing itself:
+/// what must stay of x the inner layers keep.
+class ResidualLayer final : public TrainableLayer {
+ public:
+  ResidualLayer(const Layer& layer, const LayerSite& site)
+      : words_in_(site.extent.words(site.width)),
+        words_out_(site.extent.words(width_behind(layer, site.width, site.path))),
+        pool_(*site.pool),
+        inner_(layer.inner, site),
+        shortcut_(layer.shortcut, site_of_shortcut(site)) {}
+
+  Saved new_saved() const override {
+    Saved saved;
+    saved.inner.push_back(inner_.new_saved());
+    saved.inner.push_back(shortcut_.new_saved());
+    return saved;
+  }
+
+  Buffer forward(Buffer x, Saved& saved) override {
+    Buffer y = writable(inner_.forward(x, saved.inner[0]), words_out_);
+    const Buffer added = shortcut_.forward(std::move(x), saved.inner[1]);
+    add_to(words_out_, added.floats(), y.floats());
+    return y;
+  }
+
+  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    Buffer dx = inner_.backward_input(dy, saved.inner[0], wanted);
+    const Buffer added = shortcut_.backward_input(std::move(dy), saved.inner[1], wanted);
+    if (!wanted) return {};
+    dx = writable(std::move(dx), words_in_);
+    add_to(words_in_, added.floats(), dx.floats());
+    return dx;
+  }
+
+  void backward_weight(Saved& saved) override {
+    inner_.backward_weight(saved.inner[0]);
+    shortcut_.backward_weight(saved.inner[1]);
+  }
+  void collect(std::vector<Parameter*>& parameters) override {
+    inner_.collect(parameters);
+    shortcut_.collect(parameters);
+  }
+  void update_statistics() override {
+    inner_.update_statistics();
+    shortcut_.update_statistics();
+  }
+  void set_evaluating(bool evaluating) override {
+    inner_.set_evaluating(evaluating);
+    shortcut_.set_evaluating(evaluating);
+  }
+
+ private:
+  static LayerSite site_of_shortcut(LayerSite site) {
+    site.path += "/shortcut";
+    return site;
+  }
+
+  /// The buffer itself, or a copy if somebody else reads it (relu keeps its output).
+  Buffer writable(Buffer buffer, std::size_t words) {
+    if (!buffer.is_shared()) return buffer;
+    Buffer copy = pool_.take(words);
+    std::copy_n(buffer.floats(), words, copy.floats());
+    return copy;
+  }
+
+  std::size_t words_in_, words_out_;
+  BufferPool& pool_;
+  SequentialLayer inner_, shortcut_;
+};
+
+[[noreturn]] void refuse_layer(const std::string& path, const std::string& what) {
+  throw InputError("layer \"" + path + "\": " + what);
+}
+
+void expect_floats(const std::string& path, int width) {
+  if (width <= 0)
+    refuse_layer(path, "it needs numbers, but token ids come in: put an embedding first");
+}
+
+void expect_width(const Layer& layer, int width, const std::string& path) {
+  if (layer.in > 0 && layer.in != width) {
+    refuse_layer(path, "\"in\" is " + std::to_string(layer.in) +
+                           ", but the layer before it gives " + std::to_string(width) +
+                           " numbers a row: make them equal");
+  }
+}
+
+/// Width in front of the first layer of a chain, as that layer says.
+int first_width(const Layer& layer) {
+  switch (layer.kind) {
+    case LayerKind::Embedding:
+      return 0;
+    case LayerKind::Residual:
+    case LayerKind::Sequential:
+    case LayerKind::Graph:
+      return layer.inner.empty() ? std::max(layer.in, layer.out) : first_width(layer.inner.front());
+    default:
+      return layer.in > 0 ? layer.in : layer.out;
+  }
+}
+
+int width_behind_chain(const std::vector<Layer>& layers, int width, const std::string& path) {
+  for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+    const Layer& inner = layers[static_cast<std::size_t>(i)];
+    width = width_behind(inner, width, layer_path(path, i, inner));
+  }
+  return width;
+}
+
+int width_behind_residual(const Layer& layer, int width, const std::string& path) {
+  const int behind = width_behind_chain(layer.inner, width, path);
+  const int added = width_behind_chain(layer.shortcut, width, path + "/shortcut");
+  if (behind != added) {
+    refuse_layer(path, "what is inside a residual gives " + std::to_string(behind) +
+                           " numbers a row, and what it is added to has " + std::to_string(added) +
+                           ": they must be equal");
+  }
+  return behind;
+}
+
+void check_embedding(const Layer& layer, const LayerSite& site) {
+  if (layer.positions > 0 && layer.positions < site.extent.sequence) {
+    refuse_layer(site.path, "it has " + std::to_string(layer.positions) +
+                                " positions, but a sample has " +
+                                std::to_string(site.extent.sequence) +
+                                " tokens: give it at least as many positions");
+  }
+  if (layer.vocabulary <= 0) refuse_layer(site.path, "its vocabulary must be at least 1");
+}
+
+}  // namespace
+
+std::string layer_path(const std::string& outer, int index, const Layer& layer) {
+  std::string path = outer.empty() ? "" : outer + "/";
+  path += std::to_string(index);
+  return layer.name.empty() ? path : path + "." + layer.name;
+}
+
+int width_behind(const Layer& layer, int width, const std::string& path) {
+  if (layer.kind == LayerKind::Embedding) {
+    if (width != 0)
+      refuse_layer(path, "an embedding takes token ids: it can only be the first layer");
+    if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");
+    return layer.out;
+  }
+  if (layer.kind == LayerKind::Sequential) return width_behind_chain(layer.inner, width, path);
+  expect_floats(path, width);
+  switch (layer.kind) {
+    case LayerKind::Linear:
+      expect_width(layer, width, path);
+      if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");
+      return layer.out;
+    case LayerKind::Residual:
+      return width_behind_residual(layer, width, path);
+    case LayerKind::Graph:
+      return cpu::width_in_graph(layer, static_cast<int>(layer.inner.size()) - 1, width, path);
+    case LayerKind::Custom:
+      expect_width(layer, width, path);
+      if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");
+      return layer.out;
+    case LayerKind::Conv2d:
+    case LayerKind::MaxPool:
+    case LayerKind::AveragePool:
+    case LayerKind::GlobalAveragePool:
+      expect_width(layer, width, path);
+      return layer.image_out.numbers();
+    case LayerKind::CausalSelfAttention:
+      expect_width(layer, width, path);
+      if (layer.heads <= 0 || width % layer.heads != 0) {
+        refuse_layer(path, std::to_string(layer.heads) + " heads do not divide the width " +
+                               std::to_string(width));
+      }
+      return width;
+    default:
+      expect_width(layer, width, path);
+      return width;
+  }
+}
+
+int width_in_front_of(const Model& model, int index) {
+  if (model.layers.empty()) throw InputError("the model has no layers");
+  int width = first_width(model.layers.front());
+  for (int i = 0; i < index; ++i) {
+    const Layer& layer = model.layers[static_cast<std::size_t>(i)];
+    width = width_behind(layer, width, layer_path("", i, layer));
+  }
+  return width;
+}
+
+std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& site) {
+  width_behind(layer, site.width, site.path);
+  switch (layer.kind) {
+    case LayerKind::Linear:
+      return cpu::make_linear(layer, site);
+    case LayerKind::Relu:
+      return cpu::make_relu(site);
+    case LayerKind::Gelu:
+      return cpu::make_gelu(site);
+    case LayerKind::LayerNorm:
+      return cpu::make_layer_norm(site);
+    case LayerKind::CausalSelfAttention:
+      return cpu::make_attention(layer, site);
+    case LayerKind::Embedding:
+      check_embedding(layer, site);
+      return cpu::make_embedding(layer, site);
+    case LayerKind::Residual:
+      return std::make_unique<ResidualLayer>(layer, site);
+    case LayerKind::Sequential:
+      return std::make_unique<SequentialLayer>(layer.inner, site);
+    case LayerKind::Graph:
+      return cpu::make_graph(layer, site);
+    case LayerKind::Add:
+    case LayerKind::Concat:
+      refuse_layer(site.path, "it has several inputs, so it belongs into a graph");
+    case LayerKind::Custom:
+      return make_own_layer(layer, site);
+    case LayerKind::Conv2d:
+      return cpu::make_conv2d(layer, site);
+    case LayerKind::BatchNorm:
+      return cpu::make_batch_norm(layer, site);
+    case LayerKind::MaxPool:
+      return cpu::make_max_pool(layer, site);
+    case LayerKind::AveragePool:
+    case LayerKind::GlobalAveragePool:
+      return cpu::make_average_pool(layer, site);
+  }
+  throw Bug("a layer kind without an implementation");
+}
+
+}  // namespace pipewright::exec

@@ -1,0 +1,97 @@
+#include "exec/devices/cpu/layers/tied_head.hpp"
+
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/model/tie.hpp"
+#include "exec/devices/cpu/layers/leaf.hpp"
+#include "exec/layers/ops.hpp"
+
+namespace pipewright::exec::cpu {
+namespace {
+
+class TiedLinear final : public TrainableLayer {
+ public:
+  TiedLinear(const Layer& layer, const LayerSite& site)
+      : rows_(site.extent.rows()),
+        width_(site.width),
+        vocabulary_(layer.out),
+        pool_(*site.pool),
+        numerics_(site.numerics),
+        table_(site.shared_table->parameter) {
+    if (table_ != nullptr) return;
+    LayerSite of_embedding = site;
+    of_embedding.path = site.shared_table->path;
+    copy_ = std::make_unique<Parameter>(token_table(of_embedding, vocabulary_, width_));
+    copy_->is_copy = true;
+    table_ = copy_.get();
+  }
+
+  Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
+
+  Buffer forward(Buffer x, Saved& saved) override {
+    Buffer y = pool_.take(words(vocabulary_));
+    linear_backward_input(transposed(), x.floats(), table_->value.data(), y.floats(), numerics_);
+    saved.buffers[kX] = std::move(x);
+    return y;
+  }
+
+  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    Buffer dx;
+    if (wanted) {
+      dx = pool_.take(words(width_));
+      linear_forward(transposed(), dy.floats(), table_->value.data(), dx.floats(), numerics_);
+    }
+    saved.buffers[kDy] = std::move(dy);
+    return dx;
+  }
+
+  void backward_weight(Saved& saved) override {
+    linear_backward_weight(transposed(), saved.buffers[kDy].floats(), saved.buffers[kX].floats(),
+                           table_->gradient.data(), numerics_);
+    for (Buffer& buffer : saved.buffers) buffer.reset();
+  }
+
+  void collect(std::vector<Parameter*>& parameters) override { parameters.push_back(table_); }
+
+ private:
+  enum Slot { kX, kDy };
+
+  /// The layer from vocabulary to width whose weights the table is: our F is its I, our I its F.
+  LinearShape transposed() const { return {rows_, vocabulary_, width_}; }
+  std::size_t words(int width) const {
+    return static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width);
+  }
+
+  int rows_, width_, vocabulary_;
+  BufferPool& pool_;
+  Numerics numerics_;
+  Parameter* table_;  // the embedding's, which lives as long as the stage, or copy_
+  std::unique_ptr<Parameter> copy_;
+};
+
+}  // namespace
+
+std::unique_ptr<SharedTable> shared_table_of(const Model& model) {
+  if (!tie_of(model)) return nullptr;
+  const Layer* layer = &model.layers.front();
+  std::string path = layer_path("", 0, *layer);
+  for (; !layer->inner.empty(); layer = &layer->inner.front())
+    path = layer_path(path, 0, layer->inner.front());
+  return std::make_unique<SharedTable>(SharedTable{path, nullptr});
+}
+
+Parameter token_table(const LayerSite& site, int vocabulary, int width) {
+  Parameter table = random_parameter(
+      site, "tokens", static_cast<std::size_t>(vocabulary) * static_cast<std::size_t>(width),
+      kEmbeddingBound);
+  table.is_tied = site.shared_table != nullptr;
+  return table;
+}
+
+std::unique_ptr<TrainableLayer> make_tied_linear(const Layer& layer, const LayerSite& site) {
+  PIPEWRIGHT_ASSERT(site.shared_table != nullptr, "a tied layer without its model's table");
+  return std::make_unique<TiedLinear>(layer, site);
+}
+
+}  // namespace pipewright::exec::cpu

@@ -1,0 +1,39 @@
+// What every rank holds of the model, gathered where it is wanted: straight from the Devices of
+// this process, as copies from other processes. To be used while all ranks stand still.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "exec/base/buffer.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cpu/stage.hpp"
+#include "exec/runtime/peers.hpp"
+
+namespace pipewright::exec::cpu {
+
+/// By rank; null where the rank lives in another process.
+using Devices = std::vector<const Device*>;
+
+class StageViews {
+ public:
+  /// With `peers`, all processes make one at the same time. The Devices must outlive it.
+  StageViews(const Program& program, const Devices& devices, Peers* peers);
+
+  /// How many replicas the stage with the most of them has.
+  std::size_t replicas() const;
+  /// The parameters of the model once each, taken from the n-th replica of each stage, or the last
+  /// where there are fewer.
+  std::vector<ParameterView> replica(std::size_t n) const;
+
+ private:
+  using Views = std::vector<ParameterView>;
+  void unpack(const Bytes& bytes);
+
+  std::vector<std::vector<Views>> stages_;  // by stage, then replica in order of ranks
+  std::vector<std::unique_ptr<AlignedFloats>> copies_;
+};
+
+}  // namespace pipewright::exec::cpu

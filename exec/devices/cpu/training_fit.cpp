@@ -1,0 +1,162 @@
+#include "exec/devices/cpu/training_fit.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/order/forward_order.hpp"
+#include "core/plan/tied_stages.hpp"
+
+namespace pipewright::exec::cpu {
+namespace {
+
+[[noreturn]] void refuse_training(const std::string& why) {
+  throw InputError("cannot train: " + why);
+}
+
+void require_sizes(const Program& program, const Training& training) {
+  if (program.fragment) refuse_training("the order is a fragment; give a whole one");
+  const bool forward_only = is_forward_only(program);
+  if (forward_only && training.mode == RunMode::Train)
+    refuse_training("the order is forward-only; evaluate or predict with it");
+  PIPEWRIGHT_ASSERT(forward_only || training.mode == RunMode::Train,
+                    "a Program with a backward is to run forward only");
+  if (static_cast<std::size_t>(program.stages) != training.stages.size()) {
+    refuse_training("the schedule has " + std::to_string(program.stages) + " stages, the plan " +
+                    std::to_string(training.stages.size()));
+  }
+  if (program.micro_batches != training.micro_batches) {
+    refuse_training("the schedule has " + std::to_string(program.micro_batches) +
+                    " micro-batches, the plan " + std::to_string(training.micro_batches));
+  }
+}
+
+void require_layers(const Training& training) {
+  int next = 0;
+  for (const StagePlan& stage : training.stages) {
+    if (stage.first_layer != next || stage.end_layer < next) {
+      refuse_training("the stages do not cover the model's layers one after another");
+    }
+    next = stage.end_layer;
+  }
+  if (next != static_cast<int>(training.model->layers.size())) {
+    refuse_training("the stages end at layer " + std::to_string(next) + " of " +
+                    std::to_string(training.model->layers.size()));
+  }
+}
+
+/// What happens to the weights of a stage on a rank, in order: 'r' a REDUCE_GRAD, 'o' an OPT.
+/// Refuses an OPT of gradients that have not been reduced.
+std::string updates_of(const Program& program, int stage, RankId rank) {
+  std::string updates;
+  bool unreduced = false;
+  const auto adds = [stage](const Action& a) {
+    return (a.kind == ActionKind::W || a.kind == ActionKind::B) && a.stage.value == stage;
+  };
+  const std::string replica =
+      "the replica of stage " + std::to_string(stage) + " on rank " + std::to_string(rank.value);
+  for (InstructionId id = program.rank_begin[static_cast<std::size_t>(rank.value)];
+       id < program.rank_begin[static_cast<std::size_t>(rank.value) + 1]; ++id) {
+    const Cell cell = program.cell(id);
+    if (adds(cell.action) || (cell.partner && adds(*cell.partner))) {
+      if (!updates.empty() && updates.back() == 'r') {
+        refuse_training(
+            replica + " computes " + program.text(id) +
+            " between its REDUCE_GRAD and the OPT; reduce behind the last weight gradient");
+      }
+      unreduced = true;
+    } else if (cell.action.kind == ActionKind::ReduceGrad && cell.action.stage.value == stage) {
+      if (!updates.empty() && updates.back() == 'r')
+        refuse_training(replica + " is reduced twice without an OPT between");
+      updates += 'r';
+      unreduced = false;
+    } else if (cell.action.kind == ActionKind::Opt) {
+      if (unreduced) {
+        refuse_training(replica +
+                        " updates its weights without the gradients of the others; put a " +
+                        std::to_string(stage) + "REDUCE_GRAD before the OPT");
+      }
+      updates += 'o';
+    }
+  }
+  return updates;
+}
+
+void require_equal_replicas(const Program& program) {
+  if (!program.placement.looks_at_micro_batch()) return;
+  std::vector<std::vector<RankId>> ranks_of(static_cast<std::size_t>(program.stages));
+  for (int r = 0; r < program.ranks(); ++r) {
+    for (const StageId stage : program.placement.stages_of(RankId(r)))
+      ranks_of[static_cast<std::size_t>(stage.value)].emplace_back(r);
+  }
+  for (int s = 0; s < program.stages; ++s) {
+    const auto& ranks = ranks_of[static_cast<std::size_t>(s)];
+    if (ranks.size() < 2) continue;
+    const std::string first = updates_of(program, s, ranks.front());
+    for (const RankId rank : ranks) {
+      if (updates_of(program, s, rank) == first) continue;
+      refuse_training("ranks " + std::to_string(ranks.front().value) + " and " +
+                      std::to_string(rank.value) + " hold replicas of stage " + std::to_string(s) +
+                      ", but do not reduce and update it in the same sequence");
+    }
+  }
+}
+
+/// Whether one of these stands before every OPT of the rank, behind the OPT before it.
+bool precedes_updates(const Program& program, RankId rank, ActionKind kind) {
+  bool is_there = false;
+  for (const Instruction& in : program.rank_code(rank)) {
+    if (in.kind == kind) is_there = true;
+    if (in.kind == ActionKind::Opt && !std::exchange(is_there, false)) return false;
+  }
+  return true;
+}
+
+/// Clipping is a matter of all ranks, so the Program has to know of it.
+void require_norms(const Program& program, const Training& training) {
+  if (training.optimizer.clip_grad_norm <= 0 || program.ranks() == 1) return;
+  for (int r = 0; r < program.ranks(); ++r) {
+    if (!precedes_updates(program, RankId(r), ActionKind::ReduceNorm))
+      refuse_training("rank " + std::to_string(r) +
+                      " clips its gradients, but has an OPT without a REDUCE_NORM before it");
+  }
+}
+
+/// A table in two stages stays one only if the Program sums its gradients.
+void require_ties(const Program& program, const Training& training) {
+  if (training.mode != RunMode::Train) return;
+  const std::vector<StageId> tied = tied_stages(*training.model, training.stages);
+  if (tied.empty()) return;
+  if (program.asynchronous)
+    refuse_training(
+        "an asynchronous schedule updates its stages at different times, so they cannot share "
+        "the weights of a tied head; take a synchronous schedule, or an untied head");
+  for (int r = 0; r < program.ranks(); ++r) {
+    const auto own = program.placement.stages_of(RankId(r));
+    const bool holds =
+        std::find_first_of(own.begin(), own.end(), tied.begin(), tied.end()) != own.end();
+    if (holds && !precedes_updates(program, RankId(r), ActionKind::ReduceTied))
+      refuse_training(
+          "rank " + std::to_string(r) +
+          " holds a part of a tied head, but has an OPT without a REDUCE_TIED before it");
+  }
+}
+
+}  // namespace
+
+void require_fit(const Program& program, const Training& training) {
+  require_sizes(program, training);
+  require_layers(training);
+  require_equal_replicas(program);
+  require_norms(program, training);
+  require_ties(program, training);
+  if (program.asynchronous && training.verified_steps > 0) {
+    throw InputError(
+        "an asynchronous schedule trains with older weights than a serial run does, so there is "
+        "nothing to agree with; leave out --verify");
+  }
+}
+
+}  // namespace pipewright::exec::cpu

@@ -1,0 +1,14 @@
+// Whether a Program can be trained on CPUs: asked once, before any thread is started.
+#pragma once
+
+#include "core/program/program.hpp"
+#include "exec/devices/cpu/device.hpp"
+
+namespace pipewright::exec::cpu {
+
+/// Throws InputError if the Program is no whole order, does not have the training's stages and
+/// micro-batches, or lets the replicas of a stage drift apart: each OPT of theirs needs a
+/// REDUCE_GRAD behind the last weight gradient, and all replicas the same sequence of both.
+void require_fit(const Program& program, const Training& training);
+
+}  // namespace pipewright::exec::cpu

@@ -1,0 +1,86 @@
+// What a kernel does for one column, for the gradients of what all rows share: each column is one
+// sum over the rows in ascending order, as in exec/devices/cpu/kernels/, whatever runs it. An
+// embedding's gradient is of the same kind: the rows of one token in ascending order. Plain data;
+// elements may be done at any time, by any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "exec/base/host_device.hpp"
+
+namespace pipewright::exec::cuda {
+
+struct BiasBackwardWeight {
+  std::size_t rows, width;
+  const float* dy;
+  float* dbias;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t j) const {
+    float sum = dbias[j];
+    for (std::size_t r = 0; r < rows; ++r) sum += dy[r * width + j];
+    dbias[j] = sum;
+  }
+};
+
+struct LayerNormBackwardWeight {
+  std::size_t rows, width;
+  const float *x, *mean, *inverse_deviation, *dy;
+  float *dscale, *dshift;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t j) const {
+    float of_scale = dscale[j], of_shift = dshift[j];
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::size_t at = r * width + j;
+      of_scale += dy[at] * ((x[at] - mean[r]) * inverse_deviation[r]);
+      of_shift += dy[at];
+    }
+    dscale[j] = of_scale;
+    dshift[j] = of_shift;
+  }
+};
+
+/// Of row r: links[r], the next row with the same id, or -1; links[rows + r], whether it is the
+/// first one.
+struct EmbeddingLinks {
+  std::size_t rows;
+  const std::int32_t* ids;
+  std::int32_t* links;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t r) const {
+    const std::int32_t id = ids[r];
+    std::size_t next = r + 1, before = 0;
+    while (next < rows && ids[next] != id) ++next;
+    while (ids[before] != id) ++before;
+    links[r] = next < rows ? static_cast<std::int32_t>(next) : -1;
+    links[rows + r] = before == r ? 1 : 0;
+  }
+};
+
+/// Element (r, j) of dy: the first row of each token sums that token's column.
+struct EmbeddingTokens {
+  std::size_t rows, width;
+  const std::int32_t *ids, *links;
+  const float* dy;
+  float* dtokens;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    const std::size_t row = i / width, column = i % width;
+    if (links[rows + row] == 0) return;
+    float* to = dtokens + static_cast<std::size_t>(ids[row]) * width + column;
+    float sum = *to;
+    for (std::int64_t r = static_cast<std::int64_t>(row); r >= 0; r = links[r])
+      sum += dy[static_cast<std::size_t>(r) * width + column];
+    *to = sum;
+  }
+};
+
+/// Element (position, j): the samples in ascending order.
+struct EmbeddingPositions {
+  std::size_t rows, sequence, width;
+  const float* dy;
+  float* dpositions;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    float sum = dpositions[i];
+    for (std::size_t r = i / width; r < rows; r += sequence) sum += dy[r * width + i % width];
+    dpositions[i] = sum;
+  }
+};
+
+}  // namespace pipewright::exec::cuda

@@ -1,0 +1,141 @@
+// A GPU, or a part of one, as a device: the stages of one rank (exec/devices/cuda/stage.hpp).
+// compute() puts work on the rank's computing stream and returns; a message carries the event
+// behind the work that made it, and the rank that takes it copies it into its own memory on a
+// stream of its own, which waits for that event and for nothing else. So a whole step is enqueued
+// ahead of the GPU, by a thread a rank or by one thread in the Program's order.
+//
+// With a StepGraph the second step is captured, and from the third on nothing is enqueued but its
+// launch: computations and messages then pass through here without a word.
+//
+// The host waits for the GPU in end_step() alone, and where numbers have to leave it inside a step:
+// at collectives (the replicas' gradients go by way of the host, if the transport does not sum) and
+// where gradients are clipped. Times of computations are the GPU's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cuda/payload.hpp"
+#include "exec/devices/cuda/stage.hpp"
+#include "exec/devices/cuda/step_graph.hpp"
+#include "exec/devices/cuda/timeline.hpp"
+#include "exec/runtime/device.hpp"
+#include "exec/runtime/waiting_tensors.hpp"
+
+namespace pipewright::exec::cuda {
+
+/// How a GPU trains; all it points to must outlive the run.
+struct CudaTraining {
+  cpu::Training training;
+  Precision precision = Precision::Float32;
+  /// Of each route, how long a message is held before it is copied, to replay a slower link
+  /// (exec/devices/cuda/slow_link.hpp); empty: it is not.
+  std::vector<std::int64_t> hold_ns;
+  /// What each computation took, at the end of every step but the first; called by its rank's
+  /// thread. May be empty.
+  std::function<void(InstructionId id, std::int64_t ns)> on_computation;
+  /// From the third step on a step is one graph (exec/devices/cuda/step_graph.hpp).
+  bool as_graph = false;
+};
+
+/// Throws InputError if the training asks for what no GPU does yet: weight versions, sharded
+/// optimizer states, a run without a backward, checkpoints, or layers by name.
+void require_trainable(const Program& program, const CudaTraining& training);
+
+class Device final : public exec::Device {
+ public:
+  /// All must outlive it. The transport carries the parts of collectives, and the step's clock.
+  /// `times` and `graph` may be null.
+  Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
+         const CudaTraining& training, RankId rank, Transport& transport,
+         TransferSpans* times = nullptr, StepGraph* graph = nullptr);
+  /// Waits for what is still under way, if the run ended early.
+  ~Device() override { queue_.drain(); }
+
+  void begin_step(int step) override;
+  void compute(InstructionId id) override;
+  PayloadPtr give(InstructionId send) override;
+  void accept(InstructionId recv, PayloadPtr payload) override;
+  void end_step() override;
+  std::optional<double> loss() const override;
+  std::string not_finite() const override;
+  void timestamps(Timeline& timeline) const override { timeline_.write(timeline); }
+
+  /// Waits: the weights and gradients of this rank's stages, as the CPU's stages hold them. While
+  /// all ranks stand still; valid until the next step.
+  std::vector<const cpu::Stage*> download();
+  /// Of activations and messages, and of weights, gradients and optimizer state.
+  PoolFigures memory_figures() { return queue_.memory().figures(); }
+  PoolFigures message_figures() { return queue_.messages().figures(); }
+  PoolFigures weight_figures() { return queue_.weights().figures(); }
+
+  /// How far into the step the host had enqueued all of it.
+  std::int64_t enqueued_ns() const { return enqueued_ns_; }
+
+  /// For a transport that puts work of its own on this rank's GPU.
+  Queue& queue() { return queue_; }
+  /// For one that sums on GPUs: from now on it gets gradients of a REDUCE_GRAD as a DevicePart, and
+  /// gathered() gives one back. Not in exact numerics, whose sums are no floats.
+  void leave_sums_to_transport() { sums_on_gpu_ = queue_.site().precision != Precision::Exact; }
+  DeviceTimeline& timeline() { return timeline_; }
+  /// Of what a RECV of this rank brings.
+  std::size_t message_bytes(InstructionId recv);
+
+ private:
+  /// What waits for its reader.
+  struct Waiting {
+    Buffer buffer;
+    Event ready;              // null: the computing stream has made it
+    bool is_arrival = false;  // and the computing stream must wait for `ready`
+  };
+
+  void perform(InstructionId id, const Action& action);
+  void forward(int stage, int micro_batch);
+  void backward_input(int stage, int micro_batch);
+  void update();
+  void hand_in(InstructionId member);
+  void take_sums();
+  cpu::GradientPart own_tables();
+  void tie_alone();
+  cpu::SquareSum own_squares();
+  void clip();
+  bool computes(int stage, int micro_batch) const;
+  Stage& stage_at(int stage);
+  void put(Flow flow, int stage, int micro_batch, Buffer buffer);
+  Buffer fetch(Flow flow, int stage, int micro_batch);
+  Waiting arrived(InstructionId recv, DevicePayload& payload);
+  /// The thread is on its GPU, and may put work there as long as it holds this.
+  std::unique_lock<std::mutex> enter();
+  void enqueue_end();
+  void wait_for_step();
+  /// What polls do in between: notices that the run was stopped.
+  Stage::Between between();
+
+  const pipewright_cuda& cuda_;
+  const Program& program_;
+  const CudaTraining& training_;
+  const RankId rank_;
+  Transport& transport_;
+  TransferSpans* const times_;
+  StepGraph* const graph_;
+  Queue queue_;
+  DeviceTimeline timeline_;
+  WaitingTensors<Waiting> tensors_;
+  std::vector<std::unique_ptr<Stage>> stages_;  // by stage; null where another rank has it
+  std::vector<InstructionId> reductions_;       // that have ended and wait for the update
+  InstructionId norm_ = kNoInstruction;         // the REDUCE_NORM that has ended last
+  InstructionId tied_ = kNoInstruction;         // a REDUCE_TIED that has ended, likewise
+  std::vector<StageId> tables_;  // own stages with a table that another stage has too
+  int step_ = 0, step_of_run_ = 0;
+  StepWay way_ = StepWay::Enqueued;
+  bool has_joined_ = false;  // the capture
+  bool sums_on_gpu_ = false;
+  bool norm_is_finite_ = true;
+  std::int64_t enqueued_ns_ = 0;
+};
+
+}  // namespace pipewright::exec::cuda

@@ -1,0 +1,146 @@
+// How the kernels are launched on a GPU: grids, half warps for rows, and the tiles of the canonical
+// product. What they compute is in elements.hpp, rows.hpp, columns.hpp, fixed_words.hpp and
+// product_tiles.hpp. This file is compiled without contraction (-fmad=false): only what says fma is
+// one.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "exec/devices/cuda/kernel_table.hpp"
+#include "exec/devices/cuda/kernels.hpp"
+#include "exec/devices/cuda/product_tiles.hpp"
+
+namespace pipewright::exec::cuda {
+namespace {
+
+// --- Elements ---
+
+template <class F>
+__global__ void __launch_bounds__(256) element_kernel(std::size_t n, F f) {
+  const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+       i += step) {
+    f(i);
+  }
+}
+
+// --- Rows ---
+
+/// Half a warp on one row: the Lanes of rows.hpp.
+struct HalfWarp {
+  int lane;
+  unsigned mask;  // of the warp's threads that share the row
+
+  template <class F>
+  PIPEWRIGHT_HOST_DEVICE void each(int n, F f) const {
+    for (int j = lane; j < n; j += kLanes) f(j);
+  }
+  template <class Combine, class Term>
+  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term) const {
+    float part = lane_part(lane, n, start, combine, term);
+#if defined(__CUDA_ARCH__)
+    for (int half = kLanes / 2; half > 0; half /= 2)
+      part = combine(part, __shfl_down_sync(mask, part, half, kLanes));
+    part = __shfl_sync(mask, part, 0, kLanes);
+#endif
+    return part;
+  }
+  template <class Term>
+  PIPEWRIGHT_HOST_DEVICE float sum(int n, Term term) const {
+    return reduce(n, 0.0F, Plus{}, term);
+  }
+  template <class F>
+  PIPEWRIGHT_HOST_DEVICE void first(F f) const {
+    if (lane == 0) f();
+  }
+  PIPEWRIGHT_HOST_DEVICE void sync() const {
+#if defined(__CUDA_ARCH__)
+    __syncwarp(mask);
+#endif
+  }
+};
+
+constexpr int kRowThreads = 128, kRowsOfBlock = kRowThreads / kLanes;
+
+template <class F>
+__global__ void __launch_bounds__(kRowThreads) row_kernel(std::size_t n, F f) {
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const unsigned mask = 0xFFFFU << (threadIdx.x % 32 / kLanes * kLanes);
+  const std::size_t step = static_cast<std::size_t>(gridDim.x) * kRowsOfBlock;
+  for (std::size_t row = static_cast<std::size_t>(blockIdx.x) * kRowsOfBlock + threadIdx.x / kLanes;
+       row < n; row += step) {
+    f(HalfWarp{lane, mask}, row);
+  }
+}
+
+// --- The canonical product ---
+
+__global__ void __launch_bounds__(kProductThreads) product_kernel(pipewright_cuda_gemm g) {
+  __shared__ Pieces pieces;
+  TileThread tile(g, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
+                  static_cast<int>(blockIdx.z), static_cast<int>(threadIdx.x));
+  for (int k = 0; k < g.k; k += kDepth) {
+    tile.load(pieces, k);
+    __syncthreads();
+    tile.extend(pieces, k);
+    __syncthreads();
+  }
+  tile.store();
+}
+
+// --- A delay ---
+
+__device__ std::uint64_t nanoseconds_now() {
+  std::uint64_t now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+__global__ void delay_kernel(std::uint64_t nanoseconds) {
+  const std::uint64_t begin = nanoseconds_now();
+  while (nanoseconds_now() - begin < nanoseconds) __nanosleep(200);
+}
+
+// --- Launching ---
+
+constexpr std::size_t kMostBlocks = 16384;
+
+unsigned blocks_for(std::size_t n, std::size_t of_block) {
+  return static_cast<unsigned>(std::min(kMostBlocks, (n + of_block - 1) / of_block));
+}
+
+struct Launcher {
+  template <class F>
+  static int elements(void* stream, std::size_t n, F f) {
+    if (n == 0) return 0;
+    // Few elements are long ones, the columns: small blocks spread them over more of the GPU.
+    const unsigned threads = n < 32768 ? 64 : 256;
+    element_kernel<<<blocks_for(n, threads), threads, 0, static_cast<cudaStream_t>(stream)>>>(n, f);
+    return noted(cudaGetLastError(), "a kernel of elements");
+  }
+  template <class F>
+  static int rows(void* stream, std::size_t n, F f) {
+    if (n == 0) return 0;
+    row_kernel<<<blocks_for(n, kRowsOfBlock), kRowThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+        n, f);
+    return noted(cudaGetLastError(), "a kernel of rows");
+  }
+  static int product(void* stream, const pipewright_cuda_gemm& g) {
+    const dim3 grid(static_cast<unsigned>(tiles_of(g.n)), static_cast<unsigned>(tiles_of(g.m)),
+                    static_cast<unsigned>(g.outer * g.inner));
+    product_kernel<<<grid, kProductThreads, 0, static_cast<cudaStream_t>(stream)>>>(g);
+    return noted(cudaGetLastError(), "the canonical product");
+  }
+  static int delay(void* stream, std::int64_t nanoseconds) {
+    if (nanoseconds <= 0) return 0;
+    delay_kernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(
+        static_cast<std::uint64_t>(nanoseconds));
+    return noted(cudaGetLastError(), "a delay");
+  }
+};
+
+}  // namespace
+
+pipewright_cuda_kernels gpu_kernels() { return kernel_table<Launcher>(); }
+
+}  // namespace pipewright::exec::cuda

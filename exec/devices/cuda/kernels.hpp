@@ -1,0 +1,14 @@
+// Between the two halves of libpipewright_cuda.so: runtime_module.cpp, which knows the CUDA runtime
+// and cuBLAS, and kernels.cu, which the GPU's compiler reads.
+#pragma once
+
+#include "exec/devices/cuda/module_api.h"
+
+namespace pipewright::exec::cuda {
+
+/// All kernels, filled in.
+pipewright_cuda_kernels gpu_kernels();
+/// Keeps the sentence for why(); 0 if nothing has failed. `status` is a cudaError_t.
+int noted(int status, const char* what);
+
+}  // namespace pipewright::exec::cuda

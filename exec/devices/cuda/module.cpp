@@ -1,0 +1,69 @@
+#include "exec/devices/cuda/module.hpp"
+
+#include "core/base/error.hpp"
+#include "exec/base/module_file.hpp"
+
+namespace pipewright::exec::cuda {
+namespace {
+
+constexpr int kLeastCapability = 8;
+
+}  // namespace
+
+std::string version_text(int version) {
+  if (version == 0) return "none";
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+const pipewright_cuda& load_module() {
+  return *static_cast<const pipewright_cuda*>(
+      load({.file = "libpipewright_cuda.so",
+            .built_at = PIPEWRIGHT_CUDA_MODULE,
+            .entry = PIPEWRIGHT_CUDA_ENTRY,
+            .abi = PIPEWRIGHT_CUDA_ABI,
+            .not_there = "it was not built; install the CUDA toolkit, configure with "
+                         "-DPIPEWRIGHT_CUDA=ON and build again",
+            .not_loaded = "put CUDA's libraries where the loader finds them"}));
+}
+
+std::string why_no_gpu() {
+  try {
+    const pipewright_cuda& cuda = load_module();
+    pipewright_cuda_versions versions{};
+    cuda.versions(&versions);
+    const int count = cuda.gpus();
+    if (count < 0) {
+      const std::string driver = versions.driver == 0
+                                     ? "there is no NVIDIA driver"
+                                     : "the driver knows CUDA " + version_text(versions.driver);
+      return "the CUDA module (" + version_text(versions.runtime) + ") finds no GPU: " + driver +
+             " (" + cuda.why() + ")";
+    }
+    for (int i = 0; i < count; ++i) {
+      pipewright_cuda_gpu gpu{};
+      if (cuda.gpu(i, &gpu) == 0 && gpu.major >= kLeastCapability) return "";
+    }
+    return count == 0 ? "the driver knows of no GPU"
+                      : "none of the " + std::to_string(count) +
+                            " GPUs has compute capability 8.0 (A100) or newer";
+  } catch (const MachineError& error) {
+    return error.what();
+  }
+}
+
+const pipewright_cuda& require_gpu() {
+  const std::string why = why_no_gpu();
+  if (!why.empty()) throw MachineError(why);
+  return load_module();
+}
+
+void require(const pipewright_cuda& cuda, int status) {
+  if (status != 0) throw RunError(cuda.why());
+}
+
+void* required(const pipewright_cuda& cuda, void* made) {
+  if (made == nullptr) throw RunError(cuda.why());
+  return made;
+}
+
+}  // namespace pipewright::exec::cuda

@@ -1,0 +1,202 @@
+/* What libpipewright_cuda.so offers: what only CUDA can do, as a C table, so that the command is
+ * built and started without CUDA. All logic lies on the other side of this table, and can be tested
+ * on another table (tests/support/host_cuda.hpp).
+ *
+ * Functions that return int give 0, or not 0 if the call failed; those that return a pointer give
+ * NULL then. why() has the sentence for the calling thread's last failure. Pointers to floats, ids
+ * and words lead into the GPU's memory. Work is put on a stream and the call returns; nothing here
+ * waits but wait_for_event(), the functions that make things, and those that release them.
+ * enter() chooses GPU and partition for the calling thread; what is made afterwards belongs there.
+ * Any thread may call, different objects at once. */
+#ifndef PIPEWRIGHT_EXEC_CUDA_MODULE_API_H
+#define PIPEWRIGHT_EXEC_CUDA_MODULE_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PIPEWRIGHT_CUDA_ABI 2
+#define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pipewright_cuda_gpu {
+  char name[256];
+  int sms;          /* streaming multiprocessors */
+  int major, minor; /* compute capability */
+  int64_t memory_bytes;
+  /* Of partitions of SMs (green contexts); 0 where this driver has none. */
+  int least_partition_sms, partition_alignment_sms;
+} pipewright_cuda_gpu;
+
+/* 13000 is 13.0; driver: the newest CUDA that it knows, 0 without one. */
+typedef struct pipewright_cuda_versions {
+  int runtime, driver, blas;
+} pipewright_cuda_versions;
+
+/* Where the matrices of a batch lie: matrix (outer, inner) begins at outer · outer_step +
+ * inner · inner_step floats. Row major, `stride` floats from row to row; transposed: read with rows
+ * and columns exchanged. */
+typedef struct pipewright_cuda_matrix {
+  const float* data;
+  int stride, transposed;
+  int64_t outer_step, inner_step;
+} pipewright_cuda_matrix;
+
+/* c[m][n] = alpha · a · b + beta · c, for each of outer x inner matrices. */
+typedef struct pipewright_cuda_gemm {
+  int m, n, k, outer, inner;
+  float alpha, beta;
+  pipewright_cuda_matrix a, b;
+  float* c;
+  int c_stride;
+  int64_t c_outer_step, c_inner_step;
+} pipewright_cuda_gemm;
+
+/* How cuBLAS multiplies: float32 throughout; factors rounded to TF32, or to bfloat16, and float32
+ * sums. */
+enum { PIPEWRIGHT_CUDA_FP32 = 0, PIPEWRIGHT_CUDA_TF32 = 1, PIPEWRIGHT_CUDA_BF16 = 2 };
+
+/* One AdamW step's factors, as exec/devices/cpu/kernels/optimizer.cpp names them. */
+typedef struct pipewright_cuda_adamw {
+  float keep_mean, take_mean, keep_square, take_square, rate, square_correction, epsilon,
+      keep_value;
+} pipewright_cuda_adamw;
+
+/* The kernels that cuBLAS lacks. Names, layouts and maths are those of exec/layers/ops.hpp; results have
+ * the CPU's bits. `bad` is set to 1 where a number does not fit, and never cleared. */
+typedef struct pipewright_cuda_kernels {
+  /* Element by element. dx may be dy. */
+  int (*bias_forward)(void* stream, int rows, int width, const float* bias, float* y);
+  int (*relu_forward)(void* stream, size_t n, const float* x, float* y);
+  int (*relu_backward_input)(void* stream, size_t n, const float* y, const float* dy, float* dx);
+  int (*gelu_forward)(void* stream, size_t n, const float* x, float* y);
+  int (*gelu_backward_input)(void* stream, size_t n, const float* x, const float* dy, float* dx);
+  int (*add_to)(void* stream, size_t n, const float* x, float* y);
+  int (*scale)(void* stream, size_t n, float factor, float* y);
+  int (*embedding_forward)(void* stream, int rows, int sequence, int width, const int32_t* ids,
+                           const float* tokens, const float* positions, float* y);
+  int (*cross_entropy_backward_input)(void* stream, int rows, int width, const float* probabilities,
+                                      const int32_t* labels, float scale, float* dlogits);
+  int (*mse_backward_input)(void* stream, size_t n, const float* y, const float* target,
+                            float scale, float* dy);
+  int (*sgd)(void* stream, size_t n, float rate, const float* gradient, float* value);
+  /* The factors lie in the GPU's memory, and are read when the work is done. */
+  int (*adamw)(void* stream, size_t n, const pipewright_cuda_adamw* factors, const float* gradient,
+               float* mean, float* square, float* value);
+  /* Row by row. */
+  int (*layer_norm_forward)(void* stream, int rows, int width, const float* x, const float* scale,
+                            const float* shift, float* y, float* mean, float* inverse_deviation);
+  int (*layer_norm_backward_input)(void* stream, int rows, int width, const float* x,
+                                   const float* mean, const float* inverse_deviation,
+                                   const float* scale, const float* dy, float* dx);
+  /* In place on squares of scores, [squares][sequence][sequence]; 0 beyond the diagonal. */
+  int (*causal_softmax_forward)(void* stream, int squares, int sequence, float* scores);
+  int (*causal_softmax_backward_input)(void* stream, int squares, int sequence,
+                                       const float* probabilities, float* d);
+  /* row_facts[rows][3]: largest logit, sum of e^(logit - largest), the label's logit; their double
+   * logarithm is the host's to take. probabilities may be logits. */
+  int (*cross_entropy_forward)(void* stream, int rows, int width, const float* logits,
+                               const int32_t* labels, float* probabilities, float* row_facts);
+  /* row_sums[rows] of (y - target)^2. */
+  int (*mse_forward)(void* stream, int rows, int width, const float* y, const float* target,
+                     float* row_sums);
+  /* Column by column, rows in ascending order; they add. */
+  int (*bias_backward_weight)(void* stream, int rows, int width, const float* dy, float* dbias);
+  int (*layer_norm_backward_weight)(void* stream, int rows, int width, const float* x,
+                                    const float* mean, const float* inverse_deviation,
+                                    const float* dy, float* dscale, float* dshift);
+  /* links[2 · rows] is scratch. dpositions may be NULL. */
+  int (*embedding_backward_weight)(void* stream, int rows, int sequence, int width,
+                                   const int32_t* ids, const float* dy, int32_t* links,
+                                   float* dtokens, float* dpositions);
+  /* Sums of exec/devices/cpu/kernels/fixed_point.hpp: adds the gradient to them and clears it; and back. */
+  int (*fixed_add)(void* stream, size_t n, float* gradient, int64_t* high, int64_t* low, int* bad);
+  int (*fixed_round)(void* stream, size_t n, const int64_t* high, const int64_t* low,
+                     float* gradient);
+  /* Adds the squares of x to total[4] (small.high, small.low, large.high, large.low of
+   * exec/devices/cpu/gradient_norm.hpp). partial is scratch of PIPEWRIGHT_CUDA_SQUARE_WORDS words. */
+  int (*add_squares)(void* stream, size_t n, const float* x, int64_t* partial, int64_t* total,
+                     int* bad);
+  /* The matrix product of exec/devices/cpu/kernels/canonical_gemm.hpp: beta is 0, or it and alpha are 1. */
+  int (*canonical_gemm)(void* stream, const pipewright_cuda_gemm* gemm);
+  /* Occupies the stream for so long. */
+  int (*delay)(void* stream, int64_t nanoseconds);
+} pipewright_cuda_kernels;
+
+#define PIPEWRIGHT_CUDA_SQUARE_LANES 2048
+#define PIPEWRIGHT_CUDA_SQUARE_WORDS (4 * PIPEWRIGHT_CUDA_SQUARE_LANES)
+
+typedef struct pipewright_cuda {
+  int abi; /* PIPEWRIGHT_CUDA_ABI */
+
+  /* --- What there is --- */
+  const char* (*why)(void);
+  void (*versions)(pipewright_cuda_versions* versions);
+  /* -1: failed, so there is no driver, or none that fits. */
+  int (*gpus)(void);
+  int (*gpu)(int index, pipewright_cuda_gpu* facts);
+  /* Of the GPU that the thread has entered. */
+  int (*memory)(int64_t* free_bytes, int64_t* total_bytes);
+
+  /* --- GPU and partition --- */
+  /* `count` partitions of `sms` SMs each; partitions[count]. */
+  int (*split)(int gpu, int sms, int count, void** partitions);
+  void (*release_partition)(void* partition);
+  /* partition may be NULL: the whole GPU. */
+  int (*enter)(int gpu, void* partition);
+  /* Lets the entered GPU read another one's memory directly; 0 also if it does already. */
+  int (*reach)(int other_gpu);
+
+  /* --- Memory --- */
+  void* (*allocate)(size_t bytes);
+  void (*release)(void* memory);
+  void* (*allocate_pinned)(size_t bytes);
+  void (*release_pinned)(void* memory);
+  /* Between any of the GPUs' and pinned memory. */
+  int (*copy)(void* stream, void* to, const void* from, size_t bytes);
+  int (*clear)(void* stream, void* memory, size_t bytes);
+
+  /* --- Streams and events --- */
+  void* (*stream)(void* partition);
+  void (*release_stream)(void* stream);
+  void* (*event)(int is_timed);
+  void (*release_event)(void* event);
+  int (*record)(void* event, void* stream);
+  /* The same of a timed event, for elapsed_ms(). A capture keeps it, and each launch records it
+   * anew; within the capture nothing can wait for it. */
+  int (*mark)(void* event, void* stream);
+  /* Work put on the stream from now on waits for the event's last record. */
+  int (*stream_waits)(void* stream, void* event);
+  /* 1: passed, or never recorded; 0: not yet; -1: work before it has failed. Several threads may
+   * ask for one event. */
+  int (*is_over)(void* event);
+  int (*wait_for_event)(void* event);
+  int (*elapsed_ms)(void* from, void* to, float* ms);
+
+  /* --- cuBLAS --- */
+  void* (*blas)(void* stream, void* workspace, size_t workspace_bytes);
+  void (*release_blas)(void* blas);
+  int (*gemm)(void* blas, const pipewright_cuda_gemm* gemm, int precision);
+
+  /* --- Graphs --- */
+  /* What is put on the stream from now on, and on streams from when they wait for an event of it,
+   * is kept and not done. By any threads, one at a time. A stream of a capture waits for no event
+   * from before it, and end_capture() fails unless the stream waits for all the others by then. */
+  int (*begin_capture)(void* stream);
+  void* (*end_capture)(void* stream);
+  /* Does all of it once, on the streams' GPUs and partitions, behind what is on this stream. */
+  int (*launch)(void* graph, void* stream);
+  void (*release_graph)(void* graph);
+
+  pipewright_cuda_kernels kernels;
+} pipewright_cuda;
+
+typedef const pipewright_cuda* (*pipewright_cuda_entry_function)(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,220 @@
+#include "exec/devices/cuda/parameters.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "core/base/error.hpp"
+#include "exec/layers/ops.hpp"
+
+namespace pipewright::exec::cuda {
+namespace {
+
+/// Where a parameter may begin: what cuBLAS likes best, and more than its loads need.
+constexpr std::size_t kAlignedFloats = 64;
+
+}  // namespace
+
+Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
+                       const OptimizerSpec& optimizer)
+    : queue_(queue), host_(host), optimizer_(optimizer) {
+  for (const Parameter* p : host_) {
+    all_.push_back({p->name, p->decays, p->is_copy, p->value.size(), floats_, nullptr, nullptr});
+    floats_ += (p->value.size() + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
+  }
+  values_ = zeros(floats_ * sizeof(float));
+  gradients_ = zeros(floats_ * sizeof(float));
+  if (optimizer_.kind == OptimizerKind::AdamW) {
+    mean_ = zeros(floats_ * sizeof(float));
+    square_ = zeros(floats_ * sizeof(float));
+    staged_factors_ = Pinned<pipewright_cuda_adamw>(queue.cuda(), 2);
+    factors_ = zeros(2 * sizeof(pipewright_cuda_adamw));
+  }
+  if (is_exact()) {
+    high_ = zeros(floats_ * sizeof(std::int64_t));
+    low_ = zeros(floats_ * sizeof(std::int64_t));
+  }
+  bad_ = zeros((all_.size() + 1) * sizeof(int));
+  health_ = Pinned<int>(queue.cuda(), all_.size() + 1);
+  std::fill_n(health_.data(), health_.size(), 0);
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    DeviceParameter& p = all_[i];
+    p.value = values_.floats() + p.offset;
+    p.gradient = gradients_.floats() + p.offset;
+    queue_.copy(p.value, host_[i]->value.data(), p.size * sizeof(float));
+  }
+  finish({});
+}
+
+Buffer Parameters::zeros(std::size_t bytes) {
+  Buffer made = queue_.weights().take(bytes);
+  queue_.clear(made.at(), bytes);
+  return made;
+}
+
+void Parameters::finish(const Between& between) {
+  queue_.finish(queue_.record(queue_.computing()), between);
+}
+
+const DeviceParameter& Parameters::at(std::string_view name) const {
+  const auto found =
+      std::find_if(all_.begin(), all_.end(), [&](const auto& p) { return p.name == name; });
+  PIPEWRIGHT_ASSERT(found != all_.end(), "no parameter \"" + std::string(name) + "\"");
+  return *found;
+}
+
+void Parameters::clear() {
+  queue_.clear(gradients_.at(), floats_ * sizeof(float));
+  if (!is_exact()) return;
+  queue_.clear(high_.at(), floats_ * sizeof(std::int64_t));
+  queue_.clear(low_.at(), floats_ * sizeof(std::int64_t));
+}
+
+void Parameters::add_parts(std::span<const std::size_t> places) {
+  for (const std::size_t i : places) {
+    const DeviceParameter& p = all_[i];
+    queue_.run(queue_.kernels().fixed_add, p.size, p.gradient, high_.words() + p.offset,
+               low_.words() + p.offset, bad_.ids() + i);
+  }
+}
+
+void Parameters::settle() {
+  if (!is_exact()) return;
+  queue_.run(queue_.kernels().fixed_round, floats_, high_.words(), low_.words(),
+             gradients_.floats());
+}
+
+void Parameters::scale(float factor) {
+  if (factor == 1.0F) return;
+  queue_.run(queue_.kernels().scale, floats_, factor, gradients_.floats());
+}
+
+void Parameters::begin_step(int step) {
+  if (optimizer_.kind != OptimizerKind::AdamW) return;
+  for (const bool decays : {false, true}) {
+    const AdamFactors f = adam_factors(optimizer_, step, decays);
+    staged_factors_.data()[decays ? 1 : 0] = {f.keep_mean,   f.take_mean, f.keep_square,
+                                              f.take_square, f.rate,      f.square_correction,
+                                              f.epsilon,     f.keep_value};
+  }
+}
+
+/// The factors go by way of memory, so that a step that is replayed takes those of its own time.
+void Parameters::update() {
+  if (factors_) queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
+  const auto* const factors = static_cast<const pipewright_cuda_adamw*>(factors_.at());
+  const auto rate = static_cast<float>(optimizer_.learning_rate);
+  for (const DeviceParameter& p : all_) {
+    if (optimizer_.kind == OptimizerKind::Sgd) {
+      queue_.run(queue_.kernels().sgd, p.size, rate, p.gradient, p.value);
+      continue;
+    }
+    queue_.run(queue_.kernels().adamw, p.size, factors + (p.decays ? 1 : 0), p.gradient,
+               mean_.floats() + p.offset, square_.floats() + p.offset, p.value);
+  }
+}
+
+// --- What the host wants to know ---
+
+void Parameters::ask_for_health() {
+  queue_.copy(health_.data(), bad_.at(), health_.size() * sizeof(int));
+}
+
+void Parameters::read_health() {
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    if (health_.data()[i] != 0)
+      note_not_finite("the gradient of \"" + all_[i].name + "\" is not a number below 4e12");
+  }
+}
+
+void Parameters::note_not_finite(const std::string& clause) {
+  if (not_finite_.empty()) not_finite_ = clause;
+}
+
+cpu::SquareSum Parameters::squares(const Between& between) {
+  if (!partial_) {
+    partial_ = zeros(PIPEWRIGHT_CUDA_SQUARE_WORDS * sizeof(std::int64_t));
+    total_ = zeros(4 * sizeof(std::int64_t));
+  }
+  Pinned<std::int64_t> found(queue_.cuda(), 4);
+  queue_.clear(total_.at(), 4 * sizeof(std::int64_t));
+  for (const DeviceParameter& p : all_) {
+    if (p.is_copy) continue;
+    queue_.run(queue_.kernels().add_squares, p.size, p.gradient, partial_.words(), total_.words(),
+               bad_.ids() + all_.size());
+  }
+  queue_.copy(found.data(), total_.at(), 4 * sizeof(std::int64_t));
+  ask_for_health();
+  finish(between);
+  read_health();
+  if (health_.data()[all_.size()] != 0)
+    note_not_finite("a gradient is not a number below 2e12, and cannot be clipped");
+  if (!not_finite_.empty()) return {};
+  return {{found.data()[0], found.data()[1]}, {found.data()[2], found.data()[3]}};
+}
+
+cpu::GradientPart Parameters::part(std::span<const std::size_t> places, const Between& between) {
+  cpu::GradientPart part;
+  std::vector<cpu::FixedPointSums::Words> high, low;
+  part.gradients.reserve(places.size());
+  high.reserve(places.size());
+  low.reserve(places.size());
+  for (const std::size_t i : places) {
+    const DeviceParameter& p = all_[i];
+    if (!is_exact()) {
+      AlignedFloats& to = part.gradients.emplace_back(p.size);
+      queue_.copy(to.data(), p.gradient, p.size * sizeof(float));
+      continue;
+    }
+    const std::size_t bytes = p.size * sizeof(std::int64_t);
+    queue_.copy(high.emplace_back(p.size).data(), high_.words() + p.offset, bytes);
+    queue_.copy(low.emplace_back(p.size).data(), low_.words() + p.offset, bytes);
+  }
+  ask_for_health();
+  finish(between);
+  read_health();
+  for (std::size_t k = 0; k < high.size(); ++k)
+    part.sums.emplace_back(std::move(high[k]), std::move(low[k]));
+  return part;
+}
+
+cpu::FixedPointSums Parameters::sum_of(std::size_t place, const Summands& summands) {
+  cpu::FixedPointSums sum(all_[place].size);
+  for (const cpu::FixedPointSums* one : summands.sums) {
+    if (sum.add(*one)) continue;
+    note_not_finite("the gradients of \"" + all_[place].name + "\" add up to more than 4e12");
+    sum.clear();
+  }
+  return sum;
+}
+
+/// The sum is taken on the host, where the summands are; what is copied stays there until it is on
+/// the GPU.
+void Parameters::set(std::size_t place, const Summands& summands, const Between& between) {
+  const DeviceParameter& p = all_[place];
+  if (is_exact()) {
+    const cpu::FixedPointSums sum = sum_of(place, summands);
+    const std::size_t bytes = p.size * sizeof(std::int64_t);
+    queue_.clear(p.gradient, p.size * sizeof(float));
+    queue_.copy(high_.words() + p.offset, sum.high().data(), bytes);
+    queue_.copy(low_.words() + p.offset, sum.low().data(), bytes);
+    return finish(between);
+  }
+  AlignedFloats sum(p.size, 0.0F);
+  for (const AlignedFloats* one : summands.gradients) add_to(p.size, one->data(), sum.data());
+  queue_.copy(p.gradient, sum.data(), p.size * sizeof(float));
+  finish(between);
+}
+
+void Parameters::download(const Between& between) {
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const DeviceParameter& p = all_[i];
+    queue_.copy(host_[i]->value.data(), p.value, p.size * sizeof(float));
+    queue_.copy(host_[i]->gradient.data(), p.gradient, p.size * sizeof(float));
+  }
+  finish(between);
+}
+
+std::int64_t Parameters::bytes() const { return queue_.weights().figures().live_bytes; }
+
+}  // namespace pipewright::exec::cuda

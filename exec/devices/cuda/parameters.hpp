@@ -1,0 +1,97 @@
+// The parameters of a stage on a GPU: weights, gradients and what the optimizer keeps, each in one
+// array with all parameters one behind the other, so that clearing, scaling and settling are one
+// kernel each. The host's Parameters, from which they are filled, say names, sizes and order.
+//
+// In exact numerics a gradient's array holds a micro-batch's part until settle(), and the sums are
+// order-free (exec/devices/cpu/kernels/fixed_point.hpp). Work is put on the queue's computing
+// stream; functions that wait say so. One thread at a time; the Queue must outlive it.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/devices/cpu/gradient_norm.hpp"
+#include "exec/devices/cpu/gradient_part.hpp"
+#include "exec/devices/cuda/pinned.hpp"
+#include "exec/devices/cuda/queue.hpp"
+#include "exec/layers/optimizer.hpp"
+
+namespace pipewright::exec::cuda {
+
+/// One of them. The pointers stay as long as the Parameters.
+struct DeviceParameter {
+  std::string name;
+  bool decays = false;
+  bool is_copy = false;              // another stage has it too, and counts it
+  std::size_t size = 0, offset = 0;  // in floats
+  float *value = nullptr, *gradient = nullptr;
+};
+
+class Parameters {
+ public:
+  /// Copies the weights of `host` to the GPU; `host` must outlive it.
+  Parameters(Queue& queue, const std::vector<Parameter*>& host, const OptimizerSpec& optimizer);
+
+  /// By the name it has on the host; a Bug if there is none.
+  const DeviceParameter& at(std::string_view name) const;
+  std::size_t size() const { return all_.size(); }
+
+  /// All gradients become 0.
+  void clear();
+  /// All gradients, one behind the other, with zeros in the gaps: the array itself.
+  Buffer gradients() const { return gradients_; }
+  /// Exact numerics: the parts of these parameters go into the sums and become 0.
+  void add_parts(std::span<const std::size_t> places);
+  /// The gradients become readable; nothing in other numerics.
+  void settle();
+  void scale(float factor);
+  /// What updates of this step multiply by. Nothing is under way.
+  void begin_step(int step);
+  void update();
+
+  /// Puts what tells whether gradients were numbers on the way to the host; to be read when the
+  /// stream is done: then not_finite() names a parameter whose gradient was none.
+  void ask_for_health();
+  void read_health();
+  const std::string& not_finite() const { return not_finite_; }
+
+  using Between = std::function<void()>;  // of Queue::finish()
+  /// Waits. Of the settled gradients; without meaning once not_finite() says something.
+  cpu::SquareSum squares(const Between& between);
+  /// Waits. The gradients of the parameters at these places, or in exact numerics their sums.
+  cpu::GradientPart part(std::span<const std::size_t> places, const Between& between);
+  /// Waits. The gradient of the parameter there becomes the sum of all these arrays, in the order
+  /// given: of one kind, that of part(). not_finite() says so if that is too large.
+  struct Summands {
+    std::vector<const AlignedFloats*> gradients;
+    std::vector<const cpu::FixedPointSums*> sums;
+  };
+  void set(std::size_t place, const Summands& summands, const Between& between);
+  /// Waits. Weights and gradients as they stand, into the host's Parameters.
+  void download(const Between& between);
+
+  std::int64_t bytes() const;
+
+ private:
+  bool is_exact() const { return queue_.site().precision == Precision::Exact; }
+  Buffer zeros(std::size_t bytes);
+  void finish(const Between& between);
+  cpu::FixedPointSums sum_of(std::size_t place, const Summands& summands);
+  void note_not_finite(const std::string& clause);
+
+  Queue& queue_;
+  const std::vector<Parameter*> host_;
+  const OptimizerSpec optimizer_;
+  std::vector<DeviceParameter> all_;
+  std::size_t floats_ = 0;  // of all, with the gaps between them
+  Buffer values_, gradients_, mean_, square_, high_, low_, bad_, partial_, total_;
+  Buffer factors_;                                // AdamW: as staged_factors_
+  Pinned<pipewright_cuda_adamw> staged_factors_;  // of parameters that do not decay, and that do
+  Pinned<int> health_;
+  std::string not_finite_;  // the first clause
+};
+
+}  // namespace pipewright::exec::cuda

@@ -1,0 +1,43 @@
+// What lies on a GPU and goes between ranks: messages, which give() hands to the transport and
+// accept() gets from it, and parts of sums that the GPUs take themselves.
+#pragma once
+
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/base/units.hpp"
+#include "exec/devices/cuda/pool.hpp"
+#include "exec/runtime/transport.hpp"
+
+namespace pipewright::exec::cuda {
+
+class DevicePayload final : public Payload {
+ public:
+  /// `owner`: the rank whose memory it lies in. A rank that gets a message in its own memory (from
+  /// a transport that received it there) keeps it; another one copies it.
+  DevicePayload(Buffer what, Event when, RankId whose)
+      : buffer(std::move(what)), ready(std::move(when)), owner(whose) {}
+  std::byte* data() override { return static_cast<std::byte*>(buffer.at()); }
+  std::size_t size() const override { return buffer.bytes(); }
+  MemoryKind memory() const override { return MemoryKind::Device; }
+
+  Buffer buffer;
+  Event ready;  // behind the work that made it; null: it is there
+  RankId owner;
+};
+
+/// Floats that a member brings to a sum, and where it finds the sum: the same memory, its own. Only
+/// for a transport that sums on GPUs (Device::leave_sums_to_transport()).
+class DevicePart final : public Part {
+ public:
+  DevicePart(Buffer what, Event when) : buffer(std::move(what)), ready(std::move(when)) {}
+  HostPayload pack() const override {
+    PIPEWRIGHT_ASSERT(false, "a part that lies on a GPU is not packed");
+    return HostPayload({});
+  }
+
+  Buffer buffer;
+  Event ready;  // behind the work that made the part; of what comes back, behind the sum
+};
+
+}  // namespace pipewright::exec::cuda

@@ -1,0 +1,83 @@
+// Memory of a GPU for activations, gradients and messages: blocks that go back to their pool when
+// the last handle is dropped and are handed out again to whoever asks for exactly that size, so a
+// training step allocates nothing once the first one is over. Where the memory comes from is the
+// caller's affair, so a pool can be used, and tested, on the host.
+//
+// A block is given back when the host is done with it, long before the GPU is. That is right as
+// long as one stream uses it before and after. For all else there are guards: events that must have
+// passed before the block is used again. Handles may be dropped by any thread and may outlive the
+// pool object; take() is called by one thread at a time. Sizes are in bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "exec/devices/cuda/events.hpp"
+
+namespace pipewright::exec::cuda {
+
+/// A counted handle of a block; an empty one holds nothing. Copies share the block.
+class Buffer {
+ public:
+  Buffer() = default;
+
+  explicit operator bool() const { return block_ != nullptr; }
+  void reset() { block_.reset(); }
+  bool is_shared() const { return block_.use_count() > 1; }
+  std::size_t bytes() const { return block_ == nullptr ? 0 : block_->bytes; }
+  float* floats() const { return static_cast<float*>(at()); }
+  std::int32_t* ids() const { return static_cast<std::int32_t*>(at()); }
+  std::int64_t* words() const { return static_cast<std::int64_t*>(at()); }
+  void* at() const { return block_ == nullptr ? nullptr : block_->at; }
+
+  /// The block is not used again before this event. By whoever holds the last handle.
+  void guard(Event event) { block_->guards.push_back(std::move(event)); }
+
+ private:
+  friend class Pool;
+  struct Block {
+    void* at = nullptr;
+    std::size_t bytes = 0;
+    std::vector<Event> guards;
+  };
+  explicit Buffer(std::shared_ptr<Block> block) : block_(std::move(block)) {}
+
+  std::shared_ptr<Block> block_;
+};
+
+/// Where a pool's memory comes from, and what has to happen around its reuse. Functions may be
+/// empty but for the first two; after_use is called by whoever drops the last handle.
+struct PoolSource {
+  std::function<void*(std::size_t bytes)> allocate;  // throws, never null
+  std::function<void(void*)> release;
+  std::function<void(const Event&)> before_reuse;    // whoever takes the block waits for the event
+  std::function<Event()> after_use;                  // a guard for a block that has come back
+  std::function<void(const Event&)> before_release;  // the memory goes: wait for the guard
+};
+
+struct PoolFigures {
+  std::int64_t live_bytes = 0;      // that somebody holds now
+  std::int64_t peak_bytes = 0;      // the most there were at once
+  std::int64_t reserved_bytes = 0;  // asked from the source so far
+};
+
+class Pool {
+ public:
+  explicit Pool(PoolSource source);
+
+  /// A block of exactly so many bytes (at least 1) with undefined content.
+  Buffer take(std::size_t bytes);
+  Buffer take_floats(std::size_t n) { return take(n * sizeof(float)); }
+  PoolFigures figures() const;
+  /// Of the blocks that nobody holds: what their guards wait for is over.
+  void forget_guards();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace pipewright::exec::cuda

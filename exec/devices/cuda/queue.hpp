@@ -1,0 +1,87 @@
+// A rank's place on a GPU: the streams on which its work is put, its memory, and its cuBLAS.
+// Nothing here waits for the GPU but finish(), whose name says so.
+//
+// A Queue belongs to its rank's thread; what it shares with handles that other threads may drop
+// (the streams, the pools) lives as long as they do. It is made while the calling thread has
+// entered nothing in particular, and enters its GPU and partition itself. Failures are RunErrors
+// with the module's sentence.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "exec/devices/cuda/events.hpp"
+#include "exec/devices/cuda/module.hpp"
+#include "exec/devices/cuda/pool.hpp"
+
+namespace pipewright::exec::cuda {
+
+/// How matrices are multiplied. Exact: the CPU's canonical chain; the others are cuBLAS, always
+/// with sums in float32: factors as they are, rounded to TF32, or to bfloat16.
+enum class Precision : std::uint8_t { Exact, Float32, Tf32, Bfloat16 };
+
+/// Where a rank lives.
+struct QueueSite {
+  int gpu = 0;
+  void* partition = nullptr;  // the whole GPU; else of pipewright_cuda::split, not owned
+  Precision precision = Precision::Float32;
+};
+
+class Queue {
+ public:
+  Queue(const pipewright_cuda& cuda, const QueueSite& site);
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  const pipewright_cuda& cuda() const { return cuda_; }
+  const pipewright_cuda_kernels& kernels() const { return cuda_.kernels; }
+  const QueueSite& site() const { return site_; }
+  /// To be called by a thread that has worked elsewhere in between.
+  void enter() const { require(cuda_, cuda_.enter(site_.gpu, site_.partition)); }
+
+  /// The stream of the computations, and that of arriving messages.
+  void* computing() const;
+  void* arriving() const;
+  /// What waits for it waits for what is on the stream by now.
+  Event record(void* stream);
+  /// An event that tells its time, and nothing else.
+  Event mark(void* stream);
+  void wait(void* stream, const Event& event) const;
+
+  /// A kernel on the computing stream, or a product.
+  template <class Kernel, class... Arguments>
+  void run(Kernel kernel, Arguments... arguments) const {
+    require(cuda_, kernel(computing(), arguments...));
+  }
+  void multiply(const pipewright_cuda_gemm& product) const;
+  void copy(void* to, const void* from, std::size_t bytes) const;
+  void clear(void* at, std::size_t bytes) const;
+
+  /// Of what computes; of messages, which the arriving stream writes first; and of what stays.
+  Pool& memory() { return memory_; }
+  Pool& messages() { return messages_; }
+  Pool& weights() { return weights_; }
+
+  /// All that was put on the streams of all ranks is done: nothing has to wait for its memory.
+  void forget_guards();
+
+  /// Polls until the event has passed, calling `between` now and then, which may throw. Throws
+  /// RunError if the work before it has failed.
+  void finish(const Event& event, const std::function<void()>& between) const;
+  /// Waits for all that was put on the streams, whatever becomes of it: before memory goes that it
+  /// reads or writes.
+  void drain() noexcept;
+
+ private:
+  struct Streams;
+
+  const pipewright_cuda& cuda_;
+  const QueueSite site_;
+  std::shared_ptr<Streams> streams_;
+  Pool memory_, messages_, weights_;
+  void* workspace_ = nullptr;
+  void* blas_ = nullptr;  // null in exact numerics
+};
+
+}  // namespace pipewright::exec::cuda

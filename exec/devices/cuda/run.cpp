@@ -1,0 +1,120 @@
+#include "exec/devices/cuda/run.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "exec/base/packing.hpp"
+#include "exec/devices/cpu/training_fit.hpp"
+#include "exec/devices/cuda/local_transport.hpp"
+#include "exec/devices/cuda/run_verifier.hpp"
+#include "exec/runtime/peers.hpp"
+
+namespace pipewright::exec::cuda {
+namespace {
+
+using Devices = std::vector<Device*>;  // by rank; null where it lives in another process
+
+/// What each process brings, by process.
+std::vector<Bytes> shared(Peers* peers, Bytes own) {
+  if (peers != nullptr) return peers->share(std::move(own));
+  return {std::move(own)};
+}
+
+/// What each rank says of itself, by rank.
+template <class Fact>
+std::vector<Fact> by_rank(const Devices& devices, Peers* peers,
+                          const std::function<Fact(Device&)>& fact) {
+  Packer packer;
+  for (Device* device : devices) {
+    if (device != nullptr) packer.put<Fact>(fact(*device));
+  }
+  std::vector<Fact> facts;
+  for (const Bytes& bytes : shared(peers, packer.take())) {
+    for (Unpacker unpacker(bytes); !unpacker.empty();) facts.push_back(unpacker.get<Fact>());
+  }
+  return facts;
+}
+
+RunResult::GpuMemory gpu_memory_of(Device& device) {
+  return {device.memory_figures().peak_bytes + device.message_figures().peak_bytes,
+          device.weight_figures().live_bytes};
+}
+
+std::vector<QueueSite> sites_for(const pipewright_cuda& cuda, const Program& program,
+                                 const CudaTraining& training, const Messenger& messenger,
+                                 Partitions& partitions) {
+  if (!messenger.gpu) return sites_of(cuda, program.ranks(), training.precision, partitions);
+  return std::vector<QueueSite>(static_cast<std::size_t>(program.ranks()),
+                                {*messenger.gpu, nullptr, training.precision});
+}
+
+}  // namespace
+
+RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
+                      const CudaTraining& training, const RunOptions& options) {
+  LocalTransport transport(program, costs);
+  return run_on_cuda(cuda, program, costs, training, options, {transport, transport.times(), {}});
+}
+
+RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
+                      const CudaTraining& training, const RunOptions& options,
+                      const Messenger& messenger) {
+  cpu::require_fit(program, training.training);
+  require_trainable(program, training);
+  if (training.as_graph && options.steps < kLeastCapturedSteps)
+    throw InputError(
+        "--cuda-graph captures the second step, and this run has one; ask for more "
+        "with --steps, or leave it out");
+  PhaseLog* const phases = training.training.phases;
+  if (phases != nullptr) phases->begin(Phase::InitComm);
+  Partitions partitions(cuda);
+  const auto sites = sites_for(cuda, program, training, messenger, partitions);
+  Peers* const peers = messenger.transport.peers();
+  Devices devices(static_cast<std::size_t>(program.ranks()));
+  std::atomic<std::size_t> not_ready{messenger.transport.local_ranks().size()};
+  std::optional<StepGraph> graph;
+  if (training.as_graph) graph.emplace(cuda, sites.front().gpu, program.ranks());
+  const DeviceFactory make = [&](RankId rank, Clock&) {
+    const auto r = static_cast<std::size_t>(rank.value);
+    auto device =
+        std::make_unique<Device>(cuda, sites[r], program, training, rank, messenger.transport,
+                                 &messenger.times, graph ? &*graph : nullptr);
+    devices[r] = device.get();
+    if (messenger.attach) messenger.attach(rank, *device);
+    const bool is_last = not_ready.fetch_sub(1) == 1;
+    if (is_last && phases != nullptr) phases->begin(Phase::Steps);
+    return device;
+  };
+  std::optional<RunVerifier> verifier;
+  if (training.training.verified_steps > 0) verifier.emplace(training);
+  std::vector<std::int64_t> enqueued_ns;
+  std::vector<RunResult::GpuMemory> memory;
+  RunOptions watching = options;
+  watching.first_step = training.training.first_step();
+  // The step that is captured shows the capture, and no step.
+  if (graph) watching.warm_up_steps = std::max(watching.warm_up_steps, kLeastCapturedSteps);
+  watching.on_step = [&](int step, const StepResult& result) {
+    if (step < training.training.verified_steps) verifier->compare(program, step, devices, peers);
+    if (step + 1 == options.steps) {
+      memory = by_rank<RunResult::GpuMemory>(devices, peers, gpu_memory_of);
+      enqueued_ns = by_rank<std::int64_t>(devices, peers,
+                                          [](Device& device) { return device.enqueued_ns(); });
+    }
+    if (options.on_step) options.on_step(step, result);
+  };
+  if (phases != nullptr) phases->begin(Phase::Initialize);
+  RunResult result = run(program, costs, messenger.transport, make, watching);
+  if (phases != nullptr) phases->finish();
+  if (verifier) result.verify = verifier->worst();
+  result.enqueued_ns = std::move(enqueued_ns);
+  result.gpu_memory = std::move(memory);
+  for (const auto& rank : result.gpu_memory)
+    result.peak_bytes.push_back(rank.peak_activations + rank.weights);
+  result.peak_weight_versions.assign(static_cast<std::size_t>(program.ranks()), 1);
+  return result;
+}
+
+}  // namespace pipewright::exec::cuda

@@ -1,0 +1,114 @@
+// A layer of a model that can be trained on this machine: its parameters, its gradient, and its
+// F, I and W. Built from core/model/model.hpp's description; a Residual or Sequential holds others.
+//
+// A TrainableLayer owns its parameters and borrows the BufferPool. What F keeps for I and W lies in
+// a Saved that the caller owns, one for each micro-batch under way, so any number of micro-batches
+// may be in flight. A layer, its pool and its Saveds belong to one thread at a time.
+// Widths are floats a row; width 0 in front of a layer means token ids instead of floats.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/model/model.hpp"
+#include "exec/base/buffer.hpp"
+#include "exec/base/numerics.hpp"
+
+namespace pipewright::exec {
+
+/// One array of weights.
+struct Parameter {
+  std::string name;     // unique in the model: "2.block1/1.residual/0.up/weight"
+  bool decays = false;  // weight decay applies to matrices only
+  AlignedFloats value, gradient;
+  /// A running statistic: gradients are summed as a weight's, but the layer's update_statistics()
+  /// uses them, not the optimizer; they do not count for clipping.
+  bool is_statistic = false;
+  /// Two layers of the model use it (exec/devices/cpu/layers/tied_head.hpp).
+  bool is_tied = false;
+  /// It is another stage's too: there it counts, for clipping and in checkpoints.
+  bool is_copy = false;
+};
+
+/// The token table of a model with a tied head.
+struct SharedTable {
+  std::string path;                // of the embedding
+  Parameter* parameter = nullptr;  // the embedding's, once it was made
+};
+
+/// What one layer keeps of one micro-batch: after F what I and W need, after I what W needs, after
+/// W nothing. Its shape is made by TrainableLayer::new_saved().
+struct Saved {
+  std::vector<Buffer> buffers;
+  std::vector<Saved> inner;
+};
+
+/// Drops what is kept, and keeps its shape.
+inline void let_go(Saved& saved) {
+  for (Buffer& buffer : saved.buffers) buffer.reset();
+  for (Saved& inner : saved.inner) let_go(inner);
+}
+
+/// The size of a micro-batch.
+struct Extent {
+  int samples = 1;
+  int sequence = 1;  // rows of a sample
+
+  int rows() const { return samples * sequence; }
+  std::size_t words(int width) const {
+    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(width);
+  }
+};
+
+class TrainableLayer {
+ public:
+  virtual ~TrainableLayer() = default;
+
+  virtual Saved new_saved() const = 0;
+  /// F: takes its share of x, returns the output.
+  virtual Buffer forward(Buffer x, Saved& saved) = 0;
+  /// I: from the gradient of the output to that of the input. Where nobody wants the latter (the
+  /// model's first layer) it is not computed and the result is empty.
+  virtual Buffer backward_input(Buffer dy, Saved& saved, bool wanted) = 0;
+  /// W: adds this micro-batch's part to the gradients and empties `saved`.
+  virtual void backward_weight(Saved& saved) = 0;
+  /// Appends its parameters in a fixed order; the pointers live as long as the layer.
+  virtual void collect(std::vector<Parameter*>& parameters) = 0;
+
+  /// Of layers with running statistics, and of layers that hold others. Called with each update,
+  /// when all gradients are there.
+  virtual void update_statistics() {}
+  /// From now on F does not train: running statistics take the place of the micro-batch's own, and
+  /// nothing needs to be kept. Until it is called again.
+  virtual void set_evaluating(bool) {}
+};
+
+struct LayerFactory;  // exec/layers/own_layer.hpp
+
+/// What a layer needs to be built.
+struct LayerSite {
+  Extent extent;
+  BufferPool* pool = nullptr;
+  std::uint64_t seed = 1;
+  std::string
+      path;       // of the layer in the model; the initial weights depend on it and the seed only
+  int width = 0;  // in front of it
+  Numerics numerics = Numerics::Fast;
+  const LayerFactory* factory = nullptr;  // who makes a user's own layers
+  bool recomputes_attention = false;      // core/model/recompute.hpp: selective
+  SharedTable* shared_table = nullptr;    // null: nothing in the model is tied
+};
+
+/// Throws InputError that names the layer if it does not fit what is in front of it.
+std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& site);
+
+/// "4.block3": the path of the model's layer `index`; of an inner layer behind its outer one's.
+std::string layer_path(const std::string& outer, int index, const Layer& layer);
+
+/// Width behind a layer that has `width` in front; throws InputError as make_layer() does.
+int width_behind(const Layer& layer, int width, const std::string& path);
+/// Width in front of the model's layer `index` (layers.size(): behind the last).
+int width_in_front_of(const Model& model, int index);
+
+}  // namespace pipewright::exec

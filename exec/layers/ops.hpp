@@ -1,0 +1,126 @@
+// The operators that a model is made of, as plain functions on float arrays, with the forward (F),
+// the gradient of the inputs (I) and the gradient of the weights (W) apart, so that a schedule may
+// run W long after I.
+//
+// Every array is row major and belongs to the caller; x[rows][in] means rows times in floats. Row
+// r of a batch of sequences is token r % sequence of sample r / sequence. Outputs may not overlap
+// inputs unless the function says so. W adds to the gradient it is given; F and I overwrite.
+// The functions keep no state, so any number of threads may call them at once. Each sums in an
+// order that its code fixes: the same arguments give the same bits on one machine, and a
+// micro-batch's result does not depend on when it is computed. With Numerics::Exact matrix products
+// give the same bits on every machine too. Sizes are checked by the callers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "exec/base/numerics.hpp"
+
+namespace pipewright::exec {
+
+// --- Linear: y[rows][out] = x[rows][in] · w[in][out] ------------------------------------------
+
+struct LinearShape {
+  int rows = 0, in = 0, out = 0;
+};
+void linear_forward(const LinearShape& shape, const float* x, const float* w, float* y,
+                    Numerics numerics = Numerics::Fast);
+void linear_backward_input(const LinearShape& shape, const float* dy, const float* w, float* dx,
+                           Numerics numerics = Numerics::Fast);
+void linear_backward_weight(const LinearShape& shape, const float* x, const float* dy, float* dw,
+                            Numerics numerics = Numerics::Fast);
+
+// --- Bias: y[rows][width] += bias[width]; its I is the identity --------------------------------
+
+void bias_forward(int rows, int width, const float* bias, float* y);
+void bias_backward_weight(int rows, int width, const float* dy, float* dbias);
+
+// --- Element by element, n elements ------------------------------------------------------------
+
+void relu_forward(std::size_t n, const float* x, float* y);
+/// From the output, which the next layer keeps anyway. dx may be dy.
+void relu_backward_input(std::size_t n, const float* y, const float* dy, float* dx);
+
+/// The tanh form: x/2 · (1 + tanh(sqrt(2/pi) · (x + 0.044715 x^3))).
+void gelu_forward(std::size_t n, const float* x, float* y);
+/// dx may be dy.
+void gelu_backward_input(std::size_t n, const float* x, const float* dy, float* dx);
+
+/// y += x: the sum of a residual connection, forward and backward.
+void add_to(std::size_t n, const float* x, float* y);
+
+// --- Layer norm over the last dimension ---------------------------------------------------------
+
+inline constexpr float kLayerNormEpsilon = 1e-5F;
+
+struct NormShape {
+  int rows = 0, width = 0;
+};
+/// y = (x - mean) · inverse_deviation · scale + shift, with mean[rows] and inverse_deviation[rows]
+/// (1 / sqrt(variance + epsilon)) kept for I and W; scale[width], shift[width].
+void layer_norm_forward(const NormShape& shape, const float* x, const float* scale,
+                        const float* shift, float* y, float* mean, float* inverse_deviation);
+void layer_norm_backward_input(const NormShape& shape, const float* x, const float* mean,
+                               const float* inverse_deviation, const float* scale, const float* dy,
+                               float* dx);
+void layer_norm_backward_weight(const NormShape& shape, const float* x, const float* mean,
+                                const float* inverse_deviation, const float* dy, float* dscale,
+                                float* dshift);
+
+// --- Causal multi-head self-attention, without its projections ----------------------------------
+
+/// `heads` divides `width`; a head is width / heads wide.
+struct AttentionShape {
+  int samples = 0, sequence = 0, width = 0, heads = 0;
+
+  int rows() const { return samples * sequence; }
+  int head_width() const { return width / heads; }
+  std::size_t probabilities() const {
+    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(heads) *
+           static_cast<std::size_t>(sequence);
+  }
+};
+/// qkv[rows][3 · width] holds queries, keys and values side by side, each head by head.
+/// probabilities[samples][heads][sequence][sequence] is kept for I; context[rows][width].
+/// There are no weights in it, so there is no W.
+void attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
+                       float* context, Numerics numerics = Numerics::Fast);
+/// dqkv[rows][3 · width]; scratch[sequence][sequence].
+void attention_backward_input(const AttentionShape& shape, const float* qkv,
+                              const float* probabilities, const float* dcontext, float* dqkv,
+                              float* scratch, Numerics numerics = Numerics::Fast);
+
+// --- Embedding: y[r] = tokens[ids[r]] + positions[r % sequence] ---------------------------------
+
+struct EmbeddingShape {
+  int rows = 0, sequence = 1, width = 0;
+};
+/// tokens[vocabulary][width]; positions[>= sequence][width], or null for none. Ids must lie within
+/// the vocabulary. Ids have no gradient, so there is no I.
+void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids, const float* tokens,
+                       const float* positions, float* y);
+/// dpositions may be null.
+void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
+                               const float* dy, float* dtokens, float* dpositions);
+
+// --- Losses -------------------------------------------------------------------------------------
+// F returns the sum over the micro-batch; the caller divides by the rows (mse: the elements) of the
+// whole step, and passes the same factor to I as `scale`, so that it is applied exactly once.
+
+struct LossShape {
+  int rows = 0, width = 0;
+};
+/// Sum over rows of -log softmax(logits[rows][width])[label]; probabilities may be logits.
+double softmax_cross_entropy_forward(const LossShape& shape, const float* logits,
+                                     const std::int32_t* labels, float* probabilities);
+/// dlogits = scale · (probabilities - one_hot(label)); dlogits may be probabilities.
+void softmax_cross_entropy_backward_input(const LossShape& shape, const float* probabilities,
+                                          const std::int32_t* labels, float scale, float* dlogits);
+
+/// Sum over all elements of (y - target)^2.
+double mse_forward(const LossShape& shape, const float* y, const float* target);
+/// dy = 2 · scale · (y - target); dy may be y.
+void mse_backward_input(const LossShape& shape, const float* y, const float* target, float scale,
+                        float* dy);
+
+}  // namespace pipewright::exec

@@ -1,0 +1,28 @@
+#include "exec/runtime/program_seal.hpp"
+
+#include <span>
+
+#include "exec/base/packing.hpp"
+#include "exec/base/seal.hpp"
+
+namespace pipewright::exec {
+
+std::uint64_t seal_of(const Program& program) {
+  Packer packer;
+  packer.put_all(std::span<const InstructionId>(program.rank_begin));
+  for (const Instruction& in : program.code) {
+    packer.put<ActionKind>(in.kind);
+    packer.put<std::uint8_t>(in.flags);
+    packer.put<std::uint16_t>(in.stage);
+    packer.put<std::uint32_t>(in.micro_batch);
+    packer.put<InstructionId>(in.link);
+  }
+  for (const auto& [id, second] : program.pairs) {
+    packer.put<InstructionId>(id);
+    packer.put_text(to_string(second));
+  }
+  packer.put_all(std::span<const std::int32_t>(program.versions));
+  return seal_of(packer.take(), {});
+}
+
+}  // namespace pipewright::exec

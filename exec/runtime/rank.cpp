@@ -1,0 +1,232 @@
+#include "exec/runtime/rank.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "core/base/error.hpp"
+#include "exec/base/seal.hpp"
+#include "exec/base/waiting.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+/// An element of the Record that others may look at while we write.
+template <class Value>
+void put(Value& element, Value value, std::memory_order order = std::memory_order_relaxed) {
+  std::atomic_ref<Value>(element).store(value, order);
+}
+
+template <class Value>
+std::vector<Value> copy_of(std::vector<Value>& values) {
+  std::vector<Value> copy(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    copy[i] = std::atomic_ref<Value>(values[i]).load(std::memory_order_acquire);
+  }
+  return copy;
+}
+
+}  // namespace
+
+void Record::reset(std::size_t instructions) {
+  timeline.start.assign(instructions, kNotEnded);
+  timeline.end.assign(instructions, kNotEnded);
+  timeline.moving.assign(instructions, kNotEnded);
+  timeline.makespan_ns = 0;
+  progress.ended.assign(instructions, 0);
+  progress.left.assign(instructions, 0);
+}
+
+/// First what has ended, then when: who has ended has a time.
+void Record::copy_to(Timeline& timeline_copy, Progress& progress_copy) {
+  progress_copy.ended = copy_of(progress.ended);
+  progress_copy.left = copy_of(progress.left);
+  timeline_copy.start = copy_of(timeline.start);
+  timeline_copy.end = copy_of(timeline.end);
+  timeline_copy.moving = copy_of(timeline.moving);
+}
+
+RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Record& record,
+                 std::size_t flight_entries, bool verify_payloads)
+    : program_(program),
+      rank_(rank),
+      transport_(transport),
+      record_(record),
+      begin_(program.rank_begin[static_cast<std::size_t>(rank.value)]),
+      end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
+      recorder_(flight_entries),
+      verify_payloads_(verify_payloads),
+      at_(begin_) {
+  if (program.policy.in_flight <= 0 || program.policy.issue != Issue::Stream) return;
+  for (const InstructionId id : issue_order(program, rank)) {
+    if (is_transfer(code(id).kind)) ends_.push_back(id);
+  }
+}
+
+Standing RankRun::standing() const {
+  return {phase_.load(), at(), waits_for_.load(std::memory_order_relaxed), recorder_.settled_ns()};
+}
+
+void RankRun::note(InstructionId id, FlightState state) {
+  if (recorder_.is_on()) recorder_.note({id, state, kNoInstruction, transport_.now()});
+}
+
+void RankRun::walk(Device& device) {
+  device_ = &device;
+  recorder_.begin_step();
+  stand_at(begin_);
+  phase_.store(Standing::Phase::Walking);
+  finished_.assign(end_ - begin_, 0);
+  late_.clear();
+  issued_ = 0;
+  for (InstructionId id = begin_; id < end_; ++id) {
+    if (code(id).has(Instruction::kAtStart)) issue(id);
+  }
+  for (InstructionId id = begin_; id < end_; ++id) {
+    stand_at(id);
+    if (!code(id).is_communication()) {
+      compute(id);
+    } else if (code(id).has(Instruction::kOnComputeLane)) {
+      wait_for_inputs(id);
+      if (code(id).has(Instruction::kJoinsRun)) wait_for_run_before(id);
+      issue(id);
+      finish_transfer(id);
+    } else if (!code(id).has(Instruction::kAtStart)) {
+      issue(id);
+    }
+  }
+  for (InstructionId id = begin_; id < end_; ++id) {
+    if (!code(id).is_communication()) continue;
+    stand_at(id);
+    finish_transfer(id);
+  }
+  device.end_step();
+  phase_.store(Standing::Phase::Done);
+}
+
+/// The rank's host stands further up (docs/semantics.md §2.2): what never starts never ends.
+void RankRun::stop_behind_host(InstructionId id) {
+  if (code(id).has(Instruction::kNotPassed)) wait_in_transport(at(), id);
+}
+
+void RankRun::compute(InstructionId id) {
+  stop_behind_host(id);
+  wait_for_inputs(id);
+  if (code(id).has(Instruction::kJoinsRun)) wait_for_run_before(id);
+  const std::int64_t start = transport_.now();
+  put(record_.timeline.start[id], start);
+  put(record_.timeline.moving[id], start);
+  if (recorder_.is_on()) {
+    recorder_.note({id, FlightState::Started, kNoInstruction, start});
+    recorder_.settle(local::steady_ns());
+  }
+  device_->compute(id);
+  const std::int64_t end = transport_.now();
+  put(record_.timeline.end[id], end);
+  put(record_.progress.ended[id], std::uint8_t{1}, std::memory_order_release);
+  recorder_.note({id, FlightState::Ended, kNoInstruction, end});
+  record_.computations.fetch_add(1, std::memory_order_relaxed);
+  if (!late_.empty()) provide_late();
+}
+
+/// In a ring of so many places the end that is issued next takes the place of an older one.
+void RankRun::wait_for_room() {
+  const auto most = static_cast<std::size_t>(program_.policy.in_flight);
+  if (issued_ >= most) wait_in_transport(at(), ends_[issued_ - most]);
+  ++issued_;
+}
+
+void RankRun::issue(InstructionId id) {
+  stop_behind_host(id);
+  if (!ends_.empty() && is_transfer(code(id).kind)) wait_for_room();
+  PayloadPtr data;
+  const bool takes_part = code(id).in_collective();
+  if (is_send(code(id).kind) || takes_part) {
+    if (has_data(id)) {
+      data = give(id);
+    } else {
+      late_.push_back(id);
+    }
+  }
+  note(id, FlightState::Issued);
+  const bool waits = takes_part && !late_.empty() && late_.back() == id;
+  if (!waits) transport_.issue(rank_, id, std::move(data));
+}
+
+/// A computation's RECV is its link; a transfer end's link is its partner, which is no input.
+void RankRun::wait_for_inputs(InstructionId id) {
+  const Instruction& in = code(id);
+  if (!is_transfer(in.kind) && in.link != kNoInstruction) wait_for(in.link);
+  if (!in.has(Instruction::kExtraInput)) return;
+  for (const auto& [self, input] : program_.extra_inputs_of(id)) wait_for(input);
+}
+
+void RankRun::wait_for_run_before(InstructionId id) {
+  for (; id > begin_ && is_transfer(code(id - 1).kind); --id) finish_transfer(id - 1);
+}
+
+void RankRun::wait_for(InstructionId input) {
+  if (code(input).is_communication()) return finish_transfer(input);
+  // Further down this very list: it can never come, and the transport knows it.
+  if (record_.progress.ended[input] == 0) wait_in_transport(at(), input);
+}
+
+/// If the wait ends by Stopped, the rank stays on record as one that waits.
+void RankRun::wait_in_transport(InstructionId id, InstructionId input) {
+  waits_for_.store(input, std::memory_order_relaxed);
+  if (recorder_.is_on()) {
+    recorder_.note({id, FlightState::Waiting, input, transport_.now()});
+    recorder_.settle(local::steady_ns());
+  }
+  transport_.wait(rank_, input);
+  waits_for_.store(kNoInstruction, std::memory_order_relaxed);
+}
+
+void RankRun::finish_transfer(InstructionId id) {
+  std::uint8_t& finished = finished_[id - begin_];
+  if (finished != 0) return;
+  wait_in_transport(at(), id);
+  note(id, FlightState::Ended);
+  if (is_recv(code(id).kind)) device_->accept(id, checked(id, transport_.take(rank_, id)));
+  if (code(id).in_collective()) device_->accept(id, nullptr);
+  finished = 1;
+}
+
+PayloadPtr RankRun::give(InstructionId send) {
+  PayloadPtr payload = device_->give(send);
+  auto* host = verify_payloads_ ? dynamic_cast<HostPayload*>(payload.get()) : nullptr;
+  if (host != nullptr) host->seal = seal_of(*host);
+  return payload;
+}
+
+PayloadPtr RankRun::checked(InstructionId recv, PayloadPtr payload) const {
+  const auto* host = verify_payloads_ ? dynamic_cast<const HostPayload*>(payload.get()) : nullptr;
+  if (host != nullptr && host->seal != seal_of(*host)) {
+    const InstructionId send = code(recv).link;
+    throw RunError("the message of rank " + std::to_string(program_.rank_of(send).value) + "'s " +
+                   program_.text(send) + " was damaged on its way: its checksum is another one");
+  }
+  return payload;
+}
+
+bool RankRun::has_data(InstructionId send) const {
+  if (!code(send).has(Instruction::kExtraInput)) return true;
+  if (code(send).has(Instruction::kOnComputeLane)) return true;  // walk() has waited for them
+  const auto inputs = program_.extra_inputs_of(send);
+  return std::all_of(inputs.begin(), inputs.end(),
+                     [&](const auto& row) { return record_.progress.ended[row.second] != 0; });
+}
+
+void RankRun::provide_late() {
+  std::erase_if(late_, [&](InstructionId id) {
+    if (!has_data(id)) return false;
+    PayloadPtr data = give(id);
+    if (is_send(code(id).kind)) {
+      transport_.provide(rank_, id, std::move(data));
+    } else {
+      transport_.issue(rank_, id, nullptr);
+    }
+    return true;
+  });
+}
+
+}  // namespace pipewright::exec

@@ -1,0 +1,73 @@
+// The activations and gradients of a rank that wait for their next reader, by the producing stage
+// and the micro-batch. Owns them; one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/order/action.hpp"
+
+namespace pipewright::exec {
+
+enum class Flow : std::uint8_t { Activation, Gradient };
+
+/// A transfer end carries one of the two.
+constexpr Flow flow_of(ActionKind end) {
+  return end == ActionKind::SendF || end == ActionKind::RecvF ? Flow::Activation : Flow::Gradient;
+}
+
+template <class Tensor>
+class WaitingTensors {
+ public:
+  WaitingTensors(int stages, int micro_batches)
+      : stages_(stages), micro_batches_(static_cast<std::size_t>(micro_batches)) {
+    const std::size_t count = static_cast<std::size_t>(stages) * micro_batches_;
+    activations_.resize(count);
+    gradients_.resize(count);
+  }
+
+  void put(Flow flow, int stage, int micro_batch, Tensor tensor) {
+    slots(flow)[place(stage, micro_batch)] = std::move(tensor);
+  }
+  /// Throws RunError if it is not there.
+  Tensor take(Flow flow, int stage, int micro_batch) {
+    std::optional<Tensor>& slot = slots(flow)[place(stage, micro_batch)];
+    if (!slot) {
+      throw RunError(std::string("the ") + (flow == Flow::Activation ? "activation" : "gradient") +
+                     " of stage " + std::to_string(stage) + " for m" + std::to_string(micro_batch) +
+                     " is not there");
+    }
+    return *std::exchange(slot, std::nullopt);
+  }
+
+  /// Whether what an F, or a backward, reads from the stage beside it is there.
+  bool has_input(const Action& action) const {
+    const int stage = action.stage.value, micro_batch = action.micro_batch.value;
+    if (action.kind == ActionKind::F)
+      return stage == 0 || activations_[place(stage - 1, micro_batch)].has_value();
+    return stage + 1 == stages_ || gradients_[place(stage + 1, micro_batch)].has_value();
+  }
+  /// The two of a pair may feed each other; then the one that feeds goes first.
+  bool goes_first(const Action& action, const Action& partner) const {
+    return has_input(action) || !has_input(partner);
+  }
+
+ private:
+  using Slots = std::vector<std::optional<Tensor>>;
+
+  Slots& slots(Flow flow) { return flow == Flow::Activation ? activations_ : gradients_; }
+  std::size_t place(int stage, int micro_batch) const {
+    return static_cast<std::size_t>(stage) * micro_batches_ + static_cast<std::size_t>(micro_batch);
+  }
+
+  int stages_;
+  std::size_t micro_batches_;
+  Slots activations_, gradients_;
+};
+
+}  // namespace pipewright::exec

@@ -1,0 +1,268 @@
+#include "exec/transports/nccl/calls.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "exec/runtime/needs.hpp"
+
+namespace pipewright::exec::nccl {
+namespace {
+
+constexpr std::uint32_t kNotCalled = std::numeric_limits<std::uint32_t>::max();
+
+/// The order in which the host of a rank makes its calls: receives under at-start, then the list,
+/// but nothing before what it waits for.
+class HostOrder {
+ public:
+  HostOrder(const Program& program, const LaneTable& lanes, RankId rank,
+            const std::vector<std::vector<InstructionId>>& needs)
+      : program_(program),
+        needs_(needs),
+        begin_(program.rank_begin[static_cast<std::size_t>(rank.value)]),
+        end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
+        before_(end_ - begin_, kNoInstruction),
+        state_(end_ - begin_, State::Open) {
+    for (std::uint32_t lane = lanes.rank_lane_begin[static_cast<std::size_t>(rank.value)];
+         lane < lanes.rank_lane_begin[static_cast<std::size_t>(rank.value) + 1]; ++lane) {
+      InstructionId last = kNoInstruction;
+      for (const InstructionId id : lanes.instructions_of(lane)) {
+        before_[id - begin_] = last;
+        last = id;
+      }
+    }
+  }
+
+  /// Where there is no such order the list's own, and why not: the Program gets stuck either way.
+  std::vector<InstructionId> run(std::vector<std::string>& problems) {
+    const std::vector<InstructionId> listed = listed_order();
+    for (const InstructionId id : listed) call(id, problems);
+    return problems.empty() ? std::move(order_) : listed;
+  }
+
+ private:
+  enum class State : std::uint8_t { Open, Wanted, Called };
+
+  std::vector<InstructionId> listed_order() const {
+    std::vector<InstructionId> listed;
+    for (const bool at_start : {true, false}) {
+      for (InstructionId id = begin_; id < end_; ++id) {
+        if (program_.code[id].has(Instruction::kAtStart) == at_start) listed.push_back(id);
+      }
+    }
+    return listed;
+  }
+
+  State& state(InstructionId id) { return state_[id - begin_]; }
+
+  /// What has to be called first and is not yet.
+  std::optional<InstructionId> missing(InstructionId id) {
+    const InstructionId before = before_[id - begin_];
+    if (before != kNoInstruction && state(before) != State::Called) return before;
+    for (const InstructionId need : needs_[id - begin_]) {
+      if (state(need) != State::Called) return need;
+    }
+    return std::nullopt;
+  }
+
+  void call(InstructionId first, std::vector<std::string>& problems) {
+    if (state(first) == State::Called) return;
+    std::vector<InstructionId> stack = {first};
+    state(first) = State::Wanted;
+    while (!stack.empty()) {
+      const InstructionId id = stack.back();
+      const std::optional<InstructionId> need = missing(id);
+      if (need && state(*need) == State::Open) {
+        state(*need) = State::Wanted;
+        stack.push_back(*need);
+        continue;
+      }
+      if (need)
+        problems.push_back(program_.text(id) + " of rank " +
+                           std::to_string(program_.rank_of(id).value) + " waits for " +
+                           program_.text(*need) + ", which waits for it");
+      state(id) = State::Called;
+      order_.push_back(id);
+      stack.pop_back();
+    }
+  }
+
+  const Program& program_;
+  const std::vector<std::vector<InstructionId>>& needs_;
+  const InstructionId begin_, end_;
+  std::vector<InstructionId> before_;  // in its lane
+  std::vector<State> state_;
+  std::vector<InstructionId> order_;
+};
+
+class Calls {
+ public:
+  Calls(const Program& program, const CostTable& costs)
+      : program_(program),
+        costs_(costs),
+        lanes_(lane_table(program)),
+        message_bytes_(costs.message_bytes(program)) {
+    step_.plan = communicators_of(program);
+    step_.in_flight = program.policy.issue == Issue::Stream ? program.policy.in_flight : 0;
+  }
+
+  StepCalls run() {
+    for (int r = 0; r < program_.ranks(); ++r) list(RankId(r));
+    return std::move(step_);
+  }
+
+ private:
+  bool is_grouped(InstructionId id) const {
+    return program_.policy.issue == Issue::Grouped && is_transfer(program_.code[id].kind);
+  }
+
+  void list(RankId rank) {
+    RankCalls& list = step_.ranks.emplace_back();
+    rank_ = rank;
+    begin_ = program_.rank_begin[static_cast<std::size_t>(rank.value)];
+    const std::uint32_t first_lane = lanes_.rank_lane_begin[static_cast<std::size_t>(rank.value)];
+    const std::uint32_t lanes =
+        program_.policy.issue == Issue::Stream
+            ? lanes_.rank_lane_begin[static_cast<std::size_t>(rank.value) + 1] - first_lane
+            : 1;
+    for (std::uint32_t lane = 0; lane < lanes; ++lane)
+      list.streams.push_back(lane_name(program_, lanes_, first_lane + lane));
+    seen_.assign(lanes, std::vector<std::uint32_t>(lanes, 0));
+
+    const auto needs = needs_of(program_, rank);
+    const auto order = HostOrder(program_, lanes_, rank, needs).run(list.problems);
+    place_of_.assign(order.size(), kNotCalled);
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const bool grouped = is_grouped(order[k]);
+      if (grouped && (k == 0 || !is_grouped(order[k - 1])))
+        list.calls.push_back({.kind = CallKind::GroupStart, .cell = {}, .waits_for = {}});
+      add(list, order[k], needs[order[k] - begin_]);
+      if (grouped && (k + 1 == order.size() || !is_grouped(order[k + 1])))
+        list.calls.push_back({.kind = CallKind::GroupEnd, .cell = {}, .waits_for = {}});
+    }
+  }
+
+  void add(RankCalls& list, InstructionId id, const std::vector<InstructionId>& needs) {
+    Call call = call_of(id);
+    for (const InstructionId need : needs) {
+      const std::uint32_t place = place_of_[need - begin_];
+      if (place == kNotCalled) continue;  // said in `problems`
+      const std::uint32_t other = list.calls[place].stream;
+      // What the stream has waited for before it need not wait for again; a stream's calls end in
+      // their order.
+      if (other == call.stream || place < seen_[call.stream][other]) continue;
+      seen_[call.stream][other] = place + 1;
+      call.waits_for.push_back(place);
+    }
+    drop_superseded(list, call.waits_for);
+    place_of_[id - begin_] = static_cast<std::uint32_t>(list.calls.size());
+    list.calls.push_back(std::move(call));
+  }
+
+  /// Of two calls of one stream the later one says it all.
+  static void drop_superseded(const RankCalls& list, std::vector<std::uint32_t>& places) {
+    std::sort(places.begin(), places.end());
+    std::erase_if(places, [&](std::uint32_t place) {
+      return std::any_of(places.begin(), places.end(), [&](std::uint32_t later) {
+        return later > place && list.calls[later].stream == list.calls[place].stream;
+      });
+    });
+  }
+
+  Call call_of(InstructionId id) const {
+    const Instruction& in = program_.code[id];
+    Call call{.kind = CallKind::Compute,
+              .cell = program_.cell(id),
+              .instruction = id,
+              .stream = 0,
+              .waits_for = {}};
+    if (program_.policy.issue == Issue::Stream)
+      call.stream = static_cast<std::uint32_t>(lanes_.number_of(lanes_.lane_of[id]));
+    if (is_transfer(in.kind)) {
+      transfer(in, call);
+    } else if (in.in_collective()) {
+      collective(program_.collectives[in.route], in.route, call);
+    }
+    return call;
+  }
+
+  void transfer(const Instruction& in, Call& call) const {
+    const Route& route = program_.routes[in.route];
+    call.kind = is_send(in.kind) ? CallKind::Send : CallKind::Recv;
+    call.communicator = step_.plan.of_route[in.route];
+    call.peer = step_.plan.communicators[call.communicator].index_of(
+        is_send(in.kind) ? route.destination : route.source);
+    call.count = elements(message_bytes_[in.route], call.element_bytes);
+  }
+
+  /// A sharded stage's sum leaves each member its own part; its parameters come back by UNSHARD.
+  void collective(const Collective& collective, std::uint32_t index, Call& call) const {
+    call.communicator = step_.plan.of_collective[index];
+    const auto members = static_cast<std::int64_t>(collective.members.size());
+    const auto stage = static_cast<std::size_t>(collective.stage.value);
+    const std::int64_t bytes =
+        costs_.parameter_bytes.empty() ? 0 : costs_.parameter_bytes[stage].value;
+    const std::int64_t all = elements(bytes, call.element_bytes);
+    const std::int64_t part = (all + members - 1) / members;
+    if (collective.kind == ActionKind::ReduceNorm) {
+      call.kind = CallKind::AllReduce;
+      call.count = 1;
+      call.element_bytes = 8;
+    } else if (collective.kind == ActionKind::ReduceTied) {
+      // Replicas of a stage hold one sum already: who is not the first of them brings zeros.
+      call.kind = CallKind::AllReduce;
+      call.count = elements(costs_.tied_bytes.value, call.element_bytes);
+    } else if (collective.kind == ActionKind::Unshard) {
+      call.kind = CallKind::AllGather;
+      call.count = part;
+    } else {
+      call.kind = collective.sharded ? CallKind::ReduceScatter : CallKind::AllReduce;
+      call.count = collective.sharded ? part : all;
+    }
+  }
+
+  static std::int64_t elements(std::int64_t bytes, int element_bytes) {
+    return (bytes + element_bytes - 1) / element_bytes;
+  }
+
+  const Program& program_;
+  const CostTable& costs_;
+  const LaneTable lanes_;
+  const std::vector<std::int64_t> message_bytes_;
+  StepCalls step_;
+  // Of the rank at hand.
+  RankId rank_;
+  InstructionId begin_ = 0;
+  std::vector<std::uint32_t> place_of_;           // by instruction of its list
+  std::vector<std::vector<std::uint32_t>> seen_;  // by stream, by other stream: waited up to there
+};
+
+}  // namespace
+
+std::string_view to_string(CallKind kind) {
+  switch (kind) {
+    case CallKind::Compute:
+      return "compute";
+    case CallKind::GroupStart:
+      return "ncclGroupStart";
+    case CallKind::GroupEnd:
+      return "ncclGroupEnd";
+    case CallKind::Send:
+      return "ncclSend";
+    case CallKind::Recv:
+      return "ncclRecv";
+    case CallKind::AllReduce:
+      return "ncclAllReduce";
+    case CallKind::ReduceScatter:
+      return "ncclReduceScatter";
+    case CallKind::AllGather:
+      return "ncclAllGather";
+  }
+  return "";
+}
+
+StepCalls calls_of(const Program& program, const CostTable& costs) {
+  return Calls(program, costs).run();
+}
+
+}  // namespace pipewright::exec::nccl

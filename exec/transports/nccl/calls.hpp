@@ -1,0 +1,66 @@
+// The calls of NCCL that each rank makes for a step, in the order in which its host makes them,
+// with the events that order the streams. Plain data: `run --transport nccl --dry-run` prints it,
+// exec/transports/nccl/read_back.hpp turns it into a Program again for check to judge, and the
+// transport walks it; but of collectives it calls only the REDUCE_GRADs of floats, over the array
+// of all gradients with its gaps for alignment. Nothing here needs a GPU.
+//
+// A rank has a stream that computes and, under `stream`, one for each queue of docs/semantics.md
+// §2.1 and one for its collectives. A call's stream first waits for the events in `waits_for`.
+// An event may only be waited for once it was recorded (an event that never was counts as
+// complete), so what a call waits for stands before it; where a list has a SEND before what it
+// sends, the call comes later than the list has it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/costs/costs.hpp"
+#include "core/order/action.hpp"
+#include "exec/transports/nccl/communicators.hpp"
+
+namespace pipewright::exec::nccl {
+
+enum class CallKind : std::uint8_t {
+  Compute,  // no call of NCCL: what the compute stream does between them
+  GroupStart,
+  GroupEnd,
+  Send,
+  Recv,
+  AllReduce,
+  ReduceScatter,
+  AllGather,
+};
+std::string_view to_string(CallKind kind);  // "ncclSend", …; "compute"
+
+struct Call {
+  CallKind kind = CallKind::Compute;
+  Cell cell;                                   // what it is for; of GroupStart and GroupEnd nothing
+  InstructionId instruction = kNoInstruction;  // the same in the Program
+  std::uint32_t communicator = kNoCommunicator;
+  int peer = -1;             // Send, Recv: member index
+  std::int64_t count = 0;    // elements, as NCCL counts them; 0: the size is not known
+  int element_bytes = 4;     // float32; 8: float64
+  std::uint32_t stream = 0;  // index into RankCalls::streams
+  /// Places in RankCalls::calls, earlier ones, on other streams.
+  std::vector<std::uint32_t> waits_for;
+};
+
+struct RankCalls {
+  std::vector<std::string> streams;  // 0 computes
+  std::vector<Call> calls;
+  /// What makes it impossible to call everything before it is waited for. Such a step gets stuck.
+  std::vector<std::string> problems;
+};
+
+struct StepCalls {
+  CommunicatorPlan plan;
+  std::vector<RankCalls> ranks;
+  int in_flight = 0;  // CommPolicy::in_flight; its waits are among `waits_for`
+};
+
+/// `costs` gives the sizes. Throws InputError as communicators_of() does. O(instructions).
+StepCalls calls_of(const Program& program, const CostTable& costs);
+
+}  // namespace pipewright::exec::nccl

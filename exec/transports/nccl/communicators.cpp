@@ -1,0 +1,176 @@
+#include "exec/transports/nccl/communicators.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/error.hpp"
+#include "exec/transports/nccl/honours.hpp"
+
+namespace pipewright::exec::nccl {
+namespace {
+
+// Few, because every kernel that waits for its peer keeps its blocks busy, and one communicator
+// serves one direction of one link. Four channels carry about what one NVLink 4 direction or one
+// 400 Gb/s port can take.
+constexpr int kEdgeCtas = 4;
+// One launch for all of a rank's transfers.
+constexpr int kAllRanksCtas = 8;
+constexpr int kReplicasCtas = 16;
+constexpr std::int64_t kBufferBytes = std::int64_t{4} << 20;  // NCCL_BUFFSIZE where nobody set it
+
+using Use = Communicator::Use;
+using Edge = std::pair<RankId, RankId>;  // source, destination
+
+Use use_of_transfers(const CommPolicy& policy) {
+  if (policy.issue == Issue::Grouped) return Use::All;
+  if (policy.issue == Issue::Inline) return Use::Edge;
+  switch (policy.channel) {
+    case Channel::Rank:
+      return Use::All;
+    case Channel::Pair:
+      return Use::Pair;
+    default:
+      return Use::Edge;
+  }
+}
+
+std::vector<RankId> members_of(const Edge& edge, Use use, const std::vector<RankId>& all) {
+  if (use == Use::All) return all;
+  if (use == Use::Pair)
+    return {std::min(edge.first, edge.second), std::max(edge.first, edge.second)};
+  return {edge.first, edge.second};
+}
+
+std::vector<RankId> members_of(const Collective& collective) {
+  std::vector<RankId> ranks;
+  for (const Collective::Member& member : collective.members) ranks.push_back(member.rank);
+  return ranks;
+}
+
+/// All ranks that send or receive.
+std::vector<RankId> ranks_of(const std::vector<Route>& routes) {
+  std::vector<RankId> ranks;
+  for (const Route& route : routes) {
+    ranks.push_back(route.source);
+    ranks.push_back(route.destination);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+void plan_transfers(const Program& program, CommunicatorPlan& plan) {
+  const Use use = use_of_transfers(program.policy);
+  const std::vector<RankId> all = ranks_of(program.routes);
+  std::map<std::vector<RankId>, std::uint32_t> known;  // in order of members
+  for (const Route& route : program.routes)
+    known[members_of({route.source, route.destination}, use, all)] = 0;
+  const int ctas = use == Use::All ? kAllRanksCtas : kEdgeCtas;
+  for (auto& [members, index] : known) {
+    index = static_cast<std::uint32_t>(plan.communicators.size());
+    plan.communicators.push_back({use, members, ctas});
+  }
+  for (const Route& route : program.routes)
+    plan.of_route.push_back(known.at(members_of({route.source, route.destination}, use, all)));
+}
+
+void plan_collectives(const Program& program, CommunicatorPlan& plan) {
+  std::map<std::vector<RankId>, std::uint32_t> known;
+  for (const Collective& collective : program.collectives) known[members_of(collective)] = 0;
+  for (auto& [members, index] : known) {
+    index = static_cast<std::uint32_t>(plan.communicators.size());
+    plan.communicators.push_back({Use::Replicas, members, kReplicasCtas});
+  }
+  for (const Collective& collective : program.collectives)
+    plan.of_collective.push_back(known.at(members_of(collective)));
+}
+
+void plan_warm_ups(const Program& program, CommunicatorPlan& plan) {
+  std::vector<std::vector<std::pair<int, int>>> edges(plan.communicators.size());
+  if (program.policy.connect == Connect::Ready) {
+    for (std::size_t r = 0; r < program.routes.size(); ++r) {
+      const Communicator& communicator = plan.communicators[plan.of_route[r]];
+      edges[plan.of_route[r]].emplace_back(communicator.index_of(program.routes[r].source),
+                                           communicator.index_of(program.routes[r].destination));
+    }
+  }
+  for (std::uint32_t c = 0; c < plan.communicators.size(); ++c) {
+    std::sort(edges[c].begin(), edges[c].end());
+    edges[c].erase(std::unique(edges[c].begin(), edges[c].end()), edges[c].end());
+    const bool replicas = plan.communicators[c].use == Use::Replicas;
+    if (replicas || !edges[c].empty()) plan.warm_ups.push_back({c, std::move(edges[c])});
+  }
+}
+
+/// Peers of the member over which it sends or receives.
+int connections_of(const Communicator& communicator) {
+  const int others = static_cast<int>(communicator.members.size()) - 1;
+  switch (communicator.use) {
+    case Use::Edge:
+      return 1;
+    case Use::Pair:
+      return 2;
+    case Use::All:
+      return 2 * std::min(others, 2);  // neighbours along the pipeline, both directions
+    case Use::Replicas:
+      return 2 * std::min(others, 2);  // a ring
+  }
+  return 1;
+}
+
+}  // namespace
+
+int Communicator::index_of(RankId rank) const {
+  const auto found = std::find(members.begin(), members.end(), rank);
+  return found == members.end() ? -1 : static_cast<int>(found - members.begin());
+}
+
+std::vector<std::uint32_t> CommunicatorPlan::joined_by(RankId rank) const {
+  std::vector<std::uint32_t> joined;
+  for (std::uint32_t c = 0; c < communicators.size(); ++c) {
+    if (communicators[c].index_of(rank) >= 0) joined.push_back(c);
+  }
+  return joined;
+}
+
+CommunicatorPlan communicators_of(const Program& program) {
+  const std::vector<std::string> refusals = refusals_of(program);
+  if (!refusals.empty()) throw InputError(refusals.front());
+  CommunicatorPlan plan;
+  plan_transfers(program, plan);
+  plan_collectives(program, plan);
+  plan_warm_ups(program, plan);
+  return plan;
+}
+
+std::string name_of(const Communicator& communicator) {
+  std::string ranks;
+  const char* between = communicator.use == Use::Edge ? " to " : " ";
+  for (const RankId rank : communicator.members)
+    ranks += (ranks.empty() ? "" : between) + std::to_string(rank.value);
+  switch (communicator.use) {
+    case Use::Edge:
+      return "edge " + ranks;
+    case Use::Pair:
+      return "pair " + ranks;
+    case Use::All:
+      return "all ranks";
+    case Use::Replicas:
+      return "replicas " + ranks;
+  }
+  return ranks;
+}
+
+DeviceShare share_of(const CommunicatorPlan& plan, RankId rank) {
+  DeviceShare share;
+  for (const std::uint32_t c : plan.joined_by(rank)) {
+    const Communicator& communicator = plan.communicators[c];
+    ++share.communicators;
+    share.ctas += communicator.most_ctas;
+    share.buffers +=
+        pipewright::Bytes(kBufferBytes * communicator.most_ctas * connections_of(communicator));
+  }
+  return share;
+}
+
+}  // namespace pipewright::exec::nccl

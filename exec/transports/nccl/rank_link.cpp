@@ -1,0 +1,358 @@
+#include "exec/transports/nccl/rank_link.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "exec/base/waiting.hpp"
+
+namespace pipewright::exec::nccl {
+namespace {
+
+constexpr auto kPoll = std::chrono::microseconds(20);
+constexpr std::int64_t kCloseNs = 5'000'000'000;
+constexpr std::size_t kScratchBytes = 256;
+
+}  // namespace
+
+RankLink::RankLink(const pipewright_nccl& nccl, const Program& program,
+                   const CommunicatorPlan& plan, RankId rank, std::function<void()> between)
+    : nccl_(nccl),
+      program_(program),
+      plan_(plan),
+      rank_(rank),
+      begin_(program.rank_begin[static_cast<std::size_t>(rank.value)]),
+      end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
+      between_(std::move(between)),
+      lanes_(lane_table(program)),
+      communicators_(plan.communicators.size(), nullptr) {
+  begin_step();
+  for (InstructionId id = begin_; id < end_; ++id) {
+    if (code(id).kind == ActionKind::ReduceGrad && code(id).in_collective()) sums_.push_back(id);
+  }
+  if (program.policy.in_flight <= 0 || program.policy.issue != Issue::Stream) return;
+  place_of_.assign(end_ - begin_, kNoInstruction);
+  std::vector<InstructionId> ends;
+  for (const InstructionId id : issue_order(program, rank)) {
+    if (!is_transfer(code(id).kind)) continue;
+    const auto places = static_cast<std::size_t>(program.policy.in_flight);
+    if (ends.size() >= places) place_of_[id - begin_] = ends[ends.size() - places];
+    ends.push_back(id);
+  }
+}
+
+/// In good order where nothing was aborted; a communicator that does not close in time is left.
+RankLink::~RankLink() {
+  const std::int64_t deadline = local::steady_ns() + kCloseNs;
+  if (cuda_ != nullptr) static_cast<void>(cuda_->enter(gpu_, nullptr));
+  for (void* communicator : communicators_) {
+    if (communicator == nullptr) continue;
+    bool closes = nccl_.finalize(communicator) == PIPEWRIGHT_NCCL_DONE;
+    while (!closes && local::steady_ns() < deadline) {
+      const int state = nccl_.state(communicator);
+      closes = state == PIPEWRIGHT_NCCL_DONE;
+      if (!closes && state != PIPEWRIGHT_NCCL_IN_PROGRESS) break;
+      std::this_thread::sleep_for(kPoll);
+    }
+    static_cast<void>(closes ? nccl_.destroy(communicator) : nccl_.abort(communicator));
+  }
+  for (std::size_t lane = 1; lane < streams_.size(); ++lane) cuda_->release_stream(streams_[lane]);
+}
+
+// --- Communicators ---
+
+void RankLink::join(DeviceSide device, const std::vector<UniqueId>& ids) {
+  device_ = std::move(device);
+  const cuda::Queue& queue = *device_.queue;
+  {
+    const std::scoped_lock lock(mutex_);
+    cuda_ = &queue.cuda();
+  }
+  gpu_ = queue.site().gpu;
+  queue.enter();
+  const auto first = lanes_.rank_lane_begin[static_cast<std::size_t>(rank_.value)];
+  const auto past = lanes_.rank_lane_begin[static_cast<std::size_t>(rank_.value) + 1];
+  streams_ = {queue.computing()};
+  for (auto lane = first + 1; program_.policy.issue == Issue::Stream && lane < past; ++lane)
+    streams_.push_back(cuda::required(*cuda_, cuda_->stream(queue.site().partition)));
+  for (const std::uint32_t c : plan_.joined_by(rank_)) make(c, ids[c]);
+  for (const WarmUp& one : plan_.warm_ups) {
+    if (communicators_[one.communicator] != nullptr) warm_up(one);
+  }
+  queue.finish(device_.queue->record(queue.computing()), between_);
+}
+
+void RankLink::make(std::uint32_t c, const UniqueId& id) {
+  const Communicator& what = plan_.communicators[c];
+  call(
+      [&] {
+        return nccl_.join(&communicators_[c], static_cast<int>(what.members.size()), id.data(),
+                          what.index_of(rank_), what.most_ctas, name_of(what).c_str());
+      },
+      "making a communicator");
+  settle(c);
+}
+
+/// An element over each edge in one group, or a sum of one element.
+void RankLink::warm_up(const WarmUp& what) {
+  void* const communicator = communicators_[what.communicator];
+  void* const stream = device_.queue->computing();
+  const int own = plan_.communicators[what.communicator].index_of(rank_);
+  const cuda::Buffer scratch = device_.queue->memory().take(kScratchBytes);
+  device_.queue->clear(scratch.at(), kScratchBytes);
+  float* const element = scratch.floats();
+  constexpr int kKind = PIPEWRIGHT_NCCL_FLOAT32;
+  if (what.edges.empty()) {
+    call([&] { return nccl_.all_reduce(element, element, 1, kKind, communicator, stream); },
+         "connecting");
+    return settle(what.communicator);
+  }
+  call([&] { return nccl_.group_start(); }, "connecting");
+  for (const auto& [from, to] : what.edges) {
+    if (from == own)
+      call([&, peer = to] { return nccl_.send(element, 1, kKind, peer, communicator, stream); },
+           "connecting");
+    if (to == own)
+      call(
+          [&, peer = from] {
+            return nccl_.receive(element + 1, 1, kKind, peer, communicator, stream);
+          },
+          "connecting");
+  }
+  call([&] { return nccl_.group_end(); }, "connecting");
+  settle(what.communicator);
+}
+
+void RankLink::call(const std::function<int()>& function, const char* what) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!aborted_) return require(nccl_, function(), what);
+  }
+  between_();
+  throw RunError("NCCL was aborted");  // whoever aborts has stopped the run
+}
+
+void RankLink::settle(std::uint32_t c) {
+  while (true) {
+    int state = PIPEWRIGHT_NCCL_DONE;
+    call([&] { return state = nccl_.state(communicators_[c]); }, "a call");
+    if (state == PIPEWRIGHT_NCCL_DONE) return;
+    between_();
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+void RankLink::look_at_communicators() {
+  const std::scoped_lock lock(mutex_);
+  if (aborted_) return;
+  for (std::size_t c = 0; c < communicators_.size(); ++c) {
+    if (communicators_[c] != nullptr)
+      require(nccl_, nccl_.state(communicators_[c]), name_of(plan_.communicators[c]));
+  }
+}
+
+void RankLink::abort() noexcept {
+  const std::scoped_lock lock(mutex_);
+  aborted_ = true;
+  for (void*& communicator : communicators_) {
+    if (communicator != nullptr) static_cast<void>(nccl_.abort(communicator));
+    communicator = nullptr;
+  }
+}
+
+// --- Calls ---
+
+void RankLink::begin_step() {
+  waiting_.clear();
+  group_.clear();
+  received_.clear();
+  received_.resize(end_ - begin_);
+  next_sum_ = 0;
+  issued_sums_.assign(end_ - begin_, 0);
+  const std::scoped_lock lock(mutex_);
+  parts_.assign(end_ - begin_, nullptr);
+  ended_before_ += called_.size();
+  behind_.assign(end_ - begin_, nullptr);
+  called_.clear();
+  over_ = 0;
+}
+
+void RankLink::issue(InstructionId end, PayloadPtr data) {
+  const bool is_ready = data != nullptr || is_recv(code(end).kind);
+  const std::uint32_t communicator = communicator_of(end);
+  waiting_[communicator].push_back({end, std::move(data), is_ready});
+  flush(communicator);
+}
+
+void RankLink::provide(InstructionId send, PayloadPtr data) {
+  const std::uint32_t communicator = communicator_of(send);
+  for (Waiting& one : waiting_[communicator]) {
+    if (one.end != send) continue;
+    one.data = std::move(data);
+    one.is_ready = true;
+  }
+  flush(communicator);
+}
+
+void RankLink::flush(std::uint32_t communicator) {
+  auto& line = waiting_[communicator];
+  while (!line.empty() && line.front().is_ready) {
+    Waiting next = std::move(line.front());
+    line.pop_front();
+    make_call(next.end, std::move(next.data));
+  }
+}
+
+void* RankLink::stream_of(InstructionId end) const {
+  if (program_.policy.issue != Issue::Stream) return streams_.front();
+  return streams_[static_cast<std::size_t>(lanes_.number_of(lanes_.lane_of[end]))];
+}
+
+bool RankLink::begins_group(InstructionId end) const {
+  return program_.policy.issue == Issue::Grouped &&
+         (end == begin_ || !is_transfer(code(end - 1).kind));
+}
+bool RankLink::ends_group(InstructionId end) const {
+  return program_.policy.issue == Issue::Grouped &&
+         (end + 1 == end_ || !is_transfer(code(end + 1).kind));
+}
+
+/// Behind what the compute lane has reached, and behind its data. The end whose place it takes
+/// holds up the compute lane too (docs/semantics.md §2.2).
+void RankLink::wait_for_turn(InstructionId end, const cuda::Event& ready) {
+  cuda::Queue& queue = *device_.queue;
+  const InstructionId place = place_of_.empty() ? kNoInstruction : place_of_[end - begin_];
+  if (place != kNoInstruction) queue.wait(queue.computing(), behind_[place - begin_]);
+  void* const stream = stream_of(end);
+  if (stream != queue.computing() && !code(end).has(Instruction::kAtStart))
+    queue.wait(stream, queue.record(queue.computing()));
+  if (ready != nullptr) queue.wait(stream, ready);
+}
+
+void RankLink::make_call(InstructionId end, PayloadPtr data) {
+  cuda::Queue& queue = *device_.queue;
+  queue.enter();
+  const std::uint32_t c = communicator_of(end);
+  const Route& route = program_.routes[code(end).route];
+  const bool sends = is_send(code(end).kind);
+  const int peer = plan_.communicators[c].index_of(sends ? route.destination : route.source);
+  std::unique_ptr<cuda::DevicePayload> payload;
+  if (sends) {
+    payload.reset(dynamic_cast<cuda::DevicePayload*>(data.get()));
+    if (payload == nullptr) throw RunError("NCCL sends what lies on a GPU, and this does not");
+    static_cast<void>(data.release());
+    wait_for_turn(end, payload->ready);
+  } else {
+    cuda::Buffer own = queue.messages().take(device_.message_bytes(end));
+    // The pool hands out memory that the arriving stream may write.
+    wait_for_turn(end, queue.record(queue.arriving()));
+    payload = std::make_unique<cuda::DevicePayload>(std::move(own), nullptr, rank_);
+  }
+  if (begins_group(end)) call([&] { return nccl_.group_start(); }, "a group");
+  void* const stream = stream_of(end);
+  Made made{end, std::move(payload), device_.timeline->mark(stream)};
+  cuda::DevicePayload& message = *made.payload;
+  constexpr int kKind = PIPEWRIGHT_NCCL_BYTES;
+  call(
+      [&] {
+        return sends ? nccl_.send(message.data(), message.size(), kKind, peer, communicators_[c],
+                                  stream)
+                     : nccl_.receive(message.data(), message.size(), kKind, peer, communicators_[c],
+                                     stream);
+      },
+      program_.text(end).c_str());
+  if (program_.policy.issue != Issue::Grouped) {
+    settle(c);
+    return finish_call(std::move(made));
+  }
+  group_.push_back(std::move(made));
+  if (!ends_group(end)) return;
+  call([&] { return nccl_.group_end(); }, "a group");
+  settle(c);
+  for (Made& one : std::exchange(group_, {})) finish_call(std::move(one));
+}
+
+cuda::Event RankLink::note_call(InstructionId id, cuda::Event start) {
+  cuda::Event behind = device_.timeline->mark(stream_of(id));
+  {
+    const std::scoped_lock lock(mutex_);
+    behind_[id - begin_] = behind;
+    called_.push_back(behind);
+  }
+  device_.timeline->note_transfer(id, std::move(start), behind, false);
+  return behind;
+}
+
+void RankLink::finish_call(Made made) {
+  cuda::Event behind = note_call(made.end, std::move(made.start));
+  if (is_send(code(made.end).kind)) return made.payload->buffer.guard(std::move(behind));
+  made.payload->ready = std::move(behind);
+  received_[made.end - begin_] = std::move(made.payload);
+}
+
+// --- Sums over replicas ---
+
+void RankLink::contribute(InstructionId member, std::shared_ptr<const cuda::DevicePart> part) {
+  const std::scoped_lock lock(mutex_);
+  parts_[member - begin_] = std::move(part);
+}
+
+bool RankLink::is_sum(InstructionId member) const {
+  const std::scoped_lock lock(mutex_);
+  return parts_[member - begin_] != nullptr;
+}
+
+/// All members have these in one order (docs/semantics.md §3.2), so NCCL is called in that.
+void RankLink::issue_sum(InstructionId member) {
+  issued_sums_[member - begin_] = 1;
+  while (next_sum_ < sums_.size() && issued_sums_[sums_[next_sum_] - begin_] != 0)
+    make_sum(sums_[next_sum_++]);
+}
+
+void RankLink::make_sum(InstructionId member) {
+  cuda::Queue& queue = *device_.queue;
+  queue.enter();
+  const std::uint32_t c = plan_.of_collective[code(member).route];
+  const cuda::DevicePart& part = *parts_[member - begin_];
+  void* const stream = stream_of(member);
+  if (stream != queue.computing()) queue.wait(stream, part.ready);
+  cuda::Event start = device_.timeline->mark(stream);
+  float* const gradients = part.buffer.floats();
+  call(
+      [&] {
+        return nccl_.all_reduce(gradients, gradients, part.buffer.bytes() / sizeof(float),
+                                PIPEWRIGHT_NCCL_FLOAT32, communicators_[c], stream);
+      },
+      program_.text(member).c_str());
+  settle(c);
+  static_cast<void>(note_call(member, std::move(start)));
+}
+
+PartPtr RankLink::sum(InstructionId member) {
+  const std::scoped_lock lock(mutex_);
+  return std::make_shared<cuda::DevicePart>(parts_[member - begin_]->buffer,
+                                            behind_[member - begin_]);
+}
+
+bool RankLink::is_called(InstructionId end) const {
+  const std::scoped_lock lock(mutex_);
+  return behind_[end - begin_] != nullptr;
+}
+
+PayloadPtr RankLink::take(InstructionId recv) { return std::move(received_[recv - begin_]); }
+
+bool RankLink::has_ended(InstructionId end) const {
+  const std::scoped_lock lock(mutex_);
+  const cuda::Event& behind = behind_[end - begin_];
+  return behind != nullptr && cuda_->is_over(behind.get()) == 1;
+}
+
+std::uint64_t RankLink::ended_count() const {
+  const std::scoped_lock lock(mutex_);
+  while (over_ < called_.size() && cuda_->is_over(called_[over_].get()) == 1) ++over_;
+  return ended_before_ + over_;
+}
+
+}  // namespace pipewright::exec::nccl

@@ -1,0 +1,129 @@
+// A rank's side of NCCL: its communicators, made and connected in the order of the plan, the
+// streams of its queues, and the calls of its transfer ends and of its sums over replicas
+// (exec/transports/nccl/calls.hpp says which; here they are made as the rank comes to them). Made
+// and used by the rank's thread, which is the only one that calls NCCL for its GPU; abort(), report
+// and count may be asked by any thread.
+//
+// Communicators do not block: after each call the rank polls until NCCL has taken it, so a stopped
+// run gets out of it. What fails is a RunError with NCCL's words.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "exec/devices/cuda/payload.hpp"
+#include "exec/devices/cuda/queue.hpp"
+#include "exec/devices/cuda/timeline.hpp"
+#include "exec/transports/nccl/communicators.hpp"
+#include "exec/transports/nccl/library.hpp"
+#include "exec/transports/nccl/unique_ids.hpp"
+
+namespace pipewright::exec::nccl {
+
+/// What the rank's device lends, until the link's last call.
+struct DeviceSide {
+  cuda::Queue* queue = nullptr;
+  cuda::DeviceTimeline* timeline = nullptr;
+  std::function<std::size_t(InstructionId recv)> message_bytes;
+};
+
+class RankLink {
+ public:
+  /// `between` is called while it polls, and may throw.
+  RankLink(const pipewright_nccl& nccl, const Program& program, const CommunicatorPlan& plan,
+           RankId rank, std::function<void()> between);
+  ~RankLink();
+  RankLink(const RankLink&) = delete;
+  RankLink& operator=(const RankLink&) = delete;
+
+  /// Makes the communicators and connects them; waits for the other ranks.
+  void join(DeviceSide device, const std::vector<UniqueId>& ids);
+  void begin_step();
+
+  /// As Transport's.
+  void issue(InstructionId end, PayloadPtr data);
+  void provide(InstructionId send, PayloadPtr data);
+  bool is_called(InstructionId end) const;
+  PayloadPtr take(InstructionId recv);
+
+  /// What this rank brings to a REDUCE_GRAD that NCCL sums.
+  void contribute(InstructionId member, std::shared_ptr<const cuda::DevicePart> part);
+  /// Whether it has brought that in this step. Any thread.
+  bool is_sum(InstructionId member) const;
+  /// Its all-reduce, in place, is called when those that the list has before it are.
+  void issue_sum(InstructionId member);
+  PartPtr sum(InstructionId member);
+  /// Throws RunError if a communicator has failed behind our back.
+  void look_at_communicators();
+
+  /// Any thread. Ends what is under way on all communicators, for good.
+  void abort() noexcept;
+  bool has_ended(InstructionId end) const;
+  std::uint64_t ended_count() const;
+
+ private:
+  struct Waiting {
+    InstructionId end;
+    PayloadPtr data;
+    bool is_ready;
+  };
+  /// A call that NCCL has, before the event behind it is recorded.
+  struct Made {
+    InstructionId end;
+    std::unique_ptr<cuda::DevicePayload> payload;
+    cuda::Event start;
+  };
+
+  const Instruction& code(InstructionId id) const { return program_.code[id]; }
+  std::uint32_t communicator_of(InstructionId end) const { return plan_.of_route[code(end).route]; }
+  void* stream_of(InstructionId end) const;
+  bool begins_group(InstructionId end) const;
+  bool ends_group(InstructionId end) const;
+
+  void make(std::uint32_t communicator, const UniqueId& id);
+  void warm_up(const WarmUp& what);
+  void settle(std::uint32_t communicator);
+  /// A call of NCCL under the lock; Stopped by `between` if it was aborted.
+  void call(const std::function<int()>& function, const char* what);
+  void flush(std::uint32_t communicator);
+  void make_call(InstructionId end, PayloadPtr data);
+  void wait_for_turn(InstructionId end, const cuda::Event& ready);
+  void finish_call(Made made);
+  cuda::Event note_call(InstructionId id, cuda::Event start);
+  void make_sum(InstructionId member);
+
+  const pipewright_nccl& nccl_;
+  const Program& program_;
+  const CommunicatorPlan& plan_;
+  const RankId rank_;
+  const InstructionId begin_, end_;
+  const std::function<void()> between_;
+  const LaneTable lanes_;
+  DeviceSide device_;
+  const pipewright_cuda* cuda_ = nullptr;  // the device goes before the link does
+  int gpu_ = 0;
+  std::vector<void*> streams_;           // by lane; 0 is the queue's own
+  std::vector<InstructionId> place_of_;  // whose place an end takes; empty: no limit
+  std::map<std::uint32_t, std::deque<Waiting>> waiting_;  // by communicator: first in, first called
+  std::vector<Made> group_;                               // under way
+  std::vector<PayloadPtr> received_;                      // by instruction of the list
+  std::vector<InstructionId> sums_;                       // all REDUCE_GRADs of replicas, listed
+  std::size_t next_sum_ = 0;                              // of sums_: those before are called
+  std::vector<std::uint8_t> issued_sums_;                 // by instruction of the list
+
+  mutable std::mutex mutex_;          // guards what follows, and every call of NCCL
+  std::vector<void*> communicators_;  // by the plan; null where the rank is no member
+  bool aborted_ = false;
+  std::vector<std::shared_ptr<const cuda::DevicePart>> parts_;  // by instruction of the list
+  std::vector<cuda::Event> behind_;  // by instruction of the list; null: not called
+  std::vector<cuda::Event> called_;  // of the step, in the order of calls
+  mutable std::size_t over_ = 0;     // of called_: the first so many have passed
+  std::uint64_t ended_before_ = 0;   // in the steps before
+};
+
+}  // namespace pipewright::exec::nccl

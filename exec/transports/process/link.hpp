@@ -1,0 +1,125 @@
+// The job that this process is part of: the wire to the others, who is still there, and how far
+// their clocks are apart. One Link a process, for any number of runs one behind the other; every
+// process has to make the same runs in the same order.
+//
+// Threads: whoever calls holds mutex(), but for the constructor and close(). No call waits, but for
+// these two, measure_clock() and wait_for_failure(). A thread of the link gives signs of life from
+// the constructor to close(), whatever the process does meanwhile.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exec/transports/process/clock_offset.hpp"
+#include "exec/transports/process/presence.hpp"
+#include "exec/transports/process/wire.hpp"
+#include "exec/transports/process/witness.hpp"
+
+namespace pipewright::exec::mpi {
+
+struct LinkOptions {
+  bool measure_clock = false;               // also where the clock is known to be one
+  bool ask_kernel = true;                   // see Presence
+  std::int64_t silence_ns = 4'000'000'000;  // shorter silences mean nothing
+  std::int64_t connect_ns = 60'000'000'000;
+  const std::atomic<bool>* interrupted = nullptr;  // ends the wait for the others; may be null
+};
+
+/// Why a process has given up: the status that its command ends with, and the sentence.
+struct Failure {
+  int status = 0;
+  std::string text;
+};
+
+class Link {
+ public:
+  /// Sends something to everybody and waits for everybody's, so that every connection is open
+  /// before a run begins. Throws MachineError if somebody does not come, or the user interrupts,
+  /// and RunError as soon as somebody is lost.
+  explicit Link(std::unique_ptr<Wire> wire, LinkOptions options = {});
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  int process() const { return wire_->process(); }
+  int processes() const { return wire_->processes(); }
+  std::mutex& mutex() { return mutex_; }
+
+  /// The number of the run that begins now.
+  std::uint32_t begin_run() { return run_++; }
+  /// Of the run: the next frame that came. Frames of runs that are over are dropped, those of runs
+  /// to come are kept.
+  std::optional<ArrivedFrame> receive(std::uint32_t run);
+  void send(int to, Frame frame);
+  Wire& wire() { return *wire_; }
+  Presence& presence() { return *presence_; }
+  /// Looks who is still there, by the kernel's word.
+  void look_around();
+  /// Those that have been silent for longer than this, and than LinkOptions allows, are lost.
+  void give_up_silent(std::int64_t silence_ns);
+
+  /// Tells all others why this process gives up.
+  void say_failure(const Failure& failure);
+  /// What that process has said so; nullopt: nothing.
+  const std::optional<Failure>& failure_of(int process) const {
+    return failures_[static_cast<std::size_t>(process)];
+  }
+  /// Waits until that process (nullopt: one of the others) has said so or all of them are gone, at
+  /// most so long. Takes mutex() by itself.
+  void wait_for_failure(std::optional<int> process, std::int64_t timeout_ns);
+
+  /// Of this process, when the link was made.
+  ClockOffset clock() const { return clock_; }
+  /// Once more. Process 0 has to be receiving meanwhile. Takes mutex() by itself.
+  ClockOffset measure_clock();
+
+  /// Waits until all others close too, and leaves the job. False if somebody was lost: then the
+  /// process should end without asking MPI for anything more.
+  bool close();
+
+ private:
+  void greet();
+  template <class Done>
+  void wait_for_others(const Done& done, std::int64_t deadline_ns);
+  bool asks_kernel() const { return options_.ask_kernel && !wire_->sees_ends(); }
+  Witnesses& witnesses();
+  void look_for_witnesses();
+  void give_signs(const std::stop_token& stop);
+  std::optional<ArrivedFrame> receive_any();
+  bool answer(ArrivedFrame& arrived);
+  void part_with(int process);
+  template <class Done>
+  bool receive_until(const Done& done, std::int64_t deadline_ns);
+
+  std::mutex mutex_;
+  std::unique_ptr<Wire> wire_;
+  const LinkOptions options_;
+  std::unique_ptr<Presence> presence_;
+  std::vector<std::optional<ProcessSite>> sites_;
+  // A goodbye says how many frames went before it: it may overtake them.
+  struct Exchanged {
+    std::uint64_t sent = 0, received = 0;
+    std::optional<std::uint64_t> before_goodbye;
+  };
+  std::vector<Exchanged> exchanged_;              // by process
+  int measured_ = 0;                              // processes that have measured their clocks
+  std::vector<std::optional<Failure>> failures_;  // by process
+  std::optional<Witnesses> witnesses_;
+  std::optional<std::int64_t> pong_there_ns_;
+  ClockOffset clock_;
+  std::uint32_t run_ = 0;
+  std::deque<ArrivedFrame> early_;
+  bool closed_ = false;
+  std::condition_variable_any sign_due_;
+  std::jthread signs_;  // the last member: it uses the others
+};
+
+}  // namespace pipewright::exec::mpi

@@ -1,0 +1,128 @@
+#include "planner/bounds/layer_bounds.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/bounds/layer_replicas.hpp"
+#include "planner/memory/memory.hpp"
+#include "planner/schedules/registry.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+/// Half of what an all-reduce takes: the gradients' reduction, or the gathering of what replicas
+/// have updated in parts. `bytes` 0: the latencies alone.
+double half_ring_ns(const RouteCosts& edge, int members, double bytes) {
+  const double steps = members - 1;
+  const double moving =
+      edge.bytes_per_second > 0 ? steps / members * bytes / edge.bytes_per_second * 1e9 : 0;
+  return steps * static_cast<double>(edge.latency.value) + moving;
+}
+
+/// Rank r of replica d sits on device d * P + r. The edge that closes the ring is its longest.
+RouteCosts closing_edge(const CostModel& costs, const ParallelSetup& mesh, int rank) {
+  return costs.route((mesh.data - 1) * mesh.pipeline + rank, rank);
+}
+
+double parameter_bytes(const Job& job, const StagePlan& stage) {
+  return static_cast<double>(state_of(job.model, stage, job.training.optimizer).parameters.value);
+}
+
+/// What reducing takes at least on a rank, its OPT and its gathering aside.
+double least_reduction(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
+                       const CommonOfSchedules& common, const StagePlan& whole) {
+  if (mesh.data == 1 || !common.synchronous) return 0;
+  const bool is_whole = mesh.pipeline == 1 && !common.any_named;
+  const double bytes = is_whole ? parameter_bytes(job, whole) : 0;
+  double least = -1;
+  for (int rank = 0; rank < mesh.pipeline; ++rank) {
+    const double ring = 2 * half_ring_ns(closing_edge(costs, mesh, rank), mesh.data, bytes);
+    if (least < 0 || ring < least) least = ring;
+  }
+  return least;
+}
+
+/// Rounded down: a link that is shared moves bytes in pieces, each rounded by itself.
+Wire wire_of(const RouteCosts& way, Bytes size, const Cluster& cluster) {
+  const bool is_shared = cluster.kinds.empty() && cluster.inside.sharing != Sharing::None &&
+                         cluster.across.sharing != Sharing::None;
+  const double moving =
+      way.bytes_per_second > 0 ? static_cast<double>(size.value) / way.bytes_per_second * 1e9 : 0;
+  const auto least = static_cast<std::int64_t>(moving);
+  return {way.latency.value + least, is_shared ? least : 0};
+}
+
+}  // namespace
+
+CommonOfSchedules common_of(const Choice& schedule_mode) {
+  CommonOfSchedules common;
+  common.any_named = !schedule_mode.empty();
+  for (const std::string& name : schedule_mode) {
+    const Schedule& schedule = find_schedule(name);
+    common.one_rank_a_stage = common.one_rank_a_stage && schedule.layout != Layout::Replicas &&
+                              schedule.layout != Layout::Bidirectional;
+    common.whole_ranks = common.whole_ranks && schedule.layout != Layout::Replicas;
+    common.synchronous = common.synchronous && !schedule.asynchronous;
+  }
+  return common;
+}
+
+std::int64_t least_layer_step(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
+                              const CommonOfSchedules& common) {
+  const auto layers = static_cast<int>(job.model.layers.size());
+  const StagePlan whole{0, layers, RankId(0)};
+  const int ranks = mesh.pipeline * mesh.data;
+  const StageCosts all =
+      costs.stage_costs({&whole, 1}, ranks, mesh.micro_batch_size, job.training.optimizer).front();
+  const double slower = costs.contention(ranks);
+  // Of the times of a stage each is rounded to a whole nanosecond, by half of one at most.
+  const double rounding = slower > 1 ? 1.5 * (layers + 1) : 0;
+  const int stages = common.whole_ranks ? mesh.pipeline : 1;
+  const double launching = 2.0 * slower * static_cast<double>(costs.overhead().value);
+  const double work =
+      static_cast<double>((all.f + all.b).value) + (stages - 1) * launching - rounding;
+  const double update =
+      common.synchronous
+          ? static_cast<double>(all.opt.value) / job.strategy.sharding_degree - 2.0 * (layers + 1)
+          : 0;
+  const double of_rank = (mesh.micro_batches * work + update) / mesh.pipeline +
+                         least_reduction(costs, job, mesh, common, whole);
+  const double way = static_cast<double>((all.f + all.i).value) - rounding;
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(std::max(of_rank, way))));
+}
+
+void set_least_reductions(std::vector<StageCosts>& stage_costs, const CostModel& costs,
+                          const Job& job, const ParallelSetup& mesh,
+                          std::span<const StagePlan> stages) {
+  if (mesh.data == 1) return;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const RouteCosts edge = closing_edge(costs, mesh, static_cast<int>(stages[s].rank.value));
+    const double half = half_ring_ns(edge, mesh.data, parameter_bytes(job, stages[s]));
+    const Nanoseconds time(static_cast<std::int64_t>(half));
+    const bool is_sharded = job.strategy.sharding_degree > 1;
+    stage_costs[s].reduce = is_sharded ? time : time + time;
+    stage_costs[s].unshard = is_sharded ? time : Nanoseconds(0);
+  }
+}
+
+std::vector<Wires> layer_wires(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
+                               std::span<const StagePlan> stages) {
+  const std::vector<Bytes> bytes = costs.message_bytes(stages, mesh.micro_batch_size);
+  std::vector<Wires> replicas(static_cast<std::size_t>(replicas_that_differ(job.cluster, mesh)));
+  for (std::size_t d = 0; d < replicas.size(); ++d) {
+    const auto wire = [&](std::size_t from, std::size_t to, Bytes size) {
+      if (stages[from].rank == stages[to].rank) return Wire{};
+      const int first = static_cast<int>(d) * mesh.pipeline;
+      const RouteCosts way = costs.route(first + static_cast<int>(stages[from].rank.value),
+                                         first + static_cast<int>(stages[to].rank.value));
+      return wire_of(way, size, job.cluster);
+    };
+    for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
+      replicas[d].up.push_back(wire(s, s + 1, bytes[s]));
+      replicas[d].down.push_back(wire(s + 1, s, bytes[s]));
+    }
+  }
+  return replicas;
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,82 @@
+#include "planner/bounds/layer_replicas.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/model/tie.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+/// Ports of single devices are a replica's own, shared or not.
+bool have_own_ports(const Cluster& cluster) {
+  return cluster.nodes == 1 || (cluster.kinds.empty() && cluster.network_ports == 0);
+}
+
+/// The ring of a rank's replicas as its worst edges have it. How two neighbours lie in their nodes
+/// repeats after as many replicas as a node has devices.
+RouteCosts worst_edge(const CostModel& costs, const Job& job, const ParallelSetup& mesh, int rank) {
+  const auto edge = [&](int from, int to) {
+    return costs.route(from * mesh.pipeline + rank, to * mesh.pipeline + rank);
+  };
+  RouteCosts worst = edge(mesh.data - 1, 0);
+  const int kinds = std::min(mesh.data - 1, job.cluster.devices_per_node);
+  for (int d = 0; d < kinds; ++d) {
+    const RouteCosts way = edge(d, d + 1);
+    worst.latency = std::max(worst.latency, way.latency);
+    if (way.bytes_per_second <= 0) continue;
+    worst.bytes_per_second = worst.bytes_per_second > 0
+                                 ? std::min(worst.bytes_per_second, way.bytes_per_second)
+                                 : way.bytes_per_second;
+  }
+  return worst;
+}
+
+/// As CostTable prices it: the reduction of a stage that alone is in a table.
+Nanoseconds ring_time(const RouteCosts& edge, int members, bool sharded, Bytes parameters) {
+  Collective ring;
+  ring.sharded = sharded;
+  for (int m = 0; m < members; ++m) ring.members.push_back({RankId(m)});
+  CostTable table;
+  table.every_route = edge;
+  table.parameter_bytes = {parameters};
+  return table.collective_time(ring, members);
+}
+
+}  // namespace
+
+int replicas_that_differ(const Cluster& cluster, const ParallelSetup& mesh) {
+  if (cluster.nodes == 1) return 1;
+  if (!cluster.kinds.empty()) return mesh.data;
+  const int per_node = cluster.devices_per_node, ranks = mesh.pipeline;
+  // A replica that stays inside a node is as any other one that does.
+  const int different = per_node % ranks == 0 ? 1 : per_node / std::gcd(per_node, ranks);
+  return std::min(mesh.data, different);
+}
+
+int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
+                         const CommonOfSchedules& common) {
+  const bool are_alike = common.one_rank_a_stage && job.training.clip_grad_norm == 0 &&
+                         !tie_of(job.model) && !shares_this_machine(job.cluster) &&
+                         have_own_ports(job.cluster);
+  if (!are_alike) return mesh.data;
+  return std::min(mesh.data, std::max(2, replicas_that_differ(job.cluster, mesh)));
+}
+
+CostTable table_of_some(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
+                        std::span<const StagePlan> stages, int replicas) {
+  const int shards = job.strategy.sharding_degree;
+  CostTable table = costs.table(stages, mesh.pipeline * replicas, mesh.micro_batch_size,
+                                job.training.optimizer, shards);
+  if (replicas == mesh.data) return table;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const RouteCosts edge = worst_edge(costs, job, mesh, static_cast<int>(stages[s].rank.value));
+    const Nanoseconds time = ring_time(edge, mesh.data, shards > 1, table.parameter_bytes[s]);
+    table.stages[s].reduce = time;
+    if (shards > 1) table.stages[s].unshard = time;
+  }
+  table.parameter_bytes.clear();  // all that they cost is in these times
+  return table;
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,265 @@
+#include "planner/costs/cost_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/base/error.hpp"
+#include "core/model/tie.hpp"
+#include "core/plan/tied_stages.hpp"
+#include "planner/memory/memory.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+// AdamW reads weight, gradient and two moments and writes three of them back; SGD reads two and
+// writes one.
+constexpr double kAdamWAccesses = 7, kSgdAccesses = 3;
+
+Nanoseconds rounded(double ns) { return Nanoseconds(std::llround(ns)); }
+
+LayerTimes mix(const LayerTimes& a, const LayerTimes& b, double share_of_b) {
+  const auto between = [share_of_b](Nanoseconds x, Nanoseconds y) {
+    return rounded(static_cast<double>(x.value) +
+                   share_of_b * static_cast<double>(y.value - x.value));
+  };
+  return {between(a.f, b.f), between(a.i, b.i), between(a.w, b.w), between(a.opt, b.opt)};
+}
+
+void add(LayerTimes& sum, const LayerTimes& more) {
+  sum.f += more.f;
+  sum.i += more.i;
+  sum.w += more.w;
+  sum.opt += more.opt;
+}
+
+void require_same_model(const Profile& profile, const Model& model) {
+  if (profile.model_name != model.name) {
+    throw InputError("the profile is of the model \"" + profile.model_name +
+                     "\", the job trains \"" + model.name +
+                     "\"; run `pipewright profile` for this model");
+  }
+  for (const ProfileSize& size : profile.sizes) {
+    if (size.layers.size() == model.layers.size()) continue;
+    throw InputError("the profile has " + std::to_string(size.layers.size()) +
+                     " layers, the model \"" + model.name + "\" has " +
+                     std::to_string(model.layers.size()) +
+                     "; run `pipewright profile` for this model");
+  }
+  if (profile.sizes.empty()) throw InputError("the profile holds no micro-batch size");
+}
+
+void require_same_device(const Profile& profile, const Cluster& cluster) {
+  const DeviceSpec &measured = profile.cluster.device, &asked = cluster.device;
+  if (measured.kind == asked.kind && measured.model == asked.model) return;
+  throw InputError("the profile was taken on " + measured.kind + " \"" + measured.model +
+                   "\", the job's cluster has " + asked.kind + " \"" + asked.model +
+                   "\"; profile that machine, or leave the profile out");
+}
+
+std::string source_of(const Cluster& cluster, const std::optional<Profile>& profile) {
+  if (profile) {
+    return "profile of " + profile->model_name + " on " + profile->cluster.name + ", " +
+           std::to_string(profile->ranks_measured) + " ranks at once, " +
+           std::to_string(profile->repeats) +
+           (profile->clock == ProfileClock::Cpu ? " steps, CPU time" : " steps");
+  }
+  const double percent = 100 * coefficients_for(cluster.device.kind).efficiency;
+  return "assumed: " + std::to_string(std::llround(percent)) + " % of the peak rate of " +
+         cluster.device.model;
+}
+
+}  // namespace
+
+DeviceCoefficients coefficients_for(std::string_view device_kind) {
+  if (device_kind == "cuda") return {0.5, 1.5e12, Nanoseconds(5'000)};
+  return {0.25, 5e9, Nanoseconds(20'000)};
+}
+
+bool shares_this_machine(const Cluster& cluster) {
+  return cluster.nodes == 1 && cluster.device.kind == "cpu" && cluster.device.model == "cpu";
+}
+
+CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores,
+                     const RecomputeSpec& recompute)
+    : model_(model), cluster_(cluster), cores_(cores > 0 ? cores : cores_of_this_machine()) {
+  if (profile != nullptr) {
+    require_same_model(*profile, model);
+    require_same_device(*profile, cluster);
+    profile_ = *profile;
+    std::sort(profile_->sizes.begin(), profile_->sizes.end(),
+              [](const ProfileSize& a, const ProfileSize& b) {
+                return a.micro_batch_size < b.micro_batch_size;
+              });
+  }
+  recompute_ = recompute_of(model, recompute);
+  for (std::size_t l = 0; l < recompute_.size(); ++l)
+    redone_.push_back(redone_share(model.layers[l], model, recompute_[l]));
+  source_ = source_of(cluster_, profile_);
+}
+
+std::optional<std::string> CostModel::refusal(int micro_batch_size) const {
+  if (!profile_) return std::nullopt;
+  const int least = profile_->sizes.front().micro_batch_size;
+  const int most = profile_->sizes.back().micro_batch_size;
+  if (micro_batch_size >= least && micro_batch_size <= most) return std::nullopt;
+  return "micro-batches of " + std::to_string(micro_batch_size) +
+         " were not profiled: the profile covers " + std::to_string(least) + " to " +
+         std::to_string(most);
+}
+
+CostModel::Between CostModel::sizes_around(int micro_batch_size) const {
+  const auto& sizes = profile_->sizes;
+  const auto above = std::lower_bound(
+      sizes.begin(), sizes.end(), micro_batch_size,
+      [](const ProfileSize& size, int wanted) { return size.micro_batch_size < wanted; });
+  PIPEWRIGHT_ASSERT(above != sizes.end(), "a size beyond the profile was priced");
+  if (above->micro_batch_size == micro_batch_size || above == sizes.begin())
+    return {*above, *above, 0};
+  const auto below = above - 1;
+  return {*below, *above,
+          static_cast<double>(micro_batch_size - below->micro_batch_size) /
+              (above->micro_batch_size - below->micro_batch_size)};
+}
+
+LayerTimes CostModel::measured(std::size_t layer, int micro_batch_size) const {
+  const bool is_last = layer + 1 == model_.layers.size();
+  const auto at = [&](const ProfileSize& size) {
+    LayerTimes times = size.layers[layer];
+    if (is_last) {
+      times.f += size.loss.f;
+      times.i += size.loss.i;
+    }
+    return times;
+  };
+  const Between sizes = sizes_around(micro_batch_size);
+  return mix(at(sizes.below), at(sizes.above), sizes.share_of_above);
+}
+
+LayerTimes CostModel::message_times(const StagePlan& stage, int micro_batch_size) const {
+  if (!profile_) return {};
+  double bytes = 0;
+  for (const int cut : {stage.first_layer, stage.end_layer}) {
+    if (cut == 0 || cut == static_cast<int>(model_.layers.size())) continue;
+    const Layer& before = model_.layers[static_cast<std::size_t>(cut) - 1];
+    bytes += static_cast<double>(footprint(before, model_, micro_batch_size).output_bytes);
+  }
+  const Between sizes = sizes_around(micro_batch_size);
+  const auto rate = [&](double ProfileSize::*per_byte) {
+    return sizes.below.*per_byte +
+           sizes.share_of_above * (sizes.above.*per_byte - sizes.below.*per_byte);
+  };
+  return {.f = rounded(bytes * rate(&ProfileSize::f_ns_per_message_byte)),
+          .i = rounded(bytes * rate(&ProfileSize::i_ns_per_message_byte)),
+          .w = {},
+          .opt = {}};
+}
+
+LayerTimes CostModel::computed(const Layer& layer, int micro_batch_size) const {
+  const LayerFootprint work = footprint(layer, model_, micro_batch_size);
+  const DeviceCoefficients rates = coefficients_for(cluster_.device.kind);
+  const double rate = cluster_.device.flops * rates.efficiency;
+  PIPEWRIGHT_ASSERT(rate > 0, "the cluster's device has no rate");
+  LayerTimes times;
+  times.f = rounded(work.forward_flops / rate * 1e9);
+  times.i = rounded(work.input_gradient_flops / rate * 1e9);
+  times.w = rounded(work.weight_gradient_flops / rate * 1e9);
+  return times;
+}
+
+Nanoseconds CostModel::overhead() const {
+  return profile_ ? profile_->action_overhead
+                  : coefficients_for(cluster_.device.kind).action_overhead;
+}
+
+std::vector<LayerTimes> CostModel::layer_times(int micro_batch_size) const {
+  std::vector<LayerTimes> times;
+  times.reserve(model_.layers.size());
+  for (std::size_t l = 0; l < model_.layers.size(); ++l) {
+    times.push_back(profile_ ? measured(l, micro_batch_size)
+                             : computed(model_.layers[l], micro_batch_size));
+    const auto forward = static_cast<double>(times.back().f.value);
+    times.back().i += rounded(redone_[l] * forward);
+  }
+  return times;
+}
+
+double CostModel::contention(int ranks) const {
+  if (!shares_this_machine(cluster_)) return 1;
+  if (profile_ && profile_->clock == ProfileClock::Cpu) return 1;  // as if each rank had a core
+  const double cores = cores_;
+  const double asked = std::max(1.0, ranks / cores);
+  const double contained = profile_ ? std::max(1.0, profile_->ranks_measured / cores) : 1.0;
+  return std::max(1.0, asked / contained);
+}
+
+RouteCosts CostModel::route(int source, int destination) const {
+  if (profile_ && cluster_.nodes == 1)
+    return {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
+  return way_between(cluster_, source, destination);
+}
+
+std::vector<Bytes> CostModel::message_bytes(std::span<const StagePlan> stages,
+                                            int micro_batch_size) const {
+  std::vector<Bytes> bytes;
+  for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
+    const Layer& last = model_.layers[static_cast<std::size_t>(stages[s].end_layer) - 1];
+    bytes.emplace_back(footprint(last, model_, micro_batch_size).output_bytes);
+  }
+  return bytes;
+}
+
+std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages, int ranks,
+                                               int micro_batch_size,
+                                               std::string_view optimizer) const {
+  const auto layers = layer_times(micro_batch_size);
+  const double slower = contention(ranks);
+  const auto scaled = [slower](Nanoseconds t) {
+    return rounded(static_cast<double>(t.value) * slower);
+  };
+  std::vector<StageCosts> costs;
+  for (const StagePlan& stage : stages) {
+    LayerTimes sum;
+    for (int l = stage.first_layer; l < stage.end_layer; ++l) {
+      add(sum, layers[static_cast<std::size_t>(l)]);
+    }
+    if (!profile_) {
+      const double accesses = optimizer == "adamw" ? kAdamWAccesses : kSgdAccesses;
+      const auto bytes = static_cast<double>(state_of(model_, stage, optimizer).parameters.value);
+      sum.opt = rounded(accesses * bytes /
+                        coefficients_for(cluster_.device.kind).update_bytes_per_second * 1e9);
+    }
+    add(sum, message_times(stage, micro_batch_size));
+    costs.push_back({scaled(sum.f + overhead()), scaled(sum.i + overhead()),
+                     scaled(sum.w + overhead()), scaled(sum.i + sum.w + overhead()),
+                     scaled(sum.opt)});
+  }
+  return costs;
+}
+
+CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
+                           std::string_view optimizer, int shards) const {
+  CostTable costs;
+  costs.source = source_;
+  costs.stages = stage_costs(stages, ranks, micro_batch_size, optimizer);
+  costs.activation_bytes = costs.gradient_bytes = message_bytes(stages, micro_batch_size);
+  costs.memory = memory_of(model_, stages, micro_batch_size, optimizer, recompute_);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const StageState state = state_of(model_, stages[s], optimizer);
+    costs.parameter_bytes.push_back(state.parameters);
+    costs.memory[s].constant -= state.optimizer - sharded_state(state, shards).optimizer;
+    costs.stages[s].opt = Nanoseconds(costs.stages[s].opt.value / shards);
+  }
+  if (!tied_stages(model_, stages).empty())
+    costs.tied_bytes = Bytes(tie_of(model_)->weights * model_.bytes_per_element);
+  if (profile_ && cluster_.nodes == 1) {
+    costs.every_route = {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
+  } else {
+    std::vector<int> device_of_rank(static_cast<std::size_t>(ranks));
+    std::iota(device_of_rank.begin(), device_of_rank.end(), 0);
+    set_routes(costs, cluster_, device_of_rank);
+  }
+  return costs;
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,103 @@
+// From a model and a machine to a CostTable. Two sources: a profile (layer times that were
+// measured), or, where there is none, the layers' operation counts and the device's rate at a
+// stated efficiency. Immutable after construction; any number of threads may ask it.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/cluster/cluster.hpp"
+#include "core/costs/costs.hpp"
+#include "core/model/model.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/profile.hpp"
+#include "planner/base/cores.hpp"
+
+namespace pipewright::planner {
+
+/// What turns operation counts into time where nothing was measured. Rough on purpose: they order
+/// plans; only a profile predicts a machine.
+struct DeviceCoefficients {
+  double efficiency;               // share of the peak rate that F, I and W reach
+  double update_bytes_per_second;  // rate at which the update goes through its state
+  Nanoseconds action_overhead;     // launching one action
+};
+/// "cuda": 0.5 of the peak (large matrix products of the published Megatron-LM runs reach 0.5 to
+/// 0.6), 1.5 TB/s, 5 us. "cpu": 0.25 of the peak, 5 GB/s, 20 us.
+DeviceCoefficients coefficients_for(std::string_view device_kind);
+
+/// True for ranks that share the machine Pipewright runs on (the preset local-cpu: one node of kind
+/// "cpu" whose device model is just "cpu"). Then more ranks than cores cannot compute at once.
+bool shares_this_machine(const Cluster& cluster);
+
+class CostModel {
+ public:
+  /// `profile` may be null; it is copied. `cores`: cores that ranks on a shared machine divide
+  /// among themselves, 0: this machine's. Throws InputError if the profile is of another model or
+  /// another kind of device, and for layers to recompute that the model does not have.
+  CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores = 0,
+            const RecomputeSpec& recompute = {});
+
+  /// Why this size cannot be priced: it lies outside the sizes that were profiled. nullopt: it can;
+  /// sizes between two measured ones are interpolated.
+  std::optional<std::string> refusal(int micro_batch_size) const;
+
+  /// F, I and W of each layer for one micro-batch, and its update; the loss is in the last layer.
+  /// What I computes again counts to it.
+  /// Neither contention nor the overhead of an action is in it. Needs !refusal(size).
+  std::vector<LayerTimes> layer_times(int micro_batch_size) const;
+
+  /// How much slower every computation is when `ranks` of them share this machine:
+  /// max(1, ranks / cores), over what the profile already had of it when it was taken with several
+  /// ranks at once. 1 on every other cluster. For a pipeline with bubbles it overstates the cost,
+  /// since waiting ranks leave their core to others. 1 too for a profile in CPU time.
+  double contention(int ranks) const;
+
+  /// Times of the stages on `ranks` ranks, contention and overhead included.
+  std::vector<StageCosts> stage_costs(std::span<const StagePlan> stages, int ranks,
+                                      int micro_batch_size, std::string_view optimizer) const;
+
+  /// stage_costs(), sizes of messages and parameters, routes and memory. Rank r sits on device r.
+  /// `shards`: replicas that divide the update and the optimizer's state among themselves (ZeRO
+  /// stage 1).
+  CostTable table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
+                  std::string_view optimizer, int shards = 1) const;
+
+  /// Of the message at the end of each stage but the last, for one micro-batch; both ways.
+  std::vector<Bytes> message_bytes(std::span<const StagePlan> stages, int micro_batch_size) const;
+
+  /// The way between two devices, as the table has it; links that are shared are not in it.
+  RouteCosts route(int source, int destination) const;
+  /// Of launching one action, without contention.
+  Nanoseconds overhead() const;
+
+  int cores() const { return cores_; }
+  /// Where the numbers come from, for CostTable::source.
+  const std::string& source() const { return source_; }
+
+ private:
+  struct Between {
+    const ProfileSize &below, &above;
+    double share_of_above = 0;
+  };
+
+  /// The measured sizes next to this one.
+  Between sizes_around(int micro_batch_size) const;
+  LayerTimes measured(std::size_t layer, int micro_batch_size) const;
+  /// What the messages at the stage's two cuts add to it.
+  LayerTimes message_times(const StagePlan& stage, int micro_batch_size) const;
+  LayerTimes computed(const Layer& layer, int micro_batch_size) const;
+
+  Model model_;
+  Cluster cluster_;
+  std::optional<Profile> profile_;
+  int cores_;
+  std::vector<LayerRecompute> recompute_;  // by layer
+  std::vector<double> redone_;             // by layer: the part of F that I does again
+  std::string source_;
+};
+
+}  // namespace pipewright::planner

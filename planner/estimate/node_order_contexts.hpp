@@ -1,0 +1,50 @@
+// The estimate of a cluster's nodes in each order in which the pipeline may go through them.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "core/cluster/node_order.hpp"
+#include "core/plan/job.hpp"
+#include "planner/estimate/parallel_space.hpp"
+#include "planner/estimate/stage_estimate.hpp"
+
+namespace pipewright::planner {
+
+/// Immutable; any number of threads may ask.
+class NodeOrderContexts {
+ public:
+  /// Throws InputError for a device without known rates.
+  NodeOrderContexts(const Job& job, const Architecture& model);
+
+  /// With the machine's nodes in the setup's order.
+  const EstimateContext& of(const ParallelSetup& setup) const { return of(setup.node_order); }
+  const EstimateContext& of(const NodeOrder& order) const;
+  /// For what does not depend on the order.
+  const EstimateContext& any() const { return contexts_.front(); }
+  /// Those that the job allows.
+  const std::vector<NodeOrder>& asked() const { return asked_; }
+
+ private:
+  std::vector<NodeOrder> orders_, asked_;
+  std::vector<EstimateContext> contexts_;  // by orders_
+};
+
+/// Visits a setup in all orders that differ: of those in which every rank is on nodes of the same
+/// rates, the first one. One object for one enumeration.
+class OrdersOfSetups {
+ public:
+  explicit OrdersOfSetups(const NodeOrderContexts& contexts) : contexts_(contexts) {}
+
+  void visit(ParallelSetup setup, const SpaceVisitor& visitor);
+
+ private:
+  const std::vector<bool>& differ(const ParallelSetup& setup);
+
+  const NodeOrderContexts& contexts_;
+  /// By ranks, devices of a rank, replicas and their order, for each of the asked orders.
+  std::map<std::tuple<int, int, int, RankOrder>, std::vector<bool>> differ_;
+};
+
+}  // namespace pipewright::planner

@@ -1,0 +1,66 @@
+// Cures for a Program that hangs: `check --fix`. From the least change up: group the transfers,
+// move transfer ends, order runs by the parity of the rank, split the channel per direction, and
+// where the computations alone wait for each other, one more warm-up step. Each cure is proved by
+// the engine's own check before it is reported. Pure and deterministic; no clock.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/costs/costs.hpp"
+#include "core/order/comm_policy.hpp"
+#include "core/order/order.hpp"
+#include "core/program/lower.hpp"
+#include "core/program/wait_for.hpp"
+
+namespace pipewright::planner {
+
+/// What a cure changes, the least first.
+enum class Touches : std::uint8_t { Policy, Transfers, Computations };
+std::string_view to_string(Touches touches);
+
+struct Change {
+  std::string sentence;  // what to do, as a person would say it
+  Touches touches = Touches::Policy;
+};
+
+struct Cure {
+  std::string name;  // "group", "hoist", "group-hoist", "post-early", "list-anew", "even-odd",
+                     // "split-channel", "warm-up"
+  Change change;
+  CommPolicy policy;
+  Order order;                          // with its transfer ends, as the cured lists hold them
+  std::vector<std::string> difference;  // what is different, a line a field or a rank
+  /// One step under the caller's costs: the same computations lowered as lower() does by itself and
+  /// run in groups (nothing where that does not end, as in a fragment), and the cured Program.
+  std::optional<std::int64_t> step_ns_before;
+  std::int64_t step_ns_after = 0;
+
+  /// Of the step, in percent of step_ns_before: above 0 is slower. 0 without a step before.
+  double cost_percent() const;
+};
+
+struct Attempt {
+  std::string name, why;  // why it is no cure here
+};
+
+struct CureReport {
+  Verdict verdict = Verdict::Ok;  // of the order as it was given
+  /// Each of them proved, the least change first. Of those that place transfer ends anew (hoist,
+  /// group-hoist, post-early, list-anew) a larger change goes first where it saves more than 5% of
+  /// the step.
+  std::vector<Cure> cures;
+  std::vector<Attempt> failed;
+  /// One sentence: what to do, or why nothing helps.
+  std::string sentence;
+};
+
+/// Reads the order under the policy, and if it hangs or mismatches tries every cure: at most ten
+/// simulations beside four readings for the moves, and for the warm-up at most 17 checks.
+CureReport cure(const Order& order, const CommPolicy& policy, const CostTable& costs,
+                const LowerOptions& options = {});
+
+}  // namespace pipewright::planner

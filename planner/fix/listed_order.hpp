@@ -1,0 +1,30 @@
+// An order's computations and its transfer ends, apart and together: what the cures start from.
+// Pure functions, O(cells).
+#pragma once
+
+#include "core/order/comm_policy.hpp"
+#include "core/order/order.hpp"
+#include "core/program/program.hpp"
+
+namespace pipewright::planner {
+
+/// The order as each rank takes it under the policy: the transfer ends that lowering adds are
+/// written, receives stand where `post` moves them, runs as `run_order` sorts them, empty cells are
+/// gone. Lowered under as_written(policy) it is the same Program.
+Order listed_order(const Order& order, const CommPolicy& policy);
+
+/// The policy for an order whose lists are already those of `policy`: post = early, run_order =
+/// as-lowered, all else unchanged.
+CommPolicy as_written(const CommPolicy& policy);
+
+/// The computations alone, so that lowering places the transfers anew (docs/semantics.md §1.1).
+Order computations_of(const Order& order);
+
+/// A Program's lists as an order.
+Order order_of_program(const Program& program);
+
+/// The waits for sends of `listed`, put at the ends of the same ranks' lists in `order`, which
+/// holds the sends: there they hold up nothing else.
+void put_waits_last(Order& order, const Order& listed);
+
+}  // namespace pipewright::planner

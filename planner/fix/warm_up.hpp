@@ -1,0 +1,21 @@
+// The cure that changes the computations: one more forward before the first backward, which is what
+// Paddle's fix of its VPP pass adds to the split jobs (PaddlePaddle/Paddle pull 71104). It costs
+// the rank one more live activation. Pure functions.
+#pragma once
+
+#include <vector>
+
+#include "core/order/order.hpp"
+
+namespace pipewright::planner {
+
+/// Whether the rank's list has a backward with forwards after it, and nothing that ties its order
+/// (overlapped pairs, weight versions, written transfer ends).
+bool can_warm_up(const Order& computations, RankId rank);
+
+/// Takes each forward after the first backward one such place earlier, the first of them to before
+/// the first backward: the rank runs one forward further ahead until its forwards end. Forwards
+/// keep their order, and so does everything else. Only where can_warm_up().
+void warm_up_once_more(Order& computations, RankId rank);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,127 @@
+#include "planner/memory/memory.hpp"
+
+#include <algorithm>
+
+#include "core/model/tie.hpp"
+#include "core/timeline/timeline.hpp"
+#include "planner/memory/stage_buffers.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+constexpr std::int64_t kStateWidth = 4;  // width of moments and master weights at least
+constexpr std::int64_t kExactSumBytes = 16;
+
+int shards_of(const Plan& plan) { return plan.sharding_stage > 0 ? plan.replicas() : 1; }
+
+}  // namespace
+
+StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer) {
+  std::int64_t parameters = 0;
+  for (int l = stage.first_layer; l < stage.end_layer; ++l) {
+    const Layer& layer = model.layers[static_cast<std::size_t>(l)];
+    parameters += footprint(layer, model, 1).parameters;
+    // A head without its embedding, the model's first layer, holds a table of its own.
+    if (stage.first_layer > 0 && holds_tied(layer)) parameters += tie_of(model)->weights;
+  }
+  const std::int64_t element = model.bytes_per_element;
+  const std::int64_t wide = std::max(element, kStateWidth);
+  StageState state;
+  state.parameters = state.gradients = Bytes(parameters * element);
+  if (optimizer == "adamw") state.optimizer += Bytes(2 * parameters * wide);
+  if (element < kStateWidth) state.optimizer += Bytes(parameters * kStateWidth);
+  return state;
+}
+
+StageState sharded_state(const StageState& state, int shards) {
+  StageState part = state;
+  part.optimizer = Bytes((state.optimizer.value + shards - 1) / shards);
+  return part;
+}
+
+StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
+                      std::string_view optimizer, std::span<const LayerRecompute> recompute) {
+  const StageBuffers buffers = buffers_of(model, stage, micro_batch_size, recompute);
+  StageMemory memory;
+  const StageState state = state_of(model, stage, optimizer);
+  memory.constant = state.sum();
+  memory.version = state.parameters;
+  memory.f = Bytes(buffers.f.change);
+  memory.i = Bytes(buffers.i.change);
+  memory.w = Bytes(-buffers.f.change - buffers.i.change);
+  memory.in_f = Bytes(buffers.f.most);
+  memory.in_i = Bytes(buffers.i.most);
+  memory.in_w = Bytes(buffers.w.most);
+  memory.in_b = Bytes(buffers.most_in_b());
+  return memory;
+}
+
+std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan> stages,
+                                   int micro_batch_size, std::string_view optimizer,
+                                   std::span<const LayerRecompute> recompute) {
+  std::vector<StageMemory> table;
+  table.reserve(stages.size());
+  for (const StagePlan& stage : stages)
+    table.push_back(memory_of(model, stage, micro_batch_size, optimizer, recompute));
+  return table;
+}
+
+StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory& planned,
+                          RunKind kind) {
+  const StagePlan& layers = plan.stages[stage];
+  const Bytes weights = state_of(plan.model, layers, plan.training.optimizer).parameters;
+  if (kind == RunKind::ExactTraining) {
+    StageMemory memory = planned;
+    const std::int64_t parameters = weights.value / plan.model.bytes_per_element;
+    memory.constant += Bytes(parameters * kExactSumBytes);
+    return memory;
+  }
+  StageMemory memory;
+  memory.constant = weights;
+  memory.in_f = Bytes(forward_alone(plan.model, layers, plan.micro_batch_size,
+                                    recompute_of(plan.model, plan.training.recompute))
+                          .most);
+  return memory;
+}
+
+namespace {
+
+/// The plan's own table, or what memory_of() says of it.
+std::vector<StageMemory> memory_table(const Plan& plan) {
+  if (!plan.costs.memory.empty()) return plan.costs.memory;
+  std::vector<StageMemory> table =
+      memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
+                recompute_of(plan.model, plan.training.recompute));
+  for (std::size_t s = 0; s < table.size(); ++s) {
+    const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer);
+    table[s].constant -= state.sum() - sharded_state(state, shards_of(plan)).sum();
+  }
+  return table;
+}
+
+}  // namespace
+
+std::vector<RankMemory> memory_by_rank(const Plan& plan, const Program& program) {
+  CostTable costs = plan.costs;
+  costs.memory = memory_table(plan);
+  std::vector<RankMemory> ranks;
+  for (const RankFigures& peak : peaks_of(program, costs)) {
+    const RankId rank(static_cast<std::int64_t>(ranks.size()));
+    RankMemory memory;
+    Bytes constant;
+    for (const StageId stage : program.placement.stages_of(rank)) {
+      const StagePlan& of = plan.stages[static_cast<std::size_t>(stage.value)];
+      const StageState state =
+          sharded_state(state_of(plan.model, of, plan.training.optimizer), shards_of(plan));
+      memory.state.parameters += state.parameters;
+      memory.state.gradients += state.gradients;
+      memory.state.optimizer += state.optimizer;
+      constant += costs.memory[static_cast<std::size_t>(stage.value)].constant;
+    }
+    memory.activations = Bytes(peak.peak_bytes) - constant;
+    ranks.push_back(memory);
+  }
+  return ranks;
+}
+
+}  // namespace pipewright::planner

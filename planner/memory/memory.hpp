@@ -1,0 +1,66 @@
+// What a plan keeps in memory on each rank: parameters, gradients, the optimizer's state, and the
+// activations that are live at the worst moment of the Program, with what the action of that moment
+// needs beside them (planner/memory/stage_buffers.hpp). Messages that wait for their reader, copies
+// of gradients for other replicas and the device's own libraries are not counted (docs/metrics.md).
+// Pure functions; bytes everywhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/costs/costs.hpp"
+#include "core/model/model.hpp"
+#include "core/model/recompute.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+
+namespace pipewright::planner {
+
+/// What one stage holds from the first step to the last.
+struct StageState {
+  Bytes parameters, gradients, optimizer;
+
+  Bytes sum() const { return parameters + gradients + optimizer; }
+};
+
+/// AdamW keeps two moments of each parameter, SGD nothing. Moments are never narrower than 4 bytes;
+/// a model of narrower elements keeps 4-byte master weights beside them.
+StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer);
+
+/// The state of one of `shards` replicas that divide the optimizer's among themselves.
+StageState sharded_state(const StageState& state, int shards);
+
+/// The entry of CostTable::memory: what is held of a micro-batch behind F, how I changes it, and W
+/// lets go of. `recompute` by layer of the model; empty: nothing is recomputed.
+StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
+                      std::string_view optimizer, std::span<const LayerRecompute> recompute = {});
+
+/// memory_of() for every stage of a plan.
+std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan> stages,
+                                   int micro_batch_size, std::string_view optimizer,
+                                   std::span<const LayerRecompute> recompute = {});
+
+/// What a stage of a plan holds in a run that is not the plan's own training in fast numerics.
+enum class RunKind : std::uint8_t { ExactTraining, ForwardOnly };
+/// `planned`: the plan's entry. Exact numerics hold a sum of two 8-byte words for each parameter
+/// (exec/devices/cpu/kernels/fixed_point.hpp) from the first step to the last. A run without a
+/// backward holds the weights, and within each F what that needs.
+StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory& planned,
+                          RunKind kind);
+
+/// One rank of a plan.
+struct RankMemory {
+  StageState state;  // of all its stages
+  /// At the moment of the peak, with what its action needs and older versions of the weights.
+  Bytes activations;
+  Bytes peak() const { return state.sum() + activations; }
+};
+
+/// By rank. `program` is the plan's (program_of_plan()). The activations are those of
+/// plan.costs.memory, or of memory_of() where the plan has no table.
+std::vector<RankMemory> memory_by_rank(const Plan& plan, const Program& program);
+
+}  // namespace pipewright::planner

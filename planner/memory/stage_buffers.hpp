@@ -1,0 +1,41 @@
+// What a stage holds of a micro-batch while it trains, found by going through its layers' F, I and
+// W with buffers that have a size and no content. The rules are those of exec/layers/layer.hpp's
+// layers: what two layers share is held once (a relu's output is the next layer's input), I lets go
+// of what only it needed and keeps gradients for W, and an action needs more while it runs than it
+// leaves.
+//
+// Pure functions; bytes. Elements have the model's size, token ids 4 bytes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "core/model/model.hpp"
+#include "core/model/recompute.hpp"
+#include "core/plan/plan.hpp"
+
+namespace pipewright::planner {
+
+/// Of one action: what it adds to what is held (W: less than 0), and the most that it holds beyond
+/// what was there before it, at any moment. With the message that it makes, until that is sent.
+struct ActionBytes {
+  std::int64_t change = 0, most = 0;
+};
+
+struct StageBuffers {
+  ActionBytes f, i, w;
+
+  /// Of B, which is I and then W.
+  std::int64_t most_in_b() const { return std::max(i.most, i.change + w.most); }
+};
+
+/// `recompute` by layer of the model; empty: nothing is recomputed.
+StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
+                        std::span<const LayerRecompute> recompute = {});
+
+/// Of an F without a backward (run --mode evaluate, predict), which keeps nothing: `change` is 0.
+ActionBytes forward_alone(const Model& model, const StagePlan& stage, int micro_batch_size,
+                          std::span<const LayerRecompute> recompute = {});
+
+}  // namespace pipewright::planner

@@ -1,0 +1,20 @@
+// Whether `run` can execute a plan, and what is missing where it cannot. Pure functions.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/plan/job.hpp"
+#include "planner/estimate/setup.hpp"
+
+namespace pipewright::planner {
+
+/// What no device has: "tensor parallelism", "layers of the block". Empty: nothing.
+std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup& parallel);
+
+/// By device kind "yes", or what is missing (Plan::executable).
+std::map<std::string, std::string> executable_on_devices(const Job& job,
+                                                         const ParallelSetup& parallel);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,85 @@
+#include "planner/plans/program_of_plan.hpp"
+
+#include "core/base/error.hpp"
+#include "core/plan/tied_stages.hpp"
+#include "core/program/lower.hpp"
+#include "planner/plans/data_parallel.hpp"
+#include "planner/schedules/registry.hpp"
+#include "sim/engine.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+void require(bool fits, const std::string& what, std::int64_t found, std::int64_t expected) {
+  if (fits) return;
+  throw InputError("the plan's order has " + std::to_string(found) + " " + what +
+                   ", the plan has " + std::to_string(expected) + "; make the two agree");
+}
+
+void require_fit(const Order& order, const Plan& plan) {
+  const auto stages = static_cast<std::int64_t>(plan.stages.size());
+  require(order.rank_count() == plan.ranks(), "ranks", order.rank_count(), plan.ranks());
+  require(order.stages() == stages, "stages", order.stages(), stages);
+  require(order.micro_batches == plan.micro_batches, "micro-batches", order.micro_batches,
+          plan.micro_batches);
+  if (order.placement.looks_at_micro_batch()) return;
+  for (int s = 0; s < order.stages(); ++s) {
+    const RankId home = order.placement.rank_of(StageId(s), MicroBatchId(0));
+    const RankId planned = plan.stages[static_cast<std::size_t>(s)].rank;
+    if (home == planned) continue;
+    throw InputError("the plan puts stage " + std::to_string(s) + " on rank " +
+                     std::to_string(planned.value) + ", its order computes it on rank " +
+                     std::to_string(home.value) + "; make the two agree");
+  }
+}
+
+}  // namespace
+
+Order pipeline_order(const Plan& plan) {
+  Order order;
+  if (plan.schedule.order) {
+    order = *plan.schedule.order;
+  } else {
+    order = make_order(plan.schedule.name,
+                       {plan.ranks(), plan.micro_batches, plan.schedule.chunks,
+                        plan.schedule.parameters, plan.costs, plan.cluster.device.memory});
+  }
+  require_fit(order, plan);
+  return order;
+}
+
+Order order_of_plan(const Plan& plan) { return replicate(pipeline_order(plan), plan.replicas()); }
+
+LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded, const Model& model,
+                                  std::span<const StagePlan> stages) {
+  return {.clips = training.clip_grad_norm > 0,
+          .optimizer = true,
+          .sharded = sharded,
+          .tied = tied_stages(model, stages)};
+}
+
+LowerOptions lowering_of_plan(const Plan& plan) {
+  return lowering_of_training(plan.training, plan.sharding_stage > 0, plan.model, plan.stages);
+}
+
+Program program_of_plan(const Plan& plan) {
+  return lower(order_of_plan(plan), plan.policy, lowering_of_plan(plan));
+}
+
+WaitReport fill_prediction(Plan& plan) {
+  const Program program = program_of_plan(plan);
+  const sim::Result result = sim::simulate(program, plan.costs);
+  if (!result.finished) return sim::check(program, plan.costs);
+  const Figures figures = figures_of(program, result.timeline, plan.costs);
+  Prediction prediction;
+  prediction.step = Nanoseconds(figures.makespan_ns);
+  prediction.bubble_ratio = figures.bubble_ratio;
+  for (const RankFigures& rank : figures.ranks) {
+    prediction.peak_activations.push_back(rank.peak_activations);
+    prediction.peak_bytes.emplace_back(rank.peak_bytes);
+  }
+  plan.predicted = std::move(prediction);
+  return {};
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,35 @@
+// From a plan to what its readers read. The tools use these two functions for simulate, check and
+// run alike, so that all of them read the same Program. Thread-safe.
+#pragma once
+
+#include <span>
+
+#include "core/order/order.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/lower.hpp"
+#include "core/program/program.hpp"
+#include "core/program/wait_for.hpp"
+#include "core/timeline/timeline.hpp"
+
+namespace pipewright::planner {
+
+/// The plan's own order, or the one its generator makes, of one replica. Throws InputError if the
+/// schedule refuses the plan's sizes or the order does not fit the plan's stages, ranks and
+/// micro-batches.
+Order pipeline_order(const Plan& plan);
+/// The same of all the plan's replicas (planner/plans/data_parallel.hpp).
+Order order_of_plan(const Plan& plan);
+
+/// What a training asks of lower(): the update, with the norm where it clips, the gathering where
+/// replicas share the update, and the sums of what these stages of the model have in common.
+LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded, const Model& model,
+                                  std::span<const StagePlan> stages);
+LowerOptions lowering_of_plan(const Plan& plan);
+/// order_of_plan() lowered under the plan's policy, with the update at the end of each rank.
+Program program_of_plan(const Plan& plan);
+
+/// Simulates the plan under its own costs and fills plan.predicted. Where the Program does not end,
+/// the report says why and plan.predicted stays as it was.
+WaitReport fill_prediction(Plan& plan);
+
+}  // namespace pipewright::planner

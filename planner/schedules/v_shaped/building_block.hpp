@@ -1,0 +1,26 @@
+// V-shaped schedules with W apart, made of one building block repeated every six slots: four passes
+// in fixed places, W in what is left. The places decide the memory in the steady state; the two
+// reorderings then shorten the ends without holding more. Rule of the greedy variant of "Pipeline
+// Parallelism with Controllable Memory" (arXiv:2405.15362), as in zbv_greedy.py of
+// sail-sg/zero-bubble-pipeline-parallelism. Its squeeze counts every pass as one slot, so the order
+// does not depend on costs.
+#pragma once
+
+#include "planner/schedules/v_shaped/pass_grid.hpp"
+
+namespace pipewright::planner {
+
+/// The slots from one micro-batch to the next: F, I and W of two chunks.
+inline constexpr int kBlockPeriod = 6;
+
+/// The slots of a rank's passes. They have to rise along the dependencies and to differ mod
+/// kBlockPeriod on each rank.
+using BlockRule = BlockOffsets (*)(int rank, int ranks);
+
+/// All but two chunks, and a grid that is too large.
+std::optional<std::string> refuse_block(std::string_view schedule, const ScheduleRequest& request,
+                                        BlockRule offsets);
+/// The order made of the block. Pure.
+Order order_of_block(const ScheduleRequest& request, BlockRule offsets);
+
+}  // namespace pipewright::planner

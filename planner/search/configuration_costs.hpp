@@ -1,0 +1,95 @@
+// What a configuration costs: the seam between the search and where its numbers come from. Two
+// sources: the layers' measured times or operation counts (cost_model.hpp), and the analytical
+// estimate of a transformer (estimate/), which also knows tensor, context and expert parallelism.
+// Immutable; any number of threads may ask.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/costs/costs.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/profile.hpp"
+#include "planner/bounds/wires.hpp"
+#include "planner/estimate/parallel_space.hpp"
+#include "planner/partition/partition.hpp"
+#include "planner/schedules/registry.hpp"
+
+namespace pipewright::planner {
+
+class ConfigurationCosts {
+ public:
+  virtual ~ConfigurationCosts() = default;
+
+  /// The setups that the job allows, without chunks. `pipeline` stands in for the job's pp_degree
+  /// where it is not empty.
+  virtual void for_each_mesh(const std::vector<int>& pipeline,
+                             const SpaceVisitor& visitor) const = 0;
+  /// Why nothing runs or can be priced on this mesh, in words; nullopt: nothing is wrong.
+  virtual std::optional<std::string> refusal(const ParallelSetup& mesh) const = 0;
+
+  /// No schedule on this mesh ends earlier, in nanoseconds; 0 says nothing.
+  virtual std::int64_t least_step(const ParallelSetup& mesh) const = 0;
+  /// What a balanced cut divides: F, I and W of each of the model's layers on each rank, in
+  /// nanoseconds.
+  virtual LayerCosts layer_costs(const ParallelSetup& mesh) const = 0;
+  /// These three go by mesh.recompute; recompute_by_stage.hpp puts stages with their own together.
+  /// What a stage's replicas exchange at least, where it is no part of OPT, is `reduce` and
+  /// `unshard`.
+  virtual std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
+                                              std::span<const StagePlan> stages) const = 0;
+  virtual std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
+                                                std::span<const StagePlan> stages) const = 0;
+  /// Of the replicas that differ in them; of none where nothing is known of messages.
+  virtual std::vector<Wires> wires(const ParallelSetup& mesh,
+                                   std::span<const StagePlan> stages) const = 0;
+  /// Under the policy with which the job runs the schedule.
+  virtual Sending sending(const Schedule& schedule) const = 0;
+  /// Everything that simulating `replicas` of the pipeline needs.
+  virtual CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
+                          int replicas) const = 0;
+  /// What a stage may compute again where each has its own (ParallelSetup::recompute_by_stage), the
+  /// least first.
+  virtual std::vector<LayerRecompute> recompute_kinds() const = 0;
+  /// Whether the job's meshes have it for all stages alike.
+  virtual bool has_recompute(LayerRecompute recompute) const = 0;
+  /// False where training.recompute says what is computed again, whatever a mesh has.
+  virtual bool chooses_recompute() const = 0;
+
+  /// Replicas that have to be simulated to time a step: one where a stage's costs have the others'
+  /// part in them, those that differ, and two at least, elsewhere. table() of so many prices the
+  /// exchange of all.
+  virtual int simulated_replicas(const ParallelSetup& mesh) const = 0;
+
+  /// A rank that holds the most holds at least this; 0 says nothing.
+  virtual Bytes least_memory(const ParallelSetup& mesh) const = 0;
+  virtual Bytes memory_limit() const = 0;  // of any rank; 0: none
+  /// Whether ranks may differ in speed.
+  virtual bool knows_speeds() const = 0;
+  /// Of each rank, where nodes differ; empty: memory_limit().
+  virtual std::vector<Bytes> rank_memory(const ParallelSetup& mesh) const = 0;
+  virtual bool is_estimated() const = 0;
+  /// Where the numbers come from, and what else a reader of a plan has to know: sentences.
+  virtual std::vector<std::string> remarks(const ParallelSetup& mesh) const = 0;
+};
+
+/// The estimate where the job is estimated (estimated_architecture()) and there is no profile, else
+/// the layers'. `cores`: as in SearchOptions. References `job`, which has to live as long. Throws
+/// InputError for a profile of another model or device, for a device without known rates, and for a
+/// measured step that is none of this job.
+std::unique_ptr<ConfigurationCosts> costs_of_job(const Job& job, const Profile* profile, int cores);
+
+/// The two sources.
+std::unique_ptr<ConfigurationCosts> layer_configurations(const Job& job, const Profile* profile,
+                                                         int cores);
+/// `scale`: of all times.
+std::unique_ptr<ConfigurationCosts> estimated_configurations(const Job& job,
+                                                             const Architecture& model,
+                                                             double scale = 1);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,47 @@
+// What the simulator says of a branch of the search: the step, the bubble, the memory. A pure
+// function; any number of threads may call it.
+#pragma once
+
+#include <string>
+
+#include "planner/search/branch.hpp"
+#include "planner/search/rank_limits.hpp"
+#include "planner/search/search.hpp"
+
+namespace pipewright::planner {
+
+inline constexpr const char* kStuck = "does not end under the policy";
+
+struct Evaluation {
+  Candidate candidate;             // complete unless `pruned` says why not
+  std::size_t schedule_index = 0;  // place in the registry, simpler schedules first
+  bool simulated = false;
+  std::vector<Bytes> rank_peaks;  // of every rank; empty where it comes from a journal
+  std::string pruned;             // kOverMemory, kStuck, kAlike; empty: it is a plan
+};
+
+Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
+                    Bytes limit);
+
+/// What the orders of a configuration are judged by.
+struct OrderCosts {
+  CostTable table;  // of as many replicas as are simulated
+  RankLimits limits;
+};
+
+/// `configuration` with its recompute chosen.
+OrderCosts order_costs(const ConfigurationCosts& costs, const Configuration& configuration,
+                       const std::vector<StagePlan>& stages, Bytes limit);
+
+/// What evaluate() says, of another order than the schedule's for these stages, of one replica.
+Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
+                          const Configuration& configuration, const std::vector<StagePlan>& stages,
+                          const Order& pipeline, const OrderCosts& by);
+
+/// What of a row follows from the configuration alone; nothing of it is predicted.
+Candidate unpriced(const Configuration& configuration);
+
+/// The order of the ranked table: by step, memory and devices, then the simpler one. Total.
+bool better(const Evaluation& a, const Evaluation& b);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,297 @@
+// A model as a chain of layers: pipeline and data parallelism, by a profile or operation counts.
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "planner/base/number_text.hpp"
+#include "planner/bounds/layer_bounds.hpp"
+#include "planner/bounds/layer_replicas.hpp"
+#include "planner/costs/cost_model.hpp"
+#include "planner/memory/memory.hpp"
+#include "planner/schedules/building.hpp"
+#include "planner/search/asked_recompute.hpp"
+#include "planner/search/asked_values.hpp"
+#include "planner/search/configuration_costs.hpp"
+#include "planner/search/plan_of_candidate.hpp"
+#include "planner/search/stage_replicas.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+constexpr int kMostWithoutGaps = 16;  // every pp up to here, then only regular ones
+
+class LayerConfigurations final : public ConfigurationCosts {
+ public:
+  LayerConfigurations(const Job& job, const Profile* profile, int cores)
+      : job_(job),
+        asked_recompute_(layered_recompute(job)),
+        has_attention_(has_attention(job.model)),
+        models_(models_of(job, profile, cores, asked_recompute_)),
+        ranks_asked_(asked_ranks(job.strategy)),
+        replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
+        steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
+        sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
+        common_(common_of(job.strategy.schedule_mode)) {}
+
+  void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
+    const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
+    for (const int replicas : open_or_asked_replicas()) {
+      const auto batchings = this->batchings(replicas, visitor);
+      const auto ranks = rank_counts(asked, replicas, visitor);
+      for (const ParallelSetup& batching : batchings) {
+        for (const int p : ranks) {
+          ParallelSetup setup = batching;
+          setup.pipeline = p;
+          setup.zero = job_.strategy.sharding_degree > 1 ? 1 : 0;
+          visit_recomputes(setup, visitor);
+        }
+      }
+    }
+  }
+
+  std::optional<std::string> refusal(const ParallelSetup& mesh) const override {
+    if (!asked_recompute_.fixed_by_training ||
+        (mesh.recompute == LayerRecompute::None && !mesh.recompute_by_stage))
+      return std::nullopt;
+    return "training.recompute says what is computed again; say it in strategy.recompute, by "
+           "values or \"auto\", and the search chooses";
+  }
+  std::int64_t least_step(const ParallelSetup& mesh) const override {
+    return least_layer_step(of(mesh).model, job_, mesh, common_);
+  }
+
+  LayerCosts layer_costs(const ParallelSetup& mesh) const override {
+    LayerCosts costs{{{}}, {}};
+    for (const LayerTimes& layer : of(mesh).model.layer_times(mesh.micro_batch_size))
+      costs.of_kind.front().push_back((layer.f + layer.i + layer.w).value);
+    return costs;
+  }
+
+  std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
+                                      std::span<const StagePlan> stages) const override {
+    auto costs = of(mesh).model.stage_costs(stages, mesh.pipeline * mesh.data,
+                                            mesh.micro_batch_size, job_.training.optimizer);
+    for (StageCosts& stage : costs)
+      stage.opt = Nanoseconds(stage.opt.value / job_.strategy.sharding_degree);
+    set_least_reductions(costs, of(mesh).model, job_, mesh, stages);
+    return costs;
+  }
+
+  std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
+                                        std::span<const StagePlan> stages) const override {
+    auto memory = memory_of(job_.model, stages, mesh.micro_batch_size, job_.training.optimizer,
+                            of(mesh).recompute);
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const StageState state = state_of(job_.model, stages[s], job_.training.optimizer);
+      const StageState own = sharded_state(state, job_.strategy.sharding_degree);
+      memory[s].constant -= state.optimizer - own.optimizer;
+    }
+    return memory;
+  }
+
+  std::vector<Wires> wires(const ParallelSetup& mesh,
+                           std::span<const StagePlan> stages) const override {
+    return layer_wires(of(mesh).model, job_, mesh, stages);
+  }
+  Sending sending(const Schedule& schedule) const override {
+    return sending_under(policy_for(job_, schedule));
+  }
+
+  CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
+                  int replicas) const override {
+    return table_of_some(of(mesh).model, job_, mesh, stages, replicas);
+  }
+  int simulated_replicas(const ParallelSetup& mesh) const override {
+    return replicas_to_simulate(job_, mesh, common_);
+  }
+
+  std::vector<LayerRecompute> recompute_kinds() const override {
+    if (!has_attention_) return {LayerRecompute::None, LayerRecompute::Whole};
+    return {LayerRecompute::None, LayerRecompute::Attention, LayerRecompute::Whole};
+  }
+  bool has_recompute(LayerRecompute recompute) const override {
+    return asked_recompute_.admits(recompute);
+  }
+  bool chooses_recompute() const override { return !asked_recompute_.fixed_by_training; }
+
+  bool is_estimated() const override { return false; }
+  bool knows_speeds() const override { return false; }
+  Bytes least_memory(const ParallelSetup&) const override { return {}; }
+  Bytes memory_limit() const override {
+    return job_.strategy.memory_limit.value > 0 ? job_.strategy.memory_limit
+                                                : job_.cluster.device.memory;
+  }
+  std::vector<Bytes> rank_memory(const ParallelSetup&) const override { return {}; }
+
+  std::vector<std::string> remarks(const ParallelSetup& mesh) const override {
+    std::vector<std::string> remarks{"Costs: " + any_model().source() + "."};
+    if (!shares_this_machine(job_.cluster)) return remarks;
+    const double slower = any_model().contention(mesh.data * mesh.pipeline);
+    remarks.push_back(
+        "The ranks share the " + count_of(any_model().cores(), "core") + " of this machine" +
+        (slower > 1
+             ? ", so every computation is taken to be " + hundredths(slower) + " times as long."
+             : "; no plan with more ranks was tried unless the job names pp_degree or "
+               "dp_degree."));
+    return remarks;
+  }
+
+ private:
+  /// Costs under one recompute for all layers, or that of the training.
+  struct Recomputed {
+    CostModel model;
+    std::vector<LayerRecompute> recompute;  // by layer
+  };
+
+  static bool has_attention(const Model& model) {
+    return std::any_of(model.layers.begin(), model.layers.end(), [&](const Layer& layer) {
+      return redone_share(layer, model, LayerRecompute::Attention) > 0;
+    });
+  }
+
+  /// By LayerRecompute; one where the training says what is computed again.
+  static std::vector<Recomputed> models_of(const Job& job, const Profile* profile, int cores,
+                                           const AskedRecompute& asked) {
+    using Kind = RecomputeSpec::Kind;
+    std::vector<RecomputeSpec> specs{job.training.recompute};
+    if (!asked.fixed_by_training) specs = {{Kind::None}, {Kind::Selective}, {Kind::Full}};
+    std::vector<Recomputed> models;
+    for (const RecomputeSpec& spec : specs)
+      models.push_back(
+          {CostModel(job.model, job.cluster, profile, cores, spec), recompute_of(job.model, spec)});
+    return models;
+  }
+
+  const Recomputed& of(const ParallelSetup& mesh) const {
+    return asked_recompute_.fixed_by_training ? models_.front()
+                                              : models_[static_cast<std::size_t>(mesh.recompute)];
+  }
+  /// What does not depend on recompute.
+  const CostModel& any_model() const { return models_.front().model; }
+
+  void visit_recomputes(ParallelSetup setup, const SpaceVisitor& visitor) const {
+    using ByStage = ParallelSpace::ByStage;
+    for (const LayerRecompute recompute : asked_recompute_.for_all) {
+      setup.recompute = recompute;
+      if (recompute == LayerRecompute::Attention && !has_attention_) {
+        visitor.ruled_out("selective recompute, without attention", setup);
+      } else {
+        visitor.visit(setup);
+      }
+    }
+    if (asked_recompute_.by_stage == ByStage::No) return;
+    setup.recompute = LayerRecompute::None;
+    setup.recompute_by_stage = true;
+    visitor.visit(setup);
+  }
+
+  std::vector<int> open_rank_counts() const {
+    std::vector<int> list;
+    const int devices = job_.cluster.devices();
+    for (int p = 1; p <= devices; ++p) {
+      const bool regular =
+          (p & (p - 1)) == 0 || devices % p == 0 || p % job_.cluster.devices_per_node == 0;
+      if (p <= kMostWithoutGaps || regular) list.push_back(p);
+    }
+    return list;
+  }
+
+  static ParallelSetup setup_of(int ranks, int replicas, int micro_batches = 1, int size = 1) {
+    ParallelSetup setup;
+    setup.pipeline = ranks;
+    setup.data = replicas;
+    setup.micro_batches = micro_batches;
+    setup.micro_batch_size = size;
+    return setup;
+  }
+
+  /// Open they are the divisors of the devices.
+  std::vector<int> open_or_asked_replicas() const {
+    return replicas_asked_.empty() ? divisors(job_.cluster.devices()) : replicas_asked_;
+  }
+
+  /// On this machine's cores, beyond which nothing is tried that the job does not name.
+  bool is_crowded(const std::vector<int>& asked, int ranks, int replicas) const {
+    if (!shares_this_machine(job_.cluster) || ranks * replicas <= any_model().cores()) return false;
+    return (asked.empty() && ranks > 1) || (replicas_asked_.empty() && replicas > 1);
+  }
+
+  std::vector<int> rank_counts(const std::vector<int>& asked, int replicas,
+                               const SpaceVisitor& visitor) const {
+    std::vector<int> list;
+    const auto layers = static_cast<int>(job_.model.layers.size());
+    for (const int p : asked.empty() ? open_rank_counts() : asked) {
+      if (std::int64_t{p} * replicas > job_.cluster.devices()) {
+        // Open replicas are those that have devices.
+        if (replicas_asked_.empty() && replicas > 1) continue;
+        visitor.ruled_out("more ranks than devices", setup_of(p, replicas));
+      } else if (p > layers && common_.whole_ranks) {
+        visitor.ruled_out("fewer layers than stages", setup_of(p, replicas));
+      } else if (is_crowded(asked, p, replicas)) {
+        visitor.ruled_out("more ranks than cores", setup_of(p, replicas));
+      } else {
+        list.push_back(p);
+      }
+    }
+    return list;
+  }
+
+  /// Where the job names both, by some size and some number of micro-batches.
+  bool can_be_cut(int batch) const {
+    return std::any_of(steps_asked_.begin(), steps_asked_.end(),
+                       [&](int m) { return batch % m == 0 && admits(sizes_asked_, batch / m); });
+  }
+
+  /// Of one replica.
+  std::vector<ParallelSetup> batchings(int replicas, const SpaceVisitor& visitor) const {
+    std::vector<ParallelSetup> list;
+    if (job_.global_batch % replicas != 0) {
+      visitor.ruled_out("dp_degree does not divide the global batch", setup_of(1, replicas));
+      return list;
+    }
+    const int batch = job_.global_batch / replicas;
+    for (const int m : steps_asked_) {
+      if (batch % m != 0)
+        visitor.ruled_out("accumulate_steps does not divide the global batch",
+                          setup_of(1, replicas, m));
+    }
+    for (const int b : sizes_asked_) {
+      if (batch % b != 0)
+        visitor.ruled_out("micro_batch_size does not divide the global batch",
+                          setup_of(1, replicas, 1, b));
+    }
+    if (!steps_asked_.empty() && !sizes_asked_.empty() && !can_be_cut(batch))
+      visitor.ruled_out("dp_degree, accumulate_steps and micro_batch_size are not the global batch",
+                        setup_of(1, replicas, steps_asked_.front(), sizes_asked_.front()));
+    for (int m = 1; m <= batch; ++m) {
+      if (batch % m != 0) continue;
+      const int size = batch / m;
+      if (!admits(steps_asked_, m) || !admits(sizes_asked_, size)) continue;
+      if (any_model().refusal(size)) {
+        visitor.ruled_out("micro-batch size not profiled", setup_of(1, replicas, m, size));
+        continue;
+      }
+      ParallelSetup setup;
+      setup.data = replicas;
+      setup.micro_batches = m;
+      setup.micro_batch_size = size;
+      list.push_back(setup);
+    }
+    return list;
+  }
+
+  const Job& job_;
+  AskedRecompute asked_recompute_;
+  bool has_attention_;
+  std::vector<Recomputed> models_;
+  std::vector<int> ranks_asked_, replicas_asked_, steps_asked_, sizes_asked_;
+  CommonOfSchedules common_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConfigurationCosts> layer_configurations(const Job& job, const Profile* profile,
+                                                         int cores) {
+  return std::make_unique<LayerConfigurations>(job, profile, cores);
+}
+
+}  // namespace pipewright::planner

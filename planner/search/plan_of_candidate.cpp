@@ -1,0 +1,297 @@
+#include "planner/search/plan_of_candidate.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.hpp"
+#include "core/program/lower.hpp"
+#include "planner/base/number_text.hpp"
+#include "planner/plans/executable.hpp"
+#include "planner/plans/program_of_plan.hpp"
+#include "planner/schedules/building.hpp"
+#include "planner/search/rank_limits.hpp"
+#include "planner/search/recompute_by_stage.hpp"
+#include "planner/search/stage_replicas.hpp"
+#include "sim/engine.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+/// "0-2, 3, 4, 5 to 28 (2 each), 29": stage by stage, but runs of stages alike in one.
+std::string layers_of(const std::vector<StagePlan>& stages) {
+  constexpr std::size_t kLeastRun = 5;
+  const auto count = [&](std::size_t s) { return stages[s].end_layer - stages[s].first_layer; };
+  std::string list;
+  for (std::size_t s = 0; s < stages.size();) {
+    std::size_t end = s + 1;
+    while (end < stages.size() && count(end) == count(s)) ++end;
+    if (end - s < kLeastRun) end = s + 1;
+    const int first = stages[s].first_layer, last = stages[end - 1].end_layer - 1;
+    list += (list.empty() ? "" : ", ") + std::to_string(first);
+    if (end - s > 1) {
+      list += " to " + std::to_string(last) + " (" + std::to_string(count(s)) + " each)";
+    } else if (last > first) {
+      list += "-" + std::to_string(last);
+    }
+    s = end;
+  }
+  return list;
+}
+
+/// The fastest configuration of schedule naive; the job may rule it out as a plan.
+const Candidate* best_baseline(const SearchResult& result) {
+  const Candidate* best = nullptr;
+  for (const Candidate& candidate : result.baselines) {
+    if (best == nullptr || candidate.step < best->step) best = &candidate;
+  }
+  return best;
+}
+
+void add_comparisons(const SearchResult& result, std::vector<std::string>& reasons) {
+  const Candidate& best = result.ranked.front();
+  if (const Candidate* baseline = best_baseline(result)) {
+    const double ratio = best.step.value > 0 ? static_cast<double>(baseline->step.value) /
+                                                   static_cast<double>(best.step.value)
+                                             : 1.0;
+    const std::string name = describe(*baseline) + " (" + format_duration(baseline->step) + ")";
+    if (ratio > 1) {
+      reasons.push_back(hundredths(ratio) + " times as fast as the baseline, " + name + ".");
+    } else if (baseline->step == best.step) {
+      reasons.push_back("The baseline, " + name + ", takes as long: nothing here beats it.");
+    } else {
+      reasons.push_back("The baseline, " + name +
+                        ", would be faster, but a field that the job fixes rules it out.");
+    }
+  }
+  if (result.ranked.size() > 1) {
+    const Candidate& next = result.ranked[1];
+    const double more =
+        best.step.value > 0
+            ? static_cast<double>(next.step.value) / static_cast<double>(best.step.value) - 1
+            : 0;
+    reasons.push_back("Next best is " + describe(next) + ", " +
+                      (next.step == best.step ? "as fast, with " + format_bytes(next.peak_bytes) +
+                                                    " on its fullest rank."
+                                              : percent_apart(more) + " slower."));
+  }
+}
+
+void add_fixed_fields(const Strategy& strategy, std::vector<std::string>& reasons) {
+  const auto add = [&](const char* field, const Choice& choice) {
+    if (choice.empty()) return;
+    std::string values;
+    for (const std::string& value : choice) values += (values.empty() ? "" : ", ") + value;
+    reasons.push_back(choice.size() == 1
+                          ? std::string(field) + " stays " + values + ": the job fixes it."
+                          : std::string(field) + " was chosen among " + values +
+                                ", as the job asks.");
+  };
+  add("mp_degree", strategy.mp_degree);
+  add("pp_degree", strategy.pp_degree);
+  add("dp_degree", strategy.dp_degree);
+  add("cp_degree", strategy.cp_degree);
+  add("ep_degree", strategy.ep_degree);
+  add("vpp_degree", strategy.vpp_degree);
+  add("accumulate_steps", strategy.accumulate_steps);
+  add("micro_batch_size", strategy.micro_batch_size);
+  add("sharding_stage", strategy.sharding_stage);
+  add("rank_order", strategy.rank_order);
+  add("use_sequence_parallel", strategy.use_sequence_parallel);
+  add("recompute", strategy.recompute);
+  add("schedule_mode", strategy.schedule_mode);
+  add("node_order", strategy.node_order);
+  Choice stage_replicas;
+  for (const auto& counts : strategy.stage_replicas)
+    stage_replicas.push_back(replicas_text(counts));
+  add("stage_replicas", stage_replicas);
+}
+
+/// What fills the fullest rank.
+std::string memory_reason(const Candidate& best, Bytes memory_limit) {
+  const Bytes active = best.peak_bytes - best.state_bytes;
+  std::string text = format_bytes(best.peak_bytes) + " at most on a rank";
+  if (memory_limit.value > 0) text += ", of " + format_bytes(memory_limit) + " allowed";
+  const auto rank = static_cast<std::size_t>(best.fullest_rank);
+  return text + ": rank " + std::to_string(best.fullest_rank) + " holds " +
+         format_bytes(best.state_bytes) + " of weights, gradients and optimizer state and " +
+         format_bytes(active) +
+         (find_schedule(best.schedule).asynchronous ? " of activations and older weights, of "
+                                                    : " of activations, of ") +
+         std::to_string(best.peak_activations[rank]) +
+         (best.peak_activations[rank] == 1 ? " chunk and micro-batch"
+                                           : " chunks and micro-batches") +
+         " at its worst.";
+}
+
+/// Where the order is no schedule's.
+std::string synthesis_reason(const SynthesisedOrder& synthesised, Nanoseconds step) {
+  const double shorter =
+      1 - static_cast<double>(step.value) / static_cast<double>(synthesised.from_step.value);
+  return "The order is synthesised for these stages: " + percent_apart(shorter) + " shorter than " +
+         synthesised.from + "'s " + format_duration(synthesised.from_step) +
+         ". A framework that knows schedules by name only needs tune --no-synthesis.";
+}
+
+std::vector<std::string> reasons_for(const Job& job, const ConfigurationCosts& costs,
+                                     const SearchResult& result, Bytes memory_limit) {
+  const Candidate& best = result.ranked.front();
+  std::vector<std::string> reasons;
+  reasons.push_back("Chosen: " + describe(best) + ": " + format_duration(best.step) + " a step, " +
+                    percent(best.bubble_ratio) + " of the ranks' time in bubbles.");
+  if (best.synthesised) reasons.push_back(synthesis_reason(*best.synthesised, best.step));
+  add_comparisons(result, reasons);
+  reasons.push_back("Layers of the stages: " + layers_of(best.stages) + " (" + best.partition +
+                    (best.partition == "even"       ? " by number of layers)."
+                     : best.partition == "balanced" ? " by cost)."
+                                                    : ": as much to do for each rank)."));
+  if (!best.parallel.node_order.empty()) {
+    reasons.push_back("The pipeline goes through " +
+                      in_words(job.cluster, best.parallel.node_order) +
+                      "; mesh.devices says which devices each rank has.");
+  }
+  const RankLimits limits = limits_of(costs, best.parallel, memory_limit);
+  reasons.push_back(memory_reason(best, limits.of(best.fullest_rank)));
+  add_fixed_fields(job.strategy, reasons);
+  for (std::string& remark : costs.remarks(best.parallel)) reasons.push_back(std::move(remark));
+  return reasons;
+}
+
+/// The mesh counts devices as the pipeline comes to them, the cluster as its file has them.
+void put_on_nodes(const Cluster& cluster, const NodeOrder& order, Mesh& mesh) {
+  const std::vector<int> nodes = nodes_in_order(cluster, order);
+  const int each = cluster.devices_per_node;
+  for (int& device : mesh.devices)
+    device = nodes[static_cast<std::size_t>(device / each)] * each + device % each;
+}
+
+RecomputeSpec recompute_of_plan(const Candidate& best, const Model& model) {
+  std::vector<LayerRecompute> of_layer(model.layers.size());
+  for (std::size_t s = 0; s < best.stages.size(); ++s) {
+    for (int l = best.stages[s].first_layer; l < best.stages[s].end_layer; ++l)
+      of_layer[static_cast<std::size_t>(l)] = best.parallel.recompute_at(s);
+  }
+  return recompute_spec(of_layer);
+}
+
+/// Beyond that a plan's replicas are not simulated all.
+constexpr std::int64_t kMostActionsOfReplicas = 1'000'000;
+
+/// Whether one replica shows all: with the estimate what they exchange is in a rank's own update,
+/// so they take the same times.
+bool one_stands_for_all(const ConfigurationCosts& costs, const Candidate& best) {
+  const auto actions = 3 * static_cast<std::int64_t>(best.stages.size()) *
+                       best.parallel.micro_batches * best.parallel.data;
+  return costs.is_estimated() && best.parallel.data > 1 && actions > kMostActionsOfReplicas;
+}
+
+/// The plan's prediction, by simulating its first replica with `table`.
+void predict_by_one_replica(Plan& plan, const CostTable& table) {
+  Plan one = plan;
+  one.costs = table;
+  const Program program = lower(pipeline_order(one), one.policy, lowering_of_plan(one));
+  const sim::Result result = sim::simulate(program, one.costs);
+  PIPEWRIGHT_ASSERT(result.finished, "a plan that the search simulated does not end");
+  const Figures figures = figures_of(program, result.timeline, one.costs);
+  plan.predicted = {};
+  plan.predicted.step = Nanoseconds(figures.makespan_ns);
+  plan.predicted.bubble_ratio = figures.bubble_ratio;
+  for (int replica = 0; replica < plan.replicas(); ++replica) {
+    for (const RankFigures& rank : figures.ranks) {
+      plan.predicted.peak_activations.push_back(rank.peak_activations);
+      plan.predicted.peak_bytes.emplace_back(rank.peak_bytes);
+    }
+  }
+}
+
+Mesh mesh_of(const ParallelSetup& parallel, bool is_estimated) {
+  if (!is_estimated) return Mesh::data_parallel(parallel.data, parallel.pipeline);
+  const auto grid =
+      parallel.order == RankOrder::DataOutermost ? Mesh::grid_of_replicas : Mesh::grid;
+  return grid(parallel.pipeline, parallel.data, parallel.context, parallel.tensor);
+}
+
+}  // namespace
+
+std::string describe(const Candidate& candidate) {
+  const ParallelSetup& parallel = candidate.parallel;
+  std::string text = candidate.schedule + " on " + count_of(parallel.pipeline, "rank");
+  const int devices = parallel.tensor * parallel.context;  // of a rank
+  if (devices > 1) text += " of " + std::to_string(devices) + " devices each";
+  if (parallel.chunks > 1) text += " with " + std::to_string(parallel.chunks) + " chunks each";
+  if (!parallel.stage_replicas.empty())
+    text += ", stages on " + replicas_text(parallel.stage_replicas);
+  if (parallel.data > 1) text += " in " + std::to_string(parallel.data) + " replicas";
+  text += ", " + std::to_string(parallel.micro_batches) +
+          (parallel.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") +
+          std::to_string(parallel.micro_batch_size);
+  if (devices > 1) text += ", tp " + std::to_string(parallel.tensor);
+  if (parallel.context > 1) text += ", cp " + std::to_string(parallel.context);
+  if (parallel.experts > 1) text += ", ep " + std::to_string(parallel.experts);
+  text += recompute_text(parallel);
+  if (parallel.sequence_parallel) text += ", sequence parallel";
+  if (parallel.zero > 0 && candidate.parallel.data * parallel.context > 1)
+    text += ", ZeRO " + std::to_string(parallel.zero);
+  if (parallel.order == RankOrder::DataOutermost)
+    text += ", rank order " + std::string(name_of(parallel.order));
+  if (!parallel.node_order.empty()) text += ", node order " + to_text(parallel.node_order);
+  return text;
+}
+
+CommPolicy policy_for(const Job& job, const Schedule& schedule) {
+  if (job.strategy.policy) return *job.strategy.policy;
+  return schedule.policy.empty() ? CommPolicy{} : comm_policy_preset(schedule.policy);
+}
+
+Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const SearchResult& result,
+                       Bytes memory_limit) {
+  PIPEWRIGHT_ASSERT(!result.ranked.empty(), "there is no candidate to make a plan of");
+  const Candidate& best = result.ranked.front();
+  const ParallelSetup& parallel = best.parallel;
+  const Schedule& schedule = find_schedule(best.schedule);
+  Plan plan;
+  plan.model = job.model;
+  plan.architecture = job.architecture;
+  plan.cluster = job.cluster;
+  plan.mesh = mesh_of(parallel, costs.is_estimated());
+  put_on_nodes(job.cluster, parallel.node_order, plan.mesh);
+  plan.micro_batches = parallel.micro_batches;
+  plan.micro_batch_size = parallel.micro_batch_size;
+  plan.stages = best.stages;
+  plan.schedule.name = best.schedule;
+  plan.schedule.chunks = parallel.chunks;
+  plan.schedule.parameters = schedule_parameters(parallel);
+  plan.policy = policy_for(job, schedule);
+  plan.sharding_stage = parallel.zero;
+  plan.expert_parallel = parallel.experts;
+  plan.sequence_parallel = parallel.sequence_parallel;
+  plan.costs = chosen_table(costs, parallel, best.stages, parallel.data);
+  if (!schedule.asynchronous)
+    for (StageMemory& memory : plan.costs.memory) memory.version = Bytes(0);
+  if (best.synthesised) {
+    plan.schedule.order = *best.synthesised->order;
+  } else if (schedule.cost_driven) {
+    // The limit that it planned for stands nowhere else in the plan.
+    const CostTable searched =
+        costs.table(parallel, best.stages, costs.simulated_replicas(parallel));
+    const RankLimits limits = limits_of(costs, parallel, memory_limit);
+    plan.schedule.order = schedule.make(request_for(parallel, best.stages, searched, limits));
+  }
+  plan.executable = executable_on_devices(job, parallel);
+  plan.training = job.training;
+  if (costs.chooses_recompute()) plan.training.recompute = recompute_of_plan(best, job.model);
+  plan.tuner.evaluated = result.evaluated;
+  plan.tuner.pruned = result.pruned;
+  plan.tuner.reasons = reasons_for(job, costs, result, memory_limit);
+  if (const Candidate* baseline = best_baseline(result)) plan.tuner.baseline_step = baseline->step;
+  if (one_stands_for_all(costs, best)) {
+    CostTable table = chosen_table(costs, parallel, best.stages, 1);
+    table.memory = plan.costs.memory;
+    predict_by_one_replica(plan, table);
+  } else {
+    const WaitReport report = fill_prediction(plan);
+    PIPEWRIGHT_ASSERT(report.verdict == Verdict::Ok, "a plan that the search simulated is stuck");
+  }
+  return plan;
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,92 @@
+// Cuts and bounds where stages have replicas that take turns (PipeDream, SOSP 2019, section 3.1):
+// a stage of R ranks has 1/R of the micro-batches to do on each, and its ranks reduce its gradients
+// and update behind each of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "planner/partition/partition.hpp"
+#include "planner/search/configuration_costs.hpp"
+#include "planner/search/rank_limits.hpp"
+
+namespace pipewright::planner {
+
+/// The stages that a mesh may have, by what a rank of each has to do in a step: its micro-batches'
+/// F, I and W, their reductions and updates; and no less than the messages at either end of it, up
+/// and down, which go on beside (both as the paper counts them). Layers are priced as they are
+/// alone, so what a stage has once (the launch of an action) is not in it, but for the latency of
+/// its ring. Ask from one thread; `costs` is read by the constructor only.
+class ReplicatedStages {
+ public:
+  ReplicatedStages(const ConfigurationCosts& costs, const ParallelSetup& mesh);
+
+  /// The cut whose busiest rank has least to do, exactly; of these the most even one. nullopt:
+  /// fewer layers than stages.
+  std::optional<Partition> cut(const std::vector<int>& stage_replicas);
+
+  /// The numbers of ranks of so many stages, each a divisor of the micro-batches, with which the
+  /// busiest rank has least to do in the best cut of all: exact, by a table over layers, ranks and
+  /// stages (the paper's program; it has one level of network here, but each ring's own routes). Of
+  /// equals the one that was found first, fewer ranks in front. Needs a number of stages of
+  /// replications_of().
+  std::vector<int> best_replicas(int stages);
+  /// What the busiest rank has to do then, in nanoseconds of a step.
+  std::int64_t least_largest(int stages);
+
+  /// Fills `reduce` of stages with replicas with what their collective takes.
+  void set_rings(const std::vector<int>& stage_replicas, std::span<const StagePlan> stages,
+                 std::vector<StageCosts>& stage_costs);
+
+ private:
+  /// What a rank of a stage on these ranks has to do: `fixed` + sums[end] - sums[first], and no
+  /// less than at_cut[first] and at_cut[end].
+  struct Load {
+    std::int64_t fixed = 0;
+    std::vector<std::int64_t> sums, at_cut;
+  };
+  /// The best from layer l and rank r on in k stages: its busiest rank's work, and the first
+  /// stage's ranks and end.
+  struct Best {
+    std::int64_t largest = INT64_MAX;
+    int replicas = 0, end = 0;
+  };
+
+  const Load& load_on(int first_rank, int replicas);
+  /// Of a micro-batch that goes up and comes down between two ranks, behind a layer.
+  Nanoseconds messages(int from, int to, int layer) const;
+  Nanoseconds ring(int first_rank, int replicas, Bytes parameters);
+  void fill_table();
+  Best best_of(int stages, int layer, int rank);
+  Best& cell(int stages, int layer, int rank);
+
+  int ranks_, micro_batches_, layers_;
+  CostTable routes_;                // of no stage, but the ring that is asked for
+  std::vector<std::int64_t> work_;  // of a layer for a micro-batch, with its update
+  std::vector<Bytes> parameters_;   // of a layer
+  std::map<std::pair<int, int>, Load> loads_;
+  std::vector<Best> table_;
+};
+
+/// ReplicatedStages::set_rings() where the setup's stages have replicas; else nothing.
+void set_ring_times(const ConfigurationCosts& costs, const ParallelSetup& setup,
+                    std::span<const StagePlan> stages, std::vector<StageCosts>& stage_costs);
+
+/// No step is shorter, by what each stage's ranks have to do. The last of the R of a stage waits
+/// for micro-batch R - 1: for the way through the stages in front, on one of which with fewer
+/// replicas more of them come before it. Then m / R times F and B, reduction and update behind each
+/// B; and behind the last either these, or the way down through the B of the stages in front, and
+/// the reduction and update of the first.
+std::int64_t replicated_bound(const ParallelSetup& setup, const std::vector<StageCosts>& costs);
+
+/// By rank; false only if the state of its stage and the activations that 1f1b-rr has in flight
+/// there are over the limit.
+std::vector<bool> replicated_ranks_that_fit(const ParallelSetup& setup,
+                                            const std::vector<StageMemory>& memory,
+                                            const RankLimits& limits);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,412 @@
+#include "planner/search/search.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <queue>
+#include <sstream>
+#include <tuple>
+
+#include "core/base/error.hpp"
+#include "core/base/units.hpp"
+#include "planner/base/parallel.hpp"
+#include "planner/costs/cost_model.hpp"
+#include "planner/plans/executable.hpp"
+#include "planner/search/budget.hpp"
+#include "planner/search/evaluation.hpp"
+#include "planner/search/nearest_possible.hpp"
+#include "planner/search/plan_of_candidate.hpp"
+#include "planner/search/record.hpp"
+#include "planner/search/space.hpp"
+#include "planner/search/winners.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+constexpr std::size_t kMeshes = 64;       // grown between two looks at the best so far
+constexpr std::size_t kSimulations = 16;  // likewise
+constexpr const char* kNotExecutable = "run cannot execute it";
+constexpr const char* kOverBudget = "not looked at: the budget ran out";
+
+struct Mesh {
+  ParallelSetup setup;
+  std::int64_t least = 0;  // no step on it is shorter; of a first_possible search: holds less
+};
+
+/// What a mesh is tried with.
+enum class TrialKind { Schedules, Baseline };
+
+/// One call of search(): what all configurations share.
+class ScheduleSearch {
+ public:
+  ScheduleSearch(const Job& job, const Profile* profile, const SearchOptions& options)
+      : job_(job),
+        options_(options),
+        costs_(costs_of_job(job, profile, options.cores)),
+        choices_(job, costs_->is_estimated()),
+        threads_(options.threads > 0 ? options.threads : cores_of_this_machine()),
+        keep_(static_cast<std::size_t>(std::max(1, options.keep))),
+        limit_(costs_->memory_limit()),
+        budget_{static_cast<std::int64_t>(options.budget_seconds * 1e9)},
+        begin_(std::chrono::steady_clock::now()) {}
+
+  SearchResult run() {
+    report("searching", {});
+    SearchSpace space = search_space(job_, *costs_);
+    result_.pruned = std::move(space.pruned);
+    result_.examples = std::move(space.examples);
+    const std::vector<Mesh> meshes = sorted(space.meshes);
+    const Bytes whole_limit = limit_;
+    const bool synthesises = options_.synthesis && synthesises_winners(job_);
+    // Its winners do not depend on how many rows are shown.
+    const std::size_t rows = synthesises ? std::max(keep_, kRowsForWinners) : keep_;
+    std::vector<Evaluation> ranked = best_of(meshes, TrialKind::Schedules, rows, "table");
+    if (!ranked.empty()) leader_ = ranked.front().candidate;
+    if (!options_.first_possible || ranked.empty())
+      add_baselines(meshes, sorted(space.only_to_compare), ranked);
+    std::sort(ranked.begin(), ranked.end(), better);
+    if (synthesises && result_.complete) {
+      report("improving orders", ranked);
+      result_.synthesis =
+          synthesise_winners({job_, *costs_, limit_, threads_, budget_.left_ns()}, ranked);
+      std::sort(ranked.begin(), ranked.end(), better);
+    }
+    if (ranked.size() > keep_) ranked.resize(keep_);
+    for (Evaluation& outcome : ranked) result_.ranked.push_back(std::move(outcome.candidate));
+    result_.configurations = result_.evaluated;
+    for (const auto& [why, number] : result_.pruned)
+      result_.configurations += why == kStuck ? 0 : number;  // these were simulated
+    if (options_.front) add_front(meshes);
+    if (result_.ranked.empty() && !costs_->chooses_recompute()) {
+      result_.examples[kOverMemory] =
+          "training.recompute says what is computed again; \"recompute\": \"auto\" in strategy "
+          "lets "
+          "the search choose";
+    }
+    limit_ = whole_limit;
+    if (!result_.ranked.empty() && !options_.first_possible) {
+      report("making the plan", {});
+      result_.best = plan_of_candidate(job_, *costs_, result_, limit_);
+      check_prediction();
+      result_.rank_memory = costs_->rank_memory(result_.ranked.front().parallel);
+    }
+    result_.elapsed_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                             std::chrono::steady_clock::now() - begin_)
+                             .count();
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<Mesh> sorted(const std::vector<ParallelSetup>& setups) {
+    std::vector<Mesh> meshes;
+    for (const ParallelSetup& setup : setups) {
+      if (options_.only_executable && !missing_everywhere(job_, setup).empty()) {
+        ++result_.pruned[kNotExecutable];
+      } else {
+        meshes.push_back({setup, 0});
+      }
+    }
+    budget_.spend(static_cast<std::int64_t>(meshes.size()), kMeshNs);
+    for_each_index(meshes.size(), threads_, [&](std::size_t i) {
+      const ParallelSetup& setup = meshes[i].setup;
+      // What holds least is the first that fits.
+      meshes[i].least =
+          options_.first_possible ? costs_->least_memory(setup).value : costs_->least_step(setup);
+    });
+    std::stable_sort(meshes.begin(), meshes.end(),
+                     [](const Mesh& a, const Mesh& b) { return a.least < b.least; });
+    return meshes;
+  }
+
+  /// The best naive configuration on one rank, and on several; those the job allows as a plan
+  /// also enter the ranking.
+  void add_baselines(const std::vector<Mesh>& meshes, const std::vector<Mesh>& only_to_compare,
+                     std::vector<Evaluation>& ranked) {
+    std::vector<Mesh> one, several;
+    for (const Mesh& mesh : meshes) (mesh.setup.pipeline == 1 ? one : several).push_back(mesh);
+    const bool can_be_plan = choices_.allows_baseline();
+    add_baseline(one.empty() ? only_to_compare : one, can_be_plan && !one.empty(), ranked);
+    add_baseline(several, can_be_plan, ranked);
+  }
+
+  void add_baseline(const std::vector<Mesh>& meshes, bool can_be_plan,
+                    std::vector<Evaluation>& ranked) {
+    auto best = best_of(meshes, TrialKind::Baseline, 1, "baseline");
+    if (best.empty()) return;
+    result_.baselines.push_back(best.front().candidate);
+    const bool is_there = std::any_of(ranked.begin(), ranked.end(), [&](const Evaluation& outcome) {
+      return !better(outcome, best.front()) && !better(best.front(), outcome);
+    });
+    if (can_be_plan && !is_there) ranked.push_back(std::move(best.front()));
+  }
+
+  /// The fastest below each memory limit, which falls by a twentieth from one to the next.
+  void add_front(const std::vector<Mesh>& meshes) {
+    if (result_.ranked.empty()) return;
+    const auto pruned = result_.pruned;  // the table's certificate stays as it is
+    result_.front = {result_.ranked.front()};
+    while (result_.complete) {
+      limit_ = Bytes(result_.front.back().peak_bytes.value / 20 * 19);
+      auto next = best_of(meshes, TrialKind::Schedules, 1, "front");
+      if (limit_.value == 0 || next.empty()) break;
+      result_.front.push_back(std::move(next.front().candidate));
+    }
+    result_.pruned = pruned;
+  }
+
+  const ShapeChoices::Shapes& shapes_on(const ParallelSetup& mesh) {
+    const std::tuple key(mesh.pipeline, mesh.micro_batches, mesh.data > 1);
+    const auto [entry, is_new] = shapes_.try_emplace(key);
+    if (is_new) {
+      entry->second = choices_.on(mesh);
+      result_.examples.insert(entry->second.examples.begin(), entry->second.examples.end());
+    }
+    return entry->second;
+  }
+
+  /// As often as configurations fell that nobody has looked at.
+  void leave_out(const std::vector<Mesh>& meshes, std::size_t from, TrialKind trial,
+                 const std::string& reason) {
+    for (std::size_t i = from; i < meshes.size(); ++i) {
+      std::size_t count = choices_.baseline_on(meshes[i].setup) ? 1 : 0;
+      if (trial == TrialKind::Schedules) {
+        const ShapeChoices::Shapes& shapes = shapes_on(meshes[i].setup);
+        count = shapes.list.size();
+        for (const auto& [why, number] : shapes.pruned) result_.pruned[why] += number;
+      }
+      if (count > 0) result_.pruned[reason] += cuts_tried(*costs_) * static_cast<int>(count);
+    }
+  }
+
+  std::vector<Branch> grow(const std::vector<Mesh>& meshes, std::size_t begin, std::size_t end,
+                           TrialKind trial) {
+    std::vector<std::vector<Shape>> shapes(end - begin);
+    for (std::size_t i = begin; i < end; ++i) {
+      const ParallelSetup& setup = meshes[i].setup;
+      auto& own = shapes[i - begin];
+      if (trial == TrialKind::Baseline) {
+        if (const auto shape = choices_.baseline_on(setup)) own.push_back(*shape);
+      } else {
+        const ShapeChoices::Shapes& found = shapes_on(setup);
+        own = found.list;
+        for (const auto& [why, number] : found.pruned) result_.pruned[why] += number;
+      }
+    }
+    for (const auto& own : shapes) budget_.spend(static_cast<std::int64_t>(own.size()), kShapeNs);
+    std::vector<Branches> grown(end - begin);
+    for_each_index(grown.size(), threads_, [&](std::size_t i) {
+      if (!shapes[i].empty())
+        grown[i] = branches_of(*costs_, meshes[begin + i].setup, shapes[i], limit_);
+    });
+    std::vector<Branch> branches;
+    for (Branches& each : grown) {
+      for (const auto& [why, number] : each.pruned) result_.pruned[why] += number;
+      for (Branch& branch : each.open) branches.push_back(std::move(branch));
+    }
+    return branches;
+  }
+
+  /// Branches wait by their bound, equal ones in the order in which they grew.
+  struct Waiting {
+    std::int64_t bound = 0;
+    std::size_t index = 0;
+    bool operator>(const Waiting& other) const {
+      return std::tie(bound, index) > std::tie(other.bound, other.index);
+    }
+  };
+  using Queue = std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>;
+
+  /// The `count` best, best first: always on with what has the least bound, meshes before their
+  /// branches. Batches have fixed sizes: what is skipped depends on the batches before, not on
+  /// which thread was faster.
+  std::vector<Evaluation> best_of(const std::vector<Mesh>& meshes, TrialKind trial,
+                                  std::size_t count, const std::string& what) {
+    std::vector<Branch> branches;
+    Queue waiting;
+    std::vector<Evaluation> best;
+    std::size_t next = 0;  // of the meshes
+    const auto is_beaten = [&](std::int64_t bound) {
+      if (options_.first_possible && !best.empty()) return true;
+      return !options_.exhaustive && best.size() >= count &&
+             bound > best[count - 1].candidate.step.value;
+    };
+    while (next < meshes.size() || !waiting.empty()) {
+      const bool grows = next < meshes.size() &&
+                         (waiting.empty() ||
+                          (!options_.first_possible && meshes[next].least <= waiting.top().bound));
+      if (is_beaten(grows ? meshes[next].least : waiting.top().bound) || is_over_budget()) break;
+      if (grows) {
+        const std::size_t end = std::min(next + kMeshes, meshes.size());
+        for (Branch& branch : grow(meshes, next, end, trial)) {
+          waiting.push({branch.bound, branches.size()});
+          branches.push_back(std::move(branch));
+        }
+        next = end;
+      } else {
+        simulate_some(branches, waiting, is_beaten, best);
+        if (best.size() > count) best.resize(count);
+        report("searching", best);
+      }
+    }
+    const std::string reason =
+        result_.complete ? "too slow at best for the " + what : std::string(kOverBudget);
+    if (!waiting.empty()) result_.pruned[reason] += static_cast<int>(waiting.size());
+    leave_out(meshes, next, trial, reason);
+    return best;
+  }
+
+  template <class IsBeaten>
+  void simulate_some(const std::vector<Branch>& branches, Queue& waiting, const IsBeaten& is_beaten,
+                     std::vector<Evaluation>& best) {
+    std::vector<std::size_t> taken;
+    while (!waiting.empty() && taken.size() < kSimulations && !is_beaten(waiting.top().bound)) {
+      taken.push_back(waiting.top().index);
+      waiting.pop();
+    }
+    std::vector<const Branch*> batch;
+    for (const std::size_t index : taken) batch.push_back(&branches[index]);
+    std::vector<Evaluation> outcomes = evaluate_all(batch);
+    for (Evaluation& outcome : outcomes) {
+      if (outcome.simulated) ++result_.evaluated;
+      if (outcome.pruned.empty()) {
+        best.push_back(std::move(outcome));
+      } else {
+        ++result_.pruned[outcome.pruned];
+      }
+    }
+    std::sort(best.begin(), best.end(), better);
+  }
+
+  /// In the order of the batch. What the journal has is read from it, the rest is simulated, each
+  /// process a part of it.
+  std::vector<Evaluation> evaluate_all(const std::vector<const Branch*>& batch) {
+    std::vector<Evaluation> outcomes(batch.size());
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (options_.journal == nullptr) {
+        open.push_back(i);
+        continue;
+      }
+      const auto known = options_.journal->known.find(key_of(*batch[i], limit_));
+      if (known == options_.journal->known.end()) {
+        open.push_back(i);
+      } else {
+        outcomes[i] = evaluation_of(known->second, *batch[i]);
+      }
+    }
+    for (const std::size_t i : open) budget_.spend(1, simulation_ns(*batch[i]));
+    const auto own = static_cast<std::size_t>(options_.share.process);
+    const auto step = static_cast<std::size_t>(options_.share.processes);
+    std::vector<std::size_t> mine;
+    for (std::size_t k = own; k < open.size(); k += step) mine.push_back(open[k]);
+    for_each_index(mine.size(), threads_, [&](std::size_t k) {
+      outcomes[mine[k]] = evaluate(job_, *costs_, *batch[mine[k]], limit_);
+    });
+    if (step > 1) exchange(batch, open, mine, outcomes);
+    if (options_.journal != nullptr && options_.journal->add) {
+      for (const std::size_t i : open)
+        options_.journal->add(key_of(*batch[i], limit_), record_of(outcomes[i]));
+    }
+    return outcomes;
+  }
+
+  /// A line for each evaluation of one's own.
+  void exchange(const std::vector<const Branch*>& batch, const std::vector<std::size_t>& open,
+                const std::vector<std::size_t>& mine, std::vector<Evaluation>& outcomes) {
+    std::string text;
+    for (const std::size_t i : mine) text += record_of(outcomes[i]) + "\n";
+    const std::vector<std::string> texts = options_.share.exchange(text);
+    for (std::size_t process = 0; process < texts.size(); ++process) {
+      std::istringstream lines(texts[process]);
+      std::string line;
+      for (std::size_t k = process; k < open.size() && std::getline(lines, line); k += texts.size())
+        outcomes[open[k]] = evaluation_of(line, *batch[open[k]]);
+    }
+  }
+
+  /// The plan was simulated once more: what a journal said of it is then known to be true.
+  void check_prediction() const {
+    const Nanoseconds planned = result_.best->predicted.step, found = result_.ranked.front().step;
+    if (planned == found) return;
+    if (options_.journal != nullptr && !options_.journal->known.empty()) {
+      throw InputError("the search journal says " + format_duration(found) +
+                       " of the best configuration, which takes " + format_duration(planned) +
+                       "; it is of another state of pipewright, or was altered: begin a new one");
+    }
+    throw_bug(__FILE__, __LINE__, "the plan's prediction differs from the search's");
+  }
+
+  static std::int64_t simulation_ns(const Branch& branch) {
+    const auto& [schedule, parallel, even_layers, rank_evened] = branch.configuration;
+    const auto actions =
+        3 * static_cast<std::int64_t>(branch.stages->size()) * parallel.micro_batches;
+    return actions * kInstructionNs * (schedule->cost_driven ? kTriesByCosts : 1);
+  }
+
+  bool is_over_budget() {
+    if (budget_.is_spent()) result_.complete = false;
+    return !result_.complete;
+  }
+
+  void report(std::string_view phase, const std::vector<Evaluation>& best) const {
+    if (!options_.progress) return;
+    SearchProgress progress;
+    progress.phase = phase;
+    progress.simulated = result_.evaluated;
+    for (const auto& [why, number] : result_.pruned) progress.left_out += number;
+    if (leader_) {
+      progress.best = &*leader_;
+    } else if (!best.empty()) {
+      progress.best = &best.front().candidate;
+    }
+    options_.progress(progress);
+  }
+
+  const Job& job_;
+  const SearchOptions& options_;
+  const std::unique_ptr<ConfigurationCosts> costs_;
+  const ShapeChoices choices_;
+  const int threads_;
+  const std::size_t keep_;
+  Bytes limit_;
+  SearchBudget budget_;
+  const std::chrono::steady_clock::time_point begin_;
+  std::map<std::tuple<int, int, bool>, ShapeChoices::Shapes> shapes_;
+  std::optional<Candidate> leader_;  // of the table, once that is full: what follows compares
+  SearchResult result_;
+};
+
+}  // namespace
+
+namespace {
+
+SearchResult search_open_or_executable(const Job& job, const Profile* profile,
+                                       const SearchOptions& options) {
+  if (!options.only_executable) return ScheduleSearch(job, profile, options).run();
+  SearchOptions open = options;
+  open.only_executable = false;
+  SearchResult all = ScheduleSearch(job, profile, open).run();
+  if (all.ranked.empty() || missing_everywhere(job, all.ranked.front().parallel).empty())
+    return all;
+  SearchResult result = ScheduleSearch(job, profile, options).run();
+  result.elapsed_ns += all.elapsed_ns;
+  result.not_executable = all.ranked.front();
+  if (result.best) {
+    result.best->tuner.reasons.push_back(
+        "Faster, but not in the executor: " + describe(all.ranked.front()) + ", " +
+        format_duration(all.ranked.front().step) + " a step; tuner_run_mode asks for a plan that " +
+        "can be run.");
+  }
+  return result;
+}
+
+}  // namespace
+
+SearchResult search(const Job& job, const Profile* profile, const SearchOptions& options) {
+  SearchResult result = search_open_or_executable(job, profile, options);
+  if (result.ranked.empty() && options.nearest && !options.first_possible)
+    result.nearest = nearest_possible(job, profile, options, result).sentences;
+  return result;
+}
+
+}  // namespace pipewright::planner

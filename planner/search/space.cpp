@@ -1,0 +1,195 @@
+#include "planner/search/space.hpp"
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/model/tie.hpp"
+#include "planner/search/asked_values.hpp"
+#include "planner/search/stage_replicas.hpp"
+
+namespace pipewright::planner {
+
+namespace {
+
+/// What a rule about degrees, devices and batch has looked at.
+std::string numbers_of(const ParallelSetup& setup, const Job& job) {
+  const std::pair<const char*, int> degrees[] = {
+      {"tp", setup.tensor}, {"pp", setup.pipeline}, {"cp", setup.context}, {"dp", setup.data}};
+  std::string text;
+  for (const auto& [name, degree] : degrees) {
+    if (degree > 1) text += std::string(name) + " " + std::to_string(degree) + ", ";
+  }
+  if (setup.micro_batches > 1) text += std::to_string(setup.micro_batches) + " micro-batches, ";
+  if (setup.micro_batch_size > 1)
+    text += "micro-batches of " + std::to_string(setup.micro_batch_size) + ", ";
+  return text + std::to_string(job.cluster.devices()) + " devices, a global batch of " +
+         std::to_string(job.global_batch) + " and " + std::to_string(job.model.layers.size()) +
+         " layers";
+}
+
+}  // namespace
+
+SearchSpace search_space(const Job& job, const ConfigurationCosts& costs) {
+  if (job.global_batch < 1) {
+    throw InputError("global_batch: expected a positive number of samples a step, found " +
+                     std::to_string(job.global_batch));
+  }
+  SearchSpace space;
+  costs.for_each_mesh({}, {[&](const ParallelSetup& mesh) {
+                             if (const auto reason = costs.refusal(mesh)) {
+                               const std::string rule = rule_of(*reason);
+                               ++space.pruned[rule];
+                               space.examples.try_emplace(rule, *reason);
+                             } else {
+                               space.meshes.push_back(mesh);
+                             }
+                           },
+                           [&](std::string_view rule, const ParallelSetup& setup) {
+                             const auto [count, is_new] =
+                                 space.pruned.try_emplace(std::string(rule), 0);
+                             ++count->second;
+                             if (is_new) space.examples[count->first] = numbers_of(setup, job);
+                           }});
+  const auto ranks = asked_ranks(job.strategy);
+  if (admits(ranks, 1)) return space;
+  costs.for_each_mesh({1}, {[&](const ParallelSetup& mesh) {
+                              if (!costs.refusal(mesh)) space.only_to_compare.push_back(mesh);
+                            },
+                            [](std::string_view, const ParallelSetup&) {}});
+  return space;
+}
+
+ShapeChoices::ShapeChoices(const Job& job, bool is_estimated)
+    : layers_(static_cast<int>(job.model.layers.size())),
+      is_tied_(tie_of(job.model).has_value()),
+      is_estimated_(is_estimated),
+      chunks_asked_(asked_numbers(job.strategy.vpp_degree, "vpp_degree")),
+      replicas_asked_(job.strategy.stage_replicas) {
+  for (const std::string& name : job.strategy.schedule_mode) asked_.push_back(&find_schedule(name));
+  std::sort(replicas_asked_.begin(), replicas_asked_.end());
+  replicas_asked_.erase(std::unique(replicas_asked_.begin(), replicas_asked_.end()),
+                        replicas_asked_.end());
+  const auto has_replicas = [](const Schedule* schedule) {
+    return schedule->layout == Layout::Replicas;
+  };
+  if (!replicas_asked_.empty() &&
+      (asked_.empty() || !std::all_of(asked_.begin(), asked_.end(), has_replicas))) {
+    throw InputError(
+        "stage_replicas: only the stages of 1f1b-rr have replicas; say \"schedule_mode\": "
+        "\"1f1b-rr\", or leave stage_replicas out");
+  }
+}
+
+bool ShapeChoices::allows_baseline() const {
+  return admits(chunks_asked_, 1) &&
+         (asked_.empty() ||
+          std::find(asked_.begin(), asked_.end(), &find_schedule("naive")) != asked_.end());
+}
+
+std::vector<const Schedule*> ShapeChoices::schedules_for(int ranks, bool has_replicas) const {
+  std::vector<const Schedule*> list;
+  for (const Schedule& schedule : schedules()) {
+    if (schedule.name == "naive") {
+      const bool is_choice = is_estimated_ || has_replicas;
+      if (is_choice && ranks == 1 && allows_baseline()) list.push_back(&schedule);
+      continue;
+    }
+    const bool has_layout =
+        schedule.layout == Layout::Loop || (is_estimated_ && schedule.layout == Layout::V);
+    const bool automatic = asked_.empty() && schedule.policy.empty() && ranks > 1 && has_layout &&
+                           !schedule.asynchronous && !schedule.searched;
+    const bool named = std::find(asked_.begin(), asked_.end(), &schedule) != asked_.end();
+    if (automatic || named) list.push_back(&schedule);
+  }
+  return list;
+}
+
+std::vector<int> ShapeChoices::chunks_for(const Schedule& schedule, int ranks) const {
+  if (!chunks_asked_.empty()) return chunks_asked_;
+  if (schedule.default_chunks == 1) return {1};
+  std::vector<int> list;
+  for (int v = schedule.default_chunks; v <= layers_ / ranks; v *= 2) list.push_back(v);
+  return list;
+}
+
+std::optional<Shape> ShapeChoices::baseline_on(const ParallelSetup& mesh) const {
+  const Schedule& naive = find_schedule("naive");
+  const ScheduleRequest request{mesh.pipeline, mesh.micro_batches};
+  if (refusal_of(naive, request) || mesh.pipeline > layers_) return std::nullopt;
+  return Shape{&naive, 1, placement_of(naive, request), {}};
+}
+
+namespace {
+
+/// Why the schedule cannot have these replicas on the mesh.
+std::optional<std::string> refusal_of_replicas(const Schedule& schedule, const ParallelSetup& mesh,
+                                               const std::vector<int>& stage_replicas) {
+  ParallelSetup setup = mesh;
+  setup.stage_replicas = stage_replicas;
+  return refusal_of(schedule, request_of(setup));
+}
+
+}  // namespace
+
+void ShapeChoices::Shapes::refuse(const Schedule& schedule, const std::string& reason) {
+  const std::string rule = "outside the constraint of " + std::string(schedule.name);
+  ++pruned[rule];
+  examples.try_emplace(rule, reason);
+}
+
+void ShapeChoices::add_replicated(const Schedule& schedule, const ParallelSetup& mesh,
+                                  Shapes& shapes) const {
+  const auto add = [&](const std::vector<int>& stage_replicas) {
+    shapes.list.push_back({&schedule, 1, first_placement(stage_replicas), stage_replicas});
+  };
+  for (const std::vector<int>& asked : replicas_asked_) {
+    if (const auto reason = refusal_of_replicas(schedule, mesh, asked)) {
+      shapes.refuse(schedule, *reason);
+    } else if (static_cast<int>(asked.size()) > layers_) {
+      ++shapes.pruned["fewer layers than stages"];
+    } else {
+      add(asked);
+    }
+  }
+  if (!replicas_asked_.empty()) return;
+  const Replications possible = replications_of(mesh.pipeline, mesh.micro_batches, layers_);
+  for (const std::vector<int>& stage_replicas : possible.all) add(stage_replicas);
+  for (const int stages : possible.stage_counts)
+    shapes.list.push_back({&schedule, 1, Placement::loop(stages, 1), {}});
+  if (possible.all.empty() && possible.stage_counts.empty())
+    ++shapes.pruned["fewer layers than stages"];
+}
+
+ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
+  Shapes shapes;
+  for (const Schedule* schedule : schedules_for(mesh.pipeline, mesh.data > 1)) {
+    for (const int chunks : chunks_for(*schedule, mesh.pipeline)) {
+      if (mesh.data > 1 && schedule->asynchronous) {
+        ++shapes.pruned["asynchronous, with replicas"];
+        continue;
+      }
+      if (is_tied_ && schedule->asynchronous) {
+        ++shapes.pruned["asynchronous, with a tied head"];
+        continue;
+      }
+      if (schedule->layout == Layout::Replicas && chunks == 1) {
+        add_replicated(*schedule, mesh, shapes);
+        continue;
+      }
+      const ScheduleRequest request{mesh.pipeline, mesh.micro_batches, chunks, {}};
+      if (const auto reason = refusal_of(*schedule, request)) {
+        shapes.refuse(*schedule, *reason);
+        continue;
+      }
+      Placement placement = placement_of(*schedule, request);
+      if (placement.stages() > layers_) {
+        ++shapes.pruned["fewer layers than stages"];
+        continue;
+      }
+      shapes.list.push_back({schedule, chunks, std::move(placement), {}});
+    }
+  }
+  return shapes;
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,258 @@
+#include "core/plan/job.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/support/expect_refusal.hpp"
+#include "tests/support/sample_documents.hpp"
+
+namespace pipewright {
+namespace {
+
+namespace fs = std::filesystem;
+using test::refusal;
+using ::testing::HasSubstr;
+
+Json minimal() {
+  return parse_json(R"({"schema": "pipewright.job/1", "model": "gpt-tiny",
+                        "cluster": "local-cpu", "global_batch": 16})",
+                    "job.json");
+}
+
+Job read(const Json& document) { return read_job(JsonCursor(document, "job.json")); }
+
+Strategy strategy(const char* text) {
+  Json document = minimal();
+  document["strategy"] = parse_json(text, "job.json");
+  return read(document).strategy;
+}
+
+InputError refused(const char* pointer, const Json& value) {
+  Json document = minimal();
+  document[Json::json_pointer(pointer)] = value;
+  return refusal([&] { read(document); });
+}
+
+TEST(ReadJob, LeavesAllToTheTunerWhereNothingIsSaid) {
+  const Job job = read(minimal());
+  EXPECT_EQ(job.model.name, "gpt-tiny");
+  EXPECT_EQ(job.cluster.devices(), 4);
+  EXPECT_TRUE(job.strategy.pp_degree.empty());
+  EXPECT_FALSE(job.strategy.policy.has_value());
+  EXPECT_EQ(job.tuner_run_mode, TunerRunMode::TunerAndRun);
+  EXPECT_EQ(job.auto_mode, AutoMode::Full);
+}
+
+TEST(ReadJob, PaddlesNamesFlatAndInsidePipeline) {
+  const char* flat = R"({"pp_degree": 2, "accumulate_steps": [4, 8], "schedule_mode": "1F1B",
+                         "vpp_degree": "auto", "mp_degree": 1})";
+  const char* inside = R"({"pipeline": {"enable": true, "pp_degree": 2, "mp_degree": 1,
+                          "accumulate_steps": [4, 8], "schedule_mode": "1F1B",
+                          "vpp_degree": "auto"}})";
+  for (const char* text : {flat, inside}) {
+    const Strategy read = strategy(text);
+    EXPECT_EQ(read.pp_degree, Choice{"2"});
+    EXPECT_EQ(read.accumulate_steps, (Choice{"4", "8"}));
+    EXPECT_EQ(read.schedule_mode, Choice{"1F1B"});
+    EXPECT_TRUE(read.vpp_degree.empty());
+  }
+}
+
+TEST(ReadJob, SendRecvOverlapIsAPolicy) {
+  EXPECT_EQ(strategy(R"({"enable_send_recv_overlap": true})").policy->issue, Issue::Stream);
+  EXPECT_EQ(strategy(R"({"enable_send_recv_overlap": false})").policy->issue, Issue::Inline);
+  EXPECT_EQ(refused("/strategy", {{"enable_send_recv_overlap", true}, {"comm_policy", "torch"}})
+                .pointer(),
+            "/strategy/enable_send_recv_overlap");
+}
+
+TEST(ReadJob, MemoryLimitWithOrWithoutAUnit) {
+  EXPECT_EQ(strategy(R"({"memory_limit": 4096})").memory_limit, Bytes(4096));
+  EXPECT_EQ(strategy(R"({"memory_limit": "4KiB"})").memory_limit, Bytes(4096));
+  for (const Json& wrong : {Json("much"), Json("-4KiB"), Json(-1), Json(0.5), Json(true)}) {
+    EXPECT_EQ(refused("/strategy/memory_limit", wrong).pointer(), "/strategy/memory_limit");
+  }
+}
+
+TEST(ReadJob, ReplicasOfStagesAreOneListOrSeveral) {
+  using Lists = std::vector<std::vector<int>>;
+  EXPECT_EQ(strategy(R"({"stage_replicas": "auto"})").stage_replicas, Lists());
+  EXPECT_EQ(strategy(R"({"stage_replicas": [2, 1]})").stage_replicas, (Lists{{2, 1}}));
+  EXPECT_EQ(strategy(R"({"stage_replicas": [[2, 1], [1, 3]]})").stage_replicas,
+            (Lists{{2, 1}, {1, 3}}));
+  const Json wrong[] = {"2,1", 2, Json::array(), {2, 0}, {2, Json::array()}, {40000, 40000}};
+  for (const Json& each : wrong)
+    EXPECT_EQ(refused("/strategy/stage_replicas", each).pointer().substr(0, 24),
+              "/strategy/stage_replicas");
+}
+
+TEST(ReadJob, AStrategysFieldsByTheNamesThatOtherToolsGiveThem) {
+  const char* megatron = R"({"tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 2,
+      "virtual_pipeline_model_parallel_size": 2, "context_parallel_size": 1,
+      "expert_model_parallel_size": 1, "data_parallel_size": 2, "micro_batch_size": 1})";
+  const char* torchtitan = R"({"tensor_parallel_degree": 1, "pipeline_parallel_degree": 2,
+      "num_virtual_stages_per_pipeline_rank": 2, "context_parallel_degree": 1,
+      "expert_parallel_degree": 1, "data_parallel_replicate_degree": 2,
+      "pipeline_parallel_microbatch_size": 1})";
+  const char* deepspeed = R"({"tp_size": 1, "pp_size": 2, "vpp": 2, "cp": 1, "ep_size": 1,
+      "dp_size": 2, "train_micro_batch_size_per_gpu": 1})";
+  const char* inside = R"({"pipeline": {"tp_degree": 1, "pp": 2, "vpp_degree": 2, "sep_degree": 1,
+      "ep": 1, "dp": 2, "micro_batch_size": 1}})";
+  for (const char* text : {megatron, torchtitan, deepspeed, inside}) {
+    SCOPED_TRACE(text);
+    const Strategy read = strategy(text);
+    EXPECT_EQ(read.mp_degree, Choice{"1"});
+    EXPECT_EQ(read.pp_degree, Choice{"2"});
+    EXPECT_EQ(read.vpp_degree, Choice{"2"});
+    EXPECT_EQ(read.cp_degree, Choice{"1"});
+    EXPECT_EQ(read.ep_degree, Choice{"1"});
+    EXPECT_EQ(read.dp_degree, Choice{"2"});
+    EXPECT_EQ(read.micro_batch_size, Choice{"1"});
+  }
+}
+
+TEST(ReadJob, TwoNamesOfOneFieldHaveToAgree) {
+  EXPECT_EQ(strategy(R"({"pp_degree": 2, "pipeline_parallel_degree": 2})").pp_degree, Choice{"2"});
+  const InputError error = refused("/strategy", {{"tp_degree", 1}, {"tensor_parallel_size", 2}});
+  EXPECT_EQ(error.pointer(), "/strategy/tensor_parallel_size");
+  EXPECT_THAT(error.message(), HasSubstr("expected 1 as at /strategy/tp_degree"));
+  EXPECT_THAT(refused("/strategy", {{"tp_degree", 2}}).message(),
+              HasSubstr("this job is planned layer by layer"));
+  EXPECT_EQ(refused("/strategy", {{"tp_degree", 2}}).pointer(), "/strategy/tp_degree");
+}
+
+TEST(ReadJob, WhatAStrategyMayNotSay) {
+  EXPECT_EQ(refused("/strategy/pp_degree", "two").message(),
+            "expected \"auto\", a whole number from 1 to 65536, or a list of them, found \"two\"");
+  EXPECT_EQ(refused("/strategy/pp_degree", Json::array()).pointer(), "/strategy/pp_degree");
+  EXPECT_EQ(refused("/strategy/pp_degree", {2, 0}).pointer(), "/strategy/pp_degree/1");
+  EXPECT_EQ(refused("/strategy/pp_degre", 2).message().substr(0, 40),
+            "unknown key (did you mean \"pp_degree\"?)");
+  EXPECT_EQ(refused("/strategy", {{"pp_degree", 2}, {"pipeline", {{"pp_degree", 2}}}}).message(),
+            "stands at /strategy/pp_degree too; keep one of them");
+  EXPECT_THAT(refused("/strategy/mp_degree", 2).message(),
+              HasSubstr("this job is planned layer by layer"));
+  EXPECT_EQ(refused("/strategy/recompute", "some").pointer(), "/strategy/recompute");
+  EXPECT_EQ(refused("/strategy/recompute", {"full", "by-stage"}).pointer(),
+            "/strategy/recompute/1");
+  EXPECT_EQ(refused("/strategy/pipeline", {{"program_runtimes", {1, 2}}}).message(),
+            "Paddle has this field, but Pipewright makes no use of it; remove it");
+  EXPECT_EQ(refused("/strategy/pipeline", {{"enable", false}}).pointer(),
+            "/strategy/pipeline/enable");
+}
+
+TEST(ReadJob, BatchesHaveToAgreeWhereNothingIsLeftOpen) {
+  EXPECT_EQ(
+      refused("/strategy", {{"micro_batch_size", 2}, {"accumulate_steps", 4}, {"dp_degree", 1}})
+          .message(),
+      "expected micro_batch_size times accumulate_steps, 2 * 4 = 8, found 16");
+  EXPECT_EQ(refused("/strategy", {{"micro_batch_size", 8}, {"accumulate_steps", 4}}).message(),
+            "expected a multiple of micro_batch_size times accumulate_steps, 8 * 4 = 32, which "
+            "dp_degree replicas make up, found 16");
+  EXPECT_NO_THROW(strategy(R"({"micro_batch_size": 2, "accumulate_steps": 4})"));
+  EXPECT_EQ(
+      refused("/strategy", {{"micro_batch_size", 4}, {"accumulate_steps", 4}, {"dp_degree", 2}})
+          .message(),
+      "expected micro_batch_size times accumulate_steps times dp_degree, 4 * 4 * 2 = 32, found 16");
+  EXPECT_EQ(refused("/strategy", {{"dp_degree", 3}}).pointer(), "/global_batch");
+  EXPECT_EQ(refused("/strategy", {{"micro_batch_size", 3}}).pointer(), "/global_batch");
+  EXPECT_EQ(refused("/strategy", {{"accumulate_steps", 5}}).pointer(), "/global_batch");
+  EXPECT_NO_THROW(strategy(R"({"micro_batch_size": 4, "accumulate_steps": 2, "dp_degree": 2})"));
+  EXPECT_NO_THROW(strategy(R"({"micro_batch_size": [3, 4], "accumulate_steps": 4})"));
+}
+
+TEST(ReadJob, ModelAndClusterByNameOrAsAWhole) {
+  const std::string message = refused("/model", "gpt-tinny").message();
+  EXPECT_THAT(message, HasSubstr("expected an object, a preset (mlp, gpt-tiny, "));
+  EXPECT_THAT(message, HasSubstr("deepseek-v3) or the path of a file that exists (did you mean "
+                                 "\"gpt-tiny\"?), found \"gpt-tinny\""));
+  EXPECT_EQ(refused("/model", 3).pointer(), "/model");
+  EXPECT_EQ(refused("/cluster", {{"preset", "dgx-a100"}, {"devices", 12}}).pointer(),
+            "/cluster/devices");
+  EXPECT_EQ(refused("/model", {{"transformer", {{"hidden", 8}}}}).pointer(), "/model/transformer");
+  EXPECT_EQ(refused("/tuner_run_mode", "run_only").pointer(), "/tuner_run_mode");
+  EXPECT_EQ(refused("/tuner_run_mode", "run").pointer(), "/tuner_run_mode");
+}
+
+/// A folder with a plan and a job that loads it.
+class TunedPlan : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("pipewright-job-" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+    Plan plan = test::sample_plan();
+    plan.training.data.clear();
+    plan.training.targets.clear();
+    save_plan(plan, file("plan.json"));
+    Json document = minimal();
+    document["cluster"] = {{"preset", "local-cpu"}, {"devices", 2}};
+    document["global_batch"] = 8;
+    document["tuner_load_path"] = "plan.json";
+    write_file(file("job.json"), to_text(document));
+    job_ = load_job(file("job.json"));
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string file(const char* name) const { return (folder_ / name).string(); }
+
+  fs::path folder_;
+  Job job_;
+};
+
+TEST_F(TunedPlan, PathsStartAtTheJobsFolder) {
+  EXPECT_EQ(job_.tuner_load_path, file("plan.json"));
+  EXPECT_EQ(load_tuned_plan(job_).stages.size(), 2U);
+}
+
+TEST_F(TunedPlan, ModelAndClusterFilesTooAndTheyAreBlamedThemselves) {
+  write_file(file("model.json"), to_text(to_json(model_preset("mlp"))));
+  Json document = minimal();
+  document["model"] = "model.json";
+  write_file(file("other.json"), to_text(document));
+  EXPECT_EQ(load_job(file("other.json")).model.name, "mlp");
+  write_file(file("model.json"), R"({"schema": "pipewright.model/1", "preset": "mpl"})");
+  const InputError error = refusal([&] { load_job(file("other.json")); });
+  EXPECT_EQ(error.file(), file("model.json"));
+  EXPECT_EQ(error.pointer(), "/preset");
+}
+
+TEST_F(TunedPlan, AnotherClusterIsShownOnBothSides) {
+  job_.cluster = cluster_preset("dgx-a100");
+  try {
+    load_tuned_plan(job_);
+    FAIL() << "a plan for another cluster was taken";
+  } catch (const MachineError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find(fingerprint(job_.cluster)), std::string::npos) << text;
+    EXPECT_NE(text.find(fingerprint(cluster_preset("local-cpu", 2))), std::string::npos) << text;
+  }
+}
+
+TEST_F(TunedPlan, AnotherModelOrBatchIsRefused) {
+  Job other = job_;
+  other.model = model_preset("mlp");
+  EXPECT_EQ(refusal([&] { load_tuned_plan(other); }).pointer(), "/model");
+  other = job_;
+  other.global_batch = 16;
+  EXPECT_EQ(refusal([&] { load_tuned_plan(other); }).message(),
+            "this plan trains 8 samples a step, but the job's global_batch is 16; tune again, or "
+            "change the job");
+}
+
+TEST_F(TunedPlan, MissingBrokenOrAPickle) {
+  fs::remove(file("plan.json"));
+  EXPECT_EQ(refusal([&] { load_tuned_plan(job_); }).file(), file("plan.json"));
+  write_file(file("plan.json"), "{\"schema\": ");
+  EXPECT_EQ(refusal([&] { load_tuned_plan(job_); }).pointer(), "line 1, column 12");
+  write_file(file("plan.json"), "\x80\x04\x95");
+  EXPECT_NE(refusal([&] { load_tuned_plan(job_); }).message().find("pickle"), std::string::npos);
+  job_.tuner_load_path.clear();
+  EXPECT_NE(refusal([&] { load_tuned_plan(job_); }).message().find("tuner_load_path"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,95 @@
+#include "core/plan/profile.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/expect_refusal.hpp"
+#include "tests/support/sample_documents.hpp"
+
+namespace pipewright {
+namespace {
+
+Json changed(const char* pointer, const Json& value) {
+  Json document = to_json(test::sample_profile());
+  document[Json::json_pointer(pointer)] = value;
+  return document;
+}
+
+InputError refused(const Json& document) {
+  return test::refusal([&] { read_profile(JsonCursor(document, "p.json")); });
+}
+
+TEST(ReadProfile, GivesBackWhatWasWritten) {
+  const Profile written = test::sample_profile();
+  const Json document = to_json(written);
+  const Profile read = read_profile(JsonCursor(document, "p.json"));
+  EXPECT_EQ(read.model_name, "mlp");
+  EXPECT_EQ(fingerprint(read.cluster), fingerprint(written.cluster));
+  ASSERT_EQ(read.sizes.size(), 2U);
+  EXPECT_EQ(read.sizes[1].micro_batch_size, 4);
+  EXPECT_EQ(read.sizes[1].layers[2].w, Nanoseconds(4000));
+  EXPECT_EQ(read.sizes[0].loss.i, Nanoseconds(60));
+  EXPECT_EQ(read.transfer_bytes_per_second, 6.5e9);
+  EXPECT_EQ(read.action_overhead, Nanoseconds(300));
+}
+
+TEST(ReadProfile, SizesAscendAndHaveEquallyManyLayers) {
+  EXPECT_EQ(refused(changed("/sizes/1/micro_batch_size", 1)).pointer(),
+            "/sizes/1/micro_batch_size");
+  Json document = to_json(test::sample_profile());
+  document["sizes"][1]["layers"].erase(0);
+  EXPECT_EQ(refused(document).pointer(), "/sizes/1/layers");
+  EXPECT_EQ(refused(changed("/sizes", Json::array())).pointer(), "/sizes");
+  EXPECT_EQ(refused(changed("/sizes/0/layers/1/f_ns", -1)).pointer(), "/sizes/0/layers/1/f_ns");
+}
+
+TEST(ReadProfile, KeepsHowTheMeasurementsAreSpread) {
+  const Profile written = test::sample_profile();
+  const Json document = to_json(written);
+  const Profile read = read_profile(JsonCursor(document, "p.json"));
+  ASSERT_EQ(read.sizes[1].spreads.size(), 3U);
+  EXPECT_EQ(read.sizes[1].spreads[2].f, written.sizes[1].spreads[2].f);
+  EXPECT_EQ(read.sizes[1].spreads[2].w.count, 0);  // was not measured, so it is not written
+  EXPECT_EQ(read.sizes[1].f_ns_per_message_byte, 0.25);
+  EXPECT_EQ(read.sizes[1].i_ns_per_message_byte, 0.5);
+  EXPECT_EQ(refused(changed("/sizes/0/layers/0/spread/f/quantiles_ns/3", 1)).pointer(),
+            "/sizes/0/layers/0/spread/f/quantiles_ns/3");
+  Json half = to_json(written);
+  half["sizes"][0]["layers"][1].erase("spread");
+  EXPECT_EQ(refused(half).pointer(), "/sizes/0/layers");
+}
+
+TEST(ReadProfile, ReadsFilesFromBeforeThereWereSpreads) {
+  Json document = to_json(test::sample_profile());
+  document.erase("clock");
+  for (Json& size : document["sizes"]) {
+    size.erase("message_copy");
+    for (Json& layer : size["layers"]) layer.erase("spread");
+  }
+  const Profile read = read_profile(JsonCursor(document, "p.json"));
+  EXPECT_EQ(read.clock, ProfileClock::Wall);
+  EXPECT_TRUE(read.sizes[0].spreads.empty());
+  EXPECT_EQ(read.sizes[0].f_ns_per_message_byte, 0);
+  EXPECT_EQ(read.sizes[1].layers[2].w, Nanoseconds(4000));
+}
+
+TEST(Distribution, HoldsTheQuantilesOfElevenMeasurements) {
+  std::vector<std::int64_t> samples;
+  for (int k = 10; k >= 0; --k) samples.push_back(100 * k);
+  samples[0] = 2100;  // instead of 1000
+  const Distribution found = distribution_of(samples);
+  EXPECT_EQ(found.count, 11);
+  EXPECT_EQ(found.mean, Nanoseconds(600));
+  const std::vector<std::int64_t> expected = {0, 100, 250, 500, 750, 900, 2100};
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(found.quantiles[i], Nanoseconds(expected[i])) << i;
+  EXPECT_DOUBLE_EQ(found.at(0.5), 500);
+  // (175 * 0.15 + 375 * 0.25 + 625 * 0.25 + 825 * 0.15) / 0.8
+  EXPECT_EQ(found.middle_mean(), Nanoseconds(500));
+  EXPECT_DOUBLE_EQ(found.at(0.3), 300);    // a fifth of the way from 250 to 500
+  EXPECT_DOUBLE_EQ(found.at(0.95), 1500);  // half the way from 900 to 2100
+  EXPECT_DOUBLE_EQ(found.at(1), 2100);
+  EXPECT_EQ(distribution_of({}).count, 0);
+}
+
+}  // namespace
+}  // namespace pipewright

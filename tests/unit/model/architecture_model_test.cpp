@@ -1,0 +1,66 @@
+#include "core/model/architecture_model.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/model/architecture_json.hpp"
+
+namespace pipewright {
+namespace {
+
+double weights_of(const Model& model) {
+  double sum = 0;
+  for (const Layer& layer : model.layers)
+    sum += static_cast<double>(footprint(layer, model, 1).parameters);
+  return sum;
+}
+
+TEST(ArchitectureModel, LayersHoldTheWeightsOfTheArchitecture) {
+  for (const std::string_view name : architecture_preset_names()) {
+    const Architecture architecture = architecture_preset(name);
+    const Model model = model_of(architecture);
+    ASSERT_EQ(model.layers.size(), static_cast<std::size_t>(architecture.blocks) + 2) << name;
+    // The executor's norms have shifts and its attention biases, which some of these have not.
+    EXPECT_NEAR(weights_of(model) / parameters(architecture), 1, 1e-4) << name;
+    EXPECT_EQ(model.bytes_per_element, 2);
+  }
+}
+
+TEST(ArchitectureModel, AGptIsATransformerThatCanBeTrainedAndComesBackAsItself) {
+  const Architecture gpt = architecture_preset("megatron-1.7b");
+  ASSERT_TRUE(can_be_trained(gpt));
+  const auto again = architecture_of(model_of(gpt));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(*again, gpt);
+  EXPECT_FALSE(can_be_trained(architecture_preset("llama3-8b")));
+  EXPECT_FALSE(architecture_of(model_of(architecture_preset("llama3-8b"))));
+  EXPECT_FALSE(architecture_of(model_preset("mlp")));
+}
+
+TEST(ArchitectureModel, OperationsOfABlockAreTwoAWeightAndTheScores) {
+  // arXiv:2205.05198, appendix A: forward of a layer, 24 b s h^2 + 4 b s^2 h; a causal mask halves
+  // the second part.
+  const Architecture llama = architecture_preset("llama3-70b");
+  const Model model = model_of(llama);
+  const Layer& block = model.layers[1];
+  const double norms = 2.0 * llama.hidden;
+  EXPECT_NEAR(block.custom.operations,
+              2 * (block_parameters(llama, 0)) + 2.0 * llama.sequence * llama.hidden, 2 * norms);
+  // Of experts only the chosen ones count.
+  const Architecture mixtral = architecture_preset("mixtral-8x7b");
+  const Layer routed = model_of(mixtral).layers[1];
+  EXPECT_LT(routed.custom.operations, 2 * static_cast<double>(routed.custom.weights));
+  EXPECT_GT(routed.custom.operations, 2 * mixtral.experts.chosen * expert_parameters(mixtral));
+}
+
+TEST(ArchitectureModel, EitherKindOfFileIsReadAndWrittenAsItself) {
+  for (const Json& document :
+       {to_json(architecture_preset("llama3-8b")), to_json(model_preset("gpt-tiny"))}) {
+    const DescribedModel described = read_described_model(JsonCursor(document, "model.json"));
+    EXPECT_EQ(described_model_json(described.model, described.architecture), document);
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

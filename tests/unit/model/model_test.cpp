@@ -1,0 +1,185 @@
+#include "core/model/model.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/model/transformer.hpp"
+#include "tests/support/expect_refusal.hpp"
+
+namespace pipewright {
+namespace {
+
+using test::refusal;
+
+Model read(const std::string& text) {
+  const Json document = parse_json(text, "m.json");
+  return read_model(JsonCursor(document, "m.json"));
+}
+
+std::string layers(const std::string& list, const std::string& loss = "mse") {
+  return R"({"schema": "pipewright.model/1", "layers": [)" + list + R"(], "loss": ")" + loss +
+         "\"}";
+}
+
+InputError refused(const std::string& text) {
+  return refusal([&] { read(text); });
+}
+
+std::int64_t parameters(const Model& model) {
+  std::int64_t sum = 0;
+  for (const Layer& layer : model.layers) {
+    sum += footprint(layer, model, 1).parameters;
+  }
+  return sum;
+}
+
+TEST(ModelPresets, MlpHasTheSizesOfPaddlesGuide) {
+  const Model model = model_preset("mlp");
+  ASSERT_EQ(model.layers.size(), 3U);
+  EXPECT_EQ(model.layers[0].in, 1024);
+  EXPECT_EQ(model.layers[0].out, 4096);
+  EXPECT_EQ(model.layers[1].kind, LayerKind::Relu);
+  EXPECT_EQ(model.layers[2].out, 1024);
+  EXPECT_EQ(model.loss, LossKind::Mse);
+}
+
+TEST(ModelPresets, GptTinyIsByteLevelAndCanBeCutInFour) {
+  const Model model = model_preset("gpt-tiny");
+  EXPECT_EQ(model.layers.front().vocabulary, 256);
+  EXPECT_EQ(model.layers.back().out, 256);
+  EXPECT_GE(model.layers.size(), 4U);
+  EXPECT_EQ(model.layers.front().positions, model.sequence);
+}
+
+TEST(ModelPresets, Gpt3HasItsParameters) {
+  // h = 12288. Embedding (51200 + 2048) h = 654,311,424. A block: attention 4h^2 + 4h, two norms
+  // 4h, feed forward 8h^2 + 5h, so 12h^2 + 13h = 1,812,099,072; 96 of them 173,961,510,912.
+  // Head: norm 2h, and 51200 h of its own: 629,170,176.
+  EXPECT_EQ(parameters(model_preset("gpt3-175b")), 175'244'992'512);
+}
+
+TEST(ModelPresets, UnknownOnesGetASuggestion) {
+  EXPECT_EQ(refusal([] { model_preset("gpt-tny"); }).message(),
+            "unknown model preset \"gpt-tny\" (did you mean \"gpt-tiny\"?); the presets are mlp, "
+            "gpt-tiny, gpt3-175b, resnet50, resnet50-small, resnet-tiny");
+}
+
+TEST(Footprint, Linear) {
+  // 2 samples of 1 row, 1024 -> 4096, 4 bytes: a product is 2 * 2 * 1024 * 4096 = 16,777,216
+  // operations; the bias is added to 2 * 4096 elements, and its gradient sums as many.
+  const Model model = model_preset("mlp");
+  const LayerFootprint one = footprint(model.layers[0], model, 2);
+  EXPECT_EQ(one.parameters, 1024 * 4096 + 4096);
+  EXPECT_EQ(one.forward_flops, 16'777'216 + 8192);
+  EXPECT_EQ(one.input_gradient_flops, 16'777'216);
+  EXPECT_EQ(one.weight_gradient_flops, 16'777'216 + 8192);
+  EXPECT_EQ(one.saved_bytes, 2 * 1024 * 4);
+  EXPECT_EQ(one.output_bytes, 2 * 4096 * 4);
+}
+
+TEST(Footprint, Attention) {
+  // width 6, 3 heads, 4 rows a sample, 2 samples: 8 rows, 8 * 3 * 4 = 96 probabilities.
+  Model model = read(layers(R"({"kind": "causal_self_attention", "in": 6, "heads": 3})"));
+  model.sequence = 4;
+  const LayerFootprint one = footprint(model.layers[0], model, 2);
+  EXPECT_EQ(one.parameters, 4 * 36 + 4 * 6);
+  // Projections 4 * 2 * 8 * 36 = 2304; scores and their use 2 * 2 * 8 * 4 * 6 = 768; softmax
+  // 5 * 96 = 480; biases 4 * 8 * 6 = 192.
+  EXPECT_EQ(one.forward_flops, 2304 + 768 + 480 + 192);
+  EXPECT_EQ(one.input_gradient_flops, 2304 + 2 * 768 + 4 * 96);
+  EXPECT_EQ(one.weight_gradient_flops, 2304 + 192);
+  EXPECT_EQ(one.saved_bytes, (5 * 8 * 6 + 96) * 4);
+}
+
+TEST(Footprint, GroupsAreSumsAndAResidualAddsOnce) {
+  const Model model = read(layers(R"({"kind": "residual", "layers": [
+      {"kind": "layer_norm", "in": 5}, {"kind": "linear", "out": 5}]})"));
+  const Layer& group = model.layers[0];
+  const LayerFootprint sum = footprint(group, model, 3);
+  const LayerFootprint norm = footprint(group.inner[0], model, 3);
+  const LayerFootprint linear = footprint(group.inner[1], model, 3);
+  EXPECT_EQ(sum.parameters, norm.parameters + linear.parameters);
+  EXPECT_EQ(sum.forward_flops, norm.forward_flops + linear.forward_flops + 15);
+  EXPECT_EQ(sum.weight_gradient_flops, norm.weight_gradient_flops + linear.weight_gradient_flops);
+  EXPECT_EQ(sum.saved_bytes, norm.saved_bytes + linear.saved_bytes);
+  EXPECT_EQ(sum.output_bytes, 3 * 5 * 4);
+}
+
+TEST(Footprint, SizesStopAtOnePebibyte) {
+  Model model = model_preset("gpt3-175b");
+  const LayerFootprint block = footprint(model.layers[1], model, 1 << 30);
+  EXPECT_EQ(block.saved_bytes, std::int64_t{1} << 50);
+  EXPECT_GT(block.forward_flops, 1e21);
+}
+
+TEST(ReadModel, WidthsAreTakenFromTheLayerBefore) {
+  const Model model = read(layers(R"({"kind": "linear", "in": 3, "out": 5}, {"kind": "relu"},
+      {"kind": "sequential", "layers": [{"kind": "gelu"}, {"kind": "linear", "out": 2}]})"));
+  EXPECT_EQ(model.layers[1].in, 5);
+  EXPECT_EQ(model.layers[2].in, 5);
+  EXPECT_EQ(model.layers[2].out, 2);
+  EXPECT_EQ(model.layers[1].name, "layer 1");
+}
+
+TEST(ReadModel, TransformerShorthandHasItsShape) {
+  const Model model = read(R"({"schema": "pipewright.model/1", "transformer": {"hidden": 8,
+      "layers": 2, "heads": 2, "vocabulary": 32, "sequence": 4}})");
+  ASSERT_EQ(model.layers.size(), 4U);
+  EXPECT_EQ(model.layers[1].name, "block 0");
+  EXPECT_EQ(model.layers[1].inner[1].inner[1].out, 32) << "ffn is 4 * hidden";
+  EXPECT_EQ(transformer_shape_of(model)->heads, 2);
+  Model other = model;
+  other.layers[2].inner[0].name = "renamed";
+  EXPECT_FALSE(transformer_shape_of(other).has_value());
+  EXPECT_TRUE(to_json(other).contains("layers"));
+}
+
+TEST(ReadModel, ChainsThatDoNotFitAreRefusedAtTheirPlace) {
+  const auto pointer = [](const std::string& list) { return refused(layers(list)).pointer(); };
+  EXPECT_EQ(pointer(R"({"kind": "linear", "in": 3, "out": 5}, {"kind": "relu", "in": 4})"),
+            "/layers/1/in");
+  EXPECT_EQ(pointer(R"({"kind": "relu"})"), "/layers/0");
+  EXPECT_EQ(pointer(R"({"kind": "relu", "in": 4}, {"kind": "embedding", "out": 4,
+                        "vocabulary": 9})"),
+            "/layers/1/kind");
+  EXPECT_EQ(pointer(R"({"kind": "causal_self_attention", "in": 6, "heads": 4})"),
+            "/layers/0/heads");
+  EXPECT_EQ(pointer(R"({"kind": "residual", "layers": [{"kind": "linear", "in": 3, "out": 4}]})"),
+            "/layers/0/layers");
+  EXPECT_EQ(pointer(R"({"kind": "residual", "layers": [
+                        {"kind": "embedding", "out": 1, "vocabulary": 4}]})"),
+            "/layers/0/layers");
+  EXPECT_EQ(pointer(R"({"kind": "sequential", "layers": []})"), "/layers/0/layers");
+  EXPECT_EQ(pointer(""), "/layers");
+}
+
+TEST(ReadModel, WhatOnlyTheWholeModelShows) {
+  EXPECT_EQ(refused(layers(R"({"kind": "embedding", "out": 4, "vocabulary": 9},
+                              {"kind": "linear", "out": 8})",
+                           "softmax_cross_entropy"))
+                .message(),
+            "expected a last layer as wide as the vocabulary (9), found 8");
+  EXPECT_EQ(refused(R"({"schema": "pipewright.model/1", "sequence": 5, "loss": "mse", "layers": [
+                        {"kind": "embedding", "out": 4, "vocabulary": 9, "positions": 4}]})")
+                .pointer(),
+            "/sequence");
+}
+
+TEST(ReadModel, MessagesSayWhatToDo) {
+  EXPECT_STREQ(refused(layers(R"({"kind": "linaer", "in": 1, "out": 1})")).what(),
+               "m.json: /layers/0/kind: expected one of \"linear\", \"relu\", \"gelu\", "
+               "\"layer_norm\", \"causal_self_attention\", \"embedding\", \"residual\", "
+               "\"sequential\", \"conv2d\", \"batch_norm\", \"max_pool\", \"average_pool\", "
+               "\"global_average_pool\", \"graph\", \"add\", \"concat\", \"custom\" (did you mean "
+               "\"linear\"?), found \"linaer\"");
+  EXPECT_EQ(refused(R"({"schema": "pipewright.model/1", "transfomer": {}})").message(),
+            "unknown key (did you mean \"transformer\"?); the keys here are schema name preset "
+            "transformer layers loss sequence bytes_per_element");
+  EXPECT_EQ(refused(R"({"schema": "pipewright.model/1"})").message(),
+            "expected one of \"preset\", \"transformer\" and \"layers\"; add it");
+  EXPECT_EQ(refused(R"({"schema": "pipewright.model/1", "preset": "mlp", "bytes_per_element": 3})")
+                .message(),
+            "expected 1, 2, 4 or 8, found 3");
+}
+
+}  // namespace
+}  // namespace pipewright

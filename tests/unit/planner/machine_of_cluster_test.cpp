@@ -1,0 +1,40 @@
+// What the estimate makes of a cluster: an entry for every node where nodes differ.
+#include <gtest/gtest.h>
+
+#include "core/cluster/cluster.hpp"
+#include "planner/estimate/coefficients.hpp"
+
+namespace pipewright {
+namespace {
+
+Cluster mixed() {
+  const Json document = Json::parse(R"({"schema": "pipewright.cluster/1", "name": "mixed",
+    "devices_per_node": 8,
+    "node_kinds": [{"nodes": 2, "preset": "dgx-v100"}, {"nodes": 3, "preset": "dgx-h200"}]})");
+  return read_cluster(JsonCursor(document, "c.json"));
+}
+
+TEST(MachineOfCluster, EqualNodesAreOneEntry) {
+  const auto machine = planner::machine_of(cluster_preset("dgx-h100", 32));
+  ASSERT_EQ(machine.nodes.size(), 1U);
+  EXPECT_EQ(machine.devices_per_node, 8);
+  EXPECT_EQ(machine.nodes[0].network_bytes_per_second, 8 * 50e9);
+}
+
+TEST(MachineOfCluster, KindsOfNodesAreAnEntryForEachNode) {
+  const auto machine = planner::machine_of(mixed());
+  ASSERT_EQ(machine.nodes.size(), 5U);
+  EXPECT_EQ(machine.node(1).device.name, "V100");
+  EXPECT_EQ(machine.node(2).device.name, "H200");
+  EXPECT_EQ(machine.node(4).device.memory_bytes, 141.0 * (1LL << 30));
+  EXPECT_EQ(machine.node(0).network_bytes_per_second, 8 * 6.25e9);
+}
+
+TEST(MachineOfCluster, SharedPortsAreTheNodesWholeNetwork) {
+  Cluster cluster = cluster_preset("dgx-a100", 16);
+  cluster.network_ports = 2;
+  EXPECT_EQ(planner::machine_of(cluster).nodes[0].network_bytes_per_second, 2 * 25e9);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,59 @@
+// Synthesis for a plan: the stages stay, the order may change, and the plan's own policy decides.
+#include "planner/synthesis/plan_synthesis.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/json.hpp"
+#include "planner/plans/program_of_plan.hpp"
+#include "planner/search/search.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+Job job_for(const char* schedule) {
+  Job job;
+  job.model = model_preset("gpt-tiny");
+  job.cluster = cluster_preset("dgx-a100");
+  job.global_batch = 16;
+  job.strategy.schedule_mode = {schedule};
+  job.strategy.pp_degree = {"4"};
+  job.strategy.accumulate_steps = {"8"};
+  return job;
+}
+
+SynthesisRequest brief() {
+  SynthesisRequest settings;
+  settings.budget_ns = 50'000'000;
+  return settings;
+}
+
+/// Naive lets one rank work at a time: there is a better order for the same stages.
+TEST(PlanSynthesis, ABetterOrderGoesIntoThePlanAndComesBackFromItsFile) {
+  const Plan plan = *search(job_for("naive")).best;
+  const PlanSynthesis found = synthesise_for_plan(plan, {plan.cluster.device.memory}, brief());
+  ASSERT_TRUE(found.plan) << found.why;
+  EXPECT_LT(found.plan->predicted.step, plan.predicted.step);
+  EXPECT_EQ(found.plan->stages.size(), plan.stages.size());
+  const Json document = to_json(*found.plan);
+  const Plan again = read_plan(JsonCursor(document, "plan.json"));
+  EXPECT_EQ(order_of_plan(again).ranks, found.plan->schedule.order->ranks);
+  EXPECT_EQ(again.predicted.step, found.plan->predicted.step);
+}
+
+TEST(PlanSynthesis, ReplicasAreLeftAsTheyAre) {
+  const Plan plan = *search(job_for("chimera")).best;
+  const PlanSynthesis found = synthesise_for_plan(plan, {}, brief());
+  EXPECT_FALSE(found.plan);
+  EXPECT_THAT(found.why, testing::HasSubstr("replicas"));
+}
+
+TEST(PlanSynthesis, ALimitThatNothingKeepsToIsSaidWithTheLeastThatWorks) {
+  const Plan plan = *search(job_for("1f1b")).best;
+  const PlanSynthesis found = synthesise_for_plan(plan, {Bytes(1)}, brief());
+  EXPECT_FALSE(found.plan);
+  EXPECT_THAT(found.why, testing::HasSubstr("the least limit"));
+}
+
+}  // namespace
+}  // namespace pipewright::planner

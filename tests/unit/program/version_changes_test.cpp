@@ -1,0 +1,74 @@
+// When older weights are kept, and what they add to a rank's peak, counted by hand.
+#include "core/program/version_changes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "core/program/lower.hpp"
+#include "core/timeline/timeline.hpp"
+
+namespace pipewright {
+namespace {
+
+using Change = std::tuple<std::size_t, int, int>;
+
+std::vector<Change> changes_of(const Order& order, int rank) {
+  std::vector<Change> changes;
+  const auto& list = order.ranks[static_cast<std::size_t>(rank)];
+  for (const VersionChange& c : version_changes(list, order.placement.stages_of(RankId(rank))))
+    changes.emplace_back(c.behind, c.stage, c.change);
+  return changes;
+}
+
+Order read(const char* csv) { return read_order_csv(csv, "test"); }
+
+/// Rank 0 is one micro-batch ahead. m1 began with version 0, which the first OPT replaces, and the
+/// W of m1, that names nothing, is the last to use it. Rank 1 has nothing under way when it
+/// updates.
+const char* const kOneAhead =
+    "0F0@0,0F1@0,0I0@0,0W0,OPT,0F2@1,0I1@0,0W1,OPT,0I2@1,0W2,OPT\n"
+    "1F0@0,1I0@0,1W0,OPT,1F1@1,1I1@1,1W1,OPT,1F2@2,1I2@2,1W2,OPT\n";
+
+TEST(VersionChanges, AnOlderVersionIsKeptFromTheUpdateToItsLastUse) {
+  const Order order = read(kOneAhead);
+  EXPECT_EQ(changes_of(order, 0),
+            (std::vector<Change>{{4, 0, 1}, {7, 0, -1}, {8, 0, 1}, {10, 0, -1}}));
+  EXPECT_EQ(changes_of(order, 1), std::vector<Change>());
+}
+
+TEST(VersionChanges, EachStageOfARankKeepsItsOwn) {
+  const Order order = read("0F0@0,1F0@0,0F1@0,1B0@0,0B0@0,OPT,1F1@1,1B1@1,0B1@0,OPT\n");
+  EXPECT_EQ(changes_of(order, 0), (std::vector<Change>{{5, 0, 1}, {8, 0, -1}}));
+}
+
+TEST(VersionChanges, ThereAreNoneWhereNothingIsNamed) {
+  const Order order = read("0F0,0F1,0B0,0B1,OPT\n");
+  EXPECT_EQ(changes_of(order, 0), std::vector<Change>());
+  EXPECT_TRUE(version_changes(lower(order, CommPolicy{}), RankId(0)).empty());
+}
+
+TEST(VersionChanges, AProgramHasThoseOfItsOrder) {
+  const Order order = read(kOneAhead);
+  const Program program = lower(order, CommPolicy{});
+  std::vector<std::string> behind;
+  for (const VersionChange& c : version_changes(program, RankId(0)))
+    behind.push_back(program.text(program.rank_begin[0] + static_cast<InstructionId>(c.behind)));
+  EXPECT_EQ(behind, (std::vector<std::string>{"OPT", "0W1", "OPT", "0W2"}));
+}
+
+/// 1000 are always there, an activation takes 10, of which I gives 4 back. When m2 comes, m1 is
+/// there and version 0 for it.
+TEST(VersionChanges, CountInThePeak) {
+  const Program program = lower(read(kOneAhead), CommPolicy{});
+  CostTable costs = CostTable::uniform(2, {});
+  costs.memory.assign(2, {Bytes(10), Bytes(-4), Bytes(-6), Bytes(1000)});
+  EXPECT_EQ(peaks_of(program, costs)[0].peak_bytes, 1020);
+  for (StageMemory& each : costs.memory) each.version = Bytes(300);
+  const auto peaks = peaks_of(program, costs);
+  EXPECT_EQ(peaks[0].peak_bytes, 1320);
+  EXPECT_EQ(peaks[1].peak_bytes, 1010);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,381 @@
+// The communicators and NCCL calls of small Programs, known by hand; and calls that were tampered
+// with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/program/lower.hpp"
+#include "exec/transports/nccl/calls.hpp"
+#include "exec/transports/nccl/honours.hpp"
+#include "exec/transports/nccl/read_back.hpp"
+#include "planner/schedules/registry.hpp"
+#include "sim/engine.hpp"
+
+namespace pipewright::exec::nccl {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Program program_of(const std::string& csv, const CommPolicy& policy = {}, bool fragment = false) {
+  return lower(read_order_csv(csv, "order.csv"), policy, {.fragment = fragment});
+}
+
+CostTable sizes(int stages, std::int64_t message, std::int64_t parameters = 0) {
+  CostTable costs = CostTable::uniform(stages, {});
+  costs.activation_bytes.assign(static_cast<std::size_t>(stages) - 1, Bytes(message));
+  costs.gradient_bytes = costs.activation_bytes;
+  costs.parameter_bytes.assign(static_cast<std::size_t>(stages), Bytes(parameters));
+  return costs;
+}
+
+constexpr const char* kTwoRanks = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+
+/// "ncclSend 1SEND_F0 @to 1 <0F0": the stream, and the calls whose events it waits for.
+std::vector<std::string> lines_of(const RankCalls& rank) {
+  std::vector<std::string> lines;
+  for (const Call& call : rank.calls) {
+    std::string line(to_string(call.kind));
+    if (call.kind != CallKind::GroupStart && call.kind != CallKind::GroupEnd)
+      line += " " + to_string(call.cell) + " @" + rank.streams[call.stream];
+    for (const std::uint32_t wait : call.waits_for) line += " <" + to_string(rank.calls[wait].cell);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::vector<std::string> names_of(const CommunicatorPlan& plan) {
+  std::vector<std::string> names;
+  for (const Communicator& one : plan.communicators) names.push_back(name_of(one));
+  return names;
+}
+
+Verdict verdict_of(const ReadBack& read) {
+  return sim::check(read.program, CostTable::uniform(read.program.stages, {})).verdict;
+}
+
+// --- Communicators ---
+
+TEST(Communicators, EdgeTakesTwoRanksForEachDirectedEdge) {
+  const CommunicatorPlan plan = communicators_of(program_of(kTwoRanks));
+  EXPECT_THAT(names_of(plan), ElementsAre("edge 0 to 1", "edge 1 to 0"));
+  EXPECT_EQ(plan.communicators[1].index_of(RankId(1)), 0);  // the source
+  EXPECT_EQ(plan.communicators[1].index_of(RankId(0)), 1);
+  ASSERT_EQ(plan.warm_ups.size(), 2u);
+  EXPECT_EQ(plan.warm_ups[1].edges, (std::vector<std::pair<int, int>>{{0, 1}}));
+}
+
+TEST(Communicators, PairRankAndGroupedShareLinesAsThePolicySays) {
+  EXPECT_THAT(names_of(communicators_of(program_of(kTwoRanks, {.channel = Channel::Pair}))),
+              ElementsAre("pair 0 1"));
+  EXPECT_THAT(names_of(communicators_of(program_of(kTwoRanks, {.channel = Channel::Rank}))),
+              ElementsAre("all ranks"));
+  EXPECT_THAT(names_of(communicators_of(program_of(kTwoRanks, {.issue = Issue::Grouped}))),
+              ElementsAre("all ranks"));
+  EXPECT_THAT(names_of(communicators_of(program_of(kTwoRanks, {.issue = Issue::Inline}))),
+              ElementsAre("edge 0 to 1", "edge 1 to 0"));
+}
+
+TEST(Communicators, CollectivesHaveOneForEachSetOfRanks) {
+  const Program program = program_of(
+      "0F0,0B0,0REDUCE_GRAD,REDUCE_NORM,OPT,0UNSHARD\n1F0,1B0,1REDUCE_GRAD,REDUCE_NORM,OPT,"
+      "1UNSHARD\n0F1,0B1,0REDUCE_GRAD,REDUCE_NORM,OPT,0UNSHARD\n1F1,1B1,1REDUCE_GRAD,REDUCE_NORM,"
+      "OPT,1UNSHARD\n");
+  const CommunicatorPlan plan = communicators_of(program);
+  EXPECT_THAT(names_of(plan),
+              ElementsAre("edge 0 to 1", "edge 1 to 0", "edge 2 to 3", "edge 3 to 2",
+                          "replicas 0 1 2 3", "replicas 0 2", "replicas 1 3"));
+  EXPECT_THAT(plan.joined_by(RankId(2)), ElementsAre(2u, 3u, 4u, 5u));
+  EXPECT_EQ(plan.warm_ups.size(), 7u);
+  const DeviceShare share = share_of(plan, RankId(2));
+  EXPECT_EQ(share.communicators, 4);
+  EXPECT_EQ(share.ctas, 4 + 4 + 16 + 16);
+}
+
+TEST(Communicators, FirstUseLeavesTheConnectingToTheCalls) {
+  const CommunicatorPlan plan =
+      communicators_of(program_of(kTwoRanks, {.connect = Connect::FirstUse}));
+  EXPECT_EQ(plan.communicators.size(), 2u);
+  EXPECT_TRUE(plan.warm_ups.empty());
+}
+
+/// Every rank goes through its own in one order; a communicator is made when all its members have
+/// come to it.
+TEST(Communicators, AreMadeAndConnectedInAnOrderThatEnds) {
+  for (const planner::Schedule& schedule : planner::schedules()) {
+    if (schedule.searched) continue;
+    const planner::ScheduleRequest request{8, 16, schedule.default_chunks, {}};
+    if (refusal_of(schedule, request)) continue;
+    const Program program =
+        lower(planner::make_order(schedule.name, request), {}, {.optimizer = true});
+    const CommunicatorPlan plan = communicators_of(program);
+    std::vector<std::vector<std::uint32_t>> open;
+    for (int r = 0; r < program.ranks(); ++r) {
+      open.push_back(plan.joined_by(RankId(r)));
+      std::reverse(open.back().begin(), open.back().end());
+    }
+    std::size_t made = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::uint32_t c = 0; c < plan.communicators.size(); ++c) {
+        const auto& members = plan.communicators[c].members;
+        const bool all = std::all_of(members.begin(), members.end(), [&](RankId rank) {
+          const auto& own = open[static_cast<std::size_t>(rank.value)];
+          return !own.empty() && own.back() == c;
+        });
+        if (!all) continue;
+        for (const RankId rank : members) open[static_cast<std::size_t>(rank.value)].pop_back();
+        ++made;
+        moved = true;
+      }
+    }
+    EXPECT_EQ(made, plan.communicators.size()) << schedule.name;
+    EXPECT_TRUE(std::is_sorted(
+        plan.warm_ups.begin(), plan.warm_ups.end(),
+        [](const WarmUp& a, const WarmUp& b) { return a.communicator < b.communicator; }));
+  }
+}
+
+// --- What NCCL cannot give ---
+
+TEST(Honours, TagsEagerCreditAndOpenEndsAreRefusedInWords) {
+  const auto first = [](const Program& program) {
+    const auto refusals = refusals_of(program);
+    return refusals.empty() ? std::string() : refusals.front();
+  };
+  EXPECT_EQ(first(program_of(kTwoRanks)), "");
+  EXPECT_THAT(first(program_of(kTwoRanks, {.channel = Channel::Tag})), HasSubstr("knows no tags"));
+  const Protocol eager{Protocol::Kind::EagerMessages, 1};
+  EXPECT_THAT(first(program_of(kTwoRanks, {.send_b = eager})), HasSubstr("SEND_B = eager:1"));
+  EXPECT_EQ(first(program_of(kTwoRanks, {.send_b = eager, .buffers = Buffers::Registered})), "");
+  EXPECT_THAT(first(program_of("0F0,0SEND_F0\n", {}, true)), HasSubstr("no rank at its other end"));
+  EXPECT_THAT(first(program_of("0SEND_F0,0F0\n1RECV_F0,1F0\n", {.in_flight = 1}, true)),
+              HasSubstr("stands before what it sends"));
+  EXPECT_THAT(first(program_of(kTwoRanks, {.channel = Channel::Direction})),
+              HasSubstr("channel = direction"));
+  EXPECT_THAT(first(program_of("0F0,(0SEND_F0;0RECV_B1)BATCH_P2P\n1F1,1SEND_B1,1RECV_F0\n",
+                               comm_policy_preset("torch-2.11"), true)),
+              HasSubstr("batches = joined"));
+  EXPECT_THROW(communicators_of(program_of(kTwoRanks, comm_policy_preset("ideal"))), InputError);
+}
+
+TEST(Honours, EveryPresetIsGivenOrRefused) {
+  std::vector<std::string> given;
+  for (const CommPolicyPreset& preset : comm_policy_presets()) {
+    const Program program = program_of(kTwoRanks, preset.policy);
+    if (refusals_of(program).empty()) given.emplace_back(preset.name);
+    EXPECT_EQ(terms_of(preset.policy).size(), 9u);
+    for (const Term& term : terms_of(preset.policy)) EXPECT_NE(term.how, "") << term.field;
+  }
+  EXPECT_THAT(given,
+              ElementsAre("nccl-one-stream", "torch-2.11", "torch-2.12-lazy", "torch-2.12-eager",
+                          "torch-2.15-per-edge", "torch-gloo", "torch-pair", "torch-deferred",
+                          "megatron-even-odd", "megatron-batched"));
+}
+
+// --- Calls ---
+
+TEST(NcclCalls, UnderStreamEachEdgeHasAStreamThatWaitsForTheComputeStream) {
+  const StepCalls step = calls_of(program_of(kTwoRanks), sizes(2, 4096));
+  EXPECT_THAT(lines_of(step.ranks[0]),
+              ElementsAre("compute 0F0 @compute", "ncclSend 0SEND_F0 @to 1 <0F0",
+                          "compute 0F1 @compute", "ncclSend 0SEND_F1 @to 1 <0F1",
+                          "ncclRecv 0RECV_B0 @from 1 <0F1", "compute 0B0 @compute <0RECV_B0",
+                          "ncclRecv 0RECV_B1 @from 1 <0B0", "compute 0B1 @compute <0RECV_B1"));
+  const Call& send = step.ranks[0].calls[1];
+  EXPECT_EQ(send.count, 1024);
+  EXPECT_EQ(send.peer, 1);
+  EXPECT_EQ(name_of(step.plan.communicators[send.communicator]), "edge 0 to 1");
+}
+
+TEST(NcclCalls, UnderGroupedEachRunIsOneGroupOnTheComputeStream) {
+  const StepCalls step = calls_of(
+      program_of("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", comm_policy_preset("megatron-batched")),
+      sizes(2, 4096));
+  const auto lines = lines_of(step.ranks[1]);
+  EXPECT_THAT(lines, ElementsAre("ncclGroupStart", "ncclRecv 1RECV_F0 @compute", "ncclGroupEnd",
+                                 "compute 1F0 @compute", "compute 1B0 @compute", "ncclGroupStart",
+                                 "ncclSend 1SEND_B0 @compute", "ncclRecv 1RECV_F1 @compute",
+                                 "ncclGroupEnd", "compute 1F1 @compute", "compute 1B1 @compute",
+                                 "ncclGroupStart", "ncclSend 1SEND_B1 @compute", "ncclGroupEnd"));
+}
+
+TEST(NcclCalls, ASendBeforeItsDataIsCalledBehindIt) {
+  const StepCalls step =
+      calls_of(program_of("0SEND_F0,0F0\n1RECV_F0,1F0\n", {}, true), sizes(2, 4));
+  EXPECT_THAT(lines_of(step.ranks[0]),
+              ElementsAre("compute 0F0 @compute", "ncclSend 0SEND_F0 @to 1 <0F0"));
+}
+
+TEST(NcclCalls, ReceivesAtStartComeFirstAndWaitForNothing) {
+  const StepCalls step = calls_of(program_of(kTwoRanks, {.post = Post::AtStart}), sizes(2, 4));
+  auto lines = lines_of(step.ranks[1]);
+  lines.resize(3);
+  EXPECT_THAT(lines, ElementsAre("ncclRecv 1RECV_F0 @from 0", "ncclRecv 1RECV_F1 @from 0",
+                                 "compute 1F0 @compute <1RECV_F0"));
+}
+
+TEST(NcclCalls, ARingOfOnePlaceIsAWaitForItsEnd) {
+  const StepCalls step = calls_of(
+      program_of("0F0,0SEND_F0,0SEND_F1,0F2\n1RECV_F0,1RECV_F1,1F0\n", {.in_flight = 1}, true),
+      sizes(2, 4));
+  EXPECT_THAT(lines_of(step.ranks[0]),
+              ElementsAre("compute 0F0 @compute", "ncclSend 0SEND_F0 @to 1 <0F0",
+                          "ncclSend 0SEND_F1 @to 1", "compute 0F2 @compute <0SEND_F0"));
+}
+
+TEST(NcclCalls, ShardedReplicasScatterAndGatherTheirParts) {
+  const Program program = program_of(
+      "0F0,0B0,0REDUCE_GRAD,REDUCE_NORM,OPT,0UNSHARD\n0F1,0B1,0REDUCE_GRAD,REDUCE_NORM,OPT,"
+      "0UNSHARD\n");
+  const StepCalls step = calls_of(program, sizes(1, 0, 4 * 101));
+  EXPECT_THAT(lines_of(step.ranks[1]),
+              ElementsAre("compute 0F1 @compute", "compute 0B1 @compute",
+                          "ncclReduceScatter 0REDUCE_GRAD @collectives <0B1",
+                          "ncclAllReduce REDUCE_NORM @compute <0REDUCE_GRAD",
+                          "compute OPT @compute", "ncclAllGather 0UNSHARD @collectives <OPT"));
+  EXPECT_EQ(step.ranks[0].calls[2].count, 51);
+  EXPECT_EQ(step.ranks[0].calls[3].count, 1);
+  EXPECT_EQ(step.ranks[0].calls[3].element_bytes, 8);
+}
+
+TEST(NcclCalls, TiedWeightsAreSummedOnTheComputeStreamByAllWhoShareThem) {
+  const Program program =
+      program_of("0F0,0B0,REDUCE_TIED,OPT\n1F0,1B0,OPT\n2F0,2B0,REDUCE_TIED,OPT\n");
+  CostTable costs = sizes(3, 4);
+  costs.tied_bytes = Bytes(4000);
+  const StepCalls step = calls_of(program, costs);
+  const Call& sum = step.ranks[2].calls[step.ranks[2].calls.size() - 2];
+  EXPECT_EQ(sum.kind, CallKind::AllReduce);
+  EXPECT_EQ(sum.count, 1000);
+  EXPECT_EQ(sum.stream, 0U);
+  EXPECT_EQ(name_of(step.plan.communicators[sum.communicator]), "replicas 0 2");
+  EXPECT_THAT(read_back(step).problems, ElementsAre());
+}
+
+// --- Read back ---
+
+StepCalls torch_calls(const CommPolicy& policy = {}) {
+  return calls_of(program_of(kTwoRanks, policy), sizes(2, 4096));
+}
+
+TEST(ReadBackCalls, FindsThePolicyInTheCalls) {
+  for (const char* preset : {"torch", "torch-pair", "nccl-one-stream", "megatron-batched"}) {
+    const CommPolicy& policy = comm_policy_preset(preset);
+    // Three ranks: between two, a line for each pair is a line for each rank.
+    const Program program =
+        program_of("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n2F0,2B0,2F1,2B1\n", policy);
+    const ReadBack read = read_back(calls_of(program, sizes(3, 4)));
+    EXPECT_EQ(read.program.policy.issue, policy.issue) << preset;
+    if (policy.issue == Issue::Stream) {
+      EXPECT_EQ(read.program.policy.channel, policy.channel) << preset;
+    }
+    EXPECT_THAT(read.problems, ElementsAre()) << preset;
+    EXPECT_EQ(verdict_of(read), sim::check(program, sizes(3, 4)).verdict) << preset;
+  }
+}
+
+TEST(ReadBackCalls, TwoSendsSwappedOnOneRankAreAMismatch) {
+  StepCalls step = torch_calls();
+  auto& calls = step.ranks[0].calls;
+  std::swap(calls[1].cell, calls[3].cell);
+  EXPECT_EQ(verdict_of(read_back(step)), Verdict::Mismatch);
+}
+
+/// pytorch 172668 in small: the two lines of a pair in opposite orders.
+TEST(ReadBackCalls, TwoCallsSwappedOnOneRankOfASharedLineAreADeadlock) {
+  const Program program =
+      program_of("0SEND_F0,0RECV_B1\n1RECV_F0,1SEND_B1\n", {.channel = Channel::Pair}, true);
+  StepCalls step = calls_of(program, sizes(2, 4));
+  EXPECT_EQ(verdict_of(read_back(step, true)), Verdict::Ok);
+  std::swap(step.ranks[1].calls[0], step.ranks[1].calls[1]);
+  const ReadBack read = read_back(step, true);
+  const WaitReport report = sim::check(read.program, CostTable::uniform(2, {}));
+  EXPECT_EQ(report.verdict, Verdict::Deadlock);
+  EXPECT_EQ(report.cycle.size(), 2u);
+}
+
+TEST(ReadBackCalls, AMissingEventIsSaid) {
+  StepCalls step = torch_calls();
+  step.ranks[0].calls[1].waits_for.clear();
+  const ReadBack read = read_back(step);
+  ASSERT_FALSE(read.problems.empty());
+  EXPECT_EQ(read.problems.front(),
+            "rank 0's 0SEND_F0 may start before 0F0, which it needs, has ended");
+}
+
+TEST(ReadBackCalls, AnEventThatIsNotRecordedYetIsSaid) {
+  StepCalls step = torch_calls();
+  step.ranks[0].calls[1].waits_for.push_back(5);
+  EXPECT_THAT(read_back(step).problems,
+              testing::Contains("rank 0's 0SEND_F0 waits for an event that is not recorded yet"));
+}
+
+TEST(ReadBackCalls, AnotherCommunicatorOrPeerIsSaid) {
+  StepCalls step = torch_calls();
+  step.ranks[0].calls[3].communicator = 1;
+  EXPECT_FALSE(read_back(step).problems.empty());
+  step = torch_calls();
+  step.ranks[0].calls[1].peer = 0;
+  EXPECT_THAT(read_back(step).problems, testing::Contains(HasSubstr("is called with rank 0")));
+}
+
+TEST(ReadBackCalls, CollectivesOfOtherSizesDoNotMeet) {
+  const Program program = program_of("0F0,0B0,0REDUCE_GRAD,OPT\n0F1,0B1,0REDUCE_GRAD,OPT\n");
+  StepCalls step = calls_of(program, sizes(1, 0, 400));
+  EXPECT_THAT(read_back(step).problems, ElementsAre());
+  step.ranks[1].calls[2].count = 99;
+  EXPECT_THAT(read_back(step).problems,
+              ElementsAre(HasSubstr("meets another kind or size of call on replicas 0 1")));
+}
+
+/// Equal sizes: NCCL itself would add the wrong gradients and say nothing.
+TEST(ReadBackCalls, SumsInAnotherOrderDoNotMeetAndAreADeadlock) {
+  const std::string two_stages = "0F0,1F0,1B0,0B0,1REDUCE_GRAD,0REDUCE_GRAD,OPT\n";
+  const auto judged = [&](const std::string& other) {
+    const Program program = program_of(two_stages + other);
+    const StepCalls step = calls_of(program, sizes(2, 4, 400));
+    const ReadBack read = read_back(step);
+    const WaitReport of_program = sim::check(program, CostTable::uniform(2, {}));
+    EXPECT_EQ(verdict_of(read), of_program.verdict);
+    return std::pair(of_program.verdict, read.problems);
+  };
+  const auto same = judged("0F1,1F1,1B1,0B1,1REDUCE_GRAD,0REDUCE_GRAD,OPT\n");
+  EXPECT_EQ(same.first, Verdict::Ok);
+  EXPECT_THAT(same.second, ElementsAre());
+  const auto exchanged = judged("0F1,1F1,1B1,0B1,0REDUCE_GRAD,1REDUCE_GRAD,OPT\n");
+  EXPECT_EQ(exchanged.first, Verdict::Deadlock);
+  EXPECT_THAT(exchanged.second,
+              testing::Contains(HasSubstr("meets a call that is for another sum on replicas 0 1")));
+}
+
+TEST(ReadBackCalls, OrdersReportedStuckInTheFieldAreStuckAsCallsToo) {
+  const std::filesystem::path path =
+      std::filesystem::path(PIPEWRIGHT_GOLDEN_DIR) / "deadlock/field_cases.json";
+  if (!std::filesystem::exists(path))
+    GTEST_SKIP() << "golden data not found: " << path << " (set PIPEWRIGHT_GOLDEN_DIR)";
+  for (const auto& entry : parse_json(read_text(path), "field_cases.json")) {
+    std::string csv;
+    for (const auto& [rank, actions] : entry["ranks"].items()) {
+      for (const auto& action : actions) csv += action.get<std::string>() + ",";
+      csv += "\n";
+    }
+    const Order order = read_order_csv(csv, "case");
+    const CostTable costs = CostTable::uniform(order.stages(), {});
+    const auto verdict = [&](const CommPolicy& policy) {
+      const Program program = lower(order, policy, {.fragment = true});
+      return verdict_of(read_back(calls_of(program, costs), true));
+    };
+    EXPECT_EQ(verdict({.issue = Issue::Inline}), Verdict::Deadlock) << entry["name"];
+    EXPECT_EQ(verdict({.channel = Channel::Rank}), Verdict::Deadlock) << entry["name"];
+    EXPECT_EQ(verdict({.issue = Issue::Grouped}), Verdict::Ok) << entry["name"];
+    EXPECT_EQ(verdict({}), Verdict::Ok) << entry["name"];
+  }
+}
+
+}  // namespace
+}  // namespace pipewright::exec::nccl

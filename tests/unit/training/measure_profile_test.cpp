@@ -1,0 +1,83 @@
+// Measuring this machine: every number is there and makes sense. How large they are is a benchmark.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "core/base/error.hpp"
+#include "exec/profile/profile.hpp"
+#include "exec/profile/transfer.hpp"
+
+namespace pipewright::tests {
+namespace {
+
+TEST(MeasureProfile, HasEveryLayerOfEverySize) {
+  const Model model = model_preset("gpt-tiny");
+  const Profile profile =
+      exec::measure_profile(model, cluster_preset("local-cpu", 2),
+                            {.micro_batch_sizes = {1, 2}, .ranks = 2, .budget_ns = 200'000'000});
+  EXPECT_EQ(profile.model_name, model.name);
+  EXPECT_EQ(profile.ranks_measured, 2);
+  EXPECT_GE(profile.repeats, 3);
+  ASSERT_EQ(profile.sizes.size(), 2U);
+  for (const ProfileSize& size : profile.sizes) {
+    ASSERT_EQ(size.layers.size(), model.layers.size());
+    for (const LayerTimes& layer : size.layers) EXPECT_GT(layer.f.value, 0);
+    EXPECT_GT(size.loss.f.value, 0);
+    EXPECT_GT(size.loss.i.value, 0);
+  }
+  EXPECT_EQ(profile.sizes[1].micro_batch_size, 2);
+  EXPECT_GT(profile.transfer_latency.value, 0);
+  EXPECT_GE(profile.transfer_bytes_per_second, 1);  // or it could not be read back
+  EXPECT_GT(profile.action_overhead.value, 0);
+}
+
+TEST(MeasureProfile, KnowsHowItsMeasurementsAreSpread) {
+  const Model model = model_preset("mlp");
+  const Profile profile = exec::measure_profile(model, cluster_preset("local-cpu", 2),
+                                                {.micro_batch_sizes = {2},
+                                                 .ranks = 2,
+                                                 .budget_ns = 100'000'000,
+                                                 .clock = exec::local::ClockKind::Virtual});
+  EXPECT_EQ(profile.clock, ProfileClock::Cpu);
+  ASSERT_EQ(profile.sizes[0].spreads.size(), model.layers.size());
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const LayerSpread& spread = profile.sizes[0].spreads[l];
+    for (const Distribution* kind : {&spread.f, &spread.i, &spread.w}) {
+      EXPECT_GE(kind->count, 12);
+      EXPECT_GT(kind->quantiles.front().value, 0);
+      EXPECT_GE(kind->mean, kind->quantiles.front());
+      EXPECT_LE(kind->mean, kind->quantiles.back());
+    }
+    // What messages and the loss cost is in the spread and not in the layer.
+    EXPECT_LE(profile.sizes[0].layers[l].f, typical(spread.f, profile.clock));
+    EXPECT_LE(profile.sizes[0].layers[l].i, typical(spread.i, profile.clock));
+    EXPECT_GE(spread.opt.count, 3);
+  }
+}
+
+TEST(MeasureProfile, MoreRanksThanLayersMeasureWithOneLayerEach) {
+  const Profile profile = exec::measure_profile(model_preset("mlp"), cluster_preset("local-cpu", 8),
+                                                {.ranks = 8, .budget_ns = 50'000'000});
+  EXPECT_EQ(profile.ranks_measured, 3);
+}
+
+TEST(MeasureProfile, MeasuresImagesAndExactNumericsToo) {
+  const Model model = model_preset("resnet-tiny");
+  const Profile profile = exec::measure_profile(model, cluster_preset("local-cpu", 2),
+                                                {.micro_batch_sizes = {2},
+                                                 .ranks = 2,
+                                                 .budget_ns = 50'000'000,
+                                                 .numerics = exec::Numerics::Exact});
+  ASSERT_EQ(profile.sizes[0].layers.size(), model.layers.size());
+  for (const LayerTimes& layer : profile.sizes[0].layers) EXPECT_GT(layer.i.value, 0);
+}
+
+TEST(MeasureProfile, CanBeInterrupted) {
+  const std::atomic<bool> interrupted{true};
+  EXPECT_THROW(exec::measure_profile(model_preset("mlp"), cluster_preset("local-cpu", 1),
+                                     {.interrupted = &interrupted}),
+               RunError);
+}
+
+}  // namespace
+}  // namespace pipewright::tests

@@ -1,0 +1,251 @@
+// pipewright check: will it hang, and why?
+#include <algorithm>
+#include <optional>
+
+#include "core/base/error.hpp"
+#include "core/order/problems.hpp"
+#include "core/program/lower.hpp"
+#include "planner/plans/program_of_plan.hpp"
+#include "sim/engine.hpp"
+#include "tools/cli/arguments.hpp"
+#include "tools/cli/exit_status.hpp"
+#include "tools/cli/session.hpp"
+#include "tools/cli/table.hpp"
+#include "tools/commands/commands.hpp"
+#include "tools/input/memory_limit.hpp"
+#include "tools/input/subject.hpp"
+#include "tools/output/fix_text.hpp"
+#include "tools/output/policy_matrix_text.hpp"
+#include "tools/output/timeline_files.hpp"
+#include "tools/output/verdict.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+/// The verdict on an order under one policy, which has a name where it is a preset's.
+struct Judgement {
+  std::string policy;
+  WaitReport report;
+};
+
+WaitReport judge(const Subject& subject) {
+  if (!subject.problems.empty()) {
+    WaitReport report;
+    report.verdict = Verdict::Invalid;
+    return report;
+  }
+  return sim::check(subject.program, subject.costs);
+}
+
+int badness(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Ok:
+      return 0;
+    case Verdict::Deadlock:
+      return 1;
+    case Verdict::Mismatch:
+      return 2;
+    case Verdict::Invalid:
+      return 3;
+  }
+  return 3;
+}
+
+/// Whether both policies make the same Program of an order.
+bool read_alike(const Order& order, CommPolicy one, const CommPolicy& other) {
+  const auto is_batched = [](const Cell& cell) { return cell.batched; };
+  const bool batches = std::ranges::any_of(
+      order.ranks, [&](const auto& row) { return std::ranges::any_of(row, is_batched); });
+  if (!batches) one.batches = other.batches;
+  return one == other;
+}
+
+/// One for the policy that is named; else one for each way in which stock PyTorch may run the
+/// order. The subject is left under the worst of them, of several under the first.
+std::vector<Judgement> judge_all(Subject& subject) {
+  if (!subject.names_no_policy)
+    return {{std::string(name_of(subject.program.policy)), judge(subject)}};
+  std::vector<Judgement> all;
+  std::optional<Program> worst;
+  int worst_badness = -1;
+  for (const std::string_view name : stock_torch_presets()) {
+    const CommPolicy& policy = comm_policy_preset(name);
+    const auto known = std::find_if(all.begin(), all.end(), [&](const Judgement& judged) {
+      return read_alike(subject.order, policy, comm_policy_preset(judged.policy));
+    });
+    if (known != all.end()) {
+      all.push_back({std::string(name), known->report});
+      continue;
+    }
+    subject.program = lower(subject.order, policy, subject.lowering);
+    all.push_back({std::string(name), judge(subject)});
+    if (badness(all.back().report.verdict) <= worst_badness) continue;
+    worst_badness = badness(all.back().report.verdict);
+    worst = std::move(subject.program);
+  }
+  subject.program = std::move(*worst);
+  subject.policy_text = policy_text(subject.program.policy);
+  return all;
+}
+
+const Judgement& worst_of(const std::vector<Judgement>& all) {
+  return *std::max_element(all.begin(), all.end(), [](const Judgement& a, const Judgement& b) {
+    return badness(a.report.verdict) < badness(b.report.verdict);
+  });
+}
+
+/// "torch-2.11 ok, torch-2.12-lazy deadlock, torch-2.12-eager ok".
+std::string verdicts_text(const std::vector<Judgement>& all) {
+  std::string text;
+  for (const Judgement& each : all) {
+    text += (text.empty() ? "" : ", ") + each.policy + " " +
+            std::string(to_string(each.report.verdict));
+  }
+  return text;
+}
+
+Json verdicts_json(const std::vector<Judgement>& all) {
+  Json verdicts = Json::object();
+  for (const Judgement& each : all)
+    verdicts[each.policy] = std::string(to_string(each.report.verdict));
+  return verdicts;
+}
+
+std::vector<std::string> notes_on(const Subject& subject) {
+  if (subject.lowering.fragment) return {};
+  std::vector<std::string> notes = notes_of(subject.order);
+  const bool file = !subject.plan && subject.schedule == nullptr;
+  if (file && !subject.problems.empty() && is_incomplete(subject.order)) {
+    notes.emplace_back(
+        "if this is a part, such as a log cut out of a hang, say so: --fragment, \"# fragment\" as "
+        "the first line of a CSV, or \"fragment\": true in an order.json");
+  }
+  return notes;
+}
+
+/// The verdict under another preset, where the user named no policy: whether a send blocks depends
+/// on the library and on the message size.
+std::string other_policies(const Subject& subject, const Terminal& terminal) {
+  std::string text;
+  for (const char* name : {"ideal", "torch-gloo", "nccl-one-stream", "megatron-batched"}) {
+    const CommPolicy& policy = comm_policy_preset(name);
+    const Program program = lower(subject.order, policy, {.fragment = subject.program.fragment});
+    const Verdict verdict = sim::check(program, subject.costs).verdict;
+    text += "  " + std::string(name);
+    text.append(18 - std::string_view(name).size(), ' ');
+    text += painted(terminal, verdict == Verdict::Ok ? Ink::Green : Ink::Red, to_string(verdict)) +
+            "\n";
+  }
+  return "under other policies:\n" + text;
+}
+
+/// The picture, with what is stuck in red. The verdict itself needs no durations.
+void draw(const Subject& subject, const Arguments& arguments, Session& session) {
+  const bool asked = arguments.has("--trace") || arguments.has("--svg") || arguments.has("--html");
+  if (!asked || !subject.problems.empty()) return;
+  save_timeline_files(arguments, session, subject,
+                      sim::simulate(subject.program, subject.costs).timeline,
+                      traces::TraceInfo::Kind::Simulated);
+}
+
+/// What --fix finds; nothing where it is not asked for, or nothing hangs.
+std::optional<planner::CureReport> asked_cure(const Arguments& arguments, const Subject& subject,
+                                              const WaitReport& report) {
+  if (!arguments.has("--fix") || report.verdict == Verdict::Ok) return std::nullopt;
+  return cure_of(subject);
+}
+
+/// Cured, and within the limit of --mem: the file of --out is written.
+bool accept_cure(const Arguments& arguments, const Subject& subject,
+                 const planner::CureReport& cured, Session& session) {
+  if (cured.cures.empty()) return false;
+  const planner::Cure& cure = cured.cures.front();
+  const auto over =
+      over_memory(peaks_of(cured_program(subject, cure), subject.costs), subject.memory_limit);
+  for (const auto& sentence : over) session.note("cured: " + sentence);
+  if (const auto path = arguments.text("--out")) save_cured(subject, cure, *path, session);
+  return over.empty();
+}
+
+int run_check(const Arguments& arguments, Session& session) {
+  if (arguments.has("--out") && !arguments.has("--fix"))
+    throw InputError("--out belongs to --fix: it writes what was cured");
+  Subject subject = read_subject(arguments, Purpose::Judge, session);
+  const std::vector<Judgement> all = judge_all(subject);
+  const WaitReport& report = worst_of(all).report;
+  draw(subject, arguments, session);
+  std::vector<std::string> problems = subject.problems;
+  const auto over =
+      report.verdict == Verdict::Ok
+          ? over_memory(peaks_of(subject.program, subject.costs), subject.memory_limit)
+          : std::vector<std::string>();
+  problems.insert(problems.end(), over.begin(), over.end());
+  const auto cured = asked_cure(arguments, subject, report);
+  const bool good = cured ? accept_cure(arguments, subject, *cured, session)
+                          : report.verdict == Verdict::Ok && over.empty();
+  const std::vector<std::string> notes = notes_on(subject);
+  const bool matrix = arguments.has("--matrix");
+  if (session.json()) {
+    Json fields = verdict_fields(subject.program, report, problems);
+    fields["verdicts"] = verdicts_json(all);
+    if (cured) fields["fix"] = fix_fields(*cured);
+    fields["notes"] = notes;
+    if (matrix) add_matrix_fields(fields, subject);
+    session.print_result(fields);
+    return good ? kDone : kAnswerIsNo;
+  }
+  const Terminal& terminal = session.terminal();
+  if (subject.names_no_policy) session.print(wrapped(verdicts_text(all), terminal.width, 0));
+  session.print(wrapped(subject.title, terminal.width, 0));
+  session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
+  session.print(verdict_text(subject.program, report, problems, terminal));
+  for (const auto& note : notes) session.print(wrapped("note: " + note, terminal.width, 0));
+  if (matrix) {
+    session.print(matrix_text(subject, terminal));
+  } else if (!names_policy(arguments) && !subject.plan && subject.problems.empty()) {
+    session.print(other_policies(subject, terminal));
+  }
+  if (cured) session.print(cure_text(*cured, terminal));
+  return good ? kDone : kAnswerIsNo;
+}
+
+}  // namespace
+
+Command check_command() {
+  Command command;
+  command.name = "check";
+  command.summary = "say whether a plan or an order hangs, and why";
+  command.description =
+      "Reads the Program without durations. Without a policy flag a plan is judged under its own "
+      "policy, a schedule under the one it is about, and any other order as stock PyTorch runs it "
+      "over NCCL, under torch-2.11, torch-2.12-lazy and torch-2.12-eager: the first line has the "
+      "three verdicts, and the worst (invalid, mismatch, deadlock, ok) counts. Exit status 1: "
+      "deadlock, mismatch, invalid, or over the limit of --mem; with --fix only if no cure is "
+      "found (docs/curing-hangs.md).";
+  command.examples = {
+      {"check examples/order.csv", "will this order hang on NCCL?"},
+      {"check examples/order.csv --issue inline",
+       "and with every transfer on the stream that computes?"},
+      {"check docs/hangs/nccl-479.csv --issue inline",
+       "a log cut out of a hang, whose first line is # fragment; exits with 1"},
+      {"check examples/order.csv --matrix --message-bytes 4MiB",
+       "where is it safe, and with what credit?"},
+      {"check --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2",
+       "a hang that really happened; exits with 1"},
+      {"check examples/order.csv --channel rank --post deferred --fix -o cured.csv",
+       "an order that hangs, and its cure"},
+  };
+  command.positionals = {subject_file()};
+  command.flags = subject_flags();
+  for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
+  for (auto& flag : cure_flags()) command.flags.push_back(std::move(flag));
+  command.flags.push_back(
+      {.group = "Communication",
+       .name = "--matrix",
+       .help = "the verdict under every preset and every combination of issue, channel, protocol "
+               "and post too, and the least eager credit that passes"});
+  command.run = run_check;
+  return command;
+}
+
+}  // namespace pipewright::tools

@@ -1,0 +1,23 @@
+// One function a sub-command: its table. The files are named after them.
+#pragma once
+
+#include "tools/cli/command.hpp"
+
+namespace pipewright::tools {
+
+Command analyze_command();
+Command check_command();
+Command compare_command();
+Command completions_command();
+Command demo_command();
+Command doctor_command();
+Command estimate_command();
+Command export_command();
+Command partition_command();
+Command profile_command();
+Command run_command();
+Command schedules_command();
+Command simulate_command();
+Command tune_command();
+
+}  // namespace pipewright::tools

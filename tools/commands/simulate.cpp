@@ -1,0 +1,157 @@
+// pipewright simulate: the predicted timeline of a plan, an order or a schedule.
+#include "core/order/order_json.hpp"
+#include "planner/bounds/closed_form.hpp"
+#include "sim/engine.hpp"
+#include "tools/cli/exit_status.hpp"
+#include "tools/cli/figures.hpp"
+#include "tools/cli/session.hpp"
+#include "tools/cli/table.hpp"
+#include "tools/commands/commands.hpp"
+#include "tools/input/memory_limit.hpp"
+#include "tools/input/subject.hpp"
+#include "tools/input/synthesis.hpp"
+#include "tools/output/timeline_files.hpp"
+#include "tools/output/timeline_text.hpp"
+#include "tools/output/verdict.hpp"
+#include "tools/running/drawn_steps.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+/// Beside the simulated bubble, where a formula holds for exactly these assumptions.
+std::string closed_form_text(const Subject& subject) {
+  if (subject.schedule == nullptr || !subject.uniform_costs || subject.costs.stages.empty() ||
+      !subject.program.policy.is_free_of_waits() || subject.costs.stages.front().opt.value > 0 ||
+      subject.costs.overlapped_pair.value > 0) {
+    return "";
+  }
+  const auto form =
+      planner::closed_form(subject.schedule->name, subject.request, subject.costs.stages.front(),
+                           subject.costs.every_route.latency);
+  if (!form || form->makespan_ns == 0) return "";
+  const double ratio =
+      static_cast<double>(form->bubble_ns) / static_cast<double>(form->makespan_ns);
+  return " (formula " + percent_text(ratio) + ")";
+}
+
+void print_head(const Subject& subject, const Arguments& arguments, Session& session) {
+  const int width = session.terminal().width;
+  session.print(painted(session.terminal(), Ink::Bold, wrapped(subject.title, width, 0)));
+  session.print(wrapped(subject.costs_text, width, 0));
+  std::string policy = "policy " + subject.policy_text;
+  if (!names_policy(arguments) && !subject.plan) {
+    policy += ": the papers' model, taken because no policy is named";
+  }
+  session.print(wrapped(policy, width, 0));
+}
+
+void print_figures(const Subject& subject, const Figures& figures, Session& session) {
+  session.print("step " + format_duration(Nanoseconds(figures.makespan_ns)) + "   bubble " +
+                percent_text(figures.bubble_ratio) + closed_form_text(subject) + "\n");
+  if (subject.synthesis) {
+    session.print(wrapped(synthesis_text(*subject.synthesis), session.terminal().width, 0));
+  }
+  if (!subject.costs.memory.empty()) {
+    std::size_t fullest = 0;
+    for (std::size_t r = 0; r < figures.ranks.size(); ++r) {
+      if (figures.ranks[r].peak_bytes > figures.ranks[fullest].peak_bytes) fullest = r;
+    }
+    session.print("peak memory " + format_bytes(Bytes(figures.ranks[fullest].peak_bytes)) +
+                  " on rank " + std::to_string(fullest) + "\n");
+  }
+}
+
+/// Stuck, or not a whole order: said as check says it.
+int print_verdict(const Subject& subject, const WaitReport& report, Session& session) {
+  if (session.json()) {
+    session.print_result(verdict_fields(subject.program, report, subject.problems));
+  } else {
+    session.print(wrapped(subject.title, session.terminal().width, 0));
+    session.print(wrapped("policy " + subject.policy_text, session.terminal().width, 0));
+    session.print(verdict_text(subject.program, report, subject.problems, session.terminal()));
+  }
+  return kAnswerIsNo;
+}
+
+int run_simulate(const Arguments& arguments, Session& session) {
+  session.progress("reading and lowering ...");
+  const Subject subject = read_subject(arguments, Purpose::Predict, session);
+  if (!subject.problems.empty()) {
+    WaitReport report;
+    report.verdict = Verdict::Invalid;
+    return print_verdict(subject, report, session);
+  }
+  session.progress("simulating " + std::to_string(subject.program.code.size()) +
+                   " instructions ...");
+  const sim::Result result = sim::simulate(subject.program, subject.costs);
+  session.progress("drawing the timeline ...");
+  if (!result.finished) {
+    save_timeline_files(arguments, session, subject, result.timeline,
+                        traces::TraceInfo::Kind::Simulated);
+    return print_verdict(subject, sim::check(subject.program, subject.costs), session);
+  }
+  const Figures figures = figures_of(subject.program, result.timeline, subject.costs);
+  const auto drawn = drawn_steps(arguments, subject);
+  const auto over = over_memory(figures.ranks, subject.memory_limit);
+  save_timeline_files(arguments, session, subject, result.timeline,
+                      traces::TraceInfo::Kind::Simulated);
+  if (session.json()) {
+    Json fields = figures_fields(figures);
+    if (subject.synthesis) {
+      fields["synthesis"] = synthesis_fields(*subject.synthesis);
+    }
+    if (drawn) fields["drawn_steps"] = to_json(*drawn);
+    if (arguments.has("--emit-order")) fields["order"] = rows_json(subject.order);
+    session.print_result(fields);
+  } else {
+    print_head(subject, arguments, session);
+    session.print(timeline_text(subject.program, result.timeline,
+                                arguments.integer_or("--width", 40, 1000, session.terminal().width),
+                                session.terminal()));
+    print_figures(subject, figures, session);
+    if (drawn) session.print(drawn_steps_text(*drawn));
+    if (arguments.has("--emit-order")) session.print(write_order_csv(subject.order));
+  }
+  for (const auto& sentence : over) session.note(sentence);
+  if (!session.json() && !arguments.has("--trace"))
+    session.note("next: add --trace t.json.gz and open it in ui.perfetto.dev");
+  return over.empty() ? kDone : kAnswerIsNo;
+}
+
+}  // namespace
+
+Command simulate_command() {
+  Command command;
+  command.name = "simulate";
+  command.summary = "predict the timeline, the bubble and the memory of a step";
+  command.description =
+      "Without a policy flag a plan is simulated under its own policy; a schedule and a CSV under "
+      "the preset ideal, the papers' model, in which a transfer is a latency and nothing else. "
+      "Exit status 1: the Program gets stuck, or a rank needs more than the limit of --mem.";
+  command.examples = {
+      {"simulate --schedule 1f1b --pp 4 --micro-batches 8 --cost F=1,B=2",
+       "the textbook picture, with the textbook's bubble beside it"},
+      {"simulate examples/plan.json --trace sim.trace.json.gz",
+       "a tuned plan, for ui.perfetto.dev"},
+      {"simulate -s auto -p 3 -m 6 --cost F=5,B=9 --mem F=1,limit=3 --prove",
+       "the best order for these costs and this limit, with a proof"},
+      {"simulate examples/plan.json --samples 1000 --profile examples/profile.json",
+       "the step time as an interval, from how the measurements are spread"},
+      {"simulate examples/order.csv --preset nccl-one-stream --json", "an order of your own"},
+  };
+  command.positionals = {subject_file()};
+  command.flags = subject_flags();
+  for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
+  for (auto& flag : drawn_steps_flags()) command.flags.push_back(std::move(flag));
+  command.flags.push_back({.group = "Output",
+                           .name = "--emit-order",
+                           .help = "the actions of each rank too: \"order\" in JSON, else as CSV"});
+  command.flags.push_back({.group = "Output",
+                           .name = "--width",
+                           .argument = "COLUMNS",
+                           .help = "of the timeline, instead of the terminal's"});
+  command.run = run_simulate;
+  return command;
+}
+
+}  // namespace pipewright::tools

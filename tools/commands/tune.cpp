@@ -1,0 +1,395 @@
+// pipewright tune: from a job file to a plan.
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "core/base/error.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/profile.hpp"
+#include "exec/transports/process/all_gather.hpp"
+#include "planner/export/stock_verdicts.hpp"
+#include "planner/search/costing.hpp"
+#include "planner/search/explanation.hpp"
+#include "planner/search/search.hpp"
+#include "planner/synthesis/auto_schedule.hpp"
+#include "planner/synthesis/plan_synthesis.hpp"
+#include "tools/cli/arguments.hpp"
+#include "tools/cli/exit_status.hpp"
+#include "tools/cli/figures.hpp"
+#include "tools/cli/interrupt.hpp"
+#include "tools/cli/session.hpp"
+#include "tools/cli/table.hpp"
+#include "tools/commands/commands.hpp"
+#include "tools/input/subject.hpp"
+#include "tools/input/synthesis.hpp"
+#include "tools/running/modules.hpp"
+#include "tools/running/process_job.hpp"
+#include "tools/running/search_journal.hpp"
+#include "tools/running/tuning.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+/// One word for all stages, or a word for each.
+Json recompute_json(const planner::ParallelSetup& parallel) {
+  if (!parallel.recompute_by_stage) return to_string(parallel.recompute);
+  Json list = Json::array();
+  for (const LayerRecompute kind : parallel.recompute_of_stage) list.push_back(to_string(kind));
+  return list;
+}
+
+Json fields_of(const planner::Candidate& candidate) {
+  std::vector<int> layers;
+  for (const StagePlan& stage : candidate.stages)
+    layers.push_back(stage.end_layer - stage.first_layer);
+  const planner::ParallelSetup& parallel = candidate.parallel;
+  Json fields = {{"schedule", candidate.schedule},
+                 {"tp", parallel.tensor},
+                 {"pp", parallel.pipeline},
+                 {"dp", parallel.data},
+                 {"cp", parallel.context},
+                 {"ep", parallel.experts},
+                 {"vpp", parallel.chunks},
+                 {"stage_replicas", parallel.stage_replicas},
+                 {"devices", candidate.devices()},
+                 {"micro_batches", parallel.micro_batches},
+                 {"micro_batch_size", parallel.micro_batch_size},
+                 {"recompute", recompute_json(parallel)},
+                 {"sequence_parallel", parallel.sequence_parallel},
+                 {"zero", parallel.zero},
+                 {"rank_order", name_of(parallel.order)},
+                 {"node_order", to_text(parallel.node_order)},
+                 {"partition", candidate.partition},
+                 {"layers_of_stage", layers},
+                 {"step_ns", candidate.step.value},
+                 {"bubble_ratio", candidate.bubble_ratio},
+                 {"peak_activations", candidate.peak_activations},
+                 {"peak_bytes", candidate.peak_bytes.value},
+                 {"fullest_rank", candidate.fullest_rank},
+                 {"state_bytes", candidate.state_bytes.value}};
+  if (candidate.synthesised) fields["synthesised_from"] = candidate.synthesised->from;
+  return fields;
+}
+
+Json result_fields(const planner::SearchResult& result) {
+  const auto list = [](const std::vector<planner::Candidate>& candidates) {
+    Json json = Json::array();
+    for (const planner::Candidate& candidate : candidates) json.push_back(fields_of(candidate));
+    return json;
+  };
+  Json pruned = Json::object(), examples = Json::object();
+  for (const auto& [reason, count] : result.pruned) pruned[reason] = count;
+  for (const auto& [reason, example] : result.examples) examples[reason] = example;
+  Json fields = {{"best", result.best ? fields_of(result.ranked.front()) : Json(nullptr)},
+                 {"ranked", list(result.ranked)},
+                 {"baselines", list(result.baselines)},
+                 {"pruned", pruned},
+                 {"examples", examples},
+                 {"configurations", result.configurations},
+                 {"evaluated", result.evaluated},
+                 {"complete", result.complete},
+                 {"elapsed_ns", result.elapsed_ns}};
+  if (!result.nearest.empty()) fields["nearest"] = result.nearest;
+  if (!result.front.empty()) fields["front"] = list(result.front);
+  if (result.not_executable) fields["not_executable"] = fields_of(*result.not_executable);
+  if (const auto& done = result.synthesis) {
+    fields["synthesis_on_winners"] = {{"winners", done->winners},
+                                      {"better", done->better},
+                                      {"gain", done->gain},
+                                      {"orders", done->orders}};
+  }
+  return fields;
+}
+
+Json explanation_fields(const planner::Explanation& explanation) {
+  return {
+      {"possible", explanation.is_possible},
+      {"why", explanation.sentences},
+      {"configuration", explanation.candidate ? fields_of(*explanation.candidate) : Json(nullptr)}};
+}
+
+/// The answer, then why; the search's own result follows.
+void print_explanation(const planner::Explanation& explanation, Session& session) {
+  const int width = session.terminal().width;
+  for (const std::string& sentence : explanation.sentences) {
+    const bool is_answer = &sentence == &explanation.sentences.front();
+    session.print(wrapped((is_answer ? "" : "- ") + sentence, width, 0));
+  }
+  session.print("\n");
+}
+
+void print_costing(const planner::Costing& costing, Session& session) {
+  const int width = session.terminal().width;
+  session.print(wrapped("Costs: " + costing.why, width, 0));
+  session.print(wrapped(costing.otherwise, width, 2));
+}
+
+std::string costs_of_text(const planner::ScheduleRequest& request, const Order& order) {
+  const std::string text = costs_text(request.costs);
+  if (!planner::chooses_placement(request)) return text;
+  return "a rank: " + text + "; stages a rank: " + std::to_string(order.stages() / request.ranks);
+}
+
+/// The flags with which another command costs the order alike.
+std::string costs_words(const planner::ScheduleRequest& request, const Arguments& arguments) {
+  std::string words;
+  for (const std::string name : {"cost", "mem"}) {
+    const std::string of_stage = "--" + name, of_rank = "--rank-" + name;
+    const bool by_rank = arguments.has(of_rank) || costs_of(request) == CostsOf::Ranks;
+    const auto text = arguments.text(arguments.has(of_rank) ? of_rank : of_stage);
+    if (text) words += " " + (by_rank ? of_rank : of_stage) + " " + *text;
+  }
+  return words;
+}
+
+/// Without a job: the best order for the costs of the flags.
+int synthesise_order(const Arguments& arguments, Session& session) {
+  const planner::Schedule& schedule = planner::find_schedule("auto");
+  planner::ScheduleRequest request = schedule_request(arguments, schedule);
+  add_costs(request, schedule, arguments);
+  std::optional<planner::SynthesisResult> found;
+  const Order order = make_requested(schedule, request, arguments, session, &found);
+  if (session.json()) {
+    session.print_result(synthesis_fields(*found));
+  } else {
+    session.print(wrapped(costs_of_text(request, order), session.terminal().width, 0));
+    session.print(wrapped(synthesis_text(*found), session.terminal().width, 0));
+  }
+  if (const auto out = arguments.text("--out")) {
+    session.save(*out, write_order_csv(order));
+    session.wrote(*out, "; next: pipewright simulate " + *out + costs_words(request, arguments));
+  } else if (!session.json()) {
+    session.print(write_order_csv(order));
+  }
+  return kDone;
+}
+
+/// What the best plan's ranks may hold, one for all or by rank.
+std::vector<Bytes> memory_limits(const Job& job, const planner::SearchResult& found) {
+  if (job.strategy.memory_limit.value > 0) return {job.strategy.memory_limit};
+  return found.rank_memory.empty() ? std::vector<Bytes>{job.cluster.device.memory}
+                                   : found.rank_memory;
+}
+
+/// The plan with a better order, where synthesis finds one.
+Plan with_synthesis(const planner::SearchResult& tuned, const Job& job, const Arguments& arguments,
+                    Session& session, Json& fields) {
+  const Plan& plan = *tuned.best;
+  planner::ScheduleRequest parameters;
+  add_synthesis_parameters(parameters, planner::find_schedule("auto"), arguments);
+  parameters.parameters.erase("placement");  // the plan's
+  const auto settings = with_effort(planner::synthesis_request(parameters), arguments, session);
+  auto found = planner::synthesise_for_plan(plan, memory_limits(job, tuned), settings);
+  session.clear_progress();
+  fields = {{"better", found.plan.has_value()}, {"why", found.why}};
+  if (found.result.order) {
+    fields["search"] = synthesis_fields(found.result);
+  }
+  if (!session.json()) {
+    session.print(wrapped("synthesis: " + found.why, session.terminal().width, 0));
+    if (found.result.order) {
+      session.print(wrapped("under preset ideal, " + synthesis_text(found.result),
+                            session.terminal().width, 0));
+    }
+  }
+  return found.plan ? *std::move(found.plan) : plan;
+}
+
+void refuse_opposites(const Arguments& arguments) {
+  if (!arguments.has("--synthesise") || !arguments.has("--no-synthesis")) return;
+  throw InputError(
+      "--synthesise asks for an order of tune's own and --no-synthesis for none; leave one out");
+}
+
+void refuse_sizes_of_job(const Arguments& arguments) {
+  for (const char* flag : {"--pp", "--micro-batches", "--vpp", "--param", "--jobs", "--placement",
+                           "--cost", "--mem", "--rank-cost", "--rank-mem", "--message-bytes"}) {
+    if (!arguments.has(flag)) continue;
+    throw InputError(std::string(flag) +
+                     " belongs to tune --synthesise without a job; a job has its own");
+  }
+}
+
+planner::SearchOptions options_of(const Arguments& arguments, const Job& job) {
+  planner::SearchOptions options;
+  options.keep = arguments.integer_or("--top", 1, 1000, 10);
+  options.threads = arguments.integer_or("--threads", 0, 1024, 0);
+  options.exhaustive = arguments.has("--exhaustive");
+  options.front = arguments.has("--front");
+  options.synthesis = !arguments.has("--no-synthesis");
+  options.only_executable = job.has_run_mode && job.tuner_run_mode != TunerRunMode::TunerOnly;
+  const auto budget = arguments.duration("--budget");
+  if (budget && !arguments.has("--synthesise"))
+    options.budget_seconds = static_cast<double>(budget->value) * 1e-9;
+  return options;
+}
+
+/// With `link`, as one of several processes, of which the first alone writes files.
+void share_search(planner::SearchOptions& options, exec::mpi::Link& link) {
+  options.share.process = link.process();
+  options.share.processes = link.processes();
+  options.share.exchange = [&link](const std::string& text) {
+    return exec::mpi::all_gather(link, text, InterruptScope::check);
+  };
+  if (options.threads == 0) options.threads = 1;  // the processes share the cores of their hosts
+}
+
+int save_best(const planner::SearchResult& result, const std::string& path, const Job& job,
+              const Arguments& arguments, Session& session) {
+  if (!result.best) {
+    session.note(result.not_executable
+                     ? "no plan that can be run is possible, as tuner_run_mode asks; with "
+                       "tuner_only the faster one that cannot is a plan"
+                     : "no configuration is possible; the reasons are above");
+    return kAnswerIsNo;
+  }
+  const std::string out = arguments.text_or("--out", job.tuner_save_path);
+  if (!out.empty()) {
+    session.save(out, to_text(to_json(*result.best)));
+    session.wrote(out, "; next: pipewright simulate " + out);
+  } else {
+    session.note("next: pipewright tune " + path + " -o plan.json   (writes the best plan)");
+  }
+  return kDone;
+}
+
+int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
+  const std::string& path = arguments.positionals().front();
+  Job job = load_job(path);
+  for (const std::string& text : job.notes) session.note(text);
+  for (const std::string& text : job.cluster.assumed)
+    session.note("assumed of the cluster: " + text);
+  const auto profile = profile_for(job, arguments.text("--profile"));
+  const planner::Costing costing = planner::settle_costing(job, profile.has_value());
+  planner::SearchOptions options = options_of(arguments, job);
+  if (link != nullptr) share_search(options, *link);
+  std::optional<SearchJournalFile> journal;
+  if (const auto file = arguments.text("--resume")) {
+    journal.emplace(*file, job, profile ? &*profile : nullptr);
+    options.journal = &journal->journal();
+  }
+  planner::SearchResult result = search_with_progress(job, profile, options, session);
+  if (link != nullptr && link->process() != 0) return result.best ? kDone : kAnswerIsNo;
+  Json fields = result_fields(result);
+  fields["costing"] = {
+      {"way", costing.way}, {"why", costing.why}, {"otherwise", costing.otherwise}};
+  if (const auto asked = arguments.text("--explain")) {
+    const planner::Explanation explanation =
+        explain_with_progress(job, profile, options, result, *asked, session);
+    fields["explained"] = explanation_fields(explanation);
+    if (!session.json()) print_explanation(explanation, session);
+  }
+  if (!session.json()) {
+    print_costing(costing, session);
+    print_search(result, session);
+  }
+  if (arguments.has("--synthesise") && result.best) {
+    result.best = with_synthesis(result, job, arguments, session, fields["synthesis"]);
+  }
+  const auto warnings =
+      result.best ? planner::stock_verdicts(*result.best) : std::vector<std::string>();
+  fields["warnings"] = warnings;
+  if (session.json()) session.print_result(fields);
+  for (const std::string& warning : warnings) session.note("warning: " + warning);
+  return save_best(result, path, job, arguments, session);
+}
+
+int run_tune(const Arguments& arguments, Session& session) {
+  refuse_opposites(arguments);
+  if (arguments.positionals().empty()) {
+    if (arguments.has("--synthesise")) return synthesise_order(arguments, session);
+    throw InputError("missing JOB; without one, --synthesise finds an order for --cost");
+  }
+  refuse_sizes_of_job(arguments);
+  const std::string transport = arguments.text_or("--transport", "local");
+  if (transport == "local") return tune_job(arguments, session, nullptr);
+  if (arguments.has("--resume"))
+    throw InputError("--resume belongs to one process; leave out --transport " + transport);
+  require_transport(transport);
+  const auto job_kind = job_for(transport);
+  if (!job_kind) refuse_outside_job(transport, "tune", "4");
+  return run_in_job(*job_kind, session, "tune", [&](exec::mpi::Link& link, Session& own) {
+    return tune_job(arguments, own, &link);
+  });
+}
+
+}  // namespace
+
+Command tune_command() {
+  Command command;
+  command.name = "tune";
+  command.summary = "search mesh, partition, micro-batches and schedule; write the best plan";
+  command.description =
+      "Every configuration that the job allows is lowered and simulated; the table shows the best "
+      "ones, and the baseline (the schedule naive, on several ranks and on one). Costs come from "
+      "the profile where there is one, else from operation counts and the device's rate. Exit "
+      "status 1: no configuration is possible.";
+  command.examples = {
+      {"tune examples/job.json -o plan.json", "the ranked table, and the best plan as a file"},
+      {"tune examples/job.json --profile examples/profile.json --json",
+       "with measured costs, for a script"},
+      {"tune examples/job.json --synthesise --budget 2s -o plan.json",
+       "and a better order for the best plan's stages, if there is one"},
+      {"tune --synthesise -p 4 -m 8 --cost F=9:12:9:14,B=20 -o order.csv",
+       "an order for costs of your own"},
+  };
+  command.positionals = {{.name = "JOB",
+                          .help = "a job.json: model, cluster, global batch, strategy",
+                          .least = 0,
+                          .most = 1}};
+  command.flags = {
+      {.group = "Search",
+       .name = "--profile",
+       .argument = "FILE",
+       .help = "measured costs, instead of the job's own profile",
+       .is_file = true},
+      {.group = "Search",
+       .name = "--threads",
+       .argument = "N",
+       .help = "threads to search with; 0: all cores"},
+      {.group = "Output",
+       .name = "--out",
+       .argument = "FILE",
+       .help = "where the best plan goes, instead of the job's tuner_save_path",
+       .short_name = 'o',
+       .is_file = true,
+       .writes = Writes::File},
+      {.group = "Output", .name = "--top", .argument = "K", .help = "rows of the table"},
+      {.group = "Search",
+       .name = "--exhaustive",
+       .help = "simulate whatever keeps to the rules and the memory: the same answer"},
+      {.group = "Search",
+       .name = "--resume",
+       .argument = "FILE",
+       .help = "a journal: goes on where a search of this job was broken off",
+       .is_file = true,
+       .writes = Writes::Journal},
+      {.group = "Search",
+       .name = "--transport",
+       .argument = "KIND",
+       .help = "local; mpi: each process of mpirun simulates a part; tcp: of torchrun (local)",
+       .choices = {"local", "mpi", "tcp"},
+       .checked = true},
+      {.group = "Search",
+       .name = "--explain",
+       .argument = "CONFIG",
+       .help = "why not this one: tp=4,pp=8,schedule=1f1b; the rest as in the best of that kind"},
+      {.group = "Search",
+       .name = "--front",
+       .help = "also the fastest plans for less and less memory"},
+      {.group = "Search",
+       .name = "--no-synthesis",
+       .help = "named schedules only, which other frameworks know; no order of tune's own"},
+      {.group = "Search",
+       .name = "--synthesise",
+       .help = "search an order too: for the best plan's stages, or without a job for --cost"},
+  };
+  for (const auto& flags : {schedule_flags(), cost_flags()}) {
+    command.flags.insert(command.flags.end(), flags.begin(), flags.end());
+  }
+  command.run = run_tune;
+  return command;
+}
+
+}  // namespace pipewright::tools

@@ -1,0 +1,202 @@
+#include "tools/input/subject.hpp"
+#include "core/order/order_json.hpp"
+#include "core/order/problems.hpp"
+#include "core/order/rows.hpp"
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/costs/cost_text.hpp"
+#include "core/plan/job.hpp"
+#include "core/program/lower.hpp"
+#include "planner/plans/program_of_plan.hpp"
+#include "tools/input/synthesis.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+bool looks_like_json(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != text.npos && (text[first] == '{' || text[first] == '[');
+}
+
+bool is_of_kind(const JsonCursor& root, const std::string& kind) {
+  if (!root.value().is_object()) return false;
+  const auto schema = root.find("schema");
+  return schema && schema->value().is_string() &&
+         schema->string().rfind("pipewright." + kind + "/", 0) == 0;
+}
+
+/// The plan itself, or the one that a job's tuner_load_path names.
+Plan plan_from_json(const JsonCursor& root, Session& session) {
+  const std::string& file = root.file();
+  if (is_of_kind(root, "job")) {
+    const Job job = read_job(root);
+    session.phases().begin(exec::Phase::Plan);
+    if (job.tuner_load_path.empty()) {
+      throw InputError(file, "/tuner_load_path",
+                       "this job names no plan; run pipewright tune on it, or add "
+                       "\"tuner_load_path\": \"plan.json\"");
+    }
+    try {
+      return load_tuned_plan(job);
+    } catch (const InputError& error) {
+      throw InputError(file, "/tuner_load_path", error.what());
+    }
+  }
+  session.phases().begin(exec::Phase::Plan);
+  return read_plan(root);
+}
+
+void use_given_costs(Subject& subject, const Arguments& arguments,
+                     CostsOf whose = CostsOf::Stages) {
+  GivenCosts costs = given_costs(arguments, subject.order.placement, whose);
+  subject.costs = std::move(costs.table);
+  subject.memory_limit = costs.memory_limit;
+  subject.uniform_costs = same_for_all(subject.costs);
+  subject.costs_text = costs_text(subject.costs) + assumed_text(arguments);
+}
+
+/// Of one replica of the pipeline.
+Placement placement_of_pipeline(const Plan& plan) {
+  std::vector<RankId> homes;
+  for (const StagePlan& stage : plan.stages) homes.push_back(stage.rank);
+  return Placement::explicit_stages(std::move(homes), plan.ranks());
+}
+
+void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) {
+  plan.policy = policy_from(arguments, plan.policy);
+  subject.order = planner::order_of_plan(plan);
+  subject.program = planner::program_of_plan(plan);
+  subject.lowering = planner::lowering_of_plan(plan);
+  subject.title = plan.schedule.name + ": p=" + std::to_string(plan.ranks()) +
+                  " m=" + std::to_string(plan.micro_batches);
+  if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
+  if (plan.replicas() > 1) subject.title += " dp=" + std::to_string(plan.replicas());
+  for (const char* dimension : {"tp", "cp"}) {
+    const int size = plan.mesh.size(dimension);
+    if (size > 1) subject.title += std::string(" ") + dimension + "=" + std::to_string(size);
+  }
+  if (plan.sharding_stage > 0) subject.title += " zero=" + std::to_string(plan.sharding_stage);
+  subject.title += ", model " + plan.model.name;
+  subject.costs = plan.costs;
+  subject.memory_limit = use_cost_flags(subject.costs, arguments, placement_of_pipeline(plan));
+  subject.costs_text = costs_text(subject.costs);
+  for (const char* flag : {"--cost", "--rank-cost"}) {
+    if (const auto given = arguments.text(flag))
+      subject.costs_text += std::string(" (the plan's, with ") + flag + " " + *given + ")";
+  }
+  subject.plan = std::move(plan);
+}
+
+/// The policy where the user names none: prediction takes the papers' model, judgement what the
+/// schedule is about, else what NCCL guarantees.
+CommPolicy default_policy(Purpose purpose, const planner::Schedule* schedule) {
+  if (purpose == Purpose::Predict) return comm_policy_preset("ideal");
+  if (schedule != nullptr && !schedule->policy.empty()) return comm_policy_preset(schedule->policy);
+  return {};
+}
+
+void read_order_subject(Subject& subject, const Arguments& arguments, Purpose purpose,
+                        CostsOf whose = CostsOf::Stages) {
+  const bool fragment = arguments.has("--fragment") || subject.order.fragment;
+  const bool own_policy = subject.schedule != nullptr && !subject.schedule->policy.empty();
+  subject.names_no_policy = purpose == Purpose::Judge && !own_policy && !names_policy(arguments);
+  subject.problems = fragment ? format_problems(subject.order) : problems_of(subject.order);
+  use_given_costs(subject, arguments, whose);
+  const auto& stages = subject.costs.stages;
+  const bool update = std::any_of(stages.begin(), stages.end(),
+                                  [](const StageCosts& each) { return each.opt.value > 0; });
+  subject.lowering = {.fragment = fragment, .optimizer = update};
+  subject.program =
+      lower(subject.order, policy_from(arguments, default_policy(purpose, subject.schedule)),
+            subject.lowering);
+}
+
+void read_order_file(Subject& subject, Order order, const std::string& file,
+                     const Arguments& arguments, Purpose purpose) {
+  subject.order = std::move(order);
+  subject.title = file + ": p=" + std::to_string(subject.order.rank_count()) +
+                  " m=" + std::to_string(subject.order.micro_batches) +
+                  " stages=" + std::to_string(subject.order.stages());
+  read_order_subject(subject, arguments, purpose);
+}
+
+/// Where one row of a CSV is to blame, it is the whole complaint: what else is wrong follows from
+/// it.
+void explain_by_row(Subject& subject, const std::string& text, const std::string& file) {
+  if (subject.problems.empty() || subject.lowering.fragment) return;
+  if (auto fault = row_fault(subject.order, csv_rows(text), file))
+    subject.problems = {*std::move(fault)};
+}
+
+void read_schedule_subject(Subject& subject, const std::string& name, const Arguments& arguments,
+                           Purpose purpose, Session& session) {
+  const planner::Schedule& schedule = named_schedule(name, session);
+  subject.schedule = &schedule;
+  session.phases().begin(exec::Phase::Plan);
+  subject.request = schedule_request(arguments, schedule);
+  add_costs(subject.request, schedule, arguments);
+  subject.order =
+      make_requested(planner::resolve_schedule(schedule.name, subject.request.parameters),
+                     subject.request, arguments, session, &subject.synthesis);
+  const CostsOf whose = costs_of(subject.request);
+  settle_placement(subject.request, subject.order);
+  subject.source = "--schedule " + std::string(schedule.name);
+  subject.title = std::string(schedule.name) + ": p=" + std::to_string(subject.request.ranks) +
+                  " m=" + std::to_string(subject.request.micro_batches);
+  if (subject.request.chunks > 1) subject.title += " v=" + std::to_string(subject.request.chunks);
+  for (const auto& [key, value] : subject.request.parameters) {
+    subject.title += " " + key + "=" + value;
+  }
+  session.phases().begin(exec::Phase::Parallel);
+  read_order_subject(subject, arguments, purpose, whose);
+}
+
+}  // namespace
+
+Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments) {
+  Subject subject;
+  subject.source = source;
+  read_plan_subject(subject, std::move(plan), arguments);
+  subject.policy_text = policy_text(subject.program.policy);
+  return subject;
+}
+
+Subject read_subject(const Arguments& arguments, Purpose purpose, Session& session) {
+  Subject subject;
+  const auto name = arguments.text("--schedule");
+  if (name && !arguments.positionals().empty()) {
+    throw InputError("give a file or --schedule, not both");
+  }
+  if (name) {
+    read_schedule_subject(subject, *name, arguments, purpose, session);
+  } else if (arguments.positionals().empty()) {
+    throw InputError(
+        "nothing to read: give a plan.json, a job.json or an order (CSV or JSON), or "
+        "--schedule NAME --pp P --micro-batches M");
+  } else {
+    refuse_flags(arguments, schedule_flags(), "belongs to --schedule; a file brings its own sizes");
+    const std::string& path = arguments.positionals().front();
+    const std::string file = path == "-" ? "standard input" : path;
+    const std::string text = read_text(path);
+    subject.source = file;
+    if (!looks_like_json(text)) {
+      read_order_file(subject, read_order_csv(text, file), file, arguments, purpose);
+      explain_by_row(subject, text, file);
+    } else {
+      const Json document = parse_json(text, path);
+      const JsonCursor root(document, path);
+      if (!is_of_kind(root, "order")) {
+        Plan plan = plan_from_json(root, session);
+        session.phases().begin(exec::Phase::Parallel);
+        return subject_of_plan(std::move(plan), file, arguments);
+      }
+      read_order_file(subject, read_order_json(root), file, arguments, purpose);
+    }
+  }
+  subject.policy_text = policy_text(subject.program.policy);
+  return subject;
+}
+
+}  // namespace pipewright::tools

@@ -1,0 +1,22 @@
+// A Program for a trace that was read from a file, so that its bubbles can be explained like those
+// of a plan.
+#pragma once
+
+#include "core/program/program.hpp"
+#include "core/timeline/timeline.hpp"
+#include "traces/analysis/trace_timeline.hpp"
+
+namespace pipewright::tools {
+
+struct TraceProgram {
+  Program program;
+  Timeline timeline;
+};
+
+/// The order of the computations as the trace shows them, lowered anew; transfers get the times of
+/// the trace where it has them. A transfer that the trace does not show counts as taking from its
+/// producer's end until its consumer's start. Throws InputError if an action occurs twice on a
+/// rank (several steps in one file).
+TraceProgram program_of_trace(const traces::TraceTimeline& trace);
+
+}  // namespace pipewright::tools

@@ -1,0 +1,101 @@
+#include "tools/output/step_lines.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "core/base/units.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::size_t kLinesOfSteps = 8;
+constexpr double kShareOfRun = 0.01;
+constexpr Seconds kLeastGap(0.2), kMostGap(10);
+
+std::string loss_text(double loss) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", std::isnan(loss) ? std::fabs(loss) : loss);
+  return text;
+}
+
+/// Which of the steps get a line of their own.
+class LineClock {
+ public:
+  bool is_due() {
+    const auto now = SteadyClock::now();
+    const Seconds share = kShareOfRun * Seconds(now - begin_);
+    if (is_first_ || now - last_ >= std::clamp(share, kLeastGap, kMostGap)) {
+      is_first_ = false;
+      last_ = now;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  bool is_first_ = true;
+  SteadyClock::time_point begin_ = SteadyClock::now(), last_ = begin_;
+};
+
+}  // namespace
+
+bool writes_steps_at_once(const Session& session) {
+  return !session.json() && !session.terminal().cuts_rows;
+}
+
+std::function<void(int, const exec::StepResult&)> step_lines(Session& session, ShownSteps what) {
+  return [&session, what = std::move(what), clock = std::make_shared<LineClock>()](
+             int step, const exec::StepResult& result) {
+    if (!what.speaks) return;
+    const int number = what.first + step + 1;
+    if (writes_steps_at_once(session) && (clock->is_due() || number == what.all)) {
+      session.print((step == 0 ? what.header : "") + step_line(number, result));
+      session.flush();
+    }
+    std::string text = "step " + std::to_string(number) + " of " + std::to_string(what.all) +
+                       "   " + format_duration(Nanoseconds(result.step_ns));
+    if (result.loss) text += "   loss " + loss_text(*result.loss);
+    session.progress(text);
+  };
+}
+
+std::string step_line(int number, const exec::StepResult& step) {
+  std::string words = "step " + std::to_string(number);
+  words.append(words.size() < 12 ? 12 - words.size() : 1, ' ');
+  words += format_duration(Nanoseconds(step.step_ns));
+  if (step.loss) {
+    words.append(words.size() < 24 ? 24 - words.size() : 1, ' ');
+    words += "loss " + loss_text(*step.loss);
+  }
+  return words + "\n";
+}
+
+std::string steps_text(const exec::RunResult& result) {
+  std::string text;
+  const std::size_t count = result.steps.size();
+  std::size_t printed = count;  // none yet
+  for (std::size_t line = 0; line < kLinesOfSteps && count > 0; ++line) {
+    const std::size_t at = line * (count - 1) / (kLinesOfSteps - 1);
+    if (at == printed) continue;
+    printed = at;
+    text += step_line(result.first_step + static_cast<int>(at) + 1, result.steps[at]);
+  }
+  return text;
+}
+
+JsonList steps_list(const exec::RunResult& result) {
+  return {"steps", result.steps.size(), [&result](std::size_t index) {
+            const exec::StepResult step = result.steps[index];
+            return Json{{"loss", step.loss ? Json(*step.loss) : Json(nullptr)},
+                        {"step_ns", step.step_ns}};
+          }};
+}
+
+}  // namespace pipewright::tools

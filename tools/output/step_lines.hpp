@@ -1,0 +1,37 @@
+// The steps of a training as they end, for run and demo.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "core/base/json.hpp"
+#include "exec/runtime/runtime.hpp"
+#include "tools/cli/session.hpp"
+
+namespace pipewright::tools {
+
+/// True where stdout is a pipe or a file and the result is text: then each line is written when its
+/// step ends, and not again at the end.
+bool writes_steps_at_once(const Session& session);
+
+struct ShownSteps {
+  int first = 0;       // steps of the training before this run
+  int all = 1;         // the number of its last step
+  std::string header;  // goes in front of the first line
+  bool speaks = true;  // false in all processes of a job but one
+};
+
+/// For RunOptions::on_step. On a terminal a line on stderr that the next one replaces; where
+/// writes_steps_at_once() a line of stdout for each step, or for fewer of them where steps are
+/// short: the first and the last, and between them one as soon as a hundredth of the run so far, at
+/// least 0.2 s and at most 10 s, has gone by since the line before.
+std::function<void(int, const exec::StepResult&)> step_lines(Session& session, ShownSteps what);
+
+/// "step 12     25.0 ms     loss 2.31", with a line's end. Steps count from 1.
+std::string step_line(int number, const exec::StepResult& step);
+/// Losses and times of some steps, the first and the last among them.
+std::string steps_text(const exec::RunResult& result);
+/// "steps" of the result in JSON. A loss that is no finite number is null.
+JsonList steps_list(const exec::RunResult& result);
+
+}  // namespace pipewright::tools

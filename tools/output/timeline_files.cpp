@@ -1,0 +1,71 @@
+#include "tools/output/timeline_files.hpp"
+
+#include "tools/cli/interrupt.hpp"
+#include "tools/output/phases_text.hpp"
+#include "tools/output/timeline_report.hpp"
+#include "traces/pictures/svg.hpp"
+
+namespace pipewright::tools {
+
+std::vector<Flag> timeline_file_flags() {
+  return {
+      {.group = "Output",
+       .name = "--trace",
+       .argument = "FILE",
+       .help = "write a Chrome trace for ui.perfetto.dev; compressed if the name ends in .gz",
+       .is_file = true,
+       .writes = Writes::File},
+      {.group = "Output",
+       .name = "--svg",
+       .argument = "FILE",
+       .help = "write the timeline as a picture",
+       .is_file = true,
+       .writes = Writes::File},
+      {.group = "Output",
+       .name = "--html",
+       .argument = "FILE",
+       .help = "write a page with the verdict, the picture, figures and bubbles by cause",
+       .is_file = true,
+       .writes = Writes::File},
+  };
+}
+
+void save_trace(Session& session, const std::string& path, const Subject& subject,
+                const Timeline& timeline, traces::TraceInfo::Kind kind, const std::string& clocks) {
+  traces::TraceInfo info;
+  info.title = subject.title;
+  info.kind = kind;
+  info.metadata = {{"schedule", subject.title},
+                   {"policy", subject.policy_text},
+                   {"costs", subject.costs_text},
+                   {"source", subject.source}};
+  if (!clocks.empty()) info.metadata.emplace_back("clocks", clocks);
+  if (kind == traces::TraceInfo::Kind::Measured)
+    info.phases = host_phases(session.phases().spans());
+  if (path == "-") {
+    return session.save(path, traces::chrome_trace(subject.program, timeline, subject.costs, info));
+  }
+  const InterruptScope scope;
+  traces::write_chrome_trace(path, subject.program, timeline, subject.costs, info);
+  InterruptScope::check();
+  session.wrote(path, "   (open it in ui.perfetto.dev)");
+}
+
+void save_timeline_files(const Arguments& arguments, Session& session, const Subject& subject,
+                         const Timeline& timeline, traces::TraceInfo::Kind kind,
+                         const std::string& clocks) {
+  if (const auto path = arguments.text("--trace")) {
+    save_trace(session, *path, subject, timeline, kind, clocks);
+  }
+  if (const auto path = arguments.text("--svg")) {
+    const auto trace = traces::trace_timeline(subject.program, timeline);
+    session.save(*path, traces::svg_timeline(trace, {.title = subject.title}));
+    session.wrote(*path);
+  }
+  if (const auto path = arguments.text("--html")) {
+    session.save(*path, traces::html_report(report_of(subject, timeline)));
+    session.wrote(*path, "   (open it in a browser)");
+  }
+}
+
+}  // namespace pipewright::tools

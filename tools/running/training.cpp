@@ -1,0 +1,233 @@
+#include "tools/running/training.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "core/base/error.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cpu/checkpointing.hpp"
+#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cuda/run.hpp"
+#include "exec/transports/local/transport.hpp"
+#include "exec/transports/nccl/library.hpp"
+#include "exec/transports/nccl/run.hpp"
+#include "exec/transports/process/transport.hpp"
+#include "tools/cli/interrupt.hpp"
+#include "tools/output/step_lines.hpp"
+#include "tools/running/modules.hpp"
+#include "tools/running/process_job.hpp"
+#include "tools/running/run_inputs.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+std::string small_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g", value);
+  return text;
+}
+
+void require_room(const Plan& plan, const Program& program) {
+  Bytes needed;
+  if (plan.costs.memory.empty()) {
+    for (const Bytes peak : plan.predicted.peak_bytes) needed += peak;
+  } else {
+    for (const RankFigures& rank : peaks_of(program, plan.costs)) needed += Bytes(rank.peak_bytes);
+  }
+  const Bytes there(std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+  if (there.value <= 0 || needed <= there) return;
+  throw MachineError("this plan needs " + format_bytes(needed) + " on all its ranks, and this " +
+                     "machine has " + format_bytes(there) + "; use --device paced");
+}
+
+exec::RunResult run_training(const Program& program, const CostTable& costs,
+                             const exec::cpu::Training& training, const exec::RunOptions& options,
+                             const TrainingRequest& request) {
+  if (request.cuda) {
+    const exec::cuda::CudaTraining on_gpu{
+        training, request.cuda->precision, request.cuda->hold_ns, {}, request.cuda->as_graph};
+    exec::cuda::require_trainable(program, on_gpu);  // said without a GPU too
+    if (request.cuda->over_nccl) require_transport("nccl");
+    require_device("cuda");
+    const pipewright_cuda& cuda = exec::cuda::require_gpu();
+    if (!request.cuda->over_nccl)
+      return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
+    const pipewright_nccl& nccl = exec::nccl::load_nccl();
+    if (request.link == nullptr)
+      return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options);
+    const int gpu = local_process(*request.link);
+    return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options, *request.link, gpu);
+  }
+  exec::mpi::Link* const link = request.link;
+  if (link == nullptr) return exec::cpu::run_on_cpu(program, costs, training, options);
+  if (training.phases != nullptr) training.phases->begin(exec::Phase::InitComm);
+  exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs), *link,
+                                    options.verify_payloads);
+  return exec::cpu::run_on_cpu(program, costs, training, options, transport);
+}
+
+std::optional<exec::Checkpoint> load_checkpoint(const TrainingRequest& request, Session& session) {
+  if (!request.checkpoints.load) return std::nullopt;
+  exec::Checkpoint start = exec::Checkpoint::open(*request.checkpoints.load);
+  if (!start.is_sealed()) {
+    session.note(start.folder().string() +
+                 ": its checkpoint.json is of an older release and has no checksum; its arrays are "
+                 "checked, a changed digit in the file itself might go unseen");
+  }
+  return start;
+}
+
+/// `all` counts from the beginning of the training, so that a command that is given again after a
+/// crash comes to the same end.
+int steps_left(const std::optional<exec::Checkpoint>& start, int all) {
+  const int behind = start ? start->facts().step : 0;
+  if (behind < all) return all - behind;
+  throw InputError(start->folder().string(), "",
+                   "has " + std::to_string(behind) + " steps behind it, and the training has " +
+                       std::to_string(all) + " in all; ask for more with --steps");
+}
+
+void tell_start(const exec::Checkpoint& start, const exec::cpu::Training& training,
+                Session& session) {
+  session.note("goes on behind step " + std::to_string(start.facts().step) + ", from " +
+               start.folder().string());
+  for (const std::string& note : exec::cpu::resume_notes(start, training)) session.note(note);
+}
+
+}  // namespace
+
+double most_norm_rel(exec::cuda::Precision precision) {
+  switch (precision) {
+    case exec::cuda::Precision::Tf32:
+      return 1e-3;
+    case exec::cuda::Precision::Bfloat16:
+      return 1e-2;
+    default:
+      return kMostNormRel;
+  }
+}
+
+void require_executable(const Plan& plan, const std::string& device) {
+  const auto found = plan.executable.find(device);
+  if (found == plan.executable.end() || found->second == "yes") return;
+  // What a GPU's machine needs is looked for when the run begins.
+  if (device == "cuda" && found->second.starts_with("needs ")) return;
+  throw MachineError(std::string("this plan does not run on ") +
+                     (device == "cuda" ? "GPUs: " : "CPUs: ") + found->second);
+}
+
+exec::RunResult train(const Plan& plan, const Program& program, const TrainingRequest& request,
+                      Session& session) {
+  require_executable(plan, request.cuda ? "cuda" : "cpu");
+  if (!request.cuda && request.link == nullptr) require_room(plan, program);
+  const exec::DataFiles files = request.data.value_or(
+      exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
+  if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
+    throw InputError("model " + plan.model.name +
+                     " learns from text, and the plan names none; give one with --data FILE");
+  }
+  const exec::DataShape shape{.samples = plan.micro_batch_size,
+                              .micro_batches = plan.all_micro_batches(),
+                              .seed = plan.training.seed};
+  const bool trains = request.forward.mode == exec::RunMode::Train;
+  const auto data = trains ? exec::make_data(plan.model, shape, files) : nullptr;
+  std::optional<ForwardRun> forward;
+  if (!trains) forward.emplace(plan, shape, files, request.forward, request.steps.value_or(0));
+  exec::cpu::Training training;
+  training.model = &plan.model;
+  training.stages = plan.stages;
+  training.micro_batch_size = plan.micro_batch_size;
+  training.micro_batches = plan.all_micro_batches();
+  training.seed = plan.training.seed;
+  training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
+  training.optimizer.clip_grad_norm = plan.training.clip_grad_norm;
+  training.options.numerics = request.numerics;
+  training.options.recompute = recompute_of(plan.model, plan.training.recompute);
+  training.data = data.get();
+  training.verified_steps = request.verify ? 1 : 0;
+  const std::optional<exec::Checkpoint> start = load_checkpoint(request, session);
+  if (start) training.start = &*start;
+  training.save = request.checkpoints.save;
+  training.phases = &session.phases();
+  if (forward) forward->use_in(training);
+  training.clock = request.clock;
+
+  exec::RunOptions options;
+  const int first = training.first_step();
+  const int all = forward ? forward->steps() : request.steps.value_or(plan.training.steps);
+  options.steps = forward ? all : steps_left(start, all);
+  options.watchdog_ns = request.watchdog_ns;
+  options.flight_entries = request.flight_entries;
+  options.on_overdue = request.on_overdue;
+  options.interrupted = &interrupt_flag();
+  options.on_step = step_lines(
+      session, {.first = first, .all = all, .header = request.header, .speaks = request.speaks()});
+  if (start && trains) tell_start(*start, training, session);
+  const InterruptScope scope;
+  options.verify_payloads = request.verify_payloads;
+  if (request.link != nullptr)
+    require_same_inputs(*request.link, inputs_of_training(plan, program, training, all, request));
+  exec::RunResult result = run_training(program, plan.costs, training, options, request);
+  session.clear_progress();
+  if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
+  if (!request.speaks() || !result.finished()) return result;
+  if (forward) forward->save(*result.evaluation, session);
+  if (training.save)
+    session.note("wrote " + exec::checkpoint_folder(training.save->folder, all).string());
+  return result;
+}
+
+std::string weight_versions_text(const Program& program, const exec::RunResult& result) {
+  if (!program.asynchronous || result.peak_weight_versions.empty()) return "";
+  std::string text = "most weight versions at once, by rank:";
+  for (const int versions : result.peak_weight_versions) text += " " + std::to_string(versions);
+  return text;
+}
+
+std::string clocks_text(const exec::RunResult& result) {
+  std::string text;
+  for (std::size_t p = 0; p < result.clocks.size(); ++p) {
+    const exec::ClockError& clock = result.clocks[p];
+    text += (p == 0 ? "rank " : "; rank ") + std::to_string(p) + ": offset " +
+            std::to_string(clock.offset_ns) + " ns, drift " + std::to_string(clock.drift_ns) +
+            " ns, error at most " + std::to_string(clock.bound_ns) + " ns";
+  }
+  return text;
+}
+
+bool agrees(const exec::VerifyReport& report, double most) {
+  if (report.numerics == exec::Numerics::Exact)
+    return report.gradients.bitwise && report.parameters.bitwise;
+  return report.gradients.norm_rel <= most;  // false for NaN too
+}
+
+std::string verify_text(const exec::VerifyReport& report, int step, double most) {
+  const exec::Difference& difference =
+      report.gradients.bitwise ? report.parameters : report.gradients;
+  const std::string what = report.gradients.bitwise ? "parameters after" : "gradients of";
+  const std::string numerics(exec::to_string(report.numerics));
+  const std::string of_step = " step " + std::to_string(step) + " ";
+  std::string apart = "relative norm " + small_number(difference.norm_rel);
+  if (std::isfinite(difference.norm_rel))
+    apart += ", at most " + std::to_string(difference.max_ulp) + " ulp";
+  if (!agrees(report, most)) {
+    return "the " + what + of_step + "DIFFER from a serial run (" + numerics +
+           " numerics): " + apart + ",\nworst in " + difference.worst + "\n";
+  }
+  return "the gradients of" + of_step + "agree with a serial run (" + numerics +
+         " numerics): " + (report.gradients.bitwise ? "bit for bit" : apart) + "\n";
+}
+
+Json verify_fields(const std::optional<exec::VerifyReport>& report) {
+  if (!report) return nullptr;
+  return {{"numerics", exec::to_string(report->numerics)},
+          {"max_ulp", report->gradients.max_ulp},
+          {"norm_rel", report->gradients.norm_rel},
+          {"bitwise", report->gradients.bitwise},
+          {"parameters_bitwise", report->parameters.bitwise}};
+}
+
+}  // namespace pipewright::tools

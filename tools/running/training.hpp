@@ -1,0 +1,81 @@
+// A plan on this machine's CPUs or GPUs, for run and demo: data, training, verification.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "exec/base/numerics.hpp"
+#include "exec/data/data.hpp"
+#include "exec/devices/cuda/queue.hpp"
+#include "exec/runtime/runtime.hpp"
+#include "exec/transports/local/transport.hpp"
+#include "exec/transports/process/link.hpp"
+#include "tools/cli/session.hpp"
+#include "tools/input/checkpoint_flags.hpp"
+#include "tools/running/forward_run.hpp"
+
+namespace pipewright::tools {
+
+/// The largest relative norm of a gradient's difference that rounding explains.
+inline constexpr double kMostNormRel = 1e-6;
+
+/// On GPUs instead of CPUs.
+struct CudaRequest {
+  exec::cuda::Precision precision = exec::cuda::Precision::Float32;
+  std::vector<std::int64_t> hold_ns;  // exec::cuda::CudaTraining
+  bool as_graph = false;              // likewise
+  bool over_nccl = false;             // a GPU a rank; else messages are copies in this process
+};
+/// The same where cuBLAS rounds factors: ten bits of a TF32, eight of a bfloat16.
+double most_norm_rel(exec::cuda::Precision precision);
+
+struct TrainingRequest {
+  std::optional<int> steps;             // instead of the plan's
+  std::optional<exec::DataFiles> data;  // instead of the plan's
+  bool verify = false;                  // the first step against a serial run
+  CheckpointRequest checkpoints;
+  ForwardRequest forward;
+  exec::Numerics numerics = exec::Numerics::Fast;
+  std::int64_t watchdog_ns = 30'000'000'000;
+  exec::local::ClockKind clock = exec::local::ClockKind::Wall;
+  int flight_entries = exec::kDefaultFlightEntries;
+  std::function<void(const exec::RunResult&)> on_overdue;
+  bool verify_payloads = false;
+  exec::mpi::Link* link = nullptr;  // a rank a process; null: a rank a thread
+  std::optional<CudaRequest> cuda;
+  std::string header;  // of the steps' lines (tools/output/step_lines.hpp)
+
+  /// Of the processes of a job one speaks.
+  bool speaks() const { return link == nullptr || link->process() == 0; }
+};
+
+/// Throws MachineError with the plan's own words (Plan::executable) if that kind of device, "cpu"
+/// or "cuda", does not run it.
+void require_executable(const Plan& plan, const std::string& device);
+
+/// Trains, or evaluates or predicts with a forward-only Program; Ctrl-C ends it with Interrupted,
+/// all ranks joined. Throws InputError for data that does not fit, MachineError if the plan is for
+/// another kind of machine or does not fit into its memory.
+exec::RunResult train(const Plan& plan, const Program& program, const TrainingRequest& request,
+                      Session& session);
+
+/// Of a schedule with weight versions: how many of each rank's weights lived at once, at most.
+/// Empty where nothing was trained (the paced device keeps no weights).
+std::string weight_versions_text(const Program& program, const exec::RunResult& result);
+
+/// "rank 1: offset 120 ns, drift 3 ns, error at most 700 ns; …", by process; empty where all ranks
+/// are threads.
+std::string clocks_text(const exec::RunResult& result);
+
+/// True if the gradients agree as far as rounding allows; exact numerics allow nothing, of the
+/// updated parameters neither.
+bool agrees(const exec::VerifyReport& report, double most = kMostNormRel);
+/// `step`: the one that was compared, counted from 1.
+std::string verify_text(const exec::VerifyReport& report, int step, double most = kMostNormRel);
+Json verify_fields(const std::optional<exec::VerifyReport>& report);
+
+}  // namespace pipewright::tools

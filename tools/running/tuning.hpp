@@ -1,0 +1,44 @@
+// The search as tune and demo show it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/plan/job.hpp"
+#include "core/plan/profile.hpp"
+#include "planner/search/explanation.hpp"
+#include "planner/search/search.hpp"
+#include "tools/cli/session.hpp"
+
+namespace pipewright::tools {
+
+Profile load_profile(const std::string& path);
+/// The file that --profile names, else the one that the job names, else none.
+std::optional<Profile> profile_for(const Job& job, const std::optional<std::string>& flag);
+
+/// search(), with a line on stderr while it runs; Ctrl-C ends the process at once.
+planner::SearchResult search_with_progress(const Job& job, const std::optional<Profile>& profile,
+                                           const planner::SearchOptions& options, Session& session);
+
+/// planner::explain(), with the same line.
+planner::Explanation explain_with_progress(const Job& job, const std::optional<Profile>& profile,
+                                           const planner::SearchOptions& options,
+                                           const planner::SearchResult& found,
+                                           const std::string& asked, Session& session);
+
+/// What tuning leaves for a run.
+struct TunedForRun {
+  std::optional<Plan> plan;
+  bool stops = false;  // tuner_run_mode is tuner_only: the plan was saved, and that is all
+};
+
+/// The plan of a job file that names none, tuned now and saved where tuner_save_path says; nothing
+/// if `path` is no job file, or one with a tuner_load_path. Throws InputError for a job that is to
+/// run only and names no plan, and for one that is to tune only and says nowhere where to.
+TunedForRun tune_for_run(const std::string& path, Session& session);
+
+/// The ranked table with the baseline rows, what fell, and why the best one won.
+void print_search(const planner::SearchResult& result, Session& session);
+
+}  // namespace pipewright::tools

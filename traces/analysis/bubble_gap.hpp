@@ -1,0 +1,36 @@
+// One gap of a compute lane, split by cause (docs/metrics.md). Pure function; ids are of the
+// caller's choice.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "traces/analysis/bubbles.hpp"
+
+namespace pipewright::traces {
+
+/// A transfer that the lane waits for from `from` to `to`.
+struct PendingTransfer {
+  std::int64_t from = 0, to = 0;
+  /// When what it carries had been computed (for a SEND: before it was issued).
+  std::int64_t made = 0;
+  /// By how much the computation that feeds it is longer than the one that it feeds; never
+  /// negative.
+  std::int64_t excess = 0;
+  std::uint32_t producer = 0, transfer = 0;
+};
+
+struct GapPart {
+  std::int64_t from = 0, to = 0;
+  BubbleCause cause = BubbleCause::Overhead;
+  std::uint32_t waits_for = 0;
+};
+
+/// Splits [from, to). Transfers of an instant at which one is still not computed: Data, of which
+/// the last `excess` ns are Imbalance; at which all are computed: Transfer; at which none is
+/// pending: Overhead. `together`: they are all waited for from `from` on; else one after the other,
+/// in the given order.
+void split_gap(std::int64_t from, std::int64_t to, const std::vector<PendingTransfer>& pending,
+               bool together, std::vector<GapPart>& parts);
+
+}  // namespace pipewright::traces

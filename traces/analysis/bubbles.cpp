@@ -1,0 +1,164 @@
+#include "traces/analysis/bubbles.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "traces/analysis/bubble_gap.hpp"
+#include "traces/analysis/carried.hpp"
+
+namespace pipewright::traces {
+namespace {
+
+/// One rank at a time, along its compute lane.
+class Explainer {
+ public:
+  Explainer(const Program& program, const Timeline& timeline)
+      : program_(program), timeline_(timeline), carried_(carried_by(program)) {
+    if (program.policy.in_flight > 0 && program.policy.issue == Issue::Stream) find_places();
+  }
+
+  BubbleReport run() {
+    report_.ranks.resize(static_cast<std::size_t>(program_.ranks()));
+    for (int r = 0; r < program_.ranks(); ++r) explain_rank(RankId(r));
+    for (const BubbleTotals& rank : report_.ranks) {
+      for (std::size_t c = 0; c < rank.ns.size(); ++c) report_.total.ns[c] += rank.ns[c];
+    }
+    return std::move(report_);
+  }
+
+ private:
+  /// In front of a transfer end without a place in flight the lane stands until an older one ends.
+  void find_places() {
+    const auto places = static_cast<std::size_t>(program_.policy.in_flight);
+    place_of_.assign(program_.code.size(), kNoInstruction);
+    for (int r = 0; r < program_.ranks(); ++r) {
+      const std::vector<InstructionId> ends = issue_order(program_, RankId(r));
+      for (std::size_t k = places; k < ends.size(); ++k) place_of_[ends[k]] = ends[k - places];
+    }
+  }
+
+  void explain_rank(RankId rank) {
+    rank_ = rank;
+    const InstructionId begin = program_.rank_begin[static_cast<std::size_t>(rank.value)];
+    const InstructionId end = program_.rank_begin[static_cast<std::size_t>(rank.value) + 1];
+    std::int64_t cursor = 0;
+    InstructionId previous = kNoInstruction;
+    bool finished = true;
+    for (InstructionId id = begin; id < end; ++id) {
+      if (timeline_.end[id] == kNotEnded) {
+        finished = false;
+        continue;
+      }
+      if (program_.code[id].is_communication()) continue;
+      const std::int64_t start = timeline_.start[id];
+      if (start > cursor) {
+        if (previous == kNoInstruction) {
+          add(cursor, start, BubbleCause::Fill, id, kNoInstruction);
+        } else {
+          explain_gap(cursor, previous, id);
+        }
+      }
+      cursor = std::max(cursor, timeline_.end[id]);
+      previous = id;
+    }
+    BubbleCause rest = previous == kNoInstruction ? BubbleCause::Fill : BubbleCause::Drain;
+    if (!finished) rest = BubbleCause::Stuck;
+    add(cursor, timeline_.makespan_ns, rest, kNoInstruction, kNoInstruction);
+  }
+
+  void explain_gap(std::int64_t from, InstructionId previous, InstructionId id) {
+    pending_.clear();
+    const bool one_by_one = program_.policy.issue == Issue::Inline;
+    const bool runs = program_.policy.issue != Issue::Stream;  // the transfers held the lane
+    for (InstructionId between = previous + 1; between < id; ++between) {
+      const Instruction& in = program_.code[between];
+      if (!in.is_communication()) continue;
+      if (runs || in.has(Instruction::kOnComputeLane)) add_pending(between, from);
+      if (!place_of_.empty() && place_of_[between] != kNoInstruction)
+        add_pending(place_of_[between], from);
+    }
+    if (!one_by_one) {
+      add_input(program_.code[id].link, from);
+      for (const auto& row : program_.extra_inputs_of(id)) add_input(row.second, from);
+    }
+    parts_.clear();
+    split_gap(from, timeline_.start[id], pending_, !one_by_one, parts_);
+    for (const GapPart& part : parts_) add(part.from, part.to, part.cause, id, part.waits_for);
+  }
+
+  void add_input(InstructionId input, std::int64_t from) {
+    if (input == kNoInstruction) return;
+    const Instruction& in = program_.code[input];
+    if (is_transfer(in.kind) || in.in_collective()) add_pending(input, from);
+  }
+
+  void add_pending(InstructionId id, std::int64_t gap_start) {
+    if (timeline_.end[id] == kNotEnded) return;
+    PendingTransfer pending{.from = std::max(gap_start, timeline_.start[id]),
+                            .to = timeline_.end[id],
+                            .made = gap_start,
+                            .excess = 0,
+                            .producer = kNoInstruction,
+                            .transfer = id};
+    // Of a collective, and of a SEND that is waited for: the time that it takes is a transfer, what
+    // comes before it is waiting for the others.
+    if (!is_recv(program_.code[id].kind)) pending.made = std::max(gap_start, timeline_.moving[id]);
+    const InstructionId producer = carried_.producer[id];
+    if (is_recv(program_.code[id].kind) && producer != kNoInstruction &&
+        timeline_.end[producer] != kNotEnded) {
+      pending.made = timeline_.end[producer];
+      pending.producer = producer;
+      pending.excess = excess(producer, carried_.consumer[id]);
+    }
+    pending_.push_back(pending);
+  }
+
+  /// By how much the producer takes longer than the action of the same kind that it feeds.
+  std::int64_t excess(InstructionId producer, InstructionId consumer) const {
+    if (consumer == kNoInstruction || timeline_.end[consumer] == kNotEnded) return 0;
+    const Instruction& a = program_.code[producer];
+    const Instruction& b = program_.code[consumer];
+    const bool both_pairs = a.has(Instruction::kPair) && b.has(Instruction::kPair);
+    const bool neither = !a.has(Instruction::kPair) && !b.has(Instruction::kPair);
+    if (!both_pairs && !(neither && a.kind == b.kind)) return 0;
+    return std::max<std::int64_t>(0, duration(producer) - duration(consumer));
+  }
+
+  std::int64_t duration(InstructionId id) const { return timeline_.end[id] - timeline_.start[id]; }
+
+  void add(std::int64_t from, std::int64_t to, BubbleCause cause, InstructionId waiting,
+           InstructionId waits_for) {
+    if (to <= from) return;
+    report_.bubbles.push_back({rank_, from, to, cause, waiting, waits_for});
+    report_.ranks[static_cast<std::size_t>(rank_.value)].ns[static_cast<std::size_t>(cause)] +=
+        to - from;
+  }
+
+  const Program& program_;
+  const Timeline& timeline_;
+  const Carried carried_;
+  std::vector<InstructionId> place_of_;  // whose place it takes; empty: no limit
+  BubbleReport report_;
+  RankId rank_;
+  std::vector<PendingTransfer> pending_;  // of the gap at hand
+  std::vector<GapPart> parts_;
+};
+
+}  // namespace
+
+std::string_view to_string(BubbleCause cause) {
+  constexpr std::array<std::string_view, kBubbleCauses> kNames = {
+      "fill",     "drain", "waiting for data", "imbalance", "waiting for a transfer",
+      "overhead", "stuck"};
+  return kNames[static_cast<std::size_t>(cause)];
+}
+
+std::int64_t BubbleTotals::sum() const {
+  return std::accumulate(ns.begin(), ns.end(), std::int64_t{0});
+}
+
+BubbleReport explain_bubbles(const Program& program, const Timeline& timeline) {
+  return Explainer(program, timeline).run();
+}
+
+}  // namespace pipewright::traces

@@ -1,0 +1,34 @@
+// What another tool's slice of a computation holds besides the computation. PyTorch's runtime waits
+// for an action's input inside the action's own slice, so that the slice begins before the work
+// does; this takes the waiting out of it, by what the trace shows inside and beside the slice.
+#pragma once
+
+#include <vector>
+
+#include "traces/analysis/trace_timeline.hpp"
+
+namespace pipewright::traces {
+
+/// What a process of the trace shows besides its actions. In any order.
+struct SliceSurroundings {
+  std::vector<TimeRange> receives;   // of the back end ("gloo:recv"): from issue to waited for
+  std::vector<TimeRange> operators;  // that compute ("aten::mm", a kernel); those inside others too
+};
+
+/// Moves the start of each computation behind the time that it waits, and fills `waits`, `posts`
+/// and `wait_rule` of the rank. A RECV gets the end of the receive that begins inside its slice;
+/// the back end's slice of a send says nothing, for it may begin when the message has long come. By
+/// the first rule of WaitRule that the trace allows: with receives, a computation waits from the
+/// last operator before the end of each that it needs until then; else, with operators inside
+/// slices, from the slice's start until its first one. A wait in the middle of a slice (the second
+/// input of an overlapped pair) counts in front of it. O(n log n).
+void separate_waits(TraceRank& rank, SliceSurroundings around);
+
+/// The rule where neither receives nor operators are shown and there are several ranks: no
+/// computation begins before what feeds it on another rank has ended. For ranks without a rule.
+void separate_waits_by_producers(TraceTimeline& trace);
+
+/// "receives", "operators", …
+std::string_view to_string(WaitRule rule);
+
+}  // namespace pipewright::traces
