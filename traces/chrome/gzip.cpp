@@ -3,7 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <iterator>
+#include <ios>
 #include <limits>
 #include <vector>
 
@@ -65,7 +65,11 @@ bool is_gzip(std::string_view bytes) {
 
 std::string gunzip(std::string_view bytes, const std::string& file, std::uint64_t most_bytes) {
   UnpackedStream stream(bytes, file, most_bytes);
-  return {std::istreambuf_iterator<char>(&stream), std::istreambuf_iterator<char>()};
+  std::vector<char> chunk(kChunk);
+  std::string out;
+  while (const auto count = stream.sgetn(chunk.data(), static_cast<std::streamsize>(kChunk)))
+    out.append(chunk.data(), static_cast<std::size_t>(count));
+  return out;
 }
 
 }  // namespace pipewright::traces
