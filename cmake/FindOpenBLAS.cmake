@@ -1,5 +1,6 @@
 # Finds OpenBLAS, the one built with pthreads where there is a choice. A rank is a thread that keeps to one core, so we
-# ask it for one thread; but only the threaded builds may be called by several ranks at once (exec/devices/cpu/kernels/gemm.cpp).
+# ask it for one thread; but only the threaded builds may be called by several ranks at once
+# (exec/devices/cpu/kernels/gemm.cpp).
 #
 # Defines the imported target OpenBLAS::OpenBLAS, and OpenBLAS_FOUND, OpenBLAS_LIBRARY, OpenBLAS_INCLUDE_DIR.
 # Set OpenBLAS_ROOT to look somewhere else first.

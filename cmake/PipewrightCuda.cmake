@@ -1,7 +1,7 @@
 # PIPEWRIGHT_CUDA=OFF|AUTO|ON. What runs on NVIDIA's GPUs is a module, libpipewright_cuda.so, that the command loads when
-# it is asked for (exec/devices/cuda/module_api.h): neither building nor starting the command needs CUDA. It is built only where
-# it is asked for, because nvcc takes its time: ON requires nvcc and cuBLAS, AUTO builds it where they are. The module
-# also holds the NCCL half (exec/transports/nccl) where NCCL's header and library are found.
+# it is asked for (exec/devices/cuda/module_api.h): neither building nor starting the command needs CUDA. It is built
+# only where it is asked for, because nvcc takes its time: ON requires nvcc and cuBLAS, AUTO builds it where they are. The
+# module also holds the NCCL half (exec/transports/nccl) where NCCL's header and library are found.
 #
 # CMAKE_CUDA_ARCHITECTURES says for which GPUs; 80 (A100) and 90 (H100, H200) where nobody says.
 # Sets PIPEWRIGHT_CUDA_MODULE, where the module lies or would lie.

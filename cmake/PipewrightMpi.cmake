@@ -1,5 +1,6 @@
 # PIPEWRIGHT_MPI=AUTO|ON|OFF. The MPI transport is a module, libpipewright_mpi.so, that the command loads when it is
-# asked for (exec/transports/process/mpi/module_api.h): neither building nor starting the command needs MPI. AUTO builds it where MPI is.
+# asked for (exec/transports/process/mpi/module_api.h): neither building nor starting the command needs MPI. AUTO builds
+# it where MPI is.
 #
 # Sets PIPEWRIGHT_MPI_MODULE, where the module lies or would lie, and PIPEWRIGHT_MPIRUN, empty where there is none.
 

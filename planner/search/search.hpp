@@ -78,10 +78,9 @@ struct SearchOptions {
   bool exhaustive = false;  // simulate whatever keeps to the rules and the memory
   bool front = false;       // fill SearchResult::front
   bool synthesis = true;    // look for better orders of the winners, where schedules are open
-  bool only_executable =
-      false;  // leave out what `run` cannot execute (planner/plans/executable.hpp)
-  /// Stop looking after as much as an ordinary core does in that time (budget.hpp); 0:
-  /// never.
+  /// Leave out what `run` cannot execute (planner/plans/executable.hpp).
+  bool only_executable = false;
+  /// Stop looking after as much as an ordinary core does in that time (budget.hpp); 0: never.
   double budget_seconds = 0;
   bool nearest = true;          // fill SearchResult::nearest where nothing is possible
   bool first_possible = false;  // stop at the first that is possible, and make no plan of it

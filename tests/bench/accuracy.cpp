@@ -118,8 +118,8 @@ void print_page(const std::vector<MeasuredTable>& tables) {
   std::printf(
       "# How far the analytical estimate is from published measurements\n\n"
       "Made by `build/release/tests/bench/bench_accuracy > docs/evidence/accuracy.md`; do not "
-      "edit. The "
-      "model and its coefficients: [cost-model.md](../cost-model.md).\nPublished figures: "
+      "edit. The model and its coefficients: [cost-model.md](../cost-model.md).\nPublished "
+      "figures: "
       "golden/measured/, a part of the published rows each. Rows marked *fitted* are those that a "
       "device's two efficiencies were fitted to\n(`bench_accuracy fit A100`); *held out* leaves "
       "them out. A peer's figure marked as a claim is its authors'.\n\n");

@@ -58,8 +58,7 @@ class Hosts : public testing::TestWithParam<const char*> {
   void run(int ranks, const std::string& words, const std::string& meanwhile = ":",
            int limit_s = 150) {
     folder.write("meanwhile", meanwhile + "\n");
-    shell("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LIMIT=" +
-              std::to_string(limit_s) + " PIPEWRIGHT_TOKEN=known-on-all-hosts-" +
+    shell("export LIMIT=" + std::to_string(limit_s) + " PIPEWRIGHT_TOKEN=known-on-all-hosts-" +
               std::to_string(::getpid()) +
               " RANK_OF_JOB=" PIPEWRIGHT_SOURCE_DIR "/tests/support/rank_of_job; chmod +x job; " +
               kOnHosts + " " + std::to_string(ranks) + " ./job " + std::to_string(ranks) + " " +

@@ -57,8 +57,7 @@ class Recipe : public testing::Test {
   /// A script that finds itself beside that many hosts; $ON_HOST, $HEAD.
   CommandResult on_hosts(int hosts, const std::string& script) {
     folder_.write("script",
-                  "export PATH=\"$PWD:$PATH\" HOME=\"$PWD\" HEAD=10.77.0.1 "
-                  "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
+                  "export PATH=\"$PWD:$PATH\" HOME=\"$PWD\" HEAD=10.77.0.1\n"
                   "mount --bind hosts /etc/hosts\n"
                   "for ((h = 0; h < " +
                       std::to_string(hosts) +

@@ -53,7 +53,8 @@ CommandResult shell(const std::string& line, const Folder& folder) {
   const Folder output;  // beside the folder, which tests look into
   const std::string out = (output.path() / "out").string(), err = (output.path() / "err").string();
   const std::string script = "cd '" + folder.path().string() +
-                             "' && unset NO_COLOR COLUMNS LC_ALL && export LANG=C.UTF-8 PW='" +
+                             "' && unset NO_COLOR COLUMNS LC_ALL && export LANG=C.UTF-8 "
+                             "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PW='" +
                              PIPEWRIGHT_COMMAND + "' && { " + line + "\n} >'" + out + "' 2>'" +
                              err + "' </dev/null";
   const int status = std::system(script.c_str());

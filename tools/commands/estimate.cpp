@@ -283,8 +283,7 @@ Command estimate_command() {
       "Every way to divide the model that is not fixed by a flag is estimated from its sizes and "
       "the cluster's rates (docs/cost-model.md; how far that is from measurements: "
       "docs/evidence/accuracy.md), or left out by a rule that cannot leave out a better one. "
-      "Nothing is "
-      "profiled or simulated. Exit status 1: no configuration fits.";
+      "Nothing is profiled or simulated. Exit status 1: no configuration fits.";
   command.examples = {
       {"estimate gpt3-175b --devices 1024 --global-batch 1536", "on 128 DGX A100"},
       {"estimate llama3-70b --cluster dgx-h100 --devices 64 --global-batch 512 --tp 8 --zero 1",

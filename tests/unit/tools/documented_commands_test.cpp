@@ -39,11 +39,10 @@ void furnish(const Folder& folder) {
 }
 
 /// The line with the built command in front of the PATH, the folder as home, and a mpirun that
-/// minds neither root nor few cores.
+/// does not mind few cores.
 CommandResult type(const std::string& line, const Folder& folder) {
   return shell(
-      "export PATH=\"${PW%/*}:$PATH\" HOME=\"$PWD\" OMPI_ALLOW_RUN_AS_ROOT=1 "
-      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+      "export PATH=\"${PW%/*}:$PATH\" HOME=\"$PWD\" "
       "OMPI_MCA_rmaps_base_oversubscribe=1\n" +
           line,
       folder);
