@@ -83,4 +83,8 @@ function(pipewright_command)
   add_executable(pipewright ${arg_MAIN})
   target_link_libraries(pipewright PRIVATE pipewright_options pipewright::tools)
   set_target_properties(pipewright PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+  # Who builds the command alone can use --transport mpi too.
+  if(TARGET pipewright_mpi)
+    add_dependencies(pipewright pipewright_mpi)
+  endif()
 endfunction()

@@ -14,14 +14,15 @@ Credit::Credit(const Program& program, std::vector<std::int64_t> message_bytes)
                                                static_cast<AccountId>(accounts_.size()));
     if (added) {
       accounts_.emplace_back();
-      const bool forward = route.send_kind == ActionKind::SendF;
-      accounts_.back().whole = (forward ? program.policy.send_f : program.policy.send_b).credit;
+      accounts_.back().whole = protocol(route.send_kind).credit;
     }
     account_of_route_.push_back(at->second);
   }
+  for (std::size_t r = 0; r < program.routes.size(); ++r)
+    way_of_route_.push_back(way_by_policy(program.routes[r], r));
   for (InstructionId id = 0; id < program.code.size(); ++id) {
-    const bool counts = is_send(program.code[id].kind) && is_finite(id) && may_be_eager(id);
-    if (counts) accounts_[account_of(id)].sends.push_back(id);
+    if (is_send(program.code[id].kind) && way_of(id) == Way::Counted)
+      accounts_[account_of(id)].sends.push_back(id);
   }
   reset();
 }
@@ -34,25 +35,29 @@ void Credit::reset() {
   }
 }
 
-const Protocol& Credit::protocol(InstructionId send) const {
-  const bool forward = program_.code[send].kind == ActionKind::SendF;
-  return forward ? program_.policy.send_f : program_.policy.send_b;
+const Protocol& Credit::protocol(ActionKind send_kind) const {
+  return send_kind == ActionKind::SendF ? program_.policy.send_f : program_.policy.send_b;
 }
 
-bool Credit::is_finite(InstructionId send) const {
-  const Kind kind = protocol(send).kind;
-  return kind == Kind::EagerMessages || kind == Kind::EagerBytes;
+/// A message larger than the whole credit is always a rendezvous.
+Credit::Way Credit::way_by_policy(const Route& route, std::size_t index) const {
+  const Protocol& protocol = this->protocol(route.send_kind);
+  switch (protocol.kind) {
+    case Protocol::Kind::Rendezvous:
+      return Way::Rendezvous;
+    case Protocol::Kind::EagerUnlimited:
+      return Way::Unlimited;
+    case Protocol::Kind::EagerMessages:
+      return 1 <= protocol.credit ? Way::Counted : Way::Rendezvous;
+    case Protocol::Kind::EagerBytes:
+      return message_bytes_[index] <= protocol.credit ? Way::Counted : Way::Rendezvous;
+  }
+  return Way::Rendezvous;
 }
 
 std::int64_t Credit::price(InstructionId send) const {
-  const bool in_bytes = protocol(send).kind == Kind::EagerBytes;
+  const bool in_bytes = protocol(program_.code[send].kind).kind == Protocol::Kind::EagerBytes;
   return in_bytes ? message_bytes_[program_.code[send].route] : 1;
-}
-
-bool Credit::may_be_eager(InstructionId send) const {
-  if (program_.code[send].has(Instruction::kRendezvous)) return false;
-  if (is_unlimited(send)) return true;
-  return is_finite(send) && price(send) <= protocol(send).credit;
 }
 
 InstructionId Credit::next(AccountId account) {
@@ -65,13 +70,13 @@ InstructionId Credit::next(AccountId account) {
 
 void Credit::take(InstructionId send) {
   started_[send] = 1;
-  if (is_finite(send)) accounts_[account_of(send)].free -= price(send);
+  if (way_of(send) == Way::Counted) accounts_[account_of(send)].free -= price(send);
 }
 
 void Credit::pass(InstructionId send) { started_[send] = 1; }
 
 void Credit::give_back(InstructionId send) {
-  if (is_finite(send)) accounts_[account_of(send)].free += price(send);
+  if (way_of(send) == Way::Counted) accounts_[account_of(send)].free += price(send);
 }
 
 }  // namespace pipewright

@@ -1,6 +1,5 @@
 // Credit of eager sends (docs/semantics.md §4.3): counted per directed rank edge and per kind,
-// taken strictly in program order. sim and exec keep the same accounts. Not thread-safe: its owner
-// guards it.
+// taken strictly in program order. Not thread-safe: its owner guards it.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +19,14 @@ class Credit {
   void reset();
 
   /// Whether the send could ever leave without its RECV.
-  bool may_be_eager(InstructionId send) const;
-  bool is_unlimited(InstructionId send) const {
-    return protocol(send).kind == Kind::EagerUnlimited &&
-           !program_.code[send].has(Instruction::kRendezvous);
-  }
+  bool may_be_eager(InstructionId send) const { return way_of(send) != Way::Rendezvous; }
+  bool is_unlimited(InstructionId send) const { return way_of(send) == Way::Unlimited; }
   AccountId account_of(InstructionId send) const {
     return account_of_route_[program_.code[send].route];
   }
+  /// What the send takes, and the whole credit of its account; messages or bytes.
+  std::int64_t price(InstructionId send) const;
+  std::int64_t whole(InstructionId send) const { return accounts_[account_of(send)].whole; }
 
   /// The send that is next to take credit, if there is enough for it; else kNoInstruction. It is
   /// the first in program order that has neither left nor met its RECV, ready or not.
@@ -40,20 +39,24 @@ class Credit {
   void give_back(InstructionId send);
 
  private:
-  using Kind = Protocol::Kind;
   struct Account {
     std::vector<InstructionId> sends;  // that may be eager, in program order
     std::size_t first = 0;             // the first that has not started
     std::int64_t free = 0, whole = 0;  // messages or bytes
   };
-  const Protocol& protocol(InstructionId send) const;
-  std::int64_t price(InstructionId send) const;
-  bool is_finite(InstructionId send) const;
+  enum class Way : std::uint8_t { Rendezvous, Counted, Unlimited };
+  Way way_of(InstructionId send) const {
+    const Instruction& in = program_.code[send];
+    return in.has(Instruction::kRendezvous) ? Way::Rendezvous : way_of_route_[in.route];
+  }
+  Way way_by_policy(const Route& route, std::size_t index) const;
+  const Protocol& protocol(ActionKind send_kind) const;
 
   const Program& program_;
   std::vector<std::int64_t> message_bytes_;
   std::vector<Account> accounts_;
   std::vector<AccountId> account_of_route_;
+  std::vector<Way> way_of_route_;
   std::vector<std::uint8_t> started_;  // by instruction
 };
 

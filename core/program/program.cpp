@@ -84,6 +84,7 @@ LaneTable lane_table(const Program& program) {
       program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag;
   const Channel channel =
       program.policy.issue == Issue::Grouped ? Channel::Edge : program.policy.channel;
+  const bool has_group_queues = program.has_group_queues();
   // Lane of (peer, direction) for the rank at hand; peers of a rank are few, so a list beats a map.
   std::vector<std::pair<std::int64_t, std::uint32_t>> known;
   for (int r = 0; r < program.ranks(); ++r) {
@@ -97,7 +98,7 @@ LaneTable lane_table(const Program& program) {
         table.lane_of[id] = table.rank_lane_begin.back();
         continue;
       }
-      const bool in_group = program.has_group_queues() && program.batch_of(id) != kNoBatch;
+      const bool in_group = has_group_queues && program.batch_of(id) != kNoBatch;
       const bool alone = by_transfer && is_transfer(in.kind) && !in_group;
       std::int64_t key = queue_key(program, in, channel);
       if (in_group) key = kGroupLane - (channel == Channel::Direction ? key : 0);
@@ -115,18 +116,24 @@ LaneTable lane_table(const Program& program) {
   }
   table.rank_lane_begin.push_back(static_cast<std::uint32_t>(table.rank_of_lane.size()));
 
+  // First in, first served: receives issued at time 0 come before everything that is issued later.
+  std::vector<std::uint32_t> at_start(table.rank_of_lane.size(), 0);
   table.lane_begin.assign(table.rank_of_lane.size() + 1, 0);
-  for (const std::uint32_t lane : table.lane_of) ++table.lane_begin[lane + 1];
+  for (InstructionId id = 0; id < program.code.size(); ++id) {
+    ++table.lane_begin[table.lane_of[id] + 1];
+    if (program.code[id].has(Instruction::kAtStart)) ++at_start[table.lane_of[id]];
+  }
   for (std::size_t l = 1; l < table.lane_begin.size(); ++l)
     table.lane_begin[l] += table.lane_begin[l - 1];
+  std::vector<std::uint32_t> later(table.lane_begin.begin(), table.lane_begin.end() - 1);
+  for (std::size_t l = 0; l < later.size(); ++l) {
+    later[l] += at_start[l];
+    at_start[l] = table.lane_begin[l];
+  }
   table.instructions.resize(program.code.size());
-  // First in, first served: receives issued at time 0 come before everything that is issued later.
-  std::vector<std::uint32_t> next(table.lane_begin.begin(), table.lane_begin.end() - 1);
-  for (const bool at_start : {true, false}) {
-    for (InstructionId id = 0; id < program.code.size(); ++id) {
-      if (program.code[id].has(Instruction::kAtStart) == at_start)
-        table.instructions[next[table.lane_of[id]]++] = id;
-    }
+  for (InstructionId id = 0; id < program.code.size(); ++id) {
+    auto& next = program.code[id].has(Instruction::kAtStart) ? at_start : later;
+    table.instructions[next[table.lane_of[id]]++] = id;
   }
   return table;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/program/credit.hpp"
+#include "core/program/start_rules.hpp"
 #include "core/program/wait_cause.hpp"
 #include "core/program/wait_cycle.hpp"
 
@@ -26,7 +28,10 @@ class StuckState {
 
   StuckState(const Program& program, const Progress& progress,
              const std::vector<std::int64_t>& message_bytes)
-      : program_(program), progress_(progress), bytes_(message_bytes), lanes_(lane_table(program)) {
+      : program_(program),
+        progress_(progress),
+        credit_(program, message_bytes),
+        lanes_(lane_table(program)) {
     find_issued();
     head_of_lane_.assign(lanes_.rank_of_lane.size(), kNone);
     head_of_host_.assign(static_cast<std::size_t>(program.ranks()), kNone);
@@ -106,34 +111,26 @@ class StuckState {
       }
     }
     held_.assign(static_cast<std::size_t>(program_.ranks()), {});
-    if (program_.policy.in_flight > 0 && program_.policy.issue == Issue::Stream) {
-      for (int r = 0; r < program_.ranks(); ++r) hold_behind_window(RankId(r));
-    }
+    for (int r = 0; r < program_.ranks(); ++r) hold_without_place(RankId(r));
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
       if (in.has(Instruction::kNotPassed) && !in.has(Instruction::kOnComputeLane)) issued_[id] = 0;
     }
   }
 
-  /// What the compute lane has reached is issued as far as the window allows. It stands in front of
-  /// the first that is not.
-  void hold_behind_window(RankId rank) {
-    const auto window = static_cast<std::size_t>(program_.policy.in_flight);
-    const std::vector<InstructionId> ends = issue_order(program_, rank);
+  /// What the compute lane has reached is issued as far as there is room in flight. It stands in
+  /// front of the first that is not.
+  void hold_without_place(RankId rank) {
+    const std::vector<InstructionId> places = places_in_flight(program_, rank);
+    if (places.empty()) return;
+    const InstructionId begin = program_.rank_begin[static_cast<std::size_t>(rank.value)];
     Held& held = held_[static_cast<std::size_t>(rank.value)];
-    std::vector<InstructionId> transfers;  // of those before, members of collectives take no place
-    for (const InstructionId id : ends) {
-      const Instruction& in = program_.code[id];
-      if (issued_[id] == 0 || in.has(Instruction::kNotPassed)) return;
-      if (held.end != kNoInstruction) {
-        issued_[id] = 0;
+    for (const InstructionId id : issue_order(program_, rank)) {
+      if (issued_[id] == 0 || program_.code[id].has(Instruction::kNotPassed)) return;
+      const InstructionId place = places[id - begin];
+      if (held.end == kNoInstruction && (place == kNoInstruction || progress_.ended[place] != 0))
         continue;
-      }
-      if (!is_transfer(in.kind)) continue;
-      const std::size_t k = transfers.size();
-      transfers.push_back(id);
-      if (k < window || progress_.ended[transfers[k - window]] != 0) continue;
-      held = {id, transfers[k - window]};
+      if (held.end == kNoInstruction) held = {id, place};
       issued_[id] = 0;
     }
   }
@@ -191,19 +188,12 @@ class StuckState {
   }
 
   std::vector<InstructionId> unmet_inputs(InstructionId id) const {
-    const Instruction& in = program_.code[id];
     std::vector<InstructionId> unmet;
-    const auto want = [&](InstructionId input) {
-      if (input != kNoInstruction && progress_.ended[input] == 0) unmet.push_back(input);
-    };
-    if (!is_transfer(in.kind)) want(in.link);
-    for (const auto& [self, input] : program_.extra_inputs_of(id)) want(input);
-    if (in.has(Instruction::kJoinsRun)) {
-      for (InstructionId member = id; member-- > 0 && is_transfer(program_.code[member].kind);) {
-        if (program_.rank_of(member) != program_.rank_of(id)) break;
-        want(member);
-      }
-    }
+    const auto rank = static_cast<std::size_t>(program_.rank_of(id).value);
+    for_each_input(program_, id, program_.rank_begin[rank], [&](InstructionId input) {
+      if (progress_.ended[input] == 0) unmet.push_back(input);
+      return true;
+    });
     return unmet;
   }
 
@@ -215,11 +205,6 @@ class StuckState {
       if (is_head(other.instruction) && unmet_inputs(other.instruction).empty()) continue;
       add(waits, head.instruction, other.instruction, outside);
     }
-  }
-
-  const Protocol& protocol(const Instruction& in) const {
-    return program_.routes[in.route].send_kind == ActionKind::SendF ? program_.policy.send_f
-                                                                    : program_.policy.send_b;
   }
 
   /// Of a transfer end that has its inputs: both ends have met, or the message has left.
@@ -234,18 +219,12 @@ class StuckState {
   InstructionId partner_wait(InstructionId id) const {
     const Instruction& in = program_.code[id];
     if (is_recv(in.kind)) return in.link;
-    const Protocol& p = protocol(in);
-    const bool finite =
-        !in.has(Instruction::kRendezvous) &&
-        (p.kind == Protocol::Kind::EagerMessages || p.kind == Protocol::Kind::EagerBytes);
-    if (!finite) return in.link;
-    if (p.kind == Protocol::Kind::EagerBytes && !bytes_.empty() && bytes_[in.route] > p.credit)
-      return in.link;
-    const Route& route = program_.routes[in.route];
-    const auto begin = program_.rank_begin[static_cast<std::size_t>(route.source.value)];
-    for (InstructionId other = begin; other < id; ++other) {
+    if (!credit_.may_be_eager(id) || credit_.is_unlimited(id)) return in.link;
+    for (InstructionId other =
+             program_.rank_begin[static_cast<std::size_t>(program_.routes[in.route].source.value)];
+         other < id; ++other) {
       const Instruction& o = program_.code[other];
-      if (o.kind != in.kind || program_.routes[o.route].destination != route.destination) continue;
+      if (!is_send(o.kind) || credit_.account_of(other) != credit_.account_of(id)) continue;
       if (progress_.left[other] != 0 && (o.link == kNoInstruction || progress_.ended[o.link] == 0))
         return o.link;
     }
@@ -273,7 +252,7 @@ class StuckState {
 
   const Program& program_;
   const Progress& progress_;
-  const std::vector<std::int64_t>& bytes_;
+  const Credit credit_;
   LaneTable lanes_;
   std::vector<std::uint8_t> issued_;
   std::vector<Head> heads_;  // by rank, then lane

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/program/start_rules.hpp"
 #include "exec/base/seal.hpp"
 #include "exec/base/waiting.hpp"
 
@@ -53,14 +54,10 @@ RankRun::RankRun(const Program& program, RankId rank, Transport& transport, Reco
       record_(record),
       begin_(program.rank_begin[static_cast<std::size_t>(rank.value)]),
       end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
+      places_(places_in_flight(program, rank)),
       recorder_(flight_entries),
       verify_payloads_(verify_payloads),
-      at_(begin_) {
-  if (program.policy.in_flight <= 0 || program.policy.issue != Issue::Stream) return;
-  for (const InstructionId id : issue_order(program, rank)) {
-    if (is_transfer(code(id).kind)) ends_.push_back(id);
-  }
-}
+      at_(begin_) {}
 
 Standing RankRun::standing() const {
   return {phase_.load(), at(), waits_for_.load(std::memory_order_relaxed), recorder_.settled_ns()};
@@ -77,7 +74,6 @@ void RankRun::walk(Device& device) {
   phase_.store(Standing::Phase::Walking);
   finished_.assign(end_ - begin_, 0);
   late_.clear();
-  issued_ = 0;
   for (InstructionId id = begin_; id < end_; ++id) {
     if (code(id).has(Instruction::kAtStart)) issue(id);
   }
@@ -87,7 +83,6 @@ void RankRun::walk(Device& device) {
       compute(id);
     } else if (code(id).has(Instruction::kOnComputeLane)) {
       wait_for_inputs(id);
-      if (code(id).has(Instruction::kJoinsRun)) wait_for_run_before(id);
       issue(id);
       finish_transfer(id);
     } else if (!code(id).has(Instruction::kAtStart)) {
@@ -111,7 +106,6 @@ void RankRun::stop_behind_host(InstructionId id) {
 void RankRun::compute(InstructionId id) {
   stop_behind_host(id);
   wait_for_inputs(id);
-  if (code(id).has(Instruction::kJoinsRun)) wait_for_run_before(id);
   const std::int64_t start = transport_.now();
   put(record_.timeline.start[id], start);
   put(record_.timeline.moving[id], start);
@@ -128,16 +122,10 @@ void RankRun::compute(InstructionId id) {
   if (!late_.empty()) provide_late();
 }
 
-/// In a ring of so many places the end that is issued next takes the place of an older one.
-void RankRun::wait_for_room() {
-  const auto most = static_cast<std::size_t>(program_.policy.in_flight);
-  if (issued_ >= most) wait_in_transport(at(), ends_[issued_ - most]);
-  ++issued_;
-}
-
 void RankRun::issue(InstructionId id) {
   stop_behind_host(id);
-  if (!ends_.empty() && is_transfer(code(id).kind)) wait_for_room();
+  const InstructionId place = places_.empty() ? kNoInstruction : places_[id - begin_];
+  if (place != kNoInstruction) wait_in_transport(at(), place);
   PayloadPtr data;
   const bool takes_part = code(id).in_collective();
   if (is_send(code(id).kind) || takes_part) {
@@ -152,16 +140,11 @@ void RankRun::issue(InstructionId id) {
   if (!waits) transport_.issue(rank_, id, std::move(data));
 }
 
-/// A computation's RECV is its link; a transfer end's link is its partner, which is no input.
 void RankRun::wait_for_inputs(InstructionId id) {
-  const Instruction& in = code(id);
-  if (!is_transfer(in.kind) && in.link != kNoInstruction) wait_for(in.link);
-  if (!in.has(Instruction::kExtraInput)) return;
-  for (const auto& [self, input] : program_.extra_inputs_of(id)) wait_for(input);
-}
-
-void RankRun::wait_for_run_before(InstructionId id) {
-  for (; id > begin_ && is_transfer(code(id - 1).kind); --id) finish_transfer(id - 1);
+  for_each_input(program_, id, begin_, [this](InstructionId input) {
+    wait_for(input);
+    return true;
+  });
 }
 
 void RankRun::wait_for(InstructionId input) {
@@ -209,11 +192,9 @@ PayloadPtr RankRun::checked(InstructionId recv, PayloadPtr payload) const {
 }
 
 bool RankRun::has_data(InstructionId send) const {
-  if (!code(send).has(Instruction::kExtraInput)) return true;
-  if (code(send).has(Instruction::kOnComputeLane)) return true;  // walk() has waited for them
-  const auto inputs = program_.extra_inputs_of(send);
-  return std::all_of(inputs.begin(), inputs.end(),
-                     [&](const auto& row) { return record_.progress.ended[row.second] != 0; });
+  if (code(send).has(Instruction::kOnComputeLane)) return true;  // walk() has waited for it
+  return for_each_input(program_, send, begin_,
+                        [this](InstructionId input) { return record_.progress.ended[input] != 0; });
 }
 
 void RankRun::provide_late() {

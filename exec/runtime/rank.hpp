@@ -64,9 +64,7 @@ class RankRun {
   void compute(InstructionId id);
   void issue(InstructionId id);
   void stop_behind_host(InstructionId id);
-  void wait_for_room();
   void wait_for_inputs(InstructionId id);
-  void wait_for_run_before(InstructionId id);
   void wait_for(InstructionId input);
   void wait_in_transport(InstructionId id, InstructionId input);
   void finish_transfer(InstructionId id);
@@ -81,11 +79,9 @@ class RankRun {
   Record& record_;
   const InstructionId begin_, end_;
   Device* device_ = nullptr;
-  std::vector<std::uint8_t> finished_;  // communication, from begin_: waited for and accepted
-  std::vector<InstructionId> late_;     // reached before their inputs have ended
-  std::vector<InstructionId>
-      ends_;                // in the order of issue, where the policy limits what is in flight
-  std::size_t issued_ = 0;  // of them, in this step
+  std::vector<std::uint8_t> finished_;       // communication, from begin_: waited for and accepted
+  std::vector<InstructionId> late_;          // reached before their inputs have ended
+  const std::vector<InstructionId> places_;  // places_in_flight()
   FlightRecorder recorder_;
   const bool verify_payloads_;
   std::atomic<Standing::Phase> phase_{Standing::Phase::Preparing};

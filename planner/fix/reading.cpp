@@ -5,17 +5,29 @@
 
 namespace pipewright::planner {
 
-Reading::Reading(const Program& program, std::vector<InstructionId> partners,
+namespace {
+
+Program meeting_by(Program program, const std::vector<InstructionId>& partners) {
+  for (InstructionId id = 0; id < program.code.size(); ++id) {
+    Instruction& in = program.code[id];
+    if (!is_transfer(in.kind)) continue;
+    in.link = partners[id];
+    in.flags &= static_cast<std::uint8_t>(~Instruction::kMismatch);
+  }
+  return program;
+}
+
+}  // namespace
+
+Reading::Reading(const Program& program, const std::vector<InstructionId>& partners,
                  const CostTable& costs)
-    : program_(program),
-      partners_(std::move(partners)),
-      bytes_(costs.message_bytes(program)),
-      lanes_(lane_table(program)),
-      next_(lanes_.lane_begin.begin(), lanes_.lane_begin.end() - 1),
+    : program_(meeting_by(program, partners)),
+      transfers_(program_, costs.message_bytes(program), 0,
+                 static_cast<InstructionId>(program.code.size()), *this),
       list_(program.code.size()),
       place_(program.code.size()),
+      at_(program.rank_begin.begin(), program.rank_begin.end() - 1),
       ended_(program.code.size(), 0),
-      left_(program.code.size(), 0),
       unfinished_(program.code.size()) {
   std::iota(list_.begin(), list_.end(), InstructionId{0});
   std::iota(place_.begin(), place_.end(), std::uint32_t{0});
@@ -41,32 +53,35 @@ void Reading::find_edges() {
     edge_of_route_[by_edge[k]] = static_cast<std::uint32_t>(edges_.size() - 1);
   }
   for (InstructionId id = 0; id < program_.code.size(); ++id) {
-    if (is_send(program_.code[id].kind)) edge_of(id).sends.push_back(id);
+    if (is_send(code(id).kind)) edge_of(id).sends.push_back(id);
   }
 }
 
+/// What the rank's compute lane stands at; kNoInstruction: its list is at its end.
+InstructionId Reading::compute_head(std::size_t rank) const {
+  return at_[rank] < program_.rank_begin[rank + 1] ? list_[at_[rank]] : kNoInstruction;
+}
+
 InstructionId Reading::head_of(std::uint32_t lane) const {
-  return next_[lane] < lanes_.lane_begin[lane + 1] ? lanes_.instructions[next_[lane]]
-                                                   : kNoInstruction;
+  const auto rank = static_cast<std::size_t>(lanes().rank_of_lane[lane].value);
+  return lane == lanes().rank_lane_begin[rank] ? compute_head(rank) : transfers_.head_of(lane);
 }
 
 bool Reading::is_issued(InstructionId id) const {
-  if (program_.code[id].has(Instruction::kOnComputeLane)) return true;
-  const InstructionId computation = head_of(compute_lane_of(id));
-  return computation == kNoInstruction || place_[id] < place_[computation];
+  return code(id).has(Instruction::kOnComputeLane) || place_[id] < at_[rank_index(id)];
 }
 
 InstructionId Reading::first_unmet(InstructionId id) const {
-  const Instruction& in = program_.code[id];
+  const Instruction& in = code(id);
   const bool transfer = is_transfer(in.kind);
   if (!transfer && in.link != kNoInstruction && ended_[in.link] == 0) return in.link;
   for (const auto& [self, input] : program_.extra_inputs_of(id)) {
     if (ended_[input] == 0) return input;
   }
   if (transfer || program_.policy.issue != Issue::Grouped) return kNoInstruction;
-  const auto begin = program_.rank_begin[static_cast<std::size_t>(rank_of(id).value)];
+  const auto begin = program_.rank_begin[rank_index(id)];
   for (std::uint32_t at = place_[id]; at-- > begin;) {  // the run before it
-    if (!is_transfer(program_.code[list_[at]].kind)) break;
+    if (!is_transfer(code(list_[at]).kind)) break;
     if (ended_[list_[at]] == 0) return list_[at];
   }
   return kNoInstruction;
@@ -74,86 +89,55 @@ InstructionId Reading::first_unmet(InstructionId id) const {
 
 /// Whether the edge's order of sends allows this RECV to be the next.
 bool Reading::is_due(InstructionId receive) const {
-  const InstructionId send = partners_[receive];
+  const InstructionId send = code(receive).link;
   if (send == kNoInstruction) return false;
   const Edge& edge = edge_of(send);
   return edge.received < edge.sends.size() && edge.sends[edge.received] == send;
 }
 
-void Reading::end(InstructionId id) {
+void Reading::on_ended(InstructionId id) {
   ended_[id] = 1;
   --unfinished_;
-  ++next_[lanes_.lane_of[id]];
+  if (!is_recv(code(id).kind)) return;
+  Edge& edge = edge_of(code(id).link);
+  if (++edge.received == edge.sends.size()) return;
+  const InstructionId next = code(edge.sends[edge.received]).link;
+  if (next != kNoInstruction) transfers_.look_at(next);
 }
 
-const Protocol& Reading::protocol_of(InstructionId send) const {
-  return program_.code[send].kind == ActionKind::SendF ? program_.policy.send_f
-                                                       : program_.policy.send_b;
+void Reading::start_message(InstructionId send, bool eager) {
+  if (!eager) transfers_.sent(send);
+  if (code(send).link != kNoInstruction)
+    transfers_.arrived(code(send).link, transfers_.took_credit(send));
 }
 
-/// What it takes of its edge's credit.
-std::int64_t Reading::amount_of(InstructionId send) const {
-  return protocol_of(send).kind == Protocol::Kind::EagerBytes ? bytes_[program_.code[send].route]
-                                                              : 1;
+void Reading::end_computation(InstructionId id) {
+  on_ended(id);
+  const std::size_t rank = rank_index(id);
+  for (std::uint32_t lane = compute_lane_of(id) + 1; lane < lanes().rank_lane_begin[rank + 1];
+       ++lane)
+    transfers_.look_at_lane(lane);
 }
 
-/// Whether a ready SEND leaves without its RECV; it takes its credit then.
-bool Reading::leaves(InstructionId send) {
-  const Protocol& protocol = protocol_of(send);
-  if (protocol.kind == Protocol::Kind::Rendezvous ||
-      program_.code[send].has(Instruction::kRendezvous)) {
-    return false;
+void Reading::walk(std::size_t rank) {
+  for (InstructionId id = compute_head(rank); id != kNoInstruction; id = compute_head(rank)) {
+    const Instruction& in = code(id);
+    const bool on_lane = in.has(Instruction::kOnComputeLane);
+    if (on_lane && first_unmet(id) != kNoInstruction) return;
+    if (!in.is_communication()) {
+      end_computation(id);
+    } else if (!transfers_.is_issued(id)) {
+      transfers_.issue(id);
+    }
+    transfers_.run();
+    if (on_lane && ended_[id] == 0) return;
+    ++at_[rank];
   }
-  std::int64_t& taken = edge_of(send).credit_taken[program_.code[send].kind == ActionKind::SendB];
-  if (protocol.kind != Protocol::Kind::EagerUnlimited &&
-      taken + amount_of(send) > protocol.credit) {
-    return false;
-  }
-  taken += amount_of(send);
-  return true;
-}
-
-bool Reading::try_send(InstructionId send) {
-  if (!is_head(send) || first_unmet(send) != kNoInstruction) return false;
-  if (leaves(send)) {
-    left_[send] = 1;
-    end(send);
-    return true;
-  }
-  const InstructionId receive = partners_[send];
-  if (receive == kNoInstruction || !is_head(receive) || !is_due(receive)) return false;
-  ++edge_of(send).received;
-  end(send);
-  end(receive);
-  return true;
-}
-
-bool Reading::try_receive(InstructionId receive) {
-  if (!is_head(receive) || !is_due(receive)) return false;
-  const InstructionId send = partners_[receive];
-  if (left_[send] == 0) return ended_[send] == 0 && try_send(send);
-  Edge& edge = edge_of(send);
-  ++edge.received;
-  edge.credit_taken[program_.code[send].kind == ActionKind::SendB] -= amount_of(send);
-  end(receive);
-  return true;
-}
-
-bool Reading::try_head(std::uint32_t lane) {
-  const InstructionId head = head_of(lane);
-  if (head == kNoInstruction) return false;
-  const ActionKind kind = program_.code[head].kind;
-  if (is_send(kind)) return try_send(head);
-  if (is_recv(kind)) return try_receive(head);
-  if (first_unmet(head) != kNoInstruction) return false;
-  if (program_.code[head].in_collective()) return try_collective(head);
-  end(head);
-  return true;
 }
 
 /// The first member, by rank, that is not ready; kNoInstruction: all are.
 InstructionId Reading::missing_member(InstructionId member) const {
-  for (const auto& other : program_.collectives[program_.code[member].route].members) {
+  for (const auto& other : program_.collectives[code(member).route].members) {
     const bool ready =
         is_head(other.instruction) && first_unmet(other.instruction) == kNoInstruction;
     if (!ready) return other.instruction;
@@ -161,29 +145,21 @@ InstructionId Reading::missing_member(InstructionId member) const {
   return kNoInstruction;
 }
 
-bool Reading::try_collective(InstructionId member) {
-  if (missing_member(member) != kNoInstruction) return false;
-  for (const auto& each : program_.collectives[program_.code[member].route].members)
-    end(each.instruction);
-  return true;
-}
-
 void Reading::go_on() {
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (std::uint32_t lane = 0; lane < lanes_.count(); ++lane) {
-      while (try_head(lane)) progress = true;
-    }
+  transfers_.run();
+  for (std::size_t before = unfinished_ + 1; before != unfinished_;) {
+    before = unfinished_;
+    for (std::size_t rank = 0; rank < at_.size(); ++rank) walk(rank);
   }
 }
 
 InstructionId Reading::transfer_waits_for(InstructionId end) const {
-  const InstructionId other = partners_[end];
-  if (is_recv(program_.code[end].kind)) return other;
+  const InstructionId other = code(end).link;
+  if (is_recv(code(end).kind)) return other;
   const Edge& edge = edge_of(end);  // the oldest message gives credit back first
-  for (std::size_t k = edge.received; k < edge.sends.size() && left_[edge.sends[k]] != 0; ++k) {
-    if (program_.code[edge.sends[k]].kind == program_.code[end].kind)
-      return partners_[edge.sends[k]];
+  for (std::size_t k = edge.received; k < edge.sends.size() && transfers_.has_left(edge.sends[k]);
+       ++k) {
+    if (code(edge.sends[k]).kind == code(end).kind) return code(edge.sends[k]).link;
   }
   return other;
 }
@@ -191,31 +167,29 @@ InstructionId Reading::transfer_waits_for(InstructionId end) const {
 /// The RECV that has to end before this one can, as the edge's order of sends has it; itself if it
 /// is due.
 InstructionId Reading::due_before(InstructionId receive) const {
-  const InstructionId send = partners_[receive];
+  const InstructionId send = code(receive).link;
   if (send == kNoInstruction || is_due(receive)) return receive;
   const Edge& edge = edge_of(send);
-  return edge.received < edge.sends.size() ? partners_[edge.sends[edge.received]] : kNoInstruction;
+  return edge.received < edge.sends.size() ? code(edge.sends[edge.received]).link : kNoInstruction;
 }
 
 InstructionId Reading::waits_for(InstructionId head) const {
-  if (is_recv(program_.code[head].kind) && !is_due(head)) {
+  if (is_recv(code(head).kind) && !is_due(head)) {
     const InstructionId first = due_before(head);
     return first == head ? kNoInstruction : first;
   }
   InstructionId wanted = first_unmet(head);
-  if (wanted == kNoInstruction && is_transfer(program_.code[head].kind))
-    wanted = transfer_waits_for(head);
-  if (wanted == kNoInstruction && program_.code[head].in_collective())
-    wanted = missing_member(head);
-  if (wanted != kNoInstruction && is_recv(program_.code[wanted].kind)) return due_before(wanted);
+  if (wanted == kNoInstruction && is_transfer(code(head).kind)) wanted = transfer_waits_for(head);
+  if (wanted == kNoInstruction && code(head).in_collective()) wanted = missing_member(head);
+  if (wanted != kNoInstruction && is_recv(code(wanted).kind)) return due_before(wanted);
   return wanted;
 }
 
 std::vector<HeadWait> Reading::cycle() const {
   constexpr std::uint32_t kUnseen = 0;
-  std::vector<std::uint32_t> seen(lanes_.count(), kUnseen);  // the walk that came by first
+  std::vector<std::uint32_t> seen(lanes().count(), kUnseen);  // the walk that came by first
   std::vector<HeadWait> walk;
-  for (std::uint32_t start = 0; start < lanes_.count(); ++start) {
+  for (std::uint32_t start = 0; start < lanes().count(); ++start) {
     walk.clear();
     for (std::uint32_t lane = start;;) {
       const InstructionId head = head_of(lane);
@@ -229,7 +203,7 @@ std::vector<HeadWait> Reading::cycle() const {
       seen[lane] = start + 1;
       const InstructionId wanted = waits_for(head);
       if (wanted == kNoInstruction || ended_[wanted] != 0) break;
-      lane = is_issued(wanted) ? lanes_.lane_of[wanted] : compute_lane_of(wanted);
+      lane = is_issued(wanted) ? lanes().lane_of[wanted] : compute_lane_of(wanted);
       walk.push_back({head, wanted, head_of(lane)});
     }
   }
@@ -238,7 +212,7 @@ std::vector<HeadWait> Reading::cycle() const {
 
 /// Whether the computation produces what the SEND carries.
 bool Reading::makes(InstructionId computation, InstructionId send) const {
-  const Instruction& wanted = program_.code[send];
+  const Instruction& wanted = code(send);
   const auto is_maker = [&](const Action& a) {
     const bool kind = wanted.kind == ActionKind::SendF
                           ? a.kind == ActionKind::F
@@ -252,21 +226,21 @@ bool Reading::makes(InstructionId computation, InstructionId send) const {
 
 bool Reading::may_move(InstructionId end, InstructionId head) const {
   if (place_[head] >= place_[end]) return false;
-  if (is_recv(program_.code[end].kind)) return is_due(end);
+  if (is_recv(code(end).kind)) return is_due(end);
   for (std::uint32_t at = place_[head]; at < place_[end]; ++at) {
-    const Instruction& in = program_.code[list_[at]];
+    const Instruction& in = code(list_[at]);
     const bool same_edge =
-        is_send(in.kind) && edge_of_route_[in.route] == edge_of_route_[program_.code[end].route];
+        is_send(in.kind) && edge_of_route_[in.route] == edge_of_route_[code(end).route];
     if (same_edge || (!is_transfer(in.kind) && makes(list_[at], end))) return false;
   }
   return first_unmet(end) == kNoInstruction;
 }
 
 bool Reading::is_awaited(InstructionId end) const {
-  const InstructionId other = partners_[end];
+  const InstructionId other = code(end).link;
   if (other == kNoInstruction) return false;
-  if (is_recv(program_.code[end].kind)) {
-    return left_[other] != 0 || (is_head(other) && first_unmet(other) == kNoInstruction);
+  if (is_recv(code(end).kind)) {
+    return transfers_.has_left(other) || (is_head(other) && first_unmet(other) == kNoInstruction);
   }
   return is_head(other) && is_due(other);
 }
@@ -276,11 +250,19 @@ void Reading::move(InstructionId end, InstructionId before) {
   const auto first = list_.begin();
   std::rotate(first + to, first + from, first + from + 1);
   for (std::uint32_t at = to; at <= from; ++at) place_[list_[at]] = at;
-  const std::uint32_t lane = lanes_.lane_of[end];
-  std::uint32_t at = next_[lane];
-  while (lanes_.instructions[at] != end) ++at;
-  for (; at > next_[lane] && place_[lanes_.instructions[at - 1]] > to; --at)
-    std::swap(lanes_.instructions[at - 1], lanes_.instructions[at]);
+  std::uint32_t& head = at_[rank_index(end)];
+  if (code(end).has(Instruction::kOnComputeLane)) {
+    if (transfers_.is_issued(before)) transfers_.withdraw(before);
+    return;
+  }
+  const auto queue = lanes().instructions_of(lanes().lane_of[end]);
+  const auto later = std::find_if(queue.begin(), queue.end(), [&](InstructionId one) {
+    return ended_[one] == 0 && place_[one] > to;
+  });
+  if (later != queue.end() && place_[*later] <= from) transfers_.move_before(end, *later);
+  if (from < head) return;
+  ++head;  // it stands in front of that now, and has been reached
+  transfers_.issue(end);
 }
 
 }  // namespace pipewright::planner

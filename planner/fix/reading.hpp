@@ -7,6 +7,7 @@
 
 #include "core/costs/costs.hpp"
 #include "core/program/program.hpp"
+#include "core/program/transfer_machine.hpp"
 
 namespace pipewright::planner {
 
@@ -21,7 +22,8 @@ class Reading {
  public:
   /// `program`: lists, lanes and policy. `partners`: by instruction, the other end of the same
   /// tensor.
-  Reading(const Program& program, std::vector<InstructionId> partners, const CostTable& costs);
+  Reading(const Program& program, const std::vector<InstructionId>& partners,
+          const CostTable& costs);
 
   /// Ends all that can end.
   void go_on();
@@ -31,8 +33,7 @@ class Reading {
   /// The place of an instruction among all lists, one rank after the other.
   std::uint32_t place_of(InstructionId id) const { return place_[id]; }
   InstructionId at(std::uint32_t place) const { return list_[place]; }
-  InstructionId partner_of(InstructionId id) const { return partners_[id]; }
-  RankId rank_of(InstructionId id) const { return lanes_.rank_of_lane[lanes_.lane_of[id]]; }
+  RankId rank_of(InstructionId id) const { return lanes().rank_of_lane[lanes().lane_of[id]]; }
   /// Whether the end may move to before `head` without overtaking what it needs: a RECV is the next
   /// of its edge, a SEND passes neither its producer nor another SEND of its edge.
   bool may_move(InstructionId end, InstructionId head) const;
@@ -41,49 +42,57 @@ class Reading {
   void move(InstructionId end, InstructionId before);
 
  private:
+  friend TransferMachine<Reading>;
+  /// The receives of a directed pair of ranks come in the order of its sends.
   struct Edge {
     std::vector<InstructionId> sends;  // in program order
     std::size_t received = 0;
-    std::int64_t credit_taken[2] = {0, 0};  // SEND_F, SEND_B
   };
 
   void find_edges();
-  Edge& edge_of(InstructionId id) { return edges_[edge_of_route_[program_.code[id].route]]; }
-  const Edge& edge_of(InstructionId id) const {
-    return edges_[edge_of_route_[program_.code[id].route]];
+  Edge& edge_of(InstructionId id) { return edges_[edge_of_route_[code(id).route]]; }
+  const Edge& edge_of(InstructionId id) const { return edges_[edge_of_route_[code(id).route]]; }
+  const Instruction& code(InstructionId id) const { return program_.code[id]; }
+  const LaneTable& lanes() const { return transfers_.lanes(); }
+  std::size_t rank_index(InstructionId id) const {
+    return static_cast<std::size_t>(rank_of(id).value);
   }
+  InstructionId compute_head(std::size_t rank) const;
   InstructionId head_of(std::uint32_t lane) const;
   std::uint32_t compute_lane_of(InstructionId id) const {
-    return lanes_.rank_lane_begin[static_cast<std::size_t>(rank_of(id).value)];
+    return lanes().rank_lane_begin[rank_index(id)];
   }
   bool is_issued(InstructionId id) const;
   bool is_head(InstructionId id) const {
-    return head_of(lanes_.lane_of[id]) == id && is_issued(id);
+    return head_of(lanes().lane_of[id]) == id && is_issued(id);
   }
   InstructionId first_unmet(InstructionId id) const;
   bool is_due(InstructionId receive) const;
-  bool try_head(std::uint32_t lane);
-  bool try_send(InstructionId send);
-  bool try_receive(InstructionId receive);
+  void walk(std::size_t rank);
+  void end_computation(InstructionId id);
   InstructionId missing_member(InstructionId member) const;
-  bool try_collective(InstructionId member);
-  bool leaves(InstructionId send);
-  const Protocol& protocol_of(InstructionId send) const;
-  std::int64_t amount_of(InstructionId send) const;
-  void end(InstructionId id);
   InstructionId waits_for(InstructionId head) const;
   InstructionId transfer_waits_for(InstructionId end) const;
   InstructionId due_before(InstructionId receive) const;
   bool makes(InstructionId computation, InstructionId send) const;
 
-  const Program& program_;
-  std::vector<InstructionId> partners_;
-  std::vector<std::int64_t> bytes_;  // by route
-  LaneTable lanes_;                  // its lists follow the moves
-  std::vector<std::uint32_t> next_;  // by lane, into lanes_.instructions
+  // What the transfers ask and tell.
+  bool has_data(InstructionId id) const {
+    return is_recv(code(id).kind) ? is_due(id) : first_unmet(id) == kNoInstruction;
+  }
+  bool takes_no_time(InstructionId) const { return true; }
+  void on_ready(InstructionId) {}
+  void on_ended(InstructionId id);
+  void start_message(InstructionId send, bool eager);
+  void start_collective(std::uint32_t index) { transfers_.collective_ended(index); }
+  void tell(TransferSignal, InstructionId, RankId) {}  // it holds all ends
+
+  const Program program_;  // its transfers meet by tensor
+  TransferMachine<Reading> transfers_;
   std::vector<InstructionId> list_;
   std::vector<std::uint32_t> place_;
-  std::vector<std::uint8_t> ended_, left_;
+  std::vector<std::uint32_t> at_;  // by rank: the place of its compute lane's head
+  std::vector<std::uint8_t> ended_;
   std::vector<std::uint32_t> edge_of_route_;
   std::vector<Edge> edges_;
   std::size_t unfinished_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/program/start_rules.hpp"
 #include "traces/analysis/bubble_gap.hpp"
 #include "traces/analysis/carried.hpp"
 
@@ -13,9 +14,7 @@ namespace {
 class Explainer {
  public:
   Explainer(const Program& program, const Timeline& timeline)
-      : program_(program), timeline_(timeline), carried_(carried_by(program)) {
-    if (program.policy.in_flight > 0 && program.policy.issue == Issue::Stream) find_places();
-  }
+      : program_(program), timeline_(timeline), carried_(carried_by(program)) {}
 
   BubbleReport run() {
     report_.ranks.resize(static_cast<std::size_t>(program_.ranks()));
@@ -27,18 +26,9 @@ class Explainer {
   }
 
  private:
-  /// In front of a transfer end without a place in flight the lane stands until an older one ends.
-  void find_places() {
-    const auto places = static_cast<std::size_t>(program_.policy.in_flight);
-    place_of_.assign(program_.code.size(), kNoInstruction);
-    for (int r = 0; r < program_.ranks(); ++r) {
-      const std::vector<InstructionId> ends = issue_order(program_, RankId(r));
-      for (std::size_t k = places; k < ends.size(); ++k) place_of_[ends[k]] = ends[k - places];
-    }
-  }
-
   void explain_rank(RankId rank) {
     rank_ = rank;
+    places_ = places_in_flight(program_, rank);
     const InstructionId begin = program_.rank_begin[static_cast<std::size_t>(rank.value)];
     const InstructionId end = program_.rank_begin[static_cast<std::size_t>(rank.value) + 1];
     std::int64_t cursor = 0;
@@ -68,14 +58,16 @@ class Explainer {
 
   void explain_gap(std::int64_t from, InstructionId previous, InstructionId id) {
     pending_.clear();
+    const InstructionId first = program_.rank_begin[static_cast<std::size_t>(rank_.value)];
     const bool one_by_one = program_.policy.issue == Issue::Inline;
     const bool runs = program_.policy.issue != Issue::Stream;  // the transfers held the lane
     for (InstructionId between = previous + 1; between < id; ++between) {
       const Instruction& in = program_.code[between];
       if (!in.is_communication()) continue;
       if (runs || in.has(Instruction::kOnComputeLane)) add_pending(between, from);
-      if (!place_of_.empty() && place_of_[between] != kNoInstruction)
-        add_pending(place_of_[between], from);
+      // In front of an end without a place in flight the lane stands until an older one ends.
+      const InstructionId place = places_.empty() ? kNoInstruction : places_[between - first];
+      if (place != kNoInstruction) add_pending(place, from);
     }
     if (!one_by_one) {
       add_input(program_.code[id].link, from);
@@ -137,7 +129,7 @@ class Explainer {
   const Program& program_;
   const Timeline& timeline_;
   const Carried carried_;
-  std::vector<InstructionId> place_of_;  // whose place it takes; empty: no limit
+  std::vector<InstructionId> places_;  // places_in_flight() of rank_
   BubbleReport report_;
   RankId rank_;
   std::vector<PendingTransfer> pending_;  // of the gap at hand

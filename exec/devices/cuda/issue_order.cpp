@@ -1,167 +1,62 @@
-// The order is that in which instructions end when nothing takes any time:
-// exec/transports/local/exchange meets the transfers, and what is here walks the ranks. Whether a
-// Program gets stuck does not depend on any duration (docs/semantics.md §7).
+// The order is that in which instructions end when nothing takes any time. Whether a Program gets
+// stuck does not depend on any duration (docs/semantics.md §7).
 #include "exec/devices/cuda/issue_order.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <map>
-#include <memory>
 #include <utility>
 
+#include "core/program/credit.hpp"
+#include "core/program/program_walk.hpp"
 #include "exec/runtime/needs.hpp"
-#include "exec/runtime/transport.hpp"
-#include "exec/transports/local/exchange.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
 
-PayloadPtr nothing() { return std::make_unique<HostPayload>(std::vector<float>()); }
-
+/// Everything takes no time: an order in which it can all be issued.
 class Walk {
  public:
   Walk(const Program& program, std::vector<std::int64_t> bytes)
-      : program_(program),
-        exchange_(program,
-                  {std::vector<std::int64_t>(program.routes.size(), 0), std::move(bytes)}) {
+      : program_(program), walk_(program, std::move(bytes), *this) {
     progress_.ended.assign(program.code.size(), 0);
-    progress_.left.assign(program.code.size(), 0);
-    for (int r = 0; r < program.ranks(); ++r) {
-      Rank& rank = ranks_.emplace_back();
-      rank.begin = rank.at = program.rank_begin[static_cast<std::size_t>(r)];
-      rank.end = program.rank_begin[static_cast<std::size_t>(r) + 1];
-      for (const InstructionId id : issue_order(program, RankId(r))) {
-        if (is_transfer(program.code[id].kind)) rank.ends.push_back(id);
-        if (program.code[id].has(Instruction::kAtStart)) ++rank.at_start;
-      }
-    }
   }
 
   void run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (Rank& rank : ranks_) moved |= go_on(rank);
-      if (!moved) moved = exchange_.settle(0) && collect();
+    walk_.begin();
+    walk_.go_on();
+    while (!computing_.empty() || walk_.meet_one()) {
+      if (computing_.empty()) continue;
+      const InstructionId id = computing_.front();
+      computing_.pop_front();
+      walk_.computation_ended(id);
+      walk_.go_on();
     }
-    Timeline times;
-    times.start = times.moving = times.end =
-        std::vector<std::int64_t>(program_.code.size(), kNotEnded);
-    exchange_.report(times, progress_);
+    for (InstructionId id = 0; id < program_.code.size(); ++id)
+      progress_.left.push_back(walk_.has_left(id));
   }
 
   std::vector<InstructionId> order;
   const Progress& progress() const { return progress_; }
 
  private:
-  struct Rank {
-    InstructionId begin = 0, at = 0, end = 0;
-    std::vector<InstructionId> ends;  // transfer ends in the order of issue
-    std::size_t issued = 0;           // of those
-    std::size_t at_start = 0;         // those that are issued before the list
-    bool stands_at_issued = false;    // its compute lane waits for the end of what it has issued
-    std::vector<InstructionId> late;  // whose data is not there yet
-  };
+  friend ProgramWalk<Walk>;
 
-  const Instruction& code(InstructionId id) const { return program_.code[id]; }
+  bool takes_no_time(InstructionId) const { return true; }
   bool has_ended(InstructionId id) const { return progress_.ended[id] != 0; }
-
-  bool go_on(Rank& rank) {
-    bool moved = false;
-    while (rank.issued < rank.at_start && issue(rank, rank.ends[rank.issued])) moved = true;
-    if (rank.issued < rank.at_start) return moved;
-    while (rank.at < rank.end && step(rank)) moved = true;
-    return moved;
-  }
-
-  /// The instruction at which the rank's compute lane stands; false if it has to stay there.
-  bool step(Rank& rank) {
-    const InstructionId id = rank.at;
-    const Instruction& in = code(id);
-    if (in.has(Instruction::kAtStart)) {
-      ++rank.at;
-      return true;
-    }
-    if (!in.has(Instruction::kOnComputeLane)) {
-      if (!issue(rank, id)) return false;
-      ++rank.at;
-      return true;
-    }
-    if (in.has(Instruction::kNotPassed)) return false;
-    if (!rank.stands_at_issued) {
-      if (!inputs_there(rank, id)) return false;
-      if (!in.is_communication()) {
-        compute(rank, id);
-        ++rank.at;
-        return true;
-      }
-      issue(rank, id);
-      rank.stands_at_issued = true;
-    }
-    if (!has_ended(id)) return false;
-    rank.stands_at_issued = false;
-    ++rank.at;
-    return true;
-  }
-
-  bool inputs_there(const Rank& rank, InstructionId id) const {
-    const Instruction& in = code(id);
-    if (!is_transfer(in.kind) && in.link != kNoInstruction && !has_ended(in.link)) return false;
-    for (const auto& [self, input] : program_.extra_inputs_of(id)) {
-      if (!has_ended(input)) return false;
-    }
-    if (!in.has(Instruction::kJoinsRun)) return true;
-    for (InstructionId member = id; member > rank.begin && is_transfer(code(member - 1).kind);
-         --member) {
-      if (!has_ended(member - 1)) return false;
-    }
-    return true;
-  }
-
-  void compute(Rank& rank, InstructionId id) {
+  void on_ready(InstructionId) {}
+  void on_ended(InstructionId id) {
     progress_.ended[id] = 1;
     order.push_back(id);
-    std::erase_if(rank.late, [&](InstructionId late) {
-      if (!inputs_there(rank, late)) return false;
-      if (is_send(code(late).kind)) {
-        exchange_.provide(late, nothing(), 0);
-      } else {
-        exchange_.issue(late, nullptr, 0);
-      }
-      return true;
-    });
-    collect();
   }
-
-  /// False if its host stands, or there is no place in flight.
-  bool issue(Rank& rank, InstructionId id) {
-    if (code(id).has(Instruction::kNotPassed)) return false;
-    const bool transfer = is_transfer(code(id).kind);
-    if (transfer && program_.policy.in_flight > 0 && program_.policy.issue == Issue::Stream) {
-      const auto places = static_cast<std::size_t>(program_.policy.in_flight);
-      if (rank.issued >= places && !has_ended(rank.ends[rank.issued - places])) return false;
-    }
-    if (transfer) ++rank.issued;
-    const bool ready = inputs_there(rank, id);
-    if (!ready) rank.late.push_back(id);
-    if (ready || transfer)
-      exchange_.issue(id, is_send(code(id).kind) && ready ? nothing() : nullptr, 0);
-    collect();
-    return true;
-  }
-
-  bool collect() {
-    exchange_.run_events(0);
-    const std::vector<InstructionId> ended = exchange_.take_just_ended();
-    for (const InstructionId id : ended) {
-      progress_.ended[id] = 1;
-      order.push_back(id);
-    }
-    return true;
-  }
+  void start_computation(InstructionId id) { computing_.push_back(id); }
+  void start_message(InstructionId send) { walk_.message_ended(send); }
+  void start_collective(std::uint32_t index) { walk_.collective_ended(index); }
 
   const Program& program_;
-  local::Exchange exchange_;
+  ProgramWalk<Walk> walk_;
   Progress progress_;
-  std::vector<Rank> ranks_;
+  std::deque<InstructionId> computing_;
 };
 
 /// The events of an order that is known.
@@ -170,7 +65,7 @@ class Events {
   Events(const Program& program, const Progress& progress, std::vector<std::int64_t> bytes)
       : program_(program),
         progress_(progress),
-        bytes_(std::move(bytes)),
+        credit_(program, std::move(bytes)),
         lanes_(lane_table(program)),
         before_(program.code.size(), kNoInstruction) {
     for (int r = 0; r < program.ranks(); ++r) {
@@ -230,29 +125,14 @@ class Events {
     return waits;
   }
 
-  const Protocol& protocol(const Instruction& in) const {
-    return program_.routes[in.route].send_kind == ActionKind::SendF ? program_.policy.send_f
-                                                                    : program_.policy.send_b;
-  }
-  Account& account(const Instruction& in) {
-    const Route& route = program_.routes[in.route];
-    return accounts_[{{route.source, route.destination}, route.send_kind}];
-  }
-  std::int64_t price(const Instruction& in) const {
-    return protocol(in).kind == Protocol::Kind::EagerBytes && !bytes_.empty() ? bytes_[in.route]
-                                                                              : 1;
-  }
-
   /// The receive that has given back enough for the send to leave.
   void add_credit(InstructionId send, std::vector<InstructionId>& waits) {
-    const Instruction& in = program_.code[send];
-    const Protocol& limit = protocol(in);
-    if (limit.kind == Protocol::Kind::EagerUnlimited) return;
-    Account& own = account(in);
-    own.left += price(in);
+    if (credit_.is_unlimited(send)) return;
+    Account& own = accounts_[credit_.account_of(send)];
+    own.left += credit_.price(send);
     std::int64_t returned = 0;
     for (const auto& [recv, value] : own.returns) {
-      if (own.left - returned <= limit.credit) return;
+      if (own.left - returned <= credit_.whole(send)) return;
       returned += value;
       waits.push_back(recv);
     }
@@ -261,16 +141,16 @@ class Events {
   void give_credit_back(InstructionId recv) {
     const InstructionId send = program_.code[recv].link;
     if (progress_.left[send] == 0) return;
-    account(program_.code[send]).returns.emplace_back(recv, price(program_.code[send]));
+    accounts_[credit_.account_of(send)].returns.emplace_back(recv, credit_.price(send));
   }
 
   const Program& program_;
   const Progress& progress_;
-  const std::vector<std::int64_t> bytes_;
+  const Credit credit_;
   const LaneTable lanes_;
   std::vector<std::vector<InstructionId>> needs_;  // by instruction
   std::vector<InstructionId> before_;              // in its lane
-  std::map<std::pair<std::pair<RankId, RankId>, ActionKind>, Account> accounts_;
+  std::map<Credit::AccountId, Account> accounts_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/program/start_rules.hpp"
 #include "exec/base/waiting.hpp"
 
 namespace pipewright::exec::nccl {
@@ -27,19 +28,11 @@ RankLink::RankLink(const pipewright_nccl& nccl, const Program& program,
       end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
       between_(std::move(between)),
       lanes_(lane_table(program)),
+      places_(places_in_flight(program, rank)),
       communicators_(plan.communicators.size(), nullptr) {
   begin_step();
   for (InstructionId id = begin_; id < end_; ++id) {
     if (code(id).kind == ActionKind::ReduceGrad && code(id).in_collective()) sums_.push_back(id);
-  }
-  if (program.policy.in_flight <= 0 || program.policy.issue != Issue::Stream) return;
-  place_of_.assign(end_ - begin_, kNoInstruction);
-  std::vector<InstructionId> ends;
-  for (const InstructionId id : issue_order(program, rank)) {
-    if (!is_transfer(code(id).kind)) continue;
-    const auto places = static_cast<std::size_t>(program.policy.in_flight);
-    if (ends.size() >= places) place_of_[id - begin_] = ends[ends.size() - places];
-    ends.push_back(id);
   }
 }
 
@@ -223,7 +216,7 @@ bool RankLink::ends_group(InstructionId end) const {
 /// holds up the compute lane too (docs/semantics.md §2.2).
 void RankLink::wait_for_turn(InstructionId end, const cuda::Event& ready) {
   cuda::Queue& queue = *device_.queue;
-  const InstructionId place = place_of_.empty() ? kNoInstruction : place_of_[end - begin_];
+  const InstructionId place = places_.empty() ? kNoInstruction : places_[end - begin_];
   if (place != kNoInstruction) queue.wait(queue.computing(), behind_[place - begin_]);
   void* const stream = stream_of(end);
   if (stream != queue.computing() && !code(end).has(Instruction::kAtStart))

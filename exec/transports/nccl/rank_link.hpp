@@ -107,8 +107,8 @@ class RankLink {
   DeviceSide device_;
   const pipewright_cuda* cuda_ = nullptr;  // the device goes before the link does
   int gpu_ = 0;
-  std::vector<void*> streams_;           // by lane; 0 is the queue's own
-  std::vector<InstructionId> place_of_;  // whose place an end takes; empty: no limit
+  std::vector<void*> streams_;                            // by lane; 0 is the queue's own
+  const std::vector<InstructionId> places_;               // places_in_flight()
   std::map<std::uint32_t, std::deque<Waiting>> waiting_;  // by communicator: first in, first called
   std::vector<Made> group_;                               // under way
   std::vector<PayloadPtr> received_;                      // by instruction of the list

@@ -68,11 +68,11 @@ void MpiTransport::handle_step(Frame& frame) {
   PIPEWRIGHT_ASSERT(id < program_.code.size(), "a frame about an instruction that does not exist");
   switch (frame.head.kind) {
     case FrameKind::Ready:
-      return ends_.on_ready(id, now());
+      return ends_.on_signal(TransferSignal::ReceiveReady, id, now());
     case FrameKind::Credit:
-      return ends_.on_credit(id, now());
+      return ends_.on_signal(TransferSignal::CreditBack, id, now());
     case FrameKind::Member:
-      return ends_.on_member(id, now());
+      return ends_.on_signal(TransferSignal::MemberReady, id, now());
     default: {
       auto payload = std::make_unique<HostPayload>(std::move(frame.values), std::move(frame.note));
       if (frame.head.is_sealed != 0) payload->seal = frame.head.seal;

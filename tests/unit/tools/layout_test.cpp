@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
 #include <string>
 #include <vector>
-
-#include "core/base/text_file.hpp"
 
 namespace pipewright {
 namespace {
@@ -24,13 +24,18 @@ using Arrows = std::map<std::string, std::set<std::string>>;
 
 fs::path root() { return PIPEWRIGHT_SOURCE_DIR; }
 
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
 std::string top_of(const std::string& room) { return room.substr(0, room.find('/')); }
 
 /// The rows "| `room` | what | `room` `room` |".
 Arrows documented() {
   static const std::regex row("\n\\| `([a-z_/]+)` \\| [^|\n]+ \\|([^|\n]*)\\|");
   static const std::regex name("`([a-z_/]+)`");
-  const std::string page = read_text((root() / "docs/architecture.md").string());
+  const std::string page = text_of(root() / "docs/architecture.md");
   Arrows arrows;
   for (std::sregex_iterator at(page.begin(), page.end(), row), end; at != end; ++at) {
     std::set<std::string>& own = arrows[at->str(1)];
@@ -58,7 +63,7 @@ const House& house() {
         const std::string room = fs::relative(entry.path().parent_path(), root()).string();
         result.sources[room] += ending == ".cpp" || ending == ".cu" ? 1 : 0;
         std::set<std::string>& own = result.arrows[room];
-        const std::string text = "\n" + read_text(entry.path().string());
+        const std::string text = "\n" + text_of(entry.path());
         for (std::sregex_iterator at(text.begin(), text.end(), include), end; at != end; ++at) {
           const std::string other = fs::path(at->str(1)).parent_path().string();
           if (other != room) own.insert(other);
