@@ -41,7 +41,8 @@ struct Strategy {
 
 /// A step that was timed on the cluster: what an estimate is calibrated by.
 struct MeasuredStep {
-  std::string configuration;  // "tp=8,pp=4,schedule=1f1b" (planner/search/named_configuration.hpp)
+  std::string
+      configuration;  // "tp=8,pp=4,schedule=1f1b" (planner/branches/named_configuration.hpp)
   Nanoseconds step;
 };
 

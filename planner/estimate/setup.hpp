@@ -28,7 +28,7 @@ struct ParallelSetup {
   int micro_batches = 1;                            // of one replica
   LayerRecompute recompute = LayerRecompute::None;  // of all stages
   /// In place of it, each stage has its own: those of recompute_of_stage, which is empty until they
-  /// are chosen (planner/search/recompute_by_stage.hpp).
+  /// are chosen (planner/branches/recompute_by_stage.hpp).
   bool recompute_by_stage = false;
   std::vector<LayerRecompute> recompute_of_stage = {};
   bool sequence_parallel = false;  // norms and dropouts divided among the tensor parallel ranks
@@ -36,8 +36,9 @@ struct ParallelSetup {
   bool overlap_gradients = false;  // reduced behind the last micro-batch, gathered behind the first
   bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
-  /// Ranks of each stage where the micro-batches go round them (planner/search/stage_replicas.hpp),
-  /// all of `pipeline` together; empty: the schedule has no such stages.
+  /// Ranks of each stage where the micro-batches go round them
+  /// (planner/configurations/stage_replicas.hpp), all of `pipeline` together; empty: the schedule
+  /// has no such stages.
   std::vector<int> stage_replicas = {};
   RankOrder order = RankOrder::PipelineOutermost;
   NodeOrder node_order;  // of the machine's nodes; empty: as they are

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "planner/search/asked_recompute.hpp"
-#include "planner/search/evaluation.hpp"
-#include "planner/search/named_configuration.hpp"
-#include "planner/search/stage_replicas.hpp"
+#include "planner/branches/evaluation.hpp"
+#include "planner/branches/named_configuration.hpp"
+#include "planner/configurations/asked_recompute.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "planner/base/number_text.hpp"
+#include "planner/branches/evaluation.hpp"
+#include "planner/branches/named_configuration.hpp"
+#include "planner/configurations/rank_limits.hpp"
 #include "planner/plans/executable.hpp"
 #include "planner/search/asked_kind.hpp"
-#include "planner/search/evaluation.hpp"
-#include "planner/search/named_configuration.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/nearest_possible.hpp"
-#include "planner/search/rank_limits.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -4,10 +4,11 @@
 #include <array>
 #include <cmath>
 
+#include "planner/branches/branch.hpp"
+#include "planner/branches/evaluation.hpp"
+#include "planner/configurations/rank_limits.hpp"
 #include "planner/costs/cost_model.hpp"
-#include "planner/search/branch.hpp"
-#include "planner/search/evaluation.hpp"
-#include "planner/search/rank_limits.hpp"
+#include "planner/search/job_costs.hpp"
 
 namespace pipewright::planner {
 namespace {

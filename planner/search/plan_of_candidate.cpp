@@ -6,12 +6,13 @@
 #include "core/base/error.hpp"
 #include "core/program/lower.hpp"
 #include "planner/base/number_text.hpp"
+#include "planner/branches/recompute_by_stage.hpp"
+#include "planner/configurations/policy.hpp"
+#include "planner/configurations/rank_limits.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 #include "planner/plans/executable.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/schedules/building.hpp"
-#include "planner/search/rank_limits.hpp"
-#include "planner/search/recompute_by_stage.hpp"
-#include "planner/search/stage_replicas.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
@@ -211,36 +212,6 @@ Mesh mesh_of(const ParallelSetup& parallel, bool is_estimated) {
 }
 
 }  // namespace
-
-std::string describe(const Candidate& candidate) {
-  const ParallelSetup& parallel = candidate.parallel;
-  std::string text = candidate.schedule + " on " + count_of(parallel.pipeline, "rank");
-  const int devices = parallel.tensor * parallel.context;  // of a rank
-  if (devices > 1) text += " of " + std::to_string(devices) + " devices each";
-  if (parallel.chunks > 1) text += " with " + std::to_string(parallel.chunks) + " chunks each";
-  if (!parallel.stage_replicas.empty())
-    text += ", stages on " + replicas_text(parallel.stage_replicas);
-  if (parallel.data > 1) text += " in " + std::to_string(parallel.data) + " replicas";
-  text += ", " + std::to_string(parallel.micro_batches) +
-          (parallel.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") +
-          std::to_string(parallel.micro_batch_size);
-  if (devices > 1) text += ", tp " + std::to_string(parallel.tensor);
-  if (parallel.context > 1) text += ", cp " + std::to_string(parallel.context);
-  if (parallel.experts > 1) text += ", ep " + std::to_string(parallel.experts);
-  text += recompute_text(parallel);
-  if (parallel.sequence_parallel) text += ", sequence parallel";
-  if (parallel.zero > 0 && candidate.parallel.data * parallel.context > 1)
-    text += ", ZeRO " + std::to_string(parallel.zero);
-  if (parallel.order == RankOrder::DataOutermost)
-    text += ", rank order " + std::string(name_of(parallel.order));
-  if (!parallel.node_order.empty()) text += ", node order " + to_text(parallel.node_order);
-  return text;
-}
-
-CommPolicy policy_for(const Job& job, const Schedule& schedule) {
-  if (job.strategy.policy) return *job.strategy.policy;
-  return schedule.policy.empty() ? CommPolicy{} : comm_policy_preset(schedule.policy);
-}
 
 Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const SearchResult& result,
                        Bytes memory_limit) {

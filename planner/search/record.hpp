@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "planner/search/evaluation.hpp"
+#include "planner/branches/evaluation.hpp"
 
 namespace pipewright::planner {
 

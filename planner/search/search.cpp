@@ -10,14 +10,15 @@
 #include "core/base/error.hpp"
 #include "core/base/units.hpp"
 #include "planner/base/parallel.hpp"
+#include "planner/branches/evaluation.hpp"
+#include "planner/branches/space.hpp"
 #include "planner/costs/cost_model.hpp"
 #include "planner/plans/executable.hpp"
 #include "planner/search/budget.hpp"
-#include "planner/search/evaluation.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/nearest_possible.hpp"
 #include "planner/search/plan_of_candidate.hpp"
 #include "planner/search/record.hpp"
-#include "planner/search/space.hpp"
 #include "planner/search/winners.hpp"
 
 namespace pipewright::planner {

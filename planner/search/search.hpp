@@ -12,37 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/order/order.hpp"
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/profile.hpp"
-#include "planner/estimate/setup.hpp"
+#include "planner/configurations/candidate.hpp"
 
 namespace pipewright::planner {
-
-/// An order that synthesis found for a winner (planner/search/winners.hpp).
-struct SynthesisedOrder {
-  std::shared_ptr<const Order> order;  // of one replica; the copies of a row share it
-  std::string from;                    // the schedule of the row whose stages these are
-  Nanoseconds from_step;               // of that row
-};
-
-/// One row of the table: a configuration and what was predicted of it.
-struct Candidate {
-  std::string schedule;
-  ParallelSetup parallel;
-  std::string partition;  // "balanced" (by cost) or "even" (by number of layers)
-  std::vector<StagePlan> stages;
-  Nanoseconds step;
-  double bubble_ratio = 0;
-  std::vector<int> peak_activations;  // by rank
-  Bytes peak_bytes;                   // of the fullest rank
-  int fullest_rank = 0;
-  Bytes state_bytes;  // of peak_bytes: what is there from the first step to the last
-  std::optional<SynthesisedOrder> synthesised;  // what makes it a row of schedule `auto`
-
-  int devices() const { return parallel.devices(); }
-};
 
 struct SearchProgress {
   std::string_view phase;  // "searching", "improving orders", "making the plan", "what would do"
@@ -125,9 +100,5 @@ struct SearchResult {
 /// job or a profile that does not make sense; that nothing fits is a result.
 SearchResult search(const Job& job, const Profile* profile = nullptr,
                     const SearchOptions& options = {});
-
-/// The rank count, schedule and batching of a row in words: "1f1b on 4 ranks, 8 micro-batches of
-/// 2".
-std::string describe(const Candidate& candidate);
 
 }  // namespace pipewright::planner

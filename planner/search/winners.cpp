@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "planner/base/parallel.hpp"
-#include "planner/search/rank_limits.hpp"
-#include "planner/search/recompute_by_stage.hpp"
+#include "planner/branches/recompute_by_stage.hpp"
+#include "planner/configurations/rank_limits.hpp"
 #include "planner/synthesis/judging.hpp"
 
 namespace pipewright::planner {

@@ -11,7 +11,8 @@
 
 #include <vector>
 
-#include "planner/search/evaluation.hpp"
+#include "planner/branches/evaluation.hpp"
+#include "planner/search/search.hpp"
 
 namespace pipewright::planner {
 

@@ -136,7 +136,7 @@ TEST_F(LongRun, ThatTrainsOverTcpHoldsItsMemory) {
 
 TEST_F(LongRun, OfProcessesOverMpiHoldsItsMemory) {
   if (std::string(PIPEWRIGHT_MPIRUN).empty()) GTEST_SKIP() << "there is no mpirun here";
-  const int steps = steps_or(2'000);
+  const int steps = steps_or(10'000);
   expect_level(over_mpi(small_order(steps)), steps, 2);
 }
 

@@ -6,9 +6,9 @@
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/device.hpp"
 #include "exec/devices/paced/device.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/search/search.hpp"
-#include "planner/search/stage_replicas.hpp"
 
 namespace pipewright::tests {
 namespace {

@@ -7,11 +7,11 @@
 #include <memory>
 #include <string>
 
+#include "planner/branches/branch.hpp"
+#include "planner/branches/flow_bound.hpp"
+#include "planner/branches/recompute_by_stage.hpp"
+#include "planner/branches/replicated_stages.hpp"
 #include "planner/plans/program_of_plan.hpp"
-#include "planner/search/branch.hpp"
-#include "planner/search/flow_bound.hpp"
-#include "planner/search/recompute_by_stage.hpp"
-#include "planner/search/replicated_stages.hpp"
 #include "planner/search/search.hpp"
 
 namespace pipewright::test {

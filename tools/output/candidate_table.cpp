@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "planner/search/stage_replicas.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 #include "tools/cli/figures.hpp"
 #include "tools/cli/table.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "planner/base/number_text.hpp"
-#include "planner/search/costing.hpp"
+#include "planner/configurations/costing.hpp"
 #include "tools/cli/figures.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/output/candidate_table.hpp"

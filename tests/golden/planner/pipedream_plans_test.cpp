@@ -6,9 +6,10 @@
 #include <numeric>
 
 #include "core/base/json.hpp"
-#include "planner/search/evaluation.hpp"
+#include "planner/branches/evaluation.hpp"
+#include "planner/configurations/stage_replicas.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/search.hpp"
-#include "planner/search/stage_replicas.hpp"
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {

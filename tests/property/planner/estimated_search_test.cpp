@@ -8,6 +8,7 @@
 #include "planner/estimate/stage_estimate.hpp"
 #include "planner/estimate/step_estimate.hpp"
 #include "planner/plans/program_of_plan.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/search.hpp"
 #include "tests/support/search_checks.hpp"
 

@@ -1,13 +1,14 @@
 // The bound from the way of a micro-batch: known answers where it is the step, and on random jobs
 // whose messages and reductions take long, under any policy, never above what is simulated.
-#include "planner/search/flow_bound.hpp"
+#include "planner/branches/flow_bound.hpp"
 
 #include <gtest/gtest.h>
 
 #include "core/program/lower.hpp"
 #include "core/timeline/timeline.hpp"
-#include "planner/search/branch.hpp"
-#include "planner/search/named_configuration.hpp"
+#include "planner/branches/branch.hpp"
+#include "planner/branches/named_configuration.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/search.hpp"
 #include "sim/engine.hpp"
 #include "tests/support/draw.hpp"

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/search/job_costs.hpp"
 #include "planner/search/search.hpp"
 #include "tests/support/search_checks.hpp"
 

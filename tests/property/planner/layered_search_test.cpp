@@ -6,10 +6,12 @@
 #include <set>
 
 #include "core/program/lower.hpp"
+#include "planner/branches/branch.hpp"
+#include "planner/configurations/policy.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
-#include "planner/search/branch.hpp"
 #include "planner/search/explanation.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/plan_of_candidate.hpp"
 #include "planner/search/search.hpp"
 #include "sim/engine.hpp"

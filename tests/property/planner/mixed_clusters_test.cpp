@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "core/model/architecture_model.hpp"
+#include "planner/branches/branch.hpp"
+#include "planner/branches/evaluation.hpp"
+#include "planner/branches/recompute_by_stage.hpp"
 #include "planner/plans/program_of_plan.hpp"
-#include "planner/search/branch.hpp"
-#include "planner/search/evaluation.hpp"
 #include "planner/search/explanation.hpp"
-#include "planner/search/recompute_by_stage.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/search.hpp"
 #include "tests/support/draw.hpp"
 #include "tests/support/search_checks.hpp"

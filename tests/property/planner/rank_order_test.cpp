@@ -8,12 +8,13 @@
 #include <set>
 
 #include "core/model/architecture_model.hpp"
+#include "planner/branches/branch.hpp"
 #include "planner/estimate/rank_places.hpp"
 #include "planner/estimate/step_parts.hpp"
 #include "planner/plans/difference.hpp"
 #include "planner/plans/program_of_plan.hpp"
-#include "planner/search/branch.hpp"
 #include "planner/search/explanation.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/search.hpp"
 #include "tests/support/search_checks.hpp"
 

@@ -1,13 +1,14 @@
 // Recompute stage by stage: the choice against all choices there are, on random jobs that are small
 // enough to try them all; and the moments it is made from against the walk over a Program.
-#include "planner/search/recompute_by_stage.hpp"
+#include "planner/branches/recompute_by_stage.hpp"
 
 #include <gtest/gtest.h>
 
 #include "core/model/architecture_model.hpp"
 #include "core/program/lower.hpp"
 #include "core/timeline/timeline.hpp"
-#include "planner/search/evaluation.hpp"
+#include "planner/branches/evaluation.hpp"
+#include "planner/search/job_costs.hpp"
 #include "tests/support/draw.hpp"
 #include "tests/support/search_checks.hpp"
 

@@ -8,8 +8,9 @@
 #include <set>
 
 #include "core/model/architecture_model.hpp"
+#include "planner/configurations/stage_replicas.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/search.hpp"
-#include "planner/search/stage_replicas.hpp"
 #include "tests/support/draw.hpp"
 #include "tests/support/search_checks.hpp"
 

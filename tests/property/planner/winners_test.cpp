@@ -6,6 +6,7 @@
 #include "core/model/architecture_model.hpp"
 #include "core/program/lower.hpp"
 #include "planner/plans/program_of_plan.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/search.hpp"
 #include "planner/synthesis/idle_slots.hpp"
 #include "planner/synthesis/synthesis.hpp"

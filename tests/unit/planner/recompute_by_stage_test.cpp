@@ -1,15 +1,15 @@
 // Recompute stage by stage, from the job's word to the plan, its file and what is said of it.
-#include "planner/search/recompute_by_stage.hpp"
+#include "planner/branches/recompute_by_stage.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
 #include "core/model/architecture_model.hpp"
+#include "planner/branches/evaluation.hpp"
+#include "planner/configurations/asked_recompute.hpp"
 #include "planner/export/export.hpp"
 #include "planner/plans/difference.hpp"
-#include "planner/search/asked_recompute.hpp"
-#include "planner/search/evaluation.hpp"
 #include "planner/search/explanation.hpp"
 #include "planner/search/search.hpp"
 

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
+#include "planner/branches/branch.hpp"
+#include "planner/branches/space.hpp"
 #include "planner/memory/memory.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/schedules/registry.hpp"
-#include "planner/search/branch.hpp"
-#include "planner/search/space.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -7,13 +7,14 @@
 #include <set>
 
 #include "core/base/error.hpp"
+#include "planner/branches/branch.hpp"
+#include "planner/branches/replicated_stages.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 #include "planner/graph_partition/pipedream.hpp"
 #include "planner/plans/difference.hpp"
-#include "planner/search/branch.hpp"
 #include "planner/search/explanation.hpp"
-#include "planner/search/replicated_stages.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/search.hpp"
-#include "planner/search/stage_replicas.hpp"
 #include "tests/support/draw.hpp"
 
 namespace pipewright::planner {

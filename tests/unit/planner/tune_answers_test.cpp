@@ -6,8 +6,8 @@
 #include "core/base/error.hpp"
 #include "core/model/architecture_model.hpp"
 #include "core/order/stages_by_rank.hpp"
+#include "planner/configurations/costing.hpp"
 #include "planner/plans/program_of_plan.hpp"
-#include "planner/search/costing.hpp"
 #include "planner/search/explanation.hpp"
 #include "planner/search/search.hpp"
 

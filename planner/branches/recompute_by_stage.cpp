@@ -1,10 +1,10 @@
-#include "planner/search/recompute_by_stage.hpp"
+#include "planner/branches/recompute_by_stage.hpp"
 
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "planner/search/branch.hpp"
-#include "planner/search/stage_replicas.hpp"
+#include "planner/branches/branch.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "planner/configurations/costs.hpp"
+#include "planner/configurations/rank_limits.hpp"
 #include "planner/partition/partition.hpp"
-#include "planner/search/configuration_costs.hpp"
-#include "planner/search/rank_limits.hpp"
 
 namespace pipewright::planner {
 

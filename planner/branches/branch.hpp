@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "planner/branches/space.hpp"
+#include "planner/configurations/costs.hpp"
+#include "planner/configurations/rank_limits.hpp"
 #include "planner/partition/partition.hpp"
-#include "planner/search/configuration_costs.hpp"
-#include "planner/search/rank_limits.hpp"
-#include "planner/search/space.hpp"
 
 namespace pipewright::planner {
 

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "planner/search/branch.hpp"
-#include "planner/search/rank_limits.hpp"
-#include "planner/search/search.hpp"
+#include "planner/branches/branch.hpp"
+#include "planner/configurations/rank_limits.hpp"
+#include "planner/configurations/candidate.hpp"
 
 namespace pipewright::planner {
 

@@ -1,4 +1,4 @@
-#include "planner/search/costing.hpp"
+#include "planner/configurations/costing.hpp"
 
 #include <algorithm>
 

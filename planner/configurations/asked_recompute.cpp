@@ -1,4 +1,4 @@
-#include "planner/search/asked_recompute.hpp"
+#include "planner/configurations/asked_recompute.hpp"
 
 #include <algorithm>
 

@@ -1,10 +1,10 @@
-#include "planner/search/replicated_stages.hpp"
+#include "planner/branches/replicated_stages.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/base/error.hpp"
-#include "planner/search/stage_replicas.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -1,14 +1,14 @@
-#include "planner/search/evaluation.hpp"
+#include "planner/branches/evaluation.hpp"
 
 #include <algorithm>
 #include <tuple>
 
 #include "core/program/lower.hpp"
 #include "core/timeline/timeline.hpp"
+#include "planner/branches/recompute_by_stage.hpp"
+#include "planner/configurations/policy.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
-#include "planner/search/plan_of_candidate.hpp"
-#include "planner/search/recompute_by_stage.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {

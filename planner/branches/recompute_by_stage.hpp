@@ -28,10 +28,10 @@
 #include <span>
 #include <vector>
 
+#include "planner/branches/space.hpp"
+#include "planner/configurations/costs.hpp"
+#include "planner/configurations/rank_limits.hpp"
 #include "planner/memory/order_peaks.hpp"
-#include "planner/search/configuration_costs.hpp"
-#include "planner/search/rank_limits.hpp"
-#include "planner/search/space.hpp"
 
 namespace pipewright::planner {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/base/units.hpp"
+#include "planner/configurations/costs.hpp"
 #include "planner/schedules/registry.hpp"
-#include "planner/search/configuration_costs.hpp"
 
 namespace pipewright::planner {
 

@@ -5,14 +5,14 @@
 #include "planner/base/number_text.hpp"
 #include "planner/bounds/layer_bounds.hpp"
 #include "planner/bounds/layer_replicas.hpp"
+#include "planner/configurations/asked_recompute.hpp"
+#include "planner/configurations/asked_values.hpp"
+#include "planner/configurations/costs.hpp"
+#include "planner/configurations/policy.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 #include "planner/costs/cost_model.hpp"
 #include "planner/memory/memory.hpp"
 #include "planner/schedules/building.hpp"
-#include "planner/search/asked_recompute.hpp"
-#include "planner/search/asked_values.hpp"
-#include "planner/search/configuration_costs.hpp"
-#include "planner/search/plan_of_candidate.hpp"
-#include "planner/search/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {

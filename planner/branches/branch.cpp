@@ -1,15 +1,15 @@
-#include "planner/search/branch.hpp"
+#include "planner/branches/branch.hpp"
 
 #include <algorithm>
 #include <tuple>
 
 #include "core/base/error.hpp"
 #include "planner/bounds/closed_form.hpp"
+#include "planner/branches/flow_bound.hpp"
+#include "planner/branches/recompute_by_stage.hpp"
+#include "planner/branches/replicated_stages.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 #include "planner/partition/rank_cut.hpp"
-#include "planner/search/flow_bound.hpp"
-#include "planner/search/recompute_by_stage.hpp"
-#include "planner/search/replicated_stages.hpp"
-#include "planner/search/stage_replicas.hpp"
 
 namespace pipewright::planner {
 

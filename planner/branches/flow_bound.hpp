@@ -17,7 +17,7 @@
 #include "core/costs/costs.hpp"
 #include "core/plan/plan.hpp"
 #include "planner/bounds/wires.hpp"
-#include "planner/search/space.hpp"
+#include "planner/branches/space.hpp"
 
 namespace pipewright::planner {
 

@@ -1,4 +1,4 @@
-#include "planner/search/named_configuration.hpp"
+#include "planner/branches/named_configuration.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,12 +8,12 @@
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
 #include "core/model/tie.hpp"
+#include "planner/branches/flow_bound.hpp"
+#include "planner/branches/recompute_by_stage.hpp"
+#include "planner/branches/replicated_stages.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 #include "planner/partition/partition.hpp"
 #include "planner/schedules/building.hpp"
-#include "planner/search/flow_bound.hpp"
-#include "planner/search/recompute_by_stage.hpp"
-#include "planner/search/replicated_stages.hpp"
-#include "planner/search/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {

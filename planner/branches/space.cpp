@@ -1,11 +1,11 @@
-#include "planner/search/space.hpp"
+#include "planner/branches/space.hpp"
 
 #include <algorithm>
 
 #include "core/base/error.hpp"
 #include "core/model/tie.hpp"
-#include "planner/search/asked_values.hpp"
-#include "planner/search/stage_replicas.hpp"
+#include "planner/configurations/asked_values.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 
 namespace pipewright::planner {
 

@@ -1,4 +1,4 @@
-#include "planner/search/flow_bound.hpp"
+#include "planner/branches/flow_bound.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "planner/bounds/closed_form.hpp"
-#include "planner/search/branch.hpp"
+#include "planner/branches/branch.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/plan/job.hpp"
+#include "planner/configurations/costs.hpp"
 #include "planner/schedules/registry.hpp"
-#include "planner/search/configuration_costs.hpp"
 
 namespace pipewright::planner {
 

@@ -1,8 +1,8 @@
-#include "planner/search/rank_limits.hpp"
+#include "planner/configurations/rank_limits.hpp"
 
 #include <algorithm>
 
-#include "planner/search/stage_replicas.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 
 namespace pipewright::planner {
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "planner/search/branch.hpp"
-#include "planner/search/search.hpp"
+#include "planner/branches/branch.hpp"
+#include "planner/configurations/candidate.hpp"
 
 namespace pipewright::planner {
 

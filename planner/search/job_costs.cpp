@@ -1,8 +1,8 @@
-#include "planner/search/configuration_costs.hpp"
+#include "planner/search/job_costs.hpp"
 
 #include "core/base/error.hpp"
-#include "planner/search/evaluation.hpp"
-#include "planner/search/named_configuration.hpp"
+#include "planner/branches/evaluation.hpp"
+#include "planner/branches/named_configuration.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -4,14 +4,14 @@
 #include <tuple>
 
 #include "core/base/error.hpp"
+#include "planner/configurations/asked_recompute.hpp"
+#include "planner/configurations/asked_values.hpp"
+#include "planner/configurations/costs.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 #include "planner/estimate/node_order_contexts.hpp"
 #include "planner/estimate/rank_places.hpp"
 #include "planner/estimate/stage_estimate.hpp"
 #include "planner/estimate/step_parts.hpp"
-#include "planner/search/asked_recompute.hpp"
-#include "planner/search/asked_values.hpp"
-#include "planner/search/configuration_costs.hpp"
-#include "planner/search/stage_replicas.hpp"
 
 namespace pipewright::planner {
 namespace {

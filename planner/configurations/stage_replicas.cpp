@@ -1,11 +1,11 @@
-#include "planner/search/stage_replicas.hpp"
+#include "planner/configurations/stage_replicas.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 #include "core/base/comma_list.hpp"
+#include "planner/configurations/asked_values.hpp"
 #include "planner/schedules/building.hpp"
-#include "planner/search/asked_values.hpp"
 
 namespace pipewright::planner {
 namespace {
