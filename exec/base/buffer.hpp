@@ -55,7 +55,7 @@ class Buffer {
   bool is_shared() const;
   std::size_t words() const;
   float* floats() const;
-  /// The same words as token ids: what stands before an embedding.
+  /// The same words read as token ids: what an embedding takes.
   std::int32_t* ids() const;
 
  private:
@@ -66,7 +66,7 @@ class Buffer {
   Block* block_ = nullptr;
 };
 
-/// What several pools, and who else reports to it, hold together. One thread at a time.
+/// Bytes that several pools, and others that report to it, hold together. One thread at a time.
 struct MemoryMeter {
   std::int64_t live_bytes = 0, peak_bytes = 0;
 
@@ -86,7 +86,8 @@ class BufferPool {
   /// A block of exactly `words` words with undefined content, from the free ones if there is one.
   Buffer take(std::size_t words);
 
-  /// What is held is counted there too, from now on; nothing is held yet. It must outlive the pool.
+  /// From now on the meter also counts what the pool holds. Nothing is held yet; the meter must
+  /// outlive the pool.
   void report_to(MemoryMeter& meter) { meter_ = &meter; }
 
   /// Bytes of the blocks that somebody holds now, and the most there were at once.

@@ -58,7 +58,7 @@ DurableFile::DurableFile(const fs::path& folder, std::string_view tag, DiskWatch
       unfinished_(temporary_.native()),
       watch_(std::move(watch)) {
   tell("create");
-  // One left behind by a process with our number is nobody's.
+  // One that an earlier process with our number left there is nobody's.
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail(errno);
 }

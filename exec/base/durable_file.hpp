@@ -21,16 +21,17 @@ namespace pipewright::exec {
 /// "rename", "flush folder", "remove", "make folder". May be empty.
 using DiskWatch = std::function<void(std::string_view what, const std::filesystem::path& path)>;
 
-/// CRC-32 (that of gzip, polynomial 0x04c11db7) of the bytes behind those that gave `before`.
+/// CRC-32 (that of gzip, polynomial 0x04c11db7) of the bytes; `before`: the CRC-32 of what precedes
+/// them.
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
-/// As our files write it: eight digits.
+/// As our files write it: eight hexadecimal digits.
 std::string crc_text(std::uint32_t value);
 
 class DurableFile {
  public:
   /// Creates a temporary file in the folder; `tag` keeps apart those who write there at once.
   DurableFile(const std::filesystem::path& folder, std::string_view tag, DiskWatch watch = {});
-  /// Removes the file if it has not got its name.
+  /// Removes the file unless commit() has given it its name.
   ~DurableFile();
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;
@@ -55,7 +56,8 @@ class DurableFile {
   std::uint32_t crc_ = 0;
 };
 
-/// Makes the folder and those above it, each known to the folder above. Nothing if it is there.
+/// Makes the folder and those above it, and flushes the folder above each new one. Does nothing if
+/// it is there.
 void make_folder(const std::filesystem::path& folder, const DiskWatch& watch = {});
 /// Removes a file or a folder with all in it; what cannot be removed stays.
 void remove_quietly(const std::filesystem::path& path, const DiskWatch& watch = {});

@@ -42,7 +42,7 @@ const void* load(const ModuleFile& module) {
   std::string why(module.not_there);
   for (const auto& place : places_of(module)) {
     if (!std::filesystem::exists(place)) continue;
-    // For good: neither CUDA nor MPI bears to be unloaded. A second time costs nothing.
+    // Never closed: neither CUDA nor MPI can be unloaded. A second time costs nothing.
     void* const loaded = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (loaded == nullptr) {
       why = std::string(dlerror()) + "; " + std::string(module.not_loaded);

@@ -1,4 +1,4 @@
-// The modules that are loaded at run time, where they are there: libpipewright_mpi.so and
+// The modules that are loaded at run time, if they are installed: libpipewright_mpi.so and
 // libpipewright_cuda.so. Each has an entry that gives a table of C functions whose first field is
 // the number of its layout. A module stays loaded until the process ends. Any thread.
 #pragma once
@@ -15,8 +15,8 @@ struct ModuleFile {
   std::string_view built_at;  // where the build has put it
   const char* entry;          // the name of a function without arguments
   int abi;                    // of the table that it gives
-  /// What to do: if there is no such file; behind the loader's words if it cannot be loaded; and if
-  /// it has no such entry (empty: then it is of another version).
+  /// What the error tells the user to do: if there is no such file; after the loader's words, if it
+  /// cannot be loaded; and if it has no such entry (empty: the module is of another version).
   std::string_view not_there, not_loaded, no_entry = {};
 };
 

@@ -58,7 +58,7 @@ std::string Checkpoint::file_of(const CheckpointPart& part) const {
 
 std::string Checkpoint::manifest() const { return (folder_ / kManifestName).string(); }
 
-/// Sizes first: a truncated file is called that.
+/// Sizes first, so that the error calls a truncated file truncated.
 void Checkpoint::check_part(const CheckpointPart& part) const {
   const std::string file = file_of(part);
   std::error_code failure;
@@ -114,7 +114,7 @@ void Checkpoint::index_pieces() {
   }
 }
 
-/// As they were written: one behind the other, from the first byte of a part to its last.
+/// As they were written: one after another, from the first byte of a part to its last.
 void Checkpoint::require_filled_parts() const {
   for (const CheckpointPart& part : parts_) {
     std::vector<std::pair<std::int64_t, std::int64_t>> places;  // bytes: from, to
@@ -135,8 +135,8 @@ void Checkpoint::require_filled_parts() const {
   }
 }
 
-/// The file has been understood: this finds what makes sense and is wrong. Before there was a
-/// checksum, the folder's name alone says again what stands in the file.
+/// Finds a manifest that can be read and is wrong. One without a checksum, of an older version, can
+/// only be compared with its folder's name.
 void Checkpoint::require_checksum(std::string text, const std::string& crc) {
   is_sealed_ = !crc.empty();
   if (is_sealed_ && !has_checksum(std::move(text), crc)) {

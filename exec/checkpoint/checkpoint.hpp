@@ -3,9 +3,9 @@
 //
 // A checkpoint is a folder. Each rank writes its part, raw little-endian floats in one file, and
 // nobody waits for anybody; checkpoint.json, which lists the parts with sizes and checksums, is
-// written when all parts are on the disk. A folder without it is no checkpoint. So whatever stops
-// when, the last checkpoint that was finished stays whole: a part's name holds its checksum and a
-// part never replaces another one, and the manifest is replaced in one rename.
+// written when all parts are on the disk. A folder without it is no checkpoint. So whatever stops,
+// and when, the last finished checkpoint stays whole: a part's name holds its checksum and a part
+// never replaces another one, and the manifest is replaced in one rename.
 //
 // Plain functions; several ranks, threads or processes may write parts into one folder at once.
 // write_manifest() and prune() belong to one of them. Files that do not fit are InputErrors with
@@ -58,7 +58,7 @@ CheckpointPart read_checkpoint_part(const JsonCursor& value);
 /// What is true of the whole training at that moment.
 struct CheckpointFacts {
   Model model;
-  int step = 0;     // steps behind it; the data of step `step` come next
+  int step = 0;     // steps done; the data of step `step` come next
   int updates = 0;  // of the weights: the steps, or more in an asynchronous schedule
   std::string optimizer;
   std::uint64_t seed = 1;
@@ -66,7 +66,7 @@ struct CheckpointFacts {
   int micro_batches = 1, micro_batch_size = 1;
 };
 
-/// What a run saves, and where. All of it after the last step, too.
+/// What a run saves, and where. The state after the last step is always saved.
 struct CheckpointSpec {
   std::filesystem::path folder;  // of all checkpoints
   int every = 0;                 // steps; 0: only the last one
@@ -81,12 +81,12 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& all, int st
 CheckpointPart write_checkpoint_part(const std::filesystem::path& folder, int rank,
                                      std::span<const StatePiece> pieces,
                                      const DiskWatch& watch = {});
-/// Makes the folder a checkpoint. All parts have been written. What else lies there from a save
-/// that did not come to its end is removed.
+/// Makes the folder a checkpoint. All parts have been written. What an unfinished save has left
+/// there is removed.
 void write_manifest(const std::filesystem::path& folder, const CheckpointFacts& facts,
                     std::span<const CheckpointPart> parts, const DiskWatch& watch = {});
-/// Takes back parts that no manifest names: of a save that failed. Nothing in a folder that is a
-/// checkpoint already.
+/// Removes the parts of a save that failed, which no manifest names. Does nothing in a folder that
+/// is a checkpoint already.
 void remove_parts(const std::filesystem::path& folder, std::span<const CheckpointPart> parts,
                   const DiskWatch& watch = {});
 /// Removes from the folder of all checkpoints what saves that were killed have left: temporary

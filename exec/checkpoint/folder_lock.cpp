@@ -81,7 +81,7 @@ bool FolderLock::try_once() {
   }
   unfinished_ = UnfinishedFile(file_.native());
   const std::string holder = holder_text() + "\n";
-  // Who it is is a help and no more: the lock holds on a full disk, too.
+  // Saying who holds it only helps the reader: the lock holds on a full disk, too.
   static_cast<void>(ftruncate(descriptor_, 0) == 0 &&
                     pwrite(descriptor_, holder.data(), holder.size(), 0) < 0);
   return true;

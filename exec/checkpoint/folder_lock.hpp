@@ -10,10 +10,10 @@ namespace pipewright::exec {
 
 class FolderLock {
  public:
-  /// Makes the folder where it is missing. Throws InputError that names who holds it. A file system
-  /// that knows no locks is written without one.
+  /// Makes the folder where it is missing. Throws InputError that names who holds it. On a file
+  /// system without locks there is none.
   explicit FolderLock(const std::filesystem::path& folder);
-  /// Lets the next one in; the folder goes if it was made here and nothing was put into it.
+  /// Releases the lock, and removes the folder if it was made here and nothing was put into it.
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

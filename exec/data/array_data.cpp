@@ -10,7 +10,7 @@
 namespace pipewright::exec {
 namespace {
 
-enum : std::uint64_t { kOrder = 4 };  // a purpose of random keys, beside those of data.cpp
+enum : std::uint64_t { kOrder = 4 };  // a purpose of random keys, as in exec/data/data.cpp
 
 constexpr float kLargestByte = 255.0F;
 

@@ -15,13 +15,14 @@
 
 namespace pipewright::exec {
 
-/// Row major, as exec/layers/ops.hpp says. Of the first two one is filled, and of the last two one.
+/// Row major, as exec/layers/ops.hpp says. One of `tokens` and `inputs` is filled, and one of
+/// `labels` and `targets`.
 struct MicroBatch {
   std::vector<std::int32_t> tokens;  // [rows], for a model that begins with an embedding
   std::vector<float> inputs;         // [rows][width]
   std::vector<std::int32_t> labels;  // [rows], for softmax-cross-entropy
   std::vector<float> targets;        // [rows][width], for mse
-  int counted_samples = -1;  // forward only: those that belong to the data set, the first; -1: all
+  int counted_samples = -1;  // forward only: so many, the first, are of the data set; -1: all
 };
 
 /// What a file has given: equal files have equal seals (exec/base/seal.hpp).
@@ -67,7 +68,7 @@ struct DataFiles {
 
 /// Byte-level language modelling: samples begin at random places of `text`, each byte is a token
 /// and its label is the byte after it. Throws InputError if the text is shorter than a sample and
-/// the label behind it, or holds bytes outside the model's vocabulary; `file` names the text there.
+/// the label after it, or holds bytes outside the model's vocabulary; `file` names the text there.
 std::unique_ptr<DataSource> text_source(const Model& model, const DataShape& shape,
                                         std::string text, const std::string& file);
 

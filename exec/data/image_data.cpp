@@ -11,7 +11,7 @@
 namespace pipewright::exec {
 namespace {
 
-enum : std::uint64_t { kImages = 5 };  // a purpose of random keys, beside those of data.cpp
+enum : std::uint64_t { kImages = 5 };  // a purpose of random keys, as in exec/data/data.cpp
 
 constexpr std::uint64_t kDirections = 8;
 constexpr float kNoise = 0.3F;

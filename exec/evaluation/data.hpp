@@ -10,7 +10,7 @@
 namespace pipewright::exec {
 
 struct DataSet {
-  /// Micro-batches behind the last sample are filled up with others, which do not count
+  /// Where the set ends inside a step, other samples fill up the rest and do not count
   /// (MicroBatch::counted_samples).
   std::unique_ptr<DataSource> source;
   std::int64_t samples = 0;
@@ -19,7 +19,7 @@ struct DataSet {
   std::int64_t steps(const DataShape& shape) const;
 };
 
-/// The samples of the arrays where `files.data` ends with ".npy"; of a text, one behind the other
+/// The samples of the arrays where `files.data` ends with ".npy"; of a text, one after another
 /// without overlap, the last one dropped if it is not whole; of random vectors so many as
 /// `random_steps` steps hold, those of training. `shape` says whether answers are needed and is
 /// not shuffled. Throws InputError as make_data() does.

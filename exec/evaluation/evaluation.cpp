@@ -17,7 +17,7 @@ std::span<const float> row_of(const OutcomeOf& of, int row) {
           static_cast<std::size_t>(of.width)};
 }
 
-/// Of equal outputs the first counts. Among numbers that are none there is no largest.
+/// Of equal outputs the first counts. A row with an output that is not finite is never correct.
 std::int64_t correct_rows(const OutcomeOf& of) {
   std::int64_t correct = 0;
   for (int row = 0; row < of.counted; ++row) {
@@ -74,7 +74,7 @@ void Evaluation::put(int micro_batch, ForwardOutcome outcome) {
   outcomes_.at(static_cast<std::size_t>(micro_batch)) = std::move(outcome);
 }
 
-/// Of each micro-batch one process has the outcome.
+/// The outcome of a micro-batch is in one process only.
 void Evaluation::collect(Peers& peers) {
   Packer packer;
   for (std::size_t m = 0; m < outcomes_.size(); ++m) {

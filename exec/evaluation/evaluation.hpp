@@ -30,7 +30,7 @@ struct ForwardOutcome {
 using OutputSink = std::function<void(std::span<const float> outputs)>;
 
 /// put() may be called by any number of threads at once, each for micro-batches of its own; the
-/// rest while no other thread is about.
+/// rest while no other thread uses it.
 class Evaluation {
  public:
   Evaluation(const Model& model, RunMode mode, int micro_batches, OutputSink sink);

@@ -11,7 +11,7 @@
 namespace pipewright::exec {
 
 // --- Convolution --------------------------------------------------------------------------------
-// y[image][f][p] = sum over the patch k behind place p of w[f][k] · x[image][k]: a matrix product
+// y[image][f][p] = sum over k in the patch of place p of w[f][k] · x[image][k]: a matrix product
 // of the weights with the patches laid out as columns. Filter f sees the channels of its group
 // only; k counts channel, row and column of the patch. For small images several stand side by side
 // in one product.

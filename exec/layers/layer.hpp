@@ -103,12 +103,12 @@ struct LayerSite {
 /// Throws InputError that names the layer if it does not fit what is in front of it.
 std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& site);
 
-/// "4.block3": the path of the model's layer `index`; of an inner layer behind its outer one's.
+/// "4.block3": the path of the model's layer `index`; an inner layer's begins with its outer one's.
 std::string layer_path(const std::string& outer, int index, const Layer& layer);
 
-/// Width behind a layer that has `width` in front; throws InputError as make_layer() does.
+/// Width after a layer that has `width` in front; throws InputError as make_layer() does.
 int width_behind(const Layer& layer, int width, const std::string& path);
-/// Width in front of the model's layer `index` (layers.size(): behind the last).
+/// Width in front of the model's layer `index` (layers.size(): after the last).
 int width_in_front_of(const Model& model, int index);
 
 }  // namespace pipewright::exec

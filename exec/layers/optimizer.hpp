@@ -57,7 +57,7 @@ class Optimizer {
   std::int64_t state_bytes() const;
 
   /// What is kept of the parameter at this place of the list, by name: nothing for SGD. To be read,
-  /// or to be filled by who goes on from a checkpoint.
+  /// or to be filled from a checkpoint.
   struct Slot {
     std::string_view name;
     std::int64_t first = 0;  // element of the parameter that the first of `values` belongs to

@@ -98,7 +98,7 @@ class SizeMeter {
   }
 
  private:
-  /// Of the message behind a layer, if another stage follows in single_.
+  /// Of the message after a layer, if another stage follows in single_.
   double message_bytes(int layer) const {
     return layer < 0 || layer + 1 >= layers_ ? 0 : message_bytes_[static_cast<std::size_t>(layer)];
   }
@@ -131,7 +131,7 @@ class SizeMeter {
     return bytes > 0 ? std::max(0.0, more_ns / bytes) : 0;
   }
 
-  /// The last layer was measured with the loss behind it.
+  /// The last layer was measured with the loss after it.
   static void take_out(const LossTimes& loss, ProfileSize& size) {
     const auto part = [](Nanoseconds& whole, std::int64_t loss_ns) {
       const Nanoseconds taken(

@@ -48,7 +48,7 @@ struct ProfileCase {
   cpu::StageOptions options;
   std::uint64_t seed = 1;
   local::ClockKind clock = local::ClockKind::Wall;
-  std::int64_t budget_ns = 0;  // at least 3 steps behind the first, whatever it says
+  std::int64_t budget_ns = 0;  // at least 3 steps after the first, whatever it says
   const std::atomic<bool>* interrupted = nullptr;
   const ProfileBackend* backend = nullptr;  // null: this machine's CPUs
 };

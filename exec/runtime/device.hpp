@@ -2,7 +2,7 @@
 // nothing about order and knows nothing of other ranks.
 //
 // A Device belongs to its rank's thread: it is made, used and destroyed there. compute() may return
-// before the work is done (a CUDA stream); then give() attaches the event behind the work that
+// before the work is done (a CUDA stream); then give() attaches the event after the work that
 // made the payload, accept() makes the compute stream wait for the payload's event, end_step()
 // waits for everything, and timestamps() fills in the times that were measured on the device.
 // Errors are thrown; the runtime stops all ranks and reports the rank and the instruction.
@@ -38,7 +38,7 @@ class Device {
 
   /// This rank's part of the step's loss; nullopt on ranks that do not compute it.
   virtual std::optional<double> loss() const { return std::nullopt; }
-  /// After end_step(): of what this rank's step has left behind, what is no finite number, as a
+  /// After end_step(): what is not finite among the numbers that this rank has after the step, as a
   /// clause (`the gradient of "head/weight" is not a finite number`); empty if a training can go on
   /// from there.
   virtual std::string not_finite() const { return {}; }

@@ -33,7 +33,7 @@ Bytes packed(const Program& program, const std::vector<RankId>& ranks, const Las
 void merge(const Program& program, const Bytes& bytes, LastLook& look);
 /// Looks of all ranks, by rank; the lost ones are dead.
 void complete(const Program& program, LastLook& look);
-/// "rank 2 is dead: its process 4711 on a has ended", of several one behind the other.
+/// "rank 2 is dead: its process 4711 on a has ended", of several one after another.
 std::string lost_text(const std::vector<LostRank>& lost);
 
 /// Of a step that has ended: the times of these ranks, and their loss.

@@ -101,8 +101,8 @@ class Run {
   std::vector<Rank> ranks_;
   Record record_;
   RunResult result_;          // written while all ranks stand still
-  ShownStep shown_;           // likewise
-  std::mutex record_mutex_;   // held by who writes record_ for all ranks, or copies it
+  ShownStep shown_;           // written while all ranks stand still
+  std::mutex record_mutex_;   // held to write record_ for all ranks, or to copy it
   std::mutex error_mutex_;    // guards what follows until the threads have ended
   std::exception_ptr error_;  // from on_step
   std::string failure_;       // of the first rank that failed
@@ -159,7 +159,7 @@ void Run::run_steps(Rank& rank) {
     rank.loss = device->loss();
     rank.not_finite = device->not_finite();
     transport_.meet(rank.id, [this] { end_step(); });
-    if (result_.outcome == Outcome::Diverged) return;  // in every process behind the same step
+    if (result_.outcome == Outcome::Diverged) return;  // in every process after the same step
   }
 }
 
@@ -285,7 +285,7 @@ StepPart Run::collect_step() {
   return all;
 }
 
-/// Every process has the same facts, so all of them leave behind the same step.
+/// Every process has the same facts, so all of them leave after the same step.
 bool Run::diverges(const StepPart& step) {
   std::string what;
   if (step.loss && !std::isfinite(*step.loss))

@@ -32,7 +32,7 @@ struct RunResult;
 
 struct RunOptions {
   int steps = 1;
-  int first_step = 0;  // steps of the training that lie behind this run
+  int first_step = 0;  // steps of the training before this run
   /// Steps at the beginning that train like the others but are not picked for `timeline`; the
   /// last step always may be.
   int warm_up_steps = 1;
@@ -65,7 +65,7 @@ enum class Outcome : std::uint8_t {
   Interrupted,
   Slow,      // the watchdog's patience ended while a rank computed, or data moved
   Failed,    // a rank has thrown
-  Diverged,  // a step's loss, or what a rank is left with behind it, is no finite number
+  Diverged,  // a step's loss, or what a rank is left with after it, is not finite
 };
 std::string_view to_string(Outcome outcome);  // "finished", …
 
@@ -82,15 +82,15 @@ struct RunResult {
   Progress progress;    // only if not finished: how far it came
   FlightReport report;  // only if not finished: rank by rank
   std::string failure;  // only if slow, failed or diverged: the sentence that run() throws
-  /// Failed, not here: a process is gone; or another one has failed, and `failure` is at most what
-  /// it has said of it.
+  /// Failed, but not here. peer_lost: a process is gone. by_others: another process has failed, and
+  /// `failure` holds no more than what that one has said.
   bool peer_lost = false, by_others = false;
   std::optional<VerifyReport> verify;          // filled by run_on_cpu() if it was asked to
   std::optional<EvaluationReport> evaluation;  // filled by run_on_cpu() if forward only
   /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
   std::vector<int> peak_weight_versions;
-  /// By rank, filled by run_on_cuda(): how far into the last step the host had given the GPU all of
-  /// it.
+  /// By rank, filled by run_on_cuda(): when the host had enqueued all of the last step, in ns from
+  /// its start.
   std::vector<std::int64_t> enqueued_ns;
   /// By rank, filled by run_on_cuda(): the most bytes of activations and messages, and the bytes of
   /// weights, gradients and the optimizer's state, on its GPU.
@@ -122,7 +122,7 @@ class RunFailed : public RunError {
 /// one run. Where the ranks are several processes, all of them call this alike; each gets the whole
 /// result of a run that finishes, and process 0 that of one that does not. Throws RunFailed if a
 /// rank fails (naming rank, instruction and step), if one computes for longer than the watchdog
-/// allows, and, in every process alike, behind a step whose numbers are not finite.
+/// allows, and, in every process alike, after a step whose numbers are not finite.
 RunResult run(const Program& program, const CostTable& costs, Transport& transport,
               const DeviceFactory& make_device, const RunOptions& options = {});
 

@@ -1,5 +1,5 @@
 // Which step of a run its timeline shows, in bounded memory: the one whose time is the median of
-// the steps behind the warm-up. Of an even number the smaller of the middle two, of equal times the
+// the steps after the warm-up. Of an even number the smaller of the middle two, of equal times the
 // earlier step. All of them compete while there are few; once there are more than fit, of a run of
 // any length every 2nd, every 4th and so on, counted from the first: so those that compete are
 // spread evenly over the run.

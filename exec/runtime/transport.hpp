@@ -4,7 +4,7 @@
 // them for `local`; one for a transport between processes). It only ever *issues* a transfer end
 // and *waits* for one: the queues, the matching, rendezvous and credit (docs/semantics.md §2.1, §4)
 // belong to the Transport. Every call that may wait throws Stopped once stop() was called, from
-// whatever thread, so that no rank is left behind. Times are nanoseconds from the step's start.
+// any thread, so that no rank stays in a wait. Times are nanoseconds from the step's start.
 #pragma once
 
 #include <cstddef>
@@ -115,15 +115,15 @@ class Transport : public Clock {
   /// The parts of all members, by rank, ascending; once a step, when `member` has ended. Each
   /// member sums by itself. Throws Stopped.
   virtual std::vector<PartPtr> gathered(RankId rank, InstructionId member);
-  /// Returns when the transfer end, or the member of a collective, has ended; a
-  /// transport with streams may return earlier, when what the payload's event says is enough to go
-  /// on. Waiting for a computation of the rank itself never ends: that is how an order whose input
-  /// stands further down in its own list hangs. Throws Stopped.
+  /// Returns when the transfer end, or the member of a collective, has ended; a transport with
+  /// streams may return earlier, when what the payload's event says is enough to go on. Waiting for
+  /// a computation of the rank itself never ends: that is how an order whose input stands further
+  /// down in its own list hangs. Throws Stopped.
   virtual void wait(RankId rank, InstructionId id) = 0;
   /// What an ended RECV brought; once.
   virtual PayloadPtr take(RankId rank, InstructionId recv) = 0;
 
-  /// Ends all waits for good. Any thread, any number of times.
+  /// Ends all waits, those to come as well. Any thread, any number of times.
   virtual void stop() noexcept = 0;
 
   /// For the watchdog. Returns true as soon as it is certain that nothing can ever happen again (a

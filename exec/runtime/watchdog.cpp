@@ -81,7 +81,7 @@ StopCause Watchdog::look(std::int64_t pause_ns) {
     seen += peers->progress_elsewhere();
   }
   const std::int64_t now = local::steady_ns();
-  // Whoever was stopped himself has not waited meanwhile.
+  // A process that was itself stopped has not waited meanwhile.
   const std::int64_t pause = now - std::exchange(last_look_ns_, now);
   if (pause > kPauseNs) last_change_ns_ += pause;
   if (seen != last_seen_ || record_.between_steps.load()) {
@@ -89,7 +89,7 @@ StopCause Watchdog::look(std::int64_t pause_ns) {
     last_change_ns_ = now;
   }
   if (now - last_change_ns_ <= patience_ns_) return StopCause::None;
-  // Who says nothing either is why.
+  // If another process has been silent too, that is why.
   const bool silent = peers != nullptr && !peers->lost(0).empty();
   return silent ? StopCause::PeerLost : StopCause::NoProgress;
 }

@@ -1,7 +1,7 @@
 // Ends a run that cannot go on. A thread of its own looks at the transport; when it is certain that
 // nothing can happen any more, when nothing has ended for too long, or when the user interrupts, it
-// stops the transport, which sends every rank home. It never kills and never detaches a thread: a
-// rank that does not come home is told to the caller, who may end the process.
+// stops the transport, which makes every rank leave the run. It never kills and never detaches a
+// thread: if a rank does not leave, the caller is told and may end the process.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ enum class StopCause : std::uint8_t {
 /// Made on the watchdog's thread; they must not throw.
 struct WatchdogCalls {
   std::function<void(StopCause)> before_stop;  // ranks still are where they were
-  std::function<void()> overdue;               // the grace is over, and not all have come home
+  std::function<void()> overdue;               // the grace is over, and not all have left
   std::int64_t grace_ns = 0;                   // from the stop
 };
 

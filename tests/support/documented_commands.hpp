@@ -1,6 +1,6 @@
 // The commands that pages and --help tell a reader to type, read out of their text.
 //
-// In Markdown a block is fenced or indented by four spaces. Its commands are the lines behind "$ "
+// In Markdown a block is fenced or indented by four spaces. Its commands are the lines after "$ "
 // and what follows each is its output; in a block without "$ " each line that runs pipewright is a
 // command. Other blocks have none, and those fenced by "```sh hosts" are for several hosts
 // (tests/faults/recipes_test.cpp). A command that ends with a backslash goes on in the next line.
@@ -16,7 +16,7 @@ namespace pipewright::test {
 struct DocumentedCommand {
   int line = 0;        // in the text, from 1
   std::string text;    // as a reader would type it, with its comment
-  std::string output;  // what is shown behind it; "" where nothing is
+  std::string output;  // what is shown after it; "" where nothing is
   int status = 0;      // how it has to end
 };
 

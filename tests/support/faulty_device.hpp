@@ -1,4 +1,4 @@
-// Devices that do what another one does, but for something.
+// Devices that do what another one does, except where a test says otherwise.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace pipewright::test {
 
-/// Does what the inner one does; a test says what is else.
+/// Does what the inner one does; a test overrides what should differ.
 class DeviceAround : public exec::Device {
  public:
   explicit DeviceAround(std::unique_ptr<exec::Device> inner) : inner_(std::move(inner)) {}

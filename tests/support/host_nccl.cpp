@@ -15,7 +15,7 @@ namespace {
 struct Sent {
   std::shared_ptr<void> copy;
   std::size_t bytes = 0;
-  std::shared_ptr<void> ready;  // behind the copying
+  std::shared_ptr<void> ready;  // after the copying
 };
 
 /// A sum that all members of a communicator take part in: what each has brought.
@@ -98,7 +98,7 @@ int join(void** communicator, int members, const void* id, int index, int, const
   return kInProgress;
 }
 
-/// Data as it is when the stream comes to it, and an event behind that.
+/// Data as it is when the stream comes to it, and an event after that.
 int bring(const void* data, std::size_t bytes, void* stream, Sent& sent) {
   const World& all = world();
   sent = {{all.cuda->allocate(bytes), all.cuda->release},

@@ -1,9 +1,9 @@
 // The table of exec/transports/nccl/module_api.h on the host's table (tests/support/host_cuda.hpp):
 // sends copy ahead, as NCCL may, and a communicator stays in progress until its receives have met
 // their sends, so the host that polls it waits. So it serves Programs whose receives stand just
-// before who needs them. An all-reduce adds floats in the order of members, and likewise stays in
-// progress until all members have called it: the k-th calls on a communicator belong together.
-// Other collectives are refused. Any thread may call.
+// before what needs them. An all-reduce adds floats in the order of members, and stays in progress
+// until all members have called it: the k-th calls on a communicator belong together. Other
+// collectives are refused. Any thread may call.
 #pragma once
 
 #include "exec/devices/cuda/module_api.h"

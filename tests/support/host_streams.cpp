@@ -144,7 +144,7 @@ void do_nodes(const Capture& graph, HostOrder order) {
   }
 }
 
-/// Whether the end of `stream` is behind the ends of all streams of its capture.
+/// Whether `stream` waits for the ends of all streams of its capture.
 bool has_joined_all(const Stream& stream) {
   std::vector<bool> seen(stream.capture->nodes.size(), false);
   std::vector<std::size_t> open = stream.behind;

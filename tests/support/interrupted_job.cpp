@@ -52,7 +52,7 @@ int shell_status(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/// SIGTERM is caught, not merely not ignored.
+/// Whether the process has a handler for SIGTERM; not ignoring it is not enough.
 bool catches_signals(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(file, line);) {
@@ -62,7 +62,7 @@ bool catches_signals(pid_t pid) {
   return false;
 }
 
-/// Whoever runs in the folder.
+/// The processes that run in the folder.
 std::vector<std::string> processes_in(const fs::path& folder) {
   std::vector<std::string> found;
   std::error_code ignored;

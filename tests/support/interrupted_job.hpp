@@ -22,9 +22,9 @@ struct EndedJob {
   /// By rank as a shell says it: 128 + number if a signal ended it. Under mpirun -1 for a rank that
   /// was not started any more.
   std::vector<int> statuses;
-  std::string words;                  // of all, on both streams
-  std::chrono::microseconds took{0};  // likewise
-  /// Some did not leave by themselves and were told to, as whoever starts processes does it.
+  std::string words;                  // of all processes, on both streams
+  std::chrono::microseconds took{0};  // until all had ended
+  /// Some did not leave by themselves and were told to, as a launcher does it.
   bool was_told = false;
   std::vector<std::string> left_behind;  // processes that were there when all had ended
 };

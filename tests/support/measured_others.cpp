@@ -18,7 +18,7 @@ constexpr std::size_t kFittedOfFive = 5;  // every fifth row
 constexpr std::size_t kFittedOfB200 = 4;  // the first ones: one of each model
 constexpr double kGibibyte = 1024.0 * 1024 * 1024;
 
-/// "llama3_70b_l12_tp1_pp2_dp4_mbc4_cef": words, and words with a number behind.
+/// "llama3_70b_l12_tp1_pp2_dp4_mbc4_cef": words, and words that end in a number.
 std::map<std::string, int> numbers_of(const std::string& name) {
   std::map<std::string, int> numbers;
   std::size_t from = 0;

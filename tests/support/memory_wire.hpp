@@ -75,7 +75,7 @@ class MemoryWire final : public exec::mpi::Wire {
   std::vector<std::uint64_t> sent_;
 };
 
-/// Does what the inner one does; a test says what is else.
+/// Does what the inner one does; a test overrides what should differ.
 class WireAround : public exec::mpi::Wire {
  public:
   explicit WireAround(std::unique_ptr<exec::mpi::Wire> inner) : inner_(std::move(inner)) {}

@@ -13,7 +13,7 @@ bool is_whole(const std::string& text) {
          std::all_of(text.begin(), text.end(), [](char c) { return std::isdigit(c) != 0; });
 }
 
-/// The number behind a '*' at `at`, which is moved past it; 1 where there is no '*'.
+/// The number after a '*' at `at`, which is moved past it; 1 where there is no '*'.
 int repeats_at(const std::string& text, std::size_t& at, Problems& problems) {
   if (at >= text.size() || text[at] != '*') return 1;
   std::size_t end = at + 1;

@@ -15,7 +15,7 @@ using Problems = std::vector<std::string>;
 
 /// Megatron-LM's pipeline layout: one string of letters (E, t, m, L) for each stage. The grammar is
 /// that of its user guide: commas mean nothing, | ends a stage, a letter or a group in parentheses
-/// with *n behind it stands n times; groups do not nest.
+/// with *n after it stands n times; groups do not nest.
 std::vector<std::string> read_megatron_layout(const std::string& layout, Problems& problems);
 
 /// Megatron-LM's flags: the words of all arrays of a bash file, flag to value ("" for a switch).

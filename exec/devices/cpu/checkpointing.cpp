@@ -49,7 +49,8 @@ void require_same_model(const Checkpoint& checkpoint, const Training& training) 
                    "holds another model (" + other + "); load a checkpoint of this plan's model");
 }
 
-/// Beside what is needed: what an optimizer that evaluation does without has kept, too.
+/// Looks at all arrays, also at those that are not needed: what an optimizer has kept, where the
+/// run only evaluates.
 void require_sizes(const Checkpoint& checkpoint,
                    const std::map<std::string, std::int64_t>& elements) {
   for (const auto& [name, size] : checkpoint.sizes()) {
@@ -193,8 +194,8 @@ void CheckpointSaver::after_step(int step, const std::vector<const Device*>& dev
   if (spec.keep > 0) prune_checkpoints(spec.folder, spec.keep, spec.watch);
 }
 
-/// Of this process's ranks. If a disk does not take one, the others make room again; nobody knows
-/// of them yet.
+/// Of this process's ranks. If the disk does not take one, those already written are removed; no
+/// manifest names them yet.
 std::vector<CheckpointPart> CheckpointSaver::write_parts(
     const std::filesystem::path& folder, const std::vector<const Device*>& devices) const {
   std::vector<CheckpointPart> parts;
@@ -225,7 +226,7 @@ CheckpointPart CheckpointSaver::write_part(const std::filesystem::path& folder, 
     const bool is_owner = owns(rank, id);
     for (const StateView& view : device.stage(id)->state()) {
       if (view.is_copy) continue;
-      // What replicas share out among them, each of them writes.
+      // Of what replicas divide among them, each writes its own part.
       if (view.is_shared_out ? view.values.empty() : !is_owner) continue;
       pieces.push_back(
           {view.parameter, std::string(view.slot), view.first, view.total, view.values});

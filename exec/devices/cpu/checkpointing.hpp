@@ -15,8 +15,9 @@
 namespace pipewright::exec::cpu {
 
 /// Throws InputError if the training cannot go on from there: another model, a parameter or a part
-/// of its optimizer's state that is missing or of another size, or updates that an optimizer of
-/// another kind of schedule has counted. Looks at the whole model, before any rank is started.
+/// of its optimizer's state that is missing or of another size, or a count of updates from an
+/// asynchronous schedule that a synchronous one cannot go on with. Looks at the whole model, before
+/// any rank is started.
 void require_resumable(const Checkpoint& checkpoint, const Program& program,
                        const Training& training);
 /// What differs and is no fault, in sentences: the numbers will not be those of the run that saved.
@@ -44,7 +45,7 @@ class CheckpointSaver {
   bool owns(RankId rank, StageId stage) const;
   CheckpointPart write_part(const std::filesystem::path& folder, RankId rank,
                             const Device& device) const;
-  /// Updates of the weights so far, which have to be as many in every stage.
+  /// Updates of the weights so far; the number has to be the same in every stage.
   int updates(int step, const std::vector<const Device*>& devices) const;
   CheckpointFacts facts(int step, int updates) const;
 

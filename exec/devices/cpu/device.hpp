@@ -42,11 +42,11 @@ struct Training {
   /// itself. The serial steps are computed between the steps of the run and do not count in their
   /// times. An asynchronous order has no serial run to agree with.
   int verified_steps = 0;
-  /// Go on from here, and not from the parameters that the seed gives; null: from the seed's.
+  /// Go on from this checkpoint; null: start with the parameters that the seed gives.
   const Checkpoint* start = nullptr;
   std::optional<CheckpointSpec> save;
 
-  /// Steps that lie behind this run.
+  /// Steps of the training before this run.
   int first_step() const {
     return start == nullptr || mode != RunMode::Train ? 0 : start->facts().step;
   }
@@ -69,7 +69,7 @@ class Device final : public exec::Device {
   void accept(InstructionId recv, PayloadPtr payload) override;
   void end_step() override;
   std::optional<double> loss() const override;
-  /// Forward only: empty; the outcomes say it.
+  /// Forward only: empty, because the outcomes say it.
   std::string not_finite() const override;
 
   /// This rank's stages; to be looked at while all ranks stand still.

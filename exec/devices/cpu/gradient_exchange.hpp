@@ -18,7 +18,7 @@ class GradientMessage final : public Part {
 
   GradientPart part;
 };
-/// Throws RunError if it is none of a GradientMessage.
+/// Throws RunError if it is not that of a GradientMessage.
 GradientPart unpacked(const HostPayload& payload);
 
 /// The parts of all members by rank; those that came from other processes are unpacked into

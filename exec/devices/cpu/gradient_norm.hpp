@@ -38,8 +38,8 @@ class NormMessage final : public Part {
   SquareSum squares;
 };
 
-/// The sum of the ranks' sums; nothing if that is too large. Throws RunError if a message is none
-/// of them.
+/// The sum of the ranks' sums; nullopt if that is too large. Throws RunError if a message is not a
+/// NormMessage.
 std::optional<SquareSum> total_of(std::span<const PartPtr> messages);
 
 }  // namespace pipewright::exec::cpu

@@ -15,12 +15,12 @@ namespace pipewright::exec::cpu {
 /// What the optimizer trains: all but statistics.
 std::vector<Parameter*> weights_of(const std::vector<Parameter*>& parameters);
 
-/// Part `index` of `count`, of all elements one behind the other: by parameter the elements of it
+/// Part `index` of `count`, of all elements one after another: by parameter the elements of it
 /// that are in the part, which may be none. Statistics are no weights: every replica makes them.
 std::vector<ElementRange> shard_of(const std::vector<Parameter*>& parameters, std::size_t index,
                                    std::size_t count);
 
-/// What an UNSHARD hands out: by parameter the values in the ranges, and if asked for behind them
+/// What an UNSHARD hands out: by parameter the values in the ranges, and after them, if asked for,
 /// the gradients, by parameter too.
 GradientPart shard_part(const std::vector<Parameter*>& parameters,
                         const std::vector<ElementRange>& ranges, bool with_gradients);

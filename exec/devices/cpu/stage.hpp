@@ -66,7 +66,7 @@ struct StageOptions {
 
 class Stage {
  public:
-  /// Parameters start from the seed and their name alone. first == end is allowed behind the last
+  /// Parameters start from the seed and their name alone. first == end is allowed after the last
   /// layer: a stage of the loss only. Throws InputError if the layers do not fit each other.
   Stage(const Model& model, int first_layer, int end_layer, int micro_batch_size, int micro_batches,
         std::uint64_t seed, const OptimizerSpec& optimizer = {}, const StageOptions& options = {});
@@ -76,7 +76,7 @@ class Stage {
 
   bool is_first() const { return is_first_; }
   bool is_last() const { return is_last_; }
-  /// Floats of the message that comes in from the stage before, and goes out to the one behind; 0
+  /// Floats of the message that comes in from the stage before, and goes out to the next one; 0
   /// on the first and on the last stage. Gradients have the same sizes the other way.
   std::size_t input_floats() const { return is_first_ ? 0 : extent_.words(width_in_); }
   std::size_t output_floats() const { return is_last_ ? 0 : extent_.words(width_out_); }
@@ -105,8 +105,8 @@ class Stage {
   /// The optimizer's update; `step` counts from 0. The gradients stay readable until the next W,
   /// which begins them anew.
   void update(int step);
-  /// The gradients become readable, if they are not. update() does it, and who looks at them
-  /// without an update has to.
+  /// The gradients become readable, if they are not. update() does it; to be called before they are
+  /// read without an update.
   void settle_gradients();
   /// The sum of the squares of its gradients, which it settles (of a sharded stage: of its own
   /// part). Without meaning once not_finite() says something.
@@ -115,7 +115,7 @@ class Stage {
   void scale_gradients(float factor);
   /// Begins the gradients anew without an update.
   void discard_gradients() { gradients_are_old_ = true; }
-  /// Behind a step: which gradient, weight or number that the optimizer keeps is not finite, or was
+  /// After a step: which gradient, weight or number that the optimizer keeps is not finite, or was
   /// too large on the way, as a clause; empty if none is. Reads all of them. Forward only: empty.
   std::string not_finite() const;
 
@@ -167,7 +167,7 @@ class Stage {
   double loss_share(int micro_batch) const;
 
   std::vector<ParameterView> parameters() const;
-  /// The parameters themselves, in the same order, for who trains copies of them elsewhere.
+  /// The parameters themselves, in the same order, for code that trains copies of them elsewhere.
   const std::vector<Parameter*>& parameter_list() const { return parameters_; }
   /// By layer of the stage, its parameters' places in that list.
   const std::vector<std::vector<std::size_t>>& parameters_by_layer() const {
@@ -176,14 +176,14 @@ class Stage {
   /// All that training changes: each parameter's weights and what the optimizer keeps of it, in a
   /// fixed order. To be read, or filled from a checkpoint, between steps.
   std::vector<StateView> state();
-  /// Updates inside steps so far; how many a checkpoint has behind it.
+  /// Updates inside steps so far; set_updates(): those before the checkpoint that is loaded.
   int updates() const { return updates_; }
   void set_updates(int updates) { updates_ = updates; }
   std::int64_t parameter_count() const;  // without running statistics and copies
   /// Bytes kept for micro-batches under way, now and at most so far.
   std::int64_t live_activation_bytes() const { return pool_->live_bytes(); }
   std::int64_t peak_activation_bytes() const { return pool_->peak_bytes(); }
-  /// Those are counted there too; nothing is kept yet. The meter must outlive the Stage.
+  /// From now on the meter counts those too; nothing is kept yet. It must outlive the Stage.
   void report_to(MemoryMeter& meter) { pool_->report_to(meter); }
   /// Weights, gradients (and exact numerics' sums of them), what the optimizer keeps, and older
   /// versions of the weights as they are now.

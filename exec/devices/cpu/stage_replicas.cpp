@@ -34,7 +34,7 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
   for (const GradientPart* part : parts) {
     gradient_micro_batches_ += part->micro_batches;
     for (std::size_t i = 0; i < part->gradients.size(); ++i) {
-      // Of a sharded stage the rest is other replicas' to sum.
+      // Of a sharded stage, other replicas sum the rest.
       const bool whole = own_ranges_.empty() || parameters_[i]->is_statistic;
       const ElementRange range =
           whole ? ElementRange{0, part->gradients[i].size()} : own_ranges_[i];

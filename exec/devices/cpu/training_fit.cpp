@@ -104,7 +104,7 @@ void require_equal_replicas(const Program& program) {
   }
 }
 
-/// Whether one of these stands before every OPT of the rank, behind the OPT before it.
+/// Whether the rank has an action of this kind before its first OPT and between any two OPTs.
 bool precedes_updates(const Program& program, RankId rank, ActionKind kind) {
   bool is_there = false;
   for (const Instruction& in : program.rank_code(rank)) {
@@ -114,7 +114,7 @@ bool precedes_updates(const Program& program, RankId rank, ActionKind kind) {
   return true;
 }
 
-/// Clipping is a matter of all ranks, so the Program has to know of it.
+/// Clipping needs the norm over all ranks, so the Program has to take it before each update.
 void require_norms(const Program& program, const Training& training) {
   if (training.optimizer.clip_grad_norm <= 0 || program.ranks() == 1) return;
   for (int r = 0; r < program.ranks(); ++r) {

@@ -15,7 +15,7 @@ namespace pipewright::exec {
 VerifyReport verify(std::span<const cpu::ParameterView> run,
                     std::span<const cpu::ParameterView> reference);
 
-/// The views of several stages, one behind the other.
+/// The views of several stages, one after another.
 std::vector<cpu::ParameterView> parameters_of(std::span<const cpu::Stage* const> stages);
 
 /// |a - b| in units in the last place of `scale` (> 0), a float's, rounded up; the largest integer

@@ -11,7 +11,7 @@ VersionPlan::VersionPlan(const Program& program, RankId rank)
   if (!program.asynchronous) return;
   const auto begin = program.rank_begin[static_cast<std::size_t>(rank.value)];
   const auto end = program.rank_begin[static_cast<std::size_t>(rank.value) + 1];
-  // First what is named: a W may stand without a name.
+  // First the actions that name a version: a W need not name it.
   for (const bool naming : {true, false}) {
     for (InstructionId id = begin; id < end; ++id) {
       const Cell cell = program.cell(id);

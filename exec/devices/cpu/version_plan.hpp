@@ -18,7 +18,7 @@ class VersionPlan {
     return versions_[static_cast<std::size_t>(stage) * micro_batches_ +
                      static_cast<std::size_t>(micro_batch)];
   }
-  /// Whether a computation behind `id` in this rank's list uses the version.
+  /// Whether a computation after `id` in this rank's list uses the version.
   bool is_used_behind(int stage, int version, InstructionId id) const;
 
  private:

@@ -252,7 +252,7 @@ Stage& Device::stage_at(int stage) {
   return *own;
 }
 
-/// The event is recorded here, right behind the work, and not when the message is sent: more work
+/// The event is recorded here, right after the work, and not when the message is sent: more work
 /// may be put on the stream in between. Nobody waits for it if the reader is this rank.
 void Device::put(Flow flow, int stage, int micro_batch, Buffer buffer) {
   tensors_.put(flow, stage, micro_batch,

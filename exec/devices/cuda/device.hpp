@@ -1,11 +1,11 @@
 // A GPU, or a part of one, as a device: the stages of one rank (exec/devices/cuda/stage.hpp).
-// compute() puts work on the rank's computing stream and returns; a message carries the event
-// behind the work that made it, and the rank that takes it copies it into its own memory on a
-// stream of its own, which waits for that event and for nothing else. So a whole step is enqueued
-// ahead of the GPU, by a thread a rank or by one thread in the Program's order.
+// compute() puts work on the rank's computing stream and returns; a message carries an event that
+// is recorded after the work that made it, and the rank that takes it copies it into its own memory
+// on a stream of its own, which waits for that event and for nothing else. So a whole step is
+// enqueued ahead of the GPU, by a thread a rank or by one thread in the Program's order.
 //
 // With a StepGraph the second step is captured, and from the third on nothing is enqueued but its
-// launch: computations and messages then pass through here without a word.
+// launch: computations and messages then do nothing here.
 //
 // The host waits for the GPU in end_step() alone, and where numbers have to leave it inside a step:
 // at collectives (the replicas' gradients go by way of the host, if the transport does not sum) and
@@ -73,7 +73,7 @@ class Device final : public exec::Device {
   PoolFigures message_figures() { return queue_.messages().figures(); }
   PoolFigures weight_figures() { return queue_.weights().figures(); }
 
-  /// How far into the step the host had enqueued all of it.
+  /// When the host had enqueued all of the step, in ns from its start.
   std::int64_t enqueued_ns() const { return enqueued_ns_; }
 
   /// For a transport that puts work of its own on this rank's GPU.
@@ -128,7 +128,7 @@ class Device final : public exec::Device {
   std::vector<std::unique_ptr<Stage>> stages_;  // by stage; null where another rank has it
   std::vector<InstructionId> reductions_;       // that have ended and wait for the update
   InstructionId norm_ = kNoInstruction;         // the REDUCE_NORM that has ended last
-  InstructionId tied_ = kNoInstruction;         // a REDUCE_TIED that has ended, likewise
+  InstructionId tied_ = kNoInstruction;         // a REDUCE_TIED that waits for the update
   std::vector<StageId> tables_;  // own stages with a table that another stage has too
   int step_ = 0, step_of_run_ = 0;
   StepWay way_ = StepWay::Enqueued;

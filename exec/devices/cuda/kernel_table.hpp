@@ -1,5 +1,5 @@
-// The kernels' part of the table in module_api.h, for whoever can launch: the GPU's module, and a
-// test on the CPU. A Launcher has
+// The kernels' part of the table in exec/devices/cuda/module_api.h, for whoever can launch: the
+// GPU's module, and a test on the CPU. A Launcher has
 //   static int elements(void* stream, std::size_t n, F f);   f(i) for i in [0, n)
 //   static int rows(void* stream, std::size_t n, F f);       f(lanes, row) for row in [0, n)
 //   static int product(void* stream, const pipewright_cuda_gemm& g); exec/devices/cuda/products.hpp

@@ -1,7 +1,7 @@
 // How the kernels are launched on a GPU: grids, half warps for rows, and the tiles of the canonical
-// product. What they compute is in elements.hpp, rows.hpp, columns.hpp, fixed_words.hpp and
-// product_tiles.hpp. This file is compiled without contraction (-fmad=false): only what says fma is
-// one.
+// product. What they compute is in exec/devices/cuda/: elements.hpp, rows.hpp, columns.hpp,
+// fixed_words.hpp and product_tiles.hpp. This file is compiled without contraction (-fmad=false):
+// only what says fma is one.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(256) element_kernel(std::size_t n, F f) {
 
 // --- Rows ---
 
-/// Half a warp on one row: the Lanes of rows.hpp.
+/// Half a warp on one row: the Lanes of exec/devices/cuda/rows.hpp.
 struct HalfWarp {
   int lane;
   unsigned mask;  // of the warp's threads that share the row

@@ -1,5 +1,6 @@
-// Between the two halves of libpipewright_cuda.so: runtime_module.cpp, which knows the CUDA runtime
-// and cuBLAS, and kernels.cu, which the GPU's compiler reads.
+// Between the two halves of libpipewright_cuda.so: exec/devices/cuda/runtime_module.cpp, which
+// knows the CUDA runtime and cuBLAS, and exec/devices/cuda/kernels.cu, which the GPU's compiler
+// reads.
 #pragma once
 
 #include "exec/devices/cuda/module_api.h"

@@ -1,7 +1,7 @@
 // A layer on a GPU: its F, I and W as work on a queue's computing stream. The counterpart of
 // exec/layers/layer.hpp's TrainableLayer, with the same contract; the parameters are the stage's
-// (parameters.hpp). What F keeps for I and W lies in a Saved that the caller owns, one for each
-// micro-batch under way. One thread at a time.
+// (exec/devices/cuda/parameters.hpp). What F keeps for I and W lies in a Saved that the caller
+// owns, one for each micro-batch under way. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -53,7 +53,7 @@ void require_layers(const Model& model);
 /// The layer, which require_layers() has seen, and which fits what is in front of it.
 std::unique_ptr<DeviceLayer> make_device_layer(const Layer& layer, const DeviceSite& site);
 std::unique_ptr<DeviceLayer> make_device_attention(const Layer& layer, const DeviceSite& site);
-/// Keeps the input of the first and computes all again in front of I.
+/// Keeps the input of the first and computes all again before I.
 std::unique_ptr<DeviceLayer> make_device_recomputed(
     std::vector<std::unique_ptr<DeviceLayer>> layers);
 

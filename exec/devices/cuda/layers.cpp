@@ -1,5 +1,5 @@
-// The layers but attention, as exec/devices/cpu/layers/leaf.cpp and layers.cpp have them: the same
-// arrays are kept, and given back, at the same moments.
+// The layers but attention, as leaf.cpp and layers.cpp in exec/devices/cpu/layers/ have them: the
+// same arrays are kept, and given back, at the same moments.
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -255,7 +255,7 @@ class EmbeddingLayer final : public DeviceLayer {
 
 // --- Layers that hold others ---
 
-/// Layers one behind the other.
+/// Layers one after another.
 class Chain {
  public:
   explicit Chain(std::vector<std::unique_ptr<DeviceLayer>> layers) : layers_(std::move(layers)) {}

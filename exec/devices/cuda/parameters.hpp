@@ -1,5 +1,5 @@
 // The parameters of a stage on a GPU: weights, gradients and what the optimizer keeps, each in one
-// array with all parameters one behind the other, so that clearing, scaling and settling are one
+// array with all parameters one after another, so that clearing, scaling and settling are one
 // kernel each. The host's Parameters, from which they are filled, say names, sizes and order.
 //
 // In exact numerics a gradient's array holds a micro-batch's part until settle(), and the sums are
@@ -41,7 +41,7 @@ class Parameters {
 
   /// All gradients become 0.
   void clear();
-  /// All gradients, one behind the other, with zeros in the gaps: the array itself.
+  /// All gradients, one after another, with zeros in the gaps: the array itself.
   Buffer gradients() const { return gradients_; }
   /// Exact numerics: the parts of these parameters go into the sums and become 0.
   void add_parts(std::span<const std::size_t> places);
@@ -52,8 +52,8 @@ class Parameters {
   void begin_step(int step);
   void update();
 
-  /// Puts what tells whether gradients were numbers on the way to the host; to be read when the
-  /// stream is done: then not_finite() names a parameter whose gradient was none.
+  /// Enqueues the copy to the host of what tells whether gradients were numbers; read_health() when
+  /// the stream is done: then not_finite() names a parameter whose gradient was none.
   void ask_for_health();
   void read_health();
   const std::string& not_finite() const { return not_finite_; }

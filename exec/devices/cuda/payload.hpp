@@ -22,7 +22,7 @@ class DevicePayload final : public Payload {
   MemoryKind memory() const override { return MemoryKind::Device; }
 
   Buffer buffer;
-  Event ready;  // behind the work that made it; null: it is there
+  Event ready;  // after the work that made it; null: it is there
   RankId owner;
 };
 
@@ -37,7 +37,7 @@ class DevicePart final : public Part {
   }
 
   Buffer buffer;
-  Event ready;  // behind the work that made the part; of what comes back, behind the sum
+  Event ready;  // after the work that made the part; of what comes back, after the sum
 };
 
 }  // namespace pipewright::exec::cuda

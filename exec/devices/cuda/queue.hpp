@@ -43,7 +43,7 @@ class Queue {
   /// The stream of the computations, and that of arriving messages.
   void* computing() const;
   void* arriving() const;
-  /// What waits for it waits for what is on the stream by now.
+  /// An event after all work that is on the stream by now.
   Event record(void* stream);
   /// An event that tells its time, and nothing else.
   Event mark(void* stream);
@@ -58,7 +58,8 @@ class Queue {
   void copy(void* to, const void* from, std::size_t bytes) const;
   void clear(void* at, std::size_t bytes) const;
 
-  /// Of what computes; of messages, which the arriving stream writes first; and of what stays.
+  /// The pools: of computations; of messages, which the arriving stream writes first; of what
+  /// stays.
   Pool& memory() { return memory_; }
   Pool& messages() { return messages_; }
   Pool& weights() { return weights_; }

@@ -94,7 +94,7 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   std::vector<RunResult::GpuMemory> memory;
   RunOptions watching = options;
   watching.first_step = training.training.first_step();
-  // The step that is captured shows the capture, and no step.
+  // The times of the captured step are those of the capture, so it counts as warm-up.
   if (graph) watching.warm_up_steps = std::max(watching.warm_up_steps, kLeastCapturedSteps);
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.training.verified_steps) verifier->compare(program, step, devices, peers);

@@ -1,6 +1,7 @@
 // libpipewright_cuda.so: the only file that knows the CUDA runtime, the driver and cuBLAS. See
-// module_api.h. The driver's own functions, for green contexts, are looked up when they are needed:
-// linked to them, the module could not be loaded on a machine without a driver.
+// exec/devices/cuda/module_api.h. The driver's own functions, for green contexts, are looked up
+// when they are needed: linked to them, the module could not be loaded on a machine without a
+// driver.
 #include <cublas_v2.h>
 #include <cuda.h>
 #include <cuda_runtime.h>

@@ -1,7 +1,7 @@
 // A stage on a GPU: the counterpart of exec/devices/cpu/stage.hpp, with the same calls in the same
 // order for each micro-batch (set_batch, forward, backward_input, backward_weight), all of them
 // work that is put on the queue's computing stream. The host sees losses, and whether gradients
-// were numbers, when end_step() has put them on their way and the stream is done: read_step().
+// were numbers, when end_step() has enqueued their copies and the stream is done: read_step().
 //
 // A Stage owns a CPU stage of the same layers, its mirror. That one says what the parameters are
 // called and begin with, checks the data, and holds what download() has brought. The Queue must
@@ -46,7 +46,7 @@ class Stage {
   /// Between steps; the micro-batch's F copies it to the GPU. Throws InputError for data that does
   /// not fit.
   void set_batch(int micro_batch, const MicroBatch& batch);
-  /// Messages as on the CPU: empty on the first stage, and behind the last one.
+  /// Messages as on the CPU: empty on the first stage, and after the last one.
   Buffer forward(int micro_batch, Buffer input);
   Buffer backward_input(int micro_batch, Buffer gradient);
   void backward_weight(int micro_batch);
@@ -65,7 +65,7 @@ class Stage {
   cpu::GradientPart table_part(const Between& between);
   void set_table(std::span<const cpu::GradientPart* const> parts, const Between& between);
 
-  /// Puts the step's facts on the way to the host; and takes them there when the stream is done.
+  /// Enqueues the copies of the step's facts to the host; read_step() when the stream is done.
   void end_step();
   void read_step();
   /// Last stage, after read_step(): as exec/devices/cpu/stage.hpp says.

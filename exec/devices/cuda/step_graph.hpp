@@ -50,7 +50,7 @@ class StepGraph {
   void launch(int step);
 
   bool is_launched(int step) const { return launched_.load() >= step; }
-  /// Behind the step that was launched last.
+  /// Recorded after the step that was launched last.
   const Event& done() const { return done_; }
 
  private:

@@ -24,7 +24,8 @@ struct TransferSpans {
   mutable std::mutex mutex;  // a rank writes while the watchdog may look
   explicit TransferSpans(std::size_t instructions)
       : moving(instructions, kNotEnded), end(instructions, kNotEnded) {}
-  /// Into those that have a time here: the host enqueues a transfer long before its data is there.
+  /// Overwrites the times of transfers that have one here: the host enqueues a transfer long before
+  /// its data is there.
   void write(Timeline& timeline) const;
 
   std::vector<std::int64_t> moving, end;

@@ -174,7 +174,7 @@ void LocalTransport::after_change() {
     }
     const std::int64_t next = exchange_.next_event().value_or(kFarFuture);
     const bool earlier = next < next_event_ns_.exchange(next);
-    // Somebody has to sleep no longer than until then.
+    // A rank must not sleep past that moment.
     if (earlier && waiting_ > 0) {
       for (Rank& rank : ranks_) rank.wake.notify_one();
     }
@@ -275,7 +275,7 @@ void LocalTransport::begin_waiting(Rank& rank) {
 }
 
 /// All ranks of the step wait. Virtual clock: goes on to the next moment at which one of them can
-/// go on. Either clock: if there is no such moment, the run is stuck for good.
+/// go on. Either clock: if there is no such moment, the run is stuck.
 void LocalTransport::advance() {
   if (!is_virtual()) {
     if (!exchange_.next_event()) declare_stuck();

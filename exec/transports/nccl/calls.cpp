@@ -33,7 +33,8 @@ class HostOrder {
     }
   }
 
-  /// Where there is no such order the list's own, and why not: the Program gets stuck either way.
+  /// Where there is no such order: the list's own, and in `problems` why. The Program gets stuck
+  /// either way.
   std::vector<InstructionId> run(std::vector<std::string>& problems) {
     const std::vector<InstructionId> listed = listed_order();
     for (const InstructionId id : listed) call(id, problems);
@@ -209,7 +210,7 @@ class Calls {
       call.count = 1;
       call.element_bytes = 8;
     } else if (collective.kind == ActionKind::ReduceTied) {
-      // Replicas of a stage hold one sum already: who is not the first of them brings zeros.
+      // Replicas of a stage hold one sum already: all but the first of them bring zeros.
       call.kind = CallKind::AllReduce;
       call.count = elements(costs_.tied_bytes.value, call.element_bytes);
     } else if (collective.kind == ActionKind::Unshard) {

@@ -45,8 +45,8 @@ struct WarmUp {
 
 struct CommunicatorPlan {
   /// Every rank makes those that it is a member of in this order, one at a time, and then takes
-  /// part in `warm_ups` in theirs. Both cannot hang: of all that are not made yet the first is one
-  /// that each of its members comes to next.
+  /// part in `warm_ups` in theirs. Neither can hang: the first communicator that is not made yet
+  /// is the next one of each of its members.
   std::vector<Communicator> communicators;
   std::vector<WarmUp> warm_ups;
   std::vector<std::uint32_t> of_route;       // by Program::routes

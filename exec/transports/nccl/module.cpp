@@ -1,6 +1,6 @@
-// The NCCL half of libpipewright_cuda.so: the only file that knows nccl.h. See module_api.h. It
-// takes NCCL's functions from the library by name, so that the module loads where NCCL is missing
-// and takes the one that the machine has.
+// The NCCL half of libpipewright_cuda.so: the only file that knows nccl.h. See
+// exec/transports/nccl/module_api.h. It takes NCCL's functions from the library by name, so that
+// the module loads where NCCL is missing and takes the one that the machine has.
 #include <dlfcn.h>
 #include <nccl.h>
 

@@ -1,5 +1,5 @@
 // Ranks that are threads of this process, or processes of a job, each on a GPU of its own, whose
-// messages NCCL moves from GPU to GPU, and whose gradients it sums over replicas, but those of
+// messages NCCL moves from GPU to GPU, and whose gradients it sums over replicas, except in
 // exact numerics. Everything else that ranks do together (meeting, time, the parts of the other
 // collectives, by way of the host) is done by the transport that this one wraps:
 // exec/transports/local's, or exec/transports/process's.

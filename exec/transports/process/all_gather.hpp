@@ -16,9 +16,9 @@ class GivenUp : public RunError {
   using RunError::RunError;
 };
 
-/// The texts by process, one's own too. Waits until all are there; every process has to call it as
-/// often. `while_waiting` may end the wait by an exception. Throws GivenUp, or
-/// RunError naming a process that has ended.
+/// The texts by process, one's own too. Waits until all are there; every process has to call it
+/// equally often. `while_waiting` may end the wait by an exception. Throws GivenUp, or RunError
+/// naming a process that has ended.
 std::vector<std::string> all_gather(Link& link, const std::string& text,
                                     const std::function<void()>& while_waiting = {});
 

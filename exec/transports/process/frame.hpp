@@ -29,7 +29,7 @@ enum class FrameKind : std::uint8_t {
   Ping,
   Pong,
   Alive,    // a sign of life
-  Witness,  // asks to be shown when the receiver ends (witness.hpp)
+  Witness,  // asks to be shown when the receiver ends (exec/transports/process/witness.hpp)
   Failure,  // what the process was to do has failed, and why
   Bye,
 };

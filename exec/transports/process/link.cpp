@@ -17,7 +17,7 @@ constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
 // How often those who wait here look who is still there.
 constexpr int kTurnsPerLook = 256;
 
-// How long somebody who leaves a job that is broken waits for his last words to be heard.
+// How long a process that leaves a broken job waits for its last frames to be sent.
 constexpr std::int64_t kLastWordsNs = 700'000'000;
 
 // Hello: what `head.a` says of it.
@@ -135,7 +135,7 @@ Witnesses& Link::witnesses() {
   return *witnesses_;
 }
 
-/// Of the ends of those that no pidfd tells of.
+/// Invites the processes whose end no pidfd tells of (exec/transports/process/witness.hpp).
 void Link::look_for_witnesses() {
   const std::scoped_lock lock(mutex_);
   for (int p = 0; p < processes(); ++p) {

@@ -1,5 +1,5 @@
 // The job that this process is part of: the wire to the others, who is still there, and how far
-// their clocks are apart. One Link a process, for any number of runs one behind the other; every
+// their clocks are apart. One Link a process, for any number of runs one after another; every
 // process has to make the same runs in the same order.
 //
 // Threads: whoever calls holds mutex(), but for the constructor and close(). No call waits, but for
@@ -26,7 +26,7 @@
 namespace pipewright::exec::mpi {
 
 struct LinkOptions {
-  bool measure_clock = false;               // also where the clock is known to be one
+  bool measure_clock = false;               // also where it is known to be the same clock
   bool ask_kernel = true;                   // see Presence
   std::int64_t silence_ns = 4'000'000'000;  // shorter silences mean nothing
   std::int64_t connect_ns = 60'000'000'000;
@@ -61,7 +61,7 @@ class Link {
   void send(int to, Frame frame);
   Wire& wire() { return *wire_; }
   Presence& presence() { return *presence_; }
-  /// Looks who is still there, by the kernel's word.
+  /// Asks the kernel who is still there.
   void look_around();
   /// Those that have been silent for longer than this, and than LinkOptions allows, are lost.
   void give_up_silent(std::int64_t silence_ns);

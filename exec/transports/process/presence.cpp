@@ -12,9 +12,9 @@
 namespace pipewright::exec::mpi {
 namespace {
 
-// How long a goodbye may be on its way behind the end of its process.
+// How long a goodbye may be on its way after the end of its process.
 constexpr std::int64_t kGoodbyeNs = 50'000'000;
-// Whoever was stopped for so long himself has not listened, and nobody is silent for that.
+// A process that was itself stopped for so long has not listened: nobody counts as silent then.
 constexpr std::int64_t kPauseNs = 1'000'000'000;
 
 int open_pid(int pid) {

@@ -1,9 +1,9 @@
 // Which processes of the job are still there. A process is lost when the kernel says that it has
 // ended (a descriptor becomes readable then: a pidfd, pidfd_open(2), or a connection that bears
-// witness of it, witness.hpp), when its connection has ended (wires that see that), or when it has
-// been silent for longer than the run is patient. Silence alone comes last: a process that is
-// stopped for a while, or computes, is alive. Not thread-safe: the Link guards it. Times on the
-// steady clock.
+// witness of it, exec/transports/process/witness.hpp), when its connection has ended (wires that
+// see that), or when it has been silent for longer than the run is patient. Silence alone comes
+// last: a process that is stopped for a while, or computes, is alive. Not thread-safe: the Link
+// guards it. Times on the steady clock.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct ProcessSite {
   int pid = 0;
   std::string host;     // as people call it
   std::string machine;  // the same text in two processes: one steady clock, one set of processes
-  std::string network;  // likewise: one loopback
+  std::string network;  // the same text in two processes: one loopback
 };
 ProcessSite own_site();
 
@@ -29,7 +29,8 @@ class Presence {
   Presence(const Presence&) = delete;
   Presence& operator=(const Presence&) = delete;
 
-  /// What the process has said of itself. `ask_kernel`: who is near, of that one the kernel tells.
+  /// What the process has said of itself. `ask_kernel`: if it is on this machine, the kernel is
+  /// asked to tell of its end.
   void met(int process, const ProcessSite& site, const ProcessSite& own, bool ask_kernel);
   /// The kernel does not tell of its end yet.
   bool is_out_of_sight(int process) const;

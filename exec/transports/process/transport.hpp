@@ -1,6 +1,6 @@
 // The transport between ranks that are processes: rank r is process r of the Link. Each process
-// keeps its own rank's half of every transfer (ends.hpp) and tells the other half what it has to
-// know. docs/decisions/0010-mpi.md says why it is built like this.
+// keeps its own rank's half of every transfer (exec/transports/process/ends.hpp) and tells the
+// other half what it has to know. docs/decisions/0010-mpi.md says why it is built like this.
 //
 // Threads: one lock, the Link's, guards everything, and only its holder calls the wire. Whoever
 // waits looks for frames himself; while the rank computes, a thread of the transport does it now

@@ -1,6 +1,7 @@
 // Carries frames between the processes of a job, reliably and in any order. A Wire belongs to one
 // thread at a time: its owner holds a lock around every call. No call waits.
-// MpiWire goes by MPI, tcp/wire.hpp by sockets; tests bring one in memory.
+// exec/transports/process/mpi/wire.hpp goes by MPI, exec/transports/process/tcp/wire.hpp by
+// sockets; tests bring one in memory.
 #pragma once
 
 #include <optional>

@@ -26,7 +26,7 @@ void each_place(const PoolShape& s, const ImageShape& out, Place place) {
   }
 }
 
-/// Calls plane(where it begins before, and behind) for each channel of each image.
+/// Calls plane(where it begins in the input, and in the output) for each channel of each image.
 template <class Plane>
 void each_plane(const PoolShape& s, const ImageShape& out, Plane plane) {
   const std::size_t planes =

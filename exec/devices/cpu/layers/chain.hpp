@@ -1,4 +1,4 @@
-// Layers one behind the other: what those that hold such a chain have in common.
+// Layers one after another: what those that hold such a chain have in common.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace pipewright::exec::cpu {
 
-/// Leaves F and I, and what is kept between them, to its heirs; `saved.inner` has one of each
+/// Leaves F and I, and what is kept between them, to derived classes; `saved.inner` has one of each
 /// layer.
 class LayerChain : public TrainableLayer {
  public:

@@ -17,7 +17,7 @@ std::vector<int> widths_in_graph(const Layer& graph, int count, int width,
     const Layer& layer = graph.inner[static_cast<std::size_t>(k)];
     throw InputError("layer \"" + layer_path(path, k, layer) + "\": " + why);
   };
-  std::vector<int> widths{width};  // of the graph's input, then behind each layer
+  std::vector<int> widths{width};  // of the graph's input, then after each layer
   for (int k = 0; k < count; ++k) {
     const Layer& layer = graph.inner[static_cast<std::size_t>(k)];
     if (layer.inputs.empty()) refuse(k, "it names no input");

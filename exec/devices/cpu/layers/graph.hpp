@@ -11,7 +11,7 @@ namespace pipewright::exec::cpu {
 /// the same graph gives the same bits. Throws InputError as make_layer() does.
 std::unique_ptr<TrainableLayer> make_graph(const Layer& layer, const LayerSite& site);
 
-/// Width behind the inner layer `index` of a graph that has `width` in front; kGraphInput: that.
+/// Width after the inner layer `index` of a graph that has `width` in front; kGraphInput: that.
 /// Throws InputError if what is added is not equally wide, or a layer names no inner layer before
 /// it.
 int width_in_graph(const Layer& graph, int index, int width, const std::string& path);

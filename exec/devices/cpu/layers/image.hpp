@@ -1,5 +1,6 @@
-// The layers of images: makers of each. `site.width` fits the layer (layers.cpp has looked). The
-// results follow the contract of exec/layers/layer.hpp.
+// The layers of images: makers of each. `site.width` fits the layer
+// (exec/devices/cpu/layers/layers.cpp has looked). The results follow the contract of
+// exec/layers/layer.hpp.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
-// The layers that hold no other layer: makers of each. `site.width` fits the layer (layers.cpp has
-// looked). The results follow the contract of exec/layers/layer.hpp.
+// The layers that hold no other layer: makers of each. `site.width` fits the layer
+// (exec/devices/cpu/layers/layers.cpp has looked). The results follow the contract of
+// exec/layers/layer.hpp.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,7 @@ std::unique_ptr<TrainableLayer> make_layer_norm(const LayerSite& site);
 std::unique_ptr<TrainableLayer> make_attention(const Layer& layer, const LayerSite& site);
 std::unique_ptr<TrainableLayer> make_embedding(const Layer& layer, const LayerSite& site);
 
-/// How far an embedding's elements reach at the start: the layer norms behind it undo the size, so
+/// How far an embedding's elements reach at the start: the layer norms after it undo the size, so
 /// what counts is that the first updates are not small beside it.
 inline constexpr float kEmbeddingBound = 0.05F;
 

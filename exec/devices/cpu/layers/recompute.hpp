@@ -1,4 +1,4 @@
-// Layers one behind the other that keep nothing between F and I but what comes into the first: I
+// Layers one after another that keep nothing between F and I but what comes into the first: I
 // begins with their forward once more, which gives the same bits. W finds what I has left, as
 // everywhere.
 #pragma once

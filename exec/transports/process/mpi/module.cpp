@@ -1,4 +1,4 @@
-// libpipewright_mpi.so: the only file that knows MPI. See module_api.h.
+// libpipewright_mpi.so: the only file that knows MPI. See exec/transports/process/mpi/module_api.h.
 #include <mpi.h>
 
 #include <cstdio>

@@ -147,7 +147,7 @@ void require_all_stay(const std::vector<Socket>& peers) {
   }
 }
 
-/// Those behind this one.
+/// Those with a higher number than this one.
 void let_in_all(const Mesh& mesh, const JobPlace& place, const Patience& patience,
                 std::vector<Socket>& peers) {
   Doorkeeper keeper(mesh.doors, {mesh.key, place.process});
@@ -167,7 +167,7 @@ void let_in_all(const Mesh& mesh, const JobPlace& place, const Patience& patienc
 
 }  // namespace
 
-/// Each process knocks at those in front of it and lets in those behind it.
+/// Each process knocks at those with a lower number and lets in those with a higher one.
 std::vector<Socket> connect_all(const JobPlace& place, const RendezvousOptions& options) {
   std::vector<Socket> peers(index_of(place.processes));
   if (place.processes == 1) return peers;

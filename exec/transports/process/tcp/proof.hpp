@@ -19,7 +19,7 @@ using Block = std::array<std::byte, 32>;
 Block random_block();
 /// Slow on purpose: who has heard a proof can try words of a dictionary, and each costs him this.
 Block key_of_token(std::string_view token);
-/// HMAC-SHA256 of the purpose and the parts one behind the other. All parts but the last have
+/// HMAC-SHA256 of the purpose and the parts one after another. All parts but the last have
 /// lengths that the purpose fixes, or two texts would have one proof.
 Block proof_of(const Block& key, std::string_view purpose,
                std::initializer_list<std::span<const std::byte>> parts);

@@ -1,5 +1,5 @@
-// Where a process stands in its job. The meetings are in exec/transports/process/tcp/meeting.cpp
-// and folder_meeting.cpp.
+// Where a process stands in its job. The meetings are in meeting.cpp and folder_meeting.cpp of
+// exec/transports/process/tcp/.
 #include "exec/transports/process/tcp/rendezvous.hpp"
 
 #include <charconv>

@@ -33,7 +33,7 @@ struct JobPlace {
   int port = 0;
   std::string folder;
   std::string token;   // empty: none is given
-  std::string listen;  // likewise
+  std::string listen;  // empty: not given
 };
 
 /// Looks up a name of the environment; nullopt where it is not set.

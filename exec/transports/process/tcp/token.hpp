@@ -1,4 +1,4 @@
-// The secret that the processes of a job share: of PIPEWRIGHT_TOKEN or PIPEWRIGHT_TOKEN_FILE, or,
+// The secret that the processes of a job share: from PIPEWRIGHT_TOKEN or PIPEWRIGHT_TOKEN_FILE, or,
 // where they meet over the loopback and have neither, one that process 0 makes and leaves in a
 // folder that nobody else can enter.
 #pragma once

@@ -1,7 +1,8 @@
 // Frames by sockets, between processes that no mpirun has started: torchrun, a script, a job of the
-// cluster's own (rendezvous.hpp says what they find in their environment). A connection between
-// any two that have proved to one another that they are of the job; each carries frames in order.
-// What they carry is not encrypted: who taps the network reads it.
+// cluster's own (exec/transports/process/tcp/rendezvous.hpp says what they find in their
+// environment). A connection between any two that have proved to one another that they are of the
+// job; each carries frames in order. What they carry is not encrypted: who taps the network reads
+// it.
 #pragma once
 
 #include <poll.h>
@@ -55,7 +56,7 @@ class TcpWire final : public mpi::Wire {
 
   int process_;
   std::vector<Peer> peers_;     // by process
-  std::vector<pollfd> polled_;  // likewise; what find_readable() asks
+  std::vector<pollfd> polled_;  // by process; what find_readable() asks
   std::vector<int> readable_;   // those that had something to read, the next one last
   std::vector<std::uint64_t> sent_;
 };
