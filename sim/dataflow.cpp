@@ -92,7 +92,7 @@ class Walk {
       }
       // A RECV was posted at time 0: its end is written by its SEND.
     }
-    // Other ranks come first; by the time this one goes on, what it reads next is near.
+    // Other ranks come first; by the time this one goes on, what it reads next is in the cache.
     __builtin_prefetch(code + at + 4);
     __builtin_prefetch(code + at + 8);
     __builtin_prefetch(end_ + at, 1);

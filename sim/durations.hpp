@@ -13,7 +13,7 @@ namespace pipewright::sim {
 class Durations {
  public:
   /// `own`, if not empty: the duration of each instruction in ns, instead of the table's. It must
-  /// outlive this, and plain() and pair() do not see it: for readers that ask compute() alone.
+  /// outlive this. plain() and pair() ignore it, so it is for callers of compute() alone.
   Durations(const Program& program, const CostTable& costs, std::span<const std::int64_t> own = {});
 
   /// Of a computation, in ns.

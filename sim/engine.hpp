@@ -21,8 +21,8 @@ struct Result {
   Progress progress;  // filled only if not finished
 };
 
-/// Reads the Program under the cost table. O(n) without shared links, O(n log
-/// n) with them.
+/// Reads the Program under the cost table. O(n) where nothing queues: a policy free of waits, no
+/// collectives, no shared links. Else O(n log lanes) without shared links, O(n log n) with them.
 Result simulate(const Program& program, const CostTable& costs);
 
 /// The same with a duration in ns for each instruction, by instruction (those of transfer ends are

@@ -63,7 +63,7 @@ void Links::begin(InstructionId send, std::int64_t now, std::vector<Event>& even
   }
   slot_of_[send] = slot;
   Moving& transfer = moving_[slot];
-  // The stamp goes on counting over the slot's users, so that no old event fits a new one.
+  // The stamp counts on over all users of a slot, so that no event of an earlier user matches.
   transfer = {
       .send = send,
       .stamp = transfer.stamp + 1,

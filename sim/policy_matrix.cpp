@@ -40,8 +40,8 @@ std::vector<CommPolicy> lowered_policies() {
   return policies;
 }
 
-/// The most messages and bytes that the sends of one directed edge and kind carry together: as much
-/// credit as this is unlimited credit.
+/// The most messages and bytes that the sends of one directed edge and kind carry together: credit
+/// for so much is as good as unlimited.
 struct Heaviest {
   std::int64_t messages = 0, bytes = 0;
   bool sizes_known = true;

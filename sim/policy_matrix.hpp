@@ -23,15 +23,16 @@ struct PolicyVerdict {
 /// The presets in their order, then the combinations: by issue, channel, post, protocol. Protocols
 /// are rendezvous, eager with one message, and unlimited eager, the same for both kinds of sends.
 /// Channels other than edge and post = at-start have a meaning under stream only (docs/semantics.md
-/// §1.2, §2) and are left out elsewhere. Run order is as lowered but in presets that say otherwise.
-/// Of `costs` only the message sizes are read. Deadlock and Invalid are told apart as in check().
+/// §1.2, §2) and are left out elsewhere. Run order is as lowered except in presets that say
+/// otherwise. Of `costs` only the message sizes are read. Deadlock and Invalid are told apart as in
+/// check().
 std::vector<PolicyVerdict> policy_matrix(const Order& order, const LowerOptions& options,
                                          const CostTable& costs);
 
-/// The same credit for both kinds on every directed edge. A larger credit never makes an order
-/// stick that ends with a smaller one, so one number says it all.
+/// The same credit for both kinds on every directed edge. An order that ends with some credit ends
+/// with any larger one, so one number says it all.
 struct LeastCredit {
-  /// 0: a rendezvous does. Empty: not even unlimited credit lets it end.
+  /// 0: rendezvous is enough. Empty: not even unlimited credit lets it end.
   std::optional<std::int64_t> messages;
   /// In bytes; empty also where the size of some message is not known (0 in the cost table).
   std::optional<std::int64_t> bytes;

@@ -23,7 +23,7 @@ void hold_standard_descriptors() {
 int main(int argc, char** argv) {
   hold_standard_descriptors();
   // A rank is one thread. Otherwise OpenBLAS starts one for each core where it is loaded, with 128
-  // MiB for each, and waits for ever where that is not to be had.
+  // MiB for each, and waits for ever if it does not get that memory.
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
   pipewright::tools::install_signal_handlers();
   return pipewright::tools::run_application({argv + (argc > 0 ? 1 : 0), argv + argc});

@@ -8,7 +8,7 @@
 
 namespace pipewright {
 
-/// The parts between commas, as they stand; of an empty text one, empty.
+/// The parts between commas, untrimmed. An empty text has one part, which is empty.
 inline std::vector<std::string> split_at_commas(std::string_view text) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {

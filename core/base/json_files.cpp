@@ -42,7 +42,7 @@ class Descriptor {
   int value_;
 };
 
-/// Opens a name beside `path` that nobody has; the others receive it.
+/// Opens a new file beside `path`; `temporary` and `unfinished` get its name.
 int open_temporary(const std::filesystem::path& path, std::filesystem::path& temporary,
                    UnfinishedFile& unfinished) {
   for (int attempt = 0; attempt < 100; ++attempt) {

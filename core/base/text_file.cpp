@@ -82,7 +82,7 @@ std::string read_descriptor(int descriptor, const std::string& path, std::uint64
 }  // namespace
 
 int open_to_read(const std::string& path) {
-  // Without waiting for somebody to write into a named pipe nothing would be read of it.
+  // No O_NONBLOCK: on a named pipe this has to wait until somebody writes into it.
   const int descriptor =
       path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (descriptor < 0)

@@ -1,5 +1,5 @@
-// A file's bytes as a whole: read within limits, as what is endless is refused before memory ends,
-// and written.
+// Reads whole files, and writes bytes. Reading has limits, so that an endless input is refused
+// before memory runs out.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,12 @@ int open_to_read(const std::string& path);
 /// The file's bytes. Throws as open_to_read(), and InputError for more than `most_bytes`.
 std::string read_text(const std::string& path, std::uint64_t most_bytes);
 
-/// Of a plain file all of it, whatever its size; of a pipe at most kMostTextBytes.
+/// The bytes of a plain file, whatever its size, or of a pipe of at most kMostTextBytes. Throws as
+/// read_text().
 std::string read_data(const std::string& path);
 
-/// All bytes into the descriptor; 0, or the errno of what went wrong, when some may have been
-/// written.
+/// Writes all bytes to the descriptor. Returns 0, or the errno of the failure; some of the bytes
+/// may be written then.
 int write_all(int descriptor, std::span<const std::byte> bytes);
 
 }  // namespace pipewright

@@ -1,5 +1,5 @@
-// Files under temporary names, which go away when the process leaves, also where it leaves by
-// _exit(): from a signal handler, or because a thread does not come back.
+// Files under temporary names. They are removed when the process ends, also where it ends by
+// _exit(): in a signal handler, or because a thread does not come back.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,9 @@
 
 namespace pipewright {
 
-/// A name that is to go. Announced before the file is made and taken back once it is renamed or
-/// removed. Where very many are announced at once, or the name is very long, it is not kept.
+/// The name of a file to remove if the process ends. Announced before the file is made and taken
+/// back once it is renamed or removed. If very many are announced at once, or the name is very
+/// long, it is not kept.
 class UnfinishedFile {
  public:
   UnfinishedFile() = default;
@@ -22,8 +23,8 @@ class UnfinishedFile {
   std::atomic<int>* slot_ = nullptr;
 };
 
-/// Removes what is announced. May be called in a signal handler; what other threads write
-/// meanwhile loses its name.
+/// Removes what is announced. May be called in a signal handler; a file that another thread is
+/// writing is removed too.
 void remove_unfinished_files() noexcept;
 
 }  // namespace pipewright

@@ -57,8 +57,8 @@ inline constexpr std::int64_t kGibibyte = std::int64_t{1} << 30;
 /// "1500", "2.5ms", "3us", "1s" (no unit: nanoseconds). Throws InputError
 /// naming `what`.
 Nanoseconds parse_duration(std::string_view text, std::string_view what);
-/// "4096", "16KiB", "2GB" (no unit: bytes). A minus is allowed (memory given
-/// back): who needs a size checks for it. Throws InputError naming `what`.
+/// "4096", "16KiB", "2GB" (no unit: bytes). A minus is allowed (memory given back); a caller that
+/// needs a size checks for it. Throws InputError naming `what`.
 Bytes parse_bytes(std::string_view text, std::string_view what);
 /// "25GB/s", "100Gb/s", "3GiB/s" -> bytes per second. Throws InputError naming
 /// `what`.

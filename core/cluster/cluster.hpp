@@ -1,5 +1,5 @@
 // The machines: nodes of equal devices, and the links between them. Nodes may be of several kinds;
-// whoever does not look at the kinds sees all nodes as the weakest is.
+// code that does not look at the kinds sees every node as the weakest.
 #pragma once
 
 #include <string>
@@ -41,11 +41,11 @@ struct Cluster {
   int nodes = 1, devices_per_node = 1;
   DeviceSpec device;  // of several kinds: the least memory and the least flops
   PortSpec inside;    // between devices of a node; of several kinds: the slowest
-  PortSpec across;    // between nodes; likewise
+  PortSpec across;    // between nodes; of several kinds: the slowest
   /// Ports to the other nodes that a node's devices share, in order; 0: a port for each device.
   int network_ports = 0;
   std::vector<NodeKind> kinds;       // empty: all nodes are alike
-  std::vector<std::string> assumed;  // what reading took for granted, in sentences; not written
+  std::vector<std::string> assumed;  // what the reader assumed, in sentences; not written
 
   int devices() const { return nodes * devices_per_node; }
 };

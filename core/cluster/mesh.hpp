@@ -20,10 +20,10 @@ struct Mesh {
   /// {"dp": replicas, "pp": ranks}, or {"pp": ranks} where there is one replica.
   static Mesh data_parallel(int replicas, int ranks);
   /// {"pp", "dp", "cp", "tp"}, of these "pp" and those larger than 1, on devices 0, 1, …: tensor
-  /// parallel devices side by side, the pipeline in the largest steps.
+  /// parallel devices side by side, the ranks of a pipeline furthest apart.
   static Mesh grid(int pipeline, int data, int context, int tensor);
-  /// The same with "dp" in front of "pp": neighbours of the pipeline side by side, replicas in the
-  /// largest steps.
+  /// The same with "dp" before "pp": the ranks of a pipeline nearer to each other, replicas
+  /// furthest apart.
   static Mesh grid_of_replicas(int pipeline, int data, int context, int tensor);
   /// Whether replicas are further apart than the ranks of a pipeline; false without either.
   bool has_pipeline_inside_data() const;

@@ -11,8 +11,9 @@
 
 namespace pipewright {
 
-/// Kinds of nodes, all nodes of one behind all of the one before: each by its place in
-/// Cluster::kinds, of equal ones the first. Empty: nodes as the cluster has them.
+/// The kinds of nodes in the order in which the pipeline goes through them, all nodes of a kind
+/// together: each kind as its place in Cluster::kinds, of equal kinds the first. Empty: nodes as
+/// the cluster has them.
 using NodeOrder = std::vector<int>;
 
 /// The cluster's own, then every order of its kinds that differs from that, in lexicographic order.

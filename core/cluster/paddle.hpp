@@ -1,6 +1,6 @@
 // PaddlePaddle's cluster file (auto_parallel/static/cluster.py): machines with devices and links,
-// rates in GB/s and gigaflops. Read as it is, in our terms; what the file leaves open is assumed
-// and said in Cluster::assumed. Pure.
+// rates in GB/s and gigaflops. Read as it is into a Cluster; what the file leaves open is assumed,
+// and Cluster::assumed lists it. Pure.
 #pragma once
 
 #include "core/cluster/cluster.hpp"

@@ -17,7 +17,7 @@ class PortLinks {
   PortLinks(const Cluster& cluster, std::vector<Link>& links) : cluster_(cluster), links_(links) {}
 
   std::uint32_t of(int device, bool outgoing, bool inside, const PortSpec& port) {
-    // Devices that share a port to the network are as the first of them.
+    // Devices that share a port to the network use the link of the first of them.
     if (!inside) device = first_on_port(device);
     const int key = device * 4 + (outgoing ? 2 : 0) + (inside ? 1 : 0);
     const auto [entry, is_new] =

@@ -279,7 +279,7 @@ StageMemory cut_memory(const Cut& cut, const CostTable& whole, std::int64_t b) {
   const auto field = [&](Bytes StageMemory::*of) {
     return cut.bytes(b, [&](std::size_t a) { return (whole.memory[a].*of).value; });
   };
-  // What is held behind F, behind I and behind W.
+  // What is held after F, after I and after W.
   const Bytes held = field(&StageMemory::f);
   const Bytes kept = cut.bytes(
       b, [&](std::size_t a) { return whole.memory[a].f.value + whole.memory[a].i.value; });

@@ -94,7 +94,7 @@ Nanoseconds CostTable::compute_time(const Action& action, const Action* partner)
   }
 }
 
-/// What goes round the ring; nullopt: nothing is said of it.
+/// Bytes that go round the ring; nullopt: the table does not give them.
 std::optional<std::int64_t> CostTable::collective_bytes(const Collective& collective) const {
   constexpr std::int64_t kNormBytes = 8;
   const auto stage = static_cast<std::size_t>(collective.stage.value);

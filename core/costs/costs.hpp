@@ -16,22 +16,23 @@ namespace pipewright {
 /// Durations of one stage, one micro-batch.
 struct StageCosts {
   Nanoseconds f, i, w;
-  Nanoseconds b;    // I and W fused; set_defaults() gives i + w where it was not said
+  Nanoseconds b;    // I and W fused; where a file or flag leaves it out: i + w
   Nanoseconds opt;  // this stage's part of the update
-  // Collectives of the stage's replicas, besides moving CostTable::parameter_bytes.
+  // Time of the collectives of the stage's replicas, added to that of moving
+  // CostTable::parameter_bytes.
   Nanoseconds reduce, unshard;
 };
 
-/// Live memory of one stage: bytes that F allocates, that I gives back
-/// (negative: takes more), that W gives back, and what is always there.
+/// Live memory of one stage: the changes that its actions make (positive: bytes taken, negative:
+/// given back), and what is always there.
 struct StageMemory {
   Bytes f, i, w;   // change at the start of F (usually > 0), at the end of I and
                    // of W (usually < 0); B does both
   Bytes constant;  // weights, gradients, optimizer state
-  /// The most that an action holds while it runs, beyond what was held before it; what is less than
-  /// its change says nothing.
+  /// The most that an action holds while it runs, beyond what was held before it. A value below the
+  /// action's own change has no effect.
   Bytes in_f, in_i, in_w, in_b;
-  Bytes version;  // an older version of the weights that is kept (version_changes.hpp)
+  Bytes version;  // an older version of the weights that is kept (core/program/version_changes.hpp)
 
   /// That of a computation; 0 for anything else.
   Bytes within(ActionKind kind) const;
@@ -63,8 +64,8 @@ struct CostTable {
   /// b: fixed for all if set (> 0), else F(a) + B(b).
   Nanoseconds overlapped_pair;
   RouteCosts every_route;  // for routes without an entry of their own
-  /// Own entry of a directed rank edge, at source * ranks + destination; empty:
-  /// every_route for all. links empty there is fine.
+  /// Own entry of a directed rank edge, at source * ranks + destination; empty: every_route for
+  /// all. Its links may be empty.
   std::vector<RouteCosts> route_of_edge;
   std::vector<Link> links;
   std::string source = "assumed";  // where the numbers come from: "assumed", a profile's name
@@ -95,7 +96,7 @@ struct CostTable {
   std::optional<std::int64_t> collective_bytes(const Collective& collective) const;
 };
 
-/// Cost of the updates of a rank's stages, one behind the other.
+/// Cost of the updates of a rank's stages, one after the other.
 Nanoseconds update_of(const CostTable& costs, std::span<const StageId> stages);
 
 }  // namespace pipewright

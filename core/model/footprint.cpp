@@ -63,7 +63,7 @@ Parts embedding(const Layer& layer, double rows) {
 
 Parts conv2d(const Layer& layer, double images) {
   const double patch = 1.0 * layer.image.channels / layer.groups * layer.window.size *
-                       layer.window.size;  // numbers behind one of the output
+                       layer.window.size;  // numbers that make one of the output
   const double channels = layer.image_out.channels, out = images * layer.out;
   const double bias = layer.bias ? 1 : 0;
   Parts parts;

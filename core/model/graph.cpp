@@ -116,7 +116,7 @@ std::vector<Layer> grouped(std::vector<Layer> layers) {
   const std::vector<int> last = last_readers(layers);
   std::vector<Layer> chain;
   int first = 0;
-  int reaches = 0;  // the last layer that reads something made in front of the present one
+  int reaches = 0;  // the last layer that reads what was made before the present one
   for (int k = 0; k < static_cast<int>(layers.size()); ++k) {
     reaches = std::max(reaches, last[static_cast<std::size_t>(k)]);
     if (reaches > k) continue;

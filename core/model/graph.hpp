@@ -15,11 +15,11 @@ namespace pipewright {
 inline constexpr std::string_view kInputName = "input";
 
 /// "inputs": names of layers in `before`, or "input"; the layer before where it is left out. One
-/// name, but two or more of Add and Concat, which have to name them. Throws InputError.
+/// name; Add and Concat need two or more, and may not leave them out. Throws InputError.
 std::vector<int> read_inputs(const JsonCursor& value, const std::vector<Layer>& before);
-/// For lists in which nothing may be named.
+/// For lists whose layers may not name inputs: throws InputError for "inputs", an Add or a Concat.
 void refuse_inputs(const JsonCursor& value, LayerKind kind);
-/// Throws InputError if nobody reads a layer that is not the last one.
+/// Throws InputError if no layer reads one that is not the last.
 void require_readers(const JsonCursor& list, const std::vector<Layer>& layers);
 /// Adds "inputs" to the JSON of a graph's layer, by the names of `layers`.
 void write_inputs(const Layer& layer, const std::vector<Layer>& layers, Json& json);

@@ -31,7 +31,7 @@ std::string text_of(const ImageShape& image) {
          std::to_string(image.width) + "]";
 }
 
-/// "image": [channels, height, width], or a channel of one number each in front of a batch norm.
+/// "image": [channels, height, width].
 ImageShape read_image_shape(const JsonCursor& value) {
   const std::vector<JsonCursor> sizes = value.elements();
   if (sizes.size() != 3) value.fail("[channels, height, width]");
@@ -43,12 +43,14 @@ ImageShape read_image_shape(const JsonCursor& value) {
   return image;
 }
 
+/// Without "image" the image of the layer before; a batch norm takes a plain row as channels of one
+/// number each.
 ImageShape read_image(const JsonCursor& value, const ImageShape& before, int width,
                       LayerKind kind) {
   const auto given = value.find("image");
   if (!given && before.channels == 0) {
     if (kind == LayerKind::BatchNorm && width > 0) return {width, 1, 1};
-    value.at("image");  // nobody in front knows it
+    value.at("image");  // no layer before gives it
   }
   if (!given) return before;
   const ImageShape image = read_image_shape(*given);

@@ -26,8 +26,8 @@ Layer global_average_pool_layer(std::string name, const ImageShape& image);
 
 /// The keys of an image layer in model.json.
 std::vector<std::string_view> image_keys_of(LayerKind kind);
-/// Reads one. `before` is the image behind the layer before, `width` that layer's width; no
-/// channels and 0 where they are not known. Throws InputError.
+/// Reads an image layer. `before` is the image that the layer before gives, `width` that layer's
+/// width; no channels and 0 where they are not known. Throws InputError.
 void read_image_layer(const JsonCursor& value, const ImageShape& before, int width, Layer& layer);
 /// Adds the keys of image_keys_of() but name and kind.
 void write_image_layer(const Layer& layer, Json& json);

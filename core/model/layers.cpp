@@ -78,7 +78,7 @@ std::vector<std::string_view> keys_of(LayerKind kind) {
   }
 }
 
-/// What a layer finds in front of it.
+/// What the layer before gives a layer.
 struct Front {
   int width = 0;     // 0: not known yet
   ImageShape image;  // without channels: a plain row
@@ -102,7 +102,7 @@ class LayerReader {
       list.fail("1 to 4096 layers");
     }
     std::vector<Layer> result;
-    std::vector<Front> fronts{front_};  // of the graph, then behind each layer
+    std::vector<Front> fronts{front_};  // what enters the graph, then what each layer gives
     for (std::size_t k = 0; k < elements.size(); ++k) {
       const JsonCursor& value = elements[k];
       Layer layer;
@@ -127,7 +127,7 @@ class LayerReader {
   }
 
  private:
-  /// What stands in front of the layer is in front_ before, and what stands behind it afterwards.
+  /// Before the call front_ is what enters the layer, after it what the layer gives.
   void read_body(const JsonCursor& value, int depth, const std::vector<Front>& fronts,
                  Layer& layer) {
     if (is_group(layer.kind)) {
@@ -245,7 +245,7 @@ class LayerReader {
   void read_simple(const JsonCursor& value, Layer& result) {
     const std::optional<JsonCursor> in = value.find("in");
     if (!in && front_.width == 0) {
-      value.at("in");  // the first layer has nobody to take it from
+      value.at("in");  // the first layer has none before it to take it from
     }
     result.in = in ? read_count(*in, 1, kWidest) : front_.width;
     if (front_.width != 0 && result.in != front_.width) {

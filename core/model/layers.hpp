@@ -1,5 +1,6 @@
 // The layers of model.json: reading them one after the other, each with the width and the image
-// that it finds in front, and writing them. Pure functions; InputError names file and place.
+// that the layer before gives it, and writing them. Pure functions; InputError names file and
+// place.
 #pragma once
 
 #include "core/base/json.hpp"
@@ -20,7 +21,7 @@ inline constexpr int kLargestVocabulary = 1 << 24;
 std::vector<Layer> read_layers(const JsonCursor& list);
 Json to_json(const Layer& layer);
 
-/// A layer that holds these, one behind the other.
+/// A layer that holds these, one after the other.
 Layer layer_group(std::string name, LayerKind kind, std::vector<Layer> inner);
 
 /// The first layer of those that hold no others.

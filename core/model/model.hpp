@@ -55,7 +55,7 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-/// What is known of a layer that somebody else has written.
+/// What is known of a layer that a user has written.
 struct CustomLayer {
   std::string type;                             // its name in the program's LayerFactory
   std::map<std::string, std::string> settings;  // for its maker
@@ -75,7 +75,7 @@ struct Layer {
   bool tied = false;            // Linear: its matrix is the token table of the model's embedding
   std::vector<Layer> inner;     // Residual, Sequential, Graph
   std::vector<Layer> shortcut;  // Residual: what x goes through before it is added; often nothing
-  ImageShape image, image_out;  // of the layers of core/model/image.hpp: before and behind
+  ImageShape image, image_out;  // of the layers of core/model/image.hpp: before and after
   Window window;                // Conv2d, MaxPool, AveragePool
   int groups = 1;               // Conv2d
   /// Within a Graph, where the input comes from: an inner layer before it, or kGraphInput.

@@ -1,5 +1,5 @@
-// Which layers keep no activations from their forward to their backward, and compute them again in
-// front of it: less memory for one more forward. The word is that of the training frameworks
+// Which layers keep no activations from their forward to their backward, and compute them again
+// right before it: less memory for one more forward. The word is that of the training frameworks
 // (Megatron-LM: full and selective, arXiv:2205.05198). Plain data; pure functions.
 #pragma once
 
@@ -39,7 +39,7 @@ std::string describe_recompute(std::span<const LayerRecompute> of_stage);
 /// one in both lists and for a name that several have.
 std::vector<LayerRecompute> recompute_of(const Model& model, const RecomputeSpec& spec);
 
-/// The other way: in one word where all layers do the same.
+/// The inverse of recompute_of(): in one word where all layers do the same.
 RecomputeSpec recompute_spec(std::span<const LayerRecompute> of_layer);
 
 /// The part of the layer's F that I does again, by operations (docs/metrics.md): 0 to 1.
@@ -49,7 +49,7 @@ double redone_share(const Layer& layer, const Model& model, LayerRecompute what)
 /// whether the model has those is another question.
 RecomputeSpec read_recompute(const JsonCursor& value);
 Json to_json(const RecomputeSpec& spec);
-/// Refuses, at its place, a "recompute" of `training` that does not fit the model.
+/// Throws InputError at a "recompute" of `training` that does not fit the model.
 void require_recompute_fits(const JsonCursor& training, const Model& model);
 
 }  // namespace pipewright

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kExpansion = 4;  // a block's last channels to those of its 3x3 convolution
 
-/// Layers one behind the other, each taking the image behind the one before.
+/// Layers one after the other, each taking the image that the one before gives.
 class Chain {
  public:
   explicit Chain(const ImageShape& image) : image_(image) {}

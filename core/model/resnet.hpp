@@ -12,9 +12,9 @@ namespace pipewright {
 struct ResNetShape {
   ImageShape image{3, 224, 224};
   int classes = 1000;
-  int width = 64;  // channels of the stem; a group's are twice the one's before
+  int width = 64;  // channels of the stem; each group has twice those before
   Window stem{7, 2, 3};
-  bool pools = true;                    // a 3x3 max pool of stride 2 behind the stem
+  bool pools = true;                    // a 3x3 max pool of stride 2 after the stem
   std::vector<int> blocks{3, 4, 6, 3};  // by group
 };
 

@@ -93,8 +93,8 @@ struct CommPolicyPreset {
 const std::vector<CommPolicyPreset>& comm_policy_presets();
 /// The names of the presets, each followed by its alias.
 std::vector<std::string_view> comm_policy_names();
-/// What a run of PyTorch over NCCL does where nobody asked for anything, by release and set-up: the
-/// presets under which an order that names no policy is judged.
+/// What PyTorch over NCCL does by default, by release and set-up: the presets under which an order
+/// that names no policy is judged.
 const std::vector<std::string_view>& stock_torch_presets();
 /// Throws InputError with a suggestion for an unknown name.
 const CommPolicy& comm_policy_preset(std::string_view name);

@@ -20,7 +20,7 @@ struct Order {
   int micro_batches = 0;
   /// What ends of transfers expect, where the order says it.
   std::vector<MessageFormat> messages = {};
-  /// A part of a log, by its own word: nothing that it lacks is missing.
+  /// The input says that it is a part of a log: what it lacks is no fault.
   bool fragment = false;
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
@@ -43,7 +43,7 @@ struct OrderExtent {
   int stages = 0, micro_batches = 0;
 };
 OrderExtent extent_of(const Order& order);
-/// A sentence where so many are more than a Program can hold, or "".
+/// A sentence if a Program cannot hold so many, else "".
 std::string excess_of(const OrderExtent& extent);
 /// The stage at the other end of a transfer; -1 where there is none.
 int peer_stage(const Action& transfer);

@@ -14,14 +14,14 @@ namespace pipewright {
 inline constexpr std::size_t kMostProblems = 20;
 
 /// Empty if nothing is wrong. Every stage of every micro-batch needs one F and one B or I and W (a
-/// forward-only order: one F; core/order/forward_order.hpp), each on its rank, the backward behind
-/// the F and W behind I; every rank computes something; written transfer ends need partner and
+/// forward-only order: one F; core/order/forward_order.hpp), each on its rank, the backward after
+/// the F and W after I; every rank computes something; written transfer ends need a partner and a
 /// consumer (core/order/transfers.hpp), waits what they wait for (core/order/waits.hpp); versions
 /// and reductions as core/order/versions.hpp says; format_problems(). At most kMostProblems.
 /// O(actions).
 std::vector<std::string> problems_of(const Order& order);
 
-/// Something is missing that a part of a log may lack: an action of a stage that the order
+/// True if something is missing that a part of a log may lack: an action of a stage that the order
 /// computes, the other end of a transfer, or all computations of a rank.
 bool is_incomplete(const Order& order);
 

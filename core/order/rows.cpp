@@ -172,7 +172,7 @@ class Rows {
     return "";
   }
 
-  /// The row with most of a stage's computations, and how many each row has.
+  /// How many of a stage's computations each row has; owner_of() is the row with most.
   std::vector<std::size_t> shares_of(int stage) const {
     std::vector<std::size_t> shares(order_.ranks.size());
     for (std::size_t k = slot(ActionKind::F, stage, 0); k < slot(ActionKind::F, stage + 1, 0);

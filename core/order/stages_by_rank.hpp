@@ -7,8 +7,9 @@
 
 namespace pipewright {
 
-/// By rank, its stages ascending. O(stages * micro_batches), where asking rank by rank is that many
-/// times the ranks. `micro_batches`: of the order; looked at where the placement does.
+/// By rank, its stages ascending. O(stages * micro_batches); stages_of() for each rank would cost
+/// that once a rank. `micro_batches`: those of the order, needed only where the placement depends
+/// on them.
 std::vector<std::vector<StageId>> stages_by_rank(const Placement& placement, int micro_batches);
 
 }  // namespace pipewright

@@ -88,7 +88,8 @@ class TransferCheck {
         std::to_string(receives));
   }
 
-  /// The one too many, else the end without a partner, else the computation that is left without.
+  /// The place of the end that is one too many, else of the end without a partner, else of the
+  /// computation whose tensor nobody sends.
   std::string place_of(const Action& send, const Action& receive, int sends, int receives) const {
     std::string text = sends > 1      ? place_text(order_, send, 2)
                        : receives > 1 ? place_text(order_, receive, 2)

@@ -46,7 +46,8 @@ class RankWaits {
            "and reductions too";
   }
 
-  /// Of the number-th such action, ends of transfers and reductions being no pairs.
+  /// The place of the number-th such action. Only first actions count: transfer ends and reductions
+  /// stand in no pair.
   std::size_t place_of(const Action& action, int number) const {
     std::size_t at = 0;
     for (; at < row_.size(); ++at) {

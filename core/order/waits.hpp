@@ -1,5 +1,5 @@
-// The waits that an order writes: each behind the SEND, or REDUCE_GRAD, of its own that it waits
-// for (docs/semantics.md §7).
+// The waits that an order writes: each needs, earlier in its rank's list, a SEND or REDUCE_GRAD of
+// its own that it waits for (docs/semantics.md §7).
 #pragma once
 
 #include <string>

@@ -27,7 +27,7 @@ bool all_equal(const std::vector<T>& a, const std::vector<T>& b) {
 bool routes_come_from_cluster(const CostTable& costs, const CostContext& context) {
   for (const int device : context.device_of_rank) {
     if (device >= context.cluster.devices()) {
-      return false;  // a made-up mesh, which no cluster stands behind
+      return false;  // a made-up mesh of devices that the cluster does not have
     }
   }
   CostTable derived;

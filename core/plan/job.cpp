@@ -56,7 +56,8 @@ auto read_part(const JsonCursor& value, const std::vector<std::string_view>& pre
   return read(JsonCursor(document, path));
 }
 
-/// Layers come first: of those that both lists have, the executor has all.
+/// Models given as layers come first. A name that both lists have means the layers, for the
+/// executor can train them.
 std::vector<std::string_view> described_presets() {
   std::vector<std::string_view> names = model_preset_names();
   for (const std::string_view name : architecture_preset_names()) {
@@ -141,7 +142,7 @@ std::string_view run_mode_name(TunerRunMode mode) {
 
 void assume_16_bits(Job& job) {
   const bool trains_so = job.cluster.device.kind == "cuda" && job.profile_path.empty();
-  // Else the estimate, which is for 16 bits, would refuse what it does not know.
+  // With 16 bits the job would be estimated, and the estimate knows only these.
   const bool is_known = job.training.optimizer == "adamw" &&
                         job.training.recompute.kind != RecomputeSpec::Kind::Listed;
   if (!trains_so || !is_known || !architecture_of(job.model)) return;
@@ -151,7 +152,7 @@ void assume_16_bits(Job& job) {
 
 void check_tuned_plan(const Job& as_read, const Plan& plan) {
   Job job = as_read;
-  // A plan is of numbers that somebody chose; the job's may be an assumption.
+  // The plan's precision was chosen; the job's may be an assumption.
   if (job.assumes_16_bits) job.model.bytes_per_element = plan.model.bytes_per_element;
   const std::string& path = job.tuner_load_path;
   if (fingerprint(plan.cluster) != fingerprint(job.cluster)) {

@@ -49,7 +49,8 @@ struct MeasuredStep {
 struct Job {
   Model model;
   std::optional<Architecture> architecture;  // what `model` was made of, where it was given so
-  /// Nobody says of how many bytes a transformer's numbers are: 2, as GPUs train (read_job()).
+  /// The input does not say how many bytes a transformer's numbers have: 2 are assumed
+  /// (read_job()).
   bool assumes_16_bits = false;
   Cluster cluster;
   int global_batch = 0;
@@ -67,14 +68,14 @@ struct Job {
 };
 
 /// "model" and "cluster" may be an object, a preset's name, or the path of a file. A transformer
-/// without bytes_per_element, on GPUs and without a profile, has numbers of 16 bits: GPUs train so
-/// unless somebody says otherwise.
+/// without bytes_per_element, on GPUs and without a profile, gets numbers of 16 bits, as is usual
+/// on GPUs.
 Job read_job(const JsonCursor& document);
 /// A job.json, or a job of Paddle's auto tuner (core/plan/paddle_tuner_job.hpp).
 Job load_job(const std::string& path);
 Json to_json(const Job& job);
 
-/// Where 16 bits were assumed, what measurements of our own executor are of: 4 bytes again.
+/// Where 16 bits were assumed, goes back to 4 bytes, which is what our own executor measures with.
 void forget_assumed_16_bits(Job& job);
 
 /// The transformer whose times and memory are estimated from its widths (planner/estimate/): 16-bit

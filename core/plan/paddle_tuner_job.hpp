@@ -21,10 +21,10 @@ struct PaddleTunerJob {
 /// Such a file has "model_cfg" and no schema.
 bool is_paddle_tuner_job(const JsonCursor& document);
 
-/// Besides Paddle's fields "cluster" (a preset, a path, an object) and tuner_load_path,
-/// tuner_save_path and tuner_run_mode may stand there, as in a job of ours. Throws InputError at
-/// the field: unknown ones, values of the wrong kind, and fields that would change what is searched
-/// and have no counterpart (invalid_strategy, custom_search_dim, refined_recompute).
+/// Besides Paddle's fields it may have "cluster" (a preset, a path, an object), tuner_load_path,
+/// tuner_save_path and tuner_run_mode, as a job of ours. Throws InputError at the field: unknown
+/// ones, values of the wrong kind, and fields that would change what is searched and have no
+/// counterpart (invalid_strategy, custom_search_dim, refined_recompute).
 PaddleTunerJob read_paddle_tuner_job(const JsonCursor& document);
 
 }  // namespace pipewright

@@ -174,8 +174,8 @@ Order read_order(const JsonCursor& list, const Plan& plan) {
   return order;
 }
 
-/// Then chunks · ranks says nothing of the number of stages. Without an order the generator knows,
-/// and whoever calls it compares.
+/// With replicas chunks · ranks does not give the number of stages. Without an order only the
+/// generator knows that number, and its caller compares.
 bool may_have_replicas(const Plan& plan) {
   if (plan.schedule.order) return plan.schedule.order->placement.looks_at_micro_batch();
   return static_cast<int>(plan.stages.size()) <= plan.ranks();

@@ -16,8 +16,8 @@ namespace pipewright {
 /// Of a profile and of a plan.
 inline constexpr int kMostMicroBatchSize = 65536;
 
-/// What is typical of repeated measurements, for one micro-batch; what handing over messages costs
-/// is taken out.
+/// Typical times of repeated measurements, for one micro-batch, without the cost of handing over
+/// messages.
 struct LayerTimes {
   Nanoseconds f, i, w, opt;
 };
@@ -32,16 +32,16 @@ struct ProfileSize {
   LayerTimes loss;                   // f: loss, i: its gradient
   std::vector<LayerSpread> spreads;  // by layer; empty: not known
   /// What a stage's F and I cost more for each byte that they take from the stage before, or make
-  /// for the one behind.
+  /// for the stage after.
   double f_ns_per_message_byte = 0, i_ns_per_message_byte = 0;
 };
 /// Wall: the machine's time, with all that ranks on shared cores take from each other. Cpu: the
 /// time that a thread used of its core, as if each rank had one.
 enum class ProfileClock : std::uint8_t { Wall, Cpu };
 /// The one number that stands for repeated measurements. In CPU time it is the mean of the middle
-/// four fifths: a step is a sum of many actions, and the sum of their means; but minutes in which
-/// others empty the caches are not typical. On the wall clock it is the median, for whoever takes
-/// the core away for some milliseconds weighs as much as hundreds of actions.
+/// four fifths: a step is a sum of many actions, so means add up, but times in which other programs
+/// empty the caches are not typical. On the wall clock it is the median, because losing the core
+/// for some milliseconds weighs as much as hundreds of actions.
 /// docs/evidence/benchmarks/prediction.md compares them.
 Nanoseconds typical(const Distribution& measured, ProfileClock clock);
 

@@ -8,7 +8,8 @@ namespace pipewright {
 Strategy read_strategy(const JsonCursor& value);
 Json to_json(const Strategy& strategy);
 
-/// Refuses, at its place, a field that only an estimated job has in one that is not.
+/// Throws InputError, at its place, for a field that only estimated jobs have
+/// (estimated_architecture()) if `job` is none.
 void require_strategy_fits(const JsonCursor& strategy, const Job& job);
 
 }  // namespace pipewright

@@ -10,11 +10,11 @@
 namespace pipewright {
 
 struct LowerOptions {
-  bool fragment = false;   // the order is a part of a log: nothing is missing
+  bool fragment = false;   // the order is a part of a log: what it lacks is no fault
   bool clips = false;      // with `optimizer`: REDUCE_NORM before every OPT
   bool optimizer = false;  // append OPT to every rank that computes weight gradients and has none,
                            // REDUCE_GRAD of its replicated stages before it
-  bool sharded = false;    // with `optimizer`: UNSHARD of these stages behind the OPT, so that each
+  bool sharded = false;    // with `optimizer`: UNSHARD of these stages after the OPT, so that each
                            // replica updates its part of the parameters (ZeRO stage 1)
   /// With `optimizer`: stages that have weights in common (core/model/tie.hpp). REDUCE_TIED before
   /// the OPT of each rank that computes one of them.

@@ -56,9 +56,9 @@ struct Draft {
 /// What is added for the update (§1.1).
 struct Updates {
   bool wanted = false;
-  bool sharded = false;       // UNSHARD of replicated stages behind it
+  bool sharded = false;       // UNSHARD of replicated stages after it
   bool clips = false;         // REDUCE_NORM before every OPT
-  bool early = false;         // each REDUCE_GRAD behind the last W or B of its stage
+  bool early = false;         // each REDUCE_GRAD after the last W or B of its stage
   std::vector<StageId> tied;  // REDUCE_TIED before the OPT of the ranks that compute these
 };
 

@@ -94,7 +94,7 @@ class Inputs {
     if (receive == kNoInstruction || program_.joined.empty()) return;
     const std::uint32_t batch = program_.batch_of(receive);
     if (batch == kNoBatch) return;
-    // Two parts of one batch may stand among each other: their numbers are neighbours.
+    // The two parts of one batch may alternate; their numbers are neighbours.
     const auto near = [batch](const auto& row) {
       return row.second <= batch + 1 && batch <= row.second + 1;
     };
@@ -168,9 +168,9 @@ class Inputs {
     }
   }
 
-  /// What the collective lane ends for the compute lane: OPT and its collectives take the
-  /// REDUCE_GRADs before them, and who uses the weights of a stage its UNSHARDs. Who comes later in
-  /// the compute lane need not wait again.
+  /// The waits of the compute lane for the collective lane: OPT and its collectives wait for the
+  /// REDUCE_GRADs before them, and the first user of a stage's weights for its UNSHARDs. What comes
+  /// later in the compute lane need not wait again.
   void resolve_lane() {
     std::vector<InstructionId> reductions, unshardings;
     for (id_ = begin_; id_ < end_; ++id_) {

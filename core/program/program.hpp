@@ -75,7 +75,7 @@ struct Collective {
   std::vector<Member> members;  // two or more, by rank
 };
 
-/// Where the host of a rank stands for good (§2.2): the first end of a connection whose other side
+/// Where the host of a rank stops for ever (§2.2): the first end of a connection whose other side
 /// never comes.
 struct HostStand {
   InstructionId at = kNoInstruction;         // kNoInstruction: the host passes the whole list

@@ -10,7 +10,8 @@ namespace {
 
 using lowering::ByTensor;
 
-/// The lists without their transfers: a computation takes what another one makes from that itself.
+/// The lists without their transfers: a computation takes its input directly from the computation
+/// that makes it.
 class Computations {
  public:
   explicit Computations(const Program& program)

@@ -26,8 +26,8 @@ struct WaitStep {
   InstructionId instruction = kNoInstruction;  // the head
   InstructionId waits_for = kNoInstruction;
   InstructionId behind = kNoInstruction;  // the head that waits_for stands behind (may be itself)
-  /// Not to start but to be issued (§2.2): for the other rank's host, or for a place among the
-  /// transfers in flight.
+  /// It waits to be issued, not to start (§2.2): for the other rank's host, or for a place among
+  /// the transfers in flight.
   bool to_be_issued = false;
   /// Of WaitReport::cause: the SEND that would bring what waits_for makes; kNoInstruction: both are
   /// on one rank.

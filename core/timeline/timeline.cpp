@@ -50,7 +50,7 @@ class Live {
   std::int64_t peak_bytes() const { return peak_bytes_; }
 
  private:
-  /// Without a backward an F keeps nothing behind its end.
+  /// Without a backward an F keeps nothing after its end.
   void let_go(const StageMemory* memory) {
     --activations_;
     if (memory != nullptr) bytes_ -= memory->f.value;

@@ -1,6 +1,6 @@
 // A sub-command as data: its flags, its examples, what runs it. The parser, --help, the
-// completions, the man page and docs/cli.md all read these tables, so that none of them can say
-// something else than the others. Plain values; text members refer to string literals.
+// completions, the man page and docs/cli.md all read these tables, so that they cannot disagree.
+// Plain values; text members refer to string literals.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace pipewright::tools {
 class Arguments;
 class Session;
 
-/// Works in a folder with this repository's README.md, docs and examples, behind the examples above
+/// Works in a folder with this repository's README.md, docs and examples, after the examples above
 /// it (tests/unit/tools/documented_commands_test.cpp).
 struct Example {
   std::string_view line;         // without the leading "pipewright "
@@ -21,7 +21,8 @@ struct Example {
   std::string_view before = {};  // what starts it: "mpirun -np 2 "
 };
 
-/// What a flag's value names for writing. A file may be `-`, standard output.
+/// What the command writes under the name that a flag's value gives. A file may be `-`, standard
+/// output.
 enum class Writes : std::uint8_t { Nothing, File, Folder, Journal };
 
 struct Flag {

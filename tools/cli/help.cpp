@@ -33,8 +33,8 @@ std::string exit_status_section(const Terminal& terminal) {
   return text;
 }
 
-/// As a shell takes it: broken in front of flags where there is room, a backslash at the end of
-/// each line but the last.
+/// As a shell takes it: broken before flags where there is room, a backslash at the end of each
+/// line but the last.
 std::string broken_line(std::string line, int width) {
   std::string text;
   const std::string indent = "      ";

@@ -25,12 +25,12 @@ void install_signal_handlers();
 /// Set by the first signal that arrives inside a scope. The second one ends the process at once.
 const std::atomic<bool>& interrupt_flag();
 
-/// From now on a second signal is like the first. For a process that another one has started and
-/// will end for good: it may signal both the process and its group.
+/// From now on a second signal is like the first. For a process of a job, which its launcher ends
+/// in any case: the launcher may signal both the process and its group.
 void be_patient_with_signals();
 /// From now on signals change nothing, and those that came are forgotten. For a run over several
-/// processes that has failed: whoever started them now signals all, and those that are left still
-/// have something to say. They leave by themselves.
+/// processes that has failed: the launcher now signals all of them, and those that are left still
+/// have to report. They end by themselves.
 void ignore_signals();
 
 class InterruptScope {

@@ -24,7 +24,7 @@ void write_to_stderr(std::string_view text) {
 void Session::write_all(int descriptor, std::string_view text) {
   if (reader_gone_) return;
   const int failure = pipewright::write_all(descriptor, std::as_bytes(std::span(text)));
-  // `pipewright … | head`: whoever read has seen enough.
+  // `pipewright … | head`: the reader has seen enough.
   reader_gone_ = failure == EPIPE;
   if (failure != 0 && !reader_gone_)
     throw MachineError(std::string("standard output: ") + std::strerror(failure));
@@ -49,8 +49,8 @@ void Session::print_result(const Json& fields) {
   print(to_text(document));
 }
 
-/// Its place is found by its line: no string holds the end of one, and what lies deeper is indented
-/// more.
+/// The list's place is found by its line: no JSON string holds a line feed, and deeper keys are
+/// indented more.
 void Session::print_result(const Json& fields, const JsonList& list) {
   Json document = {{"schema", "pipewright.result/1"}};
   document.update(fields);

@@ -28,11 +28,11 @@ class Session {
   const Terminal& terminal() const { return terminal_; }
   bool json() const { return json_; }
   bool quiet() const { return quiet_; }
-  /// What the command is doing; who does it says so.
+  /// What the command is doing, as reported by the code that does it.
   exec::PhaseLog& phases() { return phases_; }
 
-  /// Text for stdout, without controls from an input (shown()). It is written at flush(), or when
-  /// much of it has gathered.
+  /// Text for stdout, without control characters from an input (shown()). It is written at flush(),
+  /// or when much of it has gathered.
   void print(std::string_view text);
   /// Writes what has gathered, so that it is seen before something slow begins.
   void flush();
@@ -40,7 +40,7 @@ class Session {
   void print_result(const Json& fields);
   /// The same where `fields` has an empty array in place of the list.
   void print_result(const Json& fields, const JsonList& list);
-  /// A line on stderr, behind what was printed before it; nothing with --quiet.
+  /// A line on stderr, after what was printed before it; nothing with --quiet.
   void note(std::string_view text);
   /// A line on stderr that the next one replaces; only where stderr is a terminal.
   void progress(std::string_view text);
@@ -49,7 +49,7 @@ class Session {
   /// Writes a file whole or not at all, "-" to standard output; Ctrl-C waits for the end. Throws
   /// MachineError, Interrupted; InputError for a "-" that no flag named.
   void save(const std::filesystem::path& path, std::string_view bytes);
-  /// Notes that a file was written, with `more` behind its name; not of standard output.
+  /// Notes that a file was written, with `more` after its name; not of standard output.
   void wrote(const std::filesystem::path& path, std::string_view more = "");
   /// A flag names "-": standard output is that file's alone, and text goes to standard error.
   void give_stdout_to_a_file() { stdout_is_a_file_ = true; }

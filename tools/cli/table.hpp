@@ -1,7 +1,6 @@
 // A table for the terminal: columns as wide as their widest cell, closer together where they would
-// not fit. Where that is not enough, a last column of words is broken into lines; else a row, and
-// the titles with it, goes on in lines of its own. Nothing is cut. In a pipe or a file a row is one
-// line.
+// not fit. Where that is not enough, a last column of words is broken into lines; else each row,
+// and the titles too, takes several lines. Nothing is cut. In a pipe or a file a row is one line.
 #pragma once
 
 #include <string>

@@ -19,8 +19,8 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
-/// mpirun gives its processes a terminal of their own, and hands on what they write, wherever that
-/// goes.
+/// mpirun gives its processes a terminal of their own and passes on what they write, perhaps into a
+/// file.
 bool is_terminal(int descriptor) {
   return isatty(descriptor) == 1 && environment("OMPI_COMM_WORLD_SIZE").empty();
 }

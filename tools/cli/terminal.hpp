@@ -11,7 +11,8 @@ struct Terminal {
   bool progress = false;  // stderr is a terminal: a line may be redrawn
   bool unicode = false;   // the locale is UTF-8
   int width = 80;         // of stdout; 80 in a pipe
-  /// Stdout is a terminal: rows of a table end at the width; in a pipe or a file they are whole.
+  /// Stdout is a terminal: rows of a table are broken at the width; in a pipe or a file they are
+  /// whole.
   bool cuts_rows = true;
   /// Stands behind the ESC of our own codes until they are written (shown()), so that no input can
   /// bring codes of its own.

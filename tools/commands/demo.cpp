@@ -68,7 +68,7 @@ class Demo {
       throw InputError("--out: cannot make the folder " + folder_.string() +
                        (error ? ": " + error.message() : std::string()));
     }
-    // Made again at any time: whose checkout the folder lies in need not see it.
+    // The folder can be made again at any time, so git ignores it where it lies in a checkout.
     if (is_new) session_.save(in_folder(".gitignore"), "*\n");
     const auto data = arguments_.text("--data");
     const std::string text = data ? read_text(*data) : own_documents();

@@ -57,7 +57,7 @@ struct RunRequest {
 RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   RunRequest request;
   request.device = device_name(arguments, subject.plan ? "cpu" : "paced");
-  if (!subject.plan) {  // else when the plan was looked at: train()
+  if (!subject.plan) {  // with a plan, train() checks what it needs
     require_transport(arguments.text_or("--transport", "local"));
     require_device(request.device);
   }
@@ -182,7 +182,7 @@ std::optional<Subject> read_run_subject(const Arguments& arguments, Session& ses
   return read_subject(arguments, Purpose::Judge, session);
 }
 
-/// What a failed run leaves is shown before its error goes on.
+/// Shows what a failed run has left before its error is thrown on.
 exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject,
                               const RunRequest& request, Session& session, bool speaks) {
   try {
@@ -209,7 +209,7 @@ int stop_after_plan(Session& session) {
   return kDone;
 }
 
-/// Outputs that are no finite numbers are what a training that diverged leaves behind.
+/// Outputs that are no finite numbers come from a training that diverged.
 exec::Outcome outcome_of(const exec::RunResult& result) {
   const bool diverged = result.evaluation && result.evaluation->not_finite_rows > 0;
   return diverged ? exec::Outcome::Diverged : result.outcome;

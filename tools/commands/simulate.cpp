@@ -61,7 +61,7 @@ void print_figures(const Subject& subject, const Figures& figures, Session& sess
   }
 }
 
-/// Stuck, or not a whole order: said as check says it.
+/// Reports an order that gets stuck, or is not whole, as check does.
 int print_verdict(const Subject& subject, const WaitReport& report, Session& session) {
   if (session.json()) {
     session.print_result(verdict_fields(subject.program, report, subject.problems));

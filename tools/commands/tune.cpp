@@ -131,7 +131,7 @@ std::string costs_of_text(const planner::ScheduleRequest& request, const Order& 
   return "a rank: " + text + "; stages a rank: " + std::to_string(order.stages() / request.ranks);
 }
 
-/// The flags with which another command costs the order alike.
+/// The flags with which another command gives the order the same costs.
 std::string costs_words(const planner::ScheduleRequest& request, const Arguments& arguments) {
   std::string words;
   for (const std::string name : {"cost", "mem"}) {

@@ -5,7 +5,7 @@
 
 namespace pipewright::tools {
 
-/// The documents of the source tree this was built from, or of the installation, one behind the
+/// The documents of the source tree this was built from, or of the installation, one after the
 /// other. Throws InputError if neither is there.
 std::string own_documents();
 

@@ -38,7 +38,7 @@ struct Subject {
   const planner::Schedule* schedule = nullptr;
   planner::ScheduleRequest request;
   std::optional<planner::SynthesisResult> synthesis;  // of --schedule auto
-  /// Of an order that Purpose::Judge reads, and neither a flag nor its schedule names a policy:
+  /// An order is read with Purpose::Judge, and neither a flag nor its schedule names a policy:
   /// `program` has the default one.
   bool names_no_policy = false;
   bool uniform_costs = false;  // from --cost, or assumed, and the same for all stages
@@ -57,8 +57,8 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
 Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments);
 
 /// The schedule that a name on a command line means: a schedule's own name, with its hyphens or
-/// without, goes before another's alias. So `zbh1` is zb-h1, which is noted, where a job's
-/// `schedule_mode: "ZBH1"` is Paddle's.
+/// without, takes precedence over another's alias. So `zbh1` means zb-h1 here, and a note says so,
+/// while a job's `schedule_mode: "ZBH1"` is Paddle's.
 const planner::Schedule& named_schedule(const std::string& name, Session& session);
 /// Throws InputError, "FLAG WHY", if one of the flags is given.
 void refuse_flags(const Arguments& arguments, const std::vector<Flag>& flags,
@@ -80,8 +80,8 @@ CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base);
 bool names_policy(const Arguments& arguments);
 /// "torch-gloo (stream, edge, early, rendezvous)".
 std::string policy_text(const CommPolicy& policy);
-/// --cost and --mem, or --rank-cost and --rank-mem, for the placement's stages; where no flag says
-/// otherwise assumed: F = I = W = 1 ms.
+/// --cost and --mem, or --rank-cost and --rank-mem, for the placement's stages; F = I = W = 1 ms is
+/// assumed where no flag gives times.
 struct GivenCosts {
   CostTable table;
   Bytes memory_limit;
@@ -93,7 +93,7 @@ GivenCosts given_costs(const Arguments& arguments, const Placement& placement,
 Bytes use_cost_flags(CostTable& costs, const Arguments& arguments, const Placement& placement,
                      CostsOf whose = CostsOf::Stages);
 std::string costs_text(const CostTable& costs);
-/// " (assumed: …)": the times that no flag names where there is no plan to have them from; or "".
+/// " (assumed: …)" with the times that neither a flag nor a plan gives; else "".
 std::string assumed_text(const Arguments& arguments);
 /// True if all stages have the same times.
 bool same_for_all(const CostTable& costs);

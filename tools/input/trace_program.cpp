@@ -86,7 +86,7 @@ class Filler {
     timeline_.end[id] = end;
   }
 
-  /// The computations at both ends of each transfer.
+  /// By RECV, the computation that uses what it brings.
   void find_ends_of_sends() {
     consumer_.assign(program_.code.size(), kNoInstruction);
     for (InstructionId id = 0; id < program_.code.size(); ++id) {

@@ -10,7 +10,7 @@
 namespace pipewright::tools {
 namespace {
 
-/// "4+3+3+2"; from four stages alike on "4 + 30x3 + 4".
+/// "4+3+3+2"; where four or more neighbours are equal "4 + 30x3 + 4".
 std::string layers_text(const planner::Candidate& candidate) {
   constexpr int kLeastRun = 4;
   std::vector<std::pair<int, int>> runs;  // layers of a stage, how many such stages
@@ -202,7 +202,7 @@ std::string candidates_text(const std::vector<CandidateRow>& rows, const planner
     whole.back().insert(whole.back().end(), details.back().begin(), details.back().end());
   }
   if (!terminal.cuts_rows) return table_text(rows, whole, terminal);
-  // A table sets its columns closer where they would not fit, and cuts what still does not.
+  // A table sets its columns closer where they would not fit, and breaks rows that still do not.
   Terminal measured = terminal;
   measured.color = false;
   const auto is_whole = [&](const std::vector<std::vector<TableCell>>& table) {

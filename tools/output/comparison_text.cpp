@@ -9,7 +9,7 @@ namespace {
 
 std::string duration(std::int64_t ns) { return format_duration(Nanoseconds(ns)); }
 
-/// Of what took no time there is no share: a message that is handed over by its pointer.
+/// What took no time has no error in percent: a message that is handed over by its pointer.
 std::string error_text(const traces::ComparedTimes& times) {
   if (times.measured_ns == 0 && times.predicted_ns > 0) return "-";
   return signed_percent_text(times.error_percent() / 100);

@@ -12,9 +12,9 @@
 
 namespace pipewright::tools {
 
-/// The table of a plan's subject becomes that of the run that is asked for: the plan's own is that
-/// of a training in fast numerics. Subjects without a plan or a table stay as they are, and so does
-/// a table of the user's own (--mem).
+/// Replaces the memory table of a plan's subject by that of the run that is asked for; the plan's
+/// own is that of a training in fast numerics. Subjects without a plan or a table stay as they are,
+/// and so does a table of the user's own (--mem).
 void take_memory_of_run(Subject& subject, exec::RunMode mode, exec::Numerics numerics,
                         bool has_own_table);
 

@@ -14,7 +14,7 @@
 namespace pipewright::tools {
 namespace {
 
-// Of the recorder, on stdout; a file holds all.
+// Entries of the flight recorder in the result on stdout; the file of --report holds all.
 constexpr std::size_t kRecentInResult = 16;
 
 using exec::RankState;
@@ -139,7 +139,7 @@ void show_unfinished(const Arguments& arguments, const Subject& subject,
                      const exec::RunResult& result, Session& session) {
   session.clear_progress();
   print_unfinished(subject, result, session);
-  // A file that cannot be written must not take the report along.
+  // The report must be out before a file is written, because that may fail.
   session.flush();
   if (const auto path = arguments.text("--report")) {
     constexpr auto kAll = std::numeric_limits<std::size_t>::max();

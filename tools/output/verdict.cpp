@@ -57,7 +57,8 @@ std::string heads_text(const Program& program, const WaitReport& report) {
   std::string text;
   int named = 0;
   for (const StuckHead& head : report.stuck) {
-    // Of an order that is explained by its computations the transfers are not the user's.
+    // Where the cause is among the computations, lowering has added the transfers: they are left
+    // out.
     if (!report.cause.empty() && is_transfer(program.code[head.instruction].kind)) continue;
     if (++named > 32) return "heads:" + text + ", ...";
     text += (text.empty() ? " rank " : ", rank ") + std::to_string(head.rank.value) + " " +

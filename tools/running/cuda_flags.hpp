@@ -15,8 +15,8 @@ namespace pipewright::tools {
 /// --dry-run, --precision, --slow-link, --cuda-graph.
 std::vector<Flag> cuda_flags();
 
-/// Throws InputError if one of them is given without what it belongs to, or --device cuda with what
-/// it cannot have.
+/// Throws InputError if one of them is given without the flag it belongs to, or --device cuda with
+/// a flag that it excludes.
 void require_cuda_flags_fit(const Arguments& arguments);
 
 /// --precision, and what it and --numerics together ask for. Throws InputError.
@@ -30,8 +30,8 @@ CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);
 /// How far gradients may be apart; `cuda` null: on CPUs.
 double most_norm_rel(const std::optional<CudaRequest>& cuda);
 
-/// How far the host was ahead of the GPUs, and what lies between two actions on them; empty where
-/// no GPU was given a step.
+/// How long after the start of the last step the host had enqueued all of it, and the time between
+/// two actions on a GPU that wait for nothing; empty where no GPU ran a step.
 std::string enqueued_text(const Program& program, const exec::RunResult& result);
 /// The same of --json: "enqueued_ns" by rank, and "action_gap_ns".
 void put_enqueued(const Program& program, const exec::RunResult& result, Json& fields);

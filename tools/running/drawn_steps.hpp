@@ -14,8 +14,8 @@
 namespace pipewright::tools {
 
 std::vector<Flag> drawn_steps_flags();
-/// Makespans of so many simulated draws; nullopt if none were asked for. The subject's Program has
-/// to end. Throws InputError for flags that do not go together, or a profile that does not fit.
+/// Makespans of --samples simulated draws; nullopt without that flag. The subject's Program has to
+/// end. Throws InputError for flags that do not go together, or a profile that does not fit.
 std::optional<Distribution> drawn_steps(const Arguments& arguments, const Subject& subject);
 std::string drawn_steps_text(const Distribution& steps);
 

@@ -1,5 +1,5 @@
-// Which devices and transports this build has, and why not where it has not. The command runs on a
-// machine without GPU, driver or MPI: a missing one is a sentence, never a crash.
+// Which devices and transports this build has, and what is missing for the others. The command runs
+// on a machine without GPU, driver or MPI: a missing one is a sentence, never a crash.
 #pragma once
 
 #include <string>

@@ -51,9 +51,9 @@ bool is_lost(exec::mpi::Link& link, int process) {
   return link.presence().is_lost(process);
 }
 
-/// A process that dies may leave a lock of MPI's shared memory taken, and whoever calls MPI then
-/// never comes back. So somebody who needs no lock looks too: if there has been no getting at the
-/// link for a while after a death, he says the sentence and ends the process.
+/// A process that dies may leave a lock of MPI's shared memory taken, and a thread that calls MPI
+/// then never comes back. So a thread that needs no such lock watches too: if it cannot get the
+/// link's mutex for a while after a death, it reports the death and ends the process.
 class LastGuard {
  public:
   LastGuard(exec::mpi::Link& link, const Session& session, std::string command)
@@ -65,7 +65,7 @@ class LastGuard {
     over_.store(true);
     thread_.join();
   }
-  /// What went wrong has been said.
+  /// What went wrong has been reported.
   void has_spoken() { has_spoken_.store(true); }
   LastGuard(const LastGuard&) = delete;
   LastGuard& operator=(const LastGuard&) = delete;
@@ -76,7 +76,8 @@ class LastGuard {
 
   void watch() {
     while (!over_.load()) {
-      // The first that has ended: others may have left for that, without a goodbye that is heard.
+      // The first that has ended: others may have ended because of it, and their goodbye was not
+      // heard.
       if (dead_ >= 0 && link_.presence().has_left(dead_)) dead_ = -1;
       if (dead_ < 0) dead_ = link_.presence().ended_process();
       if (dead_ >= 0 && !can_get_at_link()) leave();
@@ -117,7 +118,7 @@ void say_to_others(exec::mpi::Link& link, const Complaint& complaint) {
   }
 }
 
-/// What another process has failed by, as process 0 says it.
+/// Why another process has failed, as process 0 reports it.
 Complaint reason_of_others(exec::mpi::Link& link, const Complaint& otherwise) {
   link.wait_for_failure(std::nullopt, kReasonNs);
   const std::scoped_lock lock(link.mutex());
@@ -130,9 +131,9 @@ Complaint reason_of_others(exec::mpi::Link& link, const Complaint& otherwise) {
   return otherwise;
 }
 
-/// Process 0 says what went wrong, wherever it did. Another one says it too where it is its own and
-/// not what process 0 has met as well; and who is dead say all the living, for that might be
-/// process 0. Returns the status.
+/// Process 0 reports what went wrong, wherever it did. Another process reports its own failure too,
+/// unless process 0 reports the same. That a process is lost every other one reports, because it
+/// might be process 0. Returns the status.
 int complain(exec::mpi::Link& link, const Session& session, const std::string& command,
              OwnFailure failure) {
   Complaint& complaint = failure.complaint;

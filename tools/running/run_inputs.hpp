@@ -1,7 +1,7 @@
-// What decides the result of a run. The processes of a job are each given it by themselves, so
-// before they begin they compare: a rank with another seed would train along, and nobody would
-// know what has been trained. Where things are written, how they are shown and how long somebody
-// waits decides nothing and may differ; so may the paths of files that hold the same.
+// What decides the result of a run. Each process of a job gets these inputs on its own, so the
+// processes compare them before they begin: a rank with another seed would train along, and nobody
+// would know what was trained. Where results are written, how they are shown and how long a process
+// waits may differ; so may the paths of files that hold the same.
 #pragma once
 
 #include <string>
@@ -32,7 +32,7 @@ RunInputs inputs_of_training(const Plan& plan, const Program& program,
 /// Which of them differ, a line for each, with the ranks that have each value; "" if none does.
 std::string inputs_difference(const std::vector<RunInputs>& by_rank);
 
-/// Waits until all processes of the job have said theirs. Throws InputError in all of them if two
+/// Waits until all processes of the job have sent theirs. Throws InputError in all of them if two
 /// differ.
 void require_same_inputs(exec::mpi::Link& link, const RunInputs& own);
 

@@ -40,7 +40,8 @@ std::string line_of(std::string_view body, std::uint32_t crc) {
   return exec::crc_text(crc) + "\t" + std::string(body) + "\n";
 }
 
-/// What stands behind the seal, where that fits. `before`: the head's, of a record.
+/// The text after the seal, or nullopt where the seal does not fit it. `before`: for a record, the
+/// head's checksum.
 std::optional<std::string_view> body_of(std::string_view line, std::uint32_t before = 0) {
   if (line.size() <= kSealLetters || line[kSealLetters] != '\t') return std::nullopt;
   const std::string_view body = line.substr(kSealLetters + 1);

@@ -1,6 +1,6 @@
 // The journal of a search (`tune --resume FILE`): a first line that says of which job it is, then a
-// line for every configuration that was simulated. It only grows, so that a search that was broken
-// off at any moment goes on from all that it knew; each line carries a seal.
+// line for every configuration that was simulated. It only grows, so that a search that was
+// interrupted at any moment can go on from all that it knew; each line carries a seal.
 #pragma once
 
 #include <map>

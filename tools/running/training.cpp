@@ -49,7 +49,7 @@ exec::RunResult run_training(const Program& program, const CostTable& costs,
   if (request.cuda) {
     const exec::cuda::CudaTraining on_gpu{
         training, request.cuda->precision, request.cuda->hold_ns, {}, request.cuda->as_graph};
-    exec::cuda::require_trainable(program, on_gpu);  // said without a GPU too
+    exec::cuda::require_trainable(program, on_gpu);  // reported without a GPU too
     if (request.cuda->over_nccl) require_transport("nccl");
     require_device("cuda");
     const pipewright_cuda& cuda = exec::cuda::require_gpu();

@@ -27,7 +27,7 @@ inline constexpr double kMostNormRel = 1e-6;
 struct CudaRequest {
   exec::cuda::Precision precision = exec::cuda::Precision::Float32;
   std::vector<std::int64_t> hold_ns;  // exec::cuda::CudaTraining
-  bool as_graph = false;              // likewise
+  bool as_graph = false;              // exec::cuda::CudaTraining
   bool over_nccl = false;             // a GPU a rank; else messages are copies in this process
 };
 /// The same where cuBLAS rounds factors: ten bits of a TF32, eight of a bfloat16.
@@ -49,7 +49,7 @@ struct TrainingRequest {
   std::optional<CudaRequest> cuda;
   std::string header;  // of the steps' lines (tools/output/step_lines.hpp)
 
-  /// Of the processes of a job one speaks.
+  /// Of the processes of a job, process 0 alone prints.
   bool speaks() const { return link == nullptr || link->process() == 0; }
 };
 
@@ -71,8 +71,8 @@ std::string weight_versions_text(const Program& program, const exec::RunResult& 
 /// are threads.
 std::string clocks_text(const exec::RunResult& result);
 
-/// True if the gradients agree as far as rounding allows; exact numerics allow nothing, of the
-/// updated parameters neither.
+/// True if the gradients agree as far as rounding allows; exact numerics allow no difference, in
+/// the updated parameters neither.
 bool agrees(const exec::VerifyReport& report, double most = kMostNormRel);
 /// `step`: the one that was compared, counted from 1.
 std::string verify_text(const exec::VerifyReport& report, int step, double most = kMostNormRel);

@@ -35,7 +35,7 @@ struct TunedForRun {
 
 /// The plan of a job file that names none, tuned now and saved where tuner_save_path says; nothing
 /// if `path` is no job file, or one with a tuner_load_path. Throws InputError for a job that is to
-/// run only and names no plan, and for one that is to tune only and says nowhere where to.
+/// run only and names no plan, and for one that is to tune only and does not say where to save.
 TunedForRun tune_for_run(const std::string& path, Session& session);
 
 /// The ranked table with the baseline rows, what fell, and why the best one won.

@@ -5,7 +5,7 @@
 namespace pipewright::traces {
 namespace {
 
-/// Whether nothing that the computation takes ended later than that.
+/// Whether all inputs of the computation had ended by `time`.
 bool is_ready_by(const Program& program, const Timeline& timeline, InstructionId id,
                  std::int64_t time) {
   const InstructionId link = program.code[id].link;

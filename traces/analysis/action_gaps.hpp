@@ -12,7 +12,7 @@ namespace pipewright::traces {
 
 /// From the end of each computation to the start of the next one of the same rank, ascending: of
 /// those whose other inputs had all ended by then, with no communication on the compute lane in
-/// between. Clocks that overlap count as 0.
+/// between. Actions that overlap by the clock count as 0.
 std::vector<std::int64_t> action_gaps(const Program& program, const Timeline& timeline);
 
 }  // namespace pipewright::traces

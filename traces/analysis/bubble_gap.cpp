@@ -41,7 +41,7 @@ void split_gap(std::int64_t from, std::int64_t to, const std::vector<PendingTran
                bool together, std::vector<GapPart>& parts) {
   Splitter splitter(from, to, parts);
   if (together && !pending.empty()) {
-    // The first of equals governs, so that the answer does not depend on more than the order given.
+    // Of equals the first counts, so that the answer depends on the given order alone.
     const auto late =
         std::max_element(pending.begin(), pending.end(),
                          [](const auto& a, const auto& b) { return a.made < b.made; });

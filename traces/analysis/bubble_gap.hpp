@@ -26,10 +26,10 @@ struct GapPart {
   std::uint32_t waits_for = 0;
 };
 
-/// Splits [from, to). Transfers of an instant at which one is still not computed: Data, of which
-/// the last `excess` ns are Imbalance; at which all are computed: Transfer; at which none is
-/// pending: Overhead. `together`: they are all waited for from `from` on; else one after the other,
-/// in the given order.
+/// Splits [from, to). A moment is Data while what a pending transfer carries is still not computed
+/// (Imbalance in the last `excess` ns of that), Transfer while all of it is computed, and Overhead
+/// while no transfer is pending. `together`: all are waited for from `from` on; else one after the
+/// other, in the given order.
 void split_gap(std::int64_t from, std::int64_t to, const std::vector<PendingTransfer>& pending,
                bool together, std::vector<GapPart>& parts);
 

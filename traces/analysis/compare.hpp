@@ -1,4 +1,4 @@
-// How well one timeline foretells another, action by action: a simulation and a run, or two runs.
+// How well one timeline predicts another, action by action: a simulation and a run, or two runs.
 // The formulas are in docs/metrics.md. Pure functions; any number of threads may call them.
 #pragma once
 

@@ -45,7 +45,7 @@ class Concurrency {
   struct Point {
     std::int64_t time;
     double area;  // up to it
-    int ranks;    // behind it
+    int ranks;    // after it
   };
 
   double area_to(std::int64_t time) const {

@@ -28,7 +28,7 @@ struct KindScale {
 struct Fit {
   std::vector<KindScale> scales;      // of the kinds that occur with a predicted time
   std::optional<double> overhead_ns;  // nullopt: cannot be told apart, counted as 0
-  std::optional<double> contention;   // for each other rank; nullopt likewise
+  std::optional<double> contention;   // for each other rank; nullopt: cannot be told apart
   double mean_others = 0;             // ranks that computed at the same time, mean over the actions
   std::int64_t actions = 0, left_out = 0;
   /// Sum of |measured - prediction| over the actions that were kept, in percent of their measured

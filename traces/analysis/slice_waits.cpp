@@ -55,8 +55,8 @@ std::vector<TimeRange> begun_within(const std::vector<TimeRange>& ranges, std::i
   return result;
 }
 
-/// From the end of the last operator before `moment`, but not from before `start`; nothing where
-/// one is at work at that moment.
+/// From the end of the last operator before `moment`, but not from before `start`, until `moment`;
+/// nullopt if an operator runs at that moment.
 std::optional<TimeRange> idle_before(const std::vector<TimeRange>& operators, std::int64_t start,
                                      std::int64_t moment) {
   const auto next =
@@ -75,7 +75,8 @@ void take_out(TraceSpan& span, std::vector<TimeRange> waits, TraceRank& rank) {
   span.start_ns = span.moving_ns = begin;
 }
 
-/// When data began to move is not shown: the message stays as long as the slice that issued it.
+/// The trace does not show when data began to move: the message gets the length of the slice that
+/// issued it.
 void arrive_at(TraceSpan& receive, std::int64_t moment) {
   const std::int64_t length = receive.duration_ns();
   receive.end_ns = std::max(receive.end_ns, moment);

@@ -11,17 +11,17 @@ namespace pipewright::traces {
 
 /// What a process of the trace shows besides its actions. In any order.
 struct SliceSurroundings {
-  std::vector<TimeRange> receives;   // of the back end ("gloo:recv"): from issue to waited for
+  std::vector<TimeRange> receives;   // of the back end ("gloo:recv"): from issue to end of wait
   std::vector<TimeRange> operators;  // that compute ("aten::mm", a kernel); those inside others too
 };
 
-/// Moves the start of each computation behind the time that it waits, and fills `waits`, `posts`
-/// and `wait_rule` of the rank. A RECV gets the end of the receive that begins inside its slice;
-/// the back end's slice of a send says nothing, for it may begin when the message has long come. By
-/// the first rule of WaitRule that the trace allows: with receives, a computation waits from the
-/// last operator before the end of each that it needs until then; else, with operators inside
-/// slices, from the slice's start until its first one. A wait in the middle of a slice (the second
-/// input of an overlapped pair) counts in front of it. O(n log n).
+/// Moves the start of each computation past the time that it waits, and fills `waits`, `posts` and
+/// `wait_rule` of the rank. A RECV ends with the back end's receive that begins inside its slice;
+/// the back end's slices of sends are not used, because they may begin long after the message has
+/// come. The first rule of WaitRule that the trace allows applies. Receives: the computation waits,
+/// for each receive that it needs, from the last operator before that receive's end until that end.
+/// Operators: it waits from the slice's start until the first operator inside it. A wait in the
+/// middle of a slice (the second input of an overlapped pair) counts at its start. O(n log n).
 void separate_waits(TraceRank& rank, SliceSurroundings around);
 
 /// The rule where neither receives nor operators are shown and there are several ranks: no

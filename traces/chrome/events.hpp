@@ -1,4 +1,4 @@
-// The single events of a Chrome trace, a line each. Used by trace.cpp alone.
+// The single events of a Chrome trace, a line each. Used by traces/chrome/trace.cpp alone.
 #pragma once
 
 #include <string_view>
@@ -31,7 +31,7 @@ class ChromeEvents {
   void close_slice();
 
   /// One end of an arrow strictly inside the slice [start, end): the tail just before its end, the
-  /// head just behind its start. The slice must be at least 2 ns long as it is written.
+  /// head just after its start. The slice must be at least 2 ns long as it is written.
   void arrow_tail(TracePlace place, std::int64_t id, std::string_view name, std::int64_t end_ns);
   void arrow_head(TracePlace place, std::int64_t id, std::string_view name, std::int64_t start_ns);
 

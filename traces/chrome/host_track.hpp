@@ -1,5 +1,5 @@
 // The process "host" of a measured trace: what the command did, and the parts of the step. Used by
-// trace.cpp.
+// traces/chrome/trace.cpp.
 #pragma once
 
 #include <cstdint>

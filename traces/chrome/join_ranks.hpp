@@ -13,7 +13,7 @@ namespace pipewright::traces {
 struct ClockShift {
   int rank = 0;
   std::int64_t shift_ns = 0;
-  std::int64_t least_ns = 0, most_ns = 0;  // equal for the first rank, to which the others go
+  std::int64_t least_ns = 0, most_ns = 0;  // equal for the first rank, whose clock the others get
   bool bounded = true;                     // false: no messages with it in one of the directions
 };
 

@@ -35,7 +35,7 @@ class Changes {
 
  private:
   const CostTable& costs_;
-  const bool forward_only_;  // then an F keeps nothing behind its end
+  const bool forward_only_;  // then an F keeps nothing after its end
   std::vector<MemoryStep>& out_;
 };
 

@@ -94,8 +94,8 @@ bool is_of_use(RawEvent& event) {
          cell_of_slice_name(event.name).has_value();
 }
 
-/// A rank computes one action at a time: what overlaps would count twice. Tools that round leave up
-/// to a microsecond, which the later one gives up.
+/// A rank computes one action at a time: what overlaps would count twice. Tools that round times
+/// leave overlaps of up to a microsecond, which are taken off the later action.
 void settle_overlaps(TraceRank& rank, const std::string& file) {
   constexpr std::int64_t kRounding = 1000;
   const TraceSpan* latest = nullptr;
@@ -298,7 +298,7 @@ class Collector {
       first = begin_ns(trace_.ranks.front());
       for (const TraceRank& rank : trace_.ranks) first = std::min(first, begin_ns(rank));
     }
-    // One that is out of range says nothing: it is the same for all files of a job.
+    // A base out of range is ignored: all files of a job have the same one.
     const std::int64_t base = raw_.base_ns.value_or(0);
     trace_.clock_ns = (base < 0 || base > kMostTogether ? 0 : base) + first;
     trace_.world_size =

@@ -10,7 +10,7 @@
 
 namespace pipewright::traces {
 
-/// The most that is read, unpacked: what viewers can hold too.
+/// The most that is read, unpacked; viewers hold no more either.
 inline constexpr std::uint64_t kMostTraceBytes = std::uint64_t{2} << 30;
 
 /// Plain or gzip, by its first bytes; "-" is standard input. Throws InputError if the file cannot

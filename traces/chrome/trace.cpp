@@ -116,7 +116,7 @@ class Writer {
     const std::int64_t pid = rank + 1;
     events_.name({pid, 1}, "process_name", "name", "rank " + std::to_string(rank));
     events_.index({pid, 1}, "process_sort_index", rank);
-    // Rounded half up in integers, so that no platform prints another digit.
+    // Rounded half up to a whole number, so that no platform prints another digit.
     const std::int64_t whole = std::max<std::int64_t>(1, timeline_.makespan_ns);
     const std::int64_t percent =
         static_cast<std::int64_t>(static_cast<long double>(figures.busy_ns) * 100 / whole + 0.5L);

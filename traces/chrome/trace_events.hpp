@@ -1,5 +1,5 @@
 // The events of a Chrome trace as they stand in the file, without their meaning. Used by
-// read_trace.cpp.
+// traces/chrome/read_trace.cpp.
 #pragma once
 
 #include <cstdint>

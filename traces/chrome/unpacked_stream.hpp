@@ -1,5 +1,5 @@
 // The text of a trace file, gzip or plain, read piece by piece: only a piece of it is held at a
-// time. Used by read_trace.cpp.
+// time.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 
 namespace pipewright::traces {
 
-/// With the five characters that mean something replaced, of text as it may be shown.
+/// The text as plain_text() shows it, with the five characters that have a meaning in HTML
+/// replaced.
 inline std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : plain_text(text)) {

@@ -85,8 +85,8 @@ class Drawing {
 
   double x_of(std::int64_t ns) const { return kLeft + static_cast<double>(ns) * scale_; }
 
-  /// Draws the span at `i`, together with those after it that are as narrow and alike; returns the
-  /// next.
+  /// Draws the span at `i`, together with those after it that are as narrow and look the same;
+  /// returns the next.
   std::size_t draw(const ViewedRank& rank, std::size_t i, double y) {
     const LookedSpan& looked = rank.spans[i];
     const double x = x_of(looked.span->start_ns);
