@@ -55,7 +55,7 @@ ImageShape read_image(const JsonCursor& value, const ImageShape& before, int wid
   if (!given) return before;
   const ImageShape image = read_image_shape(*given);
   if (before.channels > 0 && image != before) {
-    given->fail(text_of(before) + ", the image behind the layer before");
+    given->fail(text_of(before) + ", the image after the layer before");
   }
   if (width > 0 && image.numbers() != width) {
     given->fail("an image of " + std::to_string(width) + " numbers, the width of the layer before");
@@ -90,7 +90,7 @@ Layer read_conv2d(const JsonCursor& value, const ImageShape& image) {
     groups = read_count(*given, 1, kMostNumbers);
     if (image.channels % groups != 0 || count % groups != 0) {
       given->fail("a number of groups that divides the channels in front (" +
-                  std::to_string(image.channels) + ") and behind (" + std::to_string(count) + ")");
+                  std::to_string(image.channels) + ") and after (" + std::to_string(count) + ")");
     }
   }
   const ImageShape behind = behind_window(image, count, window);

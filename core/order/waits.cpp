@@ -34,8 +34,8 @@ class RankWaits {
         place_text(rank_, cell) + ": " + to_string(wait) + " waits for " + to_string(awaited);
     const std::size_t at = place_of(awaited, turn);
     if (at < row_.size()) {
-      return text + ", which stands behind it (" + place_text(rank_, at) +
-             "): the rank can never go on; write the wait behind it";
+      return text + ", which comes after it (" + place_text(rank_, at) +
+             "): the rank can never go on; write the wait after it";
     }
     if (turn > 1) {
       return text + " once more than the rank has it; one " + to_string(wait) +

@@ -131,7 +131,7 @@ void Checkpoint::require_filled_parts() const {
     throw InputError(manifest(), "",
                      "the arrays of " + part.file + " do not fill its " +
                          std::to_string(part.bytes) +
-                         " bytes one behind the other; load an older checkpoint");
+                         " bytes one after another; load an older checkpoint");
   }
 }
 

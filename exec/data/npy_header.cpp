@@ -46,7 +46,7 @@ class HeaderReader {
       expect(',');
     }
     skip_spaces();
-    if (at_ != text_.size()) broken("nothing behind the dictionary");
+    if (at_ != text_.size()) broken("nothing after the dictionary");
     if (!has_type_ || !has_order_ || !has_shape_) {
       broken("the keys 'descr', 'fortran_order' and 'shape'");
     }
@@ -120,7 +120,7 @@ class HeaderReader {
       product *= size > 0 ? size : 1;
       has_comma = takes(',');
     }
-    if (sizes.size() == 1 && !has_comma) broken("a comma behind the only size");
+    if (sizes.size() == 1 && !has_comma) broken("a comma after the only size");
     return sizes;
   }
 

@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadLine{"", 2, "no command"}, BadLine{"simulat", 2, "did you mean \"simulate\"?"},
         BadLine{"frobnicate", 2, "the commands are"},
-        BadLine{"--json simulate", 2, "flags come behind a command"},
+        BadLine{"--json simulate", 2, "flags come after a command"},
         BadLine{"schedules", 2, "list, show, export"},
         BadLine{"schedules lits", 2, "did you mean \"list\"?"},
         BadLine{"schedules show", 2, "missing NAME"},

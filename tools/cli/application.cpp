@@ -33,7 +33,7 @@ const Command* find(const std::vector<Command>& commands, const std::string& nam
     list += (list.empty() ? "" : ", ") + std::string(names.back());
   }
   if (!word.empty() && word.front() == '-') {
-    throw InputError("unknown flag " + word + "; flags come behind a command, one of " + list);
+    throw InputError("unknown flag " + word + "; flags come after a command, one of " + list);
   }
   if (word.empty()) throw InputError("expected one of its commands: " + list);
   throw InputError("unknown command \"" + word + "\"" + did_you_mean(word, names) +

@@ -135,7 +135,7 @@ std::string call_text(const StepCalls& step, const RankCalls& rank, const Call& 
   if (rank.streams.size() > 1) text += ", stream \"" + rank.streams[call.stream] + "\"";
   for (const std::uint32_t wait : call.waits_for)
     text +=
-        (wait == call.waits_for.front() ? ", behind " : " and ") + to_string(rank.calls[wait].cell);
+        (wait == call.waits_for.front() ? ", after " : " and ") + to_string(rank.calls[wait].cell);
   return text;
 }
 
@@ -200,7 +200,7 @@ int show_issue_order(const Arguments& arguments, const Subject& subject, Session
     Json waits = Json::array();
     std::string line = "rank " + std::to_string(rank) + "  " + program.text(id);
     for (const InstructionId wait : issued.waits_of(place)) {
-      line += (waits.empty() ? ", behind " : " and ") + program.text(wait);
+      line += (waits.empty() ? ", after " : " and ") + program.text(wait);
       waits.push_back({{"rank", program.rank_of(wait).value}, {"action", program.text(wait)}});
     }
     Json fields = {{"rank", rank}, {"action", program.text(id)}, {"waits_for", std::move(waits)}};

@@ -86,13 +86,13 @@ int steps_left(const std::optional<exec::Checkpoint>& start, int all) {
   const int behind = start ? start->facts().step : 0;
   if (behind < all) return all - behind;
   throw InputError(start->folder().string(), "",
-                   "has " + std::to_string(behind) + " steps behind it, and the training has " +
+                   "has " + std::to_string(behind) + " steps done, and the training has " +
                        std::to_string(all) + " in all; ask for more with --steps");
 }
 
 void tell_start(const exec::Checkpoint& start, const exec::cpu::Training& training,
                 Session& session) {
-  session.note("goes on behind step " + std::to_string(start.facts().step) + ", from " +
+  session.note("goes on after step " + std::to_string(start.facts().step) + ", from " +
                start.folder().string());
   for (const std::string& note : exec::cpu::resume_notes(start, training)) session.note(note);
 }

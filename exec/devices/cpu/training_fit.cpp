@@ -64,7 +64,7 @@ std::string updates_of(const Program& program, int stage, RankId rank) {
       if (!updates.empty() && updates.back() == 'r') {
         refuse_training(
             replica + " computes " + program.text(id) +
-            " between its REDUCE_GRAD and the OPT; reduce behind the last weight gradient");
+            " between its REDUCE_GRAD and the OPT; reduce after the last weight gradient");
       }
       unreduced = true;
     } else if (cell.action.kind == ActionKind::ReduceGrad && cell.action.stage.value == stage) {

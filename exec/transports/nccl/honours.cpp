@@ -141,7 +141,7 @@ std::vector<std::string> refusals_of(const Program& program) {
     refusals.push_back(program.text(ahead) +
                        " stands before what it sends, which NCCL's stream could only wait for once "
                        "it was enqueued; with in_flight that order decides who has a place. Write "
-                       "it behind, or take in_flight = 0");
+                       "it after that, or take in_flight = 0");
   return refusals;
 }
 

@@ -123,7 +123,7 @@ void check_groups(const StepCalls& step, std::vector<std::string>& problems) {
         if (k > 0 && calls[k - 1].kind == CallKind::GroupEnd)
           problems.push_back(
               "rank " + std::to_string(r) +
-              " begins a group right behind another: no run of the policy is cut so");
+              " begins a group right after another: no run of the policy is cut so");
         in_group = true;
         communicators.clear();
       } else if (call.kind == CallKind::GroupEnd) {
@@ -134,7 +134,7 @@ void check_groups(const StepCalls& step, std::vector<std::string>& problems) {
         if (communicators.size() == 2)
           problems.push_back(where(r, call) +
                              " is in a group over several communicators, which are launched one "
-                             "behind the other");
+                             "after the other");
       }
     }
   }

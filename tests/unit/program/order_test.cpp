@@ -185,7 +185,7 @@ TEST(OrderProblems, AWaitNeedsItsOwnSendOrReductionBeforeIt) {
   EXPECT_THAT(problems("0F0,0SEND_F0,0RECV_B0,0B0,0WAIT_SEND_F0\n" + other), IsEmpty());
   EXPECT_THAT(problems("0F0,0WAIT_SEND_F0,0SEND_F0,0RECV_B0,0B0\n" + other),
               ElementsAre(HasSubstr("rank 0, action 2: 0WAIT_SEND_F0 waits for 0SEND_F0, which "
-                                    "stands behind it (rank 0, action 3)")));
+                                    "comes after it (rank 0, action 3)")));
   EXPECT_THAT(
       problems("0F0,0SEND_F0,0WAIT_SEND_F0,0WAIT_SEND_F0,0RECV_B0,0B0\n" + other),
       ElementsAre(HasSubstr("rank 0, action 4: 0WAIT_SEND_F0 waits for 0SEND_F0 once more")));
@@ -193,7 +193,7 @@ TEST(OrderProblems, AWaitNeedsItsOwnSendOrReductionBeforeIt) {
               ElementsAre(HasSubstr("1WAIT_SEND_B0 waits for 1SEND_B0, which the rank does not")));
   EXPECT_THAT(
       problems("0F0,0B0,0WAIT_REDUCE_GRAD,0REDUCE_GRAD\n"),
-      ElementsAre(HasSubstr("0WAIT_REDUCE_GRAD waits for 0REDUCE_GRAD, which stands behind")));
+      ElementsAre(HasSubstr("0WAIT_REDUCE_GRAD waits for 0REDUCE_GRAD, which comes after")));
   EXPECT_THAT(problems("0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n"), IsEmpty());
 }
 

@@ -57,7 +57,7 @@ TEST(DryRun, ShowsTheOrderForOneGpuAndTheDelayOfASlowLink) {
       "run -s gpipe -p 2 -m 1 --device cuda --dry-run --message-bytes 25MB --slow-link 25GB/s";
   const auto result = pipewright(words, folder);
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("rank 0 0SEND_F0, behind 0F0, held for 1.00 ms\n"));
+  EXPECT_THAT(result.out, HasSubstr("rank 0 0SEND_F0, after 0F0, held for 1.00 ms\n"));
   const json fields = json::parse(pipewright(words + " --json", folder).out);
   EXPECT_EQ(fields.at("issue_order").at(1).at("held_ns"), 1'000'000);
 }
