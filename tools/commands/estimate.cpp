@@ -323,7 +323,7 @@ Command estimate_command() {
       list_flag("--zero", "STAGE,...", "0 to 3"),
       {.group = "Job",
        .name = "--overlap-gradients",
-       .help = "reduce gradients after the last micro-batch, gather weights after the first"},
+       .help = "reduce gradients during the last micro-batch, gather weights during the first"},
       {.group = "Search",
        .name = "--exhaustive",
        .help = "estimate all, and print the front of time and memory"},
