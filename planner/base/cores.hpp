@@ -6,13 +6,13 @@
 
 namespace pipewright::planner {
 
-/// Those that its affinity mask names (taskset, cpusets, a batch system), and no more than the CPU
-/// quota of its control groups (version 2) pays for, rounded down; at least 1. The same for every
-/// user of the count: searches, profiles, predictions.
+/// The cores that the affinity mask names (taskset, cpusets, a batch system), but no more than the
+/// CPU quota of the process's control groups (version 2) allows, rounded down; at least 1.
+/// Searches, profiles and predictions all use this count.
 int cores_of_this_machine();
 
-/// Of the text of a cpu.max, "QUOTA PERIOD" in microseconds: the whole cores, at least 1; nothing
-/// without a quota ("max 100000").
+/// The whole cores that the text of a cpu.max file, "QUOTA PERIOD" in microseconds, allows, at
+/// least 1; nullopt without a quota ("max 100000").
 std::optional<int> cores_of_quota(std::string_view cpu_max);
 
 }  // namespace pipewright::planner

@@ -10,9 +10,9 @@
 
 namespace pipewright::planner {
 
-/// Calls work(0) … work(count - 1), each once, on at most `threads` threads; which thread takes
-/// which is open, so the pieces must not touch each other's results. If pieces throw, the exception
-/// of the lowest index that was seen is thrown again after all threads have ended.
+/// Calls work(0) … work(count - 1), each once, on at most `threads` threads. Any thread may take
+/// any piece, so the pieces must not touch each other's results. If pieces throw, the exception of
+/// the lowest index that was seen is thrown again after all threads have ended.
 template <class Work>
 void for_each_index(std::size_t count, int threads, const Work& work) {
   std::vector<std::exception_ptr> errors(count);

@@ -134,7 +134,8 @@ bool reaches_1f1b_v(const ScheduleRequest& q) {
   return q.micro_batches >= peak_of_1f1b_v(q, 0) - 1;
 }
 
-/// G micro-batches wait in each chunk but the last, and in that one what is on its way below.
+/// G micro-batches wait in each chunk but the last; in the last, those that are on their way on the
+/// ranks below.
 int peak_of_grouped_interleaved(const ScheduleRequest& request, int rank) {
   const int p = request.ranks, m = request.micro_batches;
   const auto found = request.parameters.find("group");

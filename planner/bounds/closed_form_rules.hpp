@@ -1,4 +1,4 @@
-// The formulas behind closed_form.hpp, one entry a schedule. Pure functions.
+// The formulas of planner/bounds/closed_form.hpp, one entry for each schedule. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace pipewright::planner {
 
-/// What a formula speaks of: p, m, v and the costs of one stage in nanoseconds; b is what the
+/// The terms of a formula: p, m, v and the costs of one stage in nanoseconds; b is what the
 /// schedule's backward costs, fused or in parts.
 struct FormulaTerms {
   const ScheduleRequest& request;
@@ -21,7 +21,7 @@ struct FormulaTerms {
 
 struct ClosedFormRule {
   std::string_view schedule;
-  /// Live chunk activations at most on a rank, for any costs.
+  /// The most live chunk activations of a rank, for any costs.
   int (*peak)(const ScheduleRequest& request, int rank);
   /// Makespan minus the work of one rank; nullopt where the formula does not hold. nullptr: none is
   /// known. Latency is 0 on more than one rank unless `with_latency`.

@@ -75,7 +75,7 @@ std::int64_t least_layer_step(const CostModel& costs, const Job& job, const Para
   const StageCosts all =
       costs.stage_costs({&whole, 1}, ranks, mesh.micro_batch_size, job.training.optimizer).front();
   const double slower = costs.contention(ranks);
-  // Of the times of a stage each is rounded to a whole nanosecond, by half of one at most.
+  // Each of a stage's times is rounded to a whole nanosecond, by half of one at most.
   const double rounding = slower > 1 ? 1.5 * (layers + 1) : 0;
   const int stages = common.whole_ranks ? mesh.pipeline : 1;
   const double launching = 2.0 * slower * static_cast<double>(costs.overhead().value);

@@ -1,6 +1,6 @@
-// What no plan of a model that is planned layer by layer beats, from its mesh and its stages: the
-// search's lower bounds where costs come from a profile or from operation counts. Pure functions;
-// nanoseconds.
+// Lower bounds on the step of any plan of a model that is planned layer by layer, from its mesh and
+// its stages. The search uses them where costs come from a profile or from operation counts. Pure
+// functions; nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,22 @@ namespace pipewright::planner {
 struct CommonOfSchedules {
   bool one_rank_a_stage = true;  // of each replica
   bool whole_ranks = true;       // a rank has at least one stage; none shares out micro-batches
-  bool synchronous = true;       // each rank updates once, behind all its computations
+  bool synchronous = true;       // each rank updates once, after all its computations
   bool any_named = false;
 };
-/// Of the names in `schedule_mode`; where there are none, of those that the search tries by itself.
-/// Throws InputError for a name that is no schedule.
+/// Looks at the schedules that `schedule_mode` names; where it names none, at those that the search
+/// tries by itself. Throws InputError for a name that is no schedule.
 CommonOfSchedules common_of(const Choice& schedule_mode);
 
-/// No schedule on this mesh ends earlier, whatever the cut: a replica's work for all its
-/// micro-batches, its updates and the latencies of its reductions, divided among its ranks; and one
-/// micro-batch's way up through all F and down through all I. On one rank, where no schedule is
-/// named, the whole model's reduction is behind all work.
+/// A step that no schedule on this mesh beats, whatever the cut, from two bounds: a replica's work
+/// for all its micro-batches, its updates and the latencies of its reductions, divided among its
+/// ranks; and one micro-batch's way up through all F and down through all I. On one rank, where no
+/// schedule is named, the whole model's reduction comes after all work.
 std::int64_t least_layer_step(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
                               const CommonOfSchedules& common);
 
-/// Fills `reduce` and `unshard` of the stages, where the mesh has replicas, with what moving the
-/// stage's parameters takes at least: the ring of CostTable::collective_time() over one of its
+/// Where the mesh has replicas, fills `reduce` and `unshard` of the stages with the least time that
+/// moving a stage's parameters takes: the ring of CostTable::collective_time() over one of its
 /// edges, that from the last replica to the first.
 void set_least_reductions(std::vector<StageCosts>& stage_costs, const CostModel& costs,
                           const Job& job, const ParallelSetup& mesh,

@@ -32,7 +32,7 @@ RouteCosts worst_edge(const CostModel& costs, const Job& job, const ParallelSetu
   return worst;
 }
 
-/// As CostTable prices it: the reduction of a stage that alone is in a table.
+/// The reduction of a stage as CostTable prices it, in a table with this stage alone.
 Nanoseconds ring_time(const RouteCosts& edge, int members, bool sharded, Bytes parameters) {
   Collective ring;
   ring.sharded = sharded;

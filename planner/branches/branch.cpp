@@ -161,7 +161,7 @@ std::optional<Shape> with_best_replicas(const Shape& shape, Cuts& cuts) {
   return chosen;
 }
 
-/// By rank at most, where a formula knows them.
+/// The most live activations of each rank, where a formula knows them.
 auto live_activations(const Configuration& c) {
   return closed_form_peaks(c.schedule->name, request_of(c.parallel));
 }
@@ -182,7 +182,7 @@ std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<S
   for (std::size_t s = 0; s < stages.size(); ++s) {
     Rank& rank = of_rank[static_cast<std::size_t>(stages[s].rank.value)];
     rank.state += memory[s].constant;
-    // Behind its I a micro-batch may hold less.
+    // After its I a micro-batch may hold less.
     const Bytes held = c.schedule->splits_backward
                            ? std::min(memory[s].f, Bytes(-memory[s].w.value))
                            : memory[s].f;
@@ -224,7 +224,8 @@ bool surely_fits(const Configuration& c, const std::vector<StagePlan>& stages,
   return true;
 }
 
-/// A rank's only stage does at least what the closed form of the peaks asks of it.
+/// With one stage a rank, each stage recomputes at least as much as the closed form of the peaks
+/// makes necessary.
 std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const RankLimits& limits,
                                 Sending sending) {
   const StagesByRecompute& by_kind = *cut.by_recompute;
@@ -261,8 +262,8 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
   }
   struct Rank {
     std::int64_t work = 0, update = 0;
-    std::int64_t fill = -1, drain = 0;  // of the stages in front of its first
-    std::int64_t exchange = INT64_MAX;  // behind the rank's last gradient, at least
+    std::int64_t fill = -1, drain = 0;  // of the stages before its first
+    std::int64_t exchange = INT64_MAX;  // after the rank's last gradient, at least
   };
   std::vector<Rank> of_rank(static_cast<std::size_t>(ranks));
   std::int64_t fill = 0, drain = 0;

@@ -21,13 +21,14 @@ struct Branch {
   std::int64_t bound = 0;                                // nanoseconds
 };
 
-/// Whether a stage of this layout is on several ranks, and these differ in speed: then it has no
-/// one time, and is not tried.
+/// Whether this layout puts a stage on several ranks that differ in speed: such a stage has no
+/// single time, and the layout is not tried.
 bool mixes_speeds(Layout layout, const LayerCosts& costs);
 /// The stages of a cut, each on the rank of its first micro-batch.
 std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& placement);
 
-/// Those of a configuration whose schedule takes its sizes and whose model has the layers for them.
+/// The stages of a configuration whose schedule takes its sizes and whose model has the layers for
+/// them.
 std::vector<StagePlan> stages_of(const Configuration& configuration,
                                  const ConfigurationCosts& costs);
 
@@ -45,22 +46,23 @@ inline constexpr const char* kOrderByCosts =
 /// Cuts that each shape is tried with.
 int cuts_tried(const ConfigurationCosts& costs);
 
-/// What can be made of these shapes on a mesh, each cut by cost and, where that differs, into equal
-/// numbers of layers, and where ranks differ in speed, evenly by rank. `limit`: as in limits_of().
+/// The branches of these shapes on a mesh. Each shape is cut by cost; where that differs, also into
+/// equal numbers of layers; and where ranks differ in speed, also evenly by rank. `limit`: as in
+/// limits_of().
 Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
                      const std::vector<Shape>& shapes, Bytes limit);
 
-/// Each rank waits for the first micro-batch to reach it, computes everything once, and its last
-/// fused backward still has to go down to stage 0, and the stage whose gradients are complete last
-/// has to exchange them; where ranks depend on the micro-batch, they share all work at best. One
-/// micro-batch at a time takes the work of all ranks.
-/// `costs`: by stage.
+/// A time that no order of the configuration beats. Each rank waits for the first micro-batch to
+/// reach it and computes everything once. After that comes whichever takes longer: the way of its
+/// last fused backward down to stage 0, or the exchange of the gradients that are complete last.
+/// Where ranks depend on the micro-batch, they share all work at best. A schedule with one
+/// micro-batch at a time takes the work of all ranks. `costs`: by stage.
 std::int64_t step_bound(const Configuration& configuration, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs);
 
-/// False only if no order of the configuration can keep to the limits: the state of a rank's
-/// stages, and the peak of its activations where a formula knows it, each at least as large as that
-/// of its lightest stage.
+/// False only if no order of the configuration can keep to the limits, by the state of a rank's
+/// stages and, where a formula knows the peak of its activations, by that peak with each activation
+/// as large as that of the rank's lightest stage.
 bool may_fit(const Configuration& configuration, const std::vector<StagePlan>& stages,
              const std::vector<StageMemory>& memory, const RankLimits& limits);
 

@@ -33,12 +33,13 @@ struct OrderCosts {
 OrderCosts order_costs(const ConfigurationCosts& costs, const Configuration& configuration,
                        const std::vector<StagePlan>& stages, Bytes limit);
 
-/// What evaluate() says, of another order than the schedule's for these stages, of one replica.
+/// As evaluate(), for another order of these stages than the schedule's; the order is of one
+/// replica.
 Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
                           const Configuration& configuration, const std::vector<StagePlan>& stages,
                           const Order& pipeline, const OrderCosts& by);
 
-/// What of a row follows from the configuration alone; nothing of it is predicted.
+/// The row of a configuration with what follows from the configuration alone; nothing is predicted.
 Candidate unpriced(const Configuration& configuration);
 
 /// The order of the ranked table: by step, memory and devices, then the simpler one. Total.

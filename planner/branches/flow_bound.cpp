@@ -18,10 +18,10 @@ struct Leg {
   bool is_backward = false;
   std::int64_t time = 0;   // on the way
   std::int64_t alone = 0;  // of it, what nothing else at this place overlaps
-  std::int64_t later = 0;  // the W behind it, at the same place
+  std::int64_t later = 0;  // the W after it, at the same place
   std::int64_t head = 0;   // before it, of the first micro-batch
-  std::int64_t tail = 0;   // behind it, of the last
-  std::int64_t done = 0;   // before when it has not ended for all micro-batches
+  std::int64_t tail = 0;   // after it, of the last
+  std::int64_t done = 0;   // until then it has not ended for all micro-batches
 
   int rank() const { return std::get<0>(place); }
   bool computes() const { return rank() == std::get<1>(place); }
@@ -49,7 +49,7 @@ class Way {
     return static_cast<int>(stages_[static_cast<std::size_t>(stage)].rank.value);
   }
 
-  /// By stage, what is to come behind its last gradient on its rank: a rank reduces its highest
+  /// By stage, what is to come after its last gradient on its rank: a rank reduces its highest
   /// stage first, updates all, and gathers all.
   void find_after() {
     const auto ranks = static_cast<std::size_t>(configuration_.parallel.pipeline);
@@ -110,7 +110,7 @@ class Way {
                      [&](std::size_t a, std::size_t b) { return legs_[a].place < legs_[b].place; });
   }
 
-  /// `ready`: by rank, before when it begins no backward; empty: nothing is known.
+  /// `ready`: by rank, until when it begins no backward; empty: nothing is known.
   void set_heads(std::span<const std::int64_t> ready) {
     std::int64_t head = 0;
     for (Leg& leg : legs_) {
@@ -152,8 +152,8 @@ class Way {
     return bound;
   }
 
-  /// A rank that holds all micro-batches of all its stages begins its backwards behind its
-  /// forwards. False where no rank does. Needs `done`.
+  /// A rank that holds all micro-batches of all its stages begins its backwards after its forwards.
+  /// False where no rank does. Needs `done`.
   bool hold_back(std::span<const int> held) {
     if (held.empty() || configuration_.schedule->splits_backward) return false;
     const std::int64_t all = micro_batches() * configuration_.parallel.chunks;
@@ -216,7 +216,7 @@ class Way {
   const std::vector<StagePlan>& stages_;
   const std::vector<StageCosts>& costs_;
   std::vector<std::int64_t> after_;    // by stage
-  std::vector<Leg> legs_;              // one behind the other
+  std::vector<Leg> legs_;              // in the order of the way
   std::vector<std::size_t> by_place_;  // legs of one place next to each other, in their order
 };
 

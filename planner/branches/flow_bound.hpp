@@ -1,14 +1,14 @@
 // What no order of a configuration beats, from the way of a micro-batch: up through all stages and
 // back, with the messages between them. Pure functions; nanoseconds.
 //
-// All m micro-batches have the same way. A rank, or a wire that moves one message at a time, is
-// busy for m·a with what takes `a` of it on a stretch of that way; before, the first micro-batch
-// has to get there (head), and behind the last one the rest of the way is to go and gradients are
-// to be exchanged (tail). head + m·a + tail is the bound of one machine with heads and tails
-// (Carlier, European Journal of Operational Research 11, 1982), here of each stretch.
+// All m micro-batches have the same way. Where a stretch of it keeps a rank, or a wire that moves
+// one message at a time, busy for `a`, all of them keep it busy for m·a. Before that the first
+// micro-batch has to get there (head); after it the last one has to go the rest of the way and
+// gradients have to be exchanged (tail). head + m·a + tail is the bound of one machine with heads
+// and tails (Carlier, European Journal of Operational Research 11, 1982), here for each stretch.
 //
-// And a rank that holds w activations at most, each of them for as long as the way from its F to
-// its B at least, lets go of w of them in that time at best, however the rest is arranged.
+// Also, a rank holds at most w activations, each for at least the time from its F to the end of its
+// B. In that time it lets go of w of them at best, however the rest is arranged.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@
 
 namespace pipewright::planner {
 
-/// The largest of step_bound() and, where each stage is on one rank, of the above for each of the
-/// replicas. `costs`: by stage, with what they exchange at least.
+/// The larger of step_bound() and, where each stage is on one rank, the bounds above for each of
+/// the replicas. `costs`: by stage, with what they exchange at least.
 std::int64_t flow_bound(const Configuration& configuration, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs, const std::vector<Wires>& wires,
                         Sending sending);

@@ -96,7 +96,7 @@ void read_recompute(const Values& values, ParallelSetup& parallel) {
   parallel.recompute_of_stage.push_back(word(text.substr(begin)));
 }
 
-/// Of a recompute that the stages have each for themselves; `stages` of them.
+/// What is wrong with recompute by stage, for a plan of `stages` stages.
 std::optional<std::string> broken_recompute(const Configuration& c, std::size_t stages,
                                             const ConfigurationCosts& costs) {
   const ParallelSetup& parallel = c.parallel;
@@ -175,8 +175,8 @@ void read_degrees(const Values& values, ParallelSetup& parallel) {
     parallel.sequence_parallel = false;
 }
 
-/// Replicas: those asked for, or, unless they are as elsewhere, what the other degrees leave of the
-/// cluster. Why they do not fit.
+/// Sets the replicas: those asked for, or, unless they are as elsewhere, what the other degrees
+/// leave of the cluster. Returns why they do not fit.
 std::string set_replicas(const Values& values, const Job& job, bool as_elsewhere,
                          ParallelSetup& parallel) {
   const std::int64_t devices = job.cluster.devices();
@@ -198,7 +198,8 @@ std::string set_replicas(const Values& values, const Job& job, bool as_elsewhere
          std::to_string(devices) + ".";
 }
 
-/// Micro-batches: those asked for, or what the batch leaves. Why they do not make up the batch.
+/// Sets the micro-batches: those asked for, or what the batch leaves. Returns why they do not make
+/// up the batch.
 std::string set_batches(const Values& values, const Job& job, ParallelSetup& parallel) {
   const std::int64_t samples = std::int64_t{parallel.data} * parallel.micro_batch_size;
   const auto left = std::max<std::int64_t>(1, job.global_batch / samples);

@@ -13,10 +13,10 @@ namespace pipewright::planner {
 
 /// By key, as the text has them.
 using AskedValues = std::map<std::string, std::string>;
-/// Throws InputError for a text that is none of keys and values.
+/// Throws InputError for a text that is not a list of keys and values.
 AskedValues read_asked(const std::string& text);
 
-/// Whose stages have replicas where the text names these and no schedule.
+/// The schedule of a text that names replicas of stages and no schedule.
 inline constexpr const char* kReplicatedSchedule = "1f1b-rr";
 
 struct NamedConfiguration {
@@ -25,12 +25,12 @@ struct NamedConfiguration {
   std::string too_many_devices, other_batch;
 };
 
-/// Keys: schedule, tp, pp, dp, cp, ep, vpp, replicas (2,1,1: ranks of each stage of 1f1b-rr, left
-/// out the schedule's default), micro_batch_size, micro_batches, recompute,
-/// sequence_parallel, zero, node_order, rank_order and partition. recompute is none, selective,
-/// full, by-stage, or one of the first three for each stage ("full+full+none"). What is left out is
-/// as in `otherwise`, or without it 1, off, 1f1b and file; then dp and micro_batches are what is
-/// left of devices and batch. Throws InputError for what it does not understand.
+/// Keys: schedule, tp, pp, dp, cp, ep, vpp, replicas (2,1,1: ranks of each stage of 1f1b-rr; left
+/// out: the schedule's default), micro_batch_size, micro_batches, recompute, sequence_parallel,
+/// zero, node_order, rank_order and partition. recompute is none, selective, full, by-stage, or one
+/// of the first three for each stage ("full+full+none"). What is left out is as in `otherwise`, or
+/// without it 1, off, 1f1b and file; then dp and micro_batches are what is left of devices and
+/// batch. Throws InputError for what it does not understand.
 NamedConfiguration read_configuration(const std::string& text, const Job& job,
                                       const Candidate* otherwise);
 
@@ -38,8 +38,8 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
 std::optional<std::string> broken_rule(const NamedConfiguration& named, const Job& job,
                                        const ConfigurationCosts& costs);
 
-/// Its stages and bound; of recompute by stage what the search would choose, and where nothing fits
-/// the most of each stage. Needs !broken_rule().
+/// Its stages and bound. Recompute by stage is what the search would choose, and where nothing
+/// fits, the most for each stage. Needs !broken_rule().
 Branch branch_of(const Configuration& configuration, const ConfigurationCosts& costs);
 
 }  // namespace pipewright::planner

@@ -27,7 +27,7 @@ std::vector<std::size_t> choice_of(const StagesByRecompute& stages, const Parall
   return choice;
 }
 
-/// Of one rank's stages that are all tried: up to four stages with three kinds.
+/// All choices for one rank's stages are tried up to this many: four stages with three kinds.
 constexpr double kMostChoices = 81;
 
 /// One search for a choice.
@@ -82,7 +82,7 @@ class LeastRecompute {
     return sum;
   }
 
-  /// The next choice for the rank's stages, its last stage first; false behind the last one.
+  /// The next choice for the rank's stages, its last stage first; false after the last one.
   bool count_up(int rank) {
     const std::vector<int>& own = peaks_.stages_of(rank);
     for (auto stage = own.rbegin(); stage != own.rend(); ++stage) {
@@ -308,7 +308,7 @@ CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& set
   // Messages, parameters and routes are the same whatever is computed again.
   CostTable table = costs.table(alike(setup, by_kind.kinds.front()), stages, replicas);
   std::vector<StageCosts> chosen = by_kind.costs_of(choice);
-  for (std::size_t s = 0; s < chosen.size(); ++s) {  // bounds there, prices here
+  for (std::size_t s = 0; s < chosen.size(); ++s) {  // the exchange's price, not its bound
     chosen[s].reduce = table.stages[s].reduce;
     chosen[s].unshard = table.stages[s].unshard;
   }
@@ -325,7 +325,7 @@ bool is_alike_elsewhere(const ConfigurationCosts& costs, const Configuration& ch
       !costs.has_recompute(kind))
     return false;
   if (chosen.even_layers) return true;
-  // The cut by cost may be another one there.
+  // Under one recompute for all stages the cut by cost may be another one.
   Configuration there = chosen;
   there.parallel = alike(chosen.parallel, kind);
   const std::vector<StagePlan> others = stages_of(there, costs);

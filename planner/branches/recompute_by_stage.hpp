@@ -5,21 +5,22 @@
 // The order is fixed, as it is for all schedules but the cost-driven ones, which are left out. Then
 // what a rank holds at most depends on its own stages alone (planner/memory/order_peaks.hpp), and
 // the step is made of sums and maxima of durations as long as transfers wait for nothing but their
-// ends and their turn (no links that several routes share): it shrinks with none of them. A stage's
-// F, I, W and B take no less with more recompute. What of the reduction of gradients a longer
-// backward hides (only where overlap_grad_reduce asks for that) is at most what the backward takes
-// longer, on the same rank and in front of the update. So:
+// ends and their turn (no links that several routes share): no duration that grows makes it
+// shorter. A stage's F, I, W and B take no less with more recompute. A longer backward may hide
+// more of the reduction of gradients (only where overlap_grad_reduce asks for that), but at most as
+// much as it takes longer, on the same rank and before the update. So:
 //
 //   With one stage a rank, no choice of recompute that keeps to the limit has a shorter step than
-//   the least of each stage (unless ranks wait for each other in front of an update that overlap
+//   the least of each stage (unless ranks wait for each other before an update that overlap
 //   shortens).
 //
-// With several stages a rank the choice is by a rule, and not claimed to be the best: of a rank's
-// choices that fit, that with the least time in its B's, all of them being tried up to four stages
-// with three kinds. With more, and where ranks share stages: while a rank holds too much, the one
-// of its stages that gives back most of the rank's peak for each nanosecond of its B does more. In
-// the end each stage that can do less, in their order, does. No one stage can do less then. Where
-// that finds nothing, a choice that is alike for all stages is tried: what fits so, fits by stage.
+// With several stages a rank the choice is by a rule, and not claimed to be the best. Up to four
+// stages with three kinds, all choices for a rank are tried, and of those that fit, the one with
+// the least time in the rank's B's is taken. With more, and where ranks share stages: while a rank
+// holds too much, one of its stages does more, the one that gives back most of the rank's peak for
+// each nanosecond that its B grows. In the end each stage that can do less, in their order, does;
+// after that no single stage can do less. Where that finds nothing, one choice for all stages is
+// tried, so that what fits with the same for all fits by stage, too.
 //
 // Pure functions.
 #pragma once
@@ -39,7 +40,7 @@ namespace pipewright::planner {
 struct StagesByRecompute {
   std::vector<LayerRecompute> kinds;             // the least first
   std::vector<std::vector<StageCosts>> costs;    // by kind, by stage
-  std::vector<std::vector<StageMemory>> memory;  // likewise
+  std::vector<std::vector<StageMemory>> memory;  // by kind, by stage
   std::vector<RankId> rank_of_stage;
 
   /// `choice`: by stage an index into `kinds`. What a rank needs once for its recompute is the most
@@ -47,10 +48,10 @@ struct StagesByRecompute {
   std::vector<StageCosts> costs_of(std::span<const std::size_t> choice) const;
   std::vector<StageMemory> memory_of(std::span<const std::size_t> choice) const;
 
-  /// By stage, what no choice among the kinds from least[stage] on is below, part by part.
+  /// By stage and part by part, the least of all kinds from least[stage] on.
   std::vector<StageCosts> least_costs(std::span<const std::size_t> least) const;
   std::vector<StageMemory> least_memory() const;
-  /// Any StageMemory::in_f and its like.
+  /// Whether there is any StageMemory::in_f, or its like.
   bool has_more_in_actions() const;
 };
 StagesByRecompute stages_by_recompute(const ConfigurationCosts& costs, const ParallelSetup& mesh,
@@ -75,7 +76,7 @@ std::optional<ChosenRecompute> with_chosen_recompute(const ConfigurationCosts& c
                                                      std::span<const StagePlan> stages,
                                                      Bytes limit);
 
-/// As those of ConfigurationCosts, also for a setup with recompute_of_stage.
+/// As the functions of ConfigurationCosts, also for a setup with recompute_of_stage.
 std::vector<StageCosts> chosen_stage_costs(const ConfigurationCosts& costs,
                                            const ParallelSetup& setup,
                                            std::span<const StagePlan> stages);

@@ -9,8 +9,8 @@
 namespace pipewright::planner {
 namespace {
 
-/// Each layer as a stage of its own. The first stage of a rank has what a rank has once, so one
-/// more stands in front of them, which nobody reads.
+/// Each layer as a stage of its own. A rank's first stage includes what a rank has once, so one
+/// more stage, which nobody reads, comes before them.
 std::vector<StagePlan> single_layers(int layers) {
   std::vector<StagePlan> stages{{0, 1, RankId(0)}};
   for (int l = 0; l < layers; ++l) stages.push_back({l, l + 1, RankId(0)});
@@ -49,7 +49,7 @@ Nanoseconds ReplicatedStages::ring(int first_rank, int replicas, Bytes parameter
 Nanoseconds ReplicatedStages::messages(int from, int to, int layer) const {
   if (from < 0 || to >= ranks_) return {};
   const auto of = [&](const std::vector<Bytes>& sizes) {
-    const auto at = static_cast<std::size_t>(layer) + 1;  // behind the stage in front of all
+    const auto at = static_cast<std::size_t>(layer) + 1;  // past the extra first stage
     return at < sizes.size() ? static_cast<double>(sizes[at].value) : 0;
   };
   const RouteCosts& way = routes_.route(RankId(from), RankId(to), ranks_);
@@ -184,7 +184,7 @@ std::int64_t replicated_bound(const ParallelSetup& setup, const std::vector<Stag
   const auto update = [&](std::size_t s) { return (costs[s].reduce + costs[s].opt).value; };
   std::int64_t bound = 0, fill = 0, drain = 0;
   for (std::size_t s = 0; s < costs.size(); ++s) {
-    std::int64_t before = 0;  // more, for the last replica's first micro-batch
+    std::int64_t before = 0;  // added, until the last replica's first micro-batch
     for (std::size_t t = 0; t < s; ++t)
       before = std::max(before, costs[t].f.value * ((replicas[s] - 1) / replicas[t]));
     const std::int64_t rounds = setup.micro_batches / replicas[s];

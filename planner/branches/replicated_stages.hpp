@@ -1,6 +1,6 @@
 // Cuts and bounds where stages have replicas that take turns (PipeDream, SOSP 2019, section 3.1):
-// a stage of R ranks has 1/R of the micro-batches to do on each, and its ranks reduce its gradients
-// and update behind each of them.
+// each of a stage's R ranks does 1/R of the micro-batches, and after each of them the ranks reduce
+// the stage's gradients and update.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace pipewright::planner {
 
-/// The stages that a mesh may have, by what a rank of each has to do in a step: its micro-batches'
-/// F, I and W, their reductions and updates; and no less than the messages at either end of it, up
-/// and down, which go on beside (both as the paper counts them). Layers are priced as they are
-/// alone, so what a stage has once (the launch of an action) is not in it, but for the latency of
-/// its ring. Ask from one thread; `costs` is read by the constructor only.
+/// The stages that a mesh may have, judged by what a rank of each has to do in a step: F, I and W
+/// of its micro-batches, their reductions and updates; and no less than the messages at either end
+/// of the stage, up and down, which move meanwhile (both as the paper counts them). Layers are
+/// priced one by one, so what a stage has once (the launch of an action) is not included, except
+/// for the latency of its ring. Ask from one thread; only the constructor reads `costs`.
 class ReplicatedStages {
  public:
   ReplicatedStages(const ConfigurationCosts& costs, const ParallelSetup& mesh);
@@ -29,11 +29,11 @@ class ReplicatedStages {
   /// fewer layers than stages.
   std::optional<Partition> cut(const std::vector<int>& stage_replicas);
 
-  /// The numbers of ranks of so many stages, each a divisor of the micro-batches, with which the
-  /// busiest rank has least to do in the best cut of all: exact, by a table over layers, ranks and
-  /// stages (the paper's program; it has one level of network here, but each ring's own routes). Of
-  /// equals the one that was found first, fewer ranks in front. Needs a number of stages of
-  /// replications_of().
+  /// For this number of stages: how many ranks each has, a divisor of the micro-batches, so that
+  /// the busiest rank has least to do in the best cut of all. Exact, by a table over layers, ranks
+  /// and stages (the paper's program; it has one level of network here, but each ring's own
+  /// routes). Of equals the one that was found first: fewer ranks for early stages. Needs a number
+  /// of stages of replications_of().
   std::vector<int> best_replicas(int stages);
   /// What the busiest rank has to do then, in nanoseconds of a step.
   std::int64_t least_largest(int stages);
@@ -57,7 +57,7 @@ class ReplicatedStages {
   };
 
   const Load& load_on(int first_rank, int replicas);
-  /// Of a micro-batch that goes up and comes down between two ranks, behind a layer.
+  /// Of a micro-batch, up and down between two ranks, at the cut after a layer.
   Nanoseconds messages(int from, int to, int layer) const;
   Nanoseconds ring(int first_rank, int replicas, Bytes parameters);
   void fill_table();
@@ -65,7 +65,7 @@ class ReplicatedStages {
   Best& cell(int stages, int layer, int rank);
 
   int ranks_, micro_batches_, layers_;
-  CostTable routes_;                // of no stage, but the ring that is asked for
+  CostTable routes_;                // has no stages; the parameters of the ring that is asked for
   std::vector<std::int64_t> work_;  // of a layer for a micro-batch, with its update
   std::vector<Bytes> parameters_;   // of a layer
   std::map<std::pair<int, int>, Load> loads_;
@@ -76,11 +76,11 @@ class ReplicatedStages {
 void set_ring_times(const ConfigurationCosts& costs, const ParallelSetup& setup,
                     std::span<const StagePlan> stages, std::vector<StageCosts>& stage_costs);
 
-/// No step is shorter, by what each stage's ranks have to do. The last of the R of a stage waits
-/// for micro-batch R - 1: for the way through the stages in front, on one of which with fewer
-/// replicas more of them come before it. Then m / R times F and B, reduction and update behind each
-/// B; and behind the last either these, or the way down through the B of the stages in front, and
-/// the reduction and update of the first.
+/// A step that no order beats, by what each stage's ranks have to do. The last of a stage's R ranks
+/// waits for micro-batch R - 1: for the way through the stages before it; one of these with fewer
+/// replicas has to do more micro-batches before that one. Then m / R times F and B, with reduction
+/// and update after each B. After the last B comes the longer of two: that reduction and update, or
+/// the way down through the B of the stages before, and the reduction and update of the first.
 std::int64_t replicated_bound(const ParallelSetup& setup, const std::vector<StageCosts>& costs);
 
 /// By rank; false only if the state of its stage and the activations that 1f1b-rr has in flight

@@ -17,7 +17,7 @@ namespace pipewright::planner {
 struct Shape {
   const Schedule* schedule = nullptr;
   int chunks = 1;
-  Placement placement;  // a stage with replicas goes by its first micro-batch
+  Placement placement;  // a stage with replicas: the rank of its first micro-batch
   /// Ranks of each stage where the schedule has such stages (Layout::Replicas); empty there: the
   /// best for as many stages as `placement` has (ReplicatedStages::best_replicas()).
   std::vector<int> stage_replicas = {};
@@ -32,7 +32,7 @@ struct Configuration {
   bool rank_evened = false;
 };
 
-/// Meshes by what they are tried for. Values that the job gives for a field limit it to these, in
+/// Meshes by what they are tried for. A field for which the job gives values takes only these, in
 /// both auto modes: a value the user wrote is never ignored.
 struct SearchSpace {
   std::vector<ParallelSetup> meshes;            // that the job allows
@@ -47,12 +47,12 @@ SearchSpace search_space(const Job& job, const ConfigurationCosts& costs);
 /// The shapes to try on a mesh. Open fields:
 ///   vpp_degree     1, or 2, 4, 8 … for schedules with chunks
 ///   schedule_mode  every synchronous registry entry without a policy of its own and with loop
-///                  placement, where the job is estimated with that of a V too; the others where
-///                  they are named
+///                  placement, and where the job is estimated, with V placement too; the others
+///                  where they are named
 ///   stage_replicas every number of ranks of each stage that the micro-batches allow (where there
 ///                  are many: for each number of stages the best), for schedules that have them
-/// On one rank all schedules compute what naive computes, which is tried instead unless some are
-/// named: with replicas, and where the job is estimated; else it is the baseline's row.
+/// On one rank all schedules compute what naive computes. Unless some are named, naive is tried
+/// instead: with replicas, and where the job is estimated; else it is the baseline's row.
 class ShapeChoices {
  public:
   ShapeChoices(const Job& job, bool is_estimated);

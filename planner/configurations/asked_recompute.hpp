@@ -17,12 +17,12 @@ struct AskedRecompute {
   bool admits(LayerRecompute recompute) const;
 };
 
-/// Of a job that is estimated: open unless strategy.recompute or else training.recompute says it.
+/// For a job that is estimated: open unless strategy.recompute or else training.recompute says it.
 /// Throws InputError for a training.recompute that lists layers.
 AskedRecompute estimated_recompute(const Job& job);
 
-/// Of a job that is planned layer by layer: what training.recompute says, unless strategy.recompute
-/// has values or says "auto" with nothing in training.
+/// For a job that is planned layer by layer: what training.recompute says, unless
+/// strategy.recompute has values or says "auto" with nothing in training.
 AskedRecompute layered_recompute(const Job& job);
 
 }  // namespace pipewright::planner

@@ -9,8 +9,8 @@
 
 namespace pipewright::planner {
 
-/// Empty where the field is open. Throws InputError with the field's name for what is no whole
-/// number of at least `least`.
+/// Empty where the field is open. Throws InputError with the field's name for a value that is not a
+/// whole number of at least `least`.
 std::vector<int> asked_numbers(const Choice& choice, const char* field, int least = 1);
 
 /// Whether the field is open or has the value.
@@ -18,7 +18,7 @@ inline bool admits(const std::vector<int>& asked, int value) {
   return asked.empty() || std::find(asked.begin(), asked.end(), value) != asked.end();
 }
 
-/// Ascending, of a number of at least 1: what divides it is tried where a field is open.
+/// Divisors of a number of at least 1, ascending: what is tried where a field is open.
 std::vector<int> divisors(int number);
 
 }  // namespace pipewright::planner

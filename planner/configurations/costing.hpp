@@ -1,5 +1,5 @@
-// Which of the two ways of costing a job gets, and why: what a reader of its plan has to know
-// first, for a layer by layer plan knows fewer kinds of parallelism. Pure functions.
+// Which of the two ways of costing a job gets, and why. A reader of its plan has to know this
+// first, because a plan made layer by layer knows fewer kinds of parallelism. Pure functions.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct Costing {
   std::string otherwise;  // what would change it, in a sentence
 };
 
-/// Takes back 16 bits that were only assumed, where the estimate could not be made of them: with a
-/// profile, or for a device whose rates it does not know.
+/// Decides how the job is costed. Undoes 16-bit numbers that were only assumed where the estimate
+/// cannot use them: with a profile, or for a device whose rates it does not know.
 Costing settle_costing(Job& job, bool has_profile);
 
 }  // namespace pipewright::planner

@@ -1,7 +1,7 @@
 // What a configuration costs: the seam between the search and where its numbers come from. Two
-// sources: the layers' measured times or operation counts (cost_model.hpp), and the analytical
-// estimate of a transformer (estimate/), which also knows tensor, context and expert parallelism.
-// Immutable; any number of threads may ask.
+// sources: the layers' measured times or operation counts (planner/costs/cost_model.hpp), and the
+// analytical estimate of a transformer (planner/estimate/), which also knows tensor, context and
+// expert parallelism. Immutable; any number of threads may ask.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +38,14 @@ class ConfigurationCosts {
   /// What a balanced cut divides: F, I and W of each of the model's layers on each rank, in
   /// nanoseconds.
   virtual LayerCosts layer_costs(const ParallelSetup& mesh) const = 0;
-  /// These three go by mesh.recompute; recompute_by_stage.hpp puts stages with their own together.
-  /// What a stage's replicas exchange at least, where it is no part of OPT, is `reduce` and
-  /// `unshard`.
+  /// stage_costs(), stage_memory() and table() go by mesh.recompute;
+  /// planner/search/recompute_by_stage.hpp puts stages with their own recompute together. `reduce`
+  /// and `unshard` have the least that a stage's replicas exchange, where that is not part of OPT.
   virtual std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                               std::span<const StagePlan> stages) const = 0;
   virtual std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                                 std::span<const StagePlan> stages) const = 0;
-  /// Of the replicas that differ in them; of none where nothing is known of messages.
+  /// The messages of each replica that differs in them; empty where nothing is known of messages.
   virtual std::vector<Wires> wires(const ParallelSetup& mesh,
                                    std::span<const StagePlan> stages) const = 0;
   /// Under the policy with which the job runs the schedule.
@@ -61,27 +61,33 @@ class ConfigurationCosts {
   /// False where training.recompute says what is computed again, whatever a mesh has.
   virtual bool chooses_recompute() const = 0;
 
-  /// Replicas that have to be simulated to time a step: one where a stage's costs have the others'
-  /// part in them, those that differ, and two at least, elsewhere. table() of so many prices the
+  /// How many replicas have to be simulated to time a step: one where a stage's costs include what
+  /// replicas exchange; elsewhere as many as differ, at least two. table() of that many prices the
   /// exchange of all.
   virtual int simulated_replicas(const ParallelSetup& mesh) const = 0;
 
-  /// A rank that holds the most holds at least this; 0 says nothing.
+  /// The fullest rank holds at least this; 0 says nothing.
   virtual Bytes least_memory(const ParallelSetup& mesh) const = 0;
   virtual Bytes memory_limit() const = 0;  // of any rank; 0: none
   /// Whether ranks may differ in speed.
   virtual bool knows_speeds() const = 0;
-  /// Of each rank, where nodes differ; empty: memory_limit().
+  /// The limit of each rank, where nodes differ; empty: memory_limit().
   virtual std::vector<Bytes> rank_memory(const ParallelSetup& mesh) const = 0;
   virtual bool is_estimated() const = 0;
   /// Where the numbers come from, and what else a reader of a plan has to know: sentences.
   virtual std::vector<std::string> remarks(const ParallelSetup& mesh) const = 0;
 };
 
+/// The estimate where the job is estimated (estimated_architecture()) and there is no profile, else
+/// the layers'. `cores`: as in SearchOptions. References `job`, which has to live as long. Throws
+/// InputError for a profile of another model or device, for a device without known rates, and for a
+/// measured step of another job.
+std::unique_ptr<ConfigurationCosts> costs_of_job(const Job& job, const Profile* profile, int cores);
+
 /// The two sources.
 std::unique_ptr<ConfigurationCosts> layer_configurations(const Job& job, const Profile* profile,
                                                          int cores);
-/// `scale`: of all times.
+/// `scale` multiplies all times.
 std::unique_ptr<ConfigurationCosts> estimated_configurations(const Job& job,
                                                              const Architecture& model,
                                                              double scale = 1);

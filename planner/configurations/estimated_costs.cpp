@@ -66,7 +66,7 @@ ParallelSpace space_of(const Job& job) {
   return space;
 }
 
-/// order_choice() of setups that come in any number with the same degrees, one after the other.
+/// Remembers order_choice(): many setups with the same degrees come one after the other.
 struct OrderChoices {
   const Machine& machine;
   std::tuple<int, int, int, int> degrees = {};
@@ -221,7 +221,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     }
   }
 
-  /// What is left of it for a rank.
+  /// What is left of the node's memory for a rank.
   Bytes memory_of(const NodeRates& node) const {
     return Bytes(static_cast<std::int64_t>(node.device.memory_bytes * (1 - space_.margin)));
   }

@@ -204,12 +204,12 @@ class LayerConfigurations final : public ConfigurationCosts {
     return setup;
   }
 
-  /// Open they are the divisors of the devices.
+  /// Open replicas are the divisors of the number of devices.
   std::vector<int> open_or_asked_replicas() const {
     return replicas_asked_.empty() ? divisors(job_.cluster.devices()) : replicas_asked_;
   }
 
-  /// On this machine's cores, beyond which nothing is tried that the job does not name.
+  /// Whether ranks are more than this machine's cores: then only what the job names is tried.
   bool is_crowded(const std::vector<int>& asked, int ranks, int replicas) const {
     if (!shares_this_machine(job_.cluster) || ranks * replicas <= any_model().cores()) return false;
     return (asked.empty() && ranks > 1) || (replicas_asked_.empty() && replicas > 1);
@@ -221,7 +221,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     const auto layers = static_cast<int>(job_.model.layers.size());
     for (const int p : asked.empty() ? open_rank_counts() : asked) {
       if (std::int64_t{p} * replicas > job_.cluster.devices()) {
-        // Open replicas are those that have devices.
+        // Of open replicas only those are tried that there are devices for.
         if (replicas_asked_.empty() && replicas > 1) continue;
         visitor.ruled_out("more ranks than devices", setup_of(p, replicas));
       } else if (p > layers && common_.whole_ranks) {
@@ -235,13 +235,14 @@ class LayerConfigurations final : public ConfigurationCosts {
     return list;
   }
 
-  /// Where the job names both, by some size and some number of micro-batches.
+  /// Whether the batch divides into an asked size and an asked number of micro-batches, where the
+  /// job names both.
   bool can_be_cut(int batch) const {
     return std::any_of(steps_asked_.begin(), steps_asked_.end(),
                        [&](int m) { return batch % m == 0 && admits(sizes_asked_, batch / m); });
   }
 
-  /// Of one replica.
+  /// The micro-batch sizes and numbers of one replica.
   std::vector<ParallelSetup> batchings(int replicas, const SpaceVisitor& visitor) const {
     std::vector<ParallelSetup> list;
     if (job_.global_batch % replicas != 0) {

@@ -29,8 +29,8 @@ RankLimits limits_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
 /// no more than `least`: then some rank has to hold more than it may.
 bool may_hold(const RankLimits& limits, int ranks, Bytes least);
 
-/// What a schedule that plans for memory is asked, which knows one limit for all ranks: memory that
-/// a rank does not have is counted as taken from the start.
+/// The request to a schedule, which knows one limit for all ranks if it plans for memory: what a
+/// rank's limit is below the largest counts as taken from the start.
 ScheduleRequest request_for(const ParallelSetup& parallel, const std::vector<StagePlan>& stages,
                             CostTable costs, const RankLimits& limits);
 

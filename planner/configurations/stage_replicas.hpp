@@ -17,12 +17,12 @@ namespace pipewright::planner {
 
 /// "2,1,1": the parameter `replicas` of such a schedule.
 std::string replicas_text(const std::vector<int>& stage_replicas);
-/// nullopt for what is no list of counts.
+/// nullopt for a text that is not a list of counts.
 std::optional<std::vector<int>> read_replicas(std::string_view text);
-/// What such a schedule takes where it is told nothing: two ranks for the first stage.
+/// The default of such a schedule: two ranks for the first stage.
 std::vector<int> default_replicas(int ranks);
 
-/// Of the schedule that a setup is for: its replicas, where it has any.
+/// The parameters of the schedule that a setup is for: its replicas, where it has any.
 std::map<std::string, std::string> schedule_parameters(const ParallelSetup& parallel);
 /// The sizes that a setup asks of its schedule, without costs.
 ScheduleRequest request_of(const ParallelSetup& parallel);
@@ -40,8 +40,8 @@ struct Replications {
 /// All ways of up to 8 ranks are few enough.
 Replications replications_of(int ranks, int micro_batches, int most_stages);
 
-/// Of the pipelines that the strategy names: pp_degree, or what its stage_replicas add up to. Empty
-/// where both are open. Throws InputError as asked_numbers() does.
+/// The ranks of the pipelines that the strategy names: pp_degree, or what its stage_replicas add up
+/// to. Empty where both are open. Throws InputError as asked_numbers() does.
 std::vector<int> asked_ranks(const Strategy& strategy);
 
 }  // namespace pipewright::planner

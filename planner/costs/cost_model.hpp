@@ -45,15 +45,15 @@ class CostModel {
   /// sizes between two measured ones are interpolated.
   std::optional<std::string> refusal(int micro_batch_size) const;
 
-  /// F, I and W of each layer for one micro-batch, and its update; the loss is in the last layer.
-  /// What I computes again counts to it.
-  /// Neither contention nor the overhead of an action is in it. Needs !refusal(size).
+  /// F, I and W of each layer for one micro-batch, and its update. The loss is in the last layer,
+  /// and what I computes again is in I. Contention and the overhead of an action are not included.
+  /// Needs !refusal(size).
   std::vector<LayerTimes> layer_times(int micro_batch_size) const;
 
-  /// How much slower every computation is when `ranks` of them share this machine:
-  /// max(1, ranks / cores), over what the profile already had of it when it was taken with several
-  /// ranks at once. 1 on every other cluster. For a pipeline with bubbles it overstates the cost,
-  /// since waiting ranks leave their core to others. 1 too for a profile in CPU time.
+  /// How much slower every computation is when `ranks` of them share this machine: max(1, ranks /
+  /// cores), divided by the contention that the profile already contains if it was taken with
+  /// several ranks at once. 1 on every other cluster, and for a profile in CPU time. It overstates
+  /// the cost of a pipeline with bubbles, since waiting ranks leave their core to others.
   double contention(int ranks) const;
 
   /// Times of the stages on `ranks` ranks, contention and overhead included.
@@ -66,12 +66,13 @@ class CostModel {
   CostTable table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
                   std::string_view optimizer, int shards = 1) const;
 
-  /// Of the message at the end of each stage but the last, for one micro-batch; both ways.
+  /// The size of the message at the end of each stage but the last, for one micro-batch; the same
+  /// both ways.
   std::vector<Bytes> message_bytes(std::span<const StagePlan> stages, int micro_batch_size) const;
 
-  /// The way between two devices, as the table has it; links that are shared are not in it.
+  /// The route between two devices as the table has it, without links that are shared.
   RouteCosts route(int source, int destination) const;
-  /// Of launching one action, without contention.
+  /// The time to launch one action, without contention.
   Nanoseconds overhead() const;
 
   int cores() const { return cores_; }

@@ -1,8 +1,8 @@
-// Draws how long each computation of a Program takes, from how the measurements of a profile are
-// spread: a simulation of such a draw is one of the steps that a run may turn out to have.
+// Draws how long each computation of a Program takes, from the spread of a profile's measurements.
+// Simulating such a draw gives one of the steps that a run may turn out to have.
 //
-// Each layer of an action is drawn by itself. What drawing changes is the spread around the cost
-// table: its costs stay the ones that are typical. A layer without measurements keeps to them.
+// Each layer of an action is drawn by itself. A draw adds the spread around the cost table: the
+// table's costs stay the typical ones, and a layer without measurements always takes its cost.
 // Immutable after construction; any number of threads may draw.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace pipewright::planner {
 
 class DrawnDurations {
  public:
-  /// Program and costs must outlive it. Of the profile's micro-batch sizes the nearest is taken.
+  /// Program and costs must outlive it. Takes the nearest of the profile's micro-batch sizes.
   /// Throws InputError if the profile has no spreads, or other layers than the stages.
   DrawnDurations(const Program& program, const CostTable& costs, std::span<const StagePlan> stages,
                  const Profile& profile, int micro_batch_size);

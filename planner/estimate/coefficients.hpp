@@ -48,8 +48,8 @@ struct Machine {
   }
 };
 
-/// 8 devices a node with NVLink: the published systems (DGX and what is built alike). `network`: of
-/// a node, bytes per second.
+/// 8 devices a node with NVLink, as in the published systems (DGX and similar ones). The rate of
+/// the network is that of a whole node.
 Machine nvlink_machine(std::string_view device, double network_bytes_per_second);
 
 /// The nodes of a cluster file or preset: rates by the device's model, its memory and its network
@@ -69,7 +69,7 @@ struct FrameworkTraits {
   bool flash_attention = false;  // no score ever reaches memory
   bool dropout = true;
   bool fused_loss = false;            // softmax and cross entropy write over the logits
-  bool keeps_weight_buffers = false;  // Transformer Engine: see memory_estimate.cpp
+  bool keeps_weight_buffers = false;  // Transformer Engine; planner/estimate/memory_estimate.cpp
   bool pads_vocabulary = true;        // to what tensor cores load well, as Megatron-LM does
   double loss_bytes_per_logit = 0;    // memory traffic of softmax and cross entropy
   double gradient_bytes = 2;          // of a weight's gradient that is kept and reduced
@@ -78,7 +78,7 @@ struct FrameworkTraits {
   double reduction_bytes = 0;         // traffic of the copies that a weight's reduction makes
   double optimizer_bytes = 0;         // traffic of a weight's update
   double step_overhead_seconds = 0;   // data, loss scale, clipping: what no other part has
-  // Between stages (stage_messages.hpp):
+  // Between stages (planner/estimate/stage_messages.hpp):
   bool waits_for_messages = false;     // the device stands still while long ones move, both ways
   bool sends_mask = false;             // the attention mask goes along, a square of the sequence
   bool gathers_activations = false;    // sent in parts by tensor parallel ranks, then put together
@@ -110,14 +110,14 @@ inline constexpr double kMatmulStartDepth = 128;
 inline constexpr double kDepthOfPart = 4096;
 /// A small tile (128 x 128) against the device's large one, where both fill it.
 inline constexpr double kSmallTilePenalty = 1.1;
-/// A product of 16-bit numbers with a side that is not a multiple of eight, as of an unpadded
+/// A product of 16-bit numbers with a side that is not a multiple of eight, such as an unpadded
 /// vocabulary: loads of less than 16 bytes (NVIDIA, guide to matrix products, on alignment).
 inline constexpr double kUnalignedRate = 1.0 / 3;
-/// Host and device work side by side; where neither is far ahead both show: the norm of order 4 of
-/// their times.
+/// Host and device work side by side. Where neither takes much longer than the other, both add to
+/// the time: the norm of order 4 of their times.
 inline constexpr double kOverlapOrder = 4;
-/// The same of a block that tensor parallel ranks divide: its all-reduces make all of them wait for
-/// the last, so that less of what one rank has ahead is of use.
+/// The order for a block that tensor parallel ranks divide: its all-reduces make all of them wait
+/// for the last, so that less of a rank's work overlaps.
 inline constexpr double kOverlapOrderOfGroups = 2;
 /// Flash attention's rate, against that of a plain product.
 inline constexpr double kFlashForward = 0.75, kFlashBackward = 0.65;

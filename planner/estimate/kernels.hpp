@@ -13,9 +13,9 @@ struct Matmul {
   double flops() const { return 2 * rows * columns * depth * count; }
 };
 
-/// The larger of arithmetic and memory. Arithmetic goes tile by tile in waves of as many tiles as
-/// there are multiprocessors, the last wave as long as a full one (NVIDIA, "Matrix Multiplication
-/// Background User's Guide", tile and wave quantization).
+/// The longer of arithmetic and memory traffic. Arithmetic goes tile by tile in waves of as many
+/// tiles as there are multiprocessors, the last wave as long as a full one (NVIDIA, "Matrix
+/// Multiplication Background User's Guide", tile and wave quantization).
 double matmul_seconds(const DeviceRates& device, const Matmul& matmul);
 
 /// The backward pass' product by the input, which gives the gradient of the weights.
@@ -30,7 +30,7 @@ double stream_seconds(const DeviceRates& device, double bytes);
 /// such groups work at the same time on a node; 0: as many as it has devices for.
 struct Group {
   int members = 1, stride = 1, beside = 0;
-  int near = 0;  // members that share a node; 0: as the stride has it
+  int near = 0;  // members that share a node; 0: what the stride gives
 
   bool inside(int devices_per_node) const { return members * stride <= devices_per_node; }
   int on_a_node(int devices_per_node) const;

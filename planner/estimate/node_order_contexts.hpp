@@ -1,4 +1,5 @@
-// The estimate of a cluster's nodes in each order in which the pipeline may go through them.
+// Contexts of the estimate, one for each order in which the pipeline may go through a cluster's
+// nodes.
 #pragma once
 
 #include <map>
@@ -18,12 +19,12 @@ class NodeOrderContexts {
   /// Throws InputError for a device without known rates.
   NodeOrderContexts(const Job& job, const Architecture& model);
 
-  /// With the machine's nodes in the setup's order.
+  /// The context with the machine's nodes in the setup's order.
   const EstimateContext& of(const ParallelSetup& setup) const { return of(setup.node_order); }
   const EstimateContext& of(const NodeOrder& order) const;
-  /// For what does not depend on the order.
+  /// For questions that do not depend on the order.
   const EstimateContext& any() const { return contexts_.front(); }
-  /// Those that the job allows.
+  /// The orders that the job allows.
   const std::vector<NodeOrder>& asked() const { return asked_; }
 
  private:
@@ -31,8 +32,8 @@ class NodeOrderContexts {
   std::vector<EstimateContext> contexts_;  // by orders_
 };
 
-/// Visits a setup in all orders that differ: of those in which every rank is on nodes of the same
-/// rates, the first one. One object for one enumeration.
+/// Visits a setup in each order of the nodes that makes a difference: of the orders that put every
+/// rank on nodes of the same rates, only in the first. One object for one enumeration.
 class OrdersOfSetups {
  public:
   explicit OrdersOfSetups(const NodeOrderContexts& contexts) : contexts_(contexts) {}
@@ -43,7 +44,8 @@ class OrdersOfSetups {
   const std::vector<bool>& differ(const ParallelSetup& setup);
 
   const NodeOrderContexts& contexts_;
-  /// By ranks, devices of a rank, replicas and their order, for each of the asked orders.
+  /// By ranks, devices of a rank, replicas and rank order: for each asked order of the nodes,
+  /// whether it differs from all before it.
   std::map<std::tuple<int, int, int, RankOrder>, std::vector<bool>> differ_;
 };
 

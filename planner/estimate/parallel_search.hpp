@@ -1,5 +1,5 @@
 // The best ways to divide a model among devices, by the analytical estimate: every configuration of
-// a space is looked at or ruled out by a rule that cannot rule out a better one. Deterministic;
+// a space is estimated, or ruled out by a rule that cannot rule out a better one. Deterministic;
 // pure functions of their arguments; seconds and bytes.
 #pragma once
 
@@ -32,8 +32,8 @@ struct ParallelResult {
   std::map<std::string, std::int64_t> pruned;  // the others, by what ruled them out
 };
 
-/// The `keep` best. Unless `exhaustive`, what by lower_bound() cannot be among them is not
-/// estimated. Throws InputError for a space that asks for less than one of something.
+/// The `keep` best. Unless `exhaustive`, a configuration that by its lower_bound() cannot be among
+/// them is not estimated. Throws InputError for a space that asks for less than one of something.
 ParallelResult search_parallel(const Architecture& model, const FrameworkTraits& framework,
                                const Machine& machine, const ParallelSpace& space, int keep = 10,
                                bool exhaustive = false);

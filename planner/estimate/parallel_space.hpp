@@ -13,14 +13,14 @@
 namespace pipewright::planner {
 
 /// What is tried. An empty list is open: powers of two and divisors for tp, pp, cp and ep; 1, 2, 4,
-/// 8 … for chunks and micro-batch sizes; all for the rest; cp is 1. Data parallel is what is left
-/// of the devices, or what is asked for on as many of them as that takes.
+/// 8 … for chunks and micro-batch sizes; all for the rest; cp is 1. Open data parallelism takes the
+/// devices that are left; where it is given, a setup uses as many devices as that takes.
 struct ParallelSpace {
   int devices = 1, global_batch = 1;
   std::vector<int> tensor, pipeline, data, chunks, experts, context, micro_batch_size, zero;
   std::vector<LayerRecompute> recompute;
-  /// Whether setups are tried too, or only, whose stages have each their own recompute. Never by
-  /// the closed estimate, which knows no stages.
+  /// Whether setups in which each stage has its own recompute are tried: no, too, or only these.
+  /// The closed estimate never tries them, since it knows no stages.
   enum class ByStage : std::uint8_t { No, Too, Only } by_stage = ByStage::No;
   std::vector<bool> sequence_parallel;
   bool overlap_gradients = false;  // of every setup
@@ -33,14 +33,15 @@ void check(const ParallelSpace& space);
 
 struct SpaceVisitor {
   std::function<void(const ParallelSetup&)> visit;  // refusal() has not been asked
-  /// Setups that are none, one call for what a rule rules out at once: `setup` as far as it came.
+  /// Called for setups that are not possible, once for all that a rule rules out together; `setup`
+  /// holds what was chosen until then.
   std::function<void(std::string_view rule, const ParallelSetup& setup)> ruled_out;
 };
 /// All of them, in an order that depends on nothing else.
 void for_each_setup(const Architecture& model, const FrameworkTraits& framework,
                     const ParallelSpace& space, const SpaceVisitor& visitor);
 
-/// The rule behind a refusal(), without its numbers: what a search counts.
+/// The rule of a refusal(), without its numbers: what a search counts.
 std::string rule_of(const std::string& refusal);
 
 /// ", full recompute", ", recompute by stage: full on 0-2, none on 3"; "" for none.

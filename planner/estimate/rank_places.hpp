@@ -17,13 +17,13 @@ namespace pipewright::planner {
 int devices_of_rank(const ParallelSetup& setup);
 /// The first of them.
 int first_device(const ParallelSetup& setup, int rank, int replica);
-/// From a rank to its neighbour in the pipeline: so many devices side by side send at once.
+/// Devices from a rank to its neighbour in the pipeline. As many, side by side, send at once.
 int pipeline_stride(const ParallelSetup& setup);
 
 /// Whether all devices of rank `from` share a node with their peers of rank `to`, in every replica.
 bool share_nodes(const ParallelSetup& setup, int devices_per_node, int from, int to);
 
-/// The replicas of a weight that is no expert's.
+/// The replicas of a weight that does not belong to an expert.
 Group replica_group(const ParallelSetup& setup, int devices_per_node);
 /// First and last rank, where both hold a table.
 Group ends_group(const ParallelSetup& setup, int devices_per_node);

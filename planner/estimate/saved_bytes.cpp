@@ -7,7 +7,7 @@ namespace pipewright::planner {
 
 namespace {
 
-/// Inputs of the two norms and of the two products behind them, and a byte of each dropout's mask.
+/// Inputs of the two norms and of the two products after them, and a byte of each dropout's mask.
 /// The products' inputs are whole on every tensor parallel rank unless the sequence is divided.
 double outside_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const BlockSizes& sizes) {
@@ -26,9 +26,9 @@ double attention_bytes(const Architecture& model, const FrameworkTraits& framewo
   const double values =
       latent ? sizes.heads * sizes.value_width : sizes.key_heads * sizes.value_width;
   double bytes = 2 * rows * (sizes.heads * sizes.query_width + keys + values);
-  bytes += 2 * rows * sizes.heads * sizes.value_width;  // input of the product behind
+  bytes += 2 * rows * sizes.heads * sizes.value_width;  // input of the product after attention
   if (latent) {
-    // Before and behind the two narrow norms, and keys and values before they are put together.
+    // Before and after the two narrow norms, and keys and values before they are put together.
     const LatentAttention& narrow = model.latent;
     bytes += 2 * sizes.rows *
              (2.0 * narrow.query_rank + 2.0 * narrow.key_value_rank + narrow.rotary) /
@@ -39,7 +39,7 @@ double attention_bytes(const Architecture& model, const FrameworkTraits& framewo
     bytes += 4 * rows * sizes.heads;  // the logarithms of the sums
     if (setup.context > 1) bytes += 2 * rows * sizes.heads * sizes.value_width;
   } else if (recompute != LayerRecompute::Attention) {
-    bytes += 5 * square;  // probabilities before and behind dropout, and its mask
+    bytes += 5 * square;  // probabilities before and after dropout, and its mask
   }
   return bytes;
 }

@@ -14,7 +14,8 @@
 
 namespace pipewright::planner {
 
-/// What of the ranks varies behind tensor and context parallelism (rank_places.hpp).
+/// The order of data and pipeline parallel ranks outside tensor and context parallel ones
+/// (planner/estimate/rank_places.hpp).
 enum class RankOrder : std::uint8_t { PipelineOutermost, DataOutermost };
 /// "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first, as Megatron-LM writes it.
 std::string_view name_of(RankOrder order);
@@ -27,18 +28,18 @@ struct ParallelSetup {
   int micro_batch_size = 1;
   int micro_batches = 1;                            // of one replica
   LayerRecompute recompute = LayerRecompute::None;  // of all stages
-  /// In place of it, each stage has its own: those of recompute_of_stage, which is empty until they
-  /// are chosen (planner/branches/recompute_by_stage.hpp).
+  /// Instead, each stage has its own: recompute_of_stage, which is empty until they are chosen
+  /// (planner/search/recompute_by_stage.hpp).
   bool recompute_by_stage = false;
   std::vector<LayerRecompute> recompute_of_stage = {};
   bool sequence_parallel = false;  // norms and dropouts divided among the tensor parallel ranks
   int zero = 0;                    // 1: optimizer state, 2: gradients too, 3: weights too
-  bool overlap_gradients = false;  // reduced behind the last micro-batch, gathered behind the first
+  bool overlap_gradients = false;  // reduced during the last micro-batch, gathered during the first
   bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
-  /// Ranks of each stage where the micro-batches go round them
-  /// (planner/configurations/stage_replicas.hpp), all of `pipeline` together; empty: the schedule
-  /// has no such stages.
+  /// Ranks of each stage where micro-batches take turns on them
+  /// (planner/search/stage_replicas.hpp), together all of `pipeline`; empty: the schedule has no
+  /// such stages.
   std::vector<int> stage_replicas = {};
   RankOrder order = RankOrder::PipelineOutermost;
   NodeOrder node_order;  // of the machine's nodes; empty: as they are
@@ -49,11 +50,11 @@ struct ParallelSetup {
   int devices() const { return tensor * data * pipeline * context; }
 };
 
-/// Why the model cannot be trained so, in words, with what would do; nullopt: it can.
+/// Why the model cannot be trained with this setup, in words, and what would do; nullopt: it can.
 std::optional<std::string> refusal(const Architecture& model, const Machine& machine,
                                    const ParallelSetup& setup);
 
-/// Blocks of pipeline rank r.
+/// The number of blocks of a pipeline rank.
 int blocks_of(const Architecture& model, const ParallelSetup& setup, int rank);
 
 }  // namespace pipewright::planner

@@ -72,7 +72,7 @@ std::vector<bool> is_first_of_rank(std::span<const StagePlan> stages, int ranks)
   return first;
 }
 
-/// What is exposed of a stage's part in the end of a step.
+/// The exposed time of a stage's part in the end of a step.
 double update_of(const EstimateContext& context, const ParallelSetup& setup, const NodeRates& node,
                  const LayerRange& range, double one_micro_batch) {
   const auto& [model, framework, machine] = context;
@@ -262,8 +262,9 @@ Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup
 
 namespace {
 
-/// Of all ranks of a replica together. Stages have the same bytes to reduce as the whole model, or
-/// more, and more starts; `one_micro_batch`: what overlap hides of them all. `nodes`: of the ranks.
+/// The least of all updates of a replica's ranks together. Its stages have at least as many bytes
+/// to reduce as the whole model, and more starts. `one_micro_batch`: the time of it that overlap
+/// hides at most. `nodes`: those of the ranks.
 double least_updates(const EstimateContext& context, const ParallelSetup& setup,
                      const std::vector<NodeRates>& nodes, double one_micro_batch) {
   const auto& [model, framework, machine] = context;
@@ -273,7 +274,7 @@ double least_updates(const EstimateContext& context, const ParallelSetup& setup,
   double least = -1;
   for (const NodeRates& node : nodes) {
     double reduction = reduction_seconds(framework, machine, setup, node, weights);
-    // Behind the work of slower nodes more of it is hidden than is known here.
+    // The work of slower nodes hides more of it than is known here.
     if (setup.overlap_gradients)
       reduction = nodes.size() > 1 ? 0 : std::max(0.0, reduction - one_micro_batch);
     const double sum = reduction + update_seconds(framework, setup, node, weights);

@@ -1,6 +1,6 @@
 // The analytical estimate of a plan's stages, as the simulator reads it: a CostTable for any cut of
-// the model into stages. The times of step_estimate.hpp, layer by layer; docs/cost-model.md has the
-// formulas. Pure functions.
+// the model into stages. The times of planner/estimate/step_estimate.hpp, layer by layer;
+// docs/cost-model.md has the formulas. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct EstimateContext {
 /// on the slowest node of each rank.
 LayerCosts estimated_layer_costs(const EstimateContext& context, const ParallelSetup& setup);
 
-/// Times of the stages. `stages[s].rank` says on which pipeline rank a stage is. The reduction of
-/// gradients among the replicas, the gathering of weights and what a step costs once are part of
-/// OPT, all of it that overlap leaves exposed.
+/// Times of the stages. `stages[s].rank` says on which pipeline rank a stage is. OPT includes the
+/// reduction of gradients among the replicas, the gathering of weights and what a step costs once,
+/// as far as overlap leaves them exposed.
 std::vector<StageCosts> estimated_stage_costs(const EstimateContext& context,
                                               const ParallelSetup& setup,
                                               std::span<const StagePlan> stages);
@@ -45,16 +45,17 @@ std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
 CostTable estimated_cost_table(const EstimateContext& context, const ParallelSetup& setup,
                                std::span<const StagePlan> stages, int replicas);
 
-/// Some rank of this setup holds at least so much, whatever the cut: all weights, gradients and
+/// Some rank of this setup holds at least this much, whatever the cut: all weights, gradients and
 /// optimizer state, divided among the ranks.
 Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup& setup);
 
-/// No schedule on this setup takes less, whatever the cut, where a stage is on one rank: all work,
-/// divided among the ranks by their speed; all work and all updates with their reductions, divided
-/// by the number of ranks; and a micro-batch's way up through all F and down through all I. With
-/// c(l) the least that layer l takes on any rank, and slower(r) the least ratio of what a layer
-/// takes on rank r to that, the load of rank r is at least slower(r) times the sum of its c(l); so
-/// the busiest has at least sum c(l) / sum 1 / slower(r).
+/// A step that no schedule on this setup beats, whatever the cut, where each stage is on one rank.
+/// The largest of three: all work, divided among the ranks by their speed; all work and all updates
+/// with their reductions, divided by the number of ranks; and a micro-batch's way up through all F
+/// and down through all I. For the first let c(l) be the least that layer l takes on any rank, and
+/// slower(r) the least ratio, over the layers, of the time on rank r to c(l). The load of rank r is
+/// then at least slower(r) times the sum of its c(l), so the busiest rank has at least sum c(l) /
+/// sum 1 / slower(r).
 std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup);
 
 }  // namespace pipewright::planner

@@ -20,7 +20,7 @@ std::vector<BorderSeconds> border_seconds(const Architecture& model,
                                           const FrameworkTraits& framework, const Machine& machine,
                                           const ParallelSetup& setup);
 
-/// What the pipeline takes, and how much of it the messages make longer.
+/// The time of the pipeline, and how much longer messages make it.
 struct PipelineSeconds {
   double all = 0, transfers = 0;
 };

@@ -169,8 +169,8 @@ StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& fra
     estimate.update = std::max(estimate.update, update_seconds(framework, setup, node, weights));
     tied = std::max(tied, tied_seconds(model, framework, machine, setup, node));
   }
-  // The scatter runs behind the last micro-batch's backward, the gather behind the first one's
-  // forward: together behind one micro-batch of the busiest rank.
+  // The scatter overlaps with the last micro-batch's backward, the gather with the first one's
+  // forward: together with one micro-batch of the busiest rank.
   if (setup.overlap_gradients) {
     estimate.gradient_reduction = std::max(0.0, estimate.gradient_reduction - most);
   }

@@ -1,6 +1,7 @@
-// What the estimate of a step is put together from, for any run of layers: the estimate of whole
-// ranks (step_estimate.hpp) and of the stages of a plan (stage_estimate.hpp) share it. Pure
-// functions; seconds, bytes, numbers of weights.
+// The parts of a step's estimate, for any run of layers. The estimate of whole ranks
+// (planner/estimate/step_estimate.hpp) and that of a plan's stages
+// (planner/estimate/stage_estimate.hpp) share them. Pure functions; seconds, bytes, numbers of
+// weights.
 #pragma once
 
 #include "planner/estimate/block_work.hpp"
@@ -25,14 +26,14 @@ LayerRange range_of_rank(const Architecture& model, const ParallelSetup& setup, 
 struct RangeWeights {
   double all = 0, of_experts = 0;
 
-  /// What each device is left with where replicas share all out; experts are on fewer of them.
+  /// Each device's part where replicas share out all weights; experts are on fewer replicas.
   double shared(const ParallelSetup& setup) const;
 };
 RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
                         const LayerRange& range);
 
-/// The nodes that pipeline rank r sits on, as one: the slowest of each kind, and
-/// the least memory.
+/// The nodes that a pipeline rank sits on, as one: the slowest rate of each kind, and the least
+/// memory.
 NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int rank);
 /// The same of all ranks, each different one once.
 struct RankNodes {
@@ -43,7 +44,7 @@ struct RankNodes {
     return of_rank.empty() ? 0 : of_rank[static_cast<std::size_t>(rank)];
   }
 };
-/// True where every rank is as in the other: then nothing that is estimated differs.
+/// True where each rank is on the same kind of node in both: then no estimate differs.
 bool alike(const RankNodes& a, const RankNodes& b);
 RankNodes nodes_of_ranks(const Machine& machine, const ParallelSetup& setup);
 
@@ -81,7 +82,7 @@ Hop hop_between(const Machine& machine, const ParallelSetup& setup, int from, in
 /// What a device sends of one micro-batch: tensor parallel ranks each send their part.
 double hop_bytes(const Architecture& model, const ParallelSetup& setup);
 
-// Of a rank's memory (memory_estimate.cpp); bytes.
+// Of a rank's memory (planner/estimate/memory_estimate.cpp); bytes.
 
 struct StateBytes {
   double weights = 0, gradients = 0, optimizer = 0;

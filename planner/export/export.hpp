@@ -35,7 +35,7 @@ std::span<const ExportFormat> export_formats();
 const ExportFormat& find_export_format(std::string_view name);
 
 // The entries of the table.
-/// The computations; where the order writes more than these, every action of that release.
+/// The computations alone; where the order has more than these, every action of that release.
 ExportedPlan export_pytorch_csv(const Plan& plan, TorchRelease release);
 ExportedPlan export_megatron(const Plan& plan);
 ExportedPlan export_torchtitan(const Plan& plan);

@@ -37,13 +37,13 @@ PlanFacts facts_of(const Plan& plan);
 
 /// A number of a training as other tools read it: "0.003", "1e-05".
 std::string number_text(double value);
-/// The job says whether, and where, gradients are clipped.
+/// Whether the job clips gradients, or says that it does not.
 bool clips_or_says_no(const TrainingSpec& training);
 
 /// "0: embedding and 3 blocks, 1: 4 blocks, …".
 std::string describe(const std::vector<StageBlocks>& stages);
 
-/// The share of blocks is the same for all stages.
+/// Whether all stages have the same number of blocks.
 bool evenly_cut(const PlanFacts& facts);
 
 /// Adds a refusal where the model is no transformer, and where blocks differ in what they compute

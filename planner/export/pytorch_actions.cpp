@@ -132,8 +132,8 @@ class Collectives {
 using Tensor = std::tuple<ActionKind, int, int>;  // of a SEND
 Tensor tensor_of(const Action& a) { return {a.kind, a.stage.value, a.micro_batch.value}; }
 
-/// A SEND_F is waited for behind the backward of the same stage and micro-batch, whose gradient
-/// shows that it has arrived; the rest at the end, in the order of the sends.
+/// The wait for a SEND_F comes after the backward of the same stage and micro-batch, whose gradient
+/// shows that the message has arrived; all other waits come at the end, in the order of the sends.
 ActionRow with_waits_for_sends(const ActionRow& row) {
   std::set<Tensor> open, waited;
   std::vector<Action> sends;

@@ -16,11 +16,11 @@ struct CureCandidate {
 /// issue = grouped: what stands between two computations starts together, as one NCCL group. The
 /// cure of NVIDIA/nccl issue 479 and Megatron's batched exchange.
 CureCandidate grouped_transfers(const Order& order, const CommPolicy& policy);
-/// Transfer ends moved earlier where a cycle of waits asks for it (hoisting.hpp).
+/// Transfer ends moved earlier where a cycle of waits asks for it (planner/fix/hoisting.hpp).
 CureCandidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
                          const LowerOptions& options, HoistMoves wanted);
-/// Both: the ends are moved for issue = grouped, where most cycles are none. Only for transfers on
-/// the computing lane (issue = inline).
+/// Both: ends are moved under issue = grouped, where most cycles do not arise. Only for transfers
+/// on the computing lane (issue = inline).
 CureCandidate grouped_and_moved(const Order& listed, const CommPolicy& policy,
                                 const CostTable& costs, const LowerOptions& options,
                                 HoistMoves wanted);
@@ -41,12 +41,12 @@ CureCandidate more_in_flight(const Order& order, const CommPolicy& policy, const
                              const LowerOptions& options);
 /// Both limits lifted: connect = ready and in_flight = 0.
 CureCandidate unlimited_issue(const Order& order, const CommPolicy& policy);
-/// The written transfer ends given up: each receive at the moment of its send, where lowering puts
-/// it. It ends under every policy if the computations can end at all.
+/// Drops the written transfer ends: lowering puts each receive at the moment of its send. The
+/// result ends under every policy if the computations can end at all.
 CureCandidate listed_anew(const Order& listed, const CommPolicy& policy);
-/// One more forward before the first backward on the ranks where a backward holds a forward back
-/// that the cycle of the computations waits for, again while there is one, at most 16 times; the
-/// transfers listed anew.
+/// One more forward before the first backward on each rank where a backward stands before a forward
+/// that the cycle of the computations waits for; again while there is such a rank, at most 16
+/// times. Lowering then places the transfers again.
 CureCandidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTable& costs,
                         const LowerOptions& options);
 

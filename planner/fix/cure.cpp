@@ -63,7 +63,7 @@ class Proving {
     policy_ = lifted;
   }
 
-  /// The cures that place the ends anew, the one that moves least first, unless another saves more
+  /// The cures that place the ends again, the one that moves least first, unless another saves more
   /// than a twentieth of its step.
   std::vector<std::optional<Cure>> movers(const Order& listed) {
     std::vector<std::optional<Cure>> found;
@@ -98,7 +98,7 @@ class Proving {
     return found;
   }
 
-  /// The order names batches that are more than their transfers; a cure names none.
+  /// Whether the order has batches that mean more than their transfers one by one; a cure has none.
   bool joins_batches() const {
     if (policy_.batches == Batches::Apart) return false;
     return std::any_of(order_.ranks.begin(), order_.ranks.end(), [](const auto& row) {

@@ -29,17 +29,20 @@ struct Change {
 
 struct Cure {
   std::string name;  // "group", "hoist", "group-hoist", "post-early", "list-anew", "even-odd",
-                     // "split-channel", "warm-up"
+                     // "split-channel", "split-channel-early", "warm-up"; of what limits issuing:
+                     // "warm-up-exchange", "more-in-flight", "lift-limits"
   Change change;
   CommPolicy policy;
   Order order;                          // with its transfer ends, as the cured lists hold them
   std::vector<std::string> difference;  // what is different, a line a field or a rank
-  /// One step under the caller's costs: the same computations lowered as lower() does by itself and
-  /// run in groups (nothing where that does not end, as in a fragment), and the cured Program.
+  /// Time of one step under the caller's costs. Before: the same computations, lowered as lower()
+  /// does by itself and run in groups (nothing where that does not end, as in a fragment). After:
+  /// the cured Program.
   std::optional<std::int64_t> step_ns_before;
   std::int64_t step_ns_after = 0;
 
-  /// Of the step, in percent of step_ns_before: above 0 is slower. 0 without a step before.
+  /// By how much the cure changes the step, in percent of step_ns_before: above 0 is slower. 0
+  /// without a step before.
   double cost_percent() const;
 };
 
@@ -49,7 +52,7 @@ struct Attempt {
 
 struct CureReport {
   Verdict verdict = Verdict::Ok;  // of the order as it was given
-  /// Each of them proved, the least change first. Of those that place transfer ends anew (hoist,
+  /// All of them proved, the least change first. Among those that place transfer ends again (hoist,
   /// group-hoist, post-early, list-anew) a larger change goes first where it saves more than 5% of
   /// the step.
   std::vector<Cure> cures;
@@ -59,7 +62,7 @@ struct CureReport {
 };
 
 /// Reads the order under the policy, and if it hangs or mismatches tries every cure: at most ten
-/// simulations beside four readings for the moves, and for the warm-up at most 17 checks.
+/// simulations besides four readings for the moves, and for the warm-up at most 17 checks.
 CureReport cure(const Order& order, const CommPolicy& policy, const CostTable& costs,
                 const LowerOptions& options = {});
 

@@ -1,7 +1,7 @@
-// The cure by moving transfer ends: the order is read without durations, and where the reading
-// stands still the end that a ready partner waits for is moved to before the instruction that holds
-// it back. Nothing moves that stands in no cycle of waits.
-// Computations keep their places. Pure; O(instructions * lanes) at worst.
+// The cure by moving transfer ends. The order is read without durations, and where the reading
+// stands still, the end that a ready partner waits for is moved to before the instruction that
+// holds it back. Only ends in a cycle of waits move; computations keep their places. Pure;
+// O(instructions * lanes) at worst.
 #pragma once
 
 #include <cstdint>

@@ -17,14 +17,14 @@ Order listed_order(const Order& order, const CommPolicy& policy);
 /// as-lowered, all else unchanged.
 CommPolicy as_written(const CommPolicy& policy);
 
-/// The computations alone, so that lowering places the transfers anew (docs/semantics.md §1.1).
+/// The computations alone, so that lowering places the transfers again (docs/semantics.md §1.1).
 Order computations_of(const Order& order);
 
 /// A Program's lists as an order.
 Order order_of_program(const Program& program);
 
-/// The waits for sends of `listed`, put at the ends of the same ranks' lists in `order`, which
-/// holds the sends: there they hold up nothing else.
+/// Puts the waits for sends of `listed` at the ends of the same ranks' lists in `order`, which
+/// holds the sends. There they hold up nothing else.
 void put_waits_last(Order& order, const Order& listed);
 
 }  // namespace pipewright::planner

@@ -9,13 +9,13 @@
 
 namespace pipewright::planner {
 
-/// Whether the rank's list has a backward with forwards after it, and nothing that ties its order
+/// Whether the rank's list has a backward with forwards after it, and nothing that fixes its order
 /// (overlapped pairs, weight versions, written transfer ends).
 bool can_warm_up(const Order& computations, RankId rank);
 
-/// Takes each forward after the first backward one such place earlier, the first of them to before
-/// the first backward: the rank runs one forward further ahead until its forwards end. Forwards
-/// keep their order, and so does everything else. Only where can_warm_up().
+/// Moves each forward after the first backward to the place of the forward before it, and the first
+/// of them to before the first backward: from there on the rank runs one forward further ahead.
+/// Forwards keep their order, and so does everything else. Only where can_warm_up().
 void warm_up_once_more(Order& computations, RankId rank);
 
 }  // namespace pipewright::planner

@@ -9,13 +9,15 @@
 // threshold U that starts at a lower bound and rises until a partition fits:
 // - a stage grows from its ideal element by element, each set met once, and is cut off as soon as
 //   what can never leave its load (latency, nets that reach back into the ideal) passes U;
-// - a table entry is dropped when the work behind it exceeds what the devices left can do within U,
-//   or when another entry of the same ideal has used no more devices and has no larger load.
+// - a table entry is dropped when the work left after it exceeds what the devices left can do
+//   within U, or when another entry of the same ideal has used no more devices and has no larger
+//   load.
 // Neither loses a partition with all loads <= U, so the first U at which one is found gives the
 // optimum, and the proof is that the table is then complete below it.
 //
-// A graph with too many ideals is cut along topological orders (chains.hpp), the best of several:
-// the same table over the ideals of one order, with a lower bound that is not its own proof.
+// A graph with too many ideals is cut along topological orders
+// (planner/graph_partition/chains.hpp), the best of several: the same table over the ideals of one
+// order, with a lower bound that is not its own proof.
 #pragma once
 
 #include <cstdint>

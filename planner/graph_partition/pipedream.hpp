@@ -12,10 +12,10 @@ namespace pipewright::planner {
 /// States in a topological order: for a chain its layers, for a graph the antichains of its layers.
 struct PipeDreamProfile {
   std::vector<double> compute_until;     // forward and backward of a state and all before it
-  std::vector<double> parameters_until;  // bytes, likewise
+  std::vector<double> parameters_until;  // bytes, of a state and all before it
   std::vector<double> output_bytes;      // that leave the state
-  /// Where a stage that ends in a state may begin after; empty: after every lower one. Otherwise
-  /// one row a state, a flag for each state.
+  /// After which states a stage that ends in a state may begin: one row a state, a flag for each
+  /// state. Empty: after every lower one.
   std::vector<std::vector<bool>> predecessors;
 };
 

@@ -21,7 +21,7 @@ struct Start {
 struct Sums {
   double cpu = 0, accelerator = 0, bytes = 0;
   double cut = 0;       // cost of the nets it cuts
-  double for_good = 0;  // of these, the nets that reach back into the ideal: no growth mends them
+  double for_good = 0;  // of these, the nets that reach back into the ideal: no growth removes them
   bool runs_on_accelerator = true;
 };
 

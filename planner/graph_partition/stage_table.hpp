@@ -1,6 +1,6 @@
-// The table behind optimal_graph_partition(): for each ideal and each number of CPUs and
-// accelerators used, the least largest load with which those devices can hold the ideal, as far as
-// it is at most a threshold. Plain data.
+// The table of optimal_graph_partition(): for each ideal and each number of CPUs and accelerators
+// used, the least largest load with which those devices can hold the ideal, as far as it is at most
+// a threshold. Plain data.
 #pragma once
 
 #include <cstdint>

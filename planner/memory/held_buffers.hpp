@@ -18,7 +18,7 @@ struct HoldMeter {
   }
 };
 
-/// Copies share what is held; it is let go of with the last one.
+/// Copies share what is held; the last one lets it go.
 using Held = std::shared_ptr<const std::int64_t>;
 
 inline Held hold(HoldMeter& meter, std::int64_t bytes) {

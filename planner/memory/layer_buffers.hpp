@@ -28,7 +28,7 @@ class LayerBuffers {
   void evaluate() { evaluates_ = true; }
 
   std::int64_t rows() const { return rows_; }
-  /// An array of so many elements a row.
+  /// An array with `width` elements a row.
   Held rows_of(std::int64_t width) { return hold(meter_, rows_ * width * element_); }
 
  private:

@@ -33,8 +33,8 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
 /// The state of one of `shards` replicas that divide the optimizer's among themselves.
 StageState sharded_state(const StageState& state, int shards);
 
-/// The entry of CostTable::memory: what is held of a micro-batch behind F, how I changes it, and W
-/// lets go of. `recompute` by layer of the model; empty: nothing is recomputed.
+/// The entry of CostTable::memory: what is held of a micro-batch after F, and how I changes that
+/// until W lets go of it. `recompute` by layer of the model; empty: nothing is recomputed.
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                       std::string_view optimizer, std::span<const LayerRecompute> recompute = {});
 

@@ -13,27 +13,28 @@ namespace pipewright::planner {
 
 class OrderPeaks {
  public:
-  /// What the sizes will have: `InActions`, also what an action holds while it runs
+  /// What the sizes given to peak() may have. `InActions`: also what an action holds while it runs
   /// (StageMemory::in_f and its like).
   enum class Sizes : std::uint8_t { Changes, InActions };
-  /// `order` trains: what an F holds its I and W, or B, let go of.
+  /// `order` trains: I and W, or B, let go of what F holds.
   explicit OrderPeaks(const Order& order, Sizes sizes = Sizes::InActions);
 
   int ranks() const { return static_cast<int>(ranks_.size()); }
-  /// That the rank computes, for any micro-batch.
+  /// The stages that the rank computes, for any micro-batch.
   const std::vector<int>& stages_of(int rank) const { return at(rank).stages; }
-  /// The bytes that the rank holds at most, with constants. `memory` by stage; what is held behind
+  /// The bytes that the rank holds at most, with constants. `memory` by stage; what is held after
   /// an F or an I is not negative.
   Bytes peak(int rank, std::span<const StageMemory> memory) const;
 
  private:
-  /// Of each of the rank's stages: micro-batches behind F and behind I, and where the order names
-  /// versions the older ones of its weights. {f, i, f, i, …} or {f, i, v, f, i, v, …}.
+  /// Of each of the rank's stages: how many micro-batches are held after F and after I, and where
+  /// the order names versions, how many older ones of its weights. {f, i, f, i, …} or {f, i, v, f,
+  /// i, v, …}.
   using Held = std::vector<int>;
-  /// Moments of one sort: behind any action, or in front of those of a kind and stage, which hold
-  /// more while they run. Of those that hold no more than another only that one is there.
+  /// Moments of one sort: after any action, or before those of a kind and stage, which hold more
+  /// while they run. A moment that holds no more than another is left out.
   struct Moments {
-    ActionKind kind = ActionKind::Idle;  // Idle: behind any
+    ActionKind kind = ActionKind::Idle;  // Idle: after any
     int stage = 0;                       // of the rank's
     std::vector<Held> most;
 

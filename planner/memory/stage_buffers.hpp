@@ -17,8 +17,8 @@
 
 namespace pipewright::planner {
 
-/// Of one action: what it adds to what is held (W: less than 0), and the most that it holds beyond
-/// what was there before it, at any moment. With the message that it makes, until that is sent.
+/// Of one action: what it adds to what is held (W: less than 0), and the most that it holds at any
+/// moment beyond what was there before it. Includes the message that it makes, until that is sent.
 struct ActionBytes {
   std::int64_t change = 0, most = 0;
 };
@@ -26,7 +26,7 @@ struct ActionBytes {
 struct StageBuffers {
   ActionBytes f, i, w;
 
-  /// Of B, which is I and then W.
+  /// The most of a B, which is I and then W.
   std::int64_t most_in_b() const { return std::max(i.most, i.change + w.most); }
 };
 
@@ -34,7 +34,8 @@ struct StageBuffers {
 StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                         std::span<const LayerRecompute> recompute = {});
 
-/// Of an F without a backward (run --mode evaluate, predict), which keeps nothing: `change` is 0.
+/// The bytes of an F without a backward (run --mode evaluate, predict), which keeps nothing:
+/// `change` is 0.
 ActionBytes forward_alone(const Model& model, const StagePlan& stage, int micro_batch_size,
                           std::span<const LayerRecompute> recompute = {});
 

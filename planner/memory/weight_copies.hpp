@@ -13,7 +13,7 @@ namespace pipewright::planner {
 std::vector<int> live_versions(const Order& order);
 
 /// Copies of the whole model's weights on all ranks together: 1 for one replica and one version, 2
-/// for a bidirectional pipeline. Stages count alike.
+/// for a bidirectional pipeline. All stages count the same.
 double weight_copies(const Order& order);
 
 }  // namespace pipewright::planner

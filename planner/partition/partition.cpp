@@ -80,7 +80,7 @@ std::int64_t cost_between(const std::vector<std::int64_t>& sums, int begin, int 
   return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)];
 }
 
-/// Of any ranks. A stage cut in two may have its second half on a slower rank, so no stage may be
+/// For any ranks. A stage cut in two may have its second half on a slower rank, so no stage may be
 /// left out, and greedy filling is not exact: a table of the least largest stage for the layers
 /// from l on in the last k stages.
 std::int64_t least_largest_of(const StageSums& sums) {
@@ -106,9 +106,9 @@ std::int64_t least_largest_of(const StageSums& sums) {
   return behind.front();
 }
 
-/// The layers with which the last k stages may begin: what they cannot hold, or those before them
-/// cannot, needs no look. As narrow as the partition is even, which is what makes thousands of
-/// layers quick.
+/// The layers with which the last k stages may begin. A layer is skipped if those stages cannot
+/// hold what follows it, or the stages before them what comes before it. The more even the
+/// partition, the fewer layers are left, which is what makes thousands of layers quick.
 struct Begins {
   int least = 0, most = 0;
   std::size_t count() const { return static_cast<std::size_t>(std::max(0, most - least + 1)); }

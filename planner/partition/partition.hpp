@@ -34,20 +34,19 @@ struct LayerCosts {
   }
 };
 
-/// By stage; empty: nothing.
+/// What stages cost besides their layers, by stage; empty: nothing.
 struct BesidesLayers {
   std::vector<std::int64_t> fixed;  // added to its layers
-  /// By the first layer behind a cut, one entry more than layers: a stage costs no less than what
-  /// is at its two ends, such as messages that are sent while others are computed. Not part of the
-  /// sum of squares.
+  /// By the first layer after a cut, one entry more than layers: a stage costs no less than the
+  /// entries at its two ends, such as messages that are sent while others are computed. Not part of
+  /// the sum of squares.
   std::vector<std::vector<std::int64_t>> at_cut;
 };
 
 /// The same where a stage's cost depends on who computes it: stage s costs the sum of its layers in
-/// layer_costs_of_kind[kind_of_stage[s]]. Where all kinds are the same, the same answer. A rank
-/// with several stages may hold more than another: what is least is the largest stage, so that all
-/// stages go round at one pace, not the largest sum of a rank.
-/// A stage costs what it has besides its layers, too.
+/// layer_costs_of_kind[kind_of_stage[s]], and what it has besides its layers. Where all kinds are
+/// the same, the same answer. The largest stage is made least, so that all stages go round at one
+/// pace, and not the largest sum of a rank: a rank with several stages may hold more than another.
 std::optional<Partition> balanced_partition(
     std::span<const std::vector<std::int64_t>> layer_costs_of_kind,
     std::span<const int> kind_of_stage, const BesidesLayers& besides = {});

@@ -9,8 +9,8 @@
 
 namespace pipewright::planner {
 
-/// What stages are told apart by when layers are cut: the kind of rank of each, of those that
-/// `costs` knows, and where these differ and a rank has several stages, the rank.
+/// What a cut of the layers depends on: for each stage the kind of its rank, as `costs` knows them,
+/// and, where kinds differ and a rank has several stages, the rank.
 struct CutShape {
   std::vector<int> kind_of_stage;
   std::vector<int> rank_of_stage;  // empty: no matter
@@ -19,11 +19,11 @@ struct CutShape {
 };
 CutShape cut_shape(const LayerCosts& costs, const Placement& placement);
 
-/// A cut with a smaller largest sum of a rank's stages, then a smaller sum of squares of these,
-/// then of the stages: from `partition` on, as long as taking a layer from a stage of a busiest
-/// rank and giving one to another stage (the borders between them move by one) makes it so, always
-/// the best such step. Not exact: what it ends with cannot be improved by one step. Needs a shape
-/// with rank_of_stage.
+/// Evens a cut by rank: a smaller largest sum of a rank's stages, then a smaller sum of squares of
+/// these sums, then of the stages. Begins with `partition`. A step takes a layer from a stage of a
+/// busiest rank and gives one to another stage (the borders between them move by one); the best
+/// step is taken as long as one improves the cut. Not exact: what it ends with cannot be improved
+/// by one step. Needs a shape with rank_of_stage.
 Partition rank_evened(Partition partition, const LayerCosts& costs, const CutShape& shape);
 
 }  // namespace pipewright::planner

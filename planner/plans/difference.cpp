@@ -105,13 +105,13 @@ Json training_json(const Plan& plan) {
   return json;
 }
 
-/// Where there is a choice: the same where a plan has no replicas, or no pipeline.
+/// Where there is a choice; plans without replicas or without a pipeline have the same.
 std::string rank_order_of(const Plan& plan) {
   return plan.mesh.has_pipeline_inside_data() ? "tp-cp-pp-dp (replicas outermost)"
                                               : "tp-cp-dp-pp (the pipeline outermost)";
 }
 
-/// Kinds of nodes as the mesh comes to them; "" where there is one.
+/// Kinds of nodes in the order in which the mesh uses them; "" where there is one.
 std::string kinds_in_order(const Plan& plan) {
   std::vector<std::string> models;
   if (plan.cluster.kinds.empty()) return "";

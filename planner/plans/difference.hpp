@@ -10,7 +10,7 @@
 namespace pipewright::planner {
 
 /// One sentence or phrase for each difference, what matters most first; none for plans that are
-/// alike. "tp 1, then 2" is what the first has and the second.
+/// alike. "tp 1, then 2": the first plan has 1, the second 2.
 std::vector<std::string> plan_differences(const Plan& first, const Plan& second);
 
 }  // namespace pipewright::planner

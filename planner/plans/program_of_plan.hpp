@@ -1,4 +1,4 @@
-// From a plan to what its readers read. The tools use these two functions for simulate, check and
+// From a plan to its order and its Program. The tools use these functions for simulate, check and
 // run alike, so that all of them read the same Program. Thread-safe.
 #pragma once
 
@@ -13,11 +13,11 @@
 
 namespace pipewright::planner {
 
-/// The plan's own order, or the one its generator makes, of one replica. Throws InputError if the
-/// schedule refuses the plan's sizes or the order does not fit the plan's stages, ranks and
+/// The plan's own order, or the one that its schedule makes, of one replica. Throws InputError if
+/// the schedule refuses the plan's sizes or the order does not fit the plan's stages, ranks and
 /// micro-batches.
 Order pipeline_order(const Plan& plan);
-/// The same of all the plan's replicas (planner/plans/data_parallel.hpp).
+/// The same for all the plan's replicas (planner/plans/data_parallel.hpp).
 Order order_of_plan(const Plan& plan);
 
 /// What a training asks of lower(): the update, with the norm where it clips, the gathering where

@@ -1,5 +1,6 @@
 // The entries that the registry lists, one function for each schedule of this folder and its
-// families. A new schedule adds its line here and in registry.cpp (docs/adding-a-schedule.md).
+// families. A new schedule adds its line here and in planner/schedules/registry.cpp
+// (docs/adding-a-schedule.md).
 #pragma once
 
 #include "planner/schedules/registry.hpp"

@@ -17,15 +17,15 @@ int grouped_group_of(const ScheduleRequest& request) {
   return positive_integer(found->second).value_or(0);
 }
 
-/// A slot of the repeated block: what is done there, by how many blocks it lies behind the first
-/// slot of its own.
+/// A slot of the repeated block: what is done there, and how many blocks after the first slot of
+/// its own block it lies.
 struct BlockSlot {
   ActionKind kind = ActionKind::F;
   int chunk = 0, place_in_group = 0, blocks_behind = 0;
 };
 
-/// One rank's block, by slot: a forward every three slots, and behind it I and W. The source of the
-/// places: get_optimal_building_block() of group_interleaved_1f1b.py.
+/// One rank's block, by slot: a forward every three slots, each followed by an I and a W. The
+/// source of the places: get_optimal_building_block() of group_interleaved_1f1b.py.
 std::vector<BlockSlot> block_of(const ScheduleRequest& request, int group, int rank) {
   const int p = request.ranks, v = request.chunks, length = 3 * group * v;
   std::vector<BlockSlot> block(static_cast<std::size_t>(length));
@@ -33,7 +33,7 @@ std::vector<BlockSlot> block_of(const ScheduleRequest& request, int group, int r
     block[static_cast<std::size_t>(slot % length)] = {kind, chunk, place, slot / length};
   };
   // The last chunk's first forward goes down the ranks below in single slots; its gradient comes
-  // back in steps of two, behind I and W.
+  // back in steps of two, for an I and a W on each rank.
   const int first_backward = 3 * group * (v - 1) + rank + 3 * (p - 1 - rank) + 1;
   for (int c = 0; c < v; ++c) {
     for (int g = 0; g < group; ++g) {
@@ -47,7 +47,7 @@ std::vector<BlockSlot> block_of(const ScheduleRequest& request, int group, int r
 }
 
 /// The rank's list is the repeated block read slot after slot, without what lies before the first
-/// or behind the last micro-batch.
+/// or after the last micro-batch.
 void write_grouped_rank(const ScheduleRequest& request, int group, int rank,
                         std::vector<Cell>& cells) {
   const std::vector<BlockSlot> block = block_of(request, group, rank);

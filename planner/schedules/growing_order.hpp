@@ -35,7 +35,7 @@ struct Growth {
   std::int64_t worst_idle = 0;  // of all ranks; it never shrinks
 };
 
-/// Beyond its growth an order is never looked at: going back to an earlier one costs next to
+/// Entries beyond the growth are never read, so that going back to an earlier growth costs next to
 /// nothing.
 struct GrowingOrder : Growth {
   std::vector<std::int64_t> end_f, end_i;  // stage * m + micro-batch
@@ -43,8 +43,8 @@ struct GrowingOrder : Growth {
   std::vector<std::int32_t> due;           // rank * vm + n: stages
 };
 
-/// Waits that an earlier run ended with: a later one lets a rank wait as long as the worst rank of
-/// the earlier run did beyond it. Empty: there was none.
+/// The waits that an earlier run ended with. A later run lets a rank wait by as much longer as the
+/// worst rank of the earlier run waited longer than it. Empty: there was none.
 struct ApprovedWaits {
   std::vector<std::int64_t> idle;  // by rank
   std::int64_t worst = 0;

@@ -1,5 +1,5 @@
-// The registry of schedules: each is a rule that makes an order, with its
-// constraint, closed form and memory (docs/adding-a-schedule.md).
+// The registry of schedules: each is a rule that makes an order, with its constraint, closed form
+// and memory (docs/adding-a-schedule.md).
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,7 @@ struct Schedule {
   bool one_at_a_time = false;  // a micro-batch enters when the one before it has left
   /// The policy that shows what it is about, "" for the plan's default.
   std::string_view policy;
-  /// nullopt: fine. Else one sentence: what is wrong, and the nearest legal
-  /// choice.
+  /// nullopt: fine. Else one sentence: what is wrong, and the nearest legal choice.
   std::optional<std::string> (*refusal)(const ScheduleRequest&);
   Order (*make)(const ScheduleRequest&);
 };
@@ -75,8 +74,7 @@ std::optional<std::string> refusal_of(const Schedule& schedule, const ScheduleRe
 /// Where the order that the schedule makes has its stages; of a bidirectional one the pipeline that
 /// goes down. Call it for a request that is not refused.
 Placement placement_of(const Schedule& schedule, const ScheduleRequest& request);
-/// Checks parameters and constraint, then makes the order. Throws InputError
-/// with the refusal.
+/// Checks parameters and constraint, then makes the order. Throws InputError with the refusal.
 Order make_order(std::string_view name, const ScheduleRequest& request);
 
 }  // namespace pipewright::planner

@@ -1,5 +1,5 @@
-// The configurations that a text such as "tp=4,schedule=1f1b" leaves open: a kind, of which the
-// best one stands for what was asked. Pure functions.
+// All configurations that a text such as "tp=4,schedule=1f1b" allows: a kind. Its best one stands
+// for what was asked. Pure functions.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace pipewright::planner {
 /// Whether the row has all that the text asks for. Throws InputError for what is not understood.
 bool is_of_kind(const std::string& text, const Job& job, const Candidate& row);
 
-/// The job with the text's values in place of its own, those of partition, a recompute for each
-/// stage and schedule auto aside, which no job can name or none can search. Throws as above.
+/// The job with the text's values in place of its own, except those that no job can name or no
+/// search can try: partition, a recompute for each stage, and schedule auto. Throws as above.
 Job job_of_kind(const std::string& text, const Job& job);
 
-/// The same of what is said of devices and batch alone: schedule, chunks, replicas of stages and
-/// recompute are left open.
+/// The same with only what the text says of devices and batch: schedule, chunks, replicas of stages
+/// and recompute are left open.
 Job job_of_mesh(const std::string& text, const Job& job);
 
 /// "mp_degree is 4, 8": the values of the job's own that rule out the row; "" for none.

@@ -1,6 +1,6 @@
-// A search's budget, counted: what it does has a price in the time of an ordinary core, and the
-// sum of the prices ends it. No clock is asked, so the same job and budget give the same answer on
-// any machine, with any number of threads. Plain data.
+// A search's budget, counted: each thing that the search does has a price in time of an ordinary
+// core, and the search ends when the prices add up to the budget. No clock is asked, so the same
+// job and budget give the same answer on any machine, with any number of threads. Plain data.
 #pragma once
 
 #include <cstdint>

@@ -89,7 +89,8 @@ class Question {
     return options;
   }
 
-  /// The nearest reason: of what was asked alone, of its schedule on the best mesh, of memory.
+  /// The nearest reason: a rule about what was asked, about its schedule on the best mesh, or
+  /// memory.
   Explanation answer_without_any() const {
     if (const auto rule = rule_of_degrees()) return refused(*rule);
     const Job on_mesh = job_of_mesh(text_, job_);
@@ -128,7 +129,7 @@ class Question {
     return asked.other_batch;
   }
 
-  /// Degrees without dp, whose replicas have to make up all devices.
+  /// Where the text names no dp, the other degrees have to divide the devices.
   std::optional<std::string> does_not_divide(const ParallelSetup& parallel) const {
     const int devices = job_.cluster.devices();
     std::string product;

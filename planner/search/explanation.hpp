@@ -21,9 +21,9 @@ struct Explanation {
 /// `configuration`: "tp=4,pp=8,schedule=1f1b": keys schedule, tp, pp, dp, cp, ep, vpp,
 /// micro_batch_size, micro_batches, recompute (none, selective, full, by-stage, or one for each
 /// stage: full+full+none), sequence_parallel, zero, node_order, rank_order and partition. What it
-/// leaves out is as in the best configuration that has what it names, which is searched for with
-/// the threads and the progress of `options`. The first sentence is the answer. Throws InputError
-/// for what it does not understand.
+/// leaves out is taken from the best configuration that has what it names; that one is searched for
+/// with the threads and the progress of `options`. The first sentence is the answer. Throws
+/// InputError for what it does not understand.
 Explanation explain(const Job& job, const Profile* profile, int cores, const SearchResult& found,
                     const std::string& configuration, const SearchOptions& options = {});
 

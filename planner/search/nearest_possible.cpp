@@ -155,8 +155,8 @@ void add_open_fields(const Job& job, const Probe& probe, std::vector<std::string
   }
 }
 
-/// Of what rules ruled out: a schedule's own constraint is nearer than a mesh that is none, and
-/// what comes with a case says more.
+/// The nearest of the rules that ruled something out: a schedule's own constraint is nearer than a
+/// mesh that is not possible, and a rule with an example says more.
 std::string nearest_rule(const SearchResult& nothing) {
   const std::pair<const std::string, int>* nearest = nullptr;
   const auto place = [&](const std::string& reason) {
@@ -165,7 +165,7 @@ std::string nearest_rule(const SearchResult& nothing) {
     return reason.rfind("outside the constraint", 0) == 0 ? 1 : 2;
   };
   for (const auto& entry : nothing.pruned) {
-    // Of what is tried for comparison alone.
+    // These rule out what is tried for comparison alone.
     if (entry.first == kOverMemory || entry.first.rfind("too slow", 0) == 0) continue;
     const bool is_nearer =
         nearest == nullptr || place(entry.first) < place(nearest->first) ||

@@ -1,5 +1,5 @@
-// Where no configuration of a job is possible: which reason is the nearest to possible, with its
-// numbers, and what would do. What it says would do was searched for and found. Pure functions.
+// Where no configuration of a job is possible: the reason that is the nearest to possible, with its
+// numbers, and what would do. What would do was searched for and found. Pure functions.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct NearestPossible {
   std::vector<std::string> sentences;  // the nearest reason first
 };
 
-/// `nothing`: what search() found of the job, which is nothing, with `options`.
+/// `nothing`: the result of search() for the job with `options`, in which nothing is possible.
 NearestPossible nearest_possible(const Job& job, const Profile* profile,
                                  const SearchOptions& options, const SearchResult& nothing);
 

@@ -124,7 +124,7 @@ std::string memory_reason(const Candidate& best, Bytes memory_limit) {
          " at its worst.";
 }
 
-/// Where the order is no schedule's.
+/// The reason of an order that no schedule makes.
 std::string synthesis_reason(const SynthesisedOrder& synthesised, Nanoseconds step) {
   const double shorter =
       1 - static_cast<double>(step.value) / static_cast<double>(synthesised.from_step.value);
@@ -174,7 +174,7 @@ RecomputeSpec recompute_of_plan(const Candidate& best, const Model& model) {
   return recompute_spec(of_layer);
 }
 
-/// Beyond that a plan's replicas are not simulated all.
+/// With more actions than this, not all of a plan's replicas are simulated.
 constexpr std::int64_t kMostActionsOfReplicas = 1'000'000;
 
 /// Whether one replica shows all: with the estimate what they exchange is in a rank's own update,

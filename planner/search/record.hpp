@@ -13,7 +13,7 @@ std::string key_of(const Branch& branch, Bytes limit);
 
 /// One line of JSON, numbers exact.
 std::string record_of(const Evaluation& evaluation);
-/// Throws InputError for a record that is none.
+/// Throws InputError for a text that is not a record.
 Evaluation evaluation_of(const std::string& record, const Branch& branch);
 
 }  // namespace pipewright::planner

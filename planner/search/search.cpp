@@ -25,13 +25,13 @@ namespace pipewright::planner {
 namespace {
 
 constexpr std::size_t kMeshes = 64;       // grown between two looks at the best so far
-constexpr std::size_t kSimulations = 16;  // likewise
+constexpr std::size_t kSimulations = 16;  // simulated between two such looks
 constexpr const char* kNotExecutable = "run cannot execute it";
 constexpr const char* kOverBudget = "not looked at: the budget ran out";
 
 struct Mesh {
   ParallelSetup setup;
-  std::int64_t least = 0;  // no step on it is shorter; of a first_possible search: holds less
+  std::int64_t least = 0;  // no step on it is shorter; with first_possible: nothing holds less
 };
 
 /// What a mesh is tried with.
@@ -59,7 +59,7 @@ class ScheduleSearch {
     const std::vector<Mesh> meshes = sorted(space.meshes);
     const Bytes whole_limit = limit_;
     const bool synthesises = options_.synthesis && synthesises_winners(job_);
-    // Its winners do not depend on how many rows are shown.
+    // The winners must not depend on how many rows are shown.
     const std::size_t rows = synthesises ? std::max(keep_, kRowsForWinners) : keep_;
     std::vector<Evaluation> ranked = best_of(meshes, TrialKind::Schedules, rows, "table");
     if (!ranked.empty()) leader_ = ranked.front().candidate;
@@ -110,7 +110,7 @@ class ScheduleSearch {
     budget_.spend(static_cast<std::int64_t>(meshes.size()), kMeshNs);
     for_each_index(meshes.size(), threads_, [&](std::size_t i) {
       const ParallelSetup& setup = meshes[i].setup;
-      // What holds least is the first that fits.
+      // Then the meshes that may hold least come first.
       meshes[i].least =
           options_.first_possible ? costs_->least_memory(setup).value : costs_->least_step(setup);
     });
@@ -165,7 +165,7 @@ class ScheduleSearch {
     return entry->second;
   }
 
-  /// As often as configurations fell that nobody has looked at.
+  /// Counts the configurations of the meshes from `from` on, which nobody has looked at.
   void leave_out(const std::vector<Mesh>& meshes, std::size_t from, TrialKind trial,
                  const std::string& reason) {
     for (std::size_t i = from; i < meshes.size(); ++i) {
@@ -207,7 +207,7 @@ class ScheduleSearch {
     return branches;
   }
 
-  /// Branches wait by their bound, equal ones in the order in which they grew.
+  /// Branches wait in the order of their bounds, equal ones in the order in which they grew.
   struct Waiting {
     std::int64_t bound = 0;
     std::size_t index = 0;
@@ -217,7 +217,7 @@ class ScheduleSearch {
   };
   using Queue = std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>;
 
-  /// The `count` best, best first: always on with what has the least bound, meshes before their
+  /// The `count` best, best first. What has the least bound is always next, meshes before their
   /// branches. Batches have fixed sizes: what is skipped depends on the batches before, not on
   /// which thread was faster.
   std::vector<Evaluation> best_of(const std::vector<Mesh>& meshes, TrialKind trial,
@@ -311,7 +311,7 @@ class ScheduleSearch {
     return outcomes;
   }
 
-  /// A line for each evaluation of one's own.
+  /// Sends a line for each evaluation that this process made, and takes those of the others.
   void exchange(const std::vector<const Branch*>& batch, const std::vector<std::size_t>& open,
                 const std::vector<std::size_t>& mine, std::vector<Evaluation>& outcomes) {
     std::string text;

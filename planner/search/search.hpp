@@ -55,7 +55,8 @@ struct SearchOptions {
   bool synthesis = true;    // look for better orders of the winners, where schedules are open
   /// Leave out what `run` cannot execute (planner/plans/executable.hpp).
   bool only_executable = false;
-  /// Stop looking after as much as an ordinary core does in that time (budget.hpp); 0: never.
+  /// Stop after as much work as an ordinary core does in that time (planner/search/budget.hpp); 0:
+  /// never.
   double budget_seconds = 0;
   bool nearest = true;          // fill SearchResult::nearest where nothing is possible
   bool first_possible = false;  // stop at the first that is possible, and make no plan of it
@@ -69,8 +70,8 @@ struct SearchResult {
   /// Best first: by step time, then by memory, then the simpler one. Includes the baseline where
   /// the job allows it.
   std::vector<Candidate> ranked;
-  /// The best of schedule naive on several ranks and on one, where each fits. Among them are ones
-  /// that the job's fixed fields rule out as a plan.
+  /// The best of schedule naive on several ranks and on one, where each fits. Some of them may be
+  /// ruled out as a plan by the job's fixed fields.
   std::vector<Candidate> baselines;
   /// With SearchOptions::front, fastest first: each the fastest that needs a twentieth less memory
   /// than the one before it.

@@ -12,7 +12,8 @@ namespace pipewright::planner {
 namespace {
 
 constexpr std::size_t kWinners = 3;
-/// Actions placed and timed for a winner: so many orders of it, but no more than kMostSteps.
+/// Actions placed and timed for a winner: as many as this number of its orders has, but no more
+/// than kMostSteps.
 constexpr std::int64_t kOrders = 2000;
 constexpr std::int64_t kMostSteps = 3'000'000;
 constexpr std::int64_t kMostWinnerActions = 200'000;  // of an order; a larger one is left as it is

@@ -1,12 +1,13 @@
-// Synthesis on the winners of a search: the first rows of the ranking that differ in what is
-// computed where get another order for their stages, where one is found that the simulator finds
-// faster under the plan's own policy.
+// Synthesis for the winners of a search: the first rows of the ranking that differ in what is
+// computed where. A winner gets another order for its stages where one is found that the simulator
+// finds faster under the plan's own policy.
 //
 // Each winner is searched for with the same effort, counted in actions that are placed and timed,
 // never in time: the result is the same on every machine, with any number of threads and in each
-// process. What is searched under is preset `ideal` with the update that ends each rank
-// (planner/synthesis/synthesis.hpp), because that is fast; what is found is judged as the rows are
-// (evaluation.hpp), the memory limits by rank included. The row's own order is where it begins.
+// process. The search runs under preset `ideal` with the update that ends each rank
+// (planner/synthesis/synthesis.hpp), because that is fast. What it finds is judged as the rows are
+// (planner/search/evaluation.hpp), with the memory limits by rank. It begins with the row's own
+// order.
 #pragma once
 
 #include <vector>
@@ -32,7 +33,7 @@ struct WinnersRequest {
   std::int64_t most_ns = 0;  // of an ordinary core's time, for all winners together; 0: no limit
 };
 
-/// `ranked`: best first. Adds the rows with a better order behind them, unsorted: schedule `auto`,
+/// `ranked`: best first. Adds the rows with a better order at its end, unsorted: schedule `auto`,
 /// everything else as in the row that each is made from.
 WinnersSynthesis synthesise_winners(const WinnersRequest& request, std::vector<Evaluation>& ranked);
 

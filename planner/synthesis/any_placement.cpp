@@ -16,8 +16,8 @@ using namespace synthesis;
 namespace {
 
 constexpr int kMostChunks = 8;
-/// Of an order with more than two stages a rank: named orders of all sizes are made before the
-/// search, and shall take less than it.
+/// The most actions of an order with more than two stages a rank: named orders of all sizes are
+/// made before the search, and should take less time than it.
 constexpr std::int64_t kMostImprovedActions = 60'000;
 /// What making and timing an action of a named order takes, in actions of a search.
 constexpr std::int64_t kNanosecondsANamedAction = 60;
@@ -146,7 +146,7 @@ class AnyPlacement {
     search_on(**first, with_share(effort, 2, 5));
   }
 
-  /// Until one stays open: then all of it does.
+  /// Proves one open placement after the other, until one stays open: then the whole stays open.
   void prove() {
     std::vector<PlacementTrial*> left = open();
     std::stable_sort(left.begin(), left.end(),
@@ -248,7 +248,7 @@ class AnyPlacement {
     result.elapsed_ns = elapsed();
   }
 
-  /// Of the placement with which the fullest rank needs least.
+  /// The result of the placement with which the fullest rank needs least.
   SynthesisResult least_of_all() const {
     const auto fullest = [](const PlacementTrial& trial) {
       const auto& least = trial.found.least_limit;

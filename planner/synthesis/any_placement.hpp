@@ -12,8 +12,8 @@ namespace pipewright::planner {
 /// with one copy of the weights at any number of stages a rank that is tried, nor than one with two
 /// copies where each stage has a constant part of memory and the limit so counts both. Up to 8
 /// stages a rank, fewer where an order would be long, at least 2. The effort is that of
-/// synthesise() for all placements together, naming orders apart. Deterministic and throws as
-/// synthesise().
+/// synthesise() for all placements together; making the named orders is taken off a budget in time,
+/// of which at least a quarter is left. Deterministic and throws as synthesise().
 SynthesisResult synthesise_any_placement(const SynthesisRequest& by_rank);
 
 }  // namespace pipewright::planner

@@ -26,8 +26,8 @@ std::optional<AsItIs> time_as_it_is(const SynthesisRequest& request, Order order
 /// gives back. Else it is never worse to take it apart.
 bool fusing_helps(const SynthesisRequest& request);
 
-/// Whether the order may be shorter, or hold less, than with each B as an I and a W behind it, or
-/// has pairs.
+/// Whether the order has pairs, or may be shorter or hold less than with each B as an I followed by
+/// a W.
 bool differs_as_it_is(const SynthesisRequest& request, const Order& order);
 
 /// No order at all has a value below, pairs and mixtures of fused and split backwards included: the

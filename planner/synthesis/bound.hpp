@@ -1,11 +1,12 @@
 // A value below which no order of the problem is, whatever its micro-batches' order. Integer ns.
 //
 // Every timetable of every order can be numbered so that micro-batches are in order at each stage
-// (problem.hpp), so it is enough to bound those. Let e(x) be a time before which x cannot start,
-// counted from the first start of rank r for the span (upstream ranks may be far ahead: all inputs
-// of the rank's first stage are there), from the start of the step for the makespan.
+// (planner/synthesis/problem.hpp), so it is enough to bound those. Let e(x) be a time before which
+// x cannot start, counted from the first start of rank r for the span (upstream ranks may be far
+// ahead: all inputs of the rank's first stage are there), from the start of the step for the
+// makespan.
 //
-// 1. Chains: F of a stage after F of the one before, I after I of the one behind, each with its
+// 1. Chains: F of a stage after F of the stage before, I after I of the stage after, each with its
 //    latency; I after F, W after I, the k-th after the (k-1)-th.
 // 2. Memory as precedence. When F of micro-batch k starts on stage s, k+1 micro-batches have begun
 //    on s and on the rank's earlier stages T. If x of them have had their I on s, no more have had

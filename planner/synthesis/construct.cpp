@@ -132,7 +132,7 @@ bool ListScheduler::fits(int rank, Token token) const {
   return held <= limit && can_finish(rank, held, token);
 }
 
-/// Finishes the rank's micro-batches in thought, oldest first, after one more action `next`.
+/// Whether the rank's micro-batches can be finished, oldest first, after one more action `next`.
 bool ListScheduler::can_finish(int rank, std::int64_t held, Token next) const {
   const std::int64_t limit = problem_.limit[at(rank)];
   if (held + alone_[at(rank)] <= limit) return true;
@@ -206,7 +206,7 @@ void ListScheduler::arrive(std::size_t arrival, int rank, std::int64_t time) {
 
 namespace {
 
-/// Every rank the same: what the usual rules differ in.
+/// What the usual rules differ in; every rank has the same.
 struct Habit {
   int forward_slope = 1, input_slope = -1;  // deeper stages first (1) or last (-1)
   int forward_patience = 0, weight_patience = 0;
@@ -287,8 +287,8 @@ void set_slack(const Problem& problem, int slowed, double scale, Rules& rules) {
   set_timetable(problem, rules);
 }
 
-/// How far the slowed stages can be slowed for the timetable to use this part of the memory; 1
-/// where no limit says.
+/// The factor by which to slow the stages of `slowed` so that the timetable uses this part of the
+/// memory; 1 where there is no limit.
 double scale_for_memory(const Problem& problem, int slowed, double part, Rules& rules) {
   double scale = kMostSlack;
   for (int r = 0; r < problem.ranks; ++r) {

@@ -46,11 +46,11 @@ class ListScheduler {
   explicit ListScheduler(const Problem& problem);
 
   /// The order that the rules give, in `sequence`. False where it is given up because its value
-  /// would be above `most`, or where the rules lead into a dead end, which memory that is given
-  /// back by F or taken by I and W can do. O(actions * ranks).
+  /// would be above `most`, or where the rules lead into a dead end, which can happen where F gives
+  /// memory back, or I or W takes some. O(actions * ranks).
   bool run(const Rules& rules, Sequence& sequence, std::int64_t most = kNever);
-  /// After a run that returned true: the order's value is at most this. It can be less, for rules
-  /// that wait do not always use what they waited for.
+  /// After a run that returned true: the order's value is at most this. It can be less, because
+  /// rules that wait do not always use what they waited for.
   std::int64_t value() const { return value_; }
   /// Actions placed by all runs.
   std::int64_t steps() const { return steps_; }

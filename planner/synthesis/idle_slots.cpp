@@ -11,7 +11,7 @@ using namespace synthesis;
 
 namespace {
 
-/// Of a pass: as long as the shortest action, but no shorter than keeps an order's cells few.
+/// The time of a pass: that of the shortest action, but long enough to keep an order's cells few.
 std::int64_t pass_of(const Problem& problem, std::int64_t makespan) {
   std::int64_t shortest = kNever, longest_row = 1;
   for (const std::int64_t duration : problem.duration) {

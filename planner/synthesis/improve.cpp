@@ -113,7 +113,7 @@ class Climb {
       case 0:  // what the next rank waits for, earlier
         return move(block.rank, block.last,
                     block.last - std::min(block.last - block.first, 1 + below(6)));
-      case 1:  // something before it, behind it
+      case 1:  // an action of the block, to its end
         return move(block.rank, inside, block.last);
       case 2: {  // something into the gap before the block
         const std::size_t stop = problem_.first[at(block.rank) + 1];

@@ -20,7 +20,8 @@ std::vector<Bytes> limits_between_actions(const std::vector<Bytes>& limits,
                                           const CostTable& costs);
 
 /// The orders that were found and those that the request starts with, each as it is and with its
-/// waits as empty cells (idle_slots.hpp): which of the two is faster depends on the policy.
+/// waits as empty cells (planner/synthesis/idle_slots.hpp): which of the two is faster depends on
+/// the policy.
 std::vector<Order> orders_to_judge(const SynthesisRequest& request, const SynthesisResult& found);
 
 }  // namespace pipewright::planner

@@ -9,7 +9,7 @@
 namespace pipewright::planner {
 namespace {
 
-/// Of its first replica: the others have the same order.
+/// The costs of the plan's first replica: the others have the same order.
 CostTable of_pipeline(const Plan& plan) {
   CostTable costs = plan.costs;
   if (costs.route_of_edge.empty()) return costs;

@@ -44,7 +44,7 @@ struct Problem {
   std::vector<std::int64_t> constant;          // by rank
   std::vector<std::size_t> first;              // by rank, ranks + 1: where its tokens begin
   std::vector<std::int64_t> work;              // by rank: all its durations
-  std::vector<std::int64_t> update;            // by rank: behind all of it; 0 for the span
+  std::vector<std::int64_t> update;            // by rank: after all of it; 0 for the span
 
   std::size_t size() const { return first.back(); }
   bool limited(int rank) const { return limit[static_cast<std::size_t>(rank)] != kNever; }
@@ -58,15 +58,15 @@ Problem problem_of(const SynthesisRequest& request);
 
 Order order_of(const Problem& problem, const Sequence& sequence);
 /// nullopt where the order is for another placement or holds what a sequence cannot (pairs,
-/// versions). B is taken apart, or I and W put together at W's place, as the problem needs it; for
-/// I and W put together that may make an order that never ends.
+/// versions). As the problem needs it, B is taken apart, or I and W are put together at W's place;
+/// the latter may make an order that never ends.
 std::optional<Sequence> sequence_of(const Problem& problem, const Order& order);
 
 /// True if each rank's memory stays within its limit after every action.
 bool keeps_limits(const Problem& problem, const Sequence& sequence);
 
 /// What a rank holds at most, without its constant part, if it does one micro-batch alone: F's,
-/// then each I with its W behind it, or at the end where W takes memory.
+/// then each I with its W right after it, or at the end where W takes memory.
 std::int64_t peak_of_one(const Problem& problem, int rank);
 /// The order that does one micro-batch after the other, which always ends and holds least.
 Sequence one_by_one(const Problem& problem);

@@ -1,10 +1,11 @@
 // Branch and bound: finds the best order of a small problem and proves it.
 //
 // Only orders in which every stage takes its micro-batches in order are looked at. For the makespan
-// that loses nothing (problem.hpp). For the span it loses nothing as long as ranks may also start
-// later than they could; where they start as early as they can, as the engine does, an order could
-// in principle gain by taking micro-batches out of order only to hold a rank's first action back.
-// The authors' integer program for the zero-bubble schedules looks at orders in order, too.
+// that loses nothing (planner/synthesis/problem.hpp). For the span it loses nothing as long as
+// ranks may also start later than they could; where they start as early as they can, as the engine
+// does, an order could in principle gain by taking micro-batches out of order only to hold a rank's
+// first action back. The authors' integer program for the zero-bubble schedules looks at orders in
+// order, too.
 //
 // Branching (after Giffler and Thompson's active schedules, Operations Research 8, 1960): of all
 // actions that could be next, the one that could end first, x on rank r, ends at c. Nothing that
@@ -16,8 +17,8 @@
 // next is a branch, and the one that leaves them all out.
 //
 // A node is dropped if a bound (chains and one-machine bounds from the state reached, with memory
-// as precedence as in bound.hpp) is not below the best value, or if a state with the same actions
-// done was there before with no rank and no arrival later.
+// as precedence as in planner/synthesis/bound.hpp) is not below the best value, or if a state with
+// the same actions done was there before with no rank and no arrival later.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@
 namespace pipewright::planner::synthesis {
 
 /// Improves search.best and, if it comes to its end within `nodes` nodes, returns true: then no
-/// order in order is better. `nodes` counts the nodes that were looked at down to 0.
+/// order in order is better. Each node that is looked at counts `nodes` down by one.
 bool prove(Search& search, std::int64_t& nodes);
 
 }  // namespace pipewright::planner::synthesis

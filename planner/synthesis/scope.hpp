@@ -1,4 +1,4 @@
-// Of which orders a synthesis' lower bound and proof speak. Plain data and pure functions.
+// Which orders the lower bound and the proof of a synthesis cover. Plain data and pure functions.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct BoundScope {
   std::string orders;                     // "": all; else which alone, such as "orders of F and B"
 };
 
-/// Of the request's placement.
+/// The scope of the request's placement.
 BoundScope scope_of(const SynthesisRequest& request);
-/// Of all loops, V's and waves with up to so many stages a rank.
+/// The scope of all loops, V's and waves with at most this many stages a rank.
 BoundScope any_scope(const SynthesisRequest& request, int most_chunks);
 
 /// "one stage a rank, loop placement"; "all loops, V's and waves with up to 8 stages a rank".

@@ -1,12 +1,13 @@
 // Synthesis: searches for an order that is better than any named schedule, for given costs, memory
 // and placement. The model is policy preset `ideal` (docs/semantics.md): a latency on each
-// dependency between ranks and nothing else; every figure that is returned is what
-// sim::simulate() gives for the order under that preset.
+// dependency between ranks and nothing else; every figure that is returned is what sim::simulate()
+// gives for the order under that preset.
 //
-// The search, in this order: named schedules of the registry and list scheduling give first
-// orders (construct.hpp), the rules of the list scheduler are tuned, single actions are moved
-// (improve.hpp), and on request small cases are closed by branch and bound (prove.hpp). A lower
-// bound is given in every case (bound.hpp).
+// The search, in this order: named schedules of the registry and list scheduling give first orders
+// (planner/synthesis/construct.hpp), the rules of the list scheduler are tuned, single actions are
+// moved (planner/synthesis/improve.hpp), and on request small cases are closed by branch and bound
+// (planner/synthesis/prove.hpp). A lower bound is given in every case
+// (planner/synthesis/bound.hpp).
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,7 @@ struct SynthesisRequest {
   /// limit.
   std::vector<Bytes> memory_limit;
   Objective objective = Objective::Makespan;
-  /// The makespan includes the updates (OPT, one behind the other) with which each rank ends.
+  /// The makespan includes the updates (OPT, one after the other) with which each rank ends.
   bool with_updates = false;
   /// Orders of F, I, W; false: of F and B. Where B is shorter than I and W together, true searches
   /// both kinds (and the lower bound is for these two, not for mixtures).
@@ -89,7 +90,7 @@ struct SynthesisResult {
   std::int64_t makespan_ns = 0, span_ns = 0;
   /// No order of the scope has a value below. (If it was branch and bound that gave it, and the
   /// objective is the span: none of the orders in which each stage takes its micro-batches in
-  /// order; see prove.hpp.)
+  /// order; see planner/synthesis/prove.hpp.)
   std::int64_t lower_bound_ns = 0;
   BoundScope scope;
   double gap = 0;       // value / lower bound - 1
@@ -106,8 +107,8 @@ struct SynthesisResult {
   std::int64_t elapsed_ns = 0;
 };
 
-/// Deterministic for a request. Throws InputError for a request that has no
-/// meaning; a limit that is too low is a result. Pure: many threads may call it.
+/// Deterministic for a request. Throws InputError for a request that has no meaning; a limit that
+/// is too low is a result. Pure: many threads may call it.
 SynthesisResult synthesise(const SynthesisRequest& request);
 
 /// No order that synthesise() looks at has a value below; without a search. O(actions), and a sort.

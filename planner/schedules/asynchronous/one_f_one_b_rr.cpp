@@ -1,10 +1,9 @@
 // 1F1B-RR: PipeDream with replicated stages. Micro-batch k runs on replica k mod R of each stage,
 // its backward where its forward was (the paper, section 3.2). Ranks are numbered stage after
-// stage. The run-ahead is that of PipeDream's runtime: the ranks behind a rank's own in the
-// numbering, from the first of its stage, shared among its stage's replicas. The runtime reduces a
-// replicated stage's gradients inside each backward; here REDUCE_GRAD says so, and the update
-// follows. All replicas of a stage then reduce in the same rounds, which is why m has to be a
-// multiple of each R.
+// stage. The run-ahead is that of PipeDream's runtime: the ranks after the first one of the stage,
+// shared among the stage's replicas. The runtime reduces a replicated stage's gradients inside each
+// backward; here REDUCE_GRAD says so, and the update follows. All replicas of a stage then reduce
+// in the same rounds, which is why m has to be a multiple of each R.
 #include <algorithm>
 #include <numeric>
 

@@ -1,7 +1,7 @@
 // PipeDream: 1F1B that never flushes. A rank updates its weights after every backward, so in the
 // steady state nothing waits; each micro-batch's backward uses the weights of its forward again
 // (weight stashing), which are kept until then. Version k of a stage are its weights after k
-// updates of its rank. The paper's pipeline runs on for ever; the order here is the first m
+// updates of its rank. The paper's pipeline never ends; the order here is the first m
 // micro-batches.
 #include <algorithm>
 

@@ -8,8 +8,8 @@
 namespace pipewright::planner {
 namespace {
 
-/// W's that stand behind the last pass of a rank: a period has at most two backwards and at least
-/// two free slots, so no more are ever waiting.
+/// W's that come after the last pass of a rank: a period has at most two backwards and at least two
+/// free slots, so no more are ever waiting.
 constexpr int kSlotsForLastWeights = 2;
 
 /// Puts a W into each free slot of a rank while one is waiting; what does not fit is left out.
@@ -103,7 +103,7 @@ void insert_sorted(std::vector<int>& sorted, int value) {
   }
 }
 
-/// Moves each pass of warm-up and cool-down, W's included, to the first free slot behind its inputs
+/// Moves each pass of warm-up and cool-down, W's included, to the first free slot after its inputs
 /// in which no rank holds more than some rank did before. The k-th W of a rank follows its k-th
 /// backward, whatever chunks they belong to.
 void reorder_with_weights(PassGrid& grid) {
@@ -153,7 +153,7 @@ HeldSlots after(HeldSlots held, SlotContent what) {
 }
 
 /// Moves a pass if no slot of its rank then holds more than `limit`. Slots before `to` stay as they
-/// are; behind `from` the counts soon meet the old ones.
+/// are; after `from` the counts are soon the old ones again.
 bool move_within(PassGrid& grid, std::vector<HeldSlots>& row_held, std::vector<HeldSlots>& changed,
                  int rank, int from, int to, int limit) {
   move_pass(grid, rank, from, to);
@@ -173,7 +173,7 @@ bool move_within(PassGrid& grid, std::vector<HeldSlots>& row_held, std::vector<H
   return true;
 }
 
-/// Moves each pass of the cool-down to the first free slot behind its inputs in which its rank, W's
+/// Moves each pass of the cool-down to the first free slot after its inputs in which its rank, W's
 /// filling the free slots, holds no more than some rank did before.
 void reorder_without_weights(PassGrid& grid) {
   std::vector<std::vector<HeldSlots>> held(static_cast<std::size_t>(grid.ranks));

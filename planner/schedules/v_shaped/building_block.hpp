@@ -17,7 +17,7 @@ inline constexpr int kBlockPeriod = 6;
 /// kBlockPeriod on each rank.
 using BlockRule = BlockOffsets (*)(int rank, int ranks);
 
-/// All but two chunks, and a grid that is too large.
+/// Refuses all but two chunks, and a grid that is too large.
 std::optional<std::string> refuse_block(std::string_view schedule, const ScheduleRequest& request,
                                         BlockRule offsets);
 /// The order made of the block. Pure.

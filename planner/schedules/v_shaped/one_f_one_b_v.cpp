@@ -52,7 +52,7 @@ int added_by_slot(const SlotContent* slot) {
   return slot[-1].bits == slot->bits ? -1 : 0;
 }
 
-/// Moves each pass to the first free slots behind its inputs in which its rank holds no more than
+/// Moves each pass to the first free slots after its inputs in which its rank holds no more than
 /// some rank does in the repeated block.
 void move_earlier(PassGrid& grid) {
   std::vector<std::int32_t> live;

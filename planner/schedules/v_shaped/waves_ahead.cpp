@@ -9,7 +9,7 @@ struct Filling {
   int chunks = 0, rank = 0;
   bool up = false;  // ranks from the last one up to `rank`, else from 0 down to it
   std::int64_t until = 0;
-  int fewer = 0;  // with so many forwards a rank may end them late: it is behind rank 0
+  int fewer = 0;  // below so many forwards (those of rank 0) a rank may end one late
 };
 
 int first_of(const Filling& filling, int ranks) { return filling.up ? ranks - 1 : 0; }
@@ -103,8 +103,8 @@ bool put_first(GrowingOrder& order, const PlannedCosts& costs, int rank, int chu
 }
 
 /// Fills the time until the first forward of `chunk` on each rank and puts that forward; or, with
-/// `chunk` = all chunks, the time until its first I. The time when a rank's is due is reckoned from
-/// the first rank's last action, as if nothing in between had to wait.
+/// `chunk` = all chunks, the time until the rank's first I. That time is counted from the first
+/// rank's last action, as if nothing in between had to wait.
 bool ahead_of(GrowingOrder& order, const PlannedCosts& costs, int chunk) {
   Filling filling;
   filling.chunks = chunk;

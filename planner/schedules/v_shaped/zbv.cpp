@@ -1,8 +1,8 @@
-// ZB-V with a fixed rule: two stages a rank, down one leg of a V and up the other, so that the loss
-// is on rank 0 and both the first forward and the last gradient are at home there. The rule is
-// PyTorch's ScheduleZBVZeroBubble, idle slots included. It needs 2p-1 micro-batches to fill the
-// pipeline; PyTorch counts with that many where there are fewer, and leaves empty slots for those
-// that do not exist.
+// ZB-V with a fixed rule: two stages a rank, down one leg of a V and up the other, so that rank 0
+// has the loss, the first forward and the last gradient. The rule is PyTorch's
+// ScheduleZBVZeroBubble, idle slots included. It needs 2p-1 micro-batches to fill the pipeline;
+// where there are fewer, PyTorch lays out that many and leaves empty slots for those that do not
+// exist.
 #include <algorithm>
 #include <array>
 

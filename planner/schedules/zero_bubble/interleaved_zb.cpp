@@ -18,7 +18,7 @@ std::optional<std::string> refuse_interleaved_zb(const ScheduleRequest& request)
 /// Writes one rank. PyTorch lets all ranks step together and puts a slot where a forward's input is
 /// not there yet; that happens in one place only: with fewer micro-batches than ranks, each chunk
 /// after the first begins p - m slots late. Its other idle slots are the fill of r slots, and one
-/// for each rank behind this one when the warm-up is over.
+/// for each rank after this one when the warm-up is over.
 void write_interleaved_zb_rank(const ScheduleRequest& request, int rank, std::vector<Cell>& cells) {
   const int p = request.ranks, m = request.micro_batches, v = request.chunks;
   const int total = m * v, group = equal_round(request);

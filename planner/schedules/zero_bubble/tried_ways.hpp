@@ -8,10 +8,10 @@
 namespace pipewright::planner {
 
 /// Calls attempt(way) for way = 0, 1, … below 2^choices; a set bit is a choice answered differently
-/// from way 0. attempt returns the bits that were looked at where they could change the run. A way
-/// that differs from an earlier one only in a bit that is not among its is the same run: left out.
-/// So what a run returns must follow from its actions, not from the way's answers to other bits
-/// than those returned.
+/// from way 0. attempt returns the bits that it looked at and that could have changed the run. A
+/// way is left out if it differs from an earlier one only in a bit that the earlier one did not
+/// return: it would be the same run. So what a run returns must follow from its actions, and not
+/// from the way's answers to bits that it does not return.
 template <class Attempt>
 void try_ways(int choices, Attempt&& attempt) {
   std::vector<unsigned> mattered;

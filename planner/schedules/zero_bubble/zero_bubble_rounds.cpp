@@ -28,8 +28,8 @@ struct RoundsRun {
   unsigned mattered = 0;
 };
 
-/// Forwards that each rank runs ahead of its first I, counted without the very first. Every rank
-/// has run that one.
+/// Forwards that each rank runs ahead of its first I, not counting the very first, which every rank
+/// has run.
 std::vector<int> forwards_ahead(const PlannedCosts& costs, const GrowingOrder& order, bool late) {
   std::vector<int> ahead(static_cast<std::size_t>(costs.ranks), 0);
   std::int64_t gradient = 0;  // end of the first I on the next rank
@@ -50,7 +50,8 @@ std::vector<int> forwards_ahead(const PlannedCosts& costs, const GrowingOrder& o
     }
     gradient = std::max(clock, gradient) + stage.i;
   }
-  // A rank stays behind the one that feeds it, by one, unless both have all micro-batches.
+  // A rank runs at least one forward fewer ahead than the rank that feeds it, unless that one has
+  // all micro-batches.
   for (std::size_t r = 1; r < ahead.size(); ++r) {
     const int before = ahead[r - 1];
     if (before + 1 < costs.micro_batches) ahead[r] = std::min(ahead[r], std::max(0, before - 1));
@@ -68,8 +69,8 @@ void warm_up_rounds(RoundsRun& run, bool late) {
   for (int r = costs.ranks - 1; r >= 0; --r) put_i(run.order, costs, r);
 }
 
-/// Whether the rank's next F would come at the price of an I that the next rank is about to send:
-/// it expects that one after an F and an I there.
+/// Whether the rank's next F would delay an I whose gradient the next rank is about to send: that
+/// gradient is expected after one F and one I there.
 bool holds_f_back(const RoundsRun& run, int r) {
   const PlannedCosts& costs = run.costs;
   if (r + 1 == costs.ranks) return false;
