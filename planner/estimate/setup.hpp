@@ -29,7 +29,7 @@ struct ParallelSetup {
   int micro_batches = 1;                            // of one replica
   LayerRecompute recompute = LayerRecompute::None;  // of all stages
   /// Instead, each stage has its own: recompute_of_stage, which is empty until they are chosen
-  /// (planner/search/recompute_by_stage.hpp).
+  /// (planner/branches/recompute_by_stage.hpp).
   bool recompute_by_stage = false;
   std::vector<LayerRecompute> recompute_of_stage = {};
   bool sequence_parallel = false;  // norms and dropouts divided among the tensor parallel ranks
@@ -38,7 +38,7 @@ struct ParallelSetup {
   bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
   /// Ranks of each stage where micro-batches take turns on them
-  /// (planner/search/stage_replicas.hpp), together all of `pipeline`; empty: the schedule has no
+  /// (planner/configurations/stage_replicas.hpp), together all of `pipeline`; empty: the schedule has no
   /// such stages.
   std::vector<int> stage_replicas = {};
   RankOrder order = RankOrder::PipelineOutermost;

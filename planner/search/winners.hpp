@@ -6,7 +6,7 @@
 // never in time: the result is the same on every machine, with any number of threads and in each
 // process. The search runs under preset `ideal` with the update that ends each rank
 // (planner/synthesis/synthesis.hpp), because that is fast. What it finds is judged as the rows are
-// (planner/search/evaluation.hpp), with the memory limits by rank. It begins with the row's own
+// (planner/branches/evaluation.hpp), with the memory limits by rank. It begins with the row's own
 // order.
 #pragma once
 
