@@ -78,12 +78,6 @@ class ConfigurationCosts {
   virtual std::vector<std::string> remarks(const ParallelSetup& mesh) const = 0;
 };
 
-/// The estimate where the job is estimated (estimated_architecture()) and there is no profile, else
-/// the layers'. `cores`: as in SearchOptions. References `job`, which has to live as long. Throws
-/// InputError for a profile of another model or device, for a device without known rates, and for a
-/// measured step of another job.
-std::unique_ptr<ConfigurationCosts> costs_of_job(const Job& job, const Profile* profile, int cores);
-
 /// The two sources.
 std::unique_ptr<ConfigurationCosts> layer_configurations(const Job& job, const Profile* profile,
                                                          int cores);

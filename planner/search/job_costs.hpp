@@ -12,7 +12,7 @@ namespace pipewright::planner {
 /// The estimate where the job is estimated (estimated_architecture()) and there is no profile, else
 /// the layers'. `cores`: as in SearchOptions. References `job`, which has to live as long. Throws
 /// InputError for a profile of another model or device, for a device without known rates, and for a
-/// measured step that is none of this job.
+/// measured step that is no configuration of this job.
 std::unique_ptr<ConfigurationCosts> costs_of_job(const Job& job, const Profile* profile, int cores);
 
 }  // namespace pipewright::planner
