@@ -154,9 +154,9 @@ class ArraySource final : public DataSource {
   /// The same bytes may be another array.
   static DataContent content(const std::string& name, const NamedArray& named) {
     DataContent content = content_of(name, named.array.data);
-    content.seal = key_of(content.seal, static_cast<std::uint64_t>(named.array.type));
+    content.checksum = key_of(content.checksum, static_cast<std::uint64_t>(named.array.type));
     for (const std::int64_t size : named.array.shape)
-      content.seal = key_of(content.seal, static_cast<std::uint64_t>(size));
+      content.checksum = key_of(content.checksum, static_cast<std::uint64_t>(size));
     return content;
   }
 

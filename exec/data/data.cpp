@@ -10,8 +10,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/text_file.hpp"
+#include "exec/base/checksum.hpp"
 #include "exec/base/random.hpp"
-#include "exec/base/seal.hpp"
 #include "exec/data/array_data.hpp"
 #include "exec/data/image_data.hpp"
 #include "exec/layers/layer.hpp"
@@ -137,8 +137,8 @@ std::string read_training_text(const std::string& path) {
 }  // namespace
 
 DataContent content_of(std::string name, std::string_view bytes) {
-  const auto seal = seal_of(std::as_bytes(std::span(bytes.data(), bytes.size())), {});
-  return {std::move(name), bytes.size(), seal};
+  const auto checksum = checksum_of(std::as_bytes(std::span(bytes.data(), bytes.size())), {});
+  return {std::move(name), bytes.size(), checksum};
 }
 
 std::unique_ptr<DataSource> text_source(const Model& model, const DataShape& shape,

@@ -25,10 +25,10 @@ struct MicroBatch {
   int counted_samples = -1;  // forward only: so many, the first, are of the data set; -1: all
 };
 
-/// What a file has given: equal files have equal seals (exec/base/seal.hpp).
+/// What a file has given: equal files have equal checksums (exec/base/checksum.hpp).
 struct DataContent {
   std::string name;  // "data", "labels", "targets"
-  std::uint64_t bytes = 0, seal = 0;
+  std::uint64_t bytes = 0, checksum = 0;
 };
 
 /// Sources are immutable: any number of threads may ask one at once.

@@ -61,7 +61,7 @@ class Peers {
 
   /// A run that does not finish: each process hands in what it saw before its ranks left, and what
   /// stop() is to tell the others. Any thread, never waits.
-  virtual void hand_in(Bytes last_look, EndOfRun end) noexcept = 0;
+  virtual void hand_in(Bytes final_state, EndOfRun end) noexcept = 0;
   /// In process 0: what the others have handed in, waiting at most so long; nothing from those
   /// that are gone. Elsewhere empty.
   virtual std::vector<Bytes> handed_in(std::int64_t timeout_ns) = 0;

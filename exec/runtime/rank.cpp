@@ -5,7 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "core/program/start_rules.hpp"
-#include "exec/base/seal.hpp"
+#include "exec/base/checksum.hpp"
 #include "exec/base/waiting.hpp"
 
 namespace pipewright::exec {
@@ -177,13 +177,13 @@ void RankRun::finish_transfer(InstructionId id) {
 PayloadPtr RankRun::give(InstructionId send) {
   PayloadPtr payload = device_->give(send);
   auto* host = verify_payloads_ ? dynamic_cast<HostPayload*>(payload.get()) : nullptr;
-  if (host != nullptr) host->seal = seal_of(*host);
+  if (host != nullptr) host->checksum = checksum_of(*host);
   return payload;
 }
 
 PayloadPtr RankRun::checked(InstructionId recv, PayloadPtr payload) const {
   const auto* host = verify_payloads_ ? dynamic_cast<const HostPayload*>(payload.get()) : nullptr;
-  if (host != nullptr && host->seal != seal_of(*host)) {
+  if (host != nullptr && host->checksum != checksum_of(*host)) {
     const InstructionId send = code(recv).link;
     throw RunError("the message of rank " + std::to_string(program_.rank_of(send).value) + "'s " +
                    program_.text(send) + " was damaged on its way: its checksum is another one");

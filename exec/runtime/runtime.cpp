@@ -12,7 +12,7 @@
 
 #include "core/base/error.hpp"
 #include "exec/base/waiting.hpp"
-#include "exec/runtime/last_look.hpp"
+#include "exec/runtime/final_state.hpp"
 #include "exec/runtime/rank.hpp"
 #include "exec/runtime/shown_step.hpp"
 #include "exec/runtime/watchdog.hpp"
@@ -84,7 +84,7 @@ class Run {
   void fail(Rank& rank, const std::string& what);
   void fail(std::exception_ptr error);
   void look_at_all(StopCause cause);
-  void look_at_step(LastLook& last);
+  void look_at_step(FinalState& last);
   void tell_overdue() noexcept;
   void end_step();
   StepPart collect_step();
@@ -108,7 +108,7 @@ class Run {
   std::string failure_;       // of the first rank that failed
   EndOfRun end_;              // what the other processes are told
   bool by_others_ = false;
-  std::optional<LastLook> last_;
+  std::optional<FinalState> last_;
   StepLog last_steps_;  // that had ended then
 };
 
@@ -193,7 +193,7 @@ void Run::fail(std::exception_ptr error) {
 void Run::look_at_all(StopCause cause) {
   const std::scoped_lock lock(error_mutex_);
   if (last_) return;
-  LastLook& last = last_.emplace();
+  FinalState& last = last_.emplace();
   last.cause = cause;
   Peers* const peers = transport_.peers();
   if (cause == StopCause::PeerLost) {
@@ -220,7 +220,7 @@ void Run::look_at_all(StopCause cause) {
 }
 
 /// Between two steps there is nothing to be seen of a step.
-void Run::look_at_step(LastLook& last) {
+void Run::look_at_step(FinalState& last) {
   const std::unique_lock<std::mutex> record(record_mutex_, std::try_to_lock);
   if (!record.owns_lock()) return;
   record_.copy_to(last.timeline, last.progress);
@@ -312,7 +312,7 @@ void Run::complete_result() {
 /// What the last look saw, explained. Also while ranks still run.
 RunResult Run::unfinished() const {
   RunResult result;
-  LastLook last = last_.value_or(LastLook{});
+  FinalState last = last_.value_or(FinalState{});
   if (Peers* const peers = transport_.peers()) {
     for (const Bytes& bytes : peers->handed_in(kHandInNs)) merge(program_, bytes, last);
     complete(program_, last);

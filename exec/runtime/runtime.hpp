@@ -55,7 +55,7 @@ struct RunOptions {
   /// it returns, run() goes on waiting for the ranks.
   std::int64_t grace_ns = 1'000'000'000;
   std::function<void(const RunResult& result)> on_overdue;
-  /// Every message carries a checksum, which the receiver compares (exec/base/seal.hpp).
+  /// Every message carries a checksum, which the receiver compares (exec/base/checksum.hpp).
   bool verify_payloads = false;
 };
 

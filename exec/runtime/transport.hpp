@@ -17,7 +17,7 @@
 #include "core/program/program.hpp"
 #include "core/program/wait_for.hpp"
 #include "core/timeline/timeline.hpp"
-#include "exec/base/seal.hpp"
+#include "exec/base/checksum.hpp"
 
 namespace pipewright::exec {
 
@@ -48,12 +48,12 @@ class HostPayload : public Payload {
   MemoryKind memory() const override { return MemoryKind::Host; }
 
   std::vector<float> values;
-  std::vector<std::byte> note;        // what a device wants to say of them; small
-  std::optional<std::uint64_t> seal;  // a checksum of both (exec/base/seal.hpp)
+  std::vector<std::byte> note;            // what a device wants to say of them; small
+  std::optional<std::uint64_t> checksum;  // a checksum of both (exec/base/checksum.hpp)
 };
 
-inline std::uint64_t seal_of(const HostPayload& payload) {
-  return seal_of(payload.note, payload.values);
+inline std::uint64_t checksum_of(const HostPayload& payload) {
+  return checksum_of(payload.note, payload.values);
 }
 
 /// What a member brings to a collective; read by all members, written by nobody once it was handed

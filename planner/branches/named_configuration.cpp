@@ -37,7 +37,7 @@ const std::vector<std::string_view> kKeys{"schedule",
                                           "node_order",
                                           "partition"};
 
-using Values = AskedValues;
+using Values = RequestedValues;
 
 std::optional<int> number_of(const Values& values, const char* key, int least = 1) {
   const auto found = values.find(key);
@@ -214,7 +214,7 @@ std::string set_batches(const Values& values, const Job& job, ParallelSetup& par
 
 }  // namespace
 
-AskedValues read_asked(const std::string& text) {
+RequestedValues read_requested(const std::string& text) {
   Values values;
   std::string before;  // the key
   for (const std::string& part : split_at_commas(text)) {
@@ -237,7 +237,7 @@ AskedValues read_asked(const std::string& text) {
 
 NamedConfiguration read_configuration(const std::string& text, const Job& job,
                                       const Candidate* otherwise) {
-  const Values values = read_asked(text);
+  const Values values = read_requested(text);
   ParallelSetup parallel;
   std::string schedule = "1f1b";
   std::string cut = "balanced";

@@ -12,9 +12,9 @@
 namespace pipewright::planner {
 
 /// By key, as the text has them.
-using AskedValues = std::map<std::string, std::string>;
+using RequestedValues = std::map<std::string, std::string>;
 /// Throws InputError for a text that is not a list of keys and values.
-AskedValues read_asked(const std::string& text);
+RequestedValues read_requested(const std::string& text);
 
 /// The schedule of a text that names replicas of stages and no schedule.
 inline constexpr const char* kReplicatedSchedule = "1f1b-rr";

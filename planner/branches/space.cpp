@@ -4,7 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/tie.hpp"
-#include "planner/configurations/asked_values.hpp"
+#include "planner/configurations/requested_values.hpp"
 #include "planner/configurations/stage_replicas.hpp"
 
 namespace pipewright::planner {

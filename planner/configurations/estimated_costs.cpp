@@ -4,9 +4,9 @@
 #include <tuple>
 
 #include "core/base/error.hpp"
-#include "planner/configurations/asked_recompute.hpp"
-#include "planner/configurations/asked_values.hpp"
 #include "planner/configurations/costs.hpp"
+#include "planner/configurations/requested_recompute.hpp"
+#include "planner/configurations/requested_values.hpp"
 #include "planner/configurations/stage_replicas.hpp"
 #include "planner/estimate/node_order_contexts.hpp"
 #include "planner/estimate/rank_places.hpp"

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/base/comma_list.hpp"
-#include "planner/configurations/asked_values.hpp"
+#include "planner/configurations/requested_values.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {

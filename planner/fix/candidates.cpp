@@ -13,24 +13,24 @@ namespace {
 
 constexpr int kMostWarmUps = 16;
 
-CureCandidate named(std::string name, std::string sentence, Touches touches) {
-  CureCandidate candidate;
-  candidate.cure.name = std::move(name);
-  candidate.cure.change = {std::move(sentence), touches};
+FixCandidate named(std::string name, std::string sentence, Touches touches) {
+  FixCandidate candidate;
+  candidate.fix.name = std::move(name);
+  candidate.fix.change = {std::move(sentence), touches};
   return candidate;
 }
 
 /// A candidate that changes fields of the policy; refused where it changes none.
-CureCandidate with_policy(CureCandidate candidate, const Order& order, const CommPolicy& from,
-                          const CommPolicy& to) {
-  Cure& cure = candidate.cure;
-  cure.policy = to;
-  cure.difference = policy_difference(from, to);
-  if (cure.difference.empty()) {
+FixCandidate with_policy(FixCandidate candidate, const Order& order, const CommPolicy& from,
+                         const CommPolicy& to) {
+  Fix& fix = candidate.fix;
+  fix.policy = to;
+  fix.difference = policy_difference(from, to);
+  if (fix.difference.empty()) {
     candidate.refusal = "it is so already";
     return candidate;
   }
-  cure.order = listed_order(order, to);
+  fix.order = listed_order(order, to);
   return candidate;
 }
 
@@ -45,10 +45,10 @@ struct Moving {
 };
 
 /// A candidate that moves ends under the policy `to`; its sentence begins as it is named.
-CureCandidate with_moves(CureCandidate candidate, const Order& listed, const CommPolicy& from,
-                         const CommPolicy& to, const Moving& how) {
-  Cure& cure = candidate.cure;
-  cure.policy = to;
+FixCandidate with_moves(FixCandidate candidate, const Order& listed, const CommPolicy& from,
+                        const CommPolicy& to, const Moving& how) {
+  Fix& fix = candidate.fix;
+  fix.policy = to;
   auto found = hoisted(listed, to, how.costs, how.options, how.wanted);
   if (!found || found->moves.empty()) {
     candidate.refusal = found ? "the lists end as they are written; only their policy holds them up"
@@ -56,13 +56,13 @@ CureCandidate with_moves(CureCandidate candidate, const Order& listed, const Com
     return candidate;
   }
   const bool one = found->moves.size() == 1;
-  cure.change.sentence +=
+  fix.change.sentence +=
       "move " + count_of_moves(found->moves) + " earlier, " + (one ? "" : "each ") +
       "to before the instruction that held " + (one ? "it" : "them") + " back" +
       (how.wanted == HoistMoves::Fewest ? "" : ", on every second rank of each cycle");
-  cure.difference = move_difference(found->moves);
-  add_lines(cure.difference, policy_difference(from, to));
-  cure.order = std::move(found->order);
+  fix.difference = move_difference(found->moves);
+  add_lines(fix.difference, policy_difference(from, to));
+  fix.order = std::move(found->order);
   return candidate;
 }
 
@@ -97,7 +97,7 @@ bool warm_up_cycle(Order& computations, const Program& program, const WaitReport
 
 }  // namespace
 
-CureCandidate grouped_transfers(const Order& order, const CommPolicy& policy) {
+FixCandidate grouped_transfers(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.issue = Issue::Grouped;
   to.channel = Channel::Edge;
@@ -108,16 +108,16 @@ CureCandidate grouped_transfers(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-CureCandidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
-                         const LowerOptions& options, HoistMoves wanted) {
+FixCandidate moved_ends(const Order& listed, const CommPolicy& policy, const CostTable& costs,
+                        const LowerOptions& options, HoistMoves wanted) {
   return with_moves(named("hoist", "", Touches::Transfers), listed, policy, as_written(policy),
                     {costs, options, wanted});
 }
 
-CureCandidate grouped_and_moved(const Order& listed, const CommPolicy& policy,
-                                const CostTable& costs, const LowerOptions& options,
-                                HoistMoves wanted) {
-  CureCandidate candidate =
+FixCandidate grouped_and_moved(const Order& listed, const CommPolicy& policy,
+                               const CostTable& costs, const LowerOptions& options,
+                               HoistMoves wanted) {
+  FixCandidate candidate =
       named("group-hoist", "group the transfers (issue = grouped), and ", Touches::Transfers);
   if (policy.issue != Issue::Inline) {
     candidate.refusal = "the transfers do not stand on the lane that computes";
@@ -128,7 +128,7 @@ CureCandidate grouped_and_moved(const Order& listed, const CommPolicy& policy,
   return with_moves(std::move(candidate), listed, policy, to, {costs, options, wanted});
 }
 
-CureCandidate early_receives(const Order& order, const CommPolicy& policy) {
+FixCandidate early_receives(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.post = Post::Early;
   return with_policy(named("post-early",
@@ -139,7 +139,7 @@ CureCandidate early_receives(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-CureCandidate even_odd_runs(const Order& order, const CommPolicy& policy) {
+FixCandidate even_odd_runs(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.run_order = RunOrder::EvenOdd;
   return with_policy(
@@ -150,7 +150,7 @@ CureCandidate even_odd_runs(const Order& order, const CommPolicy& policy) {
       order, policy, to);
 }
 
-CureCandidate split_channel(const Order& order, const CommPolicy& policy) {
+FixCandidate split_channel(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.issue = Issue::Stream;
   if (policy.channel != Channel::Tag || policy.issue != Issue::Stream) to.channel = Channel::Edge;
@@ -165,8 +165,8 @@ CureCandidate split_channel(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-CureCandidate split_channel_early(const Order& order, const CommPolicy& policy) {
-  CommPolicy to = split_channel(order, policy).cure.policy;
+FixCandidate split_channel_early(const Order& order, const CommPolicy& policy) {
+  CommPolicy to = split_channel(order, policy).fix.policy;
   to.post = Post::Early;
   return with_policy(named("split-channel-early",
                            "give the transfers lanes of their own, one for each direction of a "
@@ -176,7 +176,7 @@ CureCandidate split_channel_early(const Order& order, const CommPolicy& policy) 
                      order, policy, to);
 }
 
-CureCandidate ready_connections(const Order& order, const CommPolicy& policy) {
+FixCandidate ready_connections(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.connect = Connect::Ready;
   return with_policy(named("warm-up-exchange",
@@ -186,8 +186,8 @@ CureCandidate ready_connections(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-CureCandidate more_in_flight(const Order& order, const CommPolicy& policy, const CostTable& costs,
-                             const LowerOptions& options) {
+FixCandidate more_in_flight(const Order& order, const CommPolicy& policy, const CostTable& costs,
+                            const LowerOptions& options) {
   CommPolicy to = policy;
   const auto ends = [&](int in_flight) {
     to.in_flight = in_flight;
@@ -215,7 +215,7 @@ CureCandidate more_in_flight(const Order& order, const CommPolicy& policy, const
   return with_policy(named("more-in-flight", sentence, Touches::Policy), order, policy, to);
 }
 
-CureCandidate unlimited_issue(const Order& order, const CommPolicy& policy) {
+FixCandidate unlimited_issue(const Order& order, const CommPolicy& policy) {
   CommPolicy to = policy;
   to.connect = Connect::Ready;
   to.in_flight = 0;
@@ -226,25 +226,25 @@ CureCandidate unlimited_issue(const Order& order, const CommPolicy& policy) {
                      order, policy, to);
 }
 
-CureCandidate listed_anew(const Order& listed, const CommPolicy& policy) {
-  CureCandidate candidate =
+FixCandidate listed_anew(const Order& listed, const CommPolicy& policy) {
+  FixCandidate candidate =
       named("list-anew",
             "give up the written places of the transfers: post each receive at "
             "the moment of its send, as lowering does",
             Touches::Transfers);
-  Cure& cure = candidate.cure;
-  cure.policy = as_written(policy);
-  cure.order = with_transfers(computations_of(listed));
-  put_waits_last(cure.order, listed);
-  cure.difference = list_difference(listed, cure.order);
-  add_lines(cure.difference, policy_difference(policy, cure.policy));
+  Fix& fix = candidate.fix;
+  fix.policy = as_written(policy);
+  fix.order = with_transfers(computations_of(listed));
+  put_waits_last(fix.order, listed);
+  fix.difference = list_difference(listed, fix.order);
+  add_lines(fix.difference, policy_difference(policy, fix.policy));
   return candidate;
 }
 
-CureCandidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTable& costs,
-                        const LowerOptions& options) {
-  CureCandidate candidate = named("warm-up", "", Touches::Computations);
-  Cure& cure = candidate.cure;
+FixCandidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTable& costs,
+                       const LowerOptions& options) {
+  FixCandidate candidate = named("warm-up", "", Touches::Computations);
+  Fix& fix = candidate.fix;
   const CommPolicy& ideal = comm_policy_preset("ideal");
   Order computations = computations_of(listed);
   std::vector<int> steps(computations.ranks.size(), 0);
@@ -262,19 +262,19 @@ CureCandidate warmed_up(const Order& listed, const CommPolicy& policy, const Cos
     candidate.refusal = "the computations do not wait for each other";
     return candidate;
   }
-  cure.change.sentence =
+  fix.change.sentence =
       "another order of the computations: one more forward before the first backward on rank " +
       ranks + ", with one more live activation each time, and the transfers listed anew";
-  cure.policy = as_written(policy);
-  cure.order = with_transfers(computations);
-  put_waits_last(cure.order, listed);
+  fix.policy = as_written(policy);
+  fix.order = with_transfers(computations);
+  put_waits_last(fix.order, listed);
   for (std::size_t r = 0; r < steps.size(); ++r) {
     if (steps[r] > 0) {
-      cure.difference.push_back("rank " + std::to_string(r) + ": " + std::to_string(steps[r]) +
-                                " more forward before its first backward");
+      fix.difference.push_back("rank " + std::to_string(r) + ": " + std::to_string(steps[r]) +
+                               " more forward before its first backward");
     }
   }
-  add_lines(cure.difference, policy_difference(policy, cure.policy));
+  add_lines(fix.difference, policy_difference(policy, fix.policy));
   return candidate;
 }
 

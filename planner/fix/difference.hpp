@@ -1,4 +1,4 @@
-// What a cure changed, in lines for a person. Pure functions.
+// What a fix changed, in lines for a person. Pure functions.
 #pragma once
 
 #include <string>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "planner/fix/reading.hpp"
+#include "planner/fix/untimed_walk.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -25,24 +25,24 @@ using MoveKey = std::tuple<bool, bool, std::uint32_t, std::int32_t>;
 
 /// Least: the end whose partner is there already, a receive before a send, the shortest way.
 /// nullopt: what is waited for is no transfer end that may move.
-std::optional<MoveKey> key_of(const Reading& reading, const Program& program,
+std::optional<MoveKey> key_of(const UntimedWalk& walk, const Program& program,
                               const HeadWait& wait) {
   const InstructionId end = wait.waits_for;
   if (end == wait.behind || !is_transfer(program.code[end].kind) ||
-      !reading.may_move(end, wait.behind)) {
+      !walk.may_move(end, wait.behind)) {
     return std::nullopt;
   }
-  return MoveKey{!reading.is_awaited(end), is_send(program.code[end].kind),
-                 reading.place_of(end) - reading.place_of(wait.behind), reading.rank_of(end).value};
+  return MoveKey{!walk.is_awaited(end), is_send(program.code[end].kind),
+                 walk.place_of(end) - walk.place_of(wait.behind), walk.rank_of(end).value};
 }
 
 /// The moves that break a cycle: the one with the least key, and where every second is wanted, from
 /// there on each second end whose partner is there. (Moved on all ranks, the ends would wait for
 /// each other the other way round.) Empty: none may be moved.
-std::vector<HeadWait> moves_for(const Reading& reading, const Program& program,
+std::vector<HeadWait> moves_for(const UntimedWalk& walk, const Program& program,
                                 const std::vector<HeadWait>& cycle, HoistMoves wanted) {
   std::vector<std::optional<MoveKey>> keys;
-  for (const HeadWait& wait : cycle) keys.push_back(key_of(reading, program, wait));
+  for (const HeadWait& wait : cycle) keys.push_back(key_of(walk, program, wait));
   std::size_t best = cycle.size();
   for (std::size_t k = 0; k < cycle.size(); ++k) {
     if (keys[k] && (best == cycle.size() || *keys[k] < *keys[best])) best = k;
@@ -59,7 +59,7 @@ std::vector<HeadWait> moves_for(const Reading& reading, const Program& program,
   return moves;
 }
 
-HoistedOrder result_of(const Reading& reading, const Program& program, const Order& listed,
+HoistedOrder result_of(const UntimedWalk& walk, const Program& program, const Order& listed,
                        const std::vector<std::uint8_t>& moved) {
   HoistedOrder result{
       {.ranks = {}, .placement = listed.placement, .micro_batches = listed.micro_batches}, {}};
@@ -68,9 +68,9 @@ HoistedOrder result_of(const Reading& reading, const Program& program, const Ord
                end = program.rank_begin[static_cast<std::size_t>(r) + 1];
     auto& row = result.order.ranks.emplace_back();
     row.reserve(end - begin);
-    for (std::uint32_t at = begin; at < end; ++at) row.push_back(program.cell(reading.at(at)));
+    for (std::uint32_t at = begin; at < end; ++at) row.push_back(program.cell(walk.at(at)));
     for (std::uint32_t at = begin; at < end; ++at) {
-      if (moved[reading.at(at)] != 0)
+      if (moved[walk.at(at)] != 0)
         result.moves.push_back({RankId(r), row[at - begin], row[at - begin + 1]});
     }
   }
@@ -86,19 +86,19 @@ std::optional<HoistedOrder> hoisted(const Order& listed, const CommPolicy& polic
   const Program program = lower(listed, policy, as_it_is);
   // Where each transfer has a queue of its own, its place holds nothing up.
   if (policy.issue == Issue::Stream && policy.channel == Channel::Tag) return std::nullopt;
-  Reading reading(program, partners_by_tensor(listed, as_it_is), costs);
+  UntimedWalk walk(program, partners_by_tensor(listed, as_it_is), costs);
   std::vector<std::uint8_t> moved(program.code.size(), 0);
-  reading.go_on();
-  while (!reading.finished()) {
-    const auto moves = moves_for(reading, program, reading.cycle(), wanted);
+  walk.go_on();
+  while (!walk.finished()) {
+    const auto moves = moves_for(walk, program, walk.cycle(), wanted);
     if (moves.empty()) return std::nullopt;
     for (const HeadWait& move : moves) {
       if (moved[move.waits_for]++ == kMovesPerEnd) return std::nullopt;
-      reading.move(move.waits_for, move.behind);
+      walk.move(move.waits_for, move.behind);
     }
-    reading.go_on();
+    walk.go_on();
   }
-  return result_of(reading, program, listed, moved);
+  return result_of(walk, program, listed, moved);
 }
 
 }  // namespace pipewright::planner

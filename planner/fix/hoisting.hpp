@@ -1,4 +1,4 @@
-// The cure by moving transfer ends. The order is read without durations, and where the reading
+// The fix by moving transfer ends. The order is read without durations, and where the reading
 // stands still, the end that a ready partner waits for is moved to before the instruction that
 // holds it back. Only ends in a cycle of waits move; computations keep their places. Pure;
 // O(instructions * lanes) at worst.
@@ -33,7 +33,7 @@ struct HoistedOrder {
 };
 
 /// `listed` holds its transfer ends and is read as written. Transfers meet by tensor, and the
-/// receives of a directed edge are brought into the order of its sends, so that a mismatch is cured
+/// receives of a directed edge are brought into the order of its sends, so that a mismatch is fixed
 /// too. nullopt if a cycle holds no transfer end that may be moved, or one would have to move a
 /// fifth time. The answer still has to be proved: the engine knows more than this reading.
 std::optional<HoistedOrder> hoisted(const Order& listed, const CommPolicy& policy,

@@ -1,4 +1,4 @@
-// An order's computations and its transfer ends, apart and together: what the cures start from.
+// An order's computations and its transfer ends, apart and together: what the fixes start from.
 // Pure functions, O(cells).
 #pragma once
 

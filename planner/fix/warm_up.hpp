@@ -1,4 +1,4 @@
-// The cure that changes the computations: one more forward before the first backward, which is what
+// The fix that changes the computations: one more forward before the first backward, which is what
 // Paddle's fix of its VPP pass adds to the split jobs (PaddlePaddle/Paddle pull 71104). It costs
 // the rank one more live activation. Pure functions.
 #pragma once

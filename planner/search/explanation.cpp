@@ -7,9 +7,9 @@
 #include "planner/branches/named_configuration.hpp"
 #include "planner/configurations/rank_limits.hpp"
 #include "planner/plans/executable.hpp"
-#include "planner/search/asked_kind.hpp"
 #include "planner/search/job_costs.hpp"
 #include "planner/search/nearest_possible.hpp"
+#include "planner/search/requested_kind.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -120,7 +120,7 @@ class Question {
     ParallelSetup mesh = parallel;
     mesh.chunks = 1;
     if (const auto reason = costs_->refusal(mesh)) return "A rule forbids it: " + *reason + ".";
-    const AskedValues values = read_asked(text_);
+    const RequestedValues values = read_requested(text_);
     if (costs_->is_estimated() && values.count("dp") == 0) {
       if (const auto left = does_not_divide(parallel)) return left;
     }

@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"simulate -s 1f1b -p 2 -m 2 order.csv", 2, "not both"},
         BadLine{"simulate order.csv -p 2", 2, "--pp belongs to --schedule"},
         BadLine{"simulate order.csv more.csv", 2, "unexpected argument \"more.csv\""},
-        BadLine{"check order.csv --out cured.csv", 2, "--out belongs to --fix"},
+        BadLine{"check order.csv --out fixed.csv", 2, "--out belongs to --fix"},
         BadLine{"completions tcsh", 2, "bash, zsh, fish"}, BadLine{"compare", 2, "missing WHAT"},
         BadLine{"compare a.json gpipe", 2, "two traces"},
         BadLine{"compare gpipe 1f1b -p 2 -m 2 --fail-if step", 2, "METRIC>LIMIT"},

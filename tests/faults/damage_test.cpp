@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/program/lower.hpp"
-#include "exec/base/seal.hpp"
+#include "exec/base/checksum.hpp"
 #include "exec/devices/cpu/gradient_exchange.hpp"
 #include "exec/devices/paced/device.hpp"
 #include "exec/transports/local/transport.hpp"
@@ -35,32 +35,32 @@ TEST(Seal, SeesEveryFlippedBit) {
                           std::vector<std::byte>(static_cast<std::size_t>(note)));
       for (float& value : payload.values) value = static_cast<float>(dice.below(1000)) / 7;
       for (std::byte& byte : payload.note) byte = static_cast<std::byte>(dice.below(256));
-      const std::uint64_t whole = seal_of(payload);
+      const std::uint64_t whole = checksum_of(payload);
       const auto values = std::as_writable_bytes(std::span(payload.values));
       for (const auto bytes : {values, std::span<std::byte>(payload.note)}) {
         for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
           flip(bytes, bit);
-          EXPECT_NE(seal_of(payload), whole);
+          EXPECT_NE(checksum_of(payload), whole);
           flip(bytes, bit);
         }
       }
-      EXPECT_EQ(seal_of(payload), whole);
+      EXPECT_EQ(checksum_of(payload), whole);
     }
   }
 }
 
 TEST(Seal, TellsANoteFromAValueAndALengthFromAnother) {
   const std::vector<float> zeros(4, 0.0F);
-  EXPECT_NE(seal_of({}, zeros), seal_of({}, std::span(zeros).first(2)));
-  EXPECT_NE(seal_of(std::as_bytes(std::span(zeros).first(2)), {}),
-            seal_of({}, std::span(zeros).first(2)));
+  EXPECT_NE(checksum_of({}, zeros), checksum_of({}, std::span(zeros).first(2)));
+  EXPECT_NE(checksum_of(std::as_bytes(std::span(zeros).first(2)), {}),
+            checksum_of({}, std::span(zeros).first(2)));
 }
 
 CostTable no_costs(const Program& program) {
   return CostTable::uniform(program.stages, {}, Nanoseconds(0));
 }
 
-/// A device that sends vectors of its own, so that nobody but the seal can notice anything.
+/// A device that sends vectors of its own, so that nobody but the checksum can notice anything.
 class Plain final : public Device {
  public:
   Plain(const Program& program, RankId rank, Transport& transport)

@@ -284,7 +284,7 @@ class HearsLate final : public test::WireAround {
     auto arrived = inner_->receive();
     if (!arrived || arrived->from != late_ || lets_go_.load()) return arrived;
     const mpi::FrameKind kind = arrived->frame.head.kind;
-    if (kind != mpi::FrameKind::End && kind != mpi::FrameKind::LastLook) return arrived;
+    if (kind != mpi::FrameKind::End && kind != mpi::FrameKind::FinalState) return arrived;
     withheld_.push_back(*std::move(arrived));
     return std::nullopt;
   }

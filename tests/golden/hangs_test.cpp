@@ -94,7 +94,7 @@ Question question_of(const Shown& shown) {
 }
 
 TEST(Hangs, EachFileGivesTheVerdictAndTheSentencesOfThePage) {
-  int deadlocks = 0, cured = 0, invalid = 0;
+  int deadlocks = 0, fixed = 0, invalid = 0;
   for (const Shown& shown : shown_checks()) {
     SCOPED_TRACE(shown.text);
     const Question q = question_of(shown);
@@ -113,7 +113,7 @@ TEST(Hangs, EachFileGivesTheVerdictAndTheSentencesOfThePage) {
       for (const std::string& note : notes_of(q.order)) sentences.push_back("note: " + note);
     }
     deadlocks += verdict == "deadlock" ? 1 : 0;
-    cured += verdict == "ok" ? 1 : 0;
+    fixed += verdict == "ok" ? 1 : 0;
     invalid += verdict == "invalid" ? 1 : 0;
     if (verdict != "ok") {
       std::transform(verdict.begin(), verdict.end(), verdict.begin(),
@@ -125,7 +125,7 @@ TEST(Hangs, EachFileGivesTheVerdictAndTheSentencesOfThePage) {
     }
   }
   EXPECT_EQ(deadlocks, 9);
-  EXPECT_EQ(cured, 6);
+  EXPECT_EQ(fixed, 6);
   EXPECT_EQ(invalid, 1);
 }
 

@@ -105,7 +105,7 @@ TEST(FieldCases, OrdersReportedStuckAreStuckAtTheReportedInstructions) {
                 std::string(entry["stuck_heads"][std::to_string(head.rank.value)]));
     }
     EXPECT_EQ(report.cycle.size(), 2u);
-    // The cure given in the threads: one group a rank; and why PyTorch went to a communicator for
+    // The fix given in the threads: one group a rank; and why PyTorch went to a communicator for
     // each directed edge.
     EXPECT_EQ(verdict(order, {.issue = Issue::Grouped}, true), "ok");
     EXPECT_EQ(verdict(order, CommPolicy{}, true), "ok");

@@ -1,4 +1,4 @@
-// reference/paddle.md §1.4: under which models of communication Paddle's hang and its cure show.
+// reference/paddle.md §1.4: under which models of communication Paddle's hang and its fix show.
 // Each of its sentences is a policy here, tried at every size that the page names.
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ TEST(PaddleModels, UnlimitedBuffersAndQueuesOfAnEdgeHideTheHang) {
   }
 }
 
-TEST(PaddleModels, BlockingSendsHangVppBothWaysAndShowTheCureOf1F1B) {
+TEST(PaddleModels, BlockingSendsHangVppBothWaysAndShowTheFixOf1F1B) {
   for (const Sizes& s : kSizes) {
     SCOPED_TRACE(text(s));
     for (const CommPolicy& policy :
@@ -75,7 +75,7 @@ TEST(PaddleModels, BlockingSendsHangVppBothWaysAndShowTheCureOf1F1B) {
   }
 }
 
-TEST(PaddleModels, AQueueOfAPairShowsTheCureOf1F1BAndHangsVppBothWays) {
+TEST(PaddleModels, AQueueOfAPairShowsTheFixOf1F1BAndHangsVppBothWays) {
   for (const Sizes& s : kSizes) {
     SCOPED_TRACE(text(s));
     EXPECT_EQ(one_f_one_b(s, pair_queues(kRendezvous, kRendezvous)), kCured);
@@ -83,7 +83,7 @@ TEST(PaddleModels, AQueueOfAPairShowsTheCureOf1F1BAndHangsVppBothWays) {
   }
 }
 
-TEST(PaddleModels, OneMessageOfSlackForActivationsShowsTheCureOfVpp) {
+TEST(PaddleModels, OneMessageOfSlackForActivationsShowsTheFixOfVpp) {
   EXPECT_EQ(comm_policy_preset("paddle-vpp"), pair_queues(kOneMessage, kRendezvous));
   for (const Sizes& s : kSizes) {
     SCOPED_TRACE(text(s));
@@ -93,7 +93,7 @@ TEST(PaddleModels, OneMessageOfSlackForActivationsShowsTheCureOfVpp) {
   }
 }
 
-TEST(PaddleModels, OfTwoRanksTheCureHangsToo) {
+TEST(PaddleModels, OfTwoRanksTheFixHangsToo) {
   for (const int micro_batches : {4, 6, 8, 16}) {
     EXPECT_EQ(vpp({2, micro_batches, 2}, comm_policy_preset("paddle-vpp")), kBothHang);
   }
@@ -164,7 +164,7 @@ class Jobs {
   std::vector<Rank> ranks_;
 };
 
-TEST(PaddleModels, WhatCuresIsTheReceiveBeforeTheSend) {
+TEST(PaddleModels, WhatFixIsTheReceiveBeforeTheSend) {
   const CommPolicy& policy = comm_policy_preset("paddle-vpp");
   for (const Sizes& s : kSizes) {
     SCOPED_TRACE(text(s));

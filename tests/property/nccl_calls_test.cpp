@@ -10,7 +10,7 @@
 #include "core/program/lower.hpp"
 #include "exec/devices/cuda/issue_order.hpp"
 #include "exec/transports/nccl/calls.hpp"
-#include "exec/transports/nccl/honours.hpp"
+#include "exec/transports/nccl/policy_support.hpp"
 #include "exec/transports/nccl/read_back.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"

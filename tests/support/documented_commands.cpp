@@ -49,10 +49,10 @@ bool runs_pipewright(const std::string& line) {
 int status_of(const DocumentedCommand& command) {
   static const std::regex kSays(R"(#.*\bexits with (\d+))");
   static const std::regex kVerdict(R"((^|\n)\s*(DEADLOCK|MISMATCH|INVALID))");
-  static const std::regex kCure(R"((^|\n)\s*cure:)");
+  static const std::regex kFix(R"((^|\n)\s*fix:)");
   std::smatch found;
   if (std::regex_search(command.text, found, kSays)) return std::stoi(found[1]);
-  return std::regex_search(command.output, kVerdict) && !std::regex_search(command.output, kCure)
+  return std::regex_search(command.output, kVerdict) && !std::regex_search(command.output, kFix)
              ? 1
              : 0;
 }

@@ -5,7 +5,7 @@
 // command. Other blocks have none, and those fenced by "```sh hosts" are for several hosts
 // (tests/faults/recipes_test.cpp). A command that ends with a backslash goes on in the next line.
 // It ends with status 0, or as its own comment says ("# exits with 4"), or with 1 where the output
-// shows a verdict (DEADLOCK, MISMATCH, INVALID) and no cure.
+// shows a verdict (DEADLOCK, MISMATCH, INVALID) and no fix.
 #pragma once
 
 #include <string>

@@ -149,27 +149,27 @@ void draw(const Subject& subject, const Arguments& arguments, Session& session) 
 }
 
 /// What --fix finds; nothing where it is not asked for, or nothing hangs.
-std::optional<planner::CureReport> asked_cure(const Arguments& arguments, const Subject& subject,
-                                              const WaitReport& report) {
+std::optional<planner::FixReport> asked_fix(const Arguments& arguments, const Subject& subject,
+                                            const WaitReport& report) {
   if (!arguments.has("--fix") || report.verdict == Verdict::Ok) return std::nullopt;
-  return cure_of(subject);
+  return fix_of(subject);
 }
 
-/// Cured, and within the limit of --mem: the file of --out is written.
-bool accept_cure(const Arguments& arguments, const Subject& subject,
-                 const planner::CureReport& cured, Session& session) {
-  if (cured.cures.empty()) return false;
-  const planner::Cure& cure = cured.cures.front();
+/// Fixed, and within the limit of --mem: the file of --out is written.
+bool accept_fix(const Arguments& arguments, const Subject& subject, const planner::FixReport& fixed,
+                Session& session) {
+  if (fixed.fixes.empty()) return false;
+  const planner::Fix& fix = fixed.fixes.front();
   const auto over =
-      over_memory(peaks_of(cured_program(subject, cure), subject.costs), subject.memory_limit);
-  for (const auto& sentence : over) session.note("cured: " + sentence);
-  if (const auto path = arguments.text("--out")) save_cured(subject, cure, *path, session);
+      over_memory(peaks_of(fixed_program(subject, fix), subject.costs), subject.memory_limit);
+  for (const auto& sentence : over) session.note("fixed: " + sentence);
+  if (const auto path = arguments.text("--out")) save_cured(subject, fix, *path, session);
   return over.empty();
 }
 
 int run_check(const Arguments& arguments, Session& session) {
   if (arguments.has("--out") && !arguments.has("--fix"))
-    throw InputError("--out belongs to --fix: it writes what was cured");
+    throw InputError("--out belongs to --fix: it writes what was fixed");
   Subject subject = read_subject(arguments, Purpose::Judge, session);
   const std::vector<Judgement> all = judge_all(subject);
   const WaitReport& report = worst_of(all).report;
@@ -180,15 +180,15 @@ int run_check(const Arguments& arguments, Session& session) {
           ? over_memory(peaks_of(subject.program, subject.costs), subject.memory_limit)
           : std::vector<std::string>();
   problems.insert(problems.end(), over.begin(), over.end());
-  const auto cured = asked_cure(arguments, subject, report);
-  const bool good = cured ? accept_cure(arguments, subject, *cured, session)
+  const auto fixed = asked_fix(arguments, subject, report);
+  const bool good = fixed ? accept_fix(arguments, subject, *fixed, session)
                           : report.verdict == Verdict::Ok && over.empty();
   const std::vector<std::string> notes = notes_on(subject);
   const bool matrix = arguments.has("--matrix");
   if (session.json()) {
     Json fields = verdict_fields(subject.program, report, problems);
     fields["verdicts"] = verdicts_json(all);
-    if (cured) fields["fix"] = fix_fields(*cured);
+    if (fixed) fields["fix"] = fix_fields(*fixed);
     fields["notes"] = notes;
     if (matrix) add_matrix_fields(fields, subject);
     session.print_result(fields);
@@ -205,7 +205,7 @@ int run_check(const Arguments& arguments, Session& session) {
   } else if (!names_policy(arguments) && !subject.plan && subject.problems.empty()) {
     session.print(other_policies(subject, terminal));
   }
-  if (cured) session.print(cure_text(*cured, terminal));
+  if (fixed) session.print(fix_text(*fixed, terminal));
   return good ? kDone : kAnswerIsNo;
 }
 
@@ -220,8 +220,8 @@ Command check_command() {
       "policy, a schedule under the one it is about, and any other order as stock PyTorch runs it "
       "over NCCL, under torch-2.11, torch-2.12-lazy and torch-2.12-eager: the first line has the "
       "three verdicts, and the worst (invalid, mismatch, deadlock, ok) counts. Exit status 1: "
-      "deadlock, mismatch, invalid, or over the limit of --mem; with --fix only if no cure is "
-      "found (docs/curing-hangs.md).";
+      "deadlock, mismatch, invalid, or over the limit of --mem; with --fix only if no fix is "
+      "found (docs/fixing-hangs.md).";
   command.examples = {
       {"check examples/order.csv", "will this order hang on NCCL?"},
       {"check examples/order.csv --issue inline",
@@ -232,13 +232,13 @@ Command check_command() {
        "where is it safe, and with what credit?"},
       {"check --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2",
        "a hang that really happened; exits with 1"},
-      {"check examples/order.csv --channel rank --post deferred --fix -o cured.csv",
-       "an order that hangs, and its cure"},
+      {"check examples/order.csv --channel rank --post deferred --fix -o fixed.csv",
+       "an order that hangs, and its fix"},
   };
   command.positionals = {subject_file()};
   command.flags = subject_flags();
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
-  for (auto& flag : cure_flags()) command.flags.push_back(std::move(flag));
+  for (auto& flag : fix_flags()) command.flags.push_back(std::move(flag));
   command.flags.push_back(
       {.group = "Communication",
        .name = "--matrix",

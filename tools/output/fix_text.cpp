@@ -13,8 +13,8 @@
 namespace pipewright::tools {
 namespace {
 
-using planner::Cure;
-using planner::CureReport;
+using planner::Fix;
+using planner::FixReport;
 using planner::Touches;
 
 constexpr std::size_t kMostChangedLines = 8;  // of the difference, in text
@@ -27,11 +27,11 @@ LowerOptions options_of(const Subject& subject) {
   return {.fragment = subject.program.fragment, .optimizer = update};
 }
 
-std::string cost_text(const Cure& cure) {
-  const std::string step = "step " + format_duration(Nanoseconds(cure.step_ns_after));
-  if (!cure.step_ns_before) return step + " (there is no batched step to compare it with)";
-  return step + ", " + signed_percent_text(cure.cost_percent() / 100) + " against " +
-         format_duration(Nanoseconds(*cure.step_ns_before)) +
+std::string cost_text(const Fix& fix) {
+  const std::string step = "step " + format_duration(Nanoseconds(fix.step_ns_after));
+  if (!fix.step_ns_before) return step + " (there is no batched step to compare it with)";
+  return step + ", " + signed_percent_text(fix.cost_percent() / 100) + " against " +
+         format_duration(Nanoseconds(*fix.step_ns_before)) +
          " of the same computations exchanged in batches";
 }
 
@@ -55,93 +55,93 @@ std::string policy_flags(const CommPolicy& policy) {
   return flags;
 }
 
-Plan cured_plan(const Plan& plan, const Cure& cure) {
-  Plan cured = plan;
-  cured.policy = cure.policy;
-  if (cure.change.touches != Touches::Policy) {
-    cured.schedule.name = "custom";
-    cured.schedule.parameters.clear();
-    cured.schedule.order = cure.order;
+Plan fixed_plan(const Plan& plan, const Fix& fix) {
+  Plan fixed = plan;
+  fixed.policy = fix.policy;
+  if (fix.change.touches != Touches::Policy) {
+    fixed.schedule.name = "custom";
+    fixed.schedule.parameters.clear();
+    fixed.schedule.order = fix.order;
   }
-  cured.tuner.reasons.push_back("Cured of a hang: " + cure.change.sentence + ".");
-  planner::fill_prediction(cured);
-  return cured;
+  fixed.tuner.reasons.push_back("Fixed of a hang: " + fix.change.sentence + ".");
+  planner::fill_prediction(fixed);
+  return fixed;
 }
 
 }  // namespace
 
-std::vector<Flag> cure_flags() {
+std::vector<Flag> fix_flags() {
   return {{.group = "Output",
            .name = "--fix",
-           .help = "find the least change that cures it, prove it, and say what it costs"},
+           .help = "find the least change that fixes it, prove it, and say what it costs"},
           {.group = "Output",
            .name = "--out",
            .argument = "FILE",
-           .help = "with --fix: write the cured plan, or the cured order as CSV",
+           .help = "with --fix: write the fixed plan, or the fixed order as CSV",
            .short_name = 'o',
            .is_file = true,
            .writes = Writes::File}};
 }
 
-CureReport cure_of(const Subject& subject) {
-  return planner::cure(subject.order, subject.program.policy, subject.costs, options_of(subject));
+FixReport fix_of(const Subject& subject) {
+  return planner::find_fixes(subject.order, subject.program.policy, subject.costs,
+                             options_of(subject));
 }
 
-Program cured_program(const Subject& subject, const Cure& cure) {
-  return lower(cure.order, cure.policy, options_of(subject));
+Program fixed_program(const Subject& subject, const Fix& fix) {
+  return lower(fix.order, fix.policy, options_of(subject));
 }
 
-Json fix_fields(const CureReport& report) {
-  if (report.cures.empty()) return nullptr;
-  const Cure& cure = report.cures.front();
+Json fix_fields(const FixReport& report) {
+  if (report.fixes.empty()) return nullptr;
+  const Fix& fix = report.fixes.front();
   Json before = nullptr;
-  if (cure.step_ns_before) before = *cure.step_ns_before;
-  return {{"name", cure.name},
-          {"sentence", cure.change.sentence},
-          {"changes", std::string(to_string(cure.change.touches))},
-          {"policy", to_json(cure.policy)},
-          {"difference", cure.difference},
+  if (fix.step_ns_before) before = *fix.step_ns_before;
+  return {{"name", fix.name},
+          {"sentence", fix.change.sentence},
+          {"changes", std::string(to_string(fix.change.touches))},
+          {"policy", to_json(fix.policy)},
+          {"difference", fix.difference},
           {"step_ns_before", before},
-          {"step_ns_after", cure.step_ns_after},
-          {"order", rows_json(cure.order)}};
+          {"step_ns_after", fix.step_ns_after},
+          {"order", rows_json(fix.order)}};
 }
 
-std::string cure_text(const CureReport& report, const Terminal& terminal) {
-  if (report.cures.empty()) {
-    return painted(terminal, Ink::Red, "no cure") + "\n" +
+std::string fix_text(const FixReport& report, const Terminal& terminal) {
+  if (report.fixes.empty()) {
+    return painted(terminal, Ink::Red, "no fix") + "\n" +
            wrapped(report.sentence, terminal.width, 2);
   }
-  const Cure& cure = report.cures.front();
-  std::string text = painted(terminal, Ink::Green, "cure: " + cure.name) + "\n" +
-                     wrapped(cure.change.sentence, terminal.width, 2);
-  for (std::size_t k = 0; k < std::min(cure.difference.size(), kMostChangedLines); ++k)
-    text += wrapped(cure.difference[k], terminal.width, 4);
-  if (cure.difference.size() > kMostChangedLines) {
+  const Fix& fix = report.fixes.front();
+  std::string text = painted(terminal, Ink::Green, "fix: " + fix.name) + "\n" +
+                     wrapped(fix.change.sentence, terminal.width, 2);
+  for (std::size_t k = 0; k < std::min(fix.difference.size(), kMostChangedLines); ++k)
+    text += wrapped(fix.difference[k], terminal.width, 4);
+  if (fix.difference.size() > kMostChangedLines) {
     text +=
-        "    and " + std::to_string(cure.difference.size() - kMostChangedLines) + " more lines\n";
+        "    and " + std::to_string(fix.difference.size() - kMostChangedLines) + " more lines\n";
   }
-  text += wrapped("proved: it ends under " + policy_text(cure.policy), terminal.width, 2);
-  text += wrapped(cost_text(cure), terminal.width, 2);
-  if (report.cures.size() == 1) return text;
-  text += "other cures:\n";
-  for (std::size_t k = 1; k < report.cures.size(); ++k) {
-    const Cure& other = report.cures[k];
+  text += wrapped("proved: it ends under " + policy_text(fix.policy), terminal.width, 2);
+  text += wrapped(cost_text(fix), terminal.width, 2);
+  if (report.fixes.size() == 1) return text;
+  text += "other fixes:\n";
+  for (std::size_t k = 1; k < report.fixes.size(); ++k) {
+    const Fix& other = report.fixes[k];
     text += wrapped(other.name + ": " + cost_text(other), terminal.width, 2);
   }
   return text;
 }
 
-void save_cured(const Subject& subject, const Cure& cure, const std::string& path,
-                Session& session) {
+void save_cured(const Subject& subject, const Fix& fix, const std::string& path, Session& session) {
   if (subject.plan) {
-    session.save(path, to_text(to_json(cured_plan(*subject.plan, cure))));
+    session.save(path, to_text(to_json(fixed_plan(*subject.plan, fix))));
     session.wrote(path, ", a plan that ends");
     return;
   }
-  Order cured = cure.order;
-  cured.fragment = subject.order.fragment;
-  session.save(path, write_order_csv(cured));
-  session.wrote(path, "; it ends under " + policy_flags(cure.policy));
+  Order fixed = fix.order;
+  fixed.fragment = subject.order.fragment;
+  session.save(path, write_order_csv(fixed));
+  session.wrote(path, "; it ends under " + policy_flags(fix.policy));
 }
 
 }  // namespace pipewright::tools

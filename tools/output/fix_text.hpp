@@ -1,10 +1,10 @@
-// What `check --fix` prints and writes: the cure, what it changes, what it costs.
+// What `check --fix` prints and writes: the fix, what it changes, what it costs.
 #pragma once
 
 #include <string>
 
 #include "core/base/json.hpp"
-#include "planner/fix/cure.hpp"
+#include "planner/fix/fix.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/session.hpp"
 #include "tools/cli/terminal.hpp"
@@ -13,21 +13,21 @@
 namespace pipewright::tools {
 
 /// --fix and --out.
-std::vector<Flag> cure_flags();
+std::vector<Flag> fix_flags();
 
-planner::CureReport cure_of(const Subject& subject);
-/// The Program that the cure makes of the subject.
-Program cured_program(const Subject& subject, const planner::Cure& cure);
+planner::FixReport fix_of(const Subject& subject);
+/// The Program that the fix makes of the subject.
+Program fixed_program(const Subject& subject, const planner::Fix& fix);
 
 /// "name", "sentence", "changes", "policy", "difference", "step_ns_before", "step_ns_after" and
-/// "order" of the first cure, null where there is none.
-Json fix_fields(const planner::CureReport& report);
-/// The first cure with its proof and its cost, the names of the others; or why nothing helps.
-std::string cure_text(const planner::CureReport& report, const Terminal& terminal);
+/// "order" of the first fix, null where there is none.
+Json fix_fields(const planner::FixReport& report);
+/// The first fix with its proof and its cost, the names of the others; or why nothing helps.
+std::string fix_text(const planner::FixReport& report, const Terminal& terminal);
 
-/// Writes a plan's cured plan, with its prediction made anew; of anything else the cured order as
+/// Writes a plan's fixed plan, with its prediction made anew; of anything else the fixed order as
 /// CSV, and notes the policy under which it ends.
-void save_cured(const Subject& subject, const planner::Cure& cure, const std::string& path,
+void save_cured(const Subject& subject, const planner::Fix& fix, const std::string& path,
                 Session& session);
 
 }  // namespace pipewright::tools

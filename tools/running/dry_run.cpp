@@ -7,7 +7,7 @@
 #include "exec/devices/cuda/issue_order.hpp"
 #include "exec/devices/cuda/slow_link.hpp"
 #include "exec/transports/nccl/calls.hpp"
-#include "exec/transports/nccl/honours.hpp"
+#include "exec/transports/nccl/policy_support.hpp"
 #include "exec/transports/nccl/read_back.hpp"
 #include "sim/engine.hpp"
 #include "tools/cli/exit_status.hpp"
@@ -84,7 +84,7 @@ Json rank_fields(const StepCalls& step) {
 
 Json policy_fields(const CommPolicy& policy) {
   Json list = Json::array();
-  for (const auto& term : exec::nccl::terms_of(policy))
+  for (const auto& term : exec::nccl::policy_fields(policy))
     list.push_back({{"field", std::string(term.field)}, {"value", term.value}, {"how", term.how}});
   return list;
 }
@@ -93,7 +93,7 @@ Json policy_fields(const CommPolicy& policy) {
 
 std::string terms_text(const CommPolicy& policy, int width) {
   std::string text = "how NCCL gives the policy:\n";
-  for (const auto& term : exec::nccl::terms_of(policy))
+  for (const auto& term : exec::nccl::policy_fields(policy))
     text += wrapped(std::string(term.field) + " = " + term.value + ": " + term.how, width, 2);
   return text;
 }

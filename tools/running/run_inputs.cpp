@@ -7,10 +7,10 @@
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/order/comm_policy.hpp"
+#include "exec/base/checksum.hpp"
 #include "exec/base/packing.hpp"
-#include "exec/base/seal.hpp"
 #include "exec/checkpoint/checkpoint_json.hpp"
-#include "exec/runtime/program_seal.hpp"
+#include "exec/runtime/program_checksum.hpp"
 #include "exec/transports/process/all_gather.hpp"
 #include "tools/cli/interrupt.hpp"
 #include "tools/input/subject.hpp"
@@ -23,14 +23,14 @@ namespace {
 constexpr std::size_t kLongestValue = 60;
 constexpr std::size_t kMostValues = 4;  // of one input, in the sentence
 
-std::string checksum_text(std::uint64_t seal) {
+std::string checksum_text(std::uint64_t checksum) {
   char text[40];
-  std::snprintf(text, sizeof text, "checksum %016llx", static_cast<unsigned long long>(seal));
+  std::snprintf(text, sizeof text, "checksum %016llx", static_cast<unsigned long long>(checksum));
   return text;
 }
 
 std::uint64_t seal_of_text(std::string_view text) {
-  return exec::seal_of(std::as_bytes(std::span(text.data(), text.size())), {});
+  return exec::checksum_of(std::as_bytes(std::span(text.data(), text.size())), {});
 }
 
 std::string value_of(const Json& value) {
@@ -53,7 +53,7 @@ std::uint64_t seal_of_costs(const Program& program, const CostTable& costs) {
   for (const std::int64_t bytes : costs.message_bytes(program)) packer.put<std::int64_t>(bytes);
   for (const Collective& collective : program.collectives)
     packer.put<std::int64_t>(costs.collective_time(collective, program.ranks()).value);
-  return exec::seal_of(packer.take(), {});
+  return exec::checksum_of(packer.take(), {});
 }
 
 /// All keys but those that say what was predicted, and those that a flag may have replaced, which
@@ -163,7 +163,7 @@ RunInputs inputs_of_run(const Program& program, const CostTable& costs, const st
                         int steps, bool verify_payloads) {
   return {{"pipewright", PIPEWRIGHT_VERSION},
           {"device", device},
-          {"order of work", checksum_text(exec::seal_of(program))},
+          {"order of work", checksum_text(exec::checksum_of(program))},
           {"policy", policy_text(program.policy)},
           {"costs", checksum_text(seal_of_costs(program, costs))},
           {"steps", std::to_string(steps)},
@@ -180,8 +180,8 @@ RunInputs inputs_of_training(const Plan& plan, const Program& program,
   inputs.push_back({"numerics", std::string(to_string(training.options.numerics))});
   inputs.push_back({"verify", yes_or_no(training.verified_steps > 0)});
   for (const exec::DataContent& content : training.data->contents())
-    inputs.push_back(
-        {content.name, std::to_string(content.bytes) + " bytes, " + checksum_text(content.seal)});
+    inputs.push_back({content.name, std::to_string(content.bytes) + " bytes, " +
+                                        checksum_text(content.checksum)});
   add_checkpoints(training, inputs);
   if (request.cuda) add_cuda(*request.cuda, inputs);
   return inputs;

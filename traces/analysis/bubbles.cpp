@@ -5,7 +5,7 @@
 
 #include "core/program/start_rules.hpp"
 #include "traces/analysis/bubble_gap.hpp"
-#include "traces/analysis/carried.hpp"
+#include "traces/analysis/tensor_ends.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 class Explainer {
  public:
   Explainer(const Program& program, const Timeline& timeline)
-      : program_(program), timeline_(timeline), carried_(carried_by(program)) {}
+      : program_(program), timeline_(timeline), tensor_ends_(tensor_ends_of(program)) {}
 
   BubbleReport run() {
     report_.ranks.resize(static_cast<std::size_t>(program_.ranks()));
@@ -95,12 +95,12 @@ class Explainer {
     // Of a collective, and of a SEND that is waited for: the time that it takes is a transfer, what
     // comes before it is waiting for the others.
     if (!is_recv(program_.code[id].kind)) pending.made = std::max(gap_start, timeline_.moving[id]);
-    const InstructionId producer = carried_.producer[id];
+    const InstructionId producer = tensor_ends_.producer[id];
     if (is_recv(program_.code[id].kind) && producer != kNoInstruction &&
         timeline_.end[producer] != kNotEnded) {
       pending.made = timeline_.end[producer];
       pending.producer = producer;
-      pending.excess = excess(producer, carried_.consumer[id]);
+      pending.excess = excess(producer, tensor_ends_.consumer[id]);
     }
     pending_.push_back(pending);
   }
@@ -128,7 +128,7 @@ class Explainer {
 
   const Program& program_;
   const Timeline& timeline_;
-  const Carried carried_;
+  const TensorEnds tensor_ends_;
   std::vector<InstructionId> places_;  // places_in_flight() of rank_
   BubbleReport report_;
   RankId rank_;

@@ -6,7 +6,7 @@
 #include "core/base/json.hpp"
 #include "core/order/comm_policy.hpp"
 #include "traces/analysis/bubbles.hpp"
-#include "traces/analysis/carried.hpp"
+#include "traces/analysis/tensor_ends.hpp"
 #include "traces/chrome/events.hpp"
 #include "traces/chrome/gzip.hpp"
 #include "traces/chrome/memory_steps.hpp"
@@ -85,7 +85,7 @@ class Writer {
         figures_(figures_of(program, timeline, costs)),
         threads_(trace_threads(program, timeline)),
         bubbles_(explain_bubbles(program, timeline)),
-        carried_(carried_by(program)),
+        tensor_ends_(tensor_ends_of(program)),
         finished_(std::find(timeline.end.begin(), timeline.end.end(), kNotEnded) ==
                   timeline.end.end()),
         end_ns_(trace_end_ns(timeline, !finished_)),
@@ -229,8 +229,8 @@ class Writer {
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
       if (!is_send(in.kind) || in.link == kNoInstruction) continue;
-      const InstructionId tail = anchor(carried_.producer[id], id);
-      const InstructionId head = anchor(carried_.consumer[id], in.link);
+      const InstructionId tail = anchor(tensor_ends_.producer[id], id);
+      const InstructionId head = anchor(tensor_ends_.consumer[id], in.link);
       if (tail == kNoInstruction || head == kNoInstruction) continue;
       name_.clear();
       append_slice_name(program_.cell(id), name_);
@@ -302,7 +302,7 @@ class Writer {
   const Figures figures_;
   const TraceThreads threads_;
   const BubbleReport bubbles_;
-  const Carried carried_;
+  const TensorEnds tensor_ends_;
   const bool finished_;
   const std::int64_t end_ns_;
   const std::int64_t time_scale_;

@@ -93,7 +93,7 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   require_fit(program, training);
   if (training.start != nullptr) require_resumable(*training.start, program, training);
   Peers* const peers = transport.peers();
-  const bool speaks = peers == nullptr || peers->process() == 0;
+  const bool reports = peers == nullptr || peers->process() == 0;
   Devices devices(static_cast<std::size_t>(program.ranks()));
   const bool is_virtual = training.clock == local::ClockKind::Virtual;
   if (training.options.numerics == Numerics::Fast)  // on the virtual clock ranks take turns
@@ -113,9 +113,9 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
     return std::make_unique<local::MeteredDevice>(std::move(device), rank, clock, turn);
   };
   std::optional<Verifier> verifier;
-  if (training.verified_steps > 0 && speaks) verifier.emplace(program, training);
+  if (training.verified_steps > 0 && reports) verifier.emplace(program, training);
   std::optional<CheckpointSaver> saver;
-  if (training.save) saver.emplace(program, training, options.steps, speaks);
+  if (training.save) saver.emplace(program, training, options.steps, reports);
   std::vector<int> peak_versions;
   std::vector<std::int64_t> peak_bytes;
   RunOptions watching = options;
@@ -123,7 +123,7 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   watching.on_step = [&](int step, const StepResult& result) {
     if (step < training.verified_steps) {
       const StageViews views(program, devices, peers);
-      if (speaks) verifier->compare(step, views);
+      if (reports) verifier->compare(step, views);
     }
     if (evaluation) evaluation->end_step(peers);
     if (saver) saver->after_step(step, devices, peers);

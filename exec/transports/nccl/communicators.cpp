@@ -4,7 +4,7 @@
 #include <map>
 
 #include "core/base/error.hpp"
-#include "exec/transports/nccl/honours.hpp"
+#include "exec/transports/nccl/policy_support.hpp"
 
 namespace pipewright::exec::nccl {
 namespace {

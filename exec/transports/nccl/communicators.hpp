@@ -56,7 +56,7 @@ struct CommunicatorPlan {
   std::vector<std::uint32_t> joined_by(RankId rank) const;
 };
 
-/// Throws InputError with the first of refusals_of() (exec/transports/nccl/honours.hpp).
+/// Throws InputError with the first of refusals_of() (exec/transports/nccl/policy_support.hpp).
 /// O(instructions).
 CommunicatorPlan communicators_of(const Program& program);
 

@@ -16,14 +16,14 @@ enum class FrameKind : std::uint8_t {
   Credit,  // of a SEND: its message was received
   Member,  // of a collective stands ready
   // Of a run.
-  Part,       // of a collective, named by the member's instruction
-  Join,       // to process 0: this process has come to the next meeting
-  AllJoined,  // from process 0: all have
-  Probe,      // process 0 asks whether anything can still happen
-  State,      // the answer
-  Progress,   // how much has ended
-  End,        // the run is ended, and why
-  LastLook,   // to process 0: what the process saw before its rank left
+  Part,        // of a collective, named by the member's instruction
+  Join,        // to process 0: this process has come to the next meeting
+  AllJoined,   // from process 0: all have
+  Probe,       // process 0 asks whether anything can still happen
+  State,       // the answer
+  Progress,    // how much has ended
+  End,         // the run is ended, and why
+  FinalState,  // to process 0: what the process saw before its rank left
   // Of the link.
   Hello,
   Ping,
@@ -41,15 +41,15 @@ inline bool moves_run(FrameKind kind) { return kind <= FrameKind::AllJoined; }
 
 struct FrameHead {
   FrameKind kind = FrameKind::Data;
-  std::uint8_t took_credit = 0;  // Data: the SEND left and took credit of its edge
-  std::uint8_t is_sealed = 0;    // `seal` holds a checksum
+  std::uint8_t took_credit = 0;   // Data: the SEND left and took credit of its edge
+  std::uint8_t has_checksum = 0;  // `checksum` holds a checksum
   std::uint8_t unused = 0;
   std::uint32_t run = 0, epoch = 0;  // counted from 0 in every process alike
   InstructionId id = kNoInstruction;
   std::uint32_t note_bytes = 0;
   std::uint64_t floats = 0;
   std::int64_t time_ns = 0;    // Data: when it began to move, in the step
-  std::uint64_t seal = 0;      // of note and floats
+  std::uint64_t checksum = 0;  // of note and floats
   std::uint64_t a = 0, b = 0;  // Probe, State, Ping, Pong: see where they are sent
 };
 static_assert(sizeof(FrameHead) == 64);

@@ -7,9 +7,9 @@
 
 #include "core/base/error.hpp"
 #include "exec/base/backoff.hpp"
-#include "exec/base/seal.hpp"
+#include "exec/base/checksum.hpp"
 #include "exec/base/waiting.hpp"
-#include "exec/runtime/program_seal.hpp"
+#include "exec/runtime/program_checksum.hpp"
 
 namespace pipewright::exec::mpi {
 namespace {
@@ -33,7 +33,7 @@ MpiTransport::MpiTransport(const Program& program, local::MessageCosts costs, Li
     : program_(program),
       link_(link),
       check_parts_(check_parts),
-      program_seal_(seal_of(program)),
+      program_seal_(checksum_of(program)),
       run_(link.begin_run()),
       rank_(rank_of_process(link.process())),
       begin_(program.ranks() > link.process()
@@ -46,7 +46,7 @@ MpiTransport::MpiTransport(const Program& program, local::MessageCosts costs, Li
       parts_(program, {rank_}),
       joined_(static_cast<std::size_t>(link.processes())),
       quiet_search_(link.processes()),
-      last_looks_(static_cast<std::size_t>(link.processes())),
+      final_states_(static_cast<std::size_t>(link.processes())),
       progress_(static_cast<std::size_t>(link.processes()), 0) {
   if (program.ranks() != link.processes()) {
     throw InputError("this Program has " + std::to_string(program.ranks()) +
@@ -150,8 +150,8 @@ void MpiTransport::contribute(RankId, InstructionId member, PartPtr part) {
   frame.note = std::move(packed.note);
   frame.values = std::move(packed.values);
   if (check_parts_) {
-    frame.head.is_sealed = 1;
-    frame.head.seal = seal_of(frame.note, frame.values);
+    frame.head.has_checksum = 1;
+    frame.head.checksum = checksum_of(frame.note, frame.values);
   }
   for (const Collective::Member& other : parts_.members_of(member)) {
     if (other.rank != rank_) post(process_of_rank(other.rank), frame);
@@ -167,7 +167,8 @@ std::vector<PartPtr> MpiTransport::gathered(RankId, InstructionId member) {
 }
 
 void MpiTransport::take_part(Frame& frame) {
-  if (frame.head.is_sealed != 0 && frame.head.seal != seal_of(frame.note, frame.values)) {
+  if (frame.head.has_checksum != 0 &&
+      frame.head.checksum != checksum_of(frame.note, frame.values)) {
     damage_ = "the part of " + program_.text(frame.head.id) + " from rank " +
               std::to_string(program_.rank_of(frame.head.id).value) +
               " was damaged on its way: its checksum is another one";
@@ -285,7 +286,7 @@ void MpiTransport::serve() {
 
 // --- Whether anything can still happen ---
 
-Quiet MpiTransport::quiet() const {
+MessageCounts MpiTransport::message_counts() const {
   const bool waits = blocked_ != nullptr && !(*blocked_)() && !ends_.has_events() &&
                      early_.empty() && link_.wire().is_at_rest();
   return {waits, sent_, received_};
@@ -296,16 +297,16 @@ void MpiTransport::look_for_quiet(std::int64_t now) {
   if (blocked_ == nullptr || now - blocked_since_ns_ < kQuietAfterNs) return;
   if (now - asked_ns_ < kAskAgainNs) return;
   settle();
-  if (!quiet().waits) return;
+  if (!message_counts().waits) return;
   asked_ns_ = now;
   quiet_search_.ask();
   Frame probe = frame_of(FrameKind::Probe);
   probe.head.a = quiet_search_.question();
   post_to_all(probe);
-  learn_quiet(0, quiet_search_.question(), quiet());
+  learn_counts(0, quiet_search_.question(), message_counts());
 }
 
-void MpiTransport::learn_quiet(int process, std::uint64_t question, const Quiet& state) {
+void MpiTransport::learn_counts(int process, std::uint64_t question, const MessageCounts& state) {
   if (!quiet_search_.answer(process, question, state)) return;
   stuck_ = true;
   watch_.notify_all();
@@ -390,12 +391,12 @@ void MpiTransport::stop() noexcept {
   }
 }
 
-void MpiTransport::hand_in(Bytes last_look, EndOfRun end) noexcept {
+void MpiTransport::hand_in(Bytes final_state, EndOfRun end) noexcept {
   const Lock lock(mutex());
   own_end_ = std::move(end);
   try {
-    Frame frame = frame_of(FrameKind::LastLook);
-    frame.note = std::move(last_look);
+    Frame frame = frame_of(FrameKind::FinalState);
+    frame.note = std::move(final_state);
     if (process() != 0 && !link_.presence().is_lost(0)) post(0, std::move(frame));
   } catch (const std::exception&) {
     // Process 0 then says what it knows.
@@ -408,7 +409,7 @@ std::vector<Bytes> MpiTransport::handed_in(std::int64_t timeout_ns) {
   if (process() != 0) return all;
   Lock lock(mutex());
   const auto is_there = [&](int p) {
-    return last_looks_[static_cast<std::size_t>(p)] || link_.presence().is_gone(p);
+    return final_states_[static_cast<std::size_t>(p)] || link_.presence().is_gone(p);
   };
   const auto complete = [&] {
     for (int p = 1; p < processes(); ++p) {
@@ -424,7 +425,7 @@ std::vector<Bytes> MpiTransport::handed_in(std::int64_t timeout_ns) {
     backoff.pause();
     lock.lock();
   }
-  for (const auto& look : last_looks_) {
+  for (const auto& look : final_states_) {
     if (look) all.push_back(*look);
   }
   return all;

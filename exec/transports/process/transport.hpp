@@ -25,7 +25,7 @@
 #include "exec/transports/local/exchange.hpp"
 #include "exec/transports/process/ends.hpp"
 #include "exec/transports/process/link.hpp"
-#include "exec/transports/process/quiet.hpp"
+#include "exec/transports/process/termination_detection.hpp"
 
 namespace pipewright::exec::mpi {
 
@@ -67,7 +67,7 @@ class MpiTransport final : public Transport, public Peers {
   bool ended_elsewhere() const override { return ended_elsewhere_.load(); }
   EndOfRun end_elsewhere() const override;
   std::vector<LostRank> lost(std::int64_t silence_ns) override;
-  void hand_in(Bytes last_look, EndOfRun end) noexcept override;
+  void hand_in(Bytes final_state, EndOfRun end) noexcept override;
   std::vector<Bytes> handed_in(std::int64_t timeout_ns) override;
 
  private:
@@ -93,9 +93,9 @@ class MpiTransport final : public Transport, public Peers {
   void join(int process, Bytes bytes);
   void begin_step(std::int64_t began_there_ns);
   void look_for_quiet(std::int64_t now);
-  Quiet quiet() const;
+  MessageCounts message_counts() const;
   bool has_deserted(int process) const;
-  void learn_quiet(int process, std::uint64_t question, const Quiet& state);
+  void learn_counts(int process, std::uint64_t question, const MessageCounts& state);
 
   void block_until(Lock& lock, const Done& done);
   std::vector<Bytes> come_together(Lock& lock, Bytes own);
@@ -121,10 +121,10 @@ class MpiTransport final : public Transport, public Peers {
   std::vector<Bytes> all_joined_;
   std::int64_t all_joined_ns_ = 0;        // on the clock of process 0
   std::uint64_t meetings_ = 0, met_ = 0;  // asked for, and over
-  QuietSearch quiet_search_;
+  TerminationDetection quiet_search_;
   std::int64_t asked_ns_ = 0, blocked_since_ns_ = 0;
-  std::vector<std::optional<Bytes>> last_looks_;  // process 0: by process
-  std::vector<std::uint64_t> progress_;           // process 0: by process
+  std::vector<std::optional<Bytes>> final_states_;  // process 0: by process
+  std::vector<std::uint64_t> progress_;             // process 0: by process
   std::int64_t posted_ns_ = 0;
   EndOfRun own_end_, end_elsewhere_;
   bool stuck_ = false, watch_ended_ = false;

@@ -75,7 +75,7 @@ void MpiTransport::handle_step(Frame& frame) {
       return ends_.on_signal(TransferSignal::MemberReady, id, now());
     default: {
       auto payload = std::make_unique<HostPayload>(std::move(frame.values), std::move(frame.note));
-      if (frame.head.is_sealed != 0) payload->seal = frame.head.seal;
+      if (frame.head.has_checksum != 0) payload->checksum = frame.head.checksum;
       ends_.on_data(id, std::move(payload), frame.head.took_credit != 0, frame.head.time_ns, now());
     }
   }
@@ -99,7 +99,7 @@ void MpiTransport::handle_run(ArrivedFrame& arrived) {
     }
     case FrameKind::Probe: {
       settle();  // a frame that was read and not yet answered is nothing that waits
-      const Quiet state = quiet();
+      const MessageCounts state = message_counts();
       Frame answer = frame_of(FrameKind::State, state.waits ? 0 : kNoInstruction);
       answer.head.time_ns = static_cast<std::int64_t>(frame.head.a);
       answer.head.a = state.sent;
@@ -107,8 +107,8 @@ void MpiTransport::handle_run(ArrivedFrame& arrived) {
       return post(arrived.from, std::move(answer));
     }
     case FrameKind::State:
-      return learn_quiet(arrived.from, static_cast<std::uint64_t>(frame.head.time_ns),
-                         {frame.head.id == 0, frame.head.a, frame.head.b});
+      return learn_counts(arrived.from, static_cast<std::uint64_t>(frame.head.time_ns),
+                          {frame.head.id == 0, frame.head.a, frame.head.b});
     case FrameKind::Progress: {
       progress_[from] = frame.head.a;
       std::uint64_t sum = 0;
@@ -124,8 +124,8 @@ void MpiTransport::handle_run(ArrivedFrame& arrived) {
       ended_elsewhere_.store(true);
       return watch_.notify_all();
     }
-    case FrameKind::LastLook:
-      last_looks_[from] = std::move(frame.note);
+    case FrameKind::FinalState:
+      final_states_[from] = std::move(frame.note);
       return;
     default:
       return;
@@ -149,8 +149,8 @@ void MpiTransport::tell(Outgoing out) {
     if (host == nullptr) throw RunError("a message that does not lie in host memory");
     frame.note = std::move(host->note);
     frame.values = std::move(host->values);
-    frame.head.is_sealed = host->seal.has_value() ? 1 : 0;
-    frame.head.seal = host->seal.value_or(0);
+    frame.head.has_checksum = host->checksum.has_value() ? 1 : 0;
+    frame.head.checksum = host->checksum.value_or(0);
     frame.head.took_credit = out.took_credit ? 1 : 0;
     frame.head.time_ns = out.moving_ns;
     const bool asks = out.ends_when_sent && process_of_rank(out.to) != process();

@@ -8,7 +8,7 @@
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
 #include "planner/schedules/growing_order.hpp"
-#include "planner/schedules/zero_bubble/tried_ways.hpp"
+#include "planner/schedules/zero_bubble/try_settings.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -208,7 +208,7 @@ Order make_zbv_auto(const ScheduleRequest& request) {
   const Growth nothing = order;
   Run run{costs, false, std::move(order), {}, {}, {}};
   run.turn.resize(static_cast<std::size_t>(costs.ranks));
-  const auto try_all = [&run] { try_ways(2, [&](unsigned way) { return attempt(run, way); }); };
+  const auto try_all = [&run] { try_settings(2, [&](unsigned way) { return attempt(run, way); }); };
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   if (first_micro_batch(run.order, costs)) {
     level_forwards(run.order, costs);

@@ -8,8 +8,8 @@
 #include "core/base/units.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
-#include "planner/schedules/v_shaped/waves_ahead.hpp"
-#include "planner/schedules/zero_bubble/tried_ways.hpp"
+#include "planner/schedules/v_shaped/first_forwards.hpp"
+#include "planner/schedules/zero_bubble/try_settings.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -167,10 +167,10 @@ Order make_zbvpp(const ScheduleRequest& request) {
   ZbvppRun run{costs, request.chunks % 2 == 0 ? 0 : request.ranks - 1, false, std::move(order), {},
                {}};
   const auto try_all = [&run] {
-    try_ways(3, [&](unsigned way) { return attempt_zbvpp(run, way); });
+    try_settings(3, [&](unsigned way) { return attempt_zbvpp(run, way); });
   };
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-  if (waves_ahead(run.order, costs)) {
+  if (run_first_forwards(run.order, costs)) {
     run.warm = run.order;
     try_all();
   }

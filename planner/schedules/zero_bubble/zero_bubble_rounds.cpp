@@ -6,7 +6,7 @@
 #include "core/base/error.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/growing_order.hpp"
-#include "planner/schedules/zero_bubble/tried_ways.hpp"
+#include "planner/schedules/zero_bubble/try_settings.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -176,7 +176,7 @@ Order zero_bubble_rounds(const ScheduleRequest& request, int under_way) {
   const Growth nothing = order;
   RoundsRun run{costs, std::move(order), nothing, {}, {}};
   run.takes_f.resize(static_cast<std::size_t>(costs.ranks));
-  try_ways(3, [&run](unsigned way) { return attempt_rounds(run, way); });
+  try_settings(3, [&run](unsigned way) { return attempt_rounds(run, way); });
   return order_of(run.best, costs, std::move(placement));
 }
 

@@ -7,7 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/model/architecture_model.hpp"
 #include "planner/branches/evaluation.hpp"
-#include "planner/configurations/asked_recompute.hpp"
+#include "planner/configurations/requested_recompute.hpp"
 #include "planner/export/export.hpp"
 #include "planner/plans/difference.hpp"
 #include "planner/search/explanation.hpp"

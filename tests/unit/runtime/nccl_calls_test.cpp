@@ -10,7 +10,7 @@
 #include "core/base/json.hpp"
 #include "core/program/lower.hpp"
 #include "exec/transports/nccl/calls.hpp"
-#include "exec/transports/nccl/honours.hpp"
+#include "exec/transports/nccl/policy_support.hpp"
 #include "exec/transports/nccl/read_back.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
@@ -168,8 +168,9 @@ TEST(Honours, EveryPresetIsGivenOrRefused) {
   for (const CommPolicyPreset& preset : comm_policy_presets()) {
     const Program program = program_of(kTwoRanks, preset.policy);
     if (refusals_of(program).empty()) given.emplace_back(preset.name);
-    EXPECT_EQ(terms_of(preset.policy).size(), 9u);
-    for (const Term& term : terms_of(preset.policy)) EXPECT_NE(term.how, "") << term.field;
+    EXPECT_EQ(policy_fields(preset.policy).size(), 9u);
+    for (const PolicyField& term : policy_fields(preset.policy))
+      EXPECT_NE(term.how, "") << term.field;
   }
   EXPECT_THAT(given,
               ElementsAre("nccl-one-stream", "torch-2.11", "torch-2.12-lazy", "torch-2.12-eager",

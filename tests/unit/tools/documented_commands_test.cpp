@@ -163,7 +163,7 @@ TEST(DocumentedCommands, AreFoundWithTheirOutputAndStatus) {
   const std::string page =
       "Text with `pipewright run x`.\n\n"
       "    $ pipewright check a.csv     # will it hang?\n    DEADLOCK\n      rank 0\n"
-      "    $ cp a.csv b.csv\n    $ pipewright check a.csv --fix\n    DEADLOCK\n    cure: group\n\n"
+      "    $ cp a.csv b.csv\n    $ pipewright check a.csv --fix\n    DEADLOCK\n    fix: group\n\n"
       "    cmake --build pipewright-folder\n    scripts/demo  # runs pipewright demo\n\n"
       "```console\npipewright run a.csv   # exits with 4\nmpirun -np 2 pipewright \\\n  "
       "doctor\n```\n"

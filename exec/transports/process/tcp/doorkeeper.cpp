@@ -50,9 +50,9 @@ std::vector<Guest> Doorkeeper::let_in(int wait_ms) {
   std::deque<Visitor> staying;
   for (std::size_t i = 0; i < visitors_.size(); ++i) {
     Visitor& visitor = visitors_[i];
-    const bool speaks = polled[doors_.size() + i].revents != 0;
+    const bool has_said = polled[doors_.size() + i].revents != 0;
     const bool is_late = visitor.stage == Stage::Claim && now > visitor.deadline_ns;
-    const bool stays = speaks ? hear(visitor) : !is_late;
+    const bool stays = has_said ? hear(visitor) : !is_late;
     if (!stays) {
       ++turned_away_;
     } else if (auto guest = guest_of(visitor)) {

@@ -1,4 +1,4 @@
-#include "planner/configurations/asked_values.hpp"
+#include "planner/configurations/requested_values.hpp"
 
 #include "core/base/error.hpp"
 #include "planner/schedules/building.hpp"

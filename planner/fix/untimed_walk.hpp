@@ -1,5 +1,5 @@
 // A Program read without durations, whose lists may change while it is read: the state behind the
-// cure by moving transfer ends. Not part of the public interface.
+// fix by moving transfer ends. Not part of the public interface.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct HeadWait {
   InstructionId behind = kNoInstruction;  // the head of the lane in which waits_for stands
 };
 
-class Reading {
+class UntimedWalk {
  public:
   /// `program`: lists, lanes and policy. `partners`: by instruction, the other end of the same
   /// tensor.
-  Reading(const Program& program, const std::vector<InstructionId>& partners,
-          const CostTable& costs);
+  UntimedWalk(const Program& program, const std::vector<InstructionId>& partners,
+              const CostTable& costs);
 
   /// Ends all that can end.
   void go_on();
@@ -42,7 +42,7 @@ class Reading {
   void move(InstructionId end, InstructionId before);
 
  private:
-  friend TransferMachine<Reading>;
+  friend TransferMachine<UntimedWalk>;
   /// The receives of a directed pair of ranks come in the order of its sends.
   struct Edge {
     std::vector<InstructionId> sends;  // in program order
@@ -88,7 +88,7 @@ class Reading {
   void tell(TransferSignal, InstructionId, RankId) {}  // it holds all ends
 
   const Program program_;  // its transfers meet by tensor
-  TransferMachine<Reading> transfers_;
+  TransferMachine<UntimedWalk> transfers_;
   std::vector<InstructionId> list_;
   std::vector<std::uint32_t> place_;
   std::vector<std::uint32_t> at_;  // by rank: the place of its compute lane's head

@@ -1,4 +1,4 @@
-#include "traces/analysis/carried.hpp"
+#include "traces/analysis/tensor_ends.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -44,10 +44,10 @@ InstructionId maker_of(const std::vector<Made>& made, const Instruction& send) {
 
 }  // namespace
 
-Carried carried_by(const Program& program) {
+TensorEnds tensor_ends_of(const Program& program) {
   const std::size_t n = program.code.size();
-  Carried carried{std::vector<InstructionId>(n, kNoInstruction),
-                  std::vector<InstructionId>(n, kNoInstruction)};
+  TensorEnds carried{std::vector<InstructionId>(n, kNoInstruction),
+                     std::vector<InstructionId>(n, kNoInstruction)};
   for (int r = 0; r < program.ranks(); ++r) {
     std::vector<Made> made;
     bool listed = false;

@@ -1,4 +1,4 @@
-#include "planner/fix/cure.hpp"
+#include "planner/fix/fix.hpp"
 
 #include <algorithm>
 
@@ -26,7 +26,7 @@ std::string stuck_text(const Program& program, const WaitReport& report) {
 class Proving {
  public:
   Proving(const Order& order, const CommPolicy& policy, const CostTable& costs,
-          const LowerOptions& options, CureReport& report)
+          const LowerOptions& options, FixReport& report)
       : order_(order), policy_(policy), costs_(costs), options_(options), report_(report) {}
 
   void try_all() {
@@ -37,16 +37,16 @@ class Proving {
     for (auto& mover : movers(listed)) keep(std::move(mover));
     keep(prove(even_odd_runs(order_, policy_)));
     keep(prove(split_channel(order_, policy_)));
-    if (report_.cures.empty() && policy_.post != Post::Early)
+    if (report_.fixes.empty() && policy_.post != Post::Early)
       keep(prove(split_channel_early(order_, policy_)));
-    if (!report_.cures.empty() || options_.fragment) return;
+    if (!report_.fixes.empty() || options_.fragment) return;
     auto last = prove(warmed_up(listed, policy_, costs_, options_));
     if (last) last->step_ns_before = baseline_of(last->order);
     keep(std::move(last));
   }
 
  private:
-  /// What holds up the issuing of transfers is lifted first, one limit or both; the other cures are
+  /// What holds up the issuing of transfers is lifted first, one limit or both; the other fixes are
   /// looked for without it, and say so.
   void lift_limits() {
     const bool connects = policy_.connect == Connect::FirstUse;
@@ -63,10 +63,10 @@ class Proving {
     policy_ = lifted;
   }
 
-  /// The cures that place the ends again, the one that moves least first, unless another saves more
+  /// The fixes that place the ends again, the one that moves least first, unless another saves more
   /// than a twentieth of its step.
-  std::vector<std::optional<Cure>> movers(const Order& listed) {
-    std::vector<std::optional<Cure>> found;
+  std::vector<std::optional<Fix>> movers(const Order& listed) {
+    std::vector<std::optional<Fix>> found;
     found.push_back(faster_way(listed, moved_ends));
     found.push_back(faster_way(listed, grouped_and_moved));
     found.push_back(prove(early_receives(order_, policy_)));
@@ -84,21 +84,21 @@ class Proving {
     return found;
   }
 
-  using Mover = CureCandidate (*)(const Order&, const CommPolicy&, const CostTable&,
-                                  const LowerOptions&, HoistMoves);
+  using Mover = FixCandidate (*)(const Order&, const CommPolicy&, const CostTable&,
+                                 const LowerOptions&, HoistMoves);
 
   /// One move a cycle, or moves on every second rank of it: the faster, the first if both are.
-  std::optional<Cure> faster_way(const Order& listed, Mover mover) {
+  std::optional<Fix> faster_way(const Order& listed, Mover mover) {
     auto found = prove(mover(listed, policy_, costs_, options_, HoistMoves::Fewest));
     if (!found) return found;
     const std::size_t failures = report_.failed.size();
     auto other = prove(mover(listed, policy_, costs_, options_, HoistMoves::EverySecond));
-    report_.failed.resize(failures);  // the other way has failed, the cure has not
+    report_.failed.resize(failures);  // the other way has failed, the fix has not
     if (other && other->step_ns_after < found->step_ns_after) return other;
     return found;
   }
 
-  /// Whether the order has batches that mean more than their transfers one by one; a cure has none.
+  /// Whether the order has batches that mean more than their transfers one by one; a fix has none.
   bool joins_batches() const {
     if (policy_.batches == Batches::Apart) return false;
     return std::any_of(order_.ranks.begin(), order_.ranks.end(), [](const auto& row) {
@@ -106,31 +106,31 @@ class Proving {
     });
   }
 
-  void keep(std::optional<Cure> cure) {
-    if (cure) report_.cures.push_back(std::move(*cure));
+  void keep(std::optional<Fix> fix) {
+    if (fix) report_.fixes.push_back(std::move(*fix));
   }
 
   /// The candidate if it ends; else why not is noted.
-  std::optional<Cure> prove(CureCandidate candidate) {
+  std::optional<Fix> prove(FixCandidate candidate) {
     if (!candidate.refusal.empty()) {
-      report_.failed.push_back({candidate.cure.name, candidate.refusal});
+      report_.failed.push_back({candidate.fix.name, candidate.refusal});
       return std::nullopt;
     }
-    candidate.cure.difference.insert(candidate.cure.difference.begin(), limits_.begin(),
-                                     limits_.end());
+    candidate.fix.difference.insert(candidate.fix.difference.begin(), limits_.begin(),
+                                    limits_.end());
     if (joins_batches())
-      candidate.cure.difference.push_back("each batch is written as its transfers, one by one");
-    const Program program = lower(candidate.cure.order, candidate.cure.policy, options_);
+      candidate.fix.difference.push_back("each batch is written as its transfers, one by one");
+    const Program program = lower(candidate.fix.order, candidate.fix.policy, options_);
     const sim::Result result = sim::simulate(program, costs_);
     if (!result.finished) {
       const WaitReport stuck =
           explain_stuck(program, result.progress, costs_.message_bytes(program));
-      report_.failed.push_back({candidate.cure.name, "still " + stuck_text(program, stuck)});
+      report_.failed.push_back({candidate.fix.name, "still " + stuck_text(program, stuck)});
       return std::nullopt;
     }
-    candidate.cure.step_ns_before = baseline_;
-    candidate.cure.step_ns_after = result.timeline.makespan_ns;
-    return std::move(candidate.cure);
+    candidate.fix.step_ns_before = baseline_;
+    candidate.fix.step_ns_after = result.timeline.makespan_ns;
+    return std::move(candidate.fix);
   }
 
   std::optional<std::int64_t> baseline_of(const Order& listed) const {
@@ -150,7 +150,7 @@ class Proving {
   std::vector<std::string> limits_;  // lines of the difference: limits that were lifted
   const CostTable& costs_;
   const LowerOptions& options_;
-  CureReport& report_;
+  FixReport& report_;
   std::optional<std::int64_t> baseline_;
 };
 
@@ -161,7 +161,7 @@ std::string hopeless_text(const Order& order, const CommPolicy& policy, const Co
                                 comm_policy_preset("ideal"), options);
   const WaitReport report = sim::check(program, costs);
   if (report.verdict == Verdict::Ok)
-    return "none of the cures ends; make the order anew from a schedule";
+    return "none of the fixes ends; make the order anew from a schedule";
   if (report.cycle.empty())
     return "it waits for something that lies outside; no change of the order here can bring it";
   return "the computations alone wait for each other, under every policy (" +
@@ -182,15 +182,15 @@ std::string_view to_string(Touches touches) {
   return "policy";
 }
 
-double Cure::cost_percent() const {
+double Fix::cost_percent() const {
   if (!step_ns_before || *step_ns_before == 0) return 0;
   return 100.0 * static_cast<double>(step_ns_after - *step_ns_before) /
          static_cast<double>(*step_ns_before);
 }
 
-CureReport cure(const Order& order, const CommPolicy& policy, const CostTable& costs,
-                const LowerOptions& options) {
-  CureReport report;
+FixReport find_fixes(const Order& order, const CommPolicy& policy, const CostTable& costs,
+                     const LowerOptions& options) {
+  FixReport report;
   if (!options.fragment) {
     const auto problems = problems_of(order);
     if (!problems.empty()) {
@@ -202,12 +202,12 @@ CureReport cure(const Order& order, const CommPolicy& policy, const CostTable& c
   }
   report.verdict = sim::check(lower(order, policy, options), costs).verdict;
   if (report.verdict == Verdict::Ok) {
-    report.sentence = "it ends as it is: there is nothing to cure";
+    report.sentence = "it ends as it is: there is nothing to fix";
     return report;
   }
   Proving(order, policy, costs, options, report).try_all();
-  report.sentence = report.cures.empty() ? hopeless_text(order, policy, costs, options)
-                                         : report.cures.front().change.sentence;
+  report.sentence = report.fixes.empty() ? hopeless_text(order, policy, costs, options)
+                                         : report.fixes.front().change.sentence;
   return report;
 }
 

@@ -1,4 +1,4 @@
-#include "planner/configurations/asked_recompute.hpp"
+#include "planner/configurations/requested_recompute.hpp"
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ AskedRecompute open_recompute() {
           RecomputeByStage::Too};
 }
 
-AskedRecompute asked_values(const Choice& choice) {
+AskedRecompute requested_values(const Choice& choice) {
   AskedRecompute asked;
   bool by_stage = false;
   for (const std::string& text : choice) {
@@ -45,13 +45,13 @@ AskedRecompute estimated_recompute(const Job& job) {
         "training.recompute names layers, and this job is estimated block by block; say none, "
         "selective or full, or leave it to the search");
   }
-  if (!job.strategy.recompute.empty()) return asked_values(job.strategy.recompute);
+  if (!job.strategy.recompute.empty()) return requested_values(job.strategy.recompute);
   if (kind == Kind::None) return open_recompute();
   return {{kind == Kind::Full ? LayerRecompute::Whole : LayerRecompute::Attention}};
 }
 
 AskedRecompute layered_recompute(const Job& job) {
-  if (!job.strategy.recompute.empty()) return asked_values(job.strategy.recompute);
+  if (!job.strategy.recompute.empty()) return requested_values(job.strategy.recompute);
   const bool says_nothing = job.training.recompute.kind == RecomputeSpec::Kind::None;
   if (job.strategy.opens_recompute && says_nothing) return open_recompute();
   return {.for_all = {LayerRecompute::None}, .fixed_by_training = true};

@@ -1,4 +1,4 @@
-#include "exec/base/seal.hpp"
+#include "exec/base/checksum.hpp"
 
 #include <bit>
 #include <cstring>
@@ -24,7 +24,7 @@ std::uint64_t mixed(std::uint64_t state, const std::byte* from, std::size_t size
 
 }  // namespace
 
-std::uint64_t seal_of(std::span<const std::byte> note, std::span<const float> values) {
+std::uint64_t checksum_of(std::span<const std::byte> note, std::span<const float> values) {
   std::uint64_t state = mixed(note.size(), values.size());
   state = mixed(state, note.data(), note.size());
   return mixed(state, reinterpret_cast<const std::byte*>(values.data()), values.size_bytes());

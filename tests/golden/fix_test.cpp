@@ -1,4 +1,4 @@
-// Orders that are known to hang: each is cured, and each cure is proved here once more, apart from
+// Orders that are known to hang: each is fixed, and each fix is proved here once more, apart from
 // the search that found it.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "core/base/json.hpp"
 #include "core/order/problems.hpp"
 #include "core/program/lower.hpp"
-#include "planner/fix/cure.hpp"
+#include "planner/fix/fix.hpp"
 #include "planner/fix/listed_order.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
@@ -40,19 +40,19 @@ std::optional<std::int64_t> batched_step(const Order& order, const CommPolicy& p
   return result.timeline.makespan_ns;
 }
 
-void expect_proved(const Order& order, const Cure& cure) {
-  SCOPED_TRACE(cure.name);
-  const Program program = lower(cure.order, cure.policy);
+void expect_proved(const Order& order, const Fix& fix) {
+  SCOPED_TRACE(fix.name);
+  const Program program = lower(fix.order, fix.policy);
   EXPECT_EQ(sim::check(program, costs_of(order)).verdict, Verdict::Ok);
-  EXPECT_TRUE(problems_of(cure.order).empty());
-  EXPECT_FALSE(cure.change.sentence.empty());
-  EXPECT_FALSE(cure.difference.empty());
-  if (cure.change.touches != Touches::Computations) {
-    EXPECT_EQ(rows_of(computations_of(cure.order)), rows_of(computations_of(order)));
+  EXPECT_TRUE(problems_of(fix.order).empty());
+  EXPECT_FALSE(fix.change.sentence.empty());
+  EXPECT_FALSE(fix.difference.empty());
+  if (fix.change.touches != Touches::Computations) {
+    EXPECT_EQ(rows_of(computations_of(fix.order)), rows_of(computations_of(order)));
   }
   const sim::Result result = sim::simulate(program, costs_of(order));
-  EXPECT_EQ(result.timeline.makespan_ns, cure.step_ns_after);
-  EXPECT_EQ(cure.step_ns_before, batched_step(cure.order, cure.policy));
+  EXPECT_EQ(result.timeline.makespan_ns, fix.step_ns_after);
+  EXPECT_EQ(fix.step_ns_before, batched_step(fix.order, fix.policy));
 }
 
 struct Model {
@@ -70,7 +70,7 @@ const std::vector<Model>& deferred_models() {
   return models;
 }
 
-TEST(Cure, EveryDeferredOrderThatHangsIsCured) {
+TEST(Fix, EveryDeferredOrderThatHangsIsCured) {
   const auto folder = golden_dir() / "pytorch/orders";
   PIPEWRIGHT_NEEDS_GOLDEN(folder / "manifest.json");
   const Json manifest = parse_json(read_text(folder / "manifest.json"), "manifest.json");
@@ -81,21 +81,21 @@ TEST(Cure, EveryDeferredOrderThatHangsIsCured) {
     const Order order = read_order_csv(golden::text_of(folder / file), file);
     for (const Model& model : deferred_models()) {
       SCOPED_TRACE(file + " " + model.key);
-      const CureReport report = cure(order, model.policy, costs_of(order));
+      const FixReport report = find_fixes(order, model.policy, costs_of(order));
       if (entry[model.key] == "ok") {
         ++ended;
         EXPECT_EQ(report.verdict, Verdict::Ok);
-        EXPECT_TRUE(report.cures.empty());
+        EXPECT_TRUE(report.fixes.empty());
         continue;
       }
       ++stuck;
       EXPECT_EQ(report.verdict,
                 entry[model.key] == "deadlock" ? Verdict::Deadlock : Verdict::Mismatch);
-      ASSERT_FALSE(report.cures.empty()) << report.sentence;
+      ASSERT_FALSE(report.fixes.empty()) << report.sentence;
       // The dearest is 5.39%: interleaved zero bubble on 8 ranks, its transfers on the computing
       // lane.
-      EXPECT_LT(report.cures.front().cost_percent(), 5.4);
-      for (const Cure& each : report.cures) {
+      EXPECT_LT(report.fixes.front().cost_percent(), 5.4);
+      for (const Fix& each : report.fixes) {
         ++by_name[each.name];
         expect_proved(order, each);
       }
@@ -107,8 +107,8 @@ TEST(Cure, EveryDeferredOrderThatHangsIsCured) {
   EXPECT_EQ(by_name["hoist"], stuck);  // moving is always enough
 }
 
-/// nccl#479's thread confirms the group as its cure.
-TEST(Cure, OrdersReportedStuckInTheFieldAreCured) {
+/// nccl#479's thread confirms the group as its fix.
+TEST(Fix, OrdersReportedStuckInTheFieldAreCured) {
   const auto path = golden_dir() / "deadlock/field_cases.json";
   PIPEWRIGHT_NEEDS_GOLDEN(path);
   int cases = 0;
@@ -121,11 +121,11 @@ TEST(Cure, OrdersReportedStuckInTheFieldAreCured) {
     }
     const Order order = read_order_csv(csv, "case");
     const LowerOptions fragment{.fragment = true};
-    const CureReport report = cure(order, {.issue = Issue::Inline}, costs_of(order), fragment);
-    ASSERT_GE(report.cures.size(), 3u);
-    EXPECT_EQ(report.cures[0].name, "group");
-    EXPECT_EQ(report.cures[1].name, "hoist");
-    for (const Cure& each : report.cures) {
+    const FixReport report = find_fixes(order, {.issue = Issue::Inline}, costs_of(order), fragment);
+    ASSERT_GE(report.fixes.size(), 3u);
+    EXPECT_EQ(report.fixes[0].name, "group");
+    EXPECT_EQ(report.fixes[1].name, "hoist");
+    for (const Fix& each : report.fixes) {
       const Program program = lower(each.order, each.policy, fragment);
       EXPECT_EQ(sim::check(program, costs_of(order)).verdict, Verdict::Ok) << each.name;
     }
@@ -136,39 +136,39 @@ TEST(Cure, OrdersReportedStuckInTheFieldAreCured) {
 
 /// Paddle's sizes where p does not divide m: no place of the transfers is enough, Paddle's own "one
 /// more warm-up" on the last rank is.
-TEST(Cure, PaddlesFused1f1bListsAreCuredUnderAQueueForEachPair) {
+TEST(Fix, PaddlesFused1f1bListsAreCuredUnderAQueueForEachPair) {
   for (const auto& [p, m] : std::vector<std::array<int, 2>>{{2, 4}, {4, 8}, {8, 16}}) {
     SCOPED_TRACE(std::to_string(p) + " " + std::to_string(m));
     const Order order = make_order("paddle-vpp", {p, m, 1, {{"jobs", "fused"}}});
-    const CureReport report = cure(order, {.channel = Channel::Pair}, costs_of(order));
+    const FixReport report = find_fixes(order, {.channel = Channel::Pair}, costs_of(order));
     EXPECT_EQ(report.verdict, Verdict::Deadlock);
-    ASSERT_FALSE(report.cures.empty());
-    for (const Cure& each : report.cures) expect_proved(order, each);
+    ASSERT_FALSE(report.fixes.empty());
+    for (const Fix& each : report.fixes) expect_proved(order, each);
   }
 }
 
-TEST(Cure, ListsWhoseComputationsWaitForEachOtherTakeOneMoreWarmUp) {
+TEST(Fix, ListsWhoseComputationsWaitForEachOtherTakeOneMoreWarmUp) {
   for (const char* jobs : {"fused", "split"}) {
     const Order order = make_order("paddle-vpp", {5, 7, 2, {{"jobs", jobs}}});
-    const CureReport report = cure(order, comm_policy_preset("paddle-vpp"), costs_of(order));
-    ASSERT_EQ(report.cures.size(), 1u) << jobs;
-    EXPECT_EQ(report.cures[0].name, "warm-up");
-    EXPECT_EQ(report.cures[0].difference,
+    const FixReport report = find_fixes(order, comm_policy_preset("paddle-vpp"), costs_of(order));
+    ASSERT_EQ(report.fixes.size(), 1u) << jobs;
+    EXPECT_EQ(report.fixes[0].name, "warm-up");
+    EXPECT_EQ(report.fixes[0].difference,
               std::vector<std::string>{"rank 4: 1 more forward before its first backward"});
-    expect_proved(order, report.cures[0]);
+    expect_proved(order, report.fixes[0]);
   }
 }
 
-TEST(Cure, PaddlesFusedVppListsAreCuredUnderPaddlesPolicy) {
+TEST(Fix, PaddlesFusedVppListsAreCuredUnderPaddlesPolicy) {
   for (const auto& [p, m, v] : std::vector<std::array<int, 3>>{
            {4, 8, 2}, {4, 12, 2}, {4, 16, 2}, {8, 16, 2}, {4, 8, 4}, {3, 6, 2}}) {
     SCOPED_TRACE(std::to_string(p) + " " + std::to_string(m) + " " + std::to_string(v));
     const Order order = make_order("paddle-vpp", {p, m, v, {{"jobs", "fused"}}});
     const CommPolicy& policy = comm_policy_preset("paddle-vpp");
-    const CureReport report = cure(order, policy, costs_of(order));
+    const FixReport report = find_fixes(order, policy, costs_of(order));
     EXPECT_EQ(report.verdict, Verdict::Deadlock);
-    ASSERT_FALSE(report.cures.empty()) << report.sentence;
-    for (const Cure& each : report.cures) expect_proved(order, each);
+    ASSERT_FALSE(report.fixes.empty()) << report.sentence;
+    for (const Fix& each : report.fixes) expect_proved(order, each);
   }
 }
 

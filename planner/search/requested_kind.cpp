@@ -1,11 +1,11 @@
-#include "planner/search/asked_kind.hpp"
+#include "planner/search/requested_kind.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include "planner/branches/evaluation.hpp"
 #include "planner/branches/named_configuration.hpp"
-#include "planner/configurations/asked_recompute.hpp"
+#include "planner/configurations/requested_recompute.hpp"
 #include "planner/configurations/stage_replicas.hpp"
 
 namespace pipewright::planner {
@@ -37,7 +37,7 @@ std::string word_of_job(const std::string& key, const std::string& value) {
   return value;
 }
 
-void set_schedule(const AskedValues& asked, Strategy& strategy) {
+void set_schedule(const RequestedValues& asked, Strategy& strategy) {
   const auto name = asked.find("schedule");
   if (name != asked.end()) {
     strategy.schedule_mode.clear();
@@ -51,7 +51,7 @@ void set_schedule(const AskedValues& asked, Strategy& strategy) {
   if (asked.count("pp") == 0) strategy.pp_degree.clear();
 }
 
-void set_recompute(const AskedValues& asked, const Job& job, Strategy& strategy) {
+void set_recompute(const RequestedValues& asked, const Job& job, Strategy& strategy) {
   const auto recompute = asked.find("recompute");
   if (recompute == asked.end()) return;
   if (!estimated_architecture(job) && layered_recompute(job).fixed_by_training) return;
@@ -60,7 +60,7 @@ void set_recompute(const AskedValues& asked, const Job& job, Strategy& strategy)
   strategy.recompute = {of_all ? word : "by_stage"};
 }
 
-Job with_values(const AskedValues& asked, const Job& job) {
+Job with_values(const RequestedValues& asked, const Job& job) {
   Job kind = job;
   for (const auto& [key, field, choice] : kKeysOfJob) {
     const auto found = asked.find(key);
@@ -113,11 +113,11 @@ bool is_of_kind(const std::string& text, const Job& job, const Candidate& row) {
 }
 
 Job job_of_kind(const std::string& text, const Job& job) {
-  return with_values(read_asked(text), job);
+  return with_values(read_requested(text), job);
 }
 
 Job job_of_mesh(const std::string& text, const Job& job) {
-  AskedValues asked = read_asked(text);
+  RequestedValues asked = read_requested(text);
   const bool says_ranks = asked.count("replicas") != 0 && asked.count("pp") == 0;
   for (const char* key : {"schedule", "vpp", "replicas", "recompute"}) asked.erase(key);
   Job mesh = with_values(asked, job);

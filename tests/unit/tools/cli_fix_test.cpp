@@ -21,7 +21,7 @@ using nlohmann::json;
 
 const char* const kPaddlesHang = "check -s paddle-vpp --jobs fused -p 4 -m 8 -v 2";
 
-TEST(CheckFix, PrintsTheCureAsJsonAndAnswersYes) {
+TEST(CheckFix, PrintsTheFixAsJsonAndAnswersYes) {
   const Folder folder;
   const std::string hang(kPaddlesHang);
   EXPECT_EQ(pipewright(hang + " --json", folder).status, 1);  // without --fix the answer stays no
@@ -52,26 +52,26 @@ TEST(CheckFix, PrintsTheCureAsJsonAndAnswersYes) {
 
 TEST(CheckFix, WritesAnOrderThatEnds) {
   const Folder folder;
-  const auto result = pipewright(std::string(kPaddlesHang) + " --fix --out cured.csv", folder);
+  const auto result = pipewright(std::string(kPaddlesHang) + " --fix --out fixed.csv", folder);
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("cure: hoist"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("fix: hoist"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("proved: it ends under paddle-vpp"), std::string::npos);
   EXPECT_NE(result.err.find("it ends under --preset paddle-vpp"), std::string::npos) << result.err;
-  EXPECT_EQ(pipewright("check cured.csv --preset paddle-vpp", folder).status, 0);
+  EXPECT_EQ(pipewright("check fixed.csv --preset paddle-vpp", folder).status, 0);
 }
 
 TEST(CheckFix, NamesTheFlagsUnderWhichTheFileEnds) {
   const Folder folder;
   const std::string hang = "check -s zbv -p 4 -m 8 --channel pair --post deferred";
   ASSERT_EQ(pipewright(hang, folder).status, 1);
-  const auto result = pipewright(hang + " --fix -o cured.csv", folder);
+  const auto result = pipewright(hang + " --fix -o fixed.csv", folder);
   ASSERT_EQ(result.status, 0) << result.err;
   const auto begin = result.err.find("ends under ") + 11;
   const std::string flags = result.err.substr(begin, result.err.find('\n', begin) - begin);
-  EXPECT_EQ(pipewright("check cured.csv " + flags, folder).status, 0) << flags;
+  EXPECT_EQ(pipewright("check fixed.csv " + flags, folder).status, 0) << flags;
 }
 
-TEST(CheckFix, NothingToCureAndNothingThatHelps) {
+TEST(CheckFix, NothingToFixAndNothingThatHelps) {
   const Folder folder;
   const auto ends = pipewright("check -s 1f1b -p 2 -m 2 --fix --out none.csv --json", folder);
   EXPECT_EQ(ends.status, 0);
@@ -80,7 +80,7 @@ TEST(CheckFix, NothingToCureAndNothingThatHelps) {
   folder.write("cycle.csv", "0F0,0B0\n1F0,2F0,1B0,2B0\n");
   const auto hopeless = pipewright("check cycle.csv --fix --out none.csv", folder);
   EXPECT_EQ(hopeless.status, 1);
-  EXPECT_NE(hopeless.out.find("no cure"), std::string::npos) << hopeless.out;
+  EXPECT_NE(hopeless.out.find("no fix"), std::string::npos) << hopeless.out;
   const auto as_json = pipewright("check cycle.csv --fix --json", folder);
   EXPECT_TRUE(json::parse(as_json.out).at("fix").is_null());
   EXPECT_EQ(folder.names(), std::vector<std::string>{"cycle.csv"});
@@ -94,15 +94,15 @@ TEST(CheckFix, APlanKeepsItsScheduleWhereThePolicyIsEnough) {
   plan.policy = {.issue = Issue::Inline, .post = Post::Deferred};
   save_plan(plan, folder.path() / "plan.json");
   ASSERT_EQ(pipewright("check plan.json", folder).status, 1);
-  const auto result = pipewright("check plan.json --fix -o cured.json", folder);
+  const auto result = pipewright("check plan.json --fix -o fixed.json", folder);
   ASSERT_EQ(result.status, 0) << result.out << result.err;
-  const Plan cured = load_plan(folder.path() / "cured.json");
-  EXPECT_EQ(cured.policy.issue, Issue::Grouped);
-  EXPECT_EQ(cured.schedule.name, plan.schedule.name);
-  EXPECT_EQ(pipewright("check cured.json", folder).status, 0);
-  // The prediction is that of the cured plan.
-  const auto simulated = pipewright("simulate cured.json --json", folder);
-  EXPECT_EQ(json::parse(simulated.out).at("makespan_ns"), cured.predicted.step.value);
+  const Plan fixed = load_plan(folder.path() / "fixed.json");
+  EXPECT_EQ(fixed.policy.issue, Issue::Grouped);
+  EXPECT_EQ(fixed.schedule.name, plan.schedule.name);
+  EXPECT_EQ(pipewright("check fixed.json", folder).status, 0);
+  // The prediction is that of the fixed plan.
+  const auto simulated = pipewright("simulate fixed.json --json", folder);
+  EXPECT_EQ(json::parse(simulated.out).at("makespan_ns"), fixed.predicted.step.value);
 }
 
 TEST(CheckFix, APlanWhoseTransfersMoveBecomesCustom) {
@@ -117,13 +117,13 @@ TEST(CheckFix, APlanWhoseTransfersMoveBecomesCustom) {
   plan.schedule.order = order;
   save_plan(plan, folder.path() / "plan.json");
   ASSERT_EQ(pipewright("check plan.json", folder).status, 1);
-  const auto result = pipewright("check plan.json --fix -o cured.json", folder);
+  const auto result = pipewright("check plan.json --fix -o fixed.json", folder);
   ASSERT_EQ(result.status, 0) << result.out << result.err;
-  const Plan cured = load_plan(folder.path() / "cured.json");
-  EXPECT_EQ(cured.schedule.name, "custom");
-  ASSERT_TRUE(cured.schedule.order);
-  EXPECT_TRUE(cured.schedule.order->has_transfers());
-  EXPECT_EQ(pipewright("check cured.json", folder).status, 0);
+  const Plan fixed = load_plan(folder.path() / "fixed.json");
+  EXPECT_EQ(fixed.schedule.name, "custom");
+  ASSERT_TRUE(fixed.schedule.order);
+  EXPECT_TRUE(fixed.schedule.order->has_transfers());
+  EXPECT_EQ(pipewright("check fixed.json", folder).status, 0);
 }
 
 TEST(CheckFix, TextIsNoWiderThanEightyColumnsInAPipe) {

@@ -8,6 +8,6 @@
 namespace pipewright::exec {
 
 /// Equal for equal Programs.
-std::uint64_t seal_of(const Program& program);
+std::uint64_t checksum_of(const Program& program);
 
 }  // namespace pipewright::exec

@@ -1,5 +1,5 @@
-// Each cure on the smallest order that asks for it.
-#include "planner/fix/cure.hpp"
+// Each fix on the smallest order that asks for it.
+#include "planner/fix/fix.hpp"
 
 #include <gtest/gtest.h>
 
@@ -27,15 +27,15 @@ CostTable costs_of(const Order& order) {
 
 Order order_of(std::string_view csv) { return read_order_csv(csv, "order.csv"); }
 
-CureReport cured(std::string_view csv, const CommPolicy& policy) {
+FixReport fixed(std::string_view csv, const CommPolicy& policy) {
   const Order order = order_of(csv);
-  return cure(order, policy, costs_of(order));
+  return find_fixes(order, policy, costs_of(order));
 }
 
-const Cure* find(const CureReport& report, std::string_view name) {
-  const auto found = std::find_if(report.cures.begin(), report.cures.end(),
-                                  [&](const Cure& cure) { return cure.name == name; });
-  return found == report.cures.end() ? nullptr : &*found;
+const Fix* find(const FixReport& report, std::string_view name) {
+  const auto found = std::find_if(report.fixes.begin(), report.fixes.end(),
+                                  [&](const Fix& fix) { return fix.name == name; });
+  return found == report.fixes.end() ? nullptr : &*found;
 }
 
 std::string row(const Order& order, std::size_t rank) {
@@ -44,46 +44,46 @@ std::string row(const Order& order, std::size_t rank) {
   return text;
 }
 
-TEST(Cure, AnOrderThatEndsIsLeftAlone) {
-  const CureReport report = cured("0F0,0B0\n1F0,1B0\n", CommPolicy{});
+TEST(Fix, AnOrderThatEndsIsLeftAlone) {
+  const FixReport report = fixed("0F0,0B0\n1F0,1B0\n", CommPolicy{});
   EXPECT_EQ(report.verdict, Verdict::Ok);
-  EXPECT_TRUE(report.cures.empty());
-  EXPECT_EQ(report.sentence, "it ends as it is: there is nothing to cure");
+  EXPECT_TRUE(report.fixes.empty());
+  EXPECT_EQ(report.sentence, "it ends as it is: there is nothing to fix");
 }
 
-TEST(Cure, ConnectionsAreMadeBeforeTheStepWhereTheirFirstUseHangs) {
+TEST(Fix, ConnectionsAreMadeBeforeTheStepWhereTheirFirstUseHangs) {
   // The two directions of Chimera send to each other first.
   const Order order = make_order("chimera", {2, 2, 1, {}});
   CommPolicy policy{.post = Post::Deferred,
                     .send_f = {Protocol::Kind::EagerUnlimited, 0},
                     .send_b = {Protocol::Kind::EagerUnlimited, 0}};
-  EXPECT_EQ(cure(order, policy, costs_of(order)).verdict, Verdict::Ok);
+  EXPECT_EQ(find_fixes(order, policy, costs_of(order)).verdict, Verdict::Ok);
   policy.connect = Connect::FirstUse;
-  const CureReport report = cure(order, policy, costs_of(order));
+  const FixReport report = find_fixes(order, policy, costs_of(order));
   EXPECT_EQ(report.verdict, Verdict::Deadlock);
-  ASSERT_FALSE(report.cures.empty());
-  EXPECT_EQ(report.cures.front().name, "warm-up-exchange");
-  EXPECT_EQ(report.cures.front().difference,
+  ASSERT_FALSE(report.fixes.empty());
+  EXPECT_EQ(report.fixes.front().name, "warm-up-exchange");
+  EXPECT_EQ(report.fixes.front().difference,
             std::vector<std::string>{"connect: first-use -> ready"});
 }
 
-TEST(Cure, TheLeastNumberOfPlacesInFlightIsFound) {
+TEST(Fix, TheLeastNumberOfPlacesInFlightIsFound) {
   const std::string_view csv =
       "0F0,0F1,0F2,0RECV_B0,0RECV_B1,0RECV_B2,0SEND_F0,0SEND_F1,0SEND_F2,0B0,0B1,0B2\n"
       "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1RECV_F2,1F2,1B2,1SEND_B2\n";
   // Three receives take three places; the first send gives back the first of them.
-  const CureReport report = cured(csv, {.in_flight = 2});
+  const FixReport report = fixed(csv, {.in_flight = 2});
   EXPECT_EQ(report.verdict, Verdict::Deadlock);
-  ASSERT_FALSE(report.cures.empty());
-  EXPECT_EQ(report.cures.front().name, "more-in-flight");
-  EXPECT_EQ(report.cures.front().difference, std::vector<std::string>{"in_flight: 2 -> 4"});
+  ASSERT_FALSE(report.fixes.empty());
+  EXPECT_EQ(report.fixes.front().name, "more-in-flight");
+  EXPECT_EQ(report.fixes.front().difference, std::vector<std::string>{"in_flight: 2 -> 4"});
 }
 
-TEST(Cure, GroupingComesFirstWhereTwoSendsFaceEachOther) {
-  const CureReport report = cured(kFacingSends, {.issue = Issue::Inline});
+TEST(Fix, GroupingComesFirstWhereTwoSendsFaceEachOther) {
+  const FixReport report = fixed(kFacingSends, {.issue = Issue::Inline});
   EXPECT_EQ(report.verdict, Verdict::Deadlock);
   ASSERT_NE(find(report, "split-channel"), nullptr);
-  const Cure* hoist = find(report, "hoist");
+  const Fix* hoist = find(report, "hoist");
   ASSERT_NE(hoist, nullptr);
   // The cycle 0SEND_F1 - 1SEND_B0 is broken by the receive that has the shorter way.
   EXPECT_EQ(hoist->difference, std::vector<std::string>{"rank 0: 0RECV_B0 before 0SEND_F1"});
@@ -94,9 +94,9 @@ TEST(Cure, GroupingComesFirstWhereTwoSendsFaceEachOther) {
             "it back");
 }
 
-TEST(Cure, TheStepIsComparedWithTheSameComputationsInBatches) {
-  const CureReport report = cured(kFacingSends, {.issue = Issue::Inline});
-  const Cure* split = find(report, "split-channel");
+TEST(Fix, TheStepIsComparedWithTheSameComputationsInBatches) {
+  const FixReport report = fixed(kFacingSends, {.issue = Issue::Inline});
+  const Fix* split = find(report, "split-channel");
   ASSERT_NE(split, nullptr);
   // By hand, F 10, B 20, transfer 1. Rank 1: F0 at 11-21, B0 21-41, its next receive is posted
   // then, F1 42-52, B1 52-72; one transfer and 0B1: 72 + 1 + 20.
@@ -106,47 +106,47 @@ TEST(Cure, TheStepIsComparedWithTheSameComputationsInBatches) {
                                               static_cast<double>(*split->step_ns_before));
 }
 
-TEST(Cure, AMismatchIsCuredByBringingReceivesIntoTheOrderOfTheSends) {
+TEST(Fix, AMismatchIsCuredByBringingReceivesIntoTheOrderOfTheSends) {
   const std::string_view csv =
       "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
       "1RECV_F1,1RECV_F0,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n";
-  const CureReport report = cured(csv, CommPolicy{});
+  const FixReport report = fixed(csv, CommPolicy{});
   EXPECT_EQ(report.verdict, Verdict::Mismatch);
-  const Cure* hoist = find(report, "hoist");
+  const Fix* hoist = find(report, "hoist");
   ASSERT_NE(hoist, nullptr);
   EXPECT_EQ(hoist->difference, std::vector<std::string>{"rank 1: 1RECV_F0 before 1RECV_F1"});
 }
 
-TEST(Cure, ASendIsMovedWhereTwoReceivesFaceEachOther) {
-  const CureReport report =
-      cured("0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", {.issue = Issue::Inline});
-  const Cure* hoist = find(report, "hoist");
+TEST(Fix, ASendIsMovedWhereTwoReceivesFaceEachOther) {
+  const FixReport report =
+      fixed("0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", {.issue = Issue::Inline});
+  const Fix* hoist = find(report, "hoist");
   ASSERT_NE(hoist, nullptr);
   EXPECT_EQ(hoist->difference, std::vector<std::string>{"rank 0: 0SEND_F0 before 0RECV_B0"});
 }
 
-TEST(Cure, SplittingTheChannelCuresAQueueSharedByBothDirections) {
-  const CureReport report = cured(kFacingSends, {.channel = Channel::Pair});
+TEST(Fix, SplittingTheChannelFixAQueueSharedByBothDirections) {
+  const FixReport report = fixed(kFacingSends, {.channel = Channel::Pair});
   EXPECT_EQ(report.verdict, Verdict::Deadlock);
-  const Cure* split = find(report, "split-channel");
+  const Fix* split = find(report, "split-channel");
   ASSERT_NE(split, nullptr);
   EXPECT_EQ(split->difference, std::vector<std::string>{"channel: pair -> edge"});
 }
 
-TEST(Cure, DeferredReceivesMayBePostedEarly) {
+TEST(Fix, DeferredReceivesMayBePostedEarly) {
   const Order order = make_order("1f1b", {4, 8, 1, {}});
-  const CureReport report =
-      cure(order, {.issue = Issue::Inline, .post = Post::Deferred}, costs_of(order));
-  const Cure* early = find(report, "post-early");
+  const FixReport report =
+      find_fixes(order, {.issue = Issue::Inline, .post = Post::Deferred}, costs_of(order));
+  const Fix* early = find(report, "post-early");
   ASSERT_NE(early, nullptr);
   EXPECT_EQ(early->difference, std::vector<std::string>{"post: deferred -> early"});
   ASSERT_NE(find(report, "group"), nullptr);
-  EXPECT_EQ(find(report, "group"), &report.cures.front());
+  EXPECT_EQ(find(report, "group"), &report.fixes.front());
 }
 
-TEST(Cure, ACollectiveThatHoldsUpTheLaneIsTakenOffItWithTheTransfersPostedEarly) {
+TEST(Fix, ACollectiveThatHoldsUpTheLaneIsTakenOffItWithTheTransfersPostedEarly) {
   // Rank 2 stands at a reduction whose other member waits, over two transfers, for rank 2.
-  const CureReport report = cured(
+  const FixReport report = fixed(
       "0F0@0,2RECV_F1,0SEND_F0,2F1@0,0REDUCE_GRAD,2I1@0,2SEND_B1,OPT,2W1,,0RECV_B0,,0I0@0,OPT,0W0,"
       "OPT\n"
       ",1RECV_F0,OPT,1RECV_F1,,,1F1@1,1SEND_F1,1F0@0,1RECV_B1,1SEND_F0,1I1@1,1SEND_B1,1W1@1,OPT,"
@@ -154,16 +154,16 @@ TEST(Cure, ACollectiveThatHoldsUpTheLaneIsTakenOffItWithTheTransfersPostedEarly)
       "0REDUCE_GRAD,0F1@0,0SEND_F1,2RECV_F0,0RECV_B1,0I1@0,0W1,2F0@0,2I0@0,2SEND_B0,,2W0,\n",
       {.issue = Issue::Inline, .channel = Channel::Pair, .post = Post::Deferred});
   EXPECT_EQ(report.verdict, Verdict::Deadlock);
-  ASSERT_EQ(report.cures.size(), 1U);
-  EXPECT_EQ(report.cures.front().name, "split-channel-early");
+  ASSERT_EQ(report.fixes.size(), 1U);
+  EXPECT_EQ(report.fixes.front().name, "split-channel-early");
 }
 
-TEST(Cure, GroupsNeedFewerMovesWhereGroupingAloneIsNotEnough) {
+TEST(Fix, GroupsNeedFewerMovesWhereGroupingAloneIsNotEnough) {
   const Order order = make_order("interleaved", {4, 8, 2, {}});
   const CommPolicy policy{.issue = Issue::Inline, .post = Post::Deferred};
-  const CureReport report = cure(order, policy, costs_of(order));
+  const FixReport report = find_fixes(order, policy, costs_of(order));
   EXPECT_EQ(find(report, "group"), nullptr);
-  const Cure* both = find(report, "group-hoist");
+  const Fix* both = find(report, "group-hoist");
   ASSERT_NE(both, nullptr);
   EXPECT_EQ(both->policy.issue, Issue::Grouped);
   EXPECT_EQ(both->difference.back(), "post: deferred -> early");
@@ -177,14 +177,14 @@ TEST(Cure, GroupsNeedFewerMovesWhereGroupingAloneIsNotEnough) {
   EXPECT_LT(grouped->moves.size(), inlined->moves.size());
 }
 
-TEST(Cure, WaitsOfComputationsAloneAreCuredByOneMoreWarmUp) {
+TEST(Fix, WaitsOfComputationsAloneAreCuredByOneMoreWarmUp) {
   // Rank 0 waits for the gradient of micro-batch 0 before it makes the activation that rank 1 wants
   // before it makes that gradient.
-  const CureReport report =
-      cured("0F0,2F0,2B0,0B0,0F1,2F1,2B1,0B1\n1F0,3F0,1F1,3B0,1B0,3F1,3B1,1B1\n", CommPolicy{});
+  const FixReport report =
+      fixed("0F0,2F0,2B0,0B0,0F1,2F1,2B1,0B1\n1F0,3F0,1F1,3B0,1B0,3F1,3B1,1B1\n", CommPolicy{});
   EXPECT_EQ(report.verdict, Verdict::Deadlock);
-  ASSERT_EQ(report.cures.size(), 1u);
-  const Cure& warm_up = report.cures.front();
+  ASSERT_EQ(report.fixes.size(), 1u);
+  const Fix& warm_up = report.fixes.front();
   EXPECT_EQ(warm_up.name, "warm-up");
   EXPECT_EQ(warm_up.change.touches, Touches::Computations);
   EXPECT_EQ(row(computations_of(warm_up.order), 0), "0F0,2F0,0F1,2B0,0B0,2F1,2B1,0B1");
@@ -193,28 +193,28 @@ TEST(Cure, WaitsOfComputationsAloneAreCuredByOneMoreWarmUp) {
             std::vector<std::string>{"rank 0: 1 more forward before its first backward"});
 }
 
-TEST(Cure, SaysThatOnlyAnotherOrderHelps) {
+TEST(Fix, SaysThatOnlyAnotherOrderHelps) {
   // Backwards in the wrong order of stages: no forward to bring forward changes that.
-  const CureReport report = cured("0F0,0B0\n1F0,2F0,1B0,2B0\n", CommPolicy{});
+  const FixReport report = fixed("0F0,0B0\n1F0,2F0,1B0,2B0\n", CommPolicy{});
   EXPECT_EQ(report.verdict, Verdict::Deadlock);
-  EXPECT_TRUE(report.cures.empty());
+  EXPECT_TRUE(report.fixes.empty());
   EXPECT_NE(report.sentence.find("only another order of them helps"), std::string::npos)
       << report.sentence;
   EXPECT_NE(report.sentence.find("1B0"), std::string::npos);
 }
 
-TEST(Cure, RefusesAnOrderThatIsNotWhole) {
-  const CureReport report = cured("0F0,0F1\n1F0,1B0\n", CommPolicy{});
+TEST(Fix, RefusesAnOrderThatIsNotWhole) {
+  const FixReport report = fixed("0F0,0F1\n1F0,1B0\n", CommPolicy{});
   EXPECT_EQ(report.verdict, Verdict::Invalid);
-  EXPECT_TRUE(report.cures.empty());
+  EXPECT_TRUE(report.fixes.empty());
   EXPECT_NE(report.sentence.find("not whole"), std::string::npos);
 }
 
-TEST(Cure, AWaitForSomethingOutsideAFragmentHasNoCure) {
+TEST(Fix, AWaitForSomethingOutsideAFragmentHasNoFix) {
   const Order order = order_of("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0\n");
-  const CureReport report = cure(order, CommPolicy{}, costs_of(order), {.fragment = true});
+  const FixReport report = find_fixes(order, CommPolicy{}, costs_of(order), {.fragment = true});
   EXPECT_EQ(report.verdict, Verdict::Deadlock);
-  EXPECT_TRUE(report.cures.empty());
+  EXPECT_TRUE(report.fixes.empty());
   EXPECT_NE(report.sentence.find("lies outside"), std::string::npos) << report.sentence;
 }
 

@@ -13,14 +13,14 @@
 namespace pipewright::exec::nccl {
 
 /// A field of the policy, its value, and what is done for it.
-struct Term {
+struct PolicyField {
   std::string_view field;
   std::string value;
   std::string how;
 };
 
 /// All fields of a policy that refusals_of() lets pass, in the order of CommPolicy.
-std::vector<Term> terms_of(const CommPolicy& policy);
+std::vector<PolicyField> policy_fields(const CommPolicy& policy);
 
 /// Why the Program cannot be given to NCCL, one sentence each with what to do; empty: it can. Says
 /// nothing of deadlocks: that is check's affair.

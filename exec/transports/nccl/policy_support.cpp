@@ -1,4 +1,4 @@
-#include "exec/transports/nccl/honours.hpp"
+#include "exec/transports/nccl/policy_support.hpp"
 
 #include <algorithm>
 
@@ -89,14 +89,14 @@ void refuse_odd_ends(const Program& program, std::vector<std::string>& refusals)
 
 }  // namespace
 
-std::vector<Term> terms_of(const CommPolicy& policy) {
+std::vector<PolicyField> policy_fields(const CommPolicy& policy) {
   const bool registered = policy.buffers == Buffers::Registered;
   std::string in_flight = "no limit";
   if (policy.in_flight > 0)
     in_flight = policy.issue == Issue::Stream
                     ? "the compute stream waits for the event of the end whose place is taken"
                     : "has no meaning";
-  std::vector<Term> terms = {
+  std::vector<PolicyField> terms = {
       {"issue", std::string(to_string(policy.issue)), how_of(policy.issue)},
       {"channel", std::string(to_string(policy.channel)), how_of(policy)},
       {"post", std::string(to_string(policy.post)), how_of(policy.post)},

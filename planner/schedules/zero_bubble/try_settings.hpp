@@ -13,7 +13,7 @@ namespace pipewright::planner {
 /// return: it would be the same run. So what a run returns must follow from its actions, and not
 /// from the way's answers to bits that it does not return.
 template <class Attempt>
-void try_ways(int choices, Attempt&& attempt) {
+void try_settings(int choices, Attempt&& attempt) {
   std::vector<unsigned> mattered;
   for (unsigned way = 0; way < 1U << choices; ++way) {
     bool repeats = false;

@@ -1,4 +1,4 @@
-#include "planner/fix/reading.hpp"
+#include "planner/fix/untimed_walk.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -19,8 +19,8 @@ Program meeting_by(Program program, const std::vector<InstructionId>& partners) 
 
 }  // namespace
 
-Reading::Reading(const Program& program, const std::vector<InstructionId>& partners,
-                 const CostTable& costs)
+UntimedWalk::UntimedWalk(const Program& program, const std::vector<InstructionId>& partners,
+                         const CostTable& costs)
     : program_(meeting_by(program, partners)),
       transfers_(program_, costs.message_bytes(program), 0,
                  static_cast<InstructionId>(program.code.size()), *this),
@@ -34,7 +34,7 @@ Reading::Reading(const Program& program, const std::vector<InstructionId>& partn
   find_edges();
 }
 
-void Reading::find_edges() {
+void UntimedWalk::find_edges() {
   const auto& routes = program_.routes;
   const auto same = [](const Route& a, const Route& b) {
     return a.source == b.source && a.destination == b.destination;
@@ -58,20 +58,20 @@ void Reading::find_edges() {
 }
 
 /// What the rank's compute lane stands at; kNoInstruction: its list is at its end.
-InstructionId Reading::compute_head(std::size_t rank) const {
+InstructionId UntimedWalk::compute_head(std::size_t rank) const {
   return at_[rank] < program_.rank_begin[rank + 1] ? list_[at_[rank]] : kNoInstruction;
 }
 
-InstructionId Reading::head_of(std::uint32_t lane) const {
+InstructionId UntimedWalk::head_of(std::uint32_t lane) const {
   const auto rank = static_cast<std::size_t>(lanes().rank_of_lane[lane].value);
   return lane == lanes().rank_lane_begin[rank] ? compute_head(rank) : transfers_.head_of(lane);
 }
 
-bool Reading::is_issued(InstructionId id) const {
+bool UntimedWalk::is_issued(InstructionId id) const {
   return code(id).has(Instruction::kOnComputeLane) || place_[id] < at_[rank_index(id)];
 }
 
-InstructionId Reading::first_unmet(InstructionId id) const {
+InstructionId UntimedWalk::first_unmet(InstructionId id) const {
   const Instruction& in = code(id);
   const bool transfer = is_transfer(in.kind);
   if (!transfer && in.link != kNoInstruction && ended_[in.link] == 0) return in.link;
@@ -88,14 +88,14 @@ InstructionId Reading::first_unmet(InstructionId id) const {
 }
 
 /// Whether the edge's order of sends allows this RECV to be the next.
-bool Reading::is_due(InstructionId receive) const {
+bool UntimedWalk::is_due(InstructionId receive) const {
   const InstructionId send = code(receive).link;
   if (send == kNoInstruction) return false;
   const Edge& edge = edge_of(send);
   return edge.received < edge.sends.size() && edge.sends[edge.received] == send;
 }
 
-void Reading::on_ended(InstructionId id) {
+void UntimedWalk::on_ended(InstructionId id) {
   ended_[id] = 1;
   --unfinished_;
   if (!is_recv(code(id).kind)) return;
@@ -105,13 +105,13 @@ void Reading::on_ended(InstructionId id) {
   if (next != kNoInstruction) transfers_.look_at(next);
 }
 
-void Reading::start_message(InstructionId send, bool eager) {
+void UntimedWalk::start_message(InstructionId send, bool eager) {
   if (!eager) transfers_.sent(send);
   if (code(send).link != kNoInstruction)
     transfers_.arrived(code(send).link, transfers_.took_credit(send));
 }
 
-void Reading::end_computation(InstructionId id) {
+void UntimedWalk::end_computation(InstructionId id) {
   on_ended(id);
   const std::size_t rank = rank_index(id);
   for (std::uint32_t lane = compute_lane_of(id) + 1; lane < lanes().rank_lane_begin[rank + 1];
@@ -119,7 +119,7 @@ void Reading::end_computation(InstructionId id) {
     transfers_.look_at_lane(lane);
 }
 
-void Reading::walk(std::size_t rank) {
+void UntimedWalk::walk(std::size_t rank) {
   for (InstructionId id = compute_head(rank); id != kNoInstruction; id = compute_head(rank)) {
     const Instruction& in = code(id);
     const bool on_lane = in.has(Instruction::kOnComputeLane);
@@ -136,7 +136,7 @@ void Reading::walk(std::size_t rank) {
 }
 
 /// The first member, by rank, that is not ready; kNoInstruction: all are.
-InstructionId Reading::missing_member(InstructionId member) const {
+InstructionId UntimedWalk::missing_member(InstructionId member) const {
   for (const auto& other : program_.collectives[code(member).route].members) {
     const bool ready =
         is_head(other.instruction) && first_unmet(other.instruction) == kNoInstruction;
@@ -145,7 +145,7 @@ InstructionId Reading::missing_member(InstructionId member) const {
   return kNoInstruction;
 }
 
-void Reading::go_on() {
+void UntimedWalk::go_on() {
   transfers_.run();
   for (std::size_t before = unfinished_ + 1; before != unfinished_;) {
     before = unfinished_;
@@ -153,7 +153,7 @@ void Reading::go_on() {
   }
 }
 
-InstructionId Reading::transfer_waits_for(InstructionId end) const {
+InstructionId UntimedWalk::transfer_waits_for(InstructionId end) const {
   const InstructionId other = code(end).link;
   if (is_recv(code(end).kind)) return other;
   const Edge& edge = edge_of(end);  // the oldest message gives credit back first
@@ -166,14 +166,14 @@ InstructionId Reading::transfer_waits_for(InstructionId end) const {
 
 /// The RECV that has to end before this one can, as the edge's order of sends has it; itself if it
 /// is due.
-InstructionId Reading::due_before(InstructionId receive) const {
+InstructionId UntimedWalk::due_before(InstructionId receive) const {
   const InstructionId send = code(receive).link;
   if (send == kNoInstruction || is_due(receive)) return receive;
   const Edge& edge = edge_of(send);
   return edge.received < edge.sends.size() ? code(edge.sends[edge.received]).link : kNoInstruction;
 }
 
-InstructionId Reading::waits_for(InstructionId head) const {
+InstructionId UntimedWalk::waits_for(InstructionId head) const {
   if (is_recv(code(head).kind) && !is_due(head)) {
     const InstructionId first = due_before(head);
     return first == head ? kNoInstruction : first;
@@ -185,33 +185,33 @@ InstructionId Reading::waits_for(InstructionId head) const {
   return wanted;
 }
 
-std::vector<HeadWait> Reading::cycle() const {
+std::vector<HeadWait> UntimedWalk::cycle() const {
   constexpr std::uint32_t kUnseen = 0;
-  std::vector<std::uint32_t> seen(lanes().count(), kUnseen);  // the walk that came by first
-  std::vector<HeadWait> walk;
+  std::vector<std::uint32_t> seen(lanes().count(), kUnseen);  // the path that came by first
+  std::vector<HeadWait> path;
   for (std::uint32_t start = 0; start < lanes().count(); ++start) {
-    walk.clear();
+    path.clear();
     for (std::uint32_t lane = start;;) {
       const InstructionId head = head_of(lane);
       if (head == kNoInstruction || !is_issued(head)) break;
       if (seen[lane] == start + 1) {
-        const auto first = std::find_if(walk.begin(), walk.end(),
+        const auto first = std::find_if(path.begin(), path.end(),
                                         [&](const HeadWait& w) { return w.head == head; });
-        return {first, walk.end()};
+        return {first, path.end()};
       }
       if (seen[lane] != kUnseen) break;
       seen[lane] = start + 1;
       const InstructionId wanted = waits_for(head);
       if (wanted == kNoInstruction || ended_[wanted] != 0) break;
       lane = is_issued(wanted) ? lanes().lane_of[wanted] : compute_lane_of(wanted);
-      walk.push_back({head, wanted, head_of(lane)});
+      path.push_back({head, wanted, head_of(lane)});
     }
   }
   return {};
 }
 
 /// Whether the computation produces what the SEND carries.
-bool Reading::makes(InstructionId computation, InstructionId send) const {
+bool UntimedWalk::makes(InstructionId computation, InstructionId send) const {
   const Instruction& wanted = code(send);
   const auto is_maker = [&](const Action& a) {
     const bool kind = wanted.kind == ActionKind::SendF
@@ -224,7 +224,7 @@ bool Reading::makes(InstructionId computation, InstructionId send) const {
   return is_maker(cell.action) || (cell.partner && is_maker(*cell.partner));
 }
 
-bool Reading::may_move(InstructionId end, InstructionId head) const {
+bool UntimedWalk::may_move(InstructionId end, InstructionId head) const {
   if (place_[head] >= place_[end]) return false;
   if (is_recv(code(end).kind)) return is_due(end);
   for (std::uint32_t at = place_[head]; at < place_[end]; ++at) {
@@ -236,7 +236,7 @@ bool Reading::may_move(InstructionId end, InstructionId head) const {
   return first_unmet(end) == kNoInstruction;
 }
 
-bool Reading::is_awaited(InstructionId end) const {
+bool UntimedWalk::is_awaited(InstructionId end) const {
   const InstructionId other = code(end).link;
   if (other == kNoInstruction) return false;
   if (is_recv(code(end).kind)) {
@@ -245,7 +245,7 @@ bool Reading::is_awaited(InstructionId end) const {
   return is_head(other) && is_due(other);
 }
 
-void Reading::move(InstructionId end, InstructionId before) {
+void UntimedWalk::move(InstructionId end, InstructionId before) {
   const std::uint32_t from = place_[end], to = place_[before];
   const auto first = list_.begin();
   std::rotate(first + to, first + from, first + from + 1);

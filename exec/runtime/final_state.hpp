@@ -18,7 +18,7 @@
 namespace pipewright::exec {
 
 /// What a process knows of its own ranks; of all ranks where there is one process.
-struct LastLook {
+struct FinalState {
   StopCause cause = StopCause::None;
   std::string failure;  // of Failed and PeerLost: the sentence
   Timeline timeline;    // empty if there was nothing to be seen of a step
@@ -27,12 +27,12 @@ struct LastLook {
   std::vector<RankId> lost;  // whose process was gone
 };
 
-Bytes packed(const Program& program, const std::vector<RankId>& ranks, const LastLook& look);
+Bytes packed(const Program& program, const std::vector<RankId>& ranks, const FinalState& look);
 /// Adds what another process has handed in. Its cause wins if it says more. Throws RunError if the
 /// bytes are no look.
-void merge(const Program& program, const Bytes& bytes, LastLook& look);
+void merge(const Program& program, const Bytes& bytes, FinalState& look);
 /// Looks of all ranks, by rank; the lost ones are dead.
-void complete(const Program& program, LastLook& look);
+void complete(const Program& program, FinalState& look);
 /// "rank 2 is dead: its process 4711 on a has ended", of several one after another.
 std::string lost_text(const std::vector<LostRank>& lost);
 

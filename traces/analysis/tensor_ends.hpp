@@ -8,7 +8,7 @@
 
 namespace pipewright::traces {
 
-struct Carried {
+struct TensorEnds {
   /// By instruction, for transfer ends (else kNoInstruction): the computation on the sender's rank
   /// that makes the tensor, and the one on the receiver's rank that uses it. kNoInstruction where
   /// the Program does not hold it. Both ends of a transfer have the same two entries.
@@ -17,6 +17,6 @@ struct Carried {
 };
 
 /// O(n log n) in the instructions of a rank.
-Carried carried_by(const Program& program);
+TensorEnds tensor_ends_of(const Program& program);
 
 }  // namespace pipewright::traces

@@ -1,4 +1,4 @@
-#include "exec/runtime/last_look.hpp"
+#include "exec/runtime/final_state.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -102,7 +102,7 @@ int weight(StopCause cause) {
   return 0;
 }
 
-void ensure_arrays(const Program& program, LastLook& look) {
+void ensure_arrays(const Program& program, FinalState& look) {
   const std::size_t n = program.code.size();
   look.timeline.start.resize(n, kNotEnded);
   look.timeline.moving.resize(n, kNotEnded);
@@ -113,7 +113,7 @@ void ensure_arrays(const Program& program, LastLook& look) {
 
 }  // namespace
 
-Bytes packed(const Program& program, const std::vector<RankId>& ranks, const LastLook& look) {
+Bytes packed(const Program& program, const std::vector<RankId>& ranks, const FinalState& look) {
   Packer packer;
   packer.put<StopCause>(look.cause);
   packer.put_text(look.failure);
@@ -132,7 +132,7 @@ Bytes packed(const Program& program, const std::vector<RankId>& ranks, const Las
   return packer.take();
 }
 
-void merge(const Program& program, const Bytes& bytes, LastLook& look) {
+void merge(const Program& program, const Bytes& bytes, FinalState& look) {
   Unpacker unpacker(bytes);
   const auto cause = unpacker.get<StopCause>();
   std::string failure = unpacker.get_text();
@@ -152,7 +152,7 @@ void merge(const Program& program, const Bytes& bytes, LastLook& look) {
   for (std::uint64_t i = 0; i < count; ++i) look.ranks.push_back(get_look(unpacker));
 }
 
-void complete(const Program& program, LastLook& look) {
+void complete(const Program& program, FinalState& look) {
   ensure_arrays(program, look);
   std::vector<std::uint8_t> known(static_cast<std::size_t>(program.ranks()), 0);
   for (const RankLook& one : look.ranks) known[static_cast<std::size_t>(one.rank.value)] = 1;

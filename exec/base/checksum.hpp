@@ -9,6 +9,6 @@
 namespace pipewright::exec {
 
 /// Of note and values. Every single flipped bit changes it, because each step can be undone.
-std::uint64_t seal_of(std::span<const std::byte> note, std::span<const float> values);
+std::uint64_t checksum_of(std::span<const std::byte> note, std::span<const float> values);
 
 }  // namespace pipewright::exec

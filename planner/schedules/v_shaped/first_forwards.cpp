@@ -1,4 +1,4 @@
-#include "planner/schedules/v_shaped/waves_ahead.hpp"
+#include "planner/schedules/v_shaped/first_forwards.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -126,7 +126,7 @@ bool ahead_of(GrowingOrder& order, const PlannedCosts& costs, int chunk) {
 
 }  // namespace
 
-bool waves_ahead(GrowingOrder& order, const PlannedCosts& costs) {
+bool run_first_forwards(GrowingOrder& order, const PlannedCosts& costs) {
   for (int r = 0; r < costs.ranks; ++r) {
     if (!put_first(order, costs, r, 0)) return false;
   }

@@ -11,15 +11,15 @@
 
 namespace pipewright::exec::mpi {
 
-struct Quiet {
+struct MessageCounts {
   bool waits = false;  // and nothing on the machine can make it go on without a frame
   std::uint64_t sent = 0, received = 0;
-  bool operator==(const Quiet&) const = default;
+  bool operator==(const MessageCounts&) const = default;
 };
 
-class QuietSearch {
+class TerminationDetection {
  public:
-  explicit QuietSearch(int processes) : now_(static_cast<std::size_t>(processes)) {}
+  explicit TerminationDetection(int processes) : now_(static_cast<std::size_t>(processes)) {}
 
   bool is_asking() const { return asking_; }
   /// The question that is open; answers to others are no answers.
@@ -30,7 +30,7 @@ class QuietSearch {
     now_.assign(now_.size(), std::nullopt);
   }
   /// True: nothing can happen any more.
-  bool answer(int process, std::uint64_t question, const Quiet& state) {
+  bool answer(int process, std::uint64_t question, const MessageCounts& state) {
     if (!asking_ || question != question_) return false;
     now_[static_cast<std::size_t>(process)] = state;
     std::uint64_t sent = 0, received = 0;
@@ -51,7 +51,7 @@ class QuietSearch {
  private:
   bool asking_ = false;
   std::uint64_t question_ = 0;
-  std::vector<std::optional<Quiet>> now_, before_;
+  std::vector<std::optional<MessageCounts>> now_, before_;
 };
 
 }  // namespace pipewright::exec::mpi

@@ -1,13 +1,13 @@
-#include "exec/runtime/program_seal.hpp"
+#include "exec/runtime/program_checksum.hpp"
 
 #include <span>
 
+#include "exec/base/checksum.hpp"
 #include "exec/base/packing.hpp"
-#include "exec/base/seal.hpp"
 
 namespace pipewright::exec {
 
-std::uint64_t seal_of(const Program& program) {
+std::uint64_t checksum_of(const Program& program) {
   Packer packer;
   packer.put_all(std::span<const InstructionId>(program.rank_begin));
   for (const Instruction& in : program.code) {
@@ -22,7 +22,7 @@ std::uint64_t seal_of(const Program& program) {
     packer.put_text(to_string(second));
   }
   packer.put_all(std::span<const std::int32_t>(program.versions));
-  return seal_of(packer.take(), {});
+  return checksum_of(packer.take(), {});
 }
 
 }  // namespace pipewright::exec
