@@ -49,8 +49,8 @@ class ProgramWalk {
         ranks_[r].places.empty() ? issue(id) : static_cast<void>(++ranks_[r].reached);
       }
       reach(r, begin_of(r));
-      ranks_to_try_.push_back(r);
     }
+    for (std::size_t r = ranks_.size(); r-- > 0;) ranks_to_try_.push_back(r);  // rank 0 goes first
   }
 
   void computation_ended(InstructionId id) {
