@@ -146,23 +146,26 @@ bool is_forward_only(const TraceTimeline& trace) {
   return true;
 }
 
+void LiveActivations::add(const Cell& cell) {
+  // In a pair the forward counts first, wherever it is written.
+  const bool swap = cell.partner && cell.partner->kind == ActionKind::F;
+  if (swap) take(*cell.partner);
+  take(cell.action);
+  if (cell.partner && !swap) take(*cell.partner);
+}
+
+void LiveActivations::take(const Action& action) {
+  if (action.kind == ActionKind::F) ++live_;
+  peak_ = std::max(peak_, live_);
+  if (action.kind == ActionKind::W || action.kind == ActionKind::B || forward_only_) --live_;
+}
+
 int peak_activations(const TraceRank& rank, bool forward_only) {
-  int live = 0, peak = 0;
-  const auto take = [&](const Action& a) {
-    if (a.kind == ActionKind::F) ++live;
-    peak = std::max(peak, live);
-    if (a.kind == ActionKind::W || a.kind == ActionKind::B || forward_only) --live;
-  };
+  LiveActivations live(forward_only);
   for (const TraceSpan& span : rank.spans) {
-    if (span.kind != SpanKind::Compute) continue;
-    const Cell& cell = span.cell;
-    // In a pair the forward counts first, wherever it is written.
-    const bool swap = cell.partner && cell.partner->kind == ActionKind::F;
-    if (swap) take(*cell.partner);
-    take(cell.action);
-    if (cell.partner && !swap) take(*cell.partner);
+    if (span.kind == SpanKind::Compute) live.add(span.cell);
   }
-  return peak;
+  return live.peak();
 }
 
 }  // namespace pipewright::traces

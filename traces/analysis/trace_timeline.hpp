@@ -69,7 +69,20 @@ std::int64_t begin_ns(const TraceRank& rank);
 std::int64_t busy_ns(const TraceRank& rank);
 /// True if no span belongs to a backward (docs/semantics.md §7).
 bool is_forward_only(const TraceTimeline& trace);
-/// Most activations alive at once along the rank's computations (docs/semantics.md §6).
+/// Counts the activations alive along a rank's computations (docs/semantics.md §6).
+class LiveActivations {
+ public:
+  explicit LiveActivations(bool forward_only) : forward_only_(forward_only) {}
+  void add(const Cell& computation);
+  int peak() const { return peak_; }
+
+ private:
+  void take(const Action& action);
+
+  bool forward_only_;
+  int live_ = 0, peak_ = 0;
+};
+/// Most activations alive at once along the rank's computations.
 int peak_activations(const TraceRank& rank, bool forward_only = false);
 
 /// "F m3 s1", "F m0 s2 v3", "F m7 s0 + B m3 s7", "SEND_F m3 s1", "OPT": a name that viewers colour

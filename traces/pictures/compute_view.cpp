@@ -5,7 +5,7 @@
 namespace pipewright::traces {
 namespace {
 
-Look look_of(const TraceSpan& span) {
+Look look_by_kind(const TraceSpan& span) {
   if (span.kind == SpanKind::Stuck) return Look::Stuck;
   if (span.kind == SpanKind::Transfer) return Look::Transfer;
   if (span.cell.partner) return Look::Pair;
@@ -31,6 +31,13 @@ std::string_view name_of(Look look) {
   return kNames[static_cast<std::size_t>(look)];
 }
 
+std::optional<Look> look_of(const TraceSpan& span) {
+  // Computations count wherever another tool put them; the rest only on the compute lane.
+  if (span.kind != SpanKind::Compute && span.lane != 0) return std::nullopt;
+  if (span.end_ns <= span.start_ns) return std::nullopt;
+  return look_by_kind(span);
+}
+
 ComputeView compute_view(const TraceTimeline& trace) {
   ComputeView view;
   view.end_ns = trace.makespan_ns;
@@ -39,12 +46,11 @@ ComputeView compute_view(const TraceTimeline& trace) {
   for (const TraceRank& rank : trace.ranks) {
     ViewedRank viewed{&rank, {}, busy_ns(rank), peak_activations(rank, forward_only)};
     for (const TraceSpan& span : rank.spans) {
-      // Computations count wherever another tool put them; the rest only on the compute lane.
-      if (span.kind != SpanKind::Compute && span.lane != 0) continue;
-      if (span.kind == SpanKind::Stuck) view.end_ns = std::max(view.end_ns, span.end_ns);
-      if (span.end_ns <= span.start_ns) continue;
-      viewed.spans.push_back({&span, look_of(span)});
-      view.used[static_cast<std::size_t>(viewed.spans.back().look)] = true;
+      const std::optional<Look> look = look_of(span);
+      if (!look) continue;
+      if (look == Look::Stuck) view.end_ns = std::max(view.end_ns, span.end_ns);
+      viewed.spans.push_back({&span, *look});
+      view.used[static_cast<std::size_t>(*look)] = true;
     }
     view.ranks.push_back(std::move(viewed));
   }

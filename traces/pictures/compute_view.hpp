@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -46,5 +47,9 @@ struct ComputeView {
 };
 
 ComputeView compute_view(const TraceTimeline& trace);
+
+/// How a span of a rank is drawn; nullopt: it is not, for it takes no time or is not on the compute
+/// lane.
+std::optional<Look> look_of(const TraceSpan& span);
 
 }  // namespace pipewright::traces

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <numeric>
 
 #include "core/base/units.hpp"
@@ -33,26 +34,110 @@ constexpr std::array<Style, kLooks> kStyles = {{{'F', 0, "═", '=', "34"},
 
 const Style& style_of(Look look) { return kStyles[static_cast<std::size_t>(look)]; }
 
+constexpr std::size_t kSeveral = static_cast<std::size_t>(-1);
+
+/// A span of a rank as it is drawn.
+struct DrawnSpan {
+  Look look = Look::Bubble;
+  std::size_t number = 0;  // among those of its rank
+  std::int64_t start_ns = 0, end_ns = 0;
+  int micro_batch = 0;
+};
+
 /// What a column shows: the look that fills most of it, and the span that is most of that.
 struct Column {
   Look look = Look::Bubble;
-  const TraceSpan* span = nullptr;  // nullptr: several alike, or none
+  std::size_t span = kSeveral;  // its number; kSeveral: several alike, or none
+  int micro_batch = 0;
 };
 
 /// Time in each column by look, and the span that has most of each.
 struct Share {
   std::array<double, kLooks> ns{};
   std::array<double, kLooks> most{};
-  std::array<const TraceSpan*, kLooks> span{};
+  std::array<std::size_t, kLooks> span{};
+  std::array<int, kLooks> micro_batch{};
 };
 
-std::vector<Column> columns_of(const ViewedRank& rank, std::int64_t end_ns, int count) {
+/// Figures of a rank, and of what is drawn of it.
+struct DrawnRank {
+  int number = 0;
+  std::int64_t busy_ns = 0;
+  int peak_activations = 0;
+};
+
+/// What is to be drawn. Ranks are visited one at a time, and twice, so that nothing grows with the
+/// number of their spans: visit(place of the rank, what is called with each DrawnSpan in turn).
+struct Picture {
+  std::vector<DrawnRank> ranks;
+  std::int64_t makespan_ns = 0, end_ns = 0;
+  std::function<void(std::size_t, const std::function<void(const DrawnSpan&)>&)> visit;
+};
+
+Picture picture_of(const ComputeView& view, std::int64_t makespan_ns) {
+  Picture picture{.ranks = {}, .makespan_ns = makespan_ns, .end_ns = view.end_ns, .visit = {}};
+  for (const ViewedRank& rank : view.ranks)
+    picture.ranks.push_back({rank.rank->rank, rank.busy_ns, rank.peak_activations});
+  picture.visit = [&view](std::size_t rank, const auto& draw) {
+    std::size_t number = 0;
+    for (const LookedSpan& one : view.ranks[rank].spans) {
+      draw({one.look, number++, one.span->start_ns, one.span->end_ns,
+            one.span->cell.action.micro_batch.value});
+    }
+  };
+  return picture;
+}
+
+/// Spans of the compute lane of a rank of a step that has ended.
+template <class Draw>
+void visit_program(const Program& program, const Timeline& timeline, std::size_t rank, Draw draw) {
+  for (InstructionId id = program.rank_begin[rank]; id < program.rank_begin[rank + 1]; ++id) {
+    const Instruction& in = program.code[id];
+    if (!in.has(Instruction::kOnComputeLane)) continue;
+    draw(TraceSpan{.kind = in.is_communication() ? SpanKind::Transfer : SpanKind::Compute,
+                   .cell = program.cell(id),
+                   .lane = 0,
+                   .start_ns = timeline.start[id],
+                   .moving_ns = timeline.start[id],
+                   .end_ns = timeline.end[id]});
+  }
+}
+
+Picture picture_of(const Program& program, const Timeline& timeline, int most_ranks) {
+  Picture picture{.ranks = {},
+                  .makespan_ns = timeline.makespan_ns,
+                  .end_ns = timeline.makespan_ns,
+                  .visit = {}};
+  const bool forward_only = is_forward_only(program);
+  for (int r = 0; r < std::min(program.ranks(), most_ranks); ++r) {
+    DrawnRank rank{.number = r};
+    LiveActivations live(forward_only);
+    visit_program(program, timeline, static_cast<std::size_t>(r), [&](const TraceSpan& span) {
+      if (span.kind != SpanKind::Compute) return;
+      rank.busy_ns += span.duration_ns();
+      live.add(span.cell);
+    });
+    rank.peak_activations = live.peak();
+    picture.ranks.push_back(rank);
+  }
+  picture.visit = [&program, &timeline](std::size_t rank, const auto& draw) {
+    std::size_t number = 0;
+    visit_program(program, timeline, rank, [&](const TraceSpan& span) {
+      if (const std::optional<Look> look = look_of(span)) {
+        draw({*look, number++, span.start_ns, span.end_ns, span.cell.action.micro_batch.value});
+      }
+    });
+  };
+  return picture;
+}
+
+std::vector<Column> columns_of(const Picture& picture, std::size_t rank, int count) {
   std::vector<Share> shares(static_cast<std::size_t>(count));
-  const double width = static_cast<double>(end_ns) / count;
-  for (const LookedSpan& looked : rank.spans) {
-    const auto start = static_cast<double>(looked.span->start_ns);
-    const auto end = static_cast<double>(looked.span->end_ns);
-    const std::size_t look = static_cast<std::size_t>(looked.look);
+  const double width = static_cast<double>(picture.end_ns) / count;
+  picture.visit(rank, [&](const DrawnSpan& span) {
+    const auto start = static_cast<double>(span.start_ns);
+    const auto end = static_cast<double>(span.end_ns);
+    const std::size_t look = static_cast<std::size_t>(span.look);
     const int first = std::clamp(static_cast<int>(std::floor(start / width)), 0, count - 1);
     for (int c = first; c < count && c * width < end; ++c) {
       const double part = std::min(end, (c + 1) * width) - std::max(start, c * width);
@@ -61,10 +146,11 @@ std::vector<Column> columns_of(const ViewedRank& rank, std::int64_t end_ns, int 
       share.ns[look] += part;
       if (part > share.most[look]) {
         share.most[look] = part;
-        share.span[look] = looked.span;
+        share.span[look] = span.number;
+        share.micro_batch[look] = span.micro_batch;
       }
     }
-  }
+  });
   std::vector<Column> columns;
   for (Share& share : shares) {
     const double taken = std::accumulate(share.ns.begin(), share.ns.end(), 0.0);
@@ -72,51 +158,38 @@ std::vector<Column> columns_of(const ViewedRank& rank, std::int64_t end_ns, int 
     const auto most = std::max_element(share.ns.begin(), share.ns.end()) - share.ns.begin();
     const std::size_t look = static_cast<std::size_t>(most);
     const bool alone = share.most[look] > 0.5 * share.ns[look];
-    columns.push_back({static_cast<Look>(look), alone ? share.span[look] : nullptr});
+    columns.push_back(
+        {static_cast<Look>(look), alone ? share.span[look] : kSeveral, share.micro_batch[look]});
   }
   return columns;
-}
-
-/// So many columns that a unit of time is a whole number of them, where that fits; else all there
-/// are.
-int column_count(const ComputeView& view, int room) {
-  std::int64_t unit = view.end_ns;
-  for (const ViewedRank& rank : view.ranks) {
-    for (const LookedSpan& looked : rank.spans) {
-      unit = std::gcd(std::gcd(unit, looked.span->start_ns), looked.span->end_ns);
-    }
-  }
-  const std::int64_t units = unit > 0 ? view.end_ns / unit : 0;
-  if (units == 0 || units > room) return room;
-  return static_cast<int>(units * (room / units));
 }
 
 class Painter {
  public:
   explicit Painter(const TerminalOptions& options) : options_(options) {}
 
-  std::string run(const TraceTimeline& trace) {
-    const ComputeView view = compute_view(trace);
+  std::string run(const Picture& picture) {
+    used_[static_cast<std::size_t>(Look::Bubble)] = true;
     int digits = 1;
-    for (const ViewedRank& rank : view.ranks) {
-      digits = std::max(digits, static_cast<int>(std::to_string(rank.rank->rank).size()));
-    }
+    for (const DrawnRank& rank : picture.ranks)
+      digits = std::max(digits, static_cast<int>(std::to_string(rank.number).size()));
     const int width = std::max(options_.width, kLeastWidth);
     const int before = 5 + digits + 2;  // "rank 3 |"
     const bool figures = width >= kFiguresFrom;
     const int room = std::max(10, width - before - 1 - (figures ? kFiguresWidth : 0));
-    const int count = column_count(view, room);
-    for (const ViewedRank& rank : view.ranks) {
-      const std::string number = std::to_string(rank.rank->rank);
+    const int count = column_count(picture, room);
+    for (std::size_t r = 0; r < picture.ranks.size(); ++r) {
+      const DrawnRank& rank = picture.ranks[r];
+      const std::string number = std::to_string(rank.number);
       out_ += "rank " + std::string(static_cast<std::size_t>(digits) - number.size(), ' ') + number;
       out_ += " |";
-      if (view.end_ns > 0) paint(columns_of(rank, view.end_ns, count));
+      if (picture.end_ns > 0) paint(columns_of(picture, r, count));
       out_ += '|';
-      if (figures) out_ += figures_of_rank(rank, trace.makespan_ns);
+      if (figures) out_ += figures_of_rank(rank, picture.makespan_ns);
       out_ += '\n';
     }
-    axis(view, before, view.end_ns > 0 ? count : 0);
-    legend(view, before, width);
+    axis(picture.end_ns, before, picture.end_ns > 0 ? count : 0);
+    legend(before, width);
     return std::move(out_);
   }
 
@@ -124,6 +197,21 @@ class Painter {
   static constexpr int kLeastWidth = 40;
   static constexpr int kFiguresFrom = 60;
   static constexpr int kFiguresWidth = 27;  // " busy 100.0%  in flight 512"
+
+  /// So many columns that a unit of time is a whole number of them, where that fits; else all there
+  /// are. Notes which looks occur.
+  int column_count(const Picture& picture, int room) {
+    std::int64_t unit = picture.end_ns;
+    for (std::size_t r = 0; r < picture.ranks.size(); ++r) {
+      picture.visit(r, [&](const DrawnSpan& span) {
+        used_[static_cast<std::size_t>(span.look)] = true;
+        unit = std::gcd(std::gcd(unit, span.start_ns), span.end_ns);
+      });
+    }
+    const std::int64_t units = unit > 0 ? picture.end_ns / unit : 0;
+    if (units == 0 || units > room) return room;
+    return static_cast<int>(units * (room / units));
+  }
 
   void paint(const std::vector<Column>& columns) {
     Look painted = Look::Bubble;
@@ -135,7 +223,7 @@ class Painter {
         colored = true;
         painted = column.look;
       }
-      const bool goes_on = c > 0 && column.span != nullptr && columns[c - 1].span == column.span;
+      const bool goes_on = c > 0 && column.span != kSeveral && columns[c - 1].span == column.span;
       const bool more = c + 1 < columns.size() && columns[c + 1].span == column.span;
       put(column, goes_on, more);
     }
@@ -147,10 +235,10 @@ class Painter {
     const bool numbered = column.look <= Look::Pair;
     if (goes_on) {
       fill(style);
-    } else if (column.span == nullptr) {
+    } else if (column.span == kSeveral) {
       out_ += style.several;
     } else if (numbered && (more || style.single == 0)) {
-      out_ += static_cast<char>('0' + column.span->cell.action.micro_batch.value % 10);
+      out_ += static_cast<char>('0' + column.micro_batch % 10);
     } else {
       out_ += style.single;
     }
@@ -164,7 +252,7 @@ class Painter {
     }
   }
 
-  static std::string figures_of_rank(const ViewedRank& rank, std::int64_t makespan) {
+  static std::string figures_of_rank(const DrawnRank& rank, std::int64_t makespan) {
     const double busy =
         makespan > 0 ? 100.0 * static_cast<double>(rank.busy_ns) / static_cast<double>(makespan)
                      : 0.0;
@@ -174,15 +262,15 @@ class Painter {
     return text.data();
   }
 
-  void axis(const ComputeView& view, int before, int count) {
-    const std::string end = format_duration(Nanoseconds(view.end_ns));
+  void axis(std::int64_t end_ns, int before, int count) {
+    const std::string end = format_duration(Nanoseconds(end_ns));
     out_ += std::string(static_cast<std::size_t>(before), ' ') + "0";
     const int gap = std::max(1, count - 1 - static_cast<int>(end.size()));
     out_ += std::string(static_cast<std::size_t>(gap), ' ') + end + "\n";
   }
 
   /// What each kind that occurs looks like; wrapped at the width.
-  void legend(const ComputeView& view, int before, int width) {
+  void legend(int before, int width) {
     const std::string indent(static_cast<std::size_t>(before), ' ');
     std::string line = indent;
     int used = before;
@@ -200,7 +288,7 @@ class Painter {
     };
     bool numbered = false;
     for (int l = 0; l < kLooks; ++l) {
-      if (!view.used[static_cast<std::size_t>(l)]) continue;
+      if (!used_[static_cast<std::size_t>(l)]) continue;
       const Look look = static_cast<Look>(l);
       const Style& style = style_of(look);
       const std::string name(name_of(look));
@@ -222,13 +310,20 @@ class Painter {
   }
 
   const TerminalOptions options_;
+  std::array<bool, kLooks> used_{};
   std::string out_;
 };
 
 }  // namespace
 
 std::string terminal_timeline(const TraceTimeline& trace, const TerminalOptions& options) {
-  return Painter(options).run(trace);
+  const ComputeView view = compute_view(trace);
+  return Painter(options).run(picture_of(view, trace.makespan_ns));
+}
+
+std::string terminal_timeline(const Program& program, const Timeline& timeline, int most_ranks,
+                              const TerminalOptions& options) {
+  return Painter(options).run(picture_of(program, timeline, most_ranks));
 }
 
 }  // namespace pipewright::traces

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "core/program/program.hpp"
+#include "core/timeline/timeline.hpp"
 #include "traces/analysis/trace_timeline.hpp"
 
 namespace pipewright::traces {
@@ -18,5 +20,10 @@ struct TerminalOptions {
 /// kind that fills most of it as a capital letter. A legend explains what occurs. Ends with a
 /// newline.
 std::string terminal_timeline(const TraceTimeline& trace, const TerminalOptions& options = {});
+
+/// The same of a step that has ended, its first `most_ranks` ranks, without making a trace of it:
+/// O(ranks) memory.
+std::string terminal_timeline(const Program& program, const Timeline& timeline, int most_ranks,
+                              const TerminalOptions& options = {});
 
 }  // namespace pipewright::traces
