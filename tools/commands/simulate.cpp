@@ -75,12 +75,14 @@ int print_verdict(const Subject& subject, const WaitReport& report, Session& ses
 
 int run_simulate(const Arguments& arguments, Session& session) {
   session.progress("reading and lowering ...");
-  const Subject subject = read_subject(arguments, Purpose::Predict, session);
+  Subject subject = read_subject(arguments, Purpose::Predict, session);
   if (!subject.problems.empty()) {
     WaitReport report;
     report.verdict = Verdict::Invalid;
     return print_verdict(subject, report, session);
   }
+  // The Program says it all; of many micro-batches the order is as large.
+  if (!arguments.has("--emit-order")) subject.order = {};
   session.progress("simulating " + std::to_string(subject.program.code.size()) +
                    " instructions ...");
   const sim::Result result = sim::simulate(subject.program, subject.costs);
