@@ -121,9 +121,8 @@ void check_groups(const StepCalls& step, std::vector<std::string>& problems) {
       const Call& call = calls[k];
       if (call.kind == CallKind::GroupStart) {
         if (k > 0 && calls[k - 1].kind == CallKind::GroupEnd)
-          problems.push_back(
-              "rank " + std::to_string(r) +
-              " begins a group right after another: no run of the policy is cut so");
+          problems.push_back("rank " + std::to_string(r) +
+                             " begins a group right after another: no run of the policy is cut so");
         in_group = true;
         communicators.clear();
       } else if (call.kind == CallKind::GroupEnd) {
