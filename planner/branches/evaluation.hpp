@@ -5,8 +5,8 @@
 #include <string>
 
 #include "planner/branches/branch.hpp"
-#include "planner/configurations/rank_limits.hpp"
 #include "planner/configurations/candidate.hpp"
+#include "planner/configurations/rank_limits.hpp"
 
 namespace pipewright::planner {
 

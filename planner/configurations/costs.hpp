@@ -39,8 +39,9 @@ class ConfigurationCosts {
   /// nanoseconds.
   virtual LayerCosts layer_costs(const ParallelSetup& mesh) const = 0;
   /// stage_costs(), stage_memory() and table() go by mesh.recompute;
-  /// planner/branches/recompute_by_stage.hpp puts stages with their own recompute together. `reduce`
-  /// and `unshard` have the least that a stage's replicas exchange, where that is not part of OPT.
+  /// planner/branches/recompute_by_stage.hpp puts stages with their own recompute together.
+  /// `reduce` and `unshard` have the least that a stage's replicas exchange, where that is not part
+  /// of OPT.
   virtual std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                               std::span<const StagePlan> stages) const = 0;
   virtual std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,

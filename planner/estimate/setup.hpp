@@ -38,8 +38,8 @@ struct ParallelSetup {
   bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
   /// Ranks of each stage where micro-batches take turns on them
-  /// (planner/configurations/stage_replicas.hpp), together all of `pipeline`; empty: the schedule has no
-  /// such stages.
+  /// (planner/configurations/stage_replicas.hpp), together all of `pipeline`; empty: the schedule
+  /// has no such stages.
   std::vector<int> stage_replicas = {};
   RankOrder order = RankOrder::PipelineOutermost;
   NodeOrder node_order;  // of the machine's nodes; empty: as they are
