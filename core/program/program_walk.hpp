@@ -27,10 +27,7 @@ class ProgramWalk {
  public:
   /// `message_bytes` by route. The Program and the driver must outlive it.
   ProgramWalk(const Program& program, std::vector<std::int64_t> message_bytes, Driver& driver)
-      : program_(program),
-        driver_(driver),
-        transfers_(program, std::move(message_bytes), 0,
-                   static_cast<InstructionId>(program.code.size()), *this) {
+      : program_(program), driver_(driver), transfers_(program, std::move(message_bytes), *this) {
     for (const auto& [id, input] : program.extra_inputs)
       queues_wait_for_data_ |= !program.code[id].has(Instruction::kOnComputeLane);
     for (int r = 0; r < program.ranks(); ++r) {
@@ -46,7 +43,11 @@ class ProgramWalk {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       for (InstructionId id = begin_of(r); id < begin_of(r + 1); ++id) {
         if (!code(id).has(Instruction::kAtStart)) continue;
-        ranks_[r].places.empty() ? issue(id) : static_cast<void>(++ranks_[r].reached);
+        if (ranks_[r].places.empty()) {
+          issue(id);
+        } else {
+          ++ranks_[r].reached;
+        }
       }
       reach(r, begin_of(r));
     }
@@ -58,15 +59,9 @@ class ProgramWalk {
     ranks_[rank].computes = false;
     driver_.on_ended(id);
     ranks_to_try_.push_back(rank);
-    if (!queues_wait_for_data_) return;
-    for (std::uint32_t lane = compute_lane(rank) + 1; lane < compute_lane(rank + 1); ++lane)
-      transfers_.look_at_lane(lane);
+    if (queues_wait_for_data_) transfers_.look_at_queues(RankId(static_cast<std::int64_t>(rank)));
   }
-  void message_ended(InstructionId send) {
-    const InstructionId recv = code(send).link;
-    if (!transfers_.has_left(send)) transfers_.sent(send);
-    if (recv != kNoInstruction) transfers_.arrived(recv, transfers_.took_credit(send));
-  }
+  void message_ended(InstructionId send) { transfers_.message_ended(send); }
   void collective_ended(std::uint32_t index) { transfers_.collective_ended(index); }
 
   /// Everything that follows at this instant.
@@ -178,10 +173,9 @@ class ProgramWalk {
 
   bool has_data(InstructionId id) const {
     const Instruction& in = code(id);
-    if (in.has(Instruction::kOnComputeLane)) return true;
-    return !in.has(Instruction::kExtraInput) && is_transfer(in.kind)
-               ? true
-               : inputs_there(id, begin_of(rank_of(id)));
+    if (in.has(Instruction::kOnComputeLane)) return true;  // start() has looked
+    const bool needs_none = is_transfer(in.kind) && !in.has(Instruction::kExtraInput);
+    return needs_none || inputs_there(id, begin_of(rank_of(id)));
   }
   bool takes_no_time(InstructionId send) const { return driver_.takes_no_time(send); }
   void on_ready(InstructionId id) { driver_.on_ready(id); }

@@ -9,13 +9,11 @@
 
 namespace pipewright {
 
-/// Calls visit(input) for each instruction that has to end before `id` may start, until one returns
-/// false; false then. They are: of a computation the RECV that brings its data, of a wait what it
-/// waits for; what of its own rank stands later; and under grouped issue the transfers right before
-/// it. A transfer's partner is none. `rank_begin`: the first instruction of its rank.
+/// Calls visit(input) for each instruction whose result `id` needs, until one returns false; false
+/// then. They are: of a computation the RECV that brings its data, of a wait what it waits for, and
+/// what of its own rank stands later. A transfer's partner is none.
 template <class Visit>
-bool for_each_input(const Program& program, InstructionId id, InstructionId rank_begin,
-                    Visit visit) {
+bool for_each_datum(const Program& program, InstructionId id, Visit&& visit) {
   const Instruction& in = program.code[id];
   if (!is_transfer(in.kind) && in.link != kNoInstruction && !visit(in.link)) return false;
   if (in.has(Instruction::kExtraInput)) {
@@ -23,7 +21,16 @@ bool for_each_input(const Program& program, InstructionId id, InstructionId rank
       if (!visit(input)) return false;
     }
   }
-  if (!in.has(Instruction::kJoinsRun)) return true;
+  return true;
+}
+
+/// The same for all that has to end before `id` may start: under grouped issue the transfers right
+/// before it, too. `rank_begin`: the first instruction of its rank.
+template <class Visit>
+bool for_each_input(const Program& program, InstructionId id, InstructionId rank_begin,
+                    Visit&& visit) {
+  if (!for_each_datum(program, id, visit)) return false;
+  if (!program.code[id].has(Instruction::kJoinsRun)) return true;
   for (; id > rank_begin && is_transfer(program.code[id - 1].kind); --id) {
     if (!visit(id - 1)) return false;
   }

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/program/credit.hpp"
 #include "core/program/program.hpp"
 
@@ -52,6 +51,10 @@ class TransferMachine {
     for (const auto& [id, batch] : program.joined) batch_[id] = batch;
     reset();
   }
+  /// For all ranks.
+  TransferMachine(const Program& program, std::vector<std::int64_t> message_bytes, Driver& driver)
+      : TransferMachine(program, std::move(message_bytes), 0,
+                        static_cast<InstructionId>(program.code.size()), driver) {}
 
   /// Nothing has been issued.
   void reset() {
@@ -74,19 +77,28 @@ class TransferMachine {
   }
   /// has_data() may have become true.
   void look_at(InstructionId id) {
-    if (program_.code[id].has(Instruction::kOnComputeLane)) {
+    if (code(id).has(Instruction::kOnComputeLane)) {
       ends_to_try_.push_back(id);
     } else {
       look_at_lane(lanes_.lane_of[id]);
     }
   }
-  void look_at_lane(std::uint32_t lane) { lanes_to_try_.push_back(lane); }
+  /// The same of all that stand in the queues of a rank.
+  void look_at_queues(RankId rank) {
+    const std::uint32_t* lanes = &lanes_.rank_lane_begin[static_cast<std::size_t>(rank.value)];
+    for (std::uint32_t lane = lanes[0] + 1; lane < lanes[1]; ++lane) look_at_lane(lane);
+  }
   void arrived(InstructionId recv, bool took_credit) {
     mark(recv, took_credit ? kArrived | kTookCredit : kArrived);
     if (is(recv, kReady) && true_partner(recv) != kNoInstruction) end_receive(recv);
   }
   /// The message of a rendezvous is out of the sender's hands.
   void sent(InstructionId send) { end(send); }
+  /// Both of these, where the machine holds both ends.
+  void message_ended(InstructionId send) {
+    if (!has_left(send)) sent(send);
+    if (code(send).link != kNoInstruction) arrived(code(send).link, took_credit(send));
+  }
   void collective_ended(std::uint32_t index) {
     for (const Collective::Member& member : program_.collectives[index].members) {
       if (holds(member.instruction)) end(member.instruction);
@@ -157,7 +169,6 @@ class TransferMachine {
 
   bool holds(InstructionId id) const { return begin_ <= id && id < end_; }
   bool is_issued(InstructionId id) const { return is(id, kIssued); }
-  bool is_ready(InstructionId id) const { return is(id, kReady); }
   bool has_left(InstructionId send) const { return is(send, kLeft); }
   bool has_ended(InstructionId id) const { return is(id, kEnded); }
   /// Of a SEND that has left.
@@ -182,12 +193,11 @@ class TransferMachine {
 
  private:
   // Bits of an end's state.
-  static constexpr std::uint8_t kIssued = 1, kReady = 2, kEnded = 4,
-                                kLeft = 8,  // of a SEND: eagerly
-      kMeets = 16,                          // of a SEND: in a rendezvous
-      kPartnerReady = 32,                   // of a SEND
-      kArrived = 64,                        // of a RECV: its message
-      kTookCredit = 128;                    // of a RECV: its message
+  static constexpr std::uint8_t kIssued = 1, kReady = 2, kEnded = 4;
+  // Of a SEND: it has left eagerly, or is in a rendezvous; its RECV is ready.
+  static constexpr std::uint8_t kLeft = 8, kMeets = 16, kPartnerReady = 32;
+  // Of a RECV: its message is here, and took credit.
+  static constexpr std::uint8_t kArrived = 64, kTookCredit = 128;
 
   const Instruction& code(InstructionId id) const { return program_.code[id]; }
   bool is(InstructionId id, std::uint8_t bits) const { return (state_[id - begin_] & bits) != 0; }
@@ -209,6 +219,8 @@ class TransferMachine {
   }
 
   // --- Queues ---
+
+  void look_at_lane(std::uint32_t lane) { lanes_to_try_.push_back(lane); }
 
   /// Of a joined batch each end that can be ready is.
   void try_lane(std::uint32_t lane) {

@@ -23,7 +23,11 @@ void TransferEnds::reset() {
   ended_at_.assign(n, kNotEnded);
 }
 
-void TransferEnds::put(InstructionId id, PayloadPtr data) {
+void TransferEnds::issue(InstructionId id, PayloadPtr data) {
+  if (data != nullptr || !is_send(program_.code[id].kind)) provide(id, std::move(data));
+}
+
+void TransferEnds::provide(InstructionId id, PayloadPtr data) {
   has_data_[at(id)] = 1;
   if (data != nullptr) payload(id) = std::move(data);  // a RECV's may be here already
 }

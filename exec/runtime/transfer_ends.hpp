@@ -22,8 +22,9 @@ class TransferEnds {
   /// Begins a step.
   void reset();
 
-  /// What it carries is there; a RECV and a member carry nothing.
-  void put(InstructionId id, PayloadPtr data);
+  /// A SEND without data gets them by provide(); a RECV and a member need none.
+  void issue(InstructionId id, PayloadPtr data);
+  void provide(InstructionId id, PayloadPtr data);
   bool has_data(InstructionId id) const { return has_data_[at(id)] != 0; }
   PayloadPtr& payload(InstructionId id) { return payload_[at(id)]; }
 

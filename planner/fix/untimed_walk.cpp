@@ -4,7 +4,6 @@
 #include <numeric>
 
 namespace pipewright::planner {
-
 namespace {
 
 Program meeting_by(Program program, const std::vector<InstructionId>& partners) {
@@ -22,8 +21,7 @@ Program meeting_by(Program program, const std::vector<InstructionId>& partners) 
 UntimedWalk::UntimedWalk(const Program& program, const std::vector<InstructionId>& partners,
                          const CostTable& costs)
     : program_(meeting_by(program, partners)),
-      transfers_(program_, costs.message_bytes(program), 0,
-                 static_cast<InstructionId>(program.code.size()), *this),
+      transfers_(program_, costs.message_bytes(program), *this),
       list_(program.code.size()),
       place_(program.code.size()),
       at_(program.rank_begin.begin(), program.rank_begin.end() - 1),
@@ -72,13 +70,13 @@ bool UntimedWalk::is_issued(InstructionId id) const {
 }
 
 InstructionId UntimedWalk::first_unmet(InstructionId id) const {
-  const Instruction& in = code(id);
-  const bool transfer = is_transfer(in.kind);
-  if (!transfer && in.link != kNoInstruction && ended_[in.link] == 0) return in.link;
-  for (const auto& [self, input] : program_.extra_inputs_of(id)) {
-    if (ended_[input] == 0) return input;
-  }
-  if (transfer || program_.policy.issue != Issue::Grouped) return kNoInstruction;
+  InstructionId unmet = kNoInstruction;
+  for_each_datum(program_, id, [&](InstructionId input) {
+    if (ended_[input] == 0) unmet = input;
+    return unmet == kNoInstruction;
+  });
+  if (unmet != kNoInstruction) return unmet;
+  if (is_transfer(code(id).kind) || program_.policy.issue != Issue::Grouped) return kNoInstruction;
   const auto begin = program_.rank_begin[rank_index(id)];
   for (std::uint32_t at = place_[id]; at-- > begin;) {  // the run before it
     if (!is_transfer(code(list_[at]).kind)) break;
@@ -105,27 +103,14 @@ void UntimedWalk::on_ended(InstructionId id) {
   if (next != kNoInstruction) transfers_.look_at(next);
 }
 
-void UntimedWalk::start_message(InstructionId send, bool eager) {
-  if (!eager) transfers_.sent(send);
-  if (code(send).link != kNoInstruction)
-    transfers_.arrived(code(send).link, transfers_.took_credit(send));
-}
-
-void UntimedWalk::end_computation(InstructionId id) {
-  on_ended(id);
-  const std::size_t rank = rank_index(id);
-  for (std::uint32_t lane = compute_lane_of(id) + 1; lane < lanes().rank_lane_begin[rank + 1];
-       ++lane)
-    transfers_.look_at_lane(lane);
-}
-
 void UntimedWalk::walk(std::size_t rank) {
   for (InstructionId id = compute_head(rank); id != kNoInstruction; id = compute_head(rank)) {
     const Instruction& in = code(id);
     const bool on_lane = in.has(Instruction::kOnComputeLane);
     if (on_lane && first_unmet(id) != kNoInstruction) return;
     if (!in.is_communication()) {
-      end_computation(id);
+      on_ended(id);
+      transfers_.look_at_queues(rank_of(id));
     } else if (!transfers_.is_issued(id)) {
       transfers_.issue(id);
     }

@@ -7,6 +7,7 @@
 
 #include "core/costs/costs.hpp"
 #include "core/program/program.hpp"
+#include "core/program/start_rules.hpp"
 #include "core/program/transfer_machine.hpp"
 
 namespace pipewright::planner {
@@ -28,7 +29,7 @@ class UntimedWalk {
   /// Ends all that can end.
   void go_on();
   bool finished() const { return unfinished_ == 0; }
-  /// A cycle of waits in a reading that stands still; empty if there is none.
+  /// A cycle of waits where nothing goes on; empty if there is none.
   std::vector<HeadWait> cycle() const;
   /// The place of an instruction among all lists, one rank after the other.
   std::uint32_t place_of(InstructionId id) const { return place_[id]; }
@@ -69,7 +70,6 @@ class UntimedWalk {
   InstructionId first_unmet(InstructionId id) const;
   bool is_due(InstructionId receive) const;
   void walk(std::size_t rank);
-  void end_computation(InstructionId id);
   InstructionId missing_member(InstructionId member) const;
   InstructionId waits_for(InstructionId head) const;
   InstructionId transfer_waits_for(InstructionId end) const;
@@ -83,7 +83,7 @@ class UntimedWalk {
   bool takes_no_time(InstructionId) const { return true; }
   void on_ready(InstructionId) {}
   void on_ended(InstructionId id);
-  void start_message(InstructionId send, bool eager);
+  void start_message(InstructionId send, bool) { transfers_.message_ended(send); }
   void start_collective(std::uint32_t index) { transfers_.collective_ended(index); }
   void tell(TransferSignal, InstructionId, RankId) {}  // it holds all ends
 

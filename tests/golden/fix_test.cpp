@@ -70,7 +70,7 @@ const std::vector<Model>& deferred_models() {
   return models;
 }
 
-TEST(Fix, EveryDeferredOrderThatHangsIsCured) {
+TEST(Fix, EveryDeferredOrderThatHangsIsFixed) {
   const auto folder = golden_dir() / "pytorch/orders";
   PIPEWRIGHT_NEEDS_GOLDEN(folder / "manifest.json");
   const Json manifest = parse_json(read_text(folder / "manifest.json"), "manifest.json");
@@ -108,7 +108,7 @@ TEST(Fix, EveryDeferredOrderThatHangsIsCured) {
 }
 
 /// nccl#479's thread confirms the group as its fix.
-TEST(Fix, OrdersReportedStuckInTheFieldAreCured) {
+TEST(Fix, OrdersReportedStuckInTheFieldAreFixed) {
   const auto path = golden_dir() / "deadlock/field_cases.json";
   PIPEWRIGHT_NEEDS_GOLDEN(path);
   int cases = 0;
@@ -136,7 +136,7 @@ TEST(Fix, OrdersReportedStuckInTheFieldAreCured) {
 
 /// Paddle's sizes where p does not divide m: no place of the transfers is enough, Paddle's own "one
 /// more warm-up" on the last rank is.
-TEST(Fix, PaddlesFused1f1bListsAreCuredUnderAQueueForEachPair) {
+TEST(Fix, PaddlesFused1f1bListsAreFixedUnderAQueueForEachPair) {
   for (const auto& [p, m] : std::vector<std::array<int, 2>>{{2, 4}, {4, 8}, {8, 16}}) {
     SCOPED_TRACE(std::to_string(p) + " " + std::to_string(m));
     const Order order = make_order("paddle-vpp", {p, m, 1, {{"jobs", "fused"}}});
@@ -159,7 +159,7 @@ TEST(Fix, ListsWhoseComputationsWaitForEachOtherTakeOneMoreWarmUp) {
   }
 }
 
-TEST(Fix, PaddlesFusedVppListsAreCuredUnderPaddlesPolicy) {
+TEST(Fix, PaddlesFusedVppListsAreFixedUnderPaddlesPolicy) {
   for (const auto& [p, m, v] : std::vector<std::array<int, 3>>{
            {4, 8, 2}, {4, 12, 2}, {4, 16, 2}, {8, 16, 2}, {4, 8, 4}, {3, 6, 2}}) {
     SCOPED_TRACE(std::to_string(p) + " " + std::to_string(m) + " " + std::to_string(v));

@@ -38,7 +38,7 @@ Order order_of(const char* schedule, const Sizes& s, const char* jobs) {
 using Both = std::pair<Verdict, Verdict>;
 constexpr Both kBothPass{Verdict::Ok, Verdict::Ok};
 constexpr Both kBothHang{Verdict::Deadlock, Verdict::Deadlock};
-constexpr Both kCured{Verdict::Deadlock, Verdict::Ok};
+constexpr Both kFixed{Verdict::Deadlock, Verdict::Ok};
 
 Both vpp(const Sizes& s, const CommPolicy& policy) {
   return {verdict(order_of("paddle-vpp", s, "fused"), policy),
@@ -70,7 +70,7 @@ TEST(PaddleModels, BlockingSendsHangVppBothWaysAndShowTheFixOf1F1B) {
     for (const CommPolicy& policy :
          {CommPolicy{.issue = Issue::Inline}, CommPolicy{.channel = Channel::Rank}}) {
       EXPECT_EQ(vpp(s, policy), kBothHang);
-      EXPECT_EQ(one_f_one_b(s, policy), kCured);
+      EXPECT_EQ(one_f_one_b(s, policy), kFixed);
     }
   }
 }
@@ -78,7 +78,7 @@ TEST(PaddleModels, BlockingSendsHangVppBothWaysAndShowTheFixOf1F1B) {
 TEST(PaddleModels, AQueueOfAPairShowsTheFixOf1F1BAndHangsVppBothWays) {
   for (const Sizes& s : kSizes) {
     SCOPED_TRACE(text(s));
-    EXPECT_EQ(one_f_one_b(s, pair_queues(kRendezvous, kRendezvous)), kCured);
+    EXPECT_EQ(one_f_one_b(s, pair_queues(kRendezvous, kRendezvous)), kFixed);
     EXPECT_EQ(vpp(s, pair_queues(kRendezvous, kRendezvous)), kBothHang);
   }
 }
@@ -87,7 +87,7 @@ TEST(PaddleModels, OneMessageOfSlackForActivationsShowsTheFixOfVpp) {
   EXPECT_EQ(comm_policy_preset("paddle-vpp"), pair_queues(kOneMessage, kRendezvous));
   for (const Sizes& s : kSizes) {
     SCOPED_TRACE(text(s));
-    EXPECT_EQ(vpp(s, pair_queues(kOneMessage, kRendezvous)), kCured);
+    EXPECT_EQ(vpp(s, pair_queues(kOneMessage, kRendezvous)), kFixed);
     EXPECT_EQ(vpp(s, pair_queues(kRendezvous, kOneMessage)), kBothHang);
     EXPECT_EQ(vpp(s, pair_queues(kOneMessage, kOneMessage)), kBothPass);
   }

@@ -163,7 +163,7 @@ bool accept_fix(const Arguments& arguments, const Subject& subject, const planne
   const auto over =
       over_memory(peaks_of(fixed_program(subject, fix), subject.costs), subject.memory_limit);
   for (const auto& sentence : over) session.note("fixed: " + sentence);
-  if (const auto path = arguments.text("--out")) save_cured(subject, fix, *path, session);
+  if (const auto path = arguments.text("--out")) save_fixed(subject, fix, *path, session);
   return over.empty();
 }
 

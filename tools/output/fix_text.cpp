@@ -132,7 +132,7 @@ std::string fix_text(const FixReport& report, const Terminal& terminal) {
   return text;
 }
 
-void save_cured(const Subject& subject, const Fix& fix, const std::string& path, Session& session) {
+void save_fixed(const Subject& subject, const Fix& fix, const std::string& path, Session& session) {
   if (subject.plan) {
     session.save(path, to_text(to_json(fixed_plan(*subject.plan, fix))));
     session.wrote(path, ", a plan that ends");

@@ -27,7 +27,7 @@ std::string fix_text(const planner::FixReport& report, const Terminal& terminal)
 
 /// Writes a plan's fixed plan, with its prediction made anew; of anything else the fixed order as
 /// CSV, and notes the policy under which it ends.
-void save_cured(const Subject& subject, const planner::Fix& fix, const std::string& path,
+void save_fixed(const Subject& subject, const planner::Fix& fix, const std::string& path,
                 Session& session);
 
 }  // namespace pipewright::tools

@@ -9,7 +9,7 @@ Exchange::Exchange(const Program& program, MessageCosts costs)
     : program_(program),
       costs_(std::move(costs)),
       ends_(program, 0, static_cast<InstructionId>(program.code.size())),
-      machine_(program, costs_.bytes, 0, static_cast<InstructionId>(program.code.size()), *this) {}
+      machine_(program, costs_.bytes, *this) {}
 
 void Exchange::reset() {
   ends_.reset();
@@ -23,14 +23,14 @@ void Exchange::reset() {
 
 void Exchange::issue(InstructionId end, PayloadPtr data, std::int64_t now) {
   now_ = std::max(now_, now);
-  if (data != nullptr || !is_send(program_.code[end].kind)) ends_.put(end, std::move(data));
+  ends_.issue(end, std::move(data));
   machine_.issue(end);
   machine_.run();
 }
 
 void Exchange::provide(InstructionId send, PayloadPtr data, std::int64_t now) {
   now_ = std::max(now_, now);
-  ends_.put(send, std::move(data));
+  ends_.provide(send, std::move(data));
   machine_.look_at(send);
   machine_.run();
 }
@@ -77,16 +77,14 @@ void Exchange::start_message(InstructionId send, bool) {
 
 void Exchange::message_ended(InstructionId send) {
   const InstructionId recv = program_.code[send].link;
-  if (!machine_.has_left(send)) machine_.sent(send);
-  if (recv == kNoInstruction) return;
-  ends_.payload(recv) = std::move(ends_.payload(send));
-  machine_.arrived(recv, machine_.took_credit(send));
+  if (recv != kNoInstruction) ends_.payload(recv) = std::move(ends_.payload(send));
+  machine_.message_ended(send);
 }
 
 void Exchange::start_collective(std::uint32_t index) {
   const auto& members = program_.collectives[index].members;
   for (const Collective::Member& member : members) ends_.moves(member.instruction, now_);
-  const std::int64_t takes = costs_.collective_ns.empty() ? 0 : costs_.collective_ns[index];
+  const std::int64_t takes = costs_.of_collective(index);
   if (takes == 0) return machine_.collective_ended(index);
   events_.push({now_ + takes, members.front().instruction});
 }

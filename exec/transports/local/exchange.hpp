@@ -23,6 +23,10 @@ namespace pipewright::exec::local {
 struct MessageCosts {
   std::vector<std::int64_t> transfer_ns, bytes;
   std::vector<std::int64_t> collective_ns = {};  // by collective; empty: 0
+
+  std::int64_t of_collective(std::uint32_t index) const {
+    return collective_ns.empty() ? 0 : collective_ns[index];
+  }
 };
 
 class Exchange {

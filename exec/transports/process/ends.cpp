@@ -24,14 +24,14 @@ void Ends::reset() {
 
 void Ends::issue(InstructionId end, PayloadPtr data, std::int64_t now) {
   pass_to(now);
-  if (data != nullptr || !is_send(program_.code[end].kind)) ends_.put(end, std::move(data));
+  ends_.issue(end, std::move(data));
   machine_.issue(end);
   machine_.run();
 }
 
 void Ends::provide(InstructionId send, PayloadPtr data, std::int64_t now) {
   pass_to(now);
-  ends_.put(send, std::move(data));
+  ends_.provide(send, std::move(data));
   machine_.look_at(send);
   machine_.run();
 }
@@ -110,7 +110,7 @@ void Ends::start_collective(std::uint32_t index) {
                                 [&](const auto& one) { return machine_.holds(one.instruction); });
   PIPEWRIGHT_ASSERT(own != members.end(), "a rank was told of a collective that it has no part in");
   ends_.moves(own->instruction, now_);
-  const std::int64_t takes = costs_.collective_ns.empty() ? 0 : costs_.collective_ns[index];
+  const std::int64_t takes = costs_.of_collective(index);
   if (takes == 0) return machine_.collective_ended(index);
   events_.push({now_ + takes, own->instruction, false});
 }

@@ -106,7 +106,7 @@ TEST(Fix, TheStepIsComparedWithTheSameComputationsInBatches) {
                                               static_cast<double>(*split->step_ns_before));
 }
 
-TEST(Fix, AMismatchIsCuredByBringingReceivesIntoTheOrderOfTheSends) {
+TEST(Fix, AMismatchIsFixedByBringingReceivesIntoTheOrderOfTheSends) {
   const std::string_view csv =
       "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
       "1RECV_F1,1RECV_F0,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n";
@@ -177,7 +177,7 @@ TEST(Fix, GroupsNeedFewerMovesWhereGroupingAloneIsNotEnough) {
   EXPECT_LT(grouped->moves.size(), inlined->moves.size());
 }
 
-TEST(Fix, WaitsOfComputationsAloneAreCuredByOneMoreWarmUp) {
+TEST(Fix, WaitsOfComputationsAloneAreFixedByOneMoreWarmUp) {
   // Rank 0 waits for the gradient of micro-batch 0 before it makes the activation that rank 1 wants
   // before it makes that gradient.
   const FixReport report =
