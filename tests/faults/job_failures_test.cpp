@@ -80,6 +80,12 @@ class Job : public testing::TestWithParam<const char*> {
     return text;
   }
   bool says(int rank, const std::string& text) { return file("err", rank).find(text) != text.npos; }
+  /// Over MPI the launcher kills whoever has not ended a second after the first, and a rank that is
+  /// killed on a busy machine leaves no status: then it counts what it has said.
+  bool ended_with(int rank, const std::string& status, const std::string& said) {
+    const std::string found = file("status", rank);
+    return (found == status || (found.empty() && transport() == "mpi")) && says(rank, said);
+  }
 
   const Folder folder;
 
@@ -115,8 +121,7 @@ TEST_P(Job, AFullDiskOfOneRankEndsAllWithItsSentence) {
   EXPECT_EQ(file("status", 1), "3\n") << all();
   EXPECT_TRUE(says(1, "No space left on device")) << all();
   if (transport() == "mpi" && file("status", 0) == "130\n") return;
-  EXPECT_EQ(file("status", 0), "3\n") << all();
-  EXPECT_TRUE(says(0, "pipewright run: rank 1: ")) << all();
+  EXPECT_TRUE(ended_with(0, "3\n", "pipewright run: rank 1: ")) << all();
   EXPECT_TRUE(says(0, "No space left on device")) << all();
 }
 
@@ -141,7 +146,11 @@ TEST_P(Job, AnInterruptWhileSavingIsOne) {
     const std::string delay = "0." + std::to_string(400 + dice.below(400));
     SCOPED_TRACE("rank " + to + " after " + delay + " s");
     signal_while_saving("TERM", to, delay);
-    EXPECT_EQ(file("status", to == "0" ? 0 : 1), "130\n") << all();
+    if (to == "0") {
+      EXPECT_TRUE(ended_with(0, "130\n", "pipewright run: interrupted")) << all();
+    } else {
+      EXPECT_EQ(file("status", 1), "130\n") << all();
+    }
     const std::string other = file("status", to == "0" ? 1 : 0);
     EXPECT_TRUE(other == "130\n" || other == "4\n") << all();
     EXPECT_FALSE(says(0, "dead") || says(1, "dead")) << all();

@@ -22,7 +22,7 @@ namespace pipewright::tools {
 namespace {
 
 // How long process 0 waits for another's reason, and another one for what process 0 says.
-constexpr std::int64_t kReasonNs = 1'000'000'000, kWordOf0Ns = 3'000'000'000;
+constexpr std::int64_t kReasonNs = 5'000'000'000, kWordOf0Ns = 3'000'000'000;
 
 /// A command that has failed, as its process sees it.
 struct OwnFailure {

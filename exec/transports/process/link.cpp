@@ -207,6 +207,7 @@ void Link::send(int to, Frame frame) {
 std::optional<ArrivedFrame> Link::receive_any() {
   auto arrived = wire_->receive();
   if (!arrived) {
+    if (presence_->awaits_goodbye()) presence_->has_read_all(local::steady_ns());
     for (const int gone : wire_->take_gone()) presence_->connection_ended(gone);
     return arrived;
   }

@@ -99,7 +99,7 @@ void Presence::look(std::int64_t now) {
     if (pause > kPauseNs) peer.heard_ns = std::min(now, peer.heard_ns + pause);
     if (peer.left || peer.lost || !has_ended(peer.sight)) continue;
     if (peer.ended_ns == 0) peer.ended_ns = now;
-    peer.lost = now - peer.ended_ns > kGoodbyeNs;
+    peer.lost = read_all_ns_ - peer.ended_ns > kGoodbyeNs;
   }
 }
 

@@ -47,9 +47,11 @@ class Presence {
   void expect_signs(std::int64_t now);
   void expect_none() { expects_signs_ = false; }
 
-  /// What the kernel says. A process that has ended is lost a moment later, so that a goodbye which
-  /// was on its way is read before: whoever calls reads what has come between two looks.
+  /// What the kernel says. A process that has ended is lost once all that came until a moment later
+  /// has been read: its goodbye may have been on its way.
   void look(std::int64_t now);
+  /// All that has come has been read.
+  void has_read_all(std::int64_t now) { read_all_ns_ = now; }
   /// A process has ended and may have said goodbye before.
   bool awaits_goodbye() const;
   /// Gives up those that have been silent for longer than this.
@@ -81,7 +83,7 @@ class Presence {
   std::deque<Peer> peers_;
   const int own_;
   bool expects_signs_ = false;
-  std::int64_t looked_ns_ = 0;
+  std::int64_t looked_ns_ = 0, read_all_ns_ = 0;
 };
 
 }  // namespace pipewright::exec::mpi

@@ -58,7 +58,7 @@ TEST(Presence, WhoWasStoppedHimselfMissesNobody) {
   EXPECT_TRUE(presence.is_lost(1)) << "two seconds before and nine after";
 }
 
-TEST(Presence, AGoodbyeThatIsReadBehindTheEndIsOne) {
+TEST(Presence, AGoodbyeThatIsReadAfterTheEndIsOne) {
   for (const bool says_goodbye : {true, false}) {
     Presence presence(2, 0);
     std::array<int, 2> ends{};
@@ -71,7 +71,10 @@ TEST(Presence, AGoodbyeThatIsReadBehindTheEndIsOne) {
     presence.look(2 * kSecond);
     EXPECT_TRUE(presence.awaits_goodbye());
     EXPECT_FALSE(presence.is_lost(1));
+    presence.look(3 * kSecond);
+    EXPECT_TRUE(presence.awaits_goodbye()) << "nobody has read since";
     if (says_goodbye) presence.said_goodbye(1);
+    presence.has_read_all(3 * kSecond);
     presence.look(3 * kSecond);
     EXPECT_FALSE(presence.awaits_goodbye());
     EXPECT_EQ(presence.is_lost(1), !says_goodbye);
