@@ -1,17 +1,20 @@
-// Host memory for activations and gradients: blocks of 4-byte words, aligned to a cache line, that
-// go back to their pool when the last handle is dropped and are handed out again, so a training
-// step allocates nothing once the first one is over.
+// Memory for activations and gradients: a counted handle of a block of any device's memory, and the
+// host's pool of them: blocks of 4-byte words, aligned to a cache line, that go back to their pool
+// when the last handle is dropped and are handed out again, so a training step allocates nothing
+// once the first one is over.
 //
-// A BufferPool owns its blocks and must outlive its Buffers. A pool and all its Buffers belong to
-// one thread at a time (the reference counts are not atomic). Sizes are in words, figures in bytes.
+// A BufferPool owns its blocks and must outlive its Buffers; it and all its Buffers belong to one
+// thread at a time. Sizes are in words, figures in bytes.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace pipewright::exec {
@@ -36,33 +39,60 @@ struct AlignedAllocator {
 
 using AlignedFloats = std::vector<float, AlignedAllocator<float>>;
 
-class BufferPool;
+/// Memory that handles count. Whoever lends it derives from it.
+class Block {
+ public:
+  virtual ~Block() = default;
+
+  void* at = nullptr;
+  std::size_t bytes = 0;
+
+ private:
+  friend class Buffer;
+  /// The last handle has gone.
+  virtual void come_back() noexcept = 0;
+
+  std::atomic<int> holders_{0};
+};
 
 /// A counted handle of a block; an empty one holds nothing. Copies share the block: whoever wants
 /// to write to a block that others may hold asks is_shared() first.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(const Buffer& other);
-  Buffer(Buffer&& other) noexcept : block_(other.block_) { other.block_ = nullptr; }
-  Buffer& operator=(Buffer other) noexcept;
+  /// The first handle of a block that nobody holds.
+  explicit Buffer(Block& block) : block_(&block) { block.holders_.store(1); }
+  Buffer(const Buffer& other) : block_(other.block_) {
+    if (block_ != nullptr) block_->holders_.fetch_add(1, std::memory_order_relaxed);
+  }
+  Buffer(Buffer&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+  Buffer& operator=(Buffer other) noexcept {
+    std::swap(block_, other.block_);
+    return *this;
+  }
   ~Buffer() { reset(); }
 
-  /// Drops this handle's share; the block returns to the pool with the last one.
-  void reset();
+  /// Drops this handle's share; the block goes back with the last one.
+  void reset() {
+    Block* const block = std::exchange(block_, nullptr);
+    if (block != nullptr && block->holders_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      block->come_back();
+  }
 
   explicit operator bool() const { return block_ != nullptr; }
-  bool is_shared() const;
-  std::size_t words() const;
-  float* floats() const;
+  bool is_shared() const {
+    return block_ != nullptr && block_->holders_.load(std::memory_order_acquire) > 1;
+  }
+  Block* block() const { return block_; }
+  std::size_t bytes() const { return block_ == nullptr ? 0 : block_->bytes; }
+  std::size_t words() const { return bytes() / sizeof(float); }
+  void* at() const { return block_ == nullptr ? nullptr : block_->at; }
+  float* floats() const { return static_cast<float*>(at()); }
   /// The same words read as token ids: what an embedding takes.
-  std::int32_t* ids() const;
+  std::int32_t* ids() const { return static_cast<std::int32_t*>(at()); }
+  std::int64_t* longs() const { return static_cast<std::int64_t*>(at()); }
 
  private:
-  friend class BufferPool;
-  struct Block;
-  explicit Buffer(Block* block) : block_(block) {}
-
   Block* block_ = nullptr;
 };
 
@@ -97,11 +127,11 @@ class BufferPool {
   std::int64_t reserved_bytes() const { return reserved_bytes_; }
 
  private:
-  friend class Buffer;
-  void give_back(Buffer::Block* block);
+  struct HostBlock;
+  void give_back(HostBlock& block);
 
-  std::vector<std::unique_ptr<Buffer::Block>> blocks_;
-  std::map<std::size_t, std::vector<Buffer::Block*>> free_;  // by size in words
+  std::vector<std::unique_ptr<HostBlock>> blocks_;
+  std::map<std::size_t, std::vector<HostBlock*>> free_;  // by size in words
   std::int64_t live_bytes_ = 0, peak_bytes_ = 0, reserved_bytes_ = 0;
   MemoryMeter* meter_ = nullptr;
 };

@@ -1,9 +1,10 @@
-// A layer of a model that can be trained on this machine: its parameters, its gradient, and its
-// F, I and W. Built from core/model/model.hpp's description; a Residual or Sequential holds others.
+// A layer of a model that can be trained: its parameters, its gradient, and its F, I and W. Built
+// from core/model/model.hpp's description; a Residual or Sequential holds others. Written once for
+// all devices: what computes, and where, says exec/layers/tensor_ops.hpp.
 //
-// A TrainableLayer owns its parameters and borrows the BufferPool. What F keeps for I and W lies in
+// A TrainableLayer owns its parameters and borrows the TensorOps. What F keeps for I and W lies in
 // a Saved that the caller owns, one for each micro-batch under way, so any number of micro-batches
-// may be in flight. A layer, its pool and its Saveds belong to one thread at a time.
+// may be in flight. A layer, its operators and its Saveds belong to one thread at a time.
 // Widths are floats a row; width 0 in front of a layer means token ids instead of floats.
 #pragma once
 
@@ -13,7 +14,6 @@
 
 #include "core/model/model.hpp"
 #include "exec/base/buffer.hpp"
-#include "exec/base/numerics.hpp"
 
 namespace pipewright::exec {
 
@@ -22,13 +22,19 @@ struct Parameter {
   std::string name;     // unique in the model: "2.block1/1.residual/0.up/weight"
   bool decays = false;  // weight decay applies to matrices only
   AlignedFloats value, gradient;
+  /// Where a device keeps the two that the host cannot read; null: in `value` and `gradient`.
+  float *device_value = nullptr, *device_gradient = nullptr;
   /// A running statistic: gradients are summed as a weight's, but the layer's update_statistics()
   /// uses them, not the optimizer; they do not count for clipping.
   bool is_statistic = false;
-  /// Two layers of the model use it (exec/devices/cpu/layers/tied_head.hpp).
+  /// Two layers of the model use it (exec/layers/tied_head.hpp).
   bool is_tied = false;
   /// It is another stage's too: there it counts, for clipping and in checkpoints.
   bool is_copy = false;
+
+  /// For the operators of the device that trains it.
+  const float* weights() const { return device_value != nullptr ? device_value : value.data(); }
+  float* gradients() { return device_gradient != nullptr ? device_gradient : gradient.data(); }
 };
 
 /// The token table of a model with a tied head.
@@ -85,16 +91,16 @@ class TrainableLayer {
 };
 
 struct LayerFactory;  // exec/layers/own_layer.hpp
+class TensorOps;      // exec/layers/tensor_ops.hpp
 
 /// What a layer needs to be built.
 struct LayerSite {
   Extent extent;
-  BufferPool* pool = nullptr;
+  TensorOps* ops = nullptr;
   std::uint64_t seed = 1;
   std::string
       path;       // of the layer in the model; the initial weights depend on it and the seed only
   int width = 0;  // in front of it
-  Numerics numerics = Numerics::Fast;
   const LayerFactory* factory = nullptr;  // who makes a user's own layers
   bool recomputes_attention = false;      // core/model/recompute.hpp: selective
   SharedTable* shared_table = nullptr;    // null: nothing in the model is tied

@@ -8,7 +8,7 @@
 namespace pipewright::planner {
 namespace {
 
-/// Places of what attention keeps: as exec/devices/cpu/layers/attention.cpp.
+/// Places of what attention keeps: as exec/layers/attention.cpp.
 enum AttentionSlot : std::size_t { kX, kQkv, kProbabilities, kContext, kDqkv, kDy, kSlots };
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/difference.hpp"
-#include "exec/devices/cpu/layers/tied_head.hpp"
+#include "exec/layers/tied_head.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
@@ -21,9 +21,10 @@ void for_each_array(const Training& training, Visit visit) {
   const int layers = static_cast<int>(training.model->layers.size());
   for (int i = 0; i < layers; ++i) {
     BufferPool pool;
+    HostOps ops(pool, Numerics::Fast);
     const auto table = shared_table_of(*training.model);  // the layer before is gone
     LayerSite site{{training.micro_batch_size, training.model->sequence},
-                   &pool,
+                   &ops,
                    training.seed,
                    layer_path("", i, training.model->layers[static_cast<std::size_t>(i)]),
                    width_in_front_of(*training.model, i)};

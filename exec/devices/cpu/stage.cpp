@@ -9,10 +9,10 @@
 #include "core/model/tie.hpp"
 #include "exec/checkpoint/checkpoint.hpp"
 #include "exec/devices/cpu/kernels/finite.hpp"
-#include "exec/devices/cpu/layers/recompute.hpp"
-#include "exec/devices/cpu/layers/tied_head.hpp"
 #include "exec/devices/cpu/shard.hpp"
 #include "exec/layers/ops.hpp"
+#include "exec/layers/recompute.hpp"
+#include "exec/layers/tied_head.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
@@ -50,6 +50,7 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
              int micro_batches, std::uint64_t seed, const OptimizerSpec& optimizer,
              const StageOptions& options)
     : pool_(std::make_unique<BufferPool>()),
+      ops_(std::make_unique<HostOps>(*pool_, options.numerics)),
       extent_{micro_batch_size, model.sequence},
       loss_kind_(model.loss),
       is_first_(first_layer == 0),
@@ -66,7 +67,8 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
   if (is_first_) vocabulary_ = leading_vocabulary(model.layers.front());
 
   make_layers(model, first_layer, end_layer,
-              {extent_, pool_.get(), seed, "", width_in_, options.numerics, options.layers},
+              {extent_, options.ops != nullptr ? options.ops : ops_.get(), seed, "", width_in_,
+               options.layers},
               options.recompute);
   collect_parameters();
   if (options.numerics == Numerics::Exact) {

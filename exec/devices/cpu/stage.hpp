@@ -30,6 +30,7 @@
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/gradient_exchange.hpp"
 #include "exec/devices/cpu/gradient_norm.hpp"
+#include "exec/devices/cpu/host_ops.hpp"
 #include "exec/devices/cpu/weight_stash.hpp"
 #include "exec/evaluation/evaluation.hpp"
 #include "exec/layers/layer.hpp"
@@ -62,6 +63,9 @@ struct StageOptions {
   /// construction.
   const LayerFactory* layers = nullptr;
   std::vector<LayerRecompute> recompute;  // by layer of the model; empty: nothing
+  /// Another device's, on which the caller runs the layers itself; must outlive the Stage. Null:
+  /// the Stage runs them on the CPU.
+  TensorOps* ops = nullptr;
 };
 
 class Stage {
@@ -141,7 +145,7 @@ class Stage {
   /// The gradients become the sum of the parts, added in the order given.
   void set_gradients(std::span<const GradientPart* const> parts);
 
-  /// Holds a table that another stage holds too (exec/devices/cpu/layers/tied_head.hpp).
+  /// Holds a table that another stage holds too (exec/layers/tied_head.hpp).
   bool shares_table() const { return shared_table_.has_value(); }
   /// What it brings to the sum of the table's gradients: all it has, of a sharded stage its own
   /// part, elsewhere 0.
@@ -169,6 +173,7 @@ class Stage {
   std::vector<ParameterView> parameters() const;
   /// The parameters themselves, in the same order, for code that trains copies of them elsewhere.
   const std::vector<Parameter*>& parameter_list() const { return parameters_; }
+  const std::vector<std::unique_ptr<TrainableLayer>>& layers() const { return layers_; }
   /// By layer of the stage, its parameters' places in that list.
   const std::vector<std::vector<std::size_t>>& parameters_by_layer() const {
     return parameters_of_layer_;
@@ -217,6 +222,7 @@ class Stage {
 
   // The pool is first: whatever holds its buffers must go before it.
   std::unique_ptr<BufferPool> pool_;
+  std::unique_ptr<HostOps> ops_;
   Extent extent_;
   LossKind loss_kind_;
   int width_in_ = 0, width_out_ = 0;

@@ -9,6 +9,7 @@
 #include "core/order/forward_order.hpp"
 #include "exec/devices/cpu/gradient_exchange.hpp"
 #include "exec/devices/cpu/gradient_norm.hpp"
+#include "exec/devices/cuda/trainable_layers.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
@@ -294,7 +295,7 @@ Device::Waiting Device::arrived(InstructionId recv, DevicePayload& payload) {
   require(cuda_, cuda_.copy(stream, own.at(), payload.buffer.at(), own.bytes()));
   timeline_.note_transfer(recv, std::move(start), timeline_.mark(stream), true);
   Event ready = queue_.record(stream);
-  payload.buffer.guard(ready);
+  Pool::guard(payload.buffer, ready);
   return {std::move(own), std::move(ready), true};
 }
 

@@ -41,6 +41,8 @@ Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
     DeviceParameter& p = all_[i];
     p.value = values_.floats() + p.offset;
     p.gradient = gradients_.floats() + p.offset;
+    host_[i]->device_value = p.value;
+    host_[i]->device_gradient = p.gradient;
     queue_.copy(p.value, host_[i]->value.data(), p.size * sizeof(float));
   }
   finish({});
@@ -56,13 +58,6 @@ void Parameters::finish(const Between& between) {
   queue_.finish(queue_.record(queue_.computing()), between);
 }
 
-const DeviceParameter& Parameters::at(std::string_view name) const {
-  const auto found =
-      std::find_if(all_.begin(), all_.end(), [&](const auto& p) { return p.name == name; });
-  PIPEWRIGHT_ASSERT(found != all_.end(), "no parameter \"" + std::string(name) + "\"");
-  return *found;
-}
-
 void Parameters::clear() {
   queue_.clear(gradients_.at(), floats_ * sizeof(float));
   if (!is_exact()) return;
@@ -73,14 +68,14 @@ void Parameters::clear() {
 void Parameters::add_parts(std::span<const std::size_t> places) {
   for (const std::size_t i : places) {
     const DeviceParameter& p = all_[i];
-    queue_.run(queue_.kernels().fixed_add, p.size, p.gradient, high_.words() + p.offset,
-               low_.words() + p.offset, bad_.ids() + i);
+    queue_.run(queue_.kernels().fixed_add, p.size, p.gradient, high_.longs() + p.offset,
+               low_.longs() + p.offset, bad_.ids() + i);
   }
 }
 
 void Parameters::settle() {
   if (!is_exact()) return;
-  queue_.run(queue_.kernels().fixed_round, floats_, high_.words(), low_.words(),
+  queue_.run(queue_.kernels().fixed_round, floats_, high_.longs(), low_.longs(),
              gradients_.floats());
 }
 
@@ -140,7 +135,7 @@ cpu::SquareSum Parameters::squares(const Between& between) {
   queue_.clear(total_.at(), 4 * sizeof(std::int64_t));
   for (const DeviceParameter& p : all_) {
     if (p.is_copy) continue;
-    queue_.run(queue_.kernels().add_squares, p.size, p.gradient, partial_.words(), total_.words(),
+    queue_.run(queue_.kernels().add_squares, p.size, p.gradient, partial_.longs(), total_.longs(),
                bad_.ids() + all_.size());
   }
   queue_.copy(found.data(), total_.at(), 4 * sizeof(std::int64_t));
@@ -167,8 +162,8 @@ cpu::GradientPart Parameters::part(std::span<const std::size_t> places, const Be
       continue;
     }
     const std::size_t bytes = p.size * sizeof(std::int64_t);
-    queue_.copy(high.emplace_back(p.size).data(), high_.words() + p.offset, bytes);
-    queue_.copy(low.emplace_back(p.size).data(), low_.words() + p.offset, bytes);
+    queue_.copy(high.emplace_back(p.size).data(), high_.longs() + p.offset, bytes);
+    queue_.copy(low.emplace_back(p.size).data(), low_.longs() + p.offset, bytes);
   }
   ask_for_health();
   finish(between);
@@ -196,8 +191,8 @@ void Parameters::set(std::size_t place, const Summands& summands, const Between&
     const cpu::FixedPointSums sum = sum_of(place, summands);
     const std::size_t bytes = p.size * sizeof(std::int64_t);
     queue_.clear(p.gradient, p.size * sizeof(float));
-    queue_.copy(high_.words() + p.offset, sum.high().data(), bytes);
-    queue_.copy(low_.words() + p.offset, sum.low().data(), bytes);
+    queue_.copy(high_.longs() + p.offset, sum.high().data(), bytes);
+    queue_.copy(low_.longs() + p.offset, sum.low().data(), bytes);
     return finish(between);
   }
   AlignedFloats sum(p.size, 0.0F);

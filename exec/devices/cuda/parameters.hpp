@@ -10,7 +10,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "exec/devices/cpu/gradient_norm.hpp"
@@ -21,7 +20,7 @@
 
 namespace pipewright::exec::cuda {
 
-/// One of them. The pointers stay as long as the Parameters.
+/// One of them.
 struct DeviceParameter {
   std::string name;
   bool decays = false;
@@ -32,11 +31,10 @@ struct DeviceParameter {
 
 class Parameters {
  public:
-  /// Copies the weights of `host` to the GPU; `host` must outlive it.
+  /// Copies the weights of `host` to the GPU, and tells `host` where they are; it must outlive
+  /// this.
   Parameters(Queue& queue, const std::vector<Parameter*>& host, const OptimizerSpec& optimizer);
 
-  /// By the name it has on the host; a Bug if there is none.
-  const DeviceParameter& at(std::string_view name) const;
   std::size_t size() const { return all_.size(); }
 
   /// All gradients become 0.

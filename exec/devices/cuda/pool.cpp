@@ -4,8 +4,17 @@
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace pipewright::exec::cuda {
+
+/// A block, and, while somebody holds it, the pool's state, which lives until the last one is back.
+struct Pool::Lent final : Block {
+  void come_back() noexcept override;
+
+  std::vector<Event> guards;
+  std::shared_ptr<State> home;
+};
 
 struct Pool::State {
   explicit State(PoolSource from) : source(std::move(from)) {}
@@ -22,7 +31,7 @@ struct Pool::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  std::unique_ptr<Buffer::Block> take_free(std::size_t bytes) {
+  std::unique_ptr<Lent> take_free(std::size_t bytes) {
     const std::scoped_lock lock(mutex);
     figures.live_bytes += static_cast<std::int64_t>(bytes);
     figures.peak_bytes = std::max(figures.peak_bytes, figures.live_bytes);
@@ -31,12 +40,12 @@ struct Pool::State {
       figures.reserved_bytes += static_cast<std::int64_t>(bytes);
       return nullptr;
     }
-    std::unique_ptr<Buffer::Block> block = std::move(blocks.back());
+    std::unique_ptr<Lent> block = std::move(blocks.back());
     blocks.pop_back();
     return block;
   }
 
-  void give_back(std::unique_ptr<Buffer::Block> block) {
+  void give_back(std::unique_ptr<Lent> block) {
     if (source.after_use) block->guards.push_back(source.after_use());
     const std::scoped_lock lock(mutex);
     figures.live_bytes -= static_cast<std::int64_t>(block->bytes);
@@ -45,26 +54,34 @@ struct Pool::State {
 
   PoolSource source;
   mutable std::mutex mutex;  // guards what follows
-  std::map<std::size_t, std::vector<std::unique_ptr<Buffer::Block>>> free;
+  std::map<std::size_t, std::vector<std::unique_ptr<Lent>>> free;
   PoolFigures figures;
 };
+
+void Pool::Lent::come_back() noexcept {
+  const std::shared_ptr<State> state = std::move(home);
+  state->give_back(std::unique_ptr<Lent>(this));
+}
 
 Pool::Pool(PoolSource source) : state_(std::make_shared<State>(std::move(source))) {}
 
 Buffer Pool::take(std::size_t bytes) {
   bytes = std::max<std::size_t>(bytes, 1);
-  std::unique_ptr<Buffer::Block> block = state_->take_free(bytes);
+  std::unique_ptr<Lent> block = state_->take_free(bytes);
   if (block == nullptr) {
-    block = std::make_unique<Buffer::Block>();
+    block = std::make_unique<Lent>();
     block->bytes = bytes;
     block->at = state_->source.allocate(bytes);
   }
   for (const Event& event : std::exchange(block->guards, {})) {
     if (state_->source.before_reuse) state_->source.before_reuse(event);
   }
-  return Buffer({block.release(), [state = state_](Buffer::Block* returned) {
-                   state->give_back(std::unique_ptr<Buffer::Block>(returned));
-                 }});
+  block->home = state_;
+  return Buffer(*block.release());
+}
+
+void Pool::guard(const Buffer& buffer, Event event) {
+  static_cast<Lent*>(buffer.block())->guards.push_back(std::move(event));
 }
 
 void Pool::forget_guards() {

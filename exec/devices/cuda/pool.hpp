@@ -13,40 +13,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
+#include "exec/base/buffer.hpp"
 #include "exec/devices/cuda/events.hpp"
 
 namespace pipewright::exec::cuda {
-
-/// A counted handle of a block; an empty one holds nothing. Copies share the block.
-class Buffer {
- public:
-  Buffer() = default;
-
-  explicit operator bool() const { return block_ != nullptr; }
-  void reset() { block_.reset(); }
-  bool is_shared() const { return block_.use_count() > 1; }
-  std::size_t bytes() const { return block_ == nullptr ? 0 : block_->bytes; }
-  float* floats() const { return static_cast<float*>(at()); }
-  std::int32_t* ids() const { return static_cast<std::int32_t*>(at()); }
-  std::int64_t* words() const { return static_cast<std::int64_t*>(at()); }
-  void* at() const { return block_ == nullptr ? nullptr : block_->at; }
-
-  /// The block is not used again before this event. By whoever holds the last handle.
-  void guard(Event event) { block_->guards.push_back(std::move(event)); }
-
- private:
-  friend class Pool;
-  struct Block {
-    void* at = nullptr;
-    std::size_t bytes = 0;
-    std::vector<Event> guards;
-  };
-  explicit Buffer(std::shared_ptr<Block> block) : block_(std::move(block)) {}
-
-  std::shared_ptr<Block> block_;
-};
 
 /// Where a pool's memory comes from, and what has to happen around its reuse. Functions may be
 /// empty but for the first two; after_use is called by whoever drops the last handle.
@@ -72,11 +43,15 @@ class Pool {
   Buffer take(std::size_t bytes);
   Buffer take_floats(std::size_t n) { return take(n * sizeof(float)); }
   PoolFigures figures() const;
+  /// The block of this buffer, which a Pool has lent, is not used again before this event. By
+  /// whoever holds the last handle.
+  static void guard(const Buffer& buffer, Event event);
   /// Of the blocks that nobody holds: what their guards wait for is over.
   void forget_guards();
 
  private:
   struct State;
+  struct Lent;
   std::shared_ptr<State> state_;
 };
 

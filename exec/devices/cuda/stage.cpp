@@ -7,77 +7,41 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/model/tie.hpp"
-#include "exec/devices/cpu/layers/tied_head.hpp"
+#include "exec/devices/cuda/trainable_layers.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
 
-std::unique_ptr<cpu::Stage> mirror_of(const StageSpec& spec) {
+std::unique_ptr<cpu::Stage> mirror_of(const StageSpec& spec, TensorOps& ops) {
   require_layers(*spec.model);
   OptimizerSpec without_state;
   without_state.kind = OptimizerKind::Sgd;
-  return std::make_unique<cpu::Stage>(*spec.model, spec.first_layer, spec.end_layer,
-                                      spec.micro_batch_size, spec.micro_batches, spec.seed,
-                                      without_state);
+  return std::make_unique<cpu::Stage>(
+      *spec.model, spec.first_layer, spec.end_layer, spec.micro_batch_size, spec.micro_batches,
+      spec.seed, without_state, cpu::StageOptions{.recompute = spec.recompute, .ops = &ops});
 }
 
 }  // namespace
 
 Stage::Stage(Queue& queue, const StageSpec& spec)
     : queue_(queue),
-      mirror_(mirror_of(spec)),
+      ops_(queue),
+      mirror_(mirror_of(spec, ops_)),
       parameters_(std::make_unique<Parameters>(queue, mirror_->parameter_list(), spec.optimizer)),
       extent_{spec.micro_batch_size, spec.model->sequence},
       loss_kind_(spec.model->loss),
       width_in_(width_in_front_of(*spec.model, spec.first_layer)),
       width_out_(width_in_front_of(*spec.model, spec.end_layer)),
       loss_divisor_(spec.micro_batches) {
-  make_layers(spec);
   in_flight_.resize(static_cast<std::size_t>(spec.micro_batches));
   for (InFlight& one : in_flight_) {
-    for (const auto& layer : layers_) one.saved.push_back(layer->new_saved());
+    for (const auto& layer : layers()) one.saved.push_back(layer->new_saved());
   }
   const std::size_t count = in_flight_.size();
   if (is_first()) staged_inputs_ = Pinned<float>(queue.cuda(), count * input_words());
   if (!is_last()) return;
   staged_answers_ = Pinned<float>(queue.cuda(), count * answer_words());
   facts_ = Pinned<float>(queue.cuda(), count * facts_of_micro_batch());
-}
-
-/// Neighbours that are recomputed whole become one, and a tied head begins anew, as in the CPU's
-/// stage.
-void Stage::make_layers(const StageSpec& spec) {
-  const auto table = cpu::shared_table_of(*spec.model);
-  const std::optional<Tie> tie = tie_of(*spec.model);
-  DeviceSite site{extent_,
-                  &queue_,
-                  parameters_.get(),
-                  "",
-                  width_in_,
-                  false,
-                  table == nullptr ? "" : table->path + "/tokens"};
-  std::vector<std::unique_ptr<DeviceLayer>> whole;
-  const auto end_whole = [&] {
-    if (!whole.empty()) layers_.push_back(make_device_recomputed(std::exchange(whole, {})));
-  };
-  for (int i = spec.first_layer; i < spec.end_layer; ++i) {
-    const auto index = static_cast<std::size_t>(i);
-    const Layer& layer = spec.model->layers[index];
-    const bool is_whole =
-        !spec.recompute.empty() && spec.recompute.at(index) == LayerRecompute::Whole;
-    site.path = layer_path("", i, layer);
-    site.recomputes_attention =
-        !spec.recompute.empty() && spec.recompute.at(index) == LayerRecompute::Attention;
-    if (!is_whole || (tie && i == tie->head)) end_whole();
-    if (!is_whole || whole.empty()) parameters_of_layer_.emplace_back();
-    (is_whole ? whole : layers_).push_back(make_device_layer(layer, site));
-    const auto& own =
-        mirror_->parameters_by_layer().at(static_cast<std::size_t>(i - spec.first_layer));
-    parameters_of_layer_.back().insert(parameters_of_layer_.back().end(), own.begin(), own.end());
-    site.width = width_behind(layer, site.width, site.path);
-  }
-  end_whole();
 }
 
 // --- Data ---
@@ -126,8 +90,8 @@ Buffer Stage::forward(int micro_batch, Buffer input) {
   PIPEWRIGHT_ASSERT(one.has_batch || !(is_first() || is_last()), "F before set_batch()");
   Buffer x = is_first() ? uploaded(staged_inputs_, micro_batch, input_words()) : std::move(input);
   PIPEWRIGHT_ASSERT(static_cast<bool>(x), "F without its input");
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    x = layers_[i]->forward(std::move(x), one.saved[i]);
+  for (std::size_t i = 0; i < layers().size(); ++i)
+    x = layers()[i]->forward(std::move(x), one.saved[i]);
   if (!is_last()) return x;
   forward_loss(micro_batch, std::move(x));
   return {};
@@ -137,8 +101,8 @@ Buffer Stage::backward_input(int micro_batch, Buffer gradient) {
   InFlight& one = at(micro_batch);
   Buffer dy = is_last() ? loss_gradient(one) : std::move(gradient);
   PIPEWRIGHT_ASSERT(static_cast<bool>(dy), "I without its gradient");
-  for (std::size_t i = layers_.size(); i-- > 0;)
-    dy = layers_[i]->backward_input(std::move(dy), one.saved[i], i > 0 || !is_first());
+  for (std::size_t i = layers().size(); i-- > 0;)
+    dy = layers()[i]->backward_input(std::move(dy), one.saved[i], i > 0 || !is_first());
   return is_first() ? Buffer() : dy;
 }
 
@@ -146,9 +110,9 @@ void Stage::backward_weight(int micro_batch) {
   InFlight& one = at(micro_batch);
   if (gradients_are_old_) begin_gradients();
   const bool is_exact = queue_.site().precision == Precision::Exact;
-  for (std::size_t i = layers_.size(); i-- > 0;) {
-    layers_[i]->backward_weight(one.saved[i]);
-    if (is_exact) parameters_->add_parts(parameters_of_layer_[i]);
+  for (std::size_t i = layers().size(); i-- > 0;) {
+    layers()[i]->backward_weight(one.saved[i]);
+    if (is_exact) parameters_->add_parts(mirror_->parameters_by_layer()[i]);
   }
   is_settled_ = false;
   ++gradient_micro_batches_;

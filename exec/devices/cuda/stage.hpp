@@ -3,9 +3,10 @@
 // work that is put on the queue's computing stream. The host sees losses, and whether gradients
 // were numbers, when end_step() has enqueued their copies and the stream is done: read_step().
 //
-// A Stage owns a CPU stage of the same layers, its mirror. That one says what the parameters are
-// called and begin with, checks the data, and holds what download() has brought. The Queue must
-// outlive the Stage. One thread at a time; functions that take a `between` wait.
+// A Stage owns a CPU stage of the same layers, its mirror, whose layers it runs on the GPU. The
+// mirror says what the parameters are called and begin with, checks the data, and holds what
+// download() has brought. The Queue must outlive the Stage. One thread at a time; functions that
+// take a `between` wait.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,8 @@
 #include <vector>
 
 #include "exec/devices/cpu/stage.hpp"
-#include "exec/devices/cuda/layer.hpp"
+#include "exec/devices/cuda/parameters.hpp"
+#include "exec/devices/cuda/queue_ops.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -87,7 +89,6 @@ class Stage {
     std::optional<double> loss;
   };
 
-  void make_layers(const StageSpec& spec);
   void forward_loss(int micro_batch, Buffer output);
   Buffer loss_gradient(InFlight& one);
   Buffer uploaded(const Pinned<float>& staged, int micro_batch, std::size_t words);
@@ -97,17 +98,17 @@ class Stage {
   double loss_of(const float* facts) const;
   void begin_gradients();
   std::size_t table() const;
+  const std::vector<std::unique_ptr<TrainableLayer>>& layers() const { return mirror_->layers(); }
   InFlight& at(int micro_batch) { return in_flight_.at(static_cast<std::size_t>(micro_batch)); }
 
   Queue& queue_;
+  QueueOps ops_;  // which the mirror's layers use
   std::unique_ptr<cpu::Stage> mirror_;
   std::unique_ptr<Parameters> parameters_;
   Extent extent_;
   LossKind loss_kind_;
   int width_in_ = 0, width_out_ = 0;
   double loss_divisor_ = 1;
-  std::vector<std::unique_ptr<DeviceLayer>> layers_;
-  std::vector<std::vector<std::size_t>> parameters_of_layer_;
   std::vector<InFlight> in_flight_;  // by micro-batch
   Pinned<float> staged_inputs_, staged_answers_, facts_;
   bool gradients_are_old_ = true, is_settled_ = true;

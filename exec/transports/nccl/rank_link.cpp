@@ -93,7 +93,7 @@ void RankLink::warm_up(const WarmUp& what) {
   void* const communicator = communicators_[what.communicator];
   void* const stream = device_.queue->computing();
   const int own = plan_.communicators[what.communicator].index_of(rank_);
-  const cuda::Buffer scratch = device_.queue->memory().take(kScratchBytes);
+  const Buffer scratch = device_.queue->memory().take(kScratchBytes);
   device_.queue->clear(scratch.at(), kScratchBytes);
   float* const element = scratch.floats();
   constexpr int kKind = PIPEWRIGHT_NCCL_FLOAT32;
@@ -238,7 +238,7 @@ void RankLink::make_call(InstructionId end, PayloadPtr data) {
     static_cast<void>(data.release());
     wait_for_turn(end, payload->ready);
   } else {
-    cuda::Buffer own = queue.messages().take(device_.message_bytes(end));
+    Buffer own = queue.messages().take(device_.message_bytes(end));
     // The pool hands out memory that the arriving stream may write.
     wait_for_turn(end, queue.record(queue.arriving()));
     payload = std::make_unique<cuda::DevicePayload>(std::move(own), nullptr, rank_);
@@ -280,7 +280,8 @@ cuda::Event RankLink::note_call(InstructionId id, cuda::Event start) {
 
 void RankLink::finish_call(Made made) {
   cuda::Event behind = note_call(made.end, std::move(made.start));
-  if (is_send(code(made.end).kind)) return made.payload->buffer.guard(std::move(behind));
+  if (is_send(code(made.end).kind))
+    return cuda::Pool::guard(made.payload->buffer, std::move(behind));
   made.payload->ready = std::move(behind);
   received_[made.end - begin_] = std::move(made.payload);
 }

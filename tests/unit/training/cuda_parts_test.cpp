@@ -75,7 +75,7 @@ TEST_F(CudaPool, WaitsForTheGuardsOfABlockBeforeItIsUsedAgainAndOnlyThen) {
   Pool pool(source());
   const Event reader = event();
   Buffer a = pool.take(8);
-  a.guard(reader);
+  Pool::guard(a, reader);
   a.reset();
   EXPECT_TRUE(waited_.empty());
   a = pool.take(8);

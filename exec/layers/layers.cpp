@@ -4,17 +4,17 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "exec/devices/cpu/layers/chain.hpp"
-#include "exec/devices/cpu/layers/graph.hpp"
-#include "exec/devices/cpu/layers/image.hpp"
-#include "exec/devices/cpu/layers/leaf.hpp"
-#include "exec/layers/ops.hpp"
+#include "exec/layers/chain.hpp"
+#include "exec/layers/graph.hpp"
+#include "exec/layers/image.hpp"
+#include "exec/layers/leaf.hpp"
 #include "exec/layers/own_layer.hpp"
+#include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
 namespace {
 
-class SequentialLayer final : public cpu::LayerChain {
+class SequentialLayer final : public LayerChain {
  public:
   SequentialLayer(const std::vector<Layer>& layers, LayerSite site) {
     const std::string outer = site.path;
@@ -39,7 +39,7 @@ class ResidualLayer final : public TrainableLayer {
   ResidualLayer(const Layer& layer, const LayerSite& site)
       : words_in_(site.extent.words(site.width)),
         words_out_(site.extent.words(width_behind(layer, site.width, site.path))),
-        pool_(*site.pool),
+        ops_(*site.ops),
         inner_(layer.inner, site),
         shortcut_(layer.shortcut, site_of_shortcut(site)) {}
 
@@ -53,7 +53,7 @@ class ResidualLayer final : public TrainableLayer {
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer y = writable(inner_.forward(x, saved.inner[0]), words_out_);
     const Buffer added = shortcut_.forward(std::move(x), saved.inner[1]);
-    add_to(words_out_, added.floats(), y.floats());
+    ops_.add_to(words_out_, added.floats(), y.floats());
     return y;
   }
 
@@ -62,7 +62,7 @@ class ResidualLayer final : public TrainableLayer {
     const Buffer added = shortcut_.backward_input(std::move(dy), saved.inner[1], wanted);
     if (!wanted) return {};
     dx = writable(std::move(dx), words_in_);
-    add_to(words_in_, added.floats(), dx.floats());
+    ops_.add_to(words_in_, added.floats(), dx.floats());
     return dx;
   }
 
@@ -92,13 +92,13 @@ class ResidualLayer final : public TrainableLayer {
   /// The buffer itself, or a copy if somebody else reads it (relu keeps its output).
   Buffer writable(Buffer buffer, std::size_t words) {
     if (!buffer.is_shared()) return buffer;
-    Buffer copy = pool_.take(words);
-    std::copy_n(buffer.floats(), words, copy.floats());
+    Buffer copy = ops_.take(words);
+    ops_.copy(words, buffer.floats(), copy.floats());
     return copy;
   }
 
   std::size_t words_in_, words_out_;
-  BufferPool& pool_;
+  TensorOps& ops_;
   SequentialLayer inner_, shortcut_;
 };
 
@@ -187,7 +187,7 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
     case LayerKind::Residual:
       return width_behind_residual(layer, width, path);
     case LayerKind::Graph:
-      return cpu::width_in_graph(layer, static_cast<int>(layer.inner.size()) - 1, width, path);
+      return width_in_graph(layer, static_cast<int>(layer.inner.size()) - 1, width, path);
     case LayerKind::Custom:
       expect_width(layer, width, path);
       if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");
@@ -225,38 +225,38 @@ std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& 
   width_behind(layer, site.width, site.path);
   switch (layer.kind) {
     case LayerKind::Linear:
-      return cpu::make_linear(layer, site);
+      return make_linear(layer, site);
     case LayerKind::Relu:
-      return cpu::make_relu(site);
+      return make_relu(site);
     case LayerKind::Gelu:
-      return cpu::make_gelu(site);
+      return make_gelu(site);
     case LayerKind::LayerNorm:
-      return cpu::make_layer_norm(site);
+      return make_layer_norm(site);
     case LayerKind::CausalSelfAttention:
-      return cpu::make_attention(layer, site);
+      return make_attention(layer, site);
     case LayerKind::Embedding:
       check_embedding(layer, site);
-      return cpu::make_embedding(layer, site);
+      return make_embedding(layer, site);
     case LayerKind::Residual:
       return std::make_unique<ResidualLayer>(layer, site);
     case LayerKind::Sequential:
       return std::make_unique<SequentialLayer>(layer.inner, site);
     case LayerKind::Graph:
-      return cpu::make_graph(layer, site);
+      return make_graph(layer, site);
     case LayerKind::Add:
     case LayerKind::Concat:
       refuse_layer(site.path, "it has several inputs, so it belongs into a graph");
     case LayerKind::Custom:
       return make_own_layer(layer, site);
     case LayerKind::Conv2d:
-      return cpu::make_conv2d(layer, site);
+      return make_conv2d(layer, site);
     case LayerKind::BatchNorm:
-      return cpu::make_batch_norm(layer, site);
+      return make_batch_norm(layer, site);
     case LayerKind::MaxPool:
-      return cpu::make_max_pool(layer, site);
+      return make_max_pool(layer, site);
     case LayerKind::AveragePool:
     case LayerKind::GlobalAveragePool:
-      return cpu::make_average_pool(layer, site);
+      return make_average_pool(layer, site);
   }
   throw Bug("a layer kind without an implementation");
 }

@@ -1,24 +1,24 @@
-#include "exec/devices/cpu/layers/image.hpp"
+#include "exec/layers/image.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "exec/devices/cpu/layers/leaf.hpp"
-#include "exec/layers/image_ops.hpp"
+#include "exec/layers/parameters.hpp"
+#include "exec/layers/tensor_ops.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 namespace {
 
 class ConvLayer final : public TrainableLayer {
  public:
   ConvLayer(const Layer& layer, const LayerSite& site)
-      : shape_{site.extent.rows(), layer.image,  layer.image_out.channels,
-               layer.window,       layer.groups, site.numerics},
+      : shape_{site.extent.rows(), layer.image, layer.image_out.channels, layer.window,
+               layer.groups},
         channels_{site.extent.rows(), layer.image_out.channels, layer.image_out.pixels()},
         words_in_(site.extent.words(layer.in)),
         words_out_(site.extent.words(layer.out)),
-        pool_(*site.pool) {
+        ops_(*site.ops) {
     // He's bound keeps the size of what goes through relu and the next convolution.
     const auto patch = static_cast<std::size_t>(shape_.patch());
     const float bound = std::sqrt(6.0F / static_cast<float>(patch));
@@ -30,10 +30,9 @@ class ConvLayer final : public TrainableLayer {
   Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = pool_.take(words_out_);
-    const Buffer scratch = pool_.take(conv2d_scratch(shape_));
-    conv2d_forward(shape_, x.floats(), weight_.value.data(), y.floats(), scratch.floats());
-    if (has_bias()) channel_bias_forward(channels_, bias_.value.data(), y.floats());
+    Buffer y = ops_.take(words_out_);
+    ops_.images().conv2d_forward(shape_, x.floats(), weight_.weights(), y.floats());
+    if (has_bias()) ops_.images().channel_bias_forward(channels_, bias_.weights(), y.floats());
     saved.buffers[kX] = std::move(x);
     return y;
   }
@@ -41,21 +40,18 @@ class ConvLayer final : public TrainableLayer {
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) {
-      dx = pool_.take(words_in_);
-      const Buffer scratch = pool_.take(conv2d_scratch(shape_));
-      conv2d_backward_input(shape_, dy.floats(), weight_.value.data(), dx.floats(),
-                            scratch.floats());
+      dx = ops_.take(words_in_);
+      ops_.images().conv2d_backward_input(shape_, dy.floats(), weight_.weights(), dx.floats());
     }
     saved.buffers[kDy] = std::move(dy);
     return dx;
   }
 
   void backward_weight(Saved& saved) override {
-    const Buffer scratch = pool_.take(conv2d_scratch(shape_));
     const float* const dy = saved.buffers[kDy].floats();
-    conv2d_backward_weight(shape_, saved.buffers[kX].floats(), dy, weight_.gradient.data(),
-                           scratch.floats());
-    if (has_bias()) channel_bias_backward_weight(channels_, dy, bias_.gradient.data());
+    ops_.images().conv2d_backward_weight(shape_, saved.buffers[kX].floats(), dy,
+                                         weight_.gradients());
+    if (has_bias()) ops_.images().channel_bias_backward_weight(channels_, dy, bias_.gradients());
     for (Buffer& buffer : saved.buffers) buffer.reset();
   }
 
@@ -72,7 +68,7 @@ class ConvLayer final : public TrainableLayer {
   ConvShape shape_;
   ChannelShape channels_;
   std::size_t words_in_, words_out_;
-  BufferPool& pool_;
+  TensorOps& ops_;
   Parameter weight_, bias_;  // bias_ is empty if there is none
 };
 
@@ -91,7 +87,7 @@ class BatchNormLayer final : public TrainableLayer {
       : shape_{site.extent.rows(), layer.image.channels, layer.image.pixels()},
         words_(site.extent.words(layer.in)),
         size_(static_cast<std::size_t>(layer.image.channels)),
-        pool_(*site.pool),
+        ops_(*site.ops),
         scale_(constant_parameter(site, "scale", size_, 1.0F)),
         shift_(constant_parameter(site, "shift", size_, 0.0F)),
         mean_(statistic(site, "running_mean", size_, 0.0F)),
@@ -101,14 +97,14 @@ class BatchNormLayer final : public TrainableLayer {
   Saved new_saved() const override { return {std::vector<Buffer>(4), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = pool_.take(words_);
+    Buffer y = ops_.take(words_);
     if (is_evaluating_) {
-      normalise(x, mean_.value.data(), variance_.value.data(), y);
+      normalise(x, mean_.weights(), variance_.weights(), y);
       return y;
     }
-    const Buffer mean = saved.buffers[kMean] = pool_.take(size_);
-    const Buffer variance = saved.buffers[kVariance] = pool_.take(size_);
-    batch_statistics(shape_, x.floats(), mean.floats(), variance.floats());
+    const Buffer mean = saved.buffers[kMean] = ops_.take(size_);
+    const Buffer variance = saved.buffers[kVariance] = ops_.take(size_);
+    ops_.images().batch_statistics(shape_, x.floats(), mean.floats(), variance.floats());
     normalise(x, mean.floats(), variance.floats(), y);
     saved.buffers[kX] = std::move(x);
     return y;
@@ -116,11 +112,12 @@ class BatchNormLayer final : public TrainableLayer {
 
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
-    if (wanted) dx = dy.is_shared() ? pool_.take(words_) : dy;
-    Buffer sums = pool_.take(2 * size_);
-    batch_norm_backward_input(shape_, saved.buffers[kX].floats(), saved.buffers[kMean].floats(),
-                              saved.buffers[kVariance].floats(), scale_.value.data(), dy.floats(),
-                              wanted ? dx.floats() : nullptr, sums.floats(), sums.floats() + size_);
+    if (wanted) dx = dy.is_shared() ? ops_.take(words_) : dy;
+    Buffer sums = ops_.take(2 * size_);
+    ops_.images().batch_norm_backward_input(
+        shape_, saved.buffers[kX].floats(), saved.buffers[kMean].floats(),
+        saved.buffers[kVariance].floats(), scale_.weights(), dy.floats(),
+        wanted ? dx.floats() : nullptr, sums.floats(), sums.floats() + size_);
     saved.buffers[kX].reset();
     saved.buffers[kSums] = std::move(sums);
     return dx;
@@ -161,8 +158,8 @@ class BatchNormLayer final : public TrainableLayer {
   enum Slot { kX, kMean, kVariance, kSums };
 
   void normalise(const Buffer& x, const float* mean, const float* variance, Buffer& y) const {
-    batch_norm_forward(shape_, x.floats(), mean, variance, scale_.value.data(), shift_.value.data(),
-                       y.floats());
+    ops_.images().batch_norm_forward(shape_, x.floats(), mean, variance, scale_.weights(),
+                                     shift_.weights(), y.floats());
   }
 
   void add(const float* part, Parameter& parameter) const {
@@ -171,7 +168,7 @@ class BatchNormLayer final : public TrainableLayer {
 
   ChannelShape shape_;
   std::size_t words_, size_;
-  BufferPool& pool_;
+  TensorOps& ops_;
   Parameter scale_, shift_, mean_, variance_, updates_;
   bool is_evaluating_ = false;
 };
@@ -182,14 +179,14 @@ class MaxPoolLayer final : public TrainableLayer {
       : shape_{site.extent.rows(), layer.image, layer.window},
         words_in_(site.extent.words(layer.in)),
         words_out_(site.extent.words(layer.out)),
-        pool_(*site.pool) {}
+        ops_(*site.ops) {}
 
   Saved new_saved() const override { return {std::vector<Buffer>(1), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = pool_.take(words_out_);
-    Buffer places = pool_.take(words_out_);
-    max_pool_forward(shape_, x.floats(), y.floats(), places.ids());
+    Buffer y = ops_.take(words_out_);
+    Buffer places = ops_.take(words_out_);
+    ops_.images().max_pool_forward(shape_, x.floats(), y.floats(), places.ids());
     saved.buffers[0] = std::move(places);
     return y;
   }
@@ -197,8 +194,8 @@ class MaxPoolLayer final : public TrainableLayer {
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
     const Buffer places = std::exchange(saved.buffers[0], Buffer());
     if (!wanted) return {};
-    Buffer dx = pool_.take(words_in_);
-    max_pool_backward_input(shape_, places.ids(), dy.floats(), dx.floats());
+    Buffer dx = ops_.take(words_in_);
+    ops_.images().max_pool_backward_input(shape_, places.ids(), dy.floats(), dx.floats());
     return dx;
   }
 
@@ -208,7 +205,7 @@ class MaxPoolLayer final : public TrainableLayer {
  private:
   PoolShape shape_;
   std::size_t words_in_, words_out_;
-  BufferPool& pool_;
+  TensorOps& ops_;
 };
 
 /// Keeps nothing: its gradient does not depend on the input.
@@ -220,27 +217,27 @@ class AveragePoolLayer final : public TrainableLayer {
         channels_{site.extent.rows(), layer.image.channels, layer.image.pixels()},
         words_in_(site.extent.words(layer.in)),
         words_out_(site.extent.words(layer.out)),
-        pool_(*site.pool) {}
+        ops_(*site.ops) {}
 
   Saved new_saved() const override { return {}; }
 
   Buffer forward(Buffer x, Saved&) override {
-    Buffer y = pool_.take(words_out_);
+    Buffer y = ops_.take(words_out_);
     if (is_global_) {
-      global_average_pool_forward(channels_, x.floats(), y.floats());
+      ops_.images().global_average_pool_forward(channels_, x.floats(), y.floats());
     } else {
-      average_pool_forward(shape_, x.floats(), y.floats());
+      ops_.images().average_pool_forward(shape_, x.floats(), y.floats());
     }
     return y;
   }
 
   Buffer backward_input(Buffer dy, Saved&, bool wanted) override {
     if (!wanted) return {};
-    Buffer dx = pool_.take(words_in_);
+    Buffer dx = ops_.take(words_in_);
     if (is_global_) {
-      global_average_pool_backward_input(channels_, dy.floats(), dx.floats());
+      ops_.images().global_average_pool_backward_input(channels_, dy.floats(), dx.floats());
     } else {
-      average_pool_backward_input(shape_, dy.floats(), dx.floats());
+      ops_.images().average_pool_backward_input(shape_, dy.floats(), dx.floats());
     }
     return dx;
   }
@@ -253,7 +250,7 @@ class AveragePoolLayer final : public TrainableLayer {
   PoolShape shape_;
   ChannelShape channels_;
   std::size_t words_in_, words_out_;
-  BufferPool& pool_;
+  TensorOps& ops_;
 };
 
 }  // namespace
@@ -274,4 +271,4 @@ std::unique_ptr<TrainableLayer> make_average_pool(const Layer& layer, const Laye
   return std::make_unique<AveragePoolLayer>(layer, site);
 }
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -1,18 +1,20 @@
-#include "exec/devices/cpu/layers/leaf.hpp"
+#include "exec/layers/leaf.hpp"
 
 #include <utility>
 
-#include "exec/devices/cpu/layers/tied_head.hpp"
-#include "exec/layers/ops.hpp"
+#include "exec/layers/parameters.hpp"
+#include "exec/layers/projection.hpp"
+#include "exec/layers/tensor_ops.hpp"
+#include "exec/layers/tied_head.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 namespace {
 
 class LinearLayer final : public TrainableLayer {
  public:
   LinearLayer(const Layer& layer, const LayerSite& site)
       : extent_(site.extent),
-        pool_(*site.pool),
+        ops_(*site.ops),
         in_(site.width),
         out_(layer.out),
         projection_(site, "", site.width, layer.out, layer.bias) {}
@@ -20,7 +22,7 @@ class LinearLayer final : public TrainableLayer {
   Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = pool_.take(extent_.words(out_));
+    Buffer y = ops_.take(extent_.words(out_));
     projection_.forward(extent_.rows(), x.floats(), y.floats());
     saved.buffers[kX] = std::move(x);
     return y;
@@ -29,7 +31,7 @@ class LinearLayer final : public TrainableLayer {
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) {
-      dx = pool_.take(extent_.words(in_));
+      dx = ops_.take(extent_.words(in_));
       projection_.backward_input(extent_.rows(), dy.floats(), dx.floats());
     }
     saved.buffers[kDy] = std::move(dy);
@@ -48,7 +50,7 @@ class LinearLayer final : public TrainableLayer {
   enum Slot { kX, kDy };
 
   Extent extent_;
-  BufferPool& pool_;
+  TensorOps& ops_;
   int in_, out_;
   Projection projection_;
 };
@@ -57,17 +59,17 @@ class LinearLayer final : public TrainableLayer {
 class ActivationLayer final : public TrainableLayer {
  public:
   ActivationLayer(const LayerSite& site, LayerKind kind)
-      : words_(site.extent.words(site.width)), pool_(*site.pool), kind_(kind) {}
+      : words_(site.extent.words(site.width)), ops_(*site.ops), kind_(kind) {}
 
   Saved new_saved() const override { return {std::vector<Buffer>(1), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = pool_.take(words_);
+    Buffer y = ops_.take(words_);
     if (kind_ == LayerKind::Relu) {
-      relu_forward(words_, x.floats(), y.floats());
+      ops_.relu_forward(words_, x.floats(), y.floats());
       saved.buffers[0] = y;
     } else {
-      gelu_forward(words_, x.floats(), y.floats());
+      ops_.gelu_forward(words_, x.floats(), y.floats());
       saved.buffers[0] = std::move(x);
     }
     return y;
@@ -76,11 +78,11 @@ class ActivationLayer final : public TrainableLayer {
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
     const Buffer kept = std::exchange(saved.buffers[0], Buffer());
     if (!wanted) return {};
-    Buffer dx = dy.is_shared() ? pool_.take(words_) : dy;
+    Buffer dx = dy.is_shared() ? ops_.take(words_) : dy;
     if (kind_ == LayerKind::Relu) {
-      relu_backward_input(words_, kept.floats(), dy.floats(), dx.floats());
+      ops_.relu_backward_input(words_, kept.floats(), dy.floats(), dx.floats());
     } else {
-      gelu_backward_input(words_, kept.floats(), dy.floats(), dx.floats());
+      ops_.gelu_backward_input(words_, kept.floats(), dy.floats(), dx.floats());
     }
     return dx;
   }
@@ -90,7 +92,7 @@ class ActivationLayer final : public TrainableLayer {
 
  private:
   std::size_t words_;
-  BufferPool& pool_;
+  TensorOps& ops_;
   LayerKind kind_;
 };
 
@@ -99,18 +101,18 @@ class LayerNormLayer final : public TrainableLayer {
   explicit LayerNormLayer(const LayerSite& site)
       : shape_{site.extent.rows(), site.width},
         words_(site.extent.words(site.width)),
-        pool_(*site.pool),
+        ops_(*site.ops),
         scale_(constant_parameter(site, "scale", static_cast<std::size_t>(site.width), 1.0F)),
         shift_(constant_parameter(site, "shift", static_cast<std::size_t>(site.width), 0.0F)) {}
 
   Saved new_saved() const override { return {std::vector<Buffer>(4), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = pool_.take(words_);
-    saved.buffers[kMean] = pool_.take(static_cast<std::size_t>(shape_.rows));
-    saved.buffers[kInverse] = pool_.take(static_cast<std::size_t>(shape_.rows));
-    layer_norm_forward(shape_, x.floats(), scale_.value.data(), shift_.value.data(), y.floats(),
-                       saved.buffers[kMean].floats(), saved.buffers[kInverse].floats());
+    Buffer y = ops_.take(words_);
+    saved.buffers[kMean] = ops_.take(static_cast<std::size_t>(shape_.rows));
+    saved.buffers[kInverse] = ops_.take(static_cast<std::size_t>(shape_.rows));
+    ops_.layer_norm_forward(shape_, x.floats(), scale_.weights(), shift_.weights(), y.floats(),
+                            saved.buffers[kMean].floats(), saved.buffers[kInverse].floats());
     saved.buffers[kX] = std::move(x);
     return y;
   }
@@ -118,19 +120,20 @@ class LayerNormLayer final : public TrainableLayer {
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) {
-      dx = pool_.take(words_);
-      layer_norm_backward_input(shape_, saved.buffers[kX].floats(), saved.buffers[kMean].floats(),
-                                saved.buffers[kInverse].floats(), scale_.value.data(), dy.floats(),
-                                dx.floats());
+      dx = ops_.take(words_);
+      ops_.layer_norm_backward_input(
+          shape_, saved.buffers[kX].floats(), saved.buffers[kMean].floats(),
+          saved.buffers[kInverse].floats(), scale_.weights(), dy.floats(), dx.floats());
     }
     saved.buffers[kDy] = std::move(dy);
     return dx;
   }
 
   void backward_weight(Saved& saved) override {
-    layer_norm_backward_weight(shape_, saved.buffers[kX].floats(), saved.buffers[kMean].floats(),
-                               saved.buffers[kInverse].floats(), saved.buffers[kDy].floats(),
-                               scale_.gradient.data(), shift_.gradient.data());
+    ops_.layer_norm_backward_weight(shape_, saved.buffers[kX].floats(),
+                                    saved.buffers[kMean].floats(), saved.buffers[kInverse].floats(),
+                                    saved.buffers[kDy].floats(), scale_.gradients(),
+                                    shift_.gradients());
     for (Buffer& buffer : saved.buffers) buffer.reset();
   }
 
@@ -144,7 +147,7 @@ class LayerNormLayer final : public TrainableLayer {
 
   NormShape shape_;
   std::size_t words_;
-  BufferPool& pool_;
+  TensorOps& ops_;
   Parameter scale_, shift_;
 };
 
@@ -153,7 +156,7 @@ class EmbeddingLayer final : public TrainableLayer {
   EmbeddingLayer(const Layer& layer, const LayerSite& site)
       : shape_{site.extent.rows(), site.extent.sequence, layer.out},
         words_(site.extent.words(layer.out)),
-        pool_(*site.pool),
+        ops_(*site.ops),
         tokens_(token_table(site, layer.vocabulary, layer.out)) {
     if (layer.positions > 0) {
       const auto size =
@@ -166,9 +169,9 @@ class EmbeddingLayer final : public TrainableLayer {
   Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = pool_.take(words_);
-    embedding_forward(shape_, x.ids(), tokens_.value.data(),
-                      has_positions() ? positions_.value.data() : nullptr, y.floats());
+    Buffer y = ops_.take(words_);
+    ops_.embedding_forward(shape_, x.ids(), tokens_.weights(),
+                           has_positions() ? positions_.weights() : nullptr, y.floats());
     saved.buffers[kIds] = std::move(x);
     return y;
   }
@@ -179,9 +182,9 @@ class EmbeddingLayer final : public TrainableLayer {
   }
 
   void backward_weight(Saved& saved) override {
-    embedding_backward_weight(shape_, saved.buffers[kIds].ids(), saved.buffers[kDy].floats(),
-                              tokens_.gradient.data(),
-                              has_positions() ? positions_.gradient.data() : nullptr);
+    ops_.embedding_backward_weight(shape_, saved.buffers[kIds].ids(), saved.buffers[kDy].floats(),
+                                   tokens_.gradients(),
+                                   has_positions() ? positions_.gradients() : nullptr);
     for (Buffer& buffer : saved.buffers) buffer.reset();
   }
 
@@ -197,7 +200,7 @@ class EmbeddingLayer final : public TrainableLayer {
 
   EmbeddingShape shape_;
   std::size_t words_;
-  BufferPool& pool_;
+  TensorOps& ops_;
   Parameter tokens_, positions_;
 };
 
@@ -224,4 +227,4 @@ std::unique_ptr<TrainableLayer> make_embedding(const Layer& layer, const LayerSi
   return std::make_unique<EmbeddingLayer>(layer, site);
 }
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -1,5 +1,5 @@
 // The layers of images: makers of each. `site.width` fits the layer
-// (exec/devices/cpu/layers/layers.cpp has looked). The results follow the contract of
+// (exec/layers/layers.cpp has looked). The results follow the contract of
 // exec/layers/layer.hpp.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 #include "exec/layers/layer.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 
 std::unique_ptr<TrainableLayer> make_conv2d(const Layer& layer, const LayerSite& site);
 /// Its running mean and variance are parameters too, marked as statistics: what a micro-batch adds
@@ -18,4 +18,4 @@ std::unique_ptr<TrainableLayer> make_max_pool(const Layer& layer, const LayerSit
 /// AveragePool and GlobalAveragePool.
 std::unique_ptr<TrainableLayer> make_average_pool(const Layer& layer, const LayerSite& site);
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

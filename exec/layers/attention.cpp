@@ -1,10 +1,11 @@
 // Causal self-attention with its projections: x -> (queries, keys, values) -> attention -> output.
 #include <utility>
 
-#include "exec/devices/cpu/layers/leaf.hpp"
-#include "exec/layers/ops.hpp"
+#include "exec/layers/leaf.hpp"
+#include "exec/layers/projection.hpp"
+#include "exec/layers/tensor_ops.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 namespace {
 
 class AttentionLayer final : public TrainableLayer {
@@ -12,8 +13,7 @@ class AttentionLayer final : public TrainableLayer {
   AttentionLayer(const Layer& layer, const LayerSite& site)
       : shape_{site.extent.samples, site.extent.sequence, site.width, layer.heads},
         words_(site.extent.words(site.width)),
-        pool_(*site.pool),
-        numerics_(site.numerics),
+        ops_(*site.ops),
         recomputes_(site.recomputes_attention),
         qkv_(site, "qkv_", site.width, 3 * site.width, true),
         output_(site, "output_", site.width, site.width, true) {}
@@ -21,11 +21,11 @@ class AttentionLayer final : public TrainableLayer {
   Saved new_saved() const override { return {std::vector<Buffer>(kSlots), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer qkv = pool_.take(3 * words_);
+    Buffer qkv = ops_.take(3 * words_);
     qkv_.forward(shape_.rows(), x.floats(), qkv.floats());
     saved.buffers[kQkv] = std::move(qkv);
     attend(saved);
-    Buffer y = pool_.take(words_);
+    Buffer y = ops_.take(words_);
     output_.forward(shape_.rows(), saved.buffers[kContext].floats(), y.floats());
     saved.buffers[kX] = std::move(x);
     if (recomputes_) {
@@ -37,15 +37,13 @@ class AttentionLayer final : public TrainableLayer {
 
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
     if (recomputes_) attend(saved);
-    Buffer dcontext = pool_.take(words_);
+    Buffer dcontext = ops_.take(words_);
     output_.backward_input(shape_.rows(), dy.floats(), dcontext.floats());
     // W of the queries, keys and values needs this even where dx is not wanted.
-    Buffer dqkv = pool_.take(3 * words_);
-    const auto sequence = static_cast<std::size_t>(shape_.sequence);
-    const Buffer scratch = pool_.take(sequence * sequence);
-    attention_backward_input(shape_, saved.buffers[kQkv].floats(),
-                             saved.buffers[kProbabilities].floats(), dcontext.floats(),
-                             dqkv.floats(), scratch.floats(), numerics_);
+    Buffer dqkv = ops_.take(3 * words_);
+    ops_.attention_backward_input(shape_, saved.buffers[kQkv].floats(),
+                                  saved.buffers[kProbabilities].floats(), dcontext.floats(),
+                                  dqkv.floats());
     saved.buffers[kQkv].reset();
     saved.buffers[kProbabilities].reset();
     Buffer dx;
@@ -72,18 +70,18 @@ class AttentionLayer final : public TrainableLayer {
 
  private:
   void attend(Saved& saved) {
-    saved.buffers[kProbabilities] = pool_.take(shape_.probabilities());
-    saved.buffers[kContext] = pool_.take(words_);
-    attention_forward(shape_, saved.buffers[kQkv].floats(), saved.buffers[kProbabilities].floats(),
-                      saved.buffers[kContext].floats(), numerics_);
+    saved.buffers[kProbabilities] = ops_.take(shape_.probabilities());
+    saved.buffers[kContext] = ops_.take(words_);
+    ops_.attention_forward(shape_, saved.buffers[kQkv].floats(),
+                           saved.buffers[kProbabilities].floats(),
+                           saved.buffers[kContext].floats());
   }
 
   enum Slot { kX, kQkv, kProbabilities, kContext, kDqkv, kDy, kSlots };
 
   AttentionShape shape_;
   std::size_t words_;
-  BufferPool& pool_;
-  Numerics numerics_;
+  TensorOps& ops_;
   bool recomputes_;
   Projection qkv_, output_;
 };
@@ -94,4 +92,4 @@ std::unique_ptr<TrainableLayer> make_attention(const Layer& layer, const LayerSi
   return std::make_unique<AttentionLayer>(layer, site);
 }
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -5,7 +5,7 @@
 
 #include "exec/layers/layer.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 
 /// Gradients of a tensor that several layers read are added from the last reader to the first, so
 /// the same graph gives the same bits. Throws InputError as make_layer() does.
@@ -16,4 +16,4 @@ std::unique_ptr<TrainableLayer> make_graph(const Layer& layer, const LayerSite& 
 /// it.
 int width_in_graph(const Layer& graph, int index, int width, const std::string& path);
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

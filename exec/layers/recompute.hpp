@@ -8,9 +8,9 @@
 
 #include "exec/layers/layer.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 
 std::unique_ptr<TrainableLayer> make_recomputed(
     std::vector<std::unique_ptr<TrainableLayer>> layers);
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

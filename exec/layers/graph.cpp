@@ -1,12 +1,12 @@
-#include "exec/devices/cpu/layers/graph.hpp"
+#include "exec/layers/graph.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "exec/layers/ops.hpp"
+#include "exec/layers/tensor_ops.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 namespace {
 
 bool joins(LayerKind kind) { return kind == LayerKind::Add || kind == LayerKind::Concat; }
@@ -43,8 +43,7 @@ std::vector<int> widths_in_graph(const Layer& graph, int count, int width,
 
 class GraphLayer final : public TrainableLayer {
  public:
-  GraphLayer(const Layer& graph, LayerSite site)
-      : rows_(static_cast<std::size_t>(site.extent.rows())), pool_(*site.pool) {
+  GraphLayer(const Layer& graph, LayerSite site) : rows_(site.extent.rows()), ops_(*site.ops) {
     const int count = static_cast<int>(graph.inner.size());
     const std::string outer = site.path;
     widths_ = widths_in_graph(graph, count, site.width, outer);
@@ -130,11 +129,13 @@ class GraphLayer final : public TrainableLayer {
 
   static std::size_t place(int input) { return static_cast<std::size_t>(input + 1); }
   int width_of(int input) const { return widths_[place(input)]; }
-  std::size_t words(int width) const { return rows_ * static_cast<std::size_t>(width); }
+  std::size_t words(int width) const {
+    return static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width);
+  }
 
   Buffer copy_of(const Buffer& buffer, std::size_t words) {
-    Buffer copy = pool_.take(words);
-    std::copy_n(buffer.floats(), words, copy.floats());
+    Buffer copy = ops_.take(words);
+    ops_.copy(words, buffer.floats(), copy.floats());
     return copy;
   }
 
@@ -142,7 +143,7 @@ class GraphLayer final : public TrainableLayer {
     const std::size_t size = words(width_of(node.inputs.front()));
     Buffer y = copy_of(made[place(node.inputs.front())], size);
     for (std::size_t i = 1; i < node.inputs.size(); ++i) {
-      add_to(size, made[place(node.inputs[i])].floats(), y.floats());
+      ops_.add_to(size, made[place(node.inputs[i])].floats(), y.floats());
     }
     return y;
   }
@@ -150,32 +151,27 @@ class GraphLayer final : public TrainableLayer {
   /// Calls part(number of the input, where its part of a row begins, its width) for each input.
   template <class Part>
   void each_part(const Node& node, Part part) const {
-    std::size_t at = 0;
+    int at = 0;
     for (const int input : node.inputs) {
-      const auto width = static_cast<std::size_t>(width_of(input));
+      const int width = width_of(input);
       part(input, at, width);
       at += width;
     }
   }
 
   Buffer side_by_side(const Node& node, const std::vector<Buffer>& made, int width) {
-    Buffer y = pool_.take(words(width));
-    each_part(node, [&](int input, std::size_t at, std::size_t part) {
-      const float* from = made[place(input)].floats();
-      for (std::size_t r = 0; r < rows_; ++r) {
-        std::copy_n(from + r * part, part, y.floats() + r * static_cast<std::size_t>(width) + at);
-      }
+    Buffer y = ops_.take(words(width));
+    each_part(node, [&](int input, int at, int part) {
+      ops_.images().copy_columns(rows_, part, made[place(input)].floats(), part, y.floats() + at,
+                                 width);
     });
     return y;
   }
 
   void split(const Node& node, const Buffer& gradient, int width, std::vector<Buffer>& gradients) {
-    each_part(node, [&](int input, std::size_t at, std::size_t part) {
-      Buffer dx = pool_.take(rows_ * part);
-      for (std::size_t r = 0; r < rows_; ++r) {
-        std::copy_n(gradient.floats() + r * static_cast<std::size_t>(width) + at, part,
-                    dx.floats() + r * part);
-      }
+    each_part(node, [&](int input, int at, int part) {
+      Buffer dx = ops_.take(words(part));
+      ops_.images().copy_columns(rows_, part, gradient.floats() + at, width, dx.floats(), part);
       add(std::move(dx), input, gradients);
     });
   }
@@ -188,11 +184,11 @@ class GraphLayer final : public TrainableLayer {
     }
     const std::size_t size = words(width_of(input));
     if (sum.is_shared()) sum = copy_of(sum, size);
-    add_to(size, dx.floats(), sum.floats());
+    ops_.add_to(size, dx.floats(), sum.floats());
   }
 
-  std::size_t rows_;
-  BufferPool& pool_;
+  int rows_;
+  TensorOps& ops_;
   std::vector<int> widths_;
   std::vector<Node> nodes_;
 };
@@ -207,4 +203,4 @@ int width_in_graph(const Layer& graph, int index, int width, const std::string& 
   return widths_in_graph(graph, index + 1, width, path).back();
 }
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -8,7 +8,7 @@
 
 #include "exec/layers/layer.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 
 /// What the head of a stage uses and its embedding, if it has one, offers. Null if nothing in the
 /// model is tied.
@@ -19,4 +19,4 @@ Parameter token_table(const LayerSite& site, int vocabulary, int width);
 
 std::unique_ptr<TrainableLayer> make_tied_linear(const Layer& layer, const LayerSite& site);
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -1,10 +1,10 @@
-#include "exec/devices/cpu/layers/recompute.hpp"
+#include "exec/layers/recompute.hpp"
 
 #include <utility>
 
-#include "exec/devices/cpu/layers/chain.hpp"
+#include "exec/layers/chain.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 namespace {
 
 class RecomputedLayers final : public LayerChain {
@@ -41,4 +41,4 @@ std::unique_ptr<TrainableLayer> make_recomputed(
   return std::make_unique<RecomputedLayers>(std::move(layers));
 }
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

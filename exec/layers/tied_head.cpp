@@ -1,13 +1,13 @@
-#include "exec/devices/cpu/layers/tied_head.hpp"
+#include "exec/layers/tied_head.hpp"
 
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/model/tie.hpp"
-#include "exec/devices/cpu/layers/leaf.hpp"
-#include "exec/layers/ops.hpp"
+#include "exec/layers/parameters.hpp"
+#include "exec/layers/tensor_ops.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 namespace {
 
 class TiedLinear final : public TrainableLayer {
@@ -16,8 +16,7 @@ class TiedLinear final : public TrainableLayer {
       : rows_(site.extent.rows()),
         width_(site.width),
         vocabulary_(layer.out),
-        pool_(*site.pool),
-        numerics_(site.numerics),
+        ops_(*site.ops),
         table_(site.shared_table->parameter) {
     if (table_ != nullptr) return;
     LayerSite of_embedding = site;
@@ -30,8 +29,8 @@ class TiedLinear final : public TrainableLayer {
   Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = pool_.take(words(vocabulary_));
-    linear_backward_input(transposed(), x.floats(), table_->value.data(), y.floats(), numerics_);
+    Buffer y = ops_.take(words(vocabulary_));
+    ops_.linear_backward_input(transposed(), x.floats(), table_->weights(), y.floats());
     saved.buffers[kX] = std::move(x);
     return y;
   }
@@ -39,16 +38,16 @@ class TiedLinear final : public TrainableLayer {
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) {
-      dx = pool_.take(words(width_));
-      linear_forward(transposed(), dy.floats(), table_->value.data(), dx.floats(), numerics_);
+      dx = ops_.take(words(width_));
+      ops_.linear_forward(transposed(), dy.floats(), table_->weights(), dx.floats());
     }
     saved.buffers[kDy] = std::move(dy);
     return dx;
   }
 
   void backward_weight(Saved& saved) override {
-    linear_backward_weight(transposed(), saved.buffers[kDy].floats(), saved.buffers[kX].floats(),
-                           table_->gradient.data(), numerics_);
+    ops_.linear_backward_weight(transposed(), saved.buffers[kDy].floats(),
+                                saved.buffers[kX].floats(), table_->gradients());
     for (Buffer& buffer : saved.buffers) buffer.reset();
   }
 
@@ -64,8 +63,7 @@ class TiedLinear final : public TrainableLayer {
   }
 
   int rows_, width_, vocabulary_;
-  BufferPool& pool_;
-  Numerics numerics_;
+  TensorOps& ops_;
   Parameter* table_;  // the embedding's, which lives as long as the stage, or copy_
   std::unique_ptr<Parameter> copy_;
 };
@@ -94,4 +92,4 @@ std::unique_ptr<TrainableLayer> make_tied_linear(const Layer& layer, const Layer
   return std::make_unique<TiedLinear>(layer, site);
 }
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -7,7 +7,7 @@
 
 #include "exec/layers/layer.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 
 /// Leaves F and I, and what is kept between them, to derived classes; `saved.inner` has one of each
 /// layer.
@@ -46,4 +46,4 @@ class LayerChain : public TrainableLayer {
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
 };
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

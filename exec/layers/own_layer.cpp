@@ -5,7 +5,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
-#include "exec/devices/cpu/layers/leaf.hpp"
+#include "exec/layers/parameters.hpp"
+#include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -19,14 +20,14 @@ class OwnLayerHolder final : public TrainableLayer {
         words_in_(site.extent.words(in)),
         words_out_(site.extent.words(out)),
         words_kept_(site.extent.words(layer_->kept_width())),
-        pool_(*site.pool) {}
+        ops_(*site.ops) {}
 
   Saved new_saved() const override { return {std::vector<Buffer>(3), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
     saved.buffers[kX] = std::move(x);
-    if (words_kept_ > 0) saved.buffers[kKept] = pool_.take(words_kept_);
-    Buffer y = pool_.take(words_out_);
+    if (words_kept_ > 0) saved.buffers[kKept] = ops_.take(words_kept_);
+    Buffer y = ops_.take(words_out_);
     layer_->forward(input(saved), {y.floats(), words_out_});
     return y;
   }
@@ -34,7 +35,7 @@ class OwnLayerHolder final : public TrainableLayer {
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) {
-      dx = pool_.take(words_in_);
+      dx = ops_.take(words_in_);
       layer_->backward_input(input(saved), {dy.floats(), words_out_}, {dx.floats(), words_in_});
     }
     saved.buffers[kDy] = std::move(dy);
@@ -63,7 +64,7 @@ class OwnLayerHolder final : public TrainableLayer {
   std::unique_ptr<OwnLayer> layer_;
   int rows_;
   std::size_t words_in_, words_out_, words_kept_;
-  BufferPool& pool_;
+  TensorOps& ops_;
 };
 
 [[noreturn]] void refuse_type(const Layer& layer, const LayerSite& site) {
@@ -87,11 +88,11 @@ std::string OwnLayerSite::setting(const std::string& name, const std::string& ot
 }
 
 Parameter OwnLayerSite::random(const std::string& name, std::size_t size, float bound) const {
-  return cpu::random_parameter(*site, name, size, bound);
+  return random_parameter(*site, name, size, bound);
 }
 
 Parameter OwnLayerSite::constant(const std::string& name, std::size_t size, float value) const {
-  return cpu::constant_parameter(*site, name, size, value);
+  return constant_parameter(*site, name, size, value);
 }
 
 std::unique_ptr<TrainableLayer> make_own_layer(const Layer& layer, const LayerSite& site) {

@@ -1,0 +1,173 @@
+#include "exec/devices/cpu/host_ops.hpp"
+
+#include <algorithm>
+
+namespace pipewright::exec::cpu {
+
+void HostOps::copy(std::size_t words, const float* from, float* to) {
+  std::copy_n(from, words, to);
+}
+
+void HostOps::add_to(std::size_t n, const float* x, float* y) { exec::add_to(n, x, y); }
+
+void HostOps::linear_forward(const LinearShape& shape, const float* x, const float* w, float* y) {
+  exec::linear_forward(shape, x, w, y, numerics_);
+}
+
+void HostOps::linear_backward_input(const LinearShape& shape, const float* dy, const float* w,
+                                    float* dx) {
+  exec::linear_backward_input(shape, dy, w, dx, numerics_);
+}
+
+void HostOps::linear_backward_weight(const LinearShape& shape, const float* x, const float* dy,
+                                     float* dw) {
+  exec::linear_backward_weight(shape, x, dy, dw, numerics_);
+}
+
+void HostOps::bias_forward(int rows, int width, const float* bias, float* y) {
+  exec::bias_forward(rows, width, bias, y);
+}
+
+void HostOps::bias_backward_weight(int rows, int width, const float* dy, float* dbias) {
+  exec::bias_backward_weight(rows, width, dy, dbias);
+}
+
+void HostOps::relu_forward(std::size_t n, const float* x, float* y) { exec::relu_forward(n, x, y); }
+
+void HostOps::relu_backward_input(std::size_t n, const float* y, const float* dy, float* dx) {
+  exec::relu_backward_input(n, y, dy, dx);
+}
+
+void HostOps::gelu_forward(std::size_t n, const float* x, float* y) { exec::gelu_forward(n, x, y); }
+
+void HostOps::gelu_backward_input(std::size_t n, const float* x, const float* dy, float* dx) {
+  exec::gelu_backward_input(n, x, dy, dx);
+}
+
+void HostOps::layer_norm_forward(const NormShape& shape, const float* x, const float* scale,
+                                 const float* shift, float* y, float* mean,
+                                 float* inverse_deviation) {
+  exec::layer_norm_forward(shape, x, scale, shift, y, mean, inverse_deviation);
+}
+
+void HostOps::layer_norm_backward_input(const NormShape& shape, const float* x, const float* mean,
+                                        const float* inverse_deviation, const float* scale,
+                                        const float* dy, float* dx) {
+  exec::layer_norm_backward_input(shape, x, mean, inverse_deviation, scale, dy, dx);
+}
+
+void HostOps::layer_norm_backward_weight(const NormShape& shape, const float* x, const float* mean,
+                                         const float* inverse_deviation, const float* dy,
+                                         float* dscale, float* dshift) {
+  exec::layer_norm_backward_weight(shape, x, mean, inverse_deviation, dy, dscale, dshift);
+}
+
+void HostOps::attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
+                                float* context) {
+  exec::attention_forward(shape, qkv, probabilities, context, numerics_);
+}
+
+void HostOps::attention_backward_input(const AttentionShape& shape, const float* qkv,
+                                       const float* probabilities, const float* dcontext,
+                                       float* dqkv) {
+  const auto sequence = static_cast<std::size_t>(shape.sequence);
+  const Buffer scratch = pool_.take(sequence * sequence);
+  exec::attention_backward_input(shape, qkv, probabilities, dcontext, dqkv, scratch.floats(),
+                                 numerics_);
+}
+
+void HostOps::embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids,
+                                const float* tokens, const float* positions, float* y) {
+  exec::embedding_forward(shape, ids, tokens, positions, y);
+}
+
+void HostOps::embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
+                                        const float* dy, float* dtokens, float* dpositions) {
+  exec::embedding_backward_weight(shape, ids, dy, dtokens, dpositions);
+}
+
+void HostOps::copy_columns(int rows, int width, const float* from, int from_stride, float* to,
+                           int to_stride) {
+  for (int r = 0; r < rows; ++r)
+    std::copy_n(from + static_cast<std::ptrdiff_t>(r) * from_stride, width,
+                to + static_cast<std::ptrdiff_t>(r) * to_stride);
+}
+
+void HostOps::conv2d_forward(const ConvShape& shape, const float* x, const float* w, float* y) {
+  ConvShape with = shape;
+  with.numerics = numerics_;
+  const Buffer scratch = pool_.take(conv2d_scratch(with));
+  exec::conv2d_forward(with, x, w, y, scratch.floats());
+}
+
+void HostOps::conv2d_backward_input(const ConvShape& shape, const float* dy, const float* w,
+                                    float* dx) {
+  ConvShape with = shape;
+  with.numerics = numerics_;
+  const Buffer scratch = pool_.take(conv2d_scratch(with));
+  exec::conv2d_backward_input(with, dy, w, dx, scratch.floats());
+}
+
+void HostOps::conv2d_backward_weight(const ConvShape& shape, const float* x, const float* dy,
+                                     float* dw) {
+  ConvShape with = shape;
+  with.numerics = numerics_;
+  const Buffer scratch = pool_.take(conv2d_scratch(with));
+  exec::conv2d_backward_weight(with, x, dy, dw, scratch.floats());
+}
+
+void HostOps::channel_bias_forward(const ChannelShape& shape, const float* bias, float* y) {
+  exec::channel_bias_forward(shape, bias, y);
+}
+
+void HostOps::channel_bias_backward_weight(const ChannelShape& shape, const float* dy,
+                                           float* dbias) {
+  exec::channel_bias_backward_weight(shape, dy, dbias);
+}
+
+void HostOps::batch_statistics(const ChannelShape& shape, const float* x, float* mean,
+                               float* variance) {
+  exec::batch_statistics(shape, x, mean, variance);
+}
+
+void HostOps::batch_norm_forward(const ChannelShape& shape, const float* x, const float* mean,
+                                 const float* variance, const float* scale, const float* shift,
+                                 float* y) {
+  exec::batch_norm_forward(shape, x, mean, variance, scale, shift, y);
+}
+
+void HostOps::batch_norm_backward_input(const ChannelShape& shape, const float* x,
+                                        const float* mean, const float* variance,
+                                        const float* scale, const float* dy, float* dx,
+                                        float* dscale, float* dshift) {
+  exec::batch_norm_backward_input(shape, x, mean, variance, scale, dy, dx, dscale, dshift);
+}
+
+void HostOps::max_pool_forward(const PoolShape& shape, const float* x, float* y,
+                               std::int32_t* places) {
+  exec::max_pool_forward(shape, x, y, places);
+}
+
+void HostOps::max_pool_backward_input(const PoolShape& shape, const std::int32_t* places,
+                                      const float* dy, float* dx) {
+  exec::max_pool_backward_input(shape, places, dy, dx);
+}
+
+void HostOps::average_pool_forward(const PoolShape& shape, const float* x, float* y) {
+  exec::average_pool_forward(shape, x, y);
+}
+
+void HostOps::average_pool_backward_input(const PoolShape& shape, const float* dy, float* dx) {
+  exec::average_pool_backward_input(shape, dy, dx);
+}
+
+void HostOps::global_average_pool_forward(const ChannelShape& shape, const float* x, float* y) {
+  exec::global_average_pool_forward(shape, x, y);
+}
+
+void HostOps::global_average_pool_backward_input(const ChannelShape& shape, const float* dy,
+                                                 float* dx) {
+  exec::global_average_pool_backward_input(shape, dy, dx);
+}
+
+}  // namespace pipewright::exec::cpu

@@ -1,0 +1,80 @@
+// The operators of exec/layers/tensor_ops.hpp on this machine's CPU: done when the call returns.
+#pragma once
+
+#include "exec/layers/tensor_ops.hpp"
+
+namespace pipewright::exec::cpu {
+
+class HostOps final : public TensorOps, public ImageOps {
+ public:
+  /// The pool must outlive it.
+  HostOps(BufferPool& pool, Numerics numerics) : pool_(pool), numerics_(numerics) {}
+
+  Buffer take(std::size_t words) override { return pool_.take(words); }
+  void copy(std::size_t words, const float* from, float* to) override;
+  void add_to(std::size_t n, const float* x, float* y) override;
+  void linear_forward(const LinearShape& shape, const float* x, const float* w, float* y) override;
+  void linear_backward_input(const LinearShape& shape, const float* dy, const float* w,
+                             float* dx) override;
+  void linear_backward_weight(const LinearShape& shape, const float* x, const float* dy,
+                              float* dw) override;
+  void bias_forward(int rows, int width, const float* bias, float* y) override;
+  void bias_backward_weight(int rows, int width, const float* dy, float* dbias) override;
+  void relu_forward(std::size_t n, const float* x, float* y) override;
+  void relu_backward_input(std::size_t n, const float* y, const float* dy, float* dx) override;
+  void gelu_forward(std::size_t n, const float* x, float* y) override;
+  void gelu_backward_input(std::size_t n, const float* x, const float* dy, float* dx) override;
+  void layer_norm_forward(const NormShape& shape, const float* x, const float* scale,
+                          const float* shift, float* y, float* mean,
+                          float* inverse_deviation) override;
+  void layer_norm_backward_input(const NormShape& shape, const float* x, const float* mean,
+                                 const float* inverse_deviation, const float* scale,
+                                 const float* dy, float* dx) override;
+  void layer_norm_backward_weight(const NormShape& shape, const float* x, const float* mean,
+                                  const float* inverse_deviation, const float* dy, float* dscale,
+                                  float* dshift) override;
+  void attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
+                         float* context) override;
+  void attention_backward_input(const AttentionShape& shape, const float* qkv,
+                                const float* probabilities, const float* dcontext,
+                                float* dqkv) override;
+  void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids, const float* tokens,
+                         const float* positions, float* y) override;
+  void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
+                                 const float* dy, float* dtokens, float* dpositions) override;
+
+  ImageOps& images() override { return *this; }
+  void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
+                    int to_stride) override;
+  void conv2d_forward(const ConvShape& shape, const float* x, const float* w, float* y) override;
+  void conv2d_backward_input(const ConvShape& shape, const float* dy, const float* w,
+                             float* dx) override;
+  void conv2d_backward_weight(const ConvShape& shape, const float* x, const float* dy,
+                              float* dw) override;
+  void channel_bias_forward(const ChannelShape& shape, const float* bias, float* y) override;
+  void channel_bias_backward_weight(const ChannelShape& shape, const float* dy,
+                                    float* dbias) override;
+  void batch_statistics(const ChannelShape& shape, const float* x, float* mean,
+                        float* variance) override;
+  void batch_norm_forward(const ChannelShape& shape, const float* x, const float* mean,
+                          const float* variance, const float* scale, const float* shift,
+                          float* y) override;
+  void batch_norm_backward_input(const ChannelShape& shape, const float* x, const float* mean,
+                                 const float* variance, const float* scale, const float* dy,
+                                 float* dx, float* dscale, float* dshift) override;
+  void max_pool_forward(const PoolShape& shape, const float* x, float* y,
+                        std::int32_t* places) override;
+  void max_pool_backward_input(const PoolShape& shape, const std::int32_t* places, const float* dy,
+                               float* dx) override;
+  void average_pool_forward(const PoolShape& shape, const float* x, float* y) override;
+  void average_pool_backward_input(const PoolShape& shape, const float* dy, float* dx) override;
+  void global_average_pool_forward(const ChannelShape& shape, const float* x, float* y) override;
+  void global_average_pool_backward_input(const ChannelShape& shape, const float* dy,
+                                          float* dx) override;
+
+ private:
+  BufferPool& pool_;
+  const Numerics numerics_;
+};
+
+}  // namespace pipewright::exec::cpu

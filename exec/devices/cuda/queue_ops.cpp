@@ -1,0 +1,188 @@
+#include "exec/devices/cuda/queue_ops.hpp"
+
+#include <cmath>
+
+namespace pipewright::exec::cuda {
+namespace {
+
+pipewright_cuda_gemm one_product(int m, int n, int k, const float* a, int a_stride,
+                                 bool a_transposed, const float* b, int b_stride, bool b_transposed,
+                                 float beta, float* c) {
+  pipewright_cuda_gemm product{};
+  product.m = m;
+  product.n = n;
+  product.k = k;
+  product.outer = product.inner = 1;
+  product.alpha = 1.0F;
+  product.beta = beta;
+  product.a = {a, a_stride, a_transposed ? 1 : 0, 0, 0};
+  product.b = {b, b_stride, b_transposed ? 1 : 0, 0, 0};
+  product.c = c;
+  product.c_stride = n;
+  return product;
+}
+
+/// Where the heads' matrices lie; exec/layers/ops.hpp has the layouts.
+class Heads {
+ public:
+  explicit Heads(const AttentionShape& shape) : s_(shape) {}
+
+  /// Queries (0), keys (1) or values (2) in rows of 3 · width.
+  pipewright_cuda_matrix projected(const float* qkv, int which, bool transposed = false) const {
+    return {qkv + which * s_.width, 3 * s_.width, transposed ? 1 : 0, 3 * of_sample(),
+            s_.head_width()};
+  }
+  pipewright_cuda_matrix square(const float* scores, bool transposed = false) const {
+    return {scores, s_.sequence, transposed ? 1 : 0, s_.heads * of_square(), of_square()};
+  }
+  pipewright_cuda_matrix context(const float* rows) const {
+    return {rows, s_.width, 0, of_sample(), s_.head_width()};
+  }
+  /// c lies like `like`, whose own pointer says where.
+  pipewright_cuda_gemm product(int n, int k, float alpha, const pipewright_cuda_matrix& a,
+                               const pipewright_cuda_matrix& b, float* c,
+                               const pipewright_cuda_matrix& like) const {
+    return {s_.sequence, n, k, s_.samples,  s_.heads,        alpha,          0.0F,
+            a,           b, c, like.stride, like.outer_step, like.inner_step};
+  }
+
+ private:
+  std::int64_t of_sample() const { return static_cast<std::int64_t>(s_.sequence) * s_.width; }
+  std::int64_t of_square() const { return static_cast<std::int64_t>(s_.sequence) * s_.sequence; }
+
+  const AttentionShape s_;
+};
+
+int squares(const AttentionShape& shape) { return shape.samples * shape.heads; }
+
+float scale(const AttentionShape& shape) {
+  return 1.0F / std::sqrt(static_cast<float>(shape.head_width()));
+}
+
+}  // namespace
+
+void QueueOps::copy(std::size_t words, const float* from, float* to) {
+  queue_.copy(to, from, words * sizeof(float));
+}
+
+void QueueOps::add_to(std::size_t n, const float* x, float* y) {
+  queue_.run(queue_.kernels().add_to, n, x, y);
+}
+
+// --- Linear ---
+
+void QueueOps::linear_forward(const LinearShape& s, const float* x, const float* w, float* y) {
+  queue_.multiply(one_product(s.rows, s.out, s.in, x, s.in, false, w, s.out, false, 0.0F, y));
+}
+
+void QueueOps::linear_backward_input(const LinearShape& s, const float* dy, const float* w,
+                                     float* dx) {
+  queue_.multiply(one_product(s.rows, s.in, s.out, dy, s.out, false, w, s.out, true, 0.0F, dx));
+}
+
+void QueueOps::linear_backward_weight(const LinearShape& s, const float* x, const float* dy,
+                                      float* dw) {
+  queue_.multiply(one_product(s.in, s.out, s.rows, x, s.in, true, dy, s.out, false, 1.0F, dw));
+}
+
+void QueueOps::bias_forward(int rows, int width, const float* bias, float* y) {
+  queue_.run(queue_.kernels().bias_forward, rows, width, bias, y);
+}
+
+void QueueOps::bias_backward_weight(int rows, int width, const float* dy, float* dbias) {
+  queue_.run(queue_.kernels().bias_backward_weight, rows, width, dy, dbias);
+}
+
+// --- Element by element ---
+
+void QueueOps::relu_forward(std::size_t n, const float* x, float* y) {
+  queue_.run(queue_.kernels().relu_forward, n, x, y);
+}
+
+void QueueOps::relu_backward_input(std::size_t n, const float* y, const float* dy, float* dx) {
+  queue_.run(queue_.kernels().relu_backward_input, n, y, dy, dx);
+}
+
+void QueueOps::gelu_forward(std::size_t n, const float* x, float* y) {
+  queue_.run(queue_.kernels().gelu_forward, n, x, y);
+}
+
+void QueueOps::gelu_backward_input(std::size_t n, const float* x, const float* dy, float* dx) {
+  queue_.run(queue_.kernels().gelu_backward_input, n, x, dy, dx);
+}
+
+// --- Layer norm ---
+
+void QueueOps::layer_norm_forward(const NormShape& s, const float* x, const float* scale,
+                                  const float* shift, float* y, float* mean,
+                                  float* inverse_deviation) {
+  queue_.run(queue_.kernels().layer_norm_forward, s.rows, s.width, x, scale, shift, y, mean,
+             inverse_deviation);
+}
+
+void QueueOps::layer_norm_backward_input(const NormShape& s, const float* x, const float* mean,
+                                         const float* inverse_deviation, const float* scale,
+                                         const float* dy, float* dx) {
+  queue_.run(queue_.kernels().layer_norm_backward_input, s.rows, s.width, x, mean,
+             inverse_deviation, scale, dy, dx);
+}
+
+void QueueOps::layer_norm_backward_weight(const NormShape& s, const float* x, const float* mean,
+                                          const float* inverse_deviation, const float* dy,
+                                          float* dscale, float* dshift) {
+  queue_.run(queue_.kernels().layer_norm_backward_weight, s.rows, s.width, x, mean,
+             inverse_deviation, dy, dscale, dshift);
+}
+
+// --- Attention: all heads of all samples in one batch of products, the same products as
+// exec/devices/cpu/kernels/attention.cpp, with the same chains in exact numerics ---
+
+void QueueOps::attention_forward(const AttentionShape& shape, const float* qkv,
+                                 float* probabilities, float* context) {
+  const Heads heads(shape);
+  float* const p = probabilities;
+  const int t = shape.sequence, d = shape.head_width();
+  queue_.multiply(heads.product(t, d, scale(shape), heads.projected(qkv, 0),
+                                heads.projected(qkv, 1, true), p, heads.square(p)));
+  queue_.run(queue_.kernels().causal_softmax_forward, squares(shape), t, p);
+  queue_.multiply(heads.product(d, t, 1.0F, heads.square(p), heads.projected(qkv, 2), context,
+                                heads.context(context)));
+}
+
+void QueueOps::attention_backward_input(const AttentionShape& shape, const float* qkv,
+                                        const float* probabilities, const float* dcontext,
+                                        float* dqkv) {
+  const Heads heads(shape);
+  const float* const p = probabilities;
+  const Buffer scores = take(shape.probabilities());
+  float* const d_scores = scores.floats();
+  const int t = shape.sequence, d = shape.head_width();
+  const auto into = [&](int which, float alpha, const pipewright_cuda_matrix& a,
+                        const pipewright_cuda_matrix& b) {
+    queue_.multiply(
+        heads.product(d, t, alpha, a, b, dqkv + which * shape.width, heads.projected(dqkv, which)));
+  };
+  into(2, 1.0F, heads.square(p, true), heads.context(dcontext));
+  queue_.multiply(heads.product(t, d, 1.0F, heads.context(dcontext), heads.projected(qkv, 2, true),
+                                d_scores, heads.square(d_scores)));
+  queue_.run(queue_.kernels().causal_softmax_backward_input, squares(shape), t, p, d_scores);
+  into(0, scale(shape), heads.square(d_scores), heads.projected(qkv, 1));
+  into(1, scale(shape), heads.square(d_scores, true), heads.projected(qkv, 0));
+}
+
+// --- Embedding ---
+
+void QueueOps::embedding_forward(const EmbeddingShape& s, const std::int32_t* ids,
+                                 const float* tokens, const float* positions, float* y) {
+  queue_.run(queue_.kernels().embedding_forward, s.rows, s.sequence, s.width, ids, tokens,
+             positions, y);
+}
+
+void QueueOps::embedding_backward_weight(const EmbeddingShape& s, const std::int32_t* ids,
+                                         const float* dy, float* dtokens, float* dpositions) {
+  const Buffer links = take(2 * static_cast<std::size_t>(s.rows));
+  queue_.run(queue_.kernels().embedding_backward_weight, s.rows, s.sequence, s.width, ids, dy,
+             links.ids(), dtokens, dpositions);
+}
+
+}  // namespace pipewright::exec::cuda

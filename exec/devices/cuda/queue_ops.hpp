@@ -1,0 +1,52 @@
+// The operators of exec/layers/tensor_ops.hpp on a GPU: work on a queue's computing stream, in the
+// queue's precision. In exact numerics the results have the CPU's bits.
+#pragma once
+
+#include "exec/devices/cuda/queue.hpp"
+#include "exec/layers/tensor_ops.hpp"
+
+namespace pipewright::exec::cuda {
+
+class QueueOps final : public TensorOps {
+ public:
+  /// The queue must outlive it.
+  explicit QueueOps(Queue& queue) : queue_(queue) {}
+
+  Buffer take(std::size_t words) override { return queue_.memory().take_floats(words); }
+  void copy(std::size_t words, const float* from, float* to) override;
+  void add_to(std::size_t n, const float* x, float* y) override;
+  void linear_forward(const LinearShape& shape, const float* x, const float* w, float* y) override;
+  void linear_backward_input(const LinearShape& shape, const float* dy, const float* w,
+                             float* dx) override;
+  void linear_backward_weight(const LinearShape& shape, const float* x, const float* dy,
+                              float* dw) override;
+  void bias_forward(int rows, int width, const float* bias, float* y) override;
+  void bias_backward_weight(int rows, int width, const float* dy, float* dbias) override;
+  void relu_forward(std::size_t n, const float* x, float* y) override;
+  void relu_backward_input(std::size_t n, const float* y, const float* dy, float* dx) override;
+  void gelu_forward(std::size_t n, const float* x, float* y) override;
+  void gelu_backward_input(std::size_t n, const float* x, const float* dy, float* dx) override;
+  void layer_norm_forward(const NormShape& shape, const float* x, const float* scale,
+                          const float* shift, float* y, float* mean,
+                          float* inverse_deviation) override;
+  void layer_norm_backward_input(const NormShape& shape, const float* x, const float* mean,
+                                 const float* inverse_deviation, const float* scale,
+                                 const float* dy, float* dx) override;
+  void layer_norm_backward_weight(const NormShape& shape, const float* x, const float* mean,
+                                  const float* inverse_deviation, const float* dy, float* dscale,
+                                  float* dshift) override;
+  void attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
+                         float* context) override;
+  void attention_backward_input(const AttentionShape& shape, const float* qkv,
+                                const float* probabilities, const float* dcontext,
+                                float* dqkv) override;
+  void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids, const float* tokens,
+                         const float* positions, float* y) override;
+  void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
+                                 const float* dy, float* dtokens, float* dpositions) override;
+
+ private:
+  Queue& queue_;
+};
+
+}  // namespace pipewright::exec::cuda

@@ -1,0 +1,19 @@
+// The layers that hold no other layer: makers of each. `site.width` fits the layer
+// (exec/layers/layers.cpp has looked). The results follow the contract of
+// exec/layers/layer.hpp.
+#pragma once
+
+#include <memory>
+
+#include "exec/layers/layer.hpp"
+
+namespace pipewright::exec {
+
+std::unique_ptr<TrainableLayer> make_linear(const Layer& layer, const LayerSite& site);
+std::unique_ptr<TrainableLayer> make_relu(const LayerSite& site);
+std::unique_ptr<TrainableLayer> make_gelu(const LayerSite& site);
+std::unique_ptr<TrainableLayer> make_layer_norm(const LayerSite& site);
+std::unique_ptr<TrainableLayer> make_attention(const Layer& layer, const LayerSite& site);
+std::unique_ptr<TrainableLayer> make_embedding(const Layer& layer, const LayerSite& site);
+
+}  // namespace pipewright::exec

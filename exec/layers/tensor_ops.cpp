@@ -1,0 +1,9 @@
+#include "exec/layers/tensor_ops.hpp"
+
+#include "core/base/error.hpp"
+
+namespace pipewright::exec {
+
+ImageOps& TensorOps::images() { throw Bug("a layer of images on a device that has none"); }
+
+}  // namespace pipewright::exec

@@ -1,0 +1,105 @@
+// The seam between layers and devices: where the arrays of a layer lie, and what computes on them.
+// The layers are written once on top of it; each device has its own (exec/devices/cpu/host_ops.hpp,
+// exec/devices/cuda/queue_ops.hpp). The operators are those of exec/layers/ops.hpp and
+// exec/layers/image_ops.hpp, which say what each computes, and by what layouts; how exactly, and
+// with which scratch memory, is the device's affair. All pointers are the device's own. A call may
+// only enqueue the work: whoever calls sees results in the order of the calls, and reads none of
+// them. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "exec/base/buffer.hpp"
+#include "exec/layers/image_ops.hpp"
+#include "exec/layers/ops.hpp"
+
+namespace pipewright::exec {
+
+/// What graphs and the layers of images need besides.
+class ImageOps {
+ public:
+  virtual ~ImageOps() = default;
+
+  /// Of `rows` rows the first `width` numbers; rows begin so many numbers apart.
+  virtual void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
+                            int to_stride) = 0;
+  virtual void conv2d_forward(const ConvShape& shape, const float* x, const float* w, float* y) = 0;
+  virtual void conv2d_backward_input(const ConvShape& shape, const float* dy, const float* w,
+                                     float* dx) = 0;
+  virtual void conv2d_backward_weight(const ConvShape& shape, const float* x, const float* dy,
+                                      float* dw) = 0;
+  virtual void channel_bias_forward(const ChannelShape& shape, const float* bias, float* y) = 0;
+  virtual void channel_bias_backward_weight(const ChannelShape& shape, const float* dy,
+                                            float* dbias) = 0;
+  virtual void batch_statistics(const ChannelShape& shape, const float* x, float* mean,
+                                float* variance) = 0;
+  virtual void batch_norm_forward(const ChannelShape& shape, const float* x, const float* mean,
+                                  const float* variance, const float* scale, const float* shift,
+                                  float* y) = 0;
+  virtual void batch_norm_backward_input(const ChannelShape& shape, const float* x,
+                                         const float* mean, const float* variance,
+                                         const float* scale, const float* dy, float* dx,
+                                         float* dscale, float* dshift) = 0;
+  virtual void max_pool_forward(const PoolShape& shape, const float* x, float* y,
+                                std::int32_t* places) = 0;
+  virtual void max_pool_backward_input(const PoolShape& shape, const std::int32_t* places,
+                                       const float* dy, float* dx) = 0;
+  virtual void average_pool_forward(const PoolShape& shape, const float* x, float* y) = 0;
+  virtual void average_pool_backward_input(const PoolShape& shape, const float* dy, float* dx) = 0;
+  virtual void global_average_pool_forward(const ChannelShape& shape, const float* x, float* y) = 0;
+  virtual void global_average_pool_backward_input(const ChannelShape& shape, const float* dy,
+                                                  float* dx) = 0;
+};
+
+class TensorOps {
+ public:
+  virtual ~TensorOps() = default;
+
+  /// `words` numbers with undefined content.
+  virtual Buffer take(std::size_t words) = 0;
+  virtual void copy(std::size_t words, const float* from, float* to) = 0;
+  /// y += x.
+  virtual void add_to(std::size_t n, const float* x, float* y) = 0;
+
+  // x[rows][in], w[in][out], y[rows][out].
+  virtual void linear_forward(const LinearShape& shape, const float* x, const float* w,
+                              float* y) = 0;
+  virtual void linear_backward_input(const LinearShape& shape, const float* dy, const float* w,
+                                     float* dx) = 0;
+  virtual void linear_backward_weight(const LinearShape& shape, const float* x, const float* dy,
+                                      float* dw) = 0;
+  virtual void bias_forward(int rows, int width, const float* bias, float* y) = 0;
+  virtual void bias_backward_weight(int rows, int width, const float* dy, float* dbias) = 0;
+
+  virtual void relu_forward(std::size_t n, const float* x, float* y) = 0;
+  virtual void relu_backward_input(std::size_t n, const float* y, const float* dy, float* dx) = 0;
+  virtual void gelu_forward(std::size_t n, const float* x, float* y) = 0;
+  virtual void gelu_backward_input(std::size_t n, const float* x, const float* dy, float* dx) = 0;
+
+  virtual void layer_norm_forward(const NormShape& shape, const float* x, const float* scale,
+                                  const float* shift, float* y, float* mean,
+                                  float* inverse_deviation) = 0;
+  virtual void layer_norm_backward_input(const NormShape& shape, const float* x, const float* mean,
+                                         const float* inverse_deviation, const float* scale,
+                                         const float* dy, float* dx) = 0;
+  virtual void layer_norm_backward_weight(const NormShape& shape, const float* x, const float* mean,
+                                          const float* inverse_deviation, const float* dy,
+                                          float* dscale, float* dshift) = 0;
+
+  virtual void attention_forward(const AttentionShape& shape, const float* qkv,
+                                 float* probabilities, float* context) = 0;
+  virtual void attention_backward_input(const AttentionShape& shape, const float* qkv,
+                                        const float* probabilities, const float* dcontext,
+                                        float* dqkv) = 0;
+
+  virtual void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids,
+                                 const float* tokens, const float* positions, float* y) = 0;
+  virtual void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
+                                         const float* dy, float* dtokens, float* dpositions) = 0;
+
+  /// Throws Bug where the device has none: it refuses such models before it makes their layers.
+  virtual ImageOps& images();
+};
+
+}  // namespace pipewright::exec
