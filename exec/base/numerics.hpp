@@ -1,7 +1,7 @@
 // How sums are taken in training. Fast: matrix products by OpenBLAS, gradients added in the order
 // in which they come. Exact: products by one chain of fused multiply-adds in a fixed order
 // (exec/devices/cpu/kernels/canonical_gemm.hpp), gradients added as integers
-// (exec/devices/cpu/kernels/fixed_point.hpp), so that every synchronous schedule, partition and
+// (exec/base/fixed_point.hpp), so that every synchronous schedule, partition and
 // number of replicas gives the bits of the serial run, on every machine.
 #pragma once
 

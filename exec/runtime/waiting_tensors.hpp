@@ -52,9 +52,14 @@ class WaitingTensors {
       return stage == 0 || activations_[place(stage - 1, micro_batch)].has_value();
     return stage + 1 == stages_ || gradients_[place(stage + 1, micro_batch)].has_value();
   }
-  /// The two of a pair may feed each other; then the one that feeds goes first.
-  bool goes_first(const Action& action, const Action& partner) const {
-    return has_input(action) || !has_input(partner);
+  /// Calls visit(action) for what the cell asks for. The two of a pair may feed each other; then
+  /// the one that feeds goes first.
+  template <class Visit>
+  void for_each_action(const Cell& cell, Visit visit) const {
+    const bool swapped = cell.partner && !has_input(cell.action) && has_input(*cell.partner);
+    if (swapped) visit(*cell.partner);
+    visit(cell.action);
+    if (cell.partner && !swapped) visit(*cell.partner);
   }
 
  private:

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/devices/cpu/kernels/fixed_point.hpp"
+#include "exec/base/fixed_point.hpp"
 #include "exec/devices/cpu/serial.hpp"
 #include "exec/layers/ops.hpp"
 
@@ -70,7 +70,7 @@ BENCHMARK(attention)->ArgName("backward")->Arg(0)->Arg(1);
 void add_to_sums(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));
   const auto part = values(n);
-  cpu::FixedPointSums sums(n);
+  FixedPointSums sums(n);
   for (auto _ : state) benchmark::DoNotOptimize(sums.add(part));
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(n));
 }

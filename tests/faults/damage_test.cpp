@@ -10,8 +10,8 @@
 
 #include "core/program/lower.hpp"
 #include "exec/base/checksum.hpp"
-#include "exec/devices/cpu/gradient_exchange.hpp"
 #include "exec/devices/paced/device.hpp"
+#include "exec/training/gradient_exchange.hpp"
 #include "exec/transports/local/transport.hpp"
 #include "exec/transports/process/link.hpp"
 #include "exec/transports/process/transport.hpp"
@@ -81,10 +81,10 @@ class Plain final : public Device {
 
  private:
   void hand_in(InstructionId reduction) {
-    cpu::GradientPart part;
+    GradientPart part;
     part.gradients.emplace_back(50, 1.5F);
     part.micro_batches = 1;
-    transport_.contribute(rank_, reduction, std::make_shared<cpu::GradientMessage>(part));
+    transport_.contribute(rank_, reduction, std::make_shared<GradientMessage>(part));
   }
 
   const Program& program_;

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <limits>
 
-#include "exec/devices/cpu/gradient_norm.hpp"
+#include "exec/base/fixed_point.hpp"
 #include "exec/devices/cpu/kernels/canonical_gemm.hpp"
-#include "exec/devices/cpu/kernels/fixed_point.hpp"
 #include "exec/layers/ops.hpp"
 #include "exec/layers/optimizer.hpp"
+#include "exec/training/gradient_norm.hpp"
 #include "tests/support/cuda_under_test.hpp"
 #include "tests/unit/numeric.hpp"
 
@@ -268,7 +268,7 @@ TEST_F(CudaKernels, UpdatesHaveTheCpusBits) {
 
 TEST_F(CudaKernels, OrderFreeSumsAreThoseOfTheCpu) {
   const std::size_t n = 3000;
-  exec::cpu::FixedPointSums sums(n);
+  exec::FixedPointSums sums(n);
   std::int64_t *const high = up(std::vector<std::int64_t>(n, 0)), *const low =
                                                                       up(std::vector<std::int64_t>(
                                                                           n, 0));
@@ -279,7 +279,7 @@ TEST_F(CudaKernels, OrderFreeSumsAreThoseOfTheCpu) {
     float* const part = up(x);
     done(kernels().fixed_add(stream(), n, part, high, low, bad));
     EXPECT_EQ(down(part, n), Floats(n, 0.0F)) << "the part has been added";
-    const exec::cpu::FixedPointSums::Words& expected = sums.high();
+    const exec::FixedPointSums::Words& expected = sums.high();
     EXPECT_EQ(down(high, n), std::vector<std::int64_t>(expected.begin(), expected.end()));
     EXPECT_EQ(down(low, n), std::vector<std::int64_t>(sums.low().begin(), sums.low().end()));
     Floats rounded(n);
@@ -302,7 +302,7 @@ TEST_F(CudaKernels, TheSumOfSquaresIsThatOfTheCpu) {
   std::int64_t* const partial = up(std::vector<std::int64_t>(PIPEWRIGHT_CUDA_SQUARE_WORDS, -1));
   std::int64_t* const total = up(std::vector<std::int64_t>(4, 0));
   int* const bad = up(std::vector<int>{0});
-  exec::cpu::SquareSum expected;
+  exec::SquareSum expected;
   for (const std::size_t n : {std::size_t{1}, std::size_t{2047}, std::size_t{30001}}) {
     Floats x = random_floats(n, n, 3.0F);
     x.front() = 1e11F;

@@ -14,7 +14,6 @@
 #include "core/program/program.hpp"
 #include "exec/checkpoint/checkpoint.hpp"
 #include "exec/data/data.hpp"
-#include "exec/devices/cpu/gradient_exchange.hpp"
 #include "exec/devices/cpu/stage.hpp"
 #include "exec/devices/cpu/version_plan.hpp"
 #include "exec/layers/optimizer.hpp"
@@ -22,6 +21,8 @@
 #include "exec/runtime/phases.hpp"
 #include "exec/runtime/runtime.hpp"
 #include "exec/runtime/waiting_tensors.hpp"
+#include "exec/training/gradient_sums.hpp"
+#include "exec/training/rank_stages.hpp"
 #include "exec/transports/local/transport.hpp"
 
 namespace pipewright::exec::cpu {
@@ -77,7 +78,7 @@ class Device final : public exec::Device {
   /// Forward only: where the last stage's outcomes go.
   void put_outcomes_into(Evaluation& evaluation) { evaluation_ = &evaluation; }
   /// Null if another rank has it.
-  Stage* stage(StageId stage) const { return stages_[static_cast<std::size_t>(stage.value)].get(); }
+  Stage* stage(StageId stage) const { return stages_.find(stage.value); }
   /// The most versions of a stage's weights that lived at once.
   int peak_versions() const;
   /// The most that this rank's stages, the tensors that wait for a reader, and its copies of
@@ -91,38 +92,23 @@ class Device final : public exec::Device {
   void hold_part(const GradientPart& part);
   void recount(int stage);
   void update(InstructionId id);
-  void hand_in(InstructionId member);
-  void take_sums();
-  void find_tables();
-  GradientPart own_tables();
-  void tie_alone();
-  SquareSum own_squares();
-  void clip();
   void own_shards();
   void take_weights(InstructionId member);
   void drop_versions(InstructionId id, const Action& action);
-  bool computes(int stage, int micro_batch) const;
-  void forward(int stage, int micro_batch);
-  void backward_input(int stage, int micro_batch);
-  Stage& stage_at(int stage);
 
   const Program& program_;
   const Training& training_;
-  MemoryMeter meter_;                           // the stages report to it
-  std::vector<std::unique_ptr<Stage>> stages_;  // by stage; null where another rank has it
-  std::vector<std::int64_t> counted_;           // of the meter, by stage: what it always holds
+  MemoryMeter meter_;                  // the stages report to it
+  std::vector<std::int64_t> counted_;  // of the meter, by stage: what it always holds
   const RankId rank_;
   const VersionPlan versions_;
+  GradientSums sums_;
+  RankStages<Stage> stages_;
   WaitingTensors<std::vector<float>> tensors_;
-  std::vector<InstructionId> reductions_;  // that have ended and wait for the update
-  InstructionId norm_ = kNoInstruction;    // the REDUCE_NORM that has ended last
-  InstructionId tied_ = kNoInstruction;    // a REDUCE_TIED that has ended and waits for the update
-  std::vector<StageId> tables_;            // own stages with a table that another stage has too
   Transport* const transport_;
   Evaluation* evaluation_ = nullptr;
   int step_ = 0;
   std::int64_t handed_in_ = 0;  // bytes of gradients for others, until the step's end
-  bool norm_is_finite_ = true;  // of this step's gradients, as far as it was asked for
 };
 
 /// Trains on this machine's CPU, one thread a rank (exec/devices/cpu/run.cpp). Throws InputError if

@@ -22,7 +22,7 @@ double SerialRun::gradients(const DataSource& data, int step) {
 
 void SerialRun::clip() {
   if (clip_grad_norm_ <= 0) return;
-  stage_.scale_gradients(cpu::clip_factor(stage_.squares().norm(), clip_grad_norm_));
+  stage_.scale_gradients(clip_factor(stage_.squares().norm(), clip_grad_norm_));
 }
 
 double SerialRun::step(const DataSource& data, int step) {

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "exec/devices/cpu/gradient_part.hpp"
 #include "exec/layers/layer.hpp"
 #include "exec/layers/optimizer.hpp"
+#include "exec/training/gradient_part.hpp"
 
 namespace pipewright::exec::cpu {
 

@@ -7,7 +7,7 @@
 // in any order among each other; another order is a Bug. Gradients add up over the micro-batches:
 // in fast numerics in the order of backward_weight(), so two runs with the same order of W agree
 // bit for bit; in exact numerics the order does not matter
-// (exec/devices/cpu/kernels/fixed_point.hpp), and not_finite() names a gradient that is no finite
+// (exec/base/fixed_point.hpp), and not_finite() names a gradient that is no finite
 // number or too large for that. Messages are row major, [rows][width] with rows = micro-batch size
 // · sequence.
 //
@@ -28,13 +28,12 @@
 #include "core/model/recompute.hpp"
 #include "exec/base/buffer.hpp"
 #include "exec/data/data.hpp"
-#include "exec/devices/cpu/gradient_exchange.hpp"
-#include "exec/devices/cpu/gradient_norm.hpp"
 #include "exec/devices/cpu/host_ops.hpp"
 #include "exec/devices/cpu/weight_stash.hpp"
 #include "exec/evaluation/evaluation.hpp"
 #include "exec/layers/layer.hpp"
 #include "exec/layers/optimizer.hpp"
+#include "exec/training/gradient_sums.hpp"
 
 namespace pipewright::exec::cpu {
 
@@ -68,7 +67,7 @@ struct StageOptions {
   TensorOps* ops = nullptr;
 };
 
-class Stage {
+class Stage final : public StageGradients {
  public:
   /// Parameters start from the seed and their name alone. first == end is allowed after the last
   /// layer: a stage of the loss only. Throws InputError if the layers do not fit each other.
@@ -76,7 +75,7 @@ class Stage {
         std::uint64_t seed, const OptimizerSpec& optimizer = {}, const StageOptions& options = {});
   Stage(Stage&&) noexcept = default;
   Stage& operator=(Stage&&) = delete;
-  ~Stage();
+  ~Stage() override;
 
   bool is_first() const { return is_first_; }
   bool is_last() const { return is_last_; }
@@ -109,14 +108,10 @@ class Stage {
   /// The optimizer's update; `step` counts from 0. The gradients stay readable until the next W,
   /// which begins them anew.
   void update(int step);
-  /// The gradients become readable, if they are not. update() does it; to be called before they are
-  /// read without an update.
-  void settle_gradients();
-  /// The sum of the squares of its gradients, which it settles (of a sharded stage: of its own
-  /// part). Without meaning once not_finite() says something.
-  SquareSum squares();
-  /// Every gradient times this, after it was settled.
-  void scale_gradients(float factor);
+  /// update() does it; to be called before the gradients are read without an update.
+  void settle_gradients() override;
+  SquareSum squares() override;
+  void scale_gradients(float factor) override;
   /// Begins the gradients anew without an update.
   void discard_gradients() { gradients_are_old_ = true; }
   /// After a step: which gradient, weight or number that the optimizer keeps is not finite, or was
@@ -140,23 +135,16 @@ class Stage {
   /// The most there were at once so far.
   int peak_versions() const { return peak_versions_; }
 
-  /// A copy of the gradients since the last update; no arrays if there are none.
-  GradientPart gradient_part() const;
-  /// The gradients become the sum of the parts, added in the order given.
-  void set_gradients(std::span<const GradientPart* const> parts);
-
-  /// Holds a table that another stage holds too (exec/layers/tied_head.hpp).
-  bool shares_table() const { return shared_table_.has_value(); }
-  /// What it brings to the sum of the table's gradients: all it has, of a sharded stage its own
-  /// part, elsewhere 0.
-  GradientPart table_part() const;
-  /// The table's gradient becomes the sum of the parts, added in the order given.
-  void set_table(std::span<const GradientPart* const> parts);
+  GradientPart gradient_part() override;
+  void set_gradients(std::span<const GradientPart* const> parts) override;
+  bool shares_table() const override { return shared_table_.has_value(); }
+  GradientPart table_part() override;
+  void set_table(std::span<const GradientPart* const> parts) override;
 
   // A sharded stage (exec/devices/cpu/shard.hpp): this replica updates its part alone. Before the
   // first step; the optimizer begins anew, with state of that part only.
   void own_shard(std::size_t index, std::size_t count);
-  bool is_sharded() const { return !own_ranges_.empty(); }
+  bool is_sharded() const override { return !own_ranges_.empty(); }
   /// Its own part's weights, for the others; with its gradients where they are to be looked at.
   GradientPart own_part(bool with_gradients) const;
   /// The weights of all parts, in the order of the replicas.

@@ -19,7 +19,7 @@ void keep_only(const ElementRange& range, Array& values) {
 
 }  // namespace
 
-GradientPart Stage::gradient_part() const {
+GradientPart Stage::gradient_part() {
   GradientPart part;
   if (gradients_are_old_ || gradient_micro_batches_ == 0) return part;
   part.micro_batches = gradient_micro_batches_;
@@ -50,7 +50,7 @@ void Stage::set_gradients(std::span<const GradientPart* const> parts) {
   }
 }
 
-GradientPart Stage::table_part() const {
+GradientPart Stage::table_part() {
   const Parameter& table = *parameters_[*shared_table_];
   ElementRange own{0, table.value.size()};
   if (is_sharded()) own = own_ranges_[*shared_table_];

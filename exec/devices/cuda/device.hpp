@@ -25,6 +25,7 @@
 #include "exec/devices/cuda/timeline.hpp"
 #include "exec/runtime/device.hpp"
 #include "exec/runtime/waiting_tensors.hpp"
+#include "exec/training/rank_stages.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -80,7 +81,7 @@ class Device final : public exec::Device {
   Queue& queue() { return queue_; }
   /// For one that sums on GPUs: from now on it gets gradients of a REDUCE_GRAD as a DevicePart, and
   /// gathered() gives one back. Not in exact numerics, whose sums are no floats.
-  void leave_sums_to_transport() { sums_on_gpu_ = queue_.site().precision != Precision::Exact; }
+  void leave_sums_to_transport();
   DeviceTimeline& timeline() { return timeline_; }
   /// Of what a RECV of this rank brings.
   std::size_t message_bytes(InstructionId recv);
@@ -93,18 +94,8 @@ class Device final : public exec::Device {
     bool is_arrival = false;  // and the computing stream must wait for `ready`
   };
 
-  void perform(InstructionId id, const Action& action);
-  void forward(int stage, int micro_batch);
-  void backward_input(int stage, int micro_batch);
+  void perform(const Action& action);
   void update();
-  void hand_in(InstructionId member);
-  void take_sums();
-  cpu::GradientPart own_tables();
-  void tie_alone();
-  cpu::SquareSum own_squares();
-  void clip();
-  bool computes(int stage, int micro_batch) const;
-  Stage& stage_at(int stage);
   void put(Flow flow, int stage, int micro_batch, Buffer buffer);
   Buffer fetch(Flow flow, int stage, int micro_batch);
   Waiting arrived(InstructionId recv, DevicePayload& payload);
@@ -113,7 +104,7 @@ class Device final : public exec::Device {
   void enqueue_end();
   void wait_for_step();
   /// What polls do in between: notices that the run was stopped.
-  Stage::Between between();
+  std::function<void()> between();
 
   const pipewright_cuda& cuda_;
   const Program& program_;
@@ -124,17 +115,12 @@ class Device final : public exec::Device {
   StepGraph* const graph_;
   Queue queue_;
   DeviceTimeline timeline_;
+  GradientSums sums_;
+  RankStages<Stage> stages_;
   WaitingTensors<Waiting> tensors_;
-  std::vector<std::unique_ptr<Stage>> stages_;  // by stage; null where another rank has it
-  std::vector<InstructionId> reductions_;       // that have ended and wait for the update
-  InstructionId norm_ = kNoInstruction;         // the REDUCE_NORM that has ended last
-  InstructionId tied_ = kNoInstruction;         // a REDUCE_TIED that waits for the update
-  std::vector<StageId> tables_;  // own stages with a table that another stage has too
   int step_ = 0, step_of_run_ = 0;
   StepWay way_ = StepWay::Enqueued;
   bool has_joined_ = false;  // the capture
-  bool sums_on_gpu_ = false;
-  bool norm_is_finite_ = true;
   std::int64_t enqueued_ns_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The sums of exec/devices/cpu/kernels/fixed_point.hpp, element by element for a GPU: a number is
+// The sums of exec/base/fixed_point.hpp, element by element for a GPU: a number is
 // high · 2^-20 + low · 2^-80 with 0 <= low < 2^60. Adding integers is associative, so neither the
 // order nor the grid shows in a sum. Pure functions and plain data.
 #pragma once
@@ -76,7 +76,7 @@ struct FixedRound {
   }
 };
 
-/// Squares below 1 and from there on, each in its own unit (exec/devices/cpu/gradient_norm.hpp).
+/// Squares below 1 and from there on, each in its own unit (exec/training/gradient_norm.hpp).
 struct SquareWords {
   FixedWords small, large;
 

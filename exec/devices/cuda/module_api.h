@@ -111,12 +111,12 @@ typedef struct pipewright_cuda_kernels {
   int (*embedding_backward_weight)(void* stream, int rows, int sequence, int width,
                                    const int32_t* ids, const float* dy, int32_t* links,
                                    float* dtokens, float* dpositions);
-  /* Sums of exec/devices/cpu/kernels/fixed_point.hpp: adds the gradient to them and clears it; and back. */
+  /* Sums of exec/base/fixed_point.hpp: adds the gradient to them and clears it; and back. */
   int (*fixed_add)(void* stream, size_t n, float* gradient, int64_t* high, int64_t* low, int* bad);
   int (*fixed_round)(void* stream, size_t n, const int64_t* high, const int64_t* low,
                      float* gradient);
   /* Adds the squares of x to total[4] (small.high, small.low, large.high, large.low of
-   * exec/devices/cpu/gradient_norm.hpp). partial is scratch of PIPEWRIGHT_CUDA_SQUARE_WORDS words. */
+   * exec/training/gradient_norm.hpp). partial is scratch of PIPEWRIGHT_CUDA_SQUARE_WORDS words. */
   int (*add_squares)(void* stream, size_t n, const float* x, int64_t* partial, int64_t* total,
                      int* bad);
   /* The matrix product of exec/devices/cpu/kernels/canonical_gemm.hpp: beta is 0, or it and alpha are 1. */

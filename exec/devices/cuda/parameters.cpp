@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "exec/layers/ops.hpp"
@@ -16,8 +17,8 @@ constexpr std::size_t kAlignedFloats = 64;
 }  // namespace
 
 Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
-                       const OptimizerSpec& optimizer)
-    : queue_(queue), host_(host), optimizer_(optimizer) {
+                       const OptimizerSpec& optimizer, std::function<void()> between)
+    : queue_(queue), host_(host), optimizer_(optimizer), between_(std::move(between)) {
   for (const Parameter* p : host_) {
     all_.push_back({p->name, p->decays, p->is_copy, p->value.size(), floats_, nullptr, nullptr});
     floats_ += (p->value.size() + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
@@ -45,7 +46,7 @@ Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
     host_[i]->device_gradient = p.gradient;
     queue_.copy(p.value, host_[i]->value.data(), p.size * sizeof(float));
   }
-  finish({});
+  queue_.finish(queue_.record(queue_.computing()), {});
 }
 
 Buffer Parameters::zeros(std::size_t bytes) {
@@ -54,9 +55,7 @@ Buffer Parameters::zeros(std::size_t bytes) {
   return made;
 }
 
-void Parameters::finish(const Between& between) {
-  queue_.finish(queue_.record(queue_.computing()), between);
-}
+void Parameters::finish() const { queue_.finish(queue_.record(queue_.computing()), between_); }
 
 void Parameters::clear() {
   queue_.clear(gradients_.at(), floats_ * sizeof(float));
@@ -126,7 +125,7 @@ void Parameters::note_not_finite(const std::string& clause) {
   if (not_finite_.empty()) not_finite_ = clause;
 }
 
-cpu::SquareSum Parameters::squares(const Between& between) {
+SquareSum Parameters::squares() {
   if (!partial_) {
     partial_ = zeros(PIPEWRIGHT_CUDA_SQUARE_WORDS * sizeof(std::int64_t));
     total_ = zeros(4 * sizeof(std::int64_t));
@@ -140,7 +139,7 @@ cpu::SquareSum Parameters::squares(const Between& between) {
   }
   queue_.copy(found.data(), total_.at(), 4 * sizeof(std::int64_t));
   ask_for_health();
-  finish(between);
+  finish();
   read_health();
   if (health_.data()[all_.size()] != 0)
     note_not_finite("a gradient is not a number below 2e12, and cannot be clipped");
@@ -148,9 +147,9 @@ cpu::SquareSum Parameters::squares(const Between& between) {
   return {{found.data()[0], found.data()[1]}, {found.data()[2], found.data()[3]}};
 }
 
-cpu::GradientPart Parameters::part(std::span<const std::size_t> places, const Between& between) {
-  cpu::GradientPart part;
-  std::vector<cpu::FixedPointSums::Words> high, low;
+GradientPart Parameters::part(std::span<const std::size_t> places) {
+  GradientPart part;
+  std::vector<FixedPointSums::Words> high, low;
   part.gradients.reserve(places.size());
   high.reserve(places.size());
   low.reserve(places.size());
@@ -166,16 +165,16 @@ cpu::GradientPart Parameters::part(std::span<const std::size_t> places, const Be
     queue_.copy(low.emplace_back(p.size).data(), low_.longs() + p.offset, bytes);
   }
   ask_for_health();
-  finish(between);
+  finish();
   read_health();
   for (std::size_t k = 0; k < high.size(); ++k)
     part.sums.emplace_back(std::move(high[k]), std::move(low[k]));
   return part;
 }
 
-cpu::FixedPointSums Parameters::sum_of(std::size_t place, const Summands& summands) {
-  cpu::FixedPointSums sum(all_[place].size);
-  for (const cpu::FixedPointSums* one : summands.sums) {
+FixedPointSums Parameters::sum_of(std::size_t place, const Summands& summands) {
+  FixedPointSums sum(all_[place].size);
+  for (const FixedPointSums* one : summands.sums) {
     if (sum.add(*one)) continue;
     note_not_finite("the gradients of \"" + all_[place].name + "\" add up to more than 4e12");
     sum.clear();
@@ -185,29 +184,29 @@ cpu::FixedPointSums Parameters::sum_of(std::size_t place, const Summands& summan
 
 /// The sum is taken on the host, where the summands are; what is copied stays there until it is on
 /// the GPU.
-void Parameters::set(std::size_t place, const Summands& summands, const Between& between) {
+void Parameters::set(std::size_t place, const Summands& summands) {
   const DeviceParameter& p = all_[place];
   if (is_exact()) {
-    const cpu::FixedPointSums sum = sum_of(place, summands);
+    const FixedPointSums sum = sum_of(place, summands);
     const std::size_t bytes = p.size * sizeof(std::int64_t);
     queue_.clear(p.gradient, p.size * sizeof(float));
     queue_.copy(high_.longs() + p.offset, sum.high().data(), bytes);
     queue_.copy(low_.longs() + p.offset, sum.low().data(), bytes);
-    return finish(between);
+    return finish();
   }
   AlignedFloats sum(p.size, 0.0F);
   for (const AlignedFloats* one : summands.gradients) add_to(p.size, one->data(), sum.data());
   queue_.copy(p.gradient, sum.data(), p.size * sizeof(float));
-  finish(between);
+  finish();
 }
 
-void Parameters::download(const Between& between) {
+void Parameters::download() {
   for (std::size_t i = 0; i < all_.size(); ++i) {
     const DeviceParameter& p = all_[i];
     queue_.copy(host_[i]->value.data(), p.value, p.size * sizeof(float));
     queue_.copy(host_[i]->gradient.data(), p.gradient, p.size * sizeof(float));
   }
-  finish(between);
+  queue_.finish(queue_.record(queue_.computing()), {});
 }
 
 std::int64_t Parameters::bytes() const { return queue_.weights().figures().live_bytes; }

@@ -3,7 +3,7 @@
 // kernel each. The host's Parameters, from which they are filled, say names, sizes and order.
 //
 // In exact numerics a gradient's array holds a micro-batch's part until settle(), and the sums are
-// order-free (exec/devices/cpu/kernels/fixed_point.hpp). Work is put on the queue's computing
+// order-free (exec/base/fixed_point.hpp). Work is put on the queue's computing
 // stream; functions that wait say so. One thread at a time; the Queue must outlive it.
 #pragma once
 
@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "exec/devices/cpu/gradient_norm.hpp"
-#include "exec/devices/cpu/gradient_part.hpp"
 #include "exec/devices/cuda/pinned.hpp"
 #include "exec/devices/cuda/queue.hpp"
 #include "exec/layers/optimizer.hpp"
+#include "exec/training/gradient_norm.hpp"
+#include "exec/training/gradient_part.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -33,7 +33,9 @@ class Parameters {
  public:
   /// Copies the weights of `host` to the GPU, and tells `host` where they are; it must outlive
   /// this.
-  Parameters(Queue& queue, const std::vector<Parameter*>& host, const OptimizerSpec& optimizer);
+  /// Functions that wait call `between` as Queue::finish() does.
+  Parameters(Queue& queue, const std::vector<Parameter*>& host, const OptimizerSpec& optimizer,
+             std::function<void()> between);
 
   std::size_t size() const { return all_.size(); }
 
@@ -56,33 +58,33 @@ class Parameters {
   void read_health();
   const std::string& not_finite() const { return not_finite_; }
 
-  using Between = std::function<void()>;  // of Queue::finish()
   /// Waits. Of the settled gradients; without meaning once not_finite() says something.
-  cpu::SquareSum squares(const Between& between);
+  SquareSum squares();
   /// Waits. The gradients of the parameters at these places, or in exact numerics their sums.
-  cpu::GradientPart part(std::span<const std::size_t> places, const Between& between);
+  GradientPart part(std::span<const std::size_t> places);
   /// Waits. The gradient of the parameter there becomes the sum of all these arrays, in the order
   /// given: of one kind, that of part(). not_finite() says so if that is too large.
   struct Summands {
     std::vector<const AlignedFloats*> gradients;
-    std::vector<const cpu::FixedPointSums*> sums;
+    std::vector<const FixedPointSums*> sums;
   };
-  void set(std::size_t place, const Summands& summands, const Between& between);
-  /// Waits. Weights and gradients as they stand, into the host's Parameters.
-  void download(const Between& between);
+  void set(std::size_t place, const Summands& summands);
+  /// Waits, without `between`. Weights and gradients as they stand, into the host's Parameters.
+  void download();
 
   std::int64_t bytes() const;
 
  private:
   bool is_exact() const { return queue_.site().precision == Precision::Exact; }
   Buffer zeros(std::size_t bytes);
-  void finish(const Between& between);
-  cpu::FixedPointSums sum_of(std::size_t place, const Summands& summands);
+  void finish() const;
+  FixedPointSums sum_of(std::size_t place, const Summands& summands);
   void note_not_finite(const std::string& clause);
 
   Queue& queue_;
   const std::vector<Parameter*> host_;
   const OptimizerSpec optimizer_;
+  const std::function<void()> between_;
   std::vector<DeviceParameter> all_;
   std::size_t floats_ = 0;  // of all, with the gaps between them
   Buffer values_, gradients_, mean_, square_, high_, low_, bad_, partial_, total_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "exec/devices/cuda/payload.hpp"
 #include "exec/devices/cuda/trainable_layers.hpp"
 
 namespace pipewright::exec::cuda {
@@ -23,11 +24,12 @@ std::unique_ptr<cpu::Stage> mirror_of(const StageSpec& spec, TensorOps& ops) {
 
 }  // namespace
 
-Stage::Stage(Queue& queue, const StageSpec& spec)
+Stage::Stage(Queue& queue, const StageSpec& spec, std::function<void()> between)
     : queue_(queue),
       ops_(queue),
       mirror_(mirror_of(spec, ops_)),
-      parameters_(std::make_unique<Parameters>(queue, mirror_->parameter_list(), spec.optimizer)),
+      parameters_(std::make_unique<Parameters>(queue, mirror_->parameter_list(), spec.optimizer,
+                                               std::move(between))),
       extent_{spec.micro_batch_size, spec.model->sequence},
       loss_kind_(spec.model->loss),
       width_in_(width_in_front_of(*spec.model, spec.first_layer)),
@@ -208,37 +210,48 @@ void Stage::update() {
   gradients_are_old_ = true;
 }
 
-cpu::SquareSum Stage::squares(const Between& between) {
+SquareSum Stage::squares() {
   settle_gradients();
-  return parameters_->squares(between);
+  return parameters_->squares();
 }
 
-cpu::GradientPart Stage::gradient_part(const Between& between) {
+GradientPart Stage::gradient_part() {
   if (gradients_are_old_ || gradient_micro_batches_ == 0) return {};
   std::vector<std::size_t> all(parameters_->size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  cpu::GradientPart part = parameters_->part(all, between);
+  GradientPart part = parameters_->part(all);
   part.micro_batches = gradient_micro_batches_;
   return part;
 }
 
-void Stage::set_gradients(std::span<const cpu::GradientPart* const> parts, const Between& between) {
+void Stage::set_gradients(std::span<const GradientPart* const> parts) {
   begin_gradients();
   for (std::size_t i = 0; i < parameters_->size(); ++i) {
     Parameters::Summands summands;
-    for (const cpu::GradientPart* part : parts) {
+    for (const GradientPart* part : parts) {
       if (!part->gradients.empty()) summands.gradients.push_back(&part->gradients[i]);
       if (!part->sums.empty()) summands.sums.push_back(&part->sums[i]);
     }
-    parameters_->set(i, summands, between);
+    parameters_->set(i, summands);
   }
-  for (const cpu::GradientPart* part : parts) gradient_micro_batches_ += part->micro_batches;
+  for (const GradientPart* part : parts) gradient_micro_batches_ += part->micro_batches;
   is_settled_ = false;
 }
 
-Buffer Stage::gradients_to_sum() {
+/// All gradients as one array, which the transport changes in place, after what is on the computing
+/// stream; zeros where nothing went in.
+PartPtr Stage::part_on_device() {
+  if (!sums_on_gpu_) return nullptr;
   if (gradients_are_old_ || gradient_micro_batches_ == 0) begin_gradients();
-  return parameters_->gradients();
+  return std::make_shared<DevicePart>(parameters_->gradients(), queue_.record(queue_.computing()));
+}
+
+/// The sum lies where the gradients do.
+bool Stage::takes_from_device(const std::vector<PartPtr>& parts) {
+  const auto* sum = dynamic_cast<const DevicePart*>(parts.front().get());
+  if (sum == nullptr) return false;
+  queue_.wait(queue_.computing(), sum->ready);
+  return true;
 }
 
 std::size_t Stage::table() const {
@@ -248,18 +261,18 @@ std::size_t Stage::table() const {
   return static_cast<std::size_t>(found - all.begin());
 }
 
-cpu::GradientPart Stage::table_part(const Between& between) {
+GradientPart Stage::table_part() {
   const std::size_t places[] = {table()};
-  return parameters_->part(places, between);
+  return parameters_->part(places);
 }
 
-void Stage::set_table(std::span<const cpu::GradientPart* const> parts, const Between& between) {
+void Stage::set_table(std::span<const GradientPart* const> parts) {
   Parameters::Summands summands;
-  for (const cpu::GradientPart* part : parts) {
+  for (const GradientPart* part : parts) {
     for (const AlignedFloats& one : part->gradients) summands.gradients.push_back(&one);
-    for (const cpu::FixedPointSums& one : part->sums) summands.sums.push_back(&one);
+    for (const FixedPointSums& one : part->sums) summands.sums.push_back(&one);
   }
-  parameters_->set(table(), summands, between);
+  parameters_->set(table(), summands);
   is_settled_ = false;
 }
 

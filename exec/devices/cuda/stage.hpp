@@ -30,12 +30,11 @@ struct StageSpec {
   std::vector<LayerRecompute> recompute;  // by layer of the model; empty: nothing
 };
 
-class Stage {
+class Stage final : public StageGradients {
  public:
-  using Between = Parameters::Between;
-
-  /// Throws InputError if the layers do not fit each other, or no GPU trains them.
-  Stage(Queue& queue, const StageSpec& spec);
+  /// Throws InputError if the layers do not fit each other, or no GPU trains them. Functions that
+  /// wait call `between` as Queue::finish() does.
+  Stage(Queue& queue, const StageSpec& spec, std::function<void()> between = {});
 
   bool is_first() const { return mirror_->is_first(); }
   bool is_last() const { return mirror_->is_last(); }
@@ -53,19 +52,22 @@ class Stage {
   Buffer backward_input(int micro_batch, Buffer gradient);
   void backward_weight(int micro_batch);
 
-  void settle_gradients();
-  void scale_gradients(float factor) { parameters_->scale(factor); }
   void update();
-  cpu::SquareSum squares(const Between& between);
-  cpu::GradientPart gradient_part(const Between& between);
-  void set_gradients(std::span<const cpu::GradientPart* const> parts, const Between& between);
-  /// Not in exact numerics: all gradients as one array, which whoever sums over replicas changes in
-  /// place, behind what is on the computing stream. Zeros where nothing went in.
-  Buffer gradients_to_sum();
-  /// Of a tied table, as exec/devices/cpu/stage.hpp says.
-  bool shares_table() const { return mirror_->shares_table(); }
-  cpu::GradientPart table_part(const Between& between);
-  void set_table(std::span<const cpu::GradientPart* const> parts, const Between& between);
+  void settle_gradients() override;
+  void scale_gradients(float factor) override { parameters_->scale(factor); }
+  /// Waits, as what follows and brings parts to the host, or takes some from it.
+  SquareSum squares() override;
+  GradientPart gradient_part() override;
+  void set_gradients(std::span<const GradientPart* const> parts) override;
+  bool shares_table() const override { return mirror_->shares_table(); }
+  GradientPart table_part() override;
+  void set_table(std::span<const GradientPart* const> parts) override;
+
+  /// From now on the transport sums gradients where they lie. Not in exact numerics, whose sums are
+  /// no floats.
+  void leave_sums_to_transport() { sums_on_gpu_ = true; }
+  PartPtr part_on_device() override;
+  bool takes_from_device(const std::vector<PartPtr>& parts) override;
 
   /// Enqueues the copies of the step's facts to the host; read_step() when the stream is done.
   void end_step();
@@ -77,7 +79,7 @@ class Stage {
   const std::string& not_finite() const { return parameters_->not_finite(); }
 
   /// Waits: the mirror has the GPU's weights and gradients.
-  void download(const Between& between) { parameters_->download(between); }
+  void download() { parameters_->download(); }
   const cpu::Stage& mirror() const { return *mirror_; }
 
  private:
@@ -113,6 +115,7 @@ class Stage {
   Pinned<float> staged_inputs_, staged_answers_, facts_;
   bool gradients_are_old_ = true, is_settled_ = true;
   int gradient_micro_batches_ = 0;
+  bool sums_on_gpu_ = false;
 };
 
 }  // namespace pipewright::exec::cuda

@@ -4,7 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/program/lower.hpp"
-#include "exec/devices/cpu/gradient_exchange.hpp"
+#include "exec/training/gradient_exchange.hpp"
 #include "tests/support/update_orders.hpp"
 
 namespace pipewright::exec {
@@ -24,11 +24,11 @@ InstructionId reduction_of(const Program& program, int rank) {
 }
 
 PartPtr part_with(float value, int micro_batches) {
-  cpu::GradientPart part;
+  GradientPart part;
   part.gradients.push_back({value, -value});
   part.gradients.push_back({2 * value});
   part.micro_batches = micro_batches;
-  return std::make_shared<cpu::GradientMessage>(std::move(part));
+  return std::make_shared<GradientMessage>(std::move(part));
 }
 
 TEST(PartTable, GivesAllPartsByRankWhateverTheirOrderAndForgetsThemWithTheLastReader) {
@@ -68,19 +68,19 @@ TEST(PartTable, RefusesAPartTwiceAndAStranger) {
 
 TEST(GradientMessage, ComesBackFromItsPackedFormBitForBit) {
   const PartPtr message = part_with(0.1F, 3);
-  const cpu::GradientPart back = cpu::unpacked(message->pack());
-  const auto& sent = dynamic_cast<const cpu::GradientMessage&>(*message).part;
+  const GradientPart back = unpacked(message->pack());
+  const auto& sent = dynamic_cast<const GradientMessage&>(*message).part;
   EXPECT_EQ(back.gradients, sent.gradients);
   EXPECT_EQ(back.micro_batches, 3);
-  const cpu::GradientPart nothing = cpu::unpacked(cpu::GradientMessage({}).pack());
+  const GradientPart nothing = unpacked(GradientMessage({}).pack());
   EXPECT_TRUE(nothing.gradients.empty());
 }
 
 TEST(GradientMessage, IsRefusedWhereItIsNotWhole) {
   HostPayload packed = part_with(1, 3)->pack();
   packed.values.pop_back();
-  EXPECT_THROW(cpu::unpacked(packed), RunError);
-  EXPECT_THROW(cpu::unpacked(HostPayload({1, 2})), RunError);
+  EXPECT_THROW(unpacked(packed), RunError);
+  EXPECT_THROW(unpacked(HostPayload({1, 2})), RunError);
 }
 
 }  // namespace

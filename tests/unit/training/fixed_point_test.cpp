@@ -1,5 +1,5 @@
 // Fixed-point sums: known answers, every order gives one result, and what does not fit is told.
-#include "exec/devices/cpu/kernels/fixed_point.hpp"
+#include "exec/base/fixed_point.hpp"
 
 #include <gtest/gtest.h>
 

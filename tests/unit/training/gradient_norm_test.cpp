@@ -1,5 +1,5 @@
 // The norm of gradients: known answers, no trace of order or grouping, and its message.
-#include "exec/devices/cpu/gradient_norm.hpp"
+#include "exec/training/gradient_norm.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A part of a sum of gradients, as bytes and back.
-#include "exec/devices/cpu/gradient_exchange.hpp"
+#include "exec/training/gradient_exchange.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "exec/devices/cpu/gradient_part.hpp"
 #include "exec/runtime/transport.hpp"
+#include "exec/training/gradient_part.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 
 /// The part on its way. The packed form is its bytes, four in each float.
 class GradientMessage final : public Part {
@@ -26,4 +26,4 @@ GradientPart unpacked(const HostPayload& payload);
 std::vector<const GradientPart*> parts_of(const std::vector<PartPtr>& messages,
                                           std::vector<GradientPart>& arrived);
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -6,10 +6,10 @@
 #include <optional>
 #include <span>
 
-#include "exec/devices/cpu/kernels/fixed_point.hpp"
+#include "exec/base/fixed_point.hpp"
 #include "exec/runtime/transport.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 
 /// Squares below 1 in units of 2^-80, those from there on in units of 2^-40. Each is cut to its
 /// unit by itself, so that the sum of the cut ones is exact.
@@ -42,4 +42,4 @@ class NormMessage final : public Part {
 /// NormMessage.
 std::optional<SquareSum> total_of(std::span<const PartPtr> messages);
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "exec/base/buffer.hpp"
-#include "exec/devices/cpu/kernels/fixed_point.hpp"
+#include "exec/base/fixed_point.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 
 /// Gradients by parameter and the micro-batches in them: as floats, or in exact numerics as sums.
 /// Neither: nothing went in.
@@ -26,4 +26,4 @@ std::vector<std::byte> to_bytes(const GradientPart& part);
 /// Throws RunError if these are not the bytes of a part.
 GradientPart gradient_part_of(std::span<const std::byte> bytes);
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -14,7 +14,7 @@
 
 #include "exec/base/buffer.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 
 /// One such number: high · 2^-20 + low · 2^-80 with 0 <= low < 2^60.
 struct FixedPoint {
@@ -60,4 +60,4 @@ class FixedPointSums {
   Words high_, low_;
 };
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

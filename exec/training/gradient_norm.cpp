@@ -1,4 +1,4 @@
-#include "exec/devices/cpu/gradient_norm.hpp"
+#include "exec/training/gradient_norm.hpp"
 
 #include <array>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 namespace {
 
 constexpr double kMostSmall = 1, kLargeUnit = 0x1p40;
@@ -60,4 +60,4 @@ std::optional<SquareSum> total_of(std::span<const PartPtr> messages) {
   return total;
 }
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -1,10 +1,10 @@
-#include "exec/devices/cpu/gradient_exchange.hpp"
+#include "exec/training/gradient_exchange.hpp"
 
 #include <cstring>
 
 #include "core/base/error.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 HostPayload GradientMessage::pack() const {
   const std::vector<std::byte> bytes = to_bytes(part);
   HostPayload payload(std::vector<float>(bytes.size() / sizeof(float)));
@@ -34,4 +34,4 @@ std::vector<const GradientPart*> parts_of(const std::vector<PartPtr>& messages,
   return parts;
 }
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -1,4 +1,4 @@
-#include "exec/devices/cpu/kernels/fixed_point.hpp"
+#include "exec/base/fixed_point.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +11,7 @@
 
 #include "core/base/error.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 namespace {
 
 constexpr int kLowBits = 60, kHighFraction = 20;
@@ -139,4 +139,4 @@ void FixedPointSums::round_to(std::span<float> x) const {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = rounded(high_[i], low_[i]);
 }
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

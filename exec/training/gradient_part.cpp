@@ -1,4 +1,4 @@
-#include "exec/devices/cpu/gradient_part.hpp"
+#include "exec/training/gradient_part.hpp"
 
 #include <cstdint>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "core/base/error.hpp"
 
-namespace pipewright::exec::cpu {
+namespace pipewright::exec {
 namespace {
 
 class Writer {
@@ -95,4 +95,4 @@ GradientPart gradient_part_of(std::span<const std::byte> bytes) {
   return part;
 }
 
-}  // namespace pipewright::exec::cpu
+}  // namespace pipewright::exec

@@ -1,0 +1,135 @@
+#include "exec/training/gradient_sums.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "core/base/error.hpp"
+
+namespace pipewright::exec {
+
+GradientSums::GradientSums(const Program& program, RankId rank, Transport* transport,
+                           double clip_grad_norm)
+    : program_(program), rank_(rank), transport_(transport), most_norm_(clip_grad_norm) {
+  PIPEWRIGHT_ASSERT(transport != nullptr || !program.has_collectives(),
+                    "replicas without a transport for their gradients");
+}
+
+void GradientSums::add(StageId id, StageGradients& stage) {
+  stages_.push_back({id, &stage});
+  if (stage.shares_table()) tables_.push_back(&stage);
+}
+
+StageGradients& GradientSums::stage_of(InstructionId member) const {
+  const StageId wanted(program_.code[member].stage);
+  const auto own = std::find_if(stages_.begin(), stages_.end(),
+                                [&](const Own& one) { return one.id == wanted; });
+  PIPEWRIGHT_ASSERT(own != stages_.end(), "a sum of a stage that this rank does not hold");
+  return *own->gradients;
+}
+
+void GradientSums::hand_in(InstructionId member) {
+  switch (program_.code[member].kind) {
+    case ActionKind::ReduceNorm:
+      take();
+      return transport_->contribute(rank_, member, std::make_shared<NormMessage>(own_squares()));
+    case ActionKind::ReduceTied:
+      take();
+      return hand_in(member, own_tables());
+    default: {
+      StageGradients& stage = stage_of(member);
+      PartPtr part = stage.part_on_device();
+      if (part == nullptr) return hand_in(member, stage.gradient_part());
+      transport_->contribute(rank_, member, std::move(part));
+    }
+  }
+}
+
+void GradientSums::hand_in(InstructionId member, GradientPart part) {
+  if (told_) told_(part);
+  transport_->contribute(rank_, member, std::make_shared<GradientMessage>(std::move(part)));
+}
+
+void GradientSums::ended(InstructionId member) {
+  switch (program_.code[member].kind) {
+    case ActionKind::ReduceNorm:
+      norm_ = member;
+      return;
+    case ActionKind::ReduceTied:
+      tied_ = member;
+      return;
+    default:
+      reductions_.push_back(member);
+  }
+}
+
+void GradientSums::take() {
+  for (const InstructionId member : std::exchange(reductions_, {})) {
+    const std::vector<PartPtr> messages = transport_->gathered(rank_, member);
+    StageGradients& stage = stage_of(member);
+    if (stage.takes_from_device(messages)) continue;
+    std::vector<GradientPart> arrived;
+    stage.set_gradients(parts_of(messages, arrived));
+  }
+  const auto tied = std::exchange(tied_, std::nullopt);
+  if (!tied) return;
+  const std::vector<PartPtr> messages = transport_->gathered(rank_, *tied);
+  std::vector<GradientPart> arrived;
+  const auto parts = parts_of(messages, arrived);
+  for (StageGradients* stage : tables_) stage->set_table(parts);
+}
+
+/// Replicas have the same gradients by now, and the one with the first micro-batch counts them; of
+/// a sharded stage each counts its own part.
+bool GradientSums::counts(const Own& own) const {
+  return own.gradients->is_sharded() ||
+         program_.placement.rank_of(own.id, MicroBatchId(0)) == rank_;
+}
+
+SquareSum GradientSums::own_squares() {
+  SquareSum sum;
+  for (const Own& own : stages_) {
+    if (!counts(own) || sum.add(own.gradients->squares())) continue;
+    norm_is_finite_ = false;
+    return {};
+  }
+  return sum;
+}
+
+void GradientSums::clip() {
+  if (most_norm_ <= 0) return;
+  // Without a REDUCE_NORM there is no other rank.
+  const std::optional<SquareSum> squares =
+      norm_ ? total_of(transport_->gathered(rank_, *norm_)) : own_squares();
+  if (!squares) norm_is_finite_ = false;
+  const float factor = squares ? clip_factor(squares->norm(), most_norm_) : 0;
+  for (const Own& own : stages_) {
+    own.gradients->settle_gradients();
+    own.gradients->scale_gradients(factor);
+  }
+}
+
+GradientPart GradientSums::own_tables() {
+  GradientPart all;
+  for (const Own& own : stages_) {
+    if (!own.gradients->shares_table() || !counts(own)) continue;
+    GradientPart one = own.gradients->table_part();
+    std::move(one.gradients.begin(), one.gradients.end(), std::back_inserter(all.gradients));
+    std::move(one.sums.begin(), one.sums.end(), std::back_inserter(all.sums));
+  }
+  return all;
+}
+
+void GradientSums::tie_alone() {
+  take();
+  const GradientPart own = own_tables();
+  const GradientPart* const parts[] = {&own};
+  for (StageGradients* stage : tables_) stage->set_table(parts);
+}
+
+std::string GradientSums::not_finite() const {
+  return norm_is_finite_ ? "" : "the norm of the gradients is beyond 2e12";
+}
+
+}  // namespace pipewright::exec

@@ -1,0 +1,94 @@
+// The stages of one rank, of any device, and what their actions ask of them. A Stage has
+// is_first(), is_last(), set_batch(), forward(), backward_input(), backward_weight() and
+// loss_share(), as exec/devices/cpu/stage.hpp says. Owns the stages; one thread at a time.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/program/program.hpp"
+#include "exec/data/data.hpp"
+#include "exec/runtime/waiting_tensors.hpp"
+
+namespace pipewright::exec {
+
+template <class Stage>
+class RankStages {
+ public:
+  /// The Program must outlive it.
+  RankStages(const Program& program, RankId rank)
+      : program_(program), rank_(rank), stages_(static_cast<std::size_t>(program.stages)) {}
+
+  /// In ascending order.
+  void add(StageId id, std::unique_ptr<Stage> stage) {
+    own_.push_back(stage.get());
+    stages_.at(static_cast<std::size_t>(id.value)) = std::move(stage);
+  }
+  const std::vector<Stage*>& own() const { return own_; }
+  /// Null where another rank has it.
+  Stage* find(int stage) const { return stages_[static_cast<std::size_t>(stage)].get(); }
+  Stage& at(int stage) const {
+    Stage* const own = find(stage);
+    if (own == nullptr) throw RunError("this rank does not hold stage " + std::to_string(stage));
+    return *own;
+  }
+
+  /// Replicas of a stage share the micro-batches.
+  bool computes(int stage, int micro_batch) const {
+    return program_.placement.rank_of(StageId(stage), MicroBatchId(micro_batch)) == rank_;
+  }
+  /// The first and the last stage get what they need of a step's micro-batches.
+  void set_batches(const DataSource& data, int step) const {
+    for (int s = 0; s < program_.stages; ++s) {
+      Stage* const stage = find(s);
+      if (stage == nullptr || (!stage->is_first() && !stage->is_last())) continue;
+      for (int m = 0; m < program_.micro_batches; ++m) {
+        if (computes(s, m)) stage->set_batch(m, data.micro_batch(step, m));
+      }
+    }
+  }
+
+  /// F, I, W or B. fetch(flow, stage, micro-batch) gives what the action reads of the stage beside
+  /// it, and put(flow, stage, micro-batch, tensor) takes what it makes for one.
+  template <class Fetch, class Put>
+  void compute(const Action& action, Fetch fetch, Put put) const {
+    Stage& stage = at(action.stage.value);
+    const int s = action.stage.value, m = action.micro_batch.value;
+    if (action.kind == ActionKind::F) {
+      decltype(fetch(Flow::Activation, s, m)) input;
+      if (s > 0) input = fetch(Flow::Activation, s - 1, m);
+      auto output = stage.forward(m, std::move(input));
+      if (s + 1 < program_.stages) put(Flow::Activation, s, m, std::move(output));
+    }
+    if (action.kind == ActionKind::I || action.kind == ActionKind::B) {
+      decltype(fetch(Flow::Gradient, s, m)) gradient;
+      if (s + 1 < program_.stages) gradient = fetch(Flow::Gradient, s + 1, m);
+      auto result = stage.backward_input(m, std::move(gradient));
+      if (s > 0) put(Flow::Gradient, s, m, std::move(result));
+    }
+    if (action.kind == ActionKind::W || action.kind == ActionKind::B) stage.backward_weight(m);
+  }
+
+  /// This rank's part of the step's loss; nullopt where it has none.
+  std::optional<double> loss() const {
+    const int last = program_.stages - 1;
+    if (find(last) == nullptr) return std::nullopt;
+    std::optional<double> sum;
+    for (int m = 0; m < program_.micro_batches; ++m) {
+      if (computes(last, m)) sum = sum.value_or(0) + at(last).loss_share(m);
+    }
+    return sum;
+  }
+
+ private:
+  const Program& program_;
+  const RankId rank_;
+  std::vector<std::unique_ptr<Stage>> stages_;  // by stage
+  std::vector<Stage*> own_;
+};
+
+}  // namespace pipewright::exec
