@@ -110,6 +110,7 @@ OrderExtent extent_of(const Order& order) {
     if (is_transfer(a.kind)) extent.stages = std::max(extent.stages, peer_stage(a) + 1);
     if (has_micro_batch(a.kind)) {
       extent.micro_batches = std::max(extent.micro_batches, a.micro_batch.value + 1);
+      ++extent.actions;
     }
   });
   return extent;
@@ -119,13 +120,16 @@ std::string excess_of(const OrderExtent& extent) {
   constexpr int kMostMicroBatches = 1 << 24;
   constexpr int kMostStages = 65535;
   constexpr std::int64_t kMostPairs = std::int64_t{1} << 28;
-  if (extent.stages <= kMostStages && extent.micro_batches <= kMostMicroBatches &&
-      std::int64_t{extent.stages} * std::max(1, extent.micro_batches) <= kMostPairs) {
+  // Tables have a place for each pair. A fragment names few of them, an order all.
+  constexpr std::int64_t kFewPairs = std::int64_t{1} << 20, kMostPairsAnAction = 64;
+  const std::int64_t pairs = std::int64_t{extent.stages} * std::max(1, extent.micro_batches);
+  const std::int64_t most =
+      std::min(kMostPairs, std::max(kFewPairs, kMostPairsAnAction * extent.actions));
+  if (extent.stages <= kMostStages && extent.micro_batches <= kMostMicroBatches && pairs <= most)
     return "";
-  }
   return "too large: " + std::to_string(extent.stages) + " stages and " +
-         std::to_string(extent.micro_batches) +
-         " micro-batches are named; check for a mistyped number";
+         std::to_string(extent.micro_batches) + " micro-batches are named by " +
+         std::to_string(extent.actions) + " actions; check for a mistyped number";
 }
 
 Placement placement_of_rows(const Order& order, int stages, int micro_batches) {
@@ -162,8 +166,8 @@ Order read_order_csv(std::string_view text, const std::string& file) {
   if (order.ranks.empty()) {
     throw InputError(file, "", "expected one row of actions for each rank, found none");
   }
-  const auto [stages, micro_batches] = extent_of(order);
-  const std::string excess = excess_of({stages, micro_batches});
+  const OrderExtent extent = extent_of(order);
+  const std::string excess = excess_of(extent);
   if (!excess.empty()) throw InputError(file, "", excess);
   for_each_action(order, [&](RankId rank, const Action& a) {
     if (is_transfer(a.kind) && peer_stage(a) < 0) {
@@ -171,8 +175,8 @@ Order read_order_csv(std::string_view text, const std::string& file) {
                        to_string(a) + " has no stage at its other end: stage 0 is the first");
     }
   });
-  order.micro_batches = std::max(1, micro_batches);
-  order.placement = placement_of_rows(order, std::max(1, stages), order.micro_batches);
+  order.micro_batches = std::max(1, extent.micro_batches);
+  order.placement = placement_of_rows(order, std::max(1, extent.stages), order.micro_batches);
   return order;
 }
 

@@ -41,9 +41,11 @@ Placement placement_of_rows(const Order& order, int stages, int micro_batches);
 /// How many stages and micro-batches the actions name; a transfer end names its peer's stage too.
 struct OrderExtent {
   int stages = 0, micro_batches = 0;
+  std::int64_t actions = 0;  // that have both
 };
 OrderExtent extent_of(const Order& order);
-/// A sentence if a Program cannot hold so many, else "".
+/// A sentence if a Program cannot hold so many, or far fewer actions stand there than so many
+/// stages and micro-batches have; else "".
 std::string excess_of(const OrderExtent& extent);
 /// The stage at the other end of a transfer; -1 where there is none.
 int peer_stage(const Action& transfer);

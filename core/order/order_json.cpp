@@ -80,7 +80,7 @@ Placement read_placement(const JsonCursor& value, const OrderExtent& extent, Ord
     const std::size_t columns = std::min<std::size_t>(stages.front().value().size(), 1U << 25);
     order.micro_batches = std::max(order.micro_batches, static_cast<int>(columns));
   }
-  const std::string excess = excess_of({count, order.micro_batches});
+  const std::string excess = excess_of({count, order.micro_batches, extent.actions});
   if (!excess.empty()) throw InputError(value.file(), value.pointer(), excess);
   if (replicas) return read_replicas(stages, order);
   std::vector<RankId> rank_of_stage;

@@ -78,14 +78,18 @@ bool runs_as_written(const DocumentedCommand& command, const std::string& where,
   return true;
 }
 
-int run_in_fresh_folder(const DocumentedBlock& block, const std::string& where) {
-  const Folder folder;
-  furnish(folder);
+int run_in(const Folder& folder, const DocumentedBlock& block, const std::string& where) {
   int run = 0;
   for (const DocumentedCommand& command : block) {
     run += runs_as_written(command, where, folder) ? 1 : 0;
   }
   return run;
+}
+
+int run_in_fresh_folder(const DocumentedBlock& block, const std::string& where) {
+  const Folder folder;
+  furnish(folder);
+  return run_in(folder, block, where);
 }
 
 /// The name of a page or a command as the name of a test.
@@ -96,11 +100,15 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
+/// Its blocks build on one another.
+constexpr const char* kTutorial = "docs/tutorial.md";
+
 /// Pages with a command. The examples in docs/cli.md are those of --help.
 std::vector<std::string> pages() {
   std::vector<std::string> found;
   const auto take = [&](const fs::path& path) {
     if (path.extension() != ".md" || path.filename() == "cli.md") return;
+    if (path == source() / kTutorial) return;
     if (!blocks_of_page(text_of(path)).empty()) found.push_back(path.lexically_relative(source()));
   };
   take(source() / "README.md");
@@ -124,6 +132,15 @@ TEST_P(Page, EachBlockWorksInAFreshFolder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Documented, Page, ::testing::ValuesIn(pages()), test_name);
+
+TEST(Documented, TheTutorialWorksFromItsFirstCommandToItsLast) {
+  const Folder folder;
+  furnish(folder);
+  int run = 0;
+  for (const DocumentedBlock& block : blocks_of_page(text_of(source() / kTutorial)))
+    run += run_in(folder, block, kTutorial);
+  EXPECT_GE(run, 20);
+}
 
 /// docs/cli.md has a heading for each; another test holds it and the command equal.
 std::vector<std::string> commands() {
