@@ -1,76 +1,52 @@
 #include "core/program/version_changes.hpp"
 
-#include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
+#include "core/program/version_uses.hpp"
+
 namespace pipewright {
-namespace {
-
-using StagePass = std::pair<std::int64_t, std::int64_t>;  // stage, micro-batch
-
-template <typename Take>
-void for_each_computation(const Cell& cell, const Take& take) {
-  if (is_compute(cell.action.kind)) take(cell.action);
-  if (cell.partner && is_compute(cell.partner->kind)) take(*cell.partner);
-}
-
-/// What each stage and micro-batch is computed with: a W need not name it.
-std::map<StagePass, int> named_versions(std::span<const Cell> list) {
-  std::map<StagePass, int> named;
-  for (const Cell& cell : list) {
-    for_each_computation(cell, [&](const Action& a) {
-      if (a.version >= 0) named[{a.stage.value, a.micro_batch.value}] = a.version;
-    });
-  }
-  return named;
-}
-
-}  // namespace
 
 std::vector<VersionChange> version_changes(std::span<const Cell> list,
                                            std::span<const StageId> stages) {
-  using Version = std::pair<std::int64_t, int>;  // stage, version
   std::vector<VersionChange> changes;
-  const std::map<StagePass, int> named = named_versions(list);
-  if (named.empty()) return changes;
-  const auto version_of = [&](const Action& a) {
-    const auto found = named.find({a.stage.value, a.micro_batch.value});
-    return Version{a.stage.value, found == named.end() ? 0 : found->second};
-  };
-  std::map<Version, std::size_t> last_use;
-  for (std::size_t at = 0; at < list.size(); ++at)
-    for_each_computation(list[at], [&](const Action& a) { last_use[version_of(a)] = at; });
-
+  const VersionUses uses(list);
+  if (uses.empty()) return changes;
   int current = 0;
-  std::set<Version> kept;
-  for (std::size_t at = 0; at < list.size(); ++at) {
-    if (list[at].action.kind == ActionKind::Opt) {
+  std::set<std::pair<int, int>> kept;  // stage, version
+  const auto let_go = [&](const Action& a, std::size_t place) {
+    if (!is_compute(a.kind)) return;
+    const int stage = a.stage.value, version = uses.version_of(stage, a.micro_batch.value);
+    if (uses.is_last_use(stage, version, place) && kept.erase({stage, version}) > 0)
+      changes.push_back({place, stage, -1});
+  };
+  for (std::size_t place = 0; place < list.size(); ++place) {
+    const Cell& cell = list[place];
+    if (cell.action.kind == ActionKind::Opt) {
       for (const StageId stage : stages) {
-        const auto last = last_use.find({stage.value, current});
-        if (last == last_use.end() || last->second < at) continue;
-        kept.insert(last->first);
-        changes.push_back({at, static_cast<int>(stage.value), 1});
+        if (!uses.is_used_after(stage.value, current, place)) continue;
+        kept.insert({stage.value, current});
+        changes.push_back({place, stage.value, 1});
       }
       ++current;
     }
-    for_each_computation(list[at], [&](const Action& a) {
-      const Version version = version_of(a);
-      if (last_use[version] == at && kept.erase(version) > 0)
-        changes.push_back({at, static_cast<int>(a.stage.value), -1});
-    });
+    let_go(cell.action, place);
+    if (cell.partner) let_go(*cell.partner, place);
   }
   return changes;
 }
 
 std::vector<VersionChange> version_changes(const Program& program, RankId rank) {
   if (!program.asynchronous) return {};
+  return version_changes(cells_of(program, rank), program.placement.stages_of(rank));
+}
+
+std::vector<Cell> cells_of(const Program& program, RankId rank) {
   const auto r = static_cast<std::size_t>(rank.value);
   std::vector<Cell> list;
   for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id)
     list.push_back(program.cell(id));
-  return version_changes(list, program.placement.stages_of(rank));
+  return list;
 }
 
 }  // namespace pipewright

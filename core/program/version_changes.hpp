@@ -12,7 +12,7 @@
 namespace pipewright {
 
 struct VersionChange {
-  std::size_t behind = 0;  // place in the rank's list; the change is there when it has ended
+  std::size_t after = 0;  // place in the rank's list; the change is there when it has ended
   int stage = 0;
   int change = 0;  // of the older versions kept: 1, -1
 };
@@ -26,5 +26,8 @@ std::vector<VersionChange> version_changes(std::span<const Cell> list,
 /// The same of a Program's rank; places count from its first instruction. O(1) where it is
 /// synchronous.
 std::vector<VersionChange> version_changes(const Program& program, RankId rank);
+
+/// A rank's list, as an order has it.
+std::vector<Cell> cells_of(const Program& program, RankId rank);
 
 }  // namespace pipewright

@@ -88,7 +88,7 @@ std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs
         if (in.has(Instruction::kPair)) live.take(*program.cell(id).partner);
       }
       const auto at = static_cast<std::size_t>(&in - code.data());
-      for (; version != versions.end() && version->behind == at; ++version) live.take(*version);
+      for (; version != versions.end() && version->after == at; ++version) live.take(*version);
     }
     ranks[static_cast<std::size_t>(r)].peak_activations = live.peak_activations();
     ranks[static_cast<std::size_t>(r)].peak_bytes = live.peak_bytes();

@@ -51,10 +51,7 @@ class TextSource final : public DataSource {
     for (int sample = 0; sample < shape_.samples; ++sample) {
       const std::size_t start =
           uniform_below(key, first + static_cast<std::uint64_t>(sample), text_.size() - length);
-      for (std::size_t i = start; i < start + length; ++i) {
-        batch.tokens.push_back(static_cast<unsigned char>(text_[i]));
-        batch.labels.push_back(static_cast<unsigned char>(text_[i + 1]));
-      }
+      append_sample(batch, text_, start, length);
     }
     return batch;
   }
@@ -135,6 +132,14 @@ std::string read_training_text(const std::string& path) {
 }
 
 }  // namespace
+
+void append_sample(MicroBatch& batch, std::string_view text, std::size_t begin,
+                   std::size_t length) {
+  for (std::size_t i = begin; i < begin + length; ++i) {
+    batch.tokens.push_back(static_cast<unsigned char>(text[i]));
+    batch.labels.push_back(static_cast<unsigned char>(text[i + 1]));
+  }
+}
 
 DataContent content_of(std::string name, std::string_view bytes) {
   const auto checksum = checksum_of(std::as_bytes(std::span(bytes.data(), bytes.size())), {});

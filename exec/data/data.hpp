@@ -25,6 +25,10 @@ struct MicroBatch {
   int counted_samples = -1;  // forward only: so many, the first, are of the data set; -1: all
 };
 
+/// Appends `length` bytes of the text from `begin` on as tokens, and as label of each the byte
+/// after it, which has to be there.
+void append_sample(MicroBatch& batch, std::string_view text, std::size_t begin, std::size_t length);
+
 /// What a file has given: equal files have equal checksums (exec/base/checksum.hpp).
 struct DataContent {
   std::string name;  // "data", "labels", "targets"

@@ -46,10 +46,7 @@ class TextPieces final : public DataSource {
     const std::int64_t first = first_sample(shape_, step, micro_batch);
     for (int sample = 0; sample < shape_.samples; ++sample) {
       const auto begin = static_cast<std::size_t>((first + sample) % samples_ * sequence_);
-      for (std::size_t i = begin; i < begin + static_cast<std::size_t>(sequence_); ++i) {
-        batch.tokens.push_back(static_cast<unsigned char>(text_[i]));
-        batch.labels.push_back(static_cast<unsigned char>(text_[i + 1]));
-      }
+      append_sample(batch, text_, begin, static_cast<std::size_t>(sequence_));
     }
     return batch;
   }

@@ -1,5 +1,6 @@
 #include "planner/base/number_text.hpp"
 
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
@@ -19,6 +20,17 @@ std::string hundredths(double value) {
   const auto n = std::llround(value * 100);
   const std::string rest = std::to_string(n % 100);
   return std::to_string(n / 100) + "." + (rest.size() < 2 ? "0" : "") + rest;
+}
+
+std::string count_of(int n, std::string_view noun) {
+  return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
+}
+
+std::optional<int> positive_integer(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
+  return value;
 }
 
 }  // namespace pipewright::planner

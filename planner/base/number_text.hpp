@@ -1,7 +1,9 @@
-// Numbers as the planner's sentences write them. Pure functions.
+// Numbers as the planner's sentences write them, and as its parameters are read. Pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace pipewright::planner {
 
@@ -11,5 +13,11 @@ std::string percent(double share);
 std::string percent_apart(double share);
 /// "1.05".
 std::string hundredths(double value);
+
+/// "8 micro-batches", "1 rank".
+std::string count_of(int n, std::string_view noun);
+
+/// The parameter as a whole number, or nullopt where it is not one from 1 to 2^31 - 1.
+std::optional<int> positive_integer(std::string_view text);
 
 }  // namespace pipewright::planner

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/schedules/building.hpp"
+#include "planner/base/number_text.hpp"
 #include "planner/schedules/rounds.hpp"
 
 namespace pipewright::planner {

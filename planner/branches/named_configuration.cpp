@@ -8,12 +8,12 @@
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
 #include "core/model/tie.hpp"
+#include "planner/base/number_text.hpp"
 #include "planner/branches/flow_bound.hpp"
 #include "planner/branches/recompute_by_stage.hpp"
 #include "planner/branches/replicated_stages.hpp"
 #include "planner/configurations/stage_replicas.hpp"
 #include "planner/partition/partition.hpp"
-#include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -1,9 +1,9 @@
 #include "planner/configurations/candidate.hpp"
 
 #include "core/cluster/node_order.hpp"
+#include "planner/base/number_text.hpp"
 #include "planner/configurations/stage_replicas.hpp"
 #include "planner/estimate/parallel_space.hpp"
-#include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
 

@@ -12,7 +12,6 @@
 #include "planner/configurations/stage_replicas.hpp"
 #include "planner/costs/cost_model.hpp"
 #include "planner/memory/memory.hpp"
-#include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -1,7 +1,7 @@
 #include "planner/configurations/requested_values.hpp"
 
 #include "core/base/error.hpp"
-#include "planner/schedules/building.hpp"
+#include "planner/base/number_text.hpp"
 
 namespace pipewright::planner {
 

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "core/base/comma_list.hpp"
+#include "planner/base/number_text.hpp"
 #include "planner/configurations/requested_values.hpp"
-#include "planner/schedules/building.hpp"
 
 namespace pipewright::planner {
 namespace {

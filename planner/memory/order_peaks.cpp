@@ -55,7 +55,7 @@ class OrderPeaks::Walk {
     for (std::size_t at = 0; at < list_.size(); ++at) {
       take(list_[at].action);
       if (list_[at].partner) take(*list_[at].partner);
-      for (; version != versions_.end() && version->behind == at; ++version) take(*version);
+      for (; version != versions_.end() && version->after == at; ++version) take(*version);
     }
     return std::move(rank_);
   }

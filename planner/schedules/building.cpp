@@ -1,6 +1,6 @@
 #include "planner/schedules/building.hpp"
 
-#include <charconv>
+#include "planner/base/number_text.hpp"
 
 namespace pipewright::planner {
 
@@ -46,17 +46,6 @@ std::optional<std::string> refuse_unless_bidirectional(std::string_view name,
   return std::string(name) + " needs an even number of ranks, for its two directions mirror each " +
          "other, not " + std::to_string(request.ranks) + "; use " + less +
          count_of(request.ranks + 1, "rank");
-}
-
-std::string count_of(int n, std::string_view noun) {
-  return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
-}
-
-std::optional<int> positive_integer(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
-  return value;
 }
 
 }  // namespace pipewright::planner

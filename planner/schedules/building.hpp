@@ -63,10 +63,4 @@ std::optional<std::string> refuse_all_but_two_chunks(std::string_view name,
 std::optional<std::string> refuse_unless_bidirectional(std::string_view name,
                                                        const ScheduleRequest& request);
 
-/// "8 micro-batches", "1 rank".
-std::string count_of(int n, std::string_view noun);
-
-/// The parameter as a whole number, or nullopt where it is not one from 1 to 2^31 - 1.
-std::optional<int> positive_integer(std::string_view text);
-
 }  // namespace pipewright::planner

@@ -3,6 +3,7 @@
 // a loop fits into a group and the activations of the other half are never held.
 #include <algorithm>
 
+#include "planner/base/number_text.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
 

@@ -2,6 +2,7 @@
 // chunks in groups; the fill is v times shorter than 1F1B's for the same model.
 #include <algorithm>
 
+#include "planner/base/number_text.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/chunk_turns.hpp"
 #include "planner/schedules/entries.hpp"

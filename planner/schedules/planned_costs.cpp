@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "planner/schedules/building.hpp"
+#include "planner/base/number_text.hpp"
 
 namespace pipewright::planner {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
+#include "planner/base/number_text.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
 

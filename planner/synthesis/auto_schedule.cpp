@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/base/error.hpp"
-#include "planner/schedules/building.hpp"
+#include "planner/base/number_text.hpp"
 #include "planner/schedules/entries.hpp"
 #include "planner/synthesis/any_placement.hpp"
 #include "planner/synthesis/auto_schedule.hpp"

@@ -5,17 +5,13 @@
 
 #include "core/base/error.hpp"
 #include "planner/schedules/registry.hpp"
+#include "planner/synthesis/scope.hpp"
 
 namespace pipewright::planner::synthesis {
 namespace {
 
 bool same_placement(const Placement& a, const Placement& b) {
-  if (a.ranks() != b.ranks() || a.stages() != b.stages() || b.looks_at_micro_batch()) return false;
-  for (int s = 0; s < a.stages(); ++s) {
-    if (a.rank_of(StageId(s), MicroBatchId(0)) != b.rank_of(StageId(s), MicroBatchId(0)))
-      return false;
-  }
-  return true;
+  return a.ranks() == b.ranks() && !b.looks_at_micro_batch() && same_ranks(a, b);
 }
 
 /// The schedule's order, nullopt where it refuses or its rule cannot be carried out.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "planner/base/number_text.hpp"
 #include "planner/schedules/building.hpp"
 
 namespace pipewright::planner::synthesis {

@@ -26,6 +26,8 @@ std::string orders_of(const SynthesisRequest& request) {
   return text;
 }
 
+}  // namespace
+
 bool same_ranks(const Placement& a, const Placement& b) {
   if (a.stages() != b.stages()) return false;
   for (int s = 0; s < a.stages(); ++s) {
@@ -34,8 +36,6 @@ bool same_ranks(const Placement& a, const Placement& b) {
   }
   return true;
 }
-
-}  // namespace
 
 BoundScope scope_of(const SynthesisRequest& request) {
   const Placement& placement = request.placement;

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/order/placement.hpp"
+
 namespace pipewright::planner {
 
 struct SynthesisRequest;
@@ -13,6 +15,9 @@ struct BoundScope {
   int least_chunks = 1, most_chunks = 1;  // stages a rank; of an explicit one all its stages
   std::string orders;                     // "": all; else which alone, such as "orders of F and B"
 };
+
+/// Each stage is on the same rank in both; micro-batches are not looked at.
+bool same_ranks(const Placement& a, const Placement& b);
 
 /// The scope of the request's placement.
 BoundScope scope_of(const SynthesisRequest& request);

@@ -55,7 +55,7 @@ std::vector<MemoryStep> memory_steps(const Program& program, const Timeline& tim
   }
   for (const VersionChange& version : version_changes(program, rank)) {
     const StageMemory* memory = memory_of(costs, StageId(version.stage));
-    const std::int64_t at = timeline.end[begin + static_cast<InstructionId>(version.behind)];
+    const std::int64_t at = timeline.end[begin + static_cast<InstructionId>(version.after)];
     if (memory == nullptr || at == kNotEnded) continue;
     changes.push_back({at, 0, 0, version.change * memory->version.value});
   }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/program/version_changes.hpp"
 #include "exec/devices/cpu/checkpointing.hpp"
 
 namespace pipewright::exec::cpu {
@@ -12,7 +13,7 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
     : program_(program),
       training_(training),
       rank_(rank),
-      versions_(program, rank),
+      versions_(program.asynchronous ? cells_of(program, rank) : std::vector<Cell>()),
       sums_(program, rank, transport, training.optimizer.clip_grad_norm),
       stages_(program, rank),
       tensors_(program.stages, program.micro_batches),
@@ -78,7 +79,7 @@ void Device::update(InstructionId id) {
     Stage* const own = stages_.find(s);
     if (own == nullptr) continue;
     if (program_.asynchronous) {
-      own->update_version(versions_.is_used_behind(s, own->version(), id));
+      own->update_version(versions_.is_used_after(s, own->version(), place_of(id)));
       recount(s);
     } else {
       own->update(step_);
@@ -86,11 +87,15 @@ void Device::update(InstructionId id) {
   }
 }
 
+std::size_t Device::place_of(InstructionId id) const {
+  return id - program_.rank_begin[static_cast<std::size_t>(rank_.value)];
+}
+
 void Device::drop_versions(InstructionId id, const Action& action) {
   if (!is_compute(action.kind)) return;
   const int stage = action.stage.value;
   const int version = versions_.version_of(stage, action.micro_batch.value);
-  if (versions_.is_used_behind(stage, version, id)) return;
+  if (versions_.is_used_after(stage, version, place_of(id))) return;
   stages_.at(stage).drop_version(version);
   recount(stage);
 }

@@ -12,10 +12,10 @@
 #include "core/model/model.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
+#include "core/program/version_uses.hpp"
 #include "exec/checkpoint/checkpoint.hpp"
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/stage.hpp"
-#include "exec/devices/cpu/version_plan.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/runtime/device.hpp"
 #include "exec/runtime/phases.hpp"
@@ -95,13 +95,15 @@ class Device final : public exec::Device {
   void own_shards();
   void take_weights(InstructionId member);
   void drop_versions(InstructionId id, const Action& action);
+  /// In the rank's list.
+  std::size_t place_of(InstructionId id) const;
 
   const Program& program_;
   const Training& training_;
   MemoryMeter meter_;                  // the stages report to it
   std::vector<std::int64_t> counted_;  // of the meter, by stage: what it always holds
   const RankId rank_;
-  const VersionPlan versions_;
+  const VersionUses versions_;
   GradientSums sums_;
   RankStages<Stage> stages_;
   WaitingTensors<std::vector<float>> tensors_;

@@ -1,7 +1,6 @@
 #include "exec/devices/cpu/stage.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "exec/layers/ops.hpp"
 #include "exec/layers/recompute.hpp"
 #include "exec/layers/tied_head.hpp"
+#include "exec/training/loss_share.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
@@ -344,10 +344,7 @@ double Stage::loss() const {
 }
 
 double Stage::loss_share(int micro_batch) const {
-  const double share = loss(micro_batch) / static_cast<double>(in_flight_.size());
-  // Adding this leaves no bits below 2^-32. What is too large for it is left as it is.
-  constexpr double kRound = 0x1.8p20;
-  return std::abs(share) < 0x1p19 ? (share + kRound) - kRound : share;
+  return loss_share_of(loss(micro_batch), in_flight_.size());
 }
 
 double Stage::loss(int micro_batch) const {

@@ -154,8 +154,7 @@ class Stage final : public StageGradients {
   /// Last stage: the mean over the micro-batches of their latest losses. Bug if one has none.
   double loss() const;
   double loss(int micro_batch) const;
-  /// Its part of that mean: a multiple of 2^-32 (if below 2^19), so that the parts of several
-  /// stages add up to the same number in every order.
+  /// Its part of that mean (exec/training/loss_share.hpp).
   double loss_share(int micro_batch) const;
 
   std::vector<ParameterView> parameters() const;

@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "exec/devices/cuda/payload.hpp"
 #include "exec/devices/cuda/trainable_layers.hpp"
+#include "exec/training/loss_share.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
@@ -184,9 +185,7 @@ double Stage::loss_of(const float* facts) const {
 double Stage::loss_share(int micro_batch) const {
   const InFlight& one = in_flight_.at(static_cast<std::size_t>(micro_batch));
   PIPEWRIGHT_ASSERT(one.loss.has_value(), "there is no loss before the step has ended");
-  const double share = *one.loss / static_cast<double>(in_flight_.size());
-  constexpr double kRound = 0x1.8p20;  // leaves no bits below 2^-32 (exec/devices/cpu/stage.cpp)
-  return std::abs(share) < 0x1p19 ? (share + kRound) - kRound : share;
+  return loss_share_of(*one.loss, in_flight_.size());
 }
 
 // --- Gradients and the end of a step ---

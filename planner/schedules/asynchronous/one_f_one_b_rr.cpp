@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "planner/base/number_text.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
 

@@ -5,6 +5,7 @@
 // needs an update that has not been made; with only one update in the order any number will do.
 #include <algorithm>
 
+#include "planner/base/number_text.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
 

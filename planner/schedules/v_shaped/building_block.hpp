@@ -23,4 +23,26 @@ std::optional<std::string> refuse_block(std::string_view schedule, const Schedul
 /// The order made of the block. Pure.
 Order order_of_block(const ScheduleRequest& request, BlockRule offsets);
 
+/// The entry of a schedule made so, but for its aliases and what it says of itself. `Block` has
+/// kName and offsets(), a BlockRule.
+template <class Block>
+Schedule block_schedule() {
+  Schedule entry;
+  entry.name = Block::kName;
+  entry.constraint = "v = 2; any p, m";
+  entry.source =
+      "Pipeline Parallelism with Controllable Memory (arXiv:2405.15362), zbv_greedy.py of "
+      "sail-sg/zero-bubble-pipeline-parallelism";
+  entry.splits_backward = true;
+  entry.default_chunks = 2;
+  entry.layout = Layout::V;
+  entry.refusal = [](const ScheduleRequest& request) {
+    return refuse_block(Block::kName, request, Block::offsets);
+  };
+  entry.make = [](const ScheduleRequest& request) {
+    return order_of_block(request, Block::offsets);
+  };
+  return entry;
+}
+
 }  // namespace pipewright::planner

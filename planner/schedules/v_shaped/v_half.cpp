@@ -11,38 +11,24 @@ namespace {
 /// of three slots at the first turn.
 constexpr int v_half_pause(int ranks) { return ranks % 2 == 0 ? 3 : 0; }
 
-constexpr BlockOffsets v_half_offsets(int rank, int p) {
-  return {2 * rank, 3 * p - rank - 2, 3 * p + v_half_pause(p) + 2 * rank - 1,
-          6 * p + v_half_pause(p) - rank - 2};
-}
+struct VHalf {
+  static constexpr std::string_view kName = "v-half";
 
-std::optional<std::string> refuse_v_half(const ScheduleRequest& request) {
-  return refuse_block("v-half", request, v_half_offsets);
-}
-
-Order make_v_half(const ScheduleRequest& request) {
-  return order_of_block(request, v_half_offsets);
-}
+  static constexpr BlockOffsets offsets(int rank, int p) {
+    return {2 * rank, 3 * p - rank - 2, 3 * p + v_half_pause(p) + 2 * rank - 1,
+            6 * p + v_half_pause(p) - rank - 2};
+  }
+};
 
 }  // namespace
 
 Schedule v_half_schedule() {
-  Schedule entry;
-  entry.name = "v-half";
+  Schedule entry = block_schedule<VHalf>();
   entry.aliases = {"VHalf", "ZBV-Half"};
   entry.summary = "half of 1F1B's activations, and less bubble: stages in a V, I and W apart";
-  entry.constraint = "v = 2; any p, m";
   entry.bubble =
       "none known; F = I = W, m > p+1 > 3: (3p-7)F for even p, (3p-4)F for odd p (by running)";
   entry.memory = "min(2m, 2floor(p/2) + 2) chunks";
-  entry.source =
-      "Pipeline Parallelism with Controllable Memory (arXiv:2405.15362), zbv_greedy.py of "
-      "sail-sg/zero-bubble-pipeline-parallelism";
-  entry.splits_backward = true;
-  entry.default_chunks = 2;
-  entry.layout = Layout::V;
-  entry.refusal = refuse_v_half;
-  entry.make = make_v_half;
   return entry;
 }
 

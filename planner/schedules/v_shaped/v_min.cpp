@@ -10,35 +10,24 @@ namespace {
 /// of two slots at the first turn.
 constexpr int v_min_pause(int ranks) { return ranks % 3 == 0 ? 2 : 0; }
 
-constexpr BlockOffsets v_min_offsets(int rank, int p) {
-  return {rank, 2 * p - rank - 1, 2 * p + v_min_pause(p) + rank, 4 * p + v_min_pause(p) - rank - 1};
-}
+struct VMin {
+  static constexpr std::string_view kName = "v-min";
 
-std::optional<std::string> refuse_v_min(const ScheduleRequest& request) {
-  return refuse_block("v-min", request, v_min_offsets);
-}
-
-Order make_v_min(const ScheduleRequest& request) { return order_of_block(request, v_min_offsets); }
+  static constexpr BlockOffsets offsets(int rank, int p) {
+    return {rank, 2 * p - rank - 1, 2 * p + v_min_pause(p) + rank,
+            4 * p + v_min_pause(p) - rank - 1};
+  }
+};
 
 }  // namespace
 
 Schedule v_min_schedule() {
-  Schedule entry;
-  entry.name = "v-min";
+  Schedule entry = block_schedule<VMin>();
   entry.aliases = {"VMin", "ZBV-Min"};
   entry.summary = "a third of 1F1B's activations: stages in a V, I and W apart";
-  entry.constraint = "v = 2; any p, m";
   entry.bubble =
       "none known; F = I = W, m > p > 1: (4p-5)F, or (4p-7)F where 3 divides p (by running)";
   entry.memory = "min(2m, 2floor((p+4)/3)) chunks";
-  entry.source =
-      "Pipeline Parallelism with Controllable Memory (arXiv:2405.15362), zbv_greedy.py of "
-      "sail-sg/zero-bubble-pipeline-parallelism";
-  entry.splits_backward = true;
-  entry.default_chunks = 2;
-  entry.layout = Layout::V;
-  entry.refusal = refuse_v_min;
-  entry.make = make_v_min;
   return entry;
 }
 

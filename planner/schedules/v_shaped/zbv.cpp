@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/base/number_text.hpp"
 #include "planner/schedules/building.hpp"
 #include "planner/schedules/entries.hpp"
 

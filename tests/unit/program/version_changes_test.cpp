@@ -17,7 +17,7 @@ std::vector<Change> changes_of(const Order& order, int rank) {
   std::vector<Change> changes;
   const auto& list = order.ranks[static_cast<std::size_t>(rank)];
   for (const VersionChange& c : version_changes(list, order.placement.stages_of(RankId(rank))))
-    changes.emplace_back(c.behind, c.stage, c.change);
+    changes.emplace_back(c.after, c.stage, c.change);
   return changes;
 }
 
@@ -51,10 +51,10 @@ TEST(VersionChanges, ThereAreNoneWhereNothingIsNamed) {
 TEST(VersionChanges, AProgramHasThoseOfItsOrder) {
   const Order order = read(kOneAhead);
   const Program program = lower(order, CommPolicy{});
-  std::vector<std::string> behind;
+  std::vector<std::string> after;
   for (const VersionChange& c : version_changes(program, RankId(0)))
-    behind.push_back(program.text(program.rank_begin[0] + static_cast<InstructionId>(c.behind)));
-  EXPECT_EQ(behind, (std::vector<std::string>{"OPT", "0W1", "OPT", "0W2"}));
+    after.push_back(program.text(program.rank_begin[0] + static_cast<InstructionId>(c.after)));
+  EXPECT_EQ(after, (std::vector<std::string>{"OPT", "0W1", "OPT", "0W2"}));
 }
 
 /// 1000 are always there, an activation takes 10, of which I gives 4 back. When m2 comes, m1 is
