@@ -1,6 +1,6 @@
 // Which version of its stages' weights each computation of a rank uses, and until when each is
-// needed (docs/semantics.md §3.1). Read off the rank's list once; immutable after that. Places count
-// from the list's first cell.
+// needed (docs/semantics.md §3.1). Read off the rank's list once; immutable after that. Places
+// count from the list's first cell.
 #pragma once
 
 #include <cstddef>
