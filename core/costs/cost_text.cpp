@@ -167,10 +167,10 @@ Bytes parse_memory(std::string_view text, CostTable& table, const CostFlag& flag
   };
   const auto limit = values("limit", 1);
   if (limit && pairs.size() == 1 && table.memory.empty()) {
-    throw InputError(std::string(flag.name) + " limit=" + pairs.at("limit") +
-                     ": nothing here says what a stage holds, so nothing can be over it; add F=.. "
-                     "(what an activation takes) or constant=.., or give a plan.json, which says "
-                     "it");
+    throw InputError(
+        std::string(flag.name) + " limit=" + pairs.at("limit") +
+        ": nothing here says what a stage holds, so the limit cannot be checked; add F=.. "
+        "(what an activation takes) or constant=.., or give a plan.json");
   }
   CostTable given = CostTable::uniform(
       flag.of_ranks ? flag.of_ranks->ranks() : static_cast<int>(table.stages.size()), {});

@@ -152,7 +152,8 @@ class LayerReader {
     if (std::find(layer.inputs.begin(), layer.inputs.end(), kGraphInput) == layer.inputs.end()) {
       return;
     }
-    value.at("inputs").fail("layers: the input of all is token ids, which the embedding reads");
+    value.at("inputs").fail(
+        "layers other than \"input\", which is token ids that only the embedding reads");
   }
 
   void read_group(const JsonCursor& value, int depth, Layer& result) {
@@ -163,7 +164,9 @@ class LayerReader {
     result.out = result.inner.back().out;
     if (result.kind == LayerKind::Sequential) return;
     if (before.width == 0 && first_leaf(result.inner.front()).kind == LayerKind::Embedding) {
-      list.fail("layers that read activations: token ids can neither be added nor go two ways");
+      list.fail(
+          "no embedding as the first layer of a residual or a graph: token ids can neither "
+          "be added nor branch");
     }
     if (result.kind == LayerKind::Residual) {
       read_shortcut(value, before.width > 0 ? before : front_of(result.inner.front()), depth,
@@ -203,7 +206,8 @@ class LayerReader {
     Front sum = front_;
     for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
       const Front& one = fronts[static_cast<std::size_t>(layer.inputs[k] + 1)];
-      if (one.width == 0) inputs.fail("layers: the input of all has no width yet");
+      if (one.width == 0)
+        inputs.fail("layers other than \"input\", whose width no layer has given yet");
       if (k == 0) continue;
       if (layer.kind == LayerKind::Add) {
         require_equal(inputs, sum, one, layer);

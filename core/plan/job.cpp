@@ -84,7 +84,7 @@ void check_batch(const JsonCursor& batch, const Job& job) {
   if (size && steps && replicas == 0 && job.global_batch % (*size * *steps) != 0) {
     batch.fail("a multiple of micro_batch_size times accumulate_steps, " + std::to_string(*size) +
                " * " + std::to_string(*steps) + " = " + std::to_string(*size * *steps) +
-               ", which dp_degree replicas make up");
+               " (dp_degree is the factor)");
   }
   if (size && steps && replicas > 0 && *size * *steps * replicas != job.global_batch) {
     const std::string times = replicas > 1 ? " * " + std::to_string(replicas) : "";

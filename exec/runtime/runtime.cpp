@@ -393,8 +393,8 @@ RunResult run(const Program& program, const CostTable& costs, Transport& transpo
     throw InputError("batches = " + std::string(to_string(program.policy.batches)) + ": " +
                      program.text(program.joined.front().first) + " on rank " +
                      std::to_string(program.rank_of(program.joined.front().first).value) +
-                     " stands in a batch that is one operation, which check and simulate know and "
-                     "the executor does not; take --batches apart");
+                     " is in a batch that is one operation; check and simulate support that, run "
+                     "does not: take --batches apart");
   }
   return Run(program, costs, transport, make_device, options).to_the_end();
 }

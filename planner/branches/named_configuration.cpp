@@ -103,8 +103,9 @@ std::optional<std::string> broken_recompute(const Configuration& c, std::size_t 
   if (!parallel.recompute_by_stage) return std::nullopt;
   if (c.schedule->cost_driven && parallel.recompute_of_stage.empty()) {
     return "The order of " + std::string(c.schedule->name) +
-           " follows from the costs, which recompute by stage would choose by the order; name "
-           "none, selective or full, or one for each stage (full+full+none).";
+           " follows from the costs, and recompute by stage would choose the costs from the "
+           "order: a circle. Name none, selective or full, or one for each stage "
+           "(full+full+none).";
   }
   if (!parallel.recompute_of_stage.empty() && parallel.recompute_of_stage.size() != stages) {
     return "It names " + std::to_string(parallel.recompute_of_stage.size()) +

@@ -71,7 +71,11 @@ Costing by_operations(const Job& job) {
     costing.otherwise = measured + "; the estimate knows the devices of docs/cost-model.md.";
   } else if (job.training.optimizer != "adamw" ||
              job.training.recompute.kind == RecomputeSpec::Kind::Listed) {
-    costing.why = layers + "the estimate knows the optimizer adamw, and recompute by kinds" + tried;
+    costing.why =
+        layers +
+        "the estimate knows only the optimizer adamw, and only recompute none, selective or "
+        "full" +
+        tried;
     costing.otherwise =
         "Adamw, and recompute none, selective or full, let it be estimated, with "
         "\"bytes_per_element\": 2 in the model.";

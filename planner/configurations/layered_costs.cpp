@@ -51,8 +51,8 @@ class LayerConfigurations final : public ConfigurationCosts {
     if (!asked_recompute_.fixed_by_training ||
         (mesh.recompute == LayerRecompute::None && !mesh.recompute_by_stage))
       return std::nullopt;
-    return "training.recompute says what is computed again; say it in strategy.recompute, by "
-           "values or \"auto\", and the search chooses";
+    return "training.recompute says what is recomputed; to let the search choose, remove it and "
+           "set strategy.recompute (values or \"auto\")";
   }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
     return least_layer_step(of(mesh).model, job_, mesh, common_);

@@ -161,9 +161,11 @@ std::string hopeless_text(const Order& order, const CommPolicy& policy, const Co
                                 comm_policy_preset("ideal"), options);
   const WaitReport report = sim::check(program, costs);
   if (report.verdict == Verdict::Ok)
-    return "none of the fixes ends; make the order anew from a schedule";
+    return "the order hangs under every fix that was tried; make a new one from a schedule";
   if (report.cycle.empty())
-    return "it waits for something that lies outside; no change of the order here can bring it";
+    return "it waits for something that lies outside this order; no change to the order can end "
+           "that "
+           "wait";
   return "the computations alone wait for each other, under every policy (" +
          without_newline(describe(program, report)) + "); only another order of them helps";
 }
@@ -196,7 +198,7 @@ FixReport find_fixes(const Order& order, const CommPolicy& policy, const CostTab
     if (!problems.empty()) {
       report.verdict = Verdict::Invalid;
       report.sentence = "the order is not whole (" + problems.front() +
-                        "); no change of its communication can mend that";
+                        "); no change of its communication can fix that";
       return report;
     }
   }

@@ -149,8 +149,8 @@ class Question {
     return "It says " + product + ", which does not divide the " + std::to_string(devices) +
            " devices: " + std::to_string(replicas) + " replicas take " + std::to_string(used) +
            " of them and leave " + std::to_string(devices - used) +
-           " idle, which dp=" + std::to_string(replicas) + " would ask for; " +
-           std::to_string(lower) + " and " + std::to_string(higher) + " divide them.";
+           " idle. Add dp=" + std::to_string(replicas) + " to ask for that, or take " +
+           std::to_string(lower) + " or " + std::to_string(higher) + ", which divide the devices.";
   }
 
   Explanation answer_configuration(const Configuration& configuration) const {

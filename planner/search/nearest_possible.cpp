@@ -137,7 +137,7 @@ std::string missing_memory(const Job& job, const ConfigurationCosts& costs,
   }
   const auto enough =
       probe.enough_devices(job, is_too_much && limit.value > 0 ? state.value / limit.value : 0);
-  return text + (enough ? "; " + std::to_string(*enough) + " would do." : ".");
+  return text + (enough ? "; " + std::to_string(*enough) + " devices would do." : ".");
 }
 
 /// The fields that, left open one by one, make it possible.

@@ -130,7 +130,7 @@ std::string synthesis_reason(const SynthesisedOrder& synthesised, Nanoseconds st
       1 - static_cast<double>(step.value) / static_cast<double>(synthesised.from_step.value);
   return "The order is synthesised for these stages: " + percent_apart(shorter) + " shorter than " +
          synthesised.from + "'s " + format_duration(synthesised.from_step) +
-         ". A framework that knows schedules by name only needs tune --no-synthesis.";
+         ". For a framework that knows schedules only by name, use tune --no-synthesis.";
 }
 
 std::vector<std::string> reasons_for(const Job& job, const ConfigurationCosts& costs,

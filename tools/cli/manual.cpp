@@ -87,7 +87,9 @@ std::string markdown_of(const Command& command) {
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kEnvironmentTable = {{
     {"PIPEWRIGHT_RANK", "which process of the job this is, from 0; else RANK, as torchrun sets it"},
     {"PIPEWRIGHT_WORLD_SIZE", "how many processes the job has; else WORLD_SIZE"},
-    {"PIPEWRIGHT_LOCAL_RANK", "which of its host's, so which GPU; else LOCAL_RANK, else 0"},
+    {"PIPEWRIGHT_LOCAL_RANK",
+     "which process of its host this is, from 0, and so which GPU it takes; else LOCAL_RANK, else "
+     "0"},
     {"PIPEWRIGHT_RENDEZVOUS",
      "where the processes meet: tcp://host:port, where process 0 listens, or file:///folder, a "
      "fresh one that all see; else MASTER_ADDR and the port above MASTER_PORT"},

@@ -280,7 +280,8 @@ int run_analyze(const Arguments& arguments, Session& session) {
   const auto& files = arguments.positionals();
   const bool trace = !files.empty() && !arguments.has("--schedule") && is_trace(files.front());
   if (!trace && files.size() > 1) {
-    throw InputError(files[1], "", "is one too many: several files are the traces of all ranks");
+    throw InputError(files[1], "",
+                     "is one file too many: only traces may be several files, one for each rank");
   }
   if (trace) {
     refuse_flags(arguments, subject_flags(),
@@ -305,9 +306,10 @@ Command analyze_command() {
   command.description =
       "Reads a trace of Pipewright, or those of PyTorch's ranks (one step; a file each, or their "
       "folder), or simulates a plan, an order or a schedule as simulate does. PyTorch waits for an "
-      "input inside the slice that needs it: that is taken out of the slice, and how is said. "
-      "Clocks by which a message would end before it began are set right by the messages. In a "
-      "trace that does not show its transfers, waiting for one is counted as waiting for a "
+      "input inside the slice that needs it: this wait is taken out of the slice, and the output "
+      "says by which rule. Where the ranks' clocks would let a message end before it began, they "
+      "are corrected from the messages. In a trace that does not show its transfers, waiting for "
+      "one is counted as waiting for a "
       "transfer.";
   command.examples = {
       {"analyze examples/real.trace.json", "where did the machine lose its time?"},

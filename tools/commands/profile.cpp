@@ -75,7 +75,8 @@ bool measures_gpus(const Cluster& cluster) {
 exec::ProfileBackend gpu_backend(const Arguments& arguments, const Model& model,
                                  exec::ProfileOptions& options) {
   if (options.clock == exec::local::ClockKind::Virtual)
-    throw InputError("--clock virtual is of the CPU's; a GPU's time is the wall's");
+    throw InputError(
+        "--clock virtual measures CPU time; a GPU is measured in wall time: leave out --clock");
   exec::cuda::require_layers(model);
   options.ranks = std::min(options.ranks, static_cast<int>(model.layers.size()));
   return exec::cuda::profile_backend(exec::cuda::require_gpu(), precision_of(arguments),

@@ -239,8 +239,9 @@ int save_best(const planner::SearchResult& result, const std::string& path, cons
               const Arguments& arguments, Session& session) {
   if (!result.best) {
     session.note(result.not_executable
-                     ? "no plan that can be run is possible, as tuner_run_mode asks; with "
-                       "tuner_only the faster one that cannot is a plan"
+                     ? "no plan that run can execute is possible, and tuner_run_mode asks for "
+                       "one; with tuner_only the best possible plan is written, which run cannot "
+                       "execute"
                      : "no configuration is possible; the reasons are above");
     return kAnswerIsNo;
   }
@@ -368,7 +369,8 @@ Command tune_command() {
       {.group = "Search",
        .name = "--transport",
        .argument = "KIND",
-       .help = "local; mpi: each process of mpirun simulates a part; tcp: of torchrun (local)",
+       .help = "local: this process alone; mpi, tcp: each process that mpirun, or torchrun, has "
+               "started simulates a part (local)",
        .choices = {"local", "mpi", "tcp"},
        .checked = true},
       {.group = "Search",

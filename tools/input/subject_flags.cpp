@@ -147,7 +147,9 @@ std::vector<Flag> cost_flags() {
       {.group = kCosts,
        .name = "--rank-mem",
        .argument = "BYTES",
-       .help = "instead of --mem: of a rank's micro-batch, cut likewise"},
+       .help = "instead of --mem: what a rank holds of one micro-batch; with several stages a rank "
+               "it is "
+               "cut into them"},
       {.group = kCosts,
        .name = "--message-bytes",
        .argument = "BYTES",

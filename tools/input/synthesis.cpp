@@ -18,7 +18,8 @@ std::vector<Flag> synthesis_flags() {
        .name = "--budget",
        .argument = "TIME",
        .help =
-           "how much to search: what an ordinary core does in that time, counted (1s; tune: all)"},
+           "how much to search: the work of an ordinary core in so much time; work is counted, no "
+           "clock is read (1s; tune: everything)"},
       {.group = kSynthesis,
        .name = "--prove",
        .help = "search on until no order can be better; for small cases"},
@@ -87,7 +88,9 @@ Order make_requested(const planner::Schedule& schedule, const planner::ScheduleR
   if (const auto refused = planner::refusal_of(schedule, request)) throw InputError(*refused);
   if (!planner::chooses_placement(request) && request.chunks == 1 &&
       !arguments.has("--placement") && !arguments.has("--vpp")) {
-    session.note("--cost is a stage's, so each rank has one; with --rank-cost several are tried");
+    session.note(
+        "--cost says what a stage takes, so each rank has one stage; with --rank-cost several "
+        "stages a rank are tried");
   }
   auto result = planner::synthesise_for(
       request, with_effort(planner::synthesis_request(request), arguments, session));

@@ -74,7 +74,7 @@ std::string bubble_text(const traces::Comparison& comparison, const Terminal& te
   std::string text = "bubble predicted " + percent_text(comparison.bubble.predicted) +
                      ", measured " + percent_text(comparison.bubble.measured);
   if (comparison.ranks.size() > 1) {
-    text += "; predicted less measured by rank, in points:";
+    text += "; predicted minus measured by rank, in points:";
     for (const traces::ComparedRatio& rank : comparison.bubble_of)
       text += " " + signed_percent_text(rank.difference());
   }

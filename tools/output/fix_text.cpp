@@ -63,7 +63,7 @@ Plan fixed_plan(const Plan& plan, const Fix& fix) {
     fixed.schedule.parameters.clear();
     fixed.schedule.order = fix.order;
   }
-  fixed.tuner.reasons.push_back("Fixed of a hang: " + fix.change.sentence + ".");
+  fixed.tuner.reasons.push_back("Changed to end a hang: " + fix.change.sentence + ".");
   planner::fill_prediction(fixed);
   return fixed;
 }

@@ -118,7 +118,8 @@ std::string presets_text(const std::vector<PolicyVerdict>& matrix, bool sizes_kn
   }
   if (!sizes_known) {
     text += wrapped(
-        "mpi-eager counts bytes: without the size of a message every message fits its credit",
+        "mpi-eager counts bytes: no size is known, so every message is taken to fit its credit; "
+        "give --message-bytes",
         terminal.width, 0);
   }
   return text;
@@ -169,7 +170,7 @@ std::string matrix_text(const Subject& subject, const Terminal& terminal) {
   const LeastCredit least = sim::least_credit(subject.program, subject.costs);
   return "\n" + table_text(matrix, terminal) + "\n" +
          presets_text(matrix, least.sizes_known, terminal) + "\n" +
-         wrapped(credit_text(least) + ", under " + subject.policy_text + " otherwise",
+         wrapped(credit_text(least) + ", with all else as under " + subject.policy_text,
                  terminal.width, 0);
 }
 

@@ -168,8 +168,9 @@ void show_diverged(const Arguments& arguments, const Subject& subject,
   }
   session.flush();
   if (arguments.has("--save-checkpoint"))
-    session.note(checkpoint.empty() ? "no checkpoint was saved before that"
-                                    : "the last checkpoint before that is " + checkpoint);
+    session.note(checkpoint.empty()
+                     ? "no checkpoint was saved before the step that diverged"
+                     : "the last checkpoint before the step that diverged is " + checkpoint);
   save_timeline_files(arguments, session, subject, result.timeline,
                       traces::TraceInfo::Kind::Measured);
 }

@@ -45,15 +45,16 @@ std::string clock_sentence(const ClockShift& clock) {
   const std::string amount = time(std::abs(clock.shift_ns));
   std::string text = "clock of rank " + std::to_string(clock.rank) + " set " + amount +
                      (clock.shift_ns > 0 ? " forward" : " back");
-  if (!clock.bounded) return text + ": what the messages ask for at least";
+  if (!clock.bounded) return text + ": the least that its messages need";
   return text + ": its messages allow " + time((clock.most_ns - clock.least_ns) / 2) +
          " more or less";
 }
 
 std::string missing_ranks(const traces::TraceTimeline& trace) {
   if (trace.world_size <= static_cast<int>(trace.ranks.size())) return "";
-  return std::to_string(trace.ranks.size()) + " of " + std::to_string(trace.world_size) +
-         " ranks: what a wait is for shows where both its ranks are given";
+  return "traces of " + std::to_string(trace.ranks.size()) + " of " +
+         std::to_string(trace.world_size) +
+         " ranks: what a wait is for is known only where the traces of both its ranks are given";
 }
 
 }  // namespace

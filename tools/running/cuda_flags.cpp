@@ -108,8 +108,9 @@ void require_cuda_flags_fit(const Arguments& arguments) {
         "--transport nccl");
   const std::string transport = arguments.text_or("--transport", "local");
   if (transport == "mpi" || transport == "tcp")
-    throw InputError("--device cuda has all ranks in one process; leave out --transport " +
-                     transport);
+    throw InputError("--device cuda does not run over --transport " + transport +
+                     ": leave it out (all ranks in one process), or take --transport nccl (a GPU "
+                     "a rank)");
 }
 
 CudaRequest cuda_request(const Arguments& arguments, const Subject& subject) {

@@ -21,8 +21,8 @@ std::vector<Flag> drawn_steps_flags() {
   return {{.group = "Output",
            .name = "--samples",
            .argument = "N",
-           .help = "the step time as an interval too: so many steps with durations drawn from the "
-                   "measurements of --profile"},
+           .help = "the step time as an interval too, from N simulated steps whose durations are "
+                   "drawn from the measurements of --profile"},
           {.group = "Output",
            .name = "--profile",
            .argument = "FILE",

@@ -39,8 +39,9 @@ void require_room(const Plan& plan, const Program& program) {
   }
   const Bytes there(std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
   if (there.value <= 0 || needed <= there) return;
-  throw MachineError("this plan needs " + format_bytes(needed) + " on all its ranks, and this " +
-                     "machine has " + format_bytes(there) + "; use --device paced");
+  throw MachineError("the ranks of this plan need " + format_bytes(needed) +
+                     " together, and this " + "machine has " + format_bytes(there) +
+                     "; use --device paced");
 }
 
 exec::RunResult run_training(const Program& program, const CostTable& costs,
@@ -73,9 +74,10 @@ std::optional<exec::Checkpoint> load_checkpoint(const TrainingRequest& request, 
   if (!request.checkpoints.load) return std::nullopt;
   exec::Checkpoint start = exec::Checkpoint::open(*request.checkpoints.load);
   if (!start.is_sealed()) {
-    session.note(start.folder().string() +
-                 ": its checkpoint.json is of an older release and has no checksum; its arrays are "
-                 "checked, a changed digit in the file itself might go unseen");
+    session.note(
+        start.folder().string() +
+        ": its checkpoint.json comes from an older release and has no checksum: the arrays are "
+        "checked, but a changed digit in checkpoint.json may go unseen");
   }
   return start;
 }
@@ -86,8 +88,9 @@ int steps_left(const std::optional<exec::Checkpoint>& start, int all) {
   const int behind = start ? start->facts().step : 0;
   if (behind < all) return all - behind;
   throw InputError(start->folder().string(), "",
-                   "has " + std::to_string(behind) + " steps done, and the training has " +
-                       std::to_string(all) + " in all; ask for more with --steps");
+                   "was saved after step " + std::to_string(behind) +
+                       ", and the training ends after step " + std::to_string(all) +
+                       "; ask for more with --steps, which counts from the first step");
 }
 
 void tell_start(const exec::Checkpoint& start, const exec::cpu::Training& training,

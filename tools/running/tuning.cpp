@@ -111,7 +111,7 @@ TunedForRun tune_for_run(const std::string& path, Session& session) {
   if (!result.best) {
     throw InputError(
         path, "",
-        (result.not_executable ? "the executor has none of the plans that are possible"
+        (result.not_executable ? "run can execute none of the plans that are possible."
                                : "no configuration is possible: " + result.nearest.front()) +
             std::string(" See pipewright tune ") + path);
   }

@@ -30,7 +30,7 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (training.training.start != nullptr || training.training.save)
     refuse("to and from checkpoints");
   if (training.training.clock == local::ClockKind::Virtual)
-    throw InputError("a GPU's time is the wall's; leave out --clock virtual, or use --device cpu");
+    throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
   if (training.as_graph) require_captured(program, training.training.optimizer);
 }

@@ -139,9 +139,10 @@ std::vector<std::string> refusals_of(const Program& program) {
   const InstructionId ahead = ahead_of_its_data(program);
   if (policy.in_flight > 0 && policy.issue == Issue::Stream && ahead != kNoInstruction)
     refusals.push_back(program.text(ahead) +
-                       " stands before what it sends, which NCCL's stream could only wait for once "
-                       "it was enqueued; with in_flight that order decides who has a place. Write "
-                       "it after that, or take in_flight = 0");
+                       " stands before what it sends. A stream can only wait for work that is "
+                       "already enqueued, so NCCL would be called later than the order says, and "
+                       "with in_flight the order of the calls decides which transfer may start. "
+                       "Move it after the computation that makes its data, or take in_flight = 0");
   return refusals;
 }
 

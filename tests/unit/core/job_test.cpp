@@ -150,8 +150,8 @@ TEST(ReadJob, BatchesHaveToAgreeWhereNothingIsLeftOpen) {
           .message(),
       "expected micro_batch_size times accumulate_steps, 2 * 4 = 8, found 16");
   EXPECT_EQ(refused("/strategy", {{"micro_batch_size", 8}, {"accumulate_steps", 4}}).message(),
-            "expected a multiple of micro_batch_size times accumulate_steps, 8 * 4 = 32, which "
-            "dp_degree replicas make up, found 16");
+            "expected a multiple of micro_batch_size times accumulate_steps, 8 * 4 = 32 "
+            "(dp_degree is the factor), found 16");
   EXPECT_NO_THROW(strategy(R"({"micro_batch_size": 2, "accumulate_steps": 4})"));
   EXPECT_EQ(
       refused("/strategy", {{"micro_batch_size", 4}, {"accumulate_steps", 4}, {"dp_degree", 2}})

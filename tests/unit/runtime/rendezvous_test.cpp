@@ -260,7 +260,7 @@ TEST(Rendezvous, TellsThoseWhoAreHereWhoHasGone) {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     leaves.store(true);
   }
-  EXPECT_THAT(host, HasSubstr("process 2 has gone again"));
+  EXPECT_THAT(host, HasSubstr("process 2 has come and closed its connection"));
   EXPECT_EQ(guest, host);
 }
 

@@ -86,7 +86,7 @@ class Host {
 
   [[noreturn]] static void gone(std::size_t process) {
     throw MachineError("the processes of the job have not met: process " + std::to_string(process) +
-                       " has gone again");
+                       " has come and closed its connection");
   }
 
   std::vector<Bytes> tell_all() const {
@@ -165,7 +165,7 @@ Met be_guest(const JobPlace& place, const Bytes& own, const RendezvousOptions& o
       knock(door_of_host(place, met.key), {place.process, place.processes, own}, patience);
   const Bytes answer =
       read_sealed(entrance, Speaker::Door, patience, "the others have not come to " + where(place),
-                  "process 0 at " + where(place) + " has gone again");
+                  "process 0 at " + where(place) + " has closed its connection");
   Unpacker unpacker(answer);
   if (!unpacker.get<bool>()) throw MachineError(unpacker.get_text());
   for (int p = 0; p < place.processes; ++p) met.all.push_back(unpacker.get_all<std::byte>());

@@ -143,7 +143,7 @@ void require_all_stay(const std::vector<Socket>& peers) {
   for (std::size_t p = 0; p < peers.size(); ++p) {
     if (peers[p].is_open() && has_gone(peers[p]))
       throw MachineError("the processes of the job have not met: process " + std::to_string(p) +
-                         " has gone again");
+                         " has come and closed its connection");
   }
 }
 

@@ -118,8 +118,9 @@ std::vector<Socket> listen_at(const Addresses& addresses, const std::string& hos
   if (!doors.empty()) return doors;
   throw MachineError("a process of the job cannot listen on port " + std::to_string(port) + " of " +
                      host + ": " + std::strerror(why) +
-                     (why == EADDRNOTAVAIL ? "; PIPEWRIGHT_LISTEN names the address to listen on "
-                                             "where the others reach it by another one"
+                     (why == EADDRNOTAVAIL ? "; if the others reach this host by an address that "
+                                             "is not its own, set PIPEWRIGHT_LISTEN to one that "
+                                             "is"
                                            : ""));
 }
 
