@@ -69,8 +69,9 @@ TEST_F(Diverging, TheLastFiniteCheckpointStaysAndNoOtherIsSaved) {
     saved.push_back(entry.path().filename().string());
   std::sort(saved.begin(), saved.end());
   ASSERT_FALSE(saved.empty());
-  EXPECT_NE(text.err.find("the last checkpoint before the step that diverged is saved/" + saved.back()),
-            std::string::npos)
+  EXPECT_NE(
+      text.err.find("the last checkpoint before the step that diverged is saved/" + saved.back()),
+      std::string::npos)
       << text.err;
   // It loads, and goes wrong at the same step again.
   const json again = run_json("plan.json --load-checkpoint saved", 5);
