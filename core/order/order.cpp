@@ -128,8 +128,8 @@ std::string excess_of(const OrderExtent& extent) {
   if (extent.stages <= kMostStages && extent.micro_batches <= kMostMicroBatches && pairs <= most)
     return "";
   return "too large: " + std::to_string(extent.stages) + " stages and " +
-         std::to_string(extent.micro_batches) + " micro-batches are named by " +
-         std::to_string(extent.actions) + " actions; check for a mistyped number";
+         std::to_string(extent.micro_batches) + " micro-batches are named, and " +
+         std::to_string(extent.actions) + " actions stand there; check for a mistyped number";
 }
 
 Placement placement_of_rows(const Order& order, int stages, int micro_batches) {

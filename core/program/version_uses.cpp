@@ -1,7 +1,5 @@
 #include "core/program/version_uses.hpp"
 
-#include <algorithm>
-
 namespace pipewright {
 namespace {
 
@@ -11,26 +9,23 @@ void for_each_computation(const Cell& cell, const Visit& visit) {
   if (cell.partner && is_compute(cell.partner->kind)) visit(*cell.partner);
 }
 
-template <class T>
-T& grown(std::vector<T>& values, int index) {
-  const auto at = static_cast<std::size_t>(index);
-  if (values.size() <= at) values.resize(at + 1, 0);
-  return values[at];
-}
-
 }  // namespace
 
 VersionUses::VersionUses(std::span<const Cell> list) {
   for (const Cell& cell : list) {  // a W need not name the version
     for_each_computation(cell, [&](const Action& a) {
-      if (a.version >= 0) grown(stages_[a.stage.value].versions, a.micro_batch.value) = a.version;
+      if (a.version < 0) return;
+      auto& versions = stages_[a.stage.value].versions;
+      const auto m = static_cast<std::size_t>(a.micro_batch.value);
+      if (versions.size() <= m) versions.resize(m + 1, 0);
+      versions[m] = a.version;
     });
   }
   if (stages_.empty()) return;
   for (std::size_t place = 0; place < list.size(); ++place) {
     for_each_computation(list[place], [&](const Action& a) {
       const int version = version_of(a.stage.value, a.micro_batch.value);
-      grown(stages_[a.stage.value].ends, version) = place + 1;
+      stages_[a.stage.value].ends[version] = place + 1;
     });
   }
 }
@@ -46,9 +41,8 @@ int VersionUses::version_of(int stage, int micro_batch) const {
 std::size_t VersionUses::end_of(int stage, int version) const {
   const auto found = stages_.find(stage);
   if (found == stages_.end()) return 0;
-  const auto& ends = found->second.ends;
-  const auto v = static_cast<std::size_t>(version);
-  return v < ends.size() ? ends[v] : 0;
+  const auto end = found->second.ends.find(version);
+  return end == found->second.ends.end() ? 0 : end->second;
 }
 
 bool VersionUses::is_used_after(int stage, int version, std::size_t place) const {

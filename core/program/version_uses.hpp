@@ -1,6 +1,6 @@
 // Which version of its stages' weights each computation of a rank uses, and until when each is
 // needed (docs/semantics.md §3.1). Read off the rank's list once; immutable after that. Places
-// count from the list's first cell.
+// count from the list's first cell. Where no computation of the list names a version, none is used.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class VersionUses {
  private:
   struct Stage {
     std::vector<std::int32_t> versions;  // by micro-batch
-    std::vector<std::size_t> ends;       // by version: one past the last use, 0: not used
+    std::map<int, std::size_t> ends;     // by version, any number: one past the last use
   };
 
   std::size_t end_of(int stage, int version) const;

@@ -1,6 +1,5 @@
 // The layers of images: makers of each. `site.width` fits the layer
-// (exec/layers/layers.cpp has looked). The results follow the contract of
-// exec/layers/layer.hpp.
+// (exec/layers/layers.cpp has looked). The results follow the contract of exec/layers/layer.hpp.
 #pragma once
 
 #include <memory>

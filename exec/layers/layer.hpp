@@ -22,7 +22,8 @@ struct Parameter {
   std::string name;     // unique in the model: "2.block1/1.residual/0.up/weight"
   bool decays = false;  // weight decay applies to matrices only
   AlignedFloats value, gradient;
-  /// Where a device keeps the two that the host cannot read; null: in `value` and `gradient`.
+  /// Where a device keeps the two out of the host's reach; null: they are `value` and `gradient`.
+  /// Valid as long as that device's parameters.
   float *device_value = nullptr, *device_gradient = nullptr;
   /// A running statistic: gradients are summed as a weight's, but the layer's update_statistics()
   /// uses them, not the optimizer; they do not count for clipping.

@@ -4,7 +4,8 @@
 // exec/layers/image_ops.hpp, which say what each computes, and by what layouts; how exactly, and
 // with which scratch memory, is the device's affair. All pointers are the device's own. A call may
 // only enqueue the work: whoever calls sees results in the order of the calls, and reads none of
-// them. One thread at a time.
+// them (but for a user's own layers and batch norm's statistics, which are the CPU's alone so far).
+// One thread at a time.
 #pragma once
 
 #include <cstddef>

@@ -56,11 +56,12 @@ class GradientSums {
 
   /// A stage of this rank. Before the first step, in ascending order.
   void add(StageId id, StageGradients& stage);
-  /// Called with each copy of gradients that is made for other ranks.
+  /// Called with each copy of gradients, or weights, that is made for other ranks.
   void tell_copies_to(std::function<void(const GradientPart&)> told) { told_ = std::move(told); }
 
   /// This rank's part of a REDUCE_GRAD, REDUCE_TIED or REDUCE_NORM goes to the transport.
   void hand_in(InstructionId member);
+  /// The same of a part that the caller has made: an UNSHARD's weights.
   void hand_in(InstructionId member, GradientPart part);
   /// One of them has ended. Its sum is taken by the update that needs it, as whose time it counts.
   void ended(InstructionId member);
@@ -69,7 +70,7 @@ class GradientSums {
   /// After take(): all gradients are scaled so that the norm of the whole model's is at most what
   /// is allowed; does nothing where nothing is.
   void clip();
-  /// All stages with a tied table are this rank's.
+  /// The sum over a tied table's copies, where all its stages are this rank's.
   void tie_alone();
 
   /// Why the norm has no meaning, as a clause; empty if it has.

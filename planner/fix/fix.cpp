@@ -164,8 +164,7 @@ std::string hopeless_text(const Order& order, const CommPolicy& policy, const Co
     return "the order hangs under every fix that was tried; make a new one from a schedule";
   if (report.cycle.empty())
     return "it waits for something that lies outside this order; no change to the order can end "
-           "that "
-           "wait";
+           "that wait";
   return "the computations alone wait for each other, under every policy (" +
          without_newline(describe(program, report)) + "); only another order of them helps";
 }

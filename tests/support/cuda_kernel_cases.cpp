@@ -414,7 +414,7 @@ TEST_F(CudaKernels, AChainBeginsAndEndsWhereItsProductDoes) {
 
 // --- Attention ---
 
-/// The batch's steps, heads inside samples, as exec/devices/cuda/attention.cpp describes them.
+/// The batch's steps, heads inside samples, as exec/devices/cuda/queue_ops.cpp describes them.
 TEST_F(CudaKernels, CausalSoftmaxHasTheBitsOfTheCpusAttention) {
   const exec::AttentionShape s{2, 7, 12, 3};
   const std::size_t words = product(s.rows(), s.width);

@@ -309,8 +309,7 @@ Command analyze_command() {
       "input inside the slice that needs it: this wait is taken out of the slice, and the output "
       "says by which rule. Where the ranks' clocks would let a message end before it began, they "
       "are corrected from the messages. In a trace that does not show its transfers, waiting for "
-      "one is counted as waiting for a "
-      "transfer.";
+      "one is counted as waiting for a transfer.";
   command.examples = {
       {"analyze examples/real.trace.json", "where did the machine lose its time?"},
       {"analyze --schedule 1f1b --pp 4 --micro-batches 8", "and where does the schedule?"},

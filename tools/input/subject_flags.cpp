@@ -148,8 +148,7 @@ std::vector<Flag> cost_flags() {
        .name = "--rank-mem",
        .argument = "BYTES",
        .help = "instead of --mem: what a rank holds of one micro-batch; with several stages a rank "
-               "it is "
-               "cut into them"},
+               "it is cut into them"},
       {.group = kCosts,
        .name = "--message-bytes",
        .argument = "BYTES",

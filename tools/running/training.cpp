@@ -40,7 +40,7 @@ void require_room(const Plan& plan, const Program& program) {
   const Bytes there(std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
   if (there.value <= 0 || needed <= there) return;
   throw MachineError("the ranks of this plan need " + format_bytes(needed) +
-                     " together, and this " + "machine has " + format_bytes(there) +
+                     " together, and this machine has " + format_bytes(there) +
                      "; use --device paced");
 }
 

@@ -6,10 +6,9 @@
 // set_batch (first and last stage) -> forward -> backward_input -> backward_weight, micro-batches
 // in any order among each other; another order is a Bug. Gradients add up over the micro-batches:
 // in fast numerics in the order of backward_weight(), so two runs with the same order of W agree
-// bit for bit; in exact numerics the order does not matter
-// (exec/base/fixed_point.hpp), and not_finite() names a gradient that is no finite
-// number or too large for that. Messages are row major, [rows][width] with rows = micro-batch size
-// · sequence.
+// bit for bit; in exact numerics the order does not matter (exec/base/fixed_point.hpp), and
+// not_finite() names a gradient that is no finite number or too large for that. Messages are row
+// major, [rows][width] with rows = micro-batch size · sequence.
 //
 // Weight versions (docs/semantics.md §3.1) count the updates of a step. Whoever calls F, I and W
 // says before it which version they use; update_version() keeps the one that it replaces if it is

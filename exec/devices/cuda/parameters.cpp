@@ -1,11 +1,9 @@
 #include "exec/devices/cuda/parameters.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 
-#include "core/base/error.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec::cuda {

@@ -3,8 +3,8 @@
 // kernel each. The host's Parameters, from which they are filled, say names, sizes and order.
 //
 // In exact numerics a gradient's array holds a micro-batch's part until settle(), and the sums are
-// order-free (exec/base/fixed_point.hpp). Work is put on the queue's computing
-// stream; functions that wait say so. One thread at a time; the Queue must outlive it.
+// order-free (exec/base/fixed_point.hpp). Work is put on the queue's computing stream; functions
+// that wait say so. One thread at a time; the Queue must outlive it.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,7 @@ struct DeviceParameter {
 class Parameters {
  public:
   /// Copies the weights of `host` to the GPU, and tells `host` where they are; it must outlive
-  /// this.
-  /// Functions that wait call `between` as Queue::finish() does.
+  /// this. Functions that wait call `between` as Queue::finish() does.
   Parameters(Queue& queue, const std::vector<Parameter*>& host, const OptimizerSpec& optimizer,
              std::function<void()> between);
 

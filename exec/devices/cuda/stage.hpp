@@ -6,7 +6,7 @@
 // A Stage owns a CPU stage of the same layers, its mirror, whose layers it runs on the GPU. The
 // mirror says what the parameters are called and begin with, checks the data, and holds what
 // download() has brought. The Queue must outlive the Stage. One thread at a time; functions that
-// take a `between` wait.
+// wait say so, and call the constructor's `between` meanwhile.
 #pragma once
 
 #include <algorithm>
@@ -35,6 +35,8 @@ class Stage final : public StageGradients {
   /// Throws InputError if the layers do not fit each other, or no GPU trains them. Functions that
   /// wait call `between` as Queue::finish() does.
   Stage(Queue& queue, const StageSpec& spec, std::function<void()> between = {});
+  Stage(const Stage&) = delete;  // its layers hold on to its operators
+  Stage& operator=(const Stage&) = delete;
 
   bool is_first() const { return mirror_->is_first(); }
   bool is_last() const { return mirror_->is_last(); }

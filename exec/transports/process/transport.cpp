@@ -342,8 +342,8 @@ void MpiTransport::post_progress(std::uint64_t ended) {
 std::vector<LostRank> MpiTransport::lost(std::int64_t silence_ns) {
   Lock lock(mutex());
   Presence& presence = link_.presence();
-  // The serving thread reads meanwhile.
-  for (link_.look_around(); presence.awaits_goodbye(); link_.look_around()) {
+  // The serving thread reads meanwhile, unless the wire is broken.
+  for (link_.look_around(); presence.awaits_goodbye() && damage_.empty(); link_.look_around()) {
     lock.unlock();
     local::sleep_until_steady(local::steady_ns() + kIdlePauseNs);
     lock.lock();

@@ -46,8 +46,9 @@ TEST(OrderCsv, RefusesWhatCannotBeAnOrder) {
   EXPECT_THAT(complaint("0F900000000\n"), HasSubstr("too large"));
   EXPECT_THAT(complaint("70000F0\n"), HasSubstr("too large"));
   // 190 million pairs of stage and micro-batch, each with a place in a table.
-  EXPECT_THAT(complaint("0F0\n1F0\n1F372122\n0F0\n511F0\n"),
-              HasSubstr("512 stages and 372123 micro-batches are named by 5 actions"));
+  EXPECT_THAT(
+      complaint("0F0\n1F0\n1F372122\n0F0\n511F0\n"),
+      HasSubstr("512 stages and 372123 micro-batches are named, and 5 actions stand there"));
 }
 
 TEST(OrderCsv, AFragmentPlacesStagesByTheirTransfers) {

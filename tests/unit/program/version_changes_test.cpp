@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/program/lower.hpp"
+#include "core/program/version_uses.hpp"
 #include "core/timeline/timeline.hpp"
 
 namespace pipewright {
@@ -40,6 +41,25 @@ TEST(VersionChanges, AnOlderVersionIsKeptFromTheUpdateToItsLastUse) {
 TEST(VersionChanges, EachStageOfARankKeepsItsOwn) {
   const Order order = read("0F0@0,1F0@0,0F1@0,1B0@0,0B0@0,OPT,1F1@1,1B1@1,0B1@0,OPT\n");
   EXPECT_EQ(changes_of(order, 0), (std::vector<Change>{{5, 0, 1}, {8, 0, -1}}));
+}
+
+/// A fragment may name any number.
+TEST(VersionChanges, TakeNoMemoryForANumberThatIsLarge) {
+  const Order order = read("0F0@2000000000,0B0@2000000000,OPT\n");
+  EXPECT_EQ(changes_of(order, 0), std::vector<Change>());
+}
+
+TEST(VersionUses, OfAPairAndOfAWeightGradientThatNamesNone) {
+  const Order order = read("0F0@0,(0F1@1;0B0@0)OVERLAP_F_B,0I1@1,0W1\n");
+  const VersionUses uses(order.ranks.front());
+  EXPECT_EQ(uses.version_of(0, 0), 0);
+  EXPECT_EQ(uses.version_of(0, 1), 1);
+  EXPECT_EQ(uses.version_of(7, 3), 0);
+  EXPECT_TRUE(uses.is_used_after(0, 0, 0));
+  EXPECT_TRUE(uses.is_last_use(0, 0, 1));
+  EXPECT_FALSE(uses.is_used_after(0, 0, 1));
+  EXPECT_TRUE(uses.is_last_use(0, 1, 3));
+  EXPECT_FALSE(uses.is_used_after(0, 2, 0));
 }
 
 TEST(VersionChanges, ThereAreNoneWhereNothingIsNamed) {
