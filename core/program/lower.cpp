@@ -96,14 +96,17 @@ Order with_transfers(const Order& order) {
                .placement = order.placement,
                .micro_batches = order.micro_batches,
                .messages = order.messages};
-  for (int r = 0; r < program.ranks(); ++r) {
-    auto& row = listed.ranks.emplace_back();
-    for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];
-         id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
-      row.push_back(program.cell(id));
-    }
-  }
+  for (int r = 0; r < program.ranks(); ++r) listed.ranks.push_back(cells_of(program, RankId(r)));
   return listed;
+}
+
+std::vector<Cell> cells_of(const Program& program, RankId rank) {
+  const auto r = static_cast<std::size_t>(rank.value);
+  std::vector<Cell> list;
+  list.reserve(program.rank_begin[r + 1] - program.rank_begin[r]);
+  for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id)
+    list.push_back(program.cell(id));
+  return list;
 }
 
 }  // namespace pipewright

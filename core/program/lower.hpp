@@ -31,4 +31,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
 /// export --comms`).
 Order with_transfers(const Order& order);
 
+/// A rank's list, as an order has it.
+std::vector<Cell> cells_of(const Program& program, RankId rank);
+
 }  // namespace pipewright

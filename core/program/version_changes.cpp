@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "core/program/lower.hpp"
 #include "core/program/version_uses.hpp"
 
 namespace pipewright {
@@ -39,14 +40,6 @@ std::vector<VersionChange> version_changes(std::span<const Cell> list,
 std::vector<VersionChange> version_changes(const Program& program, RankId rank) {
   if (!program.asynchronous) return {};
   return version_changes(cells_of(program, rank), program.placement.stages_of(rank));
-}
-
-std::vector<Cell> cells_of(const Program& program, RankId rank) {
-  const auto r = static_cast<std::size_t>(rank.value);
-  std::vector<Cell> list;
-  for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id)
-    list.push_back(program.cell(id));
-  return list;
 }
 
 }  // namespace pipewright

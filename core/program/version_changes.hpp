@@ -27,7 +27,4 @@ std::vector<VersionChange> version_changes(std::span<const Cell> list,
 /// synchronous.
 std::vector<VersionChange> version_changes(const Program& program, RankId rank);
 
-/// A rank's list, as an order has it.
-std::vector<Cell> cells_of(const Program& program, RankId rank);
-
 }  // namespace pipewright

@@ -16,10 +16,7 @@ GradientSums::GradientSums(const Program& program, RankId rank, Transport* trans
                     "replicas without a transport for their gradients");
 }
 
-void GradientSums::add(StageId id, StageGradients& stage) {
-  stages_.push_back({id, &stage});
-  if (stage.shares_table()) tables_.push_back(&stage);
-}
+void GradientSums::add(StageId id, StageGradients& stage) { stages_.push_back({id, &stage}); }
 
 StageGradients& GradientSums::stage_of(InstructionId member) const {
   const StageId wanted(program_.code[member].stage);
@@ -76,8 +73,7 @@ void GradientSums::take() {
   if (!tied) return;
   const std::vector<PartPtr> messages = transport_->gathered(rank_, *tied);
   std::vector<GradientPart> arrived;
-  const auto parts = parts_of(messages, arrived);
-  for (StageGradients* stage : tables_) stage->set_table(parts);
+  set_tables(parts_of(messages, arrived));
 }
 
 /// Replicas have the same gradients by now, and the one with the first micro-batch counts them; of
@@ -125,7 +121,13 @@ void GradientSums::tie_alone() {
   take();
   const GradientPart own = own_tables();
   const GradientPart* const parts[] = {&own};
-  for (StageGradients* stage : tables_) stage->set_table(parts);
+  set_tables(parts);
+}
+
+void GradientSums::set_tables(std::span<const GradientPart* const> parts) {
+  for (const Own& own : stages_) {
+    if (own.gradients->shares_table()) own.gradients->set_table(parts);
+  }
 }
 
 std::string GradientSums::not_finite() const {

@@ -86,6 +86,7 @@ class GradientSums {
   bool counts(const Own& own) const;
   SquareSum own_squares();
   GradientPart own_tables();
+  void set_tables(std::span<const GradientPart* const> parts);
 
   const Program& program_;
   const RankId rank_;
@@ -93,7 +94,6 @@ class GradientSums {
   const double most_norm_;
   std::function<void(const GradientPart&)> told_;
   std::vector<Own> stages_;
-  std::vector<StageGradients*> tables_;    // of stages with a table that another stage has too
   std::vector<InstructionId> reductions_;  // that have ended and wait for the update
   std::optional<InstructionId> norm_;      // the REDUCE_NORM that has ended last
   std::optional<InstructionId> tied_;      // a REDUCE_TIED that has ended and waits for the update

@@ -9,12 +9,7 @@ namespace pipewright::planner {
 
 Order order_of_program(const Program& program) {
   Order order{.ranks = {}, .placement = program.placement, .micro_batches = program.micro_batches};
-  order.ranks.resize(static_cast<std::size_t>(program.ranks()));
-  for (std::size_t r = 0; r < order.ranks.size(); ++r) {
-    order.ranks[r].reserve(program.rank_begin[r + 1] - program.rank_begin[r]);
-    for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id)
-      order.ranks[r].push_back(program.cell(id));
-  }
+  for (int r = 0; r < program.ranks(); ++r) order.ranks.push_back(cells_of(program, RankId(r)));
   return order;
 }
 

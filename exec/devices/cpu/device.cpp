@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/program/version_changes.hpp"
+#include "core/program/lower.hpp"
 #include "exec/devices/cpu/checkpointing.hpp"
 
 namespace pipewright::exec::cpu {

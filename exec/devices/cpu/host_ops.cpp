@@ -93,25 +93,27 @@ void HostOps::copy_columns(int rows, int width, const float* from, int from_stri
                 to + static_cast<std::ptrdiff_t>(r) * to_stride);
 }
 
+ConvShape HostOps::in_own_numerics(ConvShape shape) const {
+  shape.numerics = numerics_;
+  return shape;
+}
+
 void HostOps::conv2d_forward(const ConvShape& shape, const float* x, const float* w, float* y) {
-  ConvShape with = shape;
-  with.numerics = numerics_;
+  const ConvShape with = in_own_numerics(shape);
   const Buffer scratch = pool_.take(conv2d_scratch(with));
   exec::conv2d_forward(with, x, w, y, scratch.floats());
 }
 
 void HostOps::conv2d_backward_input(const ConvShape& shape, const float* dy, const float* w,
                                     float* dx) {
-  ConvShape with = shape;
-  with.numerics = numerics_;
+  const ConvShape with = in_own_numerics(shape);
   const Buffer scratch = pool_.take(conv2d_scratch(with));
   exec::conv2d_backward_input(with, dy, w, dx, scratch.floats());
 }
 
 void HostOps::conv2d_backward_weight(const ConvShape& shape, const float* x, const float* dy,
                                      float* dw) {
-  ConvShape with = shape;
-  with.numerics = numerics_;
+  const ConvShape with = in_own_numerics(shape);
   const Buffer scratch = pool_.take(conv2d_scratch(with));
   exec::conv2d_backward_weight(with, x, dy, dw, scratch.floats());
 }

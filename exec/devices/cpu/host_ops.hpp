@@ -73,6 +73,8 @@ class HostOps final : public TensorOps, public ImageOps {
                                           float* dx) override;
 
  private:
+  ConvShape in_own_numerics(ConvShape shape) const;
+
   BufferPool& pool_;
   const Numerics numerics_;
 };

@@ -16,9 +16,9 @@ constexpr std::size_t kAlignedFloats = 64;
 
 Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
                        const OptimizerSpec& optimizer, std::function<void()> between)
-    : queue_(queue), host_(host), optimizer_(optimizer), between_(std::move(between)) {
-  for (const Parameter* p : host_) {
-    all_.push_back({p->name, p->decays, p->is_copy, p->value.size(), floats_, nullptr, nullptr});
+    : queue_(queue), optimizer_(optimizer), between_(std::move(between)) {
+  for (Parameter* p : host) {
+    all_.push_back({p, p->value.size(), floats_});
     floats_ += (p->value.size() + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
   }
   values_ = zeros(floats_ * sizeof(float));
@@ -36,13 +36,10 @@ Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
   bad_ = zeros((all_.size() + 1) * sizeof(int));
   health_ = Pinned<int>(queue.cuda(), all_.size() + 1);
   std::fill_n(health_.data(), health_.size(), 0);
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    DeviceParameter& p = all_[i];
-    p.value = values_.floats() + p.offset;
-    p.gradient = gradients_.floats() + p.offset;
-    host_[i]->device_value = p.value;
-    host_[i]->device_gradient = p.gradient;
-    queue_.copy(p.value, host_[i]->value.data(), p.size * sizeof(float));
+  for (const Placed& p : all_) {
+    p.host->device_value = values_.floats() + p.offset;
+    p.host->device_gradient = gradients_.floats() + p.offset;
+    queue_.copy(p.host->device_value, p.host->value.data(), p.size * sizeof(float));
   }
   queue_.finish(queue_.record(queue_.computing()), {});
 }
@@ -64,9 +61,9 @@ void Parameters::clear() {
 
 void Parameters::add_parts(std::span<const std::size_t> places) {
   for (const std::size_t i : places) {
-    const DeviceParameter& p = all_[i];
-    queue_.run(queue_.kernels().fixed_add, p.size, p.gradient, high_.longs() + p.offset,
-               low_.longs() + p.offset, bad_.ids() + i);
+    const Placed& p = all_[i];
+    queue_.run(queue_.kernels().fixed_add, p.size, p.host->device_gradient,
+               high_.longs() + p.offset, low_.longs() + p.offset, bad_.ids() + i);
   }
 }
 
@@ -96,13 +93,14 @@ void Parameters::update() {
   if (factors_) queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
   const auto* const factors = static_cast<const pipewright_cuda_adamw*>(factors_.at());
   const auto rate = static_cast<float>(optimizer_.learning_rate);
-  for (const DeviceParameter& p : all_) {
+  for (const Placed& p : all_) {
     if (optimizer_.kind == OptimizerKind::Sgd) {
-      queue_.run(queue_.kernels().sgd, p.size, rate, p.gradient, p.value);
+      queue_.run(queue_.kernels().sgd, p.size, rate, p.host->device_gradient, p.host->device_value);
       continue;
     }
-    queue_.run(queue_.kernels().adamw, p.size, factors + (p.decays ? 1 : 0), p.gradient,
-               mean_.floats() + p.offset, square_.floats() + p.offset, p.value);
+    queue_.run(queue_.kernels().adamw, p.size, factors + (p.host->decays ? 1 : 0),
+               p.host->device_gradient, mean_.floats() + p.offset, square_.floats() + p.offset,
+               p.host->device_value);
   }
 }
 
@@ -115,7 +113,7 @@ void Parameters::ask_for_health() {
 void Parameters::read_health() {
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (health_.data()[i] != 0)
-      note_not_finite("the gradient of \"" + all_[i].name + "\" is not a number below 4e12");
+      note_not_finite("the gradient of \"" + all_[i].host->name + "\" is not a number below 4e12");
   }
 }
 
@@ -130,10 +128,10 @@ SquareSum Parameters::squares() {
   }
   Pinned<std::int64_t> found(queue_.cuda(), 4);
   queue_.clear(total_.at(), 4 * sizeof(std::int64_t));
-  for (const DeviceParameter& p : all_) {
-    if (p.is_copy) continue;
-    queue_.run(queue_.kernels().add_squares, p.size, p.gradient, partial_.longs(), total_.longs(),
-               bad_.ids() + all_.size());
+  for (const Placed& p : all_) {
+    if (p.host->is_copy) continue;
+    queue_.run(queue_.kernels().add_squares, p.size, p.host->device_gradient, partial_.longs(),
+               total_.longs(), bad_.ids() + all_.size());
   }
   queue_.copy(found.data(), total_.at(), 4 * sizeof(std::int64_t));
   ask_for_health();
@@ -152,10 +150,10 @@ GradientPart Parameters::part(std::span<const std::size_t> places) {
   high.reserve(places.size());
   low.reserve(places.size());
   for (const std::size_t i : places) {
-    const DeviceParameter& p = all_[i];
+    const Placed& p = all_[i];
     if (!is_exact()) {
       AlignedFloats& to = part.gradients.emplace_back(p.size);
-      queue_.copy(to.data(), p.gradient, p.size * sizeof(float));
+      queue_.copy(to.data(), p.host->device_gradient, p.size * sizeof(float));
       continue;
     }
     const std::size_t bytes = p.size * sizeof(std::int64_t);
@@ -174,7 +172,7 @@ FixedPointSums Parameters::sum_of(std::size_t place, const Summands& summands) {
   FixedPointSums sum(all_[place].size);
   for (const FixedPointSums* one : summands.sums) {
     if (sum.add(*one)) continue;
-    note_not_finite("the gradients of \"" + all_[place].name + "\" add up to more than 4e12");
+    note_not_finite("the gradients of \"" + all_[place].host->name + "\" add up to more than 4e12");
     sum.clear();
   }
   return sum;
@@ -183,26 +181,25 @@ FixedPointSums Parameters::sum_of(std::size_t place, const Summands& summands) {
 /// The sum is taken on the host, where the summands are; what is copied stays there until it is on
 /// the GPU.
 void Parameters::set(std::size_t place, const Summands& summands) {
-  const DeviceParameter& p = all_[place];
+  const Placed& p = all_[place];
   if (is_exact()) {
     const FixedPointSums sum = sum_of(place, summands);
     const std::size_t bytes = p.size * sizeof(std::int64_t);
-    queue_.clear(p.gradient, p.size * sizeof(float));
+    queue_.clear(p.host->device_gradient, p.size * sizeof(float));
     queue_.copy(high_.longs() + p.offset, sum.high().data(), bytes);
     queue_.copy(low_.longs() + p.offset, sum.low().data(), bytes);
     return finish();
   }
   AlignedFloats sum(p.size, 0.0F);
   for (const AlignedFloats* one : summands.gradients) add_to(p.size, one->data(), sum.data());
-  queue_.copy(p.gradient, sum.data(), p.size * sizeof(float));
+  queue_.copy(p.host->device_gradient, sum.data(), p.size * sizeof(float));
   finish();
 }
 
 void Parameters::download() {
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    const DeviceParameter& p = all_[i];
-    queue_.copy(host_[i]->value.data(), p.value, p.size * sizeof(float));
-    queue_.copy(host_[i]->gradient.data(), p.gradient, p.size * sizeof(float));
+  for (const Placed& p : all_) {
+    queue_.copy(p.host->value.data(), p.host->device_value, p.size * sizeof(float));
+    queue_.copy(p.host->gradient.data(), p.host->device_gradient, p.size * sizeof(float));
   }
   queue_.finish(queue_.record(queue_.computing()), {});
 }

@@ -20,15 +20,6 @@
 
 namespace pipewright::exec::cuda {
 
-/// One of them.
-struct DeviceParameter {
-  std::string name;
-  bool decays = false;
-  bool is_copy = false;              // another stage has it too, and counts it
-  std::size_t size = 0, offset = 0;  // in floats
-  float *value = nullptr, *gradient = nullptr;
-};
-
 class Parameters {
  public:
   /// Copies the weights of `host` to the GPU, and tells `host` where they are; it must outlive
@@ -81,10 +72,13 @@ class Parameters {
   void note_not_finite(const std::string& clause);
 
   Queue& queue_;
-  const std::vector<Parameter*> host_;
   const OptimizerSpec optimizer_;
   const std::function<void()> between_;
-  std::vector<DeviceParameter> all_;
+  struct Placed {
+    Parameter* host;
+    std::size_t size, offset;  // in floats
+  };
+  std::vector<Placed> all_;
   std::size_t floats_ = 0;  // of all, with the gaps between them
   Buffer values_, gradients_, mean_, square_, high_, low_, bad_, partial_, total_;
   Buffer factors_;                                // AdamW: as staged_factors_
