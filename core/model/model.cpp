@@ -7,6 +7,7 @@
 #include "core/model/layers.hpp"
 #include "core/model/tie.hpp"
 #include "core/model/transformer.hpp"
+#include "core/model/weights.hpp"
 
 namespace pipewright {
 
@@ -53,9 +54,7 @@ void check_model(const JsonCursor& document, const Model& model) {
                           std::to_string(last.out));
   }
   double parameters = 0;
-  for (const Layer& layer : model.layers) {
-    parameters += static_cast<double>(footprint(layer, model, 1).parameters);
-  }
+  for (const Layer& layer : model.layers) parameters += parameter_count(layer);
   if (parameters > 0x1p50) {
     refuse("", "the model has more than 2^50 parameters; make it smaller");
   }

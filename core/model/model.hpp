@@ -93,17 +93,6 @@ struct Model {
   int bytes_per_element = 4;
 };
 
-/// What a layer costs for `samples` samples (rows = samples * sequence):
-/// multiply-add counts twice, gelu and the like are counted as documented in
-/// docs/metrics.md.
-struct LayerFootprint {
-  std::int64_t parameters = 0;
-  double forward_flops = 0, input_gradient_flops = 0, weight_gradient_flops = 0;
-  std::int64_t saved_bytes = 0;   // kept from F until W
-  std::int64_t output_bytes = 0;  // the message to the next stage, if a cut follows
-};
-LayerFootprint footprint(const Layer& layer, const Model& model, int samples);
-
 /// {"schema":"pipewright.model/1", "preset":"gpt-tiny"} or
 /// {"transformer":{hidden, layers, heads, ffn, vocabulary, sequence}} or
 /// {"layers":[…], "loss":…}.

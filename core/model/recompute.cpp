@@ -77,15 +77,6 @@ std::string runs_of(std::span<const LayerRecompute> list, LayerRecompute what) {
   return text;
 }
 
-/// Operations of the attentions inside, without their projections, for one sample.
-double attention_flops(const Layer& layer, const Model& model) {
-  double flops = 0;
-  for (const Layer& inner : layer.inner) flops += attention_flops(inner, model);
-  if (layer.kind != LayerKind::CausalSelfAttention) return flops;
-  const double rows = model.sequence, width = layer.in;
-  return footprint(layer, model, 1).forward_flops - 4 * rows * width * (2 * width + 1);
-}
-
 }  // namespace
 
 std::string_view to_string(LayerRecompute recompute) {
@@ -102,13 +93,6 @@ std::string describe_recompute(std::span<const LayerRecompute> of_stage) {
     text += (text.empty() ? "" : ", ") + std::string(to_string(what)) + " on " + stages;
   }
   return text;
-}
-
-double redone_share(const Layer& layer, const Model& model, LayerRecompute what) {
-  if (what == LayerRecompute::None) return 0;
-  if (what == LayerRecompute::Whole) return 1;
-  const double all = footprint(layer, model, 1).forward_flops;
-  return all > 0 ? attention_flops(layer, model) / all : 0;
 }
 
 std::vector<LayerRecompute> recompute_of(const Model& model, const RecomputeSpec& spec) {

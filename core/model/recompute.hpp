@@ -42,9 +42,6 @@ std::vector<LayerRecompute> recompute_of(const Model& model, const RecomputeSpec
 /// The inverse of recompute_of(): in one word where all layers do the same.
 RecomputeSpec recompute_spec(std::span<const LayerRecompute> of_layer);
 
-/// The part of the layer's F that I does again, by operations (docs/metrics.md): 0 to 1.
-double redone_share(const Layer& layer, const Model& model, LayerRecompute what);
-
 /// "none", "full", "selective", a list of indices and names, or {"full": list, "selective": list};
 /// whether the model has those is another question.
 RecomputeSpec read_recompute(const JsonCursor& value);

@@ -2,23 +2,22 @@
 #include <utility>
 
 #include "exec/layers/leaf.hpp"
+#include "exec/layers/leaf_layer.hpp"
 #include "exec/layers/projection.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
 namespace {
 
-class AttentionLayer final : public TrainableLayer {
+class AttentionLayer final : public LeafLayer {
  public:
   AttentionLayer(const Layer& layer, const LayerSite& site)
-      : shape_{site.extent.samples, site.extent.sequence, site.width, layer.heads},
+      : LeafLayer(layer, site, kSlots),
+        shape_{site.extent.samples, site.extent.sequence, site.width, layer.heads},
         words_(site.extent.words(site.width)),
-        ops_(*site.ops),
         recomputes_(site.recomputes_attention),
-        qkv_(site, "qkv_", site.width, 3 * site.width, true),
-        output_(site, "output_", site.width, site.width, true) {}
-
-  Saved new_saved() const override { return {std::vector<Buffer>(kSlots), {}}; }
+        qkv_(ops_, site.width, 3 * site.width, weights_[0], &weights_[1]),
+        output_(ops_, site.width, site.width, weights_[2], &weights_[3]) {}
 
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer qkv = ops_.take(3 * words_);
@@ -56,19 +55,13 @@ class AttentionLayer final : public TrainableLayer {
     return dx;
   }
 
-  void backward_weight(Saved& saved) override {
+ private:
+  void add_gradients(Saved& saved) override {
     qkv_.backward_weight(shape_.rows(), saved.buffers[kX].floats(), saved.buffers[kDqkv].floats());
     output_.backward_weight(shape_.rows(), saved.buffers[kContext].floats(),
                             saved.buffers[kDy].floats());
-    for (Buffer& buffer : saved.buffers) buffer.reset();
   }
 
-  void collect(std::vector<Parameter*>& parameters) override {
-    qkv_.collect(parameters);
-    output_.collect(parameters);
-  }
-
- private:
   void attend(Saved& saved) {
     saved.buffers[kProbabilities] = ops_.take(shape_.probabilities());
     saved.buffers[kContext] = ops_.take(words_);
@@ -81,7 +74,6 @@ class AttentionLayer final : public TrainableLayer {
 
   AttentionShape shape_;
   std::size_t words_;
-  TensorOps& ops_;
   bool recomputes_;
   Projection qkv_, output_;
 };

@@ -1,38 +1,28 @@
 #include "exec/layers/image.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "exec/layers/parameters.hpp"
+#include "exec/layers/leaf_layer.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
 namespace {
 
-class ConvLayer final : public TrainableLayer {
+class ConvLayer final : public LeafLayer {
  public:
   ConvLayer(const Layer& layer, const LayerSite& site)
-      : shape_{site.extent.rows(), layer.image, layer.image_out.channels, layer.window,
+      : LeafLayer(layer, site, kSlots),
+        shape_{site.extent.rows(), layer.image, layer.image_out.channels, layer.window,
                layer.groups},
         channels_{site.extent.rows(), layer.image_out.channels, layer.image_out.pixels()},
         words_in_(site.extent.words(layer.in)),
         words_out_(site.extent.words(layer.out)),
-        ops_(*site.ops) {
-    // He's bound keeps the size of what goes through relu and the next convolution.
-    const auto patch = static_cast<std::size_t>(shape_.patch());
-    const float bound = std::sqrt(6.0F / static_cast<float>(patch));
-    const auto filters = static_cast<std::size_t>(shape_.filters);
-    weight_ = random_parameter(site, "weight", filters * patch, bound);
-    if (layer.bias) bias_ = constant_parameter(site, "bias", filters, 0.0F);
-  }
-
-  Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
+        has_bias_(layer.bias) {}
 
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_out_);
-    ops_.images().conv2d_forward(shape_, x.floats(), weight_.weights(), y.floats());
-    if (has_bias()) ops_.images().channel_bias_forward(channels_, bias_.weights(), y.floats());
+    ops_.images().conv2d_forward(shape_, x.floats(), weights_[0].weights(), y.floats());
+    if (has_bias_) ops_.images().channel_bias_forward(channels_, weights_[1].weights(), y.floats());
     saved.buffers[kX] = std::move(x);
     return y;
   }
@@ -41,60 +31,44 @@ class ConvLayer final : public TrainableLayer {
     Buffer dx;
     if (wanted) {
       dx = ops_.take(words_in_);
-      ops_.images().conv2d_backward_input(shape_, dy.floats(), weight_.weights(), dx.floats());
+      ops_.images().conv2d_backward_input(shape_, dy.floats(), weights_[0].weights(), dx.floats());
     }
     saved.buffers[kDy] = std::move(dy);
     return dx;
   }
 
-  void backward_weight(Saved& saved) override {
+ private:
+  enum Slot { kX, kDy, kSlots };
+
+  void add_gradients(Saved& saved) override {
     const float* const dy = saved.buffers[kDy].floats();
     ops_.images().conv2d_backward_weight(shape_, saved.buffers[kX].floats(), dy,
-                                         weight_.gradients());
-    if (has_bias()) ops_.images().channel_bias_backward_weight(channels_, dy, bias_.gradients());
-    for (Buffer& buffer : saved.buffers) buffer.reset();
+                                         weights_[0].gradients());
+    if (has_bias_)
+      ops_.images().channel_bias_backward_weight(channels_, dy, weights_[1].gradients());
   }
-
-  void collect(std::vector<Parameter*>& parameters) override {
-    parameters.push_back(&weight_);
-    if (has_bias()) parameters.push_back(&bias_);
-  }
-
- private:
-  enum Slot { kX, kDy };
-
-  bool has_bias() const { return !bias_.value.empty(); }
 
   ConvShape shape_;
   ChannelShape channels_;
   std::size_t words_in_, words_out_;
-  TensorOps& ops_;
-  Parameter weight_, bias_;  // bias_ is empty if there is none
+  bool has_bias_;
 };
 
 /// How far an update moves the running statistics.
 constexpr float kMomentum = 0.1F;
 
-Parameter statistic(const LayerSite& site, const std::string& name, std::size_t size, float value) {
-  Parameter parameter = constant_parameter(site, name, size, value);
-  parameter.is_statistic = true;
-  return parameter;
-}
-
-class BatchNormLayer final : public TrainableLayer {
+class BatchNormLayer final : public LeafLayer {
  public:
   BatchNormLayer(const Layer& layer, const LayerSite& site)
-      : shape_{site.extent.rows(), layer.image.channels, layer.image.pixels()},
+      : LeafLayer(layer, site, kSlots),
+        shape_{site.extent.rows(), layer.image.channels, layer.image.pixels()},
         words_(site.extent.words(layer.in)),
         size_(static_cast<std::size_t>(layer.image.channels)),
-        ops_(*site.ops),
-        scale_(constant_parameter(site, "scale", size_, 1.0F)),
-        shift_(constant_parameter(site, "shift", size_, 0.0F)),
-        mean_(statistic(site, "running_mean", size_, 0.0F)),
-        variance_(statistic(site, "running_variance", size_, 1.0F)),
-        updates_(statistic(site, "updates", 1, 0.0F)) {}
-
-  Saved new_saved() const override { return {std::vector<Buffer>(4), {}}; }
+        scale_(weights_[0]),
+        shift_(weights_[1]),
+        mean_(weights_[2]),
+        variance_(weights_[3]),
+        updates_(weights_[4]) {}
 
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_);
@@ -123,24 +97,6 @@ class BatchNormLayer final : public TrainableLayer {
     return dx;
   }
 
-  void backward_weight(Saved& saved) override {
-    add(saved.buffers[kSums].floats(), scale_);
-    add(saved.buffers[kSums].floats() + size_, shift_);
-    add(saved.buffers[kMean].floats(), mean_);
-    // The variance of all, of which the micro-batch is a sample: divided by one less than its
-    // number.
-    const float count = static_cast<float>(shape_.images) * static_cast<float>(shape_.pixels);
-    const float correction = count > 1 ? count / (count - 1) : 1.0F;
-    const float* const variance = saved.buffers[kVariance].floats();
-    for (std::size_t c = 0; c < size_; ++c) variance_.gradient[c] += variance[c] * correction;
-    updates_.gradient[0] += 1;
-    for (Buffer& buffer : saved.buffers) buffer.reset();
-  }
-
-  void collect(std::vector<Parameter*>& parameters) override {
-    for (Parameter* p : {&scale_, &shift_, &mean_, &variance_, &updates_}) parameters.push_back(p);
-  }
-
   void update_statistics() override {
     const float micro_batches = updates_.gradient[0];
     if (micro_batches == 0) return;
@@ -155,37 +111,44 @@ class BatchNormLayer final : public TrainableLayer {
   void set_evaluating(bool evaluating) override { is_evaluating_ = evaluating; }
 
  private:
-  enum Slot { kX, kMean, kVariance, kSums };
+  enum Slot { kX, kMean, kVariance, kSums, kSlots };
+
+  void add_gradients(Saved& saved) override {
+    const float* const sums = saved.buffers[kSums].floats();
+    ops_.add_to(size_, sums, scale_.gradients());
+    ops_.add_to(size_, sums + size_, shift_.gradients());
+    ops_.add_to(size_, saved.buffers[kMean].floats(), mean_.gradients());
+    // The variance of all, of which the micro-batch is a sample: divided by one less than its
+    // number.
+    const float count = static_cast<float>(shape_.images) * static_cast<float>(shape_.pixels);
+    const float correction = count > 1 ? count / (count - 1) : 1.0F;
+    ops_.images().add_scaled(size_, correction, saved.buffers[kVariance].floats(),
+                             variance_.gradients());
+    ops_.images().add_one(updates_.gradients());
+  }
 
   void normalise(const Buffer& x, const float* mean, const float* variance, Buffer& y) const {
     ops_.images().batch_norm_forward(shape_, x.floats(), mean, variance, scale_.weights(),
                                      shift_.weights(), y.floats());
   }
 
-  void add(const float* part, Parameter& parameter) const {
-    for (std::size_t c = 0; c < size_; ++c) parameter.gradient[c] += part[c];
-  }
-
   ChannelShape shape_;
   std::size_t words_, size_;
-  TensorOps& ops_;
-  Parameter scale_, shift_, mean_, variance_, updates_;
+  Parameter &scale_, &shift_, &mean_, &variance_, &updates_;
   bool is_evaluating_ = false;
 };
 
-class MaxPoolLayer final : public TrainableLayer {
+class MaxPoolLayer final : public LeafLayer {
  public:
   MaxPoolLayer(const Layer& layer, const LayerSite& site)
-      : shape_{site.extent.rows(), layer.image, layer.window},
+      : LeafLayer(layer, site, 1),
+        shape_{site.extent.rows(), layer.image, layer.window},
         words_in_(site.extent.words(layer.in)),
-        words_out_(site.extent.words(layer.out)),
-        ops_(*site.ops) {}
-
-  Saved new_saved() const override { return {std::vector<Buffer>(1), {}}; }
+        words_out_(site.extent.words(layer.out)) {}
 
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_out_);
-    Buffer places = ops_.take(words_out_);
+    Buffer places = ops_.take_ids(words_out_);
     ops_.images().max_pool_forward(shape_, x.floats(), y.floats(), places.ids());
     saved.buffers[0] = std::move(places);
     return y;
@@ -199,27 +162,21 @@ class MaxPoolLayer final : public TrainableLayer {
     return dx;
   }
 
-  void backward_weight(Saved&) override {}
-  void collect(std::vector<Parameter*>&) override {}
-
  private:
   PoolShape shape_;
   std::size_t words_in_, words_out_;
-  TensorOps& ops_;
 };
 
 /// Keeps nothing: its gradient does not depend on the input.
-class AveragePoolLayer final : public TrainableLayer {
+class AveragePoolLayer final : public LeafLayer {
  public:
   AveragePoolLayer(const Layer& layer, const LayerSite& site)
-      : is_global_(layer.kind == LayerKind::GlobalAveragePool),
+      : LeafLayer(layer, site, 0),
+        is_global_(layer.kind == LayerKind::GlobalAveragePool),
         shape_{site.extent.rows(), layer.image, layer.window},
         channels_{site.extent.rows(), layer.image.channels, layer.image.pixels()},
         words_in_(site.extent.words(layer.in)),
-        words_out_(site.extent.words(layer.out)),
-        ops_(*site.ops) {}
-
-  Saved new_saved() const override { return {}; }
+        words_out_(site.extent.words(layer.out)) {}
 
   Buffer forward(Buffer x, Saved&) override {
     Buffer y = ops_.take(words_out_);
@@ -242,15 +199,11 @@ class AveragePoolLayer final : public TrainableLayer {
     return dx;
   }
 
-  void backward_weight(Saved&) override {}
-  void collect(std::vector<Parameter*>&) override {}
-
  private:
   bool is_global_;
   PoolShape shape_;
   ChannelShape channels_;
   std::size_t words_in_, words_out_;
-  TensorOps& ops_;
 };
 
 }  // namespace

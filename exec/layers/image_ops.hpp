@@ -27,6 +27,8 @@ struct ConvShape {
   ImageShape out() const;
   /// Numbers of a patch: rows of the columns' matrix.
   int patch() const { return in.channels / groups * window.size * window.size; }
+  /// Images that stand side by side in one product.
+  int together() const;
 };
 /// Floats that each of the three needs in `scratch`.
 std::size_t conv2d_scratch(const ConvShape& shape);

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/model.hpp"
+#include "core/model/weights.hpp"
 #include "exec/base/buffer.hpp"
 
 namespace pipewright::exec {
@@ -21,6 +21,7 @@ namespace pipewright::exec {
 struct Parameter {
   std::string name;     // unique in the model: "2.block1/1.residual/0.up/weight"
   bool decays = false;  // weight decay applies to matrices only
+  /// Empty until somebody who trains it allocates them (exec/layers/parameters.hpp).
   AlignedFloats value, gradient;
   /// Where a device keeps the two out of the host's reach; null: they are `value` and `gradient`.
   /// Valid as long as that device's parameters.
@@ -32,6 +33,7 @@ struct Parameter {
   bool is_tied = false;
   /// It is another stage's too: there it counts, for clipping and in checkpoints.
   bool is_copy = false;
+  Weight start;  // as the layer declares it
 
   /// For the operators of the device that trains it.
   const float* weights() const { return device_value != nullptr ? device_value : value.data(); }
@@ -62,9 +64,11 @@ struct Extent {
   int samples = 1;
   int sequence = 1;  // rows of a sample
 
-  int rows() const { return samples * sequence; }
+  /// Of what is computed; what is only counted may have more words than fit an int.
+  int rows() const { return static_cast<int>(std::int64_t{samples} * sequence); }
   std::size_t words(int width) const {
-    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(width);
+    return static_cast<std::size_t>(samples) * static_cast<std::size_t>(sequence) *
+           static_cast<std::size_t>(width);
   }
 };
 
@@ -115,6 +119,8 @@ std::string layer_path(const std::string& outer, int index, const Layer& layer);
 
 /// Width after a layer that has `width` in front; throws InputError as make_layer() does.
 int width_behind(const Layer& layer, int width, const std::string& path);
+/// Width in front of a layer, as it says itself: that of a model's first one.
+int width_before(const Layer& layer);
 /// Width in front of the model's layer `index` (layers.size(): after the last).
 int width_in_front_of(const Model& model, int index);
 

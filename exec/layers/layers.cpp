@@ -119,20 +119,6 @@ void expect_width(const Layer& layer, int width, const std::string& path) {
   }
 }
 
-/// Width in front of the first layer of a chain, as that layer says.
-int first_width(const Layer& layer) {
-  switch (layer.kind) {
-    case LayerKind::Embedding:
-      return 0;
-    case LayerKind::Residual:
-    case LayerKind::Sequential:
-    case LayerKind::Graph:
-      return layer.inner.empty() ? std::max(layer.in, layer.out) : first_width(layer.inner.front());
-    default:
-      return layer.in > 0 ? layer.in : layer.out;
-  }
-}
-
 int width_behind_chain(const std::vector<Layer>& layers, int width, const std::string& path) {
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
     const Layer& inner = layers[static_cast<std::size_t>(i)];
@@ -211,9 +197,23 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
   }
 }
 
+int width_before(const Layer& layer) {
+  switch (layer.kind) {
+    case LayerKind::Embedding:
+      return 0;
+    case LayerKind::Residual:
+    case LayerKind::Sequential:
+    case LayerKind::Graph:
+      return layer.inner.empty() ? std::max(layer.in, layer.out)
+                                 : width_before(layer.inner.front());
+    default:
+      return layer.in > 0 ? layer.in : layer.out;
+  }
+}
+
 int width_in_front_of(const Model& model, int index) {
   if (model.layers.empty()) throw InputError("the model has no layers");
-  int width = first_width(model.layers.front());
+  int width = width_before(model.layers.front());
   for (int i = 0; i < index; ++i) {
     const Layer& layer = model.layers[static_cast<std::size_t>(i)];
     width = width_behind(layer, width, layer_path("", i, layer));
@@ -227,11 +227,10 @@ std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& 
     case LayerKind::Linear:
       return make_linear(layer, site);
     case LayerKind::Relu:
-      return make_relu(site);
     case LayerKind::Gelu:
-      return make_gelu(site);
+      return make_activation(layer, site);
     case LayerKind::LayerNorm:
-      return make_layer_norm(site);
+      return make_layer_norm(layer, site);
     case LayerKind::CausalSelfAttention:
       return make_attention(layer, site);
     case LayerKind::Embedding:

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "exec/layers/parameters.hpp"
+#include "exec/layers/leaf_layer.hpp"
 #include "exec/layers/projection.hpp"
 #include "exec/layers/tensor_ops.hpp"
 #include "exec/layers/tied_head.hpp"
@@ -10,16 +10,13 @@
 namespace pipewright::exec {
 namespace {
 
-class LinearLayer final : public TrainableLayer {
+class LinearLayer final : public LeafLayer {
  public:
   LinearLayer(const Layer& layer, const LayerSite& site)
-      : extent_(site.extent),
-        ops_(*site.ops),
+      : LeafLayer(layer, site, kSlots),
         in_(site.width),
         out_(layer.out),
-        projection_(site, "", site.width, layer.out, layer.bias) {}
-
-  Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
+        projection_(ops_, in_, out_, weights_[0], layer.bias ? &weights_[1] : nullptr) {}
 
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(extent_.words(out_));
@@ -38,30 +35,23 @@ class LinearLayer final : public TrainableLayer {
     return dx;
   }
 
-  void backward_weight(Saved& saved) override {
+ private:
+  enum Slot { kX, kDy, kSlots };
+
+  void add_gradients(Saved& saved) override {
     projection_.backward_weight(extent_.rows(), saved.buffers[kX].floats(),
                                 saved.buffers[kDy].floats());
-    for (Buffer& buffer : saved.buffers) buffer.reset();
   }
 
-  void collect(std::vector<Parameter*>& parameters) override { projection_.collect(parameters); }
-
- private:
-  enum Slot { kX, kDy };
-
-  Extent extent_;
-  TensorOps& ops_;
   int in_, out_;
   Projection projection_;
 };
 
 /// Relu and gelu: no parameters, one kept array (relu its output, gelu its input), done after I.
-class ActivationLayer final : public TrainableLayer {
+class ActivationLayer final : public LeafLayer {
  public:
-  ActivationLayer(const LayerSite& site, LayerKind kind)
-      : words_(site.extent.words(site.width)), ops_(*site.ops), kind_(kind) {}
-
-  Saved new_saved() const override { return {std::vector<Buffer>(1), {}}; }
+  ActivationLayer(const Layer& layer, const LayerSite& site)
+      : LeafLayer(layer, site, 1), words_(site.extent.words(site.width)), kind_(layer.kind) {}
 
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_);
@@ -87,31 +77,23 @@ class ActivationLayer final : public TrainableLayer {
     return dx;
   }
 
-  void backward_weight(Saved&) override {}
-  void collect(std::vector<Parameter*>&) override {}
-
  private:
   std::size_t words_;
-  TensorOps& ops_;
   LayerKind kind_;
 };
 
-class LayerNormLayer final : public TrainableLayer {
+class LayerNormLayer final : public LeafLayer {
  public:
-  explicit LayerNormLayer(const LayerSite& site)
-      : shape_{site.extent.rows(), site.width},
-        words_(site.extent.words(site.width)),
-        ops_(*site.ops),
-        scale_(constant_parameter(site, "scale", static_cast<std::size_t>(site.width), 1.0F)),
-        shift_(constant_parameter(site, "shift", static_cast<std::size_t>(site.width), 0.0F)) {}
-
-  Saved new_saved() const override { return {std::vector<Buffer>(4), {}}; }
+  LayerNormLayer(const Layer& layer, const LayerSite& site)
+      : LeafLayer(layer, site, kSlots),
+        shape_{site.extent.rows(), site.width},
+        words_(site.extent.words(site.width)) {}
 
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_);
-    saved.buffers[kMean] = ops_.take(static_cast<std::size_t>(shape_.rows));
-    saved.buffers[kInverse] = ops_.take(static_cast<std::size_t>(shape_.rows));
-    ops_.layer_norm_forward(shape_, x.floats(), scale_.weights(), shift_.weights(), y.floats(),
+    saved.buffers[kMean] = ops_.take(extent_.words(1));
+    saved.buffers[kInverse] = ops_.take(extent_.words(1));
+    ops_.layer_norm_forward(shape_, x.floats(), scale().weights(), shift().weights(), y.floats(),
                             saved.buffers[kMean].floats(), saved.buffers[kInverse].floats());
     saved.buffers[kX] = std::move(x);
     return y;
@@ -123,55 +105,45 @@ class LayerNormLayer final : public TrainableLayer {
       dx = ops_.take(words_);
       ops_.layer_norm_backward_input(
           shape_, saved.buffers[kX].floats(), saved.buffers[kMean].floats(),
-          saved.buffers[kInverse].floats(), scale_.weights(), dy.floats(), dx.floats());
+          saved.buffers[kInverse].floats(), scale().weights(), dy.floats(), dx.floats());
     }
     saved.buffers[kDy] = std::move(dy);
     return dx;
   }
 
-  void backward_weight(Saved& saved) override {
+ private:
+  enum Slot { kX, kMean, kInverse, kDy, kSlots };
+
+  Parameter& scale() { return weights_[0]; }
+  Parameter& shift() { return weights_[1]; }
+
+  void add_gradients(Saved& saved) override {
     ops_.layer_norm_backward_weight(shape_, saved.buffers[kX].floats(),
                                     saved.buffers[kMean].floats(), saved.buffers[kInverse].floats(),
-                                    saved.buffers[kDy].floats(), scale_.gradients(),
-                                    shift_.gradients());
-    for (Buffer& buffer : saved.buffers) buffer.reset();
+                                    saved.buffers[kDy].floats(), scale().gradients(),
+                                    shift().gradients());
   }
-
-  void collect(std::vector<Parameter*>& parameters) override {
-    parameters.push_back(&scale_);
-    parameters.push_back(&shift_);
-  }
-
- private:
-  enum Slot { kX, kMean, kInverse, kDy };
 
   NormShape shape_;
   std::size_t words_;
-  TensorOps& ops_;
-  Parameter scale_, shift_;
 };
 
-class EmbeddingLayer final : public TrainableLayer {
+class EmbeddingLayer final : public LeafLayer {
  public:
   EmbeddingLayer(const Layer& layer, const LayerSite& site)
-      : shape_{site.extent.rows(), site.extent.sequence, layer.out},
+      : LeafLayer(layer, site, kSlots),
+        shape_{site.extent.rows(), site.extent.sequence, layer.out},
         words_(site.extent.words(layer.out)),
-        ops_(*site.ops),
-        tokens_(token_table(site, layer.vocabulary, layer.out)) {
-    if (layer.positions > 0) {
-      const auto size =
-          static_cast<std::size_t>(layer.positions) * static_cast<std::size_t>(layer.out);
-      positions_ = random_parameter(site, "positions", size, kEmbeddingBound);
-    }
-    if (site.shared_table != nullptr) site.shared_table->parameter = &tokens_;
+        has_positions_(layer.positions > 0) {
+    if (site.shared_table == nullptr) return;
+    weights_[0].is_tied = true;
+    site.shared_table->parameter = &weights_[0];
   }
-
-  Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_);
-    ops_.embedding_forward(shape_, x.ids(), tokens_.weights(),
-                           has_positions() ? positions_.weights() : nullptr, y.floats());
+    ops_.embedding_forward(shape_, x.ids(), weights_[0].weights(),
+                           has_positions_ ? weights_[1].weights() : nullptr, y.floats());
     saved.buffers[kIds] = std::move(x);
     return y;
   }
@@ -181,27 +153,18 @@ class EmbeddingLayer final : public TrainableLayer {
     return {};
   }
 
-  void backward_weight(Saved& saved) override {
-    ops_.embedding_backward_weight(shape_, saved.buffers[kIds].ids(), saved.buffers[kDy].floats(),
-                                   tokens_.gradients(),
-                                   has_positions() ? positions_.gradients() : nullptr);
-    for (Buffer& buffer : saved.buffers) buffer.reset();
-  }
-
-  void collect(std::vector<Parameter*>& parameters) override {
-    parameters.push_back(&tokens_);
-    if (has_positions()) parameters.push_back(&positions_);
-  }
-
  private:
-  enum Slot { kIds, kDy };
+  enum Slot { kIds, kDy, kSlots };
 
-  bool has_positions() const { return !positions_.value.empty(); }
+  void add_gradients(Saved& saved) override {
+    ops_.embedding_backward_weight(shape_, saved.buffers[kIds].ids(), saved.buffers[kDy].floats(),
+                                   weights_[0].gradients(),
+                                   has_positions_ ? weights_[1].gradients() : nullptr);
+  }
 
   EmbeddingShape shape_;
   std::size_t words_;
-  TensorOps& ops_;
-  Parameter tokens_, positions_;
+  bool has_positions_;
 };
 
 }  // namespace
@@ -211,16 +174,12 @@ std::unique_ptr<TrainableLayer> make_linear(const Layer& layer, const LayerSite&
   return std::make_unique<LinearLayer>(layer, site);
 }
 
-std::unique_ptr<TrainableLayer> make_relu(const LayerSite& site) {
-  return std::make_unique<ActivationLayer>(site, LayerKind::Relu);
+std::unique_ptr<TrainableLayer> make_activation(const Layer& layer, const LayerSite& site) {
+  return std::make_unique<ActivationLayer>(layer, site);
 }
 
-std::unique_ptr<TrainableLayer> make_gelu(const LayerSite& site) {
-  return std::make_unique<ActivationLayer>(site, LayerKind::Gelu);
-}
-
-std::unique_ptr<TrainableLayer> make_layer_norm(const LayerSite& site) {
-  return std::make_unique<LayerNormLayer>(site);
+std::unique_ptr<TrainableLayer> make_layer_norm(const Layer& layer, const LayerSite& site) {
+  return std::make_unique<LayerNormLayer>(layer, site);
 }
 
 std::unique_ptr<TrainableLayer> make_embedding(const Layer& layer, const LayerSite& site) {

@@ -9,9 +9,9 @@
 namespace pipewright::exec {
 
 std::unique_ptr<TrainableLayer> make_linear(const Layer& layer, const LayerSite& site);
-std::unique_ptr<TrainableLayer> make_relu(const LayerSite& site);
-std::unique_ptr<TrainableLayer> make_gelu(const LayerSite& site);
-std::unique_ptr<TrainableLayer> make_layer_norm(const LayerSite& site);
+/// Relu and Gelu.
+std::unique_ptr<TrainableLayer> make_activation(const Layer& layer, const LayerSite& site);
+std::unique_ptr<TrainableLayer> make_layer_norm(const Layer& layer, const LayerSite& site);
 std::unique_ptr<TrainableLayer> make_attention(const Layer& layer, const LayerSite& site);
 std::unique_ptr<TrainableLayer> make_embedding(const Layer& layer, const LayerSite& site);
 

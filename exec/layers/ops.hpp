@@ -73,11 +73,14 @@ void layer_norm_backward_weight(const NormShape& shape, const float* x, const fl
 struct AttentionShape {
   int samples = 0, sequence = 0, width = 0, heads = 0;
 
-  int rows() const { return samples * sequence; }
+  int rows() const { return static_cast<int>(std::int64_t{samples} * sequence); }
   int head_width() const { return width / heads; }
   std::size_t probabilities() const {
-    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(heads) *
-           static_cast<std::size_t>(sequence);
+    const auto side = static_cast<std::size_t>(sequence);
+    return static_cast<std::size_t>(samples) * side * static_cast<std::size_t>(heads) * side;
+  }
+  std::size_t scratch() const {
+    return static_cast<std::size_t>(sequence) * static_cast<std::size_t>(sequence);
   }
 };
 /// qkv[rows][3 · width] holds queries, keys and values side by side, each head by head.

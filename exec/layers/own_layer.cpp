@@ -88,19 +88,24 @@ std::string OwnLayerSite::setting(const std::string& name, const std::string& ot
 }
 
 Parameter OwnLayerSite::random(const std::string& name, std::size_t size, float bound) const {
-  return random_parameter(*site, name, size, bound);
+  Parameter parameter =
+      allocated(*site, {.name = name, .size = static_cast<std::int64_t>(size), .bound = bound});
+  parameter.decays = true;
+  return parameter;
 }
 
 Parameter OwnLayerSite::constant(const std::string& name, std::size_t size, float value) const {
-  return constant_parameter(*site, name, size, value);
+  return allocated(*site, {.name = name, .size = static_cast<std::int64_t>(size), .value = value});
 }
 
 std::unique_ptr<TrainableLayer> make_own_layer(const Layer& layer, const LayerSite& site) {
   if (site.factory == nullptr) refuse_type(layer, site);
   const auto found = site.factory->makers.find(layer.custom.type);
-  if (found == site.factory->makers.end()) refuse_type(layer, site);
+  const bool is_named = found != site.factory->makers.end();
+  if (!is_named && !site.factory->others) refuse_type(layer, site);
   std::unique_ptr<OwnLayer> made =
-      found->second({site.width, layer.out, &layer.custom.settings, &site});
+      is_named ? found->second({site.width, layer.out, &layer.custom.settings, &site})
+               : site.factory->others(layer);
   if (made == nullptr) {
     throw InputError("layer \"" + site.path + "\": the maker of type \"" + layer.custom.type +
                      "\" returned no layer");

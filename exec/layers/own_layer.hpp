@@ -64,6 +64,8 @@ using OwnLayerMaker = std::function<std::unique_ptr<OwnLayer>(const OwnLayerSite
 /// Who makes layers of which type. It must be there, unchanged, while stages are made.
 struct LayerFactory {
   std::map<std::string, OwnLayerMaker> makers;
+  /// Who makes layers of all other types, from the model's description alone; may be empty.
+  std::function<std::unique_ptr<OwnLayer>(const Layer&)> others = {};
 };
 
 /// The layer of kind Custom for a stage. Throws InputError if the site's factory does not know its

@@ -4,18 +4,38 @@
 
 namespace pipewright::exec {
 
-Parameter random_parameter(const LayerSite& site, const std::string& name, std::size_t size,
-                           float bound) {
-  Parameter parameter = constant_parameter(site, name, size, 0.0F);
-  parameter.decays = true;
-  const std::uint64_t key = key_of(site.seed, parameter.name);
-  for (std::size_t i = 0; i < size; ++i) parameter.value[i] = bound * symmetric_uniform(key, i);
+Parameter declared(const LayerSite& site, const Weight& weight) {
+  Parameter parameter;
+  parameter.name = site.path + "/" + weight.name;
+  parameter.decays = weight.bound > 0;
+  parameter.is_statistic = weight.is_statistic;
+  parameter.start = weight;
   return parameter;
 }
 
-Parameter constant_parameter(const LayerSite& site, const std::string& name, std::size_t size,
-                             float value) {
-  return {site.path + "/" + name, false, AlignedFloats(size, value), AlignedFloats(size, 0.0F)};
+std::vector<Parameter> declared_parameters(const Layer& layer, const LayerSite& site) {
+  std::vector<Parameter> parameters;
+  for (const Weight& weight : weights_of(layer, site.width))
+    parameters.push_back(declared(site, weight));
+  return parameters;
+}
+
+void allocate(Parameter& parameter, std::uint64_t seed) {
+  if (!parameter.value.empty()) return;
+  const Weight& start = parameter.start;
+  const auto size = static_cast<std::size_t>(start.size);
+  parameter.value.assign(size, start.value);
+  parameter.gradient.assign(size, 0.0F);
+  if (start.bound == 0) return;
+  const std::uint64_t key = key_of(seed, parameter.name);
+  for (std::size_t i = 0; i < size; ++i)
+    parameter.value[i] = start.bound * symmetric_uniform(key, i);
+}
+
+Parameter allocated(const LayerSite& site, const Weight& weight) {
+  Parameter parameter = declared(site, weight);
+  allocate(parameter, site.seed);
+  return parameter;
 }
 
 }  // namespace pipewright::exec

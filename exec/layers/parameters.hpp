@@ -1,22 +1,23 @@
-// How parameters start.
+// From the declaration of a layer's weights to parameters.
 #pragma once
 
-#include <cstddef>
-#include <string>
+#include <cstdint>
+#include <vector>
 
 #include "exec/layers/layer.hpp"
 
 namespace pipewright::exec {
 
-/// How far an embedding's elements reach at the start: the layer norms after it undo the size, so
-/// what counts is that the first updates are not small beside it.
-inline constexpr float kEmbeddingBound = 0.05F;
+/// Without memory: its name in the model is the layer's path and its own.
+Parameter declared(const LayerSite& site, const Weight& weight);
+/// Those of weights_of() for the layer that stands at the site.
+std::vector<Parameter> declared_parameters(const Layer& layer, const LayerSite& site);
 
-/// A parameter of `size` elements, uniform in ±bound, the same for equal seed and path.
-Parameter random_parameter(const LayerSite& site, const std::string& name, std::size_t size,
-                           float bound);
-/// A parameter whose elements all have one value.
-Parameter constant_parameter(const LayerSite& site, const std::string& name, std::size_t size,
-                             float value);
+/// Memory for value and gradient where there is none, filled as declared: random numbers depend on
+/// the seed and the parameter's name alone.
+void allocate(Parameter& parameter, std::uint64_t seed);
+
+/// Both, for those who make one at a time.
+Parameter allocated(const LayerSite& site, const Weight& weight);
 
 }  // namespace pipewright::exec

@@ -2,7 +2,6 @@
 // them.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "exec/layers/layer.hpp"
@@ -11,17 +10,19 @@ namespace pipewright::exec {
 
 class Projection {
  public:
-  Projection(const LayerSite& site, const std::string& name, int in, int out, bool bias);
+  /// The bias is null where there is none. Both live as long as it.
+  Projection(TensorOps& ops, int in, int out, Parameter& weight, Parameter* bias)
+      : ops_(ops), in_(in), out_(out), weight_(weight), bias_(bias) {}
 
   void forward(int rows, const float* x, float* y) const;
   void backward_input(int rows, const float* dy, float* dx) const;
   void backward_weight(int rows, const float* x, const float* dy);
-  void collect(std::vector<Parameter*>& parameters);
 
  private:
   TensorOps& ops_;
   int in_ = 0, out_ = 0;
-  Parameter weight_, bias_;  // bias_ is empty if there is none
+  Parameter& weight_;
+  Parameter* bias_;
 };
 
 }  // namespace pipewright::exec

@@ -4,7 +4,7 @@
 // exec/layers/image_ops.hpp, which say what each computes, and by what layouts; how exactly, and
 // with which scratch memory, is the device's affair. All pointers are the device's own. A call may
 // only enqueue the work: whoever calls sees results in the order of the calls, and reads none of
-// them (but for a user's own layers and batch norm's statistics, which are the CPU's alone so far).
+// them (but for a user's own layers, which are the CPU's alone so far).
 // One thread at a time.
 #pragma once
 
@@ -25,6 +25,9 @@ class ImageOps {
   /// Of `rows` rows the first `width` numbers; rows begin so many numbers apart.
   virtual void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
                             int to_stride) = 0;
+  /// y += factor · x, rounded twice; and y[0] += 1.
+  virtual void add_scaled(std::size_t n, float factor, const float* x, float* y) = 0;
+  virtual void add_one(float* y) = 0;
   virtual void conv2d_forward(const ConvShape& shape, const float* x, const float* w, float* y) = 0;
   virtual void conv2d_backward_input(const ConvShape& shape, const float* dy, const float* w,
                                      float* dx) = 0;
@@ -59,6 +62,8 @@ class TensorOps {
 
   /// `words` numbers with undefined content.
   virtual Buffer take(std::size_t words) = 0;
+  /// `words` 4-byte whole numbers, where a device makes a difference.
+  virtual Buffer take_ids(std::size_t words) { return take(words); }
   virtual void copy(std::size_t words, const float* from, float* to) = 0;
   /// y += x.
   virtual void add_to(std::size_t n, const float* x, float* y) = 0;

@@ -21,8 +21,8 @@ class TiedLinear final : public TrainableLayer {
     if (table_ != nullptr) return;
     LayerSite of_embedding = site;
     of_embedding.path = site.shared_table->path;
-    copy_ = std::make_unique<Parameter>(token_table(of_embedding, vocabulary_, width_));
-    copy_->is_copy = true;
+    copy_ = std::make_unique<Parameter>(declared(of_embedding, token_table(vocabulary_, width_)));
+    copy_->is_copy = copy_->is_tied = true;
     table_ = copy_.get();
   }
 
@@ -77,14 +77,6 @@ std::unique_ptr<SharedTable> shared_table_of(const Model& model) {
   for (; !layer->inner.empty(); layer = &layer->inner.front())
     path = layer_path(path, 0, layer->inner.front());
   return std::make_unique<SharedTable>(SharedTable{path, nullptr});
-}
-
-Parameter token_table(const LayerSite& site, int vocabulary, int width) {
-  Parameter table = random_parameter(
-      site, "tokens", static_cast<std::size_t>(vocabulary) * static_cast<std::size_t>(width),
-      kEmbeddingBound);
-  table.is_tied = site.shared_table != nullptr;
-  return table;
 }
 
 std::unique_ptr<TrainableLayer> make_tied_linear(const Layer& layer, const LayerSite& site) {

@@ -14,9 +14,6 @@ namespace pipewright::exec {
 /// model is tied.
 std::unique_ptr<SharedTable> shared_table_of(const Model& model);
 
-/// The table [vocabulary][width] of the embedding that stands at `site`, as it starts.
-Parameter token_table(const LayerSite& site, int vocabulary, int width);
-
 std::unique_ptr<TrainableLayer> make_tied_linear(const Layer& layer, const LayerSite& site);
 
 }  // namespace pipewright::exec

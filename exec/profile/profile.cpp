@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "exec/layers/footprint.hpp"
 #include "exec/profile/transfer.hpp"
 
 namespace pipewright::exec {

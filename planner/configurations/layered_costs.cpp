@@ -143,7 +143,7 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   static bool has_attention(const Model& model) {
     return std::any_of(model.layers.begin(), model.layers.end(), [&](const Layer& layer) {
-      return redone_share(layer, model, LayerRecompute::Attention) > 0;
+      return exec::redone_share(layer, model, LayerRecompute::Attention) > 0;
     });
   }
 

@@ -94,7 +94,10 @@ CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* 
   }
   recompute_ = recompute_of(model, recompute);
   for (std::size_t l = 0; l < recompute_.size(); ++l)
-    redone_.push_back(redone_share(model.layers[l], model, recompute_[l]));
+    redone_.push_back(exec::redone_share(model.layers[l], model, recompute_[l]));
+  for (const Layer& layer : model.layers) {
+    if (!profile_) work_.push_back(exec::footprint(layer, model, 1));
+  }
   source_ = source_of(cluster_, profile_);
 }
 
@@ -142,7 +145,7 @@ LayerTimes CostModel::message_times(const StagePlan& stage, int micro_batch_size
   for (const int cut : {stage.first_layer, stage.end_layer}) {
     if (cut == 0 || cut == static_cast<int>(model_.layers.size())) continue;
     const Layer& before = model_.layers[static_cast<std::size_t>(cut) - 1];
-    bytes += static_cast<double>(footprint(before, model_, micro_batch_size).output_bytes);
+    bytes += static_cast<double>(exec::output_bytes(before, model_, micro_batch_size));
   }
   const Between sizes = sizes_around(micro_batch_size);
   const auto rate = [&](double ProfileSize::*per_byte) {
@@ -155,15 +158,15 @@ LayerTimes CostModel::message_times(const StagePlan& stage, int micro_batch_size
           .opt = {}};
 }
 
-LayerTimes CostModel::computed(const Layer& layer, int micro_batch_size) const {
-  const LayerFootprint work = footprint(layer, model_, micro_batch_size);
+LayerTimes CostModel::computed(std::size_t layer, int micro_batch_size) const {
+  const exec::LayerFootprint& one = work_[layer];
   const DeviceCoefficients rates = coefficients_for(cluster_.device.kind);
   const double rate = cluster_.device.flops * rates.efficiency;
   PIPEWRIGHT_ASSERT(rate > 0, "the cluster's device has no rate");
   LayerTimes times;
-  times.f = rounded(work.forward_flops / rate * 1e9);
-  times.i = rounded(work.input_gradient_flops / rate * 1e9);
-  times.w = rounded(work.weight_gradient_flops / rate * 1e9);
+  times.f = rounded(micro_batch_size * one.forward_flops / rate * 1e9);
+  times.i = rounded(micro_batch_size * one.input_gradient_flops / rate * 1e9);
+  times.w = rounded(micro_batch_size * one.weight_gradient_flops / rate * 1e9);
   return times;
 }
 
@@ -176,8 +179,7 @@ std::vector<LayerTimes> CostModel::layer_times(int micro_batch_size) const {
   std::vector<LayerTimes> times;
   times.reserve(model_.layers.size());
   for (std::size_t l = 0; l < model_.layers.size(); ++l) {
-    times.push_back(profile_ ? measured(l, micro_batch_size)
-                             : computed(model_.layers[l], micro_batch_size));
+    times.push_back(profile_ ? measured(l, micro_batch_size) : computed(l, micro_batch_size));
     const auto forward = static_cast<double>(times.back().f.value);
     times.back().i += rounded(redone_[l] * forward);
   }
@@ -204,7 +206,7 @@ std::vector<Bytes> CostModel::message_bytes(std::span<const StagePlan> stages,
   std::vector<Bytes> bytes;
   for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
     const Layer& last = model_.layers[static_cast<std::size_t>(stages[s].end_layer) - 1];
-    bytes.emplace_back(footprint(last, model_, micro_batch_size).output_bytes);
+    bytes.emplace_back(exec::output_bytes(last, model_, micro_batch_size));
   }
   return bytes;
 }

@@ -14,6 +14,7 @@
 #include "core/model/model.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/profile.hpp"
+#include "exec/layers/footprint.hpp"
 #include "planner/base/cores.hpp"
 
 namespace pipewright::planner {
@@ -90,14 +91,15 @@ class CostModel {
   LayerTimes measured(std::size_t layer, int micro_batch_size) const;
   /// What the messages at the stage's two cuts add to it.
   LayerTimes message_times(const StagePlan& stage, int micro_batch_size) const;
-  LayerTimes computed(const Layer& layer, int micro_batch_size) const;
+  LayerTimes computed(std::size_t layer, int micro_batch_size) const;
 
   Model model_;
   Cluster cluster_;
   std::optional<Profile> profile_;
   int cores_;
-  std::vector<LayerRecompute> recompute_;  // by layer
-  std::vector<double> redone_;             // by layer: the part of F that I does again
+  std::vector<LayerRecompute> recompute_;   // by layer
+  std::vector<exec::LayerFootprint> work_;  // by layer, of one sample; without a profile
+  std::vector<double> redone_;              // by layer: the part of F that I does again
   std::string source_;
 };
 

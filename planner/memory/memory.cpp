@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/model/tie.hpp"
+#include "core/model/weights.hpp"
 #include "core/timeline/timeline.hpp"
 #include "planner/memory/stage_buffers.hpp"
 
@@ -20,7 +21,7 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
   std::int64_t parameters = 0;
   for (int l = stage.first_layer; l < stage.end_layer; ++l) {
     const Layer& layer = model.layers[static_cast<std::size_t>(l)];
-    parameters += footprint(layer, model, 1).parameters;
+    parameters += static_cast<std::int64_t>(parameter_count(layer));
     // A head without its embedding, the model's first layer, holds a table of its own.
     if (stage.first_layer > 0 && holds_tied(layer)) parameters += tie_of(model)->weights;
   }

@@ -1,104 +1,76 @@
 #include "planner/memory/stage_buffers.hpp"
 
-#include <optional>
+#include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
 
-#include "core/model/tie.hpp"
-#include "planner/memory/layer_buffers.hpp"
+#include "exec/layers/metered_layers.hpp"
 
 namespace pipewright::planner {
 namespace {
 
-/// Neighbours that are recomputed whole count as one: only what comes into the first is kept.
-struct Piece {
-  int first = 0, end = 0;  // layers of the model
-  LayerRecompute what = LayerRecompute::None;
-  Kept kept;
-  Held input;  // of one that is recomputed whole
-};
+using exec::Buffer;
 
 class StageWalk {
  public:
   StageWalk(const Model& model, const StagePlan& stage, int micro_batch_size,
             std::span<const LayerRecompute> recompute)
-      : model_(model), stage_(stage), layers_(meter_, model, micro_batch_size) {
-    const std::optional<Tie> tie = tie_of(model);
-    for (int l = stage.first_layer; l < stage.end_layer; ++l) {
-      const LayerRecompute what =
-          recompute.empty() ? LayerRecompute::None : recompute[static_cast<std::size_t>(l)];
-      const bool joins = what == LayerRecompute::Whole && !pieces_.empty() &&
-                         pieces_.back().what == what && !(tie && tie->head == l);
-      if (joins) {
-        pieces_.back().end = l + 1;
-      } else {
-        pieces_.push_back({l, l + 1, what, {}, nullptr});
-      }
-    }
+      : model_(model),
+        stage_(stage),
+        extent_{micro_batch_size, model.sequence},
+        ops_(model.bytes_per_element),
+        layers_(exec::make_metered_layers(model, stage.first_layer, stage.end_layer, extent_, ops_,
+                                          recompute)) {
+    for (const auto& layer : layers_) saved_.push_back(layer->new_saved());
   }
 
   ActionBytes forward() {
     const std::int64_t before = begin();
-    Held x = input();
-    for (Piece& piece : pieces_) x = forward(piece, std::move(x));
+    Buffer x = forward_all();
     if (is_last()) {
-      loss_ = is_cross_entropy() && x.use_count() > 1 ? layers_.rows_of(width_out()) : x;
-      x = nullptr;
+      loss_ = is_cross_entropy() && x.is_shared() ? floats(width_out()) : x;
     } else {
-      x = nullptr;
-      const Held message = layers_.rows_of(width_out());
+      x.reset();
+      const Buffer message = floats(width_out());
     }
+    x.reset();
     return since(before);
   }
 
   /// The last stage makes its outcome where the outputs are.
   ActionBytes forward_alone() {
-    layers_.evaluate();
+    for (const auto& layer : layers_) layer->set_evaluating(true);
+    is_alone_ = true;
     const std::int64_t before = begin();
-    Held x = input();
-    for (Piece& piece : pieces_) {
-      x = forward(piece, std::move(x));
-      piece.kept.let_go();
-      piece.input = nullptr;
-    }
-    x = nullptr;
-    if (!is_last()) const Held message = layers_.rows_of(width_out());
+    forward_all();
+    if (!is_last()) const Buffer message = floats(width_out());
     return since(before);
   }
 
   ActionBytes backward_input() {
     const std::int64_t before = begin();
-    Held dy;
-    if (is_last()) {
-      const Held kept = std::exchange(loss_, nullptr);
-      dy = is_shared(kept) ? layers_.rows_of(width_out()) : kept;
-    } else {
-      dy = layers_.rows_of(width_out());
-    }
-    for (std::size_t p = pieces_.size(); p-- > 0;)
-      dy = backward(pieces_[p], std::move(dy), p > 0 || !is_first());
-    dy = nullptr;
-    if (!is_first()) const Held message = layers_.rows_of(width_in());
+    Buffer dy = floats_or_loss();
+    for (std::size_t l = layers_.size(); l-- > 0;)
+      dy = layers_[l]->backward_input(std::move(dy), saved_[l], l > 0 || !is_first());
+    dy.reset();
+    if (!is_first()) const Buffer message = floats(width_in());
     return since(before);
   }
 
   ActionBytes backward_weight() {
     const std::int64_t before = begin();
-    for (std::size_t p = pieces_.size(); p-- > 0;) {
-      Piece& piece = pieces_[p];
-      for (int l = piece.end; l-- > piece.first;)
-        layers_.backward_weight(layer(l), kept_of(piece, l));
-      piece.kept.let_go();
-    }
+    for (std::size_t l = layers_.size(); l-- > 0;) layers_[l]->backward_weight(saved_[l]);
     return since(before);
   }
 
  private:
   std::int64_t begin() {
-    meter_.most = meter_.live;
-    return meter_.live;
+    ops_.forget_peak();
+    return ops_.live_bytes();
   }
   ActionBytes since(std::int64_t before) const {
-    return {meter_.live - before, meter_.most - before};
+    return {ops_.live_bytes() - before, ops_.peak_bytes() - before};
   }
   const Layer& layer(int index) const { return model_.layers[static_cast<std::size_t>(index)]; }
   bool is_first() const { return stage_.first_layer == 0; }
@@ -106,44 +78,33 @@ class StageWalk {
   bool is_cross_entropy() const { return model_.loss == LossKind::SoftmaxCrossEntropy; }
   int width_in() const { return is_first() ? layer(0).in : layer(stage_.first_layer - 1).out; }
   int width_out() const { return layer(stage_.end_layer - 1).out; }
-  static Kept& kept_of(Piece& piece, int layer) {
-    return piece.kept.of_inner(static_cast<std::size_t>(layer - piece.first));
-  }
+  Buffer floats(int width) { return ops_.take(extent_.words(width)); }
 
-  Held input() {
-    return is_first() && model_.layers.front().kind == LayerKind::Embedding
-               ? hold(meter_, layers_.rows() * 4)
-               : layers_.rows_of(width_in());
-  }
-
-  Held forward(Piece& piece, Held x) {
-    const bool is_whole = piece.what == LayerRecompute::Whole;
-    if (is_whole) piece.input = x;
-    for (int l = piece.first; l < piece.end; ++l) {
-      x = layers_.forward(layer(l), std::move(x), kept_of(piece, l), piece.what);
-      if (is_whole) kept_of(piece, l).let_go();
+  Buffer forward_all() {
+    const bool reads_ids = is_first() && exec::width_before(model_.layers.front()) == 0;
+    Buffer x = reads_ids ? ops_.take_ids(extent_.words(1)) : floats(width_in());
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      x = layers_[l]->forward(std::move(x), saved_[l]);
+      if (is_alone_) let_go(saved_[l]);
     }
     return x;
   }
 
-  Held backward(Piece& piece, Held dy, bool wanted) {
-    if (piece.what == LayerRecompute::Whole) {
-      Held x = std::exchange(piece.input, nullptr);
-      for (int l = piece.first; l < piece.end; ++l)
-        x = layers_.forward(layer(l), std::move(x), kept_of(piece, l));
-    }
-    for (int l = piece.end; l-- > piece.first;)
-      dy = layers_.backward_input(layer(l), std::move(dy), kept_of(piece, l),
-                                  wanted || l > piece.first, piece.what);
-    return dy;
+  /// The gradient of the output: the last stage makes it of what its loss has kept.
+  Buffer floats_or_loss() {
+    if (!is_last()) return floats(width_out());
+    const Buffer kept = std::exchange(loss_, Buffer());
+    return kept.is_shared() ? floats(width_out()) : kept;
   }
 
   const Model& model_;
   const StagePlan& stage_;
-  HoldMeter meter_;  // before what reports to it
-  LayerBuffers layers_;
-  std::vector<Piece> pieces_;
-  Held loss_;
+  const exec::Extent extent_;
+  exec::MeteredOps ops_;  // before what holds its buffers
+  std::vector<std::unique_ptr<exec::TrainableLayer>> layers_;
+  std::vector<exec::Saved> saved_;  // by layer
+  Buffer loss_;
+  bool is_alone_ = false;  // there is no backward
 };
 
 }  // namespace

@@ -1,8 +1,7 @@
-// What a stage holds of a micro-batch while it trains, found by going through its layers' F, I and
-// W with buffers that have a size and no content. The rules are those of exec/layers/layer.hpp's
-// layers: what two layers share is held once (a relu's output is the next layer's input), I lets go
-// of what only it needed and keeps gradients for W, and an action needs more while it runs than it
-// leaves.
+// What a stage holds of a micro-batch while it trains, found by going through the F, I and W of the
+// executor's own layers on a device that only counts (exec/layers/metered_ops.hpp): what two layers
+// share is held once (a relu's output is the next layer's input), I lets go of what only it needed
+// and keeps gradients for W, and an action needs more while it runs than it leaves.
 //
 // Pure functions; bytes. Elements have the model's size, token ids 4 bytes.
 #pragma once

@@ -18,6 +18,7 @@
 #include "core/costs/distribution.hpp"
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/device.hpp"
+#include "exec/layers/footprint.hpp"
 #include "tests/bench/study_models.hpp"
 
 namespace pipewright::bench {
@@ -37,7 +38,7 @@ Model model_from(const std::string& what) {
 /// Where the first stage ends, so that both have about the same operations.
 int middle_of(const Model& model) {
   const auto work_of = [&](std::size_t l) {
-    const LayerFootprint size = footprint(model.layers[l], model, 1);
+    const exec::LayerFootprint size = exec::footprint(model.layers[l], model, 1);
     return size.forward_flops + size.input_gradient_flops + size.weight_gradient_flops;
   };
   double all = 0;

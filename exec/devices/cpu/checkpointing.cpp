@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/difference.hpp"
+#include "exec/layers/parameters.hpp"
 #include "exec/layers/tied_head.hpp"
 
 namespace pipewright::exec::cpu {
@@ -33,6 +34,7 @@ void for_each_array(const Training& training, Visit visit) {
     std::vector<Parameter*> parameters;
     layer->collect(parameters);
     for (Parameter* p : parameters) {
+      allocate(*p, training.seed);
       const auto size = static_cast<std::int64_t>(p->value.size());
       visit(p->name, kValueSlot, size);
       if (p->is_statistic || training.mode != RunMode::Train) continue;  // without an optimizer

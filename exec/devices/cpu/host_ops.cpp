@@ -70,8 +70,7 @@ void HostOps::attention_forward(const AttentionShape& shape, const float* qkv, f
 void HostOps::attention_backward_input(const AttentionShape& shape, const float* qkv,
                                        const float* probabilities, const float* dcontext,
                                        float* dqkv) {
-  const auto sequence = static_cast<std::size_t>(shape.sequence);
-  const Buffer scratch = pool_.take(sequence * sequence);
+  const Buffer scratch = pool_.take(shape.scratch());
   exec::attention_backward_input(shape, qkv, probabilities, dcontext, dqkv, scratch.floats(),
                                  numerics_);
 }
@@ -91,6 +90,10 @@ void HostOps::copy_columns(int rows, int width, const float* from, int from_stri
   for (int r = 0; r < rows; ++r)
     std::copy_n(from + static_cast<std::ptrdiff_t>(r) * from_stride, width,
                 to + static_cast<std::ptrdiff_t>(r) * to_stride);
+}
+
+void HostOps::add_scaled(std::size_t n, float factor, const float* x, float* y) {
+  for (std::size_t i = 0; i < n; ++i) y[i] += x[i] * factor;
 }
 
 ConvShape HostOps::in_own_numerics(ConvShape shape) const {

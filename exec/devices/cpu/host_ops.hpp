@@ -46,6 +46,8 @@ class HostOps final : public TensorOps, public ImageOps {
   ImageOps& images() override { return *this; }
   void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
                     int to_stride) override;
+  void add_scaled(std::size_t n, float factor, const float* x, float* y) override;
+  void add_one(float* y) override { y[0] += 1; }
   void conv2d_forward(const ConvShape& shape, const float* x, const float* w, float* y) override;
   void conv2d_backward_input(const ConvShape& shape, const float* dy, const float* w,
                              float* dx) override;

@@ -5,13 +5,12 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/model/tie.hpp"
 #include "exec/checkpoint/checkpoint.hpp"
 #include "exec/devices/cpu/kernels/finite.hpp"
 #include "exec/devices/cpu/shard.hpp"
 #include "exec/layers/ops.hpp"
-#include "exec/layers/recompute.hpp"
-#include "exec/layers/tied_head.hpp"
+#include "exec/layers/parameters.hpp"
+#include "exec/layers/stage_layers.hpp"
 #include "exec/training/loss_share.hpp"
 
 namespace pipewright::exec::cpu {
@@ -66,11 +65,14 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
   width_out_ = width_in_front_of(model, end_layer);
   if (is_first_) vocabulary_ = leading_vocabulary(model.layers.front());
 
-  make_layers(model, first_layer, end_layer,
-              {extent_, options.ops != nullptr ? options.ops : ops_.get(), seed, "", width_in_,
-               options.layers},
-              options.recompute);
+  layers_ = make_stage_layers(model, first_layer, end_layer,
+                              {.extent = extent_,
+                               .ops = options.ops != nullptr ? options.ops : ops_.get(),
+                               .seed = seed,
+                               .factory = options.layers},
+                              options.recompute);
   collect_parameters();
+  for (Parameter* p : parameters_) allocate(*p, seed);
   if (options.numerics == Numerics::Exact) {
     for (const Parameter* p : parameters_) sums_.emplace_back(p->value.size());
   }
@@ -104,30 +106,6 @@ void Stage::collect_parameters() {
       if (p->is_tied) shared_table_ = indices.back();
     }
   }
-}
-
-/// Neighbours that are recomputed whole become one: what comes into the first is kept. A tied head
-/// begins anew, for its part of the table's gradient is added apart from the embedding's.
-void Stage::make_layers(const Model& model, int first_layer, int end_layer, LayerSite site,
-                        const std::vector<LayerRecompute>& recompute) {
-  const auto table = shared_table_of(model);
-  site.shared_table = table.get();
-  const std::optional<Tie> tie = tie_of(model);
-  std::vector<std::unique_ptr<TrainableLayer>> whole;
-  const auto end_whole = [&] {
-    if (!whole.empty()) layers_.push_back(make_recomputed(std::exchange(whole, {})));
-  };
-  for (int i = first_layer; i < end_layer; ++i) {
-    const auto index = static_cast<std::size_t>(i);
-    const Layer& layer = model.layers[index];
-    const LayerRecompute what = recompute.empty() ? LayerRecompute::None : recompute.at(index);
-    site.path = layer_path("", i, layer);
-    site.recomputes_attention = what == LayerRecompute::Attention;
-    if (what != LayerRecompute::Whole || (tie && i == tie->head)) end_whole();
-    (what == LayerRecompute::Whole ? whole : layers_).push_back(make_layer(layer, site));
-    site.width = width_behind(layer, site.width, site.path);
-  }
-  end_whole();
 }
 
 void Stage::forward_only(RunMode mode) {

@@ -193,8 +193,6 @@ class Stage final : public StageGradients {
   };
 
   void collect_parameters();
-  void make_layers(const Model& model, int first_layer, int end_layer, LayerSite site,
-                   const std::vector<LayerRecompute>& recompute);
   InFlight& in_flight(int micro_batch, Phase expected, const char* what);
   Buffer first_input(InFlight& one, std::vector<float>& input);
   void forward_loss(InFlight& one, Buffer output);

@@ -5,14 +5,14 @@
 #include <cmath>
 
 #include "core/model/architecture_json.hpp"
+#include "core/model/weights.hpp"
 
 namespace pipewright {
 namespace {
 
 double weights_of(const Model& model) {
   double sum = 0;
-  for (const Layer& layer : model.layers)
-    sum += static_cast<double>(footprint(layer, model, 1).parameters);
+  for (const Layer& layer : model.layers) sum += parameter_count(layer);
   return sum;
 }
 

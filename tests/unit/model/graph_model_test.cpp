@@ -4,6 +4,7 @@
 
 #include "core/model/graph.hpp"
 #include "core/model/model.hpp"
+#include "exec/layers/footprint.hpp"
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
@@ -85,9 +86,9 @@ TEST(GraphModel, ConcatPutsChannelsTogether) {
   EXPECT_EQ(model.layers[2].image, (ImageShape{7, 6, 6}));
   EXPECT_EQ(read(to_text(to_json(model))).layers, model.layers);
   // An add costs its additions, a concat nothing.
-  const LayerFootprint graph = footprint(model.layers[1], model, 1);
-  const LayerFootprint wide = footprint(model.layers[1].inner[0], model, 1);
-  const LayerFootprint pool = footprint(model.layers[1].inner[1], model, 1);
+  const exec::LayerFootprint graph = exec::footprint(model.layers[1], model, 1);
+  const exec::LayerFootprint wide = exec::footprint(model.layers[1].inner[0], model, 1);
+  const exec::LayerFootprint pool = exec::footprint(model.layers[1].inner[1], model, 1);
   EXPECT_EQ(graph.forward_flops, wide.forward_flops + pool.forward_flops);
 }
 
@@ -125,11 +126,11 @@ TEST(CustomLayer, IsDescribedByItsTypeItsSettingsAndWhatItCosts) {
   EXPECT_EQ(model.layers[0].out, 6);
   EXPECT_EQ(model.layers[1].out, 2);
   EXPECT_EQ(read(to_text(to_json(model))).layers, model.layers);
-  const LayerFootprint one = footprint(model.layers[0], model, 3);
+  const exec::LayerFootprint one = exec::footprint(model.layers[0], model, 3);
   EXPECT_EQ(one.parameters, 6);
   EXPECT_EQ(one.forward_flops, 144);
   EXPECT_EQ(one.weight_gradient_flops, 144);
-  EXPECT_EQ(footprint(model.layers[1], model, 3).weight_gradient_flops, 0);
+  EXPECT_EQ(exec::footprint(model.layers[1], model, 3).weight_gradient_flops, 0);
   EXPECT_EQ(pointer_of_refusal(R"({"kind": "custom", "in": 6})"), "/layers/0");
 }
 

@@ -9,9 +9,6 @@
 namespace pipewright::exec {
 namespace {
 
-/// A product narrower than this wastes most of its time on the weights.
-constexpr int kLeastColumns = 256;
-
 std::size_t size(int a, int b = 1, int c = 1) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b) * static_cast<std::size_t>(c);
 }
@@ -24,11 +21,10 @@ struct Cut {
         filters(s.filters / s.groups),
         patch(s.patch()),
         pixels(out.pixels()),
-        together(std::clamp(kLeastColumns / std::max(1, pixels), 1, s.images)),
+        together(s.together()),
         plain(s.window == Window{} && together == 1) {}
 
   std::size_t columns_floats() const { return size(patch, pixels, together); }
-  std::size_t gathered_floats() const { return together > 1 ? size(filters, pixels, together) : 0; }
 
   ImageShape out;
   int channels, filters, patch, pixels;
@@ -162,15 +158,6 @@ const float* gathered(const ConvShape& s, const Cut& cut, const float* dy, int f
 }
 
 }  // namespace
-
-ImageShape ConvShape::out() const {
-  return {filters, window_places(in.height, window), window_places(in.width, window)};
-}
-
-std::size_t conv2d_scratch(const ConvShape& s) {
-  const Cut cut(s);
-  return cut.columns_floats() + cut.gathered_floats();
-}
 
 void conv2d_forward(const ConvShape& s, const float* x, const float* w, float* y, float* scratch) {
   const Cut cut(s);

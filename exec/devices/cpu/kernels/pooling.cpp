@@ -38,10 +38,6 @@ void each_plane(const PoolShape& s, const ImageShape& out, Plane plane) {
 
 }  // namespace
 
-ImageShape PoolShape::out() const {
-  return {in.channels, window_places(in.height, window), window_places(in.width, window)};
-}
-
 void max_pool_forward(const PoolShape& s, const float* x, float* y, std::int32_t* places) {
   const ImageShape out = s.out();
   each_plane(s, out, [&](std::size_t before, std::size_t behind) {

@@ -1,0 +1,66 @@
+#include "exec/layers/footprint.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "exec/layers/metered_layers.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+struct Operations {
+  double f = 0, i = 0, w = 0;
+};
+
+/// For one sample: all three grow with their number.
+Operations operations_of(const Layer& layer, const Model& model, bool recomputes_attention) {
+  MeteredOps ops(model.bytes_per_element);
+  const Extent extent{1, model.sequence};
+  const auto made = make_metered_layer(layer, extent, ops, recomputes_attention);
+  auto since = [&ops, before = 0.0]() mutable {
+    return ops.operations() - std::exchange(before, ops.operations());
+  };
+  Operations operations;
+  Saved saved = made->new_saved();
+  made->forward(ops.take(extent.words(std::max(1, width_before(layer)))), saved);
+  operations.f = since();
+  made->backward_input(ops.take(extent.words(layer.out)), saved, true);
+  operations.i = since();
+  made->backward_weight(saved);
+  operations.w = since();
+  return operations;
+}
+
+std::int64_t whole(double amount) {
+  // 1 PiB: beyond every machine, and sums over thousands of layers still fit.
+  constexpr double kMost = 0x1p50;
+  return static_cast<std::int64_t>(std::min(amount, kMost));
+}
+
+}  // namespace
+
+LayerFootprint footprint(const Layer& layer, const Model& model, int samples) {
+  const Operations one = operations_of(layer, model, false);
+  LayerFootprint result;
+  result.parameters = whole(parameter_count(layer));
+  result.forward_flops = samples * one.f;
+  result.input_gradient_flops = samples * one.i;
+  result.weight_gradient_flops = samples * one.w;
+  result.output_bytes = output_bytes(layer, model, samples);
+  return result;
+}
+
+std::int64_t output_bytes(const Layer& layer, const Model& model, int samples) {
+  const double rows = static_cast<double>(samples) * model.sequence;
+  return whole(rows * layer.out * model.bytes_per_element);
+}
+
+double redone_share(const Layer& layer, const Model& model, LayerRecompute what) {
+  if (what == LayerRecompute::None) return 0;
+  if (what == LayerRecompute::Whole) return 1;
+  const Operations once = operations_of(layer, model, false);
+  const Operations again = operations_of(layer, model, true);
+  return once.f > 0 ? (again.i - once.i) / once.f : 0;
+}
+
+}  // namespace pipewright::exec

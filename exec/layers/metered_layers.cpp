@@ -1,0 +1,74 @@
+#include "exec/layers/metered_layers.hpp"
+
+#include "exec/layers/own_layer.hpp"
+#include "exec/layers/stage_layers.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+/// As the model describes it.
+class DescribedLayer final : public OwnLayer {
+ public:
+  DescribedLayer(const CustomLayer& what, MeteredOps& ops)
+      : operations_(what.operations), has_weights_(what.weights > 0), ops_(ops) {}
+
+  void forward(const OwnLayerInput& input, std::span<float>) override { count(input); }
+  void backward_input(const OwnLayerInput& input, std::span<const float>,
+                      std::span<float>) override {
+    count(input);
+  }
+  void backward_weight(const OwnLayerInput& input, std::span<const float>) override {
+    if (has_weights_) count(input);
+  }
+
+ private:
+  void count(const OwnLayerInput& input) { ops_.count(input.rows * operations_); }
+
+  double operations_;
+  bool has_weights_;
+  MeteredOps& ops_;
+};
+
+LayerFactory described_by_model(MeteredOps& ops) {
+  LayerFactory factory;
+  factory.others = [&ops](const Layer& layer) {
+    return std::make_unique<DescribedLayer>(layer.custom, ops);
+  };
+  return factory;
+}
+
+/// Operators see that a parameter is there.
+void place_parameters(TrainableLayer& layer) {
+  static float nowhere = 0;
+  std::vector<Parameter*> parameters;
+  layer.collect(parameters);
+  for (Parameter* p : parameters) p->device_value = p->device_gradient = &nowhere;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<TrainableLayer>> make_metered_layers(
+    const Model& model, int first, int end, Extent extent, MeteredOps& ops,
+    std::span<const LayerRecompute> recompute) {
+  const LayerFactory factory = described_by_model(ops);
+  auto layers = make_stage_layers(model, first, end,
+                                  {.extent = extent, .ops = &ops, .factory = &factory}, recompute);
+  for (const auto& layer : layers) place_parameters(*layer);
+  return layers;
+}
+
+std::unique_ptr<TrainableLayer> make_metered_layer(const Layer& layer, Extent extent,
+                                                   MeteredOps& ops, bool recomputes_attention) {
+  const LayerFactory factory = described_by_model(ops);
+  SharedTable none;
+  auto made = make_layer(layer, {.extent = extent,
+                                 .ops = &ops,
+                                 .width = width_before(layer),
+                                 .factory = &factory,
+                                 .recomputes_attention = recomputes_attention,
+                                 .shared_table = &none});
+  place_parameters(*made);
+  return made;
+}
+
+}  // namespace pipewright::exec

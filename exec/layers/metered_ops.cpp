@@ -1,0 +1,170 @@
+#include "exec/layers/metered_ops.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+// Operations per element of what is not a matrix product (docs/metrics.md).
+constexpr double kGeluBackward = 13;
+constexpr double kNormForward = 8, kNormInputGradient = 9, kNormWeightGradient = 3;
+constexpr double kBatchStatistics = 3, kBatchNormForward = 4, kBatchNormBackward = 10;
+constexpr double kSoftmaxForward = 5, kSoftmaxBackward = 4;
+
+double product(double a, double b, double c = 1, double d = 1) { return a * b * c * d; }
+
+/// A multiply-add for each weight and row.
+double product_of(const LinearShape& shape) { return 2 * product(shape.rows, shape.in, shape.out); }
+
+/// The scores of all pairs of rows of a sample, or their use: a multiply-add for each column.
+double pairs_of(const AttentionShape& shape) {
+  return 2 * product(shape.samples, shape.sequence, shape.sequence, shape.width);
+}
+
+double elements_of(const NormShape& shape) { return product(shape.rows, shape.width); }
+double elements_of(const EmbeddingShape& shape) { return product(shape.rows, shape.width); }
+double elements_of(const ChannelShape& shape) {
+  return product(shape.images, shape.channels, shape.pixels);
+}
+double elements_after(const PoolShape& shape) {
+  return product(shape.images, shape.out().numbers());
+}
+double places_of(const PoolShape& shape) {
+  return product(elements_after(shape), shape.window.size, shape.window.size);
+}
+
+}  // namespace
+
+struct MeteredOps::Held final : Block {
+  MemoryMeter* meter = nullptr;
+
+  void come_back() noexcept override {
+    meter->add(-static_cast<std::int64_t>(bytes));
+    delete this;
+  }
+};
+
+Buffer MeteredOps::hold(std::size_t bytes) {
+  auto* const held = new Held;
+  held->at = held;  // nobody reads it, but layers add to it
+  held->bytes = bytes;
+  held->meter = &meter_;
+  meter_.add(static_cast<std::int64_t>(bytes));
+  return Buffer(*held);
+}
+
+void MeteredOps::count(std::size_t n, double operations_each) {
+  operations_ += static_cast<double>(n) * operations_each;
+}
+
+void MeteredOps::linear_forward(const LinearShape& shape, const float*, const float*, float*) {
+  count(product_of(shape));
+}
+void MeteredOps::linear_backward_input(const LinearShape& shape, const float*, const float*,
+                                       float*) {
+  count(product_of(shape));
+}
+void MeteredOps::linear_backward_weight(const LinearShape& shape, const float*, const float*,
+                                        float*) {
+  count(product_of(shape));
+}
+void MeteredOps::bias_forward(int rows, int width, const float*, float*) {
+  count(product(rows, width));
+}
+void MeteredOps::bias_backward_weight(int rows, int width, const float*, float*) {
+  count(product(rows, width));
+}
+
+void MeteredOps::relu_backward_input(std::size_t n, const float*, const float*, float*) {
+  count(n, 1);
+}
+void MeteredOps::gelu_backward_input(std::size_t n, const float*, const float*, float*) {
+  count(n, kGeluBackward);
+}
+
+void MeteredOps::layer_norm_forward(const NormShape& shape, const float*, const float*,
+                                    const float*, float*, float*, float*) {
+  count(kNormForward * elements_of(shape));
+}
+void MeteredOps::layer_norm_backward_input(const NormShape& shape, const float*, const float*,
+                                           const float*, const float*, const float*, float*) {
+  count(kNormInputGradient * elements_of(shape));
+}
+void MeteredOps::layer_norm_backward_weight(const NormShape& shape, const float*, const float*,
+                                            const float*, const float*, float*, float*) {
+  count(kNormWeightGradient * elements_of(shape));
+}
+
+void MeteredOps::attention_forward(const AttentionShape& shape, const float*, float*, float*) {
+  count(2 * pairs_of(shape) + kSoftmaxForward * static_cast<double>(shape.probabilities()));
+}
+void MeteredOps::attention_backward_input(const AttentionShape& shape, const float*, const float*,
+                                          const float*, float*) {
+  const Buffer scratch = take(shape.scratch());
+  count(4 * pairs_of(shape) + kSoftmaxBackward * static_cast<double>(shape.probabilities()));
+}
+
+/// A look-up is free, as a copy is.
+void MeteredOps::embedding_forward(const EmbeddingShape& shape, const std::int32_t*, const float*,
+                                   const float* positions, float*) {
+  count(positions != nullptr ? elements_of(shape) : 0);
+}
+void MeteredOps::embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t*,
+                                           const float*, float*, float* positions) {
+  count((positions != nullptr ? 2 : 1) * elements_of(shape));
+}
+
+void MeteredOps::convolve(const ConvShape& shape) {
+  const Buffer scratch = take(conv2d_scratch(shape));
+  count(2 * product(shape.images, shape.out().numbers(), shape.patch()));
+}
+void MeteredOps::conv2d_forward(const ConvShape& shape, const float*, const float*, float*) {
+  convolve(shape);
+}
+void MeteredOps::conv2d_backward_input(const ConvShape& shape, const float*, const float*, float*) {
+  convolve(shape);
+}
+void MeteredOps::conv2d_backward_weight(const ConvShape& shape, const float*, const float*,
+                                        float*) {
+  convolve(shape);
+}
+void MeteredOps::channel_bias_forward(const ChannelShape& shape, const float*, float*) {
+  count(elements_of(shape));
+}
+void MeteredOps::channel_bias_backward_weight(const ChannelShape& shape, const float*, float*) {
+  count(elements_of(shape));
+}
+
+void MeteredOps::batch_statistics(const ChannelShape& shape, const float*, float*, float*) {
+  count(kBatchStatistics * elements_of(shape));
+}
+void MeteredOps::batch_norm_forward(const ChannelShape& shape, const float*, const float*,
+                                    const float*, const float*, const float*, float*) {
+  count(kBatchNormForward * elements_of(shape));
+}
+void MeteredOps::batch_norm_backward_input(const ChannelShape& shape, const float*, const float*,
+                                           const float*, const float*, const float*, float*, float*,
+                                           float*) {
+  count(kBatchNormBackward * elements_of(shape));
+}
+
+void MeteredOps::max_pool_forward(const PoolShape& shape, const float*, float*, std::int32_t*) {
+  count(places_of(shape));
+}
+void MeteredOps::max_pool_backward_input(const PoolShape& shape, const std::int32_t*, const float*,
+                                         float*) {
+  count(elements_after(shape));
+}
+void MeteredOps::average_pool_forward(const PoolShape& shape, const float*, float*) {
+  count(places_of(shape));
+}
+void MeteredOps::average_pool_backward_input(const PoolShape& shape, const float*, float*) {
+  count(places_of(shape));
+}
+void MeteredOps::global_average_pool_forward(const ChannelShape& shape, const float*, float*) {
+  count(elements_of(shape));
+}
+void MeteredOps::global_average_pool_backward_input(const ChannelShape& shape, const float*,
+                                                    float*) {
+  count(elements_of(shape));
+}
+
+}  // namespace pipewright::exec

@@ -1,0 +1,94 @@
+// A device without memory that computes nothing and counts: what layers ask of a device shows what
+// they keep, what they hold while they run, and how many operations that takes. Layers on top of it
+// need no memory for their parameters either. Scratch memory is counted as a CPU takes it
+// (exec/devices/cpu/host_ops.hpp).
+//
+// Bytes of buffers; operations as docs/metrics.md counts them, "Layer footprints". The object
+// outlives its Buffers. One thread at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "exec/layers/tensor_ops.hpp"
+
+namespace pipewright::exec {
+
+class MeteredOps final : public TensorOps, public ImageOps {
+ public:
+  explicit MeteredOps(int bytes_per_element)
+      : element_(static_cast<std::size_t>(bytes_per_element)) {}
+
+  /// Of the buffers that somebody holds.
+  std::int64_t live_bytes() const { return meter_.live_bytes; }
+  /// The most since forget_peak().
+  std::int64_t peak_bytes() const { return meter_.peak_bytes; }
+  void forget_peak() { meter_.peak_bytes = meter_.live_bytes; }
+  /// So far.
+  double operations() const { return operations_; }
+  void count(double operations) { operations_ += operations; }
+
+  Buffer take(std::size_t words) override { return hold(words * element_); }
+  Buffer take_ids(std::size_t words) override { return hold(words * sizeof(std::int32_t)); }
+  void copy(std::size_t, const float*, float*) override {}
+  void add_to(std::size_t n, const float*, float*) override { count(n, 1); }
+
+  void linear_forward(const LinearShape& shape, const float*, const float*, float*) override;
+  void linear_backward_input(const LinearShape& shape, const float*, const float*, float*) override;
+  void linear_backward_weight(const LinearShape& shape, const float*, const float*,
+                              float*) override;
+  void bias_forward(int rows, int width, const float*, float*) override;
+  void bias_backward_weight(int rows, int width, const float*, float*) override;
+  void relu_forward(std::size_t n, const float*, float*) override { count(n, 1); }
+  void relu_backward_input(std::size_t n, const float*, const float*, float*) override;
+  void gelu_forward(std::size_t n, const float*, float*) override { count(n, 8); }
+  void gelu_backward_input(std::size_t n, const float*, const float*, float*) override;
+  void layer_norm_forward(const NormShape& shape, const float*, const float*, const float*, float*,
+                          float*, float*) override;
+  void layer_norm_backward_input(const NormShape& shape, const float*, const float*, const float*,
+                                 const float*, const float*, float*) override;
+  void layer_norm_backward_weight(const NormShape& shape, const float*, const float*, const float*,
+                                  const float*, float*, float*) override;
+  void attention_forward(const AttentionShape& shape, const float*, float*, float*) override;
+  void attention_backward_input(const AttentionShape& shape, const float*, const float*,
+                                const float*, float*) override;
+  void embedding_forward(const EmbeddingShape& shape, const std::int32_t*, const float*,
+                         const float* positions, float*) override;
+  void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t*, const float*,
+                                 float*, float* positions) override;
+
+  ImageOps& images() override { return *this; }
+  void copy_columns(int, int, const float*, int, float*, int) override {}
+  void add_scaled(std::size_t n, float, const float*, float*) override { count(n, 1); }
+  void add_one(float*) override {}
+  void conv2d_forward(const ConvShape& shape, const float*, const float*, float*) override;
+  void conv2d_backward_input(const ConvShape& shape, const float*, const float*, float*) override;
+  void conv2d_backward_weight(const ConvShape& shape, const float*, const float*, float*) override;
+  void channel_bias_forward(const ChannelShape& shape, const float*, float*) override;
+  void channel_bias_backward_weight(const ChannelShape& shape, const float*, float*) override;
+  void batch_statistics(const ChannelShape& shape, const float*, float*, float*) override;
+  void batch_norm_forward(const ChannelShape& shape, const float*, const float*, const float*,
+                          const float*, const float*, float*) override;
+  void batch_norm_backward_input(const ChannelShape& shape, const float*, const float*,
+                                 const float*, const float*, const float*, float*, float*,
+                                 float*) override;
+  void max_pool_forward(const PoolShape& shape, const float*, float*, std::int32_t*) override;
+  void max_pool_backward_input(const PoolShape& shape, const std::int32_t*, const float*,
+                               float*) override;
+  void average_pool_forward(const PoolShape& shape, const float*, float*) override;
+  void average_pool_backward_input(const PoolShape& shape, const float*, float*) override;
+  void global_average_pool_forward(const ChannelShape& shape, const float*, float*) override;
+  void global_average_pool_backward_input(const ChannelShape& shape, const float*, float*) override;
+
+ private:
+  struct Held;
+
+  Buffer hold(std::size_t bytes);
+  void count(std::size_t n, double operations_each);
+  void convolve(const ConvShape& shape);
+
+  const std::size_t element_;
+  MemoryMeter meter_;
+  double operations_ = 0;
+};
+
+}  // namespace pipewright::exec

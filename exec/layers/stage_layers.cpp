@@ -1,0 +1,37 @@
+#include "exec/layers/stage_layers.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "core/model/tie.hpp"
+#include "exec/layers/recompute.hpp"
+#include "exec/layers/tied_head.hpp"
+
+namespace pipewright::exec {
+
+std::vector<std::unique_ptr<TrainableLayer>> make_stage_layers(
+    const Model& model, int first, int end, LayerSite site,
+    std::span<const LayerRecompute> recompute) {
+  const auto table = shared_table_of(model);
+  site.shared_table = table.get();
+  site.width = width_in_front_of(model, first);
+  const std::optional<Tie> tie = tie_of(model);
+  std::vector<std::unique_ptr<TrainableLayer>> layers, whole;
+  const auto end_whole = [&] {
+    if (!whole.empty()) layers.push_back(make_recomputed(std::exchange(whole, {})));
+  };
+  for (int i = first; i < end; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    const Layer& layer = model.layers[index];
+    const LayerRecompute what = recompute.empty() ? LayerRecompute::None : recompute[index];
+    site.path = layer_path("", i, layer);
+    site.recomputes_attention = what == LayerRecompute::Attention;
+    if (what != LayerRecompute::Whole || (tie && i == tie->head)) end_whole();
+    (what == LayerRecompute::Whole ? whole : layers).push_back(make_layer(layer, site));
+    site.width = width_behind(layer, site.width, site.path);
+  }
+  end_whole();
+  return layers;
+}
+
+}  // namespace pipewright::exec

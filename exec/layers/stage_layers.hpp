@@ -1,0 +1,22 @@
+// The layers of a stage, from the model's description.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/model/recompute.hpp"
+#include "exec/layers/layer.hpp"
+
+namespace pipewright::exec {
+
+/// The layers [first, end) of the model; `recompute` by layer of the model, empty: nothing is
+/// recomputed. Neighbours that are recomputed whole become one, which keeps what comes into the
+/// first; a tied head begins anew, for its part of the table's gradient is added apart from the
+/// embedding's. Of the site: extent, ops, seed and factory. Throws InputError if the layers do not
+/// fit each other.
+std::vector<std::unique_ptr<TrainableLayer>> make_stage_layers(
+    const Model& model, int first, int end, LayerSite site,
+    std::span<const LayerRecompute> recompute);
+
+}  // namespace pipewright::exec

@@ -1,0 +1,108 @@
+// What layers keep of a micro-batch, asked of the executor's own layers on a device that counts.
+#include "exec/layers/metered_layers.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/model/image.hpp"
+#include "core/model/layers.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+/// Bytes after F and after I, beside the output and the gradient of the input.
+struct Kept {
+  std::int64_t after_f = 0, after_i = 0;
+
+  bool operator==(const Kept&) const = default;
+};
+
+/// Nobody else holds the input; somebody holds the gradient of the output.
+Kept kept_by(const Layer& layer, Extent extent, bool recomputes_attention = false) {
+  MeteredOps ops(4);
+  const auto made = make_metered_layer(layer, extent, ops, recomputes_attention);
+  Saved saved = made->new_saved();
+  const int width = width_before(layer);
+  Kept kept;
+  Buffer y = made->forward(ops.take(extent.words(width == 0 ? 1 : width)), saved);
+  const std::int64_t output = y.is_shared() ? 0 : static_cast<std::int64_t>(y.bytes());
+  kept.after_f = ops.live_bytes() - output;
+  y.reset();
+  const Buffer dy = ops.take(extent.words(layer.out));
+  Buffer dx = made->backward_input(dy, saved, true);
+  const std::int64_t input = static_cast<std::int64_t>(dx.bytes());
+  kept.after_i = ops.live_bytes() - input;
+  dx.reset();
+  made->backward_weight(saved);
+  EXPECT_EQ(ops.live_bytes(), static_cast<std::int64_t>(dy.bytes())) << "W lets go of the rest";
+  return kept;
+}
+
+Layer of_kind(LayerKind kind, int in, int out) {
+  Layer layer;
+  layer.kind = kind;
+  layer.in = in;
+  layer.out = out;
+  return layer;
+}
+
+TEST(MeteredLayers, ALinearKeepsItsInputAndThenItsGradient) {
+  // 2 samples of 3 rows: 6 · 5 floats, then 6 · 7 besides.
+  EXPECT_EQ(kept_by(of_kind(LayerKind::Linear, 5, 7), {2, 3}), (Kept{6 * 5 * 4, 6 * (5 + 7) * 4}));
+}
+
+TEST(MeteredLayers, ReluKeepsItsOutputAndGeluItsInputUntilI) {
+  EXPECT_EQ(kept_by(of_kind(LayerKind::Relu, 5, 5), {2, 3}), (Kept{6 * 5 * 4, 6 * 5 * 4}));
+  EXPECT_EQ(kept_by(of_kind(LayerKind::Gelu, 5, 5), {2, 3}), (Kept{6 * 5 * 4, 6 * 5 * 4}))
+      << "after I the gradient alone, which somebody else holds";
+}
+
+TEST(MeteredLayers, ALayerNormKeepsTwoNumbersARowBesides) {
+  EXPECT_EQ(kept_by(of_kind(LayerKind::LayerNorm, 5, 5), {2, 3}),
+            (Kept{6 * (5 + 2) * 4, 6 * (5 + 2 + 5) * 4}));
+}
+
+TEST(MeteredLayers, AttentionKeepsFiveRowsAndTheProbabilities) {
+  Layer layer = of_kind(LayerKind::CausalSelfAttention, 6, 6);
+  layer.heads = 3;
+  // 8 rows, 8 · 3 · 4 probabilities: the input, q, k, v, the context; selective: without the last.
+  // After I the input, the context, the gradients of q, k, v and of the output.
+  EXPECT_EQ(kept_by(layer, {2, 4}), (Kept{(5 * 48 + 96) * 4, (1 + 1 + 3 + 1) * 48 * 4}));
+  EXPECT_EQ(kept_by(layer, {2, 4}, true), (Kept{4 * 48 * 4, (1 + 1 + 3 + 1) * 48 * 4}));
+}
+
+TEST(MeteredLayers, LayersOfImages) {
+  const ImageShape image{4, 5, 5};
+  EXPECT_EQ(kept_by(conv2d_layer("", image, 6, {3, 2, 1}, true, 2), {2, 1}),
+            (Kept{2 * 100 * 4, 2 * (100 + 54) * 4}));
+  // Mean and variance of four channels; after I the two sums of each channel, but not the input.
+  EXPECT_EQ(kept_by(batch_norm_layer("", image), {2, 1}), (Kept{(200 + 8) * 4, (200 + 8 + 8) * 4}));
+  EXPECT_EQ(kept_by(pool_layer("", LayerKind::MaxPool, image, {3, 2, 1}), {2, 1}),
+            (Kept{2 * 36 * 4, 2 * 36 * 4}));
+}
+
+TEST(MeteredLayers, NarrowElementsAreNarrowAndIdsAreNot) {
+  MeteredOps ops(2);
+  EXPECT_EQ(ops.take(10).bytes(), 20U);
+  EXPECT_EQ(ops.take_ids(10).bytes(), 40U);
+  EXPECT_EQ(ops.live_bytes(), 0);
+  EXPECT_EQ(ops.peak_bytes(), 40);
+}
+
+/// A model that no memory holds is asked all the same.
+TEST(MeteredLayers, TakeNoMemoryForParameters) {
+  const Model model = model_preset("gpt3-175b");
+  MeteredOps ops(model.bytes_per_element);
+  const auto layers = make_metered_layers(model, 0, static_cast<int>(model.layers.size()),
+                                          {1, model.sequence}, ops, {});
+  std::vector<Parameter*> parameters;
+  for (const auto& layer : layers) layer->collect(parameters);
+  std::int64_t sum = 0;
+  for (const Parameter* p : parameters) {
+    EXPECT_TRUE(p->value.empty());
+    sum += p->start.size;
+  }
+  EXPECT_EQ(sum, 175'244'992'512);
+}
+
+}  // namespace
+}  // namespace pipewright::exec
