@@ -83,8 +83,8 @@ TEST(CpuRun, VerifyNoticesAWrongWeight) {
   ASSERT_EQ(stages.size(), 1U);
   const auto ours = stages[0]->parameters();
   const auto theirs = serial.stage().parameters();
-  const std::vector<exec::cpu::ParameterView> first(
-      theirs.begin(), theirs.begin() + static_cast<long>(ours.size()));
+  const std::vector<exec::ParameterView> first(theirs.begin(),
+                                               theirs.begin() + static_cast<long>(ours.size()));
   EXPECT_GT(exec::verify(ours, first).parameters.norm_rel, 0.1);
 }
 

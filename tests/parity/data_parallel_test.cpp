@@ -130,7 +130,7 @@ Trained train(const Program& program, int steps, exec::Numerics numerics) {
       std::int64_t& bytes = trained.optimizer_bytes.emplace_back(0);
       for (const exec::cpu::Stage* stage : device->stages()) {
         bytes += stage->optimizer_bytes();
-        for (const exec::cpu::ParameterView& view : stage->parameters())
+        for (const exec::ParameterView& view : stage->parameters())
           weights[view.name].assign(view.value.begin(), view.value.end());
       }
     }

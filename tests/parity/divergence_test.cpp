@@ -92,7 +92,7 @@ TEST_P(Divergence, LeavesOnlyFiniteCheckpoints) {
   for (int step = 1; step <= finite; ++step) {
     const auto checkpoint = exec::Checkpoint::open(exec::checkpoint_folder(folder.path(), step));
     exec::cpu::Stage stage(setting.model, 0, 8, kMicroBatchSize, 4, 7, setting.training.optimizer);
-    for (const exec::cpu::StateView& view : stage.state()) {
+    for (const exec::StateView& view : stage.state()) {
       checkpoint.read(view.parameter, view.slot, view.values, view.first);
       EXPECT_TRUE(exec::cpu::all_finite(view.values)) << step << " " << view.parameter;
     }

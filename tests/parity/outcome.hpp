@@ -24,7 +24,7 @@ struct Outcome {
   std::vector<double> losses;
   std::map<std::string, std::vector<float>> gradients, weights;
 
-  void keep(std::span<const exec::cpu::ParameterView> views) {
+  void keep(std::span<const exec::ParameterView> views) {
     for (const auto& view : views) {
       const std::vector<float> gradient(view.gradient.begin(), view.gradient.end());
       const std::vector<float> weight(view.value.begin(), view.value.end());

@@ -19,7 +19,7 @@ struct SlopeTolerance {
 /// Of the element with the largest gradient, the one that matters most. The gradients of `serial`
 /// are those of step 0, before and after.
 inline void expect_slope_of_loss(SerialRun& serial, const DataSource& data,
-                                 const cpu::ParameterView& view, const SlopeTolerance& tolerance) {
+                                 const ParameterView& view, const SlopeTolerance& tolerance) {
   const auto largest = std::max_element(view.gradient.begin(), view.gradient.end(),
                                         [](float a, float b) { return std::abs(a) < std::abs(b); });
   const double expected = *largest;

@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/difference.hpp"
+#include "exec/devices/cpu/host_ops.hpp"
 #include "exec/layers/parameters.hpp"
 #include "exec/layers/tied_head.hpp"
 
@@ -167,7 +168,7 @@ std::vector<std::string> resume_notes(const Checkpoint& checkpoint, const Traini
   return notes;
 }
 
-void restore(Stage& stage, const Checkpoint& checkpoint) {
+void restore(TrainableStage& stage, const Checkpoint& checkpoint) {
   for (const StateView& view : stage.state()) {
     checkpoint.read(view.parameter, view.slot, view.values, view.first);
   }

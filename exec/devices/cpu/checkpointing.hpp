@@ -24,7 +24,7 @@ void require_resumable(const Checkpoint& checkpoint, const Program& program,
 std::vector<std::string> resume_notes(const Checkpoint& checkpoint, const Training& training);
 
 /// Fills the stage; require_resumable() has looked.
-void restore(Stage& stage, const Checkpoint& checkpoint);
+void restore(TrainableStage& stage, const Checkpoint& checkpoint);
 
 /// Saves a run of `steps` steps as training.save says, each stage once: its lowest rank writes it.
 class CheckpointSaver {

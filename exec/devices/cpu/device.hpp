@@ -16,6 +16,7 @@
 #include "exec/checkpoint/checkpoint.hpp"
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/stage.hpp"
+#include "exec/evaluation/evaluation.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/runtime/device.hpp"
 #include "exec/runtime/phases.hpp"

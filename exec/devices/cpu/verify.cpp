@@ -84,17 +84,16 @@ std::int64_t ulps_apart(float a, float b, double scale) {
   return ulps < kMost ? static_cast<std::int64_t>(ulps) : std::numeric_limits<std::int64_t>::max();
 }
 
-VerifyReport verify(std::span<const cpu::ParameterView> run,
-                    std::span<const cpu::ParameterView> reference) {
-  std::map<std::string, const cpu::ParameterView*> by_name;
-  for (const cpu::ParameterView& view : reference) by_name.emplace(view.name, &view);
+VerifyReport verify(std::span<const ParameterView> run, std::span<const ParameterView> reference) {
+  std::map<std::string, const ParameterView*> by_name;
+  for (const ParameterView& view : reference) by_name.emplace(view.name, &view);
   std::set<std::string_view> seen;
   Comparison gradients, parameters;
-  for (const cpu::ParameterView& view : reference) {
+  for (const ParameterView& view : reference) {
     gradients.measure(view.gradient);
     parameters.measure(view.value);
   }
-  for (const cpu::ParameterView& view : run) {
+  for (const ParameterView& view : run) {
     const auto expected = by_name.find(view.name);
     PIPEWRIGHT_ASSERT(expected != by_name.end(), "the reference has no \"" + view.name + "\"");
     gradients.add(view.name, view.gradient, expected->second->gradient);
@@ -105,15 +104,6 @@ VerifyReport verify(std::span<const cpu::ParameterView> run,
   PIPEWRIGHT_ASSERT(seen.size() == reference.size(),
                     "the run and its reference are not of one model");
   return {gradients.result(), parameters.result(), static_cast<int>(reference.size())};
-}
-
-std::vector<cpu::ParameterView> parameters_of(std::span<const cpu::Stage* const> stages) {
-  std::vector<cpu::ParameterView> all;
-  for (const cpu::Stage* stage : stages) {
-    std::vector<cpu::ParameterView> own = stage->parameters();
-    all.insert(all.end(), own.begin(), own.end());
-  }
-  return all;
 }
 
 }  // namespace pipewright::exec

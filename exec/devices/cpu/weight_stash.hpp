@@ -7,23 +7,20 @@
 #include <vector>
 
 #include "exec/layers/layer.hpp"
+#include "exec/training/stage_weights.hpp"
 
 namespace pipewright::exec::cpu {
 
-class WeightStash {
+class WeightStash final : public KeptVersions {
  public:
   /// The parameters must outlive it.
   explicit WeightStash(std::vector<Parameter*> parameters) : parameters_(std::move(parameters)) {}
 
-  /// Keeps a copy of the weights as they are now. Bug if the version is kept already.
-  void keep(int version);
-  /// Lets a version go; nothing if it is not kept.
-  void drop(int version);
-  /// Exchanges the parameters' weights with the kept ones; the same call again puts them back.
-  /// Costs no copy. Bug if the version is not kept.
-  void exchange(int version);
-
-  int kept() const { return static_cast<int>(versions_.size()); }
+  void keep(int version) override;
+  void drop(int version) override;
+  /// Costs no copy.
+  void exchange(int version) override;
+  int kept() const override { return static_cast<int>(versions_.size()); }
 
  private:
   using Values = std::vector<AlignedFloats>;  // by parameter

@@ -107,7 +107,7 @@ void Device::perform(const Action& action) {
 void Device::update() {
   sums_.take();
   sums_.clip();
-  for (Stage* stage : stages_.own()) stage->update();
+  for (Stage* stage : stages_.own()) stage->update(step_);
 }
 
 void Device::leave_sums_to_transport() {
@@ -166,7 +166,8 @@ Device::Waiting Device::arrived(InstructionId recv, DevicePayload& payload) {
 std::size_t Device::message_bytes(InstructionId recv) {
   const Instruction& in = program_.code[recv];
   const Stage& stage = stages_.at(in.stage);
-  return in.kind == ActionKind::RecvF ? stage.input_bytes() : stage.output_bytes();
+  return sizeof(float) *
+         (in.kind == ActionKind::RecvF ? stage.input_floats() : stage.output_floats());
 }
 
 /// The sender's buffer goes back to its pool in here: that may put an event on a stream.
@@ -225,19 +226,16 @@ std::optional<double> Device::loss() const { return stages_.loss(); }
 
 std::string Device::not_finite() const {
   for (const Stage* stage : stages_.own()) {
-    if (!stage->not_finite().empty()) return stage->not_finite();
+    std::string clause = stage->not_finite();
+    if (!clause.empty()) return clause;
   }
   return sums_.not_finite();
 }
 
-std::vector<const cpu::Stage*> Device::download() {
+std::vector<const Stage*> Device::download() {
   queue_.enter();
-  std::vector<const cpu::Stage*> own;
-  for (Stage* stage : stages_.own()) {
-    stage->download();
-    own.push_back(&stage->mirror());
-  }
-  return own;
+  for (Stage* stage : stages_.own()) stage->download();
+  return {stages_.own().begin(), stages_.own().end()};
 }
 
 }  // namespace pipewright::exec::cuda

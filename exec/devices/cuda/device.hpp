@@ -66,9 +66,9 @@ class Device final : public exec::Device {
   std::string not_finite() const override;
   void timestamps(Timeline& timeline) const override { timeline_.write(timeline); }
 
-  /// Waits: the weights and gradients of this rank's stages, as the CPU's stages hold them. While
-  /// all ranks stand still; valid until the next step.
-  std::vector<const cpu::Stage*> download();
+  /// Waits: this rank's stages, whose parameters() have the weights and gradients as they are now.
+  /// While all ranks stand still; valid until the next step.
+  std::vector<const Stage*> download();
   /// Of activations and messages, and of weights, gradients and optimizer state.
   PoolFigures memory_figures() { return queue_.memory().figures(); }
   PoolFigures message_figures() { return queue_.messages().figures(); }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec::cuda {
@@ -52,14 +53,15 @@ Buffer Parameters::zeros(std::size_t bytes) {
 
 void Parameters::finish() const { queue_.finish(queue_.record(queue_.computing()), between_); }
 
-void Parameters::clear() {
+void Parameters::clear_gradients() {
   queue_.clear(gradients_.at(), floats_ * sizeof(float));
   if (!is_exact()) return;
   queue_.clear(high_.at(), floats_ * sizeof(std::int64_t));
   queue_.clear(low_.at(), floats_ * sizeof(std::int64_t));
 }
 
-void Parameters::add_parts(std::span<const std::size_t> places) {
+void Parameters::add_parts(std::span<const std::size_t> places, int) {
+  if (!is_exact()) return;
   for (const std::size_t i : places) {
     const Placed& p = all_[i];
     queue_.run(queue_.kernels().fixed_add, p.size, p.host->device_gradient,
@@ -73,8 +75,8 @@ void Parameters::settle() {
              gradients_.floats());
 }
 
-void Parameters::scale(float factor) {
-  if (factor == 1.0F) return;
+/// There are no statistics on GPUs.
+void Parameters::scale(float factor, bool) {
   queue_.run(queue_.kernels().scale, floats_, factor, gradients_.floats());
 }
 
@@ -89,7 +91,7 @@ void Parameters::begin_step(int step) {
 }
 
 /// The factors go by way of memory, so that a step that is replayed takes those of its own time.
-void Parameters::update() {
+void Parameters::update(int) {
   if (factors_) queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
   const auto* const factors = static_cast<const pipewright_cuda_adamw*>(factors_.at());
   const auto rate = static_cast<float>(optimizer_.learning_rate);
@@ -121,7 +123,8 @@ void Parameters::note_not_finite(const std::string& clause) {
   if (not_finite_.empty()) not_finite_ = clause;
 }
 
-SquareSum Parameters::squares() {
+SquareSum Parameters::squares(std::span<const ElementRange> ranges) {
+  PIPEWRIGHT_ASSERT(ranges.empty(), "parts of weights on a GPU");
   if (!partial_) {
     partial_ = zeros(PIPEWRIGHT_CUDA_SQUARE_WORDS * sizeof(std::int64_t));
     total_ = zeros(4 * sizeof(std::int64_t));

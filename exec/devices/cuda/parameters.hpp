@@ -17,52 +17,44 @@
 #include "exec/layers/optimizer.hpp"
 #include "exec/training/gradient_norm.hpp"
 #include "exec/training/gradient_part.hpp"
+#include "exec/training/stage_weights.hpp"
 
 namespace pipewright::exec::cuda {
 
-class Parameters {
+class Parameters final : public StageWeights {
  public:
   /// Copies the weights of `host` to the GPU, and tells `host` where they are; it must outlive
   /// this. Functions that wait call `between` as Queue::finish() does.
   Parameters(Queue& queue, const std::vector<Parameter*>& host, const OptimizerSpec& optimizer,
              std::function<void()> between);
 
-  std::size_t size() const { return all_.size(); }
-
-  /// All gradients become 0.
-  void clear();
+  void clear_gradients() override;
   /// All gradients, one after another, with zeros in the gaps: the array itself.
   Buffer gradients() const { return gradients_; }
-  /// Exact numerics: the parts of these parameters go into the sums and become 0.
-  void add_parts(std::span<const std::size_t> places);
-  /// The gradients become readable; nothing in other numerics.
-  void settle();
-  void scale(float factor);
+  void add_parts(std::span<const std::size_t> places, int micro_batch) override;
+  void settle() override;
+  void scale(float factor, bool with_statistics) override;
   /// What updates of this step multiply by. Nothing is under way.
   void begin_step(int step);
-  void update();
+  /// By what begin_step() has said.
+  void update(int step) override;
 
   /// Enqueues the copy to the host of what tells whether gradients were numbers; read_health() when
   /// the stream is done: then not_finite() names a parameter whose gradient was none.
   void ask_for_health();
   void read_health();
-  const std::string& not_finite() const { return not_finite_; }
+  std::string not_finite() const override { return not_finite_; }
 
-  /// Waits. Of the settled gradients; without meaning once not_finite() says something.
-  SquareSum squares();
-  /// Waits. The gradients of the parameters at these places, or in exact numerics their sums.
-  GradientPart part(std::span<const std::size_t> places);
-  /// Waits. The gradient of the parameter there becomes the sum of all these arrays, in the order
-  /// given: of one kind, that of part(). not_finite() says so if that is too large.
-  struct Summands {
-    std::vector<const AlignedFloats*> gradients;
-    std::vector<const FixedPointSums*> sums;
-  };
-  void set(std::size_t place, const Summands& summands);
+  /// Waits; of all elements.
+  SquareSum squares(std::span<const ElementRange> ranges) override;
+  /// Waits.
+  GradientPart part(std::span<const std::size_t> places) override;
+  /// Waits; of all elements.
+  void set(std::size_t place, const Summands& summands) override;
   /// Waits, without `between`. Weights and gradients as they stand, into the host's Parameters.
   void download();
 
-  std::int64_t bytes() const;
+  std::int64_t bytes() const override;
 
  private:
   bool is_exact() const { return queue_.site().precision == Precision::Exact; }

@@ -11,9 +11,9 @@ namespace pipewright::exec::cuda {
 namespace {
 
 /// Each stage once: of the lowest rank here that holds it, or of the highest.
-std::vector<cpu::ParameterView> views(const Program& program, const std::vector<Device*>& devices,
-                                      bool from_the_front) {
-  std::vector<const cpu::Stage*> stages(static_cast<std::size_t>(program.stages));
+std::vector<ParameterView> views(const Program& program, const std::vector<Device*>& devices,
+                                 bool from_the_front) {
+  std::vector<const Stage*> stages(static_cast<std::size_t>(program.stages));
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const std::size_t r = from_the_front ? devices.size() - 1 - i : i;
     if (devices[r] == nullptr) continue;
@@ -56,8 +56,8 @@ RunVerifier::RunVerifier(const CudaTraining& how)
                                  .options = {numerics_, nullptr, {}}}) {}
 
 /// Of a part of the model: its own arrays, without the copies of a table that others count.
-VerifyReport RunVerifier::report_of(const std::vector<cpu::ParameterView>& run, bool is_all) const {
-  std::vector<cpu::ParameterView> own = run, reference = serial_.stage().parameters();
+VerifyReport RunVerifier::report_of(const std::vector<ParameterView>& run, bool is_all) const {
+  std::vector<ParameterView> own = run, reference = serial_.stage().parameters();
   if (!is_all) {
     std::erase_if(own, [](const auto& view) { return view.is_copy; });
     std::set<std::string> names;

@@ -23,7 +23,7 @@ class RunVerifier {
   const std::optional<VerifyReport>& worst() const { return worst_; }
 
  private:
-  VerifyReport report_of(const std::vector<cpu::ParameterView>& run, bool is_all) const;
+  VerifyReport report_of(const std::vector<ParameterView>& run, bool is_all) const;
   void keep(const VerifyReport& found);
 
   const cpu::Training& training_;

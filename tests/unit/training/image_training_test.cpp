@@ -17,7 +17,6 @@
 namespace pipewright::exec {
 namespace {
 
-using cpu::ParameterView;
 using cpu::Stage;
 
 /// What a model that knows nothing loses, and what one loses that has seen through the stripes.

@@ -92,7 +92,7 @@ void expect_gradients_of_the_loss(const Model& model, const LayerFactory* layers
   SerialRun serial(model, {3, 2, 5, {}, {.layers = layers}});
   serial.gradients(*data, 0);
   const auto views = serial.stage().parameters();
-  for (const cpu::ParameterView& view : views) {
+  for (const ParameterView& view : views) {
     expect_slope_of_loss(serial, *data, view, {1e-2F, 2e-4, 0.01});
   }
   EXPECT_EQ(views.size(), arrays);

@@ -221,7 +221,7 @@ TEST_P(Gradient, IsThatOfTheLoss) {
   SerialRun serial(model, {kSamples, kMicroBatches, kSeed, {}});
   serial.gradients(*data, 0);
   const auto views = serial.stage().parameters();
-  for (const cpu::ParameterView& view : views) {
+  for (const ParameterView& view : views) {
     expect_slope_of_loss(serial, *data, view, {2e-3F, 3e-4, GetParam().tolerance});
   }
   EXPECT_EQ(views.size(), 2U + 2 * 12 + 2 + 1);
@@ -238,7 +238,7 @@ TEST(StageTest, WeightsStartDifferentInEachLayerAndForEachSeed) {
   std::set<std::vector<float>> starts;
   std::size_t matrices = 0;
   for (const Stage* one : {&stage, &other}) {
-    for (const cpu::ParameterView& view : one->parameters()) {
+    for (const ParameterView& view : one->parameters()) {
       if (view.name.find("weight") == std::string::npos) continue;
       starts.emplace(view.value.begin(), view.value.end());
       ++matrices;

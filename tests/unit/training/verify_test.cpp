@@ -11,7 +11,6 @@
 namespace pipewright::exec {
 namespace {
 
-using cpu::ParameterView;
 using Array = std::vector<float>;
 
 TEST(UlpsApart, AreUnitsInTheLastPlaceOfTheScale) {

@@ -1,0 +1,96 @@
+#include "exec/devices/cpu/stage_device.hpp"
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+
+namespace pipewright::exec::cpu {
+
+StageDevice::StageDevice(const StageShape& shape, Numerics numerics)
+    : shape_(shape),
+      numerics_(numerics),
+      ops_(pool_, numerics),
+      kept_(static_cast<std::size_t>(shape.micro_batches)) {}
+
+StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parameters,
+                                           const OptimizerSpec& optimizer) {
+  return parameters_.emplace(parameters, optimizer, numerics_);
+}
+
+// --- Data ---
+
+void StageDevice::keep_batch(int micro_batch, const MicroBatch& batch, bool with_answers) {
+  MicroBatch& kept = at(micro_batch).batch;
+  kept.counted_samples = batch.counted_samples;
+  if (shape_.is_first && shape_.width_in == 0) {
+    kept.tokens = batch.tokens;
+  } else if (shape_.is_first) {
+    kept.inputs = batch.inputs;
+  }
+  if (!shape_.is_last || !with_answers) return;
+  if (shape_.has_labels()) {
+    kept.labels = batch.labels;
+  } else {
+    kept.targets = batch.targets;
+  }
+}
+
+Buffer StageDevice::input(int micro_batch) {
+  const MicroBatch& batch = at(micro_batch).batch;
+  Buffer made = pool_.take(shape_.data_words());
+  if (shape_.width_in == 0) {
+    std::copy(batch.tokens.begin(), batch.tokens.end(), made.ids());
+  } else {
+    std::copy(batch.inputs.begin(), batch.inputs.end(), made.floats());
+  }
+  return made;
+}
+
+// --- Losses ---
+
+void StageDevice::softmax_cross_entropy_forward(int micro_batch, const LossShape& shape,
+                                                const float* logits, float* probabilities) {
+  OfMicroBatch& one = at(micro_batch);
+  one.loss_sum =
+      exec::softmax_cross_entropy_forward(shape, logits, one.batch.labels.data(), probabilities);
+}
+
+void StageDevice::softmax_cross_entropy_backward_input(int micro_batch, const LossShape& shape,
+                                                       const float* probabilities, float scale,
+                                                       float* dlogits) {
+  exec::softmax_cross_entropy_backward_input(shape, probabilities,
+                                             at(micro_batch).batch.labels.data(), scale, dlogits);
+}
+
+void StageDevice::mse_forward(int micro_batch, const LossShape& shape, const float* y) {
+  OfMicroBatch& one = at(micro_batch);
+  one.loss_sum = exec::mse_forward(shape, y, one.batch.targets.data());
+}
+
+void StageDevice::mse_backward_input(int micro_batch, const LossShape& shape, const float* y,
+                                     float scale, float* dy) {
+  exec::mse_backward_input(shape, y, at(micro_batch).batch.targets.data(), scale, dy);
+}
+
+double StageDevice::loss_sum(int micro_batch) const {
+  const OfMicroBatch& one = kept_.at(static_cast<std::size_t>(micro_batch));
+  PIPEWRIGHT_ASSERT(one.loss_sum.has_value(), "there is no loss before the last stage's F");
+  return *one.loss_sum;
+}
+
+ForwardOutcome StageDevice::outcome(int micro_batch, const Buffer& output, RunMode mode) {
+  const MicroBatch& batch = at(micro_batch).batch;
+  const int counted = batch.counted_samples;
+  // The logits have served; nobody else holds them.
+  const OutcomeOf of{
+      .loss = shape_.loss,
+      .counted = counted < 0 ? shape_.extent.rows() : counted * shape_.extent.sequence,
+      .width = shape_.width_out,
+      .outputs = output.floats(),
+      .labels = batch.labels.data(),
+      .targets = batch.targets.data(),
+      .scratch = output.floats()};
+  return mode == RunMode::Predict ? predicted(of) : evaluated(of);
+}
+
+}  // namespace pipewright::exec::cpu

@@ -1,0 +1,64 @@
+// What a stage on a GPU lies on: operators and memory of a queue, the parameters there, and pinned
+// memory, from which data is copied to the GPU and to which it leaves the terms of losses. All of
+// it is work on the queue's computing stream.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "exec/devices/cuda/parameters.hpp"
+#include "exec/devices/cuda/pinned.hpp"
+#include "exec/devices/cuda/queue_ops.hpp"
+#include "exec/training/stage_device.hpp"
+#include "exec/training/stage_shape.hpp"
+
+namespace pipewright::exec::cuda {
+
+class StageDevice final : public exec::StageDevice {
+ public:
+  /// The queue must outlive it. `between` as for Parameters.
+  StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between);
+
+  Queue& queue() const { return queue_; }
+  Parameters& parameters() const { return *parameters_; }
+  /// The stream is done: what F has left of all losses is read.
+  void read_losses();
+
+  TensorOps& ops() override { return ops_; }
+  StageWeights& keep_parameters(const std::vector<Parameter*>& parameters,
+                                const OptimizerSpec& optimizer) override;
+  void keep_batch(int micro_batch, const MicroBatch& batch, bool with_answers) override;
+  Buffer input(int micro_batch) override;
+  void softmax_cross_entropy_forward(int micro_batch, const LossShape& shape, const float* logits,
+                                     float* probabilities) override;
+  void softmax_cross_entropy_backward_input(int micro_batch, const LossShape& shape,
+                                            const float* probabilities, float scale,
+                                            float* dlogits) override;
+  void mse_forward(int micro_batch, const LossShape& shape, const float* y) override;
+  void mse_backward_input(int micro_batch, const LossShape& shape, const float* y, float scale,
+                          float* dy) override;
+  double loss_sum(int micro_batch) const override;
+
+ private:
+  Buffer uploaded(const Pinned<float>& staged, int micro_batch, std::size_t words);
+  /// Floats that F leaves of a micro-batch's loss.
+  std::size_t fact_words() const;
+  Buffer taken_facts() { return queue_.memory().take_floats(fact_words()); }
+  void enqueue_facts(int micro_batch, const Buffer& facts);
+  double sum_of(const float* facts) const;
+  Buffer& answers(int micro_batch) { return answers_.at(static_cast<std::size_t>(micro_batch)); }
+
+  Queue& queue_;
+  const StageShape shape_;
+  const std::function<void()> between_;
+  QueueOps ops_;
+  std::unique_ptr<Parameters> parameters_;
+  Pinned<float> staged_inputs_, staged_answers_, facts_;
+  // By micro-batch:
+  std::vector<Buffer> answers_;  // labels or targets, from F to I
+  std::vector<std::optional<double>> loss_sums_;
+};
+
+}  // namespace pipewright::exec::cuda

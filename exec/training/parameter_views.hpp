@@ -1,0 +1,30 @@
+// Looks at what a stage trains, wherever it is asked for: comparisons, checkpoints. All lie in host
+// memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace pipewright::exec {
+
+/// A look at one parameter; valid while its stage lives and nobody trains it.
+struct ParameterView {
+  std::string name;  // unique in the model, the same whatever the partition
+  std::span<const float> value, gradient;
+  bool is_copy = false;  // of another stage's parameter, of the same name
+};
+
+/// One array of a stage's state, or the part of it that is kept here: the elements from `first` on
+/// of `total`. Valid while its stage lives.
+struct StateView {
+  std::string parameter;
+  std::string_view slot;  // kValueSlot, or the optimizer's name for it
+  std::int64_t first = 0, total = 0;
+  bool is_shared_out = false;  // replicas keep a part each, which may be all or nothing
+  std::span<float> values;
+  bool is_copy = false;  // of another stage's, which has the same
+};
+
+}  // namespace pipewright::exec

@@ -1,0 +1,177 @@
+#include "exec/training/stage.hpp"
+
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "exec/layers/parameters.hpp"
+#include "exec/layers/stage_layers.hpp"
+#include "exec/training/loss_share.hpp"
+#include "exec/training/stage_loss.hpp"
+
+namespace pipewright::exec {
+
+TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevice> device)
+    : device_(std::move(device)),
+      shape_(shape_of(spec)),
+      versions_(nullptr),
+      loss_divisor_(spec.micro_batches) {
+  layers_ = make_stage_layers(*spec.model, spec.first_layer, spec.end_layer,
+                              {.extent = shape_.extent,
+                               .ops = &device_->ops(),
+                               .seed = spec.seed,
+                               .factory = spec.factory},
+                              spec.recompute);
+  parameters_ = parameters_of_layers(layers_);
+  for (Parameter* p : parameters_.all) allocate(*p, spec.seed);
+  weights_ = &device_->keep_parameters(parameters_.all, spec.optimizer);
+  versions_ = WeightVersions(weights_->versions());
+  in_flight_.resize(static_cast<std::size_t>(spec.micro_batches));
+  for (InFlight& one : in_flight_) {
+    for (const auto& layer : layers_) one.saved.push_back(layer->new_saved());
+  }
+}
+
+TrainableStage::~TrainableStage() = default;
+
+// --- Micro-batches ---
+
+TrainableStage::InFlight& TrainableStage::in_flight(int micro_batch, Phase expected,
+                                                    const char* what) {
+  PIPEWRIGHT_ASSERT(0 <= micro_batch && micro_batch < static_cast<int>(in_flight_.size()),
+                    std::string(what) + " of micro-batch " + std::to_string(micro_batch) +
+                        ", which the step does not have");
+  InFlight& one = in_flight_[static_cast<std::size_t>(micro_batch)];
+  PIPEWRIGHT_ASSERT(one.phase == expected, std::string(what) + " of micro-batch " +
+                                               std::to_string(micro_batch) +
+                                               " out of order: F, then I, then W");
+  return one;
+}
+
+void TrainableStage::set_batch(int micro_batch, const MicroBatch& batch) {
+  InFlight& one = in_flight(micro_batch, Phase::Idle, "new data");
+  const bool with_answers = mode_ != RunMode::Predict;
+  require_fit(shape_, batch, with_answers);
+  device_->keep_batch(micro_batch, batch, with_answers);
+  one.has_batch = true;
+}
+
+Buffer TrainableStage::forward(int micro_batch, Buffer input) {
+  InFlight& one = in_flight(micro_batch, Phase::Idle, "F");
+  PIPEWRIGHT_ASSERT(one.has_batch || !(is_first() || is_last()), "F before set_batch()");
+  PIPEWRIGHT_ASSERT(!is_first() || !input, "the first stage takes its input from set_batch()");
+  Buffer x = is_first() ? device_->input(micro_batch) : std::move(input);
+  PIPEWRIGHT_ASSERT(static_cast<bool>(x), "F without its input");
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    x = layers_[i]->forward(std::move(x), one.saved[i]);
+    if (mode_ != RunMode::Train) let_go(one.saved[i]);
+  }
+  if (mode_ == RunMode::Train) one.phase = Phase::Forwarded;
+  if (!is_last()) return x;
+  if (mode_ == RunMode::Train) {
+    one.loss_saved = loss_forward(*device_, shape_, micro_batch, std::move(x));
+  } else {
+    one.outcome = device_->outcome(micro_batch, x, mode_);
+  }
+  return {};
+}
+
+Buffer TrainableStage::backward_input(int micro_batch, Buffer gradient) {
+  InFlight& one = in_flight(micro_batch, Phase::Forwarded, "I");
+  PIPEWRIGHT_ASSERT(!is_last() || !gradient, "the last stage makes its own gradient");
+  Buffer dy = is_last() ? loss_gradient(*device_, shape_, micro_batch,
+                                        std::exchange(one.loss_saved, Buffer()), loss_divisor_)
+                        : std::move(gradient);
+  PIPEWRIGHT_ASSERT(static_cast<bool>(dy), "I without its gradient");
+  for (std::size_t i = layers_.size(); i-- > 0;)
+    dy = layers_[i]->backward_input(std::move(dy), one.saved[i], i > 0 || !is_first());
+  one.phase = Phase::InputDone;
+  return is_first() ? Buffer() : dy;
+}
+
+void TrainableStage::backward_weight(int micro_batch) {
+  InFlight& one = in_flight(micro_batch, Phase::InputDone, "W");
+  if (gradients_are_old_) begin_gradients();
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    layers_[i]->backward_weight(one.saved[i]);
+    weights_->add_parts(parameters_.of_layer[i], micro_batch);
+  }
+  one.phase = Phase::Idle;
+  gradients_are_settled_ = false;
+  ++gradient_micro_batches_;
+}
+
+// --- Forward only ---
+
+void TrainableStage::forward_only(RunMode mode) {
+  PIPEWRIGHT_ASSERT(mode != RunMode::Train && mode_ == RunMode::Train, "a stage changes its mode");
+  mode_ = mode;
+  weights_->forget_training();
+  set_evaluating(true);
+}
+
+ForwardOutcome TrainableStage::take_outcome(int micro_batch) {
+  return std::exchange(in_flight_.at(static_cast<std::size_t>(micro_batch)).outcome, {});
+}
+
+void TrainableStage::set_evaluating(bool evaluating) {
+  for (const auto& layer : layers_) layer->set_evaluating(evaluating);
+}
+
+// --- Updates ---
+
+void TrainableStage::update(int step) {
+  for (const InFlight& one : in_flight_) {
+    PIPEWRIGHT_ASSERT(one.phase == Phase::Idle, "an update while a micro-batch is under way");
+  }
+  settle_gradients();
+  weights_->update(step);
+  for (const auto& layer : layers_) layer->update_statistics();
+  gradients_are_old_ = true;
+}
+
+void TrainableStage::update_version(bool keep) {
+  versions_.begin_next(keep);
+  if (!has_gradients()) return;
+  settle_gradients();
+  weights_->scale(1.0F / static_cast<float>(gradient_micro_batches_), true);
+  weights_->update(updates_++);
+  for (const auto& layer : layers_) layer->update_statistics();
+  gradients_are_old_ = true;
+}
+
+std::string TrainableStage::not_finite() const {
+  return mode_ == RunMode::Train ? weights_->not_finite() : std::string();
+}
+
+// --- What others want to know ---
+
+double TrainableStage::loss() const {
+  double sum = 0;
+  for (int m = 0; m < static_cast<int>(in_flight_.size()); ++m) sum += loss_share(m);
+  return sum;
+}
+
+double TrainableStage::loss_share(int micro_batch) const {
+  return loss_share_of(loss(micro_batch), in_flight_.size());
+}
+
+double TrainableStage::loss(int micro_batch) const {
+  return device_->loss_sum(micro_batch) / loss_terms(shape_);
+}
+
+std::vector<ParameterView> TrainableStage::parameters() const {
+  std::vector<ParameterView> views;
+  for (const Parameter* p : parameters_.all)
+    views.push_back({p->name, p->value, p->gradient, p->is_copy});
+  return views;
+}
+
+std::int64_t TrainableStage::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Parameter* p : parameters_.all) {
+    if (!p->is_statistic && !p->is_copy) count += static_cast<std::int64_t>(p->value.size());
+  }
+  return count;
+}
+
+}  // namespace pipewright::exec

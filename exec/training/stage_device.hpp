@@ -1,0 +1,52 @@
+// The seam between a stage and the device that computes it: operators, the parameters' store, the
+// way of data from the host to the device, and losses, whose terms the device adds up
+// (exec/devices/cpu/stage_device.hpp, exec/devices/cuda/stage_device.hpp). A call may only enqueue
+// the work. Owns what it hands out; one thread at a time.
+#pragma once
+
+#include <vector>
+
+#include "exec/base/buffer.hpp"
+#include "exec/data/data.hpp"
+#include "exec/evaluation/evaluation.hpp"
+#include "exec/layers/layer.hpp"
+#include "exec/layers/ops.hpp"
+#include "exec/layers/optimizer.hpp"
+#include "exec/layers/tensor_ops.hpp"
+#include "exec/training/stage_weights.hpp"
+
+namespace pipewright::exec {
+
+class StageDevice {
+ public:
+  virtual ~StageDevice() = default;
+
+  virtual TensorOps& ops() = 0;
+  /// Makes the store of these parameters, which must outlive it. Once, after the layers were made.
+  virtual StageWeights& keep_parameters(const std::vector<Parameter*>& parameters,
+                                        const OptimizerSpec& optimizer) = 0;
+
+  /// Keeps a copy of what the stage needs of the micro-batch, until the next one of the same
+  /// number.
+  virtual void keep_batch(int micro_batch, const MicroBatch& batch, bool with_answers) = 0;
+  /// First stage: its tokens or inputs.
+  virtual Buffer input(int micro_batch) = 0;
+
+  // Last stage: the losses of exec/layers/ops.hpp, of the micro-batch's answers. F leaves its sum
+  // with the device.
+  virtual void softmax_cross_entropy_forward(int micro_batch, const LossShape& shape,
+                                             const float* logits, float* probabilities) = 0;
+  virtual void softmax_cross_entropy_backward_input(int micro_batch, const LossShape& shape,
+                                                    const float* probabilities, float scale,
+                                                    float* dlogits) = 0;
+  virtual void mse_forward(int micro_batch, const LossShape& shape, const float* y) = 0;
+  virtual void mse_backward_input(int micro_batch, const LossShape& shape, const float* y,
+                                  float scale, float* dy) = 0;
+  /// The latest sum. Bug if the host does not know one yet.
+  virtual double loss_sum(int micro_batch) const = 0;
+  /// Forward only: what the last layer's output amounts to; the output is overwritten. Bug where
+  /// the device only trains.
+  virtual ForwardOutcome outcome(int micro_batch, const Buffer& output, RunMode mode);
+};
+
+}  // namespace pipewright::exec

@@ -1,0 +1,98 @@
+// A TrainableStage among the ranks that hold the same weights: its part of their gradients, and the
+// part of the weights that it alone updates.
+#include <numeric>
+
+#include "core/base/error.hpp"
+#include "exec/training/shard.hpp"
+#include "exec/training/stage.hpp"
+
+namespace pipewright::exec {
+
+void TrainableStage::begin_gradients() {
+  weights_->clear_gradients();
+  gradients_are_old_ = false;
+  gradients_are_settled_ = true;
+  gradient_micro_batches_ = 0;
+}
+
+void TrainableStage::settle_gradients() {
+  if (gradients_are_settled_) return;
+  weights_->settle();
+  gradients_are_settled_ = true;
+}
+
+SquareSum TrainableStage::squares() {
+  settle_gradients();
+  return weights_->squares(own_ranges_);
+}
+
+void TrainableStage::scale_gradients(float factor) {
+  if (factor != 1.0F) weights_->scale(factor, false);
+}
+
+GradientPart TrainableStage::gradient_part() {
+  if (!has_gradients()) return {};
+  std::vector<std::size_t> all(parameters_.all.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  GradientPart part = weights_->part(all);
+  part.micro_batches = gradient_micro_batches_;
+  return part;
+}
+
+/// Of a sharded stage's weight, other replicas sum the rest.
+ElementRange TrainableStage::range_of(std::size_t place) const {
+  const Parameter& p = *parameters_.all[place];
+  return is_sharded() && !p.is_statistic ? own_ranges_[place] : ElementRange{0, p.value.size()};
+}
+
+void TrainableStage::set_gradients(std::span<const GradientPart* const> parts) {
+  gradients_are_old_ = gradients_are_settled_ = false;
+  gradient_micro_batches_ = 0;
+  for (const GradientPart* part : parts) gradient_micro_batches_ += part->micro_batches;
+  for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
+    Summands summands{{}, {}, range_of(i), "the replicas' gradients"};
+    for (const GradientPart* part : parts) {
+      if (!part->gradients.empty()) summands.gradients.push_back(&part->gradients[i]);
+      if (!part->sums.empty()) summands.sums.push_back(&part->sums[i]);
+    }
+    weights_->set(i, summands);
+  }
+}
+
+GradientPart TrainableStage::table_part() {
+  const std::size_t places[] = {*parameters_.shared_table};
+  GradientPart part = weights_->part(places);
+  if (is_sharded()) keep_only(range_of(places[0]), part);
+  return part;
+}
+
+/// All of it, of a sharded stage too: its replicas' parts are summands.
+void TrainableStage::set_table(std::span<const GradientPart* const> parts) {
+  const std::size_t place = *parameters_.shared_table;
+  Summands summands{{}, {}, {0, parameters_.all[place]->value.size()}, "the gradients"};
+  for (const GradientPart* part : parts) {
+    for (const AlignedFloats& one : part->gradients) summands.gradients.push_back(&one);
+    for (const FixedPointSums& one : part->sums) summands.sums.push_back(&one);
+  }
+  weights_->set(place, summands);
+  gradients_are_settled_ = false;
+}
+
+// --- Sharded ---
+
+void TrainableStage::own_shard(std::size_t index, std::size_t count) {
+  PIPEWRIGHT_ASSERT(weights_->shared_out() != nullptr, "a sharded stage on a device that has none");
+  own_ranges_ = shard_of(parameters_.all, index, count);
+  weights_->shared_out()->own(own_ranges_);
+}
+
+GradientPart TrainableStage::own_part(bool with_gradients) const {
+  return weights_->shared_out()->owned_part(own_ranges_, with_gradients);
+}
+
+void TrainableStage::take_parts(std::span<const GradientPart* const> parts) {
+  for (std::size_t m = 0; m < parts.size(); ++m)
+    weights_->shared_out()->take(shard_of(parameters_.all, m, parts.size()), *parts[m]);
+}
+
+}  // namespace pipewright::exec

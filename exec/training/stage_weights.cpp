@@ -1,0 +1,13 @@
+#include "exec/training/stage_weights.hpp"
+
+#include "core/base/error.hpp"
+
+namespace pipewright::exec {
+
+void StageWeights::forget_training() { throw Bug("a forward-only stage on a device that trains"); }
+
+std::vector<StateView> StageWeights::state() {
+  throw Bug("the state of a stage on a device that has no checkpoints");
+}
+
+}  // namespace pipewright::exec

@@ -1,0 +1,103 @@
+// The seam between a stage and whoever keeps its parameters: weights, gradients, exact numerics'
+// sums of gradients, what the optimizer keeps, older versions. A stage says what happens to them
+// and when; where the arrays lie, and what computes on them, is the device's affair
+// (exec/devices/cpu/parameters.hpp, exec/devices/cuda/parameters.hpp). What leaves it for other
+// ranks, and comes from them, is host memory. A place is one in the stage's list of parameters.
+//
+// A call may only enqueue the work, but for those that bring something to the host or take it from
+// there. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/layers/optimizer.hpp"
+#include "exec/training/gradient_norm.hpp"
+#include "exec/training/gradient_part.hpp"
+#include "exec/training/parameter_views.hpp"
+
+namespace pipewright::exec {
+
+/// Older versions of the weights (docs/semantics.md §3.1).
+class KeptVersions {
+ public:
+  virtual ~KeptVersions() = default;
+
+  /// Keeps a copy of the weights as they are now. Bug if the version is kept already.
+  virtual void keep(int version) = 0;
+  /// Lets a version go; nothing if it is not kept.
+  virtual void drop(int version) = 0;
+  /// Exchanges the weights with the kept ones; the same call again puts them back. Bug if the
+  /// version is not kept.
+  virtual void exchange(int version) = 0;
+  virtual int kept() const = 0;
+};
+
+/// Weights that replicas update a part each of (exec/training/shard.hpp).
+class SharedOutWeights {
+ public:
+  virtual ~SharedOutWeights() = default;
+
+  /// The optimizer begins anew, with state of these elements only, by place.
+  virtual void own(const std::vector<ElementRange>& ranges) = 0;
+  /// By place the weights in the ranges, and after them, if asked for, the gradients, by place too.
+  virtual GradientPart owned_part(std::span<const ElementRange> ranges,
+                                  bool with_gradients) const = 0;
+  /// Writes another replica's part back. Throws RunError if it is not that of these ranges.
+  virtual void take(std::span<const ElementRange> ranges, const GradientPart& part) = 0;
+};
+
+/// Arrays whose sum a gradient becomes, in the order given; of one kind, that of
+/// StageWeights::part().
+struct Summands {
+  std::vector<const AlignedFloats*> gradients;
+  std::vector<const FixedPointSums*> sums;
+  ElementRange range;      // nobody reads the sum of other elements; it may be left out
+  std::string_view whose;  // the arrays, in a clause of not_finite(): "the replicas' gradients"
+};
+
+class StageWeights {
+ public:
+  virtual ~StageWeights() = default;
+
+  /// All gradients become 0.
+  virtual void clear_gradients() = 0;
+  /// Exact numerics: the micro-batch's parts of these parameters go into the sums and become 0.
+  /// Nothing in other numerics.
+  virtual void add_parts(std::span<const std::size_t> places, int micro_batch) = 0;
+  /// Exact numerics: the gradients become the sums. Nothing in other numerics.
+  virtual void settle() = 0;
+  /// Every gradient times this; those of statistics only if asked for.
+  virtual void scale(float factor, bool with_statistics) = 0;
+  /// Of the settled gradients of weights that are no copies, or of their elements in the ranges, by
+  /// place, if there are any; without meaning once not_finite() says something.
+  virtual SquareSum squares(std::span<const ElementRange> ranges) = 0;
+  /// A copy of the gradients at these places, or in exact numerics of their sums.
+  virtual GradientPart part(std::span<const std::size_t> places) = 0;
+  /// The gradient there, or in exact numerics its sum, becomes the sum of these.
+  virtual void set(std::size_t place, const Summands& summands) = 0;
+  /// The optimizer's update from the settled gradients; `step` counts from 0.
+  virtual void update(int step) = 0;
+
+  /// Which gradient, weight or number that the optimizer keeps is not finite, or was too large on
+  /// the way, as a clause; empty if none is known to be.
+  virtual std::string not_finite() const = 0;
+  /// Of all that is kept now.
+  virtual std::int64_t bytes() const = 0;
+
+  /// Forward only from now on: gradients and the optimizer's state go. Bug where the device only
+  /// trains.
+  virtual void forget_training();
+  /// Each parameter's weights and what the optimizer keeps of it, in a fixed order, to be read or
+  /// to be filled. Bug where the device has no checkpoints yet.
+  virtual std::vector<StateView> state();
+  /// Null where the device does not do these yet.
+  virtual KeptVersions* versions() { return nullptr; }
+  virtual SharedOutWeights* shared_out() { return nullptr; }
+};
+
+}  // namespace pipewright::exec
