@@ -15,12 +15,10 @@ TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevic
       shape_(shape_of(spec)),
       versions_(nullptr),
       loss_divisor_(spec.micro_batches) {
-  layers_ = make_stage_layers(*spec.model, spec.first_layer, spec.end_layer,
-                              {.extent = shape_.extent,
-                               .ops = &device_->ops(),
-                               .seed = spec.seed,
-                               .factory = spec.factory},
-                              spec.recompute);
+  layers_ = make_stage_layers(
+      *spec.model, spec.first_layer, spec.end_layer,
+      {.extent = shape_.extent, .ops = &device_->ops(), .seed = spec.seed, .factory = spec.factory},
+      spec.recompute);
   parameters_ = parameters_of_layers(layers_);
   for (Parameter* p : parameters_.all) allocate(*p, spec.seed);
   weights_ = &device_->keep_parameters(parameters_.all, spec.optimizer);
