@@ -1,6 +1,7 @@
 #include "core/model/weights.hpp"
 
 #include <cmath>
+#include <string_view>
 
 namespace pipewright {
 namespace {
@@ -9,82 +10,110 @@ namespace {
 /// what counts is that the first updates are not small beside it.
 constexpr float kEmbeddingBound = 0.05F;
 
+/// A Weight whose name is a literal: counting takes no memory.
+struct Declared {
+  std::string_view name;
+  std::int64_t size = 0;
+  float bound = 0, value = 0;
+  bool is_statistic = false;
+};
+
 std::int64_t product(std::int64_t a, std::int64_t b) { return a * b; }
 
-Weight constant(const std::string& name, std::int64_t size, float value) {
+Declared constant(std::string_view name, std::int64_t size, float value) {
   return {.name = name, .size = size, .value = value};
 }
 
-Weight statistic(const std::string& name, std::int64_t size, float value) {
+Declared statistic(std::string_view name, std::int64_t size, float value) {
   return {.name = name, .size = size, .value = value, .is_statistic = true};
 }
 
 /// A uniform of this bound gives outputs a third of the inputs' variance: small enough to start
 /// near the uniform loss, large enough to learn.
-Weight matrix(const std::string& name, int in, int out) {
+Declared matrix(std::string_view name, int in, int out) {
   return {
       .name = name, .size = product(in, out), .bound = 1.0F / std::sqrt(static_cast<float>(in))};
 }
 
+Declared table(std::string_view name, int rows, int width) {
+  return {.name = name, .size = product(rows, width), .bound = kEmbeddingBound};
+}
+
 /// He's bound keeps the size of what goes through relu and the next convolution.
-std::vector<Weight> convolution(const Layer& layer) {
+template <class Visit>
+void visit_convolution(const Layer& layer, Visit visit) {
   const std::int64_t patch =
       product(layer.image.channels / layer.groups, product(layer.window.size, layer.window.size));
   const std::int64_t filters = layer.image_out.channels;
-  std::vector<Weight> weights{{.name = "weight",
-                               .size = filters * patch,
-                               .bound = std::sqrt(6.0F / static_cast<float>(patch))}};
-  if (layer.bias) weights.push_back(constant("bias", filters, 0));
-  return weights;
+  visit(Declared{.name = "weight",
+                 .size = filters * patch,
+                 .bound = std::sqrt(6.0F / static_cast<float>(patch))});
+  if (layer.bias) visit(constant("bias", filters, 0));
 }
 
-std::vector<Weight> batch_norm(std::int64_t channels) {
-  return {constant("scale", channels, 1), constant("shift", channels, 0),
-          statistic("running_mean", channels, 0), statistic("running_variance", channels, 1),
-          statistic("updates", 1, 0)};
+template <class Visit>
+void visit_batch_norm(std::int64_t channels, Visit visit) {
+  visit(constant("scale", channels, 1));
+  visit(constant("shift", channels, 0));
+  visit(statistic("running_mean", channels, 0));
+  visit(statistic("running_variance", channels, 1));
+  visit(statistic("updates", 1, 0));
+}
+
+template <class Visit>
+void visit_weights(const Layer& layer, int width, Visit visit) {
+  switch (layer.kind) {
+    case LayerKind::Linear:
+      if (layer.tied) return;
+      visit(matrix("weight", width, layer.out));
+      if (layer.bias) visit(constant("bias", layer.out, 0));
+      return;
+    case LayerKind::CausalSelfAttention:
+      visit(matrix("qkv_weight", width, 3 * width));
+      visit(constant("qkv_bias", product(3, width), 0));
+      visit(matrix("output_weight", width, width));
+      visit(constant("output_bias", width, 0));
+      return;
+    case LayerKind::LayerNorm:
+      visit(constant("scale", width, 1));
+      visit(constant("shift", width, 0));
+      return;
+    case LayerKind::Embedding:
+      visit(table("tokens", layer.vocabulary, layer.out));
+      if (layer.positions > 0) visit(table("positions", layer.positions, layer.out));
+      return;
+    case LayerKind::Conv2d:
+      return visit_convolution(layer, visit);
+    case LayerKind::BatchNorm:
+      return visit_batch_norm(layer.image.channels, visit);
+    default:
+      return;
+  }
+}
+
+Weight weight_of(const Declared& declared) {
+  return {std::string(declared.name), declared.size, declared.bound, declared.value,
+          declared.is_statistic};
 }
 
 }  // namespace
 
 Weight token_table(int vocabulary, int width) {
-  return {.name = "tokens", .size = product(vocabulary, width), .bound = kEmbeddingBound};
+  return weight_of(table("tokens", vocabulary, width));
 }
 
 std::vector<Weight> weights_of(const Layer& layer, int width) {
-  switch (layer.kind) {
-    case LayerKind::Linear: {
-      if (layer.tied) return {};
-      std::vector<Weight> weights{matrix("weight", width, layer.out)};
-      if (layer.bias) weights.push_back(constant("bias", layer.out, 0));
-      return weights;
-    }
-    case LayerKind::CausalSelfAttention:
-      return {matrix("qkv_weight", width, 3 * width), constant("qkv_bias", 3 * width, 0),
-              matrix("output_weight", width, width), constant("output_bias", width, 0)};
-    case LayerKind::LayerNorm:
-      return {constant("scale", width, 1), constant("shift", width, 0)};
-    case LayerKind::Embedding: {
-      std::vector<Weight> weights{token_table(layer.vocabulary, layer.out)};
-      if (layer.positions > 0)
-        weights.push_back({.name = "positions",
-                           .size = product(layer.positions, layer.out),
-                           .bound = kEmbeddingBound});
-      return weights;
-    }
-    case LayerKind::Conv2d:
-      return convolution(layer);
-    case LayerKind::BatchNorm:
-      return batch_norm(layer.image.channels);
-    default:
-      return {};
-  }
+  std::vector<Weight> weights;
+  visit_weights(layer, width,
+                [&](const Declared& declared) { weights.push_back(weight_of(declared)); });
+  return weights;
 }
 
 double parameter_count(const Layer& layer) {
   double count = layer.kind == LayerKind::Custom ? static_cast<double>(layer.custom.weights) : 0;
-  for (const Weight& weight : weights_of(layer, layer.in)) {
+  visit_weights(layer, layer.in, [&](const Declared& weight) {
     if (!weight.is_statistic) count += static_cast<double>(weight.size);
-  }
+  });
   for (const Layer& inner : layer.inner) count += parameter_count(inner);
   for (const Layer& inner : layer.shortcut) count += parameter_count(inner);
   return count;

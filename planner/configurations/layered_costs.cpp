@@ -11,7 +11,7 @@
 #include "planner/configurations/requested_values.hpp"
 #include "planner/configurations/stage_replicas.hpp"
 #include "planner/costs/cost_model.hpp"
-#include "planner/memory/memory.hpp"
+#include "planner/memory/stage_memories.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -29,7 +29,8 @@ class LayerConfigurations final : public ConfigurationCosts {
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
-        common_(common_of(job.strategy.schedule_mode)) {}
+        common_(common_of(job.strategy.schedule_mode)),
+        memories_(job.model, job.training.optimizer) {}
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
@@ -77,12 +78,13 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
-    auto memory = memory_of(job_.model, stages, mesh.micro_batch_size, job_.training.optimizer,
-                            of(mesh).recompute);
-    for (std::size_t s = 0; s < stages.size(); ++s) {
-      const StageState state = state_of(job_.model, stages[s], job_.training.optimizer);
+    std::vector<StageMemory> memory;
+    for (const StagePlan& stage : stages) {
+      const auto [whole, state] = memories_.of(
+          stage, mesh.micro_batch_size, static_cast<int>(mesh.recompute), of(mesh).recompute);
+      memory.push_back(whole);
       const StageState own = sharded_state(state, job_.strategy.sharding_degree);
-      memory[s].constant -= state.optimizer - own.optimizer;
+      memory.back().constant -= state.optimizer - own.optimizer;
     }
     return memory;
   }
@@ -285,6 +287,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<Recomputed> models_;
   std::vector<int> ranks_asked_, replicas_asked_, steps_asked_, sizes_asked_;
   CommonOfSchedules common_;
+  StageMemories memories_;
 };
 
 }  // namespace
