@@ -79,7 +79,7 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
   auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit);
   if (!chosen ||
       (is_to_choose(branch) && is_alike_elsewhere(source, chosen->configuration, *branch.stages))) {
-    outcome.pruned = chosen ? kAlike : kOverMemory;
+    outcome.pruned = chosen ? LeftOut::AlikeRecompute : LeftOut::OverMemory;
     return outcome;
   }
   const Configuration& c = chosen->configuration;
@@ -93,7 +93,7 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
   const ScheduleRequest request = request_for(parallel, *branch.stages, by.table, by.limits);
   // The sizes are possible; a schedule that plans by costs may still find no room for its order.
   if (c.schedule->cost_driven && refusal_of(*c.schedule, request)) {
-    outcome.pruned = kOverMemory;
+    outcome.pruned = LeftOut::OverMemory;
     return outcome;
   }
   const Order order = chosen->order ? *std::move(chosen->order) : c.schedule->make(request);
@@ -122,13 +122,14 @@ Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
     const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;
     const Bytes peak(rank.peak_bytes);
     outcome.rank_peaks.push_back(peak);
-    if (by.limits.all.value > 0 && peak > by.limits.of(of_replica)) outcome.pruned = kOverMemory;
+    if (by.limits.all.value > 0 && peak > by.limits.of(of_replica))
+      outcome.pruned = LeftOut::OverMemory;
   }
-  if (!outcome.pruned.empty()) return outcome;
+  if (outcome.pruned) return outcome;
   const sim::Result result = sim::simulate(program, by.table);
   outcome.simulated = true;
   if (!result.finished) {
-    outcome.pruned = kStuck;
+    outcome.pruned = LeftOut::Stuck;
     return outcome;
   }
   outcome.candidate = candidate_of(configuration, stages, program, by.table,

@@ -276,7 +276,8 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
   const Configuration& c = asked.configuration;
   ParallelSetup mesh = c.parallel;
   mesh.chunks = 1;  // these are the schedule's affair
-  if (const auto reason = costs.refusal(mesh)) return "A rule forbids it: " + *reason + ".";
+  if (const auto reason = costs.refusal(mesh))
+    return "A rule forbids it: " + reason->sentence + ".";
   if (!asked.other_batch.empty()) return asked.other_batch;
   if (mixes_speeds(c.schedule->layout, costs.layer_costs(mesh))) {
     return "With " + std::string(c.schedule->name) +

@@ -30,8 +30,8 @@ class ConfigurationCosts {
   /// where it is not empty.
   virtual void for_each_mesh(const std::vector<int>& pipeline,
                              const SpaceVisitor& visitor) const = 0;
-  /// Why nothing runs or can be priced on this mesh, in words; nullopt: nothing is wrong.
-  virtual std::optional<std::string> refusal(const ParallelSetup& mesh) const = 0;
+  /// Why nothing runs or can be priced on this mesh; nullopt: nothing is wrong.
+  virtual std::optional<Refusal> refusal(const ParallelSetup& mesh) const = 0;
 
   /// No schedule on this mesh ends earlier, in nanoseconds; 0 says nothing.
   virtual std::int64_t least_step(const ParallelSetup& mesh) const = 0;

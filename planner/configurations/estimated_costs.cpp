@@ -131,7 +131,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
                     visitor.ruled_out});
   }
 
-  std::optional<std::string> refusal(const ParallelSetup& mesh) const override {
+  std::optional<Refusal> refusal(const ParallelSetup& mesh) const override {
     const EstimateContext& any = contexts_.any();
     return planner::refusal(any.model, any.machine, mesh);
   }
@@ -210,10 +210,10 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     if (!has_choice || orders_asked_.size() == 1) return;
     switch (choices.of(setup)) {
       case OrderChoice::Same:
-        visitor.ruled_out("the other rank order costs the same", setup);
+        visitor.ruled_out(LeftOut::SameRankOrder, setup);
         return;
       case OrderChoice::Worse:
-        visitor.ruled_out("the other rank order gains nothing", setup);
+        visitor.ruled_out(LeftOut::WorseRankOrder, setup);
         return;
       case OrderChoice::Differs:
         setup.order = RankOrder::DataOutermost;

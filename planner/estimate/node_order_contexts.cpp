@@ -6,12 +6,6 @@
 #include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
-namespace {
-
-constexpr const char* kSameNodes = "every rank on the same nodes as in another order of the nodes";
-
-}  // namespace
-
 NodeOrderContexts::NodeOrderContexts(const Job& job, const Architecture& model)
     : orders_(node_orders(job.cluster)) {
   for (const std::string& text : job.strategy.node_order)
@@ -38,7 +32,7 @@ void OrdersOfSetups::visit(ParallelSetup setup, const SpaceVisitor& visitor) {
   const std::vector<bool>& is_new = differ(setup);
   for (std::size_t k = 0; k < is_new.size(); ++k) {
     if (!is_new[k]) {
-      visitor.ruled_out(kSameNodes, setup);
+      visitor.ruled_out(LeftOut::SameNodes, setup);
       continue;
     }
     setup.node_order = contexts_.asked()[k];

@@ -29,9 +29,9 @@ class Searcher {
     check(space_);
     for_each_setup(model_, framework_, space_,
                    {[this](const ParallelSetup& setup) { consider(setup); },
-                    [this](std::string_view rule, const ParallelSetup&) {
+                    [this](LeftOut rule, const ParallelSetup&) {
                       ++result_.configurations;
-                      ++result_.pruned[std::string(rule)];
+                      ++result_.pruned[rule];
                     }});
     make_front();
     return std::move(result_);
@@ -41,18 +41,18 @@ class Searcher {
   void consider(const ParallelSetup& setup) {
     ++result_.configurations;
     if (const auto reason = refusal(model_, machine_, setup)) {
-      ++result_.pruned[rule_of(*reason)];
+      ++result_.pruned[reason->rule];
       return;
     }
     if (!exhaustive_ && result_.ranked.size() == keep_ &&
         lower_bound(model_, machine_, setup) > result_.ranked.back().estimate.step) {
-      ++result_.pruned["slower by the bound"];
+      ++result_.pruned[LeftOut::SlowerByBound];
       return;
     }
     ParallelCandidate candidate;
     candidate.setup = setup;
     if (!fits(candidate)) {
-      ++result_.pruned["over memory"];
+      ++result_.pruned[LeftOut::OverDeviceMemory];
       return;
     }
     candidate.estimate = estimate_step(model_, framework_, machine_, setup);

@@ -55,7 +55,7 @@ class Setups {
     for (const int data : space_.data) {
       if (used * data > space_.devices) {
         setup.data = data;
-        visitor_.ruled_out("tp * pp * cp * dp is more than the devices; lower one of them", setup);
+        visitor_.ruled_out(LeftOut::MoreThanDevices, setup);
         continue;
       }
       setup.data = data;
@@ -65,10 +65,7 @@ class Setups {
     if (used > space_.devices || space_.devices % used != 0) {
       // Open degrees are only tried where they divide.
       if (!space_.tensor.empty() || !space_.pipeline.empty() || !space_.context.empty())
-        visitor_.ruled_out(
-            "tp * pp * cp does not divide the devices; take divisors of them, or name dp and leave "
-            "some idle",
-            setup);
+        visitor_.ruled_out(LeftOut::NoDivisorOfDevices, setup);
       return;
     }
     setup.data = static_cast<int>(space_.devices / used);
@@ -77,7 +74,7 @@ class Setups {
 
   void add_replicas(ParallelSetup setup) const {
     if (space_.global_batch % setup.data != 0) {
-      visitor_.ruled_out("dp does not divide the global batch", setup);
+      visitor_.ruled_out(LeftOut::ReplicasOfBatch, setup);
       return;
     }
     const int most_experts = model_.experts.count > 0 ? setup.data * setup.context : 1;
@@ -92,7 +89,7 @@ class Setups {
     for (const int size : open_or(space_.micro_batch_size, powers(samples))) {
       if (samples % size != 0) {
         setup.micro_batch_size = size;
-        visitor_.ruled_out("the micro-batch size does not divide a replica's samples", setup);
+        visitor_.ruled_out(LeftOut::SizeOfSamples, setup);
         continue;
       }
       setup.micro_batch_size = size;
@@ -170,16 +167,6 @@ void check(const ParallelSpace& space) {
 void for_each_setup(const Architecture& model, const FrameworkTraits& framework,
                     const ParallelSpace& space, const SpaceVisitor& visitor) {
   Setups(model, framework, space, visitor).run();
-}
-
-std::string rule_of(const std::string& reason) {
-  if (reason.find("the rank order") == 0) return "ep with replicas outermost";
-  if (reason.find("heads") != std::string::npos) return "tp * cp does not divide the heads";
-  if (reason.find("interleaving") == 0) return "interleaving needs m in multiples of pp";
-  if (reason.find("ZeRO") == 0) return "ZeRO 2 and 3 with a pipeline";
-  if (reason.find("ep = ") == 0) return "ep divides experts and replicas";
-  if (reason.find("sequence parallel") == 0) return "sequence parallel without tp";
-  return "more stages than layers";
 }
 
 std::string recompute_text(const ParallelSetup& setup) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "planner/estimate/setup.hpp"
@@ -35,14 +34,11 @@ struct SpaceVisitor {
   std::function<void(const ParallelSetup&)> visit;  // refusal() has not been asked
   /// Called for setups that are not possible, once for all that a rule rules out together; `setup`
   /// holds what was chosen until then.
-  std::function<void(std::string_view rule, const ParallelSetup& setup)> ruled_out;
+  std::function<void(LeftOut rule, const ParallelSetup& setup)> ruled_out;
 };
 /// All of them, in an order that depends on nothing else.
 void for_each_setup(const Architecture& model, const FrameworkTraits& framework,
                     const ParallelSpace& space, const SpaceVisitor& visitor);
-
-/// The rule of a refusal(), without its numbers: what a search counts.
-std::string rule_of(const std::string& refusal);
 
 /// ", full recompute", ", recompute by stage: full on 0-2, none on 3"; "" for none.
 std::string recompute_text(const ParallelSetup& setup);

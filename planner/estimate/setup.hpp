@@ -10,6 +10,7 @@
 #include "core/cluster/node_order.hpp"
 #include "core/model/architecture.hpp"
 #include "core/model/recompute.hpp"
+#include "planner/base/left_out.hpp"
 #include "planner/estimate/coefficients.hpp"
 
 namespace pipewright::planner {
@@ -50,9 +51,9 @@ struct ParallelSetup {
   int devices() const { return tensor * data * pipeline * context; }
 };
 
-/// Why the model cannot be trained with this setup, in words, and what would do; nullopt: it can.
-std::optional<std::string> refusal(const Architecture& model, const Machine& machine,
-                                   const ParallelSetup& setup);
+/// Why the model cannot be trained with this setup, and what would do; nullopt: it can.
+std::optional<Refusal> refusal(const Architecture& model, const Machine& machine,
+                               const ParallelSetup& setup);
 
 /// The number of blocks of a pipeline rank.
 int blocks_of(const Architecture& model, const ParallelSetup& setup, int rank);

@@ -119,7 +119,8 @@ class Question {
     if (!asked.too_many_devices.empty()) return asked.too_many_devices;
     ParallelSetup mesh = parallel;
     mesh.chunks = 1;
-    if (const auto reason = costs_->refusal(mesh)) return "A rule forbids it: " + *reason + ".";
+    if (const auto reason = costs_->refusal(mesh))
+      return "A rule forbids it: " + reason->sentence + ".";
     const RequestedValues values = read_requested(text_);
     if (costs_->is_estimated() && values.count("dp") == 0) {
       if (const auto left = does_not_divide(parallel)) return left;
@@ -156,9 +157,9 @@ class Question {
   Explanation answer_configuration(const Configuration& configuration) const {
     const Branch branch = branch_of(configuration, *costs_);
     const Evaluation evaluation = evaluate(job_, *costs_, branch, Bytes(0));
-    if (!evaluation.pruned.empty())
+    if (evaluation.pruned)
       return refused("The best of it, " + describe(unpriced(configuration)) + ", " +
-                     evaluation.pruned + ".");
+                     sentence_of(*evaluation.pruned) + ".");
     return answer_row(evaluation.candidate, evaluation.rank_peaks, Nanoseconds(branch.bound));
   }
 

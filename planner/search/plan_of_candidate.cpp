@@ -251,7 +251,8 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.training = job.training;
   if (costs.chooses_recompute()) plan.training.recompute = recompute_of_plan(best, job.model);
   plan.tuner.evaluated = result.evaluated;
-  plan.tuner.pruned = result.pruned;
+  for (const auto& [reason, count] : by_sentence(result.pruned))
+    plan.tuner.pruned[reason] = static_cast<int>(count);
   plan.tuner.reasons = reasons_for(job, costs, result, memory_limit);
   if (const Candidate* baseline = best_baseline(result)) plan.tuner.baseline_step = baseline->step;
   if (one_stands_for_all(costs, best)) {

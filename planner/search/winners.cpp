@@ -134,7 +134,7 @@ Outcome synthesise_winner(const WinnersRequest& request, const Winner& winner) {
   for (const Order& order : orders_to_judge(wanted, found)) {
     Evaluation judged = evaluate_order(request.job, request.costs, winner.configuration, row.stages,
                                        order, winner.judged_by);
-    if (!judged.pruned.empty() || judged.candidate.step >= row.step) continue;
+    if (judged.pruned || judged.candidate.step >= row.step) continue;
     if (outcome.better && !better(judged, *outcome.better)) continue;
     judged.candidate.synthesised = {std::make_shared<const Order>(order), row.schedule, row.step};
     outcome.better = std::move(judged);

@@ -78,14 +78,11 @@ Json result_fields(const planner::SearchResult& result) {
     for (const planner::Candidate& candidate : candidates) json.push_back(fields_of(candidate));
     return json;
   };
-  Json pruned = Json::object(), examples = Json::object();
-  for (const auto& [reason, count] : result.pruned) pruned[reason] = count;
-  for (const auto& [reason, example] : result.examples) examples[reason] = example;
   Json fields = {{"best", result.best ? fields_of(result.ranked.front()) : Json(nullptr)},
                  {"ranked", list(result.ranked)},
                  {"baselines", list(result.baselines)},
-                 {"pruned", pruned},
-                 {"examples", examples},
+                 {"pruned", by_sentence(result.pruned)},
+                 {"examples", by_sentence(result.examples)},
                  {"configurations", result.configurations},
                  {"evaluated", result.evaluated},
                  {"complete", result.complete},

@@ -256,7 +256,7 @@ TEST(RankOrderSearch, ExpertsThatReplicasDivideNeedThemSideBySide) {
   job.strategy.pp_degree = {"2"};
   job.strategy.rank_order = {"tp-cp-pp-dp"};
   const SearchResult none = searched(job, 5, false);
-  EXPECT_GT(none.pruned.at("ep with replicas outermost"), 0);
+  EXPECT_GT(by_sentence(none.pruned).at("ep with replicas outermost"), 0);
   EXPECT_FALSE(none.best);
 }
 

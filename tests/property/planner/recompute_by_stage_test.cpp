@@ -121,8 +121,7 @@ std::optional<Candidate> best_of_all(const Case& one, const ConfigurationCosts& 
   std::optional<Candidate> best;
   for (const Kinds& choice : all_choices(costs.recompute_kinds(), one.stages.size())) {
     const Evaluation tried = with(one, costs, choice, limit);
-    if (tried.pruned.empty() && (!best || tried.candidate.step < best->step))
-      best = tried.candidate;
+    if (!tried.pruned && (!best || tried.candidate.step < best->step)) best = tried.candidate;
   }
   return best;
 }
@@ -136,7 +135,7 @@ TEST(RecomputeByStage, IsTheBestOfAllChoicesWithOneStageARank) {
     const Bytes limit = random_limit(one, *costs, seed);
     const std::optional<Candidate> best = best_of_all(one, *costs, limit);
     const Evaluation chosen = with(one, *costs, {}, limit);
-    ASSERT_EQ(chosen.pruned.empty(), best.has_value()) << seed << chosen.pruned;
+    ASSERT_EQ(!chosen.pruned, best.has_value()) << seed;
     if (!best) {
       ++impossible;
       continue;
@@ -160,9 +159,9 @@ TEST(RecomputeByStage, FitsWithSeveralStagesARankAndNoOneStageCouldDoLess) {
     if (!cut(one, *costs)) continue;
     const Bytes limit = random_limit(one, *costs, seed);
     const Evaluation chosen = with(one, *costs, {}, limit);
-    if (!chosen.pruned.empty()) {
+    if (chosen.pruned) {
       for (const LayerRecompute kind : costs->recompute_kinds())
-        EXPECT_FALSE(with(one, *costs, Kinds(one.stages.size(), kind), limit).pruned.empty());
+        EXPECT_TRUE(with(one, *costs, Kinds(one.stages.size(), kind), limit).pruned);
       continue;
     }
     EXPECT_LE(chosen.candidate.peak_bytes, limit) << seed;
@@ -172,7 +171,7 @@ TEST(RecomputeByStage, FitsWithSeveralStagesARankAndNoOneStageCouldDoLess) {
         if (less >= kinds[s]) break;
         Kinds lighter = kinds;
         lighter[s] = less;
-        EXPECT_FALSE(with(one, *costs, lighter, limit).pruned.empty()) << seed << ", stage " << s;
+        EXPECT_TRUE(with(one, *costs, lighter, limit).pruned) << seed << ", stage " << s;
       }
     }
     mixed += std::count(kinds.begin(), kinds.end(), kinds.front()) <
@@ -195,7 +194,7 @@ TEST(RecomputeByStage, WithSeveralStagesARankIsNotFarFromTheBestOfAllChoices) {
     const Bytes limit = random_limit(one, *costs, seed);
     const auto best = best_of_all(one, *costs, limit);
     const Evaluation chosen = with(one, *costs, {}, limit);
-    if (!best || !chosen.pruned.empty()) continue;
+    if (!best || chosen.pruned) continue;
     const auto step = static_cast<double>(chosen.candidate.step.value);
     worst = std::max(worst, step / static_cast<double>(best->step.value));
     as_good += chosen.candidate.step == best->step ? 1 : 0;
@@ -226,17 +225,17 @@ TEST(RecomputeByStage, NoBoundOfABranchExceedsWhatIsChosenInIt) {
     const Branches grown = branches_of(*costs, mesh, {shape}, limit);
     for (const Branch& branch : grown.open) {
       const Evaluation chosen = evaluate(one.job, *costs, branch, limit);
-      if (!chosen.pruned.empty()) continue;
+      if (chosen.pruned) continue;
       EXPECT_LE(branch.bound, chosen.candidate.step.value) << describe(chosen.candidate);
       ++compared;
     }
-    if (grown.pruned.count(kOverMemory) == 0) continue;
+    if (grown.pruned.count(LeftOut::OverMemory) == 0) continue;
     for (const bool even : {false, true}) {  // what the bound leaves out does not fit
       Case other = one;
       other.configuration.even_layers = even;
       ASSERT_TRUE(cut(other, *costs));
       if (!grown.open.empty()) continue;
-      EXPECT_EQ(with(other, *costs, {}, limit).pruned, kOverMemory);
+      EXPECT_EQ(with(other, *costs, {}, limit).pruned, LeftOut::OverMemory);
     }
   }
   EXPECT_GT(compared, 100);

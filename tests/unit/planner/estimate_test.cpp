@@ -204,7 +204,7 @@ TEST(EstimateMemory, SaysWhatThePeakIsMadeOf) {
 TEST(Refusals, SayWhatWouldDo) {
   const Machine machine = nvlink_machine("A100", 100e9);
   const auto said = [&](const ParallelSetup& setup) {
-    return refusal(gpt(), machine, setup).value_or("");
+    return refusal(gpt(), machine, setup).value_or(Refusal{}).sentence;
   };
   EXPECT_EQ(said(setup_of(1, 1, 1, 1)), "");
   EXPECT_EQ(said(setup_of(3, 1, 1, 1)),
