@@ -87,6 +87,19 @@ using LeftOutCounts = std::map<LeftOutReason, std::int64_t>;
 /// Of a reason that is a rule, the first case in full: what is wrong, and what would do.
 using LeftOutExamples = std::map<LeftOutReason, std::string>;
 
+/// What a search left out so far.
+struct LeftOutTally {
+  LeftOutCounts counts;
+  LeftOutExamples examples;
+
+  void add(const LeftOutReason& reason) { ++counts[reason]; }
+  /// `example` makes the case in full, and is called for the first of its reason.
+  template <class Example>
+  void add(const LeftOutReason& reason, const Example& example) {
+    if (++counts[reason] == 1) examples.try_emplace(reason, example());
+  }
+};
+
 void add_counts(const LeftOutCounts& more, LeftOutCounts& counts);
 std::int64_t sum_of(const LeftOutCounts& counts);
 

@@ -36,8 +36,7 @@ struct Configuration {
 struct SearchSpace {
   std::vector<ParallelSetup> meshes;           // that the job allows
   std::vector<ParallelSetup> only_to_compare;  // of one pipeline rank, which the job rules out
-  LeftOutCounts pruned;                        // before anything was simulated
-  LeftOutExamples examples;
+  LeftOutTally left_out;                       // before anything was simulated
 };
 
 /// Throws InputError for a value that is not a positive number or a schedule that does not exist.
@@ -58,8 +57,7 @@ class ShapeChoices {
 
   struct Shapes {
     std::vector<Shape> list;
-    LeftOutCounts pruned;
-    LeftOutExamples examples;
+    LeftOutTally left_out;
 
     /// Counts what the schedule cannot do.
     void refuse(const Schedule& schedule, const std::string& reason);

@@ -221,9 +221,8 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     }
   }
 
-  /// What is left of the node's memory for a rank.
   Bytes memory_of(const NodeRates& node) const {
-    return Bytes(static_cast<std::int64_t>(node.device.memory_bytes * (1 - space_.margin)));
+    return Bytes(static_cast<std::int64_t>(usable_bytes(space_, node)));
   }
 
   Nanoseconds scaled(Nanoseconds time) const {

@@ -144,6 +144,10 @@ class Setups {
 
 }  // namespace
 
+double usable_bytes(const ParallelSpace& space, const NodeRates& node) {
+  return node.device.memory_bytes * (1 - space.margin);
+}
+
 void check(const ParallelSpace& space) {
   for (const auto* list : {&space.tensor, &space.pipeline, &space.data, &space.chunks,
                            &space.experts, &space.context, &space.micro_batch_size}) {
@@ -167,6 +171,20 @@ void check(const ParallelSpace& space) {
 void for_each_setup(const Architecture& model, const FrameworkTraits& framework,
                     const ParallelSpace& space, const SpaceVisitor& visitor) {
   Setups(model, framework, space, visitor).run();
+}
+
+void walk_space(const SetupSpace& space, const std::function<void(const ParallelSetup&)>& visit,
+                LeftOutTally& left_out) {
+  space.for_each({[&](const ParallelSetup& setup) {
+                    if (const auto reason = space.refusal(setup)) {
+                      left_out.add(reason->rule, [&] { return reason->sentence; });
+                    } else {
+                      visit(setup);
+                    }
+                  },
+                  [&](LeftOut rule, const ParallelSetup& setup) {
+                    left_out.add(rule, [&] { return space.numbers_of(setup); });
+                  }});
 }
 
 std::string recompute_text(const ParallelSetup& setup) {

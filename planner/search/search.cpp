@@ -52,8 +52,8 @@ class ScheduleSearch {
   SearchResult run() {
     report("searching", {});
     SearchSpace space = search_space(job_, *costs_);
-    result_.pruned = std::move(space.pruned);
-    result_.examples = std::move(space.examples);
+    result_.pruned = std::move(space.left_out.counts);
+    result_.examples = std::move(space.left_out.examples);
     const std::vector<Mesh> meshes = sorted(space.meshes);
     const Bytes whole_limit = limit_;
     const bool synthesises = options_.synthesis && synthesises_winners(job_);
@@ -159,7 +159,8 @@ class ScheduleSearch {
     const auto [entry, is_new] = shapes_.try_emplace(key);
     if (is_new) {
       entry->second = choices_.on(mesh);
-      result_.examples.insert(entry->second.examples.begin(), entry->second.examples.end());
+      const LeftOutExamples& examples = entry->second.left_out.examples;
+      result_.examples.insert(examples.begin(), examples.end());
     }
     return entry->second;
   }
@@ -172,7 +173,7 @@ class ScheduleSearch {
       if (trial == TrialKind::Schedules) {
         const ShapeChoices::Shapes& shapes = shapes_on(meshes[i].setup);
         count = shapes.list.size();
-        add_counts(shapes.pruned, result_.pruned);
+        add_counts(shapes.left_out.counts, result_.pruned);
       }
       if (count > 0)
         result_.pruned[reason] += cuts_tried(*costs_) * static_cast<std::int64_t>(count);
@@ -190,7 +191,7 @@ class ScheduleSearch {
       } else {
         const ShapeChoices::Shapes& found = shapes_on(setup);
         own = found.list;
-        add_counts(found.pruned, result_.pruned);
+        add_counts(found.left_out.counts, result_.pruned);
       }
     }
     for (const auto& own : shapes) budget_.spend(static_cast<std::int64_t>(own.size()), kShapeNs);
