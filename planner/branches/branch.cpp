@@ -112,7 +112,7 @@ class Cuts {
     Cut cut;
     cut.stages = std::make_shared<const std::vector<StagePlan>>(plan_stages(partition, placement));
     cut.wires = costs_.wires(configuration.parallel, *cut.stages);
-    if (configuration.parallel.recompute_by_stage) {
+    if (configuration.parallel.recompute.by_stage) {
       cut.by_recompute = stages_by_recompute(costs_, configuration.parallel, *cut.stages);
       cut.costs = cut.by_recompute->least_costs(std::vector<std::size_t>(cut.stages->size(), 0));
       cut.memory = cut.by_recompute->least_memory();
@@ -317,7 +317,7 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
       branch.configuration = {shape.schedule, mesh, k == 1, k == 2};
       branch.configuration.parallel.chunks = shape.chunks;
       branch.configuration.parallel.stage_replicas = shape.stage_replicas;
-      if (mesh.recompute_by_stage && shape.schedule->cost_driven) {
+      if (mesh.recompute.by_stage && shape.schedule->cost_driven) {
         ++branches.pruned[LeftOut::OrderByCosts];
         continue;
       }

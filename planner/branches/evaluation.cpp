@@ -44,11 +44,6 @@ void repeat_for_all(Candidate& candidate, int replicas) {
   }
 }
 
-bool is_to_choose(const Branch& branch) {
-  const ParallelSetup& parallel = branch.configuration.parallel;
-  return parallel.recompute_by_stage && parallel.recompute_of_stage.empty();
-}
-
 }  // namespace
 
 Candidate unpriced(const Configuration& configuration) {
@@ -66,9 +61,8 @@ bool better(const Evaluation& a, const Evaluation& b) {
     const ParallelSetup& p = o.candidate.parallel;
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
                       p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
-                      p.recompute, p.recompute_of_stage, p.sequence_parallel, p.node_order, p.order,
-                      p.stage_replicas, o.candidate.partition == "even",
-                      o.candidate.partition == "by-rank");
+                      p.recompute, p.sequence_parallel, p.order, p.stage_replicas,
+                      o.candidate.partition == "even", o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);
 }
@@ -77,8 +71,8 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
                     Bytes limit) {
   Evaluation outcome;
   auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit);
-  if (!chosen ||
-      (is_to_choose(branch) && is_alike_elsewhere(source, chosen->configuration, *branch.stages))) {
+  if (!chosen || (branch.configuration.parallel.recompute.is_to_choose() &&
+                  is_alike_elsewhere(source, chosen->configuration, *branch.stages))) {
     outcome.pruned = chosen ? LeftOut::AlikeRecompute : LeftOut::OverMemory;
     return outcome;
   }

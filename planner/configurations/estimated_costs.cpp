@@ -204,8 +204,8 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   void visit_orders(ParallelSetup setup, OrderChoices& choices, OrdersOfSetups& orders,
                     const SpaceVisitor& visitor) const {
     const bool has_choice = setup.pipeline > 1 && setup.data > 1;
-    setup.order = has_choice && orders_asked_.size() == 1 ? orders_asked_.front()
-                                                          : RankOrder::PipelineOutermost;
+    setup.order.of_ranks = has_choice && orders_asked_.size() == 1 ? orders_asked_.front()
+                                                                   : RankOrder::PipelineOutermost;
     orders.visit(setup, visitor);
     if (!has_choice || orders_asked_.size() == 1) return;
     switch (choices.of(setup)) {
@@ -216,7 +216,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
         visitor.ruled_out(LeftOut::WorseRankOrder, setup);
         return;
       case OrderChoice::Differs:
-        setup.order = RankOrder::DataOutermost;
+        setup.order.of_ranks = RankOrder::DataOutermost;
         orders.visit(setup, visitor);
     }
   }

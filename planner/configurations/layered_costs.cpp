@@ -48,8 +48,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   std::optional<Refusal> refusal(const ParallelSetup& mesh) const override {
-    if (!asked_recompute_.fixed_by_training ||
-        (mesh.recompute == LayerRecompute::None && !mesh.recompute_by_stage))
+    if (!asked_recompute_.fixed_by_training || mesh.recompute == SetupRecompute{})
       return std::nullopt;
     return Refusal{
         LeftOut::Forbidden,
@@ -163,8 +162,9 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   const Recomputed& of(const ParallelSetup& mesh) const {
-    return asked_recompute_.fixed_by_training ? models_.front()
-                                              : models_[static_cast<std::size_t>(mesh.recompute)];
+    return asked_recompute_.fixed_by_training
+               ? models_.front()
+               : models_[static_cast<std::size_t>(mesh.recompute.of_all)];
   }
   /// What does not depend on recompute.
   const CostModel& any_model() const { return models_.front().model; }
@@ -172,7 +172,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   void visit_recomputes(ParallelSetup setup, const SpaceVisitor& visitor) const {
     using ByStage = ParallelSpace::ByStage;
     for (const LayerRecompute recompute : asked_recompute_.for_all) {
-      setup.recompute = recompute;
+      setup.recompute = {recompute};
       if (recompute == LayerRecompute::Attention && !has_attention_) {
         visitor.ruled_out(LeftOut::SelectiveWithoutAttention, setup);
       } else {
@@ -180,8 +180,7 @@ class LayerConfigurations final : public ConfigurationCosts {
       }
     }
     if (asked_recompute_.by_stage == ByStage::No) return;
-    setup.recompute = LayerRecompute::None;
-    setup.recompute_by_stage = true;
+    setup.recompute = {.by_stage = true};
     visitor.visit(setup);
   }
 

@@ -25,7 +25,7 @@ const EstimateContext& NodeOrderContexts::of(const NodeOrder& order) const {
 
 void OrdersOfSetups::visit(ParallelSetup setup, const SpaceVisitor& visitor) {
   if (contexts_.asked().size() == 1) {
-    setup.node_order = contexts_.asked().front();
+    setup.order.of_nodes = contexts_.asked().front();
     visitor.visit(setup);
     return;
   }
@@ -35,14 +35,14 @@ void OrdersOfSetups::visit(ParallelSetup setup, const SpaceVisitor& visitor) {
       visitor.ruled_out(LeftOut::SameNodes, setup);
       continue;
     }
-    setup.node_order = contexts_.asked()[k];
+    setup.order.of_nodes = contexts_.asked()[k];
     visitor.visit(setup);
   }
 }
 
 const std::vector<bool>& OrdersOfSetups::differ(const ParallelSetup& setup) {
   const auto [entry, is_new] = differ_.try_emplace(
-      std::tuple(setup.pipeline, setup.tensor * setup.context, setup.data, setup.order));
+      std::tuple(setup.pipeline, setup.tensor * setup.context, setup.data, setup.order.of_ranks));
   if (!is_new) return entry->second;
   std::vector<RankNodes> seen;
   for (const NodeOrder& order : contexts_.asked()) {

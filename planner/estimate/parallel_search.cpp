@@ -131,7 +131,7 @@ double lower_bound(const Architecture& model, const Machine& machine, const Para
     for (int p = 0; p < work.products_used; ++p) {
       flops += work.products[static_cast<std::size_t>(p)].flops();
     }
-    return (setup.recompute == LayerRecompute::Whole ? 4 : 3) * flops / rate;
+    return (setup.recompute.of_all == LayerRecompute::Whole ? 4 : 3) * flops / rate;
   };
   const double dense = seconds(false);
   const double least = model.experts.count > 0 ? std::min(dense, seconds(true)) : dense;

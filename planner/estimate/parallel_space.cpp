@@ -110,13 +110,12 @@ class Setups {
       for (const LayerRecompute recompute : space_.recompute.empty() ? kEvery : space_.recompute) {
         // Flash attention has no scores to compute again.
         if (recompute == LayerRecompute::Attention && framework_.flash_attention) continue;
-        setup.recompute = recompute;
+        setup.recompute = {recompute};
         add_savings(setup);
       }
     }
     if (space_.by_stage == ByStage::No) return;
-    setup.recompute = LayerRecompute::None;
-    setup.recompute_by_stage = true;
+    setup.recompute = {.by_stage = true};
     add_savings(setup);
   }
 
@@ -187,14 +186,21 @@ void walk_space(const SetupSpace& space, const std::function<void(const Parallel
                   }});
 }
 
-std::string recompute_text(const ParallelSetup& setup) {
-  if (setup.recompute_by_stage) {
-    return ", recompute by stage" + (setup.recompute_of_stage.empty()
-                                         ? ""
-                                         : ": " + describe_recompute(setup.recompute_of_stage));
+std::string recompute_text(const SetupRecompute& recompute) {
+  if (recompute.by_stage) {
+    return ", recompute by stage" +
+           (recompute.of_stage.empty() ? "" : ": " + describe_recompute(recompute.of_stage));
   }
-  if (setup.recompute == LayerRecompute::Whole) return ", full recompute";
-  return setup.recompute == LayerRecompute::Attention ? ", selective recompute" : "";
+  if (recompute.of_all == LayerRecompute::Whole) return ", full recompute";
+  return recompute.of_all == LayerRecompute::Attention ? ", selective recompute" : "";
+}
+
+std::string order_text(const DeviceOrder& order) {
+  std::string text;
+  if (order.of_ranks == RankOrder::DataOutermost)
+    text += ", rank order " + std::string(name_of(order.of_ranks));
+  if (!order.of_nodes.empty()) text += ", node order " + to_text(order.of_nodes);
+  return text;
 }
 
 std::string describe(const ParallelSetup& setup) {
@@ -204,12 +210,10 @@ std::string describe(const ParallelSetup& setup) {
   if (setup.experts > 1) text += ", ep " + std::to_string(setup.experts);
   if (setup.chunks > 1) text += ", vpp " + std::to_string(setup.chunks);
   text += ", micro-batches of " + std::to_string(setup.micro_batch_size);
-  text += recompute_text(setup);
+  text += recompute_text(setup.recompute);
   if (setup.sequence_parallel) text += ", sequence parallel";
   if (setup.zero > 0) text += ", ZeRO " + std::to_string(setup.zero);
-  if (setup.order == RankOrder::DataOutermost)
-    text += ", rank order " + std::string(name_of(setup.order));
-  return text;
+  return text + order_text(setup.order);
 }
 
 }  // namespace pipewright::planner

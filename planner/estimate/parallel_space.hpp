@@ -55,7 +55,9 @@ void walk_space(const SetupSpace& space, const std::function<void(const Parallel
                 LeftOutTally& left_out);
 
 /// ", full recompute", ", recompute by stage: full on 0-2, none on 3"; "" for none.
-std::string recompute_text(const ParallelSetup& setup);
+std::string recompute_text(const SetupRecompute& recompute);
+/// ", rank order tp-cp-pp-dp, node order 1-0"; "" where both are as everybody has them.
+std::string order_text(const DeviceOrder& order);
 
 /// "tp 8, pp 16, dp 8, micro-batches of 1, selective recompute, sequence parallel, ZeRO 1".
 std::string describe(const ParallelSetup& setup);

@@ -75,10 +75,10 @@ std::optional<Refusal> refusal(const Architecture& model, const Machine& machine
   }
   // Megatron-LM asserts it (core/parallel_state.py): experts are divided among replicas that lie
   // side by side, and the same ranks have to make up a pipeline.
-  if (setup.experts > 1 && setup.order == RankOrder::DataOutermost) {
+  if (setup.experts > 1 && setup.order.of_ranks == RankOrder::DataOutermost) {
     return Refusal{
         LeftOut::ReplicasOutermost,
-        "the rank order " + std::string(name_of(setup.order)) +
+        "the rank order " + std::string(name_of(setup.order.of_ranks)) +
             " has replicas apart, and expert parallel ranks have to lie side by side; take " +
             std::string(name_of(RankOrder::PipelineOutermost)) + ", or ep = 1"};
   }

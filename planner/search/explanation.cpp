@@ -169,9 +169,9 @@ class Question {
     explanation.candidate = row;
     std::vector<std::string>& sentences = explanation.sentences;
     sentences.emplace_back();  // the answer, once it is known
-    if (row.parallel.recompute_by_stage)
+    if (row.parallel.recompute.by_stage)
       sentences.push_back(
-          "Stages compute again: " + describe_recompute(row.parallel.recompute_of_stage) + ".");
+          "Stages compute again: " + describe_recompute(row.parallel.recompute.of_stage) + ".");
     sentences.push_back(
         "Simulated: " + format_duration(row.step) + " a step, " + percent(row.bubble_ratio) +
         " of the ranks' time in bubbles" +

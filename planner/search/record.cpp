@@ -22,7 +22,7 @@ std::string record_of(const Evaluation& evaluation) {
         .dump();
   const Candidate& candidate = evaluation.candidate;
   Json recompute = Json::array();
-  for (const LayerRecompute kind : candidate.parallel.recompute_of_stage)
+  for (const LayerRecompute kind : candidate.parallel.recompute.of_stage)
     recompute.push_back(static_cast<int>(kind));
   return Json{
       {"step_ns", candidate.step.value},           {"recompute_of_stage", recompute},
@@ -47,7 +47,7 @@ Evaluation evaluation_of(const std::string& record, const Branch& branch) {
   evaluation.schedule_index = static_cast<std::size_t>(configuration.schedule - schedules().data());
   Candidate& candidate = evaluation.candidate = unpriced(configuration);
   candidate.stages = *branch.stages;
-  auto& recompute = candidate.parallel.recompute_of_stage;
+  auto& recompute = candidate.parallel.recompute.of_stage;
   recompute.clear();
   for (const JsonCursor& kind : cursor.at("recompute_of_stage").elements())
     recompute.push_back(static_cast<LayerRecompute>(kind.integer(0, 2)));

@@ -153,7 +153,7 @@ Json fields_of(const ParallelCandidate& candidate) {
           {"vpp", setup.chunks},
           {"micro_batch_size", setup.micro_batch_size},
           {"micro_batches", setup.micro_batches},
-          {"recompute", to_string(setup.recompute)},
+          {"recompute", to_string(setup.recompute.of_all)},
           {"sequence_parallel", setup.sequence_parallel},
           {"zero", setup.zero},
           {"step_ns", nanoseconds(estimate.step).value},

@@ -213,7 +213,7 @@ TEST(MixedClusters, EachRankHasTheMemoryOfItsOwnNodes) {
   const auto costs = costs_of_job(job, nullptr, 0);
   EXPECT_EQ(result.rank_memory, costs->rank_memory(result.ranked.front().parallel));
   for (const Candidate& row : result.ranked) {
-    const bool turned = !row.parallel.node_order.empty();
+    const bool turned = !row.parallel.order.of_nodes.empty();
     const auto memory = costs->rank_memory(row.parallel);
     EXPECT_EQ(memory[turned ? 0 : 1], of_small);
     EXPECT_GT(memory[turned ? 1 : 0], of_small);

@@ -59,7 +59,7 @@ Case random_case(std::uint32_t seed, const std::vector<const char*>& schedules) 
   setup.pipeline = std::min(random.one_of(2, 3, 4), layers);
   setup.micro_batch_size = random.one_of(1, 2);
   setup.micro_batches = one.job.global_batch / setup.micro_batch_size;
-  setup.recompute_by_stage = true;
+  setup.recompute.by_stage = true;
   const char* name =
       schedules[static_cast<std::size_t>(random.below(static_cast<int>(schedules.size())))];
   const Schedule& schedule = find_schedule(name);
@@ -100,7 +100,7 @@ std::vector<Kinds> all_choices(const Kinds& kinds, std::size_t stages) {
 Evaluation with(const Case& one, const ConfigurationCosts& costs, const Kinds& choice,
                 Bytes limit) {
   Branch branch{one.configuration, std::make_shared<const std::vector<StagePlan>>(one.stages), 0};
-  branch.configuration.parallel.recompute_of_stage = choice;
+  branch.configuration.parallel.recompute.of_stage = choice;
   return evaluate(one.job, costs, branch, limit);
 }
 
@@ -143,7 +143,7 @@ TEST(RecomputeByStage, IsTheBestOfAllChoicesWithOneStageARank) {
     EXPECT_EQ(chosen.candidate.step, best->step)
         << seed << ": " << describe(chosen.candidate) << ", and not " << describe(*best);
     EXPECT_LE(chosen.candidate.peak_bytes, limit);
-    const Kinds& kinds = chosen.candidate.parallel.recompute_of_stage;
+    const Kinds& kinds = chosen.candidate.parallel.recompute.of_stage;
     mixed += kinds.front() != kinds.back() ? 1 : 0;
   }
   EXPECT_GT(mixed, 60);
@@ -165,7 +165,7 @@ TEST(RecomputeByStage, FitsWithSeveralStagesARankAndNoOneStageCouldDoLess) {
       continue;
     }
     EXPECT_LE(chosen.candidate.peak_bytes, limit) << seed;
-    const Kinds& kinds = chosen.candidate.parallel.recompute_of_stage;
+    const Kinds& kinds = chosen.candidate.parallel.recompute.of_stage;
     for (std::size_t s = 0; s < kinds.size(); ++s) {
       for (const LayerRecompute less : costs->recompute_kinds()) {
         if (less >= kinds[s]) break;
@@ -264,7 +264,7 @@ TEST(RecomputeByStage, IsFoundWithBoundsAsByTryingEverything) {
     const SearchResult quick = searched(job, 10, false), all = searched(job, 10, true);
     SCOPED_TRACE(seed);
     test::expect_same_rows(quick, all);
-    for (const Candidate& row : all.ranked) chosen += row.parallel.recompute_by_stage ? 1 : 0;
+    for (const Candidate& row : all.ranked) chosen += row.parallel.recompute.by_stage ? 1 : 0;
   }
   EXPECT_GT(chosen, 20);
 }

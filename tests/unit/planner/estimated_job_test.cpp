@@ -52,7 +52,7 @@ TEST(EstimatedJob, ValuesOfTheJobAreAllThatIsTried) {
   const SearchResult result = searched(job);
   ASSERT_FALSE(result.ranked.empty());
   for (const Candidate& row : result.ranked) {
-    EXPECT_EQ(row.parallel.recompute, LayerRecompute::Whole);
+    EXPECT_EQ(row.parallel.recompute.of_all, LayerRecompute::Whole);
     EXPECT_EQ(row.parallel.experts, 8);
     EXPECT_EQ(row.parallel.zero, 1);
     EXPECT_TRUE(row.schedule == "interleaved" || row.schedule == "zbv") << row.schedule;
@@ -160,7 +160,7 @@ TEST(EstimatedJob, WhatTheEstimateDoesNotKnowIsRefused) {
   EXPECT_THROW(searched(job), InputError);
   job.training.recompute = {RecomputeSpec::Kind::Full, {}};
   for (const Candidate& row : searched(job).ranked)
-    EXPECT_EQ(row.parallel.recompute, LayerRecompute::Whole);
+    EXPECT_EQ(row.parallel.recompute.of_all, LayerRecompute::Whole);
 }
 
 TEST(EstimatedJob, AMeasuredStepScalesAllTimes) {

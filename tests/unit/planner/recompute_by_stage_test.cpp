@@ -121,7 +121,7 @@ TEST(RecomputeByStage, IsCountedWithTheOthersWhereAllStagesDoTheSame) {
   job.strategy.recompute = {"none", "by_stage"};
   const SearchResult roomy = search(job);
   EXPECT_THAT(roomy.pruned, Contains(Key(LeftOut::AlikeRecompute)));
-  for (const Candidate& row : roomy.ranked) EXPECT_FALSE(row.parallel.recompute_by_stage);
+  for (const Candidate& row : roomy.ranked) EXPECT_FALSE(row.parallel.recompute.by_stage);
   job.strategy.recompute = {"by_stage"};  // nothing else has it
   const SearchResult alone = search(job);
   EXPECT_THAT(alone.pruned, Not(Contains(Key(LeftOut::AlikeRecompute))));
@@ -155,8 +155,8 @@ TEST(RecomputeByStage, OfGpt3On64DevicesOnlyEarlyStagesNeedIt) {
   const SearchResult result = search(job);
   ASSERT_TRUE(result.best);
   const Candidate& best = result.ranked.front();
-  ASSERT_TRUE(best.parallel.recompute_by_stage);
-  const auto& kinds = best.parallel.recompute_of_stage;
+  ASSERT_TRUE(best.parallel.recompute.by_stage);
+  const auto& kinds = best.parallel.recompute.of_stage;
   EXPECT_TRUE(std::is_sorted(kinds.rbegin(), kinds.rend()));
   EXPECT_EQ(kinds.front(), LayerRecompute::Attention);
   EXPECT_EQ(kinds.back(), LayerRecompute::None);
@@ -194,7 +194,7 @@ TEST(RecomputeByStage, CanBeExplained) {
   const auto explained = [&](const std::string& text) {
     return explain(job, nullptr, 0, found, text);
   };
-  const auto& kinds = found.ranked.front().parallel.recompute_of_stage;
+  const auto& kinds = found.ranked.front().parallel.recompute.of_stage;
   const Explanation by_stage = explained("recompute=by-stage");
   EXPECT_TRUE(by_stage.is_possible);
   EXPECT_THAT(by_stage.sentences,
