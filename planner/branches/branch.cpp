@@ -59,10 +59,6 @@ std::vector<StagePlan> stages_of(const Configuration& configuration,
 namespace {
 
 constexpr double kMostConfigurationActions = 2e7;  // of one configuration
-constexpr const char* kTooLarge = "too large to simulate";
-constexpr const char* kMixedSpeeds = "stages on several ranks, which differ in speed";
-constexpr const char* kSameCut = "same stages by cost and by number of layers";
-constexpr const char* kSameByRank = "same stages by rank as by stage";
 
 /// What shapes with the same stages on the same ranks share.
 struct Cut {
@@ -116,7 +112,7 @@ class Cuts {
     Cut cut;
     cut.stages = std::make_shared<const std::vector<StagePlan>>(plan_stages(partition, placement));
     cut.wires = costs_.wires(configuration.parallel, *cut.stages);
-    if (configuration.parallel.recompute_by_stage) {
+    if (configuration.parallel.recompute.by_stage) {
       cut.by_recompute = stages_by_recompute(costs_, configuration.parallel, *cut.stages);
       cut.costs = cut.by_recompute->least_costs(std::vector<std::size_t>(cut.stages->size(), 0));
       cut.memory = cut.by_recompute->least_memory();
@@ -304,13 +300,14 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
   Branches branches;
   const RankLimits limits = limits_of(costs, mesh, limit);
   if (!may_hold(limits, mesh.pipeline, costs.least_memory(mesh))) {
-    branches.pruned[kOverMemory] += cuts_tried(costs) * static_cast<int>(shapes.size());
+    branches.pruned[LeftOut::OverMemory] +=
+        cuts_tried(costs) * static_cast<std::int64_t>(shapes.size());
     return branches;
   }
   Cuts cuts(costs, mesh);
   for (const Shape& open : shapes) {
     if (mixes_speeds(open.schedule->layout, cuts.layer_costs())) {
-      branches.pruned[kMixedSpeeds] += cuts_tried(costs);
+      branches.pruned[LeftOut::MixedSpeeds] += cuts_tried(costs);
       continue;
     }
     const auto chosen = with_best_replicas(open, cuts);
@@ -320,25 +317,25 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
       branch.configuration = {shape.schedule, mesh, k == 1, k == 2};
       branch.configuration.parallel.chunks = shape.chunks;
       branch.configuration.parallel.stage_replicas = shape.stage_replicas;
-      if (mesh.recompute_by_stage && shape.schedule->cost_driven) {
-        ++branches.pruned[kOrderByCosts];
+      if (mesh.recompute.by_stage && shape.schedule->cost_driven) {
+        ++branches.pruned[LeftOut::OrderByCosts];
         continue;
       }
       const Cut* cut = cuts.of(branch.configuration, shape.placement);
       if (cut == nullptr) {
-        ++branches.pruned[k == 2 ? kSameByRank : kSameCut];
+        ++branches.pruned[k == 2 ? LeftOut::SameByRank : LeftOut::SameCut];
         continue;
       }
       const double actions =
           3.0 * shape.placement.stages() * mesh.micro_batches * costs.simulated_replicas(mesh);
       if (actions > kMostConfigurationActions) {
-        ++branches.pruned[kTooLarge];
+        ++branches.pruned[LeftOut::TooLarge];
       } else if (!may_fit(branch.configuration, *cut->stages, cut->memory, limits)) {
-        ++branches.pruned[kOverMemory];
+        ++branches.pruned[LeftOut::OverMemory];
       } else if (cut->by_recompute && costs.has_recompute(LayerRecompute::None) &&
                  surely_fits(branch.configuration, *cut->stages, cut->by_recompute->memory.front(),
                              limits)) {
-        ++branches.pruned[kAlike];
+        ++branches.pruned[LeftOut::AlikeRecompute];
       } else {
         branch.stages = cut->stages;
         const Sending sending = costs.sending(*shape.schedule);

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "planner/branches/space.hpp"
@@ -34,14 +32,8 @@ std::vector<StagePlan> stages_of(const Configuration& configuration,
 
 struct Branches {
   std::vector<Branch> open;
-  std::map<std::string, int> pruned;
+  LeftOutCounts pruned;
 };
-
-inline constexpr const char* kOverMemory = "over the memory limit";
-inline constexpr const char* kAlike =
-    "recompute by stage, where the least that fits is the same for all stages";
-inline constexpr const char* kOrderByCosts =
-    "recompute by stage, where the order follows from the costs";
 
 /// Cuts that each shape is tried with.
 int cuts_tried(const ConfigurationCosts& costs);

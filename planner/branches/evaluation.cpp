@@ -44,11 +44,6 @@ void repeat_for_all(Candidate& candidate, int replicas) {
   }
 }
 
-bool is_to_choose(const Branch& branch) {
-  const ParallelSetup& parallel = branch.configuration.parallel;
-  return parallel.recompute_by_stage && parallel.recompute_of_stage.empty();
-}
-
 }  // namespace
 
 Candidate unpriced(const Configuration& configuration) {
@@ -66,9 +61,8 @@ bool better(const Evaluation& a, const Evaluation& b) {
     const ParallelSetup& p = o.candidate.parallel;
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
                       p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
-                      p.recompute, p.recompute_of_stage, p.sequence_parallel, p.node_order, p.order,
-                      p.stage_replicas, o.candidate.partition == "even",
-                      o.candidate.partition == "by-rank");
+                      p.recompute, p.sequence_parallel, p.order, p.stage_replicas,
+                      o.candidate.partition == "even", o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);
 }
@@ -77,9 +71,9 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
                     Bytes limit) {
   Evaluation outcome;
   auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit);
-  if (!chosen ||
-      (is_to_choose(branch) && is_alike_elsewhere(source, chosen->configuration, *branch.stages))) {
-    outcome.pruned = chosen ? kAlike : kOverMemory;
+  if (!chosen || (branch.configuration.parallel.recompute.is_to_choose() &&
+                  is_alike_elsewhere(source, chosen->configuration, *branch.stages))) {
+    outcome.pruned = chosen ? LeftOut::AlikeRecompute : LeftOut::OverMemory;
     return outcome;
   }
   const Configuration& c = chosen->configuration;
@@ -93,7 +87,7 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
   const ScheduleRequest request = request_for(parallel, *branch.stages, by.table, by.limits);
   // The sizes are possible; a schedule that plans by costs may still find no room for its order.
   if (c.schedule->cost_driven && refusal_of(*c.schedule, request)) {
-    outcome.pruned = kOverMemory;
+    outcome.pruned = LeftOut::OverMemory;
     return outcome;
   }
   const Order order = chosen->order ? *std::move(chosen->order) : c.schedule->make(request);
@@ -122,13 +116,14 @@ Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
     const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;
     const Bytes peak(rank.peak_bytes);
     outcome.rank_peaks.push_back(peak);
-    if (by.limits.all.value > 0 && peak > by.limits.of(of_replica)) outcome.pruned = kOverMemory;
+    if (by.limits.all.value > 0 && peak > by.limits.of(of_replica))
+      outcome.pruned = LeftOut::OverMemory;
   }
-  if (!outcome.pruned.empty()) return outcome;
+  if (outcome.pruned) return outcome;
   const sim::Result result = sim::simulate(program, by.table);
   outcome.simulated = true;
   if (!result.finished) {
-    outcome.pruned = kStuck;
+    outcome.pruned = LeftOut::Stuck;
     return outcome;
   }
   outcome.candidate = candidate_of(configuration, stages, program, by.table,

@@ -2,7 +2,7 @@
 // function; any number of threads may call it.
 #pragma once
 
-#include <string>
+#include <optional>
 
 #include "planner/branches/branch.hpp"
 #include "planner/configurations/candidate.hpp"
@@ -10,14 +10,12 @@
 
 namespace pipewright::planner {
 
-inline constexpr const char* kStuck = "does not end under the policy";
-
 struct Evaluation {
   Candidate candidate;             // complete unless `pruned` says why not
   std::size_t schedule_index = 0;  // place in the registry, simpler schedules first
   bool simulated = false;
   std::vector<Bytes> rank_peaks;  // of every rank; empty where it comes from a journal
-  std::string pruned;             // kOverMemory, kStuck, kAlike; empty: it is a plan
+  std::optional<LeftOut> pruned;  // nullopt: it is a plan
 };
 
 Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,

@@ -68,8 +68,8 @@ void read_word(const Values& values, const char* key,
 }
 
 /// One word for all stages, by-stage, or a word for each: "full+full+none".
-void read_recompute(const Values& values, ParallelSetup& parallel) {
-  parallel.recompute_of_stage.clear();  // of another configuration
+void read_recompute(const Values& values, SetupRecompute& recompute) {
+  recompute.of_stage.clear();  // of another configuration
   const auto found = values.find("recompute");
   if (found == values.end()) return;
   const auto word = [](const std::string& text) {
@@ -82,37 +82,35 @@ void read_recompute(const Values& values, ParallelSetup& parallel) {
     return kind;
   };
   const std::string& text = found->second;
-  parallel.recompute = LayerRecompute::None;
-  parallel.recompute_by_stage = true;
+  recompute = {.by_stage = true};
   if (text == "by-stage" || text == "by_stage") return;
   std::size_t begin = 0, plus = text.find('+');
-  parallel.recompute_by_stage = plus != std::string::npos;
-  if (!parallel.recompute_by_stage) {
-    parallel.recompute = word(text);
+  if (plus == std::string::npos) {
+    recompute = {word(text)};
     return;
   }
   for (; plus != std::string::npos; begin = plus + 1, plus = text.find('+', begin))
-    parallel.recompute_of_stage.push_back(word(text.substr(begin, plus - begin)));
-  parallel.recompute_of_stage.push_back(word(text.substr(begin)));
+    recompute.of_stage.push_back(word(text.substr(begin, plus - begin)));
+  recompute.of_stage.push_back(word(text.substr(begin)));
 }
 
 /// What is wrong with recompute by stage, for a plan of `stages` stages.
 std::optional<std::string> broken_recompute(const Configuration& c, std::size_t stages,
                                             const ConfigurationCosts& costs) {
-  const ParallelSetup& parallel = c.parallel;
-  if (!parallel.recompute_by_stage) return std::nullopt;
-  if (c.schedule->cost_driven && parallel.recompute_of_stage.empty()) {
+  const SetupRecompute& recompute = c.parallel.recompute;
+  if (!recompute.by_stage) return std::nullopt;
+  if (c.schedule->cost_driven && recompute.is_to_choose()) {
     return "The order of " + std::string(c.schedule->name) +
            " follows from the costs, and recompute by stage would choose the costs from the "
            "order: a circle. Name none, selective or full, or one for each stage "
            "(full+full+none).";
   }
-  if (!parallel.recompute_of_stage.empty() && parallel.recompute_of_stage.size() != stages) {
-    return "It names " + std::to_string(parallel.recompute_of_stage.size()) +
-           " recomputes, and has " + std::to_string(stages) + " stages.";
+  if (!recompute.of_stage.empty() && recompute.of_stage.size() != stages) {
+    return "It names " + std::to_string(recompute.of_stage.size()) + " recomputes, and has " +
+           std::to_string(stages) + " stages.";
   }
   const auto kinds = costs.recompute_kinds();
-  for (const LayerRecompute kind : parallel.recompute_of_stage) {
+  for (const LayerRecompute kind : recompute.of_stage) {
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
       return "There is no attention here that selective recompute could save.";
   }
@@ -126,7 +124,7 @@ Configuration with_any_recompute(const ConfigurationCosts& costs,
   if (const auto chosen = with_chosen_recompute(costs, configuration, stages, costs.memory_limit()))
     return chosen->configuration;
   Configuration most = configuration;
-  most.parallel.recompute_of_stage.assign(stages.size(), costs.recompute_kinds().back());
+  most.parallel.recompute.of_stage.assign(stages.size(), costs.recompute_kinds().back());
   return most;
 }
 
@@ -165,13 +163,13 @@ void read_degrees(const Values& values, ParallelSetup& parallel) {
   parallel.micro_batch_size =
       number_of(values, "micro_batch_size").value_or(parallel.micro_batch_size);
   parallel.zero = number_of(values, "zero", 0).value_or(parallel.zero);
-  read_recompute(values, parallel);
+  read_recompute(values, parallel.recompute);
   read_word<bool, 2>(values, "sequence_parallel", {{{"on", true}, {"off", false}}},
                      parallel.sequence_parallel);
   read_word<RankOrder, 2>(values, "rank_order",
                           {{{name_of(RankOrder::PipelineOutermost), RankOrder::PipelineOutermost},
                             {name_of(RankOrder::DataOutermost), RankOrder::DataOutermost}}},
-                          parallel.order);
+                          parallel.order.of_ranks);
   if (parallel.tensor == 1 && values.count("sequence_parallel") == 0)
     parallel.sequence_parallel = false;
 }
@@ -261,10 +259,11 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
                             cut);
   NamedConfiguration named;
   if (const auto order = values.find("node_order"); order != values.end())
-    parallel.node_order = read_node_order(job.cluster, order->second);
+    parallel.order.of_nodes = read_node_order(job.cluster, order->second);
   named.too_many_devices = set_replicas(values, job, otherwise != nullptr, parallel);
   // Without replicas or a pipeline there is one order.
-  if (parallel.pipeline == 1 || parallel.data == 1) parallel.order = RankOrder::PipelineOutermost;
+  if (parallel.pipeline == 1 || parallel.data == 1)
+    parallel.order.of_ranks = RankOrder::PipelineOutermost;
   named.other_batch = set_batches(values, job, parallel);
   named.configuration = {&find_schedule(schedule), parallel, cut == "even", cut == "by-rank"};
   return named;
@@ -276,7 +275,8 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
   const Configuration& c = asked.configuration;
   ParallelSetup mesh = c.parallel;
   mesh.chunks = 1;  // these are the schedule's affair
-  if (const auto reason = costs.refusal(mesh)) return "A rule forbids it: " + *reason + ".";
+  if (const auto reason = costs.refusal(mesh))
+    return "A rule forbids it: " + reason->sentence + ".";
   if (!asked.other_batch.empty()) return asked.other_batch;
   if (mixes_speeds(c.schedule->layout, costs.layer_costs(mesh))) {
     return "With " + std::string(c.schedule->name) +

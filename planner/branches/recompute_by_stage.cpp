@@ -11,15 +11,14 @@ namespace {
 
 ParallelSetup alike(const ParallelSetup& setup, LayerRecompute recompute) {
   ParallelSetup same = setup;
-  same.recompute = recompute;
-  same.recompute_by_stage = false;
-  same.recompute_of_stage.clear();
+  same.recompute = {recompute};
   return same;
 }
 
-std::vector<std::size_t> choice_of(const StagesByRecompute& stages, const ParallelSetup& setup) {
+std::vector<std::size_t> choice_of(const StagesByRecompute& stages,
+                                   const SetupRecompute& recompute) {
   std::vector<std::size_t> choice;
-  for (const LayerRecompute kind : setup.recompute_of_stage) {
+  for (const LayerRecompute kind : recompute.of_stage) {
     const auto place = std::find(stages.kinds.begin(), stages.kinds.end(), kind);
     PIPEWRIGHT_ASSERT(place != stages.kinds.end(), "a stage's recompute is none of the mesh's");
     choice.push_back(static_cast<std::size_t>(place - stages.kinds.begin()));
@@ -262,7 +261,7 @@ std::optional<ChosenRecompute> with_chosen_recompute(const ConfigurationCosts& c
                                                      std::span<const StagePlan> stages,
                                                      Bytes limit) {
   const ParallelSetup& setup = configuration.parallel;
-  if (!setup.recompute_by_stage || !setup.recompute_of_stage.empty())
+  if (!setup.recompute.is_to_choose())
     return ChosenRecompute{configuration, std::nullopt, std::nullopt};
   ScheduleRequest request = request_of(setup);
   request.memory_limit = limit;
@@ -275,36 +274,36 @@ std::optional<ChosenRecompute> with_chosen_recompute(const ConfigurationCosts& c
   if (!choice) return std::nullopt;
   Configuration chosen = configuration;
   for (const std::size_t kind : *choice)
-    chosen.parallel.recompute_of_stage.push_back(by_kind.kinds[kind]);
+    chosen.parallel.recompute.of_stage.push_back(by_kind.kinds[kind]);
   return ChosenRecompute{std::move(chosen), std::move(order), std::move(by_kind)};
 }
 
 std::vector<StageCosts> chosen_stage_costs(const ConfigurationCosts& costs,
                                            const ParallelSetup& setup,
                                            std::span<const StagePlan> stages) {
-  if (setup.recompute_of_stage.empty()) return costs.stage_costs(setup, stages);
+  if (setup.recompute.of_stage.empty()) return costs.stage_costs(setup, stages);
   const StagesByRecompute by_kind = stages_by_recompute(costs, setup, stages);
-  return by_kind.costs_of(choice_of(by_kind, setup));
+  return by_kind.costs_of(choice_of(by_kind, setup.recompute));
 }
 
 std::vector<StageMemory> chosen_stage_memory(const ConfigurationCosts& costs,
                                              const ParallelSetup& setup,
                                              std::span<const StagePlan> stages) {
-  if (setup.recompute_of_stage.empty()) return costs.stage_memory(setup, stages);
+  if (setup.recompute.of_stage.empty()) return costs.stage_memory(setup, stages);
   const StagesByRecompute by_kind = stages_by_recompute(costs, setup, stages);
-  return by_kind.memory_of(choice_of(by_kind, setup));
+  return by_kind.memory_of(choice_of(by_kind, setup.recompute));
 }
 
 CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& setup,
                        std::span<const StagePlan> stages, int replicas) {
-  if (setup.recompute_of_stage.empty()) return costs.table(setup, stages, replicas);
+  if (setup.recompute.of_stage.empty()) return costs.table(setup, stages, replicas);
   return chosen_table(costs, setup, stages, replicas, stages_by_recompute(costs, setup, stages));
 }
 
 CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& setup,
                        std::span<const StagePlan> stages, int replicas,
                        const StagesByRecompute& by_kind) {
-  const auto choice = choice_of(by_kind, setup);
+  const auto choice = choice_of(by_kind, setup.recompute);
   // Messages, parameters and routes are the same whatever is computed again.
   CostTable table = costs.table(alike(setup, by_kind.kinds.front()), stages, replicas);
   std::vector<StageCosts> chosen = by_kind.costs_of(choice);
@@ -319,7 +318,7 @@ CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& set
 
 bool is_alike_elsewhere(const ConfigurationCosts& costs, const Configuration& chosen,
                         std::span<const StagePlan> stages) {
-  const auto& kinds = chosen.parallel.recompute_of_stage;
+  const auto& kinds = chosen.parallel.recompute.of_stage;
   const LayerRecompute kind = kinds.front();
   if (std::any_of(kinds.begin(), kinds.end(), [&](LayerRecompute k) { return k != kind; }) ||
       !costs.has_recompute(kind))

@@ -62,8 +62,8 @@ std::optional<std::vector<std::size_t>> least_recompute(const StagesByRecompute&
                                                         const OrderPeaks& peaks,
                                                         const RankLimits& limits);
 
-/// A configuration with its recompute_of_stage and, where they were chosen now, what they were
-/// chosen by.
+/// A configuration with its SetupRecompute::of_stage and, where they were chosen now, what they
+/// were chosen by.
 struct ChosenRecompute {
   Configuration configuration;
   std::optional<Order> order;  // of one replica
@@ -76,7 +76,7 @@ std::optional<ChosenRecompute> with_chosen_recompute(const ConfigurationCosts& c
                                                      std::span<const StagePlan> stages,
                                                      Bytes limit);
 
-/// As the functions of ConfigurationCosts, also for a setup with recompute_of_stage.
+/// As the functions of ConfigurationCosts, also for a setup with SetupRecompute::of_stage.
 std::vector<StageCosts> chosen_stage_costs(const ConfigurationCosts& costs,
                                            const ParallelSetup& setup,
                                            std::span<const StagePlan> stages);
@@ -85,7 +85,7 @@ std::vector<StageMemory> chosen_stage_memory(const ConfigurationCosts& costs,
                                              std::span<const StagePlan> stages);
 CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& setup,
                        std::span<const StagePlan> stages, int replicas);
-/// The same of a setup with recompute_of_stage, from what they were chosen by.
+/// The same of a setup with SetupRecompute::of_stage, from what they were chosen by.
 CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& setup,
                        std::span<const StagePlan> stages, int replicas,
                        const StagesByRecompute& by_kind);

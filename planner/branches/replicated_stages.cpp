@@ -26,7 +26,7 @@ ReplicatedStages::ReplicatedStages(const ConfigurationCosts& costs, const Parall
   layers_ = static_cast<int>(work_.size());
   ParallelSetup setup = mesh;
   setup.stage_replicas = {ranks_};  // then parameters have a price
-  setup.recompute_of_stage.clear();
+  setup.recompute.of_stage.clear();
   routes_ = costs.table(setup, single_layers(layers_), 1);
   for (std::size_t l = 0; l < work_.size(); ++l) {
     work_[l] += routes_.stages[l + 1].opt.value;

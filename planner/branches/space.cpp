@@ -34,28 +34,18 @@ SearchSpace search_space(const Job& job, const ConfigurationCosts& costs) {
     throw InputError("global_batch: expected a positive number of samples a step, found " +
                      std::to_string(job.global_batch));
   }
+  const auto walk = [&](const std::vector<int>& pipeline, std::vector<ParallelSetup>& meshes,
+                        LeftOutTally& left_out) {
+    walk_space(
+        {[&](const SpaceVisitor& visitor) { costs.for_each_mesh(pipeline, visitor); },
+         [&](const ParallelSetup& mesh) { return costs.refusal(mesh); },
+         [&](const ParallelSetup& setup) { return numbers_of(setup, job); }},
+        [&](const ParallelSetup& mesh) { meshes.push_back(mesh); }, left_out);
+  };
   SearchSpace space;
-  costs.for_each_mesh({}, {[&](const ParallelSetup& mesh) {
-                             if (const auto reason = costs.refusal(mesh)) {
-                               const std::string rule = rule_of(*reason);
-                               ++space.pruned[rule];
-                               space.examples.try_emplace(rule, *reason);
-                             } else {
-                               space.meshes.push_back(mesh);
-                             }
-                           },
-                           [&](std::string_view rule, const ParallelSetup& setup) {
-                             const auto [count, is_new] =
-                                 space.pruned.try_emplace(std::string(rule), 0);
-                             ++count->second;
-                             if (is_new) space.examples[count->first] = numbers_of(setup, job);
-                           }});
-  const auto ranks = asked_ranks(job.strategy);
-  if (admits(ranks, 1)) return space;
-  costs.for_each_mesh({1}, {[&](const ParallelSetup& mesh) {
-                              if (!costs.refusal(mesh)) space.only_to_compare.push_back(mesh);
-                            },
-                            [](std::string_view, const ParallelSetup&) {}});
+  walk({}, space.meshes, space.left_out);
+  LeftOutTally of_comparison;  // the job rules them out anyway
+  if (!admits(asked_ranks(job.strategy), 1)) walk({1}, space.only_to_compare, of_comparison);
   return space;
 }
 
@@ -132,9 +122,7 @@ std::optional<std::string> refusal_of_replicas(const Schedule& schedule, const P
 }  // namespace
 
 void ShapeChoices::Shapes::refuse(const Schedule& schedule, const std::string& reason) {
-  const std::string rule = "outside the constraint of " + std::string(schedule.name);
-  ++pruned[rule];
-  examples.try_emplace(rule, reason);
+  left_out.add({LeftOut::OutsideConstraint, schedule.name}, [&] { return reason; });
 }
 
 void ShapeChoices::add_replicated(const Schedule& schedule, const ParallelSetup& mesh,
@@ -146,7 +134,7 @@ void ShapeChoices::add_replicated(const Schedule& schedule, const ParallelSetup&
     if (const auto reason = refusal_of_replicas(schedule, mesh, asked)) {
       shapes.refuse(schedule, *reason);
     } else if (static_cast<int>(asked.size()) > layers_) {
-      ++shapes.pruned["fewer layers than stages"];
+      shapes.left_out.add(LeftOut::FewerLayersThanStages);
     } else {
       add(asked);
     }
@@ -157,7 +145,7 @@ void ShapeChoices::add_replicated(const Schedule& schedule, const ParallelSetup&
   for (const int stages : possible.stage_counts)
     shapes.list.push_back({&schedule, 1, Placement::loop(stages, 1), {}});
   if (possible.all.empty() && possible.stage_counts.empty())
-    ++shapes.pruned["fewer layers than stages"];
+    shapes.left_out.add(LeftOut::FewerLayersThanStages);
 }
 
 ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
@@ -165,11 +153,11 @@ ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
   for (const Schedule* schedule : schedules_for(mesh.pipeline, mesh.data > 1)) {
     for (const int chunks : chunks_for(*schedule, mesh.pipeline)) {
       if (mesh.data > 1 && schedule->asynchronous) {
-        ++shapes.pruned["asynchronous, with replicas"];
+        shapes.left_out.add(LeftOut::AsynchronousWithReplicas);
         continue;
       }
       if (is_tied_ && schedule->asynchronous) {
-        ++shapes.pruned["asynchronous, with a tied head"];
+        shapes.left_out.add(LeftOut::AsynchronousWithTiedHead);
         continue;
       }
       if (schedule->layout == Layout::Replicas && chunks == 1) {
@@ -183,7 +171,7 @@ ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
       }
       Placement placement = placement_of(*schedule, request);
       if (placement.stages() > layers_) {
-        ++shapes.pruned["fewer layers than stages"];
+        shapes.left_out.add(LeftOut::FewerLayersThanStages);
         continue;
       }
       shapes.list.push_back({schedule, chunks, std::move(placement), {}});

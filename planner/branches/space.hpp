@@ -3,7 +3,6 @@
 // several schedules and cuts of the layers are tried. Pure functions.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -35,10 +34,9 @@ struct Configuration {
 /// Meshes by what they are tried for. A field for which the job gives values takes only these, in
 /// both auto modes: a value the user wrote is never ignored.
 struct SearchSpace {
-  std::vector<ParallelSetup> meshes;            // that the job allows
-  std::vector<ParallelSetup> only_to_compare;   // of one pipeline rank, which the job rules out
-  std::map<std::string, int> pruned;            // left out before anything was simulated, by reason
-  std::map<std::string, std::string> examples;  // of a reason, the first case in full
+  std::vector<ParallelSetup> meshes;           // that the job allows
+  std::vector<ParallelSetup> only_to_compare;  // of one pipeline rank, which the job rules out
+  LeftOutTally left_out;                       // before anything was simulated
 };
 
 /// Throws InputError for a value that is not a positive number or a schedule that does not exist.
@@ -59,8 +57,7 @@ class ShapeChoices {
 
   struct Shapes {
     std::vector<Shape> list;
-    std::map<std::string, int> pruned;
-    std::map<std::string, std::string> examples;
+    LeftOutTally left_out;
 
     /// Counts what the schedule cannot do.
     void refuse(const Schedule& schedule, const std::string& reason);

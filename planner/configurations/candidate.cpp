@@ -1,6 +1,5 @@
 #include "planner/configurations/candidate.hpp"
 
-#include "core/cluster/node_order.hpp"
 #include "planner/base/number_text.hpp"
 #include "planner/configurations/stage_replicas.hpp"
 #include "planner/estimate/parallel_space.hpp"
@@ -22,14 +21,11 @@ std::string describe(const Candidate& candidate) {
   if (devices > 1) text += ", tp " + std::to_string(parallel.tensor);
   if (parallel.context > 1) text += ", cp " + std::to_string(parallel.context);
   if (parallel.experts > 1) text += ", ep " + std::to_string(parallel.experts);
-  text += recompute_text(parallel);
+  text += recompute_text(parallel.recompute);
   if (parallel.sequence_parallel) text += ", sequence parallel";
   if (parallel.zero > 0 && candidate.parallel.data * parallel.context > 1)
     text += ", ZeRO " + std::to_string(parallel.zero);
-  if (parallel.order == RankOrder::DataOutermost)
-    text += ", rank order " + std::string(name_of(parallel.order));
-  if (!parallel.node_order.empty()) text += ", node order " + to_text(parallel.node_order);
-  return text;
+  return text + order_text(parallel.order);
 }
 
 }  // namespace pipewright::planner

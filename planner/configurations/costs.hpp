@@ -30,15 +30,15 @@ class ConfigurationCosts {
   /// where it is not empty.
   virtual void for_each_mesh(const std::vector<int>& pipeline,
                              const SpaceVisitor& visitor) const = 0;
-  /// Why nothing runs or can be priced on this mesh, in words; nullopt: nothing is wrong.
-  virtual std::optional<std::string> refusal(const ParallelSetup& mesh) const = 0;
+  /// Why nothing runs or can be priced on this mesh; nullopt: nothing is wrong.
+  virtual std::optional<Refusal> refusal(const ParallelSetup& mesh) const = 0;
 
   /// No schedule on this mesh ends earlier, in nanoseconds; 0 says nothing.
   virtual std::int64_t least_step(const ParallelSetup& mesh) const = 0;
   /// What a balanced cut divides: F, I and W of each of the model's layers on each rank, in
   /// nanoseconds.
   virtual LayerCosts layer_costs(const ParallelSetup& mesh) const = 0;
-  /// stage_costs(), stage_memory() and table() go by mesh.recompute;
+  /// stage_costs(), stage_memory() and table() go by mesh.recompute.of_all;
   /// planner/branches/recompute_by_stage.hpp puts stages with their own recompute together.
   /// `reduce` and `unshard` have the least that a stage's replicas exchange, where that is not part
   /// of OPT.
@@ -54,7 +54,7 @@ class ConfigurationCosts {
   /// Everything that simulating `replicas` of the pipeline needs.
   virtual CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                           int replicas) const = 0;
-  /// What a stage may compute again where each has its own (ParallelSetup::recompute_by_stage), the
+  /// What a stage may compute again where each has its own (SetupRecompute::by_stage), the
   /// least first.
   virtual std::vector<LayerRecompute> recompute_kinds() const = 0;
   /// Whether the job's meshes have it for all stages alike.

@@ -131,7 +131,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
                     visitor.ruled_out});
   }
 
-  std::optional<std::string> refusal(const ParallelSetup& mesh) const override {
+  std::optional<Refusal> refusal(const ParallelSetup& mesh) const override {
     const EstimateContext& any = contexts_.any();
     return planner::refusal(any.model, any.machine, mesh);
   }
@@ -204,26 +204,25 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   void visit_orders(ParallelSetup setup, OrderChoices& choices, OrdersOfSetups& orders,
                     const SpaceVisitor& visitor) const {
     const bool has_choice = setup.pipeline > 1 && setup.data > 1;
-    setup.order = has_choice && orders_asked_.size() == 1 ? orders_asked_.front()
-                                                          : RankOrder::PipelineOutermost;
+    setup.order.of_ranks = has_choice && orders_asked_.size() == 1 ? orders_asked_.front()
+                                                                   : RankOrder::PipelineOutermost;
     orders.visit(setup, visitor);
     if (!has_choice || orders_asked_.size() == 1) return;
     switch (choices.of(setup)) {
       case OrderChoice::Same:
-        visitor.ruled_out("the other rank order costs the same", setup);
+        visitor.ruled_out(LeftOut::SameRankOrder, setup);
         return;
       case OrderChoice::Worse:
-        visitor.ruled_out("the other rank order gains nothing", setup);
+        visitor.ruled_out(LeftOut::WorseRankOrder, setup);
         return;
       case OrderChoice::Differs:
-        setup.order = RankOrder::DataOutermost;
+        setup.order.of_ranks = RankOrder::DataOutermost;
         orders.visit(setup, visitor);
     }
   }
 
-  /// What is left of the node's memory for a rank.
   Bytes memory_of(const NodeRates& node) const {
-    return Bytes(static_cast<std::int64_t>(node.device.memory_bytes * (1 - space_.margin)));
+    return Bytes(static_cast<std::int64_t>(usable_bytes(space_, node)));
   }
 
   Nanoseconds scaled(Nanoseconds time) const {

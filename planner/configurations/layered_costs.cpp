@@ -48,12 +48,13 @@ class LayerConfigurations final : public ConfigurationCosts {
     }
   }
 
-  std::optional<std::string> refusal(const ParallelSetup& mesh) const override {
-    if (!asked_recompute_.fixed_by_training ||
-        (mesh.recompute == LayerRecompute::None && !mesh.recompute_by_stage))
+  std::optional<Refusal> refusal(const ParallelSetup& mesh) const override {
+    if (!asked_recompute_.fixed_by_training || mesh.recompute == SetupRecompute{})
       return std::nullopt;
-    return "training.recompute says what is recomputed; to let the search choose, remove it and "
-           "set strategy.recompute (values or \"auto\")";
+    return Refusal{
+        LeftOut::Forbidden,
+        "training.recompute says what is recomputed; to let the search choose, remove it and "
+        "set strategy.recompute (values or \"auto\")"};
   }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
     return least_layer_step(of(mesh).model, job_, mesh, common_);
@@ -163,8 +164,9 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   const Recomputed& of(const ParallelSetup& mesh) const {
-    return asked_recompute_.fixed_by_training ? models_.front()
-                                              : models_[static_cast<std::size_t>(mesh.recompute)];
+    return asked_recompute_.fixed_by_training
+               ? models_.front()
+               : models_[static_cast<std::size_t>(mesh.recompute.of_all)];
   }
   /// What does not depend on recompute.
   const CostModel& any_model() const { return models_.front().model; }
@@ -172,16 +174,15 @@ class LayerConfigurations final : public ConfigurationCosts {
   void visit_recomputes(ParallelSetup setup, const SpaceVisitor& visitor) const {
     using ByStage = ParallelSpace::ByStage;
     for (const LayerRecompute recompute : asked_recompute_.for_all) {
-      setup.recompute = recompute;
+      setup.recompute = {recompute};
       if (recompute == LayerRecompute::Attention && !has_attention_) {
-        visitor.ruled_out("selective recompute, without attention", setup);
+        visitor.ruled_out(LeftOut::SelectiveWithoutAttention, setup);
       } else {
         visitor.visit(setup);
       }
     }
     if (asked_recompute_.by_stage == ByStage::No) return;
-    setup.recompute = LayerRecompute::None;
-    setup.recompute_by_stage = true;
+    setup.recompute = {.by_stage = true};
     visitor.visit(setup);
   }
 
@@ -224,11 +225,11 @@ class LayerConfigurations final : public ConfigurationCosts {
       if (std::int64_t{p} * replicas > job_.cluster.devices()) {
         // Of open replicas only those are tried that there are devices for.
         if (replicas_asked_.empty() && replicas > 1) continue;
-        visitor.ruled_out("more ranks than devices", setup_of(p, replicas));
+        visitor.ruled_out(LeftOut::MoreRanksThanDevices, setup_of(p, replicas));
       } else if (p > layers && common_.whole_ranks) {
-        visitor.ruled_out("fewer layers than stages", setup_of(p, replicas));
+        visitor.ruled_out(LeftOut::FewerLayersThanStages, setup_of(p, replicas));
       } else if (is_crowded(asked, p, replicas)) {
-        visitor.ruled_out("more ranks than cores", setup_of(p, replicas));
+        visitor.ruled_out(LeftOut::MoreRanksThanCores, setup_of(p, replicas));
       } else {
         list.push_back(p);
       }
@@ -247,29 +248,26 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<ParallelSetup> batchings(int replicas, const SpaceVisitor& visitor) const {
     std::vector<ParallelSetup> list;
     if (job_.global_batch % replicas != 0) {
-      visitor.ruled_out("dp_degree does not divide the global batch", setup_of(1, replicas));
+      visitor.ruled_out(LeftOut::ReplicasOfGlobalBatch, setup_of(1, replicas));
       return list;
     }
     const int batch = job_.global_batch / replicas;
     for (const int m : steps_asked_) {
-      if (batch % m != 0)
-        visitor.ruled_out("accumulate_steps does not divide the global batch",
-                          setup_of(1, replicas, m));
+      if (batch % m != 0) visitor.ruled_out(LeftOut::StepsOfGlobalBatch, setup_of(1, replicas, m));
     }
     for (const int b : sizes_asked_) {
       if (batch % b != 0)
-        visitor.ruled_out("micro_batch_size does not divide the global batch",
-                          setup_of(1, replicas, 1, b));
+        visitor.ruled_out(LeftOut::SizeOfGlobalBatch, setup_of(1, replicas, 1, b));
     }
     if (!steps_asked_.empty() && !sizes_asked_.empty() && !can_be_cut(batch))
-      visitor.ruled_out("dp_degree, accumulate_steps and micro_batch_size are not the global batch",
+      visitor.ruled_out(LeftOut::NotGlobalBatch,
                         setup_of(1, replicas, steps_asked_.front(), sizes_asked_.front()));
     for (int m = 1; m <= batch; ++m) {
       if (batch % m != 0) continue;
       const int size = batch / m;
       if (!admits(steps_asked_, m) || !admits(sizes_asked_, size)) continue;
       if (any_model().refusal(size)) {
-        visitor.ruled_out("micro-batch size not profiled", setup_of(1, replicas, m, size));
+        visitor.ruled_out(LeftOut::SizeNotProfiled, setup_of(1, replicas, m, size));
         continue;
       }
       ParallelSetup setup;

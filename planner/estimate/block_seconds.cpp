@@ -68,11 +68,11 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
       (linear.weight + stream_seconds(device, work.parameters * framework.accumulate_bytes)) /
       backward;
   double again = 1;  // times that the messages of one direction are sent, with the recomputed ones
-  if (setup.recompute == LayerRecompute::Whole) {
+  if (setup.recompute.of_all == LayerRecompute::Whole) {
     backward += forward;
     kernels += framework.forward_kernels + 2 * work.tensor_messages;
     again = 2;
-  } else if (setup.recompute == LayerRecompute::Attention) {
+  } else if (setup.recompute.of_all == LayerRecompute::Attention) {
     backward += core.forward;
     kernels += framework.attention_core_kernels;
   }

@@ -74,7 +74,7 @@ double passing_bytes(const Architecture& model, const FrameworkTraits& framework
   const bool experts = range.with_experts > 0;
   const double buffers =
       framework.keeps_weight_buffers ? weight_buffers(model, framework, setup, range) : 0;
-  if (setup.recompute == LayerRecompute::Whole) {
+  if (setup.recompute.of_all == LayerRecompute::Whole) {
     return buffers + saved_bytes(model, framework, setup, experts, LayerRecompute::None);
   }
   if (!framework.keeps_weight_buffers) return 0;
@@ -100,9 +100,10 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
                                        const ParallelSetup& setup,
                                        const std::vector<int>& in_flight) {
   std::vector<RankBytes> ranks(static_cast<std::size_t>(setup.pipeline));
-  const double dense = saved_bytes(model, framework, setup, false, setup.recompute);
-  const double experts =
-      model.experts.count > 0 ? saved_bytes(model, framework, setup, true, setup.recompute) : 0;
+  const double dense = saved_bytes(model, framework, setup, false, setup.recompute.of_all);
+  const double experts = model.experts.count > 0
+                             ? saved_bytes(model, framework, setup, true, setup.recompute.of_all)
+                             : 0;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     RankBytes& bytes = ranks[static_cast<std::size_t>(rank)];
     const LayerRange range = range_of_rank(model, setup, rank);

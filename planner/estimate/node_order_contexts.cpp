@@ -6,12 +6,6 @@
 #include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
-namespace {
-
-constexpr const char* kSameNodes = "every rank on the same nodes as in another order of the nodes";
-
-}  // namespace
-
 NodeOrderContexts::NodeOrderContexts(const Job& job, const Architecture& model)
     : orders_(node_orders(job.cluster)) {
   for (const std::string& text : job.strategy.node_order)
@@ -31,24 +25,24 @@ const EstimateContext& NodeOrderContexts::of(const NodeOrder& order) const {
 
 void OrdersOfSetups::visit(ParallelSetup setup, const SpaceVisitor& visitor) {
   if (contexts_.asked().size() == 1) {
-    setup.node_order = contexts_.asked().front();
+    setup.order.of_nodes = contexts_.asked().front();
     visitor.visit(setup);
     return;
   }
   const std::vector<bool>& is_new = differ(setup);
   for (std::size_t k = 0; k < is_new.size(); ++k) {
     if (!is_new[k]) {
-      visitor.ruled_out(kSameNodes, setup);
+      visitor.ruled_out(LeftOut::SameNodes, setup);
       continue;
     }
-    setup.node_order = contexts_.asked()[k];
+    setup.order.of_nodes = contexts_.asked()[k];
     visitor.visit(setup);
   }
 }
 
 const std::vector<bool>& OrdersOfSetups::differ(const ParallelSetup& setup) {
   const auto [entry, is_new] = differ_.try_emplace(
-      std::tuple(setup.pipeline, setup.tensor * setup.context, setup.data, setup.order));
+      std::tuple(setup.pipeline, setup.tensor * setup.context, setup.data, setup.order.of_ranks));
   if (!is_new) return entry->second;
   std::vector<RankNodes> seen;
   for (const NodeOrder& order : contexts_.asked()) {

@@ -20,7 +20,7 @@ class NodeOrderContexts {
   NodeOrderContexts(const Job& job, const Architecture& model);
 
   /// The context with the machine's nodes in the setup's order.
-  const EstimateContext& of(const ParallelSetup& setup) const { return of(setup.node_order); }
+  const EstimateContext& of(const ParallelSetup& setup) const { return of(setup.order.of_nodes); }
   const EstimateContext& of(const NodeOrder& order) const;
   /// For questions that do not depend on the order.
   const EstimateContext& any() const { return contexts_.front(); }

@@ -18,41 +18,38 @@ class Searcher {
         space_(space),
         keep_(static_cast<std::size_t>(std::max(1, keep))),
         exhaustive_(exhaustive) {
-    limit_ = machine.nodes.front().device.memory_bytes;
-    for (const NodeRates& node : machine.nodes) {
-      limit_ = std::min(limit_, node.device.memory_bytes);
-    }
-    limit_ *= 1 - space.margin;
+    limit_ = usable_bytes(space, machine.nodes.front());
+    for (const NodeRates& node : machine.nodes)
+      limit_ = std::min(limit_, usable_bytes(space, node));
   }
 
   ParallelResult run() {
     check(space_);
-    for_each_setup(model_, framework_, space_,
-                   {[this](const ParallelSetup& setup) { consider(setup); },
-                    [this](std::string_view rule, const ParallelSetup&) {
-                      ++result_.configurations;
-                      ++result_.pruned[std::string(rule)];
-                    }});
+    const SetupSpace space{
+        [this](const SpaceVisitor& visitor) {
+          for_each_setup(model_, framework_, space_, visitor);
+        },
+        [this](const ParallelSetup& setup) { return refusal(model_, machine_, setup); },
+        [](const ParallelSetup& setup) { return describe(setup); }};
+    walk_space(
+        space, [this](const ParallelSetup& setup) { consider(setup); }, left_out_);
+    result_.pruned = std::move(left_out_.counts);
+    result_.configurations = result_.estimated + sum_of(result_.pruned);
     make_front();
     return std::move(result_);
   }
 
  private:
   void consider(const ParallelSetup& setup) {
-    ++result_.configurations;
-    if (const auto reason = refusal(model_, machine_, setup)) {
-      ++result_.pruned[rule_of(*reason)];
-      return;
-    }
     if (!exhaustive_ && result_.ranked.size() == keep_ &&
         lower_bound(model_, machine_, setup) > result_.ranked.back().estimate.step) {
-      ++result_.pruned["slower by the bound"];
+      left_out_.add(LeftOut::SlowerByBound);
       return;
     }
     ParallelCandidate candidate;
     candidate.setup = setup;
     if (!fits(candidate)) {
-      ++result_.pruned["over memory"];
+      left_out_.add(LeftOut::OverDeviceMemory);
       return;
     }
     candidate.estimate = estimate_step(model_, framework_, machine_, setup);
@@ -109,6 +106,7 @@ class Searcher {
   std::size_t keep_;
   bool exhaustive_;
   double limit_ = 0;
+  LeftOutTally left_out_;
   ParallelResult result_;
 };
 
@@ -133,7 +131,7 @@ double lower_bound(const Architecture& model, const Machine& machine, const Para
     for (int p = 0; p < work.products_used; ++p) {
       flops += work.products[static_cast<std::size_t>(p)].flops();
     }
-    return (setup.recompute == LayerRecompute::Whole ? 4 : 3) * flops / rate;
+    return (setup.recompute.of_all == LayerRecompute::Whole ? 4 : 3) * flops / rate;
   };
   const double dense = seconds(false);
   const double least = model.experts.count > 0 ? std::min(dense, seconds(true)) : dense;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -29,7 +28,7 @@ struct ParallelResult {
   std::vector<ParallelCandidate> front;
   std::int64_t configurations = 0;  // in the space
   std::int64_t estimated = 0;
-  std::map<std::string, std::int64_t> pruned;  // the others, by what ruled them out
+  LeftOutCounts pruned;  // the others, by what ruled them out
 };
 
 /// The `keep` best. Unless `exhaustive`, a configuration that by its lower_bound() cannot be among

@@ -55,7 +55,7 @@ class Setups {
     for (const int data : space_.data) {
       if (used * data > space_.devices) {
         setup.data = data;
-        visitor_.ruled_out("tp * pp * cp * dp is more than the devices; lower one of them", setup);
+        visitor_.ruled_out(LeftOut::MoreThanDevices, setup);
         continue;
       }
       setup.data = data;
@@ -65,10 +65,7 @@ class Setups {
     if (used > space_.devices || space_.devices % used != 0) {
       // Open degrees are only tried where they divide.
       if (!space_.tensor.empty() || !space_.pipeline.empty() || !space_.context.empty())
-        visitor_.ruled_out(
-            "tp * pp * cp does not divide the devices; take divisors of them, or name dp and leave "
-            "some idle",
-            setup);
+        visitor_.ruled_out(LeftOut::NoDivisorOfDevices, setup);
       return;
     }
     setup.data = static_cast<int>(space_.devices / used);
@@ -77,7 +74,7 @@ class Setups {
 
   void add_replicas(ParallelSetup setup) const {
     if (space_.global_batch % setup.data != 0) {
-      visitor_.ruled_out("dp does not divide the global batch", setup);
+      visitor_.ruled_out(LeftOut::ReplicasOfBatch, setup);
       return;
     }
     const int most_experts = model_.experts.count > 0 ? setup.data * setup.context : 1;
@@ -92,7 +89,7 @@ class Setups {
     for (const int size : open_or(space_.micro_batch_size, powers(samples))) {
       if (samples % size != 0) {
         setup.micro_batch_size = size;
-        visitor_.ruled_out("the micro-batch size does not divide a replica's samples", setup);
+        visitor_.ruled_out(LeftOut::SizeOfSamples, setup);
         continue;
       }
       setup.micro_batch_size = size;
@@ -113,13 +110,12 @@ class Setups {
       for (const LayerRecompute recompute : space_.recompute.empty() ? kEvery : space_.recompute) {
         // Flash attention has no scores to compute again.
         if (recompute == LayerRecompute::Attention && framework_.flash_attention) continue;
-        setup.recompute = recompute;
+        setup.recompute = {recompute};
         add_savings(setup);
       }
     }
     if (space_.by_stage == ByStage::No) return;
-    setup.recompute = LayerRecompute::None;
-    setup.recompute_by_stage = true;
+    setup.recompute = {.by_stage = true};
     add_savings(setup);
   }
 
@@ -147,6 +143,10 @@ class Setups {
 
 }  // namespace
 
+double usable_bytes(const ParallelSpace& space, const NodeRates& node) {
+  return node.device.memory_bytes * (1 - space.margin);
+}
+
 void check(const ParallelSpace& space) {
   for (const auto* list : {&space.tensor, &space.pipeline, &space.data, &space.chunks,
                            &space.experts, &space.context, &space.micro_batch_size}) {
@@ -172,24 +172,35 @@ void for_each_setup(const Architecture& model, const FrameworkTraits& framework,
   Setups(model, framework, space, visitor).run();
 }
 
-std::string rule_of(const std::string& reason) {
-  if (reason.find("the rank order") == 0) return "ep with replicas outermost";
-  if (reason.find("heads") != std::string::npos) return "tp * cp does not divide the heads";
-  if (reason.find("interleaving") == 0) return "interleaving needs m in multiples of pp";
-  if (reason.find("ZeRO") == 0) return "ZeRO 2 and 3 with a pipeline";
-  if (reason.find("ep = ") == 0) return "ep divides experts and replicas";
-  if (reason.find("sequence parallel") == 0) return "sequence parallel without tp";
-  return "more stages than layers";
+void walk_space(const SetupSpace& space, const std::function<void(const ParallelSetup&)>& visit,
+                LeftOutTally& left_out) {
+  space.for_each({[&](const ParallelSetup& setup) {
+                    if (const auto reason = space.refusal(setup)) {
+                      left_out.add(reason->rule, [&] { return reason->sentence; });
+                    } else {
+                      visit(setup);
+                    }
+                  },
+                  [&](LeftOut rule, const ParallelSetup& setup) {
+                    left_out.add(rule, [&] { return space.numbers_of(setup); });
+                  }});
 }
 
-std::string recompute_text(const ParallelSetup& setup) {
-  if (setup.recompute_by_stage) {
-    return ", recompute by stage" + (setup.recompute_of_stage.empty()
-                                         ? ""
-                                         : ": " + describe_recompute(setup.recompute_of_stage));
+std::string recompute_text(const SetupRecompute& recompute) {
+  if (recompute.by_stage) {
+    return ", recompute by stage" +
+           (recompute.of_stage.empty() ? "" : ": " + describe_recompute(recompute.of_stage));
   }
-  if (setup.recompute == LayerRecompute::Whole) return ", full recompute";
-  return setup.recompute == LayerRecompute::Attention ? ", selective recompute" : "";
+  if (recompute.of_all == LayerRecompute::Whole) return ", full recompute";
+  return recompute.of_all == LayerRecompute::Attention ? ", selective recompute" : "";
+}
+
+std::string order_text(const DeviceOrder& order) {
+  std::string text;
+  if (order.of_ranks == RankOrder::DataOutermost)
+    text += ", rank order " + std::string(name_of(order.of_ranks));
+  if (!order.of_nodes.empty()) text += ", node order " + to_text(order.of_nodes);
+  return text;
 }
 
 std::string describe(const ParallelSetup& setup) {
@@ -199,12 +210,10 @@ std::string describe(const ParallelSetup& setup) {
   if (setup.experts > 1) text += ", ep " + std::to_string(setup.experts);
   if (setup.chunks > 1) text += ", vpp " + std::to_string(setup.chunks);
   text += ", micro-batches of " + std::to_string(setup.micro_batch_size);
-  text += recompute_text(setup);
+  text += recompute_text(setup.recompute);
   if (setup.sequence_parallel) text += ", sequence parallel";
   if (setup.zero > 0) text += ", ZeRO " + std::to_string(setup.zero);
-  if (setup.order == RankOrder::DataOutermost)
-    text += ", rank order " + std::string(name_of(setup.order));
-  return text;
+  return text + order_text(setup.order);
 }
 
 }  // namespace pipewright::planner

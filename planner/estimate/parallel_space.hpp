@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "planner/estimate/setup.hpp"
@@ -28,24 +27,37 @@ struct ParallelSpace {
   double margin = 0.06;
 };
 
+/// What is left of a node's memory for a rank, in bytes.
+double usable_bytes(const ParallelSpace& space, const NodeRates& node);
+
 /// Throws InputError for a space that asks for less than one of something.
 void check(const ParallelSpace& space);
 
 struct SpaceVisitor {
-  std::function<void(const ParallelSetup&)> visit;  // refusal() has not been asked
+  std::function<void(const ParallelSetup&)> visit;  // no refusal has been asked
   /// Called for setups that are not possible, once for all that a rule rules out together; `setup`
   /// holds what was chosen until then.
-  std::function<void(std::string_view rule, const ParallelSetup& setup)> ruled_out;
+  std::function<void(LeftOut rule, const ParallelSetup& setup)> ruled_out;
 };
 /// All of them, in an order that depends on nothing else.
 void for_each_setup(const Architecture& model, const FrameworkTraits& framework,
                     const ParallelSpace& space, const SpaceVisitor& visitor);
 
-/// The rule of a refusal(), without its numbers: what a search counts.
-std::string rule_of(const std::string& refusal);
+/// A space as a search walks it, the closed estimate's as the tuner's.
+struct SetupSpace {
+  std::function<void(const SpaceVisitor&)> for_each;
+  std::function<std::optional<Refusal>(const ParallelSetup&)> refusal;
+  /// What a rule of the space has looked at, in words; of a refusal its sentence says it.
+  std::function<std::string(const ParallelSetup&)> numbers_of;
+};
+/// Visits each setup that is possible, in the order of the space. What a rule forbids is left out.
+void walk_space(const SetupSpace& space, const std::function<void(const ParallelSetup&)>& visit,
+                LeftOutTally& left_out);
 
 /// ", full recompute", ", recompute by stage: full on 0-2, none on 3"; "" for none.
-std::string recompute_text(const ParallelSetup& setup);
+std::string recompute_text(const SetupRecompute& recompute);
+/// ", rank order tp-cp-pp-dp, node order 1-0"; "" where both are as everybody has them.
+std::string order_text(const DeviceOrder& order);
 
 /// "tp 8, pp 16, dp 8, micro-batches of 1, selective recompute, sequence parallel, ZeRO 1".
 std::string describe(const ParallelSetup& setup);

@@ -8,7 +8,7 @@ namespace pipewright::planner {
 namespace {
 
 bool is_data_outermost(const ParallelSetup& setup) {
-  return setup.order == RankOrder::DataOutermost;
+  return setup.order.of_ranks == RankOrder::DataOutermost;
 }
 
 }  // namespace
@@ -68,12 +68,12 @@ OrderChoice order_choice(const Machine& machine, const ParallelSetup& setup) {
   if (machine.nodes.size() > 1) return OrderChoice::Differs;
   if (devices_of_rank(setup) % per_node == 0) return OrderChoice::Same;
   ParallelSetup other = setup;
-  other.order = RankOrder::DataOutermost;
+  other.order.of_ranks = RankOrder::DataOutermost;
   const auto rate = [&](const ParallelSetup& one, int from, int to) {
     return hop_between(machine, one, from, to).bytes_per_second;
   };
   ParallelSetup own = setup;
-  own.order = RankOrder::PipelineOutermost;
+  own.order.of_ranks = RankOrder::PipelineOutermost;
   for (int rank = 0; rank + 1 < setup.pipeline; ++rank) {
     if (rate(other, rank, rank + 1) > rate(own, rank, rank + 1)) return OrderChoice::Differs;
   }

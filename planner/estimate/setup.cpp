@@ -8,39 +8,42 @@ namespace {
 
 std::string number(int value) { return std::to_string(value); }
 
-std::optional<std::string> refusal_of_tensor(const Architecture& model,
-                                             const ParallelSetup& setup) {
+std::optional<Refusal> refusal_of_tensor(const Architecture& model, const ParallelSetup& setup) {
   const int split = setup.tensor * setup.context;
   if (model.heads % split != 0) {
-    return "tp * cp = " + number(split) + " does not divide the " + number(model.heads) +
-           " heads; take a divisor of them";
+    return Refusal{LeftOut::NoDivisorOfHeads, "tp * cp = " + number(split) +
+                                                  " does not divide the " + number(model.heads) +
+                                                  " heads; take a divisor of them"};
   }
   if (setup.sequence_parallel && setup.tensor == 1) {
-    return std::string(
-        "sequence parallel divides the work of tensor parallel ranks, so tp has to "
-        "be at least 2");
+    return Refusal{LeftOut::SequenceWithoutTensor,
+                   "sequence parallel divides the work of tensor parallel ranks, so tp has to "
+                   "be at least 2"};
   }
   return std::nullopt;
 }
 
-std::optional<std::string> refusal_of_pipeline(const Architecture& model,
-                                               const ParallelSetup& setup) {
+std::optional<Refusal> refusal_of_pipeline(const Architecture& model, const ParallelSetup& setup) {
   if (!setup.blocks_of_rank.empty()) {
     const int sum = std::accumulate(setup.blocks_of_rank.begin(), setup.blocks_of_rank.end(), 0);
     if (static_cast<int>(setup.blocks_of_rank.size()) != setup.pipeline || sum != model.blocks) {
-      return "the layers by stage have to be " + number(setup.pipeline) +
-             " numbers that add up to " + number(model.blocks);
+      return Refusal{LeftOut::Forbidden, "the layers by stage have to be " +
+                                             number(setup.pipeline) + " numbers that add up to " +
+                                             number(model.blocks)};
     }
     return std::nullopt;
   }
   if (setup.pipeline * setup.chunks > model.blocks) {
-    return "pp * vpp = " + number(setup.pipeline * setup.chunks) + " stages, but only " +
-           number(model.blocks) + " layers; take fewer stages";
+    return Refusal{LeftOut::MoreStagesThanLayers,
+                   "pp * vpp = " + number(setup.pipeline * setup.chunks) + " stages, but only " +
+                       number(model.blocks) + " layers; take fewer stages"};
   }
   if (setup.chunks > 1 && setup.micro_batches % setup.pipeline != 0) {
-    return "interleaving needs micro-batches in multiples of pp = " + number(setup.pipeline) +
-           ", found " + number(setup.micro_batches) + "; the next is " +
-           number((setup.micro_batches / setup.pipeline + 1) * setup.pipeline);
+    return Refusal{
+        LeftOut::Interleaving,
+        "interleaving needs micro-batches in multiples of pp = " + number(setup.pipeline) +
+            ", found " + number(setup.micro_batches) + "; the next is " +
+            number((setup.micro_batches / setup.pipeline + 1) * setup.pipeline)};
   }
   return std::nullopt;
 }
@@ -51,33 +54,39 @@ std::string_view name_of(RankOrder order) {
   return order == RankOrder::DataOutermost ? "tp-cp-pp-dp" : "tp-cp-dp-pp";
 }
 
-std::optional<std::string> refusal(const Architecture& model, const Machine& machine,
-                                   const ParallelSetup& setup) {
+std::optional<Refusal> refusal(const Architecture& model, const Machine& machine,
+                               const ParallelSetup& setup) {
   for (const int degree : {setup.tensor, setup.data, setup.pipeline, setup.chunks, setup.experts,
                            setup.context, setup.micro_batch_size, setup.micro_batches}) {
-    if (degree < 1) return std::string("every degree and every size has to be at least 1");
+    if (degree < 1)
+      return Refusal{LeftOut::Forbidden, "every degree and every size has to be at least 1"};
   }
   if (machine.nodes.size() > 1 &&
       setup.devices() > static_cast<int>(machine.nodes.size()) * machine.devices_per_node) {
-    return number(setup.devices()) + " devices are asked for, the machine has " +
-           number(static_cast<int>(machine.nodes.size()) * machine.devices_per_node);
+    return Refusal{LeftOut::Forbidden,
+                   number(setup.devices()) + " devices are asked for, the machine has " +
+                       number(static_cast<int>(machine.nodes.size()) * machine.devices_per_node)};
   }
   if (setup.experts > 1 && (model.experts.count % setup.experts != 0 ||
                             (setup.data * setup.context) % setup.experts != 0)) {
-    return "ep = " + number(setup.experts) + " has to divide the " + number(model.experts.count) +
-           " experts and the " + number(setup.data * setup.context) + " replicas";
+    return Refusal{LeftOut::ExpertsApart, "ep = " + number(setup.experts) + " has to divide the " +
+                                              number(model.experts.count) + " experts and the " +
+                                              number(setup.data * setup.context) + " replicas"};
   }
   // Megatron-LM asserts it (core/parallel_state.py): experts are divided among replicas that lie
   // side by side, and the same ranks have to make up a pipeline.
-  if (setup.experts > 1 && setup.order == RankOrder::DataOutermost) {
-    return "the rank order " + std::string(name_of(setup.order)) +
-           " has replicas apart, and expert parallel ranks have to lie side by side; take " +
-           std::string(name_of(RankOrder::PipelineOutermost)) + ", or ep = 1";
+  if (setup.experts > 1 && setup.order.of_ranks == RankOrder::DataOutermost) {
+    return Refusal{
+        LeftOut::ReplicasOutermost,
+        "the rank order " + std::string(name_of(setup.order.of_ranks)) +
+            " has replicas apart, and expert parallel ranks have to lie side by side; take " +
+            std::string(name_of(RankOrder::PipelineOutermost)) + ", or ep = 1"};
   }
   if (setup.zero >= 2 && setup.pipeline > 1) {
-    return "ZeRO " + number(setup.zero) +
-           " shares out gradients after every micro-batch, which a pipeline keeps until its last; "
-           "take ZeRO 1, or pp = 1";
+    return Refusal{LeftOut::ZeroWithPipeline,
+                   "ZeRO " + number(setup.zero) +
+                       " shares out gradients after every micro-batch, which a pipeline keeps "
+                       "until its last; take ZeRO 1, or pp = 1"};
   }
   if (const auto reason = refusal_of_tensor(model, setup)) return reason;
   return refusal_of_pipeline(model, setup);

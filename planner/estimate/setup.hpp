@@ -10,6 +10,7 @@
 #include "core/cluster/node_order.hpp"
 #include "core/model/architecture.hpp"
 #include "core/model/recompute.hpp"
+#include "planner/base/left_out.hpp"
 #include "planner/estimate/coefficients.hpp"
 
 namespace pipewright::planner {
@@ -20,18 +21,35 @@ enum class RankOrder : std::uint8_t { PipelineOutermost, DataOutermost };
 /// "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first, as Megatron-LM writes it.
 std::string_view name_of(RankOrder order);
 
+/// What stages compute again: all the same, or each its own. As it is compared, rows of equal times
+/// are ordered (better() in planner/branches/evaluation.hpp); the same of DeviceOrder.
+struct SetupRecompute {
+  LayerRecompute of_all = LayerRecompute::None;
+  bool by_stage = false;
+  /// With by_stage, empty until they are chosen (planner/branches/recompute_by_stage.hpp).
+  std::vector<LayerRecompute> of_stage = {};
+
+  LayerRecompute at(std::size_t stage) const { return of_stage.empty() ? of_all : of_stage[stage]; }
+  bool is_to_choose() const { return by_stage && of_stage.empty(); }
+  auto operator<=>(const SetupRecompute&) const = default;
+};
+
+/// The order in which a pipeline goes through the machine's nodes, and ranks through devices.
+struct DeviceOrder {
+  NodeOrder of_nodes = {};  // of the machine; empty: as they are
+  RankOrder of_ranks = RankOrder::PipelineOutermost;
+
+  auto operator<=>(const DeviceOrder&) const = default;
+};
+
 struct ParallelSetup {
   int tensor = 1, data = 1, pipeline = 1;
   int chunks = 1;   // stages a pipeline rank holds (interleaving)
   int experts = 1;  // expert parallel; divides data * context
   int context = 1;  // a sequence cut among ranks, heads exchanged for it around attention
   int micro_batch_size = 1;
-  int micro_batches = 1;                            // of one replica
-  LayerRecompute recompute = LayerRecompute::None;  // of all stages
-  /// Instead, each stage has its own: recompute_of_stage, which is empty until they are chosen
-  /// (planner/branches/recompute_by_stage.hpp).
-  bool recompute_by_stage = false;
-  std::vector<LayerRecompute> recompute_of_stage = {};
+  int micro_batches = 1;  // of one replica
+  SetupRecompute recompute;
   bool sequence_parallel = false;  // norms and dropouts divided among the tensor parallel ranks
   int zero = 0;                    // 1: optimizer state, 2: gradients too, 3: weights too
   bool overlap_gradients = false;  // reduced during the last micro-batch, gathered during the first
@@ -41,18 +59,14 @@ struct ParallelSetup {
   /// (planner/configurations/stage_replicas.hpp), together all of `pipeline`; empty: the schedule
   /// has no such stages.
   std::vector<int> stage_replicas = {};
-  RankOrder order = RankOrder::PipelineOutermost;
-  NodeOrder node_order;  // of the machine's nodes; empty: as they are
+  DeviceOrder order;
 
-  LayerRecompute recompute_at(std::size_t stage) const {
-    return recompute_of_stage.empty() ? recompute : recompute_of_stage[stage];
-  }
   int devices() const { return tensor * data * pipeline * context; }
 };
 
-/// Why the model cannot be trained with this setup, in words, and what would do; nullopt: it can.
-std::optional<std::string> refusal(const Architecture& model, const Machine& machine,
-                                   const ParallelSetup& setup);
+/// Why the model cannot be trained with this setup, and what would do; nullopt: it can.
+std::optional<Refusal> refusal(const Architecture& model, const Machine& machine,
+                               const ParallelSetup& setup);
 
 /// The number of blocks of a pipeline rank.
 int blocks_of(const Architecture& model, const ParallelSetup& setup, int rank);

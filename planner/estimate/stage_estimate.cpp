@@ -105,7 +105,7 @@ struct KeptActivations {
 };
 
 KeptActivations kept_by(const EstimateContext& context, const ParallelSetup& setup, bool experts) {
-  return {saved_bytes(context.model, context.framework, setup, experts, setup.recompute),
+  return {saved_bytes(context.model, context.framework, setup, experts, setup.recompute.of_all),
           bytes_until_weight(context, setup, experts)};
 }
 

@@ -119,7 +119,8 @@ class Question {
     if (!asked.too_many_devices.empty()) return asked.too_many_devices;
     ParallelSetup mesh = parallel;
     mesh.chunks = 1;
-    if (const auto reason = costs_->refusal(mesh)) return "A rule forbids it: " + *reason + ".";
+    if (const auto reason = costs_->refusal(mesh))
+      return "A rule forbids it: " + reason->sentence + ".";
     const RequestedValues values = read_requested(text_);
     if (costs_->is_estimated() && values.count("dp") == 0) {
       if (const auto left = does_not_divide(parallel)) return left;
@@ -156,9 +157,9 @@ class Question {
   Explanation answer_configuration(const Configuration& configuration) const {
     const Branch branch = branch_of(configuration, *costs_);
     const Evaluation evaluation = evaluate(job_, *costs_, branch, Bytes(0));
-    if (!evaluation.pruned.empty())
+    if (evaluation.pruned)
       return refused("The best of it, " + describe(unpriced(configuration)) + ", " +
-                     evaluation.pruned + ".");
+                     sentence_of(*evaluation.pruned) + ".");
     return answer_row(evaluation.candidate, evaluation.rank_peaks, Nanoseconds(branch.bound));
   }
 
@@ -168,9 +169,9 @@ class Question {
     explanation.candidate = row;
     std::vector<std::string>& sentences = explanation.sentences;
     sentences.emplace_back();  // the answer, once it is known
-    if (row.parallel.recompute_by_stage)
+    if (row.parallel.recompute.by_stage)
       sentences.push_back(
-          "Stages compute again: " + describe_recompute(row.parallel.recompute_of_stage) + ".");
+          "Stages compute again: " + describe_recompute(row.parallel.recompute.of_stage) + ".");
     sentences.push_back(
         "Simulated: " + format_duration(row.step) + " a step, " + percent(row.bubble_ratio) +
         " of the ranks' time in bubbles" +

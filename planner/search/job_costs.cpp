@@ -18,7 +18,7 @@ double scale_of(const Job& job, const ConfigurationCosts& costs) {
   if (const auto rule = broken_rule(named, job, costs)) refuse(*rule);
   const Evaluation evaluation =
       evaluate(job, costs, branch_of(named.configuration, costs), Bytes(0));
-  if (!evaluation.pruned.empty()) refuse("it " + evaluation.pruned);
+  if (evaluation.pruned) refuse("it " + sentence_of(*evaluation.pruned));
   return static_cast<double>(measured.step.value) /
          static_cast<double>(evaluation.candidate.step.value);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 
 #include "planner/branches/branch.hpp"
 #include "planner/branches/evaluation.hpp"
@@ -155,26 +156,33 @@ void add_open_fields(const Job& job, const Probe& probe, std::vector<std::string
   }
 }
 
+/// Whether it rules out what is tried for comparison alone.
+bool is_of_comparisons(LeftOut reason) {
+  return reason == LeftOut::OverMemory || reason == LeftOut::TooSlowForTable ||
+         reason == LeftOut::TooSlowForBaseline || reason == LeftOut::TooSlowForFront;
+}
+
 /// The nearest of the rules that ruled something out: a schedule's own constraint is nearer than a
 /// mesh that is not possible, and a rule with an example says more.
 std::string nearest_rule(const SearchResult& nothing) {
-  const std::pair<const std::string, int>* nearest = nullptr;
-  const auto place = [&](const std::string& reason) {
-    if (reason == kStuck) return 0;
+  const auto place = [&](const LeftOutReason& reason) {
+    if (reason == LeftOut::Stuck) return 0;
     if (nothing.examples.count(reason) == 0) return 3;
-    return reason.rfind("outside the constraint", 0) == 0 ? 1 : 2;
+    return reason.why == LeftOut::OutsideConstraint ? 1 : 2;
   };
+  // The nearest place, there the most, and of as many the first as they are printed.
+  const auto key = [&](const LeftOutCounts::value_type& entry) {
+    return std::tuple(place(entry.first), -entry.second, sentence_of(entry.first));
+  };
+  const LeftOutCounts::value_type* nearest = nullptr;
   for (const auto& entry : nothing.pruned) {
-    // These rule out what is tried for comparison alone.
-    if (entry.first == kOverMemory || entry.first.rfind("too slow", 0) == 0) continue;
-    const bool is_nearer =
-        nearest == nullptr || place(entry.first) < place(nearest->first) ||
-        (place(entry.first) == place(nearest->first) && entry.second > nearest->second);
-    if (is_nearer) nearest = &entry;
+    if (is_of_comparisons(entry.first.why)) continue;
+    if (nearest == nullptr || key(entry) < key(*nearest)) nearest = &entry;
   }
   if (nearest == nullptr) return "the job leaves nothing to try.";
   const auto example = nothing.examples.find(nearest->first);
-  return nearest->first + (example == nothing.examples.end() ? "" : ": " + example->second) + ".";
+  return sentence_of(nearest->first) +
+         (example == nothing.examples.end() ? "" : ": " + example->second) + ".";
 }
 
 }  // namespace
@@ -185,7 +193,8 @@ NearestPossible nearest_possible(const Job& job, const Profile* profile,
   const Probe probe(profile, options);
   const auto costs = costs_of_job(job, profile, options.cores);
   const Bytes limit = costs->memory_limit();
-  if (nothing.pruned.count(kOverMemory) != 0) answer.candidate = probe.least_memory(job, limit);
+  if (nothing.pruned.count(LeftOut::OverMemory) != 0)
+    answer.candidate = probe.least_memory(job, limit);
   if (answer.candidate) {
     answer.sentences.push_back(missing_memory(job, *costs, *answer.candidate, probe));
     answer.sentences.push_back(memory_sentence(*answer.candidate, limit));

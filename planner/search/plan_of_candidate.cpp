@@ -145,9 +145,9 @@ std::vector<std::string> reasons_for(const Job& job, const ConfigurationCosts& c
                     (best.partition == "even"       ? " by number of layers)."
                      : best.partition == "balanced" ? " by cost)."
                                                     : ": as much to do for each rank)."));
-  if (!best.parallel.node_order.empty()) {
+  if (!best.parallel.order.of_nodes.empty()) {
     reasons.push_back("The pipeline goes through " +
-                      in_words(job.cluster, best.parallel.node_order) +
+                      in_words(job.cluster, best.parallel.order.of_nodes) +
                       "; mesh.devices says which devices each rank has.");
   }
   const RankLimits limits = limits_of(costs, best.parallel, memory_limit);
@@ -169,7 +169,7 @@ RecomputeSpec recompute_of_plan(const Candidate& best, const Model& model) {
   std::vector<LayerRecompute> of_layer(model.layers.size());
   for (std::size_t s = 0; s < best.stages.size(); ++s) {
     for (int l = best.stages[s].first_layer; l < best.stages[s].end_layer; ++l)
-      of_layer[static_cast<std::size_t>(l)] = best.parallel.recompute_at(s);
+      of_layer[static_cast<std::size_t>(l)] = best.parallel.recompute.at(s);
   }
   return recompute_spec(of_layer);
 }
@@ -207,7 +207,7 @@ void predict_by_one_replica(Plan& plan, const CostTable& table) {
 Mesh mesh_of(const ParallelSetup& parallel, bool is_estimated) {
   if (!is_estimated) return Mesh::data_parallel(parallel.data, parallel.pipeline);
   const auto grid =
-      parallel.order == RankOrder::DataOutermost ? Mesh::grid_of_replicas : Mesh::grid;
+      parallel.order.of_ranks == RankOrder::DataOutermost ? Mesh::grid_of_replicas : Mesh::grid;
   return grid(parallel.pipeline, parallel.data, parallel.context, parallel.tensor);
 }
 
@@ -224,7 +224,7 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.architecture = job.architecture;
   plan.cluster = job.cluster;
   plan.mesh = mesh_of(parallel, costs.is_estimated());
-  put_on_nodes(job.cluster, parallel.node_order, plan.mesh);
+  put_on_nodes(job.cluster, parallel.order.of_nodes, plan.mesh);
   plan.micro_batches = parallel.micro_batches;
   plan.micro_batch_size = parallel.micro_batch_size;
   plan.stages = best.stages;
@@ -251,7 +251,8 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.training = job.training;
   if (costs.chooses_recompute()) plan.training.recompute = recompute_of_plan(best, job.model);
   plan.tuner.evaluated = result.evaluated;
-  plan.tuner.pruned = result.pruned;
+  for (const auto& [reason, count] : by_sentence(result.pruned))
+    plan.tuner.pruned[reason] = static_cast<int>(count);
   plan.tuner.reasons = reasons_for(job, costs, result, memory_limit);
   if (const Candidate* baseline = best_baseline(result)) plan.tuner.baseline_step = baseline->step;
   if (one_stands_for_all(costs, best)) {

@@ -17,11 +17,12 @@ std::string key_of(const Branch& branch, Bytes limit) {
 }
 
 std::string record_of(const Evaluation& evaluation) {
-  if (!evaluation.pruned.empty())
-    return Json{{"pruned", evaluation.pruned}, {"simulated", evaluation.simulated}}.dump();
+  if (evaluation.pruned)
+    return Json{{"pruned", sentence_of(*evaluation.pruned)}, {"simulated", evaluation.simulated}}
+        .dump();
   const Candidate& candidate = evaluation.candidate;
   Json recompute = Json::array();
-  for (const LayerRecompute kind : candidate.parallel.recompute_of_stage)
+  for (const LayerRecompute kind : candidate.parallel.recompute.of_stage)
     recompute.push_back(static_cast<int>(kind));
   return Json{
       {"step_ns", candidate.step.value},           {"recompute_of_stage", recompute},
@@ -36,7 +37,8 @@ Evaluation evaluation_of(const std::string& record, const Branch& branch) {
   const JsonCursor cursor(json, kFile);
   Evaluation evaluation;
   if (const auto pruned = cursor.find("pruned")) {
-    evaluation.pruned = pruned->string();
+    evaluation.pruned = left_out_of(pruned->string());
+    if (!evaluation.pruned) pruned->fail("no reason that this version knows");
     evaluation.simulated = cursor.at("simulated").boolean();
     return evaluation;
   }
@@ -45,7 +47,7 @@ Evaluation evaluation_of(const std::string& record, const Branch& branch) {
   evaluation.schedule_index = static_cast<std::size_t>(configuration.schedule - schedules().data());
   Candidate& candidate = evaluation.candidate = unpriced(configuration);
   candidate.stages = *branch.stages;
-  auto& recompute = candidate.parallel.recompute_of_stage;
+  auto& recompute = candidate.parallel.recompute.of_stage;
   recompute.clear();
   for (const JsonCursor& kind : cursor.at("recompute_of_stage").elements())
     recompute.push_back(static_cast<LayerRecompute>(kind.integer(0, 2)));

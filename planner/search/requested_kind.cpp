@@ -80,8 +80,8 @@ std::string value_of(const Candidate& row, const std::string& key) {
   const ParallelSetup& p = row.parallel;
   if (key == "schedule") return row.synthesised ? row.synthesised->from : row.schedule;
   if (key == "sequence_parallel") return p.sequence_parallel ? "true" : "false";
-  if (key == "rank_order") return std::string(name_of(p.order));
-  if (key == "node_order") return p.node_order.empty() ? "file" : to_text(p.node_order);
+  if (key == "rank_order") return std::string(name_of(p.order.of_ranks));
+  if (key == "node_order") return p.order.of_nodes.empty() ? "file" : to_text(p.order.of_nodes);
   const std::array<std::pair<const char*, int>, 9> numbers{
       {{"tp", p.tensor},
        {"pp", p.pipeline},
@@ -104,9 +104,8 @@ bool is_of_kind(const std::string& text, const Job& job, const Candidate& row) {
   const NamedConfiguration named = read_configuration(text, job, &row);
   Candidate asked = unpriced(named.configuration);
   ParallelSetup& parallel = asked.parallel;
-  if (parallel.recompute_by_stage && parallel.recompute_of_stage.empty() &&
-      row.parallel.recompute_by_stage)
-    parallel.recompute_of_stage = row.parallel.recompute_of_stage;
+  if (parallel.recompute.is_to_choose() && row.parallel.recompute.by_stage)
+    parallel.recompute = row.parallel.recompute;
   return named.too_many_devices.empty() && named.other_batch.empty() &&
          asked.schedule == row.schedule && asked.partition == row.partition &&
          describe(asked) == describe(row);

@@ -26,8 +26,6 @@ namespace {
 
 constexpr std::size_t kMeshes = 64;       // grown between two looks at the best so far
 constexpr std::size_t kSimulations = 16;  // simulated between two such looks
-constexpr const char* kNotExecutable = "run cannot execute it";
-constexpr const char* kOverBudget = "not looked at: the budget ran out";
 
 struct Mesh {
   ParallelSetup setup;
@@ -54,14 +52,15 @@ class ScheduleSearch {
   SearchResult run() {
     report("searching", {});
     SearchSpace space = search_space(job_, *costs_);
-    result_.pruned = std::move(space.pruned);
-    result_.examples = std::move(space.examples);
+    result_.pruned = std::move(space.left_out.counts);
+    result_.examples = std::move(space.left_out.examples);
     const std::vector<Mesh> meshes = sorted(space.meshes);
     const Bytes whole_limit = limit_;
     const bool synthesises = options_.synthesis && synthesises_winners(job_);
     // The winners must not depend on how many rows are shown.
     const std::size_t rows = synthesises ? std::max(keep_, kRowsForWinners) : keep_;
-    std::vector<Evaluation> ranked = best_of(meshes, TrialKind::Schedules, rows, "table");
+    std::vector<Evaluation> ranked =
+        best_of(meshes, TrialKind::Schedules, rows, LeftOut::TooSlowForTable);
     if (!ranked.empty()) leader_ = ranked.front().candidate;
     if (!options_.first_possible || ranked.empty())
       add_baselines(meshes, sorted(space.only_to_compare), ranked);
@@ -76,10 +75,10 @@ class ScheduleSearch {
     for (Evaluation& outcome : ranked) result_.ranked.push_back(std::move(outcome.candidate));
     result_.configurations = result_.evaluated;
     for (const auto& [why, number] : result_.pruned)
-      result_.configurations += why == kStuck ? 0 : number;  // these were simulated
+      result_.configurations += why == LeftOut::Stuck ? 0 : number;  // these were simulated
     if (options_.front) add_front(meshes);
     if (result_.ranked.empty() && !costs_->chooses_recompute()) {
-      result_.examples[kOverMemory] =
+      result_.examples[LeftOut::OverMemory] =
           "training.recompute says what is computed again; \"recompute\": \"auto\" in strategy "
           "lets "
           "the search choose";
@@ -102,7 +101,7 @@ class ScheduleSearch {
     std::vector<Mesh> meshes;
     for (const ParallelSetup& setup : setups) {
       if (options_.only_executable && !missing_everywhere(job_, setup).empty()) {
-        ++result_.pruned[kNotExecutable];
+        ++result_.pruned[LeftOut::NotExecutable];
       } else {
         meshes.push_back({setup, 0});
       }
@@ -132,7 +131,7 @@ class ScheduleSearch {
 
   void add_baseline(const std::vector<Mesh>& meshes, bool can_be_plan,
                     std::vector<Evaluation>& ranked) {
-    auto best = best_of(meshes, TrialKind::Baseline, 1, "baseline");
+    auto best = best_of(meshes, TrialKind::Baseline, 1, LeftOut::TooSlowForBaseline);
     if (best.empty()) return;
     result_.baselines.push_back(best.front().candidate);
     const bool is_there = std::any_of(ranked.begin(), ranked.end(), [&](const Evaluation& outcome) {
@@ -148,7 +147,7 @@ class ScheduleSearch {
     result_.front = {result_.ranked.front()};
     while (result_.complete) {
       limit_ = Bytes(result_.front.back().peak_bytes.value / 20 * 19);
-      auto next = best_of(meshes, TrialKind::Schedules, 1, "front");
+      auto next = best_of(meshes, TrialKind::Schedules, 1, LeftOut::TooSlowForFront);
       if (limit_.value == 0 || next.empty()) break;
       result_.front.push_back(std::move(next.front().candidate));
     }
@@ -160,22 +159,24 @@ class ScheduleSearch {
     const auto [entry, is_new] = shapes_.try_emplace(key);
     if (is_new) {
       entry->second = choices_.on(mesh);
-      result_.examples.insert(entry->second.examples.begin(), entry->second.examples.end());
+      const LeftOutExamples& examples = entry->second.left_out.examples;
+      result_.examples.insert(examples.begin(), examples.end());
     }
     return entry->second;
   }
 
   /// Counts the configurations of the meshes from `from` on, which nobody has looked at.
   void leave_out(const std::vector<Mesh>& meshes, std::size_t from, TrialKind trial,
-                 const std::string& reason) {
+                 LeftOut reason) {
     for (std::size_t i = from; i < meshes.size(); ++i) {
       std::size_t count = choices_.baseline_on(meshes[i].setup) ? 1 : 0;
       if (trial == TrialKind::Schedules) {
         const ShapeChoices::Shapes& shapes = shapes_on(meshes[i].setup);
         count = shapes.list.size();
-        for (const auto& [why, number] : shapes.pruned) result_.pruned[why] += number;
+        add_counts(shapes.left_out.counts, result_.pruned);
       }
-      if (count > 0) result_.pruned[reason] += cuts_tried(*costs_) * static_cast<int>(count);
+      if (count > 0)
+        result_.pruned[reason] += cuts_tried(*costs_) * static_cast<std::int64_t>(count);
     }
   }
 
@@ -190,7 +191,7 @@ class ScheduleSearch {
       } else {
         const ShapeChoices::Shapes& found = shapes_on(setup);
         own = found.list;
-        for (const auto& [why, number] : found.pruned) result_.pruned[why] += number;
+        add_counts(found.left_out.counts, result_.pruned);
       }
     }
     for (const auto& own : shapes) budget_.spend(static_cast<std::int64_t>(own.size()), kShapeNs);
@@ -201,7 +202,7 @@ class ScheduleSearch {
     });
     std::vector<Branch> branches;
     for (Branches& each : grown) {
-      for (const auto& [why, number] : each.pruned) result_.pruned[why] += number;
+      add_counts(each.pruned, result_.pruned);
       for (Branch& branch : each.open) branches.push_back(std::move(branch));
     }
     return branches;
@@ -217,11 +218,11 @@ class ScheduleSearch {
   };
   using Queue = std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>;
 
-  /// The `count` best, best first. What has the least bound is always next, meshes before their
-  /// branches. Batches have fixed sizes: what is skipped depends on the batches before, not on
-  /// which thread was faster.
+  /// The `count` best, best first; `too_slow` is said of what cannot be among them. What has the
+  /// least bound is always next, meshes before their branches. Batches have fixed sizes: what is
+  /// skipped depends on the batches before, not on which thread was faster.
   std::vector<Evaluation> best_of(const std::vector<Mesh>& meshes, TrialKind trial,
-                                  std::size_t count, const std::string& what) {
+                                  std::size_t count, LeftOut too_slow) {
     std::vector<Branch> branches;
     Queue waiting;
     std::vector<Evaluation> best;
@@ -249,9 +250,8 @@ class ScheduleSearch {
         report("searching", best);
       }
     }
-    const std::string reason =
-        result_.complete ? "too slow at best for the " + what : std::string(kOverBudget);
-    if (!waiting.empty()) result_.pruned[reason] += static_cast<int>(waiting.size());
+    const LeftOut reason = result_.complete ? too_slow : LeftOut::OverBudget;
+    if (!waiting.empty()) result_.pruned[reason] += static_cast<std::int64_t>(waiting.size());
     leave_out(meshes, next, trial, reason);
     return best;
   }
@@ -269,10 +269,10 @@ class ScheduleSearch {
     std::vector<Evaluation> outcomes = evaluate_all(batch);
     for (Evaluation& outcome : outcomes) {
       if (outcome.simulated) ++result_.evaluated;
-      if (outcome.pruned.empty()) {
-        best.push_back(std::move(outcome));
+      if (outcome.pruned) {
+        ++result_.pruned[*outcome.pruned];
       } else {
-        ++result_.pruned[outcome.pruned];
+        best.push_back(std::move(outcome));
       }
     }
     std::sort(best.begin(), best.end(), better);
@@ -354,7 +354,7 @@ class ScheduleSearch {
     SearchProgress progress;
     progress.phase = phase;
     progress.simulated = result_.evaluated;
-    for (const auto& [why, number] : result_.pruned) progress.left_out += number;
+    progress.left_out = sum_of(result_.pruned);
     if (leader_) {
       progress.best = &*leader_;
     } else if (!best.empty()) {

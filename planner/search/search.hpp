@@ -15,6 +15,7 @@
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/profile.hpp"
+#include "planner/base/left_out.hpp"
 #include "planner/configurations/candidate.hpp"
 
 namespace pipewright::planner {
@@ -80,11 +81,10 @@ struct SearchResult {
   std::optional<Plan> best;
   /// What each of its ranks may hold where nodes differ; empty: they do not.
   std::vector<Bytes> rank_memory;
-  std::int64_t configurations = 0;    // of the space: simulated or left out
-  int evaluated = 0;                  // simulated
-  std::map<std::string, int> pruned;  // not simulated or not possible, by reason
-  /// Of a reason that is a rule the first case in full: what is wrong, and what would do.
-  std::map<std::string, std::string> examples;
+  std::int64_t configurations = 0;  // of the space: simulated or left out
+  int evaluated = 0;                // simulated
+  LeftOutCounts pruned;             // not simulated or not possible
+  LeftOutExamples examples;
   /// Where no configuration is possible, in sentences: the reason that is nearest to possible, with
   /// its numbers, and what would do (planner/search/nearest_possible.hpp).
   std::vector<std::string> nearest;

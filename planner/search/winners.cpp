@@ -23,8 +23,7 @@ bool same_stages(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
     const ParallelSetup& p = c.parallel;
     return std::tie(p.tensor, p.data, p.pipeline, p.experts, p.context, p.micro_batch_size,
-                    p.micro_batches, p.recompute, p.recompute_of_stage, p.sequence_parallel, p.zero,
-                    p.order, p.node_order);
+                    p.micro_batches, p.recompute, p.sequence_parallel, p.zero, p.order);
   };
   const auto same = [](const StagePlan& s, const StagePlan& t) {
     return s.first_layer == t.first_layer && s.end_layer == t.end_layer && s.rank == t.rank;
@@ -134,7 +133,7 @@ Outcome synthesise_winner(const WinnersRequest& request, const Winner& winner) {
   for (const Order& order : orders_to_judge(wanted, found)) {
     Evaluation judged = evaluate_order(request.job, request.costs, winner.configuration, row.stages,
                                        order, winner.judged_by);
-    if (!judged.pruned.empty() || judged.candidate.step >= row.step) continue;
+    if (judged.pruned || judged.candidate.step >= row.step) continue;
     if (outcome.better && !better(judged, *outcome.better)) continue;
     judged.candidate.synthesised = {std::make_shared<const Order>(order), row.schedule, row.step};
     outcome.better = std::move(judged);

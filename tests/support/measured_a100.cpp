@@ -33,7 +33,7 @@ MeasuredCase vtrain_case(const VtrainRow& row, LayerRecompute recompute) {
   setup.pipeline = row.pipeline;
   setup.micro_batch_size = row.size;
   setup.micro_batches = row.batch / row.data / row.size;
-  setup.recompute = recompute;
+  setup.recompute.of_all = recompute;
   result.measured = row.milliseconds / 1e3;
   result.name = "h" + std::to_string(row.hidden) + " l" + std::to_string(row.blocks) + " batch " +
                 std::to_string(row.batch) + " " + degrees_text(setup);
@@ -145,7 +145,7 @@ MeasuredCase paper_case(const PaperModel& model, std::string what, LayerRecomput
   row.setup.chunks = model.chunks;
   row.setup.micro_batch_size = model.size;
   row.setup.micro_batches = model.batch / model.size;
-  row.setup.recompute = recompute;
+  row.setup.recompute.of_all = recompute;
   row.setup.sequence_parallel = sequence_parallel;
   return row;
 }
@@ -261,7 +261,7 @@ MeasuredTable megatron_sc21(const std::filesystem::path& folder) {
   const auto add = [&](MeasuredCase row, int batch) {
     row.framework = planner::megatron_lm();
     row.machine = planner::nvlink_machine("A100", 200e9);
-    row.setup.recompute = LayerRecompute::Whole;
+    row.setup.recompute.of_all = LayerRecompute::Whole;
     row.candidates = with_sizes_and_chunks(row.setup, row.model.blocks, batch, {1, 2, 4, 8, 16},
                                            {1, 2, 3, 4, 5});
     table.cases.push_back(std::move(row));

@@ -244,7 +244,7 @@ MeasuredTable aceso_v100(const std::filesystem::path& folder) {
             setup.data = size.gpus / tensor / pipeline;
             setup.micro_batch_size = micro;
             setup.micro_batches = 1024 / setup.data / micro;
-            setup.recompute = recompute;
+            setup.recompute.of_all = recompute;
             row.candidates.push_back(setup);
           }
         }

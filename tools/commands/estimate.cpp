@@ -153,7 +153,7 @@ Json fields_of(const ParallelCandidate& candidate) {
           {"vpp", setup.chunks},
           {"micro_batch_size", setup.micro_batch_size},
           {"micro_batches", setup.micro_batches},
-          {"recompute", to_string(setup.recompute)},
+          {"recompute", to_string(setup.recompute.of_all)},
           {"sequence_parallel", setup.sequence_parallel},
           {"zero", setup.zero},
           {"step_ns", nanoseconds(estimate.step).value},
@@ -211,7 +211,7 @@ void print_parts(Session& session, const Architecture& model,
 }
 
 void print_certificate(Session& session, const ParallelResult& result, Nanoseconds elapsed) {
-  for (const auto& [reason, count] : result.pruned) {
+  for (const auto& [reason, count] : by_sentence(result.pruned)) {
     session.print(
         wrapped(std::to_string(count) + " left out: " + reason, session.terminal().width, 0));
   }
@@ -243,15 +243,13 @@ int run_estimate(const Arguments& arguments, Session& session) {
                                 std::chrono::steady_clock::now() - before)
                                 .count());
   if (session.json()) {
-    Json pruned = Json::object();
-    for (const auto& [reason, count] : result.pruned) pruned[reason] = count;
     session.print_result(
         {{"best", result.ranked.empty() ? Json(nullptr) : fields_of(result.ranked.front())},
          {"ranked", list_of(result.ranked)},
          {"front", list_of(result.front)},
          {"configurations", result.configurations},
          {"evaluated", result.estimated},
-         {"pruned", pruned},
+         {"pruned", by_sentence(result.pruned)},
          {"elapsed_ns", elapsed.value}});
     return result.ranked.empty() ? kAnswerIsNo : kDone;
   }

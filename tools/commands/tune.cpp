@@ -32,10 +32,10 @@ namespace pipewright::tools {
 namespace {
 
 /// One word for all stages, or a word for each.
-Json recompute_json(const planner::ParallelSetup& parallel) {
-  if (!parallel.recompute_by_stage) return to_string(parallel.recompute);
+Json recompute_json(const planner::SetupRecompute& recompute) {
+  if (!recompute.by_stage) return to_string(recompute.of_all);
   Json list = Json::array();
-  for (const LayerRecompute kind : parallel.recompute_of_stage) list.push_back(to_string(kind));
+  for (const LayerRecompute kind : recompute.of_stage) list.push_back(to_string(kind));
   return list;
 }
 
@@ -55,11 +55,11 @@ Json fields_of(const planner::Candidate& candidate) {
                  {"devices", candidate.devices()},
                  {"micro_batches", parallel.micro_batches},
                  {"micro_batch_size", parallel.micro_batch_size},
-                 {"recompute", recompute_json(parallel)},
+                 {"recompute", recompute_json(parallel.recompute)},
                  {"sequence_parallel", parallel.sequence_parallel},
                  {"zero", parallel.zero},
-                 {"rank_order", name_of(parallel.order)},
-                 {"node_order", to_text(parallel.node_order)},
+                 {"rank_order", name_of(parallel.order.of_ranks)},
+                 {"node_order", to_text(parallel.order.of_nodes)},
                  {"partition", candidate.partition},
                  {"layers_of_stage", layers},
                  {"step_ns", candidate.step.value},
@@ -78,14 +78,11 @@ Json result_fields(const planner::SearchResult& result) {
     for (const planner::Candidate& candidate : candidates) json.push_back(fields_of(candidate));
     return json;
   };
-  Json pruned = Json::object(), examples = Json::object();
-  for (const auto& [reason, count] : result.pruned) pruned[reason] = count;
-  for (const auto& [reason, example] : result.examples) examples[reason] = example;
   Json fields = {{"best", result.best ? fields_of(result.ranked.front()) : Json(nullptr)},
                  {"ranked", list(result.ranked)},
                  {"baselines", list(result.baselines)},
-                 {"pruned", pruned},
-                 {"examples", examples},
+                 {"pruned", by_sentence(result.pruned)},
+                 {"examples", by_sentence(result.examples)},
                  {"configurations", result.configurations},
                  {"evaluated", result.evaluated},
                  {"complete", result.complete},

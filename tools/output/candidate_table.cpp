@@ -73,12 +73,12 @@ std::string savings_text(const planner::ParallelSetup& parallel) {
   add(parallel.experts > 1, "ep " + std::to_string(parallel.experts));
   add(parallel.zero > 0 && parallel.data > 1, "ZeRO " + std::to_string(parallel.zero));
   add(parallel.sequence_parallel, "sp");
-  add(parallel.recompute_by_stage, by_stage_text(parallel.recompute_of_stage));
-  add(parallel.recompute == LayerRecompute::Whole, "full recompute");
-  add(parallel.recompute == LayerRecompute::Attention, "selective recompute");
-  add(parallel.order == planner::RankOrder::DataOutermost,
-      "order " + std::string(name_of(parallel.order)));
-  add(!parallel.node_order.empty(), "nodes " + to_text(parallel.node_order));
+  add(parallel.recompute.by_stage, by_stage_text(parallel.recompute.of_stage));
+  add(parallel.recompute.of_all == LayerRecompute::Whole, "full recompute");
+  add(parallel.recompute.of_all == LayerRecompute::Attention, "selective recompute");
+  add(parallel.order.of_ranks == planner::RankOrder::DataOutermost,
+      "order " + std::string(name_of(parallel.order.of_ranks)));
+  add(!parallel.order.of_nodes.empty(), "nodes " + to_text(parallel.order.of_nodes));
   return text;
 }
 

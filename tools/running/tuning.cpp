@@ -146,12 +146,12 @@ void print_search(const planner::SearchResult& result, Session& session) {
     for (const auto& candidate : result.front) rows.push_back({"", &candidate, Ink::Plain});
     session.print(candidates_text(rows, result, baseline, session.terminal()) + "\n");
   }
-  for (const auto& [reason, count] : result.pruned) {
+  const auto examples = by_sentence(result.examples);
+  for (const auto& [reason, count] : by_sentence(result.pruned)) {
     std::string line = std::to_string(count) + " left out: " + reason;
     // Where nothing is possible the reader has to change the job.
-    const auto example = result.examples.find(reason);
-    if (!result.best && example != result.examples.end())
-      line += ", as in this case: " + example->second;
+    const auto example = examples.find(reason);
+    if (!result.best && example != examples.end()) line += ", as in this case: " + example->second;
     print_line(line);
   }
   print_line(std::to_string(result.evaluated) + " of " + std::to_string(result.configurations) +

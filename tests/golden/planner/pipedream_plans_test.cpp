@@ -88,7 +88,7 @@ Nanoseconds step_of(const Chain& chain, const PublishedPlan& plan) {
   const planner::Branch branch{configuration,
                                std::make_shared<const std::vector<StagePlan>>(plan.stages), 0};
   const auto evaluation = planner::evaluate(chain.job, *costs, branch, Bytes(0));
-  EXPECT_EQ(evaluation.pruned, "");
+  EXPECT_FALSE(evaluation.pruned);
   return evaluation.candidate.step;
 }
 

@@ -115,7 +115,7 @@ TEST(EstimatedSearch, SimulatedOneFOneBAgreesWithTheClosedEstimate) {
     const EstimateContext context{*job.architecture, framework_traits(job.strategy.framework),
                                   machine_of(job.cluster)};
     for (const Candidate& row : searched(job, 100000, true).ranked) {
-      if (row.parallel.recompute_by_stage) continue;  // the closed estimate has one for all
+      if (row.parallel.recompute.by_stage) continue;  // the closed estimate has one for all
       ParallelSetup setup = row.parallel;
       setup.blocks_of_rank.clear();
       for (const StagePlan& stage : row.stages)

@@ -265,9 +265,9 @@ TEST(LayeredSearch, SizesThatTheJobNamesLeaveReplicasTheRest) {
   const SearchResult result = searched(asked, 1000, true);
   ASSERT_FALSE(result.ranked.empty());
   for (const Candidate& row : result.ranked) EXPECT_EQ(row.parallel.data, 4);
-  EXPECT_EQ(
-      result.pruned.at("dp_degree, accumulate_steps and micro_batch_size are not the global batch"),
-      3);
+  EXPECT_EQ(by_sentence(result.pruned)
+                .at("dp_degree, accumulate_steps and micro_batch_size are not the global batch"),
+            3);
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ TEST(MixedClusters, EachRankHasTheMemoryOfItsOwnNodes) {
   const auto costs = costs_of_job(job, nullptr, 0);
   EXPECT_EQ(result.rank_memory, costs->rank_memory(result.ranked.front().parallel));
   for (const Candidate& row : result.ranked) {
-    const bool turned = !row.parallel.node_order.empty();
+    const bool turned = !row.parallel.order.of_nodes.empty();
     const auto memory = costs->rank_memory(row.parallel);
     EXPECT_EQ(memory[turned ? 0 : 1], of_small);
     EXPECT_GT(memory[turned ? 1 : 0], of_small);
@@ -232,7 +232,7 @@ TEST(MixedClusters, SchedulesWithAStageOnSeveralRanksAreCountedAndExplained) {
   job.strategy.pp_degree = {"4"};
   job.strategy.mp_degree = job.strategy.dp_degree = {"1"};
   const SearchResult result = searched(job, 3, false);
-  EXPECT_GT(result.pruned.at("stages on several ranks, which differ in speed"), 0);
+  EXPECT_GT(by_sentence(result.pruned).at("stages on several ranks, which differ in speed"), 0);
   const Explanation why =
       explain(job, nullptr, 0, result, "schedule=chimera,pp=4,tp=1,dp=1,micro_batch_size=1");
   EXPECT_NE(why.sentences.back().find("a stage is on several ranks"), std::string::npos);

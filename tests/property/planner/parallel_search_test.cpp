@@ -109,7 +109,7 @@ TEST(ParallelSearch, WhatIsAskedForIsAllThatIsTried) {
     EXPECT_EQ(candidate.setup.pipeline, 2);
     EXPECT_EQ(candidate.setup.devices(), job.space.devices);
     EXPECT_TRUE(candidate.setup.sequence_parallel);
-    EXPECT_EQ(candidate.setup.recompute, LayerRecompute::Whole);
+    EXPECT_EQ(candidate.setup.recompute.of_all, LayerRecompute::Whole);
   }
 }
 

@@ -59,7 +59,7 @@ Case random_case(std::uint32_t seed, const std::vector<const char*>& schedules) 
   setup.pipeline = std::min(random.one_of(2, 3, 4), layers);
   setup.micro_batch_size = random.one_of(1, 2);
   setup.micro_batches = one.job.global_batch / setup.micro_batch_size;
-  setup.recompute_by_stage = true;
+  setup.recompute.by_stage = true;
   const char* name =
       schedules[static_cast<std::size_t>(random.below(static_cast<int>(schedules.size())))];
   const Schedule& schedule = find_schedule(name);
@@ -100,7 +100,7 @@ std::vector<Kinds> all_choices(const Kinds& kinds, std::size_t stages) {
 Evaluation with(const Case& one, const ConfigurationCosts& costs, const Kinds& choice,
                 Bytes limit) {
   Branch branch{one.configuration, std::make_shared<const std::vector<StagePlan>>(one.stages), 0};
-  branch.configuration.parallel.recompute_of_stage = choice;
+  branch.configuration.parallel.recompute.of_stage = choice;
   return evaluate(one.job, costs, branch, limit);
 }
 
@@ -121,8 +121,7 @@ std::optional<Candidate> best_of_all(const Case& one, const ConfigurationCosts& 
   std::optional<Candidate> best;
   for (const Kinds& choice : all_choices(costs.recompute_kinds(), one.stages.size())) {
     const Evaluation tried = with(one, costs, choice, limit);
-    if (tried.pruned.empty() && (!best || tried.candidate.step < best->step))
-      best = tried.candidate;
+    if (!tried.pruned && (!best || tried.candidate.step < best->step)) best = tried.candidate;
   }
   return best;
 }
@@ -136,7 +135,7 @@ TEST(RecomputeByStage, IsTheBestOfAllChoicesWithOneStageARank) {
     const Bytes limit = random_limit(one, *costs, seed);
     const std::optional<Candidate> best = best_of_all(one, *costs, limit);
     const Evaluation chosen = with(one, *costs, {}, limit);
-    ASSERT_EQ(chosen.pruned.empty(), best.has_value()) << seed << chosen.pruned;
+    ASSERT_EQ(!chosen.pruned, best.has_value()) << seed;
     if (!best) {
       ++impossible;
       continue;
@@ -144,7 +143,7 @@ TEST(RecomputeByStage, IsTheBestOfAllChoicesWithOneStageARank) {
     EXPECT_EQ(chosen.candidate.step, best->step)
         << seed << ": " << describe(chosen.candidate) << ", and not " << describe(*best);
     EXPECT_LE(chosen.candidate.peak_bytes, limit);
-    const Kinds& kinds = chosen.candidate.parallel.recompute_of_stage;
+    const Kinds& kinds = chosen.candidate.parallel.recompute.of_stage;
     mixed += kinds.front() != kinds.back() ? 1 : 0;
   }
   EXPECT_GT(mixed, 60);
@@ -160,19 +159,19 @@ TEST(RecomputeByStage, FitsWithSeveralStagesARankAndNoOneStageCouldDoLess) {
     if (!cut(one, *costs)) continue;
     const Bytes limit = random_limit(one, *costs, seed);
     const Evaluation chosen = with(one, *costs, {}, limit);
-    if (!chosen.pruned.empty()) {
+    if (chosen.pruned) {
       for (const LayerRecompute kind : costs->recompute_kinds())
-        EXPECT_FALSE(with(one, *costs, Kinds(one.stages.size(), kind), limit).pruned.empty());
+        EXPECT_TRUE(with(one, *costs, Kinds(one.stages.size(), kind), limit).pruned);
       continue;
     }
     EXPECT_LE(chosen.candidate.peak_bytes, limit) << seed;
-    const Kinds& kinds = chosen.candidate.parallel.recompute_of_stage;
+    const Kinds& kinds = chosen.candidate.parallel.recompute.of_stage;
     for (std::size_t s = 0; s < kinds.size(); ++s) {
       for (const LayerRecompute less : costs->recompute_kinds()) {
         if (less >= kinds[s]) break;
         Kinds lighter = kinds;
         lighter[s] = less;
-        EXPECT_FALSE(with(one, *costs, lighter, limit).pruned.empty()) << seed << ", stage " << s;
+        EXPECT_TRUE(with(one, *costs, lighter, limit).pruned) << seed << ", stage " << s;
       }
     }
     mixed += std::count(kinds.begin(), kinds.end(), kinds.front()) <
@@ -195,7 +194,7 @@ TEST(RecomputeByStage, WithSeveralStagesARankIsNotFarFromTheBestOfAllChoices) {
     const Bytes limit = random_limit(one, *costs, seed);
     const auto best = best_of_all(one, *costs, limit);
     const Evaluation chosen = with(one, *costs, {}, limit);
-    if (!best || !chosen.pruned.empty()) continue;
+    if (!best || chosen.pruned) continue;
     const auto step = static_cast<double>(chosen.candidate.step.value);
     worst = std::max(worst, step / static_cast<double>(best->step.value));
     as_good += chosen.candidate.step == best->step ? 1 : 0;
@@ -226,17 +225,17 @@ TEST(RecomputeByStage, NoBoundOfABranchExceedsWhatIsChosenInIt) {
     const Branches grown = branches_of(*costs, mesh, {shape}, limit);
     for (const Branch& branch : grown.open) {
       const Evaluation chosen = evaluate(one.job, *costs, branch, limit);
-      if (!chosen.pruned.empty()) continue;
+      if (chosen.pruned) continue;
       EXPECT_LE(branch.bound, chosen.candidate.step.value) << describe(chosen.candidate);
       ++compared;
     }
-    if (grown.pruned.count(kOverMemory) == 0) continue;
+    if (grown.pruned.count(LeftOut::OverMemory) == 0) continue;
     for (const bool even : {false, true}) {  // what the bound leaves out does not fit
       Case other = one;
       other.configuration.even_layers = even;
       ASSERT_TRUE(cut(other, *costs));
       if (!grown.open.empty()) continue;
-      EXPECT_EQ(with(other, *costs, {}, limit).pruned, kOverMemory);
+      EXPECT_EQ(with(other, *costs, {}, limit).pruned, LeftOut::OverMemory);
     }
   }
   EXPECT_GT(compared, 100);
@@ -265,7 +264,7 @@ TEST(RecomputeByStage, IsFoundWithBoundsAsByTryingEverything) {
     const SearchResult quick = searched(job, 10, false), all = searched(job, 10, true);
     SCOPED_TRACE(seed);
     test::expect_same_rows(quick, all);
-    for (const Candidate& row : all.ranked) chosen += row.parallel.recompute_by_stage ? 1 : 0;
+    for (const Candidate& row : all.ranked) chosen += row.parallel.recompute.by_stage ? 1 : 0;
   }
   EXPECT_GT(chosen, 20);
 }

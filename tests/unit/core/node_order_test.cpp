@@ -86,7 +86,7 @@ TEST(NodeOrders, APlanNamesTheDevicesInTheOrderOfItsRanks) {
   const planner::SearchResult result = planner::search(job);
   ASSERT_TRUE(result.best);
   for (const auto& row : result.ranked)
-    EXPECT_EQ(row.parallel.node_order, (NodeOrder{1, 0})) << describe(row);
+    EXPECT_EQ(row.parallel.order.of_nodes, (NodeOrder{1, 0})) << describe(row);
   EXPECT_EQ(result.best->mesh.devices, (std::vector<int>{8, 9, 10, 11, 12, 13, 14, 15,  //
                                                          0, 1, 2, 3, 4, 5, 6, 7}));
   const StagePlan& first = result.best->stages.front();  // on the V100
@@ -113,7 +113,7 @@ TEST(NodeOrders, WhereDevicesAreIdleTheFasterNodesAreTaken) {
   job.strategy.pp_degree = {"1"};
   const planner::SearchResult result = planner::search(job);
   ASSERT_TRUE(result.best);
-  EXPECT_EQ(result.ranked.front().parallel.node_order, (NodeOrder{1, 0}));
+  EXPECT_EQ(result.ranked.front().parallel.order.of_nodes, (NodeOrder{1, 0}));
   EXPECT_EQ(result.best->mesh.devices.front(), 8);
 }
 
@@ -122,9 +122,10 @@ TEST(NodeOrders, AnOrderThatPutsNoRankElsewhereIsCountedAndNotTried) {
   job.strategy.pp_degree = {"1"};
   job.strategy.dp_degree = {"2"};  // each rank of the pipeline has all nodes
   const planner::SearchResult result = planner::search(job);
-  EXPECT_EQ(result.pruned.count("every rank on the same nodes as in another order of the nodes"),
+  EXPECT_EQ(by_sentence(result.pruned)
+                .count("every rank on the same nodes as in another order of the nodes"),
             1U);
-  for (const auto& row : result.ranked) EXPECT_TRUE(row.parallel.node_order.empty());
+  for (const auto& row : result.ranked) EXPECT_TRUE(row.parallel.order.of_nodes.empty());
 }
 
 TEST(NodeOrders, AreAskedForByName) {
@@ -132,7 +133,7 @@ TEST(NodeOrders, AreAskedForByName) {
   job.strategy.pp_degree = {"2"};
   const planner::SearchResult found = planner::search(job);
   const auto explained = [&](const std::string& text) {
-    return planner::explain(job, nullptr, 0, found, text).candidate->parallel.node_order;
+    return planner::explain(job, nullptr, 0, found, text).candidate->parallel.order.of_nodes;
   };
   EXPECT_EQ(explained("node_order=1-0"), (NodeOrder{1, 0}));
   EXPECT_EQ(explained("node_order=file"), NodeOrder{});

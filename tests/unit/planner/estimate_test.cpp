@@ -110,7 +110,7 @@ TEST(EstimateStep, RecomputeCostsAForwardAndSelectiveLess) {
   ParallelSetup setup = setup_of(2, 1, 1, 4);
   setup.micro_batch_size = 8;
   const auto seconds = [&](LayerRecompute recompute) {
-    setup.recompute = recompute;
+    setup.recompute.of_all = recompute;
     return estimate_step(gpt(), megatron_lm(), machine, setup).step;
   };
   EXPECT_LT(seconds(LayerRecompute::None), seconds(LayerRecompute::Attention));
@@ -197,14 +197,14 @@ TEST(EstimateMemory, SaysWhatThePeakIsMadeOf) {
   EXPECT_EQ(ranks[2].reason(), "the activations of 2 micro-batches in flight");
   EXPECT_EQ(ranks.back().reason(), "the logits");
   setup.micro_batch_size = 1;
-  setup.recompute = LayerRecompute::Whole;
+  setup.recompute.of_all = LayerRecompute::Whole;
   EXPECT_EQ(estimate_memory(gpt(), megatron_lm(), setup).front().reason(), "the optimizer's state");
 }
 
 TEST(Refusals, SayWhatWouldDo) {
   const Machine machine = nvlink_machine("A100", 100e9);
   const auto said = [&](const ParallelSetup& setup) {
-    return refusal(gpt(), machine, setup).value_or("");
+    return refusal(gpt(), machine, setup).value_or(Refusal{}).sentence;
   };
   EXPECT_EQ(said(setup_of(1, 1, 1, 1)), "");
   EXPECT_EQ(said(setup_of(3, 1, 1, 1)),

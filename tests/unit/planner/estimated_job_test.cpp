@@ -52,7 +52,7 @@ TEST(EstimatedJob, ValuesOfTheJobAreAllThatIsTried) {
   const SearchResult result = searched(job);
   ASSERT_FALSE(result.ranked.empty());
   for (const Candidate& row : result.ranked) {
-    EXPECT_EQ(row.parallel.recompute, LayerRecompute::Whole);
+    EXPECT_EQ(row.parallel.recompute.of_all, LayerRecompute::Whole);
     EXPECT_EQ(row.parallel.experts, 8);
     EXPECT_EQ(row.parallel.zero, 1);
     EXPECT_TRUE(row.schedule == "interleaved" || row.schedule == "zbv") << row.schedule;
@@ -106,7 +106,7 @@ TEST(EstimatedJob, ABudgetThatRunsOutIsSaid) {
   options.budget_seconds = 1e-9;
   const SearchResult result = searched(job_of("llama3-8b", "dgx-h100", 8, 64), options);
   EXPECT_FALSE(result.complete);
-  EXPECT_GT(result.pruned.at("not looked at: the budget ran out"), 0);
+  EXPECT_GT(by_sentence(result.pruned).at("not looked at: the budget ran out"), 0);
   EXPECT_TRUE(searched(job_of("llama3-8b", "dgx-h100", 8, 64)).complete);
 }
 
@@ -129,6 +129,9 @@ TEST(EstimatedJob, ASearchGoesOnFromItsJournal) {
   EXPECT_EQ(second.evaluated, first.evaluated);
   EXPECT_EQ(to_text(to_json(*second.best)), to_text(to_json(*first.best)));
   EXPECT_EQ(to_text(to_json(*second.best)), to_text(to_json(*searched(job).best)));
+  for (auto& [configuration, record] : journal.known)
+    record = R"({"pruned": "over the memory limits", "simulated": false})";
+  EXPECT_THROW(searched(job, options), InputError);
 }
 
 TEST(EstimatedJob, WhereNothingIsPossibleACaseSaysWhatWouldDo) {
@@ -138,13 +141,14 @@ TEST(EstimatedJob, WhereNothingIsPossibleACaseSaysWhatWouldDo) {
   job.strategy.pp_degree = {"1"};
   const SearchResult result = searched(job);
   EXPECT_FALSE(result.best);
-  EXPECT_THAT(result.examples.at("tp * cp does not divide the heads"),
+  EXPECT_THAT(by_sentence(result.examples).at("tp * cp does not divide the heads"),
               HasSubstr("does not divide the 32 heads; take a divisor of them"));
   job.strategy.mp_degree = {"1"};
   job.strategy.pp_degree = {"4"};
   job.strategy.schedule_mode = {"dualpipev"};
   job.strategy.micro_batch_size = {"16"};  // four micro-batches
-  EXPECT_THAT(searched(job).examples.at("outside the constraint of dualpipev"), HasSubstr("8"));
+  EXPECT_THAT(by_sentence(searched(job).examples).at("outside the constraint of dualpipev"),
+              HasSubstr("8"));
 }
 
 TEST(EstimatedJob, WhatTheEstimateDoesNotKnowIsRefused) {
@@ -156,7 +160,7 @@ TEST(EstimatedJob, WhatTheEstimateDoesNotKnowIsRefused) {
   EXPECT_THROW(searched(job), InputError);
   job.training.recompute = {RecomputeSpec::Kind::Full, {}};
   for (const Candidate& row : searched(job).ranked)
-    EXPECT_EQ(row.parallel.recompute, LayerRecompute::Whole);
+    EXPECT_EQ(row.parallel.recompute.of_all, LayerRecompute::Whole);
 }
 
 TEST(EstimatedJob, AMeasuredStepScalesAllTimes) {

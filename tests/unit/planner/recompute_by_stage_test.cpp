@@ -120,11 +120,11 @@ TEST(RecomputeByStage, IsCountedWithTheOthersWhereAllStagesDoTheSame) {
   Job job = layered_job();
   job.strategy.recompute = {"none", "by_stage"};
   const SearchResult roomy = search(job);
-  EXPECT_THAT(roomy.pruned, Contains(Key(kAlike)));
-  for (const Candidate& row : roomy.ranked) EXPECT_FALSE(row.parallel.recompute_by_stage);
+  EXPECT_THAT(roomy.pruned, Contains(Key(LeftOut::AlikeRecompute)));
+  for (const Candidate& row : roomy.ranked) EXPECT_FALSE(row.parallel.recompute.by_stage);
   job.strategy.recompute = {"by_stage"};  // nothing else has it
   const SearchResult alone = search(job);
-  EXPECT_THAT(alone.pruned, Not(Contains(Key(kAlike))));
+  EXPECT_THAT(alone.pruned, Not(Contains(Key(LeftOut::AlikeRecompute))));
   ASSERT_TRUE(alone.best);
   EXPECT_EQ(alone.best->training.recompute.kind, Kind::None);
   EXPECT_EQ(alone.best->predicted.step, roomy.best->predicted.step);
@@ -135,7 +135,7 @@ TEST(RecomputeByStage, IsNamedWhereNothingFitsAndTheTrainingFixesIt) {
   job.strategy.memory_limit = limit_between(job);
   const SearchResult fixed = search(job);
   EXPECT_FALSE(fixed.best);
-  EXPECT_THAT(fixed.examples.at(kOverMemory), HasSubstr("\"auto\" in strategy"));
+  EXPECT_THAT(fixed.examples.at(LeftOut::OverMemory), HasSubstr("\"auto\" in strategy"));
   job.strategy.opens_recompute = true;
   EXPECT_TRUE(search(job).best);
 }
@@ -147,7 +147,7 @@ TEST(RecomputeByStage, LeavesOutSchedulesWhoseOrderFollowsFromTheCosts) {
   job.strategy.dp_degree = {"1"};
   const SearchResult result = search(job);
   EXPECT_FALSE(result.best);
-  EXPECT_EQ(result.pruned.at(kOrderByCosts), 2);
+  EXPECT_EQ(result.pruned.at(LeftOut::OrderByCosts), 2);
 }
 
 TEST(RecomputeByStage, OfGpt3On64DevicesOnlyEarlyStagesNeedIt) {
@@ -155,8 +155,8 @@ TEST(RecomputeByStage, OfGpt3On64DevicesOnlyEarlyStagesNeedIt) {
   const SearchResult result = search(job);
   ASSERT_TRUE(result.best);
   const Candidate& best = result.ranked.front();
-  ASSERT_TRUE(best.parallel.recompute_by_stage);
-  const auto& kinds = best.parallel.recompute_of_stage;
+  ASSERT_TRUE(best.parallel.recompute.by_stage);
+  const auto& kinds = best.parallel.recompute.of_stage;
   EXPECT_TRUE(std::is_sorted(kinds.rbegin(), kinds.rend()));
   EXPECT_EQ(kinds.front(), LayerRecompute::Attention);
   EXPECT_EQ(kinds.back(), LayerRecompute::None);
@@ -194,7 +194,7 @@ TEST(RecomputeByStage, CanBeExplained) {
   const auto explained = [&](const std::string& text) {
     return explain(job, nullptr, 0, found, text);
   };
-  const auto& kinds = found.ranked.front().parallel.recompute_of_stage;
+  const auto& kinds = found.ranked.front().parallel.recompute.of_stage;
   const Explanation by_stage = explained("recompute=by-stage");
   EXPECT_TRUE(by_stage.is_possible);
   EXPECT_THAT(by_stage.sentences,

@@ -31,7 +31,7 @@ std::string text_of(const SearchResult& result) {
     text += describe(c) + " " + c.partition + " " + std::to_string(c.step.value) + " " +
             std::to_string(c.peak_bytes.value) + "\n";
   }
-  for (const auto& [reason, count] : result.pruned)
+  for (const auto& [reason, count] : by_sentence(result.pruned))
     text += reason + " " + std::to_string(count) + "\n";
   return text + std::to_string(result.evaluated);
 }
@@ -188,7 +188,7 @@ TEST(Search, ReplicasThatDoNotFitAreCountedByReason) {
   job.strategy.dp_degree = {"5", "4096"};
   const SearchResult result = search(job);
   EXPECT_FALSE(result.best);
-  EXPECT_EQ(result.pruned.at("dp_degree does not divide the global batch"), 2);
+  EXPECT_EQ(by_sentence(result.pruned).at("dp_degree does not divide the global batch"), 2);
 }
 
 TEST(Search, SeveralValuesAreTried) {
@@ -203,12 +203,12 @@ TEST(Search, NothingFitsIsAResultWithReasons) {
   job.strategy.memory_limit = Bytes(1000);
   const SearchResult result = search(job);
   EXPECT_FALSE(result.best);
-  EXPECT_THAT(result.pruned, Contains(Key("over the memory limit")));
+  EXPECT_THAT(by_sentence(result.pruned), Contains(Key("over the memory limit")));
   job.strategy.memory_limit = Bytes(0);
   job.strategy.pp_degree = {"64"};
   const SearchResult large = search(job);
   EXPECT_FALSE(large.best);
-  EXPECT_EQ(large.pruned.at("more ranks than devices"), 1);
+  EXPECT_EQ(by_sentence(large.pruned).at("more ranks than devices"), 1);
 }
 
 /// A limit between what one rank needs and what is possible leaves only plans that keep to it.

@@ -315,7 +315,8 @@ TEST(ReplicatedSearch, TheStrategysReplicasAreAlwaysTheAnswers) {
   chain.job.strategy.pp_degree = {"2"};
   const SearchResult none = searched(chain);
   EXPECT_FALSE(none.best);
-  EXPECT_THAT(none.examples.at("outside the constraint of 1f1b-rr"), HasSubstr("together 2"));
+  EXPECT_THAT(by_sentence(none.examples).at("outside the constraint of 1f1b-rr"),
+              HasSubstr("together 2"));
   chain.job.strategy.schedule_mode = {"1f1b-rr", "1f1b"};
   EXPECT_THROW(searched(chain), InputError);
   chain.job.strategy.schedule_mode = {};
