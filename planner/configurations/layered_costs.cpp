@@ -81,8 +81,9 @@ class LayerConfigurations final : public ConfigurationCosts {
                                         std::span<const StagePlan> stages) const override {
     std::vector<StageMemory> memory;
     for (const StagePlan& stage : stages) {
-      const auto [whole, state] = memories_.of(
-          stage, mesh.micro_batch_size, static_cast<int>(mesh.recompute), of(mesh).recompute);
+      const auto [whole, state] =
+          memories_.of(stage, mesh.micro_batch_size, static_cast<int>(mesh.recompute.of_all),
+                       of(mesh).recompute);
       memory.push_back(whole);
       const StageState own = sharded_state(state, job_.strategy.sharding_degree);
       memory.back().constant -= state.optimizer - own.optimizer;
