@@ -11,7 +11,6 @@
 #include "planner/configurations/requested_values.hpp"
 #include "planner/configurations/stage_replicas.hpp"
 #include "planner/costs/cost_model.hpp"
-#include "planner/memory/stage_memories.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -29,8 +28,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
-        common_(common_of(job.strategy.schedule_mode)),
-        memories_(job.model, job.training.optimizer) {}
+        common_(common_of(job.strategy.schedule_mode)) {}
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
@@ -57,43 +55,35 @@ class LayerConfigurations final : public ConfigurationCosts {
         "set strategy.recompute (values or \"auto\")"};
   }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
-    return least_layer_step(of(mesh).model, job_, mesh, common_);
+    return least_layer_step(of(mesh), job_, mesh, common_);
   }
 
   LayerCosts layer_costs(const ParallelSetup& mesh) const override {
     LayerCosts costs{{{}}, {}};
-    for (const LayerTimes& layer : of(mesh).model.layer_times(mesh.micro_batch_size))
+    for (const LayerTimes& layer : of(mesh).layer_times(mesh.micro_batch_size))
       costs.of_kind.front().push_back((layer.f + layer.i + layer.w).value);
     return costs;
   }
 
   std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                       std::span<const StagePlan> stages) const override {
-    auto costs = of(mesh).model.stage_costs(stages, mesh.pipeline * mesh.data,
-                                            mesh.micro_batch_size, job_.training.optimizer);
+    auto costs = of(mesh).stage_costs(stages, mesh.pipeline * mesh.data, mesh.micro_batch_size,
+                                      job_.training.optimizer);
     for (StageCosts& stage : costs)
       stage.opt = Nanoseconds(stage.opt.value / job_.strategy.sharding_degree);
-    set_least_reductions(costs, of(mesh).model, job_, mesh, stages);
+    set_least_reductions(costs, of(mesh), job_, mesh, stages);
     return costs;
   }
 
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
-    std::vector<StageMemory> memory;
-    for (const StagePlan& stage : stages) {
-      const auto [whole, state] =
-          memories_.of(stage, mesh.micro_batch_size, static_cast<int>(mesh.recompute.of_all),
-                       of(mesh).recompute);
-      memory.push_back(whole);
-      const StageState own = sharded_state(state, job_.strategy.sharding_degree);
-      memory.back().constant -= state.optimizer - own.optimizer;
-    }
-    return memory;
+    return of(mesh).memory(stages, mesh.micro_batch_size, job_.training.optimizer,
+                           job_.strategy.sharding_degree);
   }
 
   std::vector<Wires> wires(const ParallelSetup& mesh,
                            std::span<const StagePlan> stages) const override {
-    return layer_wires(of(mesh).model, job_, mesh, stages);
+    return layer_wires(of(mesh), job_, mesh, stages);
   }
   Sending sending(const Schedule& schedule) const override {
     return sending_under(policy_for(job_, schedule));
@@ -101,7 +91,7 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                   int replicas) const override {
-    return table_of_some(of(mesh).model, job_, mesh, stages, replicas);
+    return table_of_some(of(mesh), job_, mesh, stages, replicas);
   }
   int simulated_replicas(const ParallelSetup& mesh) const override {
     return replicas_to_simulate(job_, mesh, common_);
@@ -139,12 +129,6 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
  private:
-  /// Costs under one recompute for all layers, or that of the training.
-  struct Recomputed {
-    CostModel model;
-    std::vector<LayerRecompute> recompute;  // by layer
-  };
-
   static bool has_attention(const Model& model) {
     return std::any_of(model.layers.begin(), model.layers.end(), [&](const Layer& layer) {
       return exec::redone_share(layer, model, LayerRecompute::Attention) > 0;
@@ -152,25 +136,24 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   /// By LayerRecompute; one where the training says what is computed again.
-  static std::vector<Recomputed> models_of(const Job& job, const Profile* profile, int cores,
-                                           const AskedRecompute& asked) {
+  static std::vector<CostModel> models_of(const Job& job, const Profile* profile, int cores,
+                                          const AskedRecompute& asked) {
     using Kind = RecomputeSpec::Kind;
     std::vector<RecomputeSpec> specs{job.training.recompute};
     if (!asked.fixed_by_training) specs = {{Kind::None}, {Kind::Selective}, {Kind::Full}};
-    std::vector<Recomputed> models;
+    std::vector<CostModel> models;
     for (const RecomputeSpec& spec : specs)
-      models.push_back(
-          {CostModel(job.model, job.cluster, profile, cores, spec), recompute_of(job.model, spec)});
+      models.emplace_back(job.model, job.cluster, profile, cores, spec);
     return models;
   }
 
-  const Recomputed& of(const ParallelSetup& mesh) const {
+  const CostModel& of(const ParallelSetup& mesh) const {
     return asked_recompute_.fixed_by_training
                ? models_.front()
                : models_[static_cast<std::size_t>(mesh.recompute.of_all)];
   }
   /// What does not depend on recompute.
-  const CostModel& any_model() const { return models_.front().model; }
+  const CostModel& any_model() const { return models_.front(); }
 
   void visit_recomputes(ParallelSetup setup, const SpaceVisitor& visitor) const {
     using ByStage = ParallelSpace::ByStage;
@@ -283,10 +266,9 @@ class LayerConfigurations final : public ConfigurationCosts {
   const Job& job_;
   AskedRecompute asked_recompute_;
   bool has_attention_;
-  std::vector<Recomputed> models_;
+  std::vector<CostModel> models_;
   std::vector<int> ranks_asked_, replicas_asked_, steps_asked_, sizes_asked_;
   CommonOfSchedules common_;
-  StageMemories memories_;
 };
 
 }  // namespace

@@ -82,7 +82,10 @@ bool shares_this_machine(const Cluster& cluster) {
 
 CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores,
                      const RecomputeSpec& recompute)
-    : model_(model), cluster_(cluster), cores_(cores > 0 ? cores : cores_of_this_machine()) {
+    : model_(model),
+      cluster_(cluster),
+      cores_(cores > 0 ? cores : cores_of_this_machine()),
+      buffers_(std::make_shared<KnownBuffers>()) {
   if (profile != nullptr) {
     require_same_model(*profile, model);
     require_same_device(*profile, cluster);
@@ -239,17 +242,26 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
   return costs;
 }
 
+std::vector<StageMemory> CostModel::memory(std::span<const StagePlan> stages, int micro_batch_size,
+                                           std::string_view optimizer, int shards) const {
+  std::vector<StageMemory> memory;
+  for (const StagePlan& stage : stages) {
+    const StageState whole = state_of(model_, stage, optimizer);
+    memory.push_back(memory_of(sharded_state(whole, shards),
+                               buffers_->of(model_, stage, micro_batch_size, recompute_)));
+  }
+  return memory;
+}
+
 CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
                            std::string_view optimizer, int shards) const {
   CostTable costs;
   costs.source = source_;
   costs.stages = stage_costs(stages, ranks, micro_batch_size, optimizer);
   costs.activation_bytes = costs.gradient_bytes = message_bytes(stages, micro_batch_size);
-  costs.memory = memory_of(model_, stages, micro_batch_size, optimizer, recompute_);
+  costs.memory = memory(stages, micro_batch_size, optimizer, shards);
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const StageState state = state_of(model_, stages[s], optimizer);
-    costs.parameter_bytes.push_back(state.parameters);
-    costs.memory[s].constant -= state.optimizer - sharded_state(state, shards).optimizer;
+    costs.parameter_bytes.push_back(costs.memory[s].version);
     costs.stages[s].opt = Nanoseconds(costs.stages[s].opt.value / shards);
   }
   if (!tied_stages(model_, stages).empty())

@@ -3,6 +3,7 @@
 // stated efficiency. Immutable after construction; any number of threads may ask it.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "core/plan/profile.hpp"
 #include "exec/layers/footprint.hpp"
 #include "planner/base/cores.hpp"
+#include "planner/memory/known_buffers.hpp"
 
 namespace pipewright::planner {
 
@@ -67,6 +69,10 @@ class CostModel {
   CostTable table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
                   std::string_view optimizer, int shards = 1) const;
 
+  /// What the stages hold; `shards` as for table().
+  std::vector<StageMemory> memory(std::span<const StagePlan> stages, int micro_batch_size,
+                                  std::string_view optimizer, int shards) const;
+
   /// The size of the message at the end of each stage but the last, for one micro-batch; the same
   /// both ways.
   std::vector<Bytes> message_bytes(std::span<const StagePlan> stages, int micro_batch_size) const;
@@ -101,6 +107,7 @@ class CostModel {
   std::vector<exec::LayerFootprint> work_;  // by layer, of one sample; without a profile
   std::vector<double> redone_;              // by layer: the part of F that I does again
   std::string source_;
+  std::shared_ptr<KnownBuffers> buffers_;
 };
 
 }  // namespace pipewright::planner

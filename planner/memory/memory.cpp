@@ -5,7 +5,6 @@
 #include "core/model/tie.hpp"
 #include "core/model/weights.hpp"
 #include "core/timeline/timeline.hpp"
-#include "planner/memory/stage_buffers.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -42,9 +41,12 @@ StageState sharded_state(const StageState& state, int shards) {
 
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                       std::string_view optimizer, std::span<const LayerRecompute> recompute) {
-  const StageBuffers buffers = buffers_of(model, stage, micro_batch_size, recompute);
+  return memory_of(state_of(model, stage, optimizer),
+                   buffers_of(model, stage, micro_batch_size, recompute));
+}
+
+StageMemory memory_of(const StageState& state, const StageBuffers& buffers) {
   StageMemory memory;
-  const StageState state = state_of(model, stage, optimizer);
   memory.constant = state.sum();
   memory.version = state.parameters;
   memory.f = Bytes(buffers.f.change);

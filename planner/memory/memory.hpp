@@ -16,6 +16,7 @@
 #include "core/model/recompute.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
+#include "planner/memory/stage_buffers.hpp"
 
 namespace pipewright::planner {
 
@@ -37,6 +38,9 @@ StageState sharded_state(const StageState& state, int shards);
 /// until W lets go of it. `recompute` by layer of the model; empty: nothing is recomputed.
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                       std::string_view optimizer, std::span<const LayerRecompute> recompute = {});
+
+/// The same, from what its layers hold.
+StageMemory memory_of(const StageState& state, const StageBuffers& buffers);
 
 /// memory_of() for every stage of a plan.
 std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan> stages,
