@@ -56,7 +56,7 @@ Chain chain_of(const Json& states, const Json& row, int micro_batches) {
     Layer& layer = job.model.layers.emplace_back();
     layer.name = "state" + std::to_string(l);
     layer.kind = LayerKind::Custom;
-    layer.in = 1;
+    layer.in = l == 0 ? 1 : job.model.layers[l - 1].out;
     layer.out = static_cast<int>(states.at("output_activation_bytes").at(l).get<double>() / 4);
     layer.custom = {"profiled", {}, static_cast<std::int64_t>((bytes - bytes_before) / 4), 0};
     size.layers.push_back({Nanoseconds(third), Nanoseconds(third), Nanoseconds(third), {}});

@@ -175,8 +175,11 @@ TEST(ReplicatedStages, TheTableFindsTheBestOfAllReplications) {
       layer.weights = random.one_of(0, 100'000, 3'000'000, 9'000'000);
     Chain chain = chain_of(layers, p, 60 * random.one_of(1, 7));
     chain.profile.transfer_latency = Nanoseconds(random.one_of(0, 300, 4'000));
-    for (Layer& layer : chain.job.model.layers)
-      layer.out = 1 << (20 + 2 * random.below(5));  // messages of 4 us to 1 ms
+    int before = 1;
+    for (Layer& layer : chain.job.model.layers) {
+      layer.in = before;
+      before = layer.out = 1 << (20 + 2 * random.below(5));  // messages of 4 us to 1 ms
+    }
     const auto costs = costs_of_job(chain.job, chain.costs(), kCores);
     ParallelSetup mesh;
     mesh.pipeline = p;
