@@ -56,8 +56,8 @@ struct RunRequest {
 
 RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   RunRequest request;
-  request.device = device_name(arguments, subject.plan ? "cpu" : "paced");
-  if (!subject.plan) {  // with a plan, train() checks what it needs
+  request.device = device_name(arguments, subject.plan() != nullptr ? "cpu" : "paced");
+  if (subject.plan() == nullptr) {  // with a plan, train() checks what it needs
     require_transport(arguments.text_or("--transport", "local"));
     require_device(request.device);
   }
@@ -82,13 +82,14 @@ RunRequest run_request(const Arguments& arguments, const Subject& subject) {
   request.training.flight_entries =
       arguments.integer_or("--flight-recorder", 0, kMostEntries, request.training.flight_entries);
   if (request.trains()) {
-    if (!subject.plan) {
+    if (subject.plan() == nullptr) {
       throw InputError(subject.source, "",
                        "an order says nothing of a model to train; give a plan.json, or --device "
                        "paced");
     }
     refuse_flags(arguments, cost_flags(), "belongs to --device paced; a training has its own");
-    if (request.device == "cuda") request.training.cuda = cuda_request(arguments, subject);
+    if (request.device == "cuda")
+      request.training.cuda = cuda_request(arguments, subject.program, subject.costs);
   } else if (request.training.checkpoints.any()) {
     throw InputError("checkpoints belong to --device cpu; paced trains nothing");
   } else {
@@ -104,18 +105,17 @@ bool is_virtual(const RunRequest& request) {
   return request.training.clock == exec::local::ClockKind::Virtual;
 }
 
-exec::RunResult run_paced_ranks(const Subject& subject, const RunRequest& request,
-                                const exec::RunOptions& options) {
-  const Program& program = subject.program;
-  if (request.training.link == nullptr) {
-    return exec::paced::run_paced(program, subject.costs, request.training.clock, options);
-  }
-  exec::mpi::MpiTransport transport(program, exec::local::paced_messages(program, subject.costs),
+exec::RunResult run_paced_ranks(const Program& program, const CostTable& costs,
+                                const RunRequest& request, const exec::RunOptions& options) {
+  if (request.training.link == nullptr)
+    return exec::paced::run_paced(program, costs, request.training.clock, options);
+  exec::mpi::MpiTransport transport(program, exec::local::paced_messages(program, costs),
                                     *request.training.link, options.verify_payloads);
-  return exec::paced::run_paced(program, subject.costs, options, transport);
+  return exec::paced::run_paced(program, costs, options, transport);
 }
 
-exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Session& session) {
+exec::RunResult run_paced(const Program& program, const CostTable& costs, const RunRequest& request,
+                          Session& session) {
   exec::RunOptions options;
   options.steps = request.training.steps.value_or(1);
   options.watchdog_ns = request.training.watchdog_ns;
@@ -129,10 +129,10 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
   const InterruptScope scope;
   options.verify_payloads = request.training.verify_payloads;
   if (request.training.link != nullptr)
-    require_same_inputs(*request.training.link,
-                        inputs_of_run(subject.program, subject.costs, "paced", options.steps,
-                                      options.verify_payloads));
-  exec::RunResult result = run_paced_ranks(subject, request, options);
+    require_same_inputs(
+        *request.training.link,
+        inputs_of_run(program, costs, "paced", options.steps, options.verify_payloads));
+  exec::RunResult result = run_paced_ranks(program, costs, request, options);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
   return result;
@@ -140,7 +140,7 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
 
 std::string header_text(const Subject& subject, const Terminal& terminal) {
   return painted(terminal, Ink::Bold, wrapped(subject.title, terminal.width, 0)) +
-         wrapped("policy " + subject.policy_text, terminal.width, 0);
+         wrapped("policy " + policy_text(subject.program.policy), terminal.width, 0);
 }
 
 void print_result(const Subject& subject, const exec::RunResult& result, double most_apart,
@@ -186,8 +186,8 @@ std::optional<Subject> read_run_subject(const Arguments& arguments, Session& ses
 exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject,
                               const RunRequest& request, Session& session, bool speaks) {
   try {
-    return request.trains() ? train(*subject.plan, subject.program, request.training, session)
-                            : run_paced(subject, request, session);
+    return request.trains() ? train(*subject.plan(), subject.program, request.training, session)
+                            : run_paced(subject.program, subject.costs, request, session);
   } catch (const exec::RunFailed& failed) {
     const exec::RunResult& result = failed.result();
     if (request.training.link != nullptr) ignore_signals();
@@ -262,13 +262,14 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   take_forwards(subject, forward_request(arguments).mode);
   RunRequest request = run_request(arguments, subject);
   request.training.link = link;
-  take_memory_of_run(subject, request.training.forward.mode, request.training.numerics,
-                     arguments.has("--mem"));
+  if (Plan* plan = std::get_if<Plan>(&subject.given))
+    take_memory_of_run(*plan, subject.costs, request.training.forward.mode,
+                       request.training.numerics, arguments.has("--mem"));
   request.training.header = header_text(subject, session.terminal());
   const bool speaks = link == nullptr || link->process() == 0;
   refuse_problems(subject);
   if (request.training.cuda) {
-    require_executable(*subject.plan, "cuda");
+    require_executable(*subject.plan(), "cuda");
     if (const auto status = reject_stuck(subject, *request.training.cuda, session)) return *status;
   }
   request.training.on_overdue = [&](const exec::RunResult& result) {
@@ -322,7 +323,7 @@ int dry_run(const Arguments& arguments, Session& session) {
   if (!subject) return stop_after_plan(session);
   take_forwards(*subject, forward_request(arguments).mode);
   refuse_problems(*subject);
-  if (subject->plan) require_executable(*subject->plan, "cuda");
+  if (const Plan* plan = subject->plan()) require_executable(*plan, "cuda");
   return nccl ? show_nccl_calls(*subject, session) : show_issue_order(arguments, *subject, session);
 }
 

@@ -5,17 +5,17 @@
 
 #include "core/base/json.hpp"
 #include "core/costs/costs.hpp"
+#include "core/plan/plan.hpp"
 #include "exec/base/numerics.hpp"
 #include "exec/evaluation/evaluation.hpp"
 #include "exec/runtime/runtime.hpp"
-#include "tools/input/subject.hpp"
 
 namespace pipewright::tools {
 
-/// Replaces the memory table of a plan's subject by that of the run that is asked for; the plan's
-/// own is that of a training in fast numerics. Subjects without a plan or a table stay as they are,
-/// and so does a table of the user's own (--mem).
-void take_memory_of_run(Subject& subject, exec::RunMode mode, exec::Numerics numerics,
+/// Replaces a plan's memory table by that of the run that is asked for; the plan's own is that of a
+/// training in fast numerics. `costs`, the plan's as flags have changed them, get the table too
+/// unless they have one of the user's own (--mem). A plan without a table stays as it is.
+void take_memory_of_run(Plan& plan, CostTable& costs, exec::RunMode mode, exec::Numerics numerics,
                         bool has_own_table);
 
 /// "peak memory 4.20 MiB on rank 0, predicted 4.30 MiB; predictions are off by -1.2% to +2.4%".

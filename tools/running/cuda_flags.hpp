@@ -26,7 +26,8 @@ exec::cuda::Precision precision_of(const Arguments& arguments);
 std::string precision_text(exec::cuda::Precision precision);
 
 /// Of --device cuda. Throws InputError.
-CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);
+CudaRequest cuda_request(const Arguments& arguments, const Program& program,
+                         const CostTable& costs);
 /// How far gradients may be apart; `cuda` null: on CPUs.
 double most_norm_rel(const std::optional<CudaRequest>& cuda);
 
