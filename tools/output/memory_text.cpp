@@ -27,7 +27,7 @@ void take_memory_of_run(Plan& plan, CostTable& costs, exec::RunMode mode, exec::
   if (!has_own_table) costs.memory = plan.costs.memory;
 }
 
-std::string memory_text(const exec::RunResult& result, const CostTable& costs) {
+std::string memory_text(const exec::TrainingResult& result, const CostTable& costs) {
   const auto& held = result.peak_bytes;
   if (held.empty()) return "";
   const auto fullest =
@@ -49,7 +49,7 @@ std::string memory_text(const exec::RunResult& result, const CostTable& costs) {
          signed_percent_text(most) + "\n";
 }
 
-void put_memory(const exec::RunResult& result, const CostTable& costs, Json& fields) {
+void put_memory(const exec::TrainingResult& result, const CostTable& costs, Json& fields) {
   if (result.peak_bytes.empty()) return;
   fields["peak_bytes"] = result.peak_bytes;
   if (costs.memory.empty()) return;

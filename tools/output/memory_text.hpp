@@ -8,7 +8,7 @@
 #include "core/plan/plan.hpp"
 #include "exec/base/numerics.hpp"
 #include "exec/evaluation/evaluation.hpp"
-#include "exec/runtime/runtime.hpp"
+#include "exec/training/training_result.hpp"
 
 namespace pipewright::tools {
 
@@ -20,10 +20,10 @@ void take_memory_of_run(Plan& plan, CostTable& costs, exec::RunMode mode, exec::
 
 /// "peak memory 4.20 MiB on rank 0, predicted 4.30 MiB; predictions are off by -1.2% to +2.4%".
 /// Without a table the first part alone; if all were right "as predicted for every rank"; empty
-/// where nothing was measured (the paced device).
-std::string memory_text(const exec::RunResult& result, const CostTable& costs);
+/// where nothing was measured.
+std::string memory_text(const exec::TrainingResult& result, const CostTable& costs);
 
 /// "peak_bytes" by rank, and "predicted_peak_bytes" where there is a table.
-void put_memory(const exec::RunResult& result, const CostTable& costs, Json& fields);
+void put_memory(const exec::TrainingResult& result, const CostTable& costs, Json& fields);
 
 }  // namespace pipewright::tools

@@ -128,7 +128,7 @@ double most_norm_rel(const std::optional<CudaRequest>& cuda) {
   return cuda ? most_norm_rel(cuda->precision) : kMostNormRel;
 }
 
-std::string enqueued_text(const Program& program, const exec::RunResult& result) {
+std::string enqueued_text(const Program& program, const exec::cuda::CudaResult& result) {
   if (result.enqueued_ns.empty() || result.steps.empty()) return "";
   const std::int64_t latest =
       *std::max_element(result.enqueued_ns.begin(), result.enqueued_ns.end());
@@ -142,7 +142,7 @@ std::string enqueued_text(const Program& program, const exec::RunResult& result)
          format_duration(Nanoseconds(gaps[gaps.size() * 9 / 10])) + " or less in nine of ten\n";
 }
 
-void put_enqueued(const Program& program, const exec::RunResult& result, Json& fields) {
+void put_enqueued(const Program& program, const exec::cuda::CudaResult& result, Json& fields) {
   if (result.enqueued_ns.empty()) return;
   fields["enqueued_ns"] = result.enqueued_ns;
   const auto gaps = traces::action_gaps(program, result.timeline);
