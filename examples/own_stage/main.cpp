@@ -114,7 +114,7 @@ int main() {
   training.verified_steps = 3;
 
   const CostTable costs = CostTable::uniform(program.stages, {}, Nanoseconds(0));
-  const exec::RunResult result = exec::cpu::run_on_cpu(program, costs, training, {.steps = kSteps});
+  const auto result = exec::cpu::run_on_cpu(program, costs, training, {.steps = kSteps});
   if (!result.finished() || !result.verify) return 1;
 
   const double first = *result.steps.front().loss, last = *result.steps.back().loss;

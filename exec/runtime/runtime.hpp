@@ -19,12 +19,10 @@
 #include "core/program/wait_for.hpp"
 #include "core/timeline/timeline.hpp"
 #include "exec/runtime/device.hpp"
-#include "exec/runtime/evaluation_report.hpp"
 #include "exec/runtime/flight_report.hpp"
 #include "exec/runtime/peers.hpp"
 #include "exec/runtime/step_log.hpp"
 #include "exec/runtime/transport.hpp"
-#include "exec/runtime/verify_report.hpp"
 
 namespace pipewright::exec {
 
@@ -69,6 +67,7 @@ enum class Outcome : std::uint8_t {
 };
 std::string_view to_string(Outcome outcome);  // "finished", …
 
+/// Of any run; what computes adds what it knows (exec/training/training_result.hpp).
 struct RunResult {
   Outcome outcome = Outcome::Finished;
   StepLog steps;       // those that ended; diverged: that step is the last one
@@ -85,22 +84,6 @@ struct RunResult {
   /// Failed, but not here. peer_lost: a process is gone. by_others: another process has failed, and
   /// `failure` holds no more than what that one has said.
   bool peer_lost = false, by_others = false;
-  std::optional<VerifyReport> verify;          // filled by run_on_cpu() if it was asked to
-  std::optional<EvaluationReport> evaluation;  // filled by run_on_cpu() if forward only
-  /// By rank, filled by run_on_cpu(): the most versions of a stage's weights that lived at once.
-  std::vector<int> peak_weight_versions;
-  /// By rank, filled by run_on_cuda(): when the host had enqueued all of the last step, in ns from
-  /// its start.
-  std::vector<std::int64_t> enqueued_ns;
-  /// By rank, filled by run_on_cuda(): the most bytes of activations and messages, and the bytes of
-  /// weights, gradients and the optimizer's state, on its GPU.
-  struct GpuMemory {
-    std::int64_t peak_activations = 0, weights = 0;
-  };
-  std::vector<GpuMemory> gpu_memory;
-  /// By rank, filled by run_on_cpu() and run_on_cuda(): the most bytes of weights, gradients,
-  /// optimizer state, activations and messages that it held at once.
-  std::vector<std::int64_t> peak_bytes;
   /// By process, where there are several: how far the times of a process may be off.
   std::vector<ClockError> clocks;
 

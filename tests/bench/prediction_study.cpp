@@ -138,7 +138,7 @@ void measure(const Subject& subject, ClockKind clock, int steps, Found& found) {
   training.micro_batches = program.micro_batches;
   training.data = data.get();
   training.clock = clock;
-  const exec::RunResult run = exec::cpu::run_on_cpu(program, costs, training, {.steps = steps + 1});
+  const auto run = exec::cpu::run_on_cpu(program, costs, training, {.steps = steps + 1});
   for (std::size_t s = 1; s < run.steps.size(); ++s) found.steps_ns.push_back(run.steps[s].step_ns);
 }
 

@@ -57,8 +57,8 @@ double path_ratio(const Model& model, const char* schedule, int micro_batch_size
   training.micro_batch_size = micro_batch_size;
   training.micro_batches = 8;
   training.data = data.get();
-  const exec::RunResult run = exec::cpu::run_on_cpu(program, CostTable::uniform(program.stages, {}),
-                                                    training, {.steps = 6});
+  const auto run = exec::cpu::run_on_cpu(program, CostTable::uniform(program.stages, {}), training,
+                                         {.steps = 6});
   return static_cast<double>(run.timeline.makespan_ns) / critical_path_ns(program, run.timeline);
 }
 

@@ -68,9 +68,8 @@ void run_steps(const Model& model, int ranks, int micro_batches, int samples, Cl
   training.stages.push_back({.first_layer = 0, .end_layer = middle, .rank = RankId(0)});
   if (ranks == 2)
     training.stages.push_back({.first_layer = middle, .end_layer = layers, .rank = RankId(1)});
-  const exec::RunResult run =
-      exec::cpu::run_on_cpu(program, CostTable::uniform(program.stages, {}), training,
-                            {.steps = kStepsOfARound + 1, .median_timeline = false});
+  const auto run = exec::cpu::run_on_cpu(program, CostTable::uniform(program.stages, {}), training,
+                                         {.steps = kStepsOfARound + 1, .median_timeline = false});
   for (std::size_t s = 1; s < run.steps.size(); ++s) step_ns.push_back(run.steps[s].step_ns);
 }
 

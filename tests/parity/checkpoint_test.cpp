@@ -271,7 +271,7 @@ TEST(Resuming, VerifyAgreesWithASerialRunFromTheSamePlace) {
   const Checkpoint start = Checkpoint::open(half.path());
   setting.training.start = &start;
   setting.training.verified_steps = 2;
-  const RunResult run =
+  const auto run =
       exec::cpu::run_on_cpu(program, costs_of(program, 1), setting.training, {.steps = 2});
   ASSERT_TRUE(run.verify.has_value());
   EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;

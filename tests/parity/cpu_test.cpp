@@ -14,7 +14,6 @@
 namespace pipewright::tests {
 namespace {
 
-using exec::RunResult;
 using exec::cpu::run_on_cpu;
 
 class Cpu : public testing::TestWithParam<RunCase> {};
@@ -24,7 +23,7 @@ TEST_P(Cpu, GradientsAreThoseOfTheSerialRun) {
   const CostTable costs = costs_of(program, 1000);
   Setting setting(program);
   setting.training.verified_steps = 2;
-  const RunResult run = run_on_cpu(program, costs, setting.training, {.steps = 2});
+  const auto run = run_on_cpu(program, costs, setting.training, {.steps = 2});
   const bool fine = sim::check(program, costs).verdict == Verdict::Ok;
   ASSERT_EQ(run.finished(), fine);
   if (!fine) return;
@@ -39,8 +38,7 @@ class CpuTraining : public Cpu {};
 TEST_P(CpuTraining, LossesOfTwentyStepsAgreeToSixDigits) {
   const Program program = program_of(GetParam());
   Setting setting(program);
-  const RunResult run =
-      run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 20});
+  const auto run = run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 20});
   ASSERT_TRUE(run.finished());
   ASSERT_EQ(run.steps.size(), 20U);
   exec::SerialRun serial(setting.model, {.micro_batch_size = kMicroBatchSize,

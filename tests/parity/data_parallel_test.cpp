@@ -79,7 +79,7 @@ TEST_P(EverySynchronousSchedule, GivesTheSerialRunsGradientsWithTwoReplicasOfTwo
   const Program program = program_of(*GetParam(), 2, 2);
   Setting setting(program);
   setting.training.verified_steps = 3;
-  const RunResult run =
+  const auto run =
       exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 3});
   ASSERT_TRUE(run.finished());
   ASSERT_TRUE(run.verify.has_value());
@@ -157,7 +157,7 @@ TEST_P(EverySynchronousSchedule, ShardedGradientsAreTheSerialRuns) {
   Setting setting(program);
   setting.training.verified_steps = 2;
   setting.training.options.numerics = exec::Numerics::Exact;
-  const RunResult run =
+  const auto run =
       exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 2});
   ASSERT_TRUE(run.verify.has_value());
   EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;

@@ -69,7 +69,7 @@ TEST_P(EverySchedule, TrainsOnTheCpu) {
     const Program program = program_of(schedule, ranks, micro_batches_for(schedule, ranks));
     Setting setting(program);
     setting.training.verified_steps = schedule.asynchronous ? 0 : 2;
-    const RunResult run =
+    const auto run =
         exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 20});
     ASSERT_TRUE(run.finished());
     EXPECT_LT(*run.steps.back().loss, *run.steps.front().loss);
@@ -99,7 +99,7 @@ TEST_P(EverySchedule, TrainsOnTheCpuByTheActionsOfPyTorch) {
   const Program program = lower(actions, comm_policy_preset("torch"), {.optimizer = true});
   Setting setting(program);
   setting.training.verified_steps = 1;
-  const RunResult run =
+  const auto run =
       exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 1});
   ASSERT_TRUE(run.finished());
   ASSERT_TRUE(run.verify.has_value());

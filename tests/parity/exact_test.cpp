@@ -16,7 +16,6 @@ namespace pipewright::tests {
 namespace {
 
 using exec::Numerics;
-using exec::RunResult;
 using exec::cpu::Training;
 using planner::Schedule;
 
@@ -129,7 +128,7 @@ TEST(ExactNumerics, VerifyAsksForBitsOfGradientsAndParameters) {
   Setting setting(program);
   setting.training.options.numerics = Numerics::Exact;
   setting.training.verified_steps = 2;
-  const RunResult run =
+  const auto run =
       exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 2});
   ASSERT_TRUE(run.verify.has_value());
   EXPECT_EQ(run.verify->numerics, Numerics::Exact);

@@ -68,8 +68,7 @@ Numbers pipelined(const Model& model, const RunCase& c, RunMode mode, const exec
   training.outputs = [&](std::span<const float> outputs) {
     numbers.outputs.insert(numbers.outputs.end(), outputs.begin(), outputs.end());
   };
-  const exec::RunResult run =
-      exec::cpu::run_on_cpu(program, costs_of(program, 1), training, {.steps = steps});
+  const auto run = exec::cpu::run_on_cpu(program, costs_of(program, 1), training, {.steps = steps});
   EXPECT_TRUE(run.finished());
   numbers.report = run.evaluation.value_or(EvaluationReport{});
   return numbers;

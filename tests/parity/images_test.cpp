@@ -19,7 +19,7 @@ TEST_P(Images, TrainToTheSerialRunsBits) {
   Setting setting(program, model_preset("resnet-tiny"));
   setting.training.verified_steps = 3;
   setting.training.options.numerics = exec::Numerics::Exact;
-  const exec::RunResult run =
+  const auto run =
       exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 3});
   ASSERT_TRUE(run.finished());
   ASSERT_TRUE(run.verify.has_value());

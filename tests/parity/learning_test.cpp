@@ -16,7 +16,7 @@ TEST(WeightVersions, TheTinyTransformerLearnsTextWithOldWeights) {
     const Program program = lower(order, comm_policy_preset("torch"), {.optimizer = true});
     Setting setting(program, model);
     setting.training.optimizer = exec::optimizer_spec("adamw", 3e-3);
-    const exec::RunResult run =
+    const auto run =
         exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 12});
     ASSERT_TRUE(run.finished());
     const double guessing = std::log(256.0);

@@ -41,7 +41,7 @@ RunResult run_paced(const Program& program, const CostTable& costs, exec::RunOpt
   }
 }
 
-RunResult train(const Program& program, const exec::cpu::Training& training, int steps) {
+exec::cpu::CpuResult train(const Program& program, const exec::cpu::Training& training, int steps) {
   const CostTable costs = costs_of(program, 1000);
   exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs),
                                     job_link());
@@ -99,7 +99,7 @@ void expect_serial_bits(const Program& program, const Extras& extras = {}) {
   setting.training.options.numerics = exec::Numerics::Exact;
   setting.training.options.recompute = recompute_of(extras.model, extras.recompute);
   setting.training.optimizer.clip_grad_norm = extras.clip_grad_norm;
-  const RunResult run = train(program, setting.training, 3);
+  const auto run = train(program, setting.training, 3);
   ASSERT_TRUE(run.finished()) << run.failure;
   EXPECT_TRUE(run.steps.back().loss.has_value());  // in every process
   if (!is_first()) return;
@@ -125,7 +125,7 @@ TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradientsWithAFastLibrary) {
     SCOPED_TRACE(schedule->name);
     Setting setting(program);
     setting.training.verified_steps = 2;
-    const RunResult run = train(program, setting.training, 2);
+    const auto run = train(program, setting.training, 2);
     ASSERT_TRUE(run.finished()) << run.failure;
     if (!is_first()) continue;
     ASSERT_TRUE(run.verify.has_value());
@@ -166,9 +166,9 @@ TEST(Mpi, LossesAreThoseOfThreadsBitForBit) {
     if (program.ranks() != processes()) continue;
     SCOPED_TRACE(one.name);
     const Setting setting(program);
-    const RunResult here =
+    const auto here =
         exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 4});
-    const RunResult job = train(program, setting.training, 4);
+    const auto job = train(program, setting.training, 4);
     ASSERT_TRUE(job.finished()) << job.failure;
     ASSERT_EQ(job.steps.size(), here.steps.size());
     for (std::size_t i = 0; i < job.steps.size(); ++i) {

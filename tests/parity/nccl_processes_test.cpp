@@ -17,7 +17,7 @@
 namespace pipewright::tests {
 namespace {
 
-using exec::RunResult;
+using exec::cuda::CudaResult;
 using exec::cuda::CudaTraining;
 using exec::cuda::Precision;
 
@@ -25,15 +25,15 @@ constexpr int kSteps = 3;
 constexpr double kMostApart = 2e-6;  // relative norm, of float32
 
 /// Each process's result.
-std::vector<RunResult> run_everywhere(const Program& program, const Setting& setting,
-                                      HostOrder order, Precision precision = Precision::Exact) {
+std::vector<CudaResult> run_everywhere(const Program& program, const Setting& setting,
+                                       HostOrder order, Precision precision = Precision::Exact) {
   CudaTraining how{setting.training, precision, {}, {}};
   // Behind an update of AdamW rounding is no longer small.
   how.training.verified_steps = precision == Precision::Exact ? kSteps : 1;
   test::MemoryHub hub(program.ranks(), true);
   const pipewright_cuda& cuda = host_cuda(order);
   const pipewright_nccl& nccl = host_nccl(cuda);
-  std::vector<RunResult> results(static_cast<std::size_t>(program.ranks()));
+  std::vector<CudaResult> results(static_cast<std::size_t>(program.ranks()));
   std::vector<std::jthread> processes;
   for (int p = 0; p < program.ranks(); ++p) {
     processes.emplace_back([&, p] {
@@ -53,7 +53,7 @@ void expect_one_run(const Program& program) {
     const int before = host_nccl_calls();
     const auto results = run_everywhere(program, setting, order);
     EXPECT_GE(host_nccl_calls(), before);
-    for (const RunResult& result : results) {
+    for (const CudaResult& result : results) {
       ASSERT_TRUE(result.finished());
       ASSERT_TRUE(result.verify.has_value());
       EXPECT_TRUE(result.verify->gradients.bitwise) << result.verify->gradients.worst;
@@ -97,7 +97,7 @@ TEST(NcclProcesses, ReplicasInFloatsAddTheirGradientsByNccl) {
   const auto results = run_everywhere(program, setting, HostOrder::Lazy, Precision::Float32);
   // A connecting one and one a step, for each of the two.
   EXPECT_EQ(host_nccl_sums() - before, 2 * (1 + kSteps));
-  for (const RunResult& result : results) {
+  for (const CudaResult& result : results) {
     ASSERT_TRUE(result.finished());
     ASSERT_TRUE(result.verify.has_value());
     EXPECT_LE(result.verify->gradients.norm_rel, kMostApart) << result.verify->gradients.worst;

@@ -18,7 +18,7 @@
 namespace pipewright::tests {
 namespace {
 
-using exec::RunResult;
+using exec::cuda::CudaResult;
 using exec::cuda::CudaTraining;
 using exec::cuda::Precision;
 
@@ -46,7 +46,7 @@ CudaTraining training_of(const Setting& setting, Precision precision) {
   return how;
 }
 
-RunResult trained(HostOrder order, const Program& program, const CudaTraining& how) {
+CudaResult trained(HostOrder order, const Program& program, const CudaTraining& how) {
   const pipewright_cuda& cuda = four_gpus(order);
   return exec::nccl::run_on_nccl(cuda, host_nccl(cuda), program, costs_of(program, 1000), how,
                                  {.steps = kSteps});
@@ -77,7 +77,7 @@ void expect_summed(const Program& program, const CudaTraining& how) {
   const Outcome expected = serial(on_cpu);
   for (const HostOrder order : kOrders) {
     const int before = host_nccl_sums();
-    const RunResult run = trained(order, program, how);
+    const CudaResult run = trained(order, program, how);
     ASSERT_TRUE(run.finished());
     EXPECT_EQ(host_nccl_sums() - before, expected_sums(program, true));
     ASSERT_TRUE(run.verify.has_value());
@@ -142,7 +142,7 @@ TEST(NcclSums, ExactNumericsAddByWayOfTheHostWithTheSerialRunsBits) {
   const Program program = lower(order, {.post = Post::Deferred}, {.optimizer = true});
   const Setting setting(program);
   const int before = host_nccl_sums();
-  const RunResult run = trained(HostOrder::Lazy, program, training_of(setting, Precision::Exact));
+  const CudaResult run = trained(HostOrder::Lazy, program, training_of(setting, Precision::Exact));
   EXPECT_EQ(host_nccl_sums() - before, expected_sums(program, false));
   EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
   EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;

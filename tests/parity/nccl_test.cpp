@@ -13,7 +13,7 @@
 namespace pipewright::tests {
 namespace {
 
-using exec::RunResult;
+using exec::cuda::CudaResult;
 using exec::cuda::CudaTraining;
 using exec::cuda::Precision;
 
@@ -25,7 +25,7 @@ CudaTraining exact(const Setting& setting, int steps) {
   return how;
 }
 
-RunResult trained(HostOrder order, const Program& program, const CudaTraining& how, int steps) {
+CudaResult trained(HostOrder order, const Program& program, const CudaTraining& how, int steps) {
   const pipewright_cuda& cuda = host_cuda(order);
   return exec::nccl::run_on_nccl(cuda, host_nccl(cuda), program, costs_of(program, 1000), how,
                                  {.steps = steps});
@@ -35,7 +35,7 @@ void expect_serial_bits(const Program& program) {
   const Setting setting(program);
   for (const HostOrder order : kOrders) {
     const int before = host_nccl_calls();
-    const RunResult run = trained(order, program, exact(setting, 3), 3);
+    const CudaResult run = trained(order, program, exact(setting, 3), 3);
     ASSERT_TRUE(run.finished());
     ASSERT_TRUE(run.verify.has_value());
     EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
@@ -111,9 +111,8 @@ TEST(NcclTransport, IsGivenUpWhenAMessageNeverComes) {
   CudaTraining how = exact(setting, 0);
   const pipewright_cuda& cuda = host_cuda(HostOrder::Eager);
   try {
-    const RunResult run =
-        exec::nccl::run_on_nccl(cuda, host_nccl(cuda), stuck, costs_of(stuck, 1000), how,
-                                {.steps = 1, .watchdog_ns = 200'000'000});
+    const auto run = exec::nccl::run_on_nccl(cuda, host_nccl(cuda), stuck, costs_of(stuck, 1000),
+                                             how, {.steps = 1, .watchdog_ns = 200'000'000});
     EXPECT_FALSE(run.finished());
   } catch (const exec::RunFailed& failed) {
     EXPECT_FALSE(failed.result().finished());

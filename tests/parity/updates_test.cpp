@@ -64,8 +64,7 @@ TEST_P(Updates, ReplicasStayEqualAndTheLossFalls) {
   const Program program = program_of(GetParam().order);
   Setting setting(program);
   setting.training.verified_steps = program.asynchronous ? 0 : 2;
-  const RunResult run =
-      run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 20});
+  const auto run = run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 20});
   ASSERT_TRUE(run.finished());
   EXPECT_LT(*run.steps.back().loss, *run.steps.front().loss);
   if (program.asynchronous) return;
@@ -306,7 +305,7 @@ TEST(WeightVersions, NoMoreLiveThanThePapersSay) {
   for (const int p : {1, 2, 4}) {
     const Program stashing = program_of(test::pipedream_order(p, 12));
     const Setting one(stashing);
-    const RunResult run = run_on_cpu(stashing, costs_of(stashing, 1000), one.training);
+    const auto run = run_on_cpu(stashing, costs_of(stashing, 1000), one.training);
     ASSERT_EQ(run.peak_weight_versions.size(), static_cast<std::size_t>(p));
     for (int r = 0; r < p; ++r) {
       EXPECT_EQ(run.peak_weight_versions[static_cast<std::size_t>(r)], p - r);  // p-1-r ahead, + 1
@@ -328,8 +327,7 @@ TEST(Pairs, DualPipeVTrainsLikeTheSerialRun) {
   const Program program = program_of(order);
   Setting setting(program);
   setting.training.verified_steps = 2;
-  const RunResult run =
-      run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 3});
+  const auto run = run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 3});
   ASSERT_TRUE(run.finished()) << describe(program, run.stuck);
   EXPECT_LE(run.verify->gradients.norm_rel, 1e-6) << run.verify->gradients.worst;
   expect_simulated_times(order, "torch");

@@ -30,7 +30,7 @@ TEST_P(VirtualClock, TheTimelineIsThatOfTheMeasuredDurations) {
   Setting setting(program);
   setting.training.clock = ClockKind::Virtual;
   setting.training.verified_steps = 1;
-  const RunResult run = exec::cpu::run_on_cpu(program, costs, setting.training, {.steps = 2});
+  const auto run = exec::cpu::run_on_cpu(program, costs, setting.training, {.steps = 2});
   ASSERT_EQ(run.finished(), fine);
   if (!fine) return;
   const sim::Result expected = sim::simulate(program, costs, measured_ns(run.timeline));

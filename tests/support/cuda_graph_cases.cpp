@@ -13,7 +13,7 @@
 namespace pipewright::tests {
 namespace {
 
-using exec::RunResult;
+using exec::cuda::CudaResult;
 using exec::cuda::CudaTraining;
 using exec::cuda::Precision;
 
@@ -32,7 +32,7 @@ class CudaGraph : public testing::Test {
     cudas_ = cudas_under_test(why);
     if (cudas_.empty()) GTEST_SKIP() << why;
   }
-  static RunResult run(const NamedCuda& cuda, const Program& program, const CudaTraining& how) {
+  static CudaResult run(const NamedCuda& cuda, const Program& program, const CudaTraining& how) {
     return exec::cuda::run_on_cuda(*cuda.table, program, costs_of(program, 1000), how,
                                    {.steps = kAllSteps});
   }
@@ -48,7 +48,7 @@ class CudaGraph : public testing::Test {
     for (int step = 0; step < kAllSteps; ++step) losses.push_back(serial.step(*on_cpu.data, step));
     for (const NamedCuda& cuda : cudas_) {
       SCOPED_TRACE(cuda.name);
-      const RunResult result = run(cuda, program, how);
+      const CudaResult result = run(cuda, program, how);
       ASSERT_TRUE(result.finished());
       ASSERT_TRUE(result.verify.has_value());
       EXPECT_TRUE(result.verify->gradients.bitwise) << result.verify->gradients.worst;
@@ -124,7 +124,7 @@ TEST_F(CudaGraph, TimesOfReplayedStepsKeepTheOrderOfTheProgram) {
     SCOPED_TRACE(cuda.name);
     CudaTraining how = as_graph(setting);
     how.training.verified_steps = 0;
-    const RunResult result = run(cuda, program, how);
+    const CudaResult result = run(cuda, program, how);
     EXPECT_GE(result.timeline_step, exec::cuda::kLeastCapturedSteps)
         << "the step that was captured is no step to show";
     const Timeline& timeline = result.timeline;
@@ -173,8 +173,8 @@ TEST_F(CudaGraph, ARunThatEndsWithItsCaptureIsWhole) {
   const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   const Setting setting(program);
   for (const NamedCuda& cuda : cudas_) {
-    const RunResult result = exec::cuda::run_on_cuda(*cuda.table, program, costs_of(program, 1000),
-                                                     as_graph(setting), {.steps = 2});
+    const auto result = exec::cuda::run_on_cuda(*cuda.table, program, costs_of(program, 1000),
+                                                as_graph(setting), {.steps = 2});
     ASSERT_TRUE(result.verify.has_value());
     EXPECT_TRUE(result.verify->parameters.bitwise);
   }

@@ -20,11 +20,11 @@
 namespace pipewright::tests {
 namespace {
 
-using exec::RunResult;
+using exec::cuda::CudaResult;
 using exec::cuda::CudaTraining;
 using exec::cuda::Precision;
 
-RunResult trained(const pipewright_cuda& cuda, const Program& program, const CudaTraining& how) {
+CudaResult trained(const pipewright_cuda& cuda, const Program& program, const CudaTraining& how) {
   return exec::cuda::run_on_cuda(cuda, program, costs_of(program, 1000), how, {.steps = kSteps});
 }
 
@@ -36,7 +36,7 @@ CudaTraining exact(const Setting& setting) {
 
 void expect_serial_bits(const pipewright_cuda& cuda, const Program& program,
                         const CudaTraining& how) {
-  const RunResult run = trained(cuda, program, how);
+  const CudaResult run = trained(cuda, program, how);
   ASSERT_TRUE(run.finished());
   ASSERT_TRUE(run.verify.has_value());
   EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
@@ -169,7 +169,7 @@ TEST_F(CudaTrains, TheOtherPrecisionsStayWithinTheirRounding) {
     how.precision = one.precision;
     how.training.verified_steps = 1;
     for (const NamedCuda& cuda : cudas_) {
-      const RunResult run = trained(*cuda.table, program, how);
+      const CudaResult run = trained(*cuda.table, program, how);
       ASSERT_TRUE(run.verify.has_value());
       EXPECT_LE(run.verify->gradients.norm_rel, one.most) << run.verify->gradients.worst;
     }
@@ -204,7 +204,7 @@ TEST_F(CudaTrains, MemoryIsToldByRank) {
     CudaTraining how = exact(setting);
     how.precision = Precision::Float32;
     how.training.verified_steps = 0;
-    const auto memory = trained(*cuda.table, program, how).gpu_memory;
+    const auto memory = trained(*cuda.table, program, how).memory;
     ASSERT_EQ(memory.size(), 4U);
     EXPECT_GT(memory.front().peak_activations, memory.back().peak_activations);
     for (int r = 0; r < 4; ++r) {

@@ -141,7 +141,8 @@ Step step_of_subject(const Arguments& arguments, Session& session) {
   sim::Result result = sim::simulate(subject.program, subject.costs);
   if (!result.finished) {
     throw InputError(subject.source, "",
-                     "gets stuck under policy " + subject.policy_text + "; see pipewright check");
+                     "gets stuck under policy " + policy_text(subject.program.policy) +
+                         "; see pipewright check");
   }
   Step step{.title = subject.title + " (simulated)",
             .program = std::move(subject.program),

@@ -60,11 +60,17 @@ bool read_alike(const Order& order, CommPolicy one, const CommPolicy& other) {
   return one == other;
 }
 
-/// One for the policy that is named; else one for each way in which stock PyTorch may run the
-/// order. The subject is left under the worst of them, of several under the first.
-std::vector<Judgement> judge_all(Subject& subject) {
-  if (!subject.names_no_policy)
-    return {{std::string(name_of(subject.program.policy)), judge(subject)}};
+/// True if neither a flag nor what was given names a policy: a plan has one, and a schedule may be
+/// about one.
+bool names_no_policy(const Subject& subject, const Arguments& arguments) {
+  if (names_policy(arguments) || subject.plan() != nullptr) return false;
+  const auto* named = std::get_if<NamedSchedule>(&subject.given);
+  return named == nullptr || named->schedule->policy.empty();
+}
+
+/// One for each way in which stock PyTorch may run the order. The subject is left under the worst
+/// of them, of several under the first.
+std::vector<Judgement> judge_as_torch(Subject& subject) {
   std::vector<Judgement> all;
   std::optional<Program> worst;
   int worst_badness = -1;
@@ -84,7 +90,6 @@ std::vector<Judgement> judge_all(Subject& subject) {
     worst = std::move(subject.program);
   }
   subject.program = std::move(*worst);
-  subject.policy_text = policy_text(subject.program.policy);
   return all;
 }
 
@@ -114,7 +119,7 @@ Json verdicts_json(const std::vector<Judgement>& all) {
 std::vector<std::string> notes_on(const Subject& subject) {
   if (subject.lowering.fragment) return {};
   std::vector<std::string> notes = notes_of(subject.order);
-  const bool file = !subject.plan && subject.schedule == nullptr;
+  const bool file = std::holds_alternative<OrderAlone>(subject.given);
   if (file && !subject.problems.empty() && is_incomplete(subject.order)) {
     notes.emplace_back(
         "if this is a part, such as a log cut out of a hang, say so: --fragment, \"# fragment\" as "
@@ -160,8 +165,8 @@ bool accept_fix(const Arguments& arguments, const Subject& subject, const planne
                 Session& session) {
   if (fixed.fixes.empty()) return false;
   const planner::Fix& fix = fixed.fixes.front();
-  const auto over =
-      over_memory(peaks_of(fixed_program(subject, fix), subject.costs), subject.memory_limit);
+  const auto over = over_memory(peaks_of(fixed_program(subject.lowering, fix), subject.costs),
+                                subject.memory_limit);
   for (const auto& sentence : over) session.note("fixed: " + sentence);
   if (const auto path = arguments.text("--out")) save_fixed(subject, fix, *path, session);
   return over.empty();
@@ -171,7 +176,11 @@ int run_check(const Arguments& arguments, Session& session) {
   if (arguments.has("--out") && !arguments.has("--fix"))
     throw InputError("--out belongs to --fix: it writes what was fixed");
   Subject subject = read_subject(arguments, Purpose::Judge, session);
-  const std::vector<Judgement> all = judge_all(subject);
+  const bool as_torch = names_no_policy(subject, arguments);
+  const std::vector<Judgement> all =
+      as_torch
+          ? judge_as_torch(subject)
+          : std::vector<Judgement>{{std::string(name_of(subject.program.policy)), judge(subject)}};
   const WaitReport& report = worst_of(all).report;
   draw(subject, arguments, session);
   std::vector<std::string> problems = subject.problems;
@@ -195,14 +204,14 @@ int run_check(const Arguments& arguments, Session& session) {
     return good ? kDone : kAnswerIsNo;
   }
   const Terminal& terminal = session.terminal();
-  if (subject.names_no_policy) session.print(wrapped(verdicts_text(all), terminal.width, 0));
+  if (as_torch) session.print(wrapped(verdicts_text(all), terminal.width, 0));
   session.print(wrapped(subject.title, terminal.width, 0));
-  session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
+  session.print(wrapped("policy " + policy_text(subject.program.policy), terminal.width, 0));
   session.print(verdict_text(subject.program, report, problems, terminal));
   for (const auto& note : notes) session.print(wrapped("note: " + note, terminal.width, 0));
   if (matrix) {
     session.print(matrix_text(subject, terminal));
-  } else if (!names_policy(arguments) && !subject.plan && subject.problems.empty()) {
+  } else if (!names_policy(arguments) && subject.plan() == nullptr && subject.problems.empty()) {
     session.print(other_policies(subject, terminal));
   }
   if (fixed) session.print(fix_text(*fixed, terminal));

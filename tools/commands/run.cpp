@@ -24,115 +24,33 @@
 #include "tools/running/modules.hpp"
 #include "tools/running/process_job.hpp"
 #include "tools/running/run_inputs.hpp"
+#include "tools/running/run_request.hpp"
 #include "tools/running/training.hpp"
 #include "tools/running/tuning.hpp"
 
 namespace pipewright::tools {
 namespace {
 
-constexpr int kMostSteps = 1'000'000'000;
-constexpr int kMostEntries = 1'000'000;
-
-/// The files that replace the plan's, all together.
-std::optional<exec::DataFiles> data_request(const Arguments& arguments) {
-  exec::DataFiles files{arguments.text_or("--data", ""), arguments.text_or("--labels", ""),
-                        arguments.text_or("--targets", "")};
-  const bool has_answers = !files.labels.empty() || !files.targets.empty();
-  if (has_answers && !files.data.ends_with(".npy")) {
-    throw InputError("--labels and --targets belong to --data FILE.npy, the inputs");
-  }
-  if (!files.labels.empty() && !files.targets.empty()) {
-    throw InputError("--labels and --targets: give one of the two, as the model's loss asks");
-  }
-  return files.data.empty() ? std::nullopt : std::optional(std::move(files));
+exec::RunResult run_paced_ranks(const Program& program, const CostTable& costs,
+                                const RankRequest& request, const exec::RunOptions& options) {
+  if (request.link == nullptr)
+    return exec::paced::run_paced(program, costs, request.clock, options);
+  exec::mpi::MpiTransport transport(program, exec::local::paced_messages(program, costs),
+                                    *request.link, options.verify_payloads);
+  return exec::paced::run_paced(program, costs, options, transport);
 }
 
-struct RunRequest {
-  std::string device;
-  TrainingRequest training;
-
-  bool trains() const { return device != "paced"; }
-};
-
-RunRequest run_request(const Arguments& arguments, const Subject& subject) {
-  RunRequest request;
-  request.device = device_name(arguments, subject.plan ? "cpu" : "paced");
-  if (!subject.plan) {  // with a plan, train() checks what it needs
-    require_transport(arguments.text_or("--transport", "local"));
-    require_device(request.device);
-  }
-  if (arguments.text_or("--clock", "wall") == "virtual") {
-    request.training.clock = exec::local::ClockKind::Virtual;
-  }
-  if (const auto steps = arguments.integer("--steps", 1, kMostSteps)) {
-    request.training.steps = static_cast<int>(*steps);
-  }
-  request.training.data = data_request(arguments);
-  request.training.verify = arguments.has("--verify");
-  request.training.checkpoints = checkpoint_request(arguments);
-  request.training.forward = forward_request(arguments);
-  request.training.verify_payloads = arguments.has("--verify-payloads");
-  if (arguments.text_or("--numerics", "fast") == "exact") {
-    request.training.numerics = exec::Numerics::Exact;
-  }
-  if (const auto patience = arguments.duration("--watchdog")) {
-    if (patience->value == 0) throw InputError("--watchdog: expected more than 0, such as 30s");
-    request.training.watchdog_ns = patience->value;
-  }
-  request.training.flight_entries =
-      arguments.integer_or("--flight-recorder", 0, kMostEntries, request.training.flight_entries);
-  if (request.trains()) {
-    if (!subject.plan) {
-      throw InputError(subject.source, "",
-                       "an order says nothing of a model to train; give a plan.json, or --device "
-                       "paced");
-    }
-    refuse_flags(arguments, cost_flags(), "belongs to --device paced; a training has its own");
-    if (request.device == "cuda") request.training.cuda = cuda_request(arguments, subject);
-  } else if (request.training.checkpoints.any()) {
-    throw InputError("checkpoints belong to --device cpu; paced trains nothing");
-  } else {
-    for (const char* flag : {"--verify", "--data", "--numerics", "--output"}) {
-      if (!arguments.has(flag)) continue;
-      throw InputError(std::string(flag) + " belongs to --device cpu; paced computes nothing");
-    }
-  }
-  return request;
-}
-
-bool is_virtual(const RunRequest& request) {
-  return request.training.clock == exec::local::ClockKind::Virtual;
-}
-
-exec::RunResult run_paced_ranks(const Subject& subject, const RunRequest& request,
-                                const exec::RunOptions& options) {
-  const Program& program = subject.program;
-  if (request.training.link == nullptr) {
-    return exec::paced::run_paced(program, subject.costs, request.training.clock, options);
-  }
-  exec::mpi::MpiTransport transport(program, exec::local::paced_messages(program, subject.costs),
-                                    *request.training.link, options.verify_payloads);
-  return exec::paced::run_paced(program, subject.costs, options, transport);
-}
-
-exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Session& session) {
-  exec::RunOptions options;
-  options.steps = request.training.steps.value_or(1);
-  options.watchdog_ns = request.training.watchdog_ns;
-  options.flight_entries = request.training.flight_entries;
-  options.on_overdue = request.training.on_overdue;
-  options.interrupted = &interrupt_flag();
-  options.on_step = step_lines(session, {.all = options.steps,
-                                         .header = request.training.header,
-                                         .speaks = request.training.speaks()});
+exec::RunResult run_paced(const Program& program, const CostTable& costs,
+                          const RankRequest& request, Session& session) {
+  exec::RunOptions options = request.options(request.steps.value_or(1));
+  options.on_step = step_lines(
+      session, {.all = options.steps, .header = request.header, .speaks = request.speaks()});
   session.phases().begin(exec::Phase::Steps);
   const InterruptScope scope;
-  options.verify_payloads = request.training.verify_payloads;
-  if (request.training.link != nullptr)
-    require_same_inputs(*request.training.link,
-                        inputs_of_run(subject.program, subject.costs, "paced", options.steps,
-                                      options.verify_payloads));
-  exec::RunResult result = run_paced_ranks(subject, request, options);
+  if (request.link != nullptr)
+    require_same_inputs(*request.link, inputs_of_run(program, costs, "paced", options.steps,
+                                                     options.verify_payloads));
+  exec::RunResult result = run_paced_ranks(program, costs, request, options);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
   return result;
@@ -140,11 +58,27 @@ exec::RunResult run_paced(const Subject& subject, const RunRequest& request, Ses
 
 std::string header_text(const Subject& subject, const Terminal& terminal) {
   return painted(terminal, Ink::Bold, wrapped(subject.title, terminal.width, 0)) +
-         wrapped("policy " + subject.policy_text, terminal.width, 0);
+         wrapped("policy " + policy_text(subject.program.policy), terminal.width, 0);
 }
 
-void print_result(const Subject& subject, const exec::RunResult& result, double most_apart,
-                  Session& session) {
+/// What was trained, evaluated or predicted, and what it took.
+void print_training(const Subject& subject, const DeviceResult& result, double most_apart,
+                    Session& session) {
+  const int width = session.terminal().width;
+  const exec::TrainingResult* training = training_of(result);
+  if (training == nullptr) return;
+  const auto* cpu = std::get_if<exec::cpu::CpuResult>(&result);
+  const auto* gpu = std::get_if<exec::cuda::CudaResult>(&result);
+  if (cpu != nullptr && cpu->evaluation)
+    session.print(wrapped(evaluation_text(*cpu->evaluation), width, 0));
+  if (training->verify)
+    session.print(verify_text(*training->verify, training->first_step + 1, most_apart));
+  if (gpu != nullptr) session.print(enqueued_text(subject.program, *gpu));
+  session.print(wrapped(memory_text(*training, subject.costs), width, 0));
+  if (cpu != nullptr) session.print(wrapped(weight_versions_text(subject.program, *cpu), width, 0));
+}
+
+void print_result(const Subject& subject, const exec::RunResult& result, Session& session) {
   const Terminal& terminal = session.terminal();
   if (!writes_steps_at_once(session))
     session.print(header_text(subject, terminal) + steps_text(result));
@@ -158,13 +92,6 @@ void print_result(const Subject& subject, const exec::RunResult& result, double 
     session.print("predicted " + format_duration(Nanoseconds(comparison.step.predicted_ns)) +
                   ", error " + signed_percent_text(comparison.step.error_percent() / 100) + "\n");
   }
-  if (result.evaluation)
-    session.print(wrapped(evaluation_text(*result.evaluation), terminal.width, 0));
-  if (result.verify) session.print(verify_text(*result.verify, result.first_step + 1, most_apart));
-  session.print(enqueued_text(subject.program, result));
-  session.print(wrapped(memory_text(result, subject.costs), terminal.width, 0));
-  const std::string versions = weight_versions_text(subject.program, result);
-  if (!versions.empty()) session.print(wrapped(versions, terminal.width, 0));
 }
 
 /// A job without a plan is tuned first, if its tuner_run_mode says so; nothing if that was all.
@@ -183,17 +110,18 @@ std::optional<Subject> read_run_subject(const Arguments& arguments, Session& ses
 }
 
 /// Shows what a failed run has left before its error is thrown on.
-exec::RunResult run_on_device(const Arguments& arguments, const Subject& subject,
-                              const RunRequest& request, Session& session, bool speaks) {
+DeviceResult run_on_device(const Arguments& arguments, const Subject& subject,
+                           const RunRequest& request, Session& session) {
   try {
-    return request.trains() ? train(*subject.plan, subject.program, request.training, session)
-                            : run_paced(subject, request, session);
+    if (!request.training) return run_paced(subject.program, subject.costs, request.ranks, session);
+    return train(*subject.plan(), subject.program, request.ranks, *request.training, session);
   } catch (const exec::RunFailed& failed) {
     const exec::RunResult& result = failed.result();
-    if (request.training.link != nullptr) ignore_signals();
-    if (!speaks) throw;
+    if (request.ranks.link != nullptr) ignore_signals();
+    if (!request.ranks.speaks()) throw;
     if (result.outcome == exec::Outcome::Diverged) {
-      const auto& checkpoints = request.training.checkpoints;
+      const auto checkpoints =
+          request.training ? request.training->checkpoints : CheckpointRequest{};
       show_diverged(arguments, subject, result, last_periodic_checkpoint(checkpoints, result),
                     session);
     } else {
@@ -210,30 +138,41 @@ int stop_after_plan(Session& session) {
 }
 
 /// Outputs that are no finite numbers come from a training that diverged.
-exec::Outcome outcome_of(const exec::RunResult& result) {
-  const bool diverged = result.evaluation && result.evaluation->not_finite_rows > 0;
-  return diverged ? exec::Outcome::Diverged : result.outcome;
+exec::Outcome outcome_of(const DeviceResult& result) {
+  const auto* cpu = std::get_if<exec::cpu::CpuResult>(&result);
+  const bool diverged = cpu != nullptr && cpu->evaluation && cpu->evaluation->not_finite_rows > 0;
+  return diverged ? exec::Outcome::Diverged : run_of(result).outcome;
 }
 
-Json result_fields(const Subject& subject, const RunRequest& request, const exec::RunResult& result,
-                   Session& session) {
-  Json fields = {{"outcome", std::string(to_string(outcome_of(result)))},
-                 {"steps", Json::array()},  // steps_list()
-                 {"verify", verify_fields(result.verify)},
-                 {"bubble_ratio", result.figures.bubble_ratio},
-                 {"clock", is_virtual(request) ? "virtual" : "wall"}};
-  if (subject.program.asynchronous && !result.peak_weight_versions.empty()) {
-    fields["peak_weight_versions"] = result.peak_weight_versions;
-  }
-  fields["phases"] = phases_fields(session.phases().spans());
-  if (result.evaluation) fields["evaluation"] = evaluation_fields(*result.evaluation);
-  put_enqueued(subject.program, result, fields);
-  put_memory(result, subject.costs, fields);
-  if (request.trains()) fields["first_step"] = result.first_step;
-  if (const auto& save = request.training.checkpoints.save) {
-    const int done = result.first_step + static_cast<int>(result.steps.size());
+/// What is known of a training, an evaluation or a prediction alone, behind what all runs have.
+void put_training(const Subject& subject, const TrainingRequest& request,
+                  const DeviceResult& result, Json& fields) {
+  const exec::TrainingResult& training = *training_of(result);
+  const auto* cpu = std::get_if<exec::cpu::CpuResult>(&result);
+  if (cpu != nullptr && cpu->evaluation) fields["evaluation"] = evaluation_fields(*cpu->evaluation);
+  if (const auto* gpu = std::get_if<exec::cuda::CudaResult>(&result))
+    put_enqueued(subject.program, *gpu, fields);
+  put_memory(training, subject.costs, fields);
+  fields["first_step"] = training.first_step;
+  if (const auto& save = request.checkpoints.save) {
+    const int done = training.first_step + static_cast<int>(training.steps.size());
     fields["checkpoint"] = exec::checkpoint_folder(save->folder, done).string();
   }
+}
+
+Json result_fields(const Subject& subject, const RunRequest& request, const DeviceResult& result,
+                   Session& session) {
+  const exec::TrainingResult* training = training_of(result);
+  Json fields = {{"outcome", std::string(to_string(outcome_of(result)))},
+                 {"steps", Json::array()},  // steps_list()
+                 {"verify", training == nullptr ? Json(nullptr) : verify_fields(training->verify)},
+                 {"bubble_ratio", run_of(result).figures.bubble_ratio},
+                 {"clock", request.is_virtual() ? "virtual" : "wall"}};
+  const auto* cpu = std::get_if<exec::cpu::CpuResult>(&result);
+  if (subject.program.asynchronous && cpu != nullptr && !cpu->peak_weight_versions.empty())
+    fields["peak_weight_versions"] = cpu->peak_weight_versions;
+  fields["phases"] = phases_fields(session.phases().spans());
+  if (request.training) put_training(subject, *request.training, result, fields);
   return fields;
 }
 
@@ -259,26 +198,30 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   std::optional<Subject> read = read_run_subject(arguments, session);
   if (!read) return stop_after_plan(session);
   Subject& subject = *read;
-  take_forwards(subject, forward_request(arguments).mode);
+  const auto forward = forward_request(arguments);
+  if (forward) take_forwards(subject, forward->mode);
   RunRequest request = run_request(arguments, subject);
-  request.training.link = link;
-  take_memory_of_run(subject, request.training.forward.mode, request.training.numerics,
-                     arguments.has("--mem"));
-  request.training.header = header_text(subject, session.terminal());
-  const bool speaks = link == nullptr || link->process() == 0;
+  RankRequest& ranks = request.ranks;
+  ranks.link = link;
+  if (Plan* plan = std::get_if<Plan>(&subject.given))
+    take_memory_of_run(*plan, subject.costs, forward ? forward->mode : exec::RunMode::Train,
+                       request.training ? request.training->numerics : exec::Numerics::Fast,
+                       arguments.has("--mem"));
+  ranks.header = header_text(subject, session.terminal());
   refuse_problems(subject);
-  if (request.training.cuda) {
-    require_executable(*subject.plan, "cuda");
-    if (const auto status = reject_stuck(subject, *request.training.cuda, session)) return *status;
+  if (request.training && request.training->cuda) {
+    require_executable(*subject.plan(), "cuda");
+    if (const auto status = reject_stuck(subject, *request.training->cuda, session)) return *status;
   }
-  request.training.on_overdue = [&](const exec::RunResult& result) {
-    if (!speaks) leave_at_once(kRunFailed);
-    leave_without_ranks(arguments, subject, result, session);
+  ranks.on_overdue = [&](const exec::RunResult& unfinished) {
+    if (!ranks.speaks()) leave_at_once(kRunFailed);
+    leave_without_ranks(arguments, subject, unfinished, session);
   };
-  const exec::RunResult result = run_on_device(arguments, subject, request, session, speaks);
+  const DeviceResult left = run_on_device(arguments, subject, request, session);
+  const exec::RunResult& result = run_of(left);
   if (link != nullptr && !result.finished()) ignore_signals();
-  const bool diverged = outcome_of(result) == exec::Outcome::Diverged;
-  if (!speaks) return !result.finished() ? kRunFailed : diverged ? kDiverged : kDone;
+  const bool diverged = outcome_of(left) == exec::Outcome::Diverged;
+  if (!ranks.speaks()) return !result.finished() ? kRunFailed : diverged ? kDiverged : kDone;
   if (!result.finished()) {
     show_unfinished(arguments, subject, result, session);
     return kRunFailed;
@@ -288,12 +231,13 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   save_timeline_files(arguments, session, subject, result.timeline,
                       traces::TraceInfo::Kind::Measured, clocks_text(result));
   if (session.json()) {
-    session.print_result(result_fields(subject, request, result, session), steps_list(result));
+    session.print_result(result_fields(subject, request, left, session), steps_list(result));
   } else {
-    print_result(subject, result, most_norm_rel(request.training.cuda), session);
-    if (request.device == "cpu" && !is_virtual(request) && link == nullptr)
+    print_result(subject, result, session);
+    print_training(subject, left, request.most_apart(), session);
+    if (request.is_on_cpus() && !request.is_virtual() && link == nullptr)
       session.print(wrapped(shared_cores_text(subject.program), session.terminal().width, 0));
-    if (request.device == "cpu" && is_virtual(request)) {
+    if (request.is_on_cpus() && request.is_virtual()) {
       session.print(
           wrapped("virtual clock: a computation took its thread's CPU time, a transfer "
                   "what the plan's costs say",
@@ -303,8 +247,9 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   const auto over = over_memory(result.figures.ranks, subject.memory_limit);
   for (const auto& sentence : over) session.note(sentence);
   if (diverged) return kDiverged;
-  const double most = most_norm_rel(request.training.cuda);
-  const bool agreed = !result.verify || agrees(*result.verify, most);
+  const exec::TrainingResult* training = training_of(left);
+  const bool agreed =
+      training == nullptr || !training->verify || agrees(*training->verify, request.most_apart());
   return agreed && over.empty() ? kDone : kAnswerIsNo;
 }
 
@@ -320,9 +265,9 @@ int dry_run(const Arguments& arguments, Session& session) {
   }
   std::optional<Subject> subject = read_run_subject(arguments, session);
   if (!subject) return stop_after_plan(session);
-  take_forwards(*subject, forward_request(arguments).mode);
+  if (const auto forward = forward_request(arguments)) take_forwards(*subject, forward->mode);
   refuse_problems(*subject);
-  if (subject->plan) require_executable(*subject->plan, "cuda");
+  if (const Plan* plan = subject->plan()) require_executable(*plan, "cuda");
   return nccl ? show_nccl_calls(*subject, session) : show_issue_order(arguments, *subject, session);
 }
 

@@ -20,14 +20,15 @@ namespace {
 
 /// Beside the simulated bubble, where a formula holds for exactly these assumptions.
 std::string closed_form_text(const Subject& subject) {
-  if (subject.schedule == nullptr || !subject.uniform_costs || subject.costs.stages.empty() ||
-      !subject.program.policy.is_free_of_waits() || subject.costs.stages.front().opt.value > 0 ||
-      subject.costs.overlapped_pair.value > 0) {
+  const auto* named = std::get_if<NamedSchedule>(&subject.given);
+  const CostTable& costs = subject.costs;
+  if (named == nullptr || !same_for_all(costs) || costs.stages.empty() ||
+      !subject.program.policy.is_free_of_waits() || costs.stages.front().opt.value > 0 ||
+      costs.overlapped_pair.value > 0) {
     return "";
   }
-  const auto form =
-      planner::closed_form(subject.schedule->name, subject.request, subject.costs.stages.front(),
-                           subject.costs.every_route.latency);
+  const auto form = planner::closed_form(named->schedule->name, named->request,
+                                         costs.stages.front(), costs.every_route.latency);
   if (!form || form->makespan_ns == 0) return "";
   const double ratio =
       static_cast<double>(form->bubble_ns) / static_cast<double>(form->makespan_ns);
@@ -38,8 +39,8 @@ void print_head(const Subject& subject, const Arguments& arguments, Session& ses
   const int width = session.terminal().width;
   session.print(painted(session.terminal(), Ink::Bold, wrapped(subject.title, width, 0)));
   session.print(wrapped(subject.costs_text, width, 0));
-  std::string policy = "policy " + subject.policy_text;
-  if (!names_policy(arguments) && !subject.plan) {
+  std::string policy = "policy " + policy_text(subject.program.policy);
+  if (!names_policy(arguments) && subject.plan() == nullptr) {
     policy += ": the papers' model, taken because no policy is named";
   }
   session.print(wrapped(policy, width, 0));
@@ -48,9 +49,8 @@ void print_head(const Subject& subject, const Arguments& arguments, Session& ses
 void print_figures(const Subject& subject, const Figures& figures, Session& session) {
   session.print("step " + format_duration(Nanoseconds(figures.makespan_ns)) + "   bubble " +
                 percent_text(figures.bubble_ratio) + closed_form_text(subject) + "\n");
-  if (subject.synthesis) {
-    session.print(wrapped(synthesis_text(*subject.synthesis), session.terminal().width, 0));
-  }
+  if (const auto* found = std::get_if<planner::SynthesisResult>(&subject.given))
+    session.print(wrapped(synthesis_text(*found), session.terminal().width, 0));
   if (!subject.costs.memory.empty()) {
     std::size_t fullest = 0;
     for (std::size_t r = 0; r < figures.ranks.size(); ++r) {
@@ -67,7 +67,8 @@ int print_verdict(const Subject& subject, const WaitReport& report, Session& ses
     session.print_result(verdict_fields(subject.program, report, subject.problems));
   } else {
     session.print(wrapped(subject.title, session.terminal().width, 0));
-    session.print(wrapped("policy " + subject.policy_text, session.terminal().width, 0));
+    session.print(
+        wrapped("policy " + policy_text(subject.program.policy), session.terminal().width, 0));
     session.print(verdict_text(subject.program, report, subject.problems, session.terminal()));
   }
   return kAnswerIsNo;
@@ -99,9 +100,8 @@ int run_simulate(const Arguments& arguments, Session& session) {
                       traces::TraceInfo::Kind::Simulated);
   if (session.json()) {
     Json fields = figures_fields(figures);
-    if (subject.synthesis) {
-      fields["synthesis"] = synthesis_fields(*subject.synthesis);
-    }
+    if (const auto* found = std::get_if<planner::SynthesisResult>(&subject.given))
+      fields["synthesis"] = synthesis_fields(*found);
     if (drawn) fields["drawn_steps"] = to_json(*drawn);
     if (arguments.has("--emit-order")) fields["order"] = rows_json(subject.order);
     session.print_result(fields);

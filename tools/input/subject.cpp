@@ -4,6 +4,7 @@
 #include "core/order/rows.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/base/error.hpp"
 #include "core/costs/cost_text.hpp"
@@ -53,7 +54,6 @@ void use_given_costs(Subject& subject, const Arguments& arguments,
   GivenCosts costs = given_costs(arguments, subject.order.placement, whose);
   subject.costs = std::move(costs.table);
   subject.memory_limit = costs.memory_limit;
-  subject.uniform_costs = same_for_all(subject.costs);
   subject.costs_text = costs_text(subject.costs) + assumed_text(arguments);
 }
 
@@ -86,31 +86,27 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
     if (const auto given = arguments.text(flag))
       subject.costs_text += std::string(" (the plan's, with ") + flag + " " + *given + ")";
   }
-  subject.plan = std::move(plan);
+  subject.given = std::move(plan);
 }
 
-/// The policy where the user names none: prediction takes the papers' model, judgement what the
-/// schedule is about, else what NCCL guarantees.
-CommPolicy default_policy(Purpose purpose, const planner::Schedule* schedule) {
+/// The policy where the user names none: prediction takes the papers' model, judgement the preset
+/// that the schedule is about, else ("") what NCCL guarantees.
+CommPolicy default_policy(Purpose purpose, std::string_view own_preset) {
   if (purpose == Purpose::Predict) return comm_policy_preset("ideal");
-  if (schedule != nullptr && !schedule->policy.empty()) return comm_policy_preset(schedule->policy);
-  return {};
+  return own_preset.empty() ? CommPolicy{} : comm_policy_preset(own_preset);
 }
 
-void read_order_subject(Subject& subject, const Arguments& arguments, Purpose purpose,
+/// All that follows from the subject's order.
+void read_order_subject(Subject& subject, const Arguments& arguments, const CommPolicy& policy,
                         CostsOf whose = CostsOf::Stages) {
   const bool fragment = arguments.has("--fragment") || subject.order.fragment;
-  const bool own_policy = subject.schedule != nullptr && !subject.schedule->policy.empty();
-  subject.names_no_policy = purpose == Purpose::Judge && !own_policy && !names_policy(arguments);
   subject.problems = fragment ? format_problems(subject.order) : problems_of(subject.order);
   use_given_costs(subject, arguments, whose);
   const auto& stages = subject.costs.stages;
   const bool update = std::any_of(stages.begin(), stages.end(),
                                   [](const StageCosts& each) { return each.opt.value > 0; });
   subject.lowering = {.fragment = fragment, .optimizer = update};
-  subject.program =
-      lower(subject.order, policy_from(arguments, default_policy(purpose, subject.schedule)),
-            subject.lowering);
+  subject.program = lower(subject.order, policy_from(arguments, policy), subject.lowering);
 }
 
 void read_order_file(Subject& subject, Order order, const std::string& file,
@@ -119,7 +115,7 @@ void read_order_file(Subject& subject, Order order, const std::string& file,
   subject.title = file + ": p=" + std::to_string(subject.order.rank_count()) +
                   " m=" + std::to_string(subject.order.micro_batches) +
                   " stages=" + std::to_string(subject.order.stages());
-  read_order_subject(subject, arguments, purpose);
+  read_order_subject(subject, arguments, default_policy(purpose, ""));
 }
 
 /// Where one row of a CSV is to blame, it is the whole complaint: what else is wrong follows from
@@ -133,24 +129,26 @@ void explain_by_row(Subject& subject, const std::string& text, const std::string
 void read_schedule_subject(Subject& subject, const std::string& name, const Arguments& arguments,
                            Purpose purpose, Session& session) {
   const planner::Schedule& schedule = named_schedule(name, session);
-  subject.schedule = &schedule;
   session.phases().begin(exec::Phase::Plan);
-  subject.request = schedule_request(arguments, schedule);
-  add_costs(subject.request, schedule, arguments);
-  subject.order =
-      make_requested(planner::resolve_schedule(schedule.name, subject.request.parameters),
-                     subject.request, arguments, session, &subject.synthesis);
-  const CostsOf whose = costs_of(subject.request);
-  settle_placement(subject.request, subject.order);
+  planner::ScheduleRequest request = schedule_request(arguments, schedule);
+  add_costs(request, schedule, arguments);
+  std::optional<planner::SynthesisResult> found;
+  subject.order = make_requested(planner::resolve_schedule(schedule.name, request.parameters),
+                                 request, arguments, session, &found);
+  const CostsOf whose = costs_of(request);
+  settle_placement(request, subject.order);
   subject.source = "--schedule " + std::string(schedule.name);
-  subject.title = std::string(schedule.name) + ": p=" + std::to_string(subject.request.ranks) +
-                  " m=" + std::to_string(subject.request.micro_batches);
-  if (subject.request.chunks > 1) subject.title += " v=" + std::to_string(subject.request.chunks);
-  for (const auto& [key, value] : subject.request.parameters) {
-    subject.title += " " + key + "=" + value;
+  subject.title = std::string(schedule.name) + ": p=" + std::to_string(request.ranks) +
+                  " m=" + std::to_string(request.micro_batches);
+  if (request.chunks > 1) subject.title += " v=" + std::to_string(request.chunks);
+  for (const auto& [key, value] : request.parameters) subject.title += " " + key + "=" + value;
+  if (found) {
+    subject.given = *std::move(found);
+  } else {
+    subject.given = NamedSchedule{&schedule, std::move(request)};
   }
   session.phases().begin(exec::Phase::Parallel);
-  read_order_subject(subject, arguments, purpose, whose);
+  read_order_subject(subject, arguments, default_policy(purpose, schedule.policy), whose);
 }
 
 }  // namespace
@@ -159,7 +157,6 @@ Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& a
   Subject subject;
   subject.source = source;
   read_plan_subject(subject, std::move(plan), arguments);
-  subject.policy_text = policy_text(subject.program.policy);
   return subject;
 }
 
@@ -195,7 +192,6 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
       read_order_file(subject, read_order_json(root), file, arguments, purpose);
     }
   }
-  subject.policy_text = policy_text(subject.program.policy);
   return subject;
 }
 

@@ -3,8 +3,8 @@
 // the same everywhere.
 #pragma once
 
-#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/costs/costs.hpp"
@@ -22,26 +22,32 @@ namespace pipewright::tools {
 /// The reader's question decides the policy where the user names none (docs/cli.md).
 enum class Purpose { Predict, Judge };
 
+/// A file that holds an order and nothing else.
+struct OrderAlone {};
+/// --schedule, except auto. `request` has the sizes and, for a schedule that plans by them, the
+/// costs.
+struct NamedSchedule {
+  const planner::Schedule* schedule = nullptr;
+  planner::ScheduleRequest request;
+};
+/// What a command was given, with what only that kind of it brings. `--schedule auto` brings what
+/// its search found, and how good that is.
+using Given = std::variant<OrderAlone, Plan, NamedSchedule, planner::SynthesisResult>;
+
 struct Subject {
   std::string title;   // "1f1b  p=4 m=8"
   std::string source;  // where it was read: a file, or "--schedule 1f1b"
   Order order;
-  Program program;
   LowerOptions lowering;  // with which `program` came from `order`
+  Program program;
   CostTable costs;
-  std::string costs_text;  // "F 1.00 ms  I 1.00 ms  W 1.00 ms"
-  Bytes memory_limit;      // per rank; 0: none
-  std::string policy_text;
+  std::string costs_text;             // "F 1.00 ms  I 1.00 ms  W 1.00 ms"
+  Bytes memory_limit;                 // per rank; 0: none
   std::vector<std::string> problems;  // of a whole order; such a Program is not read
-  std::optional<Plan> plan;
-  /// Of --schedule only.
-  const planner::Schedule* schedule = nullptr;
-  planner::ScheduleRequest request;
-  std::optional<planner::SynthesisResult> synthesis;  // of --schedule auto
-  /// An order is read with Purpose::Judge, and neither a flag nor its schedule names a policy:
-  /// `program` has the default one.
-  bool names_no_policy = false;
-  bool uniform_costs = false;  // from --cost, or assumed, and the same for all stages
+  Given given;
+
+  /// nullptr unless a plan was given.
+  const Plan* plan() const { return std::get_if<Plan>(&given); }
 };
 
 /// FILE, and the flags of the groups "What to read", "Costs" and "Communication".

@@ -19,14 +19,6 @@ using planner::Touches;
 
 constexpr std::size_t kMostChangedLines = 8;  // of the difference, in text
 
-LowerOptions options_of(const Subject& subject) {
-  const auto& stages = subject.costs.stages;
-  const bool update = std::any_of(stages.begin(), stages.end(),
-                                  [](const StageCosts& each) { return each.opt.value > 0; });
-  if (subject.plan) return planner::lowering_of_plan(*subject.plan);
-  return {.fragment = subject.program.fragment, .optimizer = update};
-}
-
 std::string cost_text(const Fix& fix) {
   const std::string step = "step " + format_duration(Nanoseconds(fix.step_ns_after));
   if (!fix.step_ns_before) return step + " (there is no batched step to compare it with)";
@@ -85,11 +77,11 @@ std::vector<Flag> fix_flags() {
 
 FixReport fix_of(const Subject& subject) {
   return planner::find_fixes(subject.order, subject.program.policy, subject.costs,
-                             options_of(subject));
+                             subject.lowering);
 }
 
-Program fixed_program(const Subject& subject, const Fix& fix) {
-  return lower(fix.order, fix.policy, options_of(subject));
+Program fixed_program(const LowerOptions& lowering, const Fix& fix) {
+  return lower(fix.order, fix.policy, lowering);
 }
 
 Json fix_fields(const FixReport& report) {
@@ -133,8 +125,8 @@ std::string fix_text(const FixReport& report, const Terminal& terminal) {
 }
 
 void save_fixed(const Subject& subject, const Fix& fix, const std::string& path, Session& session) {
-  if (subject.plan) {
-    session.save(path, to_text(to_json(fixed_plan(*subject.plan, fix))));
+  if (const Plan* plan = subject.plan()) {
+    session.save(path, to_text(to_json(fixed_plan(*plan, fix))));
     session.wrote(path, ", a plan that ends");
     return;
   }

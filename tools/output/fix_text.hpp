@@ -16,8 +16,8 @@ namespace pipewright::tools {
 std::vector<Flag> fix_flags();
 
 planner::FixReport fix_of(const Subject& subject);
-/// The Program that the fix makes of the subject.
-Program fixed_program(const Subject& subject, const planner::Fix& fix);
+/// The Program of the fixed order, lowered as the subject's is.
+Program fixed_program(const LowerOptions& lowering, const planner::Fix& fix);
 
 /// "name", "sentence", "changes", "policy", "difference", "step_ns_before", "step_ns_after" and
 /// "order" of the first fix, null where there is none.

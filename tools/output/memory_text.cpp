@@ -14,21 +14,20 @@ double error_of(std::int64_t predicted, std::int64_t measured) {
 
 }  // namespace
 
-void take_memory_of_run(Subject& subject, exec::RunMode mode, exec::Numerics numerics,
+void take_memory_of_run(Plan& plan, CostTable& costs, exec::RunMode mode, exec::Numerics numerics,
                         bool has_own_table) {
   const bool trains = mode == exec::RunMode::Train;
-  if (!subject.plan || subject.plan->costs.memory.empty()) return;
+  if (plan.costs.memory.empty()) return;
   if (trains && numerics != exec::Numerics::Exact) return;
-  Plan& plan = *subject.plan;
   for (std::size_t s = 0; s < plan.costs.memory.size(); ++s) {
     StageMemory& memory = plan.costs.memory[s];
     memory = planner::memory_of_run(
         plan, s, memory, trains ? planner::RunKind::ExactTraining : planner::RunKind::ForwardOnly);
   }
-  if (!has_own_table) subject.costs.memory = plan.costs.memory;
+  if (!has_own_table) costs.memory = plan.costs.memory;
 }
 
-std::string memory_text(const exec::RunResult& result, const CostTable& costs) {
+std::string memory_text(const exec::TrainingResult& result, const CostTable& costs) {
   const auto& held = result.peak_bytes;
   if (held.empty()) return "";
   const auto fullest =
@@ -50,7 +49,7 @@ std::string memory_text(const exec::RunResult& result, const CostTable& costs) {
          signed_percent_text(most) + "\n";
 }
 
-void put_memory(const exec::RunResult& result, const CostTable& costs, Json& fields) {
+void put_memory(const exec::TrainingResult& result, const CostTable& costs, Json& fields) {
   if (result.peak_bytes.empty()) return;
   fields["peak_bytes"] = result.peak_bytes;
   if (costs.memory.empty()) return;

@@ -170,8 +170,9 @@ std::string matrix_text(const Subject& subject, const Terminal& terminal) {
   const LeastCredit least = sim::least_credit(subject.program, subject.costs);
   return "\n" + table_text(matrix, terminal) + "\n" +
          presets_text(matrix, least.sizes_known, terminal) + "\n" +
-         wrapped(credit_text(least) + ", with all else as under " + subject.policy_text,
-                 terminal.width, 0);
+         wrapped(
+             credit_text(least) + ", with all else as under " + policy_text(subject.program.policy),
+             terminal.width, 0);
 }
 
 }  // namespace pipewright::tools

@@ -36,7 +36,7 @@ void save_trace(Session& session, const std::string& path, const Subject& subjec
   info.title = subject.title;
   info.kind = kind;
   info.metadata = {{"schedule", subject.title},
-                   {"policy", subject.policy_text},
+                   {"policy", policy_text(subject.program.policy)},
                    {"costs", subject.costs_text},
                    {"source", subject.source}};
   if (!clocks.empty()) info.metadata.emplace_back("clocks", clocks);

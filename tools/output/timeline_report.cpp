@@ -51,7 +51,7 @@ traces::Report report_of(const Subject& subject, const Timeline& timeline) {
   traces::Report report;
   report.title = subject.title;
   report.facts = {"source: " + subject.source, "costs: " + subject.costs_text,
-                  "policy: " + subject.policy_text};
+                  "policy: " + policy_text(subject.program.policy)};
   const Program& program = subject.program;
   const bool stuck =
       std::find(timeline.end.begin(), timeline.end.end(), kNotEnded) != timeline.end.end();

@@ -56,13 +56,13 @@ struct Rejection {
   std::vector<std::string> sentences;
 };
 
-Rejection judge_issue_order(const Subject& subject) {
-  return {subject.program, exec::cuda::issue_order_of(subject.program, subject.costs).stuck, {}};
+Rejection judge_issue_order(const Program& program, const CostTable& costs) {
+  return {program, exec::cuda::issue_order_of(program, costs).stuck, {}};
 }
 
-Rejection judge_calls(const Subject& subject) {
-  auto read = exec::nccl::read_back(exec::nccl::calls_of(subject.program, subject.costs));
-  WaitReport report = sim::check(read.program, subject.costs);
+Rejection judge_calls(const Program& program, const CostTable& costs) {
+  auto read = exec::nccl::read_back(exec::nccl::calls_of(program, costs));
+  WaitReport report = sim::check(read.program, costs);
   return {std::move(read.program), std::move(report), std::move(read.problems)};
 }
 
@@ -113,14 +113,14 @@ void require_cuda_flags_fit(const Arguments& arguments) {
                      "a rank)");
 }
 
-CudaRequest cuda_request(const Arguments& arguments, const Subject& subject) {
+CudaRequest cuda_request(const Arguments& arguments, const Program& program,
+                         const CostTable& costs) {
   CudaRequest request;
   request.over_nccl = is_over_nccl(arguments);
   request.precision = precision_of(arguments);
   request.as_graph = arguments.has("--cuda-graph");
   if (const auto link = arguments.text("--slow-link"))
-    request.hold_ns =
-        transfer_ns(subject.program, subject.costs, exec::cuda::parse_slow_link(*link));
+    request.hold_ns = transfer_ns(program, costs, exec::cuda::parse_slow_link(*link));
   return request;
 }
 
@@ -128,7 +128,7 @@ double most_norm_rel(const std::optional<CudaRequest>& cuda) {
   return cuda ? most_norm_rel(cuda->precision) : kMostNormRel;
 }
 
-std::string enqueued_text(const Program& program, const exec::RunResult& result) {
+std::string enqueued_text(const Program& program, const exec::cuda::CudaResult& result) {
   if (result.enqueued_ns.empty() || result.steps.empty()) return "";
   const std::int64_t latest =
       *std::max_element(result.enqueued_ns.begin(), result.enqueued_ns.end());
@@ -142,7 +142,7 @@ std::string enqueued_text(const Program& program, const exec::RunResult& result)
          format_duration(Nanoseconds(gaps[gaps.size() * 9 / 10])) + " or less in nine of ten\n";
 }
 
-void put_enqueued(const Program& program, const exec::RunResult& result, Json& fields) {
+void put_enqueued(const Program& program, const exec::cuda::CudaResult& result, Json& fields) {
   if (result.enqueued_ns.empty()) return;
   fields["enqueued_ns"] = result.enqueued_ns;
   const auto gaps = traces::action_gaps(program, result.timeline);
@@ -159,7 +159,8 @@ std::string device_name(const Arguments& arguments, const std::string& otherwise
 
 std::optional<int> reject_stuck(const Subject& subject, const CudaRequest& request,
                                 Session& session) {
-  Rejection rejection = request.over_nccl ? judge_calls(subject) : judge_issue_order(subject);
+  Rejection rejection = request.over_nccl ? judge_calls(subject.program, subject.costs)
+                                          : judge_issue_order(subject.program, subject.costs);
   if (rejection.report.verdict == Verdict::Ok && rejection.sentences.empty()) return std::nullopt;
   rejection.sentences.emplace_back("nothing was given to a GPU");
   if (session.json()) {

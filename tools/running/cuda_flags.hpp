@@ -26,15 +26,16 @@ exec::cuda::Precision precision_of(const Arguments& arguments);
 std::string precision_text(exec::cuda::Precision precision);
 
 /// Of --device cuda. Throws InputError.
-CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);
+CudaRequest cuda_request(const Arguments& arguments, const Program& program,
+                         const CostTable& costs);
 /// How far gradients may be apart; `cuda` null: on CPUs.
 double most_norm_rel(const std::optional<CudaRequest>& cuda);
 
 /// How long after the start of the last step the host had enqueued all of it, and the time between
-/// two actions on a GPU that wait for nothing; empty where no GPU ran a step.
-std::string enqueued_text(const Program& program, const exec::RunResult& result);
+/// two actions on a GPU that wait for nothing; empty where no step ended.
+std::string enqueued_text(const Program& program, const exec::cuda::CudaResult& result);
 /// The same of --json: "enqueued_ns" by rank, and "action_gap_ns".
-void put_enqueued(const Program& program, const exec::RunResult& result, Json& fields);
+void put_enqueued(const Program& program, const exec::cuda::CudaResult& result, Json& fields);
 
 /// "cuda" where messages go over NCCL, or as --device says; else `otherwise`.
 std::string device_name(const Arguments& arguments, const std::string& otherwise);

@@ -44,10 +44,10 @@ std::optional<Distribution> drawn_steps(const Arguments& arguments, const Subjec
     if (arguments.has("--sample-seed")) throw InputError("--sample-seed belongs to --samples");
     return std::nullopt;
   }
-  if (!subject.plan) {
+  if (subject.plan() == nullptr) {
     throw InputError("--samples needs a plan.json: an order does not say which layers a stage has");
   }
-  const Plan& plan = *subject.plan;
+  const Plan& plan = *subject.plan();
   const Profile profile = profile_from(*path);
   if (profile.model_name != plan.model.name) {
     throw InputError(*path, "/model_name",

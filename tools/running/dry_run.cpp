@@ -176,7 +176,7 @@ int show_nccl_calls(const Subject& subject, Session& session) {
   }
   const Terminal& terminal = session.terminal();
   session.print(wrapped(subject.title, terminal.width, 0));
-  session.print(wrapped("policy " + subject.policy_text, terminal.width, 0));
+  session.print(wrapped("policy " + policy_text(subject.program.policy), terminal.width, 0));
   session.print(terms_text(subject.program.policy, terminal.width));
   session.print(communicators_text(step, terminal.width));
   for (std::size_t r = 0; r < step.ranks.size(); ++r)
@@ -220,7 +220,8 @@ int show_issue_order(const Arguments& arguments, const Subject& subject, Session
     return status;
   }
   session.print(wrapped(subject.title, session.terminal().width, 0));
-  session.print(wrapped("policy " + subject.policy_text, session.terminal().width, 0));
+  session.print(
+      wrapped("policy " + policy_text(subject.program.policy), session.terminal().width, 0));
   session.print("one host thread would enqueue:\n" + text);
   session.print(verdict_text(program, issued.stuck, {}, session.terminal()));
   return status;

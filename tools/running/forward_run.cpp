@@ -52,16 +52,14 @@ std::vector<Flag> forward_flags() {
   };
 }
 
-ForwardRequest forward_request(const Arguments& arguments) {
+std::optional<ForwardRequest> forward_request(const Arguments& arguments) {
   ForwardRequest request;
   const std::string mode = arguments.text_or("--mode", "train");
-  if (mode == "evaluate") request.mode = exec::RunMode::Evaluate;
   if (mode == "predict") request.mode = exec::RunMode::Predict;
   request.output = arguments.text_or("--output", "");
-  if (!request.output.empty() && request.mode != exec::RunMode::Predict) {
+  if (!request.output.empty() && mode != "predict")
     throw InputError("--output belongs to --mode predict");
-  }
-  if (request.mode == exec::RunMode::Train) return request;
+  if (mode == "train") return std::nullopt;
   for (const char* flag : {"--verify", "--save-checkpoint"}) {
     if (!arguments.has(flag)) continue;
     throw InputError(std::string(flag) + " belongs to a training; --mode " + mode +
@@ -71,7 +69,6 @@ ForwardRequest forward_request(const Arguments& arguments) {
 }
 
 void take_forwards(Subject& subject, exec::RunMode mode) {
-  if (mode == exec::RunMode::Train) return;
   subject.order = forward_order(subject.order);
   subject.lowering.optimizer = false;
   subject.program = lower(subject.order, subject.program.policy, subject.lowering);

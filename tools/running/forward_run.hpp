@@ -1,6 +1,7 @@
 // run --mode evaluate and predict: a plan's forwards over a data set, on this machine's CPUs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,18 +17,19 @@
 namespace pipewright::tools {
 
 struct ForwardRequest {
-  exec::RunMode mode = exec::RunMode::Train;
-  std::string output;  // predict: the file of the outputs
+  exec::RunMode mode = exec::RunMode::Evaluate;  // or Predict
+  std::string output;                            // predict: the file of the outputs
 };
 
 std::vector<Flag> forward_flags();
-/// Throws InputError for a prediction without --output, and for --output without a prediction.
-ForwardRequest forward_request(const Arguments& arguments);
+/// nullopt if the plan is to be trained. Throws InputError for --output without a prediction, and
+/// for flags of a training without one.
+std::optional<ForwardRequest> forward_request(const Arguments& arguments);
 
 /// As --mode takes it.
 std::string mode_text(exec::RunMode mode);
 
-/// The subject's order becomes its forwards, if the mode is not Train.
+/// The subject's order becomes its forwards.
 void take_forwards(Subject& subject, exec::RunMode mode);
 
 /// A data set and what becomes of it; must outlive the run. Predictions gather in memory.

@@ -171,10 +171,10 @@ RunInputs inputs_of_run(const Program& program, const CostTable& costs, const st
 }
 
 RunInputs inputs_of_training(const Plan& plan, const Program& program,
-                             const exec::cpu::Training& training, int steps,
-                             const TrainingRequest& request) {
-  RunInputs inputs = inputs_of_run(program, plan.costs, request.cuda ? "cuda" : "cpu", steps,
-                                   request.verify_payloads);
+                             const exec::cpu::Training& training, int steps, bool verify_payloads,
+                             const std::optional<CudaRequest>& cuda) {
+  RunInputs inputs =
+      inputs_of_run(program, plan.costs, cuda ? "cuda" : "cpu", steps, verify_payloads);
   add_plan(plan, inputs);
   inputs.push_back({"mode", mode_text(training.mode)});
   inputs.push_back({"numerics", std::string(to_string(training.options.numerics))});
@@ -183,7 +183,7 @@ RunInputs inputs_of_training(const Plan& plan, const Program& program,
     inputs.push_back({content.name, std::to_string(content.bytes) + " bytes, " +
                                         checksum_text(content.checksum)});
   add_checkpoints(training, inputs);
-  if (request.cuda) add_cuda(*request.cuda, inputs);
+  if (cuda) add_cuda(*cuda, inputs);
   return inputs;
 }
 

@@ -4,6 +4,7 @@
 // waits may differ; so may the paths of files that hold the same.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,8 @@ RunInputs inputs_of_run(const Program& program, const CostTable& costs, const st
                         int steps, bool verify_payloads);
 /// Those of a training too. `training` points to its data, read, and to its checkpoint.
 RunInputs inputs_of_training(const Plan& plan, const Program& program,
-                             const exec::cpu::Training& training, int steps,
-                             const TrainingRequest& request);
+                             const exec::cpu::Training& training, int steps, bool verify_payloads,
+                             const std::optional<CudaRequest>& cuda);
 
 /// Which of them differ, a line for each, with the ranks that have each value; "" if none does.
 std::string inputs_difference(const std::vector<RunInputs>& by_rank);

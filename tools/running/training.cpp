@@ -44,25 +44,26 @@ void require_room(const Plan& plan, const Program& program) {
                      "; use --device paced");
 }
 
-exec::RunResult run_training(const Program& program, const CostTable& costs,
-                             const exec::cpu::Training& training, const exec::RunOptions& options,
-                             const TrainingRequest& request) {
-  if (request.cuda) {
-    const exec::cuda::CudaTraining on_gpu{
-        training, request.cuda->precision, request.cuda->hold_ns, {}, request.cuda->as_graph};
-    exec::cuda::require_trainable(program, on_gpu);  // reported without a GPU too
-    if (request.cuda->over_nccl) require_transport("nccl");
-    require_device("cuda");
-    const pipewright_cuda& cuda = exec::cuda::require_gpu();
-    if (!request.cuda->over_nccl)
-      return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
-    const pipewright_nccl& nccl = exec::nccl::load_nccl();
-    if (request.link == nullptr)
-      return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options);
-    const int gpu = local_process(*request.link);
-    return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options, *request.link, gpu);
-  }
-  exec::mpi::Link* const link = request.link;
+exec::cuda::CudaResult run_on_gpus(const Program& program, const CostTable& costs,
+                                   const exec::cpu::Training& training,
+                                   const exec::RunOptions& options, const CudaRequest& request,
+                                   exec::mpi::Link* link) {
+  const exec::cuda::CudaTraining on_gpu{
+      training, request.precision, request.hold_ns, {}, request.as_graph};
+  exec::cuda::require_trainable(program, on_gpu);  // reported without a GPU too
+  if (request.over_nccl) require_transport("nccl");
+  require_device("cuda");
+  const pipewright_cuda& cuda = exec::cuda::require_gpu();
+  if (!request.over_nccl) return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
+  const pipewright_nccl& nccl = exec::nccl::load_nccl();
+  if (link == nullptr) return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options);
+  return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options, *link,
+                                 local_process(*link));
+}
+
+exec::cpu::CpuResult run_on_cpus(const Program& program, const CostTable& costs,
+                                 const exec::cpu::Training& training,
+                                 const exec::RunOptions& options, exec::mpi::Link* link) {
   if (link == nullptr) return exec::cpu::run_on_cpu(program, costs, training, options);
   if (training.phases != nullptr) training.phases->begin(exec::Phase::InitComm);
   exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs), *link,
@@ -122,10 +123,21 @@ void require_executable(const Plan& plan, const std::string& device) {
                      (device == "cuda" ? "GPUs: " : "CPUs: ") + found->second);
 }
 
-exec::RunResult train(const Plan& plan, const Program& program, const TrainingRequest& request,
-                      Session& session) {
+exec::RunOptions RankRequest::options(int steps_now) const {
+  exec::RunOptions options;
+  options.steps = steps_now;
+  options.watchdog_ns = watchdog_ns;
+  options.flight_entries = flight_entries;
+  options.on_overdue = on_overdue;
+  options.interrupted = &interrupt_flag();
+  options.verify_payloads = verify_payloads;
+  return options;
+}
+
+DeviceResult train(const Plan& plan, const Program& program, const RankRequest& ranks,
+                   const TrainingRequest& request, Session& session) {
   require_executable(plan, request.cuda ? "cuda" : "cpu");
-  if (!request.cuda && request.link == nullptr) require_room(plan, program);
+  if (!request.cuda && ranks.link == nullptr) require_room(plan, program);
   const exec::DataFiles files = request.data.value_or(
       exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
   if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
@@ -135,10 +147,10 @@ exec::RunResult train(const Plan& plan, const Program& program, const TrainingRe
   const exec::DataShape shape{.samples = plan.micro_batch_size,
                               .micro_batches = plan.all_micro_batches(),
                               .seed = plan.training.seed};
-  const bool trains = request.forward.mode == exec::RunMode::Train;
-  const auto data = trains ? exec::make_data(plan.model, shape, files) : nullptr;
+  const auto data = request.forward ? nullptr : exec::make_data(plan.model, shape, files);
   std::optional<ForwardRun> forward;
-  if (!trains) forward.emplace(plan, shape, files, request.forward, request.steps.value_or(0));
+  if (request.forward)
+    forward.emplace(plan, shape, files, *request.forward, ranks.steps.value_or(0));
   exec::cpu::Training training;
   training.model = &plan.model;
   training.stages = plan.stages;
@@ -156,34 +168,35 @@ exec::RunResult train(const Plan& plan, const Program& program, const TrainingRe
   training.save = request.checkpoints.save;
   training.phases = &session.phases();
   if (forward) forward->use_in(training);
-  training.clock = request.clock;
+  training.clock = ranks.clock;
 
-  exec::RunOptions options;
   const int first = training.first_step();
-  const int all = forward ? forward->steps() : request.steps.value_or(plan.training.steps);
-  options.steps = forward ? all : steps_left(start, all);
-  options.watchdog_ns = request.watchdog_ns;
-  options.flight_entries = request.flight_entries;
-  options.on_overdue = request.on_overdue;
-  options.interrupted = &interrupt_flag();
+  const int all = forward ? forward->steps() : ranks.steps.value_or(plan.training.steps);
+  exec::RunOptions options = ranks.options(forward ? all : steps_left(start, all));
   options.on_step = step_lines(
-      session, {.first = first, .all = all, .header = request.header, .speaks = request.speaks()});
-  if (start && trains) tell_start(*start, training, session);
+      session, {.first = first, .all = all, .header = ranks.header, .speaks = ranks.speaks()});
+  if (start && !forward) tell_start(*start, training, session);
   const InterruptScope scope;
-  options.verify_payloads = request.verify_payloads;
-  if (request.link != nullptr)
-    require_same_inputs(*request.link, inputs_of_training(plan, program, training, all, request));
-  exec::RunResult result = run_training(program, plan.costs, training, options, request);
+  if (ranks.link != nullptr)
+    require_same_inputs(*ranks.link, inputs_of_training(plan, program, training, all,
+                                                        ranks.verify_payloads, request.cuda));
+  DeviceResult result;
+  if (request.cuda) {
+    result = run_on_gpus(program, plan.costs, training, options, *request.cuda, ranks.link);
+  } else {
+    result = run_on_cpus(program, plan.costs, training, options, ranks.link);
+  }
   session.clear_progress();
-  if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
-  if (!request.speaks() || !result.finished()) return result;
-  if (forward) forward->save(*result.evaluation, session);
+  const exec::RunResult& run = run_of(result);
+  if (run.outcome == exec::Outcome::Interrupted) throw Interrupted();
+  if (!ranks.speaks() || !run.finished()) return result;
+  if (forward) forward->save(*std::get<exec::cpu::CpuResult>(result).evaluation, session);
   if (training.save)
     session.note("wrote " + exec::checkpoint_folder(training.save->folder, all).string());
   return result;
 }
 
-std::string weight_versions_text(const Program& program, const exec::RunResult& result) {
+std::string weight_versions_text(const Program& program, const exec::cpu::CpuResult& result) {
   if (!program.asynchronous || result.peak_weight_versions.empty()) return "";
   std::string text = "most weight versions at once, by rank:";
   for (const int versions : result.peak_weight_versions) text += " " + std::to_string(versions);

@@ -11,11 +11,11 @@
 #include "exec/base/numerics.hpp"
 #include "exec/data/data.hpp"
 #include "exec/devices/cuda/queue.hpp"
-#include "exec/runtime/runtime.hpp"
 #include "exec/transports/local/transport.hpp"
 #include "exec/transports/process/link.hpp"
 #include "tools/cli/session.hpp"
 #include "tools/input/checkpoint_flags.hpp"
+#include "tools/running/device_result.hpp"
 #include "tools/running/forward_run.hpp"
 
 namespace pipewright::tools {
@@ -33,24 +33,31 @@ struct CudaRequest {
 /// The same where cuBLAS rounds factors: ten bits of a TF32, eight of a bfloat16.
 double most_norm_rel(exec::cuda::Precision precision);
 
-struct TrainingRequest {
-  std::optional<int> steps;             // instead of the plan's
-  std::optional<exec::DataFiles> data;  // instead of the plan's
-  bool verify = false;                  // the first step against a serial run
-  CheckpointRequest checkpoints;
-  ForwardRequest forward;
-  exec::Numerics numerics = exec::Numerics::Fast;
+/// How ranks run, whatever they compute.
+struct RankRequest {
+  std::optional<int> steps;  // instead of the plan's, or of one
   std::int64_t watchdog_ns = 30'000'000'000;
   exec::local::ClockKind clock = exec::local::ClockKind::Wall;
   int flight_entries = exec::kDefaultFlightEntries;
   std::function<void(const exec::RunResult&)> on_overdue;
   bool verify_payloads = false;
   exec::mpi::Link* link = nullptr;  // a rank a process; null: a rank a thread
-  std::optional<CudaRequest> cuda;
-  std::string header;  // of the steps' lines (tools/output/step_lines.hpp)
+  std::string header;               // of the steps' lines (tools/output/step_lines.hpp)
 
   /// Of the processes of a job, process 0 alone prints.
   bool speaks() const { return link == nullptr || link->process() == 0; }
+  /// All but on_step.
+  exec::RunOptions options(int steps_now) const;
+};
+
+/// What ranks that compute do with the plan's model.
+struct TrainingRequest {
+  std::optional<exec::DataFiles> data;  // instead of the plan's
+  bool verify = false;                  // the first step against a serial run
+  CheckpointRequest checkpoints;
+  std::optional<ForwardRequest> forward;  // evaluate or predict instead
+  exec::Numerics numerics = exec::Numerics::Fast;
+  std::optional<CudaRequest> cuda;
 };
 
 /// Throws MachineError with the plan's own words (Plan::executable) if that kind of device, "cpu"
@@ -60,12 +67,12 @@ void require_executable(const Plan& plan, const std::string& device);
 /// Trains, or evaluates or predicts with a forward-only Program; Ctrl-C ends it with Interrupted,
 /// all ranks joined. Throws InputError for data that does not fit, MachineError if the plan is for
 /// another kind of machine or does not fit into its memory.
-exec::RunResult train(const Plan& plan, const Program& program, const TrainingRequest& request,
-                      Session& session);
+/// The result is of CPUs or of GPUs.
+DeviceResult train(const Plan& plan, const Program& program, const RankRequest& ranks,
+                   const TrainingRequest& request, Session& session);
 
 /// Of a schedule with weight versions: how many of each rank's weights lived at once, at most.
-/// Empty where nothing was trained (the paced device keeps no weights).
-std::string weight_versions_text(const Program& program, const exec::RunResult& result);
+std::string weight_versions_text(const Program& program, const exec::cpu::CpuResult& result);
 
 /// "rank 1: offset 120 ns, drift 3 ns, error at most 700 ns; …", by process; empty where all ranks
 /// are threads.

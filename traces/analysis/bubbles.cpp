@@ -92,8 +92,8 @@ class Explainer {
                             .excess = 0,
                             .producer = kNoInstruction,
                             .transfer = id};
-    // Of a collective, and of a SEND that is waited for: the time that it takes is a transfer, what
-    // comes before it is waiting for the others.
+    // Of a collective, and of a SEND that is waited for: what comes before its data moves is
+    // waiting for the others, the rest is the transfer.
     if (!is_recv(program_.code[id].kind)) pending.made = std::max(gap_start, timeline_.moving[id]);
     const InstructionId producer = tensor_ends_.producer[id];
     if (is_recv(program_.code[id].kind) && producer != kNoInstruction &&

@@ -15,9 +15,9 @@ namespace pipewright::traces {
 enum class BubbleCause : std::uint8_t {
   Fill,       // before the rank's first computation
   Drain,      // after its last one
-  Data,       // another rank had not yet computed what this one needs
+  Data,       // another rank had not yet computed what this one needs, or was not there to take it
   Imbalance,  // part of such a wait: the action that feeds takes longer than the one it feeds
-  Transfer,   // it was computed, but its transfer waited, was under way, or held the compute lane
+  Transfer,   // after that: its transfer waited, was under way, or held the compute lane
   Overhead,   // everything was there and the action had not begun; 0 in a simulation
   Stuck,      // the rest of a step that did not finish
 };
@@ -32,7 +32,8 @@ struct Bubble {
   BubbleCause cause = BubbleCause::Fill;
   /// The computation that had to wait; kNoInstruction for Drain and Stuck.
   InstructionId waiting = kNoInstruction;
-  /// Data, Imbalance: the computation of another rank. Transfer: the transfer end on this rank.
+  /// Data, Imbalance: the computation of another rank (kNoInstruction for the wait of a SEND or a
+  /// collective). Transfer: the transfer end on this rank.
   InstructionId waits_for = kNoInstruction;
 };
 

@@ -55,6 +55,13 @@ constexpr std::array<std::string_view, 13> kOwnKeys = {
     "schema", "tool",          "version",     "title", "timeline", "ranks",     "stages",
     "policy", "micro_batches", "makespan_ns", "costs", "finished", "time_scale"};
 
+/// Rounded half up, in integers, so that every platform prints the same digits.
+std::int64_t whole_percent(std::int64_t part, std::int64_t whole) {
+  __extension__ using Wide = __int128;
+  const Wide all = std::max<std::int64_t>(1, whole);
+  return static_cast<std::int64_t>((Wide{part} * 200 + all) / (all * 2));
+}
+
 // chrome://tracing compares times rounded to microseconds when it nests slices: a shorter one that
 // follows another at once is taken for a part of it, is drawn below it, and an arrow to it is lost.
 constexpr std::int64_t kShortestSeen = 1000;
@@ -116,12 +123,9 @@ class Writer {
     const std::int64_t pid = rank + 1;
     events_.name({pid, 1}, "process_name", "name", "rank " + std::to_string(rank));
     events_.index({pid, 1}, "process_sort_index", rank);
-    // Rounded half up to a whole number, so that no platform prints another digit.
-    const std::int64_t whole = std::max<std::int64_t>(1, timeline_.makespan_ns);
-    const std::int64_t percent =
-        static_cast<std::int64_t>(static_cast<long double>(figures.busy_ns) * 100 / whole + 0.5L);
-    std::string labels =
-        "busy " + std::to_string(percent) + "%,peak " + std::to_string(figures.peak_activations);
+    std::string labels = "busy " +
+                         std::to_string(whole_percent(figures.busy_ns, timeline_.makespan_ns)) +
+                         "%,peak " + std::to_string(figures.peak_activations);
     if (time_scale_ != 1) labels += ",1 ns shown as 1 us";
     events_.name({pid, 1}, "process_labels", "labels", labels);
     for (std::size_t t = 0; t < threads_of(rank).size(); ++t) {

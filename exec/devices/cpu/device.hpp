@@ -19,11 +19,12 @@
 #include "exec/evaluation/evaluation.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/runtime/device.hpp"
+#include "exec/runtime/evaluation_report.hpp"
 #include "exec/runtime/phases.hpp"
-#include "exec/runtime/runtime.hpp"
 #include "exec/runtime/waiting_tensors.hpp"
 #include "exec/training/gradient_sums.hpp"
 #include "exec/training/rank_stages.hpp"
+#include "exec/training/training_result.hpp"
 #include "exec/transports/local/transport.hpp"
 
 namespace pipewright::exec::cpu {
@@ -114,13 +115,21 @@ class Device final : public exec::Device {
   std::int64_t handed_in_ = 0;  // bytes of gradients for others, until the step's end
 };
 
+/// What a run on CPUs adds.
+struct CpuResult : TrainingResult {
+  std::optional<EvaluationReport> evaluation;  // of a run that is forward only
+  /// By rank: the most versions of a stage's weights that lived at once. Empty if the last step did
+  /// not end.
+  std::vector<int> peak_weight_versions;
+};
+
 /// Trains on this machine's CPU, one thread a rank (exec/devices/cpu/run.cpp). Throws InputError if
 /// the Program does not fit the training, and what run() throws.
-RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options = {});
 /// The same on another transport. Where its ranks are several processes, all of them call this
 /// alike; process 0 gets the comparison with a serial run.
-RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options, Transport& transport);
 
 }  // namespace pipewright::exec::cpu

@@ -77,7 +77,7 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers, Fact (Device::*f
 
 }  // namespace
 
-RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options) {
   const bool is_virtual = training.clock == local::ClockKind::Virtual;
   if (training.phases != nullptr) training.phases->begin(Phase::InitComm);
@@ -88,7 +88,7 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   return run_on_cpu(program, costs, training, options, transport);
 }
 
-RunResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
+CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options, Transport& transport) {
   require_fit(program, training);
   if (training.start != nullptr) require_resumable(*training.start, program, training);
@@ -116,11 +116,10 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   if (training.verified_steps > 0 && reports) verifier.emplace(program, training);
   std::optional<CheckpointSaver> saver;
   if (training.save) saver.emplace(program, training, options.steps, reports);
-  std::vector<int> peak_versions;
-  std::vector<std::int64_t> peak_bytes;
+  CpuResult result;
   RunOptions watching = options;
   watching.first_step = training.first_step();
-  watching.on_step = [&](int step, const StepResult& result) {
+  watching.on_step = [&](int step, const StepResult& ended) {
     if (step < training.verified_steps) {
       const StageViews views(program, devices, peers);
       if (reports) verifier->compare(step, views);
@@ -128,18 +127,16 @@ RunResult run_on_cpu(const Program& program, const CostTable& costs, const Train
     if (evaluation) evaluation->end_step(peers);
     if (saver) saver->after_step(step, devices, peers);
     if (step + 1 == options.steps) {
-      peak_versions = by_rank(devices, peers, &Device::peak_versions);
-      peak_bytes = by_rank(devices, peers, &Device::peak_bytes);
+      result.peak_weight_versions = by_rank(devices, peers, &Device::peak_versions);
+      result.peak_bytes = by_rank(devices, peers, &Device::peak_bytes);
     }
-    if (options.on_step) options.on_step(step, result);
+    if (options.on_step) options.on_step(step, ended);
   };
   if (training.phases != nullptr) training.phases->begin(Phase::Initialize);
-  RunResult result = run(program, costs, transport, make, watching);
+  static_cast<RunResult&>(result) = run(program, costs, transport, make, watching);
   if (training.phases != nullptr) training.phases->finish();
   if (evaluation) result.evaluation = evaluation->report();
   if (verifier) result.verify = verifier->worst();
-  result.peak_weight_versions = std::move(peak_versions);
-  result.peak_bytes = std::move(peak_bytes);
   return result;
 }
 

@@ -38,7 +38,7 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers,
   return facts;
 }
 
-RunResult::GpuMemory gpu_memory_of(Device& device) {
+CudaResult::Memory memory_of_device(Device& device) {
   return {device.memory_figures().peak_bytes + device.message_figures().peak_bytes,
           device.weight_figures().live_bytes};
 }
@@ -53,15 +53,15 @@ std::vector<QueueSite> sites_for(const pipewright_cuda& cuda, const Program& pro
 
 }  // namespace
 
-RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
-                      const CudaTraining& training, const RunOptions& options) {
+CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
+                       const CudaTraining& training, const RunOptions& options) {
   LocalTransport transport(program, costs);
   return run_on_cuda(cuda, program, costs, training, options, {transport, transport.times(), {}});
 }
 
-RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
-                      const CudaTraining& training, const RunOptions& options,
-                      const Messenger& messenger) {
+CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
+                       const CudaTraining& training, const RunOptions& options,
+                       const Messenger& messenger) {
   cpu::require_fit(program, training.training);
   require_trainable(program, training);
   if (training.as_graph && options.steps < kLeastCapturedSteps)
@@ -90,30 +90,26 @@ RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const
   };
   std::optional<RunVerifier> verifier;
   if (training.training.verified_steps > 0) verifier.emplace(training);
-  std::vector<std::int64_t> enqueued_ns;
-  std::vector<RunResult::GpuMemory> memory;
+  CudaResult result;
   RunOptions watching = options;
   watching.first_step = training.training.first_step();
   // The times of the captured step are those of the capture, so it counts as warm-up.
   if (graph) watching.warm_up_steps = std::max(watching.warm_up_steps, kLeastCapturedSteps);
-  watching.on_step = [&](int step, const StepResult& result) {
+  watching.on_step = [&](int step, const StepResult& ended) {
     if (step < training.training.verified_steps) verifier->compare(program, step, devices, peers);
     if (step + 1 == options.steps) {
-      memory = by_rank<RunResult::GpuMemory>(devices, peers, gpu_memory_of);
-      enqueued_ns = by_rank<std::int64_t>(devices, peers,
-                                          [](Device& device) { return device.enqueued_ns(); });
+      result.memory = by_rank<CudaResult::Memory>(devices, peers, memory_of_device);
+      result.enqueued_ns = by_rank<std::int64_t>(
+          devices, peers, [](Device& device) { return device.enqueued_ns(); });
     }
-    if (options.on_step) options.on_step(step, result);
+    if (options.on_step) options.on_step(step, ended);
   };
   if (phases != nullptr) phases->begin(Phase::Initialize);
-  RunResult result = run(program, costs, messenger.transport, make, watching);
+  static_cast<RunResult&>(result) = run(program, costs, messenger.transport, make, watching);
   if (phases != nullptr) phases->finish();
   if (verifier) result.verify = verifier->worst();
-  result.enqueued_ns = std::move(enqueued_ns);
-  result.gpu_memory = std::move(memory);
-  for (const auto& rank : result.gpu_memory)
+  for (const CudaResult::Memory& rank : result.memory)
     result.peak_bytes.push_back(rank.peak_activations + rank.weights);
-  result.peak_weight_versions.assign(static_cast<std::size_t>(program.ranks()), 1);
   return result;
 }
 

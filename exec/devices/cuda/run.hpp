@@ -2,14 +2,29 @@
 // several ranks on one GPU each in their own part of it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "exec/devices/cuda/device.hpp"
 #include "exec/devices/cuda/sites.hpp"
 #include "exec/runtime/runtime.hpp"
+#include "exec/training/training_result.hpp"
 
 namespace pipewright::exec::cuda {
+
+/// What a training on GPUs adds, by rank. Empty if the last step did not end.
+struct CudaResult : TrainingResult {
+  /// When the host had enqueued all of the last step, in ns from its start.
+  std::vector<std::int64_t> enqueued_ns;
+  /// The parts of `peak_bytes`: the most bytes of activations and messages, and the bytes of
+  /// weights, gradients and the optimizer's state.
+  struct Memory {
+    std::int64_t peak_activations = 0, weights = 0;
+  };
+  std::vector<Memory> memory;
+};
 
 /// What moves the messages of a run instead of LocalTransport.
 struct Messenger {
@@ -23,10 +38,10 @@ struct Messenger {
 /// `training.verified_steps` steps are compared with a serial run on the CPU. Throws InputError if
 /// the training does not fit the Program or no GPU does it, MachineError if the GPUs cannot be
 /// divided so, and what run() throws. `cuda` is of require_gpu().
-RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
-                      const CudaTraining& training, const RunOptions& options = {});
-RunResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
-                      const CudaTraining& training, const RunOptions& options,
-                      const Messenger& messenger);
+CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
+                       const CudaTraining& training, const RunOptions& options = {});
+CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
+                       const CudaTraining& training, const RunOptions& options,
+                       const Messenger& messenger);
 
 }  // namespace pipewright::exec::cuda

@@ -16,9 +16,10 @@ void require_possible(const cuda::CudaTraining& training) {
         "CUDA graph; leave out --cuda-graph");
 }
 
-RunResult run_over(NcclTransport& transport, const pipewright_cuda& cuda, const Program& program,
-                   const CostTable& costs, const cuda::CudaTraining& training,
-                   const RunOptions& options, std::optional<int> gpu) {
+cuda::CudaResult run_over(NcclTransport& transport, const pipewright_cuda& cuda,
+                          const Program& program, const CostTable& costs,
+                          const cuda::CudaTraining& training, const RunOptions& options,
+                          std::optional<int> gpu) {
   return run_on_cuda(
       cuda, program, costs, training, options,
       {transport, transport.times(),
@@ -27,9 +28,9 @@ RunResult run_over(NcclTransport& transport, const pipewright_cuda& cuda, const 
 
 }  // namespace
 
-RunResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
-                      const Program& program, const CostTable& costs,
-                      const cuda::CudaTraining& training, const RunOptions& options) {
+cuda::CudaResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
+                             const Program& program, const CostTable& costs,
+                             const cuda::CudaTraining& training, const RunOptions& options) {
   require_possible(training);
   if (cuda.gpus() < program.ranks())
     throw MachineError("NCCL takes a GPU for each rank: this plan has " +
@@ -40,10 +41,10 @@ RunResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
   return run_over(transport, cuda, program, costs, training, options, std::nullopt);
 }
 
-RunResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
-                      const Program& program, const CostTable& costs,
-                      const cuda::CudaTraining& training, const RunOptions& options,
-                      mpi::Link& link, int gpu) {
+cuda::CudaResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
+                             const Program& program, const CostTable& costs,
+                             const cuda::CudaTraining& training, const RunOptions& options,
+                             mpi::Link& link, int gpu) {
   require_possible(training);
   if (cuda.gpus() <= gpu)
     throw MachineError("NCCL takes a GPU for each rank: this process is number " +

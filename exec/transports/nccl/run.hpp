@@ -10,16 +10,16 @@ namespace pipewright::exec::nccl {
 /// As run_on_cuda(). Throws MachineError if there are fewer GPUs than ranks (NCCL 2.28 lets a GPU
 /// have one), InputError where NCCL cannot give the Program's policy. The Program must be one that
 /// check calls ok.
-RunResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
-                      const Program& program, const CostTable& costs,
-                      const cuda::CudaTraining& training, const RunOptions& options = {});
+cuda::CudaResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
+                             const Program& program, const CostTable& costs,
+                             const cuda::CudaTraining& training, const RunOptions& options = {});
 
 /// The same, a rank a process of the job: this one's lives on that GPU of its machine. All of them
 /// call it alike; each gets the whole result of a run that finishes. A comparison with a serial run
 /// is made by each process of its own stages, and the worst of all counts.
-RunResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
-                      const Program& program, const CostTable& costs,
-                      const cuda::CudaTraining& training, const RunOptions& options,
-                      mpi::Link& link, int gpu);
+cuda::CudaResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
+                             const Program& program, const CostTable& costs,
+                             const cuda::CudaTraining& training, const RunOptions& options,
+                             mpi::Link& link, int gpu);
 
 }  // namespace pipewright::exec::nccl

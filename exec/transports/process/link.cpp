@@ -190,7 +190,9 @@ ClockOffset Link::measure_clock() {
       const std::scoped_lock lock(mutex_);
       send(0, frame_of(FrameKind::Ping));
     }
-    const auto answered = [&] { return pong_there_ns_ || presence_->is_gone(0); };
+    const auto answered = [&] {
+      return pong_there_ns_ || presence_->is_gone(0) || wire_->is_broken();
+    };
     if (!receive_until(answered, asked + options_.connect_ns) || !pong_there_ns_) break;
     estimate.add(asked, *pong_there_ns_, local::steady_ns());
   }
@@ -303,7 +305,7 @@ void Link::wait_for_failure(std::optional<int> process, std::int64_t timeout_ns)
       if (failure_of(p)) return true;
       all_gone = all_gone && presence_->is_gone(p);
     }
-    return all_gone;
+    return all_gone || wire_->is_broken();
   };
   receive_until(done, local::steady_ns() + timeout_ns);
 }
@@ -328,13 +330,17 @@ bool Link::close() {
       anybody_lost = anybody_lost || presence_->is_lost(p);
       all = all && presence_->has_left(p);
     }
-    return all || anybody_lost;
+    return all || anybody_lost || wire_->is_broken();
   };
-  receive_until(all_left, kForEver);
-  if (anybody_lost) {
-    // What we have told the living should reach them.
-    receive_until([&] { return wire_->is_at_rest(); }, local::steady_ns() + kLastWordsNs);
-    return false;
+  try {
+    receive_until(all_left, kForEver);
+    if (anybody_lost || wire_->is_broken()) {
+      // What we have told the living should reach them.
+      receive_until([&] { return wire_->is_at_rest(); }, local::steady_ns() + kLastWordsNs);
+      return false;
+    }
+  } catch (const RunError&) {
+    return false;  // the wire has broken at the last moment, and no run needs it any more
   }
   wire_->close();
   closed_ = true;

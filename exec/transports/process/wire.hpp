@@ -17,9 +17,10 @@ class Wire {
   virtual int process() const = 0;
   virtual int processes() const = 0;
 
-  /// To another process. Throws RunError if the connection is gone.
+  /// To another process. Does not say whether it arrives.
   virtual void send(int to, Frame frame) = 0;
-  /// The next frame that has arrived whole.
+  /// The next frame that has arrived whole. Throws RunError, once, if the wire breaks; after that
+  /// nothing arrives from where it broke.
   virtual std::optional<ArrivedFrame> receive() = 0;
   /// Tokens of frames that are out of our hands since the last call: the other side has them, or
   /// they have been copied to where it will find them.
@@ -29,6 +30,9 @@ class Wire {
   virtual std::vector<int> take_gone() { return {}; }
   /// take_gone() tells of every process that ends.
   virtual bool sees_ends() const { return false; }
+  /// No frame arrives any more, from anybody, and close() must not be called. What is sent may
+  /// still arrive.
+  virtual bool is_broken() const { return false; }
   /// Nothing is half sent or half received.
   virtual bool is_at_rest() const = 0;
   /// Ends the connection in good order, after all frames have arrived everywhere.

@@ -66,19 +66,19 @@ class InputsOfTraining : public testing::Test {
     return command;
   }
   RunInputs inputs() const {
-    return inputs_of_training(plan_, subject_.program, training_, 6, request_);
+    return inputs_of_training(plan_, subject_.program, training_, 6, false, cuda_);
   }
-  /// What another rank, given this request, would be refused by.
-  std::string difference_with(const TrainingRequest& request) const {
+  /// What another rank, given these GPUs, would be refused by.
+  std::string difference_with(const CudaRequest& cuda) const {
     return inputs_difference(
-        {inputs(), inputs_of_training(plan_, subject_.program, training_, 6, request)});
+        {inputs(), inputs_of_training(plan_, subject_.program, training_, 6, false, cuda)});
   }
 
   Plan plan_;
   Subject subject_;
   std::unique_ptr<exec::DataSource> data_;
   exec::cpu::Training training_;
-  TrainingRequest request_;
+  std::optional<CudaRequest> cuda_;
 };
 
 TEST_F(InputsOfTraining, EachIsNamedOnce) {
@@ -108,21 +108,21 @@ TEST_F(InputsOfTraining, HoldEveryKeyOfThePlanThatDecides) {
 }
 
 TEST_F(InputsOfTraining, OfGpusHoldPrecisionGraphsAndLinks) {
-  EXPECT_NE(difference_with({.cuda = CudaRequest{}}).find("  device: cpu"), std::string::npos);
-  request_.cuda = CudaRequest{};
+  EXPECT_NE(difference_with({}).find("  device: cpu"), std::string::npos);
+  cuda_ = CudaRequest{};
   EXPECT_EQ(inputs_difference({inputs(), inputs()}), "");
   CudaRequest cuda;
   cuda.precision = exec::cuda::Precision::Tf32;
-  EXPECT_EQ(difference_with({.cuda = cuda}), "  precision: fp32 on rank 0; tf32 on rank 1\n");
+  EXPECT_EQ(difference_with(cuda), "  precision: fp32 on rank 0; tf32 on rank 1\n");
   cuda = {};
   cuda.as_graph = true;
-  EXPECT_EQ(difference_with({.cuda = cuda}), "  cuda-graph: no on rank 0; yes on rank 1\n");
+  EXPECT_EQ(difference_with(cuda), "  cuda-graph: no on rank 0; yes on rank 1\n");
   cuda = {};
   cuda.over_nccl = true;
-  EXPECT_EQ(difference_with({.cuda = cuda}), "  transport nccl: no on rank 0; yes on rank 1\n");
+  EXPECT_EQ(difference_with(cuda), "  transport nccl: no on rank 0; yes on rank 1\n");
   cuda = {};
   cuda.hold_ns = {0, 7};
-  EXPECT_NE(difference_with({.cuda = cuda}).find("  slow-link: "), std::string::npos);
+  EXPECT_NE(difference_with(cuda).find("  slow-link: "), std::string::npos);
 }
 
 /// The list that is written piece by piece is the document's, byte for byte.

@@ -156,6 +156,23 @@ TEST(ChromeTrace, ProcessLabelsGiveBusyAndPeak) {
   EXPECT_EQ(labels[0]["args"]["labels"], "busy 43%,peak 1");
 }
 
+TEST(ChromeTrace, ABusyShareIsRoundedHalfUp) {
+  // A rank computes F + B of 2 (F + B + comm).
+  const std::pair<const char*, const char*> shares[] = {
+      {"F=50us,B=75us,comm=375us", "busy 13%,peak 1"},        // 12.5 %
+      {"F=50us,B=74999ns,comm=375001ns", "busy 12%,peak 1"},  // 12.4999 %
+      {"F=50us,B=75001ns,comm=374999ns", "busy 13%,peak 1"},  // 12.5001 %
+      {"F=10us,B=40us,comm=4950us", "busy 1%,peak 1"},        // 0.5 %
+      {"F=10us,B=39999ns,comm=4950001ns", "busy 0%,peak 1"},  // 0.4999 %
+      {"F=10us,B=20us,comm=0", "busy 50%,peak 1"},
+      {"F=40000s,B=35000s,comm=25000s", "busy 38%,peak 1"},  // 37.5 %
+  };
+  for (const auto& [costs, label] : shares) {
+    const auto traced = test::traced_csv("0F0,0B0\n1F0,1B0\n", comm_policy_preset("ideal"), costs);
+    EXPECT_EQ(events(text_of(traced), "name", "process_labels").at(0)["args"]["labels"], label);
+  }
+}
+
 TEST(ChromeTrace, AStepThatGotStuckIsWrittenWithItsHeads) {
   // Issue 172668: each rank sends before it receives, inline and without a buffer.
   const test::Traced t = test::traced_csv("0SEND_F1,2RECV_F0,2F0\n1SEND_F0,1RECV_F1,1F1\n",

@@ -12,6 +12,7 @@ namespace pipewright::exec::mpi {
 namespace {
 
 constexpr std::size_t kMostBytesAtOnce = std::size_t{1} << 30U;
+constexpr const char* kLost = "a message of MPI was lost";
 
 bool is_small(const Frame& frame, std::size_t room) {
   return sizeof(FrameHead) + frame.note.size() + frame.values.size() * sizeof(float) <= room;
@@ -47,7 +48,7 @@ std::optional<int> local_process_of_launcher() {
 
 // --- The wire ---
 
-MpiWire::MpiWire() : mpi_(load_module()) {
+MpiWire::MpiWire(const pipewright_mpi& mpi) : mpi_(mpi) {
   char why[256] = "";
   if (mpi_.begin(why, sizeof why) != 0) throw MachineError(std::string("MPI: ") + why);
   process_ = mpi_.process();
@@ -56,6 +57,7 @@ MpiWire::MpiWire() : mpi_(load_module()) {
     slots_.push_back(std::make_unique<Slot>());
     post(*slots_.back());
   }
+  if (is_broken()) throw RunError(broken_);
 }
 
 // The requests stay with MPI, and so do their buffers: it may still write into them.
@@ -68,9 +70,14 @@ MpiWire::~MpiWire() {
   }
 }
 
+/// The first reason is the one that counts.
+void MpiWire::break_down(const std::string& why) {
+  if (broken_.empty()) broken_ = why;
+}
+
 void MpiWire::post(Slot& slot) {
   slot.request = mpi_.receive(slot.bytes.data(), slot.bytes.size(), -1, kHeads);
-  if (slot.request == nullptr) throw RunError("MPI does not receive any more");
+  if (slot.request == nullptr) break_down("MPI does not receive any more");
 }
 
 void MpiWire::send(int to, Frame frame) {
@@ -101,9 +108,8 @@ void MpiWire::send_piece(Sending& sending, const void* data, std::size_t bytes, 
   const auto* from = static_cast<const std::byte*>(data);
   for (std::size_t done = 0; done < bytes; done += kMostBytesAtOnce) {
     void* request = mpi_.send(from + done, std::min(bytes - done, kMostBytesAtOnce), to, channel);
-    if (request == nullptr) {
-      throw RunError("MPI does not send to process " + std::to_string(to) + " any more");
-    }
+    if (request == nullptr)
+      return break_down("MPI does not send to process " + std::to_string(to) + " any more");
     sending.requests.push_back(request);
   }
 }
@@ -113,18 +119,19 @@ void MpiWire::receive_piece(Receiving& receiving, void* data, std::size_t bytes)
   for (std::size_t done = 0; done < bytes; done += kMostBytesAtOnce) {
     void* request = mpi_.receive(to + done, std::min(bytes - done, kMostBytesAtOnce),
                                  receiving.arrived.from, kBodies);
-    if (request == nullptr) throw RunError("MPI does not receive any more");
+    if (request == nullptr) return break_down("MPI does not receive any more");
     receiving.requests.push_back(request);
   }
 }
 
+/// Done or failed: a request that has failed is no request any more.
 bool MpiWire::all_done(std::vector<void*>& requests) {
   int from = 0;
   while (!requests.empty()) {
     const int state = mpi_.test(requests.back(), &from);
     if (state == 0) return false;
     requests.pop_back();
-    if (state < 0) throw RunError("a message of MPI was lost");
+    if (state < 0) break_down(kLost);
   }
   return true;
 }
@@ -146,6 +153,14 @@ std::vector<std::uint64_t> MpiWire::take_sent() {
 }
 
 std::optional<ArrivedFrame> MpiWire::receive() {
+  std::optional<ArrivedFrame> arrived;
+  if (!is_broken()) arrived = next_frame();
+  if (!is_broken()) return arrived;
+  if (!std::exchange(has_said_so_, true)) throw RunError(broken_);
+  return std::nullopt;
+}
+
+std::optional<ArrivedFrame> MpiWire::next_frame() {
   for (auto it = receiving_.begin(); it != receiving_.end(); ++it) {
     if (!all_done(it->requests)) continue;
     ArrivedFrame arrived = std::move(it->arrived);
@@ -156,7 +171,11 @@ std::optional<ArrivedFrame> MpiWire::receive() {
   int from = 0;
   const int state = mpi_.test(slot.request, &from);
   if (state == 0) return std::nullopt;
-  if (state < 0) throw RunError("a message of MPI was lost");
+  if (state < 0) {
+    slot.request = nullptr;
+    break_down(kLost);
+    return std::nullopt;
+  }
   ArrivedFrame arrived{from, {}};
   Frame& frame = arrived.frame;
   std::memcpy(&frame.head, slot.bytes.data(), sizeof frame.head);
@@ -175,7 +194,7 @@ std::optional<ArrivedFrame> MpiWire::receive() {
   Receiving& receiving = receiving_.emplace_back(Receiving{std::move(arrived), {}});
   receive_piece(receiving, receiving.arrived.frame.note.data(), note);
   receive_piece(receiving, receiving.arrived.frame.values.data(), floats);
-  return receive();
+  return next_frame();
 }
 
 void MpiWire::close() {

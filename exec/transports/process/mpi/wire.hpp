@@ -3,6 +3,10 @@
 //
 // A frame that is small goes as one message into a receive that was posted before; of a large one
 // the head goes so, and note and floats follow straight from and into their vectors.
+//
+// When MPI fails a request the wire is broken, and receive() says so once. It cannot tell whose
+// message was lost, so it receives nothing more; it goes on sending, so that the other processes
+// hear why the run ends.
 #pragma once
 
 #include <array>
@@ -28,8 +32,9 @@ std::optional<int> local_process_of_launcher();
 
 class MpiWire final : public Wire {
  public:
-  /// Joins the job; once a process. Throws MachineError if MPI does not start.
-  MpiWire();
+  /// Joins the job; once a process. Throws MachineError if MPI does not start. `mpi` outlives the
+  /// wire; tests bring one of their own.
+  explicit MpiWire(const pipewright_mpi& mpi = load_module());
   /// Without close(): leaves MPI as it is, for a job in which somebody is dead.
   ~MpiWire() override;
   MpiWire(const MpiWire&) = delete;
@@ -40,7 +45,10 @@ class MpiWire final : public Wire {
   void send(int to, Frame frame) override;
   std::optional<ArrivedFrame> receive() override;
   std::vector<std::uint64_t> take_sent() override;
-  bool is_at_rest() const override { return sending_.empty() && receiving_.empty(); }
+  bool is_broken() const override { return !broken_.empty(); }
+  bool is_at_rest() const override {
+    return sending_.empty() && (receiving_.empty() || is_broken());
+  }
   void close() override;
 
  private:
@@ -64,7 +72,9 @@ class MpiWire final : public Wire {
     std::vector<void*> requests;
   };
 
+  void break_down(const std::string& why);
   void post(Slot& slot);
+  std::optional<ArrivedFrame> next_frame();
   void send_piece(Sending& sending, const void* data, std::size_t bytes, int to, int channel);
   void receive_piece(Receiving& receiving, void* data, std::size_t bytes);
   bool all_done(std::vector<void*>& requests);
@@ -77,6 +87,8 @@ class MpiWire final : public Wire {
   std::list<Sending> sending_;
   std::list<Receiving> receiving_;
   std::vector<std::uint64_t> sent_;
+  std::string broken_;  // why; empty: it is not
+  bool has_said_so_ = false;
   bool closed_ = false;
 };
 

@@ -1,0 +1,20 @@
+// What a training reports on every kind of device, beside what the runtime reports of every run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "exec/runtime/runtime.hpp"
+#include "exec/runtime/verify_report.hpp"
+
+namespace pipewright::exec {
+
+struct TrainingResult : RunResult {
+  std::optional<VerifyReport> verify;  // if it was asked for
+  /// By rank: the most bytes of weights, gradients, optimizer state, activations and messages that
+  /// it held at once. Empty if the last step did not end.
+  std::vector<std::int64_t> peak_bytes;
+};
+
+}  // namespace pipewright::exec
