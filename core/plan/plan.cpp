@@ -264,7 +264,7 @@ void read_optional_parts(const JsonCursor& document, Plan& plan) {
   }
   if (const auto executable = document.find("executable")) {
     for (const auto& [kind, answer] : executable->members()) {
-      plan.executable[kind] = answer.string();
+      plan.executable[kind] = executable_of_text(answer.string());
     }
   }
   if (const auto training = document.find("training")) {
@@ -334,7 +334,27 @@ Json tuner_json(const TunerRecord& tuner) {
   return json;
 }
 
+Json executable_json(const std::map<std::string, Executable>& executable) {
+  Json json = Json::object();
+  for (const auto& [kind, answer] : executable) json[kind] = to_text(answer);
+  return json;
+}
+
+constexpr std::string_view kYes = "yes", kNeeds = "needs ";
+
 }  // namespace
+
+std::string to_text(const Executable& executable) {
+  if (executable.answer == Executable::Answer::Yes) return std::string(kYes);
+  const bool needs = executable.answer == Executable::Answer::IfThere;
+  return (needs ? std::string(kNeeds) : "") + executable.why;
+}
+
+Executable executable_of_text(std::string_view text) {
+  if (text == kYes) return {};
+  if (!text.starts_with(kNeeds)) return {Executable::Answer::No, std::string(text)};
+  return {Executable::Answer::IfThere, std::string(text.substr(kNeeds.size()))};
+}
 
 Plan read_plan(const JsonCursor& document) {
   require_schema(document, "plan");
@@ -380,7 +400,7 @@ Json to_json(const Plan& plan) {
   if (plan.sequence_parallel) json["sequence_parallel"] = true;
   json["costs"] = costs_json(plan.costs, {stages, plan.cluster, devices});
   json["predicted"] = prediction_json(plan.predicted);
-  json["executable"] = map_json(plan.executable);
+  json["executable"] = executable_json(plan.executable);
   json["training"] = to_json(plan.training);
   json["tuner"] = tuner_json(plan.tuner);
   return json;

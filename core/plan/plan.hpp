@@ -2,9 +2,11 @@
 // it (docs/plan-format.md).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/json.hpp"
@@ -63,6 +65,21 @@ struct TunerRecord {
                                       // not compared
 };
 
+/// Whether a kind of device runs a plan.
+struct Executable {
+  enum class Answer : std::uint8_t {
+    Yes,
+    IfThere,  // where the machine has what `why` names, which is looked for when the run begins
+    No,       // `why` names what is missing
+  };
+  Answer answer = Answer::Yes;
+  std::string why;
+  bool operator==(const Executable&) const = default;
+};
+/// As plan.json has it: "yes", "needs ...", or what is missing. Every text is one of these.
+std::string to_text(const Executable& executable);
+Executable executable_of_text(std::string_view text);
+
 struct Plan {
   Model model;
   std::optional<Architecture> architecture;  // what `model` was made of, where it was given so
@@ -77,7 +94,7 @@ struct Plan {
   bool sequence_parallel = false;  // tensor parallel ranks divide norms and dropouts too
   CostTable costs;                 // routes between all_ranks()
   Prediction predicted;
-  std::map<std::string, std::string> executable;  // device kind -> "yes", or what is missing
+  std::map<std::string, Executable> executable;  // by device kind
   TrainingSpec training;
   TunerRecord tuner;
 

@@ -17,18 +17,21 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
   return missing;
 }
 
-std::map<std::string, std::string> executable_on_devices(const Job& job,
-                                                         const ParallelSetup& parallel) {
+std::map<std::string, Executable> executable_on_devices(const Job& job,
+                                                        const ParallelSetup& parallel) {
+  using Answer = Executable::Answer;
   std::string list;
   for (const std::string& what : missing_everywhere(job, parallel))
     list += (list.empty() ? "" : ", ") + what;
   if (!list.empty()) {
-    const std::string answer = "not in the executor: " + list;
-    return {{"cpu", answer}, {"paced", "yes"}, {"cuda", answer}};
+    const Executable refused{Answer::No, "not in the executor: " + list};
+    return {{"cpu", refused}, {"paced", {}}, {"cuda", refused}};
   }
-  return {{"cpu", "yes"},
-          {"paced", "yes"},
-          {"cuda", "needs the CUDA module and a GPU (pipewright doctor); not tried on one yet"}};
+  return {
+      {"cpu", {}},
+      {"paced", {}},
+      {"cuda",
+       {Answer::IfThere, "the CUDA module and a GPU (pipewright doctor); not tried on one yet"}}};
 }
 
 }  // namespace pipewright::planner

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/estimate/setup.hpp"
 
 namespace pipewright::planner {
@@ -13,8 +14,8 @@ namespace pipewright::planner {
 /// What no device has: "tensor parallelism", "layers of the block". Empty: nothing.
 std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup& parallel);
 
-/// By device kind "yes", or what is missing (Plan::executable).
-std::map<std::string, std::string> executable_on_devices(const Job& job,
-                                                         const ParallelSetup& parallel);
+/// By device kind (Plan::executable).
+std::map<std::string, Executable> executable_on_devices(const Job& job,
+                                                        const ParallelSetup& parallel);
 
 }  // namespace pipewright::planner

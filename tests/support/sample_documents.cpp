@@ -148,7 +148,7 @@ Plan sample_plan() {
   plan.costs.route_of_edge[1] = {Nanoseconds(9), 1e9, {0}};
   plan.costs.source = "a test";
   plan.predicted = {Nanoseconds(1200), 0.25, {2, 1}, {Bytes(1128), Bytes(1064)}};
-  plan.executable = {{"cpu", "yes"}, {"cuda", "no module for it"}};
+  plan.executable = {{"cpu", {}}, {"cuda", {Executable::Answer::No, "no module for it"}}};
   plan.training.data = "/tmp/x.npy";
   plan.training.targets = "/tmp/t.npy";
   plan.training.clip_grad_norm = 0.25;

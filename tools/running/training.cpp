@@ -116,11 +116,13 @@ double most_norm_rel(exec::cuda::Precision precision) {
 
 void require_executable(const Plan& plan, const std::string& device) {
   const auto found = plan.executable.find(device);
-  if (found == plan.executable.end() || found->second == "yes") return;
+  if (found == plan.executable.end()) return;
+  const Executable& executable = found->second;
+  if (executable.answer == Executable::Answer::Yes) return;
   // What a GPU's machine needs is looked for when the run begins.
-  if (device == "cuda" && found->second.starts_with("needs ")) return;
+  if (device == "cuda" && executable.answer == Executable::Answer::IfThere) return;
   throw MachineError(std::string("this plan does not run on ") +
-                     (device == "cuda" ? "GPUs: " : "CPUs: ") + found->second);
+                     (device == "cuda" ? "GPUs: " : "CPUs: ") + to_text(executable));
 }
 
 exec::RunOptions RankRequest::options(int steps_now) const {

@@ -54,6 +54,25 @@ TEST(ReadPlan, OptionalPartsMayBeMissing) {
   EXPECT_TRUE(plan.executable.empty());
 }
 
+TEST(ReadPlan, EveryAnswerOfADeviceIsWrittenAsItWasRead) {
+  using Answer = Executable::Answer;
+  const std::vector<std::pair<std::string, Executable>> answers = {
+      {"yes", {Answer::Yes, ""}},
+      {"needs a GPU", {Answer::IfThere, "a GPU"}},
+      {"needs ", {Answer::IfThere, ""}},
+      {"needs", {Answer::No, "needs"}},
+      {"no GPU", {Answer::No, "no GPU"}},
+      {"yes, it does", {Answer::No, "yes, it does"}},
+      {"", {Answer::No, ""}}};
+  for (const auto& [text, executable] : answers) {
+    Json document = to_json(sample_plan());
+    document["executable"] = {{"cuda", text}};
+    const Plan plan = read(document);
+    EXPECT_EQ(plan.executable.at("cuda"), executable) << text;
+    EXPECT_EQ(to_json(plan).at("executable"), document.at("executable"));
+  }
+}
+
 TEST(ReadPlan, RoutesOfTheClusterAreNotWrittenOut) {
   Plan plan = sample_plan();
   plan.cluster = cluster_preset("dgx-a100", 16);

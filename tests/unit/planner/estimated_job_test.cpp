@@ -68,10 +68,11 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
   parallel.zero = 3;
   EXPECT_THAT(missing_everywhere(llama, parallel),
               ElementsAre("tensor parallelism", "ZeRO stage 3", "the layers of llama3-8b"));
-  EXPECT_THAT(executable_on_devices(llama, parallel).at("cpu"),
-              HasSubstr("not in the executor: tensor parallelism, "));
+  const Executable refused = executable_on_devices(llama, parallel).at("cpu");
+  EXPECT_EQ(refused.answer, Executable::Answer::No);
+  EXPECT_THAT(to_text(refused), HasSubstr("not in the executor: tensor parallelism, "));
   const Job gpt = job_of("megatron-1.7b", "dgx-a100", 8, 64);
-  EXPECT_EQ(executable_on_devices(gpt, {}).at("cpu"), "yes");
+  EXPECT_EQ(executable_on_devices(gpt, {}).at("cpu"), Executable{});
 }
 
 TEST(EstimatedJob, AskedForAPlanThatRunsItNamesTheFasterOneThatDoesNot) {

@@ -99,7 +99,7 @@ TEST(Search, BestPlanIsCompleteAndNeverWorseThanTheBaseline) {
     }
     EXPECT_GT(plan.predicted.step, Nanoseconds(0));
     EXPECT_EQ(plan.replicas() * plan.micro_batches * plan.micro_batch_size, batch);
-    EXPECT_EQ(plan.executable.at("cpu"), "yes");
+    EXPECT_EQ(plan.executable.at("cpu"), Executable{});
     EXPECT_EQ(plan.stages.back().end_layer, static_cast<int>(plan.model.layers.size()));
     EXPECT_EQ(plan.predicted.peak_activations.size(), static_cast<std::size_t>(plan.all_ranks()));
     EXPECT_FALSE(plan.tuner.reasons.empty());
