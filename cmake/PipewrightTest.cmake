@@ -118,16 +118,86 @@ function(pipewright_whole_test name target labels threads_only timeout)
   endif()
 endfunction()
 
+# Most of what a test costs to build is GoogleTest's own templates and the program around it. Together, the tests whose
+# sources lie in one folder are one executable, compiled eight files at a time; what is called like a test is then a script
+# that starts it with the suites of that test. Apart, a changed test is built soonest.
+option(PIPEWRIGHT_TESTS_TOGETHER "Build the tests of a folder as one executable" OFF)
+
+# Those of tests/gpu travel to other machines one by one, and fuzzers are few: they stay apart.
+
+# GoogleTest's filter of the suites that the sources define, which each macro names on the line where it begins.
+function(pipewright_suites_of variable)
+  set(filter "")
+  foreach(source IN LISTS ARGN)
+    cmake_path(ABSOLUTE_PATH source NORMALIZE)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+    file(STRINGS "${source}" lines REGEX "^(TEST|TEST_F|TEST_P|TYPED_TEST|TYPED_TEST_P)\\(")
+    foreach(line IN LISTS lines)
+      string(REGEX REPLACE "^[A-Z_]+\\( *([A-Za-z0-9_]+).*" "\\1" suite "${line}")
+      list(APPEND filter "${suite}.*" "${suite}/*.*" "*/${suite}.*" "*/${suite}/*.*")
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES filter)
+  list(JOIN filter ":" filter)
+  set(${variable} "${filter}" PARENT_SCOPE)
+endfunction()
+
+# Adds a test to its folder's executable, which it names in `variable`.
+function(pipewright_join_tests variable target folder filter)
+  cmake_parse_arguments(PARSE_ARGV 4 arg "" "" "SOURCES;LIBS")
+  list(GET arg_SOURCES 0 first)
+  cmake_path(GET first PARENT_PATH room)
+  if(NOT room OR room MATCHES "^\\.\\.")
+    set(room all)
+  endif()
+  set(group ${folder}_${room}_tests)
+  if(NOT TARGET ${group})
+    add_executable(${group})
+    pipewright_test_flags(${group} ${folder})
+    pipewright_test_precompiled(${group} ${folder})
+    target_link_libraries(${group} PRIVATE GTest::gtest_main)
+    set_target_properties(${group} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # Nothing may be left out of all filters.
+    add_test(NAME ${folder}.${room}.all_named COMMAND "${PROJECT_SOURCE_DIR}/tests/support/list_unnamed"
+                                                      $<TARGET_FILE:${group}>
+                                                      "$<JOIN:$<TARGET_PROPERTY:${group},PIPEWRIGHT_FILTERS>,:>")
+    set_tests_properties(${folder}.${room}.all_named PROPERTIES LABELS ${folder})
+  endif()
+  pipewright_test_sources(sources ${folder} ${arg_SOURCES})
+  get_target_property(known ${group} PIPEWRIGHT_SOURCES)
+  foreach(source IN LISTS sources)
+    if(NOT source IN_LIST known)
+      target_sources(${group} PRIVATE "${source}")
+      set_property(TARGET ${group} APPEND PROPERTY PIPEWRIGHT_SOURCES "${source}")
+    endif()
+  endforeach()
+  set_property(TARGET ${group} APPEND PROPERTY PIPEWRIGHT_FILTERS "${filter}")
+  target_link_libraries(${group} PRIVATE ${arg_LIBS})
+  add_custom_target(${target})
+  add_dependencies(${target} ${group})
+  file(
+    CONFIGURE
+    OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${target}"
+    CONTENT [=[#!/bin/sh
+exec "$(dirname "$0")/@group@" "--gtest_filter=@filter@" "$@"
+]=]
+    @ONLY)
+  file(CHMOD "${CMAKE_CURRENT_BINARY_DIR}/${target}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ
+                                                                 GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  set(${variable} ${group} PARENT_SCOPE)
+endfunction()
+
 # pipewright_test(NAME SOURCES a_test.cpp... [LIBS pipewright::core...] [LABELS threads slow...] [TIMEOUT seconds])
 # makes one GoogleTest executable (target <folder>_NAME) and one CTest test for each of its cases, named
 # <folder>.NAME.<Suite>.<Case>. LIBS is pipewright::core where it is not given. Labels that .ci/run looks at:
 #   threads   starts threads: also runs under ThreadSanitizer
 #   slow      takes seconds: left out under sanitizers
-# COMMAND marks a test that runs the `pipewright` executable: it is built before the test.
+# COMMAND marks a test that runs the `pipewright` executable: it is built before the test. APART: it stays an executable of
+# its own (PIPEWRIGHT_TESTS_TOGETHER).
 # THREADS_ONLY is GoogleTest's filter of the cases that run under ThreadSanitizer, where not all of them should.
 # Under sanitizers an executable is one test (<folder>.NAME): starting it takes longer there than most of its cases.
 function(pipewright_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "COMMAND" "TIMEOUT;THREADS_ONLY" "SOURCES;LIBS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "COMMAND;APART" "TIMEOUT;THREADS_ONLY" "SOURCES;LIBS;LABELS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "pipewright_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -144,13 +214,20 @@ function(pipewright_test name)
   if(NOT wanted)
     return()
   endif()
-  pipewright_test_sources(sources ${folder} ${arg_SOURCES})
-  add_executable(${target} ${sources})
-  pipewright_test_flags(${target} ${folder})
-  pipewright_test_precompiled(${target} ${folder})
-  target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest_main)
+  set(executable ${target})
+  set(filter "*")
+  if(PIPEWRIGHT_TESTS_TOGETHER AND NOT arg_APART AND folder MATCHES "^(unit|golden|property|parity|faults)$")
+    pipewright_suites_of(filter ${arg_SOURCES})
+    pipewright_join_tests(executable ${target} ${folder} "${filter}" SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+  else()
+    pipewright_test_sources(sources ${folder} ${arg_SOURCES})
+    add_executable(${target} ${sources})
+    pipewright_test_flags(${target} ${folder})
+    pipewright_test_precompiled(${target} ${folder})
+    target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest_main)
+  endif()
   if(arg_COMMAND)
-    add_dependencies(${target} pipewright)
+    add_dependencies(${executable} pipewright)
   endif()
   if("threads" IN_LIST arg_LABELS)
     add_dependencies(pipewright_tests_threads ${target})
@@ -160,8 +237,9 @@ function(pipewright_test name)
     return()
   endif()
   gtest_discover_tests(
-    ${target}
+    ${executable}
     TEST_PREFIX "${folder}.${name}."
+    TEST_FILTER "${filter}"
     TEST_LIST ${target}_TESTS
     NO_PRETTY_VALUES
     DISCOVERY_MODE PRE_TEST

@@ -8,7 +8,7 @@
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace checkpoint_kill_test {
 
 namespace fs = std::filesystem;
 
@@ -50,5 +50,5 @@ TEST(KilledTraining, GoesOnFromItsLastCheckpoint) {
   EXPECT_GT(behind, 0) << "nothing was saved in eight tenths of a second";
 }
 
-}  // namespace
+}  // namespace checkpoint_kill_test
 }  // namespace pipewright::test

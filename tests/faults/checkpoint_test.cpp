@@ -20,7 +20,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace checkpoint_test {
 
 namespace fs = std::filesystem;
 using exec::Checkpoint;
@@ -122,7 +122,7 @@ TEST(KilledWhileSaving, AFirstOneThatWasNotFinishedIsNone) {
   EXPECT_NE(error.message().find("not finished"), std::string::npos) << error.what();
 }
 
-TEST(Saving, FlushesEachFileBeforeItsNameAndAllPartsBeforeTheManifest) {
+TEST(SavingOrder, FlushesEachFileBeforeItsNameAndAllPartsBeforeTheManifest) {
   // A power cut forgets what was not flushed: then the order of these calls is all there is.
   const Folder folder;
   std::set<std::string> flushed;
@@ -370,5 +370,5 @@ TEST(Pieces, SharedBetweenRanksReadAsOneArray) {
   EXPECT_TRUE(std::equal(found.begin(), found.end(), whole.begin() + 600));
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace pipewright::test

@@ -10,7 +10,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_test {
 
 struct BadLine {
   const char* words;
@@ -194,5 +194,5 @@ INSTANTIATE_TEST_SUITE_P(
                     CannotDo{"simulate -s 1f1b -p 2 -m 2 --trace gone/t.json", "gone/t.json"},
                     CannotDo{"schedules export 1f1b -p 2 -m 2 -o gone/o.csv", "gone/o.csv"}));
 
-}  // namespace
+}  // namespace cli_test
 }  // namespace pipewright::test

@@ -21,7 +21,7 @@
 #include "tests/support/update_orders.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace damage_test {
 
 void flip(std::span<std::byte> bytes, std::size_t bit) {
   bytes[bit / 8] ^= std::byte{1} << (bit % 8);
@@ -224,5 +224,5 @@ TEST(Damage, IsFoundBetweenThreadsToo) {
   }
 }
 
-}  // namespace
+}  // namespace damage_test
 }  // namespace pipewright::exec

@@ -23,7 +23,7 @@
 #include "tests/support/memory_wire.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace deaths_test {
 
 using test::Fault;
 using test::FaultyDevice;
@@ -419,5 +419,5 @@ TEST(Processes, RefuseToRunDifferentPrograms) {
       << failures[0] << failures[1];
 }
 
-}  // namespace
+}  // namespace deaths_test
 }  // namespace pipewright::exec

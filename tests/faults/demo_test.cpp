@@ -9,7 +9,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace demo_test {
 
 TEST(Demo, LeavesPlanJobProfileAndTwoTraces) {
   const Folder folder;
@@ -64,5 +64,5 @@ TEST(Demo, AFolderThatCannotBeMadeIsStatus2) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"d"});
 }
 
-}  // namespace
+}  // namespace demo_test
 }  // namespace pipewright::test

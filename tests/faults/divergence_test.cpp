@@ -11,7 +11,7 @@
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace divergence_test {
 
 using nlohmann::json;
 
@@ -161,5 +161,5 @@ TEST_F(Diverging, EvaluationsAndPredictionsSayHowManyOutputsAreNotFinite) {
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "o.npy"));
 }
 
-}  // namespace
+}  // namespace divergence_test
 }  // namespace pipewright::test

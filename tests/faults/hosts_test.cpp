@@ -16,7 +16,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace hosts_test {
 
 bool whole() { return std::getenv("PIPEWRIGHT_HOSTS_WHOLE") != nullptr; }
 
@@ -143,5 +143,5 @@ TEST(Containers, WithProcessNumbersOfTheirOwnFinish) {
   EXPECT_EQ(result.err, "");
 }
 
-}  // namespace
+}  // namespace hosts_test
 }  // namespace pipewright::test

@@ -10,7 +10,7 @@
 #include "traces/chrome/gzip.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace inputs_test {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
@@ -231,5 +231,5 @@ TEST(LittleMemory, NoMoreThreadsIsASentence) {
                                HasSubstr("not enough memory")));
 }
 
-}  // namespace
+}  // namespace inputs_test
 }  // namespace pipewright::test

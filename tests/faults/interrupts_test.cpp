@@ -21,7 +21,7 @@
 #include "tests/support/interrupted_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace interrupts_test {
 
 namespace fs = std::filesystem;
 
@@ -311,5 +311,5 @@ TEST_P(Interrupts, EndAsDocumentedAndLeaveNothingHalfDone) {
   tally.print(phases()[GetParam()].name);
 }
 
-}  // namespace
+}  // namespace interrupts_test
 }  // namespace pipewright::test

@@ -13,7 +13,7 @@
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace job_failures_test {
 
 /// `first` is put in front of rank 1's command; `meanwhile` is done once the ranks run.
 constexpr const char* kJob = R"(#!/bin/bash
@@ -183,5 +183,5 @@ TEST_P(Job, ADeathWhileItStartsIsToldAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Over, Job, testing::Values("tcp", "mpi"),
                          [](const auto& each) { return std::string(each.param); });
 
-}  // namespace
+}  // namespace job_failures_test
 }  // namespace pipewright::test

@@ -14,7 +14,7 @@
 #include "tools/running/search_journal.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace journal_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -181,5 +181,5 @@ TEST(Journal, IsOfOneSearchAndOneWriter) {
   EXPECT_EQ(contents(subject.folder.path() / "journal"), subject.journal);
 }
 
-}  // namespace
+}  // namespace journal_test
 }  // namespace pipewright::test

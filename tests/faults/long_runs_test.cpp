@@ -17,7 +17,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace long_runs_test {
 
 constexpr long kMostGrowth = 1024;  // KiB
 
@@ -197,5 +197,5 @@ TEST_F(LongRun, WritesItsJsonFromBoundedMemory) {
   EXPECT_LE(many - few, kMostGrowth);
 }
 
-}  // namespace
+}  // namespace long_runs_test
 }  // namespace pipewright::test

@@ -13,7 +13,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace processes_test {
 
 class Mpirun : public testing::Test {
  protected:
@@ -166,5 +166,5 @@ TEST_F(Mpirun, WrongNumbersAndFlagsAreSentencesOfProcess0Alone) {
   EXPECT_EQ(clock.status, 2);
 }
 
-}  // namespace
+}  // namespace processes_test
 }  // namespace pipewright::test

@@ -12,7 +12,7 @@
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace recipes_test {
 
 constexpr int kSkipped = 77, kRanks = 4;
 
@@ -118,5 +118,5 @@ TEST_F(Recipe, OfMpirun) {
   expect_trained(result, 1);
 }
 
-}  // namespace
+}  // namespace recipes_test
 }  // namespace pipewright::test

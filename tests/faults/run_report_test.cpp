@@ -15,7 +15,7 @@
 #include "tools/commands/commands.hpp"
 
 namespace pipewright::tools {
-namespace {
+namespace run_report_test {
 
 using test::Fault;
 using test::FaultyDevice;
@@ -121,5 +121,5 @@ TEST(RunReport, ARankThatNeverComesHomeDoesNotKeepTheReportAndTheTrace) {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace
+}  // namespace run_report_test
 }  // namespace pipewright::tools

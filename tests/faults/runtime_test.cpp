@@ -20,7 +20,7 @@
 #include "tests/support/faulty_device.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace runtime_test {
 
 using local::ClockKind;
 using std::chrono::milliseconds;
@@ -333,5 +333,5 @@ TEST(Virtual, TheEntriesCarryTheSimulatorsTimes) {
   EXPECT_EQ(last.time_ns, 1000);  // 0F0, 0F1 | 1F0
 }
 
-}  // namespace
+}  // namespace runtime_test
 }  // namespace pipewright::exec

@@ -10,7 +10,7 @@
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace saving_test {
 
 namespace fs = std::filesystem;
 
@@ -130,5 +130,5 @@ TEST_F(Saving, AFullDiskIsStatus3AndTheCheckpointBeforeStays) {
   EXPECT_NE(result.err.find("No space left on device"), std::string::npos) << result.err;
 }
 
-}  // namespace
+}  // namespace saving_test
 }  // namespace pipewright::test

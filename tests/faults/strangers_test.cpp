@@ -26,7 +26,7 @@
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace strangers_test {
 
 namespace fs = std::filesystem;
 using exec::tcp::Claim;
@@ -441,5 +441,5 @@ TEST_F(Strangers, KeepAJobWithoutATokenOnItsOwnHost) {
   EXPECT_NE(result.err.find("head -c 32 /dev/urandom"), std::string::npos) << result.err;
 }
 
-}  // namespace
+}  // namespace strangers_test
 }  // namespace pipewright::test

@@ -10,7 +10,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace streams_test {
 
 TEST(Streams, AReaderThatGoesAwayIsNoError) {
   const Folder folder;
@@ -161,5 +161,5 @@ TEST(Watchdog, AReportThatCannotBeWrittenDoesNotTakeTheAnswerAlong) {
   EXPECT_NE(run.err.find("gone/r.json"), std::string::npos) << run.err;
 }
 
-}  // namespace
+}  // namespace streams_test
 }  // namespace pipewright::test

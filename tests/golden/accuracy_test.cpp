@@ -6,7 +6,7 @@
 #include "tests/support/measured_rows.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace accuracy_test {
 
 class Accuracy : public ::testing::Test {
  protected:
@@ -128,5 +128,5 @@ TEST(RankCorrelation, IsOneForTheSameOrderAndMinusOneForTheOther) {
   EXPECT_NEAR(rank_correlation({1, 2, 2, 3}, {1, 2, 3, 4}), 0.9487, 1e-4);
 }
 
-}  // namespace
+}  // namespace accuracy_test
 }  // namespace pipewright::test

@@ -14,7 +14,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace building_blocks_test {
 
 using golden::golden_dir;
 using nlohmann::json;
@@ -76,5 +76,5 @@ TEST(BuildingBlocks, FiguresAndOrdersOfTheAuthorsRuns) {
   EXPECT_EQ(orders, 52);
 }
 
-}  // namespace
+}  // namespace building_blocks_test
 }  // namespace pipewright

@@ -15,7 +15,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright {
-namespace {
+namespace closed_form_test {
 
 using planner::closed_form;
 using planner::ScheduleRequest;
@@ -140,5 +140,5 @@ TEST(ClosedForm, NoneWhereNoneHolds) {
   EXPECT_FALSE(closed_form("1f1b", {4, 8, 2, {}}, each));                  // refused
 }
 
-}  // namespace
+}  // namespace closed_form_test
 }  // namespace pipewright

@@ -15,7 +15,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace fix_test {
 
 using golden::golden_dir;
 using golden::rows_of;
@@ -172,5 +172,5 @@ TEST(Fix, PaddlesFusedVppListsAreFixedUnderPaddlesPolicy) {
   }
 }
 
-}  // namespace
+}  // namespace fix_test
 }  // namespace pipewright::planner

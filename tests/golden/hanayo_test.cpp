@@ -11,7 +11,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace hanayo_test {
 
 Figures with_unit_costs(const Order& order) {
   StageCosts each;
@@ -55,5 +55,5 @@ TEST(Hanayo, EqualsElfsOrdersTimesAndPeaks) {
   EXPECT_EQ(compared, 6);
 }
 
-}  // namespace
+}  // namespace hanayo_test
 }  // namespace pipewright

@@ -15,7 +15,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright {
-namespace {
+namespace hangs_test {
 
 const std::string kRoot = std::string(PIPEWRIGHT_SOURCE_DIR) + "/";
 
@@ -157,5 +157,5 @@ TEST(Hangs, OneQueueARankStallsWhereOneAnEdgeDoesNot) {
   EXPECT_EQ(step(comm_policy_preset("ideal")), 640);
 }
 
-}  // namespace
+}  // namespace hangs_test
 }  // namespace pipewright

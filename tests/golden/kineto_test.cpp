@@ -15,7 +15,7 @@
 #include "traces/chrome/read_trace.hpp"
 
 namespace pipewright {
-namespace {
+namespace kineto_test {
 
 namespace fs = std::filesystem;
 using traces::TraceRank;
@@ -203,5 +203,5 @@ TEST(Kineto, AnalyzeTakesAFolderOfRanksAndSaysWhatItDid) {
   EXPECT_NE(one.out.find("1 of 2 ranks"), one.out.npos) << one.out;
 }
 
-}  // namespace
+}  // namespace kineto_test
 }  // namespace pipewright

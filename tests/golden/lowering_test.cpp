@@ -10,7 +10,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright {
-namespace {
+namespace lowering_test {
 
 const std::string kFolder = std::string(PIPEWRIGHT_GOLDEN_DIR) + "/pytorch/";
 
@@ -112,5 +112,5 @@ TEST(FieldCases, OrdersReportedStuckAreStuckAtTheReportedInstructions) {
   }
 }
 
-}  // namespace
+}  // namespace lowering_test
 }  // namespace pipewright

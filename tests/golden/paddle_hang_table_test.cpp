@@ -10,7 +10,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright {
-namespace {
+namespace paddle_hang_table_test {
 
 constexpr Protocol kRendezvous{};
 constexpr Protocol kOneMessage{Protocol::Kind::EagerMessages, 1};
@@ -223,5 +223,5 @@ TEST(PaddleModels, BothListsSendAndReceiveInTheSameOrderUnlessMicroBatchesAreNoM
   }
 }
 
-}  // namespace
+}  // namespace paddle_hang_table_test
 }  // namespace pipewright

@@ -14,7 +14,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace paddle_orders_test {
 
 using planner::make_order;
 
@@ -178,5 +178,5 @@ INSTANTIATE_TEST_SUITE_P(Sizes, PaddleHang,
                                            std::tuple(4, 16, 2), std::tuple(8, 16, 2),
                                            std::tuple(4, 8, 4), std::tuple(3, 6, 2)));
 
-}  // namespace
+}  // namespace paddle_orders_test
 }  // namespace pipewright

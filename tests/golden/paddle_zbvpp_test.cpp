@@ -11,7 +11,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace paddle_zbvpp_test {
 
 using planner::make_order;
 using planner::ScheduleRequest;
@@ -108,5 +108,5 @@ TEST(PaddleZbvpp, TheLossMayAsWellBeInTheCosts) {
             golden::rows_of(make_order("zbvpp", other)));
 }
 
-}  // namespace
+}  // namespace paddle_zbvpp_test
 }  // namespace pipewright

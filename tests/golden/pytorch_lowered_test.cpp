@@ -15,7 +15,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace pytorch_lowered_test {
 
 using golden::golden_dir;
 using nlohmann::json;
@@ -166,5 +166,5 @@ TEST(PytorchLists, FareUnderEveryPresetAsThePageSays) {
   EXPECT_EQ(page, fresh) << "write the tables anew: PIPEWRIGHT_WRITE_LISTS=1, and this test";
 }
 
-}  // namespace
+}  // namespace pytorch_lowered_test
 }  // namespace pipewright

@@ -9,7 +9,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace pytorch_orders_test {
 
 using golden::golden_dir;
 using golden::rows_of;
@@ -105,5 +105,5 @@ TEST(PytorchOrders, ZbvLeavesSlotsForMicroBatchesThatDoNotExist) {
   EXPECT_EQ(order.ranks[1].size(), 19U);  // and one slot of fill
 }
 
-}  // namespace
+}  // namespace pytorch_orders_test
 }  // namespace pipewright

@@ -11,7 +11,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace receive_orders_test {
 
 using nlohmann::json;
 
@@ -172,5 +172,5 @@ TEST_F(ReceiveOrders, DeferredByThePolicyIsDeferredByHand) {
   }
 }
 
-}  // namespace
+}  // namespace receive_orders_test
 }  // namespace pipewright

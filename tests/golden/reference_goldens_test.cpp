@@ -12,7 +12,7 @@
 #include "tests/reference/interpreter.hpp"
 
 namespace pipewright::reference {
-namespace {
+namespace reference_goldens_test {
 
 using nlohmann::json;
 
@@ -45,9 +45,9 @@ std::vector<Model> models() {
   return all;
 }
 
-class PyTorchOrders : public testing::TestWithParam<Model> {};
+class PyTorchReference : public testing::TestWithParam<Model> {};
 
-TEST_P(PyTorchOrders, SameVerdict) {
+TEST_P(PyTorchReference, SameVerdict) {
   const auto folder = golden / "pytorch" / "orders";
   if (!std::filesystem::exists(folder / "manifest.json"))
     GTEST_SKIP() << "no " << folder / "manifest.json";
@@ -60,10 +60,10 @@ TEST_P(PyTorchOrders, SameVerdict) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, PyTorchOrders, testing::ValuesIn(models()),
+INSTANTIATE_TEST_SUITE_P(Goldens, PyTorchReference, testing::ValuesIn(models()),
                          [](const auto& test) { return std::string(test.param.field); });
 
-TEST(PyTorchOrders, SameCommunication) {
+TEST(PyTorchReference, SameCommunication) {
   const auto folder = golden / "pytorch" / "orders";
   if (!std::filesystem::exists(folder / "manifest.json"))
     GTEST_SKIP() << "no " << folder / "manifest.json";
@@ -126,5 +126,5 @@ INSTANTIATE_TEST_SUITE_P(Goldens, ZeroBubble,
                            return std::string(test.param, std::string_view(test.param).find('.'));
                          });
 
-}  // namespace
+}  // namespace reference_goldens_test
 }  // namespace pipewright::reference

@@ -14,7 +14,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace replicas_test {
 
 using planner::make_order;
 
@@ -125,5 +125,5 @@ TEST(Replicas, ChimeraIsWholeWhereItsAuthorsGeneratorStopsEarly) {
   }
 }
 
-}  // namespace
+}  // namespace replicas_test
 }  // namespace pipewright

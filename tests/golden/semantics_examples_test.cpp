@@ -15,7 +15,7 @@
 #include "tests/reference/interpreter.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace semantics_examples_test {
 
 using nlohmann::json;
 
@@ -162,5 +162,5 @@ TEST(SemanticsExamples, EverySectionHasOne) {
   }
 }
 
-}  // namespace
+}  // namespace semantics_examples_test
 }  // namespace pipewright::tests

@@ -19,7 +19,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace synthesis_test {
 
 using golden::golden_dir;
 using nlohmann::json;
@@ -163,5 +163,5 @@ TEST(SynthesisGolden, TableOfAllComparisons) {
   ASSERT_TRUE(file.flush());
 }
 
-}  // namespace
+}  // namespace synthesis_test
 }  // namespace pipewright::planner

@@ -11,7 +11,7 @@
 #include "tests/reference/interpreter.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace vectors_test {
 
 using nlohmann::json;
 using reference::CycleElement;
@@ -85,5 +85,5 @@ INSTANTIATE_TEST_SUITE_P(ByHand, Vectors, testing::ValuesIn(all_vectors()), [](c
   return std::to_string(test.index) + "_" + test_name(test.param);
 });
 
-}  // namespace
+}  // namespace vectors_test
 }  // namespace pipewright::tests

@@ -19,7 +19,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace checkpoint_test {
 
 namespace fs = std::filesystem;
 using exec::Checkpoint;
@@ -367,5 +367,5 @@ TEST(Resuming, WhatDiffersAndIsNoFaultIsSaid) {
       << other_cut[0];
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace pipewright::tests

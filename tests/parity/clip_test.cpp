@@ -12,7 +12,7 @@
 #include "tests/support/update_orders.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace clip_test {
 
 using exec::Numerics;
 
@@ -117,5 +117,5 @@ TEST(Clipping, IsTimedAlikeByTheSimulatorAndThePacedDevice) {
   }
 }
 
-}  // namespace
+}  // namespace clip_test
 }  // namespace pipewright::tests

@@ -12,7 +12,7 @@
 #include "tests/parity/training_setting.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace cpu_test {
 
 using exec::cpu::run_on_cpu;
 
@@ -96,5 +96,5 @@ TEST(CpuRun, RefusesAProgramThatDoesNotFit) {
   EXPECT_THROW(run_on_cpu(program, costs_of(program, 1), setting.training), InputError);
 }
 
-}  // namespace
+}  // namespace cpu_test
 }  // namespace pipewright::tests

@@ -10,7 +10,7 @@
 #include "tests/support/host_cuda.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace cuda_graph_test {
 
 using exec::cuda::CudaTraining;
 using exec::cuda::Precision;
@@ -109,5 +109,5 @@ TEST(CudaGraphOnHost, TheTableRefusesWhatCudaRefuses) {
   cuda.release_graph(graph);
 }
 
-}  // namespace
+}  // namespace cuda_graph_test
 }  // namespace pipewright::tests

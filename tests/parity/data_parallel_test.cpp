@@ -20,7 +20,7 @@
 #include "tests/support/update_orders.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace data_parallel_test {
 
 using exec::RunResult;
 using exec::local::ClockKind;
@@ -203,5 +203,5 @@ INSTANTIATE_TEST_SUITE_P(Registry, EverySynchronousSchedule,
                          testing::ValuesIn(synchronous_schedules()),
                          [](const auto& one) { return name_of(*one.param); });
 
-}  // namespace
+}  // namespace data_parallel_test
 }  // namespace pipewright::tests

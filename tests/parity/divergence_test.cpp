@@ -15,7 +15,7 @@
 #include "tests/support/update_orders.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace divergence_test {
 
 using exec::Numerics;
 using exec::Outcome;
@@ -142,7 +142,7 @@ TEST(Diverging, AllFiniteSeesEveryPlace) {
   EXPECT_TRUE(exec::cpu::all_finite({}));
 }
 
-TEST(Outcomes, RowsThatAreNotFiniteAreCountedAndNeverCorrect) {
+TEST(OutcomesThatDiverge, RowsThatAreNotFiniteAreCountedAndNeverCorrect) {
   const std::vector<float> logits = {NAN, 1, 2, 0, 0, 1, INFINITY, 0, 0};
   const std::vector<std::int32_t> labels = {0, 2, 0};
   std::vector<float> scratch(9);
@@ -159,5 +159,5 @@ TEST(Outcomes, RowsThatAreNotFiniteAreCountedAndNeverCorrect) {
   EXPECT_EQ(outcome.correct, 1);
 }
 
-}  // namespace
+}  // namespace divergence_test
 }  // namespace pipewright::tests

@@ -15,7 +15,7 @@
 #include "tests/parity/training_setting.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace every_schedule_test {
 
 using exec::RunResult;
 using exec::local::ClockKind;
@@ -115,5 +115,5 @@ std::vector<const Schedule*> all_schedules() {
 INSTANTIATE_TEST_SUITE_P(Registry, EverySchedule, testing::ValuesIn(all_schedules()),
                          [](const auto& one) { return name_of(*one.param); });
 
-}  // namespace
+}  // namespace every_schedule_test
 }  // namespace pipewright::tests

@@ -13,7 +13,7 @@
 #include "tests/parity/update_cases.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace exact_test {
 
 using exec::Numerics;
 using exec::cpu::Training;
@@ -151,5 +151,5 @@ TEST(ExactNumerics, AGradientThatOverflowsEndsTheRunAndNamesTheParameter) {
   }
 }
 
-}  // namespace
+}  // namespace exact_test
 }  // namespace pipewright::tests

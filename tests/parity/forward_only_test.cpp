@@ -12,7 +12,7 @@
 #include "tests/parity/training_setting.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace forward_only_test {
 
 using exec::DataShape;
 using exec::EvaluationReport;
@@ -241,5 +241,5 @@ TEST(Outcomes, KnownAnswers) {
   EXPECT_EQ(exec::evaluated(of).terms, 9);
 }
 
-}  // namespace
+}  // namespace forward_only_test
 }  // namespace pipewright::tests

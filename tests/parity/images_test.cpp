@@ -4,7 +4,7 @@
 #include "tests/parity/training_setting.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace images_test {
 
 struct ImageCase {
   const char* schedule;
@@ -39,5 +39,5 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Images,
                            return name + "_pp" + std::to_string(one.param.ranks);
                          });
 
-}  // namespace
+}  // namespace images_test
 }  // namespace pipewright::tests

@@ -7,9 +7,9 @@
 #include "tests/support/update_orders.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace learning_test {
 
-TEST(WeightVersions, TheTinyTransformerLearnsTextWithOldWeights) {
+TEST(LearningWithVersions, TheTinyTransformerLearnsTextWithOldWeights) {
   const Model model = model_preset("gpt-tiny");
   for (const Order& order : {test::pipedream_order(4, 8), test::double_buffered_order(4, 4, 2),
                              test::round_robin_order(8)}) {
@@ -25,5 +25,5 @@ TEST(WeightVersions, TheTinyTransformerLearnsTextWithOldWeights) {
   }
 }
 
-}  // namespace
+}  // namespace learning_test
 }  // namespace pipewright::tests

@@ -17,7 +17,7 @@
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace memory_peaks_test {
 
 /// Of the two, relative to what was measured; what docs/metrics.md promises.
 constexpr double kMostApart = 0.05;
@@ -192,5 +192,5 @@ INSTANTIATE_TEST_SUITE_P(
         PeakCase{.model = "resnet-tiny", .schedule = "1f1b", .ranks = 2, .recompute = kFull}),
     [](const auto& one) { return name_of(one.param); });
 
-}  // namespace
+}  // namespace memory_peaks_test
 }  // namespace pipewright::tests

@@ -23,7 +23,7 @@
 #include "tests/support/random_program.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace mpi_test {
 
 using exec::RunResult;
 using planner::Schedule;
@@ -254,5 +254,5 @@ TEST(Mpi, ASearchByAllProcessesHasTheAnswerOfOne) {
   EXPECT_EQ(to_text(to_json(*together.best)), to_text(to_json(*alone.best)));
 }
 
-}  // namespace
+}  // namespace mpi_test
 }  // namespace pipewright::tests

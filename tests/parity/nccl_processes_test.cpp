@@ -15,7 +15,7 @@
 #include "tests/support/memory_wire.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace nccl_processes_test {
 
 using exec::cuda::CudaResult;
 using exec::cuda::CudaTraining;
@@ -117,5 +117,5 @@ TEST(NcclProcesses, OneThatHasNoGpuSaysSo) {
                MachineError);
 }
 
-}  // namespace
+}  // namespace nccl_processes_test
 }  // namespace pipewright::tests

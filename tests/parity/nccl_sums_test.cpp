@@ -16,7 +16,7 @@
 #include "tests/support/host_nccl.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace nccl_sums_test {
 
 using exec::cuda::CudaResult;
 using exec::cuda::CudaTraining;
@@ -175,5 +175,5 @@ TEST(NcclSums, ARunIsGivenUpWhenAReplicaFailsBeforeItsSum) {
   }
 }
 
-}  // namespace
+}  // namespace nccl_sums_test
 }  // namespace pipewright::tests

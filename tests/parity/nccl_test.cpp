@@ -11,7 +11,7 @@
 #include "tests/support/host_nccl.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace nccl_test {
 
 using exec::cuda::CudaResult;
 using exec::cuda::CudaTraining;
@@ -119,5 +119,5 @@ TEST(NcclTransport, IsGivenUpWhenAMessageNeverComes) {
   }
 }
 
-}  // namespace
+}  // namespace nccl_test
 }  // namespace pipewright::tests

@@ -11,7 +11,7 @@
 #include "tests/parity/run_case.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace paced_test {
 
 using exec::Outcome;
 using exec::RunResult;
@@ -173,5 +173,5 @@ TEST(PacedRun, AFailureNamesRankInstructionAndStepAndStopsTheOthers) {
   }
 }
 
-}  // namespace
+}  // namespace paced_test
 }  // namespace pipewright::tests

@@ -11,7 +11,7 @@
 #include "tests/parity/outcome.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace recompute_by_stage_test {
 
 /// Of the two, relative to what was measured; what docs/metrics.md promises.
 constexpr double kMostApart = 0.05;
@@ -95,5 +95,5 @@ INSTANTIATE_TEST_SUITE_P(Tuned, RecomputeByStage,
                            return name + "_" + std::to_string(one.param.percent);
                          });
 
-}  // namespace
+}  // namespace recompute_by_stage_test
 }  // namespace pipewright::tests

@@ -4,7 +4,7 @@
 #include "tests/parity/outcome.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace recompute_test {
 
 using exec::Numerics;
 using Kind = RecomputeSpec::Kind;
@@ -52,5 +52,5 @@ TEST(RecomputeInFastNumerics, LeavesTheSameBitsToo) {
   }
 }
 
-}  // namespace
+}  // namespace recompute_test
 }  // namespace pipewright::tests

@@ -11,7 +11,7 @@
 #include "tests/support/update_orders.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace tied_test {
 
 using exec::Numerics;
 
@@ -99,5 +99,5 @@ TEST(TiedHead, IsTimedAlikeByTheSimulatorAndThePacedDevice) {
   }
 }
 
-}  // namespace
+}  // namespace tied_test
 }  // namespace pipewright::tests

@@ -11,7 +11,7 @@
 #include "planner/search/search.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace tuned_replicas_test {
 
 constexpr int kSteps = 20;
 
@@ -105,5 +105,5 @@ TEST(TunedReplicas, RunWhereTheSearchChoosesThem) {
   expect_runs(plan);
 }
 
-}  // namespace
+}  // namespace tuned_replicas_test
 }  // namespace pipewright::tests

@@ -20,7 +20,7 @@
 #include "tests/parity/update_cases.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace updates_test {
 
 using exec::RunResult;
 using exec::cpu::run_on_cpu;
@@ -363,5 +363,5 @@ TEST(Refused, VerifyingAnAsynchronousOrder) {
   EXPECT_THROW(run_on_cpu(program, costs_of(program, 1), setting.training), InputError);
 }
 
-}  // namespace
+}  // namespace updates_test
 }  // namespace pipewright::tests

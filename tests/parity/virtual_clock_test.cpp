@@ -9,7 +9,7 @@
 #include "tests/parity/training_setting.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace virtual_clock_test {
 
 using exec::RunResult;
 using exec::local::ClockKind;
@@ -103,5 +103,5 @@ TEST(VirtualClock, ChargesWhatAThreadUsedOfACoreAndNotWhatItWaited) {
   }
 }
 
-}  // namespace
+}  // namespace virtual_clock_test
 }  // namespace pipewright::tests

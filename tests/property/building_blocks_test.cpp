@@ -16,7 +16,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright {
-namespace {
+namespace building_blocks_test {
 
 using planner::closed_form_peaks;
 using planner::make_order;
@@ -144,5 +144,5 @@ TEST(BuildingBlocks, RefusalsNameTheWayOut) {
   EXPECT_EQ(refused(grouped, {5, 1, 3, {{"group", "5"}}}), "");
 }
 
-}  // namespace
+}  // namespace building_blocks_test
 }  // namespace pipewright

@@ -13,7 +13,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace cost_driven_schedules_test {
 
 using planner::ScheduleRequest;
 
@@ -194,5 +194,5 @@ INSTANTIATE_TEST_SUITE_P(Names, CostDriven, testing::Values("zb-1p", "zb-2p", "z
                            return name;
                          });
 
-}  // namespace
+}  // namespace cost_driven_schedules_test
 }  // namespace pipewright::tests

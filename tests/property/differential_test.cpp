@@ -16,7 +16,7 @@
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace differential_test {
 
 /// Empty if they agree, else the first line on which they do not.
 std::string disagreement(const Case& c) {
@@ -188,5 +188,5 @@ TEST(Differential, WhereItStandsDependsOnNoDuration) {
   }
 }
 
-}  // namespace
+}  // namespace differential_test
 }  // namespace pipewright::tests

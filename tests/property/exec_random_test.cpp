@@ -13,7 +13,7 @@
 #include "tests/support/random_program.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace exec_random_test {
 
 std::string difference_of(const Program& program, const Timeline& sim, const Timeline& exec) {
   std::string text;
@@ -125,5 +125,5 @@ TEST(ExecRandom, WallClockRunsStandWhereCheckSaysTheyDo) {
   }
 }
 
-}  // namespace
+}  // namespace exec_random_test
 }  // namespace pipewright::tests

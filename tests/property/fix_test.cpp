@@ -15,7 +15,7 @@
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace fix_test {
 
 using tests::Case;
 
@@ -136,5 +136,5 @@ TEST(Fix, IsTheSameEveryTime) {
   }
 }
 
-}  // namespace
+}  // namespace fix_test
 }  // namespace pipewright::planner

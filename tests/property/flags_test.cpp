@@ -14,7 +14,7 @@
 #include "tools/cli/command_line.hpp"
 
 namespace pipewright::tools {
-namespace {
+namespace flags_test {
 
 using test::Draw;
 using tests::Facts;
@@ -424,5 +424,5 @@ TEST(FlagsOfSchedules, ChangeWhatTheyNameInTheAssumedCosts) {
   }
 }
 
-}  // namespace
+}  // namespace flags_test
 }  // namespace pipewright::tools

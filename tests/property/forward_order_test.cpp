@@ -11,7 +11,7 @@
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace forward_order_test {
 
 /// The reference's form of forward_order(), written anew.
 reference::Order forwards_of(const reference::Order& order) {
@@ -100,5 +100,5 @@ TEST(ForwardOrders, APairLeavesItsForwardAndAVersionGoes) {
   EXPECT_EQ(write_order_csv(forward_order(order)), "0F0,0F1\n");
 }
 
-}  // namespace
+}  // namespace forward_order_test
 }  // namespace pipewright::tests

@@ -18,7 +18,7 @@
 #include "tests/support/random_program.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace nccl_calls_test {
 
 using exec::nccl::calls_of;
 using exec::nccl::read_back;
@@ -196,5 +196,5 @@ TEST(IssueOrder, OfRandomProgramsExistsExactlyWhereCheckSaysOk) {
   EXPECT_GT(stuck, 300);
 }
 
-}  // namespace
+}  // namespace nccl_calls_test
 }  // namespace pipewright::tests

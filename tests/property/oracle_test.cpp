@@ -14,7 +14,7 @@
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::reference {
-namespace {
+namespace oracle_test {
 
 using nlohmann::json;
 
@@ -131,5 +131,5 @@ TEST_F(Oracle, SameTimesOnRandomOrders) {
   }
 }
 
-}  // namespace
+}  // namespace oracle_test
 }  // namespace pipewright::reference

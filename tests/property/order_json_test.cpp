@@ -9,7 +9,7 @@
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright {
-namespace {
+namespace order_json_test {
 
 Order through_json(const Order& order) {
   const Json document = parse_json(to_text(to_json(order)), "order.json");
@@ -101,5 +101,5 @@ TEST(OrderJson, MayNameStagesAndMicroBatchesThatNoActionNames) {
   EXPECT_EQ(problems_of(order).front().rfind("rank 0, action 1: 0F1 is missing", 0), 0U);
 }
 
-}  // namespace
+}  // namespace order_json_test
 }  // namespace pipewright

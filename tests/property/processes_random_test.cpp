@@ -16,7 +16,7 @@
 #include "tests/support/random_program.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace processes_random_test {
 
 using exec::RunResult;
 
@@ -97,5 +97,5 @@ TEST(Processes, StandWhereCheckSaysTheyDo) {
   EXPECT_GT(met, 1);
 }
 
-}  // namespace
+}  // namespace processes_random_test
 }  // namespace pipewright::tests

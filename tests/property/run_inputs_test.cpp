@@ -16,7 +16,7 @@
 #include "tools/cli/command.hpp"
 
 namespace pipewright::tools {
-namespace {
+namespace run_inputs_test {
 
 using test::CommandResult;
 using test::Folder;
@@ -376,5 +376,5 @@ TEST_F(JobInputs, OverMpiTooBothRefuseAndNameTheInput) {
   EXPECT_TRUE(alike.finished()) << alike.err[0] << alike.err[1];
 }
 
-}  // namespace
+}  // namespace run_inputs_test
 }  // namespace pipewright::tools

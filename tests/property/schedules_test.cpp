@@ -9,7 +9,7 @@
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace schedules_test {
 
 class RegistrySchedules : public testing::TestWithParam<std::string> {};
 
@@ -61,5 +61,5 @@ INSTANTIATE_TEST_SUITE_P(All, RegistrySchedules, testing::ValuesIn(all_names()),
                            return name;
                          });
 
-}  // namespace
+}  // namespace schedules_test
 }  // namespace pipewright::tests

@@ -18,7 +18,7 @@
 #include "traces/pictures/terminal.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace traces_random_test {
 
 struct Simulated {
   Case c;
@@ -98,5 +98,5 @@ TEST(TracesOfRandomPrograms, FilesObeyTheRulesAndComeBackAsTheyWere) {
   });
 }
 
-}  // namespace
+}  // namespace traces_random_test
 }  // namespace pipewright::tests

@@ -13,7 +13,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace graph_partition_test {
 
 planner::OperatorGraph read_graph(const std::filesystem::path& path) {
   const Json document = parse_json(golden::text_of(path), path.string());
@@ -140,5 +140,5 @@ TEST(GraphPartition, TrainingInceptionV3WithGradientsLikeResNetsIsSolvedWithAPro
   EXPECT_EQ(partition->ideals, 36596);
 }
 
-}  // namespace
+}  // namespace graph_partition_test
 }  // namespace pipewright

@@ -6,7 +6,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace pipedream_optimizer_test {
 
 void expect_stages_cover(const planner::PipeDreamPlan& plan, int states, int machines) {
   int next = 0, used = 0;
@@ -69,5 +69,5 @@ TEST(PipeDreamOptimizer, WithoutParametersOneStageIsReplicated) {
   EXPECT_EQ(plan.stages, (std::vector<planner::ReplicatedStage>{{0, 2, 2}}));
 }
 
-}  // namespace
+}  // namespace pipedream_optimizer_test
 }  // namespace pipewright

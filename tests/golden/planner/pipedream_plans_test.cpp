@@ -13,7 +13,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace pipedream_plans_test {
 
 using planner::Candidate;
 
@@ -128,5 +128,5 @@ TEST(PipeDreamPlans, TheTunersAreNoSlowerOnPipeDreamsOwnProfiles) {
   EXPECT_GE(with_replicas, 3);
 }
 
-}  // namespace
+}  // namespace pipedream_plans_test
 }  // namespace pipewright

@@ -14,7 +14,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace zero_bubble_auto_test {
 
 using golden::golden_dir;
 using planner::make_order;
@@ -154,5 +154,5 @@ TEST(ZeroBubbleAuto, IsOptimalWhereTheOptimumIsKnown) {
   EXPECT_EQ(runs, 19);
 }
 
-}  // namespace
+}  // namespace zero_bubble_auto_test
 }  // namespace pipewright

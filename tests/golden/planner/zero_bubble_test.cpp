@@ -13,7 +13,7 @@
 #include "tests/golden/golden_orders.hpp"
 
 namespace pipewright {
-namespace {
+namespace zero_bubble_test {
 
 using golden::golden_dir;
 using planner::make_order;
@@ -120,5 +120,5 @@ TEST(ZeroBubble, Table5InterleavedIsSlightlyAboveThePaper) {
   EXPECT_EQ(rows, 12);
 }
 
-}  // namespace
+}  // namespace zero_bubble_test
 }  // namespace pipewright

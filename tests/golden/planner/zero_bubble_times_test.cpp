@@ -10,7 +10,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright {
-namespace {
+namespace zero_bubble_times_test {
 
 class ZeroBubbleTimes : public testing::TestWithParam<const char*> {};
 
@@ -62,5 +62,5 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(given.param).substr(0, std::string(given.param).find('.'));
     });
 
-}  // namespace
+}  // namespace zero_bubble_times_test
 }  // namespace pipewright

@@ -21,7 +21,7 @@
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace any_placement_test {
 
 using reference::Dice;
 
@@ -189,5 +189,5 @@ TEST(AnyPlacement, IsNeverWorseThanANamedScheduleAtAnyNumberOfStagesARank) {
   EXPECT_GT(better, tried / 10);
 }
 
-}  // namespace
+}  // namespace any_placement_test
 }  // namespace pipewright::planner

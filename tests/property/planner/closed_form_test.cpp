@@ -12,7 +12,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright {
-namespace {
+namespace closed_form_test {
 
 using planner::ScheduleRequest;
 
@@ -159,5 +159,5 @@ TEST(ClosedFormPeaks, OfPaddlesZbh1) {
   }
 }
 
-}  // namespace
+}  // namespace closed_form_test
 }  // namespace pipewright

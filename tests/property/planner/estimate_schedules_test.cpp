@@ -8,7 +8,7 @@
 #include "planner/estimate/step_estimate.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace estimate_schedules_test {
 
 /// Hardly an embedding and hardly a head, so that stages are equal.
 Architecture equal_blocks() {
@@ -69,5 +69,5 @@ TEST(EstimateOfSchedules, TakesAsLongAsTheClosedFormWithoutTransfers) {
   }
 }
 
-}  // namespace
+}  // namespace estimate_schedules_test
 }  // namespace pipewright::planner

@@ -13,7 +13,7 @@
 #include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace estimated_search_test {
 
 using test::searched;
 
@@ -137,5 +137,5 @@ TEST(EstimatedSearch, SimulatedOneFOneBAgreesWithTheClosedEstimate) {
   EXPECT_GT(compared, 200);
 }
 
-}  // namespace
+}  // namespace estimated_search_test
 }  // namespace pipewright::planner

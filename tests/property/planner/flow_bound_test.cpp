@@ -15,7 +15,7 @@
 #include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace flow_bound_test {
 
 using test::Draw;
 
@@ -181,5 +181,5 @@ TEST(FlowBound, TheSearchWithItFindsWhatSimulatingEverythingFinds) {
   EXPECT_LT(3 * quick_simulated, all_simulated);
 }
 
-}  // namespace
+}  // namespace flow_bound_test
 }  // namespace pipewright::planner

@@ -8,7 +8,7 @@
 #include "planner/graph_partition/optimum.hpp"
 
 namespace pipewright {
-namespace {
+namespace graph_partition_test {
 
 using planner::OperatorGraph;
 using planner::OperatorNode;
@@ -183,5 +183,5 @@ TEST(GraphPartition, TrainingGraphsHaveTheOptimumOfAllAssignments) {
   EXPECT_GT(tally.impossible, 30);
 }
 
-}  // namespace
+}  // namespace graph_partition_test
 }  // namespace pipewright

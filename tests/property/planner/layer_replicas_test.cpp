@@ -9,7 +9,7 @@
 #include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace layer_replicas_test {
 
 Job job_on_nodes_of_four(int ranks, int replicas, const char* schedule, bool sharded) {
   Job job;
@@ -66,5 +66,5 @@ TEST(LayerReplicas, AreCountedUntilTheirNodesLieAsBefore) {
   EXPECT_EQ(differ(8, 8, 3, 5), 5);
 }
 
-}  // namespace
+}  // namespace layer_replicas_test
 }  // namespace pipewright::planner

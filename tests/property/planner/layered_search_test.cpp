@@ -19,7 +19,7 @@
 #include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace layered_search_test {
 
 using test::Draw;
 
@@ -270,5 +270,5 @@ TEST(LayeredSearch, SizesThatTheJobNamesLeaveReplicasTheRest) {
             3);
 }
 
-}  // namespace
+}  // namespace layered_search_test
 }  // namespace pipewright::planner

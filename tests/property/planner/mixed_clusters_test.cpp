@@ -14,7 +14,7 @@
 #include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace mixed_clusters_test {
 
 using test::Draw;
 using test::searched;
@@ -238,5 +238,5 @@ TEST(MixedClusters, SchedulesWithAStageOnSeveralRanksAreCountedAndExplained) {
   EXPECT_NE(why.sentences.back().find("a stage is on several ranks"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace mixed_clusters_test
 }  // namespace pipewright::planner

@@ -7,7 +7,7 @@
 #include <random>
 
 namespace pipewright::planner {
-namespace {
+namespace parallel_search_test {
 
 struct Job {
   Architecture model;
@@ -113,5 +113,5 @@ TEST(ParallelSearch, WhatIsAskedForIsAllThatIsTried) {
   }
 }
 
-}  // namespace
+}  // namespace parallel_search_test
 }  // namespace pipewright::planner

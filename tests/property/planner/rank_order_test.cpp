@@ -19,7 +19,7 @@
 #include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace rank_order_test {
 
 using test::searched;
 
@@ -262,5 +262,5 @@ TEST(RankOrderSearch, ExpertsThatReplicasDivideNeedThemSideBySide) {
   EXPECT_FALSE(none.best);
 }
 
-}  // namespace
+}  // namespace rank_order_test
 }  // namespace pipewright::planner

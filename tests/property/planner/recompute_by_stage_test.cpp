@@ -13,7 +13,7 @@
 #include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace recompute_by_stage_test {
 
 using test::Draw;
 using test::searched;
@@ -300,5 +300,5 @@ TEST(OrderPeaks, AreThoseOfTheProgram) {
   }
 }
 
-}  // namespace
+}  // namespace recompute_by_stage_test
 }  // namespace pipewright::planner

@@ -15,7 +15,7 @@
 #include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace replicated_search_test {
 
 using test::Draw;
 using test::searched;
@@ -163,5 +163,5 @@ TEST(ReplicatedSearch, AJournalTellsReplicationsApart) {
   }
 }
 
-}  // namespace
+}  // namespace replicated_search_test
 }  // namespace pipewright::planner

@@ -12,7 +12,7 @@
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace synthesis_exhaustive_test {
 
 using reference::Dice;
 
@@ -210,5 +210,5 @@ TEST(SynthesisProof, TheBoundIsNotAboveTheOptimumAndOftenEqual) {
   EXPECT_GT(equal, closed / 3);
 }
 
-}  // namespace
+}  // namespace synthesis_exhaustive_test
 }  // namespace pipewright::planner

@@ -18,7 +18,7 @@
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace synthesis_test {
 
 using reference::Dice;
 
@@ -394,5 +394,5 @@ TEST(Synthesis, RefusesWhatHasNoMeaning) {
   EXPECT_THROW((void)synthesise(request), InputError);  // by micro-batch
 }
 
-}  // namespace
+}  // namespace synthesis_test
 }  // namespace pipewright::planner

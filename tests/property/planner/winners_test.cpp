@@ -15,7 +15,7 @@
 #include "tests/support/search_checks.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace winners_test {
 
 using test::Draw;
 
@@ -235,5 +235,5 @@ TEST(IdleSlots, AddEmptyCellsAndNothingElse) {
   }
 }
 
-}  // namespace
+}  // namespace winners_test
 }  // namespace pipewright::planner

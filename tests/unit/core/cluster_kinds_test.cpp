@@ -5,7 +5,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
-namespace {
+namespace cluster_kinds_test {
 
 using test::refusal;
 
@@ -104,5 +104,5 @@ TEST(NodeKinds, RefusedAtTheirPlace) {
   EXPECT_EQ(refusal([&] { read(document); }).pointer(), "/node_kinds/0");
 }
 
-}  // namespace
+}  // namespace cluster_kinds_test
 }  // namespace pipewright

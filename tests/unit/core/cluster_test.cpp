@@ -8,7 +8,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
-namespace {
+namespace cluster_test {
 
 using test::refusal;
 
@@ -120,5 +120,5 @@ TEST(Mesh, RefusedAtTheirPlace) {
   EXPECT_EQ(pointer(R"({"shape": [], "dim_names": [], "devices": []})"), "/shape");
 }
 
-}  // namespace
+}  // namespace cluster_test
 }  // namespace pipewright

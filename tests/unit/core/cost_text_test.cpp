@@ -10,7 +10,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
-namespace {
+namespace cost_text_test {
 
 TEST(CostText, OneValueIsForAllStagesAndColonsGiveOneForEach) {
   const CostTable costs = parse_costs("F=1us:2us:3us,I=4,comm=7", 3);
@@ -192,5 +192,5 @@ TEST(CostText, AChunkNeverHoldsLessThanItsShare) {
   EXPECT_EQ(four.memory[0].constant.value, 2);
 }
 
-}  // namespace
+}  // namespace cost_text_test
 }  // namespace pipewright

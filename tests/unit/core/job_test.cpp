@@ -10,7 +10,7 @@
 #include "tests/support/sample_documents.hpp"
 
 namespace pipewright {
-namespace {
+namespace job_test {
 
 namespace fs = std::filesystem;
 using test::refusal;
@@ -254,5 +254,5 @@ TEST_F(TunedPlan, MissingBrokenOrAPickle) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace job_test
 }  // namespace pipewright

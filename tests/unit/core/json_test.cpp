@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 
 namespace pipewright {
-namespace {
+namespace json_test {
 
 namespace fs = std::filesystem;
 
@@ -211,5 +211,5 @@ TEST_F(Files, UnreadableOnesAreTheInputsFault) {
             "is a folder; expected a file");
 }
 
-}  // namespace
+}  // namespace json_test
 }  // namespace pipewright

@@ -12,7 +12,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
-namespace {
+namespace node_order_test {
 
 using Orders = std::vector<NodeOrder>;
 
@@ -160,5 +160,5 @@ TEST(NodeOrders, AJobSaysWhichOrdersItAllows) {
   EXPECT_EQ(read("\"file\"", "mlp").strategy.node_order, Choice{"file"});
 }
 
-}  // namespace
+}  // namespace node_order_test
 }  // namespace pipewright

@@ -8,7 +8,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
-namespace {
+namespace paddle_cluster_test {
 
 using test::refusal;
 
@@ -159,5 +159,5 @@ TEST(PaddleCluster, RefusedAtItsPlace) {
   EXPECT_EQ(pointer("/alpha_latency/intre", "{}"), "/alpha_latency/intre");
 }
 
-}  // namespace
+}  // namespace paddle_cluster_test
 }  // namespace pipewright

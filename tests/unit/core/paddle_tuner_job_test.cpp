@@ -10,7 +10,7 @@
 #include "tests/support/json_schema.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace paddle_tuner_job_test {
 
 /// As Paddle's own tests of its tuner write it, with every field of the page.
 Json tuner_job() {
@@ -186,5 +186,5 @@ TEST(PaddleTunerJob, RefusedAtItsPlace) {
   EXPECT_EQ(refusal([&] { read(document); }).pointer(), "/model_cfg");
 }
 
-}  // namespace
+}  // namespace paddle_tuner_job_test
 }  // namespace pipewright::test

@@ -9,7 +9,7 @@
 #include "tests/support/sample_documents.hpp"
 
 namespace pipewright {
-namespace {
+namespace plan_test {
 
 using test::sample_plan;
 
@@ -208,5 +208,5 @@ TEST(Plans, SavedAndLoaded) {
   std::filesystem::remove(path);
 }
 
-}  // namespace
+}  // namespace plan_test
 }  // namespace pipewright

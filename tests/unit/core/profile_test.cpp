@@ -6,7 +6,7 @@
 #include "tests/support/sample_documents.hpp"
 
 namespace pipewright {
-namespace {
+namespace profile_test {
 
 Json changed(const char* pointer, const Json& value) {
   Json document = to_json(test::sample_profile());
@@ -91,5 +91,5 @@ TEST(Distribution, HoldsTheQuantilesOfElevenMeasurements) {
   EXPECT_EQ(distribution_of({}).count, 0);
 }
 
-}  // namespace
+}  // namespace profile_test
 }  // namespace pipewright

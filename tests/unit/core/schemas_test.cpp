@@ -11,7 +11,7 @@
 #include "tests/support/sample_documents.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace schemas_test {
 
 const std::string kRoot = PIPEWRIGHT_SOURCE_DIR;
 
@@ -84,5 +84,5 @@ TEST(RoundTrip, SameBytes) {
   }
 }
 
-}  // namespace
+}  // namespace schemas_test
 }  // namespace pipewright::test

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace pipewright {
-namespace {
+namespace suggest_test {
 
 const std::vector<std::string_view> kSchedules = {"naive", "gpipe", "1f1b", "interleaved", "zb-h1"};
 
@@ -28,5 +28,5 @@ TEST(Suggest, WordsForTheMessage) {
   EXPECT_EQ(did_you_mean("far away", kSchedules), "");
 }
 
-}  // namespace
+}  // namespace suggest_test
 }  // namespace pipewright

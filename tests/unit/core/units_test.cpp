@@ -5,7 +5,7 @@
 #include "core/base/error.hpp"
 
 namespace pipewright {
-namespace {
+namespace units_test {
 
 std::int64_t ns(std::string_view text) { return parse_duration(text, "--cost").value; }
 std::int64_t bytes(std::string_view text) { return parse_bytes(text, "--mem").value; }
@@ -91,5 +91,5 @@ TEST(Formatting, BinaryBytes) {
   EXPECT_EQ(format_bytes(Bytes(INT64_MAX)), "8388608 TiB");
 }
 
-}  // namespace
+}  // namespace units_test
 }  // namespace pipewright

@@ -8,7 +8,7 @@
 #include "core/model/weights.hpp"
 
 namespace pipewright {
-namespace {
+namespace architecture_model_test {
 
 double weights_of(const Model& model) {
   double sum = 0;
@@ -62,5 +62,5 @@ TEST(ArchitectureModel, EitherKindOfFileIsReadAndWrittenAsItself) {
   }
 }
 
-}  // namespace
+}  // namespace architecture_model_test
 }  // namespace pipewright

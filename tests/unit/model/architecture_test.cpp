@@ -5,7 +5,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
-namespace {
+namespace architecture_test {
 
 using test::refusal;
 
@@ -64,5 +64,5 @@ TEST(Architecture, WhatDoesNotFitIsRefusedInWords) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace architecture_test
 }  // namespace pipewright

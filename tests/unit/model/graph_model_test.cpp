@@ -8,7 +8,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
-namespace {
+namespace graph_model_test {
 
 using test::expect_one_line;
 using test::refusal;
@@ -134,5 +134,5 @@ TEST(CustomLayer, IsDescribedByItsTypeItsSettingsAndWhatItCosts) {
   EXPECT_EQ(pointer_of_refusal(R"({"kind": "custom", "in": 6})"), "/layers/0");
 }
 
-}  // namespace
+}  // namespace graph_model_test
 }  // namespace pipewright

@@ -9,7 +9,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
-namespace {
+namespace image_model_test {
 
 using test::expect_one_line;
 using test::refusal;
@@ -153,5 +153,5 @@ TEST(ImageLayers, WhatDoesNotFitIsRefusedAtItsPlace) {
             "/layers/1/in");
 }
 
-}  // namespace
+}  // namespace image_model_test
 }  // namespace pipewright

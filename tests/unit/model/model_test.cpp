@@ -8,7 +8,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
-namespace {
+namespace model_test {
 
 using test::refusal;
 
@@ -180,5 +180,5 @@ TEST(ReadModel, MessagesSayWhatToDo) {
             "expected 1, 2, 4 or 8, found 3");
 }
 
-}  // namespace
+}  // namespace model_test
 }  // namespace pipewright

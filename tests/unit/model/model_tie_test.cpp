@@ -8,7 +8,7 @@
 #include "planner/memory/memory.hpp"
 
 namespace pipewright {
-namespace {
+namespace model_tie_test {
 
 Model read(const std::string& text) {
   return read_model(JsonCursor(parse_json(text, "m.json"), "m.json"));
@@ -79,5 +79,5 @@ TEST(ModelTie, IsCountedOnceInTheModelAndInEachStageThatHoldsIt) {
   EXPECT_EQ(costs.table(cut, 2, 1, "sgd").tied_bytes.value, kTable);
 }
 
-}  // namespace
+}  // namespace model_tie_test
 }  // namespace pipewright

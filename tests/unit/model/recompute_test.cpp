@@ -8,7 +8,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
-namespace {
+namespace recompute_test {
 
 using Kind = RecomputeSpec::Kind;
 using exec::cpu::Stage;
@@ -111,5 +111,5 @@ TEST(Recompute, ListedLayersKeepLessThanAllAndMoreThanNone) {
   EXPECT_LT(listed.peak, none.peak);
 }
 
-}  // namespace
+}  // namespace recompute_test
 }  // namespace pipewright

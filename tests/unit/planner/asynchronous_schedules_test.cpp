@@ -15,7 +15,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace asynchronous_schedules_test {
 
 using ::testing::HasSubstr;
 
@@ -194,5 +194,5 @@ TEST(AsynchronousSchedules, RefusalsNameTheWayOut) {
               HasSubstr("divide each other"));
 }
 
-}  // namespace
+}  // namespace asynchronous_schedules_test
 }  // namespace pipewright::planner

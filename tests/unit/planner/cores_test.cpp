@@ -11,7 +11,7 @@
 #include "planner/costs/cost_model.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace cores_test {
 
 /// On a thread of its own, which may run on one of this thread's cores.
 template <class Work>
@@ -50,5 +50,5 @@ TEST(Cores, AQuotaIsRoundedDownToWholeCores) {
     EXPECT_EQ(cores_of_quota(other), std::nullopt) << other;
 }
 
-}  // namespace
+}  // namespace cores_test
 }  // namespace pipewright::planner

@@ -7,7 +7,7 @@
 #include "core/base/error.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace cost_model_test {
 
 /// Two sizes of the mlp preset's three layers; every number is its own, so that a mix-up shows.
 Profile mlp_profile() {
@@ -149,5 +149,5 @@ TEST(CostModel, RefusesAProfileOfSomethingElse) {
   EXPECT_THROW(CostModel(model_preset("mlp"), cpu, &profile), InputError);
 }
 
-}  // namespace
+}  // namespace cost_model_test
 }  // namespace pipewright::planner

@@ -10,7 +10,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace drawn_durations_test {
 
 const std::vector<StagePlan> kStages = {{0, 2, RankId(0)}, {2, 3, RankId(1)}};
 
@@ -91,5 +91,5 @@ TEST(DrawnDurations, NeedAProfileWithSpreadsOfThePlansLayers) {
   EXPECT_THROW(setting.durations(), InputError);
 }
 
-}  // namespace
+}  // namespace drawn_durations_test
 }  // namespace pipewright::planner

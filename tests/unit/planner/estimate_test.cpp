@@ -7,7 +7,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace estimate_test {
 
 DeviceRates plain_device() {
   // Ten multiprocessors, tiles of 128, everything at its peak.
@@ -242,5 +242,5 @@ TEST(Blocks, WhatDoesNotDivideGoesToTheMiddle) {
   EXPECT_EQ(blocks, (std::vector<int>{2, 3, 3, 2}));
 }
 
-}  // namespace
+}  // namespace estimate_test
 }  // namespace pipewright::planner

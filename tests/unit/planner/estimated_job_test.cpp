@@ -9,7 +9,7 @@
 #include "planner/search/search.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace estimated_job_test {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -228,5 +228,5 @@ TEST(Explain, WhatItDoesNotUnderstandIsNamed) {
   EXPECT_THROW(explained(job, "tp=65536,pp=65536,cp=65536"), InputError);
 }
 
-}  // namespace
+}  // namespace estimated_job_test
 }  // namespace pipewright::planner

@@ -15,7 +15,7 @@
 #include "tests/support/other_tools_files.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace export_test {
 
 using planner::ExportedPlan;
 
@@ -462,5 +462,5 @@ TEST(ExportFormats, AreFoundByNameOrASuggestion) {
   }
 }
 
-}  // namespace
+}  // namespace export_test
 }  // namespace pipewright::test

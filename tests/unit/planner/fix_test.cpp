@@ -13,7 +13,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace fix_test {
 
 /// nccl#479 as a whole order: both ranks send first, on one lane.
 constexpr std::string_view kFacingSends =
@@ -252,5 +252,5 @@ TEST(WarmUp, IsNotForPairsVersionsOrListsWithoutForwardsLeft) {
   EXPECT_FALSE(can_warm_up(order_of("0F0@0,0B0@0,OPT,0F1@1,0B1@1,OPT\n"), RankId(0)));
 }
 
-}  // namespace
+}  // namespace fix_test
 }  // namespace pipewright::planner

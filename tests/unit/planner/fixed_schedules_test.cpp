@@ -13,7 +13,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace fixed_schedules_test {
 
 using ::testing::HasSubstr;
 
@@ -150,5 +150,5 @@ TEST(FixedSchedules, RefusalsNameTheWayOut) {
   EXPECT_THAT(refused("paddle-zbh1", {4, 3, 1, {}}), HasSubstr("use 4 micro-batches, or zb-h1"));
 }
 
-}  // namespace
+}  // namespace fixed_schedules_test
 }  // namespace pipewright::planner

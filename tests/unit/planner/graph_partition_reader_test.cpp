@@ -7,7 +7,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace graph_partition_reader_test {
 
 /// Two forward nodes in a row, and a backward node of the second's colour.
 Json small_graph() {
@@ -258,5 +258,5 @@ TEST(PipeDreamProfileReader, RefusesWhatIsMissingOrWrongAtItsPlace) {
   }
 }
 
-}  // namespace
+}  // namespace graph_partition_reader_test
 }  // namespace pipewright::test

@@ -6,7 +6,7 @@
 #include <set>
 
 namespace pipewright::planner {
-namespace {
+namespace left_out_test {
 
 TEST(LeftOut, EachReasonHasASentenceOfItsOwnThatIsReadBack) {
   std::set<std::string> seen;
@@ -44,5 +44,5 @@ TEST(LeftOut, CountsAddUpAndArePrintedInTheOrderOfTheirSentences) {
                          {"outside the constraint of zbv", 2}}));
 }
 
-}  // namespace
+}  // namespace left_out_test
 }  // namespace pipewright::planner

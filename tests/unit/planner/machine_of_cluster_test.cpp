@@ -5,7 +5,7 @@
 #include "planner/estimate/coefficients.hpp"
 
 namespace pipewright {
-namespace {
+namespace machine_of_cluster_test {
 
 Cluster mixed() {
   const Json document = Json::parse(R"({"schema": "pipewright.cluster/1", "name": "mixed",
@@ -36,5 +36,5 @@ TEST(MachineOfCluster, SharedPortsAreTheNodesWholeNetwork) {
   EXPECT_EQ(planner::machine_of(cluster).nodes[0].network_bytes_per_second, 2 * 25e9);
 }
 
-}  // namespace
+}  // namespace machine_of_cluster_test
 }  // namespace pipewright

@@ -5,7 +5,7 @@
 #include "planner/plans/program_of_plan.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace memory_test {
 
 /// mlp: linear 1024 -> 4096 (with bias), relu, linear 4096 -> 1024 (with bias).
 constexpr std::int64_t kUp = 1024 * 4096 + 4096, kDown = 4096 * 1024 + 1024;
@@ -82,5 +82,5 @@ TEST(Memory, PeakFollowsTheProgram) {
   EXPECT_EQ(few[1].peak(), Bytes(activation + within + 4 * 4 * kDown));
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace pipewright::planner

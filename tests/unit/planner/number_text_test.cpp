@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace pipewright::planner {
-namespace {
+namespace number_text_test {
 
 TEST(PercentApart, NeverSaysThatADifferenceIsNone) {
   EXPECT_EQ(percent_apart(0.0213), "2.1 %");
@@ -13,5 +13,5 @@ TEST(PercentApart, NeverSaysThatADifferenceIsNone) {
   EXPECT_EQ(percent_apart(1e-9), "less than 0.1 %");
 }
 
-}  // namespace
+}  // namespace number_text_test
 }  // namespace pipewright::planner

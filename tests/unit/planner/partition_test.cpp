@@ -10,7 +10,7 @@
 #include "planner/partition/rank_cut.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace partition_test {
 
 /// All ways to cut the layers, judged by (largest, sum of squares, cuts), least first.
 class BruteForce {
@@ -268,5 +268,5 @@ TEST(Partition, EvenGivesTheFirstStagesOneLayerMore) {
   EXPECT_EQ(got->largest, 8);
 }
 
-}  // namespace
+}  // namespace partition_test
 }  // namespace pipewright::planner

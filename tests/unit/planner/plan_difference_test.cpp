@@ -7,7 +7,7 @@
 #include "tests/support/sample_documents.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace plan_difference_test {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -46,5 +46,5 @@ TEST(PlanDifferences, OfAnEditedOrderIsSaid) {
   EXPECT_THAT(plan_differences(first, second), ElementsAre("order its own, then the schedule's"));
 }
 
-}  // namespace
+}  // namespace plan_difference_test
 }  // namespace pipewright::planner

@@ -9,7 +9,7 @@
 #include "planner/search/search.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace plan_synthesis_test {
 
 Job job_for(const char* schedule) {
   Job job;
@@ -55,5 +55,5 @@ TEST(PlanSynthesis, ALimitThatNothingKeepsToIsSaidWithTheLeastThatWorks) {
   EXPECT_THAT(found.why, testing::HasSubstr("the least limit"));
 }
 
-}  // namespace
+}  // namespace plan_synthesis_test
 }  // namespace pipewright::planner

@@ -14,7 +14,7 @@
 #include "planner/search/search.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace recompute_by_stage_test {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -163,7 +163,7 @@ TEST(RecomputeByStage, OfGpt3On64DevicesOnlyEarlyStagesNeedIt) {
   EXPECT_LT(best.step, best_with(job, {"none", "selective", "full"}).step);
   const Plan plan = read_plan(JsonCursor(to_json(*result.best), "plan.json"));
   EXPECT_EQ(plan.training.recompute, result.best->training.recompute);
-  EXPECT_EQ(to_text(to_json(plan)), to_text(to_json(*result.best)));
+  EXPECT_EQ(pipewright::to_text(to_json(plan)), pipewright::to_text(to_json(*result.best)));
   const ExportedPlan exported = export_megatron(plan);
   EXPECT_THAT(exported.refusals, Contains(HasSubstr("recomputes all blocks alike")));
   job.strategy.recompute = {"full"};
@@ -185,7 +185,7 @@ TEST(RecomputeByStage, AJournalHasTheChoice) {
   journal.add = [&](const std::string&, const std::string&) { ++added; };
   const SearchResult second = search(job, nullptr, options);
   EXPECT_EQ(added, 0);
-  EXPECT_EQ(to_text(to_json(*second.best)), to_text(to_json(*first.best)));
+  EXPECT_EQ(pipewright::to_text(to_json(*second.best)), pipewright::to_text(to_json(*first.best)));
 }
 
 TEST(RecomputeByStage, CanBeExplained) {
@@ -215,5 +215,5 @@ TEST(RecomputeByStage, CanBeExplained) {
               Contains(HasSubstr("training.recompute says")));
 }
 
-}  // namespace
+}  // namespace recompute_by_stage_test
 }  // namespace pipewright::planner

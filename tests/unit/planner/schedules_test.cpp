@@ -12,7 +12,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace schedules_test {
 
 using ::testing::HasSubstr;
 
@@ -201,5 +201,5 @@ TEST(Schedules, InterleavedWithASmallerLastGroup) {
   EXPECT_EQ(forwards, "0F0 0F1 0F2 0F3 3F0 3F1 3F2 3F3 0F4 0F5 0F6 3F4 3F5 3F6 ");
 }
 
-}  // namespace
+}  // namespace schedules_test
 }  // namespace pipewright::planner

@@ -11,7 +11,7 @@
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace search_test {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -281,5 +281,5 @@ TEST(ProgramOfPlan, DeadlockIsAReport) {
   EXPECT_EQ(plan.predicted.step, Nanoseconds(77));
 }
 
-}  // namespace
+}  // namespace search_test
 }  // namespace pipewright::planner

@@ -4,7 +4,7 @@
 #include "planner/estimate/stage_messages.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace stage_messages_test {
 
 /// Two nodes of 4 devices: 10 GB/s inside, 4 GB/s across.
 Machine two_nodes() {
@@ -68,5 +68,5 @@ TEST(PipelineSeconds, AddsMessagesToTheBusiestRankWhereTheDeviceWaits) {
   EXPECT_NEAR(waiting.transfers, waiting.all - 25, 1e-12);
 }
 
-}  // namespace
+}  // namespace stage_messages_test
 }  // namespace pipewright::planner

@@ -18,7 +18,7 @@
 #include "tests/support/draw.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace stage_replicas_test {
 
 using test::Draw;
 using ::testing::ElementsAre;
@@ -377,5 +377,5 @@ TEST(ReplicatedSearch, TwoPlansDifferInTheirReplicas) {
               ::testing::Contains("schedule's parameters replicas=1,3, then replicas=3,1"));
 }
 
-}  // namespace
+}  // namespace stage_replicas_test
 }  // namespace pipewright::planner

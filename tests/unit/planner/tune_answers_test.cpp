@@ -12,7 +12,7 @@
 #include "planner/search/search.hpp"
 
 namespace pipewright::planner {
-namespace {
+namespace tune_answers_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -266,5 +266,5 @@ TEST(StagesByRank, AreThoseOfThePlacement) {
   }
 }
 
-}  // namespace
+}  // namespace tune_answers_test
 }  // namespace pipewright::planner

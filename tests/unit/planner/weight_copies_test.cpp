@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace pipewright::planner {
-namespace {
+namespace weight_copies_test {
 
 TEST(WeightCopies, OneReplicaAndOneVersionIsOne) {
   const Order order = read_order_csv("0F0,0B0\n1F0,1B0\n", "test");
@@ -28,5 +28,5 @@ TEST(WeightCopies, TwoReplicasAreTwo) {
   EXPECT_EQ(weight_copies(order), 2);
 }
 
-}  // namespace
+}  // namespace weight_copies_test
 }  // namespace pipewright::planner

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace pipewright {
-namespace {
+namespace action_test {
 
 TEST(Action, TextRoundTrips) {
   for (const char* text :
@@ -66,5 +66,5 @@ TEST(Action, RefusesWhatIsNotAnAction) {
   }
 }
 
-}  // namespace
+}  // namespace action_test
 }  // namespace pipewright

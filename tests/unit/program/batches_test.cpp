@@ -6,7 +6,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright {
-namespace {
+namespace batches_test {
 
 struct Judged {
   Program program;
@@ -88,5 +88,5 @@ TEST(Batches, KeepTheirCellInCsvAndJson) {
   EXPECT_TRUE(again.fragment);
 }
 
-}  // namespace
+}  // namespace batches_test
 }  // namespace pipewright

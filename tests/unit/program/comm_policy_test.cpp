@@ -7,7 +7,7 @@
 #include "core/order/comm_policy_json.hpp"
 
 namespace pipewright {
-namespace {
+namespace comm_policy_test {
 
 TEST(CommPolicy, DefaultHasAQueueForEachDirectedEdge) {
   const CommPolicy policy;
@@ -91,5 +91,5 @@ TEST(CommPolicy, UnknownNamesGetASuggestion) {
   EXPECT_THROW(parse_post("late"), InputError);
 }
 
-}  // namespace
+}  // namespace comm_policy_test
 }  // namespace pipewright

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace pipewright {
-namespace {
+namespace lower_test {
 
 /// Each rank's list as text, so that a test reads like a schedule.
 std::string listing(const Program& program) {
@@ -217,5 +217,5 @@ TEST(Lanes, ReceivesPostedAtTheStartComeFirstInTheirQueue) {
   EXPECT_EQ(queue, "0RECV_B0 0RECV_B1 0SEND_F0 0SEND_F1 ");
 }
 
-}  // namespace
+}  // namespace lower_test
 }  // namespace pipewright

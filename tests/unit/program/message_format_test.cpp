@@ -7,7 +7,7 @@
 #include "core/order/problems.hpp"
 
 namespace pipewright {
-namespace {
+namespace message_format_test {
 
 Order order_with(const std::string& messages) {
   const std::string text = R"({"schema": "pipewright.order/1",
@@ -77,5 +77,5 @@ TEST(MessageFormat, WhatIsNoDescriptionIsRefusedAtItsPlace) {
   }
 }
 
-}  // namespace
+}  // namespace message_format_test
 }  // namespace pipewright

@@ -8,7 +8,7 @@
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright {
-namespace {
+namespace order_rows_test {
 
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -121,5 +121,5 @@ TEST(OrderRows, SingleActionsKeepTheirOwnSentences) {
   EXPECT_EQ(fault_of(rows), "");
 }
 
-}  // namespace
+}  // namespace order_rows_test
 }  // namespace pipewright

@@ -7,7 +7,7 @@
 #include "core/base/error.hpp"
 
 namespace pipewright {
-namespace {
+namespace order_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -208,5 +208,5 @@ TEST(OrderProblems, AnOrderWithWaitsWritesItsTransfers) {
   EXPECT_THAT(problems_of(order), ::testing::Contains(HasSubstr("an order with waits writes")));
 }
 
-}  // namespace
+}  // namespace order_test
 }  // namespace pipewright

@@ -11,7 +11,7 @@
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright {
-namespace {
+namespace start_rules_test {
 
 using testing::ElementsAre;
 
@@ -78,5 +78,5 @@ TEST(StartRules, PlacesInFlightAreThoseOfTransfersAlone) {
   }
 }
 
-}  // namespace
+}  // namespace start_rules_test
 }  // namespace pipewright

@@ -10,7 +10,7 @@
 #include "core/timeline/timeline.hpp"
 
 namespace pipewright {
-namespace {
+namespace version_changes_test {
 
 using Change = std::tuple<std::size_t, int, int>;
 
@@ -90,5 +90,5 @@ TEST(VersionChanges, CountInThePeak) {
   EXPECT_EQ(peaks[1].peak_bytes, 1010);
 }
 
-}  // namespace
+}  // namespace version_changes_test
 }  // namespace pipewright

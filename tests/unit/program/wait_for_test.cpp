@@ -8,7 +8,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright {
-namespace {
+namespace wait_for_test {
 
 struct Checked {
   Program program;
@@ -198,5 +198,5 @@ TEST(WaitFor, ASendWithoutCreditMayStillMeetItsReceiveWhileOthersRun) {
   for (const StuckHead& head : report.stuck) EXPECT_FALSE(head.for_good);
 }
 
-}  // namespace
+}  // namespace wait_for_test
 }  // namespace pipewright

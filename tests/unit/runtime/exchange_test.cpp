@@ -8,7 +8,7 @@
 #include "exec/transports/local/exchange.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace exchange_test {
 
 using exec::HostPayload;
 using exec::PayloadPtr;
@@ -208,5 +208,5 @@ TEST(Exchange, ResetBeginsAStepWithAllCredit) {
   EXPECT_EQ(rig.end_of("0SEND_F0"), 3);
 }
 
-}  // namespace
+}  // namespace exchange_test
 }  // namespace pipewright::tests

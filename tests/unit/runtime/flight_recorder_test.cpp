@@ -7,7 +7,7 @@
 #include <thread>
 
 namespace pipewright::exec {
-namespace {
+namespace flight_recorder_test {
 
 /// An entry whose parts all follow from its number.
 FlightEntry numbered(std::uint32_t n) {
@@ -71,5 +71,5 @@ TEST(FlightRecorder, AReaderBesideTheWriterSeesWholeEntriesInOrder) {
   EXPECT_EQ(recorder.recent().size(), 16U);
 }
 
-}  // namespace
+}  // namespace flight_recorder_test
 }  // namespace pipewright::exec

@@ -8,7 +8,7 @@
 #include "exec/devices/cuda/slow_link.hpp"
 
 namespace pipewright::exec::cuda {
-namespace {
+namespace gpu_issue_order_test {
 
 using testing::ElementsAre;
 
@@ -82,5 +82,5 @@ TEST(SlowLink, DelaysEachTransferByLatencyAndSize) {
               ElementsAre(15'000, 5'001));
 }
 
-}  // namespace
+}  // namespace gpu_issue_order_test
 }  // namespace pipewright::exec::cuda

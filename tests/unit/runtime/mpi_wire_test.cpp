@@ -13,7 +13,7 @@
 #include "exec/transports/process/link.hpp"
 
 namespace pipewright::exec::mpi {
-namespace {
+namespace mpi_wire_test {
 
 /// A table has no place for a state of its own, hence a global: MPI's is one too.
 struct FakeMpi {
@@ -184,5 +184,5 @@ TEST_F(MpiWireOnAFake, ALinkEndsAWholeOneInGoodOrder) {
   EXPECT_EQ(fake.ends, 1);
 }
 
-}  // namespace
+}  // namespace mpi_wire_test
 }  // namespace pipewright::exec::mpi

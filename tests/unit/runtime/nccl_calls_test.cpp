@@ -16,7 +16,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright::exec::nccl {
-namespace {
+namespace nccl_calls_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -378,5 +378,5 @@ TEST(ReadBackCalls, OrdersReportedStuckInTheFieldAreStuckAsCallsToo) {
   }
 }
 
-}  // namespace
+}  // namespace nccl_calls_test
 }  // namespace pipewright::exec::nccl

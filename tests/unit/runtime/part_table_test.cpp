@@ -8,7 +8,7 @@
 #include "tests/support/update_orders.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace part_table_test {
 
 /// Two ranks that both compute both stages.
 Program replicated() {
@@ -83,5 +83,5 @@ TEST(GradientMessage, IsRefusedWhereItIsNotWhole) {
   EXPECT_THROW(unpacked(HostPayload({1, 2})), RunError);
 }
 
-}  // namespace
+}  // namespace part_table_test
 }  // namespace pipewright::exec

@@ -18,7 +18,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::exec::mpi {
-namespace {
+namespace presence_test {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
@@ -167,5 +167,5 @@ TEST(Link, TellsOfADeathWhileItStartsAtOnce) {
   EXPECT_LT(local::steady_ns() - begin, 5 * kSecond);
 }
 
-}  // namespace
+}  // namespace presence_test
 }  // namespace pipewright::exec::mpi

@@ -24,7 +24,7 @@
 #include "exec/transports/process/tcp/token.hpp"
 
 namespace pipewright::exec::tcp {
-namespace {
+namespace rendezvous_test {
 
 using testing::HasSubstr;
 
@@ -413,5 +413,5 @@ TEST(UniqueIds, AreMadeOnceAndAreTheSameForAllMembers) {
   EXPECT_EQ(makers, "abcklm");  // 0-1, 1-0, 1-2 of process 0; 2-1, 2-3, 3-2 of process 1
 }
 
-}  // namespace
+}  // namespace rendezvous_test
 }  // namespace pipewright::exec::tcp

@@ -10,7 +10,7 @@
 #include "tests/support/draw.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace shown_step_test {
 
 Timeline timeline_of(std::int64_t makespan_ns, std::size_t instructions = 1) {
   Timeline timeline;
@@ -88,5 +88,5 @@ TEST(ShownStep, ARunWithoutStepsShowsNothing) {
   EXPECT_TRUE(ShownStep(1, true).take().timeline.end.empty());
 }
 
-}  // namespace
+}  // namespace shown_step_test
 }  // namespace pipewright::exec

@@ -9,7 +9,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace step_log_test {
 
 constexpr std::size_t kMany = 3 * StepLog::kInMemory + 17;
 
@@ -86,5 +86,5 @@ TEST(StepLog, ACopyStaysWhatItWasWhileItsOriginalGrows) {
   expect_all(log, kMany);
 }
 
-}  // namespace
+}  // namespace step_log_test
 }  // namespace pipewright::exec

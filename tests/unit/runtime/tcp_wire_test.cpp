@@ -18,7 +18,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::exec::tcp {
-namespace {
+namespace tcp_wire_test {
 
 using mpi::ArrivedFrame;
 using mpi::Frame;
@@ -135,5 +135,5 @@ TEST(TcpWire, CarriesARunFromItsFirstMeetingToItsEnd) {
   });
 }
 
-}  // namespace
+}  // namespace tcp_wire_test
 }  // namespace pipewright::exec::tcp

@@ -6,7 +6,7 @@
 #include "core/program/lower.hpp"
 
 namespace pipewright::sim {
-namespace {
+namespace engine_test {
 
 struct Outcome {
   Program program;
@@ -187,5 +187,5 @@ TEST(Engine, AStuckProgramSaysHowFarItCame) {
   EXPECT_EQ(r.result.progress.ended, (std::vector<std::uint8_t>{0, 0}));
 }
 
-}  // namespace
+}  // namespace engine_test
 }  // namespace pipewright::sim

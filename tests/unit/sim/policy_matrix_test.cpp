@@ -10,7 +10,7 @@
 #include "sim/engine.hpp"
 
 namespace pipewright::sim {
-namespace {
+namespace policy_matrix_test {
 
 CostTable sizes(int stages, std::int64_t bytes) {
   CostTable costs = CostTable::uniform(stages, {});
@@ -129,5 +129,5 @@ TEST(LeastCredit, IsTheThresholdOfEverySchedule) {
   EXPECT_GE(thresholds, 3);
 }
 
-}  // namespace
+}  // namespace policy_matrix_test
 }  // namespace pipewright::sim

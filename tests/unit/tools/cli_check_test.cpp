@@ -8,7 +8,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_check_test {
 
 using nlohmann::json;
 using testing::HasSubstr;
@@ -108,5 +108,5 @@ TEST(OrderFiles, AWrongOneIsRefusedAtItsPlace) {
   EXPECT_THAT(pipewright("check p.json", folder).err, HasSubstr("ranks"));
 }
 
-}  // namespace
+}  // namespace cli_check_test
 }  // namespace pipewright::test

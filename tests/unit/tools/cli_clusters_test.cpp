@@ -5,7 +5,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_clusters_test {
 
 constexpr const char* kPaddle = R"({"machines": [
   {"hostname": "a", "addr": "10.0.0.1", "port": "1", "links": [
@@ -72,5 +72,5 @@ TEST(Clusters, AJobOnNodesThatDifferIsPlannedAndItsPlanReadBack) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace cli_clusters_test
 }  // namespace pipewright::test

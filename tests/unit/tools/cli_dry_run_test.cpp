@@ -8,7 +8,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_dry_run_test {
 
 using nlohmann::json;
 using testing::HasSubstr;
@@ -100,5 +100,5 @@ TEST(Doctor, SaysWhatThisMachineHasForGpus) {
   EXPECT_THAT(run.err, HasSubstr(gpu.at("why_no_gpu").get<std::string>()));
 }
 
-}  // namespace
+}  // namespace cli_dry_run_test
 }  // namespace pipewright::test

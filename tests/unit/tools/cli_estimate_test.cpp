@@ -7,7 +7,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_estimate_test {
 
 using nlohmann::json;
 
@@ -80,5 +80,5 @@ TEST(Estimate, SaysNoWhereNothingFitsAndRefusesInWords) {
   EXPECT_EQ(zero.status, 2) << zero.err;
 }
 
-}  // namespace
+}  // namespace cli_estimate_test
 }  // namespace pipewright::test

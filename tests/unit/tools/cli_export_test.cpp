@@ -7,7 +7,7 @@
 #include "tests/support/json_schema.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_export_test {
 
 std::string example() { return std::string(PIPEWRIGHT_SOURCE_DIR) + "/examples/plan.json"; }
 
@@ -107,5 +107,5 @@ TEST(SchedulesExport, RefusesWhatPyTorchHasNotAndWritesItForItself) {
   EXPECT_EQ(pipewright("export " + example() + " --format paddle --torch 2.15", folder).status, 2);
 }
 
-}  // namespace
+}  // namespace cli_export_test
 }  // namespace pipewright::test

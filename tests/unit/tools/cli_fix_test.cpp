@@ -15,7 +15,7 @@
 #include "tests/support/sample_documents.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_fix_test {
 
 using nlohmann::json;
 
@@ -133,5 +133,5 @@ TEST(CheckFix, TextIsNoWiderThanEightyColumnsInAPipe) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
 }
 
-}  // namespace
+}  // namespace cli_fix_test
 }  // namespace pipewright::test

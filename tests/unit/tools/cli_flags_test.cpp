@@ -13,7 +13,7 @@
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_flags_test {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
@@ -212,7 +212,7 @@ TEST(Rows, InAnotherOrderThanTheStagesAreWorthANote) {
   }
 }
 
-TEST(Estimate, TakesAModelThatIsATransformer) {
+TEST(EstimateFlags, TakesAModelThatIsATransformer) {
   const Folder folder;
   folder.write("model.json", R"({"schema": "pipewright.model/1", "name": "mine", "transformer":
       {"hidden": 2048, "layers": 24, "heads": 16, "vocabulary": 50304, "sequence": 2048}})");
@@ -236,5 +236,5 @@ TEST(Estimate, TakesAModelThatIsATransformer) {
   EXPECT_THAT(job.err, HasSubstr("pipewright tune job.json"));
 }
 
-}  // namespace
+}  // namespace cli_flags_test
 }  // namespace pipewright::test

@@ -8,7 +8,7 @@
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_gpu_refusals_test {
 
 using nlohmann::json;
 using testing::HasSubstr;
@@ -118,5 +118,5 @@ TEST(GpuRefusals, AShardedOptimizerAndImagesAreRefusedInAPlainSentence) {
   }
 }
 
-}  // namespace
+}  // namespace cli_gpu_refusals_test
 }  // namespace pipewright::test

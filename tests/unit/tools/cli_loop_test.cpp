@@ -10,7 +10,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_loop_test {
 
 using nlohmann::json;
 
@@ -190,5 +190,5 @@ TEST(Loop, ATrainedPlanWithWeightVersionsSaysHowManyLivedAtOnce) {
   EXPECT_NE(text.out.find("most weight versions at once, by rank: 4 3 2 1"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace cli_loop_test
 }  // namespace pipewright::test

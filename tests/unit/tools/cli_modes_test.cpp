@@ -12,7 +12,7 @@
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_modes_test {
 
 class Modes : public testing::Test {
  protected:
@@ -286,5 +286,5 @@ TEST_F(Modes, ProcessesSaveTheirPartsAndEvaluateAsThreadsDo) {
           "plan.json --numerics exact --mode evaluate --load-checkpoint threads")["evaluation"]);
 }
 
-}  // namespace
+}  // namespace cli_modes_test
 }  // namespace pipewright::test

@@ -13,7 +13,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_output_test {
 
 using nlohmann::json;
 
@@ -328,5 +328,5 @@ TEST(Pages, TheReferenceInDocsIsTheOneThatTheCommandPrints) {
       << "replace the part of docs/cli.md from \"## Commands\" on by pipewright --markdown";
 }
 
-}  // namespace
+}  // namespace cli_output_test
 }  // namespace pipewright::test

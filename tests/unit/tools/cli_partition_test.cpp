@@ -5,7 +5,7 @@
 #include "tests/support/json_schema.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_partition_test {
 
 /// Four operators in a row, of 3, 3, 2 and 4; what leaves each costs 1.
 constexpr const char* kChain = R"({"maxSizePerFPGA": 2, "maxFPGAs": 2, "maxCPUs": 0,
@@ -107,5 +107,5 @@ TEST(Partition, RefusesInWords) {
   refused("profiles.json --machines 2 --bandwidth 1GB/s --model big", "expected one of small");
 }
 
-}  // namespace
+}  // namespace cli_partition_test
 }  // namespace pipewright::test

@@ -8,7 +8,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_rank_costs_test {
 
 using nlohmann::json;
 
@@ -132,5 +132,5 @@ TEST(RankCosts, CompareSaysWhoseCostsItsFlagsAre) {
   EXPECT_EQ(update.at("schedules").at(0).at("makespan_ns"), 5 * 12 + 100);
 }
 
-}  // namespace
+}  // namespace cli_rank_costs_test
 }  // namespace pipewright::test

@@ -6,7 +6,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_replicas_test {
 
 using ::testing::HasSubstr;
 
@@ -72,5 +72,5 @@ TEST(StageReplicas, OfOtherSchedulesAreRefused) {
   EXPECT_THAT(other.err, HasSubstr("only the stages of 1f1b-rr have replicas"));
 }
 
-}  // namespace
+}  // namespace cli_replicas_test
 }  // namespace pipewright::test

@@ -8,7 +8,7 @@
 #include "tests/support/terminal_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_terminal_test {
 
 class OnTerminal : public testing::TestWithParam<int> {};
 
@@ -72,5 +72,5 @@ TEST(Hints, OfAnAnswerThatIsNoStandBelowTheAnswerToo) {
   EXPECT_LT(shown.line_with("peak memory"), shown.line_with("over the limit")) << shown.text();
 }
 
-}  // namespace
+}  // namespace cli_terminal_test
 }  // namespace pipewright::test

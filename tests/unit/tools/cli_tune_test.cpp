@@ -10,7 +10,7 @@
 #include "tests/support/command_runner.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_tune_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -112,5 +112,5 @@ TEST(Tune, ThePlanNamesItsPolicy) {
   EXPECT_TRUE(Json::parse(shell("cat plan.json", folder).out).contains("policy"));
 }
 
-}  // namespace
+}  // namespace cli_tune_test
 }  // namespace pipewright::test

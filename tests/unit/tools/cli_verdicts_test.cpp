@@ -14,7 +14,7 @@
 #include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace cli_verdicts_test {
 
 using nlohmann::json;
 using testing::HasSubstr;
@@ -172,5 +172,5 @@ TEST(Verdicts, TheExecutorRefusesABatchThatIsOneOperation) {
   EXPECT_EQ(pipewright("run a.csv --device paced --cost F=10us,B=20us", folder).status, 0);
 }
 
-}  // namespace
+}  // namespace cli_verdicts_test
 }  // namespace pipewright::test

@@ -15,7 +15,7 @@
 #include "tests/support/documented_commands.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace documented_commands_test {
 
 namespace fs = std::filesystem;
 
@@ -223,5 +223,5 @@ TEST(DocumentedCommands, OutputIsComparedButForSpacesDotsAndTheMachinesTime) {
   EXPECT_FALSE(shows(printed, "step 33 ms\n…\nrank 0"));
 }
 
-}  // namespace
+}  // namespace documented_commands_test
 }  // namespace pipewright::test

@@ -10,7 +10,7 @@
 #include "core/base/json.hpp"
 
 namespace pipewright {
-namespace {
+namespace documented_tests_test {
 
 namespace fs = std::filesystem;
 
@@ -72,5 +72,5 @@ TEST(DocumentedTests, TheProofsOfReliabilityExist) {
   EXPECT_GE(names, 2);
 }
 
-}  // namespace
+}  // namespace documented_tests_test
 }  // namespace pipewright

@@ -13,7 +13,7 @@
 #include <vector>
 
 namespace pipewright {
-namespace {
+namespace layout_test {
 
 namespace fs = std::filesystem;
 
@@ -124,5 +124,5 @@ TEST(Layout, NoRoomHasTooManySources) {
   for (const auto& [folder, sources] : tests) EXPECT_LE(sources, kMostSources) << folder;
 }
 
-}  // namespace
+}  // namespace layout_test
 }  // namespace pipewright

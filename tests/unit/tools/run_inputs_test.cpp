@@ -12,7 +12,7 @@
 #include "tools/output/step_lines.hpp"
 
 namespace pipewright::tools {
-namespace {
+namespace run_inputs_test {
 
 RunInputs seed_of(int seed) { return {{"steps", "20"}, {"training.seed", std::to_string(seed)}}; }
 
@@ -156,5 +156,5 @@ TEST(ListOfAResult, IsWrittenAsIfItWereInTheDocument) {
   }
 }
 
-}  // namespace
+}  // namespace run_inputs_test
 }  // namespace pipewright::tools

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace pipewright::tools {
-namespace {
+namespace table_test {
 
 using Align = Table::Align;
 
@@ -105,5 +105,5 @@ TEST(Tables, PaintEachLineByItself) {
   EXPECT_EQ(lines, 6U);
 }
 
-}  // namespace
+}  // namespace table_test
 }  // namespace pipewright::tools

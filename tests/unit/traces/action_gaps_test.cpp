@@ -8,7 +8,7 @@
 #include "traces/analysis/action_gaps.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace action_gaps_test {
 
 Program program_for(const char* schedule, int ranks, int micro_batches, const char* policy) {
   return lower(planner::make_order(schedule, {ranks, micro_batches, 1, {}}),
@@ -39,5 +39,5 @@ TEST(ActionGaps, CountFromTheEndOfTheOneBefore) {
   EXPECT_EQ(traces::action_gaps(program, timeline), (std::vector<std::int64_t>{5, 10, 30}));
 }
 
-}  // namespace
+}  // namespace action_gaps_test
 }  // namespace pipewright::tests

@@ -6,7 +6,7 @@
 #include "tests/support/traced.hpp"
 
 namespace pipewright::traces {
-namespace {
+namespace bubbles_test {
 
 /// Sum of a cause on a rank.
 std::int64_t of(const BubbleReport& report, int rank, BubbleCause cause) {
@@ -137,5 +137,5 @@ TEST(Bubbles, ARankWithoutWorkIsAllFill) {
   EXPECT_EQ(report.total.sum(), 10);
 }
 
-}  // namespace
+}  // namespace bubbles_test
 }  // namespace pipewright::traces

@@ -16,7 +16,7 @@
 #include "traces/chrome/gzip.hpp"
 
 namespace pipewright::traces {
-namespace {
+namespace chrome_trace_test {
 
 using nlohmann::json;
 using ::testing::IsEmpty;
@@ -306,5 +306,5 @@ TEST(ChromeTrace, AFileThatCannotBeWrittenLeavesNothingBehind) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-}  // namespace
+}  // namespace chrome_trace_test
 }  // namespace pipewright::traces

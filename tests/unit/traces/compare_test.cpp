@@ -8,7 +8,7 @@
 #include "traces/chrome/trace.hpp"
 
 namespace pipewright::traces {
-namespace {
+namespace compare_test {
 
 test::Traced predicted() {
   return test::traced_csv("0F0,0B0\n1F0,1B0\n", comm_policy_preset("ideal"),
@@ -107,5 +107,5 @@ TEST(Compare, ErrorsInPercentWithoutAMeasurement) {
   EXPECT_DOUBLE_EQ((ComparedTimes{5, 0}.error_percent()), 100.0);
 }
 
-}  // namespace
+}  // namespace compare_test
 }  // namespace pipewright::traces

@@ -7,7 +7,7 @@
 #include "traces/analysis/least_squares.hpp"
 
 namespace pipewright::traces {
-namespace {
+namespace fit_test {
 
 constexpr const char* kKinds[] = {"F", "B"};
 
@@ -130,5 +130,5 @@ TEST(LeastSquares, GivesARepeatedColumnNoCoefficient) {
   EXPECT_NEAR(found[2].value(), 0, 1e-12);
 }
 
-}  // namespace
+}  // namespace fit_test
 }  // namespace pipewright::traces

@@ -15,7 +15,7 @@
 #include "traces/chrome/trace_events.hpp"
 
 namespace pipewright::traces {
-namespace {
+namespace read_trace_test {
 
 using ::testing::HasSubstr;
 
@@ -178,5 +178,5 @@ TEST(ReadTrace, SaysWhichFileIsMissing) {
   EXPECT_EQ(error.file(), "/nowhere/trace.json");
 }
 
-}  // namespace
+}  // namespace read_trace_test
 }  // namespace pipewright::traces

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace pipewright::traces {
-namespace {
+namespace report_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -34,5 +34,5 @@ TEST(Report, NamesAreTextAndNotMarkup) {
   EXPECT_THAT(page, HasSubstr("&quot;x&quot; &#39;y&#39; ?"));
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace pipewright::traces

@@ -13,7 +13,7 @@
 #include "traces/chrome/read_trace.hpp"
 
 namespace pipewright::traces {
-namespace {
+namespace slice_waits_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -184,5 +184,5 @@ TEST(JoinRanks, RefusesWhatIsNoSetOfOneStep) {
               HasSubstr("some message ends before it began"));
 }
 
-}  // namespace
+}  // namespace slice_waits_test
 }  // namespace pipewright::traces

@@ -11,7 +11,7 @@
 #include "traces/pictures/svg.hpp"
 
 namespace pipewright::traces {
-namespace {
+namespace terminal_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -121,5 +121,5 @@ TEST(Svg, StaysSmallWithManyActions) {
   EXPECT_LT(svg_timeline(timeline(t)).size(), 4'000'000U);
 }
 
-}  // namespace
+}  // namespace terminal_test
 }  // namespace pipewright::traces

@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace pipewright::test {
-namespace {
+namespace trace_rules_test {
 
 const std::string kGood = R"({"traceEvents":[
 {"ph":"M","pid":1,"tid":1,"name":"process_name","args":{"name":"rank 0"}},
@@ -62,5 +62,5 @@ TEST(TraceRules, NoticesEachBrokenRule) {
   }
 }
 
-}  // namespace
+}  // namespace trace_rules_test
 }  // namespace pipewright::test

@@ -12,7 +12,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace array_data_test {
 
 using test::expect_one_line;
 using test::refusal;
@@ -162,5 +162,5 @@ TEST(ArraySource, AByteFileHasNoLabelsBesideIt) {
   EXPECT_THROW(make_data(classifier(), {1, 1, 1}, DataFiles{"/no/such.npy", "", ""}), InputError);
 }
 
-}  // namespace
+}  // namespace array_data_test
 }  // namespace pipewright::exec

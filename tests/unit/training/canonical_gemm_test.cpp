@@ -10,7 +10,7 @@
 #include "tests/unit/numeric.hpp"
 
 namespace pipewright::exec::cpu {
-namespace {
+namespace canonical_gemm_test {
 
 using test::Floats;
 using test::random_floats;
@@ -123,5 +123,5 @@ TEST(CanonicalGemm, AFactorInTheMiddleOfAChainIsABug) {
       Bug);
 }
 
-}  // namespace
+}  // namespace canonical_gemm_test
 }  // namespace pipewright::exec::cpu

@@ -6,7 +6,7 @@
 #include "tests/support/json_schema.hpp"
 
 namespace pipewright::test {
-namespace {
+namespace checkpoint_format_test {
 
 Json sample() {
   const exec::CheckpointFacts facts{.model = model_preset("mlp"),
@@ -97,5 +97,5 @@ TEST(CheckpointFormat, AChecksumThatIsNoneIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace checkpoint_format_test
 }  // namespace pipewright::test

@@ -13,7 +13,7 @@
 #include "tests/parity/outcome.hpp"
 
 namespace pipewright::exec::cuda {
-namespace {
+namespace cuda_parts_test {
 
 // --- The pool ---
 
@@ -225,5 +225,5 @@ TEST(CudaModule, SaysWhatIsMissingOrIsThere) {
   }
 }
 
-}  // namespace
+}  // namespace cuda_parts_test
 }  // namespace pipewright::exec::cuda

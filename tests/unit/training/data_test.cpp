@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace data_test {
 
 const DataShape kShape{2, 4, 5};
 
@@ -155,5 +155,5 @@ TEST(Sources, TheCutIntoMicroBatchesChangesNoSample) {
   }
 }
 
-}  // namespace
+}  // namespace data_test
 }  // namespace pipewright::exec

@@ -10,7 +10,7 @@
 #include "tests/unit/numeric.hpp"
 
 namespace pipewright::exec::cpu {
-namespace {
+namespace fixed_point_test {
 
 using test::Floats;
 
@@ -123,5 +123,5 @@ TEST(FixedPoint, ClearedSumsBeginAnew) {
   EXPECT_EQ(sums, FixedPointSums(2));
 }
 
-}  // namespace
+}  // namespace fixed_point_test
 }  // namespace pipewright::exec::cpu

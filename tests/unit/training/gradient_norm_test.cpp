@@ -11,7 +11,7 @@
 #include "tests/unit/numeric.hpp"
 
 namespace pipewright::exec::cpu {
-namespace {
+namespace gradient_norm_test {
 
 using test::Floats;
 
@@ -74,5 +74,5 @@ TEST(GradientNorm, TravelsToOtherProcessesAndAddsUp) {
   EXPECT_THROW(total_of(strange), RunError);
 }
 
-}  // namespace
+}  // namespace gradient_norm_test
 }  // namespace pipewright::exec::cpu

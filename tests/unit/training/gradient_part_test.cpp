@@ -6,7 +6,7 @@
 #include "core/base/error.hpp"
 
 namespace pipewright::exec::cpu {
-namespace {
+namespace gradient_part_test {
 
 GradientPart sample() {
   GradientPart part;
@@ -46,5 +46,5 @@ TEST(GradientPart, AnAbsurdCountIsRefusedBeforeMemoryIsAskedFor) {
   EXPECT_THROW(gradient_part_of(bytes), RunError);
 }
 
-}  // namespace
+}  // namespace gradient_part_test
 }  // namespace pipewright::exec::cpu

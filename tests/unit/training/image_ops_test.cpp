@@ -7,7 +7,7 @@
 #include "tests/unit/numeric.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace image_ops_test {
 
 using test::Doubles;
 using test::expect_close;
@@ -275,5 +275,5 @@ TEST(GlobalAveragePoolOp, IsTheMeanOfEachChannel) {
   expect_close(dx, numeric_gradient(of_x, widened(x), dy), kTolerance, "I");
 }
 
-}  // namespace
+}  // namespace image_ops_test
 }  // namespace pipewright::exec

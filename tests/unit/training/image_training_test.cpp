@@ -15,7 +15,7 @@
 #include "tests/unit/loss_slope.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace image_training_test {
 
 using cpu::Stage;
 
@@ -178,5 +178,5 @@ TEST(ImageTraining, StagesHoldTheParametersOfTheFootprint) {
   }
 }
 
-}  // namespace
+}  // namespace image_training_test
 }  // namespace pipewright::exec

@@ -8,7 +8,7 @@
 #include "exec/profile/transfer.hpp"
 
 namespace pipewright::tests {
-namespace {
+namespace measure_profile_test {
 
 TEST(MeasureProfile, HasEveryLayerOfEverySize) {
   const Model model = model_preset("gpt-tiny");
@@ -79,5 +79,5 @@ TEST(MeasureProfile, CanBeInterrupted) {
                RunError);
 }
 
-}  // namespace
+}  // namespace measure_profile_test
 }  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 #include "core/model/layers.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace metered_layers_test {
 
 /// Bytes after F and after I, beside the output and the gradient of the input.
 struct Kept {
@@ -104,5 +104,5 @@ TEST(MeteredLayers, TakeNoMemoryForParameters) {
   EXPECT_EQ(sum, 175'244'992'512);
 }
 
-}  // namespace
+}  // namespace metered_layers_test
 }  // namespace pipewright::exec

@@ -12,7 +12,7 @@
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace npy_test {
 
 using test::expect_one_line;
 using test::refusal;
@@ -145,5 +145,5 @@ TEST(Npy, FilesAreWrittenWholeAndReadBack) {
   EXPECT_THROW(write_npy("/no/such/folder/a.npy", {3}, elements), MachineError);
 }
 
-}  // namespace
+}  // namespace npy_test
 }  // namespace pipewright::exec

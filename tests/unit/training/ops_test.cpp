@@ -12,7 +12,7 @@
 #include "tests/unit/numeric.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace ops_test {
 
 using test::Doubles;
 using test::expect_close;
@@ -380,5 +380,5 @@ TEST(LinearOp, ThreadsDoNotDisturbEachOther) {
   EXPECT_EQ(alone, together);
 }
 
-}  // namespace
+}  // namespace ops_test
 }  // namespace pipewright::exec

@@ -12,7 +12,7 @@
 #include "tests/unit/loss_slope.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace own_layer_test {
 
 using test::refusal;
 
@@ -166,5 +166,5 @@ TEST(GraphLayer, WhatAProgramPutsTogetherWrongIsRefused) {
   EXPECT_NE(refused(join).find("belongs into a graph"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace own_layer_test
 }  // namespace pipewright::exec

@@ -21,7 +21,7 @@
 #include "tests/unit/loss_slope.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace stage_test {
 
 using cpu::Stage;
 
@@ -367,5 +367,5 @@ TEST(OptimizerTest, FirstStepsAreKnown) {
   EXPECT_THROW(optimizer_spec("sgd", 0), InputError);
 }
 
-}  // namespace
+}  // namespace stage_test
 }  // namespace pipewright::exec

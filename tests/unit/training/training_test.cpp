@@ -6,7 +6,7 @@
 #include "exec/devices/cpu/serial.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace training_test {
 
 const std::string kText = PIPEWRIGHT_SOURCE_DIR "/docs/semantics.md";
 
@@ -57,5 +57,5 @@ TEST(Training, PerceptronLearnsALinearMap) {
   }
 }
 
-}  // namespace
+}  // namespace training_test
 }  // namespace pipewright::exec

@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace verify_test {
 
 using Array = std::vector<float>;
 
@@ -92,5 +92,5 @@ TEST(Verify, AMissingOrDoubledArrayIsABug) {
   EXPECT_THROW(verify(other, both), Bug);
 }
 
-}  // namespace
+}  // namespace verify_test
 }  // namespace pipewright::exec

@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 
 namespace pipewright::exec {
-namespace {
+namespace weight_versions_test {
 
 class Notes final : public KeptVersions {
  public:
@@ -73,5 +73,5 @@ TEST(WeightVersions, ADeviceThatKeepsNoneHasTheNewest) {
   EXPECT_THROW(versions.begin_next(true), Bug);
 }
 
-}  // namespace
+}  // namespace weight_versions_test
 }  // namespace pipewright::exec
