@@ -90,11 +90,14 @@ function(pipewright_test_sources variable folder)
   set(${variable} "${result}" PARENT_SCOPE)
 endfunction()
 
-# Whether a test is built: under a sanitizer not one that takes long, and of the others those of the sample.
+# Whether a test is built: under a sanitizer not one that takes long, under ThreadSanitizer only what starts threads, and
+# of the others those of the sample.
 set(PIPEWRIGHT_TEST_SAMPLE "" CACHE STRING "Part of the tests that sanitizers see, such as 0/3; all where it is empty")
 function(pipewright_is_built variable name labels)
   set(result TRUE)
   if(PIPEWRIGHT_SANITIZE AND "slow" IN_LIST labels)
+    set(result FALSE)
+  elseif(PIPEWRIGHT_SANITIZE MATCHES "thread" AND NOT "threads" IN_LIST labels)
     set(result FALSE)
   elseif(PIPEWRIGHT_SANITIZE AND PIPEWRIGHT_TEST_SAMPLE MATCHES "^([0-9]+)/([0-9]+)$")
     string(MD5 hash "${name}")
@@ -109,7 +112,7 @@ endfunction()
 
 # One CTest test for a whole executable. Its report of single cases is what scripts/count-tests adds up.
 function(pipewright_whole_test name target labels threads_only timeout)
-  add_test(NAME ${name} COMMAND ${target} --gtest_brief=1
+  add_test(NAME ${name} COMMAND "${CMAKE_CURRENT_BINARY_DIR}/${target}" --gtest_brief=1
                                 --gtest_output=xml:${PROJECT_BINARY_DIR}/reports/${target}.xml)
   math(EXPR timeout "${timeout} * 10")
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout})
@@ -192,12 +195,11 @@ endfunction()
 # <folder>.NAME.<Suite>.<Case>. LIBS is pipewright::core where it is not given. Labels that .ci/run looks at:
 #   threads   starts threads: also runs under ThreadSanitizer
 #   slow      takes seconds: left out under sanitizers
-# COMMAND marks a test that runs the `pipewright` executable: it is built before the test. APART: it stays an executable of
-# its own (PIPEWRIGHT_TESTS_TOGETHER).
+# COMMAND marks a test that runs the `pipewright` executable: it is built before the test.
 # THREADS_ONLY is GoogleTest's filter of the cases that run under ThreadSanitizer, where not all of them should.
 # Under sanitizers an executable is one test (<folder>.NAME): starting it takes longer there than most of its cases.
 function(pipewright_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "COMMAND;APART" "TIMEOUT;THREADS_ONLY" "SOURCES;LIBS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "COMMAND" "TIMEOUT;THREADS_ONLY" "SOURCES;LIBS;LABELS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "pipewright_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -216,7 +218,11 @@ function(pipewright_test name)
   endif()
   set(executable ${target})
   set(filter "*")
-  if(PIPEWRIGHT_TESTS_TOGETHER AND NOT arg_APART AND folder MATCHES "^(unit|golden|property|parity|faults)$")
+  set(together ${PIPEWRIGHT_TESTS_TOGETHER})
+  if(arg_THREADS_ONLY AND PIPEWRIGHT_SANITIZE MATCHES "thread")
+    set(together OFF)  # its filter would find other tests' cases
+  endif()
+  if(together AND folder MATCHES "^(unit|golden|property|parity|faults)$")
     pipewright_suites_of(filter ${arg_SOURCES})
     pipewright_join_tests(executable ${target} ${folder} "${filter}" SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
   else()

@@ -1,7 +1,6 @@
 #include "core/model/weights.hpp"
 
 #include <cmath>
-#include <string_view>
 
 namespace pipewright {
 namespace {
@@ -10,32 +9,24 @@ namespace {
 /// what counts is that the first updates are not small beside it.
 constexpr float kEmbeddingBound = 0.05F;
 
-/// A Weight whose name is a literal: counting takes no memory.
-struct Declared {
-  std::string_view name;
-  std::int64_t size = 0;
-  float bound = 0, value = 0;
-  bool is_statistic = false;
-};
-
 std::int64_t product(std::int64_t a, std::int64_t b) { return a * b; }
 
-Declared constant(std::string_view name, std::int64_t size, float value) {
+Weight constant(std::string_view name, std::int64_t size, float value) {
   return {.name = name, .size = size, .value = value};
 }
 
-Declared statistic(std::string_view name, std::int64_t size, float value) {
+Weight statistic(std::string_view name, std::int64_t size, float value) {
   return {.name = name, .size = size, .value = value, .is_statistic = true};
 }
 
 /// A uniform of this bound gives outputs a third of the inputs' variance: small enough to start
 /// near the uniform loss, large enough to learn.
-Declared matrix(std::string_view name, int in, int out) {
+Weight matrix(std::string_view name, int in, int out) {
   return {
       .name = name, .size = product(in, out), .bound = 1.0F / std::sqrt(static_cast<float>(in))};
 }
 
-Declared table(std::string_view name, int rows, int width) {
+Weight table(std::string_view name, int rows, int width) {
   return {.name = name, .size = product(rows, width), .bound = kEmbeddingBound};
 }
 
@@ -45,9 +36,9 @@ void visit_convolution(const Layer& layer, Visit visit) {
   const std::int64_t patch =
       product(layer.image.channels / layer.groups, product(layer.window.size, layer.window.size));
   const std::int64_t filters = layer.image_out.channels;
-  visit(Declared{.name = "weight",
-                 .size = filters * patch,
-                 .bound = std::sqrt(6.0F / static_cast<float>(patch))});
+  visit(Weight{.name = "weight",
+               .size = filters * patch,
+               .bound = std::sqrt(6.0F / static_cast<float>(patch))});
   if (layer.bias) visit(constant("bias", filters, 0));
 }
 
@@ -91,27 +82,19 @@ void visit_weights(const Layer& layer, int width, Visit visit) {
   }
 }
 
-Weight weight_of(const Declared& declared) {
-  return {std::string(declared.name), declared.size, declared.bound, declared.value,
-          declared.is_statistic};
-}
-
 }  // namespace
 
-Weight token_table(int vocabulary, int width) {
-  return weight_of(table("tokens", vocabulary, width));
-}
+Weight token_table(int vocabulary, int width) { return table("tokens", vocabulary, width); }
 
 std::vector<Weight> weights_of(const Layer& layer, int width) {
   std::vector<Weight> weights;
-  visit_weights(layer, width,
-                [&](const Declared& declared) { weights.push_back(weight_of(declared)); });
+  visit_weights(layer, width, [&](const Weight& weight) { weights.push_back(weight); });
   return weights;
 }
 
 double parameter_count(const Layer& layer) {
   double count = layer.kind == LayerKind::Custom ? static_cast<double>(layer.custom.weights) : 0;
-  visit_weights(layer, layer.in, [&](const Declared& weight) {
+  visit_weights(layer, layer.in, [&](const Weight& weight) {
     if (!weight.is_statistic) count += static_cast<double>(weight.size);
   });
   for (const Layer& inner : layer.inner) count += parameter_count(inner);

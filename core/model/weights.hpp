@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/model/model.hpp"
@@ -12,7 +12,7 @@ namespace pipewright {
 
 /// One array, as it starts: uniform in ±bound, or `value` everywhere where the bound is 0.
 struct Weight {
-  std::string name;  // unique in its layer: "qkv_weight"
+  std::string_view name;  // unique in its layer: "qkv_weight"; of weights_of() a literal
   std::int64_t size = 0;
   float bound = 0, value = 0;
   bool is_statistic = false;  // moves by itself, not by the optimizer (running mean, …)

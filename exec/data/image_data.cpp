@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/image.hpp"
+#include "core/model/layers.hpp"
 #include "exec/base/random.hpp"
 #include "exec/layers/layer.hpp"
 
@@ -15,12 +16,6 @@ enum : std::uint64_t { kImages = 5 };  // a purpose of random keys, as in exec/d
 
 constexpr std::uint64_t kDirections = 8;
 constexpr float kNoise = 0.3F;
-
-const Layer& first_leaf(const Model& model) {
-  const Layer* layer = &model.layers.front();
-  while (!layer->inner.empty()) layer = &layer->inner.front();
-  return *layer;
-}
 
 class ImageSource final : public DataSource {
  public:
@@ -73,7 +68,8 @@ class ImageSource final : public DataSource {
 }  // namespace
 
 bool classifies_images(const Model& model) {
-  return is_image_layer(first_leaf(model).kind) && model.loss == LossKind::SoftmaxCrossEntropy;
+  return is_image_layer(first_leaf(model.layers.front()).kind) &&
+         model.loss == LossKind::SoftmaxCrossEntropy;
 }
 
 std::unique_ptr<DataSource> image_source(const Model& model, const DataShape& shape) {
@@ -82,7 +78,8 @@ std::unique_ptr<DataSource> image_source(const Model& model, const DataShape& sh
                      "\" does not sort images into classes: it needs other data");
   }
   const int classes = width_in_front_of(model, static_cast<int>(model.layers.size()));
-  return std::make_unique<ImageSource>(shape, first_leaf(model).image, model.sequence, classes);
+  return std::make_unique<ImageSource>(shape, first_leaf(model.layers.front()).image,
+                                       model.sequence, classes);
 }
 
 }  // namespace pipewright::exec

@@ -43,7 +43,7 @@ std::vector<int> widths_in_graph(const Layer& graph, int count, int width,
 
 class GraphLayer final : public TrainableLayer {
  public:
-  GraphLayer(const Layer& graph, LayerSite site) : rows_(site.extent.rows()), ops_(*site.ops) {
+  GraphLayer(const Layer& graph, LayerSite site) : extent_(site.extent), ops_(*site.ops) {
     const int count = static_cast<int>(graph.inner.size());
     const std::string outer = site.path;
     widths_ = widths_in_graph(graph, count, site.width, outer);
@@ -129,9 +129,6 @@ class GraphLayer final : public TrainableLayer {
 
   static std::size_t place(int input) { return static_cast<std::size_t>(input + 1); }
   int width_of(int input) const { return widths_[place(input)]; }
-  std::size_t words(int width) const {
-    return static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width);
-  }
 
   Buffer copy_of(const Buffer& buffer, std::size_t words) {
     Buffer copy = ops_.take(words);
@@ -140,7 +137,7 @@ class GraphLayer final : public TrainableLayer {
   }
 
   Buffer sum(const Node& node, const std::vector<Buffer>& made) {
-    const std::size_t size = words(width_of(node.inputs.front()));
+    const std::size_t size = extent_.words(width_of(node.inputs.front()));
     Buffer y = copy_of(made[place(node.inputs.front())], size);
     for (std::size_t i = 1; i < node.inputs.size(); ++i) {
       ops_.add_to(size, made[place(node.inputs[i])].floats(), y.floats());
@@ -160,18 +157,19 @@ class GraphLayer final : public TrainableLayer {
   }
 
   Buffer side_by_side(const Node& node, const std::vector<Buffer>& made, int width) {
-    Buffer y = ops_.take(words(width));
+    Buffer y = ops_.take(extent_.words(width));
     each_part(node, [&](int input, int at, int part) {
-      ops_.images().copy_columns(rows_, part, made[place(input)].floats(), part, y.floats() + at,
-                                 width);
+      ops_.images().copy_columns(extent_.rows(), part, made[place(input)].floats(), part,
+                                 y.floats() + at, width);
     });
     return y;
   }
 
   void split(const Node& node, const Buffer& gradient, int width, std::vector<Buffer>& gradients) {
     each_part(node, [&](int input, int at, int part) {
-      Buffer dx = ops_.take(words(part));
-      ops_.images().copy_columns(rows_, part, gradient.floats() + at, width, dx.floats(), part);
+      Buffer dx = ops_.take(extent_.words(part));
+      ops_.images().copy_columns(extent_.rows(), part, gradient.floats() + at, width, dx.floats(),
+                                 part);
       add(std::move(dx), input, gradients);
     });
   }
@@ -182,12 +180,12 @@ class GraphLayer final : public TrainableLayer {
       sum = std::move(dx);
       return;
     }
-    const std::size_t size = words(width_of(input));
+    const std::size_t size = extent_.words(width_of(input));
     if (sum.is_shared()) sum = copy_of(sum, size);
     ops_.add_to(size, dx.floats(), sum.floats());
   }
 
-  int rows_;
+  Extent extent_;
   TensorOps& ops_;
   std::vector<int> widths_;
   std::vector<Node> nodes_;

@@ -8,6 +8,9 @@
 // Widths are floats a row; width 0 in front of a layer means token ids instead of floats.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,7 +36,7 @@ struct Parameter {
   bool is_tied = false;
   /// It is another stage's too: there it counts, for clipping and in checkpoints.
   bool is_copy = false;
-  Weight start;  // as the layer declares it
+  Weight start;  // as the layer declares it, but for the name
 
   /// For the operators of the device that trains it.
   const float* weights() const { return device_value != nullptr ? device_value : value.data(); }
@@ -64,8 +67,11 @@ struct Extent {
   int samples = 1;
   int sequence = 1;  // rows of a sample
 
-  /// Of what is computed; what is only counted may have more words than fit an int.
-  int rows() const { return static_cast<int>(std::int64_t{samples} * sequence); }
+  /// At most the largest int: what is computed has fewer, what is only counted may have more.
+  int rows() const {
+    constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+    return static_cast<int>(std::min(kMost, std::int64_t{samples} * sequence));
+  }
   std::size_t words(int width) const {
     return static_cast<std::size_t>(samples) * static_cast<std::size_t>(sequence) *
            static_cast<std::size_t>(width);

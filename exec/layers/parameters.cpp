@@ -6,10 +6,11 @@ namespace pipewright::exec {
 
 Parameter declared(const LayerSite& site, const Weight& weight) {
   Parameter parameter;
-  parameter.name = site.path + "/" + weight.name;
+  parameter.name = site.path + "/" + std::string(weight.name);
   parameter.decays = weight.bound > 0;
   parameter.is_statistic = weight.is_statistic;
   parameter.start = weight;
+  parameter.start.name = {};  // which may not live as long
   return parameter;
 }
 

@@ -13,7 +13,7 @@ namespace {
 class TiedLinear final : public TrainableLayer {
  public:
   TiedLinear(const Layer& layer, const LayerSite& site)
-      : rows_(site.extent.rows()),
+      : extent_(site.extent),
         width_(site.width),
         vocabulary_(layer.out),
         ops_(*site.ops),
@@ -29,7 +29,7 @@ class TiedLinear final : public TrainableLayer {
   Saved new_saved() const override { return {std::vector<Buffer>(2), {}}; }
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(words(vocabulary_));
+    Buffer y = ops_.take(extent_.words(vocabulary_));
     ops_.linear_backward_input(transposed(), x.floats(), table_->weights(), y.floats());
     saved.buffers[kX] = std::move(x);
     return y;
@@ -38,7 +38,7 @@ class TiedLinear final : public TrainableLayer {
   Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) {
-      dx = ops_.take(words(width_));
+      dx = ops_.take(extent_.words(width_));
       ops_.linear_forward(transposed(), dy.floats(), table_->weights(), dx.floats());
     }
     saved.buffers[kDy] = std::move(dy);
@@ -57,12 +57,10 @@ class TiedLinear final : public TrainableLayer {
   enum Slot { kX, kDy };
 
   /// The layer from vocabulary to width whose weights the table is: our F is its I, our I its F.
-  LinearShape transposed() const { return {rows_, vocabulary_, width_}; }
-  std::size_t words(int width) const {
-    return static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width);
-  }
+  LinearShape transposed() const { return {extent_.rows(), vocabulary_, width_}; }
 
-  int rows_, width_, vocabulary_;
+  Extent extent_;
+  int width_, vocabulary_;
   TensorOps& ops_;
   Parameter* table_;  // the embedding's, which lives as long as the stage, or copy_
   std::unique_ptr<Parameter> copy_;

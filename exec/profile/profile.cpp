@@ -67,9 +67,8 @@ class SizeMeter {
     loss_ = options.backend != nullptr ? options.backend->loss(model, micro_batch_size)
                                        : measure_loss(model, micro_batch_size, options.clock);
     for (const Layer& layer : model.layers) {
-      const LayerFootprint size = footprint(layer, model, micro_batch_size);
-      message_bytes_.push_back(static_cast<double>(size.output_bytes));
-      parameters_.push_back(static_cast<double>(size.parameters));
+      message_bytes_.push_back(static_cast<double>(output_bytes(layer, model, micro_batch_size)));
+      parameters_.push_back(parameter_count(layer));
     }
     micro_batch_size_ = micro_batch_size;
   }

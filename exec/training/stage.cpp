@@ -122,6 +122,10 @@ void TrainableStage::update(int step) {
     PIPEWRIGHT_ASSERT(one.phase == Phase::Idle, "an update while a micro-batch is under way");
   }
   settle_gradients();
+  apply_gradients(step);
+}
+
+void TrainableStage::apply_gradients(int step) {
   weights_->update(step);
   for (const auto& layer : layers_) layer->update_statistics();
   gradients_are_old_ = true;
@@ -132,9 +136,7 @@ void TrainableStage::update_version(bool keep) {
   if (!has_gradients()) return;
   settle_gradients();
   weights_->scale(1.0F / static_cast<float>(gradient_micro_batches_), true);
-  weights_->update(updates_++);
-  for (const auto& layer : layers_) layer->update_statistics();
-  gradients_are_old_ = true;
+  apply_gradients(updates_++);
 }
 
 std::string TrainableStage::not_finite() const {

@@ -157,6 +157,7 @@ class TrainableStage : public StageGradients {
   };
 
   InFlight& in_flight(int micro_batch, Phase expected, const char* what);
+  void apply_gradients(int step);
   ElementRange range_of(std::size_t place) const;
 
   // The device is first: whatever holds its buffers must go before it.

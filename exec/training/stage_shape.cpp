@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/model/layers.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -28,12 +29,6 @@ void check_floats(const std::vector<float>& values, std::size_t words, const std
   }
 }
 
-/// Vocabulary of the embedding that the chain begins with, 0 if it begins with something else.
-int leading_vocabulary(const Layer& layer) {
-  if (layer.kind == LayerKind::Embedding) return layer.vocabulary;
-  return layer.inner.empty() ? 0 : leading_vocabulary(layer.inner.front());
-}
-
 }  // namespace
 
 StageShape shape_of(const StageSpec& spec) {
@@ -53,7 +48,7 @@ StageShape shape_of(const StageSpec& spec) {
   shape.micro_batches = spec.micro_batches;
   shape.width_in = width_in_front_of(model, spec.first_layer);
   shape.width_out = width_in_front_of(model, spec.end_layer);
-  if (shape.is_first) shape.vocabulary = leading_vocabulary(model.layers.front());
+  if (shape.is_first) shape.vocabulary = first_leaf(model.layers.front()).vocabulary;
   shape.loss = model.loss;
   return shape;
 }

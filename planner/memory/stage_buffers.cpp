@@ -27,7 +27,7 @@ class StageWalk {
 
   ActionBytes forward() {
     const std::int64_t before = begin();
-    Buffer x = forward_all();
+    Buffer x = forward_all(true);
     if (is_last()) {
       loss_ = is_cross_entropy() && x.is_shared() ? floats(width_out()) : x;
     } else {
@@ -41,16 +41,15 @@ class StageWalk {
   /// The last stage makes its outcome where the outputs are.
   ActionBytes forward_alone() {
     for (const auto& layer : layers_) layer->set_evaluating(true);
-    is_alone_ = true;
     const std::int64_t before = begin();
-    forward_all();
+    forward_all(false);
     if (!is_last()) const Buffer message = floats(width_out());
     return since(before);
   }
 
   ActionBytes backward_input() {
     const std::int64_t before = begin();
-    Buffer dy = floats_or_loss();
+    Buffer dy = output_gradient();
     for (std::size_t l = layers_.size(); l-- > 0;)
       dy = layers_[l]->backward_input(std::move(dy), saved_[l], l > 0 || !is_first());
     dy.reset();
@@ -80,18 +79,19 @@ class StageWalk {
   int width_out() const { return layer(stage_.end_layer - 1).out; }
   Buffer floats(int width) { return ops_.take(extent_.words(width)); }
 
-  Buffer forward_all() {
+  /// Whether what layers keep for a backward stays.
+  Buffer forward_all(bool keeps) {
     const bool reads_ids = is_first() && exec::width_before(model_.layers.front()) == 0;
     Buffer x = reads_ids ? ops_.take_ids(extent_.words(1)) : floats(width_in());
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       x = layers_[l]->forward(std::move(x), saved_[l]);
-      if (is_alone_) let_go(saved_[l]);
+      if (!keeps) let_go(saved_[l]);
     }
     return x;
   }
 
   /// The gradient of the output: the last stage makes it of what its loss has kept.
-  Buffer floats_or_loss() {
+  Buffer output_gradient() {
     if (!is_last()) return floats(width_out());
     const Buffer kept = std::exchange(loss_, Buffer());
     return kept.is_shared() ? floats(width_out()) : kept;
@@ -104,7 +104,6 @@ class StageWalk {
   std::vector<std::unique_ptr<exec::TrainableLayer>> layers_;
   std::vector<exec::Saved> saved_;  // by layer
   Buffer loss_;
-  bool is_alone_ = false;  // there is no backward
 };
 
 }  // namespace

@@ -88,6 +88,22 @@ TEST(MeteredLayers, NarrowElementsAreNarrowAndIdsAreNot) {
   EXPECT_EQ(ops.peak_bytes(), 40);
 }
 
+/// Graphs and tied heads, too: they have rows that are only counted.
+TEST(MeteredLayers, MayHaveMoreRowsThanFitAnInt) {
+  const Extent extent{1 << 20, 1 << 12};
+  constexpr std::int64_t kRows = std::int64_t{1} << 32;
+  Layer head = of_kind(LayerKind::Linear, 2, 3);
+  head.tied = true;
+  head.bias = false;
+  EXPECT_EQ(kept_by(head, extent), (Kept{kRows * 2 * 4, kRows * (2 + 3) * 4}));
+  Layer relu = of_kind(LayerKind::Relu, 2, 2), sum = of_kind(LayerKind::Add, 2, 2);
+  relu.inputs = {kGraphInput};
+  sum.inputs = {kGraphInput, 0};
+  Layer graph = of_kind(LayerKind::Graph, 2, 2);
+  graph.inner = {relu, sum};
+  EXPECT_EQ(kept_by(graph, extent).after_f, kRows * 2 * 4) << "the relu's output";
+}
+
 /// A model that no memory holds is asked all the same.
 TEST(MeteredLayers, TakeNoMemoryForParameters) {
   const Model model = model_preset("gpt3-175b");
