@@ -15,7 +15,7 @@
 
 namespace pipewright::exec {
 
-using Bytes = std::vector<std::byte>;
+using PackedBytes = std::vector<std::byte>;
 
 class Packer {
  public:
@@ -33,7 +33,7 @@ class Packer {
   }
   void put_text(std::string_view text) { put_all(std::span(text.data(), text.size())); }
 
-  Bytes take() { return std::move(bytes_); }
+  PackedBytes take() { return std::move(bytes_); }
 
  private:
   void append(const void* from, std::size_t size) {
@@ -41,7 +41,7 @@ class Packer {
     bytes_.resize(at + size);
     if (size > 0) std::memcpy(bytes_.data() + at, from, size);
   }
-  Bytes bytes_;
+  PackedBytes bytes_;
 };
 
 class Unpacker {

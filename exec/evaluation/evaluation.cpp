@@ -87,7 +87,7 @@ void Evaluation::collect(Peers& peers) {
       packer.put<std::int64_t>(number);
     packer.put_all<float>(outcome.outputs);
   }
-  const std::vector<Bytes> all = peers.share(packer.take());
+  const std::vector<PackedBytes> all = peers.share(packer.take());
   for (std::size_t process = 0; process < all.size(); ++process) {
     if (static_cast<int>(process) == peers.process()) continue;
     Unpacker unpacker(all[process]);

@@ -113,7 +113,8 @@ void ensure_arrays(const Program& program, FinalState& look) {
 
 }  // namespace
 
-Bytes packed(const Program& program, const std::vector<RankId>& ranks, const FinalState& look) {
+PackedBytes packed(const Program& program, const std::vector<RankId>& ranks,
+                   const FinalState& look) {
   Packer packer;
   packer.put<StopCause>(look.cause);
   packer.put_text(look.failure);
@@ -132,7 +133,7 @@ Bytes packed(const Program& program, const std::vector<RankId>& ranks, const Fin
   return packer.take();
 }
 
-void merge(const Program& program, const Bytes& bytes, FinalState& look) {
+void merge(const Program& program, const PackedBytes& bytes, FinalState& look) {
   Unpacker unpacker(bytes);
   const auto cause = unpacker.get<StopCause>();
   std::string failure = unpacker.get_text();
@@ -178,7 +179,7 @@ std::string lost_text(const std::vector<LostRank>& lost) {
   return text;
 }
 
-Bytes packed(const Program& program, const std::vector<RankId>& ranks, const StepPart& part) {
+PackedBytes packed(const Program& program, const std::vector<RankId>& ranks, const StepPart& part) {
   Packer packer;
   put_ranks(packer, ranks);
   put_times(packer, program, ranks, part.timeline);
@@ -188,7 +189,7 @@ Bytes packed(const Program& program, const std::vector<RankId>& ranks, const Ste
   return packer.take();
 }
 
-void merge(const Program& program, const Bytes& bytes, StepPart& part) {
+void merge(const Program& program, const PackedBytes& bytes, StepPart& part) {
   Unpacker unpacker(bytes);
   get_times(unpacker, program, get_ranks(unpacker, program), part.timeline);
   const bool has_loss = unpacker.get<bool>();

@@ -27,10 +27,11 @@ struct FinalState {
   std::vector<RankId> lost;  // whose process was gone
 };
 
-Bytes packed(const Program& program, const std::vector<RankId>& ranks, const FinalState& look);
+PackedBytes packed(const Program& program, const std::vector<RankId>& ranks,
+                   const FinalState& look);
 /// Adds what another process has handed in. Its cause wins if it says more. Throws RunError if the
 /// bytes are no look.
-void merge(const Program& program, const Bytes& bytes, FinalState& look);
+void merge(const Program& program, const PackedBytes& bytes, FinalState& look);
 /// Looks of all ranks, by rank; the lost ones are dead.
 void complete(const Program& program, FinalState& look);
 /// "rank 2 is dead: its process 4711 on a has ended", of several one after another.
@@ -42,8 +43,8 @@ struct StepPart {
   std::optional<double> loss;
   std::string not_finite;  // of the lowest rank that has something to say (Device::not_finite())
 };
-Bytes packed(const Program& program, const std::vector<RankId>& ranks, const StepPart& part);
+PackedBytes packed(const Program& program, const std::vector<RankId>& ranks, const StepPart& part);
 /// Adds what another process says; of two clauses the one that was there stays.
-void merge(const Program& program, const Bytes& bytes, StepPart& part);
+void merge(const Program& program, const PackedBytes& bytes, StepPart& part);
 
 }  // namespace pipewright::exec

@@ -41,7 +41,7 @@ class Peers {
 
   /// What each process brings, by process, in every one of them. All call it, in the same order,
   /// while their ranks stand still. Throws Stopped.
-  virtual std::vector<Bytes> share(Bytes own) = 0;
+  virtual std::vector<PackedBytes> share(PackedBytes own) = 0;
 
   /// By process; all call it, after the last step. Throws Stopped.
   virtual std::vector<ClockError> clocks() = 0;
@@ -61,10 +61,10 @@ class Peers {
 
   /// A run that does not finish: each process hands in what it saw before its ranks left, and what
   /// stop() is to tell the others. Any thread, never waits.
-  virtual void hand_in(Bytes final_state, EndOfRun end) noexcept = 0;
+  virtual void hand_in(PackedBytes final_state, EndOfRun end) noexcept = 0;
   /// In process 0: what the others have handed in, waiting at most so long; nothing from those
   /// that are gone. Elsewhere empty.
-  virtual std::vector<Bytes> handed_in(std::int64_t timeout_ns) = 0;
+  virtual std::vector<PackedBytes> handed_in(std::int64_t timeout_ns) = 0;
 };
 
 }  // namespace pipewright::exec

@@ -258,9 +258,10 @@ void Run::end_step() {
   result_.steps.push_back(step);
   Peers* const peers = transport_.peers();
   const bool is_last = is_over || static_cast<int>(result_.steps.size()) == options_.steps;
-  if (peers != nullptr && is_last) result_.clocks = peers->clocks();
   record_.timeline = shown_.add(std::move(record_.timeline));
   record_.reset(program_.code.size());
+  // At the very end: the step has ended even where another process leaves now.
+  if (peers != nullptr && is_last) result_.clocks = peers->clocks();
 }
 
 /// What the ranks say of the step; their times are in record_.
@@ -276,7 +277,7 @@ StepPart Run::collect_step() {
     const auto parts = peers->share(packed(program_, transport_.local_ranks(), all));
     all.loss.reset();  // comes back among the others, in the same order everywhere
     all.not_finite.clear();
-    for (const Bytes& part : parts) merge(program_, part, all);
+    for (const PackedBytes& part : parts) merge(program_, part, all);
     record_.timeline = std::move(all.timeline);
   }
   Timeline& timeline = record_.timeline;
@@ -314,7 +315,7 @@ RunResult Run::unfinished() const {
   RunResult result;
   FinalState last = last_.value_or(FinalState{});
   if (Peers* const peers = transport_.peers()) {
-    for (const Bytes& bytes : peers->handed_in(kHandInNs)) merge(program_, bytes, last);
+    for (const PackedBytes& bytes : peers->handed_in(kHandInNs)) merge(program_, bytes, last);
     complete(program_, last);
   }
   result.timeline = std::move(last.timeline);

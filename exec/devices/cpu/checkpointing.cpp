@@ -112,7 +112,7 @@ Written gathered(const Written& own, Peers& peers) {
   for (const CheckpointPart& part : own.parts) packer.put_text(to_json(part).dump());
   Written all;
   std::optional<int> updates;
-  for (const Bytes& bytes : peers.share(packer.take())) {
+  for (const PackedBytes& bytes : peers.share(packer.take())) {
     Unpacker unpacker(bytes);
     updates = equal_updates(updates, unpacker.get<int>());
     while (!unpacker.empty()) {

@@ -66,8 +66,9 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers, Fact (Device::*f
     if (device != nullptr) packer.put<Fact>((device->*fact)());
   }
   std::vector<Fact> facts;
-  const Bytes own = packer.take();
-  for (const Bytes& bytes : peers != nullptr ? peers->share(own) : std::vector<Bytes>{own}) {
+  const PackedBytes own = packer.take();
+  for (const PackedBytes& bytes :
+       peers != nullptr ? peers->share(own) : std::vector<PackedBytes>{own}) {
     Unpacker unpacker(bytes);
     for (std::size_t at = 0; at < bytes.size(); at += sizeof(Fact))
       facts.push_back(unpacker.get<Fact>());

@@ -20,7 +20,7 @@ void for_stages(const Program& program, const Devices& devices, const F& f) {
   }
 }
 
-Bytes packed(const Program& program, const Devices& devices) {
+PackedBytes packed(const Program& program, const Devices& devices) {
   Packer packer;
   for_stages(program, devices, [&](StageId id, const Stage& stage) {
     const std::vector<ParameterView> views = stage.parameters();
@@ -43,7 +43,7 @@ Bytes packed(const Program& program, const Devices& devices) {
 StageViews::StageViews(const Program& program, const Devices& devices, Peers* peers)
     : stages_(static_cast<std::size_t>(program.stages)) {
   if (peers != nullptr) {
-    for (const Bytes& bytes : peers->share(packed(program, devices))) unpack(bytes);
+    for (const PackedBytes& bytes : peers->share(packed(program, devices))) unpack(bytes);
     return;
   }
   for_stages(program, devices, [&](StageId id, const Stage& stage) {
@@ -51,7 +51,7 @@ StageViews::StageViews(const Program& program, const Devices& devices, Peers* pe
   });
 }
 
-void StageViews::unpack(const Bytes& bytes) {
+void StageViews::unpack(const PackedBytes& bytes) {
   Unpacker unpacker(bytes);
   const auto copy = [&] {
     const std::vector<float> values = unpacker.get_all<float>();

@@ -30,7 +30,7 @@ class StageViews {
 
  private:
   using Views = std::vector<ParameterView>;
-  void unpack(const Bytes& bytes);
+  void unpack(const PackedBytes& bytes);
 
   std::vector<std::vector<Views>> stages_;  // by stage, then replica in order of ranks
   std::vector<std::unique_ptr<AlignedFloats>> copies_;

@@ -18,7 +18,7 @@ namespace {
 using Devices = std::vector<Device*>;  // by rank; null where it lives in another process
 
 /// What each process brings, by process.
-std::vector<Bytes> shared(Peers* peers, Bytes own) {
+std::vector<PackedBytes> shared(Peers* peers, PackedBytes own) {
   if (peers != nullptr) return peers->share(std::move(own));
   return {std::move(own)};
 }
@@ -32,7 +32,7 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers,
     if (device != nullptr) packer.put<Fact>(fact(*device));
   }
   std::vector<Fact> facts;
-  for (const Bytes& bytes : shared(peers, packer.take())) {
+  for (const PackedBytes& bytes : shared(peers, packer.take())) {
     for (Unpacker unpacker(bytes); !unpacker.empty();) facts.push_back(unpacker.get<Fact>());
   }
   return facts;

@@ -90,7 +90,7 @@ void RunVerifier::compare(const Program& program, int step, const std::vector<De
     put(packer, own.gradients);
     put(packer, own.parameters);
     packer.put<int>(own.compared);
-    for (const Bytes& bytes : peers->share(packer.take())) {
+    for (const PackedBytes& bytes : peers->share(packer.take())) {
       Unpacker unpacker(bytes);
       VerifyReport other;
       other.numerics = numerics_;

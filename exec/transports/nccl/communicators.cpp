@@ -167,8 +167,7 @@ DeviceShare share_of(const CommunicatorPlan& plan, RankId rank) {
     const Communicator& communicator = plan.communicators[c];
     ++share.communicators;
     share.ctas += communicator.most_ctas;
-    share.buffers +=
-        pipewright::Bytes(kBufferBytes * communicator.most_ctas * connections_of(communicator));
+    share.buffers += Bytes(kBufferBytes * communicator.most_ctas * connections_of(communicator));
   }
   return share;
 }

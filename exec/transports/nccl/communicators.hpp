@@ -67,7 +67,7 @@ std::string name_of(const Communicator& communicator);
 struct DeviceShare {
   int communicators = 0;
   int ctas = 0;
-  pipewright::Bytes buffers;  // 4 MiB (NCCL_BUFFSIZE) for each channel of each connection
+  Bytes buffers;  // 4 MiB (NCCL_BUFFSIZE) for each channel of each connection
 };
 DeviceShare share_of(const CommunicatorPlan& plan, RankId rank);
 

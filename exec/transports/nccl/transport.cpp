@@ -22,11 +22,11 @@ std::vector<UniqueId> ids_of(const pipewright_nccl& nccl, const CommunicatorPlan
   if (peers == nullptr) {
     return unique_ids(
         plan, 0, [](RankId) { return 0; }, make,
-        [](Bytes own) { return std::vector<Bytes>{std::move(own)}; });
+        [](PackedBytes own) { return std::vector<PackedBytes>{std::move(own)}; });
   }
   return unique_ids(
       plan, peers->process(), [](RankId rank) { return static_cast<int>(rank.value); }, make,
-      [peers](Bytes own) { return peers->share(std::move(own)); });
+      [peers](PackedBytes own) { return peers->share(std::move(own)); });
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace pipewright::exec::nccl {
 std::vector<UniqueId> unique_ids(
     const CommunicatorPlan& plan, int process, const std::function<int(RankId)>& process_of,
     const std::function<UniqueId()>& make,
-    const std::function<std::vector<exec::Bytes>(exec::Bytes)>& share) {
+    const std::function<std::vector<PackedBytes>(PackedBytes)>& share) {
   const auto maker_of = [&](const Communicator& communicator) {
     return process_of(communicator.members.front());
   };
@@ -15,9 +15,9 @@ std::vector<UniqueId> unique_ids(
   for (const Communicator& communicator : plan.communicators) {
     if (maker_of(communicator) == process) packer.put<UniqueId>(make());
   }
-  const std::vector<exec::Bytes> all = share(packer.take());
+  const std::vector<PackedBytes> all = share(packer.take());
   std::vector<Unpacker> unpackers;
-  for (const exec::Bytes& one : all) unpackers.emplace_back(one);
+  for (const PackedBytes& one : all) unpackers.emplace_back(one);
   std::vector<UniqueId> ids;
   for (const Communicator& communicator : plan.communicators) {
     const auto maker = static_cast<std::size_t>(maker_of(communicator));

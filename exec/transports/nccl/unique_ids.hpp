@@ -21,6 +21,6 @@ using UniqueId = std::array<char, PIPEWRIGHT_NCCL_ID_BYTES>;
 std::vector<UniqueId> unique_ids(const CommunicatorPlan& plan, int process,
                                  const std::function<int(RankId)>& process_of,
                                  const std::function<UniqueId()>& make,
-                                 const std::function<std::vector<exec::Bytes>(exec::Bytes)>& share);
+                                 const std::function<std::vector<PackedBytes>(PackedBytes)>& share);
 
 }  // namespace pipewright::exec::nccl

@@ -58,7 +58,7 @@ inline constexpr std::uint64_t kNoToken = ~std::uint64_t{0};
 
 struct Frame {
   FrameHead head;
-  Bytes note;
+  PackedBytes note;
   std::vector<float> values;
   /// Wire::take_sent() tells it when the frame is out of our hands; kNoToken: nobody asks.
   std::uint64_t token = kNoToken;

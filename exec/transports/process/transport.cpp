@@ -186,7 +186,7 @@ void MpiTransport::meet(RankId, const std::function<void()>& between) {
   link_.presence().expect_signs(local::steady_ns());
   Packer packer;
   packer.put<std::uint64_t>(program_seal_);
-  for (const Bytes& bytes : come_together(lock, packer.take())) {
+  for (const PackedBytes& bytes : come_together(lock, packer.take())) {
     if (Unpacker(bytes).get<std::uint64_t>() != program_seal_) {
       throw InputError("the processes of this run have not been given the same plan and flags");
     }
@@ -201,12 +201,12 @@ void MpiTransport::meet(RankId, const std::function<void()>& between) {
   throw_if_stopped();
 }
 
-std::vector<Bytes> MpiTransport::share(Bytes own) {
+std::vector<PackedBytes> MpiTransport::share(PackedBytes own) {
   Lock lock(mutex());
   return come_together(lock, std::move(own));
 }
 
-std::vector<Bytes> MpiTransport::come_together(Lock& lock, Bytes own) {
+std::vector<PackedBytes> MpiTransport::come_together(Lock& lock, PackedBytes own) {
   const std::uint64_t meeting = ++meetings_;
   if (process() == 0) {
     join(0, std::move(own));
@@ -220,7 +220,7 @@ std::vector<Bytes> MpiTransport::come_together(Lock& lock, Bytes own) {
 }
 
 /// In process 0.
-void MpiTransport::join(int process, Bytes bytes) {
+void MpiTransport::join(int process, PackedBytes bytes) {
   joined_[static_cast<std::size_t>(process)] = std::move(bytes);
   if (!std::all_of(joined_.begin(), joined_.end(), [](const auto& one) { return !!one; })) return;
   all_joined_.clear();
@@ -253,7 +253,7 @@ std::vector<ClockError> MpiTransport::clocks() {
   packer.put<ClockError>(ClockError{then.offset_ns, now.offset_ns - then.offset_ns,
                                     std::max(then.bound_ns, now.bound_ns)});
   std::vector<ClockError> errors;
-  for (const Bytes& bytes : share(packer.take())) {
+  for (const PackedBytes& bytes : share(packer.take())) {
     errors.push_back(Unpacker(bytes).get<ClockError>());
   }
   return errors;
@@ -391,7 +391,7 @@ void MpiTransport::stop() noexcept {
   }
 }
 
-void MpiTransport::hand_in(Bytes final_state, EndOfRun end) noexcept {
+void MpiTransport::hand_in(PackedBytes final_state, EndOfRun end) noexcept {
   const Lock lock(mutex());
   own_end_ = std::move(end);
   try {
@@ -403,9 +403,9 @@ void MpiTransport::hand_in(Bytes final_state, EndOfRun end) noexcept {
   }
 }
 
-std::vector<Bytes> MpiTransport::handed_in(std::int64_t timeout_ns) {
+std::vector<PackedBytes> MpiTransport::handed_in(std::int64_t timeout_ns) {
   const std::int64_t deadline = local::steady_ns() + timeout_ns;
-  std::vector<Bytes> all;
+  std::vector<PackedBytes> all;
   if (process() != 0) return all;
   Lock lock(mutex());
   const auto is_there = [&](int p) {

@@ -60,15 +60,15 @@ class MpiTransport final : public Transport, public Peers {
 
   int process() const override { return link_.process(); }
   int processes() const override { return link_.processes(); }
-  std::vector<Bytes> share(Bytes own) override;
+  std::vector<PackedBytes> share(PackedBytes own) override;
   std::vector<ClockError> clocks() override;
   void post_progress(std::uint64_t ended) override;
   std::uint64_t progress_elsewhere() const override { return progress_elsewhere_.load(); }
   bool ended_elsewhere() const override { return ended_elsewhere_.load(); }
   EndOfRun end_elsewhere() const override;
   std::vector<LostRank> lost(std::int64_t silence_ns) override;
-  void hand_in(Bytes final_state, EndOfRun end) noexcept override;
-  std::vector<Bytes> handed_in(std::int64_t timeout_ns) override;
+  void hand_in(PackedBytes final_state, EndOfRun end) noexcept override;
+  std::vector<PackedBytes> handed_in(std::int64_t timeout_ns) override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -90,7 +90,7 @@ class MpiTransport final : public Transport, public Peers {
   void post_to_all(const Frame& frame);
   void tell(Outgoing out);
   void take_part(Frame& frame);
-  void join(int process, Bytes bytes);
+  void join(int process, PackedBytes bytes);
   void begin_step(std::int64_t began_there_ns);
   void look_for_quiet(std::int64_t now);
   MessageCounts message_counts() const;
@@ -98,7 +98,7 @@ class MpiTransport final : public Transport, public Peers {
   void learn_counts(int process, std::uint64_t question, const MessageCounts& state);
 
   void block_until(Lock& lock, const Done& done);
-  std::vector<Bytes> come_together(Lock& lock, Bytes own);
+  std::vector<PackedBytes> come_together(Lock& lock, PackedBytes own);
   void serve();
 
   const Program& program_;
@@ -113,18 +113,18 @@ class MpiTransport final : public Transport, public Peers {
   Ends ends_;
   PartTable parts_;
   std::uint32_t epoch_ = 0;
-  std::vector<Frame> early_;                  // of steps that this process has not begun
-  std::uint64_t sent_ = 0, received_ = 0;     // frames that move the run
-  const Done* blocked_ = nullptr;             // what the rank waits for, while it waits
-  std::string damage_;                        // a part came damaged: the sentence
-  std::vector<std::optional<Bytes>> joined_;  // process 0: by process
-  std::vector<Bytes> all_joined_;
+  std::vector<Frame> early_;                        // of steps that this process has not begun
+  std::uint64_t sent_ = 0, received_ = 0;           // frames that move the run
+  const Done* blocked_ = nullptr;                   // what the rank waits for, while it waits
+  std::string damage_;                              // a part came damaged: the sentence
+  std::vector<std::optional<PackedBytes>> joined_;  // process 0: by process
+  std::vector<PackedBytes> all_joined_;
   std::int64_t all_joined_ns_ = 0;        // on the clock of process 0
   std::uint64_t meetings_ = 0, met_ = 0;  // asked for, and over
   TerminationDetection quiet_search_;
   std::int64_t asked_ns_ = 0, blocked_since_ns_ = 0;
-  std::vector<std::optional<Bytes>> final_states_;  // process 0: by process
-  std::vector<std::uint64_t> progress_;             // process 0: by process
+  std::vector<std::optional<PackedBytes>> final_states_;  // process 0: by process
+  std::vector<std::uint64_t> progress_;                   // process 0: by process
   std::int64_t posted_ns_ = 0;
   EndOfRun own_end_, end_elsewhere_;
   bool stuck_ = false, watch_ended_ = false;

@@ -85,7 +85,7 @@ bool Witnesses::open_door() {
   return true;
 }
 
-std::optional<Bytes> Witnesses::invitation_for(int process) {
+std::optional<PackedBytes> Witnesses::invitation_for(int process) {
   if (!open_door()) return std::nullopt;
   std::random_device chance;
   const auto half = [&] { return std::uint64_t{chance()} << 32U | chance(); };
@@ -100,7 +100,7 @@ std::optional<Bytes> Witnesses::invitation_for(int process) {
   return packer.take();
 }
 
-void Witnesses::accept(const Bytes& invitation) {
+void Witnesses::accept(const PackedBytes& invitation) {
   Unpacker unpacker(invitation);
   const auto number = unpacker.get<Number>();
   const bool one_loopback = unpacker.get_text() == network_;

@@ -25,9 +25,9 @@ class Witnesses {
   Witnesses& operator=(const Witnesses&) = delete;
 
   /// What `process` has to be told to bear witness here; nullopt: this process cannot be reached.
-  std::optional<Bytes> invitation_for(int process);
+  std::optional<PackedBytes> invitation_for(int process);
   /// Connects to whoever has sent the invitation.
-  void accept(const Bytes& invitation);
+  void accept(const PackedBytes& invitation);
 
   struct Seen {
     int process = 0;

@@ -119,7 +119,7 @@ TEST(Witnesses, SendStrangersAwayAndLetNobodyInTwice) {
   Witnesses asks("one");
   const auto invitation = asks.invitation_for(1);
   ASSERT_TRUE(invitation.has_value());
-  Bytes forged = *invitation;
+  PackedBytes forged = *invitation;
   forged.front() ^= std::byte{1};
   Witnesses stranger("one"), guest("one"), again("one");
   stranger.accept(forged);

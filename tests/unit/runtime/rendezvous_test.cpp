@@ -137,7 +137,7 @@ TEST(JobPlace, OfIpv6MayStandInBrackets) {
   EXPECT_EQ(place->port, 2950);
 }
 
-Bytes bytes_of(const std::string& text) {
+PackedBytes bytes_of(const std::string& text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   return {begin, begin + text.size()};
 }
@@ -156,7 +156,7 @@ int free_port() {
 }
 
 void expect_all_learn_all(const JobPlace& job) {
-  std::vector<std::vector<Bytes>> learnt(static_cast<std::size_t>(job.processes));
+  std::vector<std::vector<PackedBytes>> learnt(static_cast<std::size_t>(job.processes));
   {
     std::vector<std::jthread> processes;
     for (int p = job.processes - 1; p >= 0; --p) {  // process 0 comes last
@@ -186,7 +186,7 @@ TEST(Rendezvous, ByFilesEverybodyLearnsWhatEverybodyBrings) {
 }
 
 TEST(Rendezvous, OfOneProcessNeedsNobody) {
-  EXPECT_EQ(come_together({}, bytes_of("alone")), std::vector<Bytes>{bytes_of("alone")});
+  EXPECT_EQ(come_together({}, bytes_of("alone")), std::vector<PackedBytes>{bytes_of("alone")});
 }
 
 std::string failure_of(const JobPlace& place, const RendezvousOptions& options) {
@@ -284,7 +284,7 @@ TEST(Rendezvous, ATokenThatAnEarlierJobLeftIsAskedForAgain) {
   JobPlace job{.processes = 2, .host = "127.0.0.1", .port = free_port(), .folder = {}};
   const std::filesystem::path path = own_token_path(job.host, job.port);
   write_private_file(path, random_block());
-  std::vector<Bytes> all;
+  std::vector<PackedBytes> all;
   {
     std::jthread guest([&, place = job]() mutable {
       place.process = 1;
@@ -403,7 +403,7 @@ TEST(UniqueIds, AreMadeOnceAndAreTheSameForAllMembers) {
               id[0] = next++;
               return id;
             },
-            [&place](exec::Bytes own) { return come_together(place, own); });
+            [&place](exec::PackedBytes own) { return come_together(place, own); });
       });
     }
   }

@@ -29,7 +29,7 @@ bool tell(const Socket& socket, const T& message) {
 }
 
 template <class T>
-T read_as(const Bytes& bytes) {
+T read_as(const PackedBytes& bytes) {
   T value;
   std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof value);
   return value;

@@ -17,7 +17,7 @@ namespace pipewright::exec::tcp {
 /// A process that has proved itself and said all it came to say.
 struct Guest {
   std::uint32_t process = 0, processes = 0;  // as it claims
-  Bytes bytes;
+  PackedBytes bytes;
   Block session{};
   Socket socket;  // does not block
 };
@@ -40,7 +40,7 @@ class Doorkeeper {
     std::int64_t deadline_ns = 0;
     Claim claim;
     Stage stage = Stage::Claim;
-    Bytes got;
+    PackedBytes got;
     std::size_t wanted = sizeof(Claim);
   };
 

@@ -30,7 +30,7 @@ void make_folder_of_job(const std::filesystem::path& folder) {
 }
 
 /// Under another name first, so that whoever sees the file sees all of it.
-FileOwner leave_file(const std::filesystem::path& path, const Bytes& own) {
+FileOwner leave_file(const std::filesystem::path& path, const PackedBytes& own) {
   std::error_code failed;
   if (std::filesystem::exists(std::filesystem::symlink_status(path, failed)))
     throw InputError(path.string(), "",
@@ -58,8 +58,8 @@ std::optional<ReadFile> file_of_another(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::vector<Bytes> meet_by_files(const JobPlace& place, const Bytes& own, const std::string& name,
-                                 const RendezvousOptions& options) {
+std::vector<PackedBytes> meet_by_files(const JobPlace& place, const PackedBytes& own,
+                                       const std::string& name, const RendezvousOptions& options) {
   make_folder_of_job(place.folder);
   const FileOwner owner = leave_file(file_of(place, name, place.process), own);
   if (place.token.empty() && !owner.is_private)
@@ -67,7 +67,7 @@ std::vector<Bytes> meet_by_files(const JobPlace& place, const Bytes& own, const 
                        " lets others read the job's files there; use another folder, or give the "
                        "job a PIPEWRIGHT_TOKEN");
   const Patience patience(options);
-  std::vector<Bytes> all;
+  std::vector<PackedBytes> all;
   for (int p = 0; p < place.processes; ++p) {
     const std::filesystem::path path = file_of(place, name, p);
     std::optional<ReadFile> file;

@@ -11,7 +11,7 @@
 namespace pipewright::exec::tcp {
 
 /// As come_together(); the files are called `name` and the process.
-std::vector<Bytes> meet_by_files(const JobPlace& place, const Bytes& own, const std::string& name,
-                                 const RendezvousOptions& options);
+std::vector<PackedBytes> meet_by_files(const JobPlace& place, const PackedBytes& own,
+                                       const std::string& name, const RendezvousOptions& options);
 
 }  // namespace pipewright::exec::tcp

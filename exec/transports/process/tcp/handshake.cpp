@@ -35,7 +35,7 @@ Block seal_of_bytes(const Block& session, Speaker speaker, std::span<const std::
   return proof_of(session, speaker == Speaker::Door ? "from door" : "from knocker", {bytes});
 }
 
-Bytes sealed(const Block& session, Speaker speaker, const Bytes& bytes) {
+PackedBytes sealed(const Block& session, Speaker speaker, const PackedBytes& bytes) {
   Packer packer;
   packer.put_all(std::span<const std::byte>(bytes));
   packer.put<Block>(seal_of_bytes(session, speaker, bytes));

@@ -55,7 +55,7 @@ Block session_key(const Lock& lock, const Claim& claim, const Block& doors_chall
 
 enum class Speaker : std::uint8_t { Knocker, Door };
 /// Their number, the bytes, and a proof of them. Not encrypted.
-Bytes sealed(const Block& session, Speaker speaker, const Bytes& bytes);
+PackedBytes sealed(const Block& session, Speaker speaker, const PackedBytes& bytes);
 Block seal_of_bytes(const Block& session, Speaker speaker, std::span<const std::byte> bytes);
 
 }  // namespace pipewright::exec::tcp

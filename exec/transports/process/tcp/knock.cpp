@@ -61,7 +61,7 @@ class Visit {
     if (!is_same(welcome.proof, doors_proof(lock, claim, greeting.challenge)))
       return {{}, "what listens there does not know the job's token"};
     Entrance entrance{std::move(socket), session_key(lock, claim, greeting.challenge)};
-    const Bytes said = sealed(entrance.session, Speaker::Knocker, knocker_.bytes);
+    const PackedBytes said = sealed(entrance.session, Speaker::Knocker, knocker_.bytes);
     if (!write_all(entrance.socket, said.data(), said.size(), patience_, silent_))
       return {{}, "what listens there has gone"};
     return {std::move(entrance), {}};
@@ -99,15 +99,15 @@ Entrance knock(const DoorTo& door, const Knocker& knocker, const Patience& patie
   }
 }
 
-Bytes read_sealed(const Entrance& entrance, Speaker speaker, const Patience& patience,
-                  const std::string& missing, const std::string& has_gone) {
+PackedBytes read_sealed(const Entrance& entrance, Speaker speaker, const Patience& patience,
+                        const std::string& missing, const std::string& has_gone) {
   const auto fail = [](const std::string& why) {
     throw MachineError("the processes of the job have not met: " + why);
   };
   std::uint64_t size = 0;
   if (!read_all(entrance.socket, &size, sizeof size, patience, missing)) fail(has_gone);
   if (size > kMostSealedBytes) fail("somebody between them changes what they say");
-  Bytes bytes(size);
+  PackedBytes bytes(size);
   Block seal;
   if (!read_all(entrance.socket, bytes.data(), bytes.size(), patience, missing) ||
       !read_all(entrance.socket, &seal, sizeof seal, patience, missing))

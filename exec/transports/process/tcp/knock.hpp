@@ -14,7 +14,7 @@ namespace pipewright::exec::tcp {
 /// Who knocks, and what he brings.
 struct Knocker {
   int process = 0, processes = 0;
-  Bytes bytes;
+  PackedBytes bytes;
 };
 
 /// A door of the job, for those who knock at it.
@@ -38,7 +38,7 @@ Entrance knock(const DoorTo& door, const Knocker& knocker, const Patience& patie
 
 /// What the other side has sealed. Throws MachineError, which says that it `has gone`, or that
 /// somebody in between has changed it.
-Bytes read_sealed(const Entrance& entrance, Speaker speaker, const Patience& patience,
-                  const std::string& missing, const std::string& has_gone);
+PackedBytes read_sealed(const Entrance& entrance, Speaker speaker, const Patience& patience,
+                        const std::string& missing, const std::string& has_gone);
 
 }  // namespace pipewright::exec::tcp

@@ -22,19 +22,19 @@ std::string where(const JobPlace& place) { return address_text(place.host, place
 // --- Process 0 ---
 
 struct Seat {
-  Bytes bytes;
+  PackedBytes bytes;
   Entrance entrance;
 };
 
 /// Process 0's side of the meeting.
 class Host {
  public:
-  Host(const JobPlace& place, const Bytes& own, const RendezvousOptions& options)
+  Host(const JobPlace& place, const PackedBytes& own, const RendezvousOptions& options)
       : place_(place), patience_(options), seats_(static_cast<std::size_t>(place.processes)) {
     seats_.front().bytes = own;
   }
 
-  std::vector<Bytes> meet(const std::vector<Socket>& doors, const Block& key) {
+  std::vector<PackedBytes> meet(const std::vector<Socket>& doors, const Block& key) {
     try {
       Doorkeeper keeper(doors, {key, 0});
       while (const auto missing = first_missing()) {
@@ -89,18 +89,18 @@ class Host {
                        " has come and closed its connection");
   }
 
-  std::vector<Bytes> tell_all() const {
+  std::vector<PackedBytes> tell_all() const {
     Packer packer;
     packer.put<bool>(true);
-    std::vector<Bytes> all;
+    std::vector<PackedBytes> all;
     for (const Seat& seat : seats_) {
       packer.put_all(std::span<const std::byte>(seat.bytes));
       all.push_back(seat.bytes);
     }
-    const Bytes answer = packer.take();
+    const PackedBytes answer = packer.take();
     for (std::size_t p = 1; p < seats_.size(); ++p) {
       const Entrance& guest = seats_[p].entrance;
-      const Bytes said = sealed(guest.session, Speaker::Door, answer);
+      const PackedBytes said = sealed(guest.session, Speaker::Door, answer);
       if (!write_all(guest.socket, said.data(), said.size(), patience_,
                      "process " + std::to_string(p) + " does not listen"))
         gone(p);
@@ -113,10 +113,10 @@ class Host {
     Packer packer;
     packer.put<bool>(false);
     packer.put_text(why);
-    const Bytes answer = packer.take();
+    const PackedBytes answer = packer.take();
     for (const Seat& seat : seats_) {
       if (!seat.entrance.socket.is_open()) continue;
-      const Bytes said = sealed(seat.entrance.session, Speaker::Door, answer);
+      const PackedBytes said = sealed(seat.entrance.session, Speaker::Door, answer);
       send(seat.entrance.socket.get(), said.data(), said.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     }
   }
@@ -126,7 +126,7 @@ class Host {
   std::vector<Seat> seats_;  // by process
 };
 
-Met be_host(const JobPlace& place, const Bytes& own, const RendezvousOptions& options,
+Met be_host(const JobPlace& place, const PackedBytes& own, const RendezvousOptions& options,
             const std::vector<Socket>& doors) {
   Host host(place, own, options);
   if (!place.token.empty()) {
@@ -158,12 +158,12 @@ DoorTo door_of_host(const JobPlace& place, Block& key) {
   return door;
 }
 
-Met be_guest(const JobPlace& place, const Bytes& own, const RendezvousOptions& options) {
+Met be_guest(const JobPlace& place, const PackedBytes& own, const RendezvousOptions& options) {
   const Patience patience(options);
   Met met;
   const Entrance entrance =
       knock(door_of_host(place, met.key), {place.process, place.processes, own}, patience);
-  const Bytes answer =
+  const PackedBytes answer =
       read_sealed(entrance, Speaker::Door, patience, "the others have not come to " + where(place),
                   "process 0 at " + where(place) + " has closed its connection");
   Unpacker unpacker(answer);
@@ -203,7 +203,7 @@ std::vector<Socket> meeting_doors(const JobPlace& place, const Patience& patienc
   return listen_at(addresses, place.listen, place.port);
 }
 
-Met meet_by_tcp(const JobPlace& place, const Bytes& own, const RendezvousOptions& options,
+Met meet_by_tcp(const JobPlace& place, const PackedBytes& own, const RendezvousOptions& options,
                 const std::vector<Socket>& doors) {
   return place.process == 0 ? be_host(place, own, options, doors) : be_guest(place, own, options);
 }

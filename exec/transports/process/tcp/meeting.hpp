@@ -18,12 +18,12 @@ Addresses meeting_place(const JobPlace& place, const Patience& patience);
 std::vector<Socket> meeting_doors(const JobPlace& place, const Patience& patience);
 
 struct Met {
-  std::vector<Bytes> all;  // by process, what each has brought
-  Block key{};             // of the job's token; nobody else knows it
+  std::vector<PackedBytes> all;  // by process, what each has brought
+  Block key{};                   // of the job's token; nobody else knows it
 };
 
 /// As come_together(); processes > 1. `doors` are process 0's, empty in the others.
-Met meet_by_tcp(const JobPlace& place, const Bytes& own, const RendezvousOptions& options,
+Met meet_by_tcp(const JobPlace& place, const PackedBytes& own, const RendezvousOptions& options,
                 const std::vector<Socket>& doors);
 
 }  // namespace pipewright::exec::tcp

@@ -73,7 +73,7 @@ Mesh meet_for_mesh(const JobPlace& place, const RendezvousOptions& options) {
   packer.put<Block>(place.process == 0 ? random_block() : Block{});
   const Met met = meet_by_tcp(place, packer.take(), options, mesh.doors);
   Block job{};
-  for (const Bytes& bytes : met.all) {
+  for (const PackedBytes& bytes : met.all) {
     Unpacker unpacker(bytes);
     Card card{unpacker.get_text(), 0};
     card.port = unpacker.get<int>();
@@ -99,7 +99,7 @@ Mesh meet_for_mesh_by_files(const JobPlace& place, const RendezvousOptions& opti
   first.put<Block>(place.process == 0 ? random_block() : Block{});
   bool is_one_network = true;
   Block job{};
-  const std::vector<Bytes> sites = meet_by_files(place, first.take(), "process-", options);
+  const std::vector<PackedBytes> sites = meet_by_files(place, first.take(), "process-", options);
   for (std::size_t p = 0; p < sites.size(); ++p) {
     Unpacker unpacker(sites[p]);
     is_one_network = unpacker.get_text() == network && is_one_network;
@@ -121,7 +121,7 @@ Mesh meet_for_mesh_by_files(const JobPlace& place, const RendezvousOptions& opti
   Packer second;
   second.put_text(everywhere ? mpi::own_site().host : at);
   second.put<int>(port_of(mesh.doors.front()));
-  for (const Bytes& bytes : meet_by_files(place, second.take(), "door-", options)) {
+  for (const PackedBytes& bytes : meet_by_files(place, second.take(), "door-", options)) {
     Unpacker unpacker(bytes);
     Card card{unpacker.get_text(), 0};
     card.port = unpacker.get<int>();

@@ -30,7 +30,7 @@ void make_private_folder(const std::filesystem::path& folder);
 FileOwner write_private_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
 struct ReadFile {
-  Bytes bytes;
+  PackedBytes bytes;
   FileOwner owner;
 };
 enum class Links : std::uint8_t { Followed, Refused };

@@ -121,8 +121,8 @@ std::optional<JobPlace> job_place(const Environment& environment) {
   return place;
 }
 
-std::vector<Bytes> come_together(const JobPlace& place, const Bytes& own,
-                                 const RendezvousOptions& options) {
+std::vector<PackedBytes> come_together(const JobPlace& place, const PackedBytes& own,
+                                       const RendezvousOptions& options) {
   if (place.processes == 1) return {own};
   if (!place.folder.empty()) return meet_by_files(place, own, "process-", options);
   const Patience patience(options);

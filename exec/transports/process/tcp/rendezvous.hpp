@@ -48,7 +48,7 @@ std::optional<JobPlace> job_place(const Environment& environment);
 /// together in time (says who is missing), and InputError for a folder that was used before, for
 /// one where somebody else has laid something out, for another process's token that differs, and
 /// for a place that strangers can reach where no token is given.
-std::vector<Bytes> come_together(const JobPlace& place, const Bytes& own,
-                                 const RendezvousOptions& options = {});
+std::vector<PackedBytes> come_together(const JobPlace& place, const PackedBytes& own,
+                                       const RendezvousOptions& options = {});
 
 }  // namespace pipewright::exec::tcp
