@@ -64,18 +64,19 @@ std::string read_descriptor(int descriptor, const std::string& path, std::uint64
   };
   const std::uint64_t size = plain_size(descriptor);
   if (size > most_bytes) refuse();
-  std::string text;
-  text.reserve(size + 1);
+  std::string text(size + 1, '\0');
+  std::size_t filled = 0;
   for (;;) {
-    const std::size_t begin = text.size();
-    text.resize(std::max(text.capacity(), begin + kChunk));
-    const ssize_t taken = ::read(descriptor, text.data() + begin, text.size() - begin);
-    const int failure = errno;
-    text.resize(begin + static_cast<std::size_t>(std::max<ssize_t>(taken, 0)));
-    if (taken < 0 && failure != EINTR)
-      throw InputError(path, "", std::string("cannot be read: ") + std::strerror(failure));
-    if (text.size() > most_bytes) refuse();
-    if (taken == 0) return text;
+    if (filled == text.size()) text.resize(filled + std::max(filled, kChunk));
+    const ssize_t taken = ::read(descriptor, text.data() + filled, text.size() - filled);
+    if (taken < 0 && errno != EINTR)
+      throw InputError(path, "", std::string("cannot be read: ") + std::strerror(errno));
+    filled += static_cast<std::size_t>(std::max<ssize_t>(taken, 0));
+    if (filled > most_bytes) refuse();
+    if (taken == 0) {
+      text.resize(filled);
+      return text;
+    }
   }
 }
 

@@ -2,7 +2,7 @@
 // profile was not taken from: a row a case, then a summary. docs/evidence/benchmarks/prediction.md
 // has a result.
 //   prediction_study [virtual|wall|both, default both] [measured steps a case and round,
-//                    default 3] [cases at most of a model, default all]
+//                    default 3] [cases at most of a model, default all] [rounds, default 5]
 // Virtual clock: pp 4 and 8. Wall clock: pp 2, for it needs a core a rank.
 #include <stdlib.h>
 
@@ -28,7 +28,12 @@ namespace {
 using exec::local::ClockKind;
 
 constexpr std::uint64_t kUneven = 5;
-constexpr int kRounds = 5;
+
+struct Effort {
+  int steps = 3;              // of a case in a round
+  std::size_t cases = 1'000;  // of a model, at most
+  int rounds = 5;
+};
 
 /// Ways to make one number of a profile's measurements, and of them a step time.
 constexpr std::size_t kWays = 4;
@@ -228,8 +233,9 @@ std::int64_t take_profile(Subject& subject, ClockKind clock) {
 /// The cases of one size. The machine's speed changes within seconds where others use it, so
 /// profile and cases take turns: in each round a profile, then some steps of every case. What
 /// counts is the median of all steps, and of the rounds' predictions.
-void study_size(Subject& subject, const std::vector<Case>& cases, ClockKind clock, int steps,
-                std::vector<std::int64_t>& sums, std::vector<Outcome>& outcomes) {
+void study_size(Subject& subject, const std::vector<Case>& cases, ClockKind clock,
+                const Effort& effort, std::vector<std::int64_t>& sums,
+                std::vector<Outcome>& outcomes) {
   std::vector<Found> found;
   for (const Case& what : cases) {
     Found one;
@@ -237,21 +243,21 @@ void study_size(Subject& subject, const std::vector<Case>& cases, ClockKind cloc
     one.stages = partition(subject.model, one.program, what.cut);
     found.push_back(std::move(one));
   }
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < effort.rounds; ++round) {
     sums.push_back(take_profile(subject, clock));
     for (Found& one : found) {
       predict(subject, one);
-      measure(subject, clock, steps, one);
+      measure(subject, clock, effort.steps, one);
     }
   }
   for (std::size_t c = 0; c < cases.size(); ++c)
     outcomes.push_back(outcome_of(subject, cases[c], found[c]));
 }
 
-void study_model(Subject subject, ClockKind clock, int steps, std::size_t most_cases,
+void study_model(Subject subject, ClockKind clock, const Effort& effort,
                  std::vector<Outcome>& outcomes) {
   std::vector<Case> cases = cases_of(clock);
-  cases.resize(std::min(cases.size(), most_cases));
+  cases.resize(std::min(cases.size(), effort.cases));
   std::vector<std::int64_t> sums;
   for (std::size_t begin = 0; begin < cases.size();) {
     const auto same_size = [&](const Case& one) {
@@ -260,7 +266,7 @@ void study_model(Subject subject, ClockKind clock, int steps, std::size_t most_c
     std::vector<Case> group;
     while (begin + group.size() < cases.size() && same_size(cases[begin + group.size()]))
       group.push_back(cases[begin + group.size()]);
-    study_size(subject, group, clock, steps, sums, outcomes);
+    study_size(subject, group, clock, effort, sums, outcomes);
     begin += group.size();
   }
   const auto [least, most] = std::minmax_element(sums.begin(), sums.end());
@@ -268,7 +274,7 @@ void study_model(Subject subject, ClockKind clock, int steps, std::size_t most_c
               sums.size(), 100 * (static_cast<double>(*most) / static_cast<double>(*least) - 1));
 }
 
-void study(ClockKind clock, int steps, std::size_t most_cases) {
+void study(ClockKind clock, const Effort& effort) {
   const char* name = clock == ClockKind::Virtual ? "virtual clock" : "wall clock";
   double load[1] = {0};
   getloadavg(load, 1);
@@ -279,8 +285,7 @@ void study(ClockKind clock, int steps, std::size_t most_cases) {
               kWayNames[3], "spread");
   std::vector<Outcome> outcomes;
   for (const auto& [model, size] : {std::pair{gpt(16), 1}, {mlp(12), 64}})
-    study_model({.model = model, .micro_batch_size = size, .profile = {}}, clock, steps, most_cases,
-                outcomes);
+    study_model({.model = model, .micro_batch_size = size, .profile = {}}, clock, effort, outcomes);
   double spread = 0;
   for (const Outcome& outcome : outcomes) spread += outcome.spread;
   std::printf("%s: %zu cases; a case's steps spread by %.1f %% (10 %% to 90 %% quantile, mean)\n",
@@ -294,10 +299,12 @@ void study(ClockKind clock, int steps, std::size_t most_cases) {
 int main(int argc, char** argv) {
   using pipewright::exec::local::ClockKind;
   const std::string clock = argc > 1 ? argv[1] : "both";
-  const int steps = std::max(1, argc > 2 ? std::atoi(argv[2]) : 3);
-  const auto cases = static_cast<std::size_t>(argc > 3 ? std::atoi(argv[3]) : 1'000);
+  pipewright::bench::Effort effort;
+  if (argc > 2) effort.steps = std::max(1, std::atoi(argv[2]));
+  if (argc > 3) effort.cases = static_cast<std::size_t>(std::max(1, std::atoi(argv[3])));
+  if (argc > 4) effort.rounds = std::max(1, std::atoi(argv[4]));
   std::printf("measured in ms, errors of the four predictions and spreads in %%\n");
-  if (clock != "wall") pipewright::bench::study(ClockKind::Virtual, steps, cases);
-  if (clock != "virtual") pipewright::bench::study(ClockKind::Wall, steps, cases);
+  if (clock != "wall") pipewright::bench::study(ClockKind::Virtual, effort);
+  if (clock != "virtual") pipewright::bench::study(ClockKind::Wall, effort);
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -60,14 +61,19 @@ MpiWire::MpiWire(const pipewright_mpi& mpi) : mpi_(mpi) {
   if (is_broken()) throw RunError(broken_);
 }
 
-// The requests stay with MPI, and so do their buffers: it may still write into them.
+// The requests stay with MPI, and so do their buffers, as long as the process lives: it may still
+// write into them.
 MpiWire::~MpiWire() {
   if (closed_) return;
-  for (auto& slot : slots_) static_cast<void>(slot.release());
-  if (!sending_.empty() || !receiving_.empty()) {
-    static_cast<void>(new std::list<Sending>(std::move(sending_)));
-    static_cast<void>(new std::list<Receiving>(std::move(receiving_)));
-  }
+  struct Left {
+    std::vector<std::unique_ptr<Slot>> slots;
+    std::list<Sending> sending;
+    std::list<Receiving> receiving;
+  };
+  static std::mutex mutex;
+  static auto& all = *new std::vector<Left>;
+  const std::scoped_lock lock(mutex);
+  all.push_back({std::move(slots_), std::move(sending_), std::move(receiving_)});
 }
 
 /// The first reason is the one that counts.
