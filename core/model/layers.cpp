@@ -20,7 +20,7 @@ struct KindName {
   LayerKind kind;
   std::string_view name;
 };
-constexpr std::array<KindName, 17> kKinds{
+constexpr std::array<KindName, 19> kKinds{
     {{LayerKind::Linear, "linear"},
      {LayerKind::Relu, "relu"},
      {LayerKind::Gelu, "gelu"},
@@ -37,7 +37,9 @@ constexpr std::array<KindName, 17> kKinds{
      {LayerKind::Graph, "graph"},
      {LayerKind::Add, "add"},
      {LayerKind::Concat, "concat"},
-     {LayerKind::Custom, "custom"}}};
+     {LayerKind::Custom, "custom"},
+     {LayerKind::RmsNorm, "rms_norm"},
+     {LayerKind::Swiglu, "swiglu"}}};
 
 LayerKind read_kind(const JsonCursor& value) {
   std::vector<std::pair<std::string_view, LayerKind>> choices;
@@ -56,7 +58,7 @@ std::vector<std::string_view> keys_of(LayerKind kind) {
     case LayerKind::Linear:
       return {"name", "kind", "inputs", "in", "out", "bias", "tied"};
     case LayerKind::CausalSelfAttention:
-      return {"name", "kind", "inputs", "in", "heads"};
+      return {"name", "kind", "inputs", "in", "heads", "kv_heads", "rotary_base", "bias"};
     case LayerKind::Embedding:
       return {"name", "kind", "out", "vocabulary", "positions"};
     case LayerKind::Residual:
@@ -67,6 +69,8 @@ std::vector<std::string_view> keys_of(LayerKind kind) {
     case LayerKind::Relu:
     case LayerKind::Gelu:
     case LayerKind::LayerNorm:
+    case LayerKind::RmsNorm:
+    case LayerKind::Swiglu:
       return {"name", "kind", "inputs", "in"};
     case LayerKind::Add:
     case LayerKind::Concat:
@@ -267,13 +271,27 @@ class LayerReader {
       result.bias = bias ? bias->boolean() : !result.tied;
       if (result.tied && result.bias) bias->fail("false: a tied layer has the table alone");
     }
-    if (result.kind == LayerKind::CausalSelfAttention) {
-      const JsonCursor heads = value.at("heads");
-      result.heads = read_count(heads, 1, kMostHeads);
-      if (result.in % result.heads != 0) {
-        heads.fail("a number of heads that divides the width " + std::to_string(result.in));
+    if (result.kind == LayerKind::CausalSelfAttention) read_attention(value, result);
+    if (result.kind == LayerKind::Swiglu) {
+      if (result.in % 2 != 0) {
+        throw InputError(value.file(), value.pointer(),
+                         "expected an even width in front of a swiglu, whose first half gates the "
+                         "second, found " +
+                             std::to_string(result.in));
       }
+      result.out = result.in / 2;
     }
+  }
+
+  static void read_attention(const JsonCursor& value, Layer& result) {
+    const JsonCursor heads = value.at("heads");
+    result.heads = read_count(heads, 1, kMostHeads);
+    if (result.in % result.heads != 0) {
+      heads.fail("a number of heads that divides the width " + std::to_string(result.in));
+    }
+    read_attention_details(value, result.in / result.heads, result.heads, result.kv_heads,
+                           result.rotary_base);
+    if (const auto bias = value.find("bias")) result.bias = bias->boolean();
   }
 
   Front front_;  // of the next layer
@@ -313,11 +331,31 @@ Json layer_json(const Layer& layer) {
   }
   if (layer.kind == LayerKind::CausalSelfAttention) {
     json["heads"] = layer.heads;
+    if (layer.kv_heads > 0) json["kv_heads"] = layer.kv_heads;
+    if (layer.rotary_base > 0) json["rotary_base"] = layer.rotary_base;
+    if (!layer.bias) json["bias"] = false;
   }
   return json;
 }
 
 }  // namespace
+
+void read_attention_details(const JsonCursor& value, int head_width, int heads, int& kv_heads,
+                            double& rotary_base) {
+  if (const auto shared = value.find("kv_heads")) {
+    kv_heads = read_count(*shared, 1, kMostHeads);
+    if (heads % kv_heads != 0) {
+      shared->fail("a number of heads that divides heads = " + std::to_string(heads));
+    }
+    if (kv_heads == heads) kv_heads = 0;
+  }
+  if (const auto base = value.find("rotary_base")) rotary_base = base->number(1, 1e12);
+  if (rotary_base > 0 && head_width % 2 != 0) {
+    value.at("heads").fail(
+        "a number of heads that have an even width each, for rotary positions turn pairs of "
+        "numbers");
+  }
+}
 
 std::vector<Layer> read_layers(const JsonCursor& list) {
   return grouped(LayerReader().layers(list, 0, true));

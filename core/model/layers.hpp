@@ -16,6 +16,11 @@ inline constexpr int kMostHeads = 65536;
 inline constexpr int kLongestSequence = 1 << 24;
 inline constexpr int kLargestVocabulary = 1 << 24;
 
+/// "kv_heads" and "rotary_base" of a layer or a shape with so many heads of this width; what is not
+/// there stays as it is.
+void read_attention_details(const JsonCursor& value, int head_width, int heads, int& kv_heads,
+                            double& rotary_base);
+
 /// A model's list of layers. Where layers name their inputs, those that more than one tensor
 /// connects come back as one Graph (core/model/graph.hpp).
 std::vector<Layer> read_layers(const JsonCursor& list);

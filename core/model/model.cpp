@@ -14,14 +14,28 @@ namespace pipewright {
 namespace {
 
 TransformerShape read_shape(const JsonCursor& value) {
-  value.only({"hidden", "layers", "heads", "ffn", "vocabulary", "sequence", "tied_head"});
+  value.only({"style", "hidden", "layers", "heads", "kv_heads", "ffn", "vocabulary", "sequence",
+              "tied_head", "rotary_base"});
   TransformerShape shape;
+  if (const auto style = value.find("style")) {
+    shape.style = read_choice<TransformerStyle>(
+        *style, {{"gpt", TransformerStyle::Gpt}, {"llama", TransformerStyle::Llama}});
+  }
   shape.hidden = read_count(value.at("hidden"), 1, kWidest);
   shape.layers = read_count(value.at("layers"), 1, kMostLayers - 2);
   const JsonCursor heads = value.at("heads");
   shape.heads = read_count(heads, 1, kMostHeads);
   if (shape.hidden % shape.heads != 0) {
     heads.fail("a number of heads that divides hidden = " + std::to_string(shape.hidden));
+  }
+  if (shape.style == TransformerStyle::Llama) {
+    read_attention_details(value, shape.hidden / shape.heads, shape.heads, shape.kv_heads,
+                           shape.rotary_base);
+  } else {
+    for (const char* key : {"kv_heads", "rotary_base"}) {
+      if (const auto given = value.find(key))
+        given->fail("no such key without \"style\": \"llama\"");
+    }
   }
   const std::optional<JsonCursor> ffn = value.find("ffn");
   if (!ffn && shape.hidden > kWidest / 4) {
@@ -124,6 +138,12 @@ Json to_json(const Model& model) {
                            {"heads", shape->heads},           {"ffn", shape->ffn},
                            {"vocabulary", shape->vocabulary}, {"sequence", shape->sequence}};
     if (shape->tied_head) json["transformer"]["tied_head"] = true;
+    if (shape->style == TransformerStyle::Llama) {
+      json["transformer"]["style"] = to_string(shape->style);
+      if (shape->kv_heads > 0) json["transformer"]["kv_heads"] = shape->kv_heads;
+      if (shape->rotary_base != kRotaryBase)
+        json["transformer"]["rotary_base"] = shape->rotary_base;
+    }
   } else {
     Json layers = Json::array();
     for (const Layer& layer : model.layers) {

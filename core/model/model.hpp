@@ -19,7 +19,7 @@ enum class LayerKind : std::uint8_t {
   Gelu,                 // tanh form
   LayerNorm,            // over the last dimension, with scale and shift
   CausalSelfAttention,  // qkv and output projections included; `in` wide,
-                        // `heads` heads
+                        // `heads` heads, keys and values shared by `heads / kv_heads` of them
   Embedding,            // token ids -> out wide; plus learned positions if positions > 0
   Residual,             // x + inner(x), or shortcut(x) + inner(x)
   Sequential,           // inner layers kept together: the partitioner does not cut it (a
@@ -34,6 +34,8 @@ enum class LayerKind : std::uint8_t {
   Add,                  // within a Graph: the sum of its inputs
   Concat,               // within a Graph: its inputs side by side; of images, their channels
   Custom,               // a user's own, by name (exec/layers/own_layer.hpp)
+  RmsNorm,              // over the last dimension, with scale
+  Swiglu,               // silu(first half) · second half of a row
 };
 inline constexpr int kGraphInput = -1;
 enum class LossKind : std::uint8_t { SoftmaxCrossEntropy, Mse };
@@ -70,6 +72,8 @@ struct Layer {
   LayerKind kind = LayerKind::Linear;
   int in = 0, out = 0;  // widths (features of a row)
   int heads = 0;
+  int kv_heads = 0;        // CausalSelfAttention: of keys and values; 0: as many as heads
+  double rotary_base = 0;  // CausalSelfAttention: of rotary positions; 0: it has none
   int vocabulary = 0, positions = 0;
   bool bias = true;
   bool tied = false;            // Linear: its matrix is the token table of the model's embedding
@@ -94,13 +98,13 @@ struct Model {
 };
 
 /// {"schema":"pipewright.model/1", "preset":"gpt-tiny"} or
-/// {"transformer":{hidden, layers, heads, ffn, vocabulary, sequence}} or
+/// {"transformer":{style, hidden, layers, heads, ffn, vocabulary, sequence}} or
 /// {"layers":[…], "loss":…}.
 Model read_model(const JsonCursor& document);
 Json to_json(const Model& model);
-/// "mlp" (1024 -> 4096 -> 1024), "gpt-tiny" (byte level), "gpt3-175b", "resnet50" (images of
-/// 224x224), "resnet50-small" (32x32, ten classes), "resnet-tiny" (16x16, four classes). Throws
-/// InputError with a suggestion.
+/// "mlp" (1024 -> 4096 -> 1024), "gpt-tiny" and "llama-tiny" (byte level), "gpt3-175b", "resnet50"
+/// (images of 224x224), "resnet50-small" (32x32, ten classes), "resnet-tiny" (16x16, four classes).
+/// Throws InputError with a suggestion.
 Model model_preset(std::string_view name);
 std::vector<std::string_view> model_preset_names();
 std::string_view to_string(LayerKind kind);

@@ -36,6 +36,14 @@ Model transformer(std::string name, const TransformerShape& shape, int bytes_per
 /// hundreds of steps take seconds on one core, and four blocks can be cut into four stages.
 Model gpt_tiny() { return transformer("gpt-tiny", {64, 4, 4, 256, 256, 64}, 4); }
 
+/// The same size in Llama's style.
+Model llama_tiny() {
+  TransformerShape shape{64, 4, 4, 176, 256, 64};
+  shape.style = TransformerStyle::Llama;
+  shape.kv_heads = 2;
+  return transformer("llama-tiny", shape, 4);
+}
+
 /// Table 2.1 of "Language Models are Few-Shot Learners"; vocabulary padded as Megatron-LM does.
 Model gpt3_175b() { return transformer("gpt3-175b", {12288, 96, 96, 4 * 12288, 51200, 2048}, 2); }
 
@@ -68,8 +76,8 @@ ResNetShape tiny_resnet() {
   return shape;
 }
 
-constexpr std::array<std::string_view, 6> kPresets{"mlp",      "gpt-tiny",       "gpt3-175b",
-                                                   "resnet50", "resnet50-small", "resnet-tiny"};
+constexpr std::array<std::string_view, 7> kPresets{
+    "mlp", "gpt-tiny", "llama-tiny", "gpt3-175b", "resnet50", "resnet50-small", "resnet-tiny"};
 
 }  // namespace
 
@@ -81,6 +89,9 @@ Model model_preset(std::string_view name) {
   }
   if (name == "gpt-tiny") {
     return gpt_tiny();
+  }
+  if (name == "llama-tiny") {
+    return llama_tiny();
   }
   if (name == "gpt3-175b") {
     return gpt3_175b();

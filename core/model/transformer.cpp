@@ -25,22 +25,44 @@ Layer linear(std::string name, int in, int out, bool bias = true) {
   return layer;
 }
 
+LayerKind norm_of(const TransformerShape& shape) {
+  return shape.style == TransformerStyle::Llama ? LayerKind::RmsNorm : LayerKind::LayerNorm;
+}
+
+std::vector<Layer> feed_forward_of(const TransformerShape& shape) {
+  const int width = shape.hidden;
+  if (shape.style == TransformerStyle::Llama) {
+    Layer swiglu = same_width("swiglu", LayerKind::Swiglu, 2 * shape.ffn);
+    swiglu.out = shape.ffn;
+    return {same_width("norm", LayerKind::RmsNorm, width),
+            linear("gate and up", width, 2 * shape.ffn, false), std::move(swiglu),
+            linear("down", shape.ffn, width, false)};
+  }
+  return {same_width("norm", LayerKind::LayerNorm, width), linear("up", width, shape.ffn),
+          same_width("gelu", LayerKind::Gelu, shape.ffn), linear("down", shape.ffn, width)};
+}
+
 Layer block(int number, const TransformerShape& shape) {
   const int width = shape.hidden;
   Layer attention = same_width("attention", LayerKind::CausalSelfAttention, width);
   attention.heads = shape.heads;
-  Layer attend =
-      layer_group("attend", LayerKind::Residual,
-                  {same_width("norm", LayerKind::LayerNorm, width), std::move(attention)});
-  Layer feed_forward = layer_group(
-      "feed forward", LayerKind::Residual,
-      {same_width("norm", LayerKind::LayerNorm, width), linear("up", width, shape.ffn),
-       same_width("gelu", LayerKind::Gelu, shape.ffn), linear("down", shape.ffn, width)});
+  if (shape.style == TransformerStyle::Llama) {
+    attention.kv_heads = shape.kv_heads;
+    attention.rotary_base = shape.rotary_base;
+    attention.bias = false;
+  }
+  Layer attend = layer_group("attend", LayerKind::Residual,
+                             {same_width("norm", norm_of(shape), width), std::move(attention)});
+  Layer feed_forward = layer_group("feed forward", LayerKind::Residual, feed_forward_of(shape));
   return layer_group("block " + std::to_string(number), LayerKind::Sequential,
                      {std::move(attend), std::move(feed_forward)});
 }
 
 }  // namespace
+
+std::string_view to_string(TransformerStyle style) {
+  return style == TransformerStyle::Llama ? "llama" : "gpt";
+}
 
 std::vector<Layer> expand(const TransformerShape& shape) {
   std::vector<Layer> layers;
@@ -50,7 +72,7 @@ std::vector<Layer> expand(const TransformerShape& shape) {
   embedding.in = 1;
   embedding.out = shape.hidden;
   embedding.vocabulary = shape.vocabulary;
-  embedding.positions = shape.sequence;
+  if (shape.style == TransformerStyle::Gpt) embedding.positions = shape.sequence;
   layers.push_back(std::move(embedding));
   for (int k = 0; k < shape.layers; ++k) {
     layers.push_back(block(k, shape));
@@ -59,7 +81,7 @@ std::vector<Layer> expand(const TransformerShape& shape) {
   logits.tied = shape.tied_head;
   layers.push_back(
       layer_group("head", LayerKind::Sequential,
-                  {same_width("norm", LayerKind::LayerNorm, shape.hidden), std::move(logits)}));
+                  {same_width("norm", norm_of(shape), shape.hidden), std::move(logits)}));
   return layers;
 }
 
@@ -77,8 +99,14 @@ std::optional<TransformerShape> transformer_shape_of(const Model& model) {
   TransformerShape shape;
   shape.hidden = embedding.out;
   shape.layers = static_cast<int>(model.layers.size()) - 2;
-  shape.heads = first.inner[0].inner[1].heads;
-  shape.ffn = first.inner[1].inner[1].out;
+  const Layer& attention = first.inner[0].inner[1];
+  shape.heads = attention.heads;
+  shape.ffn = first.inner[1].inner[3].in;
+  if (attention.rotary_base > 0) {
+    shape.style = TransformerStyle::Llama;
+    shape.kv_heads = attention.kv_heads;
+    shape.rotary_base = attention.rotary_base;
+  }
   shape.vocabulary = embedding.vocabulary;
   shape.sequence = model.sequence;
   const Layer& head = model.layers.back();

@@ -1,21 +1,36 @@
 // The shorthand for a decoder-only transformer: a few numbers that stand for a chain of layers.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "core/model/model.hpp"
 
 namespace pipewright {
+
+enum class TransformerStyle : std::uint8_t {
+  Gpt,    // learned positions, layer norms, gelu, biases
+  Llama,  // rotary positions, rms norms, swiglu, no biases; keys and values may be shared by heads
+};
+/// "gpt", "llama".
+std::string_view to_string(TransformerStyle style);
+
+/// The base of Llama's rotary positions (arXiv 2302.13971, after 2104.09864).
+inline constexpr double kRotaryBase = 10'000;
 
 struct TransformerShape {
   int hidden = 0, layers = 0, heads = 0;
   int ffn = 0;  // width of the inner layer of the feed-forward part
   int vocabulary = 0, sequence = 0;
   bool tied_head = false;  // the head multiplies by the embedding's table
+  TransformerStyle style = TransformerStyle::Gpt;
+  int kv_heads = 0;                  // Llama: of keys and values; 0: as many as heads
+  double rotary_base = kRotaryBase;  // Llama
 };
 
-/// Embedding with learned positions, `layers` blocks, head; named "embedding", "block k", "head".
-/// Checks nothing: the shape has to be valid.
+/// Embedding, `layers` blocks, head; named "embedding", "block k", "head". Checks nothing: the
+/// shape has to be valid.
 std::vector<Layer> expand(const TransformerShape& shape);
 
 /// The shape whose expansion the model is; nullopt if it is not one.

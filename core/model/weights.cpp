@@ -51,6 +51,17 @@ void visit_batch_norm(std::int64_t channels, Visit visit) {
   visit(statistic("updates", 1, 0));
 }
 
+/// Queries, keys and values side by side.
+template <class Visit>
+void visit_attention(const Layer& layer, int width, Visit visit) {
+  const int kv_heads = layer.kv_heads > 0 ? layer.kv_heads : layer.heads;
+  const int projected = width + 2 * (layer.heads > 0 ? width / layer.heads * kv_heads : width);
+  visit(matrix("qkv_weight", width, projected));
+  if (layer.bias) visit(constant("qkv_bias", projected, 0));
+  visit(matrix("output_weight", width, width));
+  if (layer.bias) visit(constant("output_bias", width, 0));
+}
+
 template <class Visit>
 void visit_weights(const Layer& layer, int width, Visit visit) {
   switch (layer.kind) {
@@ -60,14 +71,13 @@ void visit_weights(const Layer& layer, int width, Visit visit) {
       if (layer.bias) visit(constant("bias", layer.out, 0));
       return;
     case LayerKind::CausalSelfAttention:
-      visit(matrix("qkv_weight", width, 3 * width));
-      visit(constant("qkv_bias", product(3, width), 0));
-      visit(matrix("output_weight", width, width));
-      visit(constant("output_bias", width, 0));
-      return;
+      return visit_attention(layer, width, visit);
     case LayerKind::LayerNorm:
       visit(constant("scale", width, 1));
       visit(constant("shift", width, 0));
+      return;
+    case LayerKind::RmsNorm:
+      visit(constant("scale", width, 1));
       return;
     case LayerKind::Embedding:
       visit(table("tokens", layer.vocabulary, layer.out));

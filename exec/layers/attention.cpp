@@ -1,4 +1,5 @@
 // Causal self-attention with its projections: x -> (queries, keys, values) -> attention -> output.
+// Where positions are rotary, queries and keys are turned by theirs before they meet.
 #include <utility>
 
 #include "exec/layers/leaf.hpp"
@@ -13,15 +14,19 @@ class AttentionLayer final : public LeafLayer {
  public:
   AttentionLayer(const Layer& layer, const LayerSite& site)
       : LeafLayer(layer, site, kSlots),
-        shape_{site.extent.samples, site.extent.sequence, site.width, layer.heads},
+        shape_{site.extent.samples, site.extent.sequence, site.width, layer.heads, layer.kv_heads},
+        rotary_base_(layer.rotary_base),
         words_(site.extent.words(site.width)),
+        qkv_words_(site.extent.words(shape_.qkv_width())),
         recomputes_(site.recomputes_attention),
-        qkv_(ops_, site.width, 3 * site.width, weights_[0], &weights_[1]),
-        output_(ops_, site.width, site.width, weights_[2], &weights_[3]) {}
+        qkv_(ops_, site.width, shape_.qkv_width(), weights_[0], bias_after(0)),
+        output_(ops_, site.width, site.width, weights_[layer.bias ? 2 : 1],
+                bias_after(layer.bias ? 2 : 1)) {}
 
   Buffer forward(Buffer x, Saved& saved) override {
-    Buffer qkv = ops_.take(3 * words_);
+    Buffer qkv = ops_.take(qkv_words_);
     qkv_.forward(shape_.rows(), x.floats(), qkv.floats());
+    rotate(false, qkv);
     saved.buffers[kQkv] = std::move(qkv);
     attend(saved);
     Buffer y = ops_.take(words_);
@@ -39,10 +44,11 @@ class AttentionLayer final : public LeafLayer {
     Buffer dcontext = ops_.take(words_);
     output_.backward_input(shape_.rows(), dy.floats(), dcontext.floats());
     // W of the queries, keys and values needs this even where dx is not wanted.
-    Buffer dqkv = ops_.take(3 * words_);
+    Buffer dqkv = ops_.take(qkv_words_);
     ops_.attention_backward_input(shape_, saved.buffers[kQkv].floats(),
                                   saved.buffers[kProbabilities].floats(), dcontext.floats(),
                                   dqkv.floats());
+    rotate(true, dqkv);
     saved.buffers[kQkv].reset();
     saved.buffers[kProbabilities].reset();
     Buffer dx;
@@ -62,6 +68,22 @@ class AttentionLayer final : public LeafLayer {
                             saved.buffers[kDy].floats());
   }
 
+  /// The bias that is declared right after a matrix; null without biases.
+  Parameter* bias_after(std::size_t matrix) {
+    return weights_.size() == 4 ? &weights_[matrix + 1] : nullptr;
+  }
+
+  void rotate(bool back, Buffer& qkv) {
+    if (rotary_base_ <= 0) return;
+    ops_.rotate({.samples = shape_.samples,
+                 .sequence = shape_.sequence,
+                 .heads = shape_.heads + shape_.key_heads(),
+                 .head_width = shape_.head_width(),
+                 .stride = shape_.qkv_width(),
+                 .base = rotary_base_},
+                back, qkv.floats());
+  }
+
   void attend(Saved& saved) {
     saved.buffers[kProbabilities] = ops_.take(shape_.probabilities());
     saved.buffers[kContext] = ops_.take(words_);
@@ -73,7 +95,8 @@ class AttentionLayer final : public LeafLayer {
   enum Slot { kX, kQkv, kProbabilities, kContext, kDqkv, kDy, kSlots };
 
   AttentionShape shape_;
-  std::size_t words_;
+  double rotary_base_;
+  std::size_t words_, qkv_words_;
   bool recomputes_;
   Projection qkv_, output_;
 };

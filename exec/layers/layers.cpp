@@ -138,6 +138,19 @@ int width_behind_residual(const Layer& layer, int width, const std::string& path
   return behind;
 }
 
+void check_heads(const Layer& layer, int width, const std::string& path) {
+  if (layer.heads <= 0 || width % layer.heads != 0) {
+    refuse_layer(path, std::to_string(layer.heads) + " heads do not divide the width " +
+                           std::to_string(width));
+  }
+  if (layer.kv_heads < 0 || (layer.kv_heads > 0 && layer.heads % layer.kv_heads != 0)) {
+    refuse_layer(path, std::to_string(layer.kv_heads) + " heads of keys do not divide " +
+                           std::to_string(layer.heads) + " of queries");
+  }
+  if (layer.rotary_base > 0 && width / layer.heads % 2 != 0)
+    refuse_layer(path, "rotary positions need heads of an even width");
+}
+
 void check_embedding(const Layer& layer, const LayerSite& site) {
   if (layer.positions > 0 && layer.positions < site.extent.sequence) {
     refuse_layer(site.path, "it has " + std::to_string(layer.positions) +
@@ -186,11 +199,13 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
       return layer.image_out.numbers();
     case LayerKind::CausalSelfAttention:
       expect_width(layer, width, path);
-      if (layer.heads <= 0 || width % layer.heads != 0) {
-        refuse_layer(path, std::to_string(layer.heads) + " heads do not divide the width " +
-                               std::to_string(width));
-      }
+      check_heads(layer, width, path);
       return width;
+    case LayerKind::Swiglu:
+      expect_width(layer, width, path);
+      if (width % 2 != 0)
+        refuse_layer(path, "it halves a row, but " + std::to_string(width) + " is odd");
+      return width / 2;
     default:
       expect_width(layer, width, path);
       return width;
@@ -231,6 +246,10 @@ std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& 
       return make_activation(layer, site);
     case LayerKind::LayerNorm:
       return make_layer_norm(layer, site);
+    case LayerKind::RmsNorm:
+      return make_rms_norm(layer, site);
+    case LayerKind::Swiglu:
+      return make_swiglu(layer, site);
     case LayerKind::CausalSelfAttention:
       return make_attention(layer, site);
     case LayerKind::Embedding:

@@ -128,6 +128,74 @@ class LayerNormLayer final : public LeafLayer {
   std::size_t words_;
 };
 
+class RmsNormLayer final : public LeafLayer {
+ public:
+  RmsNormLayer(const Layer& layer, const LayerSite& site)
+      : LeafLayer(layer, site, kSlots),
+        shape_{site.extent.rows(), site.width},
+        words_(site.extent.words(site.width)) {}
+
+  Buffer forward(Buffer x, Saved& saved) override {
+    Buffer y = ops_.take(words_);
+    saved.buffers[kInverse] = ops_.take(extent_.words(1));
+    ops_.rms_norm_forward(shape_, x.floats(), scale().weights(), y.floats(),
+                          saved.buffers[kInverse].floats());
+    saved.buffers[kX] = std::move(x);
+    return y;
+  }
+
+  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    Buffer dx;
+    if (wanted) {
+      dx = ops_.take(words_);
+      ops_.rms_norm_backward_input(shape_, saved.buffers[kX].floats(),
+                                   saved.buffers[kInverse].floats(), scale().weights(), dy.floats(),
+                                   dx.floats());
+    }
+    saved.buffers[kDy] = std::move(dy);
+    return dx;
+  }
+
+ private:
+  enum Slot { kX, kInverse, kDy, kSlots };
+
+  Parameter& scale() { return weights_[0]; }
+
+  void add_gradients(Saved& saved) override {
+    ops_.rms_norm_backward_weight(shape_, saved.buffers[kX].floats(),
+                                  saved.buffers[kInverse].floats(), saved.buffers[kDy].floats(),
+                                  scale().gradients());
+  }
+
+  NormShape shape_;
+  std::size_t words_;
+};
+
+/// No parameters; keeps its input until I.
+class SwigluLayer final : public LeafLayer {
+ public:
+  SwigluLayer(const Layer& layer, const LayerSite& site)
+      : LeafLayer(layer, site, 1), width_(site.width / 2) {}
+
+  Buffer forward(Buffer x, Saved& saved) override {
+    Buffer y = ops_.take(extent_.words(width_));
+    ops_.swiglu_forward(extent_.rows(), width_, x.floats(), y.floats());
+    saved.buffers[0] = std::move(x);
+    return y;
+  }
+
+  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    const Buffer x = std::exchange(saved.buffers[0], Buffer());
+    if (!wanted) return {};
+    Buffer dx = ops_.take(extent_.words(2 * width_));
+    ops_.swiglu_backward_input(extent_.rows(), width_, x.floats(), dy.floats(), dx.floats());
+    return dx;
+  }
+
+ private:
+  int width_;
+};
+
 class EmbeddingLayer final : public LeafLayer {
  public:
   EmbeddingLayer(const Layer& layer, const LayerSite& site)
@@ -176,6 +244,14 @@ std::unique_ptr<TrainableLayer> make_linear(const Layer& layer, const LayerSite&
 
 std::unique_ptr<TrainableLayer> make_activation(const Layer& layer, const LayerSite& site) {
   return std::make_unique<ActivationLayer>(layer, site);
+}
+
+std::unique_ptr<TrainableLayer> make_rms_norm(const Layer& layer, const LayerSite& site) {
+  return std::make_unique<RmsNormLayer>(layer, site);
+}
+
+std::unique_ptr<TrainableLayer> make_swiglu(const Layer& layer, const LayerSite& site) {
+  return std::make_unique<SwigluLayer>(layer, site);
 }
 
 std::unique_ptr<TrainableLayer> make_layer_norm(const Layer& layer, const LayerSite& site) {

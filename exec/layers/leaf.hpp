@@ -12,6 +12,8 @@ std::unique_ptr<TrainableLayer> make_linear(const Layer& layer, const LayerSite&
 /// Relu and Gelu.
 std::unique_ptr<TrainableLayer> make_activation(const Layer& layer, const LayerSite& site);
 std::unique_ptr<TrainableLayer> make_layer_norm(const Layer& layer, const LayerSite& site);
+std::unique_ptr<TrainableLayer> make_rms_norm(const Layer& layer, const LayerSite& site);
+std::unique_ptr<TrainableLayer> make_swiglu(const Layer& layer, const LayerSite& site);
 std::unique_ptr<TrainableLayer> make_attention(const Layer& layer, const LayerSite& site);
 std::unique_ptr<TrainableLayer> make_embedding(const Layer& layer, const LayerSite& site);
 

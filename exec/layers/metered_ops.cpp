@@ -6,6 +6,9 @@ namespace {
 // Operations per element of what is not a matrix product (docs/metrics.md).
 constexpr double kGeluBackward = 13;
 constexpr double kNormForward = 8, kNormInputGradient = 9, kNormWeightGradient = 3;
+constexpr double kRmsForward = 4, kRmsInputGradient = 7, kRmsWeightGradient = 3;
+constexpr double kSwigluForward = 5, kSwigluBackward = 11;
+constexpr double kRotation = 3;
 constexpr double kBatchStatistics = 3, kBatchNormForward = 4, kBatchNormBackward = 10;
 constexpr double kSoftmaxForward = 5, kSoftmaxBackward = 4;
 
@@ -91,6 +94,31 @@ void MeteredOps::layer_norm_backward_input(const NormShape& shape, const float*,
 void MeteredOps::layer_norm_backward_weight(const NormShape& shape, const float*, const float*,
                                             const float*, const float*, float*, float*) {
   count(kNormWeightGradient * elements_of(shape));
+}
+
+void MeteredOps::rms_norm_forward(const NormShape& shape, const float*, const float*, float*,
+                                  float*) {
+  count(kRmsForward * elements_of(shape));
+}
+void MeteredOps::rms_norm_backward_input(const NormShape& shape, const float*, const float*,
+                                         const float*, const float*, float*) {
+  count(kRmsInputGradient * elements_of(shape));
+}
+void MeteredOps::rms_norm_backward_weight(const NormShape& shape, const float*, const float*,
+                                          const float*, float*) {
+  count(kRmsWeightGradient * elements_of(shape));
+}
+
+void MeteredOps::swiglu_forward(int rows, int width, const float*, float*) {
+  count(kSwigluForward * product(rows, width));
+}
+void MeteredOps::swiglu_backward_input(int rows, int width, const float*, const float*, float*) {
+  count(kSwigluBackward * product(rows, width));
+}
+
+void MeteredOps::rotate(const RotaryShape& shape, bool, float*) {
+  const Buffer scratch = take(shape.scratch());
+  count(kRotation * product(shape.samples, shape.sequence, shape.heads, shape.head_width));
 }
 
 void MeteredOps::attention_forward(const AttentionShape& shape, const float*, float*, float*) {

@@ -48,6 +48,15 @@ class MeteredOps final : public TensorOps, public ImageOps {
                                  const float*, const float*, float*) override;
   void layer_norm_backward_weight(const NormShape& shape, const float*, const float*, const float*,
                                   const float*, float*, float*) override;
+  void rms_norm_forward(const NormShape& shape, const float*, const float*, float*,
+                        float*) override;
+  void rms_norm_backward_input(const NormShape& shape, const float*, const float*, const float*,
+                               const float*, float*) override;
+  void rms_norm_backward_weight(const NormShape& shape, const float*, const float*, const float*,
+                                float*) override;
+  void swiglu_forward(int rows, int width, const float*, float*) override;
+  void swiglu_backward_input(int rows, int width, const float*, const float*, float*) override;
+  void rotate(const RotaryShape& shape, bool, float*) override;
   void attention_forward(const AttentionShape& shape, const float*, float*, float*) override;
   void attention_backward_input(const AttentionShape& shape, const float*, const float*,
                                 const float*, float*) override;

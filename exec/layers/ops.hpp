@@ -46,6 +46,12 @@ void gelu_forward(std::size_t n, const float* x, float* y);
 /// dx may be dy.
 void gelu_backward_input(std::size_t n, const float* x, const float* dy, float* dx);
 
+/// y[r][j] = silu(x[r][j]) · x[r][width + j], silu(v) = v / (1 + e^-v); x[rows][2 · width],
+/// y[rows][width] (Shazeer, arXiv 2002.05202).
+void swiglu_forward(int rows, int width, const float* x, float* y);
+/// dx[rows][2 · width].
+void swiglu_backward_input(int rows, int width, const float* x, const float* dy, float* dx);
+
 /// y += x: the sum of a residual connection, forward and backward.
 void add_to(std::size_t n, const float* x, float* y);
 
@@ -67,12 +73,42 @@ void layer_norm_backward_weight(const NormShape& shape, const float* x, const fl
                                 const float* inverse_deviation, const float* dy, float* dscale,
                                 float* dshift);
 
+/// y = x · inverse_root · scale, with inverse_root[rows] = 1 / sqrt(mean(x²) + epsilon) kept for I
+/// and W (Zhang and Sennrich, arXiv 1910.07467); epsilon is that of layer norms.
+void rms_norm_forward(const NormShape& shape, const float* x, const float* scale, float* y,
+                      float* inverse_root);
+void rms_norm_backward_input(const NormShape& shape, const float* x, const float* inverse_root,
+                             const float* scale, const float* dy, float* dx);
+void rms_norm_backward_weight(const NormShape& shape, const float* x, const float* inverse_root,
+                              const float* dy, float* dscale);
+
+// --- Rotary positions ----------------------------------------------------------------------------
+
+/// Heads side by side at the beginning of rows that are `stride` floats apart.
+struct RotaryShape {
+  int samples = 0, sequence = 0, heads = 0, head_width = 0, stride = 0;
+  double base = 0;
+
+  std::size_t scratch() const {
+    return static_cast<std::size_t>(sequence) * static_cast<std::size_t>(head_width);
+  }
+};
+/// Turns each pair (j, j + head_width/2) of a head by its row's place in the sequence times
+/// base^(-2j/head_width) (Su and others, arXiv 2104.09864, with the halves that Llama pairs).
+/// `back`: by the negative, which is the gradient. scratch[sequence][head_width].
+void rotate(const RotaryShape& shape, bool back, float* rows, float* scratch);
+
 // --- Causal multi-head self-attention, without its projections ----------------------------------
 
-/// `heads` divides `width`; a head is width / heads wide.
+/// `heads` divides `width`; a head is width / heads wide. Each of `kv_heads` heads of keys and
+/// values (0: `heads`) serves heads / kv_heads heads of queries, one after the other.
 struct AttentionShape {
-  int samples = 0, sequence = 0, width = 0, heads = 0;
+  int samples = 0, sequence = 0, width = 0, heads = 0, kv_heads = 0;
 
+  int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  int queries_a_key() const { return heads / key_heads(); }
+  int key_width() const { return key_heads() * head_width(); }
+  int qkv_width() const { return width + 2 * key_width(); }
   int rows() const { return static_cast<int>(std::int64_t{samples} * sequence); }
   int head_width() const { return width / heads; }
   std::size_t probabilities() const {
@@ -83,12 +119,12 @@ struct AttentionShape {
     return static_cast<std::size_t>(sequence) * static_cast<std::size_t>(sequence);
   }
 };
-/// qkv[rows][3 · width] holds queries, keys and values side by side, each head by head.
+/// qkv[rows][qkv_width] holds queries, keys and values side by side, each head by head.
 /// probabilities[samples][heads][sequence][sequence] is kept for I; context[rows][width].
 /// There are no weights in it, so there is no W.
 void attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
                        float* context, Numerics numerics = Numerics::Fast);
-/// dqkv[rows][3 · width]; scratch[sequence][sequence].
+/// dqkv[rows][qkv_width]; scratch[sequence][sequence].
 void attention_backward_input(const AttentionShape& shape, const float* qkv,
                               const float* probabilities, const float* dcontext, float* dqkv,
                               float* scratch, Numerics numerics = Numerics::Fast);

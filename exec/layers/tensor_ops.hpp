@@ -93,6 +93,19 @@ class TensorOps {
                                           const float* inverse_deviation, const float* dy,
                                           float* dscale, float* dshift) = 0;
 
+  // Those of Llama's layers throw Bug where the device has none, as images() does.
+  virtual void rms_norm_forward(const NormShape& shape, const float* x, const float* scale,
+                                float* y, float* inverse_root);
+  virtual void rms_norm_backward_input(const NormShape& shape, const float* x,
+                                       const float* inverse_root, const float* scale,
+                                       const float* dy, float* dx);
+  virtual void rms_norm_backward_weight(const NormShape& shape, const float* x,
+                                        const float* inverse_root, const float* dy, float* dscale);
+  virtual void swiglu_forward(int rows, int width, const float* x, float* y);
+  virtual void swiglu_backward_input(int rows, int width, const float* x, const float* dy,
+                                     float* dx);
+  virtual void rotate(const RotaryShape& shape, bool back, float* rows);
+
   virtual void attention_forward(const AttentionShape& shape, const float* qkv,
                                  float* probabilities, float* context) = 0;
   virtual void attention_backward_input(const AttentionShape& shape, const float* qkv,

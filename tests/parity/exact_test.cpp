@@ -62,6 +62,7 @@ TEST(ExactNumerics, ATransformerHasTheSerialRunsBitsToo) {
     for (const int ranks : {2, 4}) {
       SCOPED_TRACE(schedule + std::to_string(ranks));
       expect_serial_bits(program_of({schedule, ranks, 8, 1, "torch"}), small_transformer());
+      expect_serial_bits(program_of({schedule, ranks, 8, 1, "torch"}), small_llama());
     }
   }
 }

@@ -46,6 +46,18 @@ Model model_named(const std::string& name) {
   if (name == "resnet-tiny") return model_preset("resnet-tiny");
   Model model;
   model.name = name;
+  if (name == "llama") {
+    model.layers = expand({.hidden = 32,
+                           .layers = 7,
+                           .heads = 4,
+                           .ffn = 88,
+                           .vocabulary = 256,
+                           .sequence = 32,
+                           .style = TransformerStyle::Llama,
+                           .kv_heads = 2});
+    model.sequence = 32;
+    return model;
+  }
   if (name == "transformer") {
     model.layers = expand(
         {.hidden = 32, .layers = 7, .heads = 4, .ffn = 128, .vocabulary = 256, .sequence = 32});
@@ -181,6 +193,8 @@ INSTANTIATE_TEST_SUITE_P(
         PeakCase{
             .model = "transformer", .schedule = "1f1b", .ranks = 2, .replicas = 2, .sharded = true},
         PeakCase{.model = "transformer", .schedule = "1f1b", .optimizer = "sgd"},
+        PeakCase{"llama", "gpipe"}, PeakCase{"llama", "1f1b"}, PeakCase{"llama", "zb-h1"},
+        PeakCase{.model = "llama", .schedule = "1f1b", .recompute = kSelective},
         PeakCase{.model = "mlp", .schedule = "gpipe", .micro_batch_size = 64},
         PeakCase{.model = "mlp", .schedule = "1f1b", .micro_batch_size = 64},
         PeakCase{.model = "mlp", .schedule = "zb-h1", .micro_batch_size = 64},

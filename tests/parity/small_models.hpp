@@ -19,6 +19,15 @@ inline Model small_transformer() {
                                "small transformer"));
 }
 
+/// The same in Llama's style; two heads of queries share a head of keys.
+inline Model small_llama() {
+  Json json = to_json(small_transformer());
+  json["transformer"]["heads"] = 6;
+  json["transformer"]["kv_heads"] = 3;
+  json["transformer"]["style"] = "llama";
+  return read_model(JsonCursor(json, "small llama"));
+}
+
 /// The same, whose head uses the embedding's table.
 inline Model tied_transformer() {
   Json json = to_json(small_transformer());

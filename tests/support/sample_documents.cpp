@@ -27,6 +27,27 @@ Json layer_model() {
       {"name": "head", "kind": "linear", "in": 12, "out": 50, "bias": false}]})");
 }
 
+Json llama_model() {
+  return parsed(R"({
+    "schema": "pipewright.model/1", "name": "llama's layers", "loss": "softmax_cross_entropy",
+    "sequence": 8,
+    "layers": [
+      {"name": "ids", "kind": "embedding", "out": 12, "vocabulary": 50},
+      {"name": "norm", "kind": "rms_norm", "in": 12},
+      {"name": "attention", "kind": "causal_self_attention", "in": 12, "heads": 6, "kv_heads": 2,
+       "rotary_base": 10000.0, "bias": false},
+      {"name": "up", "kind": "linear", "in": 12, "out": 20, "bias": false},
+      {"name": "swiglu", "kind": "swiglu", "in": 20},
+      {"name": "head", "kind": "linear", "in": 10, "out": 50, "bias": false}]})");
+}
+
+Json llama_shape() {
+  return parsed(R"({
+    "schema": "pipewright.model/1", "name": "shape", "bytes_per_element": 4,
+    "transformer": {"hidden": 16, "layers": 2, "heads": 4, "ffn": 24, "vocabulary": 32,
+                    "sequence": 4, "style": "llama", "kv_heads": 2, "rotary_base": 500000.0}})");
+}
+
 Json image_model() {
   return parsed(R"({
     "schema": "pipewright.model/1", "name": "images", "loss": "softmax_cross_entropy",
@@ -189,6 +210,8 @@ Profile sample_profile() {
 
 std::vector<Sample> sample_documents() {
   return {{"model", "layers", layer_model()},
+          {"model", "llama layers", llama_model()},
+          {"model", "llama shape", llama_shape()},
           {"model", "images", image_model()},
           {"model", "graph", graph_model()},
           {"model", "transformer", to_json(model_preset("gpt3-175b"))},

@@ -62,6 +62,36 @@ void HostOps::layer_norm_backward_weight(const NormShape& shape, const float* x,
   exec::layer_norm_backward_weight(shape, x, mean, inverse_deviation, dy, dscale, dshift);
 }
 
+void HostOps::rms_norm_forward(const NormShape& shape, const float* x, const float* scale, float* y,
+                               float* inverse_root) {
+  exec::rms_norm_forward(shape, x, scale, y, inverse_root);
+}
+
+void HostOps::rms_norm_backward_input(const NormShape& shape, const float* x,
+                                      const float* inverse_root, const float* scale,
+                                      const float* dy, float* dx) {
+  exec::rms_norm_backward_input(shape, x, inverse_root, scale, dy, dx);
+}
+
+void HostOps::rms_norm_backward_weight(const NormShape& shape, const float* x,
+                                       const float* inverse_root, const float* dy, float* dscale) {
+  exec::rms_norm_backward_weight(shape, x, inverse_root, dy, dscale);
+}
+
+void HostOps::swiglu_forward(int rows, int width, const float* x, float* y) {
+  exec::swiglu_forward(rows, width, x, y);
+}
+
+void HostOps::swiglu_backward_input(int rows, int width, const float* x, const float* dy,
+                                    float* dx) {
+  exec::swiglu_backward_input(rows, width, x, dy, dx);
+}
+
+void HostOps::rotate(const RotaryShape& shape, bool back, float* rows) {
+  const Buffer scratch = pool_.take(shape.scratch());
+  exec::rotate(shape, back, rows, scratch.floats());
+}
+
 void HostOps::attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
                                 float* context) {
   exec::attention_forward(shape, qkv, probabilities, context, numerics_);

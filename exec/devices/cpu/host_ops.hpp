@@ -33,6 +33,16 @@ class HostOps final : public TensorOps, public ImageOps {
   void layer_norm_backward_weight(const NormShape& shape, const float* x, const float* mean,
                                   const float* inverse_deviation, const float* dy, float* dscale,
                                   float* dshift) override;
+  void rms_norm_forward(const NormShape& shape, const float* x, const float* scale, float* y,
+                        float* inverse_root) override;
+  void rms_norm_backward_input(const NormShape& shape, const float* x, const float* inverse_root,
+                               const float* scale, const float* dy, float* dx) override;
+  void rms_norm_backward_weight(const NormShape& shape, const float* x, const float* inverse_root,
+                                const float* dy, float* dscale) override;
+  void swiglu_forward(int rows, int width, const float* x, float* y) override;
+  void swiglu_backward_input(int rows, int width, const float* x, const float* dy,
+                             float* dx) override;
+  void rotate(const RotaryShape& shape, bool back, float* rows) override;
   void attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
                          float* context) override;
   void attention_backward_input(const AttentionShape& shape, const float* qkv,

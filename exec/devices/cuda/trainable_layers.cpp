@@ -14,9 +14,13 @@ void require_layer(const Layer& layer, const std::string& path) {
     case LayerKind::Relu:
     case LayerKind::Gelu:
     case LayerKind::LayerNorm:
-    case LayerKind::CausalSelfAttention:
     case LayerKind::Embedding:
       return;
+    case LayerKind::CausalSelfAttention:
+      if (layer.kv_heads == 0 && layer.rotary_base <= 0) return;
+      throw InputError("layer \"" + path +
+                       "\": attention with rotary positions, or with keys that several heads "
+                       "share, is not trained on GPUs yet; use --device cpu");
     case LayerKind::Residual:
     case LayerKind::Sequential:
       break;

@@ -59,10 +59,38 @@ TEST(ModelPresets, Gpt3HasItsParameters) {
   EXPECT_EQ(parameters(model_preset("gpt3-175b")), 175'244'992'512);
 }
 
+/// Llama 3 8B has 8,030,261,248 (arXiv 2407.21783, table 3, and the published weights).
+TEST(TransformerStyle, LlamaHasTheParametersOfThePublishedModel) {
+  const Json json = parse_json(R"({"schema": "pipewright.model/1", "transformer": {
+      "style": "llama", "hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "ffn": 14336,
+      "vocabulary": 128256, "sequence": 8192, "rotary_base": 500000}})",
+                               "llama");
+  const Model model = read_model(JsonCursor(json, "llama"));
+  EXPECT_EQ(parameters(model), 8'030'261'248);
+  const Json written = to_json(model);
+  EXPECT_TRUE(written.contains("transformer")) << "it is still known to be one";
+  EXPECT_EQ(read_model(JsonCursor(written, "written")).layers, model.layers);
+}
+
+TEST(TransformerStyle, WhatDoesNotFitIsSaidWithItsPlace) {
+  const auto refused_shape = [](const std::string& more) {
+    return refused(R"({"schema": "pipewright.model/1", "transformer": {"hidden": 12, "layers": 1,
+                       "heads": 4, "vocabulary": 9, "sequence": 5, )" +
+                   more + "}}");
+  };
+  EXPECT_EQ(refused_shape(R"("style": "llama", "kv_heads": 3)").pointer(), "/transformer/kv_heads");
+  EXPECT_EQ(refused_shape(R"("style": "llama")").message(),
+            "expected a number of heads that have an even width each, for rotary positions turn "
+            "pairs of numbers, found 4");
+  EXPECT_EQ(refused_shape(R"("kv_heads": 2)").pointer(), "/transformer/kv_heads");
+  EXPECT_EQ(refused_shape(R"("style": "bert")").pointer(), "/transformer/style");
+  EXPECT_EQ(refused(layers(R"({"kind": "swiglu", "in": 5})")).pointer(), "/layers/0");
+}
+
 TEST(ModelPresets, UnknownOnesGetASuggestion) {
   EXPECT_EQ(refusal([] { model_preset("gpt-tny"); }).message(),
             "unknown model preset \"gpt-tny\" (did you mean \"gpt-tiny\"?); the presets are mlp, "
-            "gpt-tiny, gpt3-175b, resnet50, resnet50-small, resnet-tiny");
+            "gpt-tiny, llama-tiny, gpt3-175b, resnet50, resnet50-small, resnet-tiny");
 }
 
 TEST(Footprint, Linear) {
@@ -168,8 +196,8 @@ TEST(ReadModel, MessagesSayWhatToDo) {
                "m.json: /layers/0/kind: expected one of \"linear\", \"relu\", \"gelu\", "
                "\"layer_norm\", \"causal_self_attention\", \"embedding\", \"residual\", "
                "\"sequential\", \"conv2d\", \"batch_norm\", \"max_pool\", \"average_pool\", "
-               "\"global_average_pool\", \"graph\", \"add\", \"concat\", \"custom\" (did you mean "
-               "\"linear\"?), found \"linaer\"");
+               "\"global_average_pool\", \"graph\", \"add\", \"concat\", \"custom\", \"rms_norm\", "
+               "\"swiglu\" (did you mean \"linear\"?), found \"linaer\"");
   EXPECT_EQ(refused(R"({"schema": "pipewright.model/1", "transfomer": {}})").message(),
             "unknown key (did you mean \"transformer\"?); the keys here are schema name preset "
             "transformer layers loss sequence bytes_per_element");

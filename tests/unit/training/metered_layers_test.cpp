@@ -61,6 +61,21 @@ TEST(MeteredLayers, ALayerNormKeepsTwoNumbersARowBesides) {
             (Kept{6 * (5 + 2) * 4, 6 * (5 + 2 + 5) * 4}));
 }
 
+TEST(MeteredLayers, WhatLlamasLayersKeep) {
+  EXPECT_EQ(kept_by(of_kind(LayerKind::RmsNorm, 5, 5), {2, 3}),
+            (Kept{6 * (5 + 1) * 4, 6 * (5 + 1 + 5) * 4}));
+  EXPECT_EQ(kept_by(of_kind(LayerKind::Swiglu, 10, 5), {2, 3}), (Kept{6 * 10 * 4, 6 * 5 * 4}))
+      << "after I the gradient of its output alone, which somebody else holds";
+  Layer attention = of_kind(LayerKind::CausalSelfAttention, 12, 12);
+  attention.heads = 6;
+  attention.kv_heads = 2;
+  attention.rotary_base = 100;
+  attention.bias = false;
+  // 8 rows; of keys and values a third.
+  EXPECT_EQ(kept_by(attention, {2, 4}),
+            (Kept{(8 * (12 + 20 + 12) + 8 * 6 * 4) * 4, 8 * (12 + 12 + 20 + 12) * 4}));
+}
+
 TEST(MeteredLayers, AttentionKeepsFiveRowsAndTheProbabilities) {
   Layer layer = of_kind(LayerKind::CausalSelfAttention, 6, 6);
   layer.heads = 3;

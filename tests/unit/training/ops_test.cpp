@@ -215,12 +215,98 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LayerNormOp,
                          testing::Values(NormShape{1, 1}, NormShape{1, 5}, NormShape{7, 16},
                                          NormShape{3, 37}));
 
+Doubles reference_rms_norm(const Doubles& x, const Doubles& scale, const NormShape& s) {
+  Doubles y;
+  for (int r = 0; r < s.rows; ++r) {
+    double squares = 0;
+    const double* row = x.data() + product(r, s.width);
+    for (int j = 0; j < s.width; ++j) squares += row[j] * row[j];
+    for (int j = 0; j < s.width; ++j)
+      y.push_back(row[j] / std::sqrt(squares / s.width + 1e-5) *
+                  scale[static_cast<std::size_t>(j)]);
+  }
+  return y;
+}
+
+class RmsNormOp : public LayerNormOp {};
+
+TEST_P(RmsNormOp, AgreesWithTheReference) {
+  const NormShape s = GetParam();
+  const auto rows = static_cast<std::size_t>(s.rows);
+  const Floats x = random_floats(product(s.rows, s.width), 31);
+  const Floats scale = random_floats(static_cast<std::size_t>(s.width), 32);
+  const Floats dy = random_floats(x.size(), 33);
+  Floats y(x.size(), NAN), inverse(rows, NAN), dx(x.size(), NAN), dscale(scale.size(), 1.0F);
+  rms_norm_forward(s, x.data(), scale.data(), y.data(), inverse.data());
+  expect_close(y, reference_rms_norm(widened(x), widened(scale), s), kTolerance, "F");
+
+  rms_norm_backward_input(s, x.data(), inverse.data(), scale.data(), dy.data(), dx.data());
+  const auto of_x = [&](const Doubles& at) { return reference_rms_norm(at, widened(scale), s); };
+  expect_close(dx, numeric_gradient(of_x, widened(x), dy), 5e-5, "I");
+
+  rms_norm_backward_weight(s, x.data(), inverse.data(), dy.data(), dscale.data());
+  const auto of_scale = [&](const Doubles& at) { return reference_rms_norm(widened(x), at, s); };
+  Doubles expected = numeric_gradient(of_scale, widened(scale), dy);
+  for (double& e : expected) e += 1;
+  expect_close(dscale, expected, kTolerance, "W");
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, RmsNormOp,
+                         testing::Values(NormShape{1, 2}, NormShape{7, 16}, NormShape{3, 37}));
+
+TEST(SwigluOp, AgreesWithTheReference) {
+  for (const auto& [rows, width] : {std::pair{1, 1}, {3, 5}, {2, 601}}) {
+    const Floats x = random_floats(product(rows, 2 * width), 34, 3.0F);
+    const Floats dy = random_floats(product(rows, width), 35);
+    const auto reference = [rows = rows, width = width](const Doubles& at) {
+      Doubles y;
+      for (int r = 0; r < rows; ++r) {
+        const double* row = at.data() + product(r, 2 * width);
+        for (int j = 0; j < width; ++j)
+          y.push_back(row[j] / (1 + std::exp(-row[j])) * row[width + j]);
+      }
+      return y;
+    };
+    Floats y(dy.size(), NAN), dx(x.size(), NAN);
+    swiglu_forward(rows, width, x.data(), y.data());
+    expect_close(y, reference(widened(x)), kTolerance, "F");
+    swiglu_backward_input(rows, width, x.data(), dy.data(), dx.data());
+    expect_close(dx, numeric_gradient(reference, widened(x), dy), kTolerance, "I");
+  }
+}
+
+/// Two samples of rows that hold three heads of four numbers and two more that stay as they are.
+TEST(RotaryOp, TurnsPairsByTheirPlaceAndBackAgain) {
+  const RotaryShape s{2, 9, 3, 4, 14, 100};
+  const Floats x = random_floats(product(2 * 9, 14), 36);
+  Floats scratch(s.scratch(), NAN), y = x;
+  rotate(s, false, y.data(), scratch.data());
+  Doubles expected = widened(x);
+  for (int row = 0; row < 18; ++row) {
+    for (int head = 0; head < 3; ++head) {
+      double* at = expected.data() + product(row, 14) + product(head, 4);
+      const double a[] = {at[0], at[1], at[2], at[3]};
+      for (int j = 0; j < 2; ++j) {
+        const double angle = row % 9 / (j == 0 ? 1.0 : 10.0);  // 100^(-2/4)
+        at[j] = a[j] * std::cos(angle) - a[j + 2] * std::sin(angle);
+        at[j + 2] = a[j + 2] * std::cos(angle) + a[j] * std::sin(angle);
+      }
+    }
+  }
+  expect_close(y, expected, 1e-6, "F");
+  // A rotation keeps lengths, so its gradient is the way back.
+  rotate(s, true, y.data(), scratch.data());
+  expect_close(y, widened(x), 1e-6, "I");
+}
+
 Doubles reference_attention(const AttentionShape& s, const Doubles& qkv) {
   const int t = s.sequence, d = s.head_width();
   Doubles context(product(s.rows(), s.width));
   const auto at = [&](int sample, int row, int part, int head, int j) {
-    return qkv[product(sample * t + row, 3 * s.width) +
-               static_cast<std::size_t>(part * s.width + head * d + j)];
+    const int before = part == 0 ? 0 : s.width + (part - 1) * s.key_width();
+    const int own = part == 0 ? head : head / s.queries_a_key();
+    return qkv[product(sample * t + row, s.qkv_width()) +
+               static_cast<std::size_t>(before + own * d + j)];
   };
   for (int n = 0; n < s.samples; ++n) {
     for (int h = 0; h < s.heads; ++h) {
@@ -248,7 +334,7 @@ class AttentionOp : public testing::TestWithParam<AttentionShape> {};
 
 TEST_P(AttentionOp, AgreesWithTheReference) {
   const AttentionShape s = GetParam();
-  const Floats qkv = random_floats(product(s.rows(), 3 * s.width), 12, 1.5F);
+  const Floats qkv = random_floats(product(s.rows(), s.qkv_width()), 12, 1.5F);
   const Floats dcontext = random_floats(product(s.rows(), s.width), 13);
   Floats probabilities(s.probabilities(), NAN), context(dcontext.size(), NAN);
   attention_forward(s, qkv.data(), probabilities.data(), context.data());
@@ -263,7 +349,9 @@ TEST_P(AttentionOp, AgreesWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, AttentionOp,
                          testing::Values(AttentionShape{1, 1, 1, 1}, AttentionShape{2, 3, 4, 2},
-                                         AttentionShape{1, 17, 6, 2}, AttentionShape{3, 5, 9, 3}));
+                                         AttentionShape{1, 17, 6, 2}, AttentionShape{3, 5, 9, 3},
+                                         AttentionShape{2, 5, 8, 4, 2},
+                                         AttentionShape{1, 7, 18, 6, 1}));
 
 TEST(EmbeddingOp, LooksUpAddsPositionsAndScattersTheGradient) {
   // Two samples of three tokens; token 4 occurs three times, so its gradient adds up.

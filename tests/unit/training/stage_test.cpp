@@ -15,6 +15,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/layers.hpp"
+#include "core/model/transformer.hpp"
 #include "core/model/weights.hpp"
 #include "exec/devices/cpu/serial.hpp"
 #include "exec/devices/cpu/verify.hpp"
@@ -73,6 +74,23 @@ Model small_transformer_with(LayerKind activation) {
 }
 
 Model small_transformer() { return small_transformer_with(LayerKind::Relu); }
+
+/// Two blocks in Llama's style, of sizes that nothing divides; two heads of queries share a head of
+/// keys.
+Model small_llama() {
+  Model model;
+  model.name = "small llama";
+  model.sequence = 7;
+  model.layers = expand({.hidden = 24,
+                         .layers = 2,
+                         .heads = 4,
+                         .ffn = 13,
+                         .vocabulary = 256,
+                         .sequence = 7,
+                         .style = TransformerStyle::Llama,
+                         .kv_heads = 2});
+  return model;
+}
 
 Model small_perceptron() {
   Model model;
@@ -182,6 +200,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"transformer2", small_transformer, {0, 2, 6}},
                     Case{"transformer4", small_transformer, {0, 1, 3, 4, 6}},
                     Case{"transformer6", small_transformer, {0, 1, 2, 3, 4, 5, 6}},
+                    Case{"llama2", small_llama, {0, 2, 4}},
                     Case{"perceptron2", small_perceptron, {0, 1, 3}},
                     Case{"residualFirst", residual_first, {0, 1, 2}},
                     Case{"perceptron3", small_perceptron, {0, 2, 3}}),
@@ -205,9 +224,12 @@ TEST(StageTest, ReversedWeightGradientsAgreeToRounding) {
   EXPECT_TRUE(report.parameters.bitwise);  // nobody has updated them
 }
 
+Model with_gelu() { return small_transformer_with(LayerKind::Gelu); }
+
 struct Smoothness {
-  LayerKind activation;
+  Model (*model)();
   double tolerance;  // relative
+  std::size_t parameters;
 };
 
 class Gradient : public testing::TestWithParam<Smoothness> {};
@@ -216,7 +238,7 @@ class Gradient : public testing::TestWithParam<Smoothness> {};
 // float loss of about 5 is good to 3e-7, so a step of 2e-3 finds a derivative to some 1e-4; where a
 // relu's kink lies within the step the difference is a few percent off.
 TEST_P(Gradient, IsThatOfTheLoss) {
-  const Model model = small_transformer_with(GetParam().activation);
+  const Model model = GetParam().model();
   const auto data = data_for(model, {kSamples, kMicroBatches, kSeed + 1});
   SerialRun serial(model, {kSamples, kMicroBatches, kSeed, {}});
   serial.gradients(*data, 0);
@@ -224,12 +246,13 @@ TEST_P(Gradient, IsThatOfTheLoss) {
   for (const ParameterView& view : views) {
     expect_slope_of_loss(serial, *data, view, {2e-3F, 3e-4, GetParam().tolerance});
   }
-  EXPECT_EQ(views.size(), 2U + 2 * 12 + 2 + 1);
+  EXPECT_EQ(views.size(), GetParam().parameters);
 }
 
-INSTANTIATE_TEST_SUITE_P(Activations, Gradient,
-                         testing::Values(Smoothness{LayerKind::Gelu, 0.005},
-                                         Smoothness{LayerKind::Relu, 0.05}));
+INSTANTIATE_TEST_SUITE_P(Models, Gradient,
+                         testing::Values(Smoothness{with_gelu, 0.005, 2 + 2 * 12 + 2 + 1},
+                                         Smoothness{small_transformer, 0.05, 2 + 2 * 12 + 2 + 1},
+                                         Smoothness{small_llama, 0.005, 1 + 2 * 6 + 1 + 1}));
 
 // Weights depend on the seed and on where they stand in the model, so layers of one shape differ.
 TEST(StageTest, WeightsStartDifferentInEachLayerAndForEachSeed) {

@@ -16,26 +16,27 @@ using cpu::MatrixView;
 
 /// Where one head of one sample lies in the arrays.
 struct Head {
-  std::size_t qkv, context, probabilities;
+  std::size_t query, key, value;  // of qkv
+  std::size_t context, probabilities;
 };
 
 Head head_at(const AttentionShape& s, int sample, int head) {
   const auto row = static_cast<std::size_t>(sample) * static_cast<std::size_t>(s.sequence);
   const auto width = static_cast<std::size_t>(s.width);
+  const auto first = row * static_cast<std::size_t>(s.qkv_width());
   const auto column = static_cast<std::size_t>(head) * static_cast<std::size_t>(s.head_width());
+  const auto key =
+      first + width +
+      static_cast<std::size_t>(head / s.queries_a_key()) * static_cast<std::size_t>(s.head_width());
   const auto square = static_cast<std::size_t>(s.sequence) * static_cast<std::size_t>(s.sequence);
   const auto index = static_cast<std::size_t>(sample) * static_cast<std::size_t>(s.heads) +
                      static_cast<std::size_t>(head);
-  return {row * 3 * width + column, row * width + column, index * square};
+  return {.query = first + column,
+          .key = key,
+          .value = key + static_cast<std::size_t>(s.key_width()),
+          .context = row * width + column,
+          .probabilities = index * square};
 }
-
-/// Queries, keys and values of a head, or their gradients: they lie side by side in each row.
-template <class Float>
-struct Projections {
-  Projections(Float* first_query, int width)
-      : q(first_query), k(first_query + width), v(first_query + 2 * width) {}
-  Float *q, *k, *v;
-};
 
 float score_scale(const AttentionShape& s) {
   return 1.0F / std::sqrt(static_cast<float>(s.head_width()));
@@ -48,11 +49,11 @@ void causal_softmax(int sequence, float* scores) {
   }
 }
 
-/// dS = P · (dP - sum(P dP)) row by row; 0 beyond the diagonal.
-void causal_softmax_backward(int sequence, const float* p, float* d) {
+/// dS = factor · P · (dP - sum(P dP)) row by row; 0 beyond the diagonal.
+void causal_softmax_backward(int sequence, float factor, const float* p, float* d) {
   for (int i = 0; i < sequence; ++i, p += sequence, d += sequence) {
     const float dot = cpu::sum(i + 1, [p, d](int j) { return p[j] * d[j]; });
-    for (int j = 0; j <= i; ++j) d[j] = p[j] * (d[j] - dot);
+    for (int j = 0; j <= i; ++j) d[j] = factor * (p[j] * (d[j] - dot));
     std::fill(d + i + 1, d + sequence, 0.0F);
   }
 }
@@ -61,17 +62,17 @@ void causal_softmax_backward(int sequence, const float* p, float* d) {
 
 void attention_forward(const AttentionShape& s, const float* qkv, float* probabilities,
                        float* context, Numerics numerics) {
-  const int t = s.sequence, d = s.head_width(), stride = 3 * s.width;
+  const int t = s.sequence, d = s.head_width(), stride = s.qkv_width();
   const float scale = score_scale(s);
   for (int sample = 0; sample < s.samples; ++sample) {
     for (int h = 0; h < s.heads; ++h) {
       const Head at = head_at(s, sample, h);
-      const Projections in(qkv + at.qkv, s.width);
       float* p = probabilities + at.probabilities;
-      cpu::gemm({t, t, d}, scale, {in.q, stride}, {in.k, stride, true}, 0.0F, p, t, numerics);
+      cpu::gemm({t, t, d}, scale, {qkv + at.query, stride}, {qkv + at.key, stride, true}, 0.0F, p,
+                t, numerics);
       causal_softmax(t, p);
-      cpu::gemm({t, d, t}, 1.0F, {p, t}, {in.v, stride}, 0.0F, context + at.context, s.width,
-                numerics);
+      cpu::gemm({t, d, t}, 1.0F, {p, t}, {qkv + at.value, stride}, 0.0F, context + at.context,
+                s.width, numerics);
     }
   }
 }
@@ -79,21 +80,26 @@ void attention_forward(const AttentionShape& s, const float* qkv, float* probabi
 void attention_backward_input(const AttentionShape& s, const float* qkv, const float* probabilities,
                               const float* dcontext, float* dqkv, float* scratch,
                               Numerics numerics) {
-  const int t = s.sequence, d = s.head_width(), stride = 3 * s.width;
-  const float scale = score_scale(s);
+  const int t = s.sequence, d = s.head_width(), stride = s.qkv_width();
+  // A canonical product that goes on from what is there cannot scale: then dS is scaled.
+  const bool is_shared = s.queries_a_key() > 1;
+  const float scale = is_shared ? 1.0F : score_scale(s);
   for (int sample = 0; sample < s.samples; ++sample) {
     for (int h = 0; h < s.heads; ++h) {
       const Head at = head_at(s, sample, h);
-      const Projections in(qkv + at.qkv, s.width);
-      const Projections d_in(dqkv + at.qkv, s.width);
       const float* p = probabilities + at.probabilities;
       const float* dc = dcontext + at.context;
-      cpu::gemm({t, d, t}, 1.0F, {p, t, true}, {dc, s.width}, 0.0F, d_in.v, stride, numerics);
-      cpu::gemm({t, t, d}, 1.0F, {dc, s.width}, {in.v, stride, true}, 0.0F, scratch, t, numerics);
-      causal_softmax_backward(t, p, scratch);
-      cpu::gemm({t, d, t}, scale, {scratch, t}, {in.k, stride}, 0.0F, d_in.q, stride, numerics);
-      cpu::gemm({t, d, t}, scale, {scratch, t, true}, {in.q, stride}, 0.0F, d_in.k, stride,
+      // Heads that share keys and values add to their gradients, one after the other.
+      const float before = h % s.queries_a_key() == 0 ? 0.0F : 1.0F;
+      cpu::gemm({t, d, t}, 1.0F, {p, t, true}, {dc, s.width}, before, dqkv + at.value, stride,
                 numerics);
+      cpu::gemm({t, t, d}, 1.0F, {dc, s.width}, {qkv + at.value, stride, true}, 0.0F, scratch, t,
+                numerics);
+      causal_softmax_backward(t, is_shared ? score_scale(s) : 1.0F, p, scratch);
+      cpu::gemm({t, d, t}, scale, {scratch, t}, {qkv + at.key, stride}, 0.0F, dqkv + at.query,
+                stride, numerics);
+      cpu::gemm({t, d, t}, scale, {scratch, t, true}, {qkv + at.query, stride}, before,
+                dqkv + at.key, stride, numerics);
     }
   }
 }

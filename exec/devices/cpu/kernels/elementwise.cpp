@@ -1,4 +1,4 @@
-// Bias, relu, gelu and the sum of a residual connection.
+// Bias, relu, gelu, swiglu and the sum of a residual connection.
 #include <algorithm>
 #include <array>
 
@@ -16,17 +16,26 @@ constexpr float kCubic = 0.044715F;
 /// Elements that are worked on at a time, so that what lies between two loops stays in cache.
 constexpr std::size_t kElementsABlock = 512;
 
-/// s for up to kElementsABlock elements.
-void gelu_sigmoid(std::size_t n, const float* x, float* s) {
+/// s = 1 / (1 + e^s) for up to kElementsABlock elements.
+void sigmoid_of_negative(std::size_t n, float* s) {
   // Beyond e^60 the result is 0 to any float that is added to it; stopping there keeps denormal
   // numbers, which are slow, out of the matrices. NaN stays NaN.
   constexpr float kEnough = 60.0F;
   for (std::size_t i = 0; i < n; ++i) {
-    const float minus_2u = -2.0F * kSlope * (x[i] + kCubic * x[i] * x[i] * x[i]);
-    const float below = minus_2u > kEnough ? kEnough : minus_2u;
+    const float below = s[i] > kEnough ? kEnough : s[i];
     s[i] = below < -kEnough ? -kEnough : below;
   }
   for (std::size_t i = 0; i < n; ++i) s[i] = 1.0F / (1.0F + cpu::exp_in_range(s[i]));
+}
+
+void gelu_sigmoid(std::size_t n, const float* x, float* s) {
+  for (std::size_t i = 0; i < n; ++i) s[i] = -2.0F * kSlope * (x[i] + kCubic * x[i] * x[i] * x[i]);
+  sigmoid_of_negative(n, s);
+}
+
+void sigmoid(std::size_t n, const float* x, float* s) {
+  for (std::size_t i = 0; i < n; ++i) s[i] = -x[i];
+  sigmoid_of_negative(n, s);
 }
 
 }  // namespace
@@ -70,6 +79,37 @@ void gelu_backward_input(std::size_t n, const float* x, const float* dy, float* 
       const float v = x[begin + i];
       const float twice_slope = 2.0F * kSlope * (1.0F + 3.0F * kCubic * v * v);
       dx[begin + i] = dy[begin + i] * (s[i] + v * s[i] * (1.0F - s[i]) * twice_slope);
+    }
+  }
+}
+
+void swiglu_forward(int rows, int width, const float* x, float* y) {
+  std::array<float, kElementsABlock> s;
+  const auto half = static_cast<std::size_t>(width);
+  for (int r = 0; r < rows; ++r, x += 2 * half, y += half) {
+    for (std::size_t begin = 0; begin < half; begin += kElementsABlock) {
+      const std::size_t size = std::min(kElementsABlock, half - begin);
+      const float* gate = x + begin;
+      sigmoid(size, gate, s.data());
+      for (std::size_t i = 0; i < size; ++i) y[begin + i] = gate[i] * s[i] * gate[half + i];
+    }
+  }
+}
+
+// d silu(v)/dv = s + v s (1 - s).
+void swiglu_backward_input(int rows, int width, const float* x, const float* dy, float* dx) {
+  std::array<float, kElementsABlock> s;
+  const auto half = static_cast<std::size_t>(width);
+  for (int r = 0; r < rows; ++r, x += 2 * half, dy += half, dx += 2 * half) {
+    for (std::size_t begin = 0; begin < half; begin += kElementsABlock) {
+      const std::size_t size = std::min(kElementsABlock, half - begin);
+      const float* gate = x + begin;
+      sigmoid(size, gate, s.data());
+      for (std::size_t i = 0; i < size; ++i) {
+        const float v = gate[i], d = dy[begin + i];
+        dx[begin + i] = d * gate[half + i] * (s[i] + v * s[i] * (1.0F - s[i]));
+        dx[half + begin + i] = d * (v * s[i]);
+      }
     }
   }
 }

@@ -1,0 +1,44 @@
+// Rotary positions: pairs of numbers turned by their row's place in the sequence.
+#include <cmath>
+
+#include "exec/layers/ops.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+/// Of row t: the cosines of all pairs, then the sines. In double, so that every machine's rounding
+/// gives the same floats.
+void fill_turns(const RotaryShape& shape, float* turns) {
+  const int half = shape.head_width / 2;
+  for (int t = 0; t < shape.sequence; ++t, turns += shape.head_width) {
+    for (int j = 0; j < half; ++j) {
+      const double angle = t * std::pow(shape.base, -2.0 * j / shape.head_width);
+      turns[j] = static_cast<float>(std::cos(angle));
+      turns[half + j] = static_cast<float>(std::sin(angle));
+    }
+  }
+}
+
+}  // namespace
+
+void rotate(const RotaryShape& shape, bool back, float* rows, float* scratch) {
+  fill_turns(shape, scratch);
+  const int half = shape.head_width / 2;
+  for (int sample = 0; sample < shape.samples; ++sample) {
+    const float* cosine = scratch;
+    for (int t = 0; t < shape.sequence; ++t, rows += shape.stride, cosine += shape.head_width) {
+      const float* sine = cosine + half;
+      float* head = rows;
+      for (int h = 0; h < shape.heads; ++h, head += shape.head_width) {
+        for (int j = 0; j < half; ++j) {
+          const float turn = back ? -sine[j] : sine[j];
+          const float a = head[j], b = head[half + j];
+          head[j] = a * cosine[j] - b * turn;
+          head[half + j] = b * cosine[j] + a * turn;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace pipewright::exec
