@@ -1,0 +1,157 @@
+"""Models in Llama's style trained here and by the Llama of `transformers` (PyPI), from the same weights.
+
+Both take ten steps of plain gradient descent on the same samples, here cut into two stages; the losses
+have to agree to five digits. Exit status 77 (skipped) where torch or transformers is missing.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SKIPPED = 77
+STEPS = 10
+SAMPLES = 8  # all of them in each step, so that their order does not matter
+LEARNING_RATE = 0.3
+MOST_DIFFERENCE = 1e-5  # of a loss, relative
+
+SHAPES = [
+    {'hidden': 48, 'layers': 3, 'heads': 4, 'kv_heads': 2, 'ffn': 40, 'vocabulary': 64, 'sequence': 16},
+    {'hidden': 36, 'layers': 2, 'heads': 6, 'kv_heads': 1, 'ffn': 20, 'vocabulary': 50, 'sequence': 33,
+     'rotary_base': 500000},
+    {'hidden': 32, 'layers': 4, 'heads': 2, 'ffn': 88, 'vocabulary': 64, 'sequence': 8, 'tied_head': True},
+]
+
+
+def write_samples(numpy, folder, shape):
+    draw = numpy.random.default_rng(5)
+    tokens = draw.integers(0, shape['vocabulary'], (SAMPLES, shape['sequence'] + 1))
+    numpy.save(folder / 'x.npy', tokens[:, :-1])
+    numpy.save(folder / 'y.npy', tokens[:, 1:])
+    return tokens
+
+
+def write_job(folder, shape):
+    job = {
+        'schema': 'pipewright.job/1',
+        'model': {'transformer': {'style': 'llama', **shape}},
+        'cluster': {'preset': 'local-cpu', 'devices': 2},
+        'global_batch': SAMPLES,
+        'strategy': {'pp_degree': 2, 'accumulate_steps': 4, 'schedule_mode': '1f1b'},
+        'training': {'steps': 1, 'optimizer': 'sgd', 'learning_rate': LEARNING_RATE,
+                     'data': {'inputs': str(folder / 'x.npy'), 'labels': str(folder / 'y.npy')}},
+    }
+    (folder / 'job.json').write_text(json.dumps(job))
+
+
+def call(command, folder, *words):
+    result = subprocess.run([command, *words], cwd=folder, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f'{" ".join(words)} ended with {result.returncode}:\n{result.stderr}')
+    return result.stdout
+
+
+def train_here(command, folder):
+    """The weights after one step, and the losses of the ten that follow."""
+    call(command, folder, 'tune', 'job.json', '-q', '-o', 'plan.json')
+    call(command, folder, 'run', 'plan.json', '-q', '--save-checkpoint', 'saved')
+    continued = call(command, folder, 'run', 'plan.json', '-q', '--json', '--load-checkpoint', 'saved',
+                     '--steps', str(1 + STEPS))
+    return folder / 'saved' / 'step-00000001', [step['loss'] for step in json.loads(continued)['steps']]
+
+
+def weights_in(numpy, checkpoint):
+    """By parameter, in one dimension."""
+    weights = {}
+    for part in json.loads((checkpoint / 'checkpoint.json').read_text())['parts']:
+        floats = numpy.fromfile(checkpoint / part['file'], dtype='<f4')
+        for array in part['arrays']:
+            if array['slot'] != 'value':
+                continue
+            first = array['offset_bytes'] // 4
+            whole = weights.setdefault(array['parameter'], numpy.empty(array['elements'], dtype='f4'))
+            whole[array['first']:array['first'] + array['count']] = floats[first:first + array['count']]
+    return weights
+
+
+def matrix(weights, name, rows):
+    """Ours are [in][out], theirs [out][in]."""
+    return weights[name].reshape(rows, -1).T
+
+
+def state_of(torch, numpy, shape, weights):
+    """Under the names that transformers gives them."""
+    hidden = shape['hidden']
+    keys = hidden // shape['heads'] * shape.get('kv_heads', shape['heads'])
+    last = shape['layers'] + 1
+    tokens = weights['0.embedding/tokens'].reshape(-1, hidden)
+    state = {'model.embed_tokens.weight': tokens, 'model.norm.weight': weights[f'{last}.head/0.norm/scale']}
+    state['lm_head.weight'] = tokens if shape.get('tied_head') else matrix(weights, f'{last}.head/1.logits/weight', hidden)
+    for block in range(shape['layers']):
+        ours = f'{block + 1}.block {block}'
+        theirs = f'model.layers.{block}'
+        attend, feed = f'{ours}/0.attend', f'{ours}/1.feed forward'
+        qkv = matrix(weights, f'{attend}/1.attention/qkv_weight', hidden)
+        gate, up = numpy.split(matrix(weights, f'{feed}/1.gate and up/weight', hidden), 2)
+        state |= {
+            f'{theirs}.input_layernorm.weight': weights[f'{attend}/0.norm/scale'],
+            f'{theirs}.self_attn.q_proj.weight': qkv[:hidden],
+            f'{theirs}.self_attn.k_proj.weight': qkv[hidden:hidden + keys],
+            f'{theirs}.self_attn.v_proj.weight': qkv[hidden + keys:],
+            f'{theirs}.self_attn.o_proj.weight': matrix(weights, f'{attend}/1.attention/output_weight', hidden),
+            f'{theirs}.post_attention_layernorm.weight': weights[f'{feed}/0.norm/scale'],
+            f'{theirs}.mlp.gate_proj.weight': gate,
+            f'{theirs}.mlp.up_proj.weight': up,
+            f'{theirs}.mlp.down_proj.weight': matrix(weights, f'{feed}/3.down/weight', shape['ffn']),
+        }
+    return {name: torch.tensor(numpy.ascontiguousarray(value)) for name, value in state.items()}
+
+
+def train_there(torch, transformers, shape, state, tokens):
+    config = transformers.LlamaConfig(
+        hidden_size=shape['hidden'], intermediate_size=shape['ffn'], num_hidden_layers=shape['layers'],
+        num_attention_heads=shape['heads'], num_key_value_heads=shape.get('kv_heads', shape['heads']),
+        vocab_size=shape['vocabulary'], max_position_embeddings=shape['sequence'], rms_norm_eps=1e-5,
+        tie_word_embeddings=shape.get('tied_head', False), attn_implementation='eager',
+        rope_parameters={'rope_type': 'default', 'rope_theta': float(shape.get('rotary_base', 10000))})
+    model = transformers.LlamaForCausalLM(config).float()
+    model.load_state_dict(state)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    tokens = torch.tensor(tokens)
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        logits = model(input_ids=tokens[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def main(command):
+    try:
+        import numpy
+        import torch
+        import transformers
+    except ImportError as error:
+        print(f'skipped: {error}')
+        return SKIPPED
+    failed = False
+    for shape in SHAPES:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            tokens = write_samples(numpy, folder, shape)
+            write_job(folder, shape)
+            checkpoint, ours = train_here(command, folder)
+            state = state_of(torch, numpy, shape, weights_in(numpy, checkpoint))
+            theirs = train_there(torch, transformers, shape, state, tokens)
+        worst = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
+        failed = failed or len(ours) != STEPS or worst > MOST_DIFFERENCE
+        print(f'{shape}: losses {theirs[0]:.6f} to {theirs[-1]:.6f}, apart by at most {worst:.1e}')
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(str(Path(sys.argv[1]).resolve())))
