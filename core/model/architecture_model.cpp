@@ -60,7 +60,8 @@ Model model_of(const Architecture& architecture) {
 
 std::optional<Architecture> architecture_of(const Model& model) {
   const auto shape = transformer_shape_of(model);
-  if (!shape || shape->hidden % shape->heads != 0) return std::nullopt;
+  if (!shape || shape->style != TransformerStyle::Gpt || shape->hidden % shape->heads != 0)
+    return std::nullopt;
   Architecture architecture = gpt_architecture(model.name, shape->hidden, shape->layers,
                                                shape->heads, shape->vocabulary, shape->sequence);
   architecture.ffn = shape->ffn;

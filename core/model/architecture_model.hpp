@@ -18,7 +18,7 @@ Model model_of(const Architecture& architecture);
 /// Plain heads, two matrices with biases in the feed-forward part, learned positions, no experts.
 bool can_be_trained(const Architecture& architecture);
 
-/// The architecture of a model that is a transformer of this project's own layers; else nullopt.
+/// The architecture of a model that is a transformer of GPT's style; else nullopt.
 std::optional<Architecture> architecture_of(const Model& model);
 
 /// What "model" holds in a job and a plan: layers, or an architecture and the layers made of it.

@@ -98,9 +98,9 @@ Architecture widths_of(const Model& model, const std::string& name) {
   const auto found = architecture_of(model);
   if (!found) {
     throw InputError(name, "",
-                     "is a chain of layers and no transformer, which is what the formulas are "
-                     "about; put it into a job.json as \"model\" and run pipewright tune, which "
-                     "divides any chain of layers");
+                     "is a chain of layers and no transformer of GPT's style, which is what the "
+                     "formulas are about (others as an architecture.json); put it into a job.json "
+                     "as \"model\" and run pipewright tune, which divides any chain of layers");
   }
   return *found;
 }

@@ -36,6 +36,7 @@ TEST(ArchitectureModel, AGptIsATransformerThatCanBeTrainedAndComesBackAsItself) 
   EXPECT_FALSE(can_be_trained(architecture_preset("llama3-8b")));
   EXPECT_FALSE(architecture_of(model_of(architecture_preset("llama3-8b"))));
   EXPECT_FALSE(architecture_of(model_preset("mlp")));
+  EXPECT_FALSE(architecture_of(model_preset("llama-tiny"))) << "its blocks are not GPT's";
 }
 
 TEST(ArchitectureModel, OperationsOfABlockAreTwoAWeightAndTheScores) {
