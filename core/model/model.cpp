@@ -38,10 +38,13 @@ TransformerShape read_shape(const JsonCursor& value) {
     }
   }
   const std::optional<JsonCursor> ffn = value.find("ffn");
-  if (!ffn && shape.hidden > kWidest / 4) {
-    value.at("hidden").fail("at most 262144 where ffn is left out (it is 4 * hidden)");
+  // Llama's gate and the layer that it gates lie side by side.
+  const int most_ffn = shape.style == TransformerStyle::Llama ? kWidest / 2 : kWidest;
+  if (!ffn && shape.hidden > most_ffn / 4) {
+    value.at("hidden").fail("at most " + std::to_string(most_ffn / 4) +
+                            " where ffn is left out (it is 4 * hidden)");
   }
-  shape.ffn = ffn ? read_count(*ffn, 1, kWidest) : 4 * shape.hidden;
+  shape.ffn = ffn ? read_count(*ffn, 1, most_ffn) : 4 * shape.hidden;
   // The head is as wide as the vocabulary, so the limit of widths holds for it.
   shape.vocabulary = read_count(value.at("vocabulary"), 1, kWidest);
   shape.sequence = read_count(value.at("sequence"), 1, kLongestSequence);
