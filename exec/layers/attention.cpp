@@ -19,9 +19,10 @@ class AttentionLayer final : public LeafLayer {
         words_(site.extent.words(site.width)),
         qkv_words_(site.extent.words(shape_.qkv_width())),
         recomputes_(site.recomputes_attention),
-        qkv_(ops_, site.width, shape_.qkv_width(), weights_[0], bias_after(0)),
+        qkv_(ops_, site.width, shape_.qkv_width(), weights_[0],
+             layer.bias ? &weights_[1] : nullptr),
         output_(ops_, site.width, site.width, weights_[layer.bias ? 2 : 1],
-                bias_after(layer.bias ? 2 : 1)) {}
+                layer.bias ? &weights_[3] : nullptr) {}
 
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer qkv = ops_.take(qkv_words_);
@@ -68,20 +69,15 @@ class AttentionLayer final : public LeafLayer {
                             saved.buffers[kDy].floats());
   }
 
-  /// The bias that is declared right after a matrix; null without biases.
-  Parameter* bias_after(std::size_t matrix) {
-    return weights_.size() == 4 ? &weights_[matrix + 1] : nullptr;
-  }
-
   void rotate(bool back, Buffer& qkv) {
     if (rotary_base_ <= 0) return;
-    ops_.rotate({.samples = shape_.samples,
-                 .sequence = shape_.sequence,
-                 .heads = shape_.heads + shape_.key_heads(),
-                 .head_width = shape_.head_width(),
-                 .stride = shape_.qkv_width(),
-                 .base = rotary_base_},
-                back, qkv.floats());
+    ops_.llama().rotate({.samples = shape_.samples,
+                         .sequence = shape_.sequence,
+                         .heads = shape_.heads + shape_.key_heads(),
+                         .head_width = shape_.head_width(),
+                         .stride = shape_.qkv_width(),
+                         .base = rotary_base_},
+                        back, qkv.floats());
   }
 
   void attend(Saved& saved) {

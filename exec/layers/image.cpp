@@ -8,38 +8,23 @@
 namespace pipewright::exec {
 namespace {
 
-class ConvLayer final : public LeafLayer {
+class ConvLayer final : public KeepingLayer {
  public:
   ConvLayer(const Layer& layer, const LayerSite& site)
-      : LeafLayer(layer, site, kSlots),
+      : KeepingLayer(layer, site, layer.in, layer.out),
         shape_{site.extent.rows(), layer.image, layer.image_out.channels, layer.window,
                layer.groups},
         channels_{site.extent.rows(), layer.image_out.channels, layer.image_out.pixels()},
-        words_in_(site.extent.words(layer.in)),
-        words_out_(site.extent.words(layer.out)),
         has_bias_(layer.bias) {}
 
-  Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(words_out_);
+ private:
+  void compute(const Buffer& x, Buffer& y, Saved&) override {
     ops_.images().conv2d_forward(shape_, x.floats(), weights_[0].weights(), y.floats());
     if (has_bias_) ops_.images().channel_bias_forward(channels_, weights_[1].weights(), y.floats());
-    saved.buffers[kX] = std::move(x);
-    return y;
   }
-
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    Buffer dx;
-    if (wanted) {
-      dx = ops_.take(words_in_);
-      ops_.images().conv2d_backward_input(shape_, dy.floats(), weights_[0].weights(), dx.floats());
-    }
-    saved.buffers[kDy] = std::move(dy);
-    return dx;
+  void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved&) override {
+    ops_.images().conv2d_backward_input(shape_, dy.floats(), weights_[0].weights(), dx.floats());
   }
-
- private:
-  enum Slot { kX, kDy, kSlots };
-
   void add_gradients(Saved& saved) override {
     const float* const dy = saved.buffers[kDy].floats();
     ops_.images().conv2d_backward_weight(shape_, saved.buffers[kX].floats(), dy,
@@ -50,7 +35,6 @@ class ConvLayer final : public LeafLayer {
 
   ConvShape shape_;
   ChannelShape channels_;
-  std::size_t words_in_, words_out_;
   bool has_bias_;
 };
 

@@ -10,40 +10,24 @@
 namespace pipewright::exec {
 namespace {
 
-class LinearLayer final : public LeafLayer {
+class LinearLayer final : public KeepingLayer {
  public:
   LinearLayer(const Layer& layer, const LayerSite& site)
-      : LeafLayer(layer, site, kSlots),
-        in_(site.width),
-        out_(layer.out),
+      : KeepingLayer(layer, site, site.width, layer.out),
         projection_(ops_, in_, out_, weights_[0], layer.bias ? &weights_[1] : nullptr) {}
 
-  Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(extent_.words(out_));
-    projection_.forward(extent_.rows(), x.floats(), y.floats());
-    saved.buffers[kX] = std::move(x);
-    return y;
-  }
-
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    Buffer dx;
-    if (wanted) {
-      dx = ops_.take(extent_.words(in_));
-      projection_.backward_input(extent_.rows(), dy.floats(), dx.floats());
-    }
-    saved.buffers[kDy] = std::move(dy);
-    return dx;
-  }
-
  private:
-  enum Slot { kX, kDy, kSlots };
-
+  void compute(const Buffer& x, Buffer& y, Saved&) override {
+    projection_.forward(extent_.rows(), x.floats(), y.floats());
+  }
+  void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved&) override {
+    projection_.backward_input(extent_.rows(), dy.floats(), dx.floats());
+  }
   void add_gradients(Saved& saved) override {
     projection_.backward_weight(extent_.rows(), saved.buffers[kX].floats(),
                                 saved.buffers[kDy].floats());
   }
 
-  int in_, out_;
   Projection projection_;
 };
 
@@ -82,41 +66,29 @@ class ActivationLayer final : public LeafLayer {
   LayerKind kind_;
 };
 
-class LayerNormLayer final : public LeafLayer {
+class LayerNormLayer final : public KeepingLayer {
  public:
   LayerNormLayer(const Layer& layer, const LayerSite& site)
-      : LeafLayer(layer, site, kSlots),
-        shape_{site.extent.rows(), site.width},
-        words_(site.extent.words(site.width)) {}
-
-  Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(words_);
-    saved.buffers[kMean] = ops_.take(extent_.words(1));
-    saved.buffers[kInverse] = ops_.take(extent_.words(1));
-    ops_.layer_norm_forward(shape_, x.floats(), scale().weights(), shift().weights(), y.floats(),
-                            saved.buffers[kMean].floats(), saved.buffers[kInverse].floats());
-    saved.buffers[kX] = std::move(x);
-    return y;
-  }
-
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    Buffer dx;
-    if (wanted) {
-      dx = ops_.take(words_);
-      ops_.layer_norm_backward_input(
-          shape_, saved.buffers[kX].floats(), saved.buffers[kMean].floats(),
-          saved.buffers[kInverse].floats(), scale().weights(), dy.floats(), dx.floats());
-    }
-    saved.buffers[kDy] = std::move(dy);
-    return dx;
-  }
+      : KeepingLayer(layer, site, site.width, site.width, 2),
+        shape_{site.extent.rows(), site.width} {}
 
  private:
-  enum Slot { kX, kMean, kInverse, kDy, kSlots };
+  enum Slot { kMean = kFirstOwn, kInverse };
 
   Parameter& scale() { return weights_[0]; }
   Parameter& shift() { return weights_[1]; }
 
+  void compute(const Buffer& x, Buffer& y, Saved& saved) override {
+    saved.buffers[kMean] = ops_.take(extent_.words(1));
+    saved.buffers[kInverse] = ops_.take(extent_.words(1));
+    ops_.layer_norm_forward(shape_, x.floats(), scale().weights(), shift().weights(), y.floats(),
+                            saved.buffers[kMean].floats(), saved.buffers[kInverse].floats());
+  }
+  void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved& saved) override {
+    ops_.layer_norm_backward_input(shape_, saved.buffers[kX].floats(),
+                                   saved.buffers[kMean].floats(), saved.buffers[kInverse].floats(),
+                                   scale().weights(), dy.floats(), dx.floats());
+  }
   void add_gradients(Saved& saved) override {
     ops_.layer_norm_backward_weight(shape_, saved.buffers[kX].floats(),
                                     saved.buffers[kMean].floats(), saved.buffers[kInverse].floats(),
@@ -125,50 +97,36 @@ class LayerNormLayer final : public LeafLayer {
   }
 
   NormShape shape_;
-  std::size_t words_;
 };
 
-class RmsNormLayer final : public LeafLayer {
+class RmsNormLayer final : public KeepingLayer {
  public:
   RmsNormLayer(const Layer& layer, const LayerSite& site)
-      : LeafLayer(layer, site, kSlots),
-        shape_{site.extent.rows(), site.width},
-        words_(site.extent.words(site.width)) {}
-
-  Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(words_);
-    saved.buffers[kInverse] = ops_.take(extent_.words(1));
-    ops_.rms_norm_forward(shape_, x.floats(), scale().weights(), y.floats(),
-                          saved.buffers[kInverse].floats());
-    saved.buffers[kX] = std::move(x);
-    return y;
-  }
-
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    Buffer dx;
-    if (wanted) {
-      dx = ops_.take(words_);
-      ops_.rms_norm_backward_input(shape_, saved.buffers[kX].floats(),
-                                   saved.buffers[kInverse].floats(), scale().weights(), dy.floats(),
-                                   dx.floats());
-    }
-    saved.buffers[kDy] = std::move(dy);
-    return dx;
-  }
+      : KeepingLayer(layer, site, site.width, site.width, 1),
+        shape_{site.extent.rows(), site.width} {}
 
  private:
-  enum Slot { kX, kInverse, kDy, kSlots };
+  enum Slot { kInverse = kFirstOwn };
 
   Parameter& scale() { return weights_[0]; }
 
+  void compute(const Buffer& x, Buffer& y, Saved& saved) override {
+    saved.buffers[kInverse] = ops_.take(extent_.words(1));
+    ops_.llama().rms_norm_forward(shape_, x.floats(), scale().weights(), y.floats(),
+                                  saved.buffers[kInverse].floats());
+  }
+  void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved& saved) override {
+    ops_.llama().rms_norm_backward_input(shape_, saved.buffers[kX].floats(),
+                                         saved.buffers[kInverse].floats(), scale().weights(),
+                                         dy.floats(), dx.floats());
+  }
   void add_gradients(Saved& saved) override {
-    ops_.rms_norm_backward_weight(shape_, saved.buffers[kX].floats(),
-                                  saved.buffers[kInverse].floats(), saved.buffers[kDy].floats(),
-                                  scale().gradients());
+    ops_.llama().rms_norm_backward_weight(shape_, saved.buffers[kX].floats(),
+                                          saved.buffers[kInverse].floats(),
+                                          saved.buffers[kDy].floats(), scale().gradients());
   }
 
   NormShape shape_;
-  std::size_t words_;
 };
 
 /// No parameters; keeps its input until I.
@@ -179,7 +137,7 @@ class SwigluLayer final : public LeafLayer {
 
   Buffer forward(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(extent_.words(width_));
-    ops_.swiglu_forward(extent_.rows(), width_, x.floats(), y.floats());
+    ops_.llama().swiglu_forward(extent_.rows(), width_, x.floats(), y.floats());
     saved.buffers[0] = std::move(x);
     return y;
   }
@@ -188,7 +146,8 @@ class SwigluLayer final : public LeafLayer {
     const Buffer x = std::exchange(saved.buffers[0], Buffer());
     if (!wanted) return {};
     Buffer dx = ops_.take(extent_.words(2 * width_));
-    ops_.swiglu_backward_input(extent_.rows(), width_, x.floats(), dy.floats(), dx.floats());
+    ops_.llama().swiglu_backward_input(extent_.rows(), width_, x.floats(), dy.floats(),
+                                       dx.floats());
     return dx;
   }
 

@@ -2,10 +2,12 @@
 // declares for them, and a fixed number of places for what a micro-batch leaves.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "exec/layers/layer.hpp"
 #include "exec/layers/parameters.hpp"
+#include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
 
@@ -36,6 +38,40 @@ class LeafLayer : public TrainableLayer {
 
  private:
   const std::size_t slots_;
+};
+
+/// A layer whose W needs its input and the gradient of its output: it keeps the one from F on, the
+/// other from I on.
+class KeepingLayer : public LeafLayer {
+ public:
+  Buffer forward(Buffer x, Saved& saved) final {
+    Buffer y = ops_.take(extent_.words(out_));
+    compute(x, y, saved);
+    saved.buffers[kX] = std::move(x);
+    return y;
+  }
+  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) final {
+    Buffer dx;
+    if (wanted) {
+      dx = ops_.take(extent_.words(in_));
+      compute_input_gradient(dy, dx, saved);
+    }
+    saved.buffers[kDy] = std::move(dy);
+    return dx;
+  }
+
+ protected:
+  enum Slot { kX, kDy, kFirstOwn };
+
+  /// `in` and `out` numbers a row; `own_slots` for what else the layer keeps, from kFirstOwn on.
+  KeepingLayer(const Layer& layer, const LayerSite& site, int in, int out,
+               std::size_t own_slots = 0)
+      : LeafLayer(layer, site, kFirstOwn + own_slots), in_(in), out_(out) {}
+
+  virtual void compute(const Buffer& x, Buffer& y, Saved& saved) = 0;
+  virtual void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved& saved) = 0;
+
+  const int in_, out_;
 };
 
 }  // namespace pipewright::exec

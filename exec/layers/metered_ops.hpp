@@ -13,7 +13,7 @@
 
 namespace pipewright::exec {
 
-class MeteredOps final : public TensorOps, public ImageOps {
+class MeteredOps final : public TensorOps, public ImageOps, public LlamaOps {
  public:
   explicit MeteredOps(int bytes_per_element)
       : element_(static_cast<std::size_t>(bytes_per_element)) {}
@@ -66,6 +66,7 @@ class MeteredOps final : public TensorOps, public ImageOps {
                                  float*, float* positions) override;
 
   ImageOps& images() override { return *this; }
+  LlamaOps& llama() override { return *this; }
   void copy_columns(int, int, const float*, int, float*, int) override {}
   void add_scaled(std::size_t n, float, const float*, float*) override { count(n, 1); }
   void add_one(float*) override {}

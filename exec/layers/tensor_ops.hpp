@@ -56,6 +56,25 @@ class ImageOps {
                                                   float* dx) = 0;
 };
 
+/// What layers of Llama's style need besides.
+class LlamaOps {
+ public:
+  virtual ~LlamaOps() = default;
+
+  virtual void rms_norm_forward(const NormShape& shape, const float* x, const float* scale,
+                                float* y, float* inverse_root) = 0;
+  virtual void rms_norm_backward_input(const NormShape& shape, const float* x,
+                                       const float* inverse_root, const float* scale,
+                                       const float* dy, float* dx) = 0;
+  virtual void rms_norm_backward_weight(const NormShape& shape, const float* x,
+                                        const float* inverse_root, const float* dy,
+                                        float* dscale) = 0;
+  virtual void swiglu_forward(int rows, int width, const float* x, float* y) = 0;
+  virtual void swiglu_backward_input(int rows, int width, const float* x, const float* dy,
+                                     float* dx) = 0;
+  virtual void rotate(const RotaryShape& shape, bool back, float* rows) = 0;
+};
+
 class TensorOps {
  public:
   virtual ~TensorOps() = default;
@@ -93,19 +112,6 @@ class TensorOps {
                                           const float* inverse_deviation, const float* dy,
                                           float* dscale, float* dshift) = 0;
 
-  // Those of Llama's layers throw Bug where the device has none, as images() does.
-  virtual void rms_norm_forward(const NormShape& shape, const float* x, const float* scale,
-                                float* y, float* inverse_root);
-  virtual void rms_norm_backward_input(const NormShape& shape, const float* x,
-                                       const float* inverse_root, const float* scale,
-                                       const float* dy, float* dx);
-  virtual void rms_norm_backward_weight(const NormShape& shape, const float* x,
-                                        const float* inverse_root, const float* dy, float* dscale);
-  virtual void swiglu_forward(int rows, int width, const float* x, float* y);
-  virtual void swiglu_backward_input(int rows, int width, const float* x, const float* dy,
-                                     float* dx);
-  virtual void rotate(const RotaryShape& shape, bool back, float* rows);
-
   virtual void attention_forward(const AttentionShape& shape, const float* qkv,
                                  float* probabilities, float* context) = 0;
   virtual void attention_backward_input(const AttentionShape& shape, const float* qkv,
@@ -117,8 +123,9 @@ class TensorOps {
   virtual void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
                                          const float* dy, float* dtokens, float* dpositions) = 0;
 
-  /// Throws Bug where the device has none: it refuses such models before it makes their layers.
+  /// Both throw Bug where the device has none: it refuses such models before it makes their layers.
   virtual ImageOps& images();
+  virtual LlamaOps& llama();
 };
 
 }  // namespace pipewright::exec

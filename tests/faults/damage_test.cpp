@@ -17,6 +17,7 @@
 #include "exec/transports/process/transport.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/reference/random_order.hpp"
+#include "tests/support/forwarding_transport.hpp"
 #include "tests/support/memory_wire.hpp"
 #include "tests/support/update_orders.hpp"
 
@@ -177,33 +178,16 @@ TEST(Damage, IsNotLookedForUnlessAskedAndNothingIsFoundInHealthyRuns) {
 
 /// The same on threads: a payload that is changed between the two devices.
 TEST(Damage, IsFoundBetweenThreadsToo) {
-  class Careless final : public Transport {
+  class Careless final : public test::ForwardingTransport {
    public:
-    Careless(Transport& inner, InstructionId bad) : inner_(inner), bad_(bad) {}
-    std::int64_t now() const override { return inner_.now(); }
-    void sleep_until(RankId r, std::int64_t t) override { inner_.sleep_until(r, t); }
-    std::vector<RankId> local_ranks() const override { return inner_.local_ranks(); }
-    void meet(RankId r, const std::function<void()>& f) override { inner_.meet(r, f); }
-    void issue(RankId r, InstructionId id, PayloadPtr data) override {
-      inner_.issue(r, id, std::move(data));
-    }
-    void provide(RankId r, InstructionId id, PayloadPtr data) override {
-      inner_.provide(r, id, std::move(data));
-    }
-    void wait(RankId r, InstructionId id) override { inner_.wait(r, id); }
+    Careless(Transport& inner, InstructionId bad) : ForwardingTransport(inner), bad_(bad) {}
     PayloadPtr take(RankId r, InstructionId id) override {
-      PayloadPtr payload = inner_.take(r, id);
+      PayloadPtr payload = ForwardingTransport::take(r, id);
       if (id == bad_) flip({payload->data(), payload->size()}, 77);
       return payload;
     }
-    void stop() noexcept override { inner_.stop(); }
-    bool stands_still_within(std::int64_t t) override { return inner_.stands_still_within(t); }
-    void end_watch() noexcept override { inner_.end_watch(); }
-    std::uint64_t ended_count() const override { return inner_.ended_count(); }
-    void report(Timeline& t, Progress& p) const override { inner_.report(t, p); }
 
    private:
-    Transport& inner_;
     const InstructionId bad_;
   };
   const Program program =

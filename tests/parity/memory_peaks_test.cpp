@@ -46,22 +46,16 @@ Model model_named(const std::string& name) {
   if (name == "resnet-tiny") return model_preset("resnet-tiny");
   Model model;
   model.name = name;
-  if (name == "llama") {
-    model.layers = expand({.hidden = 32,
-                           .layers = 7,
-                           .heads = 4,
-                           .ffn = 88,
-                           .vocabulary = 256,
-                           .sequence = 32,
-                           .style = TransformerStyle::Llama,
-                           .kv_heads = 2});
-    model.sequence = 32;
-    return model;
-  }
-  if (name == "transformer") {
-    model.layers = expand(
-        {.hidden = 32, .layers = 7, .heads = 4, .ffn = 128, .vocabulary = 256, .sequence = 32});
-    model.sequence = 32;
+  if (name == "transformer" || name == "llama") {
+    TransformerShape shape{
+        .hidden = 32, .layers = 7, .heads = 4, .ffn = 128, .vocabulary = 256, .sequence = 32};
+    if (name == "llama") {
+      shape.style = TransformerStyle::Llama;
+      shape.ffn = 88;
+      shape.kv_heads = 2;
+    }
+    model.layers = expand(shape);
+    model.sequence = shape.sequence;
     return model;
   }
   for (int l = 0; l < 8; ++l) {

@@ -5,7 +5,7 @@
 
 namespace pipewright::exec::cpu {
 
-class HostOps final : public TensorOps, public ImageOps {
+class HostOps final : public TensorOps, public ImageOps, public LlamaOps {
  public:
   /// The pool must outlive it.
   HostOps(BufferPool& pool, Numerics numerics) : pool_(pool), numerics_(numerics) {}
@@ -54,6 +54,7 @@ class HostOps final : public TensorOps, public ImageOps {
                                  const float* dy, float* dtokens, float* dpositions) override;
 
   ImageOps& images() override { return *this; }
+  LlamaOps& llama() override { return *this; }
   void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
                     int to_stride) override;
   void add_scaled(std::size_t n, float factor, const float* x, float* y) override;

@@ -10,34 +10,17 @@
 #include "exec/runtime/peers.hpp"
 #include "exec/transports/local/transport.hpp"
 #include "planner/schedules/registry.hpp"
+#include "tests/support/forwarding_transport.hpp"
 
 namespace pipewright::exec {
 namespace last_step_test {
 
 /// Ranks of this process, with another one beside them that is gone when clocks are compared.
-class WithLeavingPeer final : public Transport, public Peers {
+class WithLeavingPeer final : public test::ForwardingTransport, public Peers {
  public:
-  explicit WithLeavingPeer(Transport& inner) : inner_(inner) {}
+  using ForwardingTransport::ForwardingTransport;
 
   Peers* peers() override { return this; }
-  std::int64_t now() const override { return inner_.now(); }
-  void sleep_until(RankId r, std::int64_t t) override { inner_.sleep_until(r, t); }
-  std::vector<RankId> local_ranks() const override { return inner_.local_ranks(); }
-  void meet(RankId r, const std::function<void()>& f) override { inner_.meet(r, f); }
-  void issue(RankId r, InstructionId id, PayloadPtr data) override {
-    inner_.issue(r, id, std::move(data));
-  }
-  void provide(RankId r, InstructionId id, PayloadPtr data) override {
-    inner_.provide(r, id, std::move(data));
-  }
-  void wait(RankId r, InstructionId id) override { inner_.wait(r, id); }
-  PayloadPtr take(RankId r, InstructionId id) override { return inner_.take(r, id); }
-  void stop() noexcept override { inner_.stop(); }
-  bool stands_still_within(std::int64_t t) override { return inner_.stands_still_within(t); }
-  void end_watch() noexcept override { inner_.end_watch(); }
-  std::uint64_t ended_count() const override { return inner_.ended_count(); }
-  void report(Timeline& t, Progress& p) const override { inner_.report(t, p); }
-
   int process() const override { return 0; }
   int processes() const override { return 1; }
   std::vector<PackedBytes> share(PackedBytes own) override { return {std::move(own)}; }
@@ -49,9 +32,6 @@ class WithLeavingPeer final : public Transport, public Peers {
   std::vector<LostRank> lost(std::int64_t) override { return {}; }
   void hand_in(PackedBytes, EndOfRun) noexcept override {}
   std::vector<PackedBytes> handed_in(std::int64_t) override { return {}; }
-
- private:
-  Transport& inner_;
 };
 
 TEST(LastStep, IsShownThoughAnotherProcessLeavesAtItsEnd) {

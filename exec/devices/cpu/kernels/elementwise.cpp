@@ -16,26 +16,28 @@ constexpr float kCubic = 0.044715F;
 /// Elements that are worked on at a time, so that what lies between two loops stays in cache.
 constexpr std::size_t kElementsABlock = 512;
 
-/// s = 1 / (1 + e^s) for up to kElementsABlock elements.
-void sigmoid_of_negative(std::size_t n, float* s) {
+/// s = 1 / (1 + e^minus(i)) for up to kElementsABlock elements.
+template <class Minus>
+void sigmoid_of_negative(std::size_t n, Minus minus, float* s) {
   // Beyond e^60 the result is 0 to any float that is added to it; stopping there keeps denormal
   // numbers, which are slow, out of the matrices. NaN stays NaN.
   constexpr float kEnough = 60.0F;
   for (std::size_t i = 0; i < n; ++i) {
-    const float below = s[i] > kEnough ? kEnough : s[i];
+    const float negative = minus(i);
+    const float below = negative > kEnough ? kEnough : negative;
     s[i] = below < -kEnough ? -kEnough : below;
   }
   for (std::size_t i = 0; i < n; ++i) s[i] = 1.0F / (1.0F + cpu::exp_in_range(s[i]));
 }
 
 void gelu_sigmoid(std::size_t n, const float* x, float* s) {
-  for (std::size_t i = 0; i < n; ++i) s[i] = -2.0F * kSlope * (x[i] + kCubic * x[i] * x[i] * x[i]);
-  sigmoid_of_negative(n, s);
+  sigmoid_of_negative(
+      n, [x](std::size_t i) { return -2.0F * kSlope * (x[i] + kCubic * x[i] * x[i] * x[i]); }, s);
 }
 
 void sigmoid(std::size_t n, const float* x, float* s) {
-  for (std::size_t i = 0; i < n; ++i) s[i] = -x[i];
-  sigmoid_of_negative(n, s);
+  sigmoid_of_negative(
+      n, [x](std::size_t i) { return -x[i]; }, s);
 }
 
 }  // namespace

@@ -10,11 +10,12 @@ namespace {
 /// gives the same floats.
 void fill_turns(const RotaryShape& shape, float* turns) {
   const int half = shape.head_width / 2;
-  for (int t = 0; t < shape.sequence; ++t, turns += shape.head_width) {
-    for (int j = 0; j < half; ++j) {
-      const double angle = t * std::pow(shape.base, -2.0 * j / shape.head_width);
-      turns[j] = static_cast<float>(std::cos(angle));
-      turns[half + j] = static_cast<float>(std::sin(angle));
+  for (int j = 0; j < half; ++j) {
+    const double turn = std::pow(shape.base, -2.0 * j / shape.head_width);
+    float* at = turns + j;
+    for (int t = 0; t < shape.sequence; ++t, at += shape.head_width) {
+      at[0] = static_cast<float>(std::cos(t * turn));
+      at[half] = static_cast<float>(std::sin(t * turn));
     }
   }
 }
