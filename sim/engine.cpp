@@ -11,7 +11,7 @@ namespace pipewright::sim {
 namespace {
 
 bool needs_no_queues(const Program& program, const CostTable& costs) {
-  return program.policy.is_free_of_waits() && !program.has_collectives() &&
+  return program.policy.is_free_of_waits() && !program.has_collectives() && program.calls.empty() &&
          !costs.has_shared_links();
 }
 

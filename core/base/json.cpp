@@ -180,7 +180,7 @@ void JsonCursor::only(const std::vector<std::string_view>& known) const {
   }
 }
 
-void require_schema(const JsonCursor& document, std::string_view kind) {
+void require_schema(const JsonCursor& document, std::string_view kind, int newest) {
   constexpr std::string_view kOurs = "pipewright.";
   const std::string expected = std::string(kOurs) + std::string(kind) + "/1";
   if (!document.find("schema")) {
@@ -189,17 +189,19 @@ void require_schema(const JsonCursor& document, std::string_view kind) {
   }
   const JsonCursor schema = document.at("schema");
   const std::string found = schema.string();
-  if (found == expected) {
-    return;
-  }
   const std::size_t slash = found.find('/');
   const std::string family = found.substr(0, slash);
+  for (int version = 1; version <= newest; ++version) {
+    if (found == expected.substr(0, expected.size() - 1) + std::to_string(version)) return;
+  }
   if (family == std::string(kOurs) + std::string(kind) && slash != std::string::npos) {
     throw InputError(
         document.file(), schema.pointer(),
         "this file has format version " +
             Json(found.substr(slash + 1)).dump(-1, ' ', true, Json::error_handler_t::replace) +
-            "; this Pipewright reads version 1 only (\"" + expected + "\")");
+            "; this Pipewright reads version " +
+            (newest == 1 ? "1 only" : "1 to " + std::to_string(newest)) + " (\"" + expected +
+            "\")");
   }
   schema.fail("\"" + expected + "\"");
 }

@@ -54,9 +54,9 @@ std::string read_text(const std::string& path);
 /// Parses text; a syntax error names line and column. Duplicate keys and
 /// nesting beyond 200 levels are refused.
 Json parse_json(std::string_view text, const std::string& file);
-/// Checks "schema": "pipewright.<kind>/1"; names what it found, and the major
-/// version if that is the difference.
-void require_schema(const JsonCursor& document, std::string_view kind);
+/// Checks "schema": "pipewright.<kind>/1", or any up to `newest`; names what it found, and the
+/// major version if that is the difference.
+void require_schema(const JsonCursor& document, std::string_view kind, int newest = 1);
 
 /// Writes to a temporary name beside `path` and renames it; on any failure
 /// throws MachineError and leaves nothing behind.

@@ -50,6 +50,7 @@ const RouteCosts& CostTable::route(RankId source_rank, RankId destination, int r
 }
 
 Bytes CostTable::message_bytes(const Route& route) const {
+  if (route.send_kind == ActionKind::NamedSend) return Bytes(route.named_bytes);
   // A gradient made by stage s crosses the boundary between s-1 and s.
   const bool forward = route.send_kind == ActionKind::SendF;
   const auto& sizes = forward ? activation_bytes : gradient_bytes;
@@ -97,6 +98,8 @@ Nanoseconds CostTable::compute_time(const Action& action, const Action* partner)
 /// Bytes that go round the ring; nullopt: the table does not give them.
 std::optional<std::int64_t> CostTable::collective_bytes(const Collective& collective) const {
   constexpr std::int64_t kNormBytes = 8;
+  if (is_group_collective(collective.kind)) return collective.call_bytes;
+  if (is_call(collective.kind)) return std::nullopt;
   const auto stage = static_cast<std::size_t>(collective.stage.value);
   if (collective.kind == ActionKind::ReduceTied)
     return tied_bytes.value > 0 ? std::optional(tied_bytes.value) : std::nullopt;
@@ -109,7 +112,7 @@ std::optional<std::int64_t> CostTable::collective_bytes(const Collective& collec
 Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) const {
   const auto stage = static_cast<std::size_t>(collective.stage.value);
   Nanoseconds time;
-  if (!is_of_all(collective.kind) && stage < stages.size()) {
+  if (has_stage(collective.kind) && stage < stages.size()) {
     time = collective.kind == ActionKind::ReduceGrad ? stages[stage].reduce : stages[stage].unshard;
   }
   const std::optional<std::int64_t> moved = collective_bytes(collective);

@@ -1,6 +1,5 @@
 #include "core/order/action.hpp"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -10,13 +9,35 @@ namespace pipewright {
 namespace {
 
 // By ActionKind.
-constexpr std::array<std::string_view, kActionKinds> kNames = {
-    "F",      "I",           "W",           "B",       "SEND_F",  "RECV_F",      "SEND_B",
-    "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD",
-    "OPT",    "REDUCE_NORM", "REDUCE_TIED", ""};
+constexpr std::array<std::string_view, kActionKinds> kNames = {"F",
+                                                               "I",
+                                                               "W",
+                                                               "B",
+                                                               "SEND_F",
+                                                               "RECV_F",
+                                                               "SEND_B",
+                                                               "RECV_B",
+                                                               "WAIT_SEND_F",
+                                                               "WAIT_SEND_B",
+                                                               "UNSHARD",
+                                                               "RESHARD",
+                                                               "REDUCE_GRAD",
+                                                               "WAIT_REDUCE_GRAD",
+                                                               "OPT",
+                                                               "REDUCE_NORM",
+                                                               "REDUCE_TIED",
+                                                               "ALL_REDUCE",
+                                                               "ALL_GATHER",
+                                                               "REDUCE_SCATTER",
+                                                               "ALL_TO_ALL",
+                                                               "BROADCAST",
+                                                               "NEW_GROUP",
+                                                               "HOST_SYNC",
+                                                               "SEND",
+                                                               "RECV",
+                                                               ""};
 
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
-constexpr std::string_view kBatch = "BATCH_P2P";
 
 /// Takes a non-negative number off the front.
 std::optional<std::int32_t> take_number(std::string_view& text) {
@@ -91,45 +112,6 @@ std::string to_string(const Cell& cell) {
   text += ')';
   text += kOverlap;
   return text;
-}
-
-std::size_t written_end(std::span<const Cell> cells, std::size_t begin) {
-  while (cells[begin].batched && begin + 1 < cells.size()) ++begin;
-  return begin + 1;
-}
-
-std::string to_string(std::span<const Cell> written) {
-  if (written.size() == 1) return to_string(written.front());
-  std::string text;
-  for (const Cell& cell : written) {
-    text += text.empty() ? '(' : ';';
-    text += to_string(cell);
-  }
-  text += ')';
-  text += kBatch;
-  return text;
-}
-
-std::vector<Cell> parse_cells(std::string_view text) {
-  text = trimmed(text);
-  const auto close = text.find(')');
-  const bool batch = !text.empty() && text.front() == '(' && close != std::string_view::npos &&
-                     trimmed(text.substr(close + 1)) == kBatch;
-  std::vector<Cell> cells;
-  if (!batch) {
-    if (const auto cell = parse_cell(text)) cells.push_back(*cell);
-    return cells;
-  }
-  const std::string_view inside = text.substr(1, close - 1);
-  for (std::size_t begin = 0; begin <= inside.size();) {
-    const std::size_t end = std::min(inside.find(';', begin), inside.size());
-    const auto member = parse_action(inside.substr(begin, end - begin));
-    if (!member || !is_transfer(member->kind)) return {};
-    cells.push_back({*member, std::nullopt, true});
-    begin = end + 1;
-  }
-  cells.back().batched = false;
-  return cells;
 }
 
 std::optional<Cell> parse_cell(std::string_view text) {

@@ -1,13 +1,11 @@
-// One computation or one end of a transfer, and its text form in PyTorch's
-// grammar: "2F0", "1SEND_B3", "4F0@3" (weight version 3).
+// One computation, one end of a transfer or one call (core/order/call.hpp), and its text form in
+// PyTorch's grammar: "2F0", "1SEND_B3", "4F0@3" (weight version 3).
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/base/units.hpp"
 
@@ -32,14 +30,38 @@ enum class ActionKind : std::uint8_t {
   Opt,             // update of all weights of the rank (no stage, no micro-batch)
   ReduceNorm,      // norm of the gradients of all ranks (no stage, no micro-batch)
   ReduceTied,      // sum of the gradients of weights that stages share (no stage, no micro-batch)
+  // Calls (docs/semantics.md §3.3).
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  NewGroup,   // a collective of all ranks
+  HostSync,   // until all that the rank has issued has ended
+  NamedSend,  // "SEND": to the rank that it names
+  NamedRecv,
   Idle,  // an empty cell of an order: it takes a turn in lowering and is then dropped; no Program
          // holds it
 };
-inline constexpr int kActionKinds = 18;
+inline constexpr int kActionKinds = 27;
 
-constexpr bool is_send(ActionKind k) { return k == ActionKind::SendF || k == ActionKind::SendB; }
-constexpr bool is_recv(ActionKind k) { return k == ActionKind::RecvF || k == ActionKind::RecvB; }
+constexpr bool is_send(ActionKind k) {
+  return k == ActionKind::SendF || k == ActionKind::SendB || k == ActionKind::NamedSend;
+}
+constexpr bool is_recv(ActionKind k) {
+  return k == ActionKind::RecvF || k == ActionKind::RecvB || k == ActionKind::NamedRecv;
+}
 constexpr bool is_transfer(ActionKind k) { return is_send(k) || is_recv(k); }
+/// An Action of such a kind has the number of its Call as micro-batch.
+constexpr bool is_call(ActionKind k) {
+  return k >= ActionKind::AllReduce && k <= ActionKind::NamedRecv;
+}
+/// A transfer end between neighbouring stages.
+constexpr bool is_pipeline_transfer(ActionKind k) { return is_transfer(k) && !is_call(k); }
+/// A call of the ranks of a group.
+constexpr bool is_group_collective(ActionKind k) {
+  return k >= ActionKind::AllReduce && k <= ActionKind::Broadcast;
+}
 /// F, I, W or B: the kinds that a schedule orders.
 constexpr bool is_compute(ActionKind k) { return k <= ActionKind::B; }
 /// Holds up the computations behind it until a SEND or REDUCE_GRAD of its rank has ended.
@@ -67,7 +89,7 @@ std::string_view to_string(ActionKind kind);
 struct Action {
   ActionKind kind = ActionKind::F;
   StageId stage;
-  MicroBatchId micro_batch;   // 0 where has_micro_batch() is false
+  MicroBatchId micro_batch;   // a call's number; else 0 where has_micro_batch() is false
   std::int32_t version = -1;  // weight version (docs/semantics.md §3.1); -1: none is named
 
   bool operator==(const Action&) const = default;
@@ -83,18 +105,13 @@ struct Cell {
   bool operator==(const Cell&) const = default;
 };
 
+/// Of a call its kind alone; the order and the Program have its text.
 std::string to_string(const Action& action);
 /// "(0F7;7B3)OVERLAP_F_B" for a pair.
 std::string to_string(const Cell& cell);
-/// The end of what is written as one with the cell at `begin`: behind it, or behind its batch.
-std::size_t written_end(std::span<const Cell> cells, std::size_t begin);
-/// One cell, or the whole of a batch: "(0SEND_F0;2RECV_F0)BATCH_P2P".
-std::string to_string(std::span<const Cell> written);
 
-/// Reads one cell, or a batch (all but the last are `batched`); empty where the text is neither.
-std::vector<Cell> parse_cells(std::string_view text);
-/// Reads one cell that is no batch; nullopt where the text is not one. Spaces around every part
-/// are allowed.
+/// Reads one cell that is no batch and no call; nullopt where the text is not one. Spaces around
+/// every part are allowed.
 std::optional<Cell> parse_cell(std::string_view text);
 
 }  // namespace pipewright

@@ -136,8 +136,10 @@ const CommPolicy& comm_policy_preset(std::string_view name) {
 }
 
 std::string_view name_of(const CommPolicy& policy) {
+  CommPolicy asked = policy;
+  asked.device_queues = 0;
   for (const auto& preset : comm_policy_presets()) {
-    if (preset.policy == policy) return preset.name;
+    if (preset.policy == asked) return preset.name;
   }
   return "custom";
 }

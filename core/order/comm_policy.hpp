@@ -50,8 +50,9 @@ struct Protocol {
   bool operator==(const Protocol&) const = default;
 };
 
-/// What in_flight may be at most.
+/// What in_flight and device_queues may be at most.
 inline constexpr int kMostInFlight = 1'000'000;
+inline constexpr int kMostDeviceQueues = 1024;
 
 /// The default is what NCCL guarantees with a communicator for each directed
 /// edge.
@@ -68,6 +69,9 @@ struct CommPolicy {
   /// (§2.2); 0: no limit. Under `stream` only.
   int in_flight = 0;
   Batches batches = Batches::Apart;
+  /// How many queues of a device the calls of a rank share (§3.3); 0: each stream has its own. No
+  /// preset limits them, for it depends on the device and on what else runs there.
+  int device_queues = 0;
 
   bool operator==(const CommPolicy&) const = default;
   /// True if no transfer can ever wait for anything but its own data: tag
@@ -98,7 +102,7 @@ std::vector<std::string_view> comm_policy_names();
 const std::vector<std::string_view>& stock_torch_presets();
 /// Throws InputError with a suggestion for an unknown name.
 const CommPolicy& comm_policy_preset(std::string_view name);
-/// The preset's name if the policy equals one, else "custom".
+/// The preset's name if the policy equals one, whatever its device_queues; else "custom".
 std::string_view name_of(const CommPolicy& policy);
 
 std::string_view to_string(Issue);

@@ -25,7 +25,7 @@ CommPolicy read_comm_policy(const JsonCursor& value) {
     return read_preset(value);
   }
   value.only({"preset", "issue", "channel", "post", "run_order", "send_f", "send_b", "connect",
-              "buffers", "in_flight", "batches"});
+              "buffers", "in_flight", "batches", "device_queues"});
   CommPolicy policy;
   if (const auto preset = value.find("preset")) {
     policy = read_preset(*preset);
@@ -42,6 +42,9 @@ CommPolicy read_comm_policy(const JsonCursor& value) {
   if (const auto limit = value.find("in_flight")) {
     policy.in_flight = static_cast<int>(limit->integer(0, kMostInFlight));
   }
+  if (const auto queues = value.find("device_queues")) {
+    policy.device_queues = static_cast<int>(queues->integer(0, kMostDeviceQueues));
+  }
   return policy;
 }
 
@@ -53,6 +56,7 @@ Json to_json(const CommPolicy& policy) {
   if (policy.buffers != Buffers::Plain) json["buffers"] = to_string(policy.buffers);
   if (policy.in_flight != 0) json["in_flight"] = policy.in_flight;
   if (policy.batches != Batches::Apart) json["batches"] = to_string(policy.batches);
+  if (policy.device_queues != 0) json["device_queues"] = policy.device_queues;
   return json;
 }
 

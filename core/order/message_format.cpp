@@ -1,27 +1,23 @@
 #include "core/order/message_format.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
 #include "core/base/suggest.hpp"
+#include "core/order/element_type.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr std::size_t kMostFormats = 10'000;
-constexpr std::size_t kMostDimensions = 16;
-constexpr std::array<std::string_view, 13> kTypes = {
-    "float64", "float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int64",
-    "int32",   "int16",   "int8",    "uint8",    "bool",        "complex64"};
 
 void read_end(const JsonCursor& value, MessageFormat& format) {
   const std::string text = value.string();
   const bool for_all = !text.empty() && std::isdigit(static_cast<unsigned char>(text.back())) == 0;
   const std::optional<Cell> cell = parse_cell(for_all ? text + "0" : text);
-  if (!cell || cell->partner || !is_transfer(cell->action.kind)) {
+  if (!cell || cell->partner || !is_pipeline_transfer(cell->action.kind)) {
     value.fail("an end of a transfer such as \"0SEND_F\" (of all micro-batches) or \"1RECV_F3\"");
   }
   format.end = cell->action.kind;
@@ -31,11 +27,12 @@ void read_end(const JsonCursor& value, MessageFormat& format) {
 
 std::string read_type(const JsonCursor& value) {
   const std::string text = value.string();
-  if (std::find(kTypes.begin(), kTypes.end(), text) == kTypes.end()) {
+  const ElementType* type = element_type(text);
+  if (type == nullptr) {
     value.fail("a type such as \"float32\" or \"bfloat16\"" +
-               did_you_mean(text, {kTypes.begin(), kTypes.end()}));
+               did_you_mean(text, element_type_names()));
   }
-  return text;
+  return std::string(type->name);
 }
 
 bool same_end(const MessageFormat& a, const MessageFormat& b) {

@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "core/order/rows.hpp"
+#include "core/order/call_faults.hpp"
+#include "core/order/cells.hpp"
+#include "core/order/csv_lines.hpp"
+#include "core/order/problems.hpp"
 
 namespace pipewright {
 namespace {
@@ -21,7 +24,8 @@ constexpr RankId kNoRank(-1);
                        std::string(column - from + (from > 0 ? 1 : 0), ' ') + "^");
 }
 
-std::vector<Cell> read_row(std::string_view line, const std::string& file, int row) {
+std::vector<Cell> read_row(std::string_view line, const std::string& file, int row,
+                           CallTable& calls) {
   std::vector<Cell> cells;
   int number = 0;
   for (std::size_t begin = 0; begin <= line.size();) {
@@ -32,11 +36,10 @@ std::vector<Cell> read_row(std::string_view line, const std::string& file, int r
     if (first == std::string_view::npos) {
       cells.push_back({{.kind = ActionKind::Idle, .stage = {}, .micro_batch = {}}, std::nullopt});
     } else {
-      const auto written = parse_cells(text);
+      const auto written = parse_cells(text, calls);
       if (written.empty()) {
         fail_at_cell(line, file, row, number, begin + first,
-                     "expected an action such as 2F0, 1SEND_B3, (0F7;7B3)OVERLAP_F_B or "
-                     "(0SEND_F0;2RECV_F0)BATCH_P2P");
+                     "expected " + std::string(expected_cell()));
       }
       cells.insert(cells.end(), written.begin(), written.end());
     }
@@ -88,7 +91,7 @@ std::vector<std::vector<RankId>> homes_by_micro_batch(const Order& order,
     if (is_compute(a.kind)) home(a) = rank;
   });
   for_each_action(order, [&](RankId rank, const Action& a) {
-    if (is_transfer(a.kind) && home(a) == kNoRank) home(a) = rank;
+    if (is_pipeline_transfer(a.kind) && home(a) == kNoRank) home(a) = rank;
   });
   for (std::size_t s = 0; s < table.size(); ++s) {
     std::replace(table[s].begin(), table[s].end(), kNoRank, homes[s]);
@@ -107,7 +110,7 @@ OrderExtent extent_of(const Order& order) {
   for_each_action(order, [&](RankId, const Action& a) {
     if (!has_stage(a.kind)) return;
     extent.stages = std::max(extent.stages, a.stage.value + 1);
-    if (is_transfer(a.kind)) extent.stages = std::max(extent.stages, peer_stage(a) + 1);
+    if (is_pipeline_transfer(a.kind)) extent.stages = std::max(extent.stages, peer_stage(a) + 1);
     if (has_micro_batch(a.kind)) {
       extent.micro_batches = std::max(extent.micro_batches, a.micro_batch.value + 1);
       ++extent.actions;
@@ -158,11 +161,16 @@ bool Order::has_transfers() const {
   });
 }
 
+std::string Order::text(const Action& action) const { return to_string(action, calls); }
+
 Order read_order_csv(std::string_view text, const std::string& file) {
   Order order;
-  order.fragment = is_fragment_csv(text);
-  for (const CsvRow& row : csv_rows(text))
-    order.ranks.push_back(read_row(row.text, file, row.number));
+  CsvLines lines = split_csv(text, file);
+  order.fragment = lines.fragment;
+  CallTable calls;
+  for (const CsvRow& row : lines.rows)
+    order.ranks.push_back(read_row(row.text, file, row.number, calls));
+  order.calls = calls.take();
   if (order.ranks.empty()) {
     throw InputError(file, "", "expected one row of actions for each rank, found none");
   }
@@ -170,24 +178,30 @@ Order read_order_csv(std::string_view text, const std::string& file) {
   const std::string excess = excess_of(extent);
   if (!excess.empty()) throw InputError(file, "", excess);
   for_each_action(order, [&](RankId rank, const Action& a) {
-    if (is_transfer(a.kind) && peer_stage(a) < 0) {
+    if (is_pipeline_transfer(a.kind) && peer_stage(a) < 0) {
       throw InputError(file, "rank " + std::to_string(rank.value),
                        to_string(a) + " has no stage at its other end: stage 0 is the first");
     }
   });
+  for (Group& group : lines.groups) {
+    const std::string fault = settle_group(group, order.groups, order.rank_count());
+    if (!fault.empty()) throw InputError(file, "", fault);
+    order.groups.push_back(std::move(group));
+  }
+  if (const auto fault = call_fault(order))
+    throw InputError(file, place_text(fault->rank, fault->cell), fault->sentence);
   order.micro_batches = std::max(1, extent.micro_batches);
   order.placement = placement_of_rows(order, std::max(1, extent.stages), order.micro_batches);
   return order;
 }
 
 std::string write_order_csv(const Order& order) {
-  std::string text;
-  if (order.fragment) (text += kFragmentLine) += '\n';
+  std::string text = csv_head(order.fragment, order.groups);
   for (const std::span<const Cell> row : order.ranks) {
     for (std::size_t begin = 0; begin < row.size();) {
       const std::size_t end = written_end(row, begin);
       if (begin > 0) text += ',';
-      text += to_string(row.subspan(begin, end - begin));
+      text += to_string(row.subspan(begin, end - begin), order.calls);
       begin = end;
     }
     text += '\n';

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/order/action.hpp"
+#include "core/order/call.hpp"
 #include "core/order/message_format.hpp"
 #include "core/order/placement.hpp"
 
@@ -20,6 +21,10 @@ struct Order {
   int micro_batches = 0;
   /// What ends of transfers expect, where the order says it.
   std::vector<MessageFormat> messages = {};
+  /// By number: what the Actions of a call's kind name (docs/semantics.md §3.3).
+  std::vector<Call> calls = {};
+  /// The groups whose ranks the order names; of any other group the ranks that call it.
+  std::vector<Group> groups = {};
   /// The input says that it is a part of a log: what it lacks is no fault.
   bool fragment = false;
 
@@ -28,10 +33,12 @@ struct Order {
   /// True if any cell is a transfer end, or a wait for one: lowering then takes the order as
   /// written.
   bool has_transfers() const;
+  std::string text(const Action& action) const;
 };
 
 /// Reads a schedule CSV: a row a rank, empty cells are idle slots (those at the end of a row are
-/// dropped); a first line "# fragment" says that it is one. The placement is the row in which a
+/// dropped); a line "# fragment" says that it is one, "# group ep: 0 2" which ranks are in a group;
+/// these stand above the rows. The placement is the row in which a
 /// stage computes (by micro-batch where replicas share a stage); in a fragment without the stage's
 /// computation, the row of its SEND, RECV. Throws InputError with file, row, cell and a line that
 /// points at the bad cell.

@@ -1,28 +1,29 @@
 #include "core/order/order_json.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/order/call_faults.hpp"
+#include "core/order/call_json.hpp"
+#include "core/order/cells.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr int kMostRanks = 65535;
+constexpr int kMostOrderRanks = 65535;
 
-std::vector<Cell> read_cells(const JsonCursor& value) {
+std::vector<Cell> read_cells(const JsonCursor& value, CallTable& calls) {
+  if (value.value().is_object()) return read_call_cells(value, calls);
   const std::string text = value.string();
   if (text.find_first_not_of(" \t") == std::string::npos) {
     return {{{.kind = ActionKind::Idle, .stage = {}, .micro_batch = {}}, std::nullopt}};
   }
-  std::vector<Cell> cells = parse_cells(text);
-  if (cells.empty()) {
-    value.fail(
-        "an action such as \"2F0\", \"1SEND_B3\", \"(0F7;7B3)OVERLAP_F_B\" or "
-        "\"(0SEND_F0;2RECV_F0)BATCH_P2P\"");
-  }
+  std::vector<Cell> cells = parse_cells(text, calls);
+  if (cells.empty()) value.fail(std::string(expected_cell()));
   for (const Cell& cell : cells) {
-    if (!is_transfer(cell.action.kind) || peer_stage(cell.action) >= 0) continue;
+    if (!is_pipeline_transfer(cell.action.kind) || peer_stage(cell.action) >= 0) continue;
     throw InputError(
         value.file(), value.pointer(),
         to_string(cell.action) + " has no stage at its other end: stage 0 is the first");
@@ -35,16 +36,18 @@ void drop_idle_end(std::vector<Cell>& cells) {
 }
 
 void read_ranks(const JsonCursor& list, Order& order) {
+  CallTable calls;
   for (const JsonCursor& rank : list.elements()) {
     std::vector<Cell>& cells = order.ranks.emplace_back();
     for (const JsonCursor& cell : rank.elements()) {
-      const std::vector<Cell> written = read_cells(cell);
+      const std::vector<Cell> written = read_cells(cell, calls);
       cells.insert(cells.end(), written.begin(), written.end());
     }
     drop_idle_end(cells);
   }
-  if (order.ranks.empty() || order.rank_count() > kMostRanks) {
-    list.fail("1 to " + std::to_string(kMostRanks) + " lists of actions, one for each rank");
+  order.calls = calls.take();
+  if (order.ranks.empty() || order.rank_count() > kMostOrderRanks) {
+    list.fail("1 to " + std::to_string(kMostOrderRanks) + " lists of actions, one for each rank");
   }
 }
 
@@ -70,7 +73,7 @@ Placement read_replicas(const std::vector<JsonCursor>& stages, const Order& orde
 
 Placement read_placement(const JsonCursor& value, const OrderExtent& extent, Order& order) {
   const std::vector<JsonCursor> stages = value.elements();
-  const int count = static_cast<int>(std::min<std::size_t>(stages.size(), kMostRanks + 1));
+  const int count = static_cast<int>(std::min<std::size_t>(stages.size(), kMostOrderRanks + 1));
   if (count < std::max(1, extent.stages)) {
     value.fail("a rank for each of the " + std::to_string(std::max(1, extent.stages)) +
                " stages that the actions name");
@@ -90,18 +93,43 @@ Placement read_placement(const JsonCursor& value, const OrderExtent& extent, Ord
   return Placement::explicit_stages(std::move(rank_of_stage), order.rank_count());
 }
 
+void read_groups(const JsonCursor& groups, Order& order) {
+  for (const auto& [name, ranks] : groups.members()) {
+    if (!is_call_name(name)) ranks.fail("a name without spaces and the signs of the text form");
+    Group group{name, {}};
+    for (const JsonCursor& rank : ranks.elements())
+      group.ranks.push_back(read_rank(rank, order.rank_count()));
+    const std::string fault = settle_group(group, order.groups, order.rank_count());
+    if (!fault.empty()) throw InputError(ranks.file(), ranks.pointer(), fault);
+    order.groups.push_back(std::move(group));
+  }
+}
+
+/// The place of a cell in the document, in which a batch is one.
+std::string pointer_of(const JsonCursor& list, const Order& order, RankId rank, std::size_t cell) {
+  const std::span<const Cell> cells = order.ranks[static_cast<std::size_t>(rank.value)];
+  std::size_t number = 0;
+  for (std::size_t k = written_end(cells, 0); k <= cell; k = written_end(cells, k)) ++number;
+  return list.pointer() + "/" + std::to_string(rank.value) + "/" + std::to_string(number);
+}
+
+void require_sound_calls(const JsonCursor& list, const Order& order) {
+  if (const auto fault = call_fault(order)) {
+    throw InputError(list.file(), pointer_of(list, order, fault->rank, fault->cell),
+                     fault->sentence);
+  }
+}
+
 /// Every action with a micro-batch stands on the rank that the document names for its stage.
 void require_homes(const JsonCursor& list, const Order& order) {
   for (std::size_t r = 0; r < order.ranks.size(); ++r) {
-    std::size_t k = 0;  // of the document, in which a batch is one
-    for (std::size_t i = 0; i < order.ranks[r].size(); k += order.ranks[r][i++].batched ? 0 : 1) {
+    for (std::size_t i = 0; i < order.ranks[r].size(); ++i) {
       const Cell& cell = order.ranks[r][i];
       for (const Action* a : {&cell.action, cell.partner ? &*cell.partner : nullptr}) {
         if (a == nullptr || !has_micro_batch(a->kind)) continue;
         const RankId home = order.placement.rank_of(a->stage, a->micro_batch);
         if (home == RankId(static_cast<int>(r))) continue;
-        throw InputError(list.file(),
-                         list.pointer() + "/" + std::to_string(r) + "/" + std::to_string(k),
+        throw InputError(list.file(), pointer_of(list, order, RankId(static_cast<int>(r)), i),
                          to_string(*a) + " stands on rank " + std::to_string(r) +
                              ", but rank_of_stage puts stage " + std::to_string(a->stage.value) +
                              " on rank " + std::to_string(home.value) + "; make the two agree");
@@ -129,12 +157,14 @@ Json placement_json(const Order& order) {
 }  // namespace
 
 Order read_order_json(const JsonCursor& document) {
-  require_schema(document, "order");
-  document.only({"schema", "ranks", "rank_of_stage", "messages", "fragment"});
+  require_schema(document, "order", 2);
+  document.only({"schema", "ranks", "rank_of_stage", "messages", "fragment", "groups"});
   Order order;
   if (const auto fragment = document.find("fragment")) order.fragment = fragment->boolean();
   const JsonCursor list = document.at("ranks");
   read_ranks(list, order);
+  if (const auto groups = document.find("groups")) read_groups(*groups, order);
+  require_sound_calls(list, order);
   const OrderExtent extent = extent_of(order);
   const std::string excess = excess_of(extent);
   if (!excess.empty()) throw InputError(list.file(), list.pointer(), excess);
@@ -157,7 +187,7 @@ Json rows_json(const Order& order) {
     Json row = Json::array();
     for (std::size_t begin = 0, end = 0; begin < cells.size(); begin = end) {
       end = written_end(cells, begin);
-      row.push_back(to_string(cells.subspan(begin, end - begin)));
+      row.push_back(to_string(cells.subspan(begin, end - begin), order.calls));
     }
     rows.push_back(std::move(row));
   }
@@ -173,6 +203,11 @@ Json to_json(const Order& order) {
   Json placement = placement_json(order);
   if (!placement.is_null()) document["rank_of_stage"] = std::move(placement);
   if (order.fragment) document["fragment"] = true;
+  if (!order.calls.empty()) document["schema"] = "pipewright.order/2";
+  for (const Group& group : order.groups) {
+    Json& members = document["groups"][group.name] = Json::array();
+    for (const RankId rank : group.ranks) members.push_back(rank.value);
+  }
   if (!order.messages.empty()) document["messages"] = to_json(order.messages);
   return document;
 }

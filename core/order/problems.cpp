@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "core/order/call_faults.hpp"
 #include "core/order/forward_order.hpp"
 #include "core/order/transfers.hpp"
 #include "core/order/versions.hpp"
@@ -44,6 +45,8 @@ class OrderProblems {
                 static_cast<std::size_t>(order.micro_batches)) {}
 
   std::vector<std::string> find() {
+    take(lonely_group_problems(order_, kMostProblems));
+    if (holds_calls_alone(order_)) return std::move(problems_);
     for_each_place(
         order_, [this](RankId rank, std::size_t cell, const Action& a) { count(rank, cell, a); });
     judge_ranks();
@@ -262,6 +265,7 @@ std::string place_text(const Order& order, const Action& action, int number) {
 std::vector<std::string> problems_of(const Order& order) { return OrderProblems(order).find(); }
 
 bool is_incomplete(const Order& order) {
+  if (holds_calls_alone(order)) return false;
   const bool forward_only = is_forward_only(order);
   std::vector<std::uint8_t> forward(static_cast<std::size_t>(order.stages()) *
                                     static_cast<std::size_t>(order.micro_batches)),
@@ -301,6 +305,7 @@ std::vector<std::string> format_problems(const Order& order) {
 
 std::vector<std::string> notes_of(const Order& order) {
   std::vector<std::string> notes;
+  if (holds_calls_alone(order)) return notes;
   if (order.micro_batches < order.rank_count()) {
     notes.push_back(std::to_string(order.micro_batches) +
                     (order.micro_batches == 1 ? " micro-batch" : " micro-batches") + " on " +

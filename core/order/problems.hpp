@@ -17,7 +17,8 @@ inline constexpr std::size_t kMostProblems = 20;
 /// forward-only order: one F; core/order/forward_order.hpp), each on its rank, the backward after
 /// the F and W after I; every rank computes something; written transfer ends need a partner and a
 /// consumer (core/order/transfers.hpp), waits what they wait for (core/order/waits.hpp); versions
-/// and reductions as core/order/versions.hpp says; format_problems(). At most kMostProblems.
+/// and reductions as core/order/versions.hpp says; calls (core/order/call_faults.hpp), and an order
+/// of calls alone needs nothing else; format_problems(). At most kMostProblems.
 /// O(actions).
 std::vector<std::string> problems_of(const Order& order);
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/base/trimmed.hpp"
+#include "core/order/call_faults.hpp"
 #include "core/order/forward_order.hpp"
 
 namespace pipewright {
@@ -260,28 +261,9 @@ class Rows {
 
 }  // namespace
 
-bool is_fragment_csv(std::string_view text) {
-  return trimmed(text.substr(0, text.find('\n'))) == kFragmentLine;
-}
-
-std::vector<CsvRow> csv_rows(std::string_view text) {
-  std::vector<CsvRow> rows;
-  const bool fragment = is_fragment_csv(text);
-  int number = 0;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    ++number;
-    const bool says_fragment = number == 1 && fragment;
-    if (!says_fragment && line.find_first_not_of(" \t\r,") != line.npos)
-      rows.push_back({number, line});
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return rows;
-}
-
 std::optional<std::string> row_fault(const Order& order, const std::vector<CsvRow>& rows,
                                      const std::string& file) {
+  if (holds_calls_alone(order)) return std::nullopt;
   return Rows(order, rows, file).fault();
 }
 

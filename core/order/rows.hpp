@@ -4,24 +4,12 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "core/order/csv_lines.hpp"
 #include "core/order/order.hpp"
 
 namespace pipewright {
-
-/// The first line of a CSV that is only a part of an order.
-inline constexpr std::string_view kFragmentLine = "# fragment";
-bool is_fragment_csv(std::string_view text);
-
-/// A line of a CSV that is a rank's row: it holds more than spaces and commas.
-struct CsvRow {
-  int number = 0;  // of the line, from 1
-  std::string_view text;
-};
-/// In the order of the ranks. The views are into `text`.
-std::vector<CsvRow> csv_rows(std::string_view text);
 
 /// If whole rows explain what is wrong with the order: a sentence that begins with the place, such
 /// as "order.csv, row 5: …", and says what to do. `rows` holds the line of each rank. Ask it of an

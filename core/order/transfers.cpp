@@ -37,7 +37,7 @@ class TransferCheck {
     for (int r = 0; r < order_.rank_count(); ++r) {
       const auto& row = order_.ranks[static_cast<std::size_t>(r)];
       for (std::size_t k = 0; k < row.size(); ++k) {
-        if (is_transfer(row[k].action.kind)) judge_place(RankId(r), k, row[k].action);
+        if (is_pipeline_transfer(row[k].action.kind)) judge_place(RankId(r), k, row[k].action);
       }
     }
     std::sort(ends_.begin(), ends_.end(),

@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
 #include "core/model/architecture_model.hpp"
+#include "core/order/cells.hpp"
 #include "core/order/comm_policy_json.hpp"
 #include "core/order/order_json.hpp"
 #include "core/order/problems.hpp"
@@ -86,7 +87,9 @@ void read_stages(const JsonCursor& list, Plan& plan) {
 /// Shows a bad action itself and not the whole array around it.
 std::vector<Cell> read_cells(const JsonCursor& value, const Plan& plan) {
   if (value.string().empty()) return {{.action = {.kind = ActionKind::Idle}}};  // left empty
-  const std::vector<Cell> cells = parse_cells(value.string());
+  CallTable calls;
+  const std::vector<Cell> cells = parse_cells(value.string(), calls);
+  if (!calls.take().empty()) value.fail("an action of the plan; calls stand in orders only");
   if (cells.empty()) {
     value.fail("an action such as \"0F1\", \"2B0\" or \"(0F7;7B3)OVERLAP_F_B\"");
   }

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/program/calls.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -76,21 +78,21 @@ std::vector<Collective> grouped(const std::vector<Candidate>& sorted) {
 }
 
 void mark_members(Program& program) {
-  for (std::uint32_t c = 0; c < program.collectives.size(); ++c) {
+  for (std::size_t c = 0; c < program.collectives.size(); ++c) {
     for (const Collective::Member& member : program.collectives[c].members) {
       Instruction& in = program.code[member.instruction];
-      in.route = c;
-      if (program.policy.issue == Issue::Stream && !is_of_all(in.kind))
+      in.route = static_cast<std::uint32_t>(c);
+      const bool on_host = is_of_all(in.kind) || in.kind == ActionKind::NewGroup;
+      if (program.policy.issue == Issue::Stream && !on_host)
         in.flags &= static_cast<std::uint8_t>(~Instruction::kOnComputeLane);
     }
   }
 }
 
-}  // namespace
-
-void find_collectives(Program& program) {
+/// All but the calls.
+std::vector<Collective> collectives_of_stages(const Program& program) {
   std::vector<Candidate> candidates = candidates_of(program);
-  if (candidates.empty()) return;
+  if (candidates.empty()) return {};
   const std::vector<std::uint8_t> computes = computed_by(program);
   const auto ranks = static_cast<std::size_t>(program.ranks());
   std::erase_if(candidates, [&](const Candidate& one) {
@@ -101,19 +103,30 @@ void find_collectives(Program& program) {
     return std::tie(a.stage, a.kind, a.turn, a.member.rank) <
            std::tie(b.stage, b.kind, b.turn, b.member.rank);
   });
-  program.collectives = grouped(candidates);
+  std::vector<Collective> collectives = grouped(candidates);
   std::vector<std::uint8_t> sharded(static_cast<std::size_t>(program.stages), 0);
-  for (const Collective& one : program.collectives) {
+  for (const Collective& one : collectives) {
     if (one.kind == ActionKind::Unshard) sharded[static_cast<std::size_t>(one.stage.value)] = 1;
   }
-  for (Collective& one : program.collectives)
+  for (Collective& one : collectives)
     one.sharded = has_stage(one.kind) && sharded[static_cast<std::size_t>(one.stage.value)] != 0;
+  return collectives;
+}
+
+}  // namespace
+
+void find_collectives(const Order& order, Program& program) {
+  program.collectives = collectives_of_stages(program);
+  append_calls(order, program);
   mark_members(program);
 }
 
 RingWork ring_work(const Collective& collective, std::int64_t parameter_bytes) {
   const auto n = static_cast<std::int64_t>(collective.members.size());
-  const std::int64_t rounds = collective.sharded ? 1 : 2;
+  if (collective.kind == ActionKind::Broadcast) return {n - 1, n * parameter_bytes};
+  const bool once = collective.sharded || (is_group_collective(collective.kind) &&
+                                           collective.kind != ActionKind::AllReduce);
+  const std::int64_t rounds = once ? 1 : 2;
   return {rounds * (n - 1), rounds * (n - 1) * parameter_bytes};
 }
 

@@ -36,7 +36,7 @@ void Credit::reset() {
 }
 
 const Protocol& Credit::protocol(ActionKind send_kind) const {
-  return send_kind == ActionKind::SendF ? program_.policy.send_f : program_.policy.send_b;
+  return send_kind == ActionKind::SendB ? program_.policy.send_b : program_.policy.send_f;
 }
 
 /// A message larger than the whole credit is always a rendezvous.

@@ -39,7 +39,8 @@ void concatenate(lowering::Draft& draft, Program& program) {
       if (!transfer || policy.issue == Issue::Inline) in.flags |= Instruction::kOnComputeLane;
       if (!transfer && after_run && policy.issue == Issue::Grouped)
         in.flags |= Instruction::kJoinsRun;
-      if (is_recv(in.kind) && policy.issue == Issue::Stream && policy.post == Post::AtStart)
+      if (is_recv(in.kind) && !is_call(in.kind) && policy.issue == Issue::Stream &&
+          policy.post == Post::AtStart)
         in.flags |= Instruction::kAtStart;
       after_run = transfer;
       program.code.push_back(in);
@@ -61,6 +62,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
   program.placement = order.placement;
   program.stages = order.stages();
   program.micro_batches = order.micro_batches;
+  program.calls = order.calls;
   program.fragment = options.fragment;
   program.transfers_added = !order.has_transfers();
   program.asynchronous = names_versions(order);
@@ -85,7 +87,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
   lowering::join_batches(program);
   lowering::match_transfers(program);
   lowering::connect_ranks(program);
-  find_collectives(program);
+  find_collectives(order, program);
   lowering::find_inputs(program);
   return program;
 }
@@ -95,7 +97,9 @@ Order with_transfers(const Order& order) {
   Order listed{.ranks = {},
                .placement = order.placement,
                .micro_batches = order.micro_batches,
-               .messages = order.messages};
+               .messages = order.messages,
+               .calls = order.calls,
+               .groups = order.groups};
   for (int r = 0; r < program.ranks(); ++r) listed.ranks.push_back(cells_of(program, RankId(r)));
   return listed;
 }

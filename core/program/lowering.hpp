@@ -28,13 +28,13 @@ class ByTensor {
   std::vector<Value> values_;
 };
 
-/// The stage whose output a transfer end carries.
+/// The stage whose output a transfer end carries; not of calls.
 inline int producing_stage(ActionKind kind, int stage) {
   if (kind == ActionKind::RecvF) return stage - 1;
   if (kind == ActionKind::RecvB) return stage + 1;
   return stage;
 }
-/// The stage that takes what a transfer end carries.
+/// The stage that takes what a transfer end carries; not of calls.
 inline int consuming_stage(ActionKind kind, int stage) {
   if (kind == ActionKind::SendF) return stage + 1;
   if (kind == ActionKind::SendB) return stage - 1;
@@ -42,6 +42,11 @@ inline int consuming_stage(ActionKind kind, int stage) {
 }
 inline bool carries_activation(ActionKind kind) {
   return kind == ActionKind::SendF || kind == ActionKind::RecvF;
+}
+/// The kind of SEND to which a transfer end belongs.
+inline ActionKind send_kind(ActionKind kind) {
+  if (is_call(kind)) return ActionKind::NamedSend;
+  return carries_activation(kind) ? ActionKind::SendF : ActionKind::SendB;
 }
 
 /// Instructions of one rank before matching. For a pair, `link` is the index of its second action

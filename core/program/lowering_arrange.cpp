@@ -20,7 +20,7 @@ std::vector<std::size_t> deferred_positions(const std::vector<Instruction>& row,
            micro_batch;
   };
   for (std::size_t i = 0; i < row.size(); ++i) {
-    if (is_recv(row[i].kind)) {
+    if (is_recv(row[i].kind) && !is_call(row[i].kind)) {
       receives.emplace_back(key(carries_activation(row[i].kind), row[i].stage, row[i].micro_batch),
                             Waiting{i});
     }
@@ -41,7 +41,7 @@ std::vector<std::size_t> deferred_positions(const std::vector<Instruction>& row,
   };
   for (std::size_t i = 0; i < row.size(); ++i) {
     const Instruction& in = row[i];
-    if (is_recv(in.kind)) continue;
+    if (is_recv(in.kind) && !is_call(in.kind)) continue;
     fetch(in.kind, in.stage, in.micro_batch);
     if (in.has(Instruction::kPair)) {
       const Action& second = partners[in.link];
@@ -71,7 +71,7 @@ std::vector<std::size_t> even_odd_positions(const std::vector<Instruction>& row,
   std::iota(positions.begin(), positions.end(), std::size_t{0});
   for (std::size_t begin = 0; begin < row.size();) {
     std::size_t end = begin;
-    while (end < row.size() && is_transfer(row[end].kind)) ++end;
+    while (end < row.size() && is_pipeline_transfer(row[end].kind)) ++end;
     const auto first = positions.begin() + static_cast<std::ptrdiff_t>(begin);
     std::stable_sort(first, positions.begin() + static_cast<std::ptrdiff_t>(end),
                      [&](std::size_t a, std::size_t b) { return place(row[a]) < place(row[b]); });

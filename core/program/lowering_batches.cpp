@@ -1,6 +1,7 @@
 // Which of the batches that an order names are one operation under its policy (docs/semantics.md
 // §2.4).
 #include <algorithm>
+#include <optional>
 
 #include "core/program/lowering.hpp"
 
@@ -9,14 +10,15 @@ namespace {
 
 using Joined = std::pair<InstructionId, std::uint32_t>;
 
-/// Of a batch, what one communicator carries, where it both sends and receives.
+/// Of a batch, what one communicator carries, where it both sends and receives. `wanted`: of
+/// its SENDs; nullopt: all.
 std::vector<InstructionId> mixed_part(const Program& program, std::span<const Joined> batch,
-                                      bool activations, bool gradients) {
+                                      std::optional<ActionKind> wanted) {
   std::vector<InstructionId> part;
   bool sends = false, receives = false;
   for (const auto& [id, number] : batch) {
     const ActionKind kind = program.code[id].kind;
-    if (!(carries_activation(kind) ? activations : gradients)) continue;
+    if (wanted && send_kind(kind) != *wanted) continue;
     part.push_back(id);
     (is_send(kind) ? sends : receives) = true;
   }
@@ -41,11 +43,11 @@ void join_batches(Program& program) {
     while (end < all.size() && all[end].second == all[begin].second) ++end;
     const auto batch = all.subspan(begin, end - begin);
     if (!by_direction) {
-      keep(mixed_part(program, batch, true, true));
+      keep(mixed_part(program, batch, std::nullopt));
       continue;
     }
-    keep(mixed_part(program, batch, true, false));
-    keep(mixed_part(program, batch, false, true));
+    for (const ActionKind kind : {ActionKind::SendF, ActionKind::SendB, ActionKind::NamedSend})
+      keep(mixed_part(program, batch, kind));
   }
   std::sort(kept.begin(), kept.end());
   program.joined = std::move(kept);

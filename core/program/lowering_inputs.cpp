@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <tuple>
 
 namespace pipewright::lowering {
@@ -77,6 +78,7 @@ class Inputs {
     if (in.kind == ActionKind::Opt || in.kind == ActionKind::ReduceGrad || is_of_all(in.kind))
       return resolve_reduction(in);
     if (is_wait(in.kind)) return;  // resolve_waits()
+    if (in.kind == ActionKind::HostSync) return resolve_host_sync(program_.call(in).stream);
     in.link = resolve(in.kind, in.stage, in.micro_batch);
     take_batch(in.link);
     if (!in.has(Instruction::kPair)) return;
@@ -94,9 +96,9 @@ class Inputs {
     if (receive == kNoInstruction || program_.joined.empty()) return;
     const std::uint32_t batch = program_.batch_of(receive);
     if (batch == kNoBatch) return;
-    // The two parts of one batch may alternate; their numbers are neighbours.
+    // The three parts of one batch may alternate; their numbers are neighbours.
     const auto near = [batch](const auto& row) {
-      return row.second <= batch + 1 && batch <= row.second + 1;
+      return row.second <= batch + 2 && batch <= row.second + 2;
     };
     const auto& joined = program_.joined;
     auto first = std::lower_bound(joined.begin(), joined.end(), std::pair(receive, batch));
@@ -145,6 +147,19 @@ class Inputs {
     }
   }
 
+  /// All that has been issued; of a stream its calls. What stands on the compute lane, or before an
+  /// earlier HOST_SYNC, has ended anyway.
+  void resolve_host_sync(const std::string& stream) {
+    for (InstructionId other = id_; other-- > begin_;) {
+      const Instruction& in = program_.code[other];
+      const bool call = is_call(in.kind);
+      if (in.kind == ActionKind::HostSync && program_.call(in).stream.empty()) return;
+      if (in.has(Instruction::kOnComputeLane)) continue;
+      if (stream.empty() || (call && program_.call(in).stream == stream))
+        program_.extra_inputs.emplace_back(id_, other);
+    }
+  }
+
   /// The k-th wait of a rank for a SEND, or for a REDUCE_GRAD of a stage, takes the k-th of these
   /// in its list, wherever that stands.
   void resolve_waits() {
@@ -177,7 +192,7 @@ class Inputs {
       const Instruction& in = program_.code[id_];
       if (is_of_all(in.kind)) {
         take_all(reductions, [](InstructionId) { return true; });
-      } else if (in.in_collective()) {
+      } else if (in.in_collective() && !is_call(in.kind)) {
         (in.kind == ActionKind::ReduceGrad ? reductions : unshardings).push_back(id_);
       } else if (in.kind == ActionKind::Opt) {
         take_all(reductions, [](InstructionId) { return true; });

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <string>
+#include <tuple>
 #include <unordered_map>
 
 namespace pipewright::lowering {
@@ -33,6 +36,7 @@ class Matching {
 
  private:
   void find_route(RankId rank, Instruction& in) {
+    if (is_call(in.kind)) return find_named_route(rank, in);
     const bool activation = carries_activation(in.kind);
     const int producer = producing_stage(in.kind, in.stage);
     const int peer_stage = is_send(in.kind) ? consuming_stage(in.kind, in.stage) : producer;
@@ -59,14 +63,36 @@ class Matching {
     in.route = last;
   }
 
+  void find_named_route(RankId rank, Instruction& in) {
+    const Call& call = program_.call(in);
+    const bool sends = is_send(in.kind);
+    const Route wanted{.send_kind = ActionKind::NamedSend,
+                       .stage = {},
+                       .source = sends ? rank : call.peer,
+                       .destination = sends ? call.peer : rank,
+                       .named_bytes = bytes_of(call)};
+    const auto [known, is_new] =
+        named_routes_.try_emplace({wanted.source, wanted.destination, wanted.named_bytes},
+                                  static_cast<std::uint32_t>(program_.routes.size()));
+    if (is_new) program_.routes.push_back(wanted);
+    in.route = known->second;
+  }
+
+  bool carry_the_same(const Instruction& s, const Instruction& r) const {
+    if (is_call(s.kind) || is_call(r.kind)) {
+      return is_call(s.kind) && is_call(r.kind) &&
+             difference(program_.call(s), program_.call(r)).empty();
+    }
+    return carries_activation(s.kind) == carries_activation(r.kind) &&
+           producing_stage(r.kind, r.stage) == s.stage && s.micro_batch == r.micro_batch;
+  }
+
   void join(InstructionId send, InstructionId receive) {
     Instruction& s = program_.code[send];
     Instruction& r = program_.code[receive];
     s.link = receive;
     r.link = send;
-    const bool same = carries_activation(s.kind) == carries_activation(r.kind) &&
-                      producing_stage(r.kind, r.stage) == s.stage && s.micro_batch == r.micro_batch;
-    if (!same) {
+    if (!carry_the_same(s, r)) {
       s.flags |= Instruction::kMismatch;
       r.flags |= Instruction::kMismatch;
     }
@@ -83,14 +109,36 @@ class Matching {
     };
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
-      if (is_send(in.kind) && slot(in) == kNoInstruction) slot(in) = id;
+      if (is_send(in.kind) && !is_call(in.kind) && slot(in) == kNoInstruction) slot(in) = id;
     }
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
-      if (!is_recv(in.kind) || producing_stage(in.kind, in.stage) >= program_.stages) continue;
+      if (!is_recv(in.kind) || is_call(in.kind) ||
+          producing_stage(in.kind, in.stage) >= program_.stages)
+        continue;
       InstructionId& send = slot(in);
       if (send == kNoInstruction || program_.code[send].link != kNoInstruction) continue;
       join(send, id);
+    }
+    match_by_name();
+  }
+
+  /// The k-th SEND of a name from rank to rank meets the k-th such RECV.
+  void match_by_name() {
+    struct Named {
+      std::vector<InstructionId> sends, receives;
+    };
+    std::map<std::tuple<RankId, RankId, std::string>, Named> named;
+    for (InstructionId id = 0; !program_.calls.empty() && id < program_.code.size(); ++id) {
+      const Instruction& in = program_.code[id];
+      if (!is_call(in.kind) || !is_transfer(in.kind)) continue;
+      const Route& route = program_.routes[in.route];
+      Named& ends = named[{route.source, route.destination, program_.call(in).data}];
+      (is_send(in.kind) ? ends.sends : ends.receives).push_back(id);
+    }
+    for (const auto& [name, ends] : named) {
+      const std::size_t count = std::min(ends.sends.size(), ends.receives.size());
+      for (std::size_t k = 0; k < count; ++k) join(ends.sends[k], ends.receives[k]);
     }
   }
 
@@ -101,7 +149,7 @@ class Matching {
     /// What one communicator carries from rank to rank: single operations, and joined batches.
     struct PositionEdge {
       std::int32_t destination;
-      bool gradients;  // apart from activations, under Channel::Direction
+      ActionKind carries;  // each kind of SEND by itself, under Channel::Direction
       std::array<Meeting, 2> meetings;
     };
     const bool by_direction =
@@ -111,17 +159,16 @@ class Matching {
     std::vector<PositionEdge*> of_route;
     const auto edge = [&](const Route& route) -> PositionEdge* {
       if (route.source.value < 0 || route.destination.value < 0) return nullptr;
-      const bool gradients = by_direction && route.send_kind == ActionKind::SendB;
       for (PositionEdge& known : edges[static_cast<std::size_t>(route.source.value)]) {
-        if (known.destination == route.destination.value && known.gradients == gradients)
-          return &known;
+        const bool carries = !by_direction || known.carries == route.send_kind;
+        if (known.destination == route.destination.value && carries) return &known;
       }
       return nullptr;
     };
     for (const Route& route : program_.routes) {
       if (route.source.value < 0 || route.destination.value < 0 || edge(route) != nullptr) continue;
       edges[static_cast<std::size_t>(route.source.value)].push_back(
-          {route.destination.value, by_direction && route.send_kind == ActionKind::SendB, {}});
+          {route.destination.value, route.send_kind, {}});
     }
     for (const Route& route : program_.routes) of_route.push_back(edge(route));
     const bool apart = program_.has_group_queues();
@@ -160,6 +207,7 @@ class Matching {
   Program& program_;
   std::vector<std::uint32_t> last_route_;  // by kind and stage
   std::unordered_map<Ends, std::uint32_t, HashOfEnds> routes_;
+  std::map<std::tuple<RankId, RankId, std::int64_t>, std::uint32_t> named_routes_;  // by size
 };
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "core/program/program.hpp"
 
 #include <algorithm>
+#include <array>
 
+#include "core/order/cells.hpp"
 #include "core/order/forward_order.hpp"
 
 namespace pipewright {
@@ -19,14 +21,45 @@ struct ByInstruction {
   }
 };
 
-constexpr std::int64_t kCollectiveLane = -1, kGroupLane = -3;
+constexpr std::int64_t kCollectiveLane = -1, kGroupLane = -4, kFirstLine = -8;
+
+/// What the line of a call is called (§3.3): "stream 2", "group ep"; "": it stands in none.
+std::string line_name(const Program& program, const Instruction& in) {
+  if (!is_call(in.kind)) return "";
+  const Call& call = program.call(in);
+  if (!call.stream.empty()) return "stream " + call.stream;
+  return is_group_collective(in.kind) ? "group " + call.group : "";
+}
+
+/// The lines of a rank, in the order of their first calls.
+class Lines {
+ public:
+  explicit Lines(int device_queues) : queues_(static_cast<std::size_t>(device_queues)) {}
+  std::int64_t key_of(const std::string& line) {
+    const auto known = std::find(names_.begin(), names_.end(), line);
+    auto number = static_cast<std::size_t>(known - names_.begin());
+    if (known == names_.end()) names_.push_back(line);
+    if (queues_ > 0) number %= queues_;
+    return kFirstLine - static_cast<std::int64_t>(number);
+  }
+
+ private:
+  std::size_t queues_;
+  std::vector<std::string> names_;
+};
+
+/// 0: activations, 1: gradients, 2: neither.
+std::int64_t direction_of(const Route& route) {
+  if (route.send_kind == ActionKind::NamedSend) return 2;
+  return route.send_kind == ActionKind::SendF ? 0 : 1;
+}
 
 /// Equal for the instructions of a rank that stand in one line beside the compute lane.
 std::int64_t queue_key(const Program& program, const Instruction& in, Channel channel) {
   if (in.in_collective()) return kCollectiveLane;
   const Route& route = program.routes[in.route];
   const std::int64_t peer = (is_send(in.kind) ? route.destination : route.source).value;
-  if (channel == Channel::Direction) return route.send_kind == ActionKind::SendF ? 0 : 1;
+  if (channel == Channel::Direction) return direction_of(route);
   if (channel == Channel::Pair) return 2 * (peer + 1);
   if (channel == Channel::Edge) return 2 * (peer + 1) + (is_send(in.kind) ? 1 : 0);
   return 0;
@@ -49,6 +82,10 @@ Cell Program::cell(InstructionId id) const {
     cell.partner = std::lower_bound(pairs.begin(), pairs.end(), id, ByInstruction{})->second;
   }
   return cell;
+}
+
+std::string Program::text(InstructionId id) const {
+  return is_call(code[id].kind) ? to_string(call(code[id])) : to_string(cell(id));
 }
 
 std::span<const std::pair<InstructionId, InstructionId>> Program::extra_inputs_of(
@@ -91,6 +128,7 @@ LaneTable lane_table(const Program& program) {
     table.rank_lane_begin.push_back(static_cast<std::uint32_t>(table.rank_of_lane.size()));
     table.rank_of_lane.emplace_back(r);  // the compute lane
     known.clear();
+    Lines lines(program.policy.device_queues);
     for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];
          id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
       const Instruction& in = program.code[id];
@@ -98,10 +136,11 @@ LaneTable lane_table(const Program& program) {
         table.lane_of[id] = table.rank_lane_begin.back();
         continue;
       }
+      const std::string line = line_name(program, in);
       const bool in_group = has_group_queues && program.batch_of(id) != kNoBatch;
-      const bool alone = by_transfer && is_transfer(in.kind) && !in_group;
-      std::int64_t key = queue_key(program, in, channel);
-      if (in_group) key = kGroupLane - (channel == Channel::Direction ? key : 0);
+      const bool alone = by_transfer && is_transfer(in.kind) && !in_group && line.empty();
+      std::int64_t key = line.empty() ? queue_key(program, in, channel) : lines.key_of(line);
+      if (in_group && line.empty()) key = kGroupLane - (channel == Channel::Direction ? key : 0);
       const auto found = alone ? known.end()
                                : std::find_if(known.begin(), known.end(),
                                               [&](const auto& k) { return k.first == key; });
@@ -143,12 +182,15 @@ std::string lane_name(const Program& program, const LaneTable& table, std::uint3
                                   ? table.instructions[table.lane_begin[lane]]
                                   : kNoInstruction;
   if (table.number_of(lane) == 0) return "compute";
+  const std::string line = line_name(program, program.code[first]);
+  if (!line.empty()) return program.policy.device_queues == 1 ? "calls" : line;
   if (program.code[first].in_collective()) return "collectives";
   if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Rank)
     return "comm";
   const Instruction& in = program.code[first];
   const Route& route = program.routes[in.route];
-  const std::string what = route.send_kind == ActionKind::SendF ? "activations" : "gradients";
+  const std::string what = std::array<std::string, 3>{
+      "activations", "gradients", "others"}[static_cast<std::size_t>(direction_of(route))];
   const bool by_direction =
       program.policy.issue == Issue::Stream && program.policy.channel == Channel::Direction;
   if (program.has_group_queues() && program.batch_of(first) != kNoBatch)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/order/action.hpp"
+#include "core/order/call.hpp"
 #include "core/order/comm_policy.hpp"
 #include "core/order/placement.hpp"
 
@@ -40,7 +41,7 @@ struct Instruction {
   ActionKind kind = ActionKind::F;
   std::uint8_t flags = 0;
   std::uint16_t stage = 0;
-  std::uint32_t micro_batch = 0;
+  std::uint32_t micro_batch = 0;  // of a call its number in Program::calls
   /// Computation: the RECV on this rank that brings its input (of a pair: of
   /// its first action). Wait: what it waits for. Transfer end: its partner. kNoInstruction: none.
   InstructionId link = kNoInstruction;
@@ -55,24 +56,31 @@ struct Instruction {
 };
 
 /// What a transfer's cost depends on. One entry for each (kind, producing
-/// stage, source rank, destination rank) that occurs.
+/// stage, source rank, destination rank) that occurs; for each size of a SEND that names its peer.
 struct Route {
-  ActionKind send_kind = ActionKind::SendF;  // SendF or SendB
-  StageId stage;                             // the producing stage
+  ActionKind send_kind = ActionKind::SendF;  // SendF, SendB or NamedSend
+  StageId stage;                             // the producing stage; 0 of a NamedSend
   RankId source, destination;
+  std::int64_t named_bytes = 0;  // of a NamedSend
 };
 
-/// REDUCE_GRADs, or UNSHARDs, of the replicas of a stage, or REDUCE_NORMs, or REDUCE_TIEDs, that
-/// start and end together (docs/semantics.md §3.2).
+/// REDUCE_GRADs, or UNSHARDs, of the replicas of a stage, or REDUCE_NORMs, or REDUCE_TIEDs, or
+/// calls of a group, that start and end together (docs/semantics.md §3.2, §3.3).
 struct Collective {
   struct Member {
     RankId rank;
     InstructionId instruction = kNoInstruction;
   };
-  ActionKind kind = ActionKind::ReduceGrad;
-  StageId stage;         // 0 where the kind is of none
+  ActionKind kind = ActionKind::ReduceGrad;  // of calls that differ the first member's
+  StageId stage;                             // 0 where the kind is of none
   bool sharded = false;  // the stage has UNSHARDs: each replica owns a part of its parameters
-  std::vector<Member> members;  // two or more, by rank
+  std::vector<Member> members;  // by rank; two or more, unless some are missing
+  // Of calls alone:
+  std::vector<RankId> missing = {};  // ranks of the group that have no such call
+  bool differ = false;               // members are not for the same
+  std::int64_t call_bytes = 0;       // the largest member's
+
+  bool can_start() const { return missing.empty() && !differ; }
 };
 
 /// Where the host of a rank stops for ever (§2.2): the first end of a connection whose other side
@@ -88,7 +96,8 @@ struct Program {
   std::vector<Instruction> code;
   std::vector<InstructionId> rank_begin;
   std::vector<Route> routes;
-  std::vector<Collective> collectives;  // by stage, kind, turn
+  std::vector<Collective> collectives;  // by stage, kind, turn; then calls, by group and turn
+  std::vector<Call> calls;              // by number
   /// Second action of each overlapped pair, sorted by instruction.
   std::vector<std::pair<InstructionId, Action>> pairs;
   /// Inputs beyond Instruction::link that program order alone does not give,
@@ -123,7 +132,8 @@ struct Program {
   /// The instruction as the cell it came from ("0SEND_F1",
   /// "(0F7;7B3)OVERLAP_F_B").
   Cell cell(InstructionId id) const;
-  std::string text(InstructionId id) const { return to_string(cell(id)); }
+  std::string text(InstructionId id) const;
+  const Call& call(const Instruction& in) const { return calls[in.micro_batch]; }
   std::span<const std::pair<InstructionId, InstructionId>> extra_inputs_of(InstructionId id) const;
   /// The number of its batch in `joined`; kNoBatch: it is an operation of its own.
   std::uint32_t batch_of(InstructionId id) const;
@@ -135,7 +145,8 @@ struct Program {
 };
 
 /// The lanes of a Program: the compute lane of each rank, the queue of each transfer end that is
-/// not on it (docs/semantics.md §2.1), and the collective lane of the members that are not on it.
+/// not on it (docs/semantics.md §2.1), the collective lane of the members that are not on it, and
+/// the lines of calls (§3.3).
 /// Lanes of a rank are numbered by the place of their first instruction, the compute lane being 0.
 /// Built on demand, O(instructions).
 struct LaneTable {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/program/credit.hpp"
+#include "core/program/first_uses.hpp"
 #include "core/program/program.hpp"
 
 namespace pipewright {
@@ -46,7 +47,8 @@ class TransferMachine {
         end_(end),
         driver_(driver),
         lanes_(lane_table(program)),
-        credit_(program, std::move(message_bytes)) {
+        credit_(program, std::move(message_bytes)),
+        first_uses_(first_uses(program)) {
     if (!program.joined.empty()) batch_.assign(program.code.size(), kNoBatch);
     for (const auto& [id, batch] : program.joined) batch_[id] = batch;
     reset();
@@ -61,6 +63,9 @@ class TransferMachine {
     state_.assign(end_ - begin_, 0);
     next_.assign(lanes_.lane_begin.begin(), lanes_.lane_begin.end() - 1);
     members_ready_.assign(program_.collectives.size(), 0);
+    unconnected_.assign(batch_.empty() ? 0 : batch_count(), 0);
+    for (const FirstUse& use : first_uses_) unconnected_[use.batch] = 1;
+    to_connect_ = first_uses_.size();
     credit_.reset();
     lanes_to_try_.clear();
     ends_to_try_.clear();
@@ -116,7 +121,8 @@ class TransferMachine {
         return;
       case TransferSignal::MemberReady:
         const std::uint32_t collective = code(id).route;
-        if (++members_ready_[collective] == program_.collectives[collective].members.size())
+        const Collective& all = program_.collectives[collective];
+        if (++members_ready_[collective] == all.members.size() && all.can_start())
           driver_.start_collective(collective);
         return;
     }
@@ -131,7 +137,8 @@ class TransferMachine {
         try_end(take_last(ends_to_try_));
       } else if (!lanes_to_try_.empty()) {
         try_lane(take_last(lanes_to_try_));
-      } else if (quick_meetings_.empty() || !meet_first_of(quick_meetings_)) {
+      } else if (!(to_connect_ > 0 && connect()) &&
+                 (quick_meetings_.empty() || !meet_first_of(quick_meetings_))) {
         return;
       }
     }
@@ -232,6 +239,7 @@ class TransferMachine {
 
   void try_end(InstructionId id) {
     if (!is(id, kIssued) || is(id, kReady) || !driver_.has_data(id)) return;
+    if (to_connect_ > 0 && batch_[id] != kNoBatch && unconnected_[batch_[id]] != 0) return;
     mark(id, kReady);
     driver_.on_ready(id);
     if (code(id).in_collective()) {
@@ -254,6 +262,40 @@ class TransferMachine {
     }
     next_[lane] = stop;
     if (stop < lanes_.lane_begin[lane + 1]) look_at_lane(lane);
+  }
+
+  // --- Connections made at their first use by joined batches ---
+
+  std::size_t batch_count() const {
+    std::uint32_t count = 0;
+    for (const auto& [id, batch] : program_.joined) count = std::max(count, batch + 1);
+    return count;
+  }
+
+  bool stands(InstructionId id) const {
+    if (has_ended(id)) return true;
+    if (!is(id, kIssued) || code(id).has(Instruction::kOnComputeLane)) return is(id, kIssued);
+    const std::uint32_t lane = lanes_.lane_of[id];
+    const std::uint32_t stop = operation_end(lane, next_[lane]);
+    for (std::uint32_t place = next_[lane]; place < stop; ++place) {
+      if (lanes_.instructions[place] == id) return true;
+    }
+    return false;
+  }
+
+  /// Lets those go on that connect now; false if there are none.
+  bool connect() {
+    const auto connects = connected(first_uses_, [this](InstructionId id) { return stands(id); });
+    bool some = false;
+    for (std::size_t u = 0; u < first_uses_.size(); ++u) {
+      std::uint8_t& unconnected = unconnected_[first_uses_[u].batch];
+      if (connects[u] == 0 || unconnected == 0) continue;
+      unconnected = 0;
+      --to_connect_;
+      some = true;
+      for (const InstructionId id : first_uses_[u].ends) look_at(id);
+    }
+    return some;
   }
 
   // --- Transfers ---
@@ -337,6 +379,9 @@ class TransferMachine {
   std::vector<std::uint32_t> next_;         // by lane: place of its head in lanes_.instructions
   std::vector<std::uint32_t> batch_;        // by instruction; empty: none is joined
   std::vector<std::size_t> members_ready_;  // by collective
+  std::vector<FirstUse> first_uses_;
+  std::vector<std::uint8_t> unconnected_;  // by joined batch
+  std::size_t to_connect_ = 0;             // of first_uses_
   // What is still to be done.
   std::vector<std::uint32_t> lanes_to_try_;
   std::vector<InstructionId> ends_to_try_;  // on compute lanes

@@ -60,7 +60,7 @@ class Computations {
     };
     if (kind == ActionKind::F) first(forward_);
     if (kind == ActionKind::I || kind == ActionKind::B) first(gradient_);
-    if (is_send(kind)) first(sends_[kind == ActionKind::SendF ? 0 : 1]);
+    if (is_send(kind) && !is_call(kind)) first(sends_[kind == ActionKind::SendF ? 0 : 1]);
   }
 
   /// What an input is, or brings: the computation, and the SEND between.

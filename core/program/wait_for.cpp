@@ -6,9 +6,11 @@
 #include <limits>
 
 #include "core/program/credit.hpp"
+#include "core/program/first_uses.hpp"
 #include "core/program/start_rules.hpp"
 #include "core/program/wait_cause.hpp"
 #include "core/program/wait_cycle.hpp"
+#include "core/program/wait_text.hpp"
 
 namespace pipewright {
 namespace {
@@ -31,11 +33,13 @@ class StuckState {
       : program_(program),
         progress_(progress),
         credit_(program, message_bytes),
-        lanes_(lane_table(program)) {
+        lanes_(lane_table(program)),
+        first_uses_(first_uses(program)) {
     find_issued();
     head_of_lane_.assign(lanes_.rank_of_lane.size(), kNone);
     head_of_host_.assign(static_cast<std::size_t>(program.ranks()), kNone);
     for (int r = 0; r < program.ranks(); ++r) find_heads(static_cast<std::size_t>(r));
+    connects_ = connected(first_uses_, [this](InstructionId id) { return stands(id); });
   }
 
   const std::vector<Head>& heads() const { return heads_; }
@@ -56,6 +60,10 @@ class StuckState {
       const std::size_t before = waits.size();
       for (const InstructionId input : unmet_inputs(id)) add(waits, id, input, outside);
       if (waits.size() > before) continue;
+      if (!is_connected(id)) {
+        add_connections(waits, id, outside);
+        continue;
+      }
       const Instruction& in = program_.code[id];
       if (in.in_collective()) add_members(waits, head, outside);
       if (!is_transfer(in.kind) || is_under_way(id)) continue;
@@ -72,24 +80,85 @@ class StuckState {
     return waits;
   }
 
-  /// A RECV that is ready and whose SEND, for another tensor, is ready or has left; the first by
-  /// rank and program order.
-  InstructionId reached_mismatch() const {
+  /// What two ends say of one thing, where they differ.
+  struct Mismatch {
+    InstructionId later = kNoInstruction;  // the RECV, or the member of the higher rank
+    InstructionId other = kNoInstruction;
+  };
+  /// A RECV that is ready and whose SEND, for another tensor, is ready or has left, or a member of
+  /// a collective that is ready where one of a lower rank is and differs; the first by rank and
+  /// program order.
+  Mismatch reached_mismatch() const {
+    Mismatch first;
     for (const Head& head : heads_) {
       if (head.to_be_issued) continue;
       for (const InstructionId id : at_head(head)) {
-        const Instruction& in = program_.code[id];
-        if (!is_recv(in.kind) || !in.has(Instruction::kMismatch)) continue;
-        if (progress_.ended[in.link] != 0 || (is_head(in.link) && unmet_inputs(in.link).empty()))
-          mismatches_.push_back(id);
+        const InstructionId other = mismatched_with(id);
+        if (other != kNoInstruction && id < first.later) first = {id, other};
       }
     }
-    return mismatches_.empty() ? kNoInstruction
-                               : *std::min_element(mismatches_.begin(), mismatches_.end());
+    return first;
   }
 
  private:
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+  InstructionId mismatched_with(InstructionId id) const {
+    const Instruction& in = program_.code[id];
+    if (is_recv(in.kind) && in.has(Instruction::kMismatch)) {
+      if (!is_connected(id)) return kNoInstruction;
+      const bool met = progress_.ended[in.link] != 0 || is_ready(in.link);
+      return met ? in.link : kNoInstruction;
+    }
+    if (!is_call(in.kind) || !in.in_collective() || !is_ready(id)) return kNoInstruction;
+    const Collective& collective = program_.collectives[in.route];
+    for (const Collective::Member& other : collective.members) {
+      if (!collective.differ || other.instruction >= id) return kNoInstruction;
+      const Call& theirs = program_.call(program_.code[other.instruction]);
+      if (!difference(program_.call(in), theirs).empty() && is_ready(other.instruction))
+        return other.instruction;
+    }
+    return kNoInstruction;
+  }
+
+  /// At the head of its lane, with all that it needs on its own rank.
+  bool is_ready(InstructionId id) const {
+    return is_head(id) && !program_.code[id].has(Instruction::kNotPassed) &&
+           unmet_inputs(id).empty() && is_connected(id);
+  }
+
+  /// The operation that makes its connections; nullptr: there is none.
+  const FirstUse* first_use_of(InstructionId id) const {
+    const std::uint32_t batch = first_uses_.empty() ? kNoBatch : program_.batch_of(id);
+    const auto found = std::ranges::find(first_uses_, batch, &FirstUse::batch);
+    return batch == kNoBatch || found == first_uses_.end() ? nullptr : &*found;
+  }
+
+  bool is_connected(InstructionId id) const {
+    const FirstUse* use = first_use_of(id);
+    return use == nullptr || connects_[static_cast<std::size_t>(use - first_uses_.data())] != 0;
+  }
+
+  bool stands(InstructionId id) const { return progress_.ended[id] != 0 || is_head(id); }
+
+  /// What the first end of a connection waits for where its operation does not connect: the other
+  /// end that does not stand or, where all of the operation's do, the one whose operation does not
+  /// connect either.
+  void add_connections(std::vector<Wait>& waits, InstructionId id, bool& outside) const {
+    const auto& connections = first_use_of(id)->connections;
+    const bool all_stand = std::ranges::all_of(connections, [&](const auto& connection) {
+      return connection.second != kNoInstruction && stands(connection.second);
+    });
+    for (const auto& [own, other] : connections) {
+      if (own != id) continue;
+      if (other == kNoInstruction) {
+        outside = true;
+      } else if (all_stand ? !is_connected(other) : !stands(other)) {
+        add(waits, id, other, outside);
+      }
+    }
+  }
+
   /// The transfer end in front of which a compute lane stands for want of a place in flight.
   struct Held {
     InstructionId end = kNoInstruction, waits_for = kNoInstruction;
@@ -202,9 +271,10 @@ class StuckState {
     const Collective& collective = program_.collectives[program_.code[head.instruction].route];
     for (const Collective::Member& other : collective.members) {
       if (other.rank == head.rank || progress_.ended[other.instruction] != 0) continue;
-      if (is_head(other.instruction) && unmet_inputs(other.instruction).empty()) continue;
+      if (is_ready(other.instruction)) continue;
       add(waits, head.instruction, other.instruction, outside);
     }
+    outside |= !collective.missing.empty();
   }
 
   /// Of a transfer end that has its inputs: both ends have met, or the message has left.
@@ -212,7 +282,7 @@ class StuckState {
     const Instruction& in = program_.code[id];
     if (in.link == kNoInstruction || in.has(Instruction::kMismatch)) return false;
     if (progress_.ended[in.link] != 0) return is_recv(in.kind);
-    return is_head(in.link) && unmet_inputs(in.link).empty();
+    return is_ready(in.link);
   }
 
   /// What a ready transfer end waits for: its partner, or the RECV that gives credit back.
@@ -258,7 +328,8 @@ class StuckState {
   std::vector<Head> heads_;  // by rank, then lane
   std::vector<std::size_t> head_of_lane_, head_of_host_;
   std::vector<Held> held_;  // by rank
-  mutable std::vector<InstructionId> mismatches_;
+  std::vector<FirstUse> first_uses_;
+  std::vector<std::uint8_t> connects_;  // by first use
 };
 
 using Waits = HeadWaits;
@@ -297,8 +368,6 @@ std::vector<bool> may_go_on(const Waits& waits, const std::vector<bool>& never) 
   return may;
 }
 
-std::string rank_text(RankId rank) { return "rank " + std::to_string(rank.value); }
-
 }  // namespace
 
 std::string_view to_string(Verdict verdict) {
@@ -333,8 +402,9 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
     bool outside = false;
     waits.push_back(state.waits_of(head, outside));
     if (outside) {
-      std::string reason = program.text(head.instruction) + " on " + rank_text(head.rank) +
-                           " waits for something that never comes: nothing left to run matches it";
+      std::string reason =
+          program.text(head.instruction) + " on " + rank_text(head.rank) +
+          " waits for something that never comes: " + what_never_comes(program, head.instruction);
       if (apart) reason += " on its communicator (mixed batches have one of their own)";
       outside_waits.push_back(std::move(reason));
     }
@@ -344,10 +414,11 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
   if (running) forget_credit_waits(program, waits);
   const std::vector<bool> may = may_go_on(waits, never);
   for (std::size_t at = 0; at < heads.size(); ++at) report.stuck[at].for_good = !may[at];
-  report.mismatched_recv = state.reached_mismatch();
-  if (report.mismatched_recv != kNoInstruction) {
+  const StuckState::Mismatch mismatch = state.reached_mismatch();
+  report.mismatched_recv = mismatch.later;
+  report.mismatched_send = mismatch.other;
+  if (mismatch.later != kNoInstruction) {
     report.verdict = Verdict::Mismatch;
-    report.mismatched_send = program.code[report.mismatched_recv].link;
     return report;
   }
   const bool all_may = std::find(may.begin(), may.end(), false) == may.end();
@@ -364,32 +435,11 @@ WaitReport explain_stuck(const Program& program, const Progress& progress,
   // Of a joined batch the end that waits is named.
   for (std::size_t k = 0; k < cycle.size(); ++k)
     report.cycle[k].behind = report.cycle[(k + 1) % cycle.size()].instruction;
-  const bool hangs = !cycle.empty() || program.fragment || apart;
+  const bool hangs = !cycle.empty() || program.fragment || apart || !program.calls.empty();
   report.verdict = hangs ? Verdict::Deadlock : Verdict::Invalid;
   if (report.verdict == Verdict::Deadlock) report.cause = cause_among_computations(program);
   if (cycle.empty()) report.reasons = std::move(outside_waits);
   return report;
-}
-
-std::string describe(const Program& program, const WaitReport& report) {
-  std::string text;
-  if (report.verdict == Verdict::Mismatch) {
-    text += rank_text(program.rank_of(report.mismatched_send)) + "'s " +
-            program.text(report.mismatched_send) + " meets " +
-            rank_text(program.rank_of(report.mismatched_recv)) + "'s " +
-            program.text(report.mismatched_recv) +
-            ": they are for different tensors, but stand at the same place of their edge\n";
-  }
-  for (const WaitStep& step : report.shown()) {
-    text += rank_text(step.rank) + "  " + program.text(step.instruction) +
-            (step.to_be_issued ? " is not issued yet: it waits for " : " waits for ") +
-            rank_text(program.rank_of(step.waits_for)) + "'s " + program.text(step.waits_for);
-    if (step.through != kNoInstruction) text += " (through " + program.text(step.through) + ")";
-    if (step.behind != step.waits_for) text += ", which stands behind " + program.text(step.behind);
-    text += '\n';
-  }
-  for (const std::string& reason : report.reasons) text += reason + '\n';
-  return text;
 }
 
 }  // namespace pipewright

@@ -51,8 +51,8 @@ struct WaitReport {
   /// The one to show: in the user's own actions where that is possible.
   const std::vector<WaitStep>& shown() const { return cause.empty() ? cycle : cause; }
   std::vector<StuckHead> stuck;
-  /// For Mismatch: the RECV and the SEND that met, the first by rank of the
-  /// RECV.
+  /// For Mismatch: the RECV and the SEND that met, or two calls, of which the second one is that of
+  /// the lower rank; the first by rank of the former.
   InstructionId mismatched_recv = kNoInstruction, mismatched_send = kNoInstruction;
   /// For Invalid: what waits, and for what in words.
   std::vector<std::string> reasons;

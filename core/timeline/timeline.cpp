@@ -108,7 +108,9 @@ Figures figures_of(const Program& program, const Timeline& timeline, const CostT
     for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)];
          id < program.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
       const Instruction& in = program.code[id];
-      if (in.is_communication() || is_wait(in.kind) || timeline.end[id] == kNotEnded) continue;
+      if (in.is_communication() || is_wait(in.kind) || is_call(in.kind) ||
+          timeline.end[id] == kNotEnded)
+        continue;
       rank.busy_ns += timeline.end[id] - timeline.start[id];
       if (first) rank.first_start_ns = timeline.start[id];
       first = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/fix/call_order.hpp"
 #include "planner/fix/difference.hpp"
 #include "planner/fix/hoisting.hpp"
 #include "planner/fix/listed_order.hpp"
@@ -239,6 +240,29 @@ FixCandidate listed_anew(const Order& listed, const CommPolicy& policy) {
   fix.difference = list_difference(listed, fix.order);
   add_lines(fix.difference, policy_difference(policy, fix.policy));
   return candidate;
+}
+
+FixCandidate one_call_order(const Order& order, const CommPolicy& policy) {
+  FixCandidate candidate = named("one-call-order",
+                                 "take the calls in one order on all ranks, that of the first rank "
+                                 "which has them",
+                                 Touches::Transfers);
+  CallOrder found = calls_in_one_order(order);
+  candidate.refusal = std::move(found.refusal);
+  if (!candidate.refusal.empty()) return candidate;
+  candidate.fix.policy = policy;
+  candidate.fix.difference = list_difference(order, found.order);
+  candidate.fix.order = std::move(found.order);
+  return candidate;
+}
+
+FixCandidate batches_apart(const Order& order, const CommPolicy& policy) {
+  CommPolicy to = policy;
+  to.batches = Batches::Apart;
+  return with_policy(
+      named("batches-apart", "start the transfers of each batch by themselves (batches = apart)",
+            Touches::Policy),
+      order, policy, to);
 }
 
 FixCandidate warmed_up(const Order& listed, const CommPolicy& policy, const CostTable& costs,

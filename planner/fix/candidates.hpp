@@ -44,6 +44,10 @@ FixCandidate unlimited_issue(const Order& order, const CommPolicy& policy);
 /// Drops the written transfer ends: lowering puts each receive at the moment of its send. The
 /// result ends under every policy if the computations can end at all.
 FixCandidate listed_anew(const Order& listed, const CommPolicy& policy);
+/// The calls of all ranks in one order (planner/fix/call_order.hpp).
+FixCandidate one_call_order(const Order& order, const CommPolicy& policy);
+/// batches = apart: the ends of each batch by themselves (pytorch/PiPPy pull 1000).
+FixCandidate batches_apart(const Order& order, const CommPolicy& policy);
 /// One more forward before the first backward on each rank where a backward stands before a forward
 /// that the cycle of the computations waits for; again while there is such a rank, at most 16
 /// times. Lowering then places the transfers again.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/order/cells.hpp"
+
 namespace pipewright::planner {
 namespace {
 
@@ -36,6 +38,7 @@ std::vector<std::string> policy_difference(const CommPolicy& from, const CommPol
   field("buffers", std::string(to_string(from.buffers)), std::string(to_string(to.buffers)));
   field("batches", std::string(to_string(from.batches)), std::string(to_string(to.batches)));
   field("in_flight", std::to_string(from.in_flight), std::to_string(to.in_flight));
+  field("device_queues", std::to_string(from.device_queues), std::to_string(to.device_queues));
   return lines;
 }
 
@@ -58,7 +61,8 @@ std::vector<std::string> list_difference(const Order& from, const Order& to) {
     std::vector<std::string> places;
     for (std::size_t k = 0; k < std::min(was.size(), is.size()); ++k) {
       if (!(was[k] == is[k]))
-        places.push_back(to_string(is[k]) + " where " + to_string(was[k]) + " stood");
+        places.push_back(to_string(is[k], to.calls) + " where " + to_string(was[k], from.calls) +
+                         " stood");
     }
     if (!places.empty()) lines.push_back(line_of_rank(RankId(static_cast<int>(r)), places));
   }

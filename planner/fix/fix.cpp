@@ -30,6 +30,7 @@ class Proving {
       : order_(order), policy_(policy), costs_(costs), options_(options), report_(report) {}
 
   void try_all() {
+    if (!order_.calls.empty()) return try_all_of_calls();
     lift_limits();
     const Order listed = listed_order(order_, policy_);
     baseline_ = baseline_of(listed);
@@ -46,6 +47,12 @@ class Proving {
   }
 
  private:
+  void try_all_of_calls() {
+    keep(prove(one_call_order(order_, policy_)));
+    keep(prove(batches_apart(order_, policy_)));
+    keep(prove(ready_connections(order_, policy_)));
+  }
+
   /// What holds up the issuing of transfers is lifted first, one limit or both; the other fixes are
   /// looked for without it, and say so.
   void lift_limits() {
@@ -118,7 +125,7 @@ class Proving {
     }
     candidate.fix.difference.insert(candidate.fix.difference.begin(), limits_.begin(),
                                     limits_.end());
-    if (joins_batches())
+    if (order_.calls.empty() && joins_batches())
       candidate.fix.difference.push_back("each batch is written as its transfers, one by one");
     const Program program = lower(candidate.fix.order, candidate.fix.policy, options_);
     const sim::Result result = sim::simulate(program, costs_);
@@ -156,7 +163,11 @@ class Proving {
 
 /// Why nothing helped.
 std::string hopeless_text(const Order& order, const CommPolicy& policy, const CostTable& costs,
-                          const LowerOptions& options) {
+                          const LowerOptions& options, const FixReport& tried) {
+  if (!order.calls.empty()) {
+    return "the order of its calls, its batches and its connections were tried; " +
+           tried.failed.front().name + ": " + tried.failed.front().why;
+  }
   const Program program = lower(order.has_transfers() ? listed_order(order, policy) : order,
                                 comm_policy_preset("ideal"), options);
   const WaitReport report = sim::check(program, costs);
@@ -207,7 +218,7 @@ FixReport find_fixes(const Order& order, const CommPolicy& policy, const CostTab
     return report;
   }
   Proving(order, policy, costs, options, report).try_all();
-  report.sentence = report.fixes.empty() ? hopeless_text(order, policy, costs, options)
+  report.sentence = report.fixes.empty() ? hopeless_text(order, policy, costs, options, report)
                                          : report.fixes.front().change.sentence;
   return report;
 }

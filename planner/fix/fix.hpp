@@ -30,7 +30,8 @@ struct Change {
 struct Fix {
   std::string name;  // "group", "hoist", "group-hoist", "post-early", "list-anew", "even-odd",
                      // "split-channel", "split-channel-early", "warm-up"; of what limits issuing:
-                     // "warm-up-exchange", "more-in-flight", "lift-limits"
+                     // "warm-up-exchange", "more-in-flight", "lift-limits"; of calls:
+                     // "one-call-order", "batches-apart"
   Change change;
   CommPolicy policy;
   Order order;                          // with its transfer ends, as the fixed lists hold them

@@ -14,6 +14,7 @@ Order order_of_program(const Program& program) {
 }
 
 Order listed_order(const Order& order, const CommPolicy& policy) {
+  if (!order.calls.empty()) return order;
   return order_of_program(lower(order, policy));
 }
 

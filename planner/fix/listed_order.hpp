@@ -10,7 +10,8 @@ namespace pipewright::planner {
 
 /// The order as each rank takes it under the policy: the transfer ends that lowering adds are
 /// written, receives stand where `post` moves them, runs as `run_order` sorts them, empty cells are
-/// gone. Lowered under as_written(policy) it is the same Program.
+/// gone. Lowered under as_written(policy) it is the same Program. An order that holds calls stays
+/// as it is written.
 Order listed_order(const Order& order, const CommPolicy& policy);
 
 /// The policy for an order whose lists are already those of `policy`: post = early, run_order =

@@ -77,7 +77,7 @@ constexpr Fault kFaults[] = {
     {"profile", "full", "/sizes/0/layers/1/w_ns", "-", "/sizes/0/layers/1"},
     {"profile", "full", "/sizes/0/loss/w_ns", "1", "/sizes/0/loss/w_ns"},
     // order
-    {"order", "transfers", "/schema", R"("pipewright.order/2")", "/schema"},
+    {"order", "transfers", "/schema", R"("pipewright.order/3")", "/schema"},
     {"order", "transfers", "/ranks", "[]", "/ranks"},
     {"order", "transfers", "/ranks", "-", ""},
     {"order", "transfers", "/ranks/1", R"("1F0")", "/ranks/1"},
@@ -89,6 +89,9 @@ constexpr Fault kFaults[] = {
     {"order", "fragment", "/fragment", "7", "/fragment"},
     {"order", "fragment", "/ranks/0/1", R"("(0SEND_F1;0F1)BATCH_P2P")", "/ranks/0/1"},
     {"order", "fragment", "/ranks/0/2", R"("(0SEND_F1;0SEND_B1)BATCH_P2P")", "/ranks/0/2"},
+    {"order", "fragment", "/ranks/0/2", R"({"kind": "SEND", "to": 7})", "/ranks/0/2"},
+    {"order", "fragment", "/ranks/0/2", R"({"kind": "ALL_REDUCE"})", "/ranks/0/2"},
+    {"order", "fragment", "/groups", R"({"g": [0, 7]})", "/groups/g/1"},
     {"order", "fragment", "/ranks/1/1", R"("0F1")", "/ranks/1/1"},
     {"order", "transfers", "/rank_of_stage", "[1, 0]", "/ranks/0/0"},
     {"order", "transfers", "/rank_of_stage/1", "2", "/rank_of_stage/1"},

@@ -5,6 +5,7 @@
 #include "core/base/units.hpp"
 #include "core/cluster/paddle.hpp"
 #include "core/costs/cost_text.hpp"
+#include "core/order/cells.hpp"
 #include "core/order/comm_policy.hpp"
 #include "core/order/order.hpp"
 #include "core/order/problems.hpp"
@@ -68,7 +69,8 @@ void read_units(std::string_view bytes) {
       (void)parse_bandwidth(rest, "fuzz");
       break;
     default:
-      (void)parse_cells(rest);
+      CallTable calls;
+      (void)parse_cells(rest, calls);
   }
 }
 

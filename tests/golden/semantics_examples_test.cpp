@@ -87,9 +87,9 @@ json vector_of(const Example& example) {
     const std::size_t equals = setting.find('=');
     const std::string key = setting.substr(0, equals), value = setting.substr(equals + 1);
     const bool is_protocol = key == "SEND_F" || key == "SEND_B";
-    vector["policy"][key] = is_protocol          ? protocol(value)
-                            : key == "in_flight" ? json(std::stoi(value))
-                                                 : json(value);
+    vector["policy"][key] = is_protocol                                    ? protocol(value)
+                            : key == "in_flight" || key == "device_queues" ? json(std::stoi(value))
+                                                                           : json(value);
   }
   for (const std::string& setting : given("costs")) {
     const std::size_t equals = setting.find('='), colon = setting.find(':');

@@ -64,6 +64,7 @@ Policy policy_of(const json& vector) {
   result.registered =
       one_of<bool>(policy, "buffers", {{"plain", false}, {"registered", true}}, false);
   result.in_flight = policy.value("in_flight", 0);
+  result.device_queues = policy.value("device_queues", 0);
   result.batches = one_of<Batches>(
       policy, "batches",
       {{"apart", Batches::Apart}, {"mixed", Batches::Mixed}, {"joined", Batches::Joined}},
@@ -117,7 +118,7 @@ Case case_of(const json& vector) {
   std::string csv;
   for (const json& row : vector.at("rows")) csv += row.get<std::string>() + "\n";
   return {reference::parse_order(csv), policy_of(vector), costs_of(vector),
-          vector.value("fragment", false)};
+          vector.value("fragment", false), vector.value("groups", reference::Groups{})};
 }
 
 std::string test_name(const json& vector) {

@@ -15,6 +15,8 @@
 namespace pipewright::tests {
 namespace exec_random_test {
 
+constexpr std::uint64_t kCallSeeds = 1'000'000;
+
 std::string difference_of(const Program& program, const Timeline& sim, const Timeline& exec) {
   std::string text;
   for (InstructionId id = 0; id < program.code.size(); ++id) {
@@ -53,9 +55,10 @@ std::pair<std::uint64_t, std::uint64_t> seeds(std::uint64_t from, std::uint64_t 
 
 TEST(ExecRandom, VirtualTimelineIsTheSimulators) {
   const auto [from, to] = seeds(0, 1500);
-  int finished = 0, stuck = 0, disagreements = 0, met = 0, updated_inside = 0;
+  int finished = 0, stuck = 0, disagreements = 0, met = 0, updated_inside = 0, called = 0;
   for (std::uint64_t seed = from; seed < to && disagreements < 3; ++seed) {
-    const Case c = random_case(seed);
+    Case c = random_case(seed);
+    add_calls_to_some(reference::Dice(seed + kCallSeeds), c);
     if (!is_usable(c)) continue;
     const Program program = program_of(c);
     const CostTable costs = costs_of(c);
@@ -65,6 +68,7 @@ TEST(ExecRandom, VirtualTimelineIsTheSimulators) {
     ++(run.finished() ? finished : stuck);
     if (run.finished() && program.has_collectives()) ++met;
     if (run.finished() && program.asynchronous) ++updated_inside;
+    if (run.finished() && !program.calls.empty()) ++called;
     std::string wrong;
     if (run.finished() != predicted.finished) wrong = "one of them finishes, the other does not\n";
     if (run.finished()) {
@@ -85,6 +89,7 @@ TEST(ExecRandom, VirtualTimelineIsTheSimulators) {
     EXPECT_GT(stuck, 100);
     EXPECT_GT(met, 10);
     EXPECT_GT(updated_inside, 50);
+    EXPECT_GT(called, 50);
   }
 }
 
@@ -107,7 +112,8 @@ TEST(ExecRandom, WallClockRunsStandWhereCheckSaysTheyDo) {
   const auto [from, to] = seeds(5000, 5300);
   int disagreements = 0;
   for (std::uint64_t seed = from; seed < to && disagreements < 3; ++seed) {
-    const Case c = random_case(seed);
+    Case c = random_case(seed);
+    add_calls_to_some(reference::Dice(seed + kCallSeeds), c);
     if (!is_usable(c)) continue;
     const Program program = program_of(c);
     const CostTable costs = costs_of(c);

@@ -187,6 +187,12 @@ Given in_flight(const Facts& before, Draw& draw) {
   return given;
 }
 
+Given device_queues(const Facts& before, Draw& draw) {
+  Given given{std::to_string(draw.below(9)), before};
+  given.expected["policy.device_queues"] = given.value;
+  return given;
+}
+
 constexpr const char *kIssue = "issue", *kChannel = "channel", *kPost = "post",
                      *kRunOrder = "run_order", *kConnect = "connect", *kBuffers = "buffers",
                      *kInline = "inline", *kStream = "stream", *kGrouped = "grouped",
@@ -215,6 +221,7 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--buffers", change(policy_field<kBuffers, kPlain, kRegistered>)},
       {"--batches", change(policy_field<kBatches, kApart, kJoined, kMixed>)},
       {"--in-flight", change(in_flight)},
+      {"--device-queues", change(device_queues)},
       {"--fragment", change(nothing)},  // an order that a plan brings is whole
       {"--schedule", refused("1f1b")},
       {"--pp", refused("2")},
@@ -316,7 +323,7 @@ TEST_F(FlagsOfPlans, AFlagChangesWhatItNamesAndNothingElse) {
             << name << " " << flag.name << " " << given.value << ", seed " << seed;
       }
     }
-    EXPECT_EQ(changed.size(), 15U) << name;
+    EXPECT_EQ(changed.size(), 16U) << name;
     for (const auto& [flag, times] : changed) EXPECT_GT(times, 0) << name << " " << flag;
   }
 }

@@ -87,6 +87,7 @@ const std::map<std::string, Trial, std::less<>>& trials() {
       {"--connect", order("--connect first-use", "policy")},
       {"--buffers", order("--buffers registered --protocol eager", "policy")},
       {"--in-flight", order("--in-flight 1", "policy")},
+      {"--device-queues", order("--device-queues 1", "policy")},
       {"--batches", order("--batches mixed", "policy")},
       {"--fragment", order("--fragment")},
       {"--budget", order("-s auto --budget 10ms", "order of work")},

@@ -89,6 +89,7 @@ CommPolicy draw_policy(test::Draw& draw) {
   if (draw.coin()) policy.connect = Connect::FirstUse;
   if (draw.below(3) == 0) policy.batches = Batches::Mixed;
   if (policy.issue == Issue::Stream && draw.coin()) policy.in_flight = 5;
+  if (draw.below(3) == 0) policy.device_queues = 2;
   return policy;
 }
 
@@ -120,6 +121,7 @@ void put_policy(Facts& facts, const CommPolicy& policy) {
   facts["policy.send_b"] = to_string(policy.send_b);
   facts["policy.batches"] = to_string(policy.batches);
   facts["policy.in_flight"] = std::to_string(policy.in_flight);
+  facts["policy.device_queues"] = std::to_string(policy.device_queues);
 }
 
 std::string difference(const Facts& expected, const Facts& found) {

@@ -13,6 +13,7 @@
 #include "core/timeline/timeline.hpp"
 #include "sim/engine.hpp"
 #include "tests/reference/interpreter.hpp"
+#include "tests/reference/random_calls.hpp"
 #include "tests/reference/random_order.hpp"
 
 namespace pipewright::tests {
@@ -57,6 +58,7 @@ CommPolicy translated(const reference::Policy& p) {
   policy.connect = p.first_use ? Connect::FirstUse : Connect::Ready;
   policy.buffers = p.registered ? Buffers::Registered : Buffers::Plain;
   policy.in_flight = p.in_flight;
+  policy.device_queues = p.device_queues;
   policy.batches =
       std::map<reference::Batches, Batches>{{reference::Batches::Apart, Batches::Apart},
                                             {reference::Batches::Mixed, Batches::Mixed},
@@ -111,7 +113,9 @@ CostTable translated(const reference::Costs& costs, int stages) {
 
 }  // namespace
 
-Order order_of(const Case& c) { return read_order_csv(reference::to_csv(c.order), "random"); }
+Order order_of(const Case& c) {
+  return read_order_csv(reference::to_csv(c.order, c.groups), "random");
+}
 
 Program program_of(const Case& c) {
   return lower(order_of(c), translated(c.policy), {.fragment = c.fragment});
@@ -176,7 +180,7 @@ std::string of_library(const Case& c) {
 std::string of_reference(const Case& c) {
   std::ostringstream out;
   const reference::Result result =
-      reference::interpret(reference::to_csv(c.order), c.policy, c.costs, c.fragment);
+      reference::interpret(reference::to_csv(c.order, c.groups), c.policy, c.costs, c.fragment);
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
     out << "list " << rank << ":";
     for (const reference::Timed& timed : result.ranks[rank].instructions)
@@ -237,10 +241,34 @@ bool contradicts_itself(const reference::Order& order) {
   return false;
 }
 
+void add_calls_to_some(reference::Dice dice, Case& c) {
+  if (!dice.chance(40)) return;
+  if (dice.chance(50)) {
+    c.order.assign(static_cast<std::size_t>(dice.between(2, 5)), {});
+    c.costs.kind_and_stage.clear();
+    c.costs.parameter_bytes.clear();
+  }
+  c.groups = reference::add_calls(dice, c.order);
+  if (dice.chance(60)) c.policy.device_queues = dice.between(1, 3);
+}
+
+bool loses_a_rank(const Case& c) {
+  bool calls = false, loses = false;
+  for (const reference::Row& row : c.order) {
+    bool acts = false;
+    for (const reference::Cell& cell : row) {
+      acts |= !cell.empty();
+      for (const reference::Action& a : cell) calls |= reference::is_call(a);
+    }
+    loses |= !acts;
+  }
+  return calls && loses;
+}
+
 std::string shown(const Case& c) {
   std::ostringstream out;
   out << to_string(c.policy) << (c.fragment ? " fragment" : "") << "\n"
-      << reference::to_csv(c.order) << "costs:";
+      << reference::to_csv(c.order, c.groups) << "costs:";
   for (const auto& [kind, cost] : c.costs.kind) out << " " << kind << "=" << cost;
   for (const auto& [kind, stages] : c.costs.kind_and_stage) {
     for (const auto& [stage, cost] : stages) out << " " << stage << kind << "=" << cost;

@@ -9,6 +9,7 @@
 #include "core/program/program.hpp"
 #include "tests/reference/order.hpp"
 #include "tests/reference/policy.hpp"
+#include "tests/reference/random_order.hpp"
 
 namespace pipewright::tests {
 
@@ -18,6 +19,7 @@ struct Case {
   reference::Policy policy;
   reference::Costs costs;  // as in random_costs(): the same for every micro-batch
   bool fragment = false;
+  reference::Groups groups = {};
 };
 
 // Both answers in one form, a line a fact, to be compared as text: the lists, the verdict, when
@@ -33,6 +35,11 @@ struct Case {
 /// Whether an action is doubled, or a stage and micro-batch stand on two ranks. Such an order is
 /// refused if it is whole; of a fragment the page does not say what it means.
 [[nodiscard]] bool contradicts_itself(const reference::Order& order);
+
+/// Puts calls between the cells of two cases in five, or in their place.
+void add_calls_to_some(reference::Dice dice, Case& c);
+/// Calls name ranks by number, and a rank of theirs has no action: a row without any is none.
+[[nodiscard]] bool loses_a_rank(const Case& c);
 
 /// The case in words.
 [[nodiscard]] std::string shown(const Case& c);

@@ -35,6 +35,7 @@ class Computations {
   /// A RECV stands for what its tensor is made by.
   Input input(int id) const {
     const Instruction& instruction = program_.instructions[id];
+    if (instruction.is_send()) return {};  // a HOST_SYNC's
     if (!instruction.is_recv()) return {id, ""};
     const Action& end = instruction.cell[0];
     const bool forward = end.kind == "RECV_F";

@@ -20,7 +20,7 @@ void write_times_of(const Row& list, RankResult& rank) {
   std::optional<std::int64_t> first, last;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Timed& timed = rank.instructions[i];
-    const bool waits = list[i].size() == 1 && is_wait(list[i][0]);
+    const bool waits = list[i].size() == 1 && (is_wait(list[i][0]) || is_call(list[i][0]));
     if (is_transfer(list[i]) || rank.collective[i] || waits || !timed.end) continue;
     rank.busy += *timed.end - *timed.start;
     first = std::min(first.value_or(*timed.start), *timed.start);

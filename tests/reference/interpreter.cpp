@@ -33,20 +33,21 @@ void write_times(const Program& program, const Run& run, Result& result) {
 }  // namespace
 
 Result interpret(const std::string& csv, const Policy& policy, const Costs& costs, bool fragment) {
-  return interpret(parse_order(csv), policy, costs, fragment);
+  return interpret(parse_order(csv), policy, costs, fragment, parse_groups(csv));
 }
 
-Result interpret(const Order& order, const Policy& policy, const Costs& costs, bool fragment) {
+Result interpret(const Order& order, const Policy& policy, const Costs& costs, bool fragment,
+                 const Groups& groups) {
   Result result;
   const Order lists = lower(order, policy);
   const Order apart = without_batches(lists);
   write_lists(apart, result);
-  if (!fragment) result.complaint = complaint_about(add_communication(order));
+  if (!fragment) result.complaint = complaint_about(add_communication(order), groups);
   if (!result.complaint.empty()) {
     result.verdict = Verdict::Invalid;
     return result;
   }
-  const Program program = build_program(lists, policy);
+  const Program program = build_program(lists, policy, groups);
   Run run(program, policy, costs);
   run.to_the_end();
   write_times(program, run, result);

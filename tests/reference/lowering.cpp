@@ -6,7 +6,7 @@
 
 namespace pipewright::reference {
 
-Placement::Placement(const Order& order) {
+Placement::Placement(const Order& order) : ranks_(static_cast<int>(order.size())) {
   for (int rank = 0; rank < static_cast<int>(order.size()); ++rank) {
     for (const Cell& cell : order[rank]) {
       for (const Action& action : cell) {
@@ -15,6 +15,7 @@ Placement::Placement(const Order& order) {
           computed_[key] = rank;
           stage_computed_[action.stage] = rank;
         }
+        if (is_call(action)) continue;
         if (is_send(action) || is_recv(action)) transferred_.emplace(key, rank);
         stage_named_.emplace(action.stage, rank);
       }
@@ -32,6 +33,7 @@ int Placement::rank_of(int stage, int micro_batch) const {
 }
 
 int Placement::peer_of(const Action& end) const {
+  if (is_named_transfer(end)) return end.peer < ranks_ ? end.peer : kOutside;
   const bool upwards = end.kind == "SEND_F" || end.kind == "RECV_B";
   return rank_of(end.stage + (upwards ? 1 : -1), end.micro_batch);
 }
@@ -145,15 +147,20 @@ bool consumes(const Action& action, const Action& recv) {
   return recv.kind == "RECV_B" && (action.kind == "I" || action.kind == "B");
 }
 
+/// A RECV that some computation may take.
+bool is_received_for_use(const Cell& cell) {
+  return is_transfer(cell) && is_recv(cell[0]) && !is_named_transfer(cell[0]);
+}
+
 Row deferred(const Row& row) {
   std::vector<Action> receives;
   for (const Cell& cell : row) {
-    if (is_transfer(cell) && is_recv(cell[0])) receives.push_back(cell[0]);
+    if (is_received_for_use(cell)) receives.push_back(cell[0]);
   }
   std::vector<bool> placed(receives.size(), false);
   Row list;
   for (const Cell& cell : row) {
-    if (is_transfer(cell) && is_recv(cell[0])) continue;
+    if (is_received_for_use(cell)) continue;
     for (const Action& action : cell) {
       for (std::size_t i = 0; i < receives.size(); ++i) {
         if (placed[i] || !consumes(action, receives[i])) continue;
@@ -200,7 +207,9 @@ Order order_runs(const Order& order, RunOrder run_order) {
     Row& row = lists[rank];
     const bool even = rank % 2 == 0;
     for (auto first = row.begin(); first != row.end();) {
-      const auto last = std::find_if_not(first, row.end(), is_transfer);
+      const auto last = std::find_if_not(first, row.end(), [](const Cell& cell) {
+        return is_transfer(cell) && !is_named_transfer(cell[0]);
+      });
       std::stable_sort(first, last, [even](const Cell& a, const Cell& b) {
         return turn(even, a) < turn(even, b);
       });

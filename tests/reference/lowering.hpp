@@ -29,6 +29,7 @@ class Placement {
   // that there is.
   std::map<std::pair<int, int>, int> computed_, transferred_;
   std::map<int, int> stage_computed_, stage_named_;
+  int ranks_ = 0;
 };
 
 [[nodiscard]] bool has_transfers(const Order& order);

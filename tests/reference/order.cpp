@@ -1,6 +1,7 @@
 #include "tests/reference/order.hpp"
 
 #include <regex>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -21,7 +22,21 @@ Action parse_action(const std::string& text) {
   static const std::regex others(R"(\s*(\d+)(UNSHARD|RESHARD|REDUCE_GRAD|WAIT_REDUCE_GRAD)\s*)");
   static const std::regex waits(R"(\s*(\d+)(WAIT_SEND_F|WAIT_SEND_B)(\d+)\s*)");
   static const std::regex update(R"(\s*(OPT|REDUCE_NORM|REDUCE_TIED)\s*)");
+  static const std::string rest =
+      R"((?::([^:()]*))?(?::([^:()]*))?(?::([^:()]*))?\)(?:@(\w+))?\s*)";
+  static const std::regex collective(
+      R"(\s*(ALL_REDUCE|ALL_GATHER|REDUCE_SCATTER|ALL_TO_ALL|BROADCAST)\(([^:()]*))" + rest);
+  static const std::regex transfer(R"(\s*(SEND|RECV)\([<>](\d+))" + rest);
+  static const std::regex making(R"(\s*NEW_GROUP\(([^:()]*)\)\s*)");
+  static const std::regex host(R"(\s*HOST_SYNC(?:@(\w+))?\s*)");
   std::smatch found;
+  if (std::regex_match(text, found, collective))
+    return {-1, found[1], -1, -1, found[2], found[3], found[4], found[5], found[6], -1};
+  if (std::regex_match(text, found, transfer))
+    return {-1, found[1], -1, -1, "", found[3], found[4], found[5], found[6], std::stoi(found[2])};
+  if (std::regex_match(text, found, making)) return {-1, "NEW_GROUP", -1, -1, found[1]};
+  if (std::regex_match(text, found, host))
+    return {-1, "HOST_SYNC", -1, -1, "", "", "", "", found[1]};
   if (std::regex_match(text, found, passes)) {
     return {std::stoi(found[1]), found[2], std::stoi(found[3]), number_or_none(found[4])};
   }
@@ -38,8 +53,31 @@ std::string text_of(const Action& action) {
 
 }  // namespace
 
-bool is_send(const Action& action) { return action.kind == "SEND_F" || action.kind == "SEND_B"; }
-bool is_recv(const Action& action) { return action.kind == "RECV_F" || action.kind == "RECV_B"; }
+bool is_send(const Action& action) {
+  return action.kind == "SEND_F" || action.kind == "SEND_B" || action.kind == "SEND";
+}
+bool is_recv(const Action& action) {
+  return action.kind == "RECV_F" || action.kind == "RECV_B" || action.kind == "RECV";
+}
+bool is_named_transfer(const Action& action) {
+  return action.kind == "SEND" || action.kind == "RECV";
+}
+bool is_group_collective(const Action& action) {
+  static const std::set<std::string> kinds{"ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER",
+                                           "ALL_TO_ALL", "BROADCAST"};
+  return kinds.count(action.kind) > 0;
+}
+bool is_call(const Action& action) {
+  return is_group_collective(action) || is_named_transfer(action) || action.kind == "NEW_GROUP" ||
+         action.kind == "HOST_SYNC";
+}
+bool differ(const Action& a, const Action& b) {
+  const auto other = [](const std::string& x, const std::string& y) {
+    return !x.empty() && !y.empty() && x != y;
+  };
+  return (!is_named_transfer(a) && a.kind != b.kind) || a.group != b.group || a.data != b.data ||
+         other(a.shape, b.shape) || other(a.dtype, b.dtype);
+}
 bool is_transfer(const Cell& cell) {
   return cell.size() == 1 && (is_send(cell[0]) || is_recv(cell[0]));
 }
@@ -102,7 +140,18 @@ std::string name(int stage, const std::string& kind, int micro_batch) {
 }
 
 std::string name(const Action& action) {
-  return name(action.stage, action.kind, action.micro_batch);
+  if (!is_call(action)) return name(action.stage, action.kind, action.micro_batch);
+  const std::string stream = action.stream.empty() ? "" : "@" + action.stream;
+  if (action.kind == "HOST_SYNC") return action.kind + stream;
+  std::string inside = action.group;
+  if (is_named_transfer(action))
+    inside = (action.kind == "SEND" ? ">" : "<") + std::to_string(action.peer);
+  // What stands behind the last thing that is said is left out.
+  std::string tail;
+  for (const std::string& part : {action.dtype, action.shape, action.data}) {
+    if (!part.empty() || !tail.empty()) tail = ":" + part + tail;
+  }
+  return action.kind + "(" + inside + tail + ")" + stream;
 }
 
 std::string text(const Cell& cell) {
@@ -118,7 +167,7 @@ std::string text(const Cell& cell) {
 
 Cell parse_cell(const std::string& cell) {
   static const std::regex pair(R"(\s*\(([^;]*);([^;]*)\)\s*OVERLAP_F_B\s*)");
-  static const std::regex batch(R"(\s*\(([^)]*)\)\s*BATCH_P2P\s*)");
+  static const std::regex batch(R"(\s*\((.*)\)\s*BATCH_P2P\s*)");
   std::smatch found;
   if (std::regex_match(cell, found, batch)) {
     Cell ends;
@@ -139,6 +188,7 @@ Order parse_order(const std::string& csv) {
   int line_number = 0;
   std::istringstream lines(csv);
   for (std::string line; std::getline(lines, line); ++line_number) {
+    if (line.rfind('#', 0) == 0) continue;
     Row row;
     bool any_action = false;
     std::istringstream cells(line);
@@ -156,8 +206,27 @@ Order parse_order(const std::string& csv) {
   return order;
 }
 
-std::string to_csv(const Order& order) {
+Groups parse_groups(const std::string& csv) {
+  static const std::regex group(R"(# group ([^:]*):(.*))");
+  Groups groups;
+  std::istringstream lines(csv);
+  std::smatch found;
+  for (std::string line; std::getline(lines, line);) {
+    if (!std::regex_match(line, found, group)) continue;
+    std::istringstream ranks(found[2]);
+    std::vector<int>& of = groups[found[1]];
+    for (int rank = 0; ranks >> rank;) of.push_back(rank);
+  }
+  return groups;
+}
+
+std::string to_csv(const Order& order, const Groups& groups) {
   std::string csv;
+  for (const auto& [group, ranks] : groups) {
+    csv += "# group " + group + ":";
+    for (const int rank : ranks) csv += " " + std::to_string(rank);
+    csv += "\n";
+  }
   for (const Row& row : order) {
     for (std::size_t i = 0; i < row.size(); ++i) csv += (i == 0 ? "" : ",") + text(row[i]);
     csv += "\n";

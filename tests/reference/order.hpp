@@ -1,8 +1,9 @@
 // The text form of an order: PyTorch's CSV grammar, one row a rank, one cell an action or an
-// overlapped pair. Nothing in tests/reference/ includes core/ or sim/: this is a second reading of
-// docs/semantics.md.
+// overlapped pair, and the calls of section 3.3. Nothing in tests/reference/ includes core/ or
+// sim/: this is a second reading of docs/semantics.md.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct Action {
   std::string kind;
   int micro_batch = -1;
   int version = -1;  // `2F0@3`; -1: none is named
+  // Of a call (3.3) only; "" is what it does not say.
+  std::string group = "", data = "", shape = "", dtype = "", stream = "";
+  int peer = -1;  // SEND, RECV
 };
 
 /// One action, the two of an overlapped pair, or the transfer ends of a batch; nothing: an idle
@@ -21,9 +25,19 @@ struct Action {
 using Cell = std::vector<Action>;
 using Row = std::vector<Cell>;
 using Order = std::vector<Row>;
+/// The ranks of each group whose ranks the text names (`# group g: 0 2`).
+using Groups = std::map<std::string, std::vector<int>>;
 
 [[nodiscard]] bool is_send(const Action& action);
 [[nodiscard]] bool is_recv(const Action& action);
+/// SEND or RECV: a transfer end that names its peer.
+[[nodiscard]] bool is_named_transfer(const Action& action);
+/// Any cell of section 3.3.
+[[nodiscard]] bool is_call(const Action& action);
+/// ALL_REDUCE ALL_GATHER REDUCE_SCATTER ALL_TO_ALL BROADCAST.
+[[nodiscard]] bool is_group_collective(const Action& action);
+/// The kind, group, data, shape or type of the one is not that of the other, as far as both say it.
+[[nodiscard]] bool differ(const Action& a, const Action& b);
 /// A cell that holds one transfer end.
 [[nodiscard]] bool is_transfer(const Cell& cell);
 /// WAIT_SEND_F WAIT_SEND_B WAIT_REDUCE_GRAD.
@@ -48,9 +62,10 @@ using Order = std::vector<Row>;
 [[nodiscard]] std::string text(const Cell& cell);
 
 /// Reads a whole CSV. Empty cells stay, for lowering (section 1.1); a row without any action is no
-/// rank. Throws std::invalid_argument naming row and cell.
+/// rank; lines that begin with # are none either. Throws std::invalid_argument naming row and cell.
 [[nodiscard]] Order parse_order(const std::string& csv);
+[[nodiscard]] Groups parse_groups(const std::string& csv);
 [[nodiscard]] Cell parse_cell(const std::string& cell);
-[[nodiscard]] std::string to_csv(const Order& order);
+[[nodiscard]] std::string to_csv(const Order& order, const Groups& groups = {});
 
 }  // namespace pipewright::reference

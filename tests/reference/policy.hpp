@@ -27,12 +27,13 @@ struct Policy {
   Channel channel = Channel::Edge;
   Post post = Post::Early;
   RunOrder run_order = RunOrder::AsLowered;
-  Protocol forward;         // SEND_F
+  Protocol forward;         // SEND_F, and SEND
   Protocol backward;        // SEND_B
   bool first_use = false;   // connections are made by their first transfer (section 2.2)
   bool registered = false;  // buffers: every SEND meets its RECV (4.3)
   int in_flight = 0;        // section 2.2; 0: no limit
   Batches batches = Batches::Apart;
+  int device_queues = 0;  // section 3.3; 0: no limit
 };
 
 /// Integer nanoseconds. What is not given is 0, but B (I + W) and FB (the sum of its two actions).

@@ -12,8 +12,8 @@ namespace {
 
 class Builder {
  public:
-  Builder(const Order& lists, const Policy& policy)
-      : lists_(lists), policy_(policy), placement_(lists) {}
+  Builder(const Order& lists, const Policy& policy, const Groups& groups)
+      : lists_(lists), policy_(policy), groups_(groups), placement_(lists) {}
 
   Program build() {
     add_instructions();
@@ -58,8 +58,9 @@ class Builder {
 
   // --- Section 2.4 ---
 
-  static bool is_activation(const Action& end) {
-    return end.kind == "SEND_F" || end.kind == "RECV_F";
+  /// "F", "B", or of a SEND or RECV "".
+  static std::string carries(const Action& end) {
+    return is_named_transfer(end) ? "" : end.kind.substr(5);
   }
 
   bool by_direction() const {
@@ -73,7 +74,7 @@ class Builder {
       for (const int other : batch) {
         const Instruction& end = program_.instructions[other];
         if (policy_.batches == Batches::Mixed && by_direction() &&
-            is_activation(end.cell[0]) != is_activation(program_.instructions[id].cell[0]))
+            carries(end.cell[0]) != carries(program_.instructions[id].cell[0]))
           continue;
         one.push_back(other);
         (end.is_send() ? sends : receives) = true;
@@ -144,6 +145,8 @@ class Builder {
         add_before(to, "UNSHARD", -1);
       } else if (is_of_all(a)) {
         for (const char* kind : {"W", "B", "REDUCE_GRAD"}) add_all(to, kind, -1);
+      } else if (a.kind == "HOST_SYNC") {
+        add_all_before(to, a.stream);
       } else if (a.kind == "SEND_F") {
         add(to, name(s, "F", m));
       } else if (a.kind == "SEND_B") {
@@ -172,7 +175,16 @@ class Builder {
     }
   }
 
-  // --- Section 3.2 ---
+  /// What stands before a HOST_SYNC; of a stream, the calls of that.
+  void add_all_before(Instruction& to, const std::string& stream) {
+    for (const int id : program_.lists[to.rank]) {
+      if (&program_.instructions[id] == &to) return;
+      if (stream.empty() || program_.instructions[id].cell[0].stream == stream)
+        to.inputs.push_back(id);
+    }
+  }
+
+  // --- Sections 3.2 and 3.3 ---
 
   static bool is_of_all(const Action& a) {
     return a.kind == "REDUCE_NORM" || a.kind == "REDUCE_TIED";
@@ -198,8 +210,52 @@ class Builder {
     return found;
   }
 
+  /// The ranks of a group: those that the order names, else those that call it.
+  std::vector<int> ranks_of(const std::string& group) const {
+    const auto given = groups_.find(group);
+    if (given != groups_.end()) return given->second;
+    std::vector<int> ranks;
+    for (std::size_t rank = 0; rank < lists_.size(); ++rank) {
+      if (!of_group(static_cast<int>(rank), group).empty()) ranks.push_back(static_cast<int>(rank));
+    }
+    return ranks;
+  }
+
+  std::vector<int> of_group(int rank, const std::string& group) const {
+    std::vector<int> found;
+    for (const int id : program_.lists[rank]) {
+      const Action& a = program_.instructions[id].cell[0];
+      if (is_group_collective(a) && a.group == group) found.push_back(id);
+    }
+    return found;
+  }
+
+  void find_others_of_call(Instruction& of) {
+    const bool making = of.cell[0].kind == "NEW_GROUP";
+    const auto calls = [&](int rank) {
+      return making ? of_kind(rank, "NEW_GROUP", -1) : of_group(rank, of.cell[0].group);
+    };
+    std::vector<int> ranks;
+    for (std::size_t rank = 0; making && rank < lists_.size(); ++rank)
+      ranks.push_back(static_cast<int>(rank));
+    if (!making) ranks = ranks_of(of.cell[0].group);
+    const std::vector<int> own = calls(of.rank);
+    std::size_t turn = 0;
+    while (&program_.instructions[own[turn]] != &of) ++turn;
+    for (const int rank : ranks) {
+      if (rank == of.rank) continue;
+      const std::vector<int> theirs = calls(rank);
+      if (turn < theirs.size())
+        of.others.push_back(theirs[turn]);
+      else
+        of.lacks_member = true;
+    }
+  }
+
   void find_others(Instruction& of) {
     const Action& a = of.cell[0];
+    program_.has_calls = program_.has_calls || is_call(a);
+    if (is_group_collective(a) || a.kind == "NEW_GROUP") return find_others_of_call(of);
     const bool of_all = is_of_all(a);
     if (!of_all && a.kind != "REDUCE_GRAD" && a.kind != "UNSHARD") return;
     if (!of_all && !computes(of.rank, a.stage)) return;
@@ -241,16 +297,29 @@ class Builder {
   bool on_compute_lane(const Instruction& instruction) const {
     if (instruction.is_transfer()) return policy_.issue == Issue::Inline;
     return !instruction.is_member() || policy_.issue != Issue::Stream ||
-           is_of_all(instruction.cell[0]);
+           is_of_all(instruction.cell[0]) || instruction.cell[0].kind == "NEW_GROUP";
   }
 
-  /// Section 2.1: equal keys, one queue.
-  std::string queue_of(int id) const {
+  /// Section 3.3: the line of a call, "" of what is none. A transfer end stands in one if it names
+  /// a stream.
+  static std::string line_of(const Instruction& instruction) {
+    const Action& a = instruction.cell[0];
+    if (!a.stream.empty()) return "stream " + a.stream;
+    return is_group_collective(a) ? "group " + a.group : "";
+  }
+
+  /// Section 2.1: equal keys, one queue. `lines`: those of the rank so far, with their numbers.
+  std::string queue_of(int id, std::map<std::string, int>& lines) const {
     const Instruction& end = program_.instructions[id];
+    if (!line_of(end).empty()) {
+      const int line = lines.emplace(line_of(end), static_cast<int>(lines.size())).first->second;
+      return "line " +
+             std::to_string(policy_.device_queues > 0 ? line % policy_.device_queues : line);
+    }
     if (end.is_member()) return "collectives";
     const std::string peer = std::to_string(end.peer);
     const std::string direction = end.is_send() ? "to " : "from ";
-    const std::string kind = by_direction() ? is_activation(end.cell[0]) ? " F" : " B" : "";
+    const std::string kind = by_direction() ? " " + carries(end.cell[0]) : "";
     if (in_group(end)) return "group" + kind;
     if (by_direction()) return "all" + kind;
     if (policy_.issue == Issue::Grouped || policy_.channel == Channel::Edge)
@@ -264,10 +333,11 @@ class Builder {
     program_.lanes.push_back({rank, 0, true, {}});
     const std::size_t compute = program_.lanes.size() - 1;
     std::map<std::string, std::size_t> queues;
+    std::map<std::string, int> lines;
     for (const int id : program_.lists[rank]) {
       std::size_t lane = compute;
       if (!on_compute_lane(program_.instructions[id])) {
-        const auto [queue, is_new] = queues.emplace(queue_of(id), program_.lanes.size());
+        const auto [queue, is_new] = queues.emplace(queue_of(id, lines), program_.lanes.size());
         if (is_new)
           program_.lanes.push_back(
               {rank, static_cast<int>(program_.lanes.size() - compute), false, {}});
@@ -287,7 +357,8 @@ class Builder {
   }
 
   bool at_start(const Instruction& instruction) const {
-    return policy_.post == Post::AtStart && policy_.issue == Issue::Stream && instruction.is_recv();
+    return policy_.post == Post::AtStart && policy_.issue == Issue::Stream &&
+           instruction.is_recv() && !is_named_transfer(instruction.cell[0]);
   }
 
   // --- Section 4.1 ---
@@ -302,11 +373,12 @@ class Builder {
       if (!end.is_transfer() || (end.peer == kNobody && !by_tag)) continue;
       const int from = end.is_send() ? end.rank : end.peer,
                 to = end.is_send() ? end.peer : end.rank;
-      std::string meeting =
-          by_tag ? tensor(end.cell[0]) : std::to_string(from) + " to " + std::to_string(to);
+      std::string meeting = std::to_string(from) + " to " + std::to_string(to);
+      if (by_tag && !is_named_transfer(end.cell[0])) meeting = "";
+      if (by_tag) meeting += " " + tensor(end.cell[0]);
       // 4.1: on the same communicator.
       if (!by_tag && in_group(end)) meeting += " in a group";
-      if (by_direction()) meeting += is_activation(end.cell[0]) ? " F" : " B";
+      if (by_direction()) meeting += " " + carries(end.cell[0]);
       (end.is_send() ? sends : recvs)[meeting].push_back(static_cast<int>(id));
     }
     for (const auto& [meeting, list] : sends) {
@@ -321,11 +393,14 @@ class Builder {
     Instruction& recv = program_.instructions[recv_id];
     send.partner = recv_id;
     recv.partner = send_id;
-    send.mismatch = recv.mismatch = tensor(send.cell[0]) != tensor(recv.cell[0]);
+    send.mismatch = recv.mismatch =
+        tensor(send.cell[0]) != tensor(recv.cell[0]) ||
+        (is_named_transfer(send.cell[0]) && differ(send.cell[0], recv.cell[0]));
   }
 
-  /// What a transfer end carries: F or B, the stage that made it, the micro-batch.
+  /// What a transfer end carries: F or B, the stage that made it, the micro-batch; or its name.
   static std::string tensor(const Action& end) {
+    if (is_named_transfer(end)) return "named " + end.data;
     int made_by = end.stage;
     if (end.kind == "RECV_F") made_by = end.stage - 1;
     if (end.kind == "RECV_B") made_by = end.stage + 1;
@@ -334,6 +409,7 @@ class Builder {
 
   const Order& lists_;
   const Policy& policy_;
+  const Groups& groups_;
   Placement placement_;
   Program program_;
   std::vector<std::vector<int>> batches_;
@@ -342,8 +418,8 @@ class Builder {
 
 }  // namespace
 
-Program build_program(const Order& lists, const Policy& policy) {
-  return Builder(lists, policy).build();
+Program build_program(const Order& lists, const Policy& policy, const Groups& groups) {
+  return Builder(lists, policy, groups).build();
 }
 
 }  // namespace pipewright::reference

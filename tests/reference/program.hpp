@@ -28,9 +28,10 @@ struct Instruction {
   std::vector<int> batch;
   // 3.2: the other members of its collective; empty if it belongs to none.
   std::vector<int> others;
+  bool lacks_member = false;  // 3.3: some rank of its group has none
 
   [[nodiscard]] bool is_transfer() const { return reference::is_transfer(cell); }
-  [[nodiscard]] bool is_member() const { return !others.empty(); }
+  [[nodiscard]] bool is_member() const { return !others.empty() || lacks_member; }
   [[nodiscard]] bool is_send() const { return is_transfer() && reference::is_send(cell[0]); }
   [[nodiscard]] bool is_recv() const { return is_transfer() && reference::is_recv(cell[0]); }
 };
@@ -44,6 +45,7 @@ struct Lane {
 };
 
 struct Program {
+  bool has_calls = false;                 // 3.3
   bool groups_apart = false;              // 2.4: some operation goes over the group's communicator
   std::vector<bool> sharded;              // by stage, 3.2
   std::vector<Instruction> instructions;  // rank after rank, each in program order
@@ -51,6 +53,7 @@ struct Program {
   std::vector<Lane> lanes;                // by rank, then number
 };
 
-[[nodiscard]] Program build_program(const Order& lists, const Policy& policy);
+[[nodiscard]] Program build_program(const Order& lists, const Policy& policy,
+                                    const Groups& groups = {});
 
 }  // namespace pipewright::reference

@@ -407,7 +407,8 @@ std::string to_string(const Policy& policy) {
          (policy.first_use ? " connect=first-use" : "") +
          (policy.registered ? " buffers=registered" : "") +
          (policy.in_flight > 0 ? " in_flight=" + std::to_string(policy.in_flight) : "") +
-         batches[static_cast<int>(policy.batches)];
+         batches[static_cast<int>(policy.batches)] +
+         (policy.device_queues > 0 ? " device_queues=" + std::to_string(policy.device_queues) : "");
 }
 
 }  // namespace pipewright::reference

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <string>
 #include <tuple>
 
@@ -32,6 +33,12 @@ Run::Run(const Program& program, const Policy& policy, const Costs& costs)
 
 // --- Section 2.2 ---
 
+/// Of the pipeline's own.
+bool Run::is_posted_at_start(int id) const {
+  const Instruction& end = program_.instructions[id];
+  return end.is_recv() && !is_named_transfer(end.cell[0]);
+}
+
 /// RECVs that are issued at the start, then the others.
 std::vector<int> Run::issue_order(int rank, bool with_members) const {
   std::vector<int> ends;
@@ -41,63 +48,9 @@ std::vector<int> Run::issue_order(int rank, bool with_members) const {
   }
   if (policy_.post == Post::AtStart && policy_.issue == Issue::Stream) {
     std::stable_partition(ends.begin(), ends.end(),
-                          [this](int id) { return program_.instructions[id].is_recv(); });
+                          [this](int id) { return is_posted_at_start(id); });
   }
   return ends;
-}
-
-void Run::walk_hosts() {
-  // A host's list: the transfer ends in the order of issue; computations where they stand, but
-  // behind what is issued at the start.
-  std::vector<std::vector<int>> lists;
-  for (std::size_t rank = 0; rank < program_.lists.size(); ++rank) {
-    std::vector<int> list = program_.lists[rank];
-    if (policy_.post == Post::AtStart) {
-      std::stable_partition(list.begin(), list.end(),
-                            [this](int id) { return program_.instructions[id].is_recv(); });
-    }
-    lists.push_back(std::move(list));
-  }
-  const auto connection = [this](int id) {
-    const Instruction& end = program_.instructions[id];
-    return end.is_send() ? std::pair(end.rank, end.peer) : std::pair(end.peer, end.rank);
-  };
-  const auto first_of = [&](std::pair<int, int> edge, int rank, bool send) {
-    if (rank == kNobody) return kNobody;
-    for (const int id : lists[rank]) {
-      const Instruction& end = program_.instructions[id];
-      if (end.is_transfer() && end.is_send() == send && connection(id) == edge) return id;
-    }
-    return kNobody;
-  };
-  std::vector<std::size_t> place(lists.size(), 0);
-  const auto has_come_to = [&](int id) {
-    const int rank = program_.instructions[id].rank;
-    const auto at = std::find(lists[rank].begin(), lists[rank].end(), id) - lists[rank].begin();
-    return static_cast<std::size_t>(at) <= place[rank];
-  };
-  const auto other_first = [&](int id) {
-    const Instruction& end = program_.instructions[id];
-    return first_of(connection(id), end.peer, !end.is_send());
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t rank = 0; rank < lists.size(); ++rank) {
-      if (place[rank] == lists[rank].size()) continue;
-      const int id = lists[rank][place[rank]];
-      if (program_.instructions[id].is_transfer()) {
-        const int other = other_first(id);
-        if (other == kNobody || !has_come_to(other)) continue;
-      }
-      ++place[rank];
-      moved = true;
-    }
-  }
-  for (std::size_t rank = 0; rank < lists.size(); ++rank) {
-    if (place[rank] == lists[rank].size()) continue;
-    hosts_[rank] = Stand{lists[rank][place[rank]], other_first(lists[rank][place[rank]])};
-    for (std::size_t i = place[rank]; i < lists[rank].size(); ++i) passed_[lists[rank][i]] = false;
-  }
 }
 
 std::optional<Run::Stand> Run::held(int rank) const {
@@ -174,7 +127,7 @@ bool Run::at_head(int id) const {
 
 bool Run::ready(int id) const {
   const Instruction& end = program_.instructions[id];
-  return issued(id) && at_head(id) &&
+  return issued(id) && at_head(id) && connected(id) &&
          std::all_of(end.inputs.begin(), end.inputs.end(),
                      [this](int input) { return ended(input); }) &&
          std::all_of(end.run_before.begin(), end.run_before.end(),
@@ -216,10 +169,19 @@ bool Run::compute(int id) {
   return true;
 }
 
+bool Run::of_one_call(int id, int other) const {
+  const Action& a = program_.instructions[id].cell[0];
+  return !is_call(a) || !differ(a, program_.instructions[other].cell[0]);
+}
+
 bool Run::collective(int id) {
   const std::vector<int>& others = program_.instructions[id].others;
-  if (!ready(id) || !std::all_of(others.begin(), others.end(), [this](int o) { return ready(o); }))
+  if (program_.instructions[id].lacks_member || !ready(id) ||
+      !std::all_of(others.begin(), others.end(), [this](int o) { return ready(o); }))
     return false;
+  for (const int other : others) {
+    if (!of_one_call(id, other)) return false;
+  }
   std::vector<int> members = others;
   members.push_back(id);
   for (const int member : members) {
@@ -285,7 +247,7 @@ void Run::rendezvous(int send) {
 // --- Credit, section 4.3 ---
 
 const Protocol& Run::protocol_of(int send) const {
-  return program_.instructions[send].cell[0].kind == "SEND_F" ? policy_.forward : policy_.backward;
+  return program_.instructions[send].cell[0].kind == "SEND_B" ? policy_.backward : policy_.forward;
 }
 
 const std::vector<int>& Run::same_credit(int send) const { return same_credit_[send]; }
@@ -329,8 +291,27 @@ bool Run::gets_credit(int send) const {
 
 // --- Durations, section 5 ---
 
+namespace {
+
+/// Of its shape and type, where it says both.
+std::int64_t bytes_of_call(const Action& call) {
+  static const std::map<std::string, std::int64_t> sizes{
+      {"float64", 8},     {"float32", 4},     {"float16", 2},  {"bfloat16", 2}, {"int64", 8},
+      {"float8_e4m3", 1}, {"float8_e5m2", 1}, {"int32", 4},    {"int16", 2},    {"int8", 1},
+      {"uint8", 1},       {"bool", 1},        {"complex64", 8}};
+  const auto size = sizes.find(call.dtype);
+  if (call.shape.empty() || size == sizes.end()) return 0;
+  std::int64_t bytes = size->second;
+  std::istringstream extents(call.shape);
+  for (std::string extent; std::getline(extents, extent, 'x');) bytes *= std::stoll(extent);
+  return bytes;
+}
+
+}  // namespace
+
 std::int64_t Run::bytes_of(int send) const {
   const Action& end = program_.instructions[send].cell[0];
+  if (is_named_transfer(end)) return bytes_of_call(end);
   for (const std::string& key : {name(end), end.kind}) {
     const auto found = costs_.bytes.find(key);
     if (found != costs_.bytes.end()) return found->second;
@@ -366,8 +347,34 @@ std::int64_t cost_of(const Costs& costs, const std::string& kind, int stage) {
 
 }  // namespace
 
+/// Rounded up.
+std::int64_t Run::ring_time(std::int64_t steps, std::int64_t bytes, std::int64_t parts) const {
+  const std::int64_t latency = steps * costs_.latency;
+  if (!costs_.bytes_per_second) return latency;
+  __extension__ using Wide = __int128;
+  const Wide work = static_cast<Wide>(bytes) * 1'000'000'000;
+  const Wide rate = static_cast<Wide>(parts) * *costs_.bytes_per_second;
+  return latency + static_cast<std::int64_t>((work + rate - 1) / rate);
+}
+
+/// Section 5, of a call.
+std::int64_t Run::call_time(int member) const {
+  std::vector<int> members = program_.instructions[member].others;
+  members.push_back(member);
+  const Action& a = program_.instructions[member].cell[0];
+  if (a.kind == "NEW_GROUP") return 0;
+  std::int64_t bytes = 0;
+  for (const int each : members)
+    bytes = std::max(bytes, bytes_of_call(program_.instructions[each].cell[0]));
+  const auto n = static_cast<std::int64_t>(members.size());
+  if (a.kind == "BROADCAST") return ring_time(n - 1, bytes, 1);
+  const std::int64_t rounds = a.kind == "ALL_REDUCE" ? 2 : 1;
+  return ring_time(rounds * (n - 1), rounds * (n - 1) * bytes, n);
+}
+
 std::int64_t Run::collective_time(int member) const {
   const Action& a = program_.instructions[member].cell[0];
+  if (is_call(a)) return call_time(member);
   const std::int64_t given = cost_of(costs_, a.kind, a.stage);
   const bool is_norm = a.kind == "REDUCE_NORM", is_tied = a.kind == "REDUCE_TIED";
   const auto found = costs_.parameter_bytes.find(a.stage);
@@ -380,11 +387,7 @@ std::int64_t Run::collective_time(int member) const {
   const bool sharded = a.stage >= 0 && a.stage < static_cast<int>(program_.sharded.size()) &&
                        program_.sharded[a.stage];
   const std::int64_t steps = sharded ? n - 1 : 2 * (n - 1);
-  if (!costs_.bytes_per_second) return given + steps * costs_.latency;
-  __extension__ using Wide = __int128;
-  const Wide work = static_cast<Wide>(steps) * bytes * 1'000'000'000;
-  const Wide rate = static_cast<Wide>(n) * *costs_.bytes_per_second;
-  return given + steps * costs_.latency + static_cast<std::int64_t>((work + rate - 1) / rate);
+  return given + ring_time(steps, steps * bytes, n);
 }
 
 std::int64_t Run::computation_time(int id) const {

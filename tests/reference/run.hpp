@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "tests/reference/policy.hpp"
@@ -49,6 +50,11 @@ class Run {
   /// A transfer end or member of a collective that is issued, at the head of its lane, and has its
   /// inputs.
   [[nodiscard]] bool ready(int id) const;
+  /// It is no end of an operation that has yet to make connections (section 2.4), or that makes
+  /// them now.
+  [[nodiscard]] bool connected(int id) const;
+  /// Of an end that makes a connection the other rank's end of it, kNobody if there is none.
+  [[nodiscard]] std::optional<int> connects_with(int id) const;
   /// The protocol of this SEND is eager, and its message is not larger than the whole credit.
   [[nodiscard]] bool may_be_eager(int send) const;
   /// SENDs of the same edge and kind, in program order.
@@ -56,12 +62,15 @@ class Run {
 
  private:
   void walk_hosts();
+  bool connected(int id, std::set<int>& assumed) const;
+  bool is_posted_at_start(int id) const;
   bool reached(int id) const;
   std::vector<int> issue_order(int rank, bool with_members = false) const;
   bool look_at(const Lane& lane);
   bool look_at(int id);
   bool compute(int id);
   bool collective(int id);
+  bool of_one_call(int id, int other) const;
   bool send(int id);
   bool recv(int id);
   bool rendezvous_without_credit();
@@ -75,6 +84,8 @@ class Run {
   std::int64_t transfer_time(int send) const;
   std::int64_t computation_time(int id) const;
   std::int64_t collective_time(int member) const;
+  std::int64_t call_time(int member) const;
+  std::int64_t ring_time(std::int64_t steps, std::int64_t bytes, std::int64_t parts) const;
 
   const Program& program_;
   const Policy& policy_;

@@ -66,7 +66,8 @@ class Judge {
       return stuck;
     }
     stuck.cycle = cycle();
-    const bool hangs = fragment || !stuck.cycle.empty() || program_.groups_apart;
+    const bool hangs =
+        fragment || !stuck.cycle.empty() || program_.groups_apart || program_.has_calls;
     stuck.verdict = hangs ? Verdict::Deadlock : Verdict::Invalid;
     return stuck;
   }
@@ -80,6 +81,15 @@ class Judge {
     std::vector<Mismatch> reached;
     for (std::size_t id = 0; id < program_.instructions.size(); ++id) {
       const Instruction& recv = program_.instructions[id];
+      if (recv.is_member() && run_.ready(static_cast<int>(id))) {
+        for (const int other : recv.others) {
+          if (other > static_cast<int>(id) || !run_.ready(other) || !is_call(recv.cell[0]) ||
+              !differ(recv.cell[0], program_.instructions[other].cell[0]))
+            continue;
+          reached.push_back({recv.rank, named(static_cast<int>(id)), named(other)});
+          break;
+        }
+      }
       if (!recv.is_recv() || !recv.mismatch || !run_.ready(static_cast<int>(id))) continue;
       if (run_.left(recv.partner) || run_.ready(recv.partner)) {
         reached.push_back({recv.rank, named(static_cast<int>(id)), named(recv.partner)});
@@ -131,6 +141,7 @@ class Judge {
         if (!run_.ended(input)) things.push_back(input);
       }
     }
+    if (instruction.is_transfer() && things.empty() && !run_.connected(id)) return peers_of(id);
     if (instruction.is_transfer() && things.empty()) things.push_back(other_end(id));
     if (instruction.is_member() && things.empty()) {
       for (const int other : instruction.others) {
@@ -138,6 +149,22 @@ class Judge {
       }
     }
     return things;
+  }
+
+  /// What the end of an operation that does not connect waits for (2.4).
+  std::vector<int> peers_of(int id) const {
+    const auto stands = [this](int end) {
+      return end != kNobody && (run_.ended(end) || (run_.issued(end) && run_.at_head(end)));
+    };
+    bool all_stand = true;
+    for (const int end : program_.instructions[id].batch) {
+      const std::optional<int> other = run_.connects_with(end);
+      all_stand = all_stand && (!other || stands(*other));
+    }
+    const std::optional<int> other = run_.connects_with(id);
+    if (!other || *other == kNobody) return {};
+    const bool waits = all_stand ? !run_.connected(*other) : !stands(*other);
+    return waits ? std::vector<int>{*other} : std::vector<int>{};
   }
 
   /// What a ready transfer end waits for.

@@ -24,7 +24,9 @@ class Inspector {
     }
   }
 
-  std::string run() const {
+  std::string run(const Groups& groups) const {
+    const std::string of_calls = calls(groups);
+    if (!of_calls.empty() || only_calls()) return of_calls;
     for (const auto& check : {&Inspector::doubled, &Inspector::missing, &Inspector::wrong_rank,
                               &Inspector::transfers, &Inspector::versions, &Inspector::reductions,
                               &Inspector::waits, &Inspector::idle_rank, &Inspector::too_early}) {
@@ -47,8 +49,8 @@ class Inspector {
       for (const Cell& cell : row) {
         for (const Action& a : cell) {
           // A rank may gather and free its weights as often as it likes; OPT has one on every rank.
-          const bool once =
-              is_pass(a) || is_send(a) || is_recv(a) || (is_wait(a) && a.micro_batch >= 0);
+          const bool once = !is_call(a) && (is_pass(a) || is_send(a) || is_recv(a) ||
+                                            (is_wait(a) && a.micro_batch >= 0));
           if (once && ranks_of_.at(name(a)).size() > 1) return name(a) + " is doubled";
         }
       }
@@ -90,7 +92,7 @@ class Inspector {
   std::string transfers() const {
     for (const auto& [action, ranks] : ranks_of_) {
       const Action a = parse_cell(action)[0];
-      if (!is_send(a) && !is_recv(a)) continue;
+      if (is_call(a) || (!is_send(a) && !is_recv(a))) continue;
       const int other = a.kind == "SEND_F" || a.kind == "RECV_B" ? a.stage + 1 : a.stage - 1;
       const std::string other_kind = (is_send(a) ? "RECV_" : "SEND_") + a.kind.substr(5);
       if (other < 0 || !has(other, other_kind, a.micro_batch)) return action + " has no partner";
@@ -150,6 +152,44 @@ class Inspector {
     return "";
   }
 
+  /// Section 3.3.
+  std::string calls(const Groups& groups) const {
+    const int ranks = static_cast<int>(lists_.size());
+    std::map<std::string, std::set<int>> named_by;
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const Cell& cell : lists_[rank]) {
+        for (const Action& a : cell) {
+          if (is_named_transfer(a) && (a.peer >= ranks || a.peer == rank))
+            return name(a) + " has no other rank at its other end";
+          if (!is_group_collective(a)) continue;
+          named_by[a.group].insert(rank);
+          const auto given = groups.find(a.group);
+          if (given != groups.end() &&
+              std::count(given->second.begin(), given->second.end(), rank) == 0)
+            return name(a) + " is called by a rank outside the group";
+        }
+      }
+    }
+    for (const auto& [group, callers] : named_by) {
+      if (callers.size() == 1 && !groups.count(group)) return "nobody else is in group " + group;
+    }
+    return "";
+  }
+
+  /// Whole orders of calls alone lack nothing.
+  bool only_calls() const {
+    bool some = false;
+    for (const Row& row : lists_) {
+      for (const Cell& cell : row) {
+        for (const Action& a : cell) {
+          if (a.stage >= 0) return false;
+          some = some || is_call(a);
+        }
+      }
+    }
+    return some;
+  }
+
   /// Each wait has one of its own to wait for, before it in its list.
   std::string waits() const {
     for (const Row& row : lists_) {
@@ -202,6 +242,8 @@ class Inspector {
 
 }  // namespace
 
-std::string complaint_about(const Order& lists) { return Inspector(lists).run(); }
+std::string complaint_about(const Order& lists, const Groups& groups) {
+  return Inspector(lists).run(groups);
+}
 
 }  // namespace pipewright::reference

@@ -70,14 +70,14 @@ bool names_no_policy(const Subject& subject, const Arguments& arguments) {
 
 /// One for each way in which stock PyTorch may run the order. The subject is left under the worst
 /// of them, of several under the first.
-std::vector<Judgement> judge_as_torch(Subject& subject) {
+std::vector<Judgement> judge_as_torch(Subject& subject, const Arguments& arguments) {
   std::vector<Judgement> all;
   std::optional<Program> worst;
   int worst_badness = -1;
   for (const std::string_view name : stock_torch_presets()) {
-    const CommPolicy& policy = comm_policy_preset(name);
+    const CommPolicy policy = judged_policy(subject.order, comm_policy_preset(name), arguments);
     const auto known = std::find_if(all.begin(), all.end(), [&](const Judgement& judged) {
-      return read_alike(subject.order, policy, comm_policy_preset(judged.policy));
+      return read_alike(subject.order, comm_policy_preset(name), comm_policy_preset(judged.policy));
     });
     if (known != all.end()) {
       all.push_back({std::string(name), known->report});
@@ -179,7 +179,7 @@ int run_check(const Arguments& arguments, Session& session) {
   const bool as_torch = names_no_policy(subject, arguments);
   const std::vector<Judgement> all =
       as_torch
-          ? judge_as_torch(subject)
+          ? judge_as_torch(subject, arguments)
           : std::vector<Judgement>{{std::string(name_of(subject.program.policy)), judge(subject)}};
   const WaitReport& report = worst_of(all).report;
   draw(subject, arguments, session);
@@ -206,7 +206,8 @@ int run_check(const Arguments& arguments, Session& session) {
   const Terminal& terminal = session.terminal();
   if (as_torch) session.print(wrapped(verdicts_text(all), terminal.width, 0));
   session.print(wrapped(subject.title, terminal.width, 0));
-  session.print(wrapped("policy " + policy_text(subject.program.policy), terminal.width, 0));
+  session.print(wrapped("policy " + policy_text(subject.program.policy, worst_of(all).policy),
+                        terminal.width, 0));
   session.print(verdict_text(subject.program, report, problems, terminal));
   for (const auto& note : notes) session.print(wrapped("note: " + note, terminal.width, 0));
   if (matrix) {

@@ -1,4 +1,5 @@
 #include "tools/input/subject.hpp"
+#include "core/order/call_faults.hpp"
 #include "core/order/order_json.hpp"
 #include "core/order/problems.hpp"
 #include "core/order/rows.hpp"
@@ -98,7 +99,7 @@ CommPolicy default_policy(Purpose purpose, std::string_view own_preset) {
 
 /// All that follows from the subject's order.
 void read_order_subject(Subject& subject, const Arguments& arguments, const CommPolicy& policy,
-                        CostsOf whose = CostsOf::Stages) {
+                        Purpose purpose, CostsOf whose = CostsOf::Stages) {
   const bool fragment = arguments.has("--fragment") || subject.order.fragment;
   subject.problems = fragment ? format_problems(subject.order) : problems_of(subject.order);
   use_given_costs(subject, arguments, whose);
@@ -106,23 +107,27 @@ void read_order_subject(Subject& subject, const Arguments& arguments, const Comm
   const bool update = std::any_of(stages.begin(), stages.end(),
                                   [](const StageCosts& each) { return each.opt.value > 0; });
   subject.lowering = {.fragment = fragment, .optimizer = update};
-  subject.program = lower(subject.order, policy_from(arguments, policy), subject.lowering);
+  CommPolicy chosen = policy_from(arguments, policy);
+  if (purpose == Purpose::Judge) chosen = judged_policy(subject.order, chosen, arguments);
+  subject.program = lower(subject.order, chosen, subject.lowering);
 }
 
 void read_order_file(Subject& subject, Order order, const std::string& file,
                      const Arguments& arguments, Purpose purpose) {
   subject.order = std::move(order);
-  subject.title = file + ": p=" + std::to_string(subject.order.rank_count()) +
-                  " m=" + std::to_string(subject.order.micro_batches) +
-                  " stages=" + std::to_string(subject.order.stages());
-  read_order_subject(subject, arguments, default_policy(purpose, ""));
+  subject.title = file + ": p=" + std::to_string(subject.order.rank_count());
+  if (!holds_calls_alone(subject.order)) {
+    subject.title += " m=" + std::to_string(subject.order.micro_batches) +
+                     " stages=" + std::to_string(subject.order.stages());
+  }
+  read_order_subject(subject, arguments, default_policy(purpose, ""), purpose);
 }
 
 /// Where one row of a CSV is to blame, it is the whole complaint: what else is wrong follows from
 /// it.
 void explain_by_row(Subject& subject, const std::string& text, const std::string& file) {
   if (subject.problems.empty() || subject.lowering.fragment) return;
-  if (auto fault = row_fault(subject.order, csv_rows(text), file))
+  if (auto fault = row_fault(subject.order, split_csv(text, file).rows, file))
     subject.problems = {*std::move(fault)};
 }
 
@@ -148,10 +153,19 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
     subject.given = NamedSchedule{&schedule, std::move(request)};
   }
   session.phases().begin(exec::Phase::Parallel);
-  read_order_subject(subject, arguments, default_policy(purpose, schedule.policy), whose);
+  read_order_subject(subject, arguments, default_policy(purpose, schedule.policy), purpose, whose);
 }
 
 }  // namespace
+
+CommPolicy judged_policy(const Order& order, CommPolicy policy, const Arguments& arguments) {
+  if (order.calls.empty() || arguments.has("--preset")) return policy;
+  if (!arguments.has("--device-queues")) policy.device_queues = 1;
+  // What a fragment shows comes after the first use.
+  const bool fragment = order.fragment || arguments.has("--fragment");
+  if (!fragment && !arguments.has("--connect")) policy.connect = Connect::FirstUse;
+  return policy;
+}
 
 Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments) {
   Subject subject;

@@ -84,8 +84,13 @@ void add_costs(planner::ScheduleRequest& request, const planner::Schedule& sched
 /// --preset and the flags that change a field of it. `base` where no preset is named.
 CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base);
 bool names_policy(const Arguments& arguments);
-/// "torch-gloo (stream, edge, early, rendezvous)".
-std::string policy_text(const CommPolicy& policy);
+/// The policy under which an order is judged. Of one that holds calls it says, where no flag does,
+/// what a library guarantees and no more (docs/semantics.md §3.3): one queue of the device, and
+/// connections that are made at their first use.
+CommPolicy judged_policy(const Order& order, CommPolicy policy, const Arguments& arguments);
+/// "torch-gloo (stream, edge, early, rendezvous)". `name` where it comes from a preset that calls
+/// have changed.
+std::string policy_text(const CommPolicy& policy, std::string_view name = "");
 /// --cost and --mem, or --rank-cost and --rank-mem, for the placement's stages; F = I = W = 1 ms is
 /// assumed where no flag gives times.
 struct GivenCosts {

@@ -221,6 +221,11 @@ std::vector<Flag> policy_flags() {
                "joined, one operation; mixed, one only if it both sends and receives",
        .choices = {"apart", "mixed", "joined"},
        .checked = true},
+      {.group = kPolicy,
+       .name = "--device-queues",
+       .argument = "N",
+       .help = "how many queues of a device the calls of an order share, such as ALL_REDUCE(tp:0); "
+               "0: each stream or group has its own"},
   };
 }
 
@@ -319,11 +324,14 @@ CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base) {
   if (const auto buffers = arguments.text("--buffers")) policy.buffers = parse_buffers(*buffers);
   if (const auto batches = arguments.text("--batches")) policy.batches = parse_batches(*batches);
   policy.in_flight = arguments.integer_or("--in-flight", 0, kMostInFlight, policy.in_flight);
+  policy.device_queues =
+      arguments.integer_or("--device-queues", 0, kMostDeviceQueues, policy.device_queues);
   return policy;
 }
 
-std::string policy_text(const CommPolicy& policy) {
-  std::string text = std::string(name_of(policy)) + " (" + std::string(to_string(policy.issue));
+std::string policy_text(const CommPolicy& policy, std::string_view name) {
+  std::string text = std::string(name.empty() ? name_of(policy) : name) + " (" +
+                     std::string(to_string(policy.issue));
   if (policy.issue == Issue::Stream) text += ", " + std::string(to_string(policy.channel));
   text += ", " + std::string(to_string(policy.post)) + ", " + to_string(policy.send_f);
   if (policy.send_b != policy.send_f) text += " for activations, " + to_string(policy.send_b);
@@ -334,6 +342,10 @@ std::string policy_text(const CommPolicy& policy) {
   if (policy.batches != Batches::Apart)
     text += ", " + std::string(to_string(policy.batches)) + " batches";
   if (policy.in_flight > 0) text += ", " + std::to_string(policy.in_flight) + " in flight";
+  if (policy.device_queues > 0) {
+    text += ", " + std::to_string(policy.device_queues) +
+            (policy.device_queues == 1 ? " device queue" : " device queues");
+  }
   return text + ")";
 }
 

@@ -29,7 +29,9 @@ std::string cost_text(const Fix& fix) {
 
 /// The flags of check and simulate that ask for the policy.
 std::string policy_flags(const CommPolicy& policy) {
-  if (name_of(policy) != "custom") return "--preset " + std::string(name_of(policy));
+  const std::string queues =
+      policy.device_queues == 0 ? "" : " --device-queues " + std::to_string(policy.device_queues);
+  if (name_of(policy) != "custom") return "--preset " + std::string(name_of(policy)) + queues;
   std::string flags = "--issue " + std::string(to_string(policy.issue));
   if (policy.issue == Issue::Stream)
     flags += " --channel " + std::string(to_string(policy.channel));
@@ -44,7 +46,7 @@ std::string policy_flags(const CommPolicy& policy) {
   if (policy.batches != Batches::Apart)
     flags += " --batches " + std::string(to_string(policy.batches));
   if (policy.in_flight != 0) flags += " --in-flight " + std::to_string(policy.in_flight);
-  return flags;
+  return flags + queues;
 }
 
 Plan fixed_plan(const Plan& plan, const Fix& fix) {
@@ -114,7 +116,8 @@ std::string fix_text(const FixReport& report, const Terminal& terminal) {
         "    and " + std::to_string(fix.difference.size() - kMostChangedLines) + " more lines\n";
   }
   text += wrapped("proved: it ends under " + policy_text(fix.policy), terminal.width, 2);
-  text += wrapped(cost_text(fix), terminal.width, 2);
+  const bool timed = fix.step_ns_before || fix.step_ns_after > 0;
+  if (timed) text += wrapped(cost_text(fix), terminal.width, 2);
   if (report.fixes.size() == 1) return text;
   text += "other fixes:\n";
   for (std::size_t k = 1; k < report.fixes.size(); ++k) {

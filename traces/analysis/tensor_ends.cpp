@@ -54,7 +54,7 @@ TensorEnds tensor_ends_of(const Program& program) {
     const InstructionId end = program.rank_begin[static_cast<std::size_t>(r) + 1];
     for (InstructionId id = program.rank_begin[static_cast<std::size_t>(r)]; id < end; ++id) {
       const Instruction& in = program.code[id];
-      if (!is_send(in.kind)) continue;
+      if (!is_send(in.kind) || is_call(in.kind)) continue;
       if (!listed) made = made_on(program, r);
       listed = true;
       carried.producer[id] = maker_of(made, in);
@@ -71,7 +71,8 @@ TensorEnds tensor_ends_of(const Program& program) {
     if (is_compute(program.code[id].kind)) used(program.code[id].link, id);
   }
   for (const auto& [id, input] : program.extra_inputs) {
-    if (!is_transfer(program.code[id].kind)) used(input, id);
+    const ActionKind kind = program.code[id].kind;
+    if (!is_transfer(kind) && !is_call(kind)) used(input, id);
   }
   return carried;
 }

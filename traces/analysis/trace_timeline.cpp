@@ -66,6 +66,17 @@ std::int64_t trace_end_ns(const Timeline& timeline, bool stuck) {
   return timeline.makespan_ns + std::max(timeline.makespan_ns / 20, kLeastTail);
 }
 
+namespace {
+
+/// Of a call its kind alone: its number means nothing outside its Program.
+Cell cell_of(const Program& program, InstructionId id) {
+  const ActionKind kind = program.code[id].kind;
+  return is_call(kind) ? Cell{{.kind = kind, .stage = {}, .micro_batch = {}}, std::nullopt}
+                       : program.cell(id);
+}
+
+}  // namespace
+
 TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
   const LaneTable lanes = lane_table(program);
   const std::vector<StuckSpan> stuck = stuck_spans(program, lanes, timeline);
@@ -79,9 +90,10 @@ TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
     rank.lanes.push_back(lane_name(program, lanes, lane));
     for (const InstructionId id : lanes.instructions_of(lane)) {
       if (timeline.end[id] == kNotEnded) continue;
-      const bool transfer = program.code[id].is_communication();
+      const Instruction& in = program.code[id];
+      const bool transfer = in.is_communication() || is_call(in.kind);
       TraceSpan span{.kind = transfer ? SpanKind::Transfer : SpanKind::Compute,
-                     .cell = program.cell(id),
+                     .cell = cell_of(program, id),
                      .lane = number,
                      .start_ns = timeline.start[id],
                      .moving_ns = timeline.start[id],
@@ -98,7 +110,7 @@ TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
     const int rank = lanes.rank_of_lane[lane].value;
     trace.ranks[static_cast<std::size_t>(rank)].spans.push_back(
         {.kind = SpanKind::Stuck,
-         .cell = program.cell(head.instruction),
+         .cell = cell_of(program, head.instruction),
          .lane = lane - lanes.rank_lane_begin[static_cast<std::size_t>(rank)],
          .start_ns = head.start_ns,
          .moving_ns = head.start_ns,

@@ -35,6 +35,7 @@ struct Messages {
   std::map<TensorKey, Moment> begun, ended;
 
   void take(std::size_t rank, const Action& a, const TraceSpan& span) {
+    if (is_call(a.kind)) return;
     const bool forward =
         a.kind == ActionKind::F || a.kind == ActionKind::SendF || a.kind == ActionKind::RecvF;
     const int source = a.stage.value + (forward ? -1 : 1);

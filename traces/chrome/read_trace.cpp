@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/units.hpp"
+#include "core/order/call.hpp"
 #include "traces/analysis/slice_waits.hpp"
 #include "traces/chrome/trace_events.hpp"
 #include "traces/chrome/unpacked_stream.hpp"
@@ -35,6 +36,13 @@ std::optional<int> numbered(std::string_view word, char letter) {
   const auto [rest, error] = std::from_chars(word.data() + 1, end, value);
   if (error != std::errc() || rest != end) return std::nullopt;
   return value;
+}
+
+/// Of a call its kind, as in trace_timeline().
+std::optional<Cell> cell_of_action(std::string_view text) {
+  if (const auto call = parse_call(text))
+    return Cell{{.kind = call->kind, .stage = {}, .micro_batch = {}}, std::nullopt};
+  return parse_cell(text);
 }
 
 /// "F m3 s1", "F m0 s2 v3", "UNSHARD s1", "OPT", as append_slice_name() writes them.
@@ -194,7 +202,7 @@ class Collector {
     std::optional<Cell> cell;
     if (own_) {
       if (event.action.empty()) return;  // a wait or a bubble
-      cell = parse_cell(event.action);
+      cell = cell_of_action(event.action);
       if (!cell)
         fail(event, "/args/action",
              "an action such as \"0F3\", found \"" + printable(event.action) + '"');

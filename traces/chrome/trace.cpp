@@ -37,7 +37,7 @@ std::string_view color_of(const Instruction& in) {
     case ActionKind::ReduceTied:
       return "rail_idle";
     default:
-      return "generic_work";
+      return is_group_collective(in.kind) ? "rail_idle" : "generic_work";
   }
 }
 constexpr std::string_view kWaitColor = "thread_state_sleeping";
@@ -176,21 +176,21 @@ class Writer {
     if (slice.stuck) name_ = "stuck ";
     if (slice.moving_ns > slice.start_ns) {
       name_ = "wait ";
-      append_slice_name(cell, name_);
+      append_name(id);
       events_.begin_slice(place, "wait", name_, kWaitColor, slice.start_ns, slice.moving_ns);
       events_.close_slice();
       name_.clear();
     }
-    append_slice_name(cell, name_);
+    append_name(id);
     const bool transfer = is_transfer(in.kind);
-    const bool together = in.in_collective();
+    const bool together = in.in_collective() || is_call(in.kind);
     const std::string_view category = slice.stuck ? "stuck"
                                       : transfer  ? "transfer"
                                       : together  ? "collective"
                                                   : "compute";
     events_.begin_slice(place, category, name_, slice.stuck ? kStuckColor : color_of(in),
                         slice.moving_ns, slice.end_ns);
-    events_.arg("action", to_string(cell));
+    events_.arg("action", program_.text(id));
     if (has_stage(in.kind)) events_.arg("stage", in.stage);
     if (has_micro_batch(in.kind)) events_.arg("micro_batch", in.micro_batch);
     if (cell.action.version >= 0) events_.arg("version", cell.action.version);
@@ -199,6 +199,14 @@ class Writer {
                                                      : slice.start_ns - previous_end;
     if (waited > 0 && !slice.stuck) events_.arg("waited_ns", waited);
     events_.close_slice();
+  }
+
+  void append_name(InstructionId id) {
+    if (is_call(program_.code[id].kind)) {
+      name_ += program_.text(id);
+    } else {
+      append_slice_name(program_.cell(id), name_);
+    }
   }
 
   void write_transfer_args(InstructionId id) {
@@ -237,7 +245,7 @@ class Writer {
       const InstructionId head = anchor(tensor_ends_.consumer[id], in.link);
       if (tail == kNoInstruction || head == kNoInstruction) continue;
       name_.clear();
-      append_slice_name(program_.cell(id), name_);
+      append_name(id);
       events_.arrow_tail(place_of(tail), next, name_, timeline_.end[tail]);
       events_.arrow_head(place_of(head), next, name_, visible_start(head));
       ++next;

@@ -83,6 +83,15 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
 /// Of a SEND or a RECV: the label of what it carries.
 Label Device::label_of(InstructionId id) const {
   const Instruction& in = program_.code[id];
+  if (is_call(in.kind)) {
+    // Two calls that meet may say their sizes differently; the SEND's number stands for both.
+    const Instruction& send = is_send(in.kind) ? in : program_.code[in.link];
+    Label label;
+    label.kind = ActionKind::NamedSend;
+    label.micro_batch = static_cast<std::int32_t>(send.micro_batch);
+    label.step = step_;
+    return label;
+  }
   const bool activation = in.kind == ActionKind::SendF || in.kind == ActionKind::RecvF;
   Label label;
   label.kind = activation ? ActionKind::SendF : ActionKind::SendB;

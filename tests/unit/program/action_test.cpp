@@ -23,21 +23,6 @@ TEST(Action, SpacesAroundEveryPartAreAllowed) {
   EXPECT_EQ(to_string(*parse_cell(" 2F0\t")), "2F0");
 }
 
-TEST(Action, ABatchIsOneCellOfTextAndSeveralOfTheOrder) {
-  const auto cells = parse_cells(" ( 0SEND_F0 ;2RECV_F0; 2SEND_B1 ) BATCH_P2P ");
-  ASSERT_EQ(cells.size(), 3U);
-  EXPECT_TRUE(cells[0].batched && cells[1].batched);
-  EXPECT_FALSE(cells[2].batched);
-  EXPECT_EQ(to_string(cells[1]), "2RECV_F0");
-  EXPECT_EQ(written_end(cells, 0), 3U);
-  EXPECT_EQ(to_string(std::span<const Cell>(cells)), "(0SEND_F0;2RECV_F0;2SEND_B1)BATCH_P2P");
-  EXPECT_EQ(parse_cells("2F0").size(), 1U);
-  for (const char* text : {"()BATCH_P2P", "(0F0;1SEND_F0)BATCH_P2P", "(0SEND_F0;)BATCH_P2P",
-                           "(0SEND_F0;2RECV_F0)BATCH", "(0SEND_F0;2RECV_F0"}) {
-    EXPECT_TRUE(parse_cells(text).empty()) << text;
-  }
-}
-
 TEST(Action, RefusesWhatIsNotAnAction) {
   for (const char* text : {"",
                            "F0",

@@ -31,11 +31,11 @@ std::string fault_of(const std::vector<std::string>& rows) {
   for (const std::string& row : rows) text += row + "\n";
   const Order order = read_order_csv(text, "a.csv");
   EXPECT_FALSE(problems_of(order).empty()) << text;
-  return row_fault(order, csv_rows(text), "a.csv").value_or("");
+  return row_fault(order, split_csv(text, "a.csv").rows, "a.csv").value_or("");
 }
 
 TEST(OrderRows, CountTheLinesOfTheFile) {
-  const auto rows = csv_rows("\n0F0,0B0\r\n , ,\n1F0,1B0");
+  const auto rows = split_csv("\n0F0,0B0\r\n , ,\n1F0,1B0", "a.csv").rows;
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].number, 2);
   EXPECT_EQ(rows[1].number, 4);

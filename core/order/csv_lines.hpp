@@ -1,0 +1,29 @@
+// The lines of a schedule CSV: what stands above the rows, and the rows.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/order/call.hpp"
+
+namespace pipewright {
+
+/// A line that is a rank's row: it holds more than spaces and commas.
+struct CsvRow {
+  int number = 0;  // of the line, from 1
+  std::string_view text;
+};
+
+struct CsvLines {
+  bool fragment = false;      // "# fragment": only a part of an order
+  std::vector<Group> groups;  // "# group ep: 0 2", by name
+  std::vector<CsvRow> rows;   // in the order of the ranks; views into the text
+};
+
+/// Throws InputError with file and line for another line that begins with #.
+CsvLines split_csv(std::string_view text, const std::string& file);
+/// The lines above the rows.
+std::string csv_head(bool fragment, const std::vector<Group>& groups);
+
+}  // namespace pipewright
