@@ -45,13 +45,16 @@ enum class ActionKind : std::uint8_t {
 };
 inline constexpr int kActionKinds = 27;
 
-constexpr bool is_send(ActionKind k) {
-  return k == ActionKind::SendF || k == ActionKind::SendB || k == ActionKind::NamedSend;
-}
-constexpr bool is_recv(ActionKind k) {
-  return k == ActionKind::RecvF || k == ActionKind::RecvB || k == ActionKind::NamedRecv;
-}
-constexpr bool is_transfer(ActionKind k) { return is_send(k) || is_recv(k); }
+/// One bit a kind: these questions are asked for each instruction.
+constexpr std::uint32_t kind_bit(ActionKind k) { return 1U << static_cast<unsigned>(k); }
+static_assert(kActionKinds <= 32);
+inline constexpr std::uint32_t kSends =
+    kind_bit(ActionKind::SendF) | kind_bit(ActionKind::SendB) | kind_bit(ActionKind::NamedSend);
+inline constexpr std::uint32_t kRecvs =
+    kind_bit(ActionKind::RecvF) | kind_bit(ActionKind::RecvB) | kind_bit(ActionKind::NamedRecv);
+constexpr bool is_send(ActionKind k) { return (kind_bit(k) & kSends) != 0; }
+constexpr bool is_recv(ActionKind k) { return (kind_bit(k) & kRecvs) != 0; }
+constexpr bool is_transfer(ActionKind k) { return (kind_bit(k) & (kSends | kRecvs)) != 0; }
 /// An Action of such a kind has the number of its Call as micro-batch.
 constexpr bool is_call(ActionKind k) {
   return k >= ActionKind::AllReduce && k <= ActionKind::NamedRecv;

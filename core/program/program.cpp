@@ -23,12 +23,14 @@ struct ByInstruction {
 
 constexpr std::int64_t kCollectiveLane = -1, kGroupLane = -4, kFirstLine = -8;
 
-/// What the line of a call is called (§3.3): "stream 2", "group ep"; "": it stands in none.
-std::string line_name(const Program& program, const Instruction& in) {
-  if (!is_call(in.kind)) return "";
-  const Call& call = program.call(in);
-  if (!call.stream.empty()) return "stream " + call.stream;
-  return is_group_collective(in.kind) ? "group " + call.group : "";
+/// A collective of a group, or a transfer that names a stream (§3.3).
+bool stands_in_line(const Program& program, const Instruction& in) {
+  return is_group_collective(in.kind) || (is_call(in.kind) && !program.call(in).stream.empty());
+}
+
+/// What the line of a call is called: "stream 2", "group ep".
+std::string line_name(const Call& call) {
+  return call.stream.empty() ? "group " + call.group : "stream " + call.stream;
 }
 
 /// The lines of a rank, in the order of their first calls.
@@ -136,11 +138,12 @@ LaneTable lane_table(const Program& program) {
         table.lane_of[id] = table.rank_lane_begin.back();
         continue;
       }
-      const std::string line = line_name(program, in);
-      const bool in_group = has_group_queues && program.batch_of(id) != kNoBatch;
-      const bool alone = by_transfer && is_transfer(in.kind) && !in_group && line.empty();
-      std::int64_t key = line.empty() ? queue_key(program, in, channel) : lines.key_of(line);
-      if (in_group && line.empty()) key = kGroupLane - (channel == Channel::Direction ? key : 0);
+      const bool in_line = stands_in_line(program, in);
+      const bool in_group = !in_line && has_group_queues && program.batch_of(id) != kNoBatch;
+      const bool alone = by_transfer && is_transfer(in.kind) && !in_group && !in_line;
+      std::int64_t key =
+          in_line ? lines.key_of(line_name(program.call(in))) : queue_key(program, in, channel);
+      if (in_group) key = kGroupLane - (channel == Channel::Direction ? key : 0);
       const auto found = alone ? known.end()
                                : std::find_if(known.begin(), known.end(),
                                               [&](const auto& k) { return k.first == key; });
@@ -182,8 +185,10 @@ std::string lane_name(const Program& program, const LaneTable& table, std::uint3
                                   ? table.instructions[table.lane_begin[lane]]
                                   : kNoInstruction;
   if (table.number_of(lane) == 0) return "compute";
-  const std::string line = line_name(program, program.code[first]);
-  if (!line.empty()) return program.policy.device_queues == 1 ? "calls" : line;
+  if (stands_in_line(program, program.code[first])) {
+    return program.policy.device_queues == 1 ? "calls"
+                                             : line_name(program.call(program.code[first]));
+  }
   if (program.code[first].in_collective()) return "collectives";
   if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Rank)
     return "comm";

@@ -239,7 +239,7 @@ class TransferMachine {
 
   void try_end(InstructionId id) {
     if (!is(id, kIssued) || is(id, kReady) || !driver_.has_data(id)) return;
-    if (to_connect_ > 0 && batch_[id] != kNoBatch && unconnected_[batch_[id]] != 0) return;
+    if (to_connect_ > 0 && is_unconnected(id)) return;
     mark(id, kReady);
     driver_.on_ready(id);
     if (code(id).in_collective()) {
@@ -281,6 +281,10 @@ class TransferMachine {
       if (lanes_.instructions[place] == id) return true;
     }
     return false;
+  }
+
+  bool is_unconnected(InstructionId id) const {
+    return batch_[id] != kNoBatch && unconnected_[batch_[id]] != 0;
   }
 
   /// Lets those go on that connect now; false if there are none.

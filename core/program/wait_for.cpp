@@ -141,21 +141,23 @@ class StuckState {
 
   bool stands(InstructionId id) const { return progress_.ended[id] != 0 || is_head(id); }
 
-  /// What the first end of a connection waits for where its operation does not connect: the other
-  /// end that does not stand or, where all of the operation's do, the one whose operation does not
-  /// connect either.
+  /// What an end waits for whose operation does not connect: the ends of it that do not stand, and
+  /// through its first ends the other ends of their connections that do not; where all stand, those
+  /// whose operations do not connect either.
   void add_connections(std::vector<Wait>& waits, InstructionId id, bool& outside) const {
-    const auto& connections = first_use_of(id)->connections;
-    const bool all_stand = std::ranges::all_of(connections, [&](const auto& connection) {
-      return connection.second != kNoInstruction && stands(connection.second);
-    });
-    for (const auto& [own, other] : connections) {
-      if (own != id) continue;
-      if (other == kNoInstruction) {
-        outside = true;
-      } else if (all_stand ? !is_connected(other) : !stands(other)) {
-        add(waits, id, other, outside);
-      }
+    const FirstUse& use = *first_use_of(id);
+    const std::size_t before = waits.size();
+    for (const InstructionId end : use.ends) {
+      if (!stands(end)) add(waits, id, end, outside);
+    }
+    bool all_stand = waits.size() == before;
+    for (const auto& [own, other] : use.connections) {
+      if (other != kNoInstruction && stands(other)) continue;
+      all_stand = false;
+      add(waits, own, other, outside);
+    }
+    for (const auto& [own, other] : use.connections) {
+      if (all_stand && !is_connected(other)) add(waits, own, other, outside);
     }
   }
 

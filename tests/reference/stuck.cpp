@@ -108,6 +108,12 @@ class Judge {
       things = {{head, head}};
     } else {
       for (const int who : at_head_with(head)) {
+        const bool joined = !program_.instructions[who].batch.empty();
+        const std::vector<int> inputs = unmet_inputs(who);
+        if (joined && inputs.empty() && !run_.connected(who)) {
+          for (const auto& wait : connections_of(who)) things.push_back(wait);
+          continue;
+        }
         for (const int thing : things_of(who)) things.emplace_back(thing, who);
       }
     }
@@ -133,15 +139,20 @@ class Judge {
     return ends;
   }
 
-  std::vector<int> things_of(int id) const {
+  std::vector<int> unmet_inputs(int id) const {
     const Instruction& instruction = program_.instructions[id];
-    std::vector<int> things;
+    std::vector<int> unmet;
     for (const auto* list : {&instruction.inputs, &instruction.run_before}) {
       for (const int input : *list) {
-        if (!run_.ended(input)) things.push_back(input);
+        if (!run_.ended(input)) unmet.push_back(input);
       }
     }
-    if (instruction.is_transfer() && things.empty() && !run_.connected(id)) return peers_of(id);
+    return unmet;
+  }
+
+  std::vector<int> things_of(int id) const {
+    const Instruction& instruction = program_.instructions[id];
+    std::vector<int> things = unmet_inputs(id);
     if (instruction.is_transfer() && things.empty()) things.push_back(other_end(id));
     if (instruction.is_member() && things.empty()) {
       for (const int other : instruction.others) {
@@ -151,20 +162,24 @@ class Judge {
     return things;
   }
 
-  /// What the end of an operation that does not connect waits for (2.4).
-  std::vector<int> peers_of(int id) const {
+  /// What the end of an operation that does not connect waits for (2.4), and which end of the
+  /// operation that concerns.
+  std::vector<std::pair<int, int>> connections_of(int id) const {
     const auto stands = [this](int end) {
       return end != kNobody && (run_.ended(end) || (run_.issued(end) && run_.at_head(end)));
     };
-    bool all_stand = true;
+    std::vector<std::pair<int, int>> missing, unconnected;
     for (const int end : program_.instructions[id].batch) {
+      if (!stands(end)) missing.emplace_back(end, id);
       const std::optional<int> other = run_.connects_with(end);
-      all_stand = all_stand && (!other || stands(*other));
+      if (!other) continue;
+      if (!stands(*other)) {
+        missing.emplace_back(*other, end);
+      } else if (!run_.connected(*other)) {
+        unconnected.emplace_back(*other, end);
+      }
     }
-    const std::optional<int> other = run_.connects_with(id);
-    if (!other || *other == kNobody) return {};
-    const bool waits = all_stand ? !run_.connected(*other) : !stands(*other);
-    return waits ? std::vector<int>{*other} : std::vector<int>{};
+    return missing.empty() ? unconnected : missing;
   }
 
   /// What a ready transfer end waits for.
