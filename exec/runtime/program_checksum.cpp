@@ -22,6 +22,11 @@ std::uint64_t checksum_of(const Program& program) {
     packer.put_text(to_string(second));
   }
   packer.put_all(std::span<const std::int32_t>(program.versions));
+  for (const Call& call : program.calls) packer.put_text(to_string(call));
+  for (const Collective& collective : program.collectives) {
+    for (const Collective::Member& member : collective.members)
+      packer.put<InstructionId>(member.instruction);
+  }
   return checksum_of(packer.take(), {});
 }
 

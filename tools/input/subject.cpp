@@ -161,9 +161,13 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
 CommPolicy judged_policy(const Order& order, CommPolicy policy, const Arguments& arguments) {
   if (order.calls.empty() || arguments.has("--preset")) return policy;
   if (!arguments.has("--device-queues")) policy.device_queues = 1;
-  // What a fragment shows comes after the first use.
+  // What a fragment shows comes after the first use, unless it makes groups.
   const bool fragment = order.fragment || arguments.has("--fragment");
-  if (!fragment && !arguments.has("--connect")) policy.connect = Connect::FirstUse;
+  const bool first_use = (holds_calls_alone(order) && !fragment) ||
+                         std::ranges::any_of(order.calls, [](const Call& call) {
+                           return call.kind == ActionKind::NewGroup;
+                         });
+  if (first_use && !arguments.has("--connect")) policy.connect = Connect::FirstUse;
   return policy;
 }
 

@@ -85,8 +85,8 @@ void add_costs(planner::ScheduleRequest& request, const planner::Schedule& sched
 CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base);
 bool names_policy(const Arguments& arguments);
 /// The policy under which an order is judged. Of one that holds calls it says, where no flag does,
-/// what a library guarantees and no more (docs/semantics.md §3.3): one queue of the device, and
-/// connections that are made at their first use.
+/// what a library guarantees and no more (docs/semantics.md §3.3): one queue of the device; and
+/// where it holds calls alone, or makes groups, connections that are made at their first use.
 CommPolicy judged_policy(const Order& order, CommPolicy policy, const Arguments& arguments);
 /// "torch-gloo (stream, edge, early, rendezvous)". `name` where it comes from a preset that calls
 /// have changed.
