@@ -33,22 +33,6 @@ std::optional<std::vector<std::int64_t>> parse_shape(std::string_view text) {
   return std::nullopt;
 }
 
-std::string text_of(const std::vector<std::int64_t>& shape) {
-  if (shape.empty()) return "scalar";
-  std::string text;
-  for (const std::int64_t extent : shape)
-    text += (text.empty() ? "" : "x") + std::to_string(extent);
-  return text;
-}
-
-std::optional<ActionKind> kind_named(std::string_view name) {
-  for (int k = 0; k < kActionKinds; ++k) {
-    const auto kind = static_cast<ActionKind>(k);
-    if (is_call(kind) && to_string(kind) == name) return kind;
-  }
-  return std::nullopt;
-}
-
 /// ">2" of a SEND, "<0" of a RECV.
 bool read_peer(std::string_view text, Call& call) {
   const char sign = call.kind == ActionKind::NamedSend ? '>' : '<';
@@ -69,10 +53,7 @@ bool read_part(std::size_t place, std::string_view text, Call& call) {
   if (text.empty()) return place < 3;  // "SEND(>1:x::int64)"
   if (place == 1) call.data = text;
   if (place == 2) call.shape = parse_shape(text);
-  if (place == 3) {
-    const ElementType* type = element_type(text);
-    call.dtype = type == nullptr ? text : type->name;
-  }
+  if (place == 3) call.dtype = full_type_name(text);
   return place != 2 ? place <= 3 && is_call_name(text) : call.shape.has_value();
 }
 
@@ -87,6 +68,14 @@ bool read_parts(std::string_view inside, Call& call) {
 }
 
 }  // namespace
+
+std::optional<ActionKind> call_kind(std::string_view name) {
+  for (int k = 0; k < kActionKinds; ++k) {
+    const auto kind = static_cast<ActionKind>(k);
+    if (is_call(kind) && to_string(kind) == name) return kind;
+  }
+  return std::nullopt;
+}
 
 bool is_call_name(std::string_view text) {
   constexpr std::string_view kSigns = ":;,()@<>\"#";
@@ -107,7 +96,8 @@ std::string to_string(const Call& call) {
     }
     const bool type = !call.dtype.empty(), shape = call.shape.has_value();
     if (type || shape || !call.data.empty()) text += ":" + call.data;
-    if (type || shape) text += ":" + (shape ? text_of(*call.shape) : "");
+    if (type || shape)
+      text += ":" + (!shape ? "" : call.shape->empty() ? "scalar" : shape_text(*call.shape));
     if (type) text += ":" + call.dtype;
     text += ')';
   }
@@ -124,7 +114,7 @@ std::optional<Call> parse_call(std::string_view text) {
     text = trimmed(text.substr(0, at));
   }
   const std::size_t open = std::min(text.find('('), text.size());
-  const auto kind = kind_named(trimmed(text.substr(0, open)));
+  const auto kind = call_kind(trimmed(text.substr(0, open)));
   if (!kind) return std::nullopt;
   call.kind = *kind;
   if (*kind == ActionKind::HostSync)
@@ -137,8 +127,7 @@ std::optional<Call> parse_call(std::string_view text) {
 }
 
 std::string_view difference(const Call& a, const Call& b) {
-  if (is_transfer(a.kind) != is_transfer(b.kind)) return "kind";
-  if (!is_transfer(a.kind) && a.kind != b.kind) return "kind";
+  if (a.kind != b.kind && !(is_transfer(a.kind) && is_transfer(b.kind))) return "kind";
   if (a.group != b.group) return "group";
   if (a.data != b.data) return "data";
   if (a.shape && b.shape && *a.shape != *b.shape) return "shape";

@@ -39,6 +39,8 @@ std::string_view difference(const Call& a, const Call& b);
 /// Of its shape and type; 0 where it does not say both, or names a type that is not known.
 std::int64_t bytes_of(const Call& call);
 
+/// The kind of that name ("ALL_REDUCE", "SEND"); nullopt: none of a call is called so.
+std::optional<ActionKind> call_kind(std::string_view name);
 /// A name that a call may have: not empty, without the signs of the text form.
 bool is_call_name(std::string_view text);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "core/order/problems.hpp"
 
@@ -16,8 +15,7 @@ void for_each_call(const Order& order, Visit visit) {
     const auto& row = order.ranks[static_cast<std::size_t>(r)];
     for (std::size_t k = 0; k < row.size(); ++k) {
       const Action& action = row[k].action;
-      if (is_call(action.kind))
-        visit(RankId(r), k, order.calls[static_cast<std::size_t>(action.micro_batch.value)]);
+      if (is_call(action.kind)) visit(RankId(r), k, order.call(action));
     }
   }
 }
@@ -74,14 +72,15 @@ std::string settle_group(Group& group, const std::vector<Group>& known, int rank
          std::to_string(ranks) + ", counted from 0";
 }
 
-std::vector<RankId> ranks_of_group(const Order& order, const std::string& group) {
-  if (const Group* given = named(order.groups, group)) return given->ranks;
-  std::vector<RankId> ranks;
+std::map<std::string, std::vector<RankId>> ranks_by_group(const Order& order) {
+  std::map<std::string, std::vector<RankId>> groups;
   for_each_call(order, [&](RankId rank, std::size_t, const Call& call) {
-    const bool calls = is_group_collective(call.kind) && call.group == group;
-    if (calls && (ranks.empty() || ranks.back() != rank)) ranks.push_back(rank);
+    if (!is_group_collective(call.kind)) return;
+    std::vector<RankId>& ranks = groups[call.group];
+    if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
   });
-  return ranks;
+  for (const Group& group : order.groups) groups[group.name] = group.ranks;
+  return groups;
 }
 
 std::vector<std::string> lonely_group_problems(const Order& order, std::size_t most) {

@@ -1,6 +1,7 @@
 // What is wrong with the calls of an order, said before it is run (docs/semantics.md §3.3).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,8 +22,9 @@ std::optional<CallFault> call_fault(const Order& order);
 /// What is wrong with the ranks of a group; "" if nothing. Sorts them.
 std::string settle_group(Group& group, const std::vector<Group>& known, int ranks);
 
-/// The ranks of a group: those that the order names, else those whose lists call it.
-std::vector<RankId> ranks_of_group(const Order& order, const std::string& group);
+/// The ranks of every group, ascending: those that the order names, else those whose lists call it.
+/// O(actions).
+std::map<std::string, std::vector<RankId>> ranks_by_group(const Order& order);
 
 /// Groups that only one rank of a whole order calls, and whose ranks nobody names: sentences that
 /// begin with the place.

@@ -6,6 +6,7 @@
 #include "core/base/suggest.hpp"
 #include "core/order/cells.hpp"
 #include "core/order/element_type.hpp"
+#include "core/order/message_format.hpp"
 
 namespace pipewright {
 namespace {
@@ -20,10 +21,7 @@ std::vector<std::string_view> kind_names() {
 
 ActionKind read_kind(const JsonCursor& value) {
   const std::string name = value.string();
-  for (int k = 0; k < kActionKinds; ++k) {
-    const auto kind = static_cast<ActionKind>(k);
-    if (is_call(kind) && to_string(kind) == name) return kind;
-  }
+  if (const auto kind = call_kind(name)) return *kind;
   value.fail("the kind of a call, such as \"ALL_REDUCE\" or \"SEND\"" +
              did_you_mean(name, kind_names()));
 }
@@ -42,16 +40,8 @@ void read_name_if_there(const JsonCursor& object, std::string_view key, std::str
 }
 
 void read_format(const JsonCursor& object, Call& call) {
-  if (const auto shape = object.find("shape")) {
-    call.shape.emplace();
-    for (const JsonCursor& extent : shape->elements())
-      call.shape->push_back(extent.integer(0, kMostBytes));
-    if (call.shape->size() > kMostDimensions) shape->fail("at most 16 extents");
-  }
-  if (const auto dtype = object.find("dtype")) {
-    call.dtype = read_call_name(*dtype);
-    if (const ElementType* type = element_type(call.dtype)) call.dtype = type->name;
-  }
+  if (const auto shape = object.find("shape")) call.shape = read_tensor_shape(*shape);
+  if (const auto dtype = object.find("dtype")) call.dtype = full_type_name(read_call_name(*dtype));
 }
 
 Call read_call(const JsonCursor& object) {

@@ -35,4 +35,16 @@ std::vector<std::string_view> element_type_names() {
   return names;
 }
 
+std::string full_type_name(std::string_view name) {
+  const ElementType* type = element_type(name);
+  return std::string(type == nullptr ? name : type->name);
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t extent : shape)
+    text += (text.empty() ? "" : "x") + std::to_string(extent);
+  return text;
+}
+
 }  // namespace pipewright

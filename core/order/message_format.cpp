@@ -40,9 +40,7 @@ bool same_end(const MessageFormat& a, const MessageFormat& b) {
 }
 
 std::string text_of(const MessageFormat& format) {
-  std::string text;
-  for (const std::int64_t extent : format.shape)
-    text += (text.empty() ? "" : "x") + std::to_string(extent);
+  const std::string text = shape_text(format.shape);
   return (text.empty() ? "a single" : text) + " " + format.dtype;
 }
 
@@ -71,15 +69,21 @@ std::pair<Action, Action> ends_of(const MessageFormat& format, MicroBatchId micr
 
 }  // namespace
 
+std::vector<std::int64_t> read_tensor_shape(const JsonCursor& shape) {
+  std::vector<std::int64_t> extents;
+  for (const JsonCursor& extent : shape.elements())
+    extents.push_back(extent.integer(0, kMostBytes));
+  if (extents.size() > kMostDimensions) shape.fail("at most 16 extents");
+  return extents;
+}
+
 std::vector<MessageFormat> read_message_formats(const JsonCursor& list) {
   std::vector<MessageFormat> formats;
   for (const JsonCursor& entry : list.elements()) {
     entry.only({"end", "shape", "dtype"});
     MessageFormat format;
     read_end(entry.at("end"), format);
-    for (const JsonCursor& extent : entry.at("shape").elements())
-      format.shape.push_back(extent.integer(0, kMostBytes));
-    if (format.shape.size() > kMostDimensions) entry.at("shape").fail("at most 16 extents");
+    format.shape = read_tensor_shape(entry.at("shape"));
     format.dtype = read_type(entry.at("dtype"));
     const bool known = std::any_of(formats.begin(), formats.end(),
                                    [&](const auto& other) { return same_end(other, format); });

@@ -27,6 +27,8 @@ struct MessageFormat {
   bool operator==(const MessageFormat&) const = default;
 };
 
+/// A list of extents. Throws InputError with file and pointer.
+std::vector<std::int64_t> read_tensor_shape(const JsonCursor& shape);
 /// Throws InputError with file and pointer, for an end that is described twice too.
 std::vector<MessageFormat> read_message_formats(const JsonCursor& list);
 Json to_json(const std::vector<MessageFormat>& formats);

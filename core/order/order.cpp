@@ -161,8 +161,6 @@ bool Order::has_transfers() const {
   });
 }
 
-std::string Order::text(const Action& action) const { return to_string(action, calls); }
-
 Order read_order_csv(std::string_view text, const std::string& file) {
   Order order;
   CsvLines lines = split_csv(text, file);

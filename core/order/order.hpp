@@ -33,7 +33,10 @@ struct Order {
   /// True if any cell is a transfer end, or a wait for one: lowering then takes the order as
   /// written.
   bool has_transfers() const;
-  std::string text(const Action& action) const;
+  /// Of an Action of a call's kind.
+  const Call& call(const Action& action) const {
+    return calls[static_cast<std::size_t>(action.micro_batch.value)];
+  }
 };
 
 /// Reads a schedule CSV: a row a rank, empty cells are idle slots (those at the end of a row are

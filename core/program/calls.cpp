@@ -58,10 +58,10 @@ Collective collective_of(const Program& program, const ByRank& calls,
 
 void append_calls(const Order& order, Program& program) {
   if (program.calls.empty()) return;
+  auto ranks_of = ranks_by_group(order);
+  for (int r = 0; r < program.ranks(); ++r) ranks_of[""].emplace_back(r);
   for (const auto& [group, calls] : calls_by_group(program)) {
-    std::vector<RankId> ranks;
-    if (!group.empty()) ranks = ranks_of_group(order, group);
-    for (int r = 0; group.empty() && r < program.ranks(); ++r) ranks.emplace_back(r);
+    const std::vector<RankId>& ranks = ranks_of.at(group);
     std::size_t turns = 0;
     for (const auto& own : calls) turns = std::max(turns, own.size());
     for (std::size_t turn = 0; ranks.size() > 1 && turn < turns; ++turn)

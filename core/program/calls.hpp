@@ -6,8 +6,8 @@
 
 namespace pipewright {
 
-/// Appends them to Program::collectives, and those that make groups. O(instructions + groups ·
-/// calls of a group).
+/// Appends them to Program::collectives, and those that make groups. O(instructions + calls of a
+/// group · its ranks).
 void append_calls(const Order& order, Program& program);
 
 }  // namespace pipewright

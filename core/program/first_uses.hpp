@@ -3,13 +3,27 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "core/program/program.hpp"
 
 namespace pipewright {
+
+/// One side of a directed rank edge, which makes its connection by its first end.
+struct EdgeSide {
+  RankId source, destination;
+  bool sends = false;
+
+  auto operator<=>(const EdgeSide&) const = default;
+};
+EdgeSide side_of(const Program& program, InstructionId end);
+inline EdgeSide other_side(EdgeSide side) { return {side.source, side.destination, !side.sends}; }
+/// By side, its first end in the order of issue.
+std::map<EdgeSide, InstructionId> first_ends(const Program& program);
 
 /// An operation that holds the first end of a connection.
 struct FirstUse {

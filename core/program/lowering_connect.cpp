@@ -2,27 +2,23 @@
 // §2.2).
 #include <algorithm>
 #include <map>
-#include <utility>
+#include <set>
 #include <vector>
 
+#include "core/program/first_uses.hpp"
 #include "core/program/lowering.hpp"
 
 namespace pipewright::lowering {
 namespace {
-
-using Edge = std::pair<RankId, RankId>;  // source, destination
-
-struct Connection {
-  InstructionId first_send = kNoInstruction, first_recv = kNoInstruction;
-  bool source_came = false, destination_came = false;
-};
 
 /// The hosts' walk: each passes its list until it stands at the first end of a connection that the
 /// other host has not come to, or at a NEW_GROUP that some host has not come to.
 class Hosts {
  public:
   explicit Hosts(Program& program)
-      : program_(program), makings_(static_cast<std::size_t>(program.ranks())) {
+      : program_(program),
+        first_(first_ends(program)),
+        makings_(static_cast<std::size_t>(program.ranks())) {
     for (int r = 0; r < program.ranks(); ++r) {
       lists_.push_back(list_of(RankId(r)));
       for (const InstructionId id : lists_.back()) note(static_cast<std::size_t>(r), id);
@@ -59,17 +55,8 @@ class Hosts {
     return list;
   }
 
-  Edge edge_of(InstructionId end) const {
-    const Route& route = program_.routes[program_.code[end].route];
-    return {route.source, route.destination};
-  }
-
   void note(std::size_t rank, InstructionId id) {
     if (makes_group(id)) return makings_[rank].push_back(id);
-    Connection& connection = connections_[edge_of(id)];
-    InstructionId& first =
-        is_send(program_.code[id].kind) ? connection.first_send : connection.first_recv;
-    if (first == kNoInstruction) first = id;
     const std::uint32_t batch = program_.batch_of(id);
     if (batch != kNoBatch) batches_[batch].push_back(id);
   }
@@ -102,11 +89,7 @@ class Hosts {
     }
     bool is_new = false;
     for (const InstructionId end : operation_of(id)) {
-      Connection& connection = connections_[edge_of(end)];
-      bool& came =
-          is_send(program_.code[end].kind) ? connection.source_came : connection.destination_came;
-      is_new |= !came;
-      came = true;
+      is_new |= came_.insert(side_of(program_, end)).second;
     }
     return is_new;
   }
@@ -121,9 +104,7 @@ class Hosts {
       return all ? kNoInstruction : id;
     }
     for (const InstructionId end : operation_of(id)) {
-      const Connection& connection = connections_.at(edge_of(end));
-      const bool sends = is_send(program_.code[end].kind);
-      if (!(sends ? connection.destination_came : connection.source_came)) return end;
+      if (!came_.contains(other_side(side_of(program_, end)))) return end;
     }
     return kNoInstruction;
   }
@@ -131,8 +112,8 @@ class Hosts {
   /// What the host of a rank that stands at `at` waits for.
   InstructionId awaited(std::size_t rank, InstructionId at) const {
     if (!makes_group(at)) {
-      const Connection& connection = connections_.at(edge_of(at));
-      return is_send(program_.code[at].kind) ? connection.first_recv : connection.first_send;
+      const auto other = first_.find(other_side(side_of(program_, at)));
+      return other == first_.end() ? kNoInstruction : other->second;
     }
     for (std::size_t other = 0; other < made_.size(); ++other) {
       if (made_[other] >= made_[rank]) continue;
@@ -158,23 +139,19 @@ class Hosts {
   }
 
   Program& program_;
+  const std::map<EdgeSide, InstructionId> first_;
   std::vector<std::vector<InstructionId>> lists_;    // by rank
   std::vector<std::size_t> next_;                    // by rank: where its host is
   std::vector<std::vector<InstructionId>> makings_;  // by rank: its NEW_GROUPs
   std::vector<std::size_t> made_;                    // by rank: to how many its host has come
-  std::map<Edge, Connection> connections_;
+  std::set<EdgeSide> came_;                          // the sides whose first end a host has come to
   std::map<std::uint32_t, std::vector<InstructionId>> batches_;  // that are one operation
 };
 
 /// Where the host is the compute lane, the first message of a directed edge makes its connection.
 void meet_first_messages(Program& program) {
-  std::map<Edge, bool> used;
-  for (Instruction& in : program.code) {
-    if (!is_send(in.kind)) continue;
-    const Route& route = program.routes[in.route];
-    bool& known = used[{route.source, route.destination}];
-    if (!known) in.flags |= Instruction::kRendezvous;
-    known = true;
+  for (const auto& [side, end] : first_ends(program)) {
+    if (side.sends) program.code[end].flags |= Instruction::kRendezvous;
   }
 }
 

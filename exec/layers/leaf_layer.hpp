@@ -18,16 +18,15 @@ class LeafLayer : public TrainableLayer {
     add_gradients(saved);
     let_go(saved);
   }
-  void collect(std::vector<Parameter*>& parameters) final {
+  void collect(std::vector<Parameter*>& parameters) override {
     for (Parameter& parameter : weights_) parameters.push_back(&parameter);
   }
 
  protected:
   LeafLayer(const Layer& layer, const LayerSite& site, std::size_t slots)
-      : extent_(site.extent),
-        ops_(*site.ops),
-        weights_(declared_parameters(layer, site)),
-        slots_(slots) {}
+      : LeafLayer(site, declared_parameters(layer, site), slots) {}
+  LeafLayer(const LayerSite& site, std::vector<Parameter> weights, std::size_t slots)
+      : extent_(site.extent), ops_(*site.ops), weights_(std::move(weights)), slots_(slots) {}
 
   /// W, before what is kept goes.
   virtual void add_gradients(Saved&) {}
@@ -67,6 +66,8 @@ class KeepingLayer : public LeafLayer {
   KeepingLayer(const Layer& layer, const LayerSite& site, int in, int out,
                std::size_t own_slots = 0)
       : LeafLayer(layer, site, kFirstOwn + own_slots), in_(in), out_(out) {}
+  KeepingLayer(const LayerSite& site, std::vector<Parameter> weights, int in, int out)
+      : LeafLayer(site, std::move(weights), kFirstOwn), in_(in), out_(out) {}
 
   virtual void compute(const Buffer& x, Buffer& y, Saved& saved) = 0;
   virtual void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved& saved) = 0;

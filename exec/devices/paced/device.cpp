@@ -86,11 +86,7 @@ Label Device::label_of(InstructionId id) const {
   if (is_call(in.kind)) {
     // Two calls that meet may say their sizes differently; the SEND's number stands for both.
     const Instruction& send = is_send(in.kind) ? in : program_.code[in.link];
-    Label label;
-    label.kind = ActionKind::NamedSend;
-    label.micro_batch = static_cast<std::int32_t>(send.micro_batch);
-    label.step = step_;
-    return label;
+    return {.kind = send.kind, .micro_batch = send.micro_batch, .step = step_};
   }
   const bool activation = in.kind == ActionKind::SendF || in.kind == ActionKind::RecvF;
   Label label;
