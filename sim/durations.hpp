@@ -19,6 +19,7 @@ class Durations {
   /// Of a computation, in ns.
   std::int64_t compute(InstructionId id) const {
     if (!own_.empty()) return own_[id];
+    if (!program_.part_of.empty()) return slow(id);
     const Instruction& in = program_.code[id];
     if (in.kind == ActionKind::Opt) {
       return update_ns_[static_cast<std::size_t>(program_.rank_of(id).value)];

@@ -95,6 +95,17 @@ Nanoseconds CostTable::compute_time(const Action& action, const Action* partner)
   }
 }
 
+/// ⌊c · up_to / of_all⌋ − ⌊c · before / of_all⌋ of the action's cost c (§3.4).
+Nanoseconds CostTable::part_time(const PartWork& work) const {
+  __extension__ using Wide = __int128;
+  const Wide whole =
+      compute_time({.kind = work.kind, .stage = work.stage, .micro_batch = {}}).value;
+  const auto share = [&](std::int64_t weights) {
+    return static_cast<std::int64_t>(whole * weights / work.of_all);
+  };
+  return Nanoseconds(share(work.up_to) - share(work.before));
+}
+
 /// Bytes that go round the ring; nullopt: the table does not give them.
 std::optional<std::int64_t> CostTable::collective_bytes(const Collective& collective) const {
   constexpr std::int64_t kNormBytes = 8;
@@ -130,7 +141,7 @@ Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) 
   time += latency * static_cast<int>(work.steps);
   if (rate <= 0) return time;
   const double bytes =
-      static_cast<double>(work.bytes_times_n) / static_cast<double>(collective.members.size());
+      static_cast<double>(work.bytes_times_n) / static_cast<double>(collective.size());
   return time + Nanoseconds(static_cast<std::int64_t>(std::ceil(bytes / rate * 1e9 - 1e-6)));
 }
 
@@ -143,6 +154,8 @@ Nanoseconds CostTable::duration(const Program& program, InstructionId id) const 
   if (is_transfer(in.kind) || in.in_collective()) return Nanoseconds(0);
   if (program.code[id].kind == ActionKind::Opt)
     return update_time(program.placement, program.rank_of(id));
+  if (in.kind == ActionKind::Part) return part_time(program.work(in));
+  if (!program.part_of.empty() && program.ends_parts(id)) return Nanoseconds(0);
   const Cell cell = program.cell(id);
   return compute_time(cell.action, cell.partner ? &*cell.partner : nullptr);
 }

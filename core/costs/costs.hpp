@@ -93,6 +93,7 @@ struct CostTable {
   Nanoseconds duration(const Program& program, InstructionId id) const;
 
  private:
+  Nanoseconds part_time(const PartWork& work) const;
   std::optional<std::int64_t> collective_bytes(const Collective& collective) const;
 };
 

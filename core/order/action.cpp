@@ -9,33 +9,20 @@ namespace pipewright {
 namespace {
 
 // By ActionKind.
-constexpr std::array<std::string_view, kActionKinds> kNames = {"F",
-                                                               "I",
-                                                               "W",
-                                                               "B",
-                                                               "SEND_F",
-                                                               "RECV_F",
-                                                               "SEND_B",
-                                                               "RECV_B",
-                                                               "WAIT_SEND_F",
-                                                               "WAIT_SEND_B",
-                                                               "UNSHARD",
-                                                               "RESHARD",
-                                                               "REDUCE_GRAD",
-                                                               "WAIT_REDUCE_GRAD",
-                                                               "OPT",
-                                                               "REDUCE_NORM",
-                                                               "REDUCE_TIED",
-                                                               "ALL_REDUCE",
-                                                               "ALL_GATHER",
-                                                               "REDUCE_SCATTER",
-                                                               "ALL_TO_ALL",
-                                                               "BROADCAST",
-                                                               "NEW_GROUP",
-                                                               "HOST_SYNC",
-                                                               "SEND",
-                                                               "RECV",
-                                                               ""};
+constexpr std::array<std::string_view, kActionKinds> kNames = {"F",           "I",
+                                                               "W",           "B",
+                                                               "SEND_F",      "RECV_F",
+                                                               "SEND_B",      "RECV_B",
+                                                               "WAIT_SEND_F", "WAIT_SEND_B",
+                                                               "UNSHARD",     "RESHARD",
+                                                               "REDUCE_GRAD", "WAIT_REDUCE_GRAD",
+                                                               "OPT",         "REDUCE_NORM",
+                                                               "REDUCE_TIED", "ALL_REDUCE",
+                                                               "ALL_GATHER",  "REDUCE_SCATTER",
+                                                               "ALL_TO_ALL",  "BROADCAST",
+                                                               "NEW_GROUP",   "HOST_SYNC",
+                                                               "SEND",        "RECV",
+                                                               "PART",        ""};
 
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 

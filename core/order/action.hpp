@@ -40,10 +40,11 @@ enum class ActionKind : std::uint8_t {
   HostSync,   // until all that the rank has issued has ended
   NamedSend,  // "SEND": to the rank that it names
   NamedRecv,
+  Part,  // a computation of an action that consists of parts (§3.4): a Program holds it, no order
   Idle,  // an empty cell of an order: it takes a turn in lowering and is then dropped; no Program
          // holds it
 };
-inline constexpr int kActionKinds = 27;
+inline constexpr int kActionKinds = 28;
 
 /// One bit a kind: these questions are asked for each instruction.
 constexpr std::uint32_t kind_bit(ActionKind k) { return 1U << static_cast<unsigned>(k); }

@@ -8,14 +8,24 @@
 namespace pipewright {
 namespace {
 
-/// Calls visit(rank, cell, call).
+/// Calls visit(rank, cell, call), of the calls that are parts too.
 template <class Visit>
 void for_each_call(const Order& order, Visit visit) {
-  for (int r = 0; !order.calls.empty() && r < order.rank_count(); ++r) {
+  if (order.calls.empty() && order.parts.empty()) return;
+  const auto visit_parts = [&](RankId rank, std::size_t cell, const Action& action) {
+    const ActionParts* of = parts_of(order.parts, action);
+    for (std::size_t k = 0; of != nullptr && k < of->parts.size(); ++k) {
+      if (!of->parts[k].is_computation()) visit(rank, cell, of->parts[k].call);
+    }
+  };
+  for (int r = 0; r < order.rank_count(); ++r) {
     const auto& row = order.ranks[static_cast<std::size_t>(r)];
     for (std::size_t k = 0; k < row.size(); ++k) {
-      const Action& action = row[k].action;
-      if (is_call(action.kind)) visit(RankId(r), k, order.call(action));
+      const Cell& cell = row[k];
+      if (is_call(cell.action.kind)) visit(RankId(r), k, order.call(cell.action));
+      if (order.parts.empty()) continue;
+      visit_parts(RankId(r), k, cell.action);
+      if (cell.partner) visit_parts(RankId(r), k, *cell.partner);
     }
   }
 }
@@ -40,7 +50,7 @@ std::string fault_of(const Order& order, RankId rank, const Call& call) {
     return to_string(call) + " names rank " + std::to_string(call.peer.value) + ", but there are " +
            std::to_string(order.rank_count()) + ", counted from 0";
   }
-  if (!is_group_collective(call.kind)) return "";
+  if (!is_group_collective(call.kind) || axis_of(order.mesh, call.group) != nullptr) return "";
   const Group* group = named(order.groups, call.group);
   if (group == nullptr || std::ranges::binary_search(group->ranks, rank)) return "";
   return to_string(call) + " stands on rank " + std::to_string(rank.value) + ", but group " +
@@ -59,6 +69,21 @@ std::optional<CallFault> call_fault(const Order& order) {
   return fault;
 }
 
+std::string part_fault(const Order& order) {
+  const OrderExtent extent = extent_of(order);
+  for (const ActionParts& of : order.parts) {
+    if (of.stage.value >= extent.stages)
+      return "parts are given for " + name_of(of) + ", but there are " +
+             std::to_string(extent.stages) + " stages, counted from 0";
+  }
+  for (const MeshAxis& axis : order.mesh) {
+    if (named(order.groups, axis.name) != nullptr)
+      return axis.name +
+             " is an axis of the mesh and a group with ranks; give one of them another name";
+  }
+  return "";
+}
+
 std::string settle_group(Group& group, const std::vector<Group>& known, int ranks) {
   std::ranges::sort(group.ranks);
   if (named(known, group.name) != nullptr) return "group " + group.name + " is named twice";
@@ -75,7 +100,7 @@ std::string settle_group(Group& group, const std::vector<Group>& known, int rank
 std::map<std::string, std::vector<RankId>> ranks_by_group(const Order& order) {
   std::map<std::string, std::vector<RankId>> groups;
   for_each_call(order, [&](RankId rank, std::size_t, const Call& call) {
-    if (!is_group_collective(call.kind)) return;
+    if (!is_group_collective(call.kind) || axis_of(order.mesh, call.group) != nullptr) return;
     std::vector<RankId>& ranks = groups[call.group];
     if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
   });
@@ -91,7 +116,9 @@ std::vector<std::string> lonely_group_problems(const Order& order, std::size_t m
   };
   std::map<std::string, Place> first;  // by group
   for_each_call(order, [&](RankId rank, std::size_t cell, const Call& call) {
-    if (!is_group_collective(call.kind) || named(order.groups, call.group) != nullptr) return;
+    if (!is_group_collective(call.kind) || named(order.groups, call.group) != nullptr ||
+        axis_of(order.mesh, call.group) != nullptr)
+      return;
     Place& place = first.try_emplace(call.group, Place{rank, cell}).first->second;
     place.several |= place.rank != rank;
   });

@@ -19,6 +19,9 @@ struct CallFault {
 /// or from a rank that does not exist, or that is its own. O(actions).
 std::optional<CallFault> call_fault(const Order& order);
 
+/// What is wrong with the parts and the mesh of an order, beside its calls; "" if nothing.
+std::string part_fault(const Order& order);
+
 /// What is wrong with the ranks of a group; "" if nothing. Sorts them.
 std::string settle_group(Group& group, const std::vector<Group>& known, int ranks);
 

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::string_view kFragment = "# fragment";
 constexpr std::string_view kGroup = "# group ";
+constexpr std::string_view kParts = "# parts ";
+constexpr std::string_view kMesh = "# mesh ";
 
 [[noreturn]] void fail(const std::string& file, int line, const std::string& expected) {
   throw InputError(file, "line " + std::to_string(line), expected);
@@ -34,15 +36,53 @@ Group read_group(std::string_view text, const std::string& file, int line) {
   return group;
 }
 
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  for (text = trimmed(text); !text.empty(); text = trimmed(text)) {
+    const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return words;
+}
+
+void read_parts(std::string_view text, const std::string& file, int line, CsvLines& lines) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  if (colon == text.size())
+    fail(file, line,
+         "expected the parts of an action, such as \"# parts 0F: a*3 ALL_REDUCE(tp:x)\"");
+  const std::string fault =
+      add_parts(trimmed(text.substr(0, colon)), words_of(text.substr(colon + 1)), lines.parts);
+  if (!fault.empty()) fail(file, line, fault);
+}
+
+void read_mesh(std::string_view text, const std::string& file, int line, CsvLines& lines) {
+  for (const std::string& word : words_of(text)) {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    std::int64_t devices = 0;
+    const char* const end = word.data() + word.size();
+    const auto [rest, error] =
+        std::from_chars(word.data() + std::min(equals + 1, word.size()), end, devices);
+    if (error != std::errc() || rest != end)
+      fail(file, line, "expected axes and their devices, such as \"# mesh tp=2 ep=4\"");
+    const std::string fault = add_axis(word.substr(0, equals), devices, lines.mesh);
+    if (!fault.empty()) fail(file, line, fault);
+  }
+}
+
 void read_comment(std::string_view line, const std::string& file, int number, CsvLines& lines) {
   if (line == kFragment) {
     lines.fragment = true;
   } else if (line.substr(0, kGroup.size()) == kGroup) {
     lines.groups.push_back(read_group(line.substr(kGroup.size()), file, number));
+  } else if (line.substr(0, kParts.size()) == kParts) {
+    read_parts(line.substr(kParts.size()), file, number, lines);
+  } else if (line.substr(0, kMesh.size()) == kMesh) {
+    read_mesh(line.substr(kMesh.size()), file, number, lines);
   } else {
     fail(file, number,
-         "expected \"# fragment\", \"# group ep: 0 2\" or a row of actions: nothing else begins "
-         "with #");
+         "expected \"# fragment\", \"# group ep: 0 2\", \"# parts 0F: a ALL_REDUCE(tp:x)\", "
+         "\"# mesh tp=2\" or a row of actions: nothing else begins with #");
   }
 }
 
@@ -64,14 +104,23 @@ CsvLines split_csv(std::string_view text, const std::string& file) {
   return lines;
 }
 
-std::string csv_head(bool fragment, const std::vector<Group>& groups) {
+std::string csv_head(const CsvLines& lines) {
   std::string text;
-  if (fragment) (text += kFragment) += '\n';
-  for (const Group& group : groups) {
+  if (lines.fragment) (text += kFragment) += '\n';
+  for (const Group& group : lines.groups) {
     (text += kGroup) += group.name + ":";
     for (const RankId rank : group.ranks) text += " " + std::to_string(rank.value);
     text += '\n';
   }
+  for (const ActionParts& of : lines.parts) {
+    (text += kParts) += name_of(of) + ":";
+    for (const Part& part : of.parts) text += " " + to_string(part);
+    text += '\n';
+  }
+  if (!lines.mesh.empty()) text += "# mesh";
+  for (const MeshAxis& axis : lines.mesh)
+    text += " " + axis.name + "=" + std::to_string(axis.devices);
+  if (!lines.mesh.empty()) text += '\n';
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/order/call.hpp"
+#include "core/order/parts.hpp"
 
 namespace pipewright {
 
@@ -16,14 +17,16 @@ struct CsvRow {
 };
 
 struct CsvLines {
-  bool fragment = false;      // "# fragment": only a part of an order
-  std::vector<Group> groups;  // "# group ep: 0 2", by name
-  std::vector<CsvRow> rows;   // in the order of the ranks; views into the text
+  bool fragment = false;           // "# fragment": only a part of an order
+  std::vector<Group> groups;       // "# group ep: 0 2", by name
+  std::vector<ActionParts> parts;  // "# parts 0F: attention*3 ALL_REDUCE(tp:a)"
+  std::vector<MeshAxis> mesh;      // "# mesh tp=2 ep=4"
+  std::vector<CsvRow> rows;        // in the order of the ranks; views into the text
 };
 
 /// Throws InputError with file and line for another line that begins with #.
 CsvLines split_csv(std::string_view text, const std::string& file);
-/// The lines above the rows.
-std::string csv_head(bool fragment, const std::vector<Group>& groups);
+/// The lines above the rows; what `lines` has as rows is left out.
+std::string csv_head(const CsvLines& lines);
 
 }  // namespace pipewright

@@ -186,6 +186,10 @@ Order read_order_csv(std::string_view text, const std::string& file) {
     if (!fault.empty()) throw InputError(file, "", fault);
     order.groups.push_back(std::move(group));
   }
+  order.parts = std::move(lines.parts);
+  order.mesh = std::move(lines.mesh);
+  const std::string of_parts = part_fault(order);
+  if (!of_parts.empty()) throw InputError(file, "", of_parts);
   if (const auto fault = call_fault(order))
     throw InputError(file, place_text(fault->rank, fault->cell), fault->sentence);
   order.micro_batches = std::max(1, extent.micro_batches);
@@ -194,7 +198,11 @@ Order read_order_csv(std::string_view text, const std::string& file) {
 }
 
 std::string write_order_csv(const Order& order) {
-  std::string text = csv_head(order.fragment, order.groups);
+  std::string text = csv_head({.fragment = order.fragment,
+                               .groups = order.groups,
+                               .parts = order.parts,
+                               .mesh = order.mesh,
+                               .rows = {}});
   for (const std::span<const Cell> row : order.ranks) {
     for (std::size_t begin = 0; begin < row.size();) {
       const std::size_t end = written_end(row, begin);

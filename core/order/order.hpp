@@ -9,6 +9,7 @@
 #include "core/order/action.hpp"
 #include "core/order/call.hpp"
 #include "core/order/message_format.hpp"
+#include "core/order/parts.hpp"
 #include "core/order/placement.hpp"
 
 namespace pipewright {
@@ -25,6 +26,9 @@ struct Order {
   std::vector<Call> calls = {};
   /// The groups whose ranks the order names; of any other group the ranks that call it.
   std::vector<Group> groups = {};
+  /// Of what actions consist, and the devices that each rank stands for (docs/semantics.md §3.4).
+  std::vector<ActionParts> parts = {};
+  std::vector<MeshAxis> mesh = {};
   /// The input says that it is a part of a log: what it lacks is no fault.
   bool fragment = false;
 

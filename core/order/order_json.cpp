@@ -105,6 +105,22 @@ void read_groups(const JsonCursor& groups, Order& order) {
   }
 }
 
+void read_parts(const JsonCursor& lists, Order& order) {
+  for (const auto& [name, list] : lists.members()) {
+    std::vector<std::string> texts;
+    for (const JsonCursor& part : list.elements()) texts.push_back(part.string());
+    const std::string fault = add_parts(name, texts, order.parts);
+    if (!fault.empty()) throw InputError(list.file(), list.pointer(), fault);
+  }
+}
+
+void read_mesh(const JsonCursor& axes, Order& order) {
+  for (const auto& [name, devices] : axes.members()) {
+    const std::string fault = add_axis(name, devices.integer(1, std::int64_t{1} << 16), order.mesh);
+    if (!fault.empty()) throw InputError(devices.file(), devices.pointer(), fault);
+  }
+}
+
 /// The place of a cell in the document, in which a batch is one.
 std::string pointer_of(const JsonCursor& list, const Order& order, RankId rank, std::size_t cell) {
   const std::span<const Cell> cells = order.ranks[static_cast<std::size_t>(rank.value)];
@@ -158,12 +174,17 @@ Json placement_json(const Order& order) {
 
 Order read_order_json(const JsonCursor& document) {
   require_schema(document, "order", 2);
-  document.only({"schema", "ranks", "rank_of_stage", "messages", "fragment", "groups"});
+  document.only(
+      {"schema", "ranks", "rank_of_stage", "messages", "fragment", "groups", "parts", "mesh"});
   Order order;
   if (const auto fragment = document.find("fragment")) order.fragment = fragment->boolean();
   const JsonCursor list = document.at("ranks");
   read_ranks(list, order);
   if (const auto groups = document.find("groups")) read_groups(*groups, order);
+  if (const auto parts = document.find("parts")) read_parts(*parts, order);
+  if (const auto mesh = document.find("mesh")) read_mesh(*mesh, order);
+  const std::string of_parts = part_fault(order);
+  if (!of_parts.empty()) throw InputError(document.file(), document.pointer(), of_parts);
   require_sound_calls(list, order);
   const OrderExtent extent = extent_of(order);
   const std::string excess = excess_of(extent);
@@ -203,7 +224,13 @@ Json to_json(const Order& order) {
   Json placement = placement_json(order);
   if (!placement.is_null()) document["rank_of_stage"] = std::move(placement);
   if (order.fragment) document["fragment"] = true;
-  if (!order.calls.empty()) document["schema"] = "pipewright.order/2";
+  const bool of_version_1 = order.calls.empty() && order.parts.empty() && order.mesh.empty();
+  if (!of_version_1) document["schema"] = "pipewright.order/2";
+  for (const ActionParts& of : order.parts) {
+    Json& texts = document["parts"][name_of(of)] = Json::array();
+    for (const Part& part : of.parts) texts.push_back(to_string(part));
+  }
+  for (const MeshAxis& axis : order.mesh) document["mesh"][axis.name] = axis.devices;
   for (const Group& group : order.groups) {
     Json& members = document["groups"][group.name] = Json::array();
     for (const RankId rank : group.ranks) members.push_back(rank.value);

@@ -30,6 +30,15 @@ std::map<std::string, ByRank> calls_by_group(const Program& program) {
   return groups;
 }
 
+/// The call of a rank that stands for devices among which it is.
+Collective collective_inside(const Program& program, RankId rank, InstructionId id, int devices) {
+  return {.kind = program.code[id].kind,
+          .stage = {},
+          .members = {{rank, id}},
+          .call_bytes = bytes_of(program.call(program.code[id])),
+          .devices = devices};
+}
+
 /// The turn-th calls of the ranks.
 Collective collective_of(const Program& program, const ByRank& calls,
                          const std::vector<RankId>& ranks, std::size_t turn) {
@@ -42,6 +51,8 @@ Collective collective_of(const Program& program, const ByRank& calls,
       continue;
     }
     one.members.push_back({rank, own[turn]});
+    if (!program.part_of.empty())
+      one.differ |= !difference(program, one.members.front().instruction, own[turn]).empty();
     numbers.insert(program.code[own[turn]].micro_batch);
   }
   one.kind = program.code[one.members.front().instruction].kind;
@@ -56,11 +67,29 @@ Collective collective_of(const Program& program, const ByRank& calls,
 
 }  // namespace
 
+std::string_view difference(const Program& program, InstructionId a, InstructionId b) {
+  const Instruction &one = program.code[a], &other = program.code[b];
+  const std::string_view what = difference(program.call(one), program.call(other));
+  if (!what.empty() || program.part_of.empty()) return what;
+  const Action *of_one = program.action_of_part(a), *of_other = program.action_of_part(b);
+  if (of_one == nullptr || of_other == nullptr) return of_one == of_other ? "" : "action";
+  const bool same = of_one->stage == of_other->stage && of_one->kind == of_other->kind;
+  return same ? "" : "action";
+}
+
 void append_calls(const Order& order, Program& program) {
   if (program.calls.empty()) return;
   auto ranks_of = ranks_by_group(order);
   for (int r = 0; r < program.ranks(); ++r) ranks_of[""].emplace_back(r);
   for (const auto& [group, calls] : calls_by_group(program)) {
+    if (const MeshAxis* axis = axis_of(program.mesh, group)) {
+      for (std::size_t r = 0; axis->devices > 1 && r < calls.size(); ++r) {
+        for (const InstructionId id : calls[r])
+          program.collectives.push_back(
+              collective_inside(program, RankId(static_cast<int>(r)), id, axis->devices));
+      }
+      continue;
+    }
     const std::vector<RankId>& ranks = ranks_of.at(group);
     std::size_t turns = 0;
     for (const auto& own : calls) turns = std::max(turns, own.size());

@@ -8,23 +8,38 @@
 namespace pipewright {
 namespace {
 
+/// What an action consists of, before it. The first part follows on a run of transfers in its
+/// place.
+void put_parts(const Instruction& in, const lowering::Draft& draft, lowering::PartLists& parts,
+               bool& after_run, Program& program) {
+  const Action action{
+      .kind = in.kind, .stage = StageId(in.stage), .micro_batch = MicroBatchId(in.micro_batch)};
+  const std::size_t first = program.code.size();
+  parts.append(action, in.has(Instruction::kPair) ? &draft.partners[in.link] : nullptr, program);
+  if (program.code.size() == first) return;
+  for (std::size_t id = first; id < program.code.size(); ++id)
+    program.code[id].flags |= Instruction::kOnComputeLane;
+  if (after_run && program.policy.issue == Issue::Grouped)
+    program.code[first].flags |= Instruction::kJoinsRun;
+  after_run = false;
+}
+
 /// One code array from the lists; flags that depend on position alone.
-void concatenate(lowering::Draft& draft, Program& program) {
+void concatenate(lowering::Draft& draft, const Order& order, Program& program) {
+  lowering::PartLists parts(order, program);
   std::size_t total = 0;
-  program.rank_begin.push_back(0);
-  for (const auto& row : draft.ranks) {
-    total += row.size();
-    if (total >= kNoInstruction)
-      throw InputError("the schedule has more than 4,294,967,294 instructions");
-    program.rank_begin.push_back(static_cast<InstructionId>(total));
-  }
+  for (const auto& row : draft.ranks) total += row.size();
   program.code.reserve(total);
   const CommPolicy& policy = program.policy;
   const bool joins = policy.batches != Batches::Apart && policy.issue != Issue::Grouped &&
                      policy.post == Post::Early && policy.run_order == RunOrder::AsLowered;
-  for (auto& row : draft.ranks) {
+  program.rank_begin.push_back(0);
+  for (std::size_t r = 0; r < draft.ranks.size(); ++r) {
+    auto& row = draft.ranks[r];
     bool after_run = false;
-    for (Instruction in : row) {
+    for (std::size_t k = 0; k < row.size(); ++k) {
+      Instruction in = row[k];
+      if (is_compute(in.kind)) put_parts(in, draft, parts, after_run, program);
       if (in.has(Instruction::kPair)) {
         program.pairs.emplace_back(static_cast<InstructionId>(program.code.size()),
                                    draft.partners[in.link]);
@@ -44,11 +59,16 @@ void concatenate(lowering::Draft& draft, Program& program) {
         in.flags |= Instruction::kAtStart;
       after_run = transfer;
       program.code.push_back(in);
+      if (!draft.versions.empty()) {
+        program.versions.resize(program.code.size() - 1, -1);
+        program.versions.push_back(draft.versions[r][k]);
+      }
+      if (program.code.size() >= kNoInstruction)
+        throw InputError("the schedule has more than 4,294,967,294 instructions");
     }
+    program.rank_begin.push_back(static_cast<InstructionId>(program.code.size()));
     std::vector<Instruction>().swap(row);
   }
-  for (const auto& row : draft.versions)
-    program.versions.insert(program.versions.end(), row.begin(), row.end());
 }
 
 }  // namespace
@@ -63,6 +83,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
   program.stages = order.stages();
   program.micro_batches = order.micro_batches;
   program.calls = order.calls;
+  program.mesh = order.mesh;
   program.fragment = options.fragment;
   program.transfers_added = !order.has_transfers();
   program.asynchronous = names_versions(order);
@@ -82,13 +103,14 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
                                     .tied = options.tied};
     lowering::Draft draft = lowering::list_instructions(order, updates);
     lowering::arrange(draft, policy);
-    concatenate(draft, program);
+    concatenate(draft, order, program);
   }
   lowering::join_batches(program);
   lowering::match_transfers(program);
   lowering::connect_ranks(program);
   find_collectives(order, program);
   lowering::find_inputs(program);
+  lowering::chain_parts(program);
   return program;
 }
 
@@ -99,7 +121,9 @@ Order with_transfers(const Order& order) {
                .micro_batches = order.micro_batches,
                .messages = order.messages,
                .calls = order.calls,
-               .groups = order.groups};
+               .groups = order.groups,
+               .parts = order.parts,
+               .mesh = order.mesh};
   for (int r = 0; r < program.ranks(); ++r) listed.ranks.push_back(cells_of(program, RankId(r)));
   return listed;
 }
@@ -109,7 +133,7 @@ std::vector<Cell> cells_of(const Program& program, RankId rank) {
   std::vector<Cell> list;
   list.reserve(program.rank_begin[r + 1] - program.rank_begin[r]);
   for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id)
-    list.push_back(program.cell(id));
+    if (program.action_of_part(id) == nullptr) list.push_back(program.cell(id));
   return list;
 }
 

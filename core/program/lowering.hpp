@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "core/order/order.hpp"
@@ -67,6 +69,24 @@ struct Updates {
   std::vector<StageId> tied;  // REDUCE_TIED before the OPT of the ranks that compute these
 };
 
+/// The parts of actions as instructions (§3.4).
+class PartLists {
+ public:
+  /// Appends the parts to the Program's calls.
+  PartLists(const Order& order, Program& program);
+  /// Appends those of an action, or of a pair, to the Program's code.
+  void append(const Action& action, const Action* partner, Program& program);
+
+ private:
+  using List = std::vector<Instruction>;
+  const std::vector<List>& turns_of(const Action& action, Program& program);
+
+  using Table = std::map<std::pair<std::int32_t, ActionKind>, std::vector<List>>;
+
+  Table turns_;  // by stage and kind
+  Table whole_;  // the one computation of actions without parts, beside one with parts in a pair
+};
+
 /// 1. Which instructions, in which order (§1.1).
 Draft list_instructions(const Order& order, const Updates& updates);
 /// The rest of 1, once the order's own instructions and its transfers are listed.
@@ -81,5 +101,7 @@ void match_transfers(Program& program);
 void connect_ranks(Program& program);
 /// 6. What each instruction waits for beyond its place in the lane (§3).
 void find_inputs(Program& program);
+/// 7. The same of parts and of the actions behind them (§3.4).
+void chain_parts(Program& program);
 
 }  // namespace pipewright::lowering

@@ -87,7 +87,20 @@ Cell Program::cell(InstructionId id) const {
 }
 
 std::string Program::text(InstructionId id) const {
-  return is_call(code[id].kind) ? to_string(call(code[id])) : to_string(cell(id));
+  const Instruction& in = code[id];
+  const Action* of = action_of_part(id);
+  if (of != nullptr && in.kind == ActionKind::Part) return to_string(*of) + "." + call(in).data;
+  if (of != nullptr) return to_string(call(in)) + " of " + to_string(*of);
+  return is_call(in.kind) ? to_string(call(in)) : to_string(cell(id));
+}
+
+const Action* Program::action_of_part(InstructionId id) const {
+  const auto found = std::lower_bound(part_of.begin(), part_of.end(), id, ByInstruction{});
+  return found != part_of.end() && found->first == id ? &found->second : nullptr;
+}
+
+bool Program::ends_parts(InstructionId id) const {
+  return id > 0 && action_of_part(id - 1) != nullptr && action_of_part(id) == nullptr;
 }
 
 std::span<const std::pair<InstructionId, InstructionId>> Program::extra_inputs_of(

@@ -13,6 +13,7 @@
 #include "core/order/action.hpp"
 #include "core/order/call.hpp"
 #include "core/order/comm_policy.hpp"
+#include "core/order/parts.hpp"
 #include "core/order/placement.hpp"
 
 namespace pipewright {
@@ -79,8 +80,18 @@ struct Collective {
   std::vector<RankId> missing = {};  // ranks of the group that have no such call
   bool differ = false;               // members are not for the same
   std::int64_t call_bytes = 0;       // the largest member's
+  int devices = 1;                   // that each member stands for (§3.4)
 
   bool can_start() const { return missing.empty() && !differ; }
+  std::int64_t size() const { return static_cast<std::int64_t>(members.size()) * devices; }
+};
+
+/// What a part of an action computes (§3.4): of the action's cost what lies between two sums of
+/// weights.
+struct PartWork {
+  StageId stage;
+  ActionKind kind = ActionKind::F;
+  std::int64_t before = 0, up_to = 0, of_all = 1;
 };
 
 /// Where the host of a rank stops for ever (§2.2): the first end of a connection whose other side
@@ -97,7 +108,12 @@ struct Program {
   std::vector<InstructionId> rank_begin;
   std::vector<Route> routes;
   std::vector<Collective> collectives;  // by stage, kind, turn; then calls, by group and turn
-  std::vector<Call> calls;              // by number
+  std::vector<Call> calls;              // by number; those of the order, then parts
+  std::vector<PartWork> works;          // of the last calls, which are parts
+  /// Whose part an instruction is, sorted by instruction; parts stand right before their action, or
+  /// the pair that it is one of.
+  std::vector<std::pair<InstructionId, Action>> part_of;
+  std::vector<MeshAxis> mesh;  // of the devices that a rank stands for (§3.4)
   /// Second action of each overlapped pair, sorted by instruction.
   std::vector<std::pair<InstructionId, Action>> pairs;
   /// Inputs beyond Instruction::link that program order alone does not give,
@@ -135,6 +151,14 @@ struct Program {
   std::string text(InstructionId id) const;
   const Call& call(const Instruction& in) const { return calls[in.micro_batch]; }
   std::span<const std::pair<InstructionId, InstructionId>> extra_inputs_of(InstructionId id) const;
+  /// nullptr where it is no part.
+  const Action* action_of_part(InstructionId id) const;
+  /// An action, or a pair, that stands right after its parts.
+  bool ends_parts(InstructionId id) const;
+  /// Of an instruction of kind Part.
+  const PartWork& work(const Instruction& in) const {
+    return works[in.micro_batch - (calls.size() - works.size())];
+  }
   /// The number of its batch in `joined`; kNoBatch: it is an operation of its own.
   std::uint32_t batch_of(InstructionId id) const;
   /// Whether joined batches have a communicator apart from single operations (§2.4).

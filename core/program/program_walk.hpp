@@ -184,6 +184,9 @@ class ProgramWalk {
   void on_ended(InstructionId id) {
     driver_.on_ended(id);
     const std::size_t rank = rank_of(id);
+    // A call that is a part may wait for a RECV, or for a call in another line.
+    if (!program_.part_of.empty())
+      transfers_.look_at_queues(RankId(static_cast<std::int64_t>(rank)));
     if (!ranks_[rank].computes || !ranks_[rank].places.empty()) ranks_to_try_.push_back(rank);
   }
   void tell(TransferSignal, InstructionId, RankId) {}  // it holds all ends

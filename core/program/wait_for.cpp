@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/program/calls.hpp"
 #include "core/program/credit.hpp"
 #include "core/program/first_uses.hpp"
 #include "core/program/start_rules.hpp"
@@ -114,8 +115,7 @@ class StuckState {
     const Collective& collective = program_.collectives[in.route];
     for (const Collective::Member& other : collective.members) {
       if (!collective.differ || other.instruction >= id) return kNoInstruction;
-      const Call& theirs = program_.call(program_.code[other.instruction]);
-      if (!difference(program_.call(in), theirs).empty() && is_ready(other.instruction))
+      if (!difference(program_, id, other.instruction).empty() && is_ready(other.instruction))
         return other.instruction;
     }
     return kNoInstruction;

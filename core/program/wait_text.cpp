@@ -1,5 +1,6 @@
 #include "core/program/wait_text.hpp"
 
+#include "core/program/calls.hpp"
 #include "core/program/wait_for.hpp"
 
 namespace pipewright {
@@ -10,7 +11,7 @@ std::string why_mismatched(const Program& program, InstructionId one, Instructio
   if (!is_call(a.kind) || !is_call(b.kind))
     return ": they are for different tensors, but stand at the same place of their edge\n";
   const std::string where = is_transfer(a.kind) ? "their edge" : "the calls of their group";
-  const std::string what(difference(program.call(a), program.call(b)));
+  const std::string what(difference(program, one, other));
   return ": they stand at the same place of " + where + ", but differ in " + what + "\n";
 }
 

@@ -23,6 +23,14 @@ std::uint64_t checksum_of(const Program& program) {
   }
   packer.put_all(std::span<const std::int32_t>(program.versions));
   for (const Call& call : program.calls) packer.put_text(to_string(call));
+  for (const auto& [id, action] : program.part_of) {
+    packer.put<InstructionId>(id);
+    packer.put_text(to_string(action));
+  }
+  for (const MeshAxis& axis : program.mesh) {
+    packer.put_text(axis.name);
+    packer.put<int>(axis.devices);
+  }
   for (const Collective& collective : program.collectives) {
     for (const Collective::Member& member : collective.members)
       packer.put<InstructionId>(member.instruction);

@@ -193,8 +193,10 @@ PayloadPtr RankRun::checked(InstructionId recv, PayloadPtr payload) const {
 
 bool RankRun::has_data(InstructionId send) const {
   if (code(send).has(Instruction::kOnComputeLane)) return true;  // walk() has waited for it
-  return for_each_input(program_, send, begin_,
-                        [this](InstructionId input) { return record_.progress.ended[input] != 0; });
+  // What it waits for among transfers and calls, the transport knows (TransferEnds::has_data()).
+  return for_each_input(program_, send, begin_, [this](InstructionId input) {
+    return code(input).is_communication() || record_.progress.ended[input] != 0;
+  });
 }
 
 void RankRun::provide_late() {

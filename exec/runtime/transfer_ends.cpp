@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/program/start_rules.hpp"
+
 namespace pipewright::exec {
 
 TransferEnds::TransferEnds(const Program& program, InstructionId begin, InstructionId end)
@@ -30,6 +32,14 @@ void TransferEnds::issue(InstructionId id, PayloadPtr data) {
 void TransferEnds::provide(InstructionId id, PayloadPtr data) {
   has_data_[at(id)] = 1;
   if (data != nullptr) payload(id) = std::move(data);  // a RECV's may be here already
+}
+
+bool TransferEnds::has_data(InstructionId id) const {
+  if (has_data_[at(id)] == 0) return false;
+  if (program_.part_of.empty() || !program_.code[id].in_collective()) return true;
+  return for_each_datum(program_, id, [this](InstructionId input) {
+    return !program_.code[input].is_communication() || has_ended(input);
+  });
 }
 
 void TransferEnds::end(InstructionId id, std::int64_t now) {

@@ -25,7 +25,9 @@ class TransferEnds {
   /// A SEND without data gets them by provide(); a RECV and a member need none.
   void issue(InstructionId id, PayloadPtr data);
   void provide(InstructionId id, PayloadPtr data);
-  bool has_data(InstructionId id) const { return has_data_[at(id)] != 0; }
+  /// For a call that is a part, which may wait for a RECV or for another call (docs/semantics.md
+  /// §3.4), these have ended too.
+  bool has_data(InstructionId id) const;
   PayloadPtr& payload(InstructionId id) { return payload_[at(id)]; }
 
   void ready(InstructionId id, std::int64_t now) { start_[at(id)] = now; }

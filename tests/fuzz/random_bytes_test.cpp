@@ -109,6 +109,7 @@ TEST(RandomBytes, DocumentReaders) {
 
 TEST(RandomBytes, OrdersAsCsv) {
   const std::string valid =
+      "# group g: 0 1\n# parts 0F: a*3 ALL_REDUCE(tp:x:4x8:float32)\n# mesh tp=2 ep=4\n"
       "0F0,0F1,0SEND_F0,0RECV_B0,0I0,0W0,0B1\n1RECV_F0,1F0, 1B0 ,1SEND_B0,(1F1;1B1)OVERLAP_F_B\n";
   Damage damage(7);
   for (int k = 0; k < kIterations; ++k) {

@@ -22,7 +22,7 @@ using nlohmann::json;
 struct Example {
   std::string section;  // "2.1"
   int line = 0;
-  std::map<std::string, std::string> fields;  // order, is, policy, costs, gives
+  std::map<std::string, std::string> fields;  // order, is, policy, costs, parts, mesh, gives
 };
 
 struct Page {
@@ -48,7 +48,8 @@ Page read_page() {
     } else if (inside) {
       const std::size_t space = line.find(' ');
       const std::size_t text = line.find_first_not_of(' ', space);
-      page.examples.back().fields[line.substr(0, space)] = line.substr(text);
+      std::string& field = page.examples.back().fields[line.substr(0, space)];
+      field += (field.empty() ? "" : "\n") + line.substr(text);
     }
   }
   return page;
@@ -77,6 +78,11 @@ json vector_of(const Example& example) {
   for (std::string rank : pieces(example.fields.at("order"), '|')) {
     std::replace(rank.begin(), rank.end(), ' ', ',');
     vector["rows"].push_back(rank);
+  }
+  for (const char* field : {"parts", "mesh"}) {
+    if (example.fields.count(field) == 0) continue;
+    for (const std::string& line : pieces(example.fields.at(field), '\n'))
+      vector["heading"].push_back(field + (" " + line));
   }
   vector["fragment"] = example.fields.count("is") != 0;
   const auto given = [&](const char* field) {
@@ -139,7 +145,7 @@ TEST(SemanticsExamples, EachGivesWhatThePageSays) {
   for (const Example& example : page.examples) {
     SCOPED_TRACE("docs/semantics.md:" + std::to_string(example.line));
     const Case c = case_of(vector_of(example));
-    const auto result = reference::interpret(c.order, c.policy, c.costs, c.fragment);
+    const auto result = reference::interpret(c.order, c.policy, c.costs, c.fragment, c.heading);
     const std::set<std::string> said = sentences(result);
     std::string all;
     for (const std::string& sentence : said) all += sentence + "\n";

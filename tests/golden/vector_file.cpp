@@ -117,8 +117,12 @@ std::vector<json> all_vectors() {
 Case case_of(const json& vector) {
   std::string csv;
   for (const json& row : vector.at("rows")) csv += row.get<std::string>() + "\n";
+  for (const json& line : vector.value("heading", json::array()))
+    csv = "# " + line.get<std::string>() + "\n" + csv;
+  reference::Heading heading = reference::parse_heading(csv);
+  if (vector.contains("groups")) heading.groups = vector.at("groups");
   return {reference::parse_order(csv), policy_of(vector), costs_of(vector),
-          vector.value("fragment", false), vector.value("groups", reference::Groups{})};
+          vector.value("fragment", false), heading};
 }
 
 std::string test_name(const json& vector) {

@@ -61,7 +61,7 @@ TEST_P(Vectors, InterpreterAgrees) {
   const json& vector = GetParam();
   SCOPED_TRACE(vector.at("name").get<std::string>() + ": " + vector.at("why").get<std::string>());
   const Case c = case_of(vector);
-  const Result result = interpret(c.order, c.policy, c.costs, c.fragment, c.groups);
+  const Result result = interpret(c.order, c.policy, c.costs, c.fragment, c.heading);
   json expect = vector.at("expect");
   for (const auto& [key, value] :
        std::map<const char*, double>{{"bubble_ratio", result.bubble_ratio},

@@ -107,10 +107,17 @@ Case smallest(Case c, const std::function<bool(const Case&)>& fails) {
       Case tried = c;
       if (simplify(tried) && fails(tried)) c = tried, cut = true;
     }
+    const reference::Parts lists = c.heading.parts;
+    for (const auto& [of, list] : lists) {
+      Case tried = c;
+      tried.heading.parts.erase(of);
+      if (fails(tried)) c = tried, cut = true;
+    }
     for (std::size_t rank = 0; rank < c.order.size(); ++rank) {
       for (std::size_t i = 0; i < c.order[rank].size();) {
         Case tried = c;
         tried.order[rank].erase(tried.order[rank].begin() + static_cast<std::ptrdiff_t>(i));
+        drop_idle_parts(tried);
         if (fails(tried))
           c = tried, cut = true;
         else
@@ -128,6 +135,7 @@ Case random_case(std::uint64_t seed) {
          false};
   c.fragment = random.broken ? dice.chance(70) : dice.chance(10);
   add_calls_to_some(dice, c);
+  add_parts_to_some(reference::Dice(seed + 2'000'000'000), c);
   return c;
 }
 
@@ -158,7 +166,7 @@ TEST(Differential, LibraryAgreesWithReference) {
 /// Verdict, heads and cycle: what section 7 says no duration can change.
 std::string where_it_stands(const Case& c) {
   const reference::Result result =
-      reference::interpret(c.order, c.policy, c.costs, c.fragment, c.groups);
+      reference::interpret(c.order, c.policy, c.costs, c.fragment, c.heading);
   std::string text = to_string(result.verdict) + "\n";
   for (const reference::Head& head : result.stuck)
     text += std::to_string(head.rank) + " " + head.instruction + "\n";

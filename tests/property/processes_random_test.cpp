@@ -74,6 +74,7 @@ TEST(Processes, StandWhereCheckSaysTheyDo) {
   for (std::uint64_t seed = 9000; seed < 9000 + count && disagreements < 3; ++seed) {
     Case c = random_case(seed);
     add_calls_to_some(reference::Dice(seed + 1'000'000), c);
+    add_parts_to_some(reference::Dice(seed + 2'000'000), c);
     if (!is_usable(c)) continue;
     const Program program = program_of(c);
     const CostTable costs = costs_of(c);

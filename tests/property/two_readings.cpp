@@ -1,7 +1,9 @@
 #include "tests/property/two_readings.hpp"
 
 #include <map>
+#include <set>
 #include <sstream>
+#include <string>
 #include <utility>
 
 #include "core/costs/costs.hpp"
@@ -15,6 +17,7 @@
 #include "tests/reference/interpreter.hpp"
 #include "tests/reference/random_calls.hpp"
 #include "tests/reference/random_order.hpp"
+#include "tests/reference/random_parts.hpp"
 
 namespace pipewright::tests {
 namespace {
@@ -114,7 +117,7 @@ CostTable translated(const reference::Costs& costs, int stages) {
 }  // namespace
 
 Order order_of(const Case& c) {
-  return read_order_csv(reference::to_csv(c.order, c.groups), "random");
+  return read_order_csv(reference::to_csv(c.order, c.heading), "random");
 }
 
 Program program_of(const Case& c) {
@@ -180,7 +183,7 @@ std::string of_library(const Case& c) {
 std::string of_reference(const Case& c) {
   std::ostringstream out;
   const reference::Result result =
-      reference::interpret(reference::to_csv(c.order, c.groups), c.policy, c.costs, c.fragment);
+      reference::interpret(reference::to_csv(c.order, c.heading), c.policy, c.costs, c.fragment);
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
     out << "list " << rank << ":";
     for (const reference::Timed& timed : result.ranks[rank].instructions)
@@ -248,8 +251,24 @@ void add_calls_to_some(reference::Dice dice, Case& c) {
     c.costs.kind_and_stage.clear();
     c.costs.parameter_bytes.clear();
   }
-  c.groups = reference::add_calls(dice, c.order);
+  c.heading.groups = reference::add_calls(dice, c.order);
   if (dice.chance(60)) c.policy.device_queues = dice.between(1, 3);
+}
+
+void add_parts_to_some(reference::Dice dice, Case& c) {
+  if (dice.chance(60)) return;
+  reference::add_parts(dice, c.order, c.heading);
+  if (dice.chance(30)) c.policy.device_queues = dice.between(1, 3);
+}
+
+void drop_idle_parts(Case& c) {
+  std::set<std::string> computed;
+  for (const reference::Row& row : c.order) {
+    for (const reference::Cell& cell : row) {
+      for (const reference::Action& a : cell) computed.insert(std::to_string(a.stage) + a.kind);
+    }
+  }
+  std::erase_if(c.heading.parts, [&](const auto& one) { return computed.count(one.first) == 0; });
 }
 
 bool loses_a_rank(const Case& c) {
@@ -268,7 +287,7 @@ bool loses_a_rank(const Case& c) {
 std::string shown(const Case& c) {
   std::ostringstream out;
   out << to_string(c.policy) << (c.fragment ? " fragment" : "") << "\n"
-      << reference::to_csv(c.order, c.groups) << "costs:";
+      << reference::to_csv(c.order, c.heading) << "costs:";
   for (const auto& [kind, cost] : c.costs.kind) out << " " << kind << "=" << cost;
   for (const auto& [kind, stages] : c.costs.kind_and_stage) {
     for (const auto& [stage, cost] : stages) out << " " << stage << kind << "=" << cost;

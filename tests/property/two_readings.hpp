@@ -19,7 +19,7 @@ struct Case {
   reference::Policy policy;
   reference::Costs costs;  // as in random_costs(): the same for every micro-batch
   bool fragment = false;
-  reference::Groups groups = {};
+  reference::Heading heading = {};
 };
 
 // Both answers in one form, a line a fact, to be compared as text: the lists, the verdict, when
@@ -38,6 +38,10 @@ struct Case {
 
 /// Puts calls between the cells of two cases in five, or in their place.
 void add_calls_to_some(reference::Dice dice, Case& c);
+/// The same of parts, in two cases of five.
+void add_parts_to_some(reference::Dice dice, Case& c);
+/// Drops the parts of stages and kinds that the order does not compute.
+void drop_idle_parts(Case& c);
 /// Calls name ranks by number, and a rank of theirs has no action: a row without any is none.
 [[nodiscard]] bool loses_a_rank(const Case& c);
 

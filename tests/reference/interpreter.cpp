@@ -2,6 +2,7 @@
 
 #include "tests/reference/figures.hpp"
 #include "tests/reference/lowering.hpp"
+#include "tests/reference/parts.hpp"
 #include "tests/reference/program.hpp"
 #include "tests/reference/run.hpp"
 #include "tests/reference/validity.hpp"
@@ -33,21 +34,21 @@ void write_times(const Program& program, const Run& run, Result& result) {
 }  // namespace
 
 Result interpret(const std::string& csv, const Policy& policy, const Costs& costs, bool fragment) {
-  return interpret(parse_order(csv), policy, costs, fragment, parse_groups(csv));
+  return interpret(parse_order(csv), policy, costs, fragment, parse_heading(csv));
 }
 
 Result interpret(const Order& order, const Policy& policy, const Costs& costs, bool fragment,
-                 const Groups& groups) {
+                 const Heading& heading) {
   Result result;
-  const Order lists = lower(order, policy);
+  const Order lists = with_parts(lower(order, policy), heading.parts);
   const Order apart = without_batches(lists);
   write_lists(apart, result);
-  if (!fragment) result.complaint = complaint_about(add_communication(order), groups);
+  if (!fragment) result.complaint = complaint_about(add_communication(order), heading);
   if (!result.complaint.empty()) {
     result.verdict = Verdict::Invalid;
     return result;
   }
-  const Program program = build_program(lists, policy, groups);
+  const Program program = build_program(lists, policy, heading);
   Run run(program, policy, costs);
   run.to_the_end();
   write_times(program, run, result);

@@ -49,6 +49,6 @@ struct Result {
 [[nodiscard]] Result interpret(const std::string& csv, const Policy& policy, const Costs& costs,
                                bool fragment = false);
 [[nodiscard]] Result interpret(const Order& order, const Policy& policy, const Costs& costs,
-                               bool fragment = false, const Groups& groups = {});
+                               bool fragment = false, const Heading& heading = {});
 
 }  // namespace pipewright::reference

@@ -15,7 +15,7 @@ Placement::Placement(const Order& order) : ranks_(static_cast<int>(order.size())
           computed_[key] = rank;
           stage_computed_[action.stage] = rank;
         }
-        if (is_call(action)) continue;
+        if (is_call(action) || is_part(action)) continue;
         if (is_send(action) || is_recv(action)) transferred_.emplace(key, rank);
         stage_named_.emplace(action.stage, rank);
       }

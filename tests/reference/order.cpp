@@ -76,7 +76,8 @@ bool differ(const Action& a, const Action& b) {
     return !x.empty() && !y.empty() && x != y;
   };
   return (!is_named_transfer(a) && a.kind != b.kind) || a.group != b.group || a.data != b.data ||
-         other(a.shape, b.shape) || other(a.dtype, b.dtype);
+         a.of_stage != b.of_stage || a.of_kind != b.of_kind || other(a.shape, b.shape) ||
+         other(a.dtype, b.dtype);
 }
 bool is_transfer(const Cell& cell) {
   return cell.size() == 1 && (is_send(cell[0]) || is_recv(cell[0]));
@@ -105,6 +106,8 @@ Order without_batches(const Order& order) {
   }
   return apart;
 }
+
+bool is_part(const Action& action) { return !action.part_of.empty(); }
 
 bool is_pass(const Action& action) {
   return action.kind == "F" || action.kind == "I" || action.kind == "W" || action.kind == "B";
@@ -140,6 +143,12 @@ std::string name(int stage, const std::string& kind, int micro_batch) {
 }
 
 std::string name(const Action& action) {
+  if (action.kind == "PART") return action.part_of + "." + action.data;
+  if (is_part(action)) {
+    Action alone = action;
+    alone.part_of = "";
+    return name(alone) + " of " + action.part_of;
+  }
   if (!is_call(action)) return name(action.stage, action.kind, action.micro_batch);
   const std::string stream = action.stream.empty() ? "" : "@" + action.stream;
   if (action.kind == "HOST_SYNC") return action.kind + stream;
@@ -206,25 +215,73 @@ Order parse_order(const std::string& csv) {
   return order;
 }
 
-Groups parse_groups(const std::string& csv) {
-  static const std::regex group(R"(# group ([^:]*):(.*))");
-  Groups groups;
+namespace {
+
+std::vector<Action> parse_parts(const std::string& text) {
+  static const std::regex computation(R"((\w+)(?:\*(\d+))?)");
+  std::vector<Action> parts;
+  std::istringstream words(text);
+  std::smatch found;
+  std::int64_t weights = 0;
+  for (std::string word; words >> word;) {
+    if (!std::regex_match(word, found, computation)) {
+      parts.push_back(parse_action(word));
+      continue;
+    }
+    const std::int64_t weight = found[2].length() == 0 ? 1 : std::stoll(found[2]);
+    parts.push_back({-1, "PART", -1, -1, "", found[1]});
+    parts.back().before = weights;
+    parts.back().up_to = weights += weight;
+  }
+  for (Action& part : parts) part.of_all = weights;
+  return parts;
+}
+
+}  // namespace
+
+Heading parse_heading(const std::string& csv) {
+  static const std::regex group(R"(# group ([^:]*):(.*))"), parts(R"(# parts (\d+[FIWB]):(.*))"),
+      mesh(R"(# mesh (.*))"), axis(R"((\w+)=(\d+))");
+  Heading heading;
   std::istringstream lines(csv);
   std::smatch found;
   for (std::string line; std::getline(lines, line);) {
-    if (!std::regex_match(line, found, group)) continue;
-    std::istringstream ranks(found[2]);
-    std::vector<int>& of = groups[found[1]];
-    for (int rank = 0; ranks >> rank;) of.push_back(rank);
+    if (std::regex_match(line, found, group)) {
+      std::istringstream ranks(found[2]);
+      std::vector<int>& of = heading.groups[found[1]];
+      for (int rank = 0; ranks >> rank;) of.push_back(rank);
+    } else if (std::regex_match(line, found, parts)) {
+      heading.parts[found[1]] = parse_parts(found[2]);
+    } else if (std::regex_match(line, found, mesh)) {
+      std::istringstream axes(found[1]);
+      for (std::string word; axes >> word;) {
+        if (!std::regex_match(word, found, axis)) throw std::invalid_argument("no axis: " + word);
+        heading.mesh[found[1]] = std::stoi(found[2]);
+      }
+    }
   }
-  return groups;
+  return heading;
 }
 
-std::string to_csv(const Order& order, const Groups& groups) {
+std::string to_csv(const Order& order, const Heading& heading) {
   std::string csv;
-  for (const auto& [group, ranks] : groups) {
+  for (const auto& [group, ranks] : heading.groups) {
     csv += "# group " + group + ":";
     for (const int rank : ranks) csv += " " + std::to_string(rank);
+    csv += "\n";
+  }
+  for (const auto& [of, parts] : heading.parts) {
+    csv += "# parts " + of + ":";
+    for (const Action& part : parts) {
+      const std::int64_t weight = part.up_to - part.before;
+      csv += " " + (part.kind == "PART" ? part.data + "*" + std::to_string(weight) : name(part));
+    }
+    csv += "\n";
+  }
+  if (!heading.mesh.empty()) {
+    csv += "# mesh";
+    for (const auto& [axis, devices] : heading.mesh)
+      csv += " " + axis + "=" + std::to_string(devices);
     csv += "\n";
   }
   for (const Row& row : order) {

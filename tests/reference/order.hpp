@@ -3,6 +3,7 @@
 // sim/: this is a second reading of docs/semantics.md.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,6 +19,11 @@ struct Action {
   // Of a call (3.3) only; "" is what it does not say.
   std::string group = "", data = "", shape = "", dtype = "", stream = "";
   int peer = -1;  // SEND, RECV
+  // Of a part (3.4) only: the name, stage and kind of its action, and of a computation (kind
+  // "PART", named by `data`) the weights before it, up to it and of all.
+  std::string part_of = "", of_kind = "";
+  int of_stage = -1;
+  std::int64_t before = 0, up_to = 1, of_all = 1;
 };
 
 /// One action, the two of an overlapped pair, or the transfer ends of a batch; nothing: an idle
@@ -27,6 +33,17 @@ using Row = std::vector<Cell>;
 using Order = std::vector<Row>;
 /// The ranks of each group whose ranks the text names (`# group g: 0 2`).
 using Groups = std::map<std::string, std::vector<int>>;
+/// Of what the actions of a stage and kind ("0F") consist (3.4).
+using Parts = std::map<std::string, std::vector<Action>>;
+/// How many devices of a rank differ in an axis alone, by its name (3.4).
+using Mesh = std::map<std::string, int>;
+
+/// What the text says above its rows.
+struct Heading {
+  Groups groups = {};
+  Parts parts = {};
+  Mesh mesh = {};
+};
 
 [[nodiscard]] bool is_send(const Action& action);
 [[nodiscard]] bool is_recv(const Action& action);
@@ -48,6 +65,8 @@ using Groups = std::map<std::string, std::vector<int>>;
 [[nodiscard]] bool is_batch(const Cell& cell);
 /// Each end of a batch in a cell of its own.
 [[nodiscard]] Order without_batches(const Order& order);
+/// A computation of an action, or a call of it (3.4).
+[[nodiscard]] bool is_part(const Action& action);
 /// F I W B.
 [[nodiscard]] bool is_pass(const Action& action);
 /// Some F, I, W or B names a version (section 3.1).
@@ -64,8 +83,8 @@ using Groups = std::map<std::string, std::vector<int>>;
 /// Reads a whole CSV. Empty cells stay, for lowering (section 1.1); a row without any action is no
 /// rank; lines that begin with # are none either. Throws std::invalid_argument naming row and cell.
 [[nodiscard]] Order parse_order(const std::string& csv);
-[[nodiscard]] Groups parse_groups(const std::string& csv);
+[[nodiscard]] Heading parse_heading(const std::string& csv);
 [[nodiscard]] Cell parse_cell(const std::string& cell);
-[[nodiscard]] std::string to_csv(const Order& order, const Groups& groups = {});
+[[nodiscard]] std::string to_csv(const Order& order, const Heading& heading = {});
 
 }  // namespace pipewright::reference

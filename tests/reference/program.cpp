@@ -6,14 +6,15 @@
 #include <utility>
 
 #include "tests/reference/lowering.hpp"
+#include "tests/reference/parts.hpp"
 
 namespace pipewright::reference {
 namespace {
 
 class Builder {
  public:
-  Builder(const Order& lists, const Policy& policy, const Groups& groups)
-      : lists_(lists), policy_(policy), groups_(groups), placement_(lists) {}
+  Builder(const Order& lists, const Policy& policy, const Heading& heading)
+      : lists_(lists), policy_(policy), heading_(heading), placement_(lists) {}
 
   Program build() {
     add_instructions();
@@ -21,6 +22,7 @@ class Builder {
     for (const Instruction& end : program_.instructions)
       program_.groups_apart = program_.groups_apart || in_group(end);
     for (Instruction& instruction : program_.instructions) find_inputs(instruction);
+    for (const std::vector<int>& list : program_.lists) chain_parts(list);
     for (Instruction& instruction : program_.instructions) find_others(instruction);
     for (const std::vector<int>& list : program_.lists) find_issuers(list);
     for (std::size_t rank = 0; rank < lists_.size(); ++rank) make_lanes(static_cast<int>(rank));
@@ -184,6 +186,30 @@ class Builder {
     }
   }
 
+  // --- Section 3.4 ---
+
+  /// The first parts have the inputs of the action that they stand before, too.
+  void chain_parts(const std::vector<int>& list) {
+    std::map<std::string, std::vector<int>> chains;  // by action, of the one or two that come next
+    for (const int id : list) {
+      Instruction& instruction = program_.instructions[id];
+      if (is_part(instruction.cell[0])) {
+        chains[instruction.cell[0].part_of].push_back(id);
+        continue;
+      }
+      if (!has_parts(instruction.cell, heading_.parts)) continue;
+      instruction.has_parts = true;
+      const std::vector<int> inputs = instruction.inputs;
+      for (const auto& [action, chain] : chains) {
+        program_.instructions[chain.front()].inputs = inputs;
+        for (std::size_t k = 1; k < chain.size(); ++k)
+          program_.instructions[chain[k]].inputs = {chain[k - 1]};
+        instruction.inputs.push_back(chain.back());
+      }
+      chains.clear();
+    }
+  }
+
   // --- Sections 3.2 and 3.3 ---
 
   static bool is_of_all(const Action& a) {
@@ -212,8 +238,8 @@ class Builder {
 
   /// The ranks of a group: those that the order names, else those that call it.
   std::vector<int> ranks_of(const std::string& group) const {
-    const auto given = groups_.find(group);
-    if (given != groups_.end()) return given->second;
+    const auto given = heading_.groups.find(group);
+    if (given != heading_.groups.end()) return given->second;
     std::vector<int> ranks;
     for (std::size_t rank = 0; rank < lists_.size(); ++rank) {
       if (!of_group(static_cast<int>(rank), group).empty()) ranks.push_back(static_cast<int>(rank));
@@ -232,6 +258,11 @@ class Builder {
 
   void find_others_of_call(Instruction& of) {
     const bool making = of.cell[0].kind == "NEW_GROUP";
+    const auto axis = heading_.mesh.find(of.cell[0].group);
+    if (!making && axis != heading_.mesh.end()) {
+      of.devices = axis->second;
+      return;
+    }
     const auto calls = [&](int rank) {
       return making ? of_kind(rank, "NEW_GROUP", -1) : of_group(rank, of.cell[0].group);
     };
@@ -409,7 +440,7 @@ class Builder {
 
   const Order& lists_;
   const Policy& policy_;
-  const Groups& groups_;
+  const Heading& heading_;
   Placement placement_;
   Program program_;
   std::vector<std::vector<int>> batches_;
@@ -418,8 +449,8 @@ class Builder {
 
 }  // namespace
 
-Program build_program(const Order& lists, const Policy& policy, const Groups& groups) {
-  return Builder(lists, policy, groups).build();
+Program build_program(const Order& lists, const Policy& policy, const Heading& heading) {
+  return Builder(lists, policy, heading).build();
 }
 
 }  // namespace pipewright::reference

@@ -29,9 +29,11 @@ struct Instruction {
   // 3.2: the other members of its collective; empty if it belongs to none.
   std::vector<int> others;
   bool lacks_member = false;  // 3.3: some rank of its group has none
+  int devices = 1;            // 3.4: of its own rank that are members, where its group is an axis
+  bool has_parts = false;     // 3.4: an action, or a pair, that stands behind its parts
 
   [[nodiscard]] bool is_transfer() const { return reference::is_transfer(cell); }
-  [[nodiscard]] bool is_member() const { return !others.empty() || lacks_member; }
+  [[nodiscard]] bool is_member() const { return !others.empty() || lacks_member || devices > 1; }
   [[nodiscard]] bool is_send() const { return is_transfer() && reference::is_send(cell[0]); }
   [[nodiscard]] bool is_recv() const { return is_transfer() && reference::is_recv(cell[0]); }
 };
@@ -53,7 +55,8 @@ struct Program {
   std::vector<Lane> lanes;                // by rank, then number
 };
 
+/// `lists` with the parts of their actions.
 [[nodiscard]] Program build_program(const Order& lists, const Policy& policy,
-                                    const Groups& groups = {});
+                                    const Heading& heading = {});
 
 }  // namespace pipewright::reference

@@ -366,7 +366,7 @@ std::int64_t Run::call_time(int member) const {
   std::int64_t bytes = 0;
   for (const int each : members)
     bytes = std::max(bytes, bytes_of_call(program_.instructions[each].cell[0]));
-  const auto n = static_cast<std::int64_t>(members.size());
+  const auto n = static_cast<std::int64_t>(members.size()) * program_.instructions[member].devices;
   if (a.kind == "BROADCAST") return ring_time(n - 1, bytes, 1);
   const std::int64_t rounds = a.kind == "ALL_REDUCE" ? 2 : 1;
   return ring_time(rounds * (n - 1), rounds * (n - 1) * bytes, n);
@@ -393,6 +393,11 @@ std::int64_t Run::collective_time(int member) const {
 std::int64_t Run::computation_time(int id) const {
   const Cell& cell = program_.instructions[id].cell;
   const std::string& kind = cell[0].kind;
+  if (program_.instructions[id].has_parts) return 0;
+  if (kind == "PART") {
+    const std::int64_t whole = cost_of(costs_, cell[0].of_kind, cell[0].of_stage);
+    return whole * cell[0].up_to / cell[0].of_all - whole * cell[0].before / cell[0].of_all;
+  }
   if (kind == "REDUCE_GRAD" || kind == "UNSHARD" || kind == "REDUCE_NORM" || kind == "REDUCE_TIED")
     return 0;  // alone
   if (cell.size() == 1) return cost_of(costs_, cell[0].kind, cell[0].stage);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tests/reference/lowering.hpp"
+#include "tests/reference/parts.hpp"
 
 namespace pipewright::reference {
 namespace {
@@ -24,14 +25,38 @@ class Inspector {
     }
   }
 
-  std::string run(const Groups& groups) const {
-    const std::string of_calls = calls(groups);
-    if (!of_calls.empty() || only_calls()) return of_calls;
+  std::string run() const {
+    if (only_calls()) return "";
     for (const auto& check : {&Inspector::doubled, &Inspector::missing, &Inspector::wrong_rank,
                               &Inspector::transfers, &Inspector::versions, &Inspector::reductions,
                               &Inspector::waits, &Inspector::idle_rank, &Inspector::too_early}) {
       const std::string complaint = (this->*check)();
       if (!complaint.empty()) return complaint;
+    }
+    return "";
+  }
+
+  /// Section 3.3; of lists with parts.
+  std::string calls(const Heading& heading) const {
+    const int ranks = static_cast<int>(lists_.size());
+    std::map<std::string, std::set<int>> named_by;
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const Cell& cell : lists_[rank]) {
+        for (const Action& a : cell) {
+          if (is_named_transfer(a) && (a.peer >= ranks || a.peer == rank))
+            return name(a) + " has no other rank at its other end";
+          if (!is_group_collective(a) || heading.mesh.count(a.group) > 0) continue;
+          named_by[a.group].insert(rank);
+          const auto given = heading.groups.find(a.group);
+          if (given != heading.groups.end() &&
+              std::count(given->second.begin(), given->second.end(), rank) == 0)
+            return name(a) + " is called by a rank outside the group";
+        }
+      }
+    }
+    for (const auto& [group, callers] : named_by) {
+      if (callers.size() == 1 && !heading.groups.count(group))
+        return "nobody else is in group " + group;
     }
     return "";
   }
@@ -152,30 +177,6 @@ class Inspector {
     return "";
   }
 
-  /// Section 3.3.
-  std::string calls(const Groups& groups) const {
-    const int ranks = static_cast<int>(lists_.size());
-    std::map<std::string, std::set<int>> named_by;
-    for (int rank = 0; rank < ranks; ++rank) {
-      for (const Cell& cell : lists_[rank]) {
-        for (const Action& a : cell) {
-          if (is_named_transfer(a) && (a.peer >= ranks || a.peer == rank))
-            return name(a) + " has no other rank at its other end";
-          if (!is_group_collective(a)) continue;
-          named_by[a.group].insert(rank);
-          const auto given = groups.find(a.group);
-          if (given != groups.end() &&
-              std::count(given->second.begin(), given->second.end(), rank) == 0)
-            return name(a) + " is called by a rank outside the group";
-        }
-      }
-    }
-    for (const auto& [group, callers] : named_by) {
-      if (callers.size() == 1 && !groups.count(group)) return "nobody else is in group " + group;
-    }
-    return "";
-  }
-
   /// Whole orders of calls alone lack nothing.
   bool only_calls() const {
     bool some = false;
@@ -242,8 +243,10 @@ class Inspector {
 
 }  // namespace
 
-std::string complaint_about(const Order& lists, const Groups& groups) {
-  return Inspector(lists).run(groups);
+std::string complaint_about(const Order& lists, const Heading& heading) {
+  const Order all = with_parts(lists, heading.parts);
+  const std::string of_calls = Inspector(all).calls(heading);
+  return of_calls.empty() ? Inspector(lists).run() : of_calls;
 }
 
 }  // namespace pipewright::reference

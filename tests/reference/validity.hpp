@@ -9,6 +9,6 @@ namespace pipewright::reference {
 
 /// The first thing wrong with the lists of a whole order (as after 1.1), as a sentence; empty if
 /// nothing is.
-[[nodiscard]] std::string complaint_about(const Order& lists, const Groups& groups = {});
+[[nodiscard]] std::string complaint_about(const Order& lists, const Heading& heading = {});
 
 }  // namespace pipewright::reference

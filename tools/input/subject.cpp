@@ -159,7 +159,7 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
 }  // namespace
 
 CommPolicy judged_policy(const Order& order, CommPolicy policy, const Arguments& arguments) {
-  if (order.calls.empty() || arguments.has("--preset")) return policy;
+  if ((order.calls.empty() && order.parts.empty()) || arguments.has("--preset")) return policy;
   if (!arguments.has("--device-queues")) policy.device_queues = 1;
   // What a fragment shows comes after the first use, unless it makes groups.
   const bool fragment = order.fragment || arguments.has("--fragment");

@@ -66,16 +66,12 @@ std::int64_t trace_end_ns(const Timeline& timeline, bool stuck) {
   return timeline.makespan_ns + std::max(timeline.makespan_ns / 20, kLeastTail);
 }
 
-namespace {
-
-/// Of a call its kind alone: its number means nothing outside its Program.
-Cell cell_of(const Program& program, InstructionId id) {
+Cell drawn_cell(const Program& program, InstructionId id) {
   const ActionKind kind = program.code[id].kind;
+  if (kind == ActionKind::Part) return {*program.action_of_part(id), std::nullopt};
   return is_call(kind) ? Cell{{.kind = kind, .stage = {}, .micro_batch = {}}, std::nullopt}
                        : program.cell(id);
 }
-
-}  // namespace
 
 TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
   const LaneTable lanes = lane_table(program);
@@ -93,11 +89,12 @@ TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
       const Instruction& in = program.code[id];
       const bool transfer = in.is_communication() || is_call(in.kind);
       TraceSpan span{.kind = transfer ? SpanKind::Transfer : SpanKind::Compute,
-                     .cell = cell_of(program, id),
+                     .cell = drawn_cell(program, id),
                      .lane = number,
                      .start_ns = timeline.start[id],
                      .moving_ns = timeline.start[id],
-                     .end_ns = timeline.end[id]};
+                     .end_ns = timeline.end[id],
+                     .is_part = in.kind == ActionKind::Part};
       if (transfer) {
         span.moving_ns = std::min(std::max(timeline.moving[id], span.start_ns), span.end_ns);
       }
@@ -110,7 +107,7 @@ TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
     const int rank = lanes.rank_of_lane[lane].value;
     trace.ranks[static_cast<std::size_t>(rank)].spans.push_back(
         {.kind = SpanKind::Stuck,
-         .cell = cell_of(program, head.instruction),
+         .cell = drawn_cell(program, head.instruction),
          .lane = lane - lanes.rank_lane_begin[static_cast<std::size_t>(rank)],
          .start_ns = head.start_ns,
          .moving_ns = head.start_ns,
@@ -175,7 +172,7 @@ void LiveActivations::take(const Action& action) {
 int peak_activations(const TraceRank& rank, bool forward_only) {
   LiveActivations live(forward_only);
   for (const TraceSpan& span : rank.spans) {
-    if (span.kind == SpanKind::Compute) live.add(span.cell);
+    if (span.kind == SpanKind::Compute && !span.is_part) live.add(span.cell);
   }
   return live.peak();
 }

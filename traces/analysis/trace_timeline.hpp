@@ -22,6 +22,7 @@ struct TraceSpan {
   std::int64_t start_ns = 0;   // of a transfer end: when it was ready
   std::int64_t moving_ns = 0;  // of a transfer end: when data began to move, never before start_ns
   std::int64_t end_ns = 0;     // of Stuck: the end of the trace
+  bool is_part = false;        // of a computation: a part of the action in `cell`
 
   std::int64_t duration_ns() const { return end_ns - start_ns; }
 };
@@ -84,6 +85,10 @@ class LiveActivations {
 };
 /// Most activations alive at once along the rank's computations.
 int peak_activations(const TraceRank& rank, bool forward_only = false);
+
+/// What a picture shows of an instruction. Of a call its kind alone: its number means nothing
+/// outside its Program. Of a computation that is a part its action.
+Cell drawn_cell(const Program& program, InstructionId id);
 
 /// "F m3 s1", "F m0 s2 v3", "F m7 s0 + B m3 s7", "SEND_F m3 s1", "OPT": a name that viewers colour
 /// by its letters (they ignore the digits). Appends, for a trace has millions.

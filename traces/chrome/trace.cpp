@@ -172,6 +172,9 @@ class Writer {
     const InstructionId id = slice.instruction;
     const Instruction& in = program_.code[id];
     const Cell cell = program_.cell(id);
+    const Action* of = program_.action_of_part(id);
+    Instruction shown = in;  // a computation that is a part, in the colour of its action
+    if (in.kind == ActionKind::Part) shown.kind = of->kind;
     name_.clear();
     if (slice.stuck) name_ = "stuck ";
     if (slice.moving_ns > slice.start_ns) {
@@ -188,9 +191,10 @@ class Writer {
                                       : transfer  ? "transfer"
                                       : together  ? "collective"
                                                   : "compute";
-    events_.begin_slice(place, category, name_, slice.stuck ? kStuckColor : color_of(in),
+    events_.begin_slice(place, category, name_, slice.stuck ? kStuckColor : color_of(shown),
                         slice.moving_ns, slice.end_ns);
     events_.arg("action", program_.text(id));
+    if (of != nullptr) events_.arg("part_of", to_string(*of));
     if (has_stage(in.kind)) events_.arg("stage", in.stage);
     if (has_micro_batch(in.kind)) events_.arg("micro_batch", in.micro_batch);
     if (cell.action.version >= 0) events_.arg("version", cell.action.version);
@@ -202,7 +206,7 @@ class Writer {
   }
 
   void append_name(InstructionId id) {
-    if (is_call(program_.code[id].kind)) {
+    if (is_call(program_.code[id].kind) || program_.action_of_part(id) != nullptr) {
       name_ += program_.text(id);
     } else {
       append_slice_name(program_.cell(id), name_);

@@ -95,11 +95,12 @@ void visit_program(const Program& program, const Timeline& timeline, std::size_t
     const Instruction& in = program.code[id];
     if (!in.has(Instruction::kOnComputeLane)) continue;
     draw(TraceSpan{.kind = in.is_communication() ? SpanKind::Transfer : SpanKind::Compute,
-                   .cell = program.cell(id),
+                   .cell = drawn_cell(program, id),
                    .lane = 0,
                    .start_ns = timeline.start[id],
                    .moving_ns = timeline.start[id],
-                   .end_ns = timeline.end[id]});
+                   .end_ns = timeline.end[id],
+                   .is_part = in.kind == ActionKind::Part});
   }
 }
 
@@ -115,7 +116,7 @@ Picture picture_of(const Program& program, const Timeline& timeline, int most_ra
     visit_program(program, timeline, static_cast<std::size_t>(r), [&](const TraceSpan& span) {
       if (span.kind != SpanKind::Compute) return;
       rank.busy_ns += span.duration_ns();
-      live.add(span.cell);
+      if (!span.is_part) live.add(span.cell);
     });
     rank.peak_activations = live.peak();
     picture.ranks.push_back(rank);

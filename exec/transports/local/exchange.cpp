@@ -92,6 +92,7 @@ void Exchange::start_collective(std::uint32_t index) {
 void Exchange::on_ended(InstructionId id) {
   ends_.end(id, now_);
   just_ended_.push_back(id);
+  if (!program_.part_of.empty()) machine_.look_at_queues(program_.rank_of(id));
 }
 
 }  // namespace pipewright::exec::local

@@ -118,6 +118,7 @@ void Ends::start_collective(std::uint32_t index) {
 void Ends::on_ended(InstructionId id) {
   ends_.end(id, now_);
   ++ended_count_;
+  if (!program_.part_of.empty()) machine_.look_at_queues(program_.rank_of(id));
 }
 
 void Ends::tell(TransferSignal signal, InstructionId id, RankId to) {

@@ -1,0 +1,56 @@
+// Of what the actions of a stage and kind consist (docs/semantics.md §3.4), and its text form:
+// "attention*3 ALL_REDUCE(tp:a:4x8:float32) mlp*5".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/order/action.hpp"
+#include "core/order/call.hpp"
+
+namespace pipewright {
+
+inline constexpr std::int64_t kMostPartWeight = 1'000'000'000'000;
+inline constexpr std::size_t kMostParts = 10'000;  // of an action
+
+/// A computation (of kind Part, named by Call::data) or a collective.
+struct Part {
+  Call call;
+  std::int64_t weight = 0;  // of a computation, from 1
+
+  bool is_computation() const { return call.kind == ActionKind::Part; }
+  bool operator==(const Part&) const = default;
+};
+
+struct ActionParts {
+  StageId stage;
+  ActionKind kind = ActionKind::F;  // F, I, W or B
+  std::vector<Part> parts;
+
+  bool operator==(const ActionParts&) const = default;
+};
+
+/// Devices of a rank that differ in one way, "tp" or "ep".
+struct MeshAxis {
+  std::string name;
+  int devices = 1;
+
+  bool operator==(const MeshAxis&) const = default;
+};
+
+/// nullptr where the action, which may be of any kind, has none.
+const ActionParts* parts_of(const std::vector<ActionParts>& all, const Action& action);
+const MeshAxis* axis_of(const std::vector<MeshAxis>& mesh, std::string_view group);
+
+/// "0F"
+std::string name_of(const ActionParts& parts);
+std::string to_string(const Part& part);
+
+/// Appends what "0F" and the texts of its parts say; returns what is wrong, "" if nothing.
+std::string add_parts(std::string_view name, const std::vector<std::string>& texts,
+                      std::vector<ActionParts>& all);
+std::string add_axis(std::string name, std::int64_t devices, std::vector<MeshAxis>& mesh);
+
+}  // namespace pipewright

@@ -1,0 +1,107 @@
+// Orders whose actions consist of parts, as files: both forms, and what is refused with its place.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.hpp"
+#include "core/order/order_json.hpp"
+#include "core/program/lower.hpp"
+#include "core/timeline/timeline.hpp"
+#include "sim/engine.hpp"
+
+namespace pipewright {
+namespace parts_test {
+
+using testing::HasSubstr;
+
+Order order_of(const std::string& text) {
+  if (text.front() != '{') return read_order_csv(text, "parts.csv");
+  const Json document = parse_json(text, "parts.json");
+  return read_order_json(JsonCursor(document, "parts.json"));
+}
+
+std::string refusal_of(const std::string& text) {
+  try {
+    (void)order_of(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+const char* const kOverlapped =
+    "# parts 0F: a*3 ALL_TO_ALL(ep:x:4x8:float32) b\n# parts 0B: c ALL_TO_ALL(ep:y)@2\n"
+    "# mesh tp=2 ep=4\n0F0,(0F1;0B0)OVERLAP_F_B,0B1\n";
+
+TEST(Parts, AreWrittenAsTheyAreRead) {
+  const Order order = order_of(kOverlapped);
+  ASSERT_EQ(order.parts.size(), 2U);
+  EXPECT_EQ(order.parts[0].parts[0].weight, 3);
+  EXPECT_EQ(order.mesh, (std::vector<MeshAxis>{{"tp", 2}, {"ep", 4}}));
+  EXPECT_EQ(write_order_csv(order), kOverlapped);
+  EXPECT_EQ(to_json(order)["schema"], "pipewright.order/2");
+  const Order again = order_of(to_text(to_json(order)));
+  EXPECT_EQ(again.parts, order.parts);
+  EXPECT_EQ(again.mesh, order.mesh);
+  EXPECT_EQ(again.ranks, order.ranks);
+}
+
+TEST(Parts, StandInAProgramAndNotInItsOrder) {
+  const Order order = order_of(kOverlapped);
+  const Order listed = with_transfers(order);
+  EXPECT_EQ(write_order_csv(listed), kOverlapped);
+  const Program program = lower(order, CommPolicy{});
+  EXPECT_EQ(program.text(0), "0F0.a");
+  EXPECT_EQ(program.text(1), "ALL_TO_ALL(ep:x:4x8:float32) of 0F0");
+  EXPECT_TRUE(program.ends_parts(3));
+  EXPECT_EQ(program.collectives.front().size(), 4);
+}
+
+/// The cost of an action is what its computations take together, whatever the weights.
+TEST(Parts, DivideTheCostOfTheirAction) {
+  for (const std::int64_t cost : {0, 1, 7, 1000, 999'999'937}) {
+    const Order order = order_of("# parts 0F: a*3 b c*1000000000000 d*7\n0F0,0F1\n");
+    const Program program = lower(order, CommPolicy{}, {.fragment = true});
+    CostTable costs = CostTable::uniform(1, {.f = Nanoseconds(cost)});
+    const sim::Result result = sim::simulate(program, costs);
+    EXPECT_EQ(result.timeline.makespan_ns, 2 * cost);
+    EXPECT_EQ(figures_of(program, result.timeline, costs).ranks[0].busy_ns, 2 * cost);
+  }
+}
+
+TEST(Parts, ThatAreNoneAreRefusedWithTheirPlace) {
+  const auto csv = [](const std::string& head) { return refusal_of(head + "\n0F0,0B0\n"); };
+  EXPECT_THAT(csv("# parts 0F"), HasSubstr("parts.csv: line 1"));
+  EXPECT_THAT(csv("# parts 0F:"), HasSubstr("0F needs 1 to 10000 parts"));
+  EXPECT_THAT(csv("# parts 0X: a"), HasSubstr("\"0X\" is no stage with F, I, W or B"));
+  EXPECT_THAT(csv("# parts 0F0: a"), HasSubstr("\"0F0\" is no stage"));
+  EXPECT_THAT(csv("# parts 0SEND_F: a"), HasSubstr("is no stage"));
+  EXPECT_THAT(csv("# parts 0F: a*0"), HasSubstr("\"a*0\" is no part"));
+  EXPECT_THAT(csv("# parts 0F: a*1000000000001"), HasSubstr("is no part"));
+  EXPECT_THAT(csv("# parts 0F: a SEND(>1:x)"), HasSubstr("\"SEND(>1:x)\" is no part"));
+  EXPECT_THAT(csv("# parts 0F: ALL_REDUCE(tp:x)"), HasSubstr("has no computation"));
+  EXPECT_THAT(csv("# parts 0F: a\n# parts 0F: b"), HasSubstr("line 2: the parts of 0F are given"));
+  EXPECT_THAT(csv("# parts 4F: a"), HasSubstr("parts are given for 4F, but there are 1 stages"));
+  EXPECT_THAT(csv("# mesh tp"), HasSubstr("expected axes and their devices"));
+  EXPECT_THAT(csv("# mesh tp=0"), HasSubstr("axis tp needs 1 to 65535 devices"));
+  EXPECT_THAT(csv("# mesh tp=300 ep=300"), HasSubstr("axis ep needs"));
+  EXPECT_THAT(csv("# mesh tp=2 tp=2"), HasSubstr("axis tp is given twice"));
+  EXPECT_THAT(csv("# mesh tp=2\n# group tp: 0"),
+              HasSubstr("tp is an axis of the mesh and a group"));
+  EXPECT_THAT(csv("# group g: 0\n# parts 0F: a ALL_REDUCE(g:x)"), testing::IsEmpty());
+}
+
+TEST(Parts, OfAnOrderJsonNameTheirPointer) {
+  const auto json = [](const std::string& more) {
+    return refusal_of(R"j({"schema": "pipewright.order/2", "ranks": [["0F0", "0B0"]], )j" + more +
+                      "}");
+  };
+  EXPECT_THAT(json(R"j("parts": {"0F": ["a", "b c"]})j"), HasSubstr("/parts/0F"));
+  EXPECT_THAT(json(R"j("parts": {"0F": "a"})j"), HasSubstr("/parts/0F"));
+  EXPECT_THAT(json(R"j("parts": {"1F": ["a"]})j"), HasSubstr("there are 1 stages"));
+  EXPECT_THAT(json(R"j("mesh": {"tp": 0})j"), HasSubstr("/mesh/tp"));
+  EXPECT_THAT(json(R"j("mesh": {"tp": 2}, "parts": {"0F": ["a", "ALL_REDUCE(tp)"]})j"),
+              testing::IsEmpty());
+}
+
+}  // namespace parts_test
+}  // namespace pipewright
