@@ -1,5 +1,5 @@
-// The rooms of the house are those of docs/architecture.md: what each may include, no circle, and
-// no room with too many sources.
+// The rooms of the house are those of docs/architecture.md: what each may include, no circle, no
+// room with too many sources, and no installed header that needs one which is not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,6 +122,29 @@ TEST(Layout, NoRoomHasTooManySources) {
     if (entry.path().extension() == ".cpp") ++tests[entry.path().parent_path().string()];
   }
   for (const auto& [folder, sources] : tests) EXPECT_LE(sources, kMostSources) << folder;
+}
+
+/// What the CMakeLists.txt of the tops list.
+std::set<std::string> installed_headers() {
+  static const std::regex header("\n *([a-z0-9_/]+\\.hp?p?)\\b");
+  std::set<std::string> headers;
+  for (const char* top : kTops) {
+    const std::string list = text_of(root() / top / "CMakeLists.txt");
+    for (std::sregex_iterator at(list.begin(), list.end(), header), end; at != end; ++at)
+      headers.insert(std::string(top) + "/" + at->str(1));
+  }
+  return headers;
+}
+
+TEST(Layout, InstalledHeadersIncludeInstalledOnes) {
+  static const std::regex include("\n#include \"([^\"]+)\"");
+  const std::set<std::string> headers = installed_headers();
+  EXPECT_TRUE(headers.contains("core/program/program.hpp"));
+  for (const std::string& header : headers) {
+    const std::string text = "\n" + text_of(root() / header);
+    for (std::sregex_iterator at(text.begin(), text.end(), include), end; at != end; ++at)
+      EXPECT_TRUE(headers.contains(at->str(1))) << header << " includes " << at->str(1);
+  }
 }
 
 }  // namespace layout_test
