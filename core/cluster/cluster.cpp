@@ -3,6 +3,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/cluster/collectives.hpp"
 #include "core/cluster/paddle.hpp"
 
 namespace pipewright {
@@ -40,7 +41,7 @@ Json port_json(const PortSpec& port) {
 }
 
 Cluster read_preset(const JsonCursor& document, const JsonCursor& preset) {
-  document.only({"schema", "name", "preset", "devices"});
+  document.only({"schema", "name", "preset", "devices", "collectives"});
   int devices = 0;
   const std::optional<JsonCursor> count = document.find("devices");
   if (count) {
@@ -156,6 +157,8 @@ Cluster read_cluster(const JsonCursor& document) {
     if (const auto name = document.find("name")) {
       cluster.name = read_name(*name);
     }
+    if (const auto section = document.find("collectives"))
+      cluster.collectives = read_collectives(*section, cluster.devices_per_node);
     return cluster;
   }
   const auto kinds = document.find("node_kinds");
@@ -163,7 +166,7 @@ Cluster read_cluster(const JsonCursor& document) {
     document.only({"schema", "name", "devices_per_node", "network_ports", "node_kinds"});
   } else {
     document.only({"schema", "name", "preset", "nodes", "devices_per_node", "network_ports",
-                   "device", "inside", "across", "node_kinds"});
+                   "device", "inside", "across", "node_kinds", "collectives"});
   }
   cluster.name = read_name(document.at("name"));
   if (!kinds) cluster.nodes = read_count(document.at("nodes"), 1, kMostDevices);
@@ -181,6 +184,8 @@ Cluster read_cluster(const JsonCursor& document) {
   cluster.device = read_device(document.at("device"));
   cluster.inside = read_port(document.at("inside"));
   cluster.across = read_across(document, cluster.nodes);
+  if (const auto section = document.find("collectives"))
+    cluster.collectives = read_collectives(*section, cluster.devices_per_node);
   return cluster;
 }
 
@@ -198,6 +203,7 @@ Json to_json(const Cluster& cluster) {
   if (cluster.across.bytes_per_second > 0) {
     json["across"] = port_json(cluster.across);
   }
+  if (cluster.collectives) json["collectives"] = to_json(*cluster.collectives);
   return json;
 }
 

@@ -2,11 +2,13 @@
 // code that does not look at the kinds sees every node as the weakest.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/base/json.hpp"
+#include "core/costs/collective_model.hpp"
 #include "core/costs/costs.hpp"
 
 namespace pipewright {
@@ -44,7 +46,9 @@ struct Cluster {
   PortSpec across;    // between nodes; of several kinds: the slowest
   /// Ports to the other nodes that a node's devices share, in order; 0: a port for each device.
   int network_ports = 0;
-  std::vector<NodeKind> kinds;       // empty: all nodes are alike
+  std::vector<NodeKind> kinds;  // empty: all nodes are alike
+  /// What collectives take, where the file says it; not of clusters of several kinds.
+  std::optional<CollectiveModel> collectives;
   std::vector<std::string> assumed;  // what the reader assumed, in sentences; not written
 
   int devices() const { return nodes * devices_per_node; }
@@ -72,7 +76,8 @@ std::string fingerprint(const Cluster& cluster);
 /// Latency and rate from one device to another; the links it shares with others are not in it.
 RouteCosts way_between(const Cluster& cluster, int source, int destination);
 
-/// Fills links and route_of_edge: rank r sits on device device_of_rank[r].
+/// Fills links and route_of_edge: rank r sits on device device_of_rank[r]. Also the prices of
+/// collectives, where the cluster has some (core/cluster/collectives.hpp).
 void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>& device_of_rank);
 
 }  // namespace pipewright

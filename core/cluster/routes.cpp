@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/cluster/cluster.hpp"
+#include "core/cluster/collectives.hpp"
 
 namespace pipewright {
 
@@ -103,6 +104,7 @@ void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>
     PIPEWRIGHT_ASSERT(device >= 0 && device < cluster.devices(),
                       "a rank sits on a device that the cluster does not have");
   }
+  set_collectives(costs, cluster, device_of_rank);
   costs.links.clear();
   costs.route_of_edge.clear();
   costs.every_route = {cluster.inside.latency, cluster.inside.bytes_per_second, {}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/costs/collective_model.hpp"
 #include "core/order/stages_by_rank.hpp"
 #include "core/program/collectives.hpp"
 
@@ -120,15 +121,9 @@ std::optional<std::int64_t> CostTable::collective_bytes(const Collective& collec
                                         : std::nullopt;
 }
 
-Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) const {
-  const auto stage = static_cast<std::size_t>(collective.stage.value);
-  Nanoseconds time;
-  if (has_stage(collective.kind) && stage < stages.size()) {
-    time = collective.kind == ActionKind::ReduceGrad ? stages[stage].reduce : stages[stage].unshard;
-  }
-  const std::optional<std::int64_t> moved = collective_bytes(collective);
-  if (!moved) return time;
-  const RingWork work = ring_work(collective, *moved);
+Nanoseconds CostTable::ring_time(const Collective& collective, std::int64_t moved,
+                                 int ranks) const {
+  const RingWork work = ring_work(collective, moved);
   Nanoseconds latency;
   double rate = 0;  // of the slowest link; 0: bytes cost nothing
   for (std::size_t m = 0; m < collective.members.size(); ++m) {
@@ -138,11 +133,23 @@ Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) 
     if (way.bytes_per_second > 0)
       rate = rate > 0 ? std::min(rate, way.bytes_per_second) : way.bytes_per_second;
   }
-  time += latency * static_cast<int>(work.steps);
+  const Nanoseconds time = latency * static_cast<int>(work.steps);
   if (rate <= 0) return time;
   const double bytes =
       static_cast<double>(work.bytes_times_n) / static_cast<double>(collective.size());
   return time + Nanoseconds(static_cast<std::int64_t>(std::ceil(bytes / rate * 1e9 - 1e-6)));
+}
+
+Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) const {
+  const auto stage = static_cast<std::size_t>(collective.stage.value);
+  Nanoseconds time;
+  if (has_stage(collective.kind) && stage < stages.size()) {
+    time = collective.kind == ActionKind::ReduceGrad ? stages[stage].reduce : stages[stage].unshard;
+  }
+  const std::optional<std::int64_t> moved = collective_bytes(collective);
+  if (!moved) return time;
+  return time + (collectives != nullptr ? priced_time(*collectives, collective, *moved)
+                                        : ring_time(collective, *moved, ranks));
 }
 
 Nanoseconds CostTable::update_time(const Placement& placement, RankId rank) const {

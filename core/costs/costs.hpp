@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,8 @@
 #include "core/program/program.hpp"
 
 namespace pipewright {
+
+struct CollectivePrices;  // core/costs/collective_model.hpp
 
 /// Durations of one stage, one micro-batch.
 struct StageCosts {
@@ -68,6 +71,8 @@ struct CostTable {
   /// all. Its links may be empty.
   std::vector<RouteCosts> route_of_edge;
   std::vector<Link> links;
+  /// What the ranks' collectives take; nullptr: a ring over their routes.
+  std::shared_ptr<const CollectivePrices> collectives;
   std::string source = "assumed";  // where the numbers come from: "assumed", a profile's name
 
   /// Equal stages.
@@ -86,8 +91,9 @@ struct CostTable {
   Nanoseconds compute_time(const Action& action, const Action* partner = nullptr) const;
   /// Cost of OPT on a rank: the updates of its stages.
   Nanoseconds update_time(const Placement& placement, RankId rank) const;
-  /// From the moment all members are ready to their end: the ring of its members by rank, over the
-  /// largest latency and the least bandwidth on it (docs/semantics.md §5).
+  /// From the moment all members are ready to their end: by `collectives`, or the ring of its
+  /// members by rank, over the largest latency and the least bandwidth on it (docs/semantics.md
+  /// §5).
   Nanoseconds collective_time(const Collective& collective, int ranks) const;
   /// Duration of any computation; 0 for transfer ends and members of collectives.
   Nanoseconds duration(const Program& program, InstructionId id) const;
@@ -95,6 +101,7 @@ struct CostTable {
  private:
   Nanoseconds part_time(const PartWork& work) const;
   std::optional<std::int64_t> collective_bytes(const Collective& collective) const;
+  Nanoseconds ring_time(const Collective& collective, std::int64_t moved, int ranks) const;
 };
 
 /// Cost of the updates of a rank's stages, one after the other.

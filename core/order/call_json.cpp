@@ -19,7 +19,7 @@ std::vector<std::string_view> kind_names() {
   return names;
 }
 
-ActionKind read_kind(const JsonCursor& value) {
+ActionKind read_call_kind(const JsonCursor& value) {
   const std::string name = value.string();
   if (const auto kind = call_kind(name)) return *kind;
   value.fail("the kind of a call, such as \"ALL_REDUCE\" or \"SEND\"" +
@@ -45,7 +45,7 @@ void read_format(const JsonCursor& object, Call& call) {
 }
 
 Call read_call(const JsonCursor& object) {
-  Call call{.kind = read_kind(object.at("kind"))};
+  Call call{.kind = read_call_kind(object.at("kind"))};
   if (call.kind == ActionKind::HostSync) {
     object.only({"kind", "stream"});
   } else if (call.kind == ActionKind::NewGroup) {

@@ -52,6 +52,18 @@ const MeshAxis* axis_of(const std::vector<MeshAxis>& mesh, std::string_view grou
   return found == mesh.end() ? nullptr : &*found;
 }
 
+int devices_of_rank(const std::vector<MeshAxis>& mesh) {
+  int devices = 1;
+  for (const MeshAxis& axis : mesh) devices *= axis.devices;
+  return devices;
+}
+
+int stride_of(const std::vector<MeshAxis>& mesh, const MeshAxis& axis) {
+  int stride = 1;
+  for (auto before = mesh.begin(); before->name != axis.name; ++before) stride *= before->devices;
+  return stride;
+}
+
 std::string name_of(const ActionParts& parts) {
   return std::to_string(parts.stage.value) + std::string(to_string(parts.kind));
 }

@@ -43,6 +43,10 @@ struct MeshAxis {
 /// nullptr where the action, which may be of any kind, has none.
 const ActionParts* parts_of(const std::vector<ActionParts>& all, const Action& action);
 const MeshAxis* axis_of(const std::vector<MeshAxis>& mesh, std::string_view group);
+/// Of a rank: the product of its axes.
+int devices_of_rank(const std::vector<MeshAxis>& mesh);
+/// From a device of a rank to the next in an axis: in the first axis they are neighbours (§3.4).
+int stride_of(const std::vector<MeshAxis>& mesh, const MeshAxis& axis);
 
 /// "0F"
 std::string name_of(const ActionParts& parts);

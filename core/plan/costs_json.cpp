@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/json_fields.hpp"
+#include "core/cluster/collectives.hpp"
 
 namespace pipewright {
 
@@ -184,6 +185,24 @@ void read_routes(const JsonCursor& costs, const CostContext& context, CostTable&
   }
 }
 
+/// "collectives": "cluster" where the cluster's prices count, whatever the routes.
+void read_collective_prices(const JsonCursor& costs, const CostContext& context, CostTable& table) {
+  const auto word = costs.find("collectives");
+  if (!word) {
+    table.collectives = nullptr;
+    return;
+  }
+  if (!word->value().is_string() || word->string() != "cluster") word->fail("\"cluster\"");
+  if (!context.cluster.collectives) {
+    throw InputError(word->file(), word->pointer(),
+                     "the plan's cluster has no \"collectives\"; remove this, or add them there");
+  }
+  for (const int device : context.device_of_rank) {
+    if (device >= context.cluster.devices()) word->fail("a mesh of devices that the cluster has");
+  }
+  set_collectives(table, context.cluster, context.device_of_rank);
+}
+
 Json route_json(const RouteCosts& route) {
   Json json = {{"latency_ns", route.latency.value}, {"bytes_per_second", route.bytes_per_second}};
   if (!route.links.empty()) {
@@ -238,7 +257,7 @@ Json sizes_json(const std::vector<Bytes>& sizes) {
 
 CostTable read_costs(const JsonCursor& value, const CostContext& context) {
   value.only({"source", "stages", "memory", "activation_bytes", "gradient_bytes", "parameter_bytes",
-              "tied_bytes", "overlapped_pair_ns", "routes", "every_route", "links"});
+              "tied_bytes", "overlapped_pair_ns", "routes", "every_route", "links", "collectives"});
   CostTable table;
   table.source = read_name(value.at("source"));
   const JsonCursor stages = value.at("stages");
@@ -270,6 +289,7 @@ CostTable read_costs(const JsonCursor& value, const CostContext& context) {
     table.overlapped_pair = read_duration(*pair);
   }
   read_routes(value, context, table);
+  read_collective_prices(value, context, table);
   return table;
 }
 
@@ -305,6 +325,7 @@ Json costs_json(const CostTable& costs, const CostContext& context) {
   if (costs.tied_bytes.value > 0) json["tied_bytes"] = costs.tied_bytes.value;
   json["overlapped_pair_ns"] = costs.overlapped_pair.value;
   add_routes(costs, context, json);
+  if (costs.collectives != nullptr) json["collectives"] = "cluster";
   return json;
 }
 

@@ -18,7 +18,7 @@ struct CostContext {
 
 CostTable read_costs(const JsonCursor& value, const CostContext& context);
 /// Routes that are those of set_routes() are written as "routes": "cluster", the others edge by
-/// edge.
+/// edge; "collectives": "cluster" says that the cluster's prices count.
 Json costs_json(const CostTable& costs, const CostContext& context);
 
 }  // namespace pipewright

@@ -31,12 +31,14 @@ std::map<std::string, ByRank> calls_by_group(const Program& program) {
 }
 
 /// The call of a rank that stands for devices among which it is.
-Collective collective_inside(const Program& program, RankId rank, InstructionId id, int devices) {
+Collective collective_inside(const Program& program, RankId rank, InstructionId id,
+                             const MeshAxis& axis) {
   return {.kind = program.code[id].kind,
           .stage = {},
           .members = {{rank, id}},
           .call_bytes = bytes_of(program.call(program.code[id])),
-          .devices = devices};
+          .devices = axis.devices,
+          .stride = stride_of(program.mesh, axis)};
 }
 
 /// The turn-th calls of the ranks.
@@ -86,7 +88,7 @@ void append_calls(const Order& order, Program& program) {
       for (std::size_t r = 0; axis->devices > 1 && r < calls.size(); ++r) {
         for (const InstructionId id : calls[r])
           program.collectives.push_back(
-              collective_inside(program, RankId(static_cast<int>(r)), id, axis->devices));
+              collective_inside(program, RankId(static_cast<int>(r)), id, *axis));
       }
       continue;
     }

@@ -81,6 +81,7 @@ struct Collective {
   bool differ = false;               // members are not for the same
   std::int64_t call_bytes = 0;       // the largest member's
   int devices = 1;                   // that each member stands for (§3.4)
+  int stride = 1;                    // from one of these devices to the next
 
   bool can_start() const { return missing.empty() && !differ; }
   std::int64_t size() const { return static_cast<std::int64_t>(members.size()) * devices; }

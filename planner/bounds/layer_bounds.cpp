@@ -24,8 +24,18 @@ RouteCosts closing_edge(const CostModel& costs, const ParallelSetup& mesh, int r
   return costs.route((mesh.data - 1) * mesh.pipeline + rank, rank);
 }
 
-double parameter_bytes(const Job& job, const StagePlan& stage) {
-  return static_cast<double>(state_of(job.model, stage, job.training.optimizer).parameters.value);
+Bytes parameters_of(const Job& job, const StagePlan& stage) {
+  return state_of(job.model, stage, job.training.optimizer).parameters;
+}
+
+/// Half of what an all-reduce of a rank's replicas takes, or the whole of what stands for it where
+/// they are sharded.
+double least_half_ns(const CostModel& costs, const Job& job, const ParallelSetup& mesh, int rank,
+                     Bytes parameters) {
+  if (const auto priced = priced_reduction(job, mesh, rank, parameters))
+    return static_cast<double>(priced->value) / (job.strategy.sharding_degree > 1 ? 1 : 2);
+  return half_ring_ns(closing_edge(costs, mesh, rank), mesh.data,
+                      static_cast<double>(parameters.value));
 }
 
 /// What reducing takes at least on a rank, its OPT and its gathering aside.
@@ -33,10 +43,10 @@ double least_reduction(const CostModel& costs, const Job& job, const ParallelSet
                        const CommonOfSchedules& common, const StagePlan& whole) {
   if (mesh.data == 1 || !common.synchronous) return 0;
   const bool is_whole = mesh.pipeline == 1 && !common.any_named;
-  const double bytes = is_whole ? parameter_bytes(job, whole) : 0;
+  const Bytes parameters = is_whole ? parameters_of(job, whole) : Bytes(0);
   double least = -1;
   for (int rank = 0; rank < mesh.pipeline; ++rank) {
-    const double ring = 2 * half_ring_ns(closing_edge(costs, mesh, rank), mesh.data, bytes);
+    const double ring = 2 * least_half_ns(costs, job, mesh, rank, parameters);
     if (least < 0 || ring < least) least = ring;
   }
   return least;
@@ -96,8 +106,8 @@ void set_least_reductions(std::vector<StageCosts>& stage_costs, const CostModel&
                           std::span<const StagePlan> stages) {
   if (mesh.data == 1) return;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const RouteCosts edge = closing_edge(costs, mesh, static_cast<int>(stages[s].rank.value));
-    const double half = half_ring_ns(edge, mesh.data, parameter_bytes(job, stages[s]));
+    const double half = least_half_ns(costs, job, mesh, static_cast<int>(stages[s].rank.value),
+                                      parameters_of(job, stages[s]));
     const Nanoseconds time(static_cast<std::int64_t>(half));
     const bool is_sharded = job.strategy.sharding_degree > 1;
     stage_costs[s].reduce = is_sharded ? time : time + time;

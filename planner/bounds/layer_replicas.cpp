@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/cluster/collectives.hpp"
 #include "core/model/tie.hpp"
 
 namespace pipewright::planner {
@@ -45,6 +46,19 @@ Nanoseconds ring_time(const RouteCosts& edge, int members, bool sharded, Bytes p
 
 }  // namespace
 
+std::optional<Nanoseconds> priced_reduction(const Job& job, const ParallelSetup& mesh, int rank,
+                                            Bytes parameters) {
+  if (!job.cluster.collectives) return std::nullopt;
+  CollectivePrices prices{collectives_on(job.cluster), {}, job.cluster.devices_per_node};
+  Collective replicas;
+  replicas.sharded = job.strategy.sharding_degree > 1;
+  for (int d = 0; d < mesh.data; ++d) {
+    replicas.members.push_back({RankId(d)});
+    prices.device_of_rank.push_back(d * mesh.pipeline + rank);
+  }
+  return priced_time(prices, replicas, parameters.value);
+}
+
 int replicas_that_differ(const Cluster& cluster, const ParallelSetup& mesh) {
   if (cluster.nodes == 1) return 1;
   if (!cluster.kinds.empty()) return mesh.data;
@@ -70,8 +84,11 @@ CostTable table_of_some(const CostModel& costs, const Job& job, const ParallelSe
                                 job.training.optimizer, shards);
   if (replicas == mesh.data) return table;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const RouteCosts edge = worst_edge(costs, job, mesh, static_cast<int>(stages[s].rank.value));
-    const Nanoseconds time = ring_time(edge, mesh.data, shards > 1, table.parameter_bytes[s]);
+    const int rank = static_cast<int>(stages[s].rank.value);
+    const auto priced = priced_reduction(job, mesh, rank, table.parameter_bytes[s]);
+    const Nanoseconds time = priced ? *priced
+                                    : ring_time(worst_edge(costs, job, mesh, rank), mesh.data,
+                                                shards > 1, table.parameter_bytes[s]);
     table.stages[s].reduce = time;
     if (shards > 1) table.stages[s].unshard = time;
   }

@@ -2,6 +2,7 @@
 // alike and the model is planned layer by layer. Pure functions.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "core/costs/costs.hpp"
@@ -23,6 +24,12 @@ int replicas_that_differ(const Cluster& cluster, const ParallelSetup& mesh);
 /// differ), on nodes that differ or share ports, and on this machine's cores.
 int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
                          const CommonOfSchedules& common);
+
+/// What reducing so many bytes among a rank's replicas takes by the cluster's own prices (its
+/// section "collectives"); nullopt where it has none, and a ring over routes counts. Rank r of
+/// replica d sits on device d * P + r.
+std::optional<Nanoseconds> priced_reduction(const Job& job, const ParallelSetup& mesh, int rank,
+                                            Bytes parameters);
 
 /// The cost table of that many replicas: CostModel::table() with reductions as long as those of all
 /// replicas of the mesh.

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/error.hpp"
+#include "core/cluster/collectives.hpp"
 #include "core/model/tie.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "planner/memory/memory.hpp"
@@ -266,11 +267,12 @@ CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int mic
   }
   if (!tied_stages(model_, stages).empty())
     costs.tied_bytes = Bytes(tie_of(model_)->weights * model_.bytes_per_element);
+  std::vector<int> device_of_rank(static_cast<std::size_t>(ranks));
+  std::iota(device_of_rank.begin(), device_of_rank.end(), 0);
   if (profile_ && cluster_.nodes == 1) {
     costs.every_route = {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
+    set_collectives(costs, cluster_, device_of_rank);
   } else {
-    std::vector<int> device_of_rank(static_cast<std::size_t>(ranks));
-    std::iota(device_of_rank.begin(), device_of_rank.end(), 0);
     set_routes(costs, cluster_, device_of_rank);
   }
   return costs;

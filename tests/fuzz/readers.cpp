@@ -4,6 +4,7 @@
 #include "core/base/plain_text.hpp"
 #include "core/base/units.hpp"
 #include "core/cluster/paddle.hpp"
+#include "core/costs/collective_fit.hpp"
 #include "core/costs/cost_text.hpp"
 #include "core/order/cells.hpp"
 #include "core/order/comm_policy.hpp"
@@ -110,6 +111,10 @@ const std::vector<Reader>& readers() {
                      [](const JsonCursor& root) { (void)exec::read_checkpoint_manifest(root); });
        }},
       {"npy", read_array},
+      {"collectives",
+       [](std::string_view bytes) {
+         (void)leave_each_size_out(read_collective_text(bytes, "fuzz", 8));
+       }},
       {"paddle_cluster",
        [](std::string_view bytes) {
          with_cursor(bytes, [](const JsonCursor& root) { (void)read_paddle_cluster(root); });

@@ -72,6 +72,21 @@ Policy policy_of(const json& vector) {
   return result;
 }
 
+reference::CollectiveTerms collectives_of(const json& given) {
+  reference::CollectiveTerms terms;
+  const std::map<std::string, std::int64_t*> places = {
+      {"launch", &terms.launch},
+      {"step", &terms.step},
+      {"part", &terms.part},
+      {"bulk", &terms.bulk},
+      {"bytes_per_second", &terms.bytes_per_second},
+      {"per_node", &terms.per_node},
+      {"across_step", &terms.across_step},
+      {"across_bytes_per_second", &terms.across_bytes_per_second}};
+  for (const auto& [key, value] : given.items()) *places.at(key) = value;
+  return terms;
+}
+
 Costs costs_of(const json& vector) {
   Costs costs;
   const json given = vector.value("costs", json::object());
@@ -87,6 +102,8 @@ Costs costs_of(const json& vector) {
       costs.tied_bytes = value;
     } else if (key == "bytes_per_second") {
       costs.bytes_per_second = value.get<std::int64_t>();
+    } else if (key == "collectives") {
+      costs.collectives = collectives_of(value);
     } else if (value.is_object()) {
       for (const auto& [stage, cost] : value.items())
         costs.kind_and_stage[key][std::stoi(stage)] = cost;

@@ -211,6 +211,7 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--rank-cost", change(some_costs)},  // a rank has one stage in these plans
       {"--rank-mem", change(some_memory)},
       {"--message-bytes", change(some_message)},
+      {"--collectives", refused("fitted.json")},  // a plan has its cluster's
       {"--preset", change(some_preset)},
       {"--issue", change(policy_field<kIssue, kInline, kStream, kGrouped>)},
       {"--channel", change(policy_field<kChannel, kRank, kPair, kEdge, kTag, kDirection>)},

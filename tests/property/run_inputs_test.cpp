@@ -78,6 +78,7 @@ const std::map<std::string, Trial, std::less<>>& trials() {
       {"--rank-cost", order("--rank-cost F=2ms,B=3ms", "costs")},
       {"--rank-mem", order("--rank-mem F=4MiB,W=-4MiB", "")},
       {"--message-bytes", order("--message-bytes 4096", "costs")},
+      {"--collectives", nothing("prices of calls, of which this order has none")},
       {"--preset", order("--preset torch-gloo", "policy")},
       {"--issue", order("--issue inline", "policy")},
       {"--channel", order("--channel rank", "policy")},

@@ -1,11 +1,13 @@
 #include "tests/property/two_readings.hpp"
 
 #include <map>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string>
 #include <utility>
 
+#include "core/costs/collective_model.hpp"
 #include "core/costs/costs.hpp"
 #include "core/order/order.hpp"
 #include "core/order/problems.hpp"
@@ -76,7 +78,25 @@ std::int64_t value(const std::map<std::string, std::int64_t>& map, const std::st
   return found == map.end() ? otherwise : found->second;
 }
 
-CostTable translated(const reference::Costs& costs, int stages) {
+std::shared_ptr<const CollectivePrices> translated(const reference::CollectiveTerms& terms,
+                                                   int devices_of_rank) {
+  constexpr int kOneNode = 1 << 30;
+  CollectivePrices prices;
+  prices.model = {.launch_ns = static_cast<double>(terms.launch),
+                  .step_ns = static_cast<double>(terms.step),
+                  .part_ns_per_byte = static_cast<double>(terms.part),
+                  .bulk_ns = static_cast<double>(terms.bulk),
+                  .bytes_per_second = static_cast<double>(terms.bytes_per_second),
+                  .across_step_ns = static_cast<double>(terms.across_step),
+                  .across_bytes_per_second = static_cast<double>(terms.across_bytes_per_second)};
+  constexpr int kRanks = 256;  // more than any case has
+  prices.devices_per_node = terms.per_node > 0 ? static_cast<int>(terms.per_node) : kOneNode;
+  for (int rank = 0; rank < kRanks; ++rank) prices.device_of_rank.push_back(rank * devices_of_rank);
+  return std::make_shared<const CollectivePrices>(prices);
+}
+
+CostTable translated(const reference::Costs& costs, const Order& order) {
+  const int stages = order.stages();
   const auto of_stage = [&](const std::string& kind, int s, std::int64_t otherwise) {
     const auto by_stage = costs.kind_and_stage.find(kind);
     if (by_stage != costs.kind_and_stage.end() && by_stage->second.count(s))
@@ -109,6 +129,8 @@ CostTable translated(const reference::Costs& costs, int stages) {
   table.overlapped_pair = Nanoseconds(value(costs.kind, "FB"));
   table.every_route.latency = Nanoseconds(costs.latency);
   table.every_route.bytes_per_second = static_cast<double>(costs.bytes_per_second.value_or(0));
+  if (costs.collectives)
+    table.collectives = translated(*costs.collectives, devices_of_rank(order.mesh));
   return table;
 }
 
@@ -124,7 +146,7 @@ Program program_of(const Case& c) {
   return lower(order_of(c), translated(c.policy), {.fragment = c.fragment});
 }
 
-CostTable costs_of(const Case& c) { return translated(c.costs, order_of(c).stages()); }
+CostTable costs_of(const Case& c) { return translated(c.costs, order_of(c)); }
 
 std::string of_library(const Case& c) {
   std::ostringstream out;
@@ -139,7 +161,7 @@ std::string of_library(const Case& c) {
   const std::string lists = contradicts_itself(c.order) ? "" : out.str();
   if (!c.fragment && !problems_of(order).empty())
     return lists + "verdict invalid, before it is run\n";
-  const CostTable costs = translated(c.costs, order.stages());
+  const CostTable costs = translated(c.costs, order);
   const sim::Result result = sim::simulate(program, costs);
   const WaitReport report = sim::check(program, costs);
   out << "verdict " << to_string(report.verdict) << (result.finished ? ", finished" : "") << "\n";

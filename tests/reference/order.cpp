@@ -113,6 +113,17 @@ bool is_pass(const Action& action) {
   return action.kind == "F" || action.kind == "I" || action.kind == "W" || action.kind == "B";
 }
 
+bool is_axis(const Mesh& mesh, const std::string& group) {
+  return std::any_of(mesh.begin(), mesh.end(),
+                     [&](const auto& axis) { return axis.first == group; });
+}
+
+int devices_of_rank(const Mesh& mesh) {
+  int devices = 1;
+  for (const auto& [axis, count] : mesh) devices *= count;
+  return devices;
+}
+
 bool is_asynchronous(const Order& order) {
   for (const Row& row : order) {
     for (const Cell& cell : row) {
@@ -256,7 +267,7 @@ Heading parse_heading(const std::string& csv) {
       std::istringstream axes(found[1]);
       for (std::string word; axes >> word;) {
         if (!std::regex_match(word, found, axis)) throw std::invalid_argument("no axis: " + word);
-        heading.mesh[found[1]] = std::stoi(found[2]);
+        heading.mesh.emplace_back(found[1], std::stoi(found[2]));
       }
     }
   }

@@ -35,8 +35,8 @@ using Order = std::vector<Row>;
 using Groups = std::map<std::string, std::vector<int>>;
 /// Of what the actions of a stage and kind ("0F") consist (3.4).
 using Parts = std::map<std::string, std::vector<Action>>;
-/// How many devices of a rank differ in an axis alone, by its name (3.4).
-using Mesh = std::map<std::string, int>;
+/// How many devices of a rank differ in an axis alone, with its name (3.4).
+using Mesh = std::vector<std::pair<std::string, int>>;
 
 /// What the text says above its rows.
 struct Heading {
@@ -69,6 +69,10 @@ struct Heading {
 [[nodiscard]] bool is_part(const Action& action);
 /// F I W B.
 [[nodiscard]] bool is_pass(const Action& action);
+/// The group of such devices.
+[[nodiscard]] bool is_axis(const Mesh& mesh, const std::string& group);
+/// Of a rank.
+[[nodiscard]] int devices_of_rank(const Mesh& mesh);
 /// Some F, I, W or B names a version (section 3.1).
 [[nodiscard]] bool is_asynchronous(const Order& order);
 

@@ -37,6 +37,13 @@ struct Policy {
 };
 
 /// Integer nanoseconds. What is not given is 0, but B (I + W) and FB (the sum of its two actions).
+/// Section 5, in whole nanoseconds and bytes; device d is on node d / per_node, all on one where
+/// that is 0.
+struct CollectiveTerms {
+  std::int64_t launch = 0, step = 0, part = 0, bulk = 0, bytes_per_second = 1;
+  std::int64_t per_node = 0, across_step = 0, across_bytes_per_second = 1;
+};
+
 struct Costs {
   std::map<std::string, std::int64_t> kind;  // "F", "I", "W", "B", "FB", "OPT", "REDUCE_GRAD" ...
   std::map<std::string, std::map<int, std::int64_t>>
@@ -47,6 +54,7 @@ struct Costs {
   std::map<int, std::int64_t> parameter_bytes;   // by stage: what collectives move; none: no bytes
   std::int64_t tied_bytes = 0;                   // what REDUCE_TIED moves
   std::optional<std::int64_t> bytes_per_second;  // of every route; none: bytes take no time
+  std::optional<CollectiveTerms> collectives;    // none: rings over the routes
 };
 
 }  // namespace pipewright::reference

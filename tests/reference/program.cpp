@@ -17,6 +17,7 @@ class Builder {
       : lists_(lists), policy_(policy), heading_(heading), placement_(lists) {}
 
   Program build() {
+    program_.devices_of_rank = devices_of_rank(heading_.mesh);
     add_instructions();
     for (const std::vector<int>& batch : batches_) join(batch);
     for (const Instruction& end : program_.instructions)
@@ -258,10 +259,14 @@ class Builder {
 
   void find_others_of_call(Instruction& of) {
     const bool making = of.cell[0].kind == "NEW_GROUP";
-    const auto axis = heading_.mesh.find(of.cell[0].group);
-    if (!making && axis != heading_.mesh.end()) {
-      of.devices = axis->second;
-      return;
+    int stride = 1;
+    for (const auto& [axis, devices] : heading_.mesh) {
+      if (!making && axis == of.cell[0].group) {
+        of.devices = devices;
+        of.stride = stride;
+        return;
+      }
+      stride *= devices;
     }
     const auto calls = [&](int rank) {
       return making ? of_kind(rank, "NEW_GROUP", -1) : of_group(rank, of.cell[0].group);

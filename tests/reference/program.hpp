@@ -30,6 +30,7 @@ struct Instruction {
   std::vector<int> others;
   bool lacks_member = false;  // 3.3: some rank of its group has none
   int devices = 1;            // 3.4: of its own rank that are members, where its group is an axis
+  int stride = 1;             // 5: from one of these to the next
   bool has_parts = false;     // 3.4: an action, or a pair, that stands behind its parts
 
   [[nodiscard]] bool is_transfer() const { return reference::is_transfer(cell); }
@@ -50,6 +51,7 @@ struct Program {
   bool has_calls = false;                 // 3.3
   bool groups_apart = false;              // 2.4: some operation goes over the group's communicator
   std::vector<bool> sharded;              // by stage, 3.2
+  int devices_of_rank = 1;                // 3.4
   std::vector<Instruction> instructions;  // rank after rank, each in program order
   std::vector<std::vector<int>> lists;    // the same by rank
   std::vector<Lane> lanes;                // by rank, then number

@@ -355,6 +355,24 @@ Policy random_policy(Dice& dice) {
   return policy;
 }
 
+namespace {
+
+CollectiveTerms random_prices(Dice& dice) {
+  constexpr std::int64_t kRate = 500'000'000;
+  CollectiveTerms terms;
+  terms.launch = dice.between(0, 9);
+  terms.step = dice.between(0, 4);
+  terms.part = dice.between(0, 2);
+  terms.bulk = dice.between(0, 20);
+  terms.bytes_per_second = dice.between(1, 4) * kRate;
+  terms.per_node = dice.between(0, 4);
+  terms.across_step = dice.between(0, 9);
+  terms.across_bytes_per_second = dice.between(1, 4) * kRate;
+  return terms;
+}
+
+}  // namespace
+
 Costs random_costs(Dice& dice, const Order& order) {
   Costs costs;
   if (dice.chance(10)) return costs;
@@ -391,6 +409,7 @@ Costs random_costs(Dice& dice, const Order& order) {
   }
   Dice extra = dice;
   if (extra.chance(50)) costs.tied_bytes = extra.between(0, 30);
+  if (extra.chance(30)) costs.collectives = random_prices(extra);
   if (dice.chance(50)) costs.bytes_per_second = dice.between(1, 4) * std::int64_t{500'000'000};
   return costs;
 }

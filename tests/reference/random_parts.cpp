@@ -42,8 +42,8 @@ std::vector<Action> random_list(Dice& dice, bool across_ranks) {
 }  // namespace
 
 void add_parts(Dice& dice, const Order& order, Heading& heading) {
-  heading.mesh["tp"] = dice.between(1, 4);
-  heading.mesh["ep"] = dice.between(1, 3);
+  heading.mesh.emplace_back("tp", dice.between(1, 4));
+  heading.mesh.emplace_back("ep", dice.between(1, 3));
   const bool across_ranks = dice.chance(25);
   std::set<std::string> known;
   for (const Row& row : order) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <tuple>
 
+#include "tests/reference/collectives.hpp"
+
 namespace pipewright::reference {
 
 Run::Run(const Program& program, const Policy& policy, const Costs& costs)
@@ -357,6 +359,17 @@ std::int64_t Run::ring_time(std::int64_t steps, std::int64_t bytes, std::int64_t
   return latency + static_cast<std::int64_t>((work + rate - 1) / rate);
 }
 
+/// Of a collective whose costs are terms.
+std::int64_t Run::price(int member, const std::string& kind, std::int64_t bytes) const {
+  const Instruction& own = program_.instructions[member];
+  std::vector<int> devices;
+  for (int d = 0; d < own.devices; ++d)
+    devices.push_back(own.rank * program_.devices_of_rank + d * own.stride);
+  for (const int other : own.others)
+    devices.push_back(program_.instructions[other].rank * program_.devices_of_rank);
+  return collective_price(*costs_.collectives, kind, devices, bytes);
+}
+
 /// Section 5, of a call.
 std::int64_t Run::call_time(int member) const {
   std::vector<int> members = program_.instructions[member].others;
@@ -366,6 +379,7 @@ std::int64_t Run::call_time(int member) const {
   std::int64_t bytes = 0;
   for (const int each : members)
     bytes = std::max(bytes, bytes_of_call(program_.instructions[each].cell[0]));
+  if (costs_.collectives) return price(member, a.kind, bytes);
   const auto n = static_cast<std::int64_t>(members.size()) * program_.instructions[member].devices;
   if (a.kind == "BROADCAST") return ring_time(n - 1, bytes, 1);
   const std::int64_t rounds = a.kind == "ALL_REDUCE" ? 2 : 1;
@@ -386,6 +400,14 @@ std::int64_t Run::collective_time(int member) const {
   const auto n = static_cast<std::int64_t>(program_.instructions[member].others.size()) + 1;
   const bool sharded = a.stage >= 0 && a.stage < static_cast<int>(program_.sharded.size()) &&
                        program_.sharded[a.stage];
+  if (costs_.collectives) {
+    const bool gathers = a.kind == "UNSHARD";
+    return given + price(member,
+                         gathers   ? "ALL_GATHER"
+                         : sharded ? "REDUCE_SCATTER"
+                                   : "ALL_REDUCE",
+                         bytes);
+  }
   const std::int64_t steps = sharded ? n - 1 : 2 * (n - 1);
   return given + ring_time(steps, steps * bytes, n);
 }

@@ -45,7 +45,7 @@ class Inspector {
         for (const Action& a : cell) {
           if (is_named_transfer(a) && (a.peer >= ranks || a.peer == rank))
             return name(a) + " has no other rank at its other end";
-          if (!is_group_collective(a) || heading.mesh.count(a.group) > 0) continue;
+          if (!is_group_collective(a) || is_axis(heading.mesh, a.group)) continue;
           named_by[a.group].insert(rank);
           const auto given = heading.groups.find(a.group);
           if (given != heading.groups.end() &&

@@ -222,6 +222,12 @@ std::vector<Sample> sample_documents() {
           {"cluster", "preset",
            parsed(R"({"schema": "pipewright.cluster/1", "name": "mine", "preset": "dgx-h100",
                       "devices": 16})")},
+          {"cluster", "collectives",
+           parsed(R"({"schema": "pipewright.cluster/1", "name": "mine", "preset": "dgx-a100",
+                      "devices": 16, "collectives": {
+                        "source": "measured", "launch_ns": 5000, "step_ns": 1800,
+                        "part_ns_per_byte": 0.4, "bulk_ns": 42000, "bytes_per_second": 2e11,
+                        "across": {"step_ns": 9000, "bytes_per_second": 1e11}}})")},
           {"cluster", "kinds",
            parsed(R"({"schema": "pipewright.cluster/1", "name": "mixed", "devices_per_node": 8,
                       "network_ports": 4, "node_kinds": [

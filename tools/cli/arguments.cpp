@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "core/base/comma_list.hpp"
 #include "core/base/error.hpp"
 
 namespace pipewright::tools {
@@ -34,6 +35,15 @@ std::string Arguments::text_or(std::string_view flag, std::string_view otherwise
 }
 
 std::vector<std::string> Arguments::all(std::string_view flag) const { return values(flag); }
+
+std::vector<std::string> Arguments::words(std::string_view flag) const {
+  std::vector<std::string> words;
+  for (const std::string& text : values(flag)) {
+    const auto parts = split_at_commas(text);
+    words.insert(words.end(), parts.begin(), parts.end());
+  }
+  return words;
+}
 
 std::optional<std::int64_t> Arguments::integer(std::string_view flag, std::int64_t least,
                                                std::int64_t most) const {

@@ -27,6 +27,8 @@ class Arguments {
   std::optional<std::string> text(std::string_view flag) const;
   std::string text_or(std::string_view flag, std::string_view otherwise) const;
   std::vector<std::string> all(std::string_view flag) const;
+  /// All of them split at commas: "1,2,4", and the flag may be given again.
+  std::vector<std::string> words(std::string_view flag) const;
   std::optional<std::int64_t> integer(std::string_view flag, std::int64_t least,
                                       std::int64_t most) const;
   int integer_or(std::string_view flag, int least, int most, int otherwise) const;

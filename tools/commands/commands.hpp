@@ -7,6 +7,7 @@ namespace pipewright::tools {
 
 Command analyze_command();
 Command check_command();
+Command collectives_command();
 Command compare_command();
 Command completions_command();
 Command demo_command();

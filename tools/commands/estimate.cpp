@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "core/base/comma_list.hpp"
 #include "core/base/error.hpp"
 #include "core/model/architecture_model.hpp"
 #include "planner/estimate/parallel_search.hpp"
@@ -13,6 +12,7 @@
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/input/named_cluster.hpp"
 #include "tools/running/tuning.hpp"
 
 namespace pipewright::tools {
@@ -25,20 +25,10 @@ using planner::RankBytes;
 
 constexpr int kMostSamplesAStep = 1 << 20;
 
-/// "1,2,4", and the flag may be given again.
-std::vector<std::string> words_of(const Arguments& arguments, std::string_view flag) {
-  std::vector<std::string> words;
-  for (const std::string& text : arguments.all(flag)) {
-    const auto parts = split_at_commas(text);
-    words.insert(words.end(), parts.begin(), parts.end());
-  }
-  return words;
-}
-
 std::vector<int> numbers_of(const Arguments& arguments, std::string_view flag, int least,
                             int most) {
   std::vector<int> numbers;
-  for (const std::string& word : words_of(arguments, flag)) {
+  for (const std::string& word : arguments.words(flag)) {
     numbers.push_back(static_cast<int>(parse_integer(word, flag, least, most)));
   }
   return numbers;
@@ -48,7 +38,7 @@ template <class Value>
 std::vector<Value> choices_of(const Arguments& arguments, std::string_view flag,
                               const std::vector<std::pair<std::string_view, Value>>& choices) {
   std::vector<Value> chosen;
-  for (const std::string& word : words_of(arguments, flag)) {
+  for (const std::string& word : arguments.words(flag)) {
     std::string list;
     bool found = false;
     for (const auto& [name, value] : choices) {
@@ -219,18 +209,10 @@ void print_certificate(Session& session, const ParallelResult& result, Nanosecon
                 " configurations estimated in " + format_duration(elapsed) + "\n");
 }
 
-Cluster cluster_of(const Arguments& arguments) {
-  const std::string name = arguments.text_or("--cluster", "dgx-a100");
-  const int devices = arguments.integer_or("--devices", 1, kMostDevices, 0);
-  if (!name.ends_with(".json")) return cluster_preset(name, devices);
-  if (devices > 0) throw InputError("--devices belongs to a preset; a cluster file has its own");
-  const Json document = parse_json(read_text(name), name);
-  return read_cluster(JsonCursor(document, name));
-}
-
 int run_estimate(const Arguments& arguments, Session& session) {
   const Architecture model = model_of(arguments.positionals().front(), session);
-  const Cluster cluster = cluster_of(arguments);
+  const Cluster cluster = named_cluster(arguments.text_or("--cluster", "dgx-a100"),
+                                        arguments.integer_or("--devices", 1, kMostDevices, 0));
   for (const std::string& text : cluster.assumed) session.note("assumed of the cluster: " + text);
   const planner::FrameworkTraits framework =
       planner::framework_traits(arguments.text_or("--framework", "megatron-core"));

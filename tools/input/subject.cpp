@@ -52,7 +52,8 @@ Plan plan_from_json(const JsonCursor& root, Session& session) {
 
 void use_given_costs(Subject& subject, const Arguments& arguments,
                      CostsOf whose = CostsOf::Stages) {
-  GivenCosts costs = given_costs(arguments, subject.order.placement, whose);
+  GivenCosts costs =
+      given_costs(arguments, subject.order.placement, whose, devices_of_rank(subject.order.mesh));
   subject.costs = std::move(costs.table);
   subject.memory_limit = costs.memory_limit;
   subject.costs_text = costs_text(subject.costs) + assumed_text(arguments);
@@ -66,6 +67,11 @@ Placement placement_of_pipeline(const Plan& plan) {
 }
 
 void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) {
+  if (arguments.has("--collectives")) {
+    throw InputError(
+        "--collectives belongs to orders and schedules; a plan has its cluster's (make the plan "
+        "for a cluster with that section)");
+  }
   plan.policy = policy_from(arguments, plan.policy);
   subject.order = planner::order_of_plan(plan);
   subject.program = planner::program_of_plan(plan);

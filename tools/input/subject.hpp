@@ -92,13 +92,14 @@ CommPolicy judged_policy(const Order& order, CommPolicy policy, const Arguments&
 /// have changed.
 std::string policy_text(const CommPolicy& policy, std::string_view name = "");
 /// --cost and --mem, or --rank-cost and --rank-mem, for the placement's stages; F = I = W = 1 ms is
-/// assumed where no flag gives times.
+/// assumed where no flag gives times. --collectives: ranks sit on the cluster's devices one after
+/// the other, each on so many.
 struct GivenCosts {
   CostTable table;
   Bytes memory_limit;
 };
 GivenCosts given_costs(const Arguments& arguments, const Placement& placement,
-                       CostsOf whose = CostsOf::Stages);
+                       CostsOf whose = CostsOf::Stages, int devices_of_rank = 1);
 /// These flags and --message-bytes: what they name changes in `costs`, the placement's stages; all
 /// else stays. Returns the limit of --mem (0: none).
 Bytes use_cost_flags(CostTable& costs, const Arguments& arguments, const Placement& placement,

@@ -3,9 +3,11 @@
 #include <cctype>
 
 #include "core/base/error.hpp"
+#include "core/cluster/collectives.hpp"
 #include "core/costs/cost_text.hpp"
 #include "core/order/comm_policy.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
+#include "tools/input/named_cluster.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/input/synthesis.hpp"
 
@@ -154,6 +156,12 @@ std::vector<Flag> cost_flags() {
        .argument = "BYTES",
        .help = "size of every activation and gradient that is sent, instead of a plan's own; "
                "eager protocols count it"},
+      {.group = kCosts,
+       .name = "--collectives",
+       .argument = "CLUSTER",
+       .help = "prices of collectives: those of a cluster.json with a section \"collectives\", the "
+               "ranks on its devices in order; a plan has its cluster's",
+       .is_file = true},
   };
 }
 
@@ -359,12 +367,34 @@ bool same_for_all(const CostTable& costs) {
   return true;
 }
 
-GivenCosts given_costs(const Arguments& arguments, const Placement& placement, CostsOf whose) {
+/// --collectives.
+void use_collectives(CostTable& costs, const Arguments& arguments, int ranks, int devices_of_rank) {
+  const auto name = arguments.text("--collectives");
+  if (!name) return;
+  const Cluster cluster = named_cluster(*name);
+  if (!cluster.collectives) {
+    throw InputError(*name, "",
+                     "expected a cluster with a section \"collectives\"; `pipewright collectives " +
+                         *name + " --fit FILE --out fitted.json` makes one from measured times");
+  }
+  if (ranks > cluster.devices() / devices_of_rank) {
+    throw InputError("--collectives: " + *name + " has " + std::to_string(cluster.devices()) +
+                     " devices, expected " + std::to_string(devices_of_rank) + " for each of " +
+                     std::to_string(ranks) + " ranks");
+  }
+  std::vector<int> devices(static_cast<std::size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) devices[static_cast<std::size_t>(r)] = r * devices_of_rank;
+  set_collectives(costs, cluster, devices);
+}
+
+GivenCosts given_costs(const Arguments& arguments, const Placement& placement, CostsOf whose,
+                       int devices_of_rank) {
   GivenCosts costs;
   const GivenFlag cost = given_flag(arguments, "--cost", "--rank-cost", whose);
   costs.table = parse_costs(kAssumedCosts, cost.by_rank ? placement.ranks() : placement.stages());
   if (cost.by_rank) costs.table = resampled(costs.table, placement);
   costs.memory_limit = use_cost_flags(costs.table, arguments, placement, whose);
+  use_collectives(costs.table, arguments, placement.ranks(), devices_of_rank);
   return costs;
 }
 

@@ -47,6 +47,31 @@ TEST(LayerReplicas, ThoseThatDifferTakeTheTimeOfAll) {
   }
 }
 
+TEST(LayerReplicas, BoundsHoldByTheClustersOwnPricesToo) {
+  for (const bool sharded : {false, true}) {
+    for (const int ranks : {1, 2, 3, 6}) {
+      SCOPED_TRACE(std::to_string(ranks) + (sharded ? " sharded" : ""));
+      Job job = job_on_nodes_of_four(ranks, 8, "1f1b", sharded);
+      job.strategy.schedule_mode = {"1f1b", "gpipe"};
+      const auto by_ring = test::searched(job, 8, true);
+      // Slower than rings over the ports, and faster.
+      for (const double rate : {2e9, 2e13}) {
+        job.cluster.collectives = CollectiveModel{.launch_ns = 5e3,
+                                                  .step_ns = 1e3,
+                                                  .bytes_per_second = rate,
+                                                  .across_step_ns = 1e3,
+                                                  .across_bytes_per_second = rate,
+                                                  .source = "a test"};
+        const auto all = test::searched(job, 8, true);
+        test::expect_same_rows(test::searched(job, 8, false), all);
+        test::expect_bounds_hold(*costs_of_job(job, nullptr, 0), all);
+        test::expect_survives_its_file(all);
+        EXPECT_EQ(all.ranked.front().step<by_ring.ranked.front().step, rate> 1e12);
+      }
+    }
+  }
+}
+
 TEST(LayerReplicas, AreCountedUntilTheirNodesLieAsBefore) {
   const auto differ = [](int nodes, int per_node, int ranks, int replicas) {
     Cluster cluster = cluster_preset("dgx-a100");
