@@ -33,7 +33,11 @@ class Durations {
   }
   /// Of an overlapped pair: its first action, and the second one from Program::pairs.
   std::int64_t pair(const Instruction& first, const Action& second) const {
-    if (costs_.overlapped_pair.value > 0) return costs_.overlapped_pair.value;
+    if (costs_.overlapped_pair.value > 0 || !costs_.pairs.empty()) {
+      return costs_
+          .pair_time({.kind = first.kind, .stage = StageId(first.stage), .micro_batch = {}}, second)
+          .value;
+    }
     return plain(first) + by_kind_[static_cast<std::size_t>(second.kind) * stages_ +
                                    static_cast<std::size_t>(second.stage.value)];
   }

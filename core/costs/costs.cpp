@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/json_fields.hpp"
 #include "core/costs/collective_model.hpp"
 #include "core/order/stages_by_rank.hpp"
 #include "core/program/collectives.hpp"
@@ -76,10 +77,7 @@ Nanoseconds CostTable::transfer_time(const Route& r, int ranks) const {
 }
 
 Nanoseconds CostTable::compute_time(const Action& action, const Action* partner) const {
-  if (partner != nullptr) {
-    return overlapped_pair.value > 0 ? overlapped_pair
-                                     : compute_time(action) + compute_time(*partner);
-  }
+  if (partner != nullptr) return pair_time(action, *partner);
   if (static_cast<std::size_t>(action.stage.value) >= stages.size()) return Nanoseconds(0);
   const StageCosts& stage = stages[static_cast<std::size_t>(action.stage.value)];
   switch (action.kind) {
@@ -96,13 +94,28 @@ Nanoseconds CostTable::compute_time(const Action& action, const Action* partner)
   }
 }
 
+Nanoseconds CostTable::pair_time(const Action& first, const Action& second) const {
+  if (!pairs.empty()) {
+    const bool forward_first = first.kind == ActionKind::F;
+    const Action &forward = forward_first ? first : second,
+                 &backward = forward_first ? second : first;
+    const Nanoseconds time = pairs[static_cast<std::size_t>(forward.stage.value) * stages.size() +
+                                   static_cast<std::size_t>(backward.stage.value)];
+    if (forward.kind == ActionKind::F && backward.kind == ActionKind::B && time.value > 0)
+      return time;
+  }
+  return overlapped_pair.value > 0 ? overlapped_pair : compute_time(first) + compute_time(second);
+}
+
 /// ⌊c · up_to / of_all⌋ − ⌊c · before / of_all⌋ of the action's cost c (§3.4).
 Nanoseconds CostTable::part_time(const PartWork& work) const {
   __extension__ using Wide = __int128;
   const Wide whole =
       compute_time({.kind = work.kind, .stage = work.stage, .micro_batch = {}}).value;
+  // Of a call it may be more than the whole, but no more than a file may say.
   const auto share = [&](std::int64_t weights) {
-    return static_cast<std::int64_t>(whole * weights / work.of_all);
+    return static_cast<std::int64_t>(
+        std::min<Wide>(whole * weights / work.of_all, kMostNanoseconds));
   };
   return Nanoseconds(share(work.up_to) - share(work.before));
 }
@@ -141,6 +154,7 @@ Nanoseconds CostTable::ring_time(const Collective& collective, std::int64_t move
 }
 
 Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) const {
+  if (collective.given.up_to > 0) return part_time(collective.given);
   const auto stage = static_cast<std::size_t>(collective.stage.value);
   Nanoseconds time;
   if (has_stage(collective.kind) && stage < stages.size()) {

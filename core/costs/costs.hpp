@@ -66,6 +66,8 @@ struct CostTable {
   /// Duration of an overlapped pair of forward of stage a and backward of stage
   /// b: fixed for all if set (> 0), else F(a) + B(b).
   Nanoseconds overlapped_pair;
+  /// Of an F with a B, F's stage times the number of stages plus B's; 0: as above. Mostly empty.
+  std::vector<Nanoseconds> pairs;
   RouteCosts every_route;  // for routes without an entry of their own
   /// Own entry of a directed rank edge, at source * ranks + destination; empty: every_route for
   /// all. Its links may be empty.
@@ -89,6 +91,8 @@ struct CostTable {
   Nanoseconds transfer_time(const Route& route, int ranks) const;
   /// Cost of a computation; of a pair if `partner` is set.
   Nanoseconds compute_time(const Action& action, const Action* partner = nullptr) const;
+  /// Of an overlapped pair.
+  Nanoseconds pair_time(const Action& first, const Action& second) const;
   /// Cost of OPT on a rank: the updates of its stages.
   Nanoseconds update_time(const Placement& placement, RankId rank) const;
   /// From the moment all members are ready to their end: by `collectives`, or the ring of its

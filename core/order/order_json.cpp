@@ -105,15 +105,6 @@ void read_groups(const JsonCursor& groups, Order& order) {
   }
 }
 
-void read_parts(const JsonCursor& lists, Order& order) {
-  for (const auto& [name, list] : lists.members()) {
-    std::vector<std::string> texts;
-    for (const JsonCursor& part : list.elements()) texts.push_back(part.string());
-    const std::string fault = add_parts(name, texts, order.parts);
-    if (!fault.empty()) throw InputError(list.file(), list.pointer(), fault);
-  }
-}
-
 void read_mesh(const JsonCursor& axes, Order& order) {
   for (const auto& [name, devices] : axes.members()) {
     const std::string fault = add_axis(name, devices.integer(1, std::int64_t{1} << 16), order.mesh);
@@ -181,7 +172,7 @@ Order read_order_json(const JsonCursor& document) {
   const JsonCursor list = document.at("ranks");
   read_ranks(list, order);
   if (const auto groups = document.find("groups")) read_groups(*groups, order);
-  if (const auto parts = document.find("parts")) read_parts(*parts, order);
+  if (const auto parts = document.find("parts")) order.parts = read_parts(*parts);
   if (const auto mesh = document.find("mesh")) read_mesh(*mesh, order);
   const std::string of_parts = part_fault(order);
   if (!of_parts.empty()) throw InputError(document.file(), document.pointer(), of_parts);
@@ -200,6 +191,26 @@ Order read_order_json(const JsonCursor& document) {
     order.messages = read_message_formats(*messages);
   }
   return order;
+}
+
+std::vector<ActionParts> read_parts(const JsonCursor& lists) {
+  std::vector<ActionParts> all;
+  for (const auto& [name, list] : lists.members()) {
+    std::vector<std::string> texts;
+    for (const JsonCursor& part : list.elements()) texts.push_back(part.string());
+    const std::string fault = add_parts(name, texts, all);
+    if (!fault.empty()) throw InputError(list.file(), list.pointer(), fault);
+  }
+  return all;
+}
+
+Json parts_json(const std::vector<ActionParts>& parts) {
+  Json json = Json::object();
+  for (const ActionParts& of : parts) {
+    Json& texts = json[name_of(of)] = Json::array();
+    for (const Part& part : of.parts) texts.push_back(to_string(part));
+  }
+  return json;
 }
 
 Json rows_json(const Order& order) {
@@ -226,10 +237,7 @@ Json to_json(const Order& order) {
   if (order.fragment) document["fragment"] = true;
   const bool of_version_1 = order.calls.empty() && order.parts.empty() && order.mesh.empty();
   if (!of_version_1) document["schema"] = "pipewright.order/2";
-  for (const ActionParts& of : order.parts) {
-    Json& texts = document["parts"][name_of(of)] = Json::array();
-    for (const Part& part : of.parts) texts.push_back(to_string(part));
-  }
+  if (!order.parts.empty()) document["parts"] = parts_json(order.parts);
   for (const MeshAxis& axis : order.mesh) document["mesh"][axis.name] = axis.devices;
   for (const Group& group : order.groups) {
     Json& members = document["groups"][group.name] = Json::array();

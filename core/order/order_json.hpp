@@ -19,6 +19,10 @@ Order read_order_json(const JsonCursor& document);
 /// By rank, each cell as text; "" is an idle slot.
 Json rows_json(const Order& order);
 
+/// "parts" of a document (core/order/parts.hpp), of whatever stages.
+std::vector<ActionParts> read_parts(const JsonCursor& lists);
+Json parts_json(const std::vector<ActionParts>& parts);
+
 /// Idle slots at the end of a list are dropped, as in a CSV. "rank_of_stage" is written wherever
 /// every stage has a rank.
 Json to_json(const Order& order);

@@ -18,24 +18,26 @@ ActionParts parse_name(std::string_view name) {
   return parts;
 }
 
-/// "mlp*5" or "mlp".
-bool parse_computation(std::string_view text, Part& part) {
-  const std::size_t star = std::min(text.find('*'), text.size());
-  part.call = {.kind = ActionKind::Part, .data = std::string(text.substr(0, star))};
-  part.weight = 1;
-  if (!is_call_name(part.call.data)) return false;
-  if (star == text.size()) return true;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + star + 1, end, part.weight);
-  return error == std::errc() && rest == end && part.weight >= 1 && part.weight <= kMostPartWeight;
-}
-
-bool parse_part(std::string_view text, Part& part) {
-  if (text.find('(') == text.npos) return parse_computation(text, part);
+/// The name of a computation, or a collective.
+bool parse_unweighted(std::string_view text, Part& part) {
+  if (text.find('(') == text.npos) {
+    part = {{.kind = ActionKind::Part, .data = std::string(text)}, 1};
+    return is_call_name(text);
+  }
   const auto call = parse_call(text);
   if (!call || !is_group_collective(call->kind)) return false;
   part = {*call, 0};
   return true;
+}
+
+/// "mlp", "mlp*5".
+bool parse_part(std::string_view text, Part& part) {
+  const std::size_t star = std::min(text.find('*'), text.size());
+  if (!parse_unweighted(text.substr(0, star), part)) return false;
+  if (star == text.size()) return true;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + star + 1, end, part.weight);
+  return error == std::errc() && rest == end && part.weight >= 1 && part.weight <= kMostPartWeight;
 }
 
 }  // namespace
@@ -69,8 +71,9 @@ std::string name_of(const ActionParts& parts) {
 }
 
 std::string to_string(const Part& part) {
-  if (!part.is_computation()) return to_string(part.call);
-  return part.call.data + (part.weight == 1 ? "" : "*" + std::to_string(part.weight));
+  const std::string name = part.is_computation() ? part.call.data : to_string(part.call);
+  const bool is_said = part.weight != (part.is_computation() ? 1 : 0);
+  return name + (is_said ? "*" + std::to_string(part.weight) : "");
 }
 
 std::string add_parts(std::string_view name, const std::vector<std::string>& texts,
@@ -84,7 +87,7 @@ std::string add_parts(std::string_view name, const std::vector<std::string>& tex
     if (!parse_part(text, parts.parts.emplace_back()))
       return in_quotes(text) +
              " is no part: expected a computation and its weight, such as \"mlp*5\", or a "
-             "collective, such as \"ALL_REDUCE(tp:a:4x8:float32)\"";
+             "collective, with or without a weight, such as \"ALL_REDUCE(tp:a:4x8:float32)\"";
   }
   if (parts.parts.empty() || parts.parts.size() > kMostParts)
     return std::string(name) + " needs 1 to " + std::to_string(kMostParts) + " parts";

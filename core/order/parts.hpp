@@ -1,5 +1,5 @@
 // Of what the actions of a stage and kind consist (docs/semantics.md §3.4), and its text form:
-// "attention*3 ALL_REDUCE(tp:a:4x8:float32) mlp*5".
+// "attention*3 ALL_REDUCE(tp:a:4x8:float32) mlp*5 ALL_TO_ALL(ep:b)*2".
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr std::size_t kMostParts = 10'000;  // of an action
 /// A computation (of kind Part, named by Call::data) or a collective.
 struct Part {
   Call call;
-  std::int64_t weight = 0;  // of a computation, from 1
+  std::int64_t weight = 0;  // of a computation from 1; of a call 0 where it has none
 
   bool is_computation() const { return call.kind == ActionKind::Part; }
   bool operator==(const Part&) const = default;

@@ -12,6 +12,7 @@
 #include "core/order/problems.hpp"
 #include "core/plan/costs_json.hpp"
 #include "core/plan/profile.hpp"
+#include "core/plan/rank_axes.hpp"
 #include "core/plan/training_json.hpp"
 
 namespace pipewright {
@@ -248,6 +249,45 @@ TunerRecord read_tuner(const JsonCursor& value) {
   return tuner;
 }
 
+/// A group of a call has to be one of a rank's axes.
+void require_axis(const JsonCursor& part, const Call& call, const std::vector<MeshAxis>& axes) {
+  if (axis_of(axes, call.group) != nullptr) return;
+  std::string there;
+  for (const MeshAxis& axis : axes)
+    there += (there.empty() ? "" : ", ") + axis.name + " (" + std::to_string(axis.devices) + ")";
+  part.fail("a group in which devices of a rank differ: " +
+            (there.empty() ? "this plan has none, each rank is one device" : there));
+}
+
+/// What ranks tell one another inside a stage.
+void read_inside_stages(const JsonCursor& document, Plan& plan) {
+  if (const auto experts = document.find("expert_parallel")) {
+    plan.expert_parallel = read_count(*experts, 1, plan.mesh.size("dp") * plan.mesh.size("cp"));
+  }
+  if (const auto sequence = document.find("sequence_parallel")) {
+    plan.sequence_parallel = sequence->boolean();
+  }
+  const auto lists = document.find("parts");
+  if (!lists) return;
+  plan.parts = read_parts(*lists);
+  const std::vector<MeshAxis> axes = axes_of(plan);
+  for (const ActionParts& action : plan.parts) {
+    const JsonCursor list = lists->at(name_of(action));
+    if (static_cast<std::size_t>(action.stage.value) >= plan.stages.size())
+      list.fail("parts of one of the " + std::to_string(plan.stages.size()) +
+                " stages, counted from 0");
+    const std::vector<JsonCursor> texts = list.elements();
+    for (std::size_t k = 0; k < action.parts.size(); ++k) {
+      if (!action.parts[k].is_computation()) require_axis(texts[k], action.parts[k].call, axes);
+    }
+  }
+}
+
+/// The devices of the Program's ranks: of those that stand for several the first.
+std::vector<int> devices_of_program(const Plan& plan) {
+  return plan.parts.empty() ? plan.mesh.devices_of_replicas() : plan.mesh.devices_of_pipeline();
+}
+
 /// The parts that a plan may leave out.
 void read_optional_parts(const JsonCursor& document, Plan& plan) {
   if (const auto policy = document.find("policy")) {
@@ -255,12 +295,6 @@ void read_optional_parts(const JsonCursor& document, Plan& plan) {
   }
   if (const auto sharding = document.find("sharding_stage")) {
     plan.sharding_stage = read_count(*sharding, 0, 3);
-  }
-  if (const auto experts = document.find("expert_parallel")) {
-    plan.expert_parallel = read_count(*experts, 1, plan.mesh.size("dp") * plan.mesh.size("cp"));
-  }
-  if (const auto sequence = document.find("sequence_parallel")) {
-    plan.sequence_parallel = sequence->boolean();
   }
   if (const auto predicted = document.find("predicted")) {
     read_prediction(*predicted, plan);
@@ -359,12 +393,17 @@ Executable executable_of_text(std::string_view text) {
   return {Executable::Answer::IfThere, std::string(text.substr(kNeeds.size()))};
 }
 
+std::vector<MeshAxis> axes_of(const Plan& plan) {
+  return rank_axes(plan.mesh.size("tp"), plan.mesh.size("cp"), plan.expert_parallel,
+                   plan.replicas());
+}
+
 Plan read_plan(const JsonCursor& document) {
-  require_schema(document, "plan");
+  require_schema(document, "plan", 2);
   document.only({"schema", "model", "cluster", "cluster_fingerprint", "mesh", "micro_batches",
                  "micro_batch_size", "stages", "schedule", "policy", "sharding_stage",
-                 "expert_parallel", "sequence_parallel", "costs", "predicted", "executable",
-                 "training", "tuner"});
+                 "expert_parallel", "sequence_parallel", "parts", "costs", "predicted",
+                 "executable", "training", "tuner"});
   Plan plan;
   DescribedModel described = read_described_model(document.at("model"));
   plan.model = std::move(described.model);
@@ -374,11 +413,12 @@ Plan read_plan(const JsonCursor& document) {
   plan.micro_batches = read_count(micro_batches, 1, kMostMicroBatches);
   plan.micro_batch_size = read_count(document.at("micro_batch_size"), 1, kMostMicroBatchSize);
   read_stages(document.at("stages"), plan);
+  read_inside_stages(document, plan);
   if (static_cast<std::int64_t>(plan.stages.size()) * plan.all_micro_batches() > kMostCells) {
     micro_batches.fail("at most 2^27 micro-batches times stages, of all replicas");
   }
   read_schedule(document.at("schedule"), plan);
-  const std::vector<int> devices = plan.mesh.devices_of_replicas();
+  const std::vector<int> devices = devices_of_program(plan);
   const int stages = static_cast<int>(plan.stages.size());
   plan.costs = read_costs(document.at("costs"), {stages, plan.cluster, devices});
   read_optional_parts(document, plan);
@@ -386,9 +426,9 @@ Plan read_plan(const JsonCursor& document) {
 }
 
 Json to_json(const Plan& plan) {
-  const std::vector<int> devices = plan.mesh.devices_of_replicas();
+  const std::vector<int> devices = devices_of_program(plan);
   const int stages = static_cast<int>(plan.stages.size());
-  Json json = {{"schema", "pipewright.plan/1"}};
+  Json json = {{"schema", plan.parts.empty() ? "pipewright.plan/1" : "pipewright.plan/2"}};
   json["model"] = described_model_json(plan.model, plan.architecture);
   json["cluster"] = to_json(plan.cluster);
   json["cluster_fingerprint"] = fingerprint(plan.cluster);
@@ -401,6 +441,7 @@ Json to_json(const Plan& plan) {
   json["sharding_stage"] = plan.sharding_stage;
   if (plan.expert_parallel > 1) json["expert_parallel"] = plan.expert_parallel;
   if (plan.sequence_parallel) json["sequence_parallel"] = true;
+  if (!plan.parts.empty()) json["parts"] = parts_json(plan.parts);
   json["costs"] = costs_json(plan.costs, {stages, plan.cluster, devices});
   json["predicted"] = prediction_json(plan.predicted);
   json["executable"] = executable_json(plan.executable);

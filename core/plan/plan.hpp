@@ -92,7 +92,10 @@ struct Plan {
   int sharding_stage = 0;          // of ZeRO, 0 to 3; each replica updates its part from 1 on
   int expert_parallel = 1;         // replicas that divide the experts
   bool sequence_parallel = false;  // tensor parallel ranks divide norms and dropouts too
-  CostTable costs;                 // routes between all_ranks()
+  /// Of the actions of stages, by kind; empty: nothing is said of what ranks tell one another
+  /// inside a stage.
+  std::vector<ActionParts> parts;
+  CostTable costs;  // routes between all_ranks()
   Prediction predicted;
   std::map<std::string, Executable> executable;  // by device kind
   TrainingSpec training;
@@ -104,9 +107,14 @@ struct Plan {
   int replicas() const { return mesh.size("dp"); }  // of the whole pipeline: data parallel
   // Of the Program: replica d's pipeline rank r is rank d * ranks() + r, and its micro-batches are
   // those from d * micro_batches on.
-  int all_ranks() const { return replicas() * ranks(); }
-  int all_micro_batches() const { return replicas() * micro_batches; }
+  // Where actions have parts, one replica stands for all of them.
+  int program_replicas() const { return parts.empty() ? replicas() : 1; }
+  int all_ranks() const { return program_replicas() * ranks(); }
+  int all_micro_batches() const { return program_replicas() * micro_batches; }
 };
+
+/// Of the devices for which a rank stands in a plan with parts (core/plan/rank_axes.hpp).
+std::vector<MeshAxis> axes_of(const Plan& plan);
 
 Plan read_plan(const JsonCursor& document);
 Json to_json(const Plan& plan);

@@ -30,6 +30,14 @@ std::map<std::string, ByRank> calls_by_group(const Program& program) {
   return groups;
 }
 
+/// The more of what is given for the collective and for the call of this number.
+PartWork larger_of(const PartWork& given, const Program& program, std::uint32_t number) {
+  const std::size_t of_order = program.calls.size() - program.works.size();
+  if (number < of_order) return given;
+  const PartWork& own = program.works[number - of_order];
+  return own.up_to > given.up_to ? own : given;
+}
+
 /// The call of a rank that stands for devices among which it is.
 Collective collective_inside(const Program& program, RankId rank, InstructionId id,
                              const MeshAxis& axis) {
@@ -38,7 +46,8 @@ Collective collective_inside(const Program& program, RankId rank, InstructionId 
           .members = {{rank, id}},
           .call_bytes = bytes_of(program.call(program.code[id])),
           .devices = axis.devices,
-          .stride = stride_of(program.mesh, axis)};
+          .stride = stride_of(program.mesh, axis),
+          .given = larger_of({}, program, program.code[id].micro_batch)};
 }
 
 /// The turn-th calls of the ranks.
@@ -61,6 +70,7 @@ Collective collective_of(const Program& program, const ByRank& calls,
   for (const std::uint32_t number : numbers) {
     const Call& call = program.calls[number];
     one.call_bytes = std::max(one.call_bytes, bytes_of(call));
+    one.given = larger_of(one.given, program, number);
     for (const std::uint32_t other : numbers)
       one.differ |= !difference(call, program.calls[other]).empty();
   }

@@ -8,7 +8,7 @@ namespace {
 
 std::int64_t weights_of(const std::vector<Part>& parts) {
   std::int64_t sum = 0;
-  for (const Part& part : parts) sum += part.weight;
+  for (const Part& part : parts) sum += part.is_computation() ? part.weight : 0;
   return sum;
 }
 
@@ -28,8 +28,9 @@ PartLists::PartLists(const Order& order, Program& program) {
       turns.back().push_back({.kind = part.call.kind,
                               .micro_batch = static_cast<std::uint32_t>(program.calls.size())});
       program.calls.push_back(part.call);
-      program.works.push_back({of.stage, of.kind, before, before + part.weight, all});
-      before += part.weight;
+      const std::int64_t begin = part.is_computation() ? before : 0;
+      program.works.push_back({of.stage, of.kind, begin, begin + part.weight, all});
+      if (part.is_computation()) before += part.weight;
     }
   }
 }

@@ -65,6 +65,14 @@ struct Route {
   std::int64_t named_bytes = 0;  // of a NamedSend
 };
 
+/// What a part of an action takes (§3.4): of the action's cost what lies between two sums of
+/// weights; of a call from 0 to its weight.
+struct PartWork {
+  StageId stage;
+  ActionKind kind = ActionKind::F;
+  std::int64_t before = 0, up_to = 0, of_all = 1;
+};
+
 /// REDUCE_GRADs, or UNSHARDs, of the replicas of a stage, or REDUCE_NORMs, or REDUCE_TIEDs, or
 /// calls of a group, that start and end together (docs/semantics.md §3.2, §3.3).
 struct Collective {
@@ -82,17 +90,10 @@ struct Collective {
   std::int64_t call_bytes = 0;       // the largest member's
   int devices = 1;                   // that each member stands for (§3.4)
   int stride = 1;                    // from one of these devices to the next
+  PartWork given = {};               // of the largest weight; none: up_to is 0
 
   bool can_start() const { return missing.empty() && !differ; }
   std::int64_t size() const { return static_cast<std::int64_t>(members.size()) * devices; }
-};
-
-/// What a part of an action computes (§3.4): of the action's cost what lies between two sums of
-/// weights.
-struct PartWork {
-  StageId stage;
-  ActionKind kind = ActionKind::F;
-  std::int64_t before = 0, up_to = 0, of_all = 1;
 };
 
 /// Where the host of a rank stops for ever (§2.2): the first end of a connection whose other side

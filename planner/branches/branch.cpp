@@ -220,6 +220,18 @@ bool surely_fits(const Configuration& c, const std::vector<StagePlan>& stages,
   return true;
 }
 
+/// flow_bound() of a schedule in whose pairs one action computes while the other communicates: of
+/// computations alone, under the least recompute.
+std::int64_t bound_of_computations(const ConfigurationCosts& costs, const Configuration& c,
+                                   const Cut& cut, Sending sending) {
+  Configuration least = c;
+  if (cut.by_recompute) least.parallel.recompute = {.of_all = cut.by_recompute->kinds.front()};
+  const auto& whole = cut.by_recompute ? cut.by_recompute->costs.front() : cut.costs;
+  return flow_bound(least, *cut.stages,
+                    costs.stage_parts(least.parallel, *cut.stages, whole).computations, cut.wires,
+                    sending);
+}
+
 /// With one stage a rank, each stage recomputes at least as much as the closed form of the peaks
 /// makes necessary.
 std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const RankLimits& limits,
@@ -340,7 +352,9 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
         branch.stages = cut->stages;
         const Sending sending = costs.sending(*shape.schedule);
         branch.bound =
-            cut->by_recompute
+            shape.schedule->overlaps
+                ? bound_of_computations(costs, branch.configuration, *cut, sending)
+            : cut->by_recompute
                 ? bound_by_recompute(branch.configuration, *cut, limits, sending)
                 : flow_bound(branch.configuration, *cut->stages, cut->costs, cut->wires, sending);
         branches.open.push_back(std::move(branch));

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/plan/rank_axes.hpp"
 #include "core/program/lower.hpp"
 #include "core/timeline/timeline.hpp"
+#include "planner/branches/pair_times.hpp"
 #include "planner/branches/recompute_by_stage.hpp"
 #include "planner/configurations/policy.hpp"
 #include "planner/plans/data_parallel.hpp"
@@ -108,11 +110,17 @@ Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
   const ParallelSetup& parallel = configuration.parallel;
   const int replicas = costs.simulated_replicas(parallel);
   const Order order = replicate(pipeline, replicas);
-  const Program program =
-      lower(order, policy_for(job, *configuration.schedule),
-            lowering_of_training(job.training, parallel.zero > 0, job.model, stages));
+  const CommPolicy policy = policy_for(job, *configuration.schedule);
+  CostTable table = by.table;
+  if (configuration.schedule->overlaps) {
+    set_pair_times(table, pipeline, costs.stage_parts(parallel, stages, table.stages),
+                   rank_axes(parallel.tensor, parallel.context, parallel.experts, parallel.data),
+                   policy);
+  }
+  const Program program = lower(
+      order, policy, lowering_of_training(job.training, parallel.zero > 0, job.model, stages));
   // The peak follows from the order alone, and simulating costs more.
-  for (const RankFigures& rank : peaks_of(program, by.table)) {
+  for (const RankFigures& rank : peaks_of(program, table)) {
     const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;
     const Bytes peak(rank.peak_bytes);
     outcome.rank_peaks.push_back(peak);
@@ -120,14 +128,14 @@ Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
       outcome.pruned = LeftOut::OverMemory;
   }
   if (outcome.pruned) return outcome;
-  const sim::Result result = sim::simulate(program, by.table);
+  const sim::Result result = sim::simulate(program, table);
   outcome.simulated = true;
   if (!result.finished) {
     outcome.pruned = LeftOut::Stuck;
     return outcome;
   }
-  outcome.candidate = candidate_of(configuration, stages, program, by.table,
-                                   figures_of(program, result.timeline, by.table));
+  outcome.candidate = candidate_of(configuration, stages, program, table,
+                                   figures_of(program, result.timeline, table));
   if (!costs.is_estimated()) repeat_for_all(outcome.candidate, replicas);
   outcome.schedule_index = static_cast<std::size_t>(configuration.schedule - schedules().data());
   return outcome;

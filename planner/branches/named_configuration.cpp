@@ -305,6 +305,8 @@ Branch branch_of(const Configuration& configuration, const ConfigurationCosts& c
   const ParallelSetup& parallel = branch.configuration.parallel;
   std::vector<StageCosts> of_stage = chosen_stage_costs(costs, parallel, stages);
   set_ring_times(costs, parallel, stages, of_stage);
+  if (configuration.schedule->overlaps)
+    of_stage = costs.stage_parts(parallel, stages, of_stage).computations;
   branch.bound = flow_bound(configuration, stages, of_stage, costs.wires(parallel, stages),
                             costs.sending(*configuration.schedule));
   branch.stages = std::make_shared<const std::vector<StagePlan>>(std::move(stages));

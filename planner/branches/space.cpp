@@ -76,6 +76,12 @@ bool ShapeChoices::allows_baseline() const {
           std::find(asked_.begin(), asked_.end(), &find_schedule("naive")) != asked_.end());
 }
 
+bool ShapeChoices::may_overlap() const {
+  const auto several = schedules_for(2, false);
+  return std::any_of(several.begin(), several.end(),
+                     [](const Schedule* schedule) { return schedule->overlaps; });
+}
+
 std::vector<const Schedule*> ShapeChoices::schedules_for(int ranks, bool has_replicas) const {
   std::vector<const Schedule*> list;
   for (const Schedule& schedule : schedules()) {

@@ -66,6 +66,8 @@ class ShapeChoices {
   Shapes on(const ParallelSetup& mesh) const;
   /// Schedule naive; nullopt where it is not possible.
   std::optional<Shape> baseline_on(const ParallelSetup& mesh) const;
+  /// Whether some schedule that is tried hides messages inside stages.
+  bool may_overlap() const;
   /// Whether the job lets the baseline be a plan.
   bool allows_baseline() const;
 

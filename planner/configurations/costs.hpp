@@ -17,6 +17,7 @@
 #include "core/plan/profile.hpp"
 #include "planner/bounds/wires.hpp"
 #include "planner/estimate/parallel_space.hpp"
+#include "planner/estimate/stage_parts.hpp"
 #include "planner/partition/partition.hpp"
 #include "planner/schedules/registry.hpp"
 
@@ -33,8 +34,13 @@ class ConfigurationCosts {
   /// Why nothing runs or can be priced on this mesh; nullopt: nothing is wrong.
   virtual std::optional<Refusal> refusal(const ParallelSetup& mesh) const = 0;
 
-  /// No schedule on this mesh ends earlier, in nanoseconds; 0 says nothing.
+  /// No schedule on this mesh that computes or sends, one at a time, ends earlier, in nanoseconds;
+  /// 0 says nothing.
   virtual std::int64_t least_step(const ParallelSetup& mesh) const = 0;
+  /// The same of schedules that may hide what is sent inside stages (Schedule::overlaps).
+  virtual std::int64_t least_overlapped_step(const ParallelSetup& mesh) const {
+    return least_step(mesh);
+  }
   /// What a balanced cut divides: F, I and W of each of the model's layers on each rank, in
   /// nanoseconds.
   virtual LayerCosts layer_costs(const ParallelSetup& mesh) const = 0;
@@ -54,6 +60,10 @@ class ConfigurationCosts {
   /// Everything that simulating `replicas` of the pipeline needs.
   virtual CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                           int replicas) const = 0;
+  /// Of which computations and messages the stages' actions consist, whose costs are `whole`; no
+  /// parts where a stage is one piece.
+  virtual StageParts stage_parts(const ParallelSetup& mesh, std::span<const StagePlan> stages,
+                                 std::span<const StageCosts> whole) const = 0;
   /// What a stage may compute again where each has its own (SetupRecompute::by_stage), the
   /// least first.
   virtual std::vector<LayerRecompute> recompute_kinds() const = 0;

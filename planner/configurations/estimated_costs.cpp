@@ -136,8 +136,10 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     return planner::refusal(any.model, any.machine, mesh);
   }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
-    return static_cast<std::int64_t>(
-        std::floor(static_cast<double>(least_estimated_step(contexts_.of(mesh), mesh)) * scale_));
+    return scaled_down(least_estimated_step(contexts_.of(mesh), mesh));
+  }
+  std::int64_t least_overlapped_step(const ParallelSetup& mesh) const override {
+    return scaled_down(least_estimated_step(contexts_.of(mesh), mesh, false));
   }
   LayerCosts layer_costs(const ParallelSetup& mesh) const override {
     return estimated_layer_costs(contexts_.of(mesh), mesh);  // only their shares matter
@@ -168,6 +170,10 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     scale_route(costs.every_route);
     for (RouteCosts& route : costs.route_of_edge) scale_route(route);
     return costs;
+  }
+  StageParts stage_parts(const ParallelSetup& mesh, std::span<const StagePlan> stages,
+                         std::span<const StageCosts> whole) const override {
+    return estimated_stage_parts(contexts_.of(mesh), mesh, stages, whole, scale_);
   }
   std::vector<LayerRecompute> recompute_kinds() const override {
     if (contexts_.any().framework.flash_attention)
@@ -223,6 +229,10 @@ class EstimatedConfigurations final : public ConfigurationCosts {
 
   Bytes memory_of(const NodeRates& node) const {
     return Bytes(static_cast<std::int64_t>(usable_bytes(space_, node)));
+  }
+
+  std::int64_t scaled_down(std::int64_t ns) const {
+    return static_cast<std::int64_t>(std::floor(static_cast<double>(ns) * scale_));
   }
 
   Nanoseconds scaled(Nanoseconds time) const {

@@ -81,6 +81,10 @@ class LayerConfigurations final : public ConfigurationCosts {
                            job_.strategy.sharding_degree);
   }
 
+  StageParts stage_parts(const ParallelSetup&, std::span<const StagePlan>,
+                         std::span<const StageCosts> whole) const override {
+    return {{}, {whole.begin(), whole.end()}};
+  }
   std::vector<Wires> wires(const ParallelSetup& mesh,
                            std::span<const StagePlan> stages) const override {
     return layer_wires(of(mesh), job_, mesh, stages);

@@ -44,6 +44,7 @@ void add_attention_products(BlockWork& work, const Architecture& model, const Bl
     work.add({rows, widths.queries + widths.keys + widths.values, hidden});
   }
   work.add({rows, hidden, widths.output});
+  work.attention_products = work.products_used;
 }
 
 void add_feed_forward_products(BlockWork& work, const Architecture& model,

@@ -25,8 +25,9 @@ BlockSizes block_sizes(const Architecture& model, const ParallelSetup& setup);
 struct BlockWork {
   std::array<Matmul, 10> products{};  // with weights
   int products_used = 0;
-  Matmul scores, context;                            // of attention without flash attention
-  double flash_flops = 0;                            // of attention with it, forward
+  int attention_products = 0;  // the first of them; the last of these follows the scores
+  Matmul scores, context;      // of attention without flash attention
+  double flash_flops = 0;      // of attention with it, forward
   double forward_traffic = 0, backward_traffic = 0;  // bytes of all other kernels
   double core_traffic = 0;  // of softmax and dropout of the scores, forward
   double core_backward_traffic = 0;

@@ -288,6 +288,7 @@ struct SortOfLayers {
   int count = 0;
   std::vector<double> seconds;  // of one of them, by kind of rank
   std::vector<double> on_way;   // of these, what a micro-batch's way up and down has: F and I
+  double messages = 0;          // inside one of them, on the last kind of rank
 
   double least() const { return *std::min_element(seconds.begin(), seconds.end()); }
   double least_on_way() const { return *std::min_element(on_way.begin(), on_way.end()); }
@@ -295,7 +296,7 @@ struct SortOfLayers {
 
 std::vector<SortOfLayers> sorts_of_layers(const EstimateContext& context,
                                           const ParallelSetup& setup,
-                                          const std::vector<NodeRates>& nodes) {
+                                          const std::vector<NodeRates>& nodes, bool with_messages) {
   const LayerRange blocks = blocks_in(context.model, 0, context.model.blocks);
   const std::pair<int, LayerRange> sorts[] = {{blocks.dense, {.dense = 1}},
                                               {blocks.with_experts, {.with_experts = 1}},
@@ -305,9 +306,12 @@ std::vector<SortOfLayers> sorts_of_layers(const EstimateContext& context,
   for (const auto& [count, one] : sorts) layers.push_back({count, {}, {}});
   for (const NodeRates& node : nodes) {
     const Pieces pieces = pieces_on(context, setup, node);
+    layers[0].messages = pieces.dense.messages();
+    layers[1].messages = pieces.with_experts.messages();
     for (std::size_t k = 0; k < layers.size(); ++k) {
       const LayerRange& one = sorts[k].second;
-      layers[k].seconds.push_back(pieces.forward(one) + pieces.backward(one));
+      layers[k].seconds.push_back(pieces.forward(one) + pieces.backward(one) -
+                                  (with_messages ? 0 : layers[k].messages));
       layers[k].on_way.push_back(layers[k].seconds.back() - pieces.weight(one));
     }
   }
@@ -334,20 +338,24 @@ double ranks_as_fast_as_the_fastest(const std::vector<SortOfLayers>& layers, con
 
 }  // namespace
 
-std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup) {
+std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup,
+                                  bool with_messages) {
   const RankNodes ranks = nodes_of_ranks(context.machine, setup);
-  const std::vector<SortOfLayers> layers = sorts_of_layers(context, setup, ranks.nodes);
-  double least = 0, way = 0;
+  const std::vector<SortOfLayers> layers =
+      sorts_of_layers(context, setup, ranks.nodes, with_messages);
+  double least = 0, way = 0, messages = 0;
   for (const SortOfLayers& sort : layers) {
     if (sort.count == 0) continue;
     least += sort.count * sort.least();
     way += sort.count * sort.least_on_way();
+    if (!with_messages) messages += sort.count * sort.messages;
   }
-  // Each stage's times are rounded to whole nanoseconds, by half of one at most.
-  const double rounding = 3e-9 * (context.model.blocks + 2);
+  // Each stage's times are rounded to whole nanoseconds, by half of one at most, and so is each of
+  // the messages of a block that are left out, with all that is computed again less than 24.
+  const double rounding = (with_messages ? 3e-9 : 15e-9) * (context.model.blocks + 2);
   const double share = ranks_as_fast_as_the_fastest(layers, ranks, setup.pipeline);
   const double work = (least - rounding) * setup.micro_batches;
-  const double updates = least_updates(context, setup, ranks.nodes, least) - rounding;
+  const double updates = least_updates(context, setup, ranks.nodes, least + messages) - rounding;
   const double step = std::max(
       {0.0, work / share, (work + std::max(0.0, updates)) / setup.pipeline, way - rounding});
   return static_cast<std::int64_t>(std::floor(step * 1e9));

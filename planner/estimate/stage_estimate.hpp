@@ -56,6 +56,8 @@ Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup
 /// slower(r) the least ratio, over the layers, of the time on rank r to c(l). The load of rank r is
 /// then at least slower(r) times the sum of its c(l), so the busiest rank has at least sum c(l) /
 /// sum 1 / slower(r).
-std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup);
+/// `with_messages` false: where schedules may hide what is sent inside stages, without that.
+std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup,
+                                  bool with_messages = true);
 
 }  // namespace pipewright::planner

@@ -15,6 +15,8 @@ struct BlockSeconds {
   double forward = 0, backward = 0;  // with what is computed again, and with the messages between
   double weight = 0;                 // of `backward`: gradients of weights, which nobody waits for
   double tensor_messages = 0, expert_messages = 0, context_messages = 0;  // of both together
+
+  double messages() const { return tensor_messages + expert_messages + context_messages; }
 };
 BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& framework,
                            const NodeRates& node, int devices_per_node, const ParallelSetup& setup,

@@ -1,5 +1,7 @@
 #include "planner/plans/program_of_plan.hpp"
 
+#include <cmath>
+
 #include "core/base/error.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "core/program/lower.hpp"
@@ -40,15 +42,37 @@ Order pipeline_order(const Plan& plan) {
   if (plan.schedule.order) {
     order = *plan.schedule.order;
   } else {
-    order = make_order(plan.schedule.name,
-                       {plan.ranks(), plan.micro_batches, plan.schedule.chunks,
-                        plan.schedule.parameters, plan.costs, plan.cluster.device.memory});
+    order = make_order(plan.schedule.name, {plan.ranks(), plan.micro_batches, plan.schedule.chunks,
+                                            plan.schedule.parameters, costs_of_whole_actions(plan),
+                                            plan.cluster.device.memory});
   }
   require_fit(order, plan);
   return order;
 }
 
-Order order_of_plan(const Plan& plan) { return replicate(pipeline_order(plan), plan.replicas()); }
+Order order_of_plan(const Plan& plan) {
+  Order order = replicate(pipeline_order(plan), plan.program_replicas());
+  if (plan.parts.empty()) return order;
+  order.parts = plan.parts;
+  order.mesh = axes_of(plan);
+  return order;
+}
+
+CostTable costs_of_whole_actions(const Plan& plan) {
+  CostTable costs = plan.costs;
+  for (const ActionParts& action : plan.parts) {
+    StageCosts& stage = costs.stages[static_cast<std::size_t>(action.stage.value)];
+    Nanoseconds& time = action.kind == ActionKind::F   ? stage.f
+                        : action.kind == ActionKind::I ? stage.i
+                        : action.kind == ActionKind::W ? stage.w
+                                                       : stage.b;
+    double calls = 0, computations = 0;
+    for (const Part& part : action.parts)
+      (part.is_computation() ? computations : calls) += static_cast<double>(part.weight);
+    time += Nanoseconds(std::llround(static_cast<double>(time.value) * (calls / computations)));
+  }
+  return costs;
+}
 
 LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded, const Model& model,
                                   std::span<const StagePlan> stages) {

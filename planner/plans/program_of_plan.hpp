@@ -17,8 +17,13 @@ namespace pipewright::planner {
 /// the schedule refuses the plan's sizes or the order does not fit the plan's stages, ranks and
 /// micro-batches.
 Order pipeline_order(const Plan& plan);
-/// The same for all the plan's replicas (planner/plans/data_parallel.hpp).
+/// The same for all the plan's replicas (planner/plans/data_parallel.hpp), or with the parts of its
+/// actions for the one that stands for all.
 Order order_of_plan(const Plan& plan);
+
+/// The plan's costs with those of its parts: F, I, W and B as long as they take with their calls,
+/// as far as these have weights.
+CostTable costs_of_whole_actions(const Plan& plan);
 
 /// What a training asks of lower(): the update, with the norm where it clips, the gathering where
 /// replicas share the update, and the sums of what these stages of the model have in common.

@@ -53,6 +53,7 @@ struct Schedule {
   bool cost_driven = false;    // the order depends on ScheduleRequest::costs
   bool searched = false;       // by synthesis: slow, and the tuner tries it only where it is named
   bool asynchronous = false;   // updates inside the step: actions name weight versions
+  bool overlaps = false;       // pairs of a forward and a backward: one computes, one communicates
   bool one_at_a_time = false;  // a micro-batch enters when the one before it has left
   /// The policy that shows what it is about, "" for the plan's default.
   std::string_view policy;

@@ -235,7 +235,14 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.sharding_stage = parallel.zero;
   plan.expert_parallel = parallel.experts;
   plan.sequence_parallel = parallel.sequence_parallel;
-  plan.costs = chosen_table(costs, parallel, best.stages, parallel.data);
+  StageParts inside;
+  if (!schedule.asynchronous) {
+    inside =
+        costs.stage_parts(parallel, best.stages, chosen_stage_costs(costs, parallel, best.stages));
+  }
+  plan.parts = std::move(inside.parts);
+  plan.costs = chosen_table(costs, parallel, best.stages, plan.program_replicas());
+  if (!plan.parts.empty()) plan.costs.stages = std::move(inside.computations);
   if (!schedule.asynchronous)
     for (StageMemory& memory : plan.costs.memory) memory.version = Bytes(0);
   if (best.synthesised) {
@@ -255,7 +262,7 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
     plan.tuner.pruned[reason] = static_cast<int>(count);
   plan.tuner.reasons = reasons_for(job, costs, result, memory_limit);
   if (const Candidate* baseline = best_baseline(result)) plan.tuner.baseline_step = baseline->step;
-  if (one_stands_for_all(costs, best)) {
+  if (plan.parts.empty() && one_stands_for_all(costs, best)) {
     CostTable table = chosen_table(costs, parallel, best.stages, 1);
     table.memory = plan.costs.memory;
     predict_by_one_replica(plan, table);

@@ -106,9 +106,10 @@ bool is_of_kind(const std::string& text, const Job& job, const Candidate& row) {
   ParallelSetup& parallel = asked.parallel;
   if (parallel.recompute.is_to_choose() && row.parallel.recompute.by_stage)
     parallel.recompute = row.parallel.recompute;
+  // One replica shares nothing out, and its description does not name ZeRO.
   return named.too_many_devices.empty() && named.other_batch.empty() &&
          asked.schedule == row.schedule && asked.partition == row.partition &&
-         describe(asked) == describe(row);
+         parallel.zero == row.parallel.zero && describe(asked) == describe(row);
 }
 
 Job job_of_kind(const std::string& text, const Job& job) {

@@ -27,9 +27,13 @@ namespace {
 constexpr std::size_t kMeshes = 64;       // grown between two looks at the best so far
 constexpr std::size_t kSimulations = 16;  // simulated between two such looks
 
+/// Schedules that hide messages inside stages have bounds of their own.
+enum class Tried : std::uint8_t { All, OneAtATime, Overlapping };
+
 struct Mesh {
   ParallelSetup setup;
   std::int64_t least = 0;  // no step on it is shorter; with first_possible: nothing holds less
+  Tried tried = Tried::All;
 };
 
 /// What a mesh is tried with.
@@ -113,9 +117,24 @@ class ScheduleSearch {
       meshes[i].least =
           options_.first_possible ? costs_->least_memory(setup).value : costs_->least_step(setup);
     });
+    if (!options_.first_possible && choices_.may_overlap()) add_overlapping(meshes);
     std::stable_sort(meshes.begin(), meshes.end(),
                      [](const Mesh& a, const Mesh& b) { return a.least < b.least; });
     return meshes;
+  }
+
+  /// Each mesh in which something is sent inside stages twice, with the two bounds.
+  void add_overlapping(std::vector<Mesh>& meshes) {
+    const std::size_t all = meshes.size();
+    for (std::size_t i = 0; i < all; ++i) {
+      const ParallelSetup& setup = meshes[i].setup;
+      if (setup.pipeline == 1 || setup.tensor * setup.context * setup.experts == 1) continue;
+      meshes[i].tried = Tried::OneAtATime;
+      meshes.push_back({setup, 0, Tried::Overlapping});
+    }
+    for_each_index(meshes.size() - all, threads_, [&](std::size_t i) {
+      meshes[all + i].least = costs_->least_overlapped_step(meshes[all + i].setup);
+    });
   }
 
   /// The best naive configuration on one rank, and on several; those the job allows as a plan
@@ -123,7 +142,10 @@ class ScheduleSearch {
   void add_baselines(const std::vector<Mesh>& meshes, const std::vector<Mesh>& only_to_compare,
                      std::vector<Evaluation>& ranked) {
     std::vector<Mesh> one, several;
-    for (const Mesh& mesh : meshes) (mesh.setup.pipeline == 1 ? one : several).push_back(mesh);
+    for (const Mesh& mesh : meshes) {
+      if (mesh.tried == Tried::Overlapping) continue;
+      (mesh.setup.pipeline == 1 ? one : several).push_back(mesh);
+    }
     const bool can_be_plan = choices_.allows_baseline();
     add_baseline(one.empty() ? only_to_compare : one, can_be_plan && !one.empty(), ranked);
     add_baseline(several, can_be_plan, ranked);
@@ -154,11 +176,18 @@ class ScheduleSearch {
     result_.pruned = pruned;
   }
 
-  const ShapeChoices::Shapes& shapes_on(const ParallelSetup& mesh) {
-    const std::tuple key(mesh.pipeline, mesh.micro_batches, mesh.data > 1);
+  const ShapeChoices::Shapes& shapes_on(const Mesh& mesh) {
+    const ParallelSetup& setup = mesh.setup;
+    const std::tuple key(setup.pipeline, setup.micro_batches, setup.data > 1, mesh.tried);
     const auto [entry, is_new] = shapes_.try_emplace(key);
     if (is_new) {
-      entry->second = choices_.on(mesh);
+      entry->second = choices_.on(setup);
+      const bool overlapping = mesh.tried == Tried::Overlapping;
+      if (mesh.tried != Tried::All) {
+        std::erase_if(entry->second.list,
+                      [&](const Shape& shape) { return shape.schedule->overlaps != overlapping; });
+      }
+      if (overlapping) entry->second.left_out = {};  // counted with the others
       const LeftOutExamples& examples = entry->second.left_out.examples;
       result_.examples.insert(examples.begin(), examples.end());
     }
@@ -171,7 +200,7 @@ class ScheduleSearch {
     for (std::size_t i = from; i < meshes.size(); ++i) {
       std::size_t count = choices_.baseline_on(meshes[i].setup) ? 1 : 0;
       if (trial == TrialKind::Schedules) {
-        const ShapeChoices::Shapes& shapes = shapes_on(meshes[i].setup);
+        const ShapeChoices::Shapes& shapes = shapes_on(meshes[i]);
         count = shapes.list.size();
         add_counts(shapes.left_out.counts, result_.pruned);
       }
@@ -189,7 +218,7 @@ class ScheduleSearch {
       if (trial == TrialKind::Baseline) {
         if (const auto shape = choices_.baseline_on(setup)) own.push_back(*shape);
       } else {
-        const ShapeChoices::Shapes& found = shapes_on(setup);
+        const ShapeChoices::Shapes& found = shapes_on(meshes[i]);
         own = found.list;
         add_counts(found.left_out.counts, result_.pruned);
       }
@@ -372,7 +401,7 @@ class ScheduleSearch {
   Bytes limit_;
   SearchBudget budget_;
   const std::chrono::steady_clock::time_point begin_;
-  std::map<std::tuple<int, int, bool>, ShapeChoices::Shapes> shapes_;
+  std::map<std::tuple<int, int, bool, Tried>, ShapeChoices::Shapes> shapes_;
   std::optional<Candidate> leader_;  // of the table, once that is full: what follows compares
   SearchResult result_;
 };

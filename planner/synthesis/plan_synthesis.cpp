@@ -11,7 +11,7 @@ namespace {
 
 /// The costs of the plan's first replica: the others have the same order.
 CostTable of_pipeline(const Plan& plan) {
-  CostTable costs = plan.costs;
+  CostTable costs = costs_of_whole_actions(plan);
   if (costs.route_of_edge.empty()) return costs;
   const auto ranks = static_cast<std::size_t>(plan.ranks());
   const auto all = static_cast<std::size_t>(plan.all_ranks());

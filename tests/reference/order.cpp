@@ -229,20 +229,18 @@ Order parse_order(const std::string& csv) {
 namespace {
 
 std::vector<Action> parse_parts(const std::string& text) {
-  static const std::regex computation(R"((\w+)(?:\*(\d+))?)");
+  static const std::regex weighted(R"(([^*]+)(?:\*(\d+))?)");
   std::vector<Action> parts;
   std::istringstream words(text);
   std::smatch found;
   std::int64_t weights = 0;
   for (std::string word; words >> word;) {
-    if (!std::regex_match(word, found, computation)) {
-      parts.push_back(parse_action(word));
-      continue;
-    }
-    const std::int64_t weight = found[2].length() == 0 ? 1 : std::stoll(found[2]);
-    parts.push_back({-1, "PART", -1, -1, "", found[1]});
+    if (!std::regex_match(word, found, weighted)) throw std::invalid_argument("no part: " + word);
+    const bool is_call = word.find('(') != word.npos;
+    parts.push_back(is_call ? parse_action(found[1]) : Action{-1, "PART", -1, -1, "", found[1]});
+    parts.back().weight = found[2].length() > 0 ? std::stoll(found[2]) : is_call ? 0 : 1;
     parts.back().before = weights;
-    parts.back().up_to = weights += weight;
+    if (!is_call) weights += parts.back().weight;
   }
   for (Action& part : parts) part.of_all = weights;
   return parts;
@@ -284,8 +282,8 @@ std::string to_csv(const Order& order, const Heading& heading) {
   for (const auto& [of, parts] : heading.parts) {
     csv += "# parts " + of + ":";
     for (const Action& part : parts) {
-      const std::int64_t weight = part.up_to - part.before;
-      csv += " " + (part.kind == "PART" ? part.data + "*" + std::to_string(weight) : name(part));
+      csv += " " + (part.kind == "PART" ? part.data : name(part));
+      if (part.weight > 0) csv += "*" + std::to_string(part.weight);
     }
     csv += "\n";
   }

@@ -19,11 +19,11 @@ struct Action {
   // Of a call (3.3) only; "" is what it does not say.
   std::string group = "", data = "", shape = "", dtype = "", stream = "";
   int peer = -1;  // SEND, RECV
-  // Of a part (3.4) only: the name, stage and kind of its action, and of a computation (kind
-  // "PART", named by `data`) the weights before it, up to it and of all.
+  // Of a part (3.4) only: the name, stage and kind of its action, the weights of computations (kind
+  // "PART", named by `data`) before it and of all, and its own, of a call 0 where it has none.
   std::string part_of = "", of_kind = "";
   int of_stage = -1;
-  std::int64_t before = 0, up_to = 1, of_all = 1;
+  std::int64_t before = 0, weight = 1, of_all = 1;
 };
 
 /// One action, the two of an overlapped pair, or the transfer ends of a batch; nothing: an idle

@@ -10,6 +10,7 @@ namespace {
 Action random_call(Dice& dice, bool across_ranks) {
   static const char* const kinds[] = {"ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL",
                                       "BROADCAST"};
+  Dice extra = dice;
   const std::string axis = dice.chance(50) ? "tp" : "ep";
   Action call{-1, kinds[dice.below(5)], -1, -1, across_ranks && dice.chance(20) ? "all" : axis};
   if (dice.chance(60)) call.data = std::to_string(dice.below(3));
@@ -17,6 +18,7 @@ Action random_call(Dice& dice, bool across_ranks) {
     call.shape = dice.chance(50) ? "4x8" : "16";
     call.dtype = "float32";
   }
+  call.weight = extra.chance(25) ? extra.between(1, 5) : 0;
   if (dice.chance(20)) call.stream = std::to_string(dice.between(1, 2));
   return call;
 }
@@ -33,7 +35,8 @@ std::vector<Action> random_list(Dice& dice, bool across_ranks) {
     }
     list.push_back({-1, "PART", -1, -1, "", names[dice.below(3)] + std::to_string(k)});
     list.back().before = weights;
-    list.back().up_to = weights += dice.between(1, 5);
+    list.back().weight = dice.between(1, 5);
+    weights += list.back().weight;
   }
   for (Action& part : list) part.of_all = weights;
   return list;

@@ -376,9 +376,13 @@ std::int64_t Run::call_time(int member) const {
   members.push_back(member);
   const Action& a = program_.instructions[member].cell[0];
   if (a.kind == "NEW_GROUP") return 0;
-  std::int64_t bytes = 0;
-  for (const int each : members)
-    bytes = std::max(bytes, bytes_of_call(program_.instructions[each].cell[0]));
+  std::int64_t bytes = 0, weight = 0;
+  for (const int each : members) {
+    const Action& own = program_.instructions[each].cell[0];
+    bytes = std::max(bytes, bytes_of_call(own));
+    if (!own.part_of.empty()) weight = std::max(weight, own.weight);
+  }
+  if (weight > 0) return cost_of(costs_, a.of_kind, a.of_stage) * weight / a.of_all;
   if (costs_.collectives) return price(member, a.kind, bytes);
   const auto n = static_cast<std::int64_t>(members.size()) * program_.instructions[member].devices;
   if (a.kind == "BROADCAST") return ring_time(n - 1, bytes, 1);
@@ -418,7 +422,8 @@ std::int64_t Run::computation_time(int id) const {
   if (program_.instructions[id].has_parts) return 0;
   if (kind == "PART") {
     const std::int64_t whole = cost_of(costs_, cell[0].of_kind, cell[0].of_stage);
-    return whole * cell[0].up_to / cell[0].of_all - whole * cell[0].before / cell[0].of_all;
+    const std::int64_t up_to = cell[0].before + cell[0].weight;
+    return whole * up_to / cell[0].of_all - whole * cell[0].before / cell[0].of_all;
   }
   if (kind == "REDUCE_GRAD" || kind == "UNSHARD" || kind == "REDUCE_NORM" || kind == "REDUCE_TIED")
     return 0;  // alone

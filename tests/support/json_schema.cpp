@@ -130,6 +130,10 @@ void SchemaSet::check_keyword(const std::string& keyword, const Json& argument, 
       problems.push_back(pointer + ": agrees with " + std::to_string(matches) +
                          " of the alternatives" + reasons);
     }
+  } else if (keyword == "propertyNames") {
+    if (!value.is_object()) return;
+    for (const auto& [name, member] : value.items())
+      check({&argument, place.file}, Json(name), pointer + "/" + name, problems);
   } else if (keyword == "type") {
     const Json types = argument.is_array() ? argument : Json::array({argument});
     bool fits = false;

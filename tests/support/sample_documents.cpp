@@ -208,6 +208,18 @@ Profile sample_profile() {
   return profile;
 }
 
+Plan plan_with_parts() {
+  Plan plan = sample_plan();
+  plan.cluster = cluster_preset("local-cpu", 8);
+  plan.mesh = Mesh::grid(2, 2, 1, 2);
+  plan.expert_parallel = 2;
+  const std::string fault =
+      add_parts("1F", {"attention*3", "ALL_REDUCE(tp:a:4x8:bfloat16)*2", "ALL_TO_ALL(ep:b)", "mlp"},
+                plan.parts);
+  if (!fault.empty()) throw std::logic_error(fault);
+  return plan;
+}
+
 std::vector<Sample> sample_documents() {
   return {{"model", "layers", layer_model()},
           {"model", "llama layers", llama_model()},
@@ -238,6 +250,7 @@ std::vector<Sample> sample_documents() {
                          "across": {"latency_ns": 2, "bytes_per_second": 2e10}}]})")},
           {"profile", "full", to_json(sample_profile())},
           {"plan", "full", to_json(sample_plan())},
+          {"plan", "parts", to_json(plan_with_parts())},
           {"order", "replicas", parsed(R"({"schema": "pipewright.order/1",
                       "ranks": [["0F0", "", "(1F1;0B0)OVERLAP_F_B", "1B1", "0REDUCE_GRAD"],
                                 ["1F0", "0F1", "1I0", "1W0", "0B1", "0REDUCE_GRAD"]],

@@ -55,6 +55,7 @@ Order make_dualpipe(const ScheduleRequest& request) {
 Schedule dualpipe_schedule() {
   Schedule entry;
   entry.name = "dualpipe";
+  entry.overlaps = true;
   entry.summary = "two replicas, one each way: forwards overlap with backwards, twice the weights";
   entry.constraint = "v = 1; p even; m even and >= 2p, both directions together";
   entry.bubble = "(p/2-1)(F&B + B - 3W) for F = I = W; (p/2-1)(F+2I-W) for F = I >= W, F&B = F+B";

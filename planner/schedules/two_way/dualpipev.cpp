@@ -33,6 +33,7 @@ Order make_dualpipev(const ScheduleRequest& request) {
 Schedule dualpipev_schedule() {
   Schedule entry;
   entry.name = "dualpipev";
+  entry.overlaps = true;
   entry.summary = "DualPipe on a V: forwards overlap with backwards, one copy of the weights";
   entry.constraint = "v = 2; m >= 2p";
   entry.bubble = "(p-1)(F&B + B - 3W) for F = I = W; (p-1)(F+2I-W) for F = I >= W, F&B = F+B";

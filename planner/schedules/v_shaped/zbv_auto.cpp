@@ -16,7 +16,7 @@ namespace {
 constexpr int kDown = 0, kUp = 1;  // a rank's chunks, by the direction of their forwards
 
 /// The heuristic's choices, as bits of a way. An I of the way down always gets its W.
-enum Choice : unsigned {
+enum VariantChoice : unsigned {
   kKeepWaitsBeforeF = 1,    // an F gets no W before it that does not fit into the wait
   kKeepWaitsBeforeUpI = 2,  // nor does an I of the chunk that goes up
 };

@@ -9,6 +9,7 @@
 #include "planner/estimate/step_estimate.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/search/job_costs.hpp"
+#include "planner/search/plan_of_candidate.hpp"
 #include "planner/search/search.hpp"
 #include "tests/support/search_checks.hpp"
 
@@ -88,9 +89,46 @@ TEST(EstimatedSearch, APlanIsPredictedAsItWasSearchedAndSurvivesItsFile) {
     SCOPED_TRACE(seed);
     const Plan plan = test::expect_survives_its_file(result);
     const ParallelSetup& parallel = result.ranked.front().parallel;
-    EXPECT_EQ(program_of_plan(plan).ranks(), parallel.data * parallel.pipeline);
+    // Where ranks have parts, one replica stands for all.
+    EXPECT_EQ(program_of_plan(plan).ranks(),
+              parallel.pipeline * (plan.parts.empty() ? parallel.data : 1));
     EXPECT_EQ(plan.mesh.size("tp"), parallel.tensor);
   }
+}
+
+/// The parts of the estimate take what the stage took without them, and in pairs of which one
+/// computes while the other communicates what the search found for such a pair.
+TEST(EstimatedSearch, APlanWithPartsTakesTheStepThatWasFoundWithoutThem) {
+  int with_parts = 0, overlapped = 0;
+  for (std::uint32_t seed = 0; seed < 80; ++seed) {
+    Job job = random_job(seed);
+    job.strategy.mp_degree = {"2", "4"};
+    job.strategy.pp_degree = {"2"};
+    if (job.strategy.cp_degree.empty() && seed % 2 == 0) job.strategy.ep_degree = {"1", "2"};
+    job.strategy.schedule_mode = {"1f1b", "dualpipev", "zb-h1", "interleaved"};
+    const auto costs = costs_of_job(job, nullptr, 0);
+    const SearchResult all = searched(job, 12, true);
+    for (const Candidate& row : all.ranked) {
+      SCOPED_TRACE(std::to_string(seed) + " " + describe(row));
+      SearchResult one = all;
+      one.ranked = {row};
+      const Plan plan = plan_of_candidate(job, *costs, one, costs->memory_limit());
+      EXPECT_EQ(plan.predicted.step, row.step);
+      const bool both = row.parallel.context > 1 && row.parallel.experts > 1;
+      EXPECT_EQ(plan.parts.empty(), both);
+      with_parts += plan.parts.empty() ? 0 : 1;
+      if (row.schedule != "dualpipev" || plan.parts.empty()) continue;
+      Plan apart = plan;
+      apart.parts.clear();
+      apart.costs = costs_of_whole_actions(plan);
+      apart.mesh = Mesh::pipeline(plan.ranks());
+      ASSERT_EQ(fill_prediction(apart).verdict, Verdict::Ok);
+      EXPECT_LT(plan.predicted.step, apart.predicted.step);
+      ++overlapped;
+    }
+  }
+  EXPECT_GT(with_parts, 300);
+  EXPECT_GT(overlapped, 40);
 }
 
 TEST(EstimatedSearch, ThreadsChangeNothing) {

@@ -43,6 +43,34 @@ TEST(ReadPlan, GivesBackWhatWasWritten) {
   EXPECT_EQ(plan.predicted.peak_bytes, written.predicted.peak_bytes);
 }
 
+TEST(ReadPlan, PartsAreOfItsStagesAndNameWaysInWhichDevicesDiffer) {
+  const auto parts = [](const char* action, const char* call) {
+    return refused("/parts", Json{{action, {"attention*3", call}}});
+  };
+  const InputError alone = parts("0F", "ALL_REDUCE(tp:x)");
+  EXPECT_EQ(alone.pointer(), "/parts/0F/1");
+  EXPECT_NE(alone.message().find("this plan has none, each rank is one device"), std::string::npos);
+  EXPECT_EQ(parts("2F", "mlp").pointer(), "/parts/2F");
+  EXPECT_EQ(parts("0F", "mlp*0").pointer(), "/parts/0F");
+
+  Json document = changed("/parts", Json{{"0F", {"attention*3", "ALL_REDUCE(tp:x)"}}});
+  document["schema"] = "pipewright.plan/2";
+  document["cluster"] = to_json(cluster_preset("local-cpu", 8));
+  document.erase("cluster_fingerprint");
+  document["mesh"] = to_json(Mesh::grid(2, 2, 1, 2));
+  const Plan plan = read(document);
+  EXPECT_EQ(plan.replicas(), 2);
+  EXPECT_EQ(plan.all_ranks(), 2) << "one replica stands for both";
+  EXPECT_EQ(axes_of(plan), (std::vector<MeshAxis>{{"tp", 2}, {"dp", 2}}));
+  document["parts"]["0F"][1] = "ALL_REDUCE(xp:x)";
+  EXPECT_NE(test::refusal([&] { read(document); }).message().find("tp (2), dp (2)"),
+            std::string::npos);
+  document["expert_parallel"] = 2;
+  document["parts"]["0F"][1] = "ALL_REDUCE(dp:x)";
+  EXPECT_NE(test::refusal([&] { read(document); }).message().find("tp (2), ep (2)"),
+            std::string::npos);
+}
+
 TEST(ReadPlan, OptionalPartsMayBeMissing) {
   Json document = to_json(sample_plan());
   for (const char* key :

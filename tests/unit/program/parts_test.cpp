@@ -68,6 +68,23 @@ TEST(Parts, DivideTheCostOfTheirAction) {
   }
 }
 
+TEST(Parts, ACallWithAWeightTakesItsShareOfTheAction) {
+  const char* const text =
+      "# parts 0F: a*3 ALL_TO_ALL(ep:x:4x8:float32)@1*2 b*5\n# mesh ep=2\n0F0\n";
+  const Order order = order_of(text);
+  EXPECT_EQ(order.parts[0].parts[1].weight, 2);
+  EXPECT_EQ(write_order_csv(order), text);
+  const Program program = lower(order, CommPolicy{}, {.fragment = true});
+  CostTable costs = CostTable::uniform(1, {.f = Nanoseconds(80)}, Nanoseconds(1'000'000));
+  EXPECT_EQ(sim::simulate(program, costs).timeline.makespan_ns, 100);
+  // No more than a file may say.
+  const Program longest = lower(order_of("# parts 0F: a ALL_REDUCE(ep:x)*1000000000000\n"
+                                         "# mesh ep=2\n0F0\n"),
+                                CommPolicy{}, {.fragment = true});
+  costs = CostTable::uniform(1, {.f = Nanoseconds(1'000'000'000)});
+  EXPECT_EQ(sim::simulate(longest, costs).timeline.makespan_ns, 100'001'000'000'000);
+}
+
 TEST(Parts, ThatAreNoneAreRefusedWithTheirPlace) {
   const auto csv = [](const std::string& head) { return refusal_of(head + "\n0F0,0B0\n"); };
   EXPECT_THAT(csv("# parts 0F"), HasSubstr("parts.csv: line 1"));
@@ -78,7 +95,10 @@ TEST(Parts, ThatAreNoneAreRefusedWithTheirPlace) {
   EXPECT_THAT(csv("# parts 0F: a*0"), HasSubstr("\"a*0\" is no part"));
   EXPECT_THAT(csv("# parts 0F: a*1000000000001"), HasSubstr("is no part"));
   EXPECT_THAT(csv("# parts 0F: a SEND(>1:x)"), HasSubstr("\"SEND(>1:x)\" is no part"));
+  EXPECT_THAT(csv("# parts 0F: a ALL_REDUCE(tp:x)*0"),
+              HasSubstr("\"ALL_REDUCE(tp:x)*0\" is no part"));
   EXPECT_THAT(csv("# parts 0F: ALL_REDUCE(tp:x)"), HasSubstr("has no computation"));
+  EXPECT_THAT(csv("# parts 0F: ALL_REDUCE(tp:x)*4"), HasSubstr("has no computation"));
   EXPECT_THAT(csv("# parts 0F: a\n# parts 0F: b"), HasSubstr("line 2: the parts of 0F are given"));
   EXPECT_THAT(csv("# parts 4F: a"), HasSubstr("parts are given for 4F, but there are 1 stages"));
   EXPECT_THAT(csv("# mesh tp"), HasSubstr("expected axes and their devices"));

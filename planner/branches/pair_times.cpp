@@ -1,0 +1,67 @@
+#include "planner/branches/pair_times.hpp"
+
+#include <set>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/program/lower.hpp"
+#include "sim/engine.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+using StagePair = std::pair<int, int>;  // of the F, of the B
+
+std::set<StagePair> pairs_of(const Order& order) {
+  std::set<StagePair> pairs;
+  for (const auto& cells : order.ranks) {
+    for (const Cell& cell : cells) {
+      if (!cell.partner) continue;
+      const bool forward_first = cell.action.kind == ActionKind::F;
+      const Action &forward = forward_first ? cell.action : *cell.partner,
+                   &backward = forward_first ? *cell.partner : cell.action;
+      if (forward.kind == ActionKind::F && backward.kind == ActionKind::B)
+        pairs.insert({forward.stage.value, backward.stage.value});
+    }
+  }
+  return pairs;
+}
+
+/// One rank that has all stages and does the pair.
+Order order_of_pair(const StagePair& pair, int stages, const StageParts& inside,
+                    const std::vector<MeshAxis>& mesh) {
+  Order order;
+  const Action forward{ActionKind::F, StageId(pair.first), MicroBatchId(0)},
+      backward{ActionKind::B, StageId(pair.second), MicroBatchId(1)};
+  order.ranks = {{Cell{forward, backward}}};
+  order.micro_batches = 2;
+  order.placement = Placement::explicit_stages(
+      std::vector<RankId>(static_cast<std::size_t>(stages), RankId(0)), 1);
+  order.fragment = true;
+  order.mesh = mesh;
+  for (const Action& action : {forward, backward}) {
+    if (const ActionParts* parts = parts_of(inside.parts, action)) order.parts.push_back(*parts);
+  }
+  return order;
+}
+
+}  // namespace
+
+void set_pair_times(CostTable& table, const Order& order, const StageParts& inside,
+                    const std::vector<MeshAxis>& mesh, const CommPolicy& policy) {
+  const std::size_t stages = table.stages.size();
+  CostTable computations;
+  computations.stages = inside.computations;
+  table.pairs.assign(stages * stages, Nanoseconds(0));
+  for (const StagePair& pair : pairs_of(order)) {
+    const Order alone = order_of_pair(pair, static_cast<int>(stages), inside, mesh);
+    if (alone.parts.empty()) continue;
+    const sim::Result result =
+        sim::simulate(lower(alone, policy, {.fragment = true}), computations);
+    PIPEWRIGHT_ASSERT(result.finished, "a pair of one rank does not end");
+    table.pairs[static_cast<std::size_t>(pair.first) * stages +
+                static_cast<std::size_t>(pair.second)] = Nanoseconds(result.timeline.makespan_ns);
+  }
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,242 @@
+#include "planner/estimate/stage_parts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "planner/estimate/block_kernels.hpp"
+#include "planner/estimate/step_parts.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+constexpr const char *kTensor = "tp", *kContext = "cp", *kExperts = "ep";
+
+/// A computation, whose seconds count in proportion to those of the others, or a call, whose count
+/// as they are.
+struct Piece {
+  Call call;
+  double seconds = 0;
+};
+using PieceList = std::vector<Piece>;
+
+Piece computation(const char* name, double seconds) {
+  return {{.kind = ActionKind::Part, .data = name}, seconds};
+}
+
+void append(PieceList& list, const PieceList& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+/// Of one block on one rank.
+class BlockPieces {
+ public:
+  BlockPieces(const EstimateContext& context, const ParallelSetup& setup, const NodeRates& node,
+              bool experts)
+      : setup_(setup),
+        experts_(experts),
+        work_(block_work(context.model, context.framework, setup, experts)),
+        sent_(message_seconds(node, context.machine.devices_per_node, setup, work_)),
+        rows_(std::llround(block_sizes(context.model, setup).rows)),
+        hidden_(context.model.hidden) {
+    const DeviceRates& device = node.device;
+    const int out = work_.attention_products - 1;
+    entering_ = products_seconds(device, work_, 0, out);
+    core_ = attention_core_seconds(device, work_);
+    attention_ = core_ + products_seconds(device, work_, out, out + 1);
+    feed_forward_ = products_seconds(device, work_, out + 1, work_.products_used);
+  }
+
+  PieceList forward() const {
+    PieceList list;
+    enter(list, "attention");
+    add_attention(list, entering_.forward, attention_.forward);
+    leave(list, "attention");
+    const char* const last = experts_ ? "experts" : "mlp";
+    enter(list, last);
+    if (experts_) add_experts_call(list, "dispatch");
+    list.push_back(computation(last, feed_forward_.forward));
+    if (experts_) add_experts_call(list, "combine");
+    leave(list, last);
+    return list;
+  }
+
+  /// What B does in the order in which it does it; of I without the gradients of weights.
+  PieceList backward(bool with_weights) const {
+    const auto seconds = [&](const KernelSeconds& kernels) {
+      return kernels.backward - (with_weights ? 0 : kernels.weight);
+    };
+    PieceList list;
+    if (setup_.recompute.of_all == LayerRecompute::Whole) append(list, forward());
+    const char* const last = experts_ ? "experts" : "mlp";
+    enter(list, last);
+    if (experts_) add_experts_call(list, "combine");
+    list.push_back(computation(last, seconds(feed_forward_)));
+    if (experts_) add_experts_call(list, "dispatch");
+    leave(list, last);
+    enter(list, "attention");
+    const bool again = setup_.recompute.of_all == LayerRecompute::Attention;
+    add_attention(list, seconds(attention_) + (again ? core_.forward : 0), seconds(entering_));
+    leave(list, "attention");
+    return list;
+  }
+
+ private:
+  void add_call(PieceList& list, ActionKind kind, const char* group, const std::string& data,
+                std::int64_t rows, std::int64_t columns, double seconds) const {
+    list.push_back({{.kind = kind,
+                     .group = group,
+                     .data = data,
+                     .shape = {{rows, columns}},
+                     .dtype = "bfloat16"},
+                    seconds});
+  }
+
+  /// Under sequence parallelism a rank has its part of the rows between the halves of a block.
+  void enter(PieceList& list, const char* half) const {
+    if (setup_.tensor > 1 && setup_.sequence_parallel)
+      add_call(list, ActionKind::AllGather, kTensor, std::string(half) + "-in", rows_, hidden_,
+               sent_.tensor / (2 * work_.tensor_messages));
+  }
+  void leave(PieceList& list, const char* half) const {
+    if (setup_.tensor == 1) return;
+    const bool scatters = setup_.sequence_parallel;
+    add_call(list, scatters ? ActionKind::ReduceScatter : ActionKind::AllReduce, kTensor,
+             scatters ? std::string(half) + "-out" : half, rows_, hidden_,
+             sent_.tensor / ((scatters ? 2 : 1) * work_.tensor_messages));
+  }
+
+  /// Heads for rows and back, around attention: `first` and `then` are computed before and after
+  /// the first exchange.
+  void add_attention(PieceList& list, double first, double then) const {
+    if (setup_.context == 1) {
+      list.push_back(computation("attention", first + then));
+      return;
+    }
+    const auto columns = std::llround(work_.context_message / 4 /
+                                      static_cast<double>(std::max(rows_, std::int64_t{1})));
+    list.push_back(computation("projection", first));
+    add_call(list, ActionKind::AllToAll, kContext, "heads", rows_, columns, sent_.context / 2);
+    list.push_back(computation("attention", then));
+    add_call(list, ActionKind::AllToAll, kContext, "rows", rows_, columns, sent_.context / 2);
+  }
+
+  void add_experts_call(PieceList& list, const char* data) const {
+    if (setup_.experts == 1) return;
+    const auto copies = std::llround(work_.expert_message / 2 / static_cast<double>(hidden_));
+    add_call(list, ActionKind::AllToAll, kExperts, data, copies, hidden_, sent_.experts / 2);
+  }
+
+  const ParallelSetup& setup_;
+  bool experts_;
+  BlockWork work_;
+  MessageSeconds sent_;
+  std::int64_t rows_, hidden_;
+  KernelSeconds entering_, core_, attention_, feed_forward_;
+};
+
+/// The pieces of an action of a stage.
+struct StagePieces {
+  const EstimateContext& context;
+  const ParallelSetup& setup;
+  const NodeRates& node;
+  const StagePlan& stage;
+
+  PieceList of(ActionKind kind) const {
+    const Architecture& model = context.model;
+    const double rows = block_sizes(model, setup).rows;
+    const EndSeconds embedding = embedding_seconds(model, context.framework, node, context.machine,
+                                                   setup, rows),
+                     head =
+                         head_seconds(model, context.framework, node, context.machine, setup, rows);
+    const auto end = [&](const EndSeconds& seconds) {
+      if (kind == ActionKind::F) return seconds.forward;
+      return seconds.input + (kind == ActionKind::B ? seconds.weight : 0);
+    };
+    std::optional<PieceList> blocks[2];  // without experts, with
+    std::vector<PieceList> layers;
+    if (stage.first_layer == 0) layers.push_back({computation("embedding", end(embedding))});
+    const int last = model.blocks + 1;
+    for (int layer = std::max(stage.first_layer, 1); layer < std::min(stage.end_layer, last);
+         ++layer) {
+      const bool experts = model.has_experts(layer - 1);
+      if (!blocks[experts]) {
+        const BlockPieces block(context, setup, node, experts);
+        blocks[experts] =
+            kind == ActionKind::F ? block.forward() : block.backward(kind == ActionKind::B);
+      }
+      layers.push_back(*blocks[experts]);
+    }
+    if (stage.end_layer > last) layers.push_back({computation("head", end(head))});
+    if (kind != ActionKind::F) std::reverse(layers.begin(), layers.end());
+    PieceList all;
+    for (const PieceList& each : layers) append(all, each);
+    return all;
+  }
+};
+
+/// The pieces as parts whose weights are nanoseconds and, of computations, as many together as
+/// `time` leaves them, which is then lessened by the calls; nullopt where there is no call, or no
+/// nanosecond for each computation.
+std::optional<ActionParts> parts_of_action(StageId stage, ActionKind kind, const PieceList& pieces,
+                                           double scale, Nanoseconds& time) {
+  ActionParts action{stage, kind, {}};
+  action.parts.reserve(pieces.size());
+  double seconds = 0;
+  std::int64_t left = time.value;
+  for (const Piece& piece : pieces) {
+    Part& part = action.parts.emplace_back(piece.call, 0);
+    if (part.is_computation()) {
+      seconds += piece.seconds;
+    } else {
+      part.weight = std::llround(piece.seconds * scale * 1e9);
+      left -= part.weight;
+    }
+  }
+  const bool calls =
+      std::ranges::any_of(action.parts, [](const Part& part) { return !part.is_computation(); });
+  if (!calls) return std::nullopt;
+  const Nanoseconds computing(left);
+  Part* last = nullptr;
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    if (!action.parts[k].is_computation()) continue;
+    last = &action.parts[k];
+    last->weight = std::max<std::int64_t>(
+        1, std::llround(pieces[k].seconds / seconds * static_cast<double>(computing.value)));
+    left -= last->weight;
+  }
+  if (last == nullptr || last->weight + left < 1) return std::nullopt;
+  last->weight += left;  // what rounding left over
+  time = computing;
+  return action;
+}
+
+}  // namespace
+
+StageParts estimated_stage_parts(const EstimateContext& context, const ParallelSetup& setup,
+                                 std::span<const StagePlan> stages,
+                                 std::span<const StageCosts> whole, double scale) {
+  StageParts result{{}, {whole.begin(), whole.end()}};
+  const bool sends = setup.tensor > 1 || setup.context > 1 || setup.experts > 1;
+  if (!sends || (setup.context > 1 && setup.experts > 1)) return result;
+  const RankNodes ranks = nodes_of_ranks(context.machine, setup);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    ParallelSetup own = setup;
+    own.recompute = {.of_all = setup.recompute.at(s)};
+    const auto place =
+        static_cast<std::size_t>(ranks.place(static_cast<int>(stages[s].rank.value)));
+    const StagePieces pieces{context, own, ranks.nodes[place], stages[s]};
+    StageCosts& costs = result.computations[s];
+    const std::pair<ActionKind, Nanoseconds*> actions[] = {
+        {ActionKind::F, &costs.f}, {ActionKind::B, &costs.b}, {ActionKind::I, &costs.i}};
+    for (const auto& [kind, time] : actions) {
+      auto parts =
+          parts_of_action(StageId(static_cast<int>(s)), kind, pieces.of(kind), scale, *time);
+      if (parts) result.parts.push_back(std::move(*parts));
+    }
+  }
+  return result;
+}
+
+}  // namespace pipewright::planner
