@@ -19,8 +19,8 @@ struct StageParts {
 };
 
 /// `whole`: the stages' costs (estimated_stage_costs()), times `scale`. Groups are called "tp",
-/// "cp" and "ep" (core/plan/rank_axes.hpp). No parts where nothing is sent inside a stage, and where
-/// expert parallel ranks are context parallel ones, too: these have no axis of their own.
+/// "cp" and "ep" (core/plan/rank_axes.hpp). No parts where nothing is sent inside a stage, and
+/// where expert parallel ranks are context parallel ones, too: these have no axis of their own.
 StageParts estimated_stage_parts(const EstimateContext& context, const ParallelSetup& setup,
                                  std::span<const StagePlan> stages,
                                  std::span<const StageCosts> whole, double scale);
