@@ -21,6 +21,13 @@ Frame frame_with(std::uint32_t run, const std::string& text) {
   return frame;
 }
 
+std::string text_of(const Frame& frame) {
+  Unpacker unpacker(frame.note);
+  return unpacker.get_text();
+}
+
+}  // namespace
+
 void require_present(Link& link, int process) {
   const std::string who = "process " + std::to_string(process);
   if (const auto& failure = link.failure_of(process))
@@ -28,13 +35,6 @@ void require_present(Link& link, int process) {
   if (link.presence().is_gone(process))
     throw RunError(who + " is gone: its " + link.presence().how_lost(process));
 }
-
-std::string text_of(const Frame& frame) {
-  Unpacker unpacker(frame.note);
-  return unpacker.get_text();
-}
-
-}  // namespace
 
 std::vector<std::string> all_gather(Link& link, const std::string& text,
                                     const std::function<void()>& while_waiting) {

@@ -16,6 +16,9 @@ class GivenUp : public RunError {
   using RunError::RunError;
 };
 
+/// Throws GivenUp, or RunError, if that process is. The caller holds the link's mutex.
+void require_present(Link& link, int process);
+
 /// The texts by process, one's own too. Waits until all are there; every process has to call it
 /// equally often. `while_waiting` may end the wait by an exception. Throws GivenUp, or RunError
 /// naming a process that has ended.
