@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/int128.hpp"
 #include "core/base/suggest.hpp"
 
 namespace pipewright {
@@ -87,11 +88,10 @@ void keep_fused(StageCosts& each, const StageCosts& before, const Named& named) 
   if (!named.b) {
     each.b = each.i + each.w;
   } else if (!named.i && !named.w) {
-    __extension__ using Wide = __int128;
     const std::int64_t both = before.b.value;
-    each.w =
-        Nanoseconds(both > 0 ? static_cast<std::int64_t>(Wide{each.b.value} * before.w.value / both)
-                             : each.b.value / 2);
+    each.w = Nanoseconds(
+        both > 0 ? static_cast<std::int64_t>(Int128{each.b.value} * before.w.value / both)
+                 : each.b.value / 2);
     each.i = each.b - each.w;
   } else if (!named.i) {
     each.i = std::max(Nanoseconds(0), each.b - each.w);
@@ -203,11 +203,8 @@ Bytes parse_memory(std::string_view text, CostTable& table, const CostFlag& flag
 
 namespace {
 
-// Sums of nanoseconds times stages do not fit 64 bits.
-__extension__ using Wide = __int128;
-
-std::int64_t quotient_up(Wide dividend, std::int64_t divisor) {
-  const Wide down = dividend / divisor;
+std::int64_t quotient_up(Int128 dividend, std::int64_t divisor) {
+  const Int128 down = dividend / divisor;
   return static_cast<std::int64_t>(down * divisor < dividend ? down + 1 : down);
 }
 
@@ -219,14 +216,14 @@ class Cut {
 
   /// The sum over the pieces of old stages that new stage b has, times the number of new stages.
   template <class ValueOf>
-  Wide sum(std::int64_t b, ValueOf value_of) const {
+  Int128 sum(std::int64_t b, ValueOf value_of) const {
     // In units of 1/(from * to) of the model, old stage a is [a*to, (a+1)*to) and new stage b is
     // [b*from, (b+1)*from).
-    Wide sum = 0;
+    Int128 sum = 0;
     for (std::int64_t a = b * from_ / to(); a < from_ && a * to() < (b + 1) * from_; ++a) {
       const std::int64_t shared =
           std::min((a + 1) * to(), (b + 1) * from_) - std::max(a * to(), b * from_);
-      sum += static_cast<Wide>(value_of(static_cast<std::size_t>(a))) * shared;
+      sum += static_cast<Int128>(value_of(static_cast<std::size_t>(a))) * shared;
     }
     return sum;
   }
@@ -235,11 +232,11 @@ class Cut {
   /// take the longer pieces, so that cutting never makes a rank's work shorter.
   template <class ValueOf>
   std::vector<Nanoseconds> times(ValueOf value_of) const {
-    std::vector<Wide> so_far(static_cast<std::size_t>(placement_.ranks()), 0);
+    std::vector<Int128> so_far(static_cast<std::size_t>(placement_.ranks()), 0);
     std::vector<Nanoseconds> times;
     for (std::int64_t b = 0; b < to(); ++b) {
       const RankId rank = placement_.rank_of(StageId(static_cast<int>(b)), MicroBatchId(0));
-      Wide& together = so_far[static_cast<std::size_t>(rank.value)];
+      Int128& together = so_far[static_cast<std::size_t>(rank.value)];
       const std::int64_t before = quotient_up(together, to());
       together += sum(b, value_of);
       times.emplace_back(quotient_up(together, to()) - before);
@@ -310,15 +307,15 @@ CostTable resampled(const CostTable& whole, const Placement& placement) {
   for (std::int64_t b = 0; b < cut.to() && !whole.memory.empty(); ++b)
     table.memory.push_back(cut_memory(cut, whole, b));
   table.overlapped_pair = Nanoseconds(
-      quotient_up(static_cast<Wide>(whole.overlapped_pair.value) * cut.from(), cut.to()));
+      quotient_up(static_cast<Int128>(whole.overlapped_pair.value) * cut.from(), cut.to()));
   return table;
 }
 
 bool cut_is_rough(const CostTable& whole, int stages) {
   const auto from = static_cast<std::int64_t>(whole.stages.size()), to = std::int64_t{stages};
   const auto rough = [&](std::int64_t value) {
-    const Wide all = static_cast<Wide>(value < 0 ? -value : value) * from;
-    return all % to != 0 && all < static_cast<Wide>(100) * to;
+    const Int128 all = static_cast<Int128>(value < 0 ? -value : value) * from;
+    return all % to != 0 && all < static_cast<Int128>(100) * to;
   };
   const auto& times = whole.stages;
   const auto& memory = whole.memory;

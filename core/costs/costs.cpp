@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/int128.hpp"
 #include "core/base/json_fields.hpp"
 #include "core/costs/collective_model.hpp"
 #include "core/order/stages_by_rank.hpp"
@@ -109,13 +110,12 @@ Nanoseconds CostTable::pair_time(const Action& first, const Action& second) cons
 
 /// ⌊c · up_to / of_all⌋ − ⌊c · before / of_all⌋ of the action's cost c (§3.4).
 Nanoseconds CostTable::part_time(const PartWork& work) const {
-  __extension__ using Wide = __int128;
-  const Wide whole =
+  const Int128 whole =
       compute_time({.kind = work.kind, .stage = work.stage, .micro_batch = {}}).value;
   // Of a call it may be more than the whole, but no more than a file may say.
   const auto share = [&](std::int64_t weights) {
     return static_cast<std::int64_t>(
-        std::min<Wide>(whole * weights / work.of_all, kMostNanoseconds));
+        std::min<Int128>(whole * weights / work.of_all, kMostNanoseconds));
   };
   return Nanoseconds(share(work.up_to) - share(work.before));
 }

@@ -3,14 +3,12 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/base/int128.hpp"
 
 namespace pipewright::planner {
 namespace {
 
-// Squares of nanoseconds do not fit 64 bits.
-__extension__ using Wide = unsigned __int128;
-
-constexpr Wide kUnreached = ~Wide{0};
+constexpr UInt128 kUnreached = ~UInt128{0};
 
 std::vector<std::int64_t> prefix_sums(std::span<const std::int64_t> costs) {
   std::vector<std::int64_t> sums(costs.size() + 1, 0);
@@ -144,7 +142,7 @@ std::vector<Begins> begins_within(const StageSums& sums, std::int64_t limit) {
 std::vector<int> most_even_cuts(const StageSums& sums, std::int64_t limit) {
   const int stages = sums.stages();
   const std::vector<Begins> begins = begins_within(sums, limit);
-  std::vector<Wide> behind{0}, least;
+  std::vector<UInt128> behind{0}, least;
   std::vector<std::vector<int>> next(begins.size());
   for (int k = 1; k <= stages; ++k) {
     const Begins own = begins[static_cast<std::size_t>(k)],
@@ -158,9 +156,9 @@ std::vector<int> most_even_cuts(const StageSums& sums, std::int64_t limit) {
             sums.fixed(stages - k) + cost_between(sums.of(stages - k), l, end);
         if (stage > limit) break;
         if (sums.at_ends(stages - k, l, end) > limit) continue;
-        const Wide others = behind[static_cast<std::size_t>(end - rest.least)];
+        const UInt128 others = behind[static_cast<std::size_t>(end - rest.least)];
         if (others == kUnreached) continue;
-        const Wide square = static_cast<Wide>(stage) * static_cast<Wide>(stage);
+        const UInt128 square = static_cast<UInt128>(stage) * static_cast<UInt128>(stage);
         if (others + square >= least[at]) continue;
         least[at] = others + square;
         next[static_cast<std::size_t>(k)][at] = end;

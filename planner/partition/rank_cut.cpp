@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/base/int128.hpp"
+
 namespace pipewright::planner {
 namespace {
 
-// Squares of nanoseconds do not fit 64 bits.
-__extension__ using Wide = unsigned __int128;
-
 /// How uneven the ranks are: less is better.
 struct Unevenness {
-  std::int64_t largest = 0;                 // of the ranks
-  Wide squares = 0, squares_of_stages = 0;  // of the ranks, of the stages
+  std::int64_t largest = 0;                    // of the ranks
+  UInt128 squares = 0, squares_of_stages = 0;  // of the ranks, of the stages
 
   bool operator<(const Unevenness& other) const {
     return std::tie(largest, squares, squares_of_stages) <
@@ -56,11 +55,11 @@ class Evening {
     for (int s = 0; s < stages(); ++s) {
       const std::int64_t own = cost(s);
       loads_[rank_of(s)] += own;
-      uneven.squares_of_stages += static_cast<Wide>(own) * static_cast<Wide>(own);
+      uneven.squares_of_stages += static_cast<UInt128>(own) * static_cast<UInt128>(own);
     }
     for (const std::int64_t load : loads_) {
       uneven.largest = std::max(uneven.largest, load);
-      uneven.squares += static_cast<Wide>(load) * static_cast<Wide>(load);
+      uneven.squares += static_cast<UInt128>(load) * static_cast<UInt128>(load);
     }
     return uneven;
   }

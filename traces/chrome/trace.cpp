@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/int128.hpp"
 #include "core/base/json.hpp"
 #include "core/order/comm_policy.hpp"
 #include "traces/analysis/bubbles.hpp"
@@ -57,9 +58,8 @@ constexpr std::array<std::string_view, 13> kOwnKeys = {
 
 /// Rounded half up, in integers, so that every platform prints the same digits.
 std::int64_t whole_percent(std::int64_t part, std::int64_t whole) {
-  __extension__ using Wide = __int128;
-  const Wide all = std::max<std::int64_t>(1, whole);
-  return static_cast<std::int64_t>((Wide{part} * 200 + all) / (all * 2));
+  const Int128 all = std::max<std::int64_t>(1, whole);
+  return static_cast<std::int64_t>((Int128{part} * 200 + all) / (all * 2));
 }
 
 // chrome://tracing compares times rounded to microseconds when it nests slices: a shorter one that
