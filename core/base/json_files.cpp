@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/plain_text.hpp"
@@ -23,24 +23,6 @@ std::string system_reason(int code) { return std::strerror(code); }
 [[noreturn]] void write_failed(const std::filesystem::path& path, const std::string& why) {
   throw MachineError("cannot write " + path.string() + ": " + why);
 }
-
-/// Closes on every way out; close() reports what a late write error says.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (value_ >= 0) {
-      ::close(value_);
-    }
-  }
-  int get() const { return value_; }
-  int close() { return ::close(std::exchange(value_, -1)); }
-
- private:
-  int value_;
-};
 
 /// Opens a new file beside `path`; `temporary` and `unfinished` get its name.
 int open_temporary(const std::filesystem::path& path, std::filesystem::path& temporary,

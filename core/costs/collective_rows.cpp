@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
 #include "core/base/trimmed.hpp"
+#include "core/base/words.hpp"
 
 namespace pipewright {
 namespace {
@@ -48,17 +49,6 @@ void check_columns(const JsonCursor& columns) {
     columns.fail("\"bytes\" and \"time_us\" as the first two columns");
 }
 
-std::vector<std::string_view> words_of(std::string_view line) {
-  constexpr std::string_view kBlank = " \t\r#";
-  std::vector<std::string_view> words;
-  for (std::size_t at = line.find_first_not_of(kBlank); at != line.npos;) {
-    const std::size_t end = std::min(line.find_first_of(kBlank, at), line.size());
-    words.push_back(line.substr(at, end - at));
-    at = line.find_first_not_of(kBlank, end);
-  }
-  return words;
-}
-
 template <class Number>
 std::optional<Number> number_of(std::string_view word) {
   Number value{};
@@ -75,7 +65,7 @@ class NcclTestsReader {
 
   void read_line(std::string_view line) {
     ++line_;
-    const std::vector<std::string_view> words = words_of(line);
+    const std::vector<std::string_view> words = words_of(line, " \t\r#");
     if (words.empty()) return;
     if (trimmed(line).front() == '#') {
       read_comment(words);

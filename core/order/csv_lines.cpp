@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/trimmed.hpp"
+#include "core/base/words.hpp"
 
 namespace pipewright {
 namespace {
@@ -36,28 +37,19 @@ Group read_group(std::string_view text, const std::string& file, int line) {
   return group;
 }
 
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  for (text = trimmed(text); !text.empty(); text = trimmed(text)) {
-    const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
-    words.emplace_back(text.substr(0, end));
-    text.remove_prefix(end);
-  }
-  return words;
-}
-
 void read_parts(std::string_view text, const std::string& file, int line, CsvLines& lines) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   if (colon == text.size())
     fail(file, line,
          "expected the parts of an action, such as \"# parts 0F: a*3 ALL_REDUCE(tp:x)\"");
+  const std::vector<std::string_view> words = words_of(text.substr(colon + 1));
   const std::string fault =
-      add_parts(trimmed(text.substr(0, colon)), words_of(text.substr(colon + 1)), lines.parts);
+      add_parts(trimmed(text.substr(0, colon)), {words.begin(), words.end()}, lines.parts);
   if (!fault.empty()) fail(file, line, fault);
 }
 
 void read_mesh(std::string_view text, const std::string& file, int line, CsvLines& lines) {
-  for (const std::string& word : words_of(text)) {
+  for (const std::string_view word : words_of(text)) {
     const std::size_t equals = std::min(word.find('='), word.size());
     std::int64_t devices = 0;
     const char* const end = word.data() + word.size();
@@ -65,7 +57,7 @@ void read_mesh(std::string_view text, const std::string& file, int line, CsvLine
         std::from_chars(word.data() + std::min(equals + 1, word.size()), end, devices);
     if (error != std::errc() || rest != end)
       fail(file, line, "expected axes and their devices, such as \"# mesh tp=2 ep=4\"");
-    const std::string fault = add_axis(word.substr(0, equals), devices, lines.mesh);
+    const std::string fault = add_axis(std::string(word.substr(0, equals)), devices, lines.mesh);
     if (!fault.empty()) fail(file, line, fault);
   }
 }

@@ -220,8 +220,7 @@ bool surely_fits(const Configuration& c, const std::vector<StagePlan>& stages,
   return true;
 }
 
-/// flow_bound() of a schedule in whose pairs one action computes while the other communicates: of
-/// computations alone, under the least recompute.
+/// bound_of() a schedule in whose pairs messages hide, under the least recompute.
 std::int64_t bound_of_computations(const ConfigurationCosts& costs, const Configuration& c,
                                    const Cut& cut, Sending sending) {
   Configuration least = c;
@@ -257,6 +256,15 @@ std::int64_t work_of(const StageCosts& stage, bool splits_backward) {
 }
 
 }  // namespace
+
+std::int64_t bound_of(const Configuration& c, const std::vector<StagePlan>& stages,
+                      const ConfigurationCosts& costs) {
+  std::vector<StageCosts> of_stage = chosen_stage_costs(costs, c.parallel, stages);
+  set_ring_times(costs, c.parallel, stages, of_stage);
+  if (c.schedule->overlaps) of_stage = costs.stage_parts(c.parallel, stages, of_stage).computations;
+  return flow_bound(c, stages, of_stage, costs.wires(c.parallel, stages),
+                    costs.sending(*c.schedule));
+}
 
 std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs) {

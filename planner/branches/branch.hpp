@@ -52,6 +52,11 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
 std::int64_t step_bound(const Configuration& configuration, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs);
 
+/// flow_bound() of a configuration whose stages are known; of a schedule in whose pairs one action
+/// computes while the other communicates, of computations alone.
+std::int64_t bound_of(const Configuration& configuration, const std::vector<StagePlan>& stages,
+                      const ConfigurationCosts& costs);
+
 /// False only if no order of the configuration can keep to the limits, by the state of a rank's
 /// stages and, where a formula knows the peak of its activations, by that peak with each activation
 /// as large as that of the rank's lightest stage.

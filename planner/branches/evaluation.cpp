@@ -1,6 +1,7 @@
 #include "planner/branches/evaluation.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "core/plan/rank_axes.hpp"
@@ -111,16 +112,10 @@ Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
   const int replicas = costs.simulated_replicas(parallel);
   const Order order = replicate(pipeline, replicas);
   const CommPolicy policy = policy_for(job, *configuration.schedule);
-  CostTable table = by.table;
-  if (configuration.schedule->overlaps) {
-    set_pair_times(table, pipeline, costs.stage_parts(parallel, stages, table.stages),
-                   rank_axes(parallel.tensor, parallel.context, parallel.experts, parallel.data),
-                   policy);
-  }
   const Program program = lower(
       order, policy, lowering_of_training(job.training, parallel.zero > 0, job.model, stages));
   // The peak follows from the order alone, and simulating costs more.
-  for (const RankFigures& rank : peaks_of(program, table)) {
+  for (const RankFigures& rank : peaks_of(program, by.table)) {
     const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;
     const Bytes peak(rank.peak_bytes);
     outcome.rank_peaks.push_back(peak);
@@ -128,6 +123,13 @@ Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
       outcome.pruned = LeftOut::OverMemory;
   }
   if (outcome.pruned) return outcome;
+  std::optional<CostTable> with_pairs;
+  if (configuration.schedule->overlaps) {
+    with_pairs = with_pair_times(
+        by.table, pipeline, costs.stage_parts(parallel, stages, by.table.stages),
+        rank_axes(parallel.tensor, parallel.context, parallel.experts, parallel.data), policy);
+  }
+  const CostTable& table = with_pairs ? *with_pairs : by.table;
   const sim::Result result = sim::simulate(program, table);
   outcome.simulated = true;
   if (!result.finished) {

@@ -9,7 +9,6 @@
 #include "core/base/suggest.hpp"
 #include "core/model/tie.hpp"
 #include "planner/base/number_text.hpp"
-#include "planner/branches/flow_bound.hpp"
 #include "planner/branches/recompute_by_stage.hpp"
 #include "planner/branches/replicated_stages.hpp"
 #include "planner/configurations/stage_replicas.hpp"
@@ -302,13 +301,7 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
 Branch branch_of(const Configuration& configuration, const ConfigurationCosts& costs) {
   std::vector<StagePlan> stages = stages_of(configuration, costs);
   Branch branch{with_any_recompute(costs, configuration, stages), nullptr, 0};
-  const ParallelSetup& parallel = branch.configuration.parallel;
-  std::vector<StageCosts> of_stage = chosen_stage_costs(costs, parallel, stages);
-  set_ring_times(costs, parallel, stages, of_stage);
-  if (configuration.schedule->overlaps)
-    of_stage = costs.stage_parts(parallel, stages, of_stage).computations;
-  branch.bound = flow_bound(configuration, stages, of_stage, costs.wires(parallel, stages),
-                            costs.sending(*configuration.schedule));
+  branch.bound = bound_of(branch.configuration, stages, costs);
   branch.stages = std::make_shared<const std::vector<StagePlan>>(std::move(stages));
   return branch;
 }

@@ -47,8 +47,8 @@ Order order_of_pair(const StagePair& pair, int stages, const StageParts& inside,
 
 }  // namespace
 
-void set_pair_times(CostTable& table, const Order& order, const StageParts& inside,
-                    const std::vector<MeshAxis>& mesh, const CommPolicy& policy) {
+CostTable with_pair_times(CostTable table, const Order& order, const StageParts& inside,
+                          const std::vector<MeshAxis>& mesh, const CommPolicy& policy) {
   const std::size_t stages = table.stages.size();
   CostTable computations;
   computations.stages = inside.computations;
@@ -62,6 +62,7 @@ void set_pair_times(CostTable& table, const Order& order, const StageParts& insi
     table.pairs[static_cast<std::size_t>(pair.first) * stages +
                 static_cast<std::size_t>(pair.second)] = Nanoseconds(result.timeline.makespan_ns);
   }
+  return table;
 }
 
 }  // namespace pipewright::planner

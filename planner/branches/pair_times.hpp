@@ -13,8 +13,9 @@
 
 namespace pipewright::planner {
 
-/// Fills table.pairs for the pairs of the order. `mesh`: of the devices that a rank stands for.
-void set_pair_times(CostTable& table, const Order& order, const StageParts& inside,
-                    const std::vector<MeshAxis>& mesh, const CommPolicy& policy);
+/// The table with CostTable::pairs for the pairs of the order. `mesh`: of the devices that a rank
+/// stands for.
+CostTable with_pair_times(CostTable table, const Order& order, const StageParts& inside,
+                          const std::vector<MeshAxis>& mesh, const CommPolicy& policy);
 
 }  // namespace pipewright::planner

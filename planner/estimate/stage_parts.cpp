@@ -50,15 +50,8 @@ class BlockPieces {
 
   PieceList forward() const {
     PieceList list;
-    enter(list, "attention");
     add_attention(list, entering_.forward, attention_.forward);
-    leave(list, "attention");
-    const char* const last = experts_ ? "experts" : "mlp";
-    enter(list, last);
-    if (experts_) add_experts_call(list, "dispatch");
-    list.push_back(computation(last, feed_forward_.forward));
-    if (experts_) add_experts_call(list, "combine");
-    leave(list, last);
+    add_feed_forward(list, "dispatch", feed_forward_.forward, "combine");
     return list;
   }
 
@@ -69,16 +62,9 @@ class BlockPieces {
     };
     PieceList list;
     if (setup_.recompute.of_all == LayerRecompute::Whole) append(list, forward());
-    const char* const last = experts_ ? "experts" : "mlp";
-    enter(list, last);
-    if (experts_) add_experts_call(list, "combine");
-    list.push_back(computation(last, seconds(feed_forward_)));
-    if (experts_) add_experts_call(list, "dispatch");
-    leave(list, last);
-    enter(list, "attention");
+    add_feed_forward(list, "combine", seconds(feed_forward_), "dispatch");
     const bool again = setup_.recompute.of_all == LayerRecompute::Attention;
     add_attention(list, seconds(attention_) + (again ? core_.forward : 0), seconds(entering_));
-    leave(list, "attention");
     return list;
   }
 
@@ -110,16 +96,31 @@ class BlockPieces {
   /// Heads for rows and back, around attention: `first` and `then` are computed before and after
   /// the first exchange.
   void add_attention(PieceList& list, double first, double then) const {
+    enter(list, "attention");
     if (setup_.context == 1) {
       list.push_back(computation("attention", first + then));
-      return;
+    } else {
+      add_exchanged_attention(list, first, then);
     }
+    leave(list, "attention");
+  }
+  void add_exchanged_attention(PieceList& list, double first, double then) const {
     const auto columns = std::llround(work_.context_message / 4 /
                                       static_cast<double>(std::max(rows_, std::int64_t{1})));
     list.push_back(computation("projection", first));
     add_call(list, ActionKind::AllToAll, kContext, "heads", rows_, columns, sent_.context / 2);
     list.push_back(computation("attention", then));
     add_call(list, ActionKind::AllToAll, kContext, "rows", rows_, columns, sent_.context / 2);
+  }
+
+  void add_feed_forward(PieceList& list, const char* before, double seconds,
+                        const char* behind) const {
+    const char* const name = experts_ ? "experts" : "mlp";
+    enter(list, name);
+    if (experts_) add_experts_call(list, before);
+    list.push_back(computation(name, seconds));
+    if (experts_) add_experts_call(list, behind);
+    leave(list, name);
   }
 
   void add_experts_call(PieceList& list, const char* data) const {

@@ -8,9 +8,7 @@
 #include <string>
 
 #include "planner/branches/branch.hpp"
-#include "planner/branches/flow_bound.hpp"
 #include "planner/branches/recompute_by_stage.hpp"
-#include "planner/branches/replicated_stages.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/search/search.hpp"
 
@@ -54,14 +52,7 @@ inline void expect_bounds_hold(const planner::ConfigurationCosts& costs,
   EXPECT_LE(costs.least_memory(row.parallel), row.peak_bytes);
   const planner::Configuration configuration{&planner::find_schedule(row.schedule), row.parallel,
                                              row.partition == "even"};
-  auto of_stage = planner::chosen_stage_costs(costs, row.parallel, row.stages);
-  planner::set_ring_times(costs, row.parallel, row.stages, of_stage);
-  if (overlaps) of_stage = costs.stage_parts(row.parallel, row.stages, of_stage).computations;
-  // step_bound() is part of it.
-  EXPECT_LE(planner::flow_bound(configuration, row.stages, of_stage,
-                                costs.wires(row.parallel, row.stages),
-                                costs.sending(*configuration.schedule)),
-            row.step.value);
+  EXPECT_LE(planner::bound_of(configuration, row.stages, costs), row.step.value);
   EXPECT_TRUE(may_fit(configuration, row.stages,
                       planner::chosen_stage_memory(costs, row.parallel, row.stages),
                       row.peak_bytes));

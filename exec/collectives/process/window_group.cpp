@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "exec/base/packing.hpp"
 #include "exec/base/waiting.hpp"
@@ -26,20 +27,6 @@ namespace {
 constexpr std::size_t kWindowBytes = std::size_t{512} << 10U;
 
 std::string system_says() { return std::strerror(errno); }
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return number_; }
-
- private:
-  const int number_;
-};
 
 /// Memory of all members, and who of them is alive.
 struct Mapping {

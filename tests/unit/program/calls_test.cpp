@@ -2,31 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.hpp"
-#include "core/order/order_json.hpp"
 #include "core/order/problems.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/lower.hpp"
+#include "tests/support/order_text.hpp"
 
 namespace pipewright {
 namespace calls_test {
 
+using test::order_of;
+using test::refusal_of;
 using testing::HasSubstr;
-
-Order order_of(const std::string& text) {
-  if (text.front() != '{') return read_order_csv(text, "calls.csv");
-  const Json document = parse_json(text, "calls.json");
-  return read_order_json(JsonCursor(document, "calls.json"));
-}
-
-std::string refusal_of(const std::string& text) {
-  try {
-    (void)order_of(text);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// An order.json with these ranks.
 std::string document(const std::string& ranks, const std::string& more = "") {

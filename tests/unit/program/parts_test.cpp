@@ -2,31 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.hpp"
-#include "core/order/order_json.hpp"
 #include "core/program/lower.hpp"
 #include "core/timeline/timeline.hpp"
 #include "sim/engine.hpp"
+#include "tests/support/order_text.hpp"
 
 namespace pipewright {
 namespace parts_test {
 
+using test::order_of;
+using test::refusal_of;
 using testing::HasSubstr;
-
-Order order_of(const std::string& text) {
-  if (text.front() != '{') return read_order_csv(text, "parts.csv");
-  const Json document = parse_json(text, "parts.json");
-  return read_order_json(JsonCursor(document, "parts.json"));
-}
-
-std::string refusal_of(const std::string& text) {
-  try {
-    (void)order_of(text);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 const char* const kOverlapped =
     "# parts 0F: a*3 ALL_TO_ALL(ep:x:4x8:float32) b\n# parts 0B: c ALL_TO_ALL(ep:y)@2\n"
@@ -87,7 +73,7 @@ TEST(Parts, ACallWithAWeightTakesItsShareOfTheAction) {
 
 TEST(Parts, ThatAreNoneAreRefusedWithTheirPlace) {
   const auto csv = [](const std::string& head) { return refusal_of(head + "\n0F0,0B0\n"); };
-  EXPECT_THAT(csv("# parts 0F"), HasSubstr("parts.csv: line 1"));
+  EXPECT_THAT(csv("# parts 0F"), HasSubstr("order.csv: line 1"));
   EXPECT_THAT(csv("# parts 0F:"), HasSubstr("0F needs 1 to 10000 parts"));
   EXPECT_THAT(csv("# parts 0X: a"), HasSubstr("\"0X\" is no stage with F, I, W or B"));
   EXPECT_THAT(csv("# parts 0F0: a"), HasSubstr("\"0F0\" is no stage"));
