@@ -77,11 +77,25 @@ std::optional<ActionKind> call_kind(std::string_view name) {
   return std::nullopt;
 }
 
-bool is_call_name(std::string_view text) {
+namespace {
+
+bool is_sign(char c) {
   constexpr std::string_view kSigns = ":;,()@<>\"#";
-  return !text.empty() && std::ranges::none_of(text, [&](char c) {
-    return static_cast<unsigned char>(c) <= ' ' || kSigns.find(c) != kSigns.npos;
-  });
+  return static_cast<unsigned char>(c) <= ' ' || kSigns.find(c) != kSigns.npos;
+}
+
+}  // namespace
+
+bool is_call_name(std::string_view text) {
+  return !text.empty() && std::ranges::none_of(text, is_sign);
+}
+
+std::string as_call_name(std::string_view text) {
+  std::string name(text);
+  // An asterisk would begin a part's weight.
+  std::ranges::replace_if(
+      name, [](char c) { return is_sign(c) || c == '*'; }, '_');
+  return name;
 }
 
 std::string to_string(const Call& call) {

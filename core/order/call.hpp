@@ -43,6 +43,8 @@ std::int64_t bytes_of(const Call& call);
 std::optional<ActionKind> call_kind(std::string_view name);
 /// A name that a call may have: not empty, without the signs of the text form.
 bool is_call_name(std::string_view text);
+/// The text with an underscore for each character that such a name does not have.
+std::string as_call_name(std::string_view text);
 
 inline constexpr int kMostGroupRanks = 65535;
 

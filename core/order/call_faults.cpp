@@ -50,7 +50,7 @@ std::string fault_of(const Order& order, RankId rank, const Call& call) {
     return to_string(call) + " names rank " + std::to_string(call.peer.value) + ", but there are " +
            std::to_string(order.rank_count()) + ", counted from 0";
   }
-  if (!is_group_collective(call.kind) || axis_of(order.mesh, call.group) != nullptr) return "";
+  if (!is_group_collective(call.kind) || order.names_axis(call)) return "";
   const Group* group = named(order.groups, call.group);
   if (group == nullptr || std::ranges::binary_search(group->ranks, rank)) return "";
   return to_string(call) + " stands on rank " + std::to_string(rank.value) + ", but group " +
@@ -76,11 +76,19 @@ std::string part_fault(const Order& order) {
       return "parts are given for " + name_of(of) + ", but there are " +
              std::to_string(extent.stages) + " stages, counted from 0";
   }
-  for (const MeshAxis& axis : order.mesh) {
-    if (named(order.groups, axis.name) != nullptr)
-      return axis.name +
-             " is an axis of the mesh and a group with ranks; give one of them another name";
+  for (const auto* const axes : {&order.mesh, &order.devices}) {
+    for (const MeshAxis& axis : *axes) {
+      if (named(order.groups, axis.name) != nullptr)
+        return axis.name +
+               " is an axis of the mesh and a group with ranks; give one of them another name";
+    }
   }
+  if (!order.mesh.empty() && !order.devices.empty())
+    return "ranks either stand for devices (mesh) or are devices; give one of the two";
+  const int block = devices_of_rank(order.devices);
+  if (order.rank_count() % block != 0)
+    return std::to_string(order.rank_count()) + " ranks are no blocks of " + std::to_string(block) +
+           " devices; give as many ranks as whole blocks have";
   return "";
 }
 
@@ -100,7 +108,7 @@ std::string settle_group(Group& group, const std::vector<Group>& known, int rank
 std::map<std::string, std::vector<RankId>> ranks_by_group(const Order& order) {
   std::map<std::string, std::vector<RankId>> groups;
   for_each_call(order, [&](RankId rank, std::size_t, const Call& call) {
-    if (!is_group_collective(call.kind) || axis_of(order.mesh, call.group) != nullptr) return;
+    if (!is_group_collective(call.kind) || order.names_axis(call)) return;
     std::vector<RankId>& ranks = groups[call.group];
     if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
   });
@@ -117,7 +125,7 @@ std::vector<std::string> lonely_group_problems(const Order& order, std::size_t m
   std::map<std::string, Place> first;  // by group
   for_each_call(order, [&](RankId rank, std::size_t cell, const Call& call) {
     if (!is_group_collective(call.kind) || named(order.groups, call.group) != nullptr ||
-        axis_of(order.mesh, call.group) != nullptr)
+        order.names_axis(call))
       return;
     Place& place = first.try_emplace(call.group, Place{rank, cell}).first->second;
     place.several |= place.rank != rank;

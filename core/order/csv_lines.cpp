@@ -14,6 +14,7 @@ constexpr std::string_view kFragment = "# fragment";
 constexpr std::string_view kGroup = "# group ";
 constexpr std::string_view kParts = "# parts ";
 constexpr std::string_view kMesh = "# mesh ";
+constexpr std::string_view kDevices = "# devices ";
 
 [[noreturn]] void fail(const std::string& file, int line, const std::string& expected) {
   throw InputError(file, "line " + std::to_string(line), expected);
@@ -48,7 +49,8 @@ void read_parts(std::string_view text, const std::string& file, int line, CsvLin
   if (!fault.empty()) fail(file, line, fault);
 }
 
-void read_mesh(std::string_view text, const std::string& file, int line, CsvLines& lines) {
+void read_axes(std::string_view text, const std::string& file, int line,
+               std::vector<MeshAxis>& axes) {
   for (const std::string_view word : words_of(text)) {
     const std::size_t equals = std::min(word.find('='), word.size());
     std::int64_t devices = 0;
@@ -57,7 +59,7 @@ void read_mesh(std::string_view text, const std::string& file, int line, CsvLine
         std::from_chars(word.data() + std::min(equals + 1, word.size()), end, devices);
     if (error != std::errc() || rest != end)
       fail(file, line, "expected axes and their devices, such as \"# mesh tp=2 ep=4\"");
-    const std::string fault = add_axis(std::string(word.substr(0, equals)), devices, lines.mesh);
+    const std::string fault = add_axis(std::string(word.substr(0, equals)), devices, axes);
     if (!fault.empty()) fail(file, line, fault);
   }
 }
@@ -70,12 +72,21 @@ void read_comment(std::string_view line, const std::string& file, int number, Cs
   } else if (line.substr(0, kParts.size()) == kParts) {
     read_parts(line.substr(kParts.size()), file, number, lines);
   } else if (line.substr(0, kMesh.size()) == kMesh) {
-    read_mesh(line.substr(kMesh.size()), file, number, lines);
+    read_axes(line.substr(kMesh.size()), file, number, lines.mesh);
+  } else if (line.substr(0, kDevices.size()) == kDevices) {
+    read_axes(line.substr(kDevices.size()), file, number, lines.devices);
   } else {
     fail(file, number,
          "expected \"# fragment\", \"# group ep: 0 2\", \"# parts 0F: a ALL_REDUCE(tp:x)\", "
-         "\"# mesh tp=2\" or a row of actions: nothing else begins with #");
+         "\"# mesh tp=2\", \"# devices tp=2\" or a row of actions: nothing else begins with #");
   }
+}
+
+void put_axes(std::string_view what, const std::vector<MeshAxis>& axes, std::string& text) {
+  if (axes.empty()) return;
+  text += what.substr(0, what.size() - 1);
+  for (const MeshAxis& axis : axes) text += " " + axis.name + "=" + std::to_string(axis.devices);
+  text += '\n';
 }
 
 }  // namespace
@@ -109,10 +120,8 @@ std::string csv_head(const CsvLines& lines) {
     for (const Part& part : of.parts) text += " " + to_string(part);
     text += '\n';
   }
-  if (!lines.mesh.empty()) text += "# mesh";
-  for (const MeshAxis& axis : lines.mesh)
-    text += " " + axis.name + "=" + std::to_string(axis.devices);
-  if (!lines.mesh.empty()) text += '\n';
+  put_axes(kMesh, lines.mesh, text);
+  put_axes(kDevices, lines.devices, text);
   return text;
 }
 

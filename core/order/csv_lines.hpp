@@ -21,6 +21,7 @@ struct CsvLines {
   std::vector<Group> groups;       // "# group ep: 0 2", by name
   std::vector<ActionParts> parts;  // "# parts 0F: attention*3 ALL_REDUCE(tp:a)"
   std::vector<MeshAxis> mesh;      // "# mesh tp=2 ep=4"
+  std::vector<MeshAxis> devices;   // "# devices tp=2 ep=4"
   std::vector<CsvRow> rows;        // in the order of the ranks; views into the text
 };
 

@@ -29,6 +29,8 @@ struct Order {
   /// Of what actions consist, and the devices that each rank stands for (docs/semantics.md §3.4).
   std::vector<ActionParts> parts = {};
   std::vector<MeshAxis> mesh = {};
+  /// The axes along which consecutive ranks differ that are devices of one pipeline rank (§3.5).
+  std::vector<MeshAxis> devices = {};
   /// The input says that it is a part of a log: what it lacks is no fault.
   bool fragment = false;
 
@@ -40,6 +42,10 @@ struct Order {
   /// Of an Action of a call's kind.
   const Call& call(const Action& action) const {
     return calls[static_cast<std::size_t>(action.micro_batch.value)];
+  }
+  /// Whether a group is what ranks, or devices of a rank, are along an axis.
+  bool names_axis(const Call& call) const {
+    return axis_of(mesh, call.group) != nullptr || axis_of(devices, call.group) != nullptr;
   }
 };
 

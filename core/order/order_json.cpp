@@ -105,9 +105,9 @@ void read_groups(const JsonCursor& groups, Order& order) {
   }
 }
 
-void read_mesh(const JsonCursor& axes, Order& order) {
+void read_axes(const JsonCursor& axes, std::vector<MeshAxis>& into) {
   for (const auto& [name, devices] : axes.members()) {
-    const std::string fault = add_axis(name, devices.integer(1, std::int64_t{1} << 16), order.mesh);
+    const std::string fault = add_axis(name, devices.integer(1, std::int64_t{1} << 16), into);
     if (!fault.empty()) throw InputError(devices.file(), devices.pointer(), fault);
   }
 }
@@ -165,15 +165,16 @@ Json placement_json(const Order& order) {
 
 Order read_order_json(const JsonCursor& document) {
   require_schema(document, "order", 2);
-  document.only(
-      {"schema", "ranks", "rank_of_stage", "messages", "fragment", "groups", "parts", "mesh"});
+  document.only({"schema", "ranks", "rank_of_stage", "messages", "fragment", "groups", "parts",
+                 "mesh", "devices"});
   Order order;
   if (const auto fragment = document.find("fragment")) order.fragment = fragment->boolean();
   const JsonCursor list = document.at("ranks");
   read_ranks(list, order);
   if (const auto groups = document.find("groups")) read_groups(*groups, order);
   if (const auto parts = document.find("parts")) order.parts = read_parts(*parts);
-  if (const auto mesh = document.find("mesh")) read_mesh(*mesh, order);
+  if (const auto mesh = document.find("mesh")) read_axes(*mesh, order.mesh);
+  if (const auto devices = document.find("devices")) read_axes(*devices, order.devices);
   const std::string of_parts = part_fault(order);
   if (!of_parts.empty()) throw InputError(document.file(), document.pointer(), of_parts);
   require_sound_calls(list, order);
@@ -235,10 +236,12 @@ Json to_json(const Order& order) {
   Json placement = placement_json(order);
   if (!placement.is_null()) document["rank_of_stage"] = std::move(placement);
   if (order.fragment) document["fragment"] = true;
-  const bool of_version_1 = order.calls.empty() && order.parts.empty() && order.mesh.empty();
+  const bool of_version_1 =
+      order.calls.empty() && order.parts.empty() && order.mesh.empty() && order.devices.empty();
   if (!of_version_1) document["schema"] = "pipewright.order/2";
   if (!order.parts.empty()) document["parts"] = parts_json(order.parts);
   for (const MeshAxis& axis : order.mesh) document["mesh"][axis.name] = axis.devices;
+  for (const MeshAxis& axis : order.devices) document["devices"][axis.name] = axis.devices;
   for (const Group& group : order.groups) {
     Json& members = document["groups"][group.name] = Json::array();
     for (const RankId rank : group.ranks) members.push_back(rank.value);

@@ -360,12 +360,12 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
     const auto value = fields.find(key);
     if (!value || choice.empty() || choice == harmless) return;
     throw InputError(value->file(), value->pointer(),
-                     "this job is planned layer by layer, with pipeline and data parallelism only; "
+                     "this job is planned layer by layer, with pipeline, data and tensor "
+                     "parallelism only; "
                      "for the other kinds name a transformer of 16-bit numbers (a preset such as "
                      "llama3-70b, or an architecture.json), a GPU cluster and no profile");
   };
   const Strategy& asked = job.strategy;
-  refuse("mp_degree", asked.mp_degree, {"1"});
   refuse("cp_degree", asked.cp_degree, {"1"});
   refuse("ep_degree", asked.ep_degree, {"1"});
   refuse("sharding_stage", asked.sharding_stage, {asked.sharding_degree > 1 ? "1" : "0"});

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/order/call_faults.hpp"
+#include "core/order/devices.hpp"
 
 namespace pipewright {
 namespace {
@@ -77,6 +78,15 @@ Collective collective_of(const Program& program, const ByRank& calls,
   return one;
 }
 
+/// The calls of these ranks meet turn by turn.
+void append_turns(const ByRank& calls, const std::vector<RankId>& ranks, Program& program) {
+  std::size_t turns = 0;
+  for (const RankId rank : ranks)
+    turns = std::max(turns, calls[static_cast<std::size_t>(rank.value)].size());
+  for (std::size_t turn = 0; ranks.size() > 1 && turn < turns; ++turn)
+    program.collectives.push_back(collective_of(program, calls, ranks, turn));
+}
+
 }  // namespace
 
 std::string_view difference(const Program& program, InstructionId a, InstructionId b) {
@@ -102,11 +112,14 @@ void append_calls(const Order& order, Program& program) {
       }
       continue;
     }
-    const std::vector<RankId>& ranks = ranks_of.at(group);
-    std::size_t turns = 0;
-    for (const auto& own : calls) turns = std::max(turns, own.size());
-    for (std::size_t turn = 0; ranks.size() > 1 && turn < turns; ++turn)
-      program.collectives.push_back(collective_of(program, calls, ranks, turn));
+    if (const MeshAxis* axis = axis_of(program.devices, group)) {
+      for (int r = 0; r < program.ranks(); ++r) {
+        if (coordinate_of(program.devices, group, RankId(r)) == 0)
+          append_turns(calls, ranks_along(program.devices, *axis, RankId(r)), program);
+      }
+      continue;
+    }
+    append_turns(calls, ranks_of.at(group), program);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/order/devices.hpp"
 #include "core/program/calls.hpp"
 
 namespace pipewright {
@@ -16,6 +17,7 @@ bool may_be_collective(ActionKind kind) {
 /// One REDUCE_GRAD or UNSHARD, or one of all ranks, which has stage 0 here.
 struct Candidate {
   int stage = 0;
+  int part = 0;  // of the parameters: devices that differ along "tp" hold different ones
   ActionKind kind = ActionKind::ReduceGrad;
   int turn = 0;  // the k-th of its kind and stage on its rank
   Collective::Member member;
@@ -35,11 +37,11 @@ std::vector<Candidate> candidates_of(const Program& program) {
       if (!may_be_collective(in.kind)) continue;
       if (is_of_all(in.kind)) {
         int& turn = in.kind == ActionKind::ReduceNorm ? norms : ties;
-        found.push_back({0, in.kind, turn++, {RankId(r), id}});
+        found.push_back({0, 0, in.kind, turn++, {RankId(r), id}});
         continue;
       }
       auto& turns = in.kind == ActionKind::ReduceGrad ? reductions : unshardings;
-      found.push_back({in.stage, in.kind, turns[in.stage]++, {RankId(r), id}});
+      found.push_back({in.stage, 0, in.kind, turns[in.stage]++, {RankId(r), id}});
     }
   }
   return found;
@@ -65,7 +67,7 @@ std::vector<std::uint8_t> computed_by(const Program& program) {
 /// Neighbours of one stage, kind and turn, if there are two or more.
 std::vector<Collective> grouped(const std::vector<Candidate>& sorted) {
   std::vector<Collective> collectives;
-  const auto key = [](const Candidate& c) { return std::tie(c.stage, c.kind, c.turn); };
+  const auto key = [](const Candidate& c) { return std::tie(c.stage, c.kind, c.turn, c.part); };
   for (std::size_t begin = 0; begin < sorted.size();) {
     Collective one{sorted[begin].kind, StageId(sorted[begin].stage), false, {}};
     std::size_t end = begin;
@@ -99,9 +101,13 @@ std::vector<Collective> collectives_of_stages(const Program& program) {
     return has_stage(one.kind) && computes[static_cast<std::size_t>(one.stage) * ranks +
                                            static_cast<std::size_t>(one.member.rank.value)] == 0;
   });
+  for (Candidate& one : candidates) {
+    if (one.kind != ActionKind::ReduceNorm)
+      one.part = coordinate_of(program.devices, kTensorAxis, one.member.rank);
+  }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.stage, a.kind, a.turn, a.member.rank) <
-           std::tie(b.stage, b.kind, b.turn, b.member.rank);
+    return std::tie(a.stage, a.kind, a.turn, a.part, a.member.rank) <
+           std::tie(b.stage, b.kind, b.turn, b.part, b.member.rank);
   });
   std::vector<Collective> collectives = grouped(candidates);
   std::vector<std::uint8_t> sharded(static_cast<std::size_t>(program.stages), 0);

@@ -84,6 +84,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
   program.micro_batches = order.micro_batches;
   program.calls = order.calls;
   program.mesh = order.mesh;
+  program.devices = order.devices;
   program.fragment = options.fragment;
   program.transfers_added = !order.has_transfers();
   program.asynchronous = names_versions(order);
@@ -102,7 +103,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
                                     .early = policy.issue == Issue::Stream,
                                     .tied = options.tied};
     lowering::Draft draft = lowering::list_instructions(order, updates);
-    lowering::arrange(draft, policy);
+    lowering::arrange(draft, policy, static_cast<std::size_t>(devices_of_rank(order.devices)));
     concatenate(draft, order, program);
   }
   lowering::join_batches(program);

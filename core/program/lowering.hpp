@@ -91,8 +91,9 @@ class PartLists {
 Draft list_instructions(const Order& order, const Updates& updates);
 /// The rest of 1, once the order's own instructions and its transfers are listed.
 void append_updates(const Order& order, const Updates& updates, Draft& draft);
-/// 2. Where receives are posted and how runs are ordered (§1.2, §1.3).
-void arrange(Draft& draft, const CommPolicy& policy);
+/// 2. Where receives are posted and how runs are ordered (§1.2, §1.3). So many ranks in a row are
+/// the devices of one.
+void arrange(Draft& draft, const CommPolicy& policy, std::size_t devices);
 /// 3. Which batches are one operation (§2.4), of those that Program::joined holds.
 void join_batches(Program& program);
 /// 4. Routes, and the partner of each transfer end (§4.1).

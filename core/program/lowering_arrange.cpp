@@ -92,12 +92,12 @@ void reorder(Draft& draft, std::size_t rank, const std::vector<std::size_t>& pos
 
 }  // namespace
 
-void arrange(Draft& draft, const CommPolicy& policy) {
+void arrange(Draft& draft, const CommPolicy& policy, std::size_t devices) {
   for (std::size_t r = 0; r < draft.ranks.size(); ++r) {
     if (policy.post == Post::Deferred)
       reorder(draft, r, deferred_positions(draft.ranks[r], draft.partners));
     if (policy.run_order == RunOrder::EvenOdd)
-      reorder(draft, r, even_odd_positions(draft.ranks[r], r % 2 == 1));
+      reorder(draft, r, even_odd_positions(draft.ranks[r], r / devices % 2 == 1));
   }
 }
 

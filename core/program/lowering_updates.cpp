@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/order/devices.hpp"
 #include "core/program/lowering.hpp"
 
 namespace pipewright::lowering {
@@ -14,6 +15,7 @@ class Updating {
       : updates_(updates),
         draft_(draft),
         placement_(order.placement),
+        devices_(order.devices),
         stages_(static_cast<std::size_t>(order.stages())) {
     if (order.placement.looks_at_micro_batch()) find_replicated();
   }
@@ -86,9 +88,14 @@ class Updating {
         computes_[second * ranks + r] = 1;
       }
     }
+    // Devices that divide a stage hold different parts of it: all of them have as many replicas.
     for (std::size_t s = 0; s < stages_; ++s) {
-      const auto row = computes_.begin() + static_cast<std::ptrdiff_t>(s * ranks);
-      replicated_[s] = std::count(row, row + static_cast<std::ptrdiff_t>(ranks), 1) > 1;
+      for (std::size_t r = 0, replicas = 0; r < ranks; ++r) {
+        const bool holds_first_part =
+            coordinate_of(devices_, kTensorAxis, RankId(static_cast<std::int64_t>(r))) == 0;
+        replicas += holds_first_part ? computes_[s * ranks + r] : 0;
+        replicated_[s] = replicas > 1;
+      }
     }
   }
 
@@ -148,6 +155,7 @@ class Updating {
   const Updates& updates_;
   Draft& draft_;
   const Placement& placement_;
+  const std::vector<MeshAxis>& devices_;
   const std::size_t stages_;
   std::vector<std::uint8_t> computes_, replicated_, reduced_, gathered_;
 };

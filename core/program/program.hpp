@@ -115,7 +115,8 @@ struct Program {
   /// Whose part an instruction is, sorted by instruction; parts stand right before their action, or
   /// the pair that it is one of.
   std::vector<std::pair<InstructionId, Action>> part_of;
-  std::vector<MeshAxis> mesh;  // of the devices that a rank stands for (§3.4)
+  std::vector<MeshAxis> mesh;     // of the devices that a rank stands for (§3.4)
+  std::vector<MeshAxis> devices;  // that consecutive ranks are (§3.5)
   /// Second action of each overlapped pair, sorted by instruction.
   std::vector<std::pair<InstructionId, Action>> pairs;
   /// Inputs beyond Instruction::link that program order alone does not give,

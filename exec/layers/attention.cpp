@@ -10,40 +10,61 @@
 namespace pipewright::exec {
 namespace {
 
+/// Queries, keys and values, each of which is divided by heads.
+std::vector<Range> parts_of_qkv(const AttentionShape& shape) {
+  const int keys = shape.key_width();
+  return {{0, shape.width}, {shape.width, keys}, {shape.width + keys, keys}};
+}
+
+AttentionShape whole_shape(const Layer& layer, const LayerSite& site) {
+  return {site.extent.samples, site.extent.sequence, site.width, layer.heads, layer.kv_heads};
+}
+
+/// With this rank's heads.
+AttentionShape own_shape(AttentionShape shape, const TensorGroup* tensor) {
+  if (tensor == nullptr) return shape;
+  shape.width /= tensor->size();
+  shape.kv_heads = shape.key_heads() / tensor->size();
+  shape.heads /= tensor->size();
+  return shape;
+}
+
 class AttentionLayer final : public LeafLayer {
  public:
   AttentionLayer(const Layer& layer, const LayerSite& site)
       : LeafLayer(layer, site, kSlots),
-        shape_{site.extent.samples, site.extent.sequence, site.width, layer.heads, layer.kv_heads},
+        shape_(own_shape(whole_shape(layer, site), site.tensor)),
         rotary_base_(layer.rotary_base),
         words_(site.extent.words(site.width)),
+        context_words_(site.extent.words(shape_.width)),
         qkv_words_(site.extent.words(shape_.qkv_width())),
         recomputes_(site.recomputes_attention),
-        qkv_(ops_, site.width, shape_.qkv_width(), weights_[0],
-             layer.bias ? &weights_[1] : nullptr),
-        output_(ops_, site.width, site.width, weights_[layer.bias ? 2 : 1],
-                layer.bias ? &weights_[3] : nullptr) {}
+        qkv_(site, site.width, whole_shape(layer, site).qkv_width(), weights_[0],
+             layer.bias ? &weights_[1] : nullptr,
+             {Split::Columns, parts_of_qkv(whole_shape(layer, site))}),
+        output_(site, site.width, site.width, weights_[layer.bias ? 2 : 1],
+                layer.bias ? &weights_[3] : nullptr, {Split::Rows}) {}
 
-  Buffer forward(Buffer x, Saved& saved) override {
+  Task<Buffer> forward(Buffer x, Saved& saved) override {
     Buffer qkv = ops_.take(qkv_words_);
-    qkv_.forward(shape_.rows(), x.floats(), qkv.floats());
+    co_await qkv_.forward(shape_.rows(), x.floats(), qkv.floats());
     rotate(false, qkv);
     saved.buffers[kQkv] = std::move(qkv);
     attend(saved);
     Buffer y = ops_.take(words_);
-    output_.forward(shape_.rows(), saved.buffers[kContext].floats(), y.floats());
+    co_await output_.forward(shape_.rows(), saved.buffers[kContext].floats(), y.floats());
     saved.buffers[kX] = std::move(x);
     if (recomputes_) {
       saved.buffers[kProbabilities].reset();
       saved.buffers[kContext].reset();
     }
-    return y;
+    co_return y;
   }
 
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+  Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
     if (recomputes_) attend(saved);
-    Buffer dcontext = ops_.take(words_);
-    output_.backward_input(shape_.rows(), dy.floats(), dcontext.floats());
+    Buffer dcontext = ops_.take(context_words_);
+    co_await output_.backward_input(shape_.rows(), dy.floats(), dcontext.floats());
     // W of the queries, keys and values needs this even where dx is not wanted.
     Buffer dqkv = ops_.take(qkv_words_);
     ops_.attention_backward_input(shape_, saved.buffers[kQkv].floats(),
@@ -54,12 +75,13 @@ class AttentionLayer final : public LeafLayer {
     saved.buffers[kProbabilities].reset();
     Buffer dx;
     if (wanted) {
-      dx = std::move(dcontext);  // has served; the size is the same
-      qkv_.backward_input(shape_.rows(), dqkv.floats(), dx.floats());
+      // The gradient of the context has served.
+      dx = context_words_ == words_ ? std::move(dcontext) : ops_.take(words_);
+      co_await qkv_.backward_input(shape_.rows(), dqkv.floats(), dx.floats());
     }
     saved.buffers[kDqkv] = std::move(dqkv);
     saved.buffers[kDy] = std::move(dy);
-    return dx;
+    co_return dx;
   }
 
  private:
@@ -82,7 +104,7 @@ class AttentionLayer final : public LeafLayer {
 
   void attend(Saved& saved) {
     saved.buffers[kProbabilities] = ops_.take(shape_.probabilities());
-    saved.buffers[kContext] = ops_.take(words_);
+    saved.buffers[kContext] = ops_.take(context_words_);
     ops_.attention_forward(shape_, saved.buffers[kQkv].floats(),
                            saved.buffers[kProbabilities].floats(),
                            saved.buffers[kContext].floats());
@@ -92,7 +114,7 @@ class AttentionLayer final : public LeafLayer {
 
   AttentionShape shape_;
   double rotary_base_;
-  std::size_t words_, qkv_words_;
+  std::size_t words_, context_words_, qkv_words_;
   bool recomputes_;
   Projection qkv_, output_;
 };

@@ -32,15 +32,15 @@ class LayerChain : public TrainableLayer {
   }
 
  protected:
-  Buffer forward_all(Buffer x, Saved& saved) {
+  Task<Buffer> forward_all(Buffer x, Saved& saved) {
     for (std::size_t i = 0; i < layers_.size(); ++i)
-      x = layers_[i]->forward(std::move(x), saved.inner[i]);
-    return x;
+      x = co_await layers_[i]->forward(std::move(x), saved.inner[i]);
+    co_return x;
   }
-  Buffer backward_input_all(Buffer dy, Saved& saved, bool wanted) {
+  Task<Buffer> backward_input_all(Buffer dy, Saved& saved, bool wanted) {
     for (std::size_t i = layers_.size(); i-- > 0;)
-      dy = layers_[i]->backward_input(std::move(dy), saved.inner[i], wanted || i > 0);
-    return dy;
+      dy = co_await layers_[i]->backward_input(std::move(dy), saved.inner[i], wanted || i > 0);
+    co_return dy;
   }
 
   std::vector<std::unique_ptr<TrainableLayer>> layers_;

@@ -16,7 +16,8 @@ struct LayerFootprint {
   double forward_flops = 0, input_gradient_flops = 0, weight_gradient_flops = 0;
   std::int64_t output_bytes = 0;  // the message to the next stage, if a cut follows
 };
-LayerFootprint footprint(const Layer& layer, const Model& model, int samples);
+/// `ranks`: so many divide the layer; operations are then those of one of them.
+LayerFootprint footprint(const Layer& layer, const Model& model, int samples, int ranks = 1);
 /// That of a footprint, alone.
 std::int64_t output_bytes(const Layer& layer, const Model& model, int samples);
 

@@ -65,20 +65,23 @@ class GraphLayer final : public TrainableLayer {
     return saved;
   }
 
-  Buffer forward(Buffer x, Saved& saved) override {
+  Task<Buffer> forward(Buffer x, Saved& saved) override {
     std::vector<Buffer> made(nodes_.size() + 1);  // the input, then what each layer gives
     made[0] = std::move(x);
     for (std::size_t k = 0; k < nodes_.size(); ++k) {
       const Node& node = nodes_[k];
-      made[k + 1] = node.layer != nullptr
-                        ? node.layer->forward(made[place(node.inputs.front())], saved.inner[k])
-                    : node.kind == LayerKind::Add ? sum(node, made)
+      if (node.layer != nullptr) {
+        Buffer in = made[place(node.inputs.front())];
+        made[k + 1] = co_await node.layer->forward(std::move(in), saved.inner[k]);
+      } else {
+        made[k + 1] = node.kind == LayerKind::Add ? sum(node, made)
                                                   : side_by_side(node, made, widths_[k + 1]);
+      }
     }
-    return std::move(made.back());
+    co_return std::move(made.back());
   }
 
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+  Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
     std::vector<Buffer> gradients(nodes_.size() + 1);
     gradients.back() = std::move(dy);
     for (std::size_t k = nodes_.size(); k-- > 0;) {
@@ -87,7 +90,7 @@ class GraphLayer final : public TrainableLayer {
       if (node.layer != nullptr) {
         const int input = node.inputs.front();
         const bool asked = wanted || input != kGraphInput;
-        Buffer dx = node.layer->backward_input(std::move(gradient), saved.inner[k], asked);
+        Buffer dx = co_await node.layer->backward_input(std::move(gradient), saved.inner[k], asked);
         if (asked) add(std::move(dx), input, gradients);
       } else if (node.kind == LayerKind::Add) {
         for (const int input : node.inputs) add(gradient, input, gradients);
@@ -95,7 +98,8 @@ class GraphLayer final : public TrainableLayer {
         split(node, gradient, widths_[k + 1], gradients);
       }
     }
-    return wanted ? std::move(gradients.front()) : Buffer();
+    if (!wanted) co_return Buffer();
+    co_return std::move(gradients.front());
   }
 
   void backward_weight(Saved& saved) override {

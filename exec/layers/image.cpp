@@ -41,10 +41,10 @@ class ConvLayer final : public KeepingLayer {
 /// How far an update moves the running statistics.
 constexpr float kMomentum = 0.1F;
 
-class BatchNormLayer final : public LeafLayer {
+class BatchNormLayer final : public PlainLeafLayer {
  public:
   BatchNormLayer(const Layer& layer, const LayerSite& site)
-      : LeafLayer(layer, site, kSlots),
+      : PlainLeafLayer(layer, site, kSlots),
         shape_{site.extent.rows(), layer.image.channels, layer.image.pixels()},
         words_(site.extent.words(layer.in)),
         size_(static_cast<std::size_t>(layer.image.channels)),
@@ -54,7 +54,7 @@ class BatchNormLayer final : public LeafLayer {
         variance_(weights_[3]),
         updates_(weights_[4]) {}
 
-  Buffer forward(Buffer x, Saved& saved) override {
+  Buffer forward_now(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_);
     if (is_evaluating_) {
       normalise(x, mean_.weights(), variance_.weights(), y);
@@ -68,7 +68,7 @@ class BatchNormLayer final : public LeafLayer {
     return y;
   }
 
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+  Buffer backward_input_now(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) dx = dy.is_shared() ? ops_.take(words_) : dy;
     Buffer sums = ops_.take(2 * size_);
@@ -122,15 +122,15 @@ class BatchNormLayer final : public LeafLayer {
   bool is_evaluating_ = false;
 };
 
-class MaxPoolLayer final : public LeafLayer {
+class MaxPoolLayer final : public PlainLeafLayer {
  public:
   MaxPoolLayer(const Layer& layer, const LayerSite& site)
-      : LeafLayer(layer, site, 1),
+      : PlainLeafLayer(layer, site, 1),
         shape_{site.extent.rows(), layer.image, layer.window},
         words_in_(site.extent.words(layer.in)),
         words_out_(site.extent.words(layer.out)) {}
 
-  Buffer forward(Buffer x, Saved& saved) override {
+  Buffer forward_now(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_out_);
     Buffer places = ops_.take_ids(words_out_);
     ops_.images().max_pool_forward(shape_, x.floats(), y.floats(), places.ids());
@@ -138,7 +138,7 @@ class MaxPoolLayer final : public LeafLayer {
     return y;
   }
 
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+  Buffer backward_input_now(Buffer dy, Saved& saved, bool wanted) override {
     const Buffer places = std::exchange(saved.buffers[0], Buffer());
     if (!wanted) return {};
     Buffer dx = ops_.take(words_in_);
@@ -152,17 +152,17 @@ class MaxPoolLayer final : public LeafLayer {
 };
 
 /// Keeps nothing: its gradient does not depend on the input.
-class AveragePoolLayer final : public LeafLayer {
+class AveragePoolLayer final : public PlainLeafLayer {
  public:
   AveragePoolLayer(const Layer& layer, const LayerSite& site)
-      : LeafLayer(layer, site, 0),
+      : PlainLeafLayer(layer, site, 0),
         is_global_(layer.kind == LayerKind::GlobalAveragePool),
         shape_{site.extent.rows(), layer.image, layer.window},
         channels_{site.extent.rows(), layer.image.channels, layer.image.pixels()},
         words_in_(site.extent.words(layer.in)),
         words_out_(site.extent.words(layer.out)) {}
 
-  Buffer forward(Buffer x, Saved&) override {
+  Buffer forward_now(Buffer x, Saved&) override {
     Buffer y = ops_.take(words_out_);
     if (is_global_) {
       ops_.images().global_average_pool_forward(channels_, x.floats(), y.floats());
@@ -172,7 +172,7 @@ class AveragePoolLayer final : public LeafLayer {
     return y;
   }
 
-  Buffer backward_input(Buffer dy, Saved&, bool wanted) override {
+  Buffer backward_input_now(Buffer dy, Saved&, bool wanted) override {
     if (!wanted) return {};
     Buffer dx = ops_.take(words_in_);
     if (is_global_) {

@@ -13,10 +13,13 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/model/tensor_split.hpp"
 #include "core/model/weights.hpp"
 #include "exec/base/buffer.hpp"
+#include "exec/base/task.hpp"
 
 namespace pipewright::exec {
 
@@ -36,7 +39,8 @@ struct Parameter {
   bool is_tied = false;
   /// It is another stage's too: there it counts, for clipping and in checkpoints.
   bool is_copy = false;
-  Weight start;  // as the layer declares it, but for the name
+  Weight start;  // as the layer declares it, but for the name; `size` is this part's
+  Slice slice;   // which elements of the layer's whole array these are
 
   /// For the operators of the device that trains it.
   const float* weights() const { return device_value != nullptr ? device_value : value.data(); }
@@ -83,11 +87,12 @@ class TrainableLayer {
   virtual ~TrainableLayer() = default;
 
   virtual Saved new_saved() const = 0;
-  /// F: takes its share of x, returns the output.
-  virtual Buffer forward(Buffer x, Saved& saved) = 0;
+  /// F: takes its share of x, returns the output. Pauses where ranks that divide the layer have to
+  /// bring something together (exec/layers/tensor_group.hpp); `saved` stays where it is meanwhile.
+  virtual Task<Buffer> forward(Buffer x, Saved& saved) = 0;
   /// I: from the gradient of the output to that of the input. Where nobody wants the latter (the
-  /// model's first layer) it is not computed and the result is empty.
-  virtual Buffer backward_input(Buffer dy, Saved& saved, bool wanted) = 0;
+  /// model's first layer) it is not computed and the result is empty. Pauses as F does.
+  virtual Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) = 0;
   /// W: adds this micro-batch's part to the gradients and empties `saved`.
   virtual void backward_weight(Saved& saved) = 0;
   /// Appends its parameters in a fixed order; the pointers live as long as the layer.
@@ -101,7 +106,21 @@ class TrainableLayer {
   virtual void set_evaluating(bool) {}
 };
 
+/// A layer that never pauses.
+class PlainLayer : public TrainableLayer {
+ public:
+  Task<Buffer> forward(Buffer x, Saved& saved) final { co_return forward_now(std::move(x), saved); }
+  Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) final {
+    co_return backward_input_now(std::move(dy), saved, wanted);
+  }
+
+ protected:
+  virtual Buffer forward_now(Buffer x, Saved& saved) = 0;
+  virtual Buffer backward_input_now(Buffer dy, Saved& saved, bool wanted) = 0;
+};
+
 struct LayerFactory;  // exec/layers/own_layer.hpp
+class TensorGroup;    // exec/layers/tensor_group.hpp
 class TensorOps;      // exec/layers/tensor_ops.hpp
 
 /// What a layer needs to be built.
@@ -115,6 +134,14 @@ struct LayerSite {
   const LayerFactory* factory = nullptr;  // who makes a user's own layers
   bool recomputes_attention = false;      // core/model/recompute.hpp: selective
   SharedTable* shared_table = nullptr;    // null: nothing in the model is tied
+  /// The ranks that divide the layers among them; null: this one has them whole.
+  TensorGroup* tensor = nullptr;
+  Split split = Split::Whole;  // of a linear layer (core/model/tensor_split.hpp)
+  std::vector<Range> columns;  // of one that is split by them: ranges that are divided each
+  int parts_in = 1;            // ranks have a part each of what comes in
+
+  /// What comes in here.
+  int own_width() const { return width / parts_in; }
 };
 
 /// Throws InputError that names the layer if it does not fit what is in front of it.

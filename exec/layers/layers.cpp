@@ -9,6 +9,7 @@
 #include "exec/layers/image.hpp"
 #include "exec/layers/leaf.hpp"
 #include "exec/layers/own_layer.hpp"
+#include "exec/layers/tensor_group.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
@@ -18,16 +19,23 @@ class SequentialLayer final : public LayerChain {
  public:
   SequentialLayer(const std::vector<Layer>& layers, LayerSite site) {
     const std::string outer = site.path;
+    const std::vector<Split> splits = splits_of(layers);
     for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
       const Layer& inner = layers[static_cast<std::size_t>(i)];
       site.path = layer_path(outer, i, inner);
+      site.split = splits[static_cast<std::size_t>(i)];
+      site.columns = site.split == Split::Columns
+                         ? column_ranges(layers, static_cast<std::size_t>(i))
+                         : std::vector<Range>();
       layers_.push_back(make_layer(inner, site));
+      if (site.split != Split::Whole && site.tensor != nullptr)
+        site.parts_in = site.split == Split::Columns ? site.tensor->size() : 1;
       site.width = width_behind(inner, site.width, site.path);
     }
   }
 
-  Buffer forward(Buffer x, Saved& saved) override { return forward_all(std::move(x), saved); }
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+  Task<Buffer> forward(Buffer x, Saved& saved) override { return forward_all(std::move(x), saved); }
+  Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
     return backward_input_all(std::move(dy), saved, wanted);
   }
 };
@@ -50,20 +58,21 @@ class ResidualLayer final : public TrainableLayer {
     return saved;
   }
 
-  Buffer forward(Buffer x, Saved& saved) override {
-    Buffer y = writable(inner_.forward(x, saved.inner[0]), words_out_);
-    const Buffer added = shortcut_.forward(std::move(x), saved.inner[1]);
+  Task<Buffer> forward(Buffer x, Saved& saved) override {
+    Buffer y = co_await inner_.forward(x, saved.inner[0]);
+    y = writable(std::move(y), words_out_);
+    const Buffer added = co_await shortcut_.forward(std::move(x), saved.inner[1]);
     ops_.add_to(words_out_, added.floats(), y.floats());
-    return y;
+    co_return y;
   }
 
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    Buffer dx = inner_.backward_input(dy, saved.inner[0], wanted);
-    const Buffer added = shortcut_.backward_input(std::move(dy), saved.inner[1], wanted);
-    if (!wanted) return {};
+  Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    Buffer dx = co_await inner_.backward_input(dy, saved.inner[0], wanted);
+    const Buffer added = co_await shortcut_.backward_input(std::move(dy), saved.inner[1], wanted);
+    if (!wanted) co_return Buffer();
     dx = writable(std::move(dx), words_in_);
     ops_.add_to(words_in_, added.floats(), dx.floats());
-    return dx;
+    co_return dx;
   }
 
   void backward_weight(Saved& saved) override {

@@ -10,19 +10,33 @@
 namespace pipewright::exec {
 namespace {
 
-class LinearLayer final : public KeepingLayer {
+class LinearLayer final : public LeafLayer {
  public:
   LinearLayer(const Layer& layer, const LayerSite& site)
-      : KeepingLayer(layer, site, site.width, layer.out),
-        projection_(ops_, in_, out_, weights_[0], layer.bias ? &weights_[1] : nullptr) {}
+      : LeafLayer(layer, site, kSlots),
+        projection_(site, site.width, layer.out, weights_[0], layer.bias ? &weights_[1] : nullptr,
+                    {site.split, site.columns}) {}
+
+  Task<Buffer> forward(Buffer x, Saved& saved) override {
+    Buffer y = ops_.take(extent_.words(projection_.out()));
+    co_await projection_.forward(extent_.rows(), x.floats(), y.floats());
+    saved.buffers[kX] = std::move(x);
+    co_return y;
+  }
+
+  Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    Buffer dx;
+    if (wanted) {
+      dx = ops_.take(extent_.words(projection_.in()));
+      co_await projection_.backward_input(extent_.rows(), dy.floats(), dx.floats());
+    }
+    saved.buffers[kDy] = std::move(dy);
+    co_return dx;
+  }
 
  private:
-  void compute(const Buffer& x, Buffer& y, Saved&) override {
-    projection_.forward(extent_.rows(), x.floats(), y.floats());
-  }
-  void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved&) override {
-    projection_.backward_input(extent_.rows(), dy.floats(), dx.floats());
-  }
+  enum Slot { kX, kDy, kSlots };
+
   void add_gradients(Saved& saved) override {
     projection_.backward_weight(extent_.rows(), saved.buffers[kX].floats(),
                                 saved.buffers[kDy].floats());
@@ -32,12 +46,14 @@ class LinearLayer final : public KeepingLayer {
 };
 
 /// Relu and gelu: no parameters, one kept array (relu its output, gelu its input), done after I.
-class ActivationLayer final : public LeafLayer {
+class ActivationLayer final : public PlainLeafLayer {
  public:
   ActivationLayer(const Layer& layer, const LayerSite& site)
-      : LeafLayer(layer, site, 1), words_(site.extent.words(site.width)), kind_(layer.kind) {}
+      : PlainLeafLayer(layer, site, 1),
+        words_(site.extent.words(site.own_width())),
+        kind_(layer.kind) {}
 
-  Buffer forward(Buffer x, Saved& saved) override {
+  Buffer forward_now(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_);
     if (kind_ == LayerKind::Relu) {
       ops_.relu_forward(words_, x.floats(), y.floats());
@@ -49,7 +65,7 @@ class ActivationLayer final : public LeafLayer {
     return y;
   }
 
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+  Buffer backward_input_now(Buffer dy, Saved& saved, bool wanted) override {
     const Buffer kept = std::exchange(saved.buffers[0], Buffer());
     if (!wanted) return {};
     Buffer dx = dy.is_shared() ? ops_.take(words_) : dy;
@@ -130,19 +146,19 @@ class RmsNormLayer final : public KeepingLayer {
 };
 
 /// No parameters; keeps its input until I.
-class SwigluLayer final : public LeafLayer {
+class SwigluLayer final : public PlainLeafLayer {
  public:
   SwigluLayer(const Layer& layer, const LayerSite& site)
-      : LeafLayer(layer, site, 1), width_(site.width / 2) {}
+      : PlainLeafLayer(layer, site, 1), width_(site.own_width() / 2) {}
 
-  Buffer forward(Buffer x, Saved& saved) override {
+  Buffer forward_now(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(extent_.words(width_));
     ops_.llama().swiglu_forward(extent_.rows(), width_, x.floats(), y.floats());
     saved.buffers[0] = std::move(x);
     return y;
   }
 
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+  Buffer backward_input_now(Buffer dy, Saved& saved, bool wanted) override {
     const Buffer x = std::exchange(saved.buffers[0], Buffer());
     if (!wanted) return {};
     Buffer dx = ops_.take(extent_.words(2 * width_));
@@ -155,10 +171,10 @@ class SwigluLayer final : public LeafLayer {
   int width_;
 };
 
-class EmbeddingLayer final : public LeafLayer {
+class EmbeddingLayer final : public PlainLeafLayer {
  public:
   EmbeddingLayer(const Layer& layer, const LayerSite& site)
-      : LeafLayer(layer, site, kSlots),
+      : PlainLeafLayer(layer, site, kSlots),
         shape_{site.extent.rows(), site.extent.sequence, layer.out},
         words_(site.extent.words(layer.out)),
         has_positions_(layer.positions > 0) {
@@ -167,7 +183,7 @@ class EmbeddingLayer final : public LeafLayer {
     site.shared_table->parameter = &weights_[0];
   }
 
-  Buffer forward(Buffer x, Saved& saved) override {
+  Buffer forward_now(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_);
     ops_.embedding_forward(shape_, x.ids(), weights_[0].weights(),
                            has_positions_ ? weights_[1].weights() : nullptr, y.floats());
@@ -175,7 +191,7 @@ class EmbeddingLayer final : public LeafLayer {
     return y;
   }
 
-  Buffer backward_input(Buffer dy, Saved& saved, bool) override {
+  Buffer backward_input_now(Buffer dy, Saved& saved, bool) override {
     saved.buffers[kDy] = std::move(dy);
     return {};
   }

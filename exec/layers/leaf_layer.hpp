@@ -11,7 +11,8 @@
 
 namespace pipewright::exec {
 
-class LeafLayer : public TrainableLayer {
+template <class Base>
+class LeafLayerOn : public Base {
  public:
   Saved new_saved() const final { return {std::vector<Buffer>(slots_), {}}; }
   void backward_weight(Saved& saved) final {
@@ -23,9 +24,9 @@ class LeafLayer : public TrainableLayer {
   }
 
  protected:
-  LeafLayer(const Layer& layer, const LayerSite& site, std::size_t slots)
-      : LeafLayer(site, declared_parameters(layer, site), slots) {}
-  LeafLayer(const LayerSite& site, std::vector<Parameter> weights, std::size_t slots)
+  LeafLayerOn(const Layer& layer, const LayerSite& site, std::size_t slots)
+      : LeafLayerOn(site, declared_parameters(layer, site), slots) {}
+  LeafLayerOn(const LayerSite& site, std::vector<Parameter> weights, std::size_t slots)
       : extent_(site.extent), ops_(*site.ops), weights_(std::move(weights)), slots_(slots) {}
 
   /// W, before what is kept goes.
@@ -39,17 +40,20 @@ class LeafLayer : public TrainableLayer {
   const std::size_t slots_;
 };
 
+using LeafLayer = LeafLayerOn<TrainableLayer>;
+using PlainLeafLayer = LeafLayerOn<PlainLayer>;
+
 /// A layer whose W needs its input and the gradient of its output: it keeps the one from F on, the
 /// other from I on.
-class KeepingLayer : public LeafLayer {
- public:
-  Buffer forward(Buffer x, Saved& saved) final {
+class KeepingLayer : public PlainLeafLayer {
+ protected:
+  Buffer forward_now(Buffer x, Saved& saved) final {
     Buffer y = ops_.take(extent_.words(out_));
     compute(x, y, saved);
     saved.buffers[kX] = std::move(x);
     return y;
   }
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) final {
+  Buffer backward_input_now(Buffer dy, Saved& saved, bool wanted) final {
     Buffer dx;
     if (wanted) {
       dx = ops_.take(extent_.words(in_));
@@ -59,15 +63,14 @@ class KeepingLayer : public LeafLayer {
     return dx;
   }
 
- protected:
   enum Slot { kX, kDy, kFirstOwn };
 
   /// `in` and `out` numbers a row; `own_slots` for what else the layer keeps, from kFirstOwn on.
   KeepingLayer(const Layer& layer, const LayerSite& site, int in, int out,
                std::size_t own_slots = 0)
-      : LeafLayer(layer, site, kFirstOwn + own_slots), in_(in), out_(out) {}
+      : PlainLeafLayer(layer, site, kFirstOwn + own_slots), in_(in), out_(out) {}
   KeepingLayer(const LayerSite& site, std::vector<Parameter> weights, int in, int out)
-      : LeafLayer(site, std::move(weights), kFirstOwn), in_(in), out_(out) {}
+      : PlainLeafLayer(site, std::move(weights), kFirstOwn), in_(in), out_(out) {}
 
   virtual void compute(const Buffer& x, Buffer& y, Saved& saved) = 0;
   virtual void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved& saved) = 0;

@@ -49,16 +49,18 @@ void place_parameters(TrainableLayer& layer) {
 
 std::vector<std::unique_ptr<TrainableLayer>> make_metered_layers(
     const Model& model, int first, int end, Extent extent, MeteredOps& ops,
-    std::span<const LayerRecompute> recompute) {
+    std::span<const LayerRecompute> recompute, TensorGroup* tensor) {
   const LayerFactory factory = described_by_model(ops);
-  auto layers = make_stage_layers(model, first, end,
-                                  {.extent = extent, .ops = &ops, .factory = &factory}, recompute);
+  auto layers = make_stage_layers(
+      model, first, end, {.extent = extent, .ops = &ops, .factory = &factory, .tensor = tensor},
+      recompute);
   for (const auto& layer : layers) place_parameters(*layer);
   return layers;
 }
 
 std::unique_ptr<TrainableLayer> make_metered_layer(const Layer& layer, Extent extent,
-                                                   MeteredOps& ops, bool recomputes_attention) {
+                                                   MeteredOps& ops, bool recomputes_attention,
+                                                   TensorGroup* tensor) {
   const LayerFactory factory = described_by_model(ops);
   SharedTable none;
   auto made = make_layer(layer, {.extent = extent,
@@ -66,7 +68,8 @@ std::unique_ptr<TrainableLayer> make_metered_layer(const Layer& layer, Extent ex
                                  .width = width_before(layer),
                                  .factory = &factory,
                                  .recomputes_attention = recomputes_attention,
-                                 .shared_table = &none});
+                                 .shared_table = &none,
+                                 .tensor = tensor});
   place_parameters(*made);
   return made;
 }

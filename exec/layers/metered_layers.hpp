@@ -12,13 +12,15 @@
 namespace pipewright::exec {
 
 /// make_stage_layers() (exec/layers/stage_layers.hpp). A user's own layer is taken as the model
-/// describes it: it keeps its input, and computes as many operations as the model says.
+/// describes it: it keeps its input, and computes as many operations as the model says. `tensor`:
+/// the ranks that divide them; null: none.
 std::vector<std::unique_ptr<TrainableLayer>> make_metered_layers(
     const Model& model, int first, int end, Extent extent, MeteredOps& ops,
-    std::span<const LayerRecompute> recompute);
+    std::span<const LayerRecompute> recompute, TensorGroup* tensor = nullptr);
 
 /// One layer alone.
 std::unique_ptr<TrainableLayer> make_metered_layer(const Layer& layer, Extent extent,
-                                                   MeteredOps& ops, bool recomputes_attention);
+                                                   MeteredOps& ops, bool recomputes_attention,
+                                                   TensorGroup* tensor = nullptr);
 
 }  // namespace pipewright::exec

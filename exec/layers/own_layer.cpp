@@ -12,7 +12,7 @@ namespace pipewright::exec {
 namespace {
 
 /// An OwnLayer among the others: it holds what micro-batches leave.
-class OwnLayerHolder final : public TrainableLayer {
+class OwnLayerHolder final : public PlainLayer {
  public:
   OwnLayerHolder(std::unique_ptr<OwnLayer> layer, int in, int out, const LayerSite& site)
       : layer_(std::move(layer)),
@@ -24,7 +24,7 @@ class OwnLayerHolder final : public TrainableLayer {
 
   Saved new_saved() const override { return {std::vector<Buffer>(3), {}}; }
 
-  Buffer forward(Buffer x, Saved& saved) override {
+  Buffer forward_now(Buffer x, Saved& saved) override {
     saved.buffers[kX] = std::move(x);
     if (words_kept_ > 0) saved.buffers[kKept] = ops_.take(words_kept_);
     Buffer y = ops_.take(words_out_);
@@ -32,7 +32,7 @@ class OwnLayerHolder final : public TrainableLayer {
     return y;
   }
 
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
+  Buffer backward_input_now(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) {
       dx = ops_.take(words_in_);

@@ -1,8 +1,17 @@
 #include "exec/layers/parameters.hpp"
 
 #include "exec/base/random.hpp"
+#include "exec/layers/tensor_group.hpp"
 
 namespace pipewright::exec {
+
+namespace {
+
+std::size_t place_in_whole(const Parameter& parameter, std::size_t i) {
+  return static_cast<std::size_t>(parameter.slice.place_of(static_cast<std::int64_t>(i)));
+}
+
+}  // namespace
 
 Parameter declared(const LayerSite& site, const Weight& weight) {
   Parameter parameter;
@@ -11,6 +20,7 @@ Parameter declared(const LayerSite& site, const Weight& weight) {
   parameter.is_statistic = weight.is_statistic;
   parameter.start = weight;
   parameter.start.name = {};  // which may not live as long
+  parameter.is_copy = site.tensor != nullptr && site.tensor->index() > 0;
   return parameter;
 }
 
@@ -19,6 +29,12 @@ std::vector<Parameter> declared_parameters(const Layer& layer, const LayerSite& 
   for (const Weight& weight : weights_of(layer, site.width))
     parameters.push_back(declared(site, weight));
   return parameters;
+}
+
+void divide(Parameter& parameter, const Slice& slice) {
+  parameter.slice = slice;
+  parameter.start.size = slice.size();
+  parameter.is_copy = false;
 }
 
 void allocate(Parameter& parameter, std::uint64_t seed) {
@@ -30,7 +46,7 @@ void allocate(Parameter& parameter, std::uint64_t seed) {
   if (start.bound == 0) return;
   const std::uint64_t key = key_of(seed, parameter.name);
   for (std::size_t i = 0; i < size; ++i)
-    parameter.value[i] = start.bound * symmetric_uniform(key, i);
+    parameter.value[i] = start.bound * symmetric_uniform(key, place_in_whole(parameter, i));
 }
 
 Parameter allocated(const LayerSite& site, const Weight& weight) {

@@ -19,18 +19,19 @@ class RecomputedLayers final : public LayerChain {
     return saved;
   }
 
-  Buffer forward(Buffer x, Saved& saved) override {
+  Task<Buffer> forward(Buffer x, Saved& saved) override {
     saved.buffers[0] = x;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      x = layers_[i]->forward(std::move(x), saved.inner[i]);
+      x = co_await layers_[i]->forward(std::move(x), saved.inner[i]);
       let_go(saved.inner[i]);
     }
-    return x;
+    co_return x;
   }
 
-  Buffer backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    forward_all(std::exchange(saved.buffers[0], Buffer()), saved);
-    return backward_input_all(std::move(dy), saved, wanted);
+  Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    Buffer x = std::exchange(saved.buffers[0], Buffer());
+    co_await forward_all(std::move(x), saved);
+    co_return co_await backward_input_all(std::move(dy), saved, wanted);
   }
 };
 

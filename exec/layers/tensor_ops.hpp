@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/model/tensor_split.hpp"
 #include "exec/base/buffer.hpp"
 #include "exec/layers/image_ops.hpp"
 #include "exec/layers/ops.hpp"
@@ -94,6 +95,12 @@ class TensorOps {
                                      float* dx) = 0;
   virtual void linear_backward_weight(const LinearShape& shape, const float* x, const float* dy,
                                       float* dw) = 0;
+  /// Go on with the chains of multiply-adds that another rank has begun, y and dx, in exact
+  /// numerics: over x and w, or over these columns of dy and w. Bug where a device does not.
+  virtual void linear_forward_on(const LinearShape& shape, const float* x, const float* w,
+                                 float* y);
+  virtual void linear_backward_input_on(const LinearShape& shape, const Range& columns,
+                                        const float* dy, const float* w, float* dx);
   virtual void bias_forward(int rows, int width, const float* bias, float* y) = 0;
   virtual void bias_backward_weight(int rows, int width, const float* dy, float* dbias) = 0;
 

@@ -27,9 +27,12 @@ std::uint64_t checksum_of(const Program& program) {
     packer.put<InstructionId>(id);
     packer.put_text(to_string(action));
   }
-  for (const MeshAxis& axis : program.mesh) {
-    packer.put_text(axis.name);
-    packer.put<int>(axis.devices);
+  for (const auto* const axes : {&program.mesh, &program.devices}) {
+    packer.put<std::uint64_t>(axes->size());
+    for (const MeshAxis& axis : *axes) {
+      packer.put_text(axis.name);
+      packer.put<int>(axis.devices);
+    }
   }
   for (const Collective& collective : program.collectives) {
     for (const Collective::Member& member : collective.members)

@@ -6,12 +6,17 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/order/devices.hpp"
 
 namespace pipewright::exec {
 
 GradientSums::GradientSums(const Program& program, RankId rank, Transport* transport,
                            double clip_grad_norm)
-    : program_(program), rank_(rank), transport_(transport), most_norm_(clip_grad_norm) {
+    : program_(program),
+      rank_(rank),
+      first_micro_batch_(first_micro_batch(program.devices, rank, program.micro_batches)),
+      transport_(transport),
+      most_norm_(clip_grad_norm) {
   PIPEWRIGHT_ASSERT(transport != nullptr || !program.has_collectives(),
                     "replicas without a transport for their gradients");
 }
@@ -77,10 +82,11 @@ void GradientSums::take() {
 }
 
 /// Replicas have the same gradients by now, and the one with the first micro-batch counts them; of
-/// a sharded stage each counts its own part.
+/// a sharded stage each counts its own part. Devices that divide a stage are no replicas of one
+/// another.
 bool GradientSums::counts(const Own& own) const {
   return own.gradients->is_sharded() ||
-         program_.placement.rank_of(own.id, MicroBatchId(0)) == rank_;
+         program_.placement.rank_of(own.id, first_micro_batch_) == rank_;
 }
 
 SquareSum GradientSums::own_squares() {

@@ -90,6 +90,7 @@ class GradientSums {
 
   const Program& program_;
   const RankId rank_;
+  const MicroBatchId first_micro_batch_;  // of the replicas that hold the same parameters
   Transport* const transport_;
   const double most_norm_;
   std::function<void(const GradientPart&)> told_;

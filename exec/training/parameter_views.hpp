@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/model/tensor_split.hpp"
+
 namespace pipewright::exec {
 
 /// A look at one parameter; valid while its stage lives and nobody trains it.
@@ -14,6 +16,7 @@ struct ParameterView {
   std::string name;  // unique in the model, the same whatever the partition
   std::span<const float> value, gradient;
   bool is_copy = false;  // of another stage's parameter, of the same name
+  Slice slice = {};      // which elements of the parameter these are; ranks may divide it
 };
 
 /// One array of a stage's state, or the part of it that is kept here: the elements from `first` on

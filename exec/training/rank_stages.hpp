@@ -3,6 +3,7 @@
 // loss_share(), as exec/devices/cpu/stage.hpp says. Owns the stages; one thread at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,12 +17,23 @@
 
 namespace pipewright::exec {
 
-template <class Stage>
+template <class Stage, class Message>
 class RankStages {
  public:
+  /// What a device keeps between actions: fetch(flow, stage, micro-batch) gives what an action
+  /// reads of the stage beside it, and put(flow, stage, micro-batch, message) takes what it makes
+  /// for one.
+  struct Messages {
+    std::function<Message(Flow, int, int)> fetch;
+    std::function<void(Flow, int, int, Message)> put;
+  };
+
   /// The Program must outlive it.
   RankStages(const Program& program, RankId rank)
-      : program_(program), rank_(rank), stages_(static_cast<std::size_t>(program.stages)) {}
+      : program_(program),
+        rank_(rank),
+        data_micro_batches_(program.micro_batches / devices_of_rank(program.devices)),
+        stages_(static_cast<std::size_t>(program.stages)) {}
 
   /// In ascending order.
   void add(StageId id, std::unique_ptr<Stage> stage) {
@@ -47,46 +59,55 @@ class RankStages {
       Stage* const stage = find(s);
       if (stage == nullptr || (!stage->is_first() && !stage->is_last())) continue;
       for (int m = 0; m < program_.micro_batches; ++m) {
-        if (computes(s, m)) stage->set_batch(m, data.micro_batch(step, m));
+        if (computes(s, m)) stage->set_batch(own(m), data.micro_batch(step, own(m)));
       }
     }
   }
 
-  /// F, I, W or B. fetch(flow, stage, micro-batch) gives what the action reads of the stage beside
-  /// it, and put(flow, stage, micro-batch, tensor) takes what it makes for one.
-  template <class Fetch, class Put>
-  void compute(const Action& action, Fetch fetch, Put put) const {
+  /// F, I, W or B. Pauses where ranks divide the stage. `messages` must outlive it.
+  Task<void> task_of(Action action, const Messages& messages) const {
     Stage& stage = at(action.stage.value);
     const int s = action.stage.value, m = action.micro_batch.value;
     if (action.kind == ActionKind::F) {
-      decltype(fetch(Flow::Activation, s, m)) input;
-      if (s > 0) input = fetch(Flow::Activation, s - 1, m);
-      auto output = stage.forward(m, std::move(input));
-      if (s + 1 < program_.stages) put(Flow::Activation, s, m, std::move(output));
+      Message input{};
+      if (s > 0) input = messages.fetch(Flow::Activation, s - 1, m);
+      Message output = co_await stage.forward_task(own(m), std::move(input));
+      if (s + 1 < program_.stages) messages.put(Flow::Activation, s, m, std::move(output));
     }
     if (action.kind == ActionKind::I || action.kind == ActionKind::B) {
-      decltype(fetch(Flow::Gradient, s, m)) gradient;
-      if (s + 1 < program_.stages) gradient = fetch(Flow::Gradient, s + 1, m);
-      auto result = stage.backward_input(m, std::move(gradient));
-      if (s > 0) put(Flow::Gradient, s, m, std::move(result));
+      Message gradient{};
+      if (s + 1 < program_.stages) gradient = messages.fetch(Flow::Gradient, s + 1, m);
+      Message result = co_await stage.backward_input_task(own(m), std::move(gradient));
+      if (s > 0) messages.put(Flow::Gradient, s, m, std::move(result));
     }
-    if (action.kind == ActionKind::W || action.kind == ActionKind::B) stage.backward_weight(m);
+    if (action.kind == ActionKind::W || action.kind == ActionKind::B) stage.backward_weight(own(m));
+  }
+  /// The same of stages that are not divided.
+  void compute(const Action& action, const Messages& messages) const {
+    run_now(task_of(action, messages));
   }
 
-  /// This rank's part of the step's loss; nullopt where it has none.
+  /// This rank's part of the step's loss; nullopt where it has none. Of ranks that divide a stage
+  /// the first says it.
   std::optional<double> loss() const {
     const int last = program_.stages - 1;
     if (find(last) == nullptr) return std::nullopt;
+    if (find(last)->tensor() != nullptr && find(last)->tensor()->index() > 0) return std::nullopt;
     std::optional<double> sum;
     for (int m = 0; m < program_.micro_batches; ++m) {
-      if (computes(last, m)) sum = sum.value_or(0) + at(last).loss_share(m);
+      if (computes(last, m)) sum = sum.value_or(0) + at(last).loss_share(own(m));
     }
     return sum;
   }
 
  private:
+  /// The stage's number of the Program's micro-batch: ranks that divide a stage compute the same
+  /// data under numbers of their own (docs/semantics.md §3.5).
+  int own(int micro_batch) const { return micro_batch % data_micro_batches_; }
+
   const Program& program_;
   const RankId rank_;
+  const int data_micro_batches_;
   std::vector<std::unique_ptr<Stage>> stages_;  // by stage
   std::vector<Stage*> own_;
 };

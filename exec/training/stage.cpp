@@ -9,16 +9,28 @@
 #include "exec/training/stage_loss.hpp"
 
 namespace pipewright::exec {
+namespace {
+
+std::unique_ptr<TensorGroup> group_of(const StageSpec& spec) {
+  if (spec.tensor_ranks == 1) return nullptr;
+  return std::make_unique<TensorGroup>(spec.tensor_index, spec.tensor_ranks, spec.numerics);
+}
+
+}  // namespace
 
 TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevice> device)
     : device_(std::move(device)),
       shape_(shape_of(spec)),
+      tensor_(group_of(spec)),
       versions_(nullptr),
       loss_divisor_(spec.micro_batches) {
-  layers_ = make_stage_layers(
-      *spec.model, spec.first_layer, spec.end_layer,
-      {.extent = shape_.extent, .ops = &device_->ops(), .seed = spec.seed, .factory = spec.factory},
-      spec.recompute);
+  layers_ = make_stage_layers(*spec.model, spec.first_layer, spec.end_layer,
+                              {.extent = shape_.extent,
+                               .ops = &device_->ops(),
+                               .seed = spec.seed,
+                               .factory = spec.factory,
+                               .tensor = tensor_.get()},
+                              spec.recompute);
   parameters_ = parameters_of_layers(layers_);
   for (Parameter* p : parameters_.all) allocate(*p, spec.seed);
   weights_ = &device_->keep_parameters(parameters_.all, spec.optimizer);
@@ -53,27 +65,27 @@ void TrainableStage::set_batch(int micro_batch, const MicroBatch& batch) {
   one.has_batch = true;
 }
 
-Buffer TrainableStage::forward(int micro_batch, Buffer input) {
+Task<Buffer> TrainableStage::forward_task(int micro_batch, Buffer input) {
   InFlight& one = in_flight(micro_batch, Phase::Idle, "F");
   PIPEWRIGHT_ASSERT(one.has_batch || !(is_first() || is_last()), "F before set_batch()");
   PIPEWRIGHT_ASSERT(!is_first() || !input, "the first stage takes its input from set_batch()");
   Buffer x = is_first() ? device_->input(micro_batch) : std::move(input);
   PIPEWRIGHT_ASSERT(static_cast<bool>(x), "F without its input");
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    x = layers_[i]->forward(std::move(x), one.saved[i]);
+    x = co_await layers_[i]->forward(std::move(x), one.saved[i]);
     if (mode_ != RunMode::Train) let_go(one.saved[i]);
   }
   if (mode_ == RunMode::Train) one.phase = Phase::Forwarded;
-  if (!is_last()) return x;
+  if (!is_last()) co_return x;
   if (mode_ == RunMode::Train) {
     one.loss_saved = loss_forward(*device_, shape_, micro_batch, std::move(x));
   } else {
     one.outcome = device_->outcome(micro_batch, x, mode_);
   }
-  return {};
+  co_return Buffer();
 }
 
-Buffer TrainableStage::backward_input(int micro_batch, Buffer gradient) {
+Task<Buffer> TrainableStage::backward_input_task(int micro_batch, Buffer gradient) {
   InFlight& one = in_flight(micro_batch, Phase::Forwarded, "I");
   PIPEWRIGHT_ASSERT(!is_last() || !gradient, "the last stage makes its own gradient");
   Buffer dy = is_last() ? loss_gradient(*device_, shape_, micro_batch,
@@ -81,9 +93,10 @@ Buffer TrainableStage::backward_input(int micro_batch, Buffer gradient) {
                         : std::move(gradient);
   PIPEWRIGHT_ASSERT(static_cast<bool>(dy), "I without its gradient");
   for (std::size_t i = layers_.size(); i-- > 0;)
-    dy = layers_[i]->backward_input(std::move(dy), one.saved[i], i > 0 || !is_first());
+    dy = co_await layers_[i]->backward_input(std::move(dy), one.saved[i], i > 0 || !is_first());
   one.phase = Phase::InputDone;
-  return is_first() ? Buffer() : dy;
+  if (is_first()) co_return Buffer();
+  co_return dy;
 }
 
 void TrainableStage::backward_weight(int micro_batch) {
@@ -162,7 +175,7 @@ double TrainableStage::loss(int micro_batch) const {
 std::vector<ParameterView> TrainableStage::parameters() const {
   std::vector<ParameterView> views;
   for (const Parameter* p : parameters_.all)
-    views.push_back({p->name, p->value, p->gradient, p->is_copy});
+    views.push_back({p->name, p->value, p->gradient, p->is_copy, p->slice});
   return views;
 }
 

@@ -21,6 +21,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/base/buffer.hpp"
@@ -28,6 +29,7 @@
 #include "exec/evaluation/evaluation.hpp"
 #include "exec/layers/layer.hpp"
 #include "exec/layers/optimizer.hpp"
+#include "exec/layers/tensor_group.hpp"
 #include "exec/training/gradient_sums.hpp"
 #include "exec/training/parameter_views.hpp"
 #include "exec/training/stage_device.hpp"
@@ -58,10 +60,20 @@ class TrainableStage : public StageGradients {
   void set_batch(int micro_batch, const MicroBatch& batch);
 
   /// F. `input` is empty on the first stage; the result is empty on the last, which notes the loss.
-  Buffer forward(int micro_batch, Buffer input);
+  /// Where ranks divide the layers it pauses: tensor() says what for.
+  Task<Buffer> forward_task(int micro_batch, Buffer input);
   /// I. `gradient` is that of the output, empty on the last stage; the result is that of the input,
-  /// empty on the first stage.
-  Buffer backward_input(int micro_batch, Buffer gradient);
+  /// empty on the first stage. Pauses as F does.
+  Task<Buffer> backward_input_task(int micro_batch, Buffer gradient);
+  /// The same where nothing is divided.
+  Buffer forward(int micro_batch, Buffer input) {
+    return run_now(forward_task(micro_batch, std::move(input)));
+  }
+  Buffer backward_input(int micro_batch, Buffer gradient) {
+    return run_now(backward_input_task(micro_batch, std::move(gradient)));
+  }
+  /// The ranks that divide the layers; null: this one has them whole.
+  TensorGroup* tensor() const { return tensor_.get(); }
   /// W; then nothing of the micro-batch is left. B is backward_input() and then this.
   void backward_weight(int micro_batch);
 
@@ -163,6 +175,7 @@ class TrainableStage : public StageGradients {
   // The device is first: whatever holds its buffers must go before it.
   std::unique_ptr<StageDevice> device_;
   StageShape shape_;
+  std::unique_ptr<TensorGroup> tensor_;
   RunMode mode_ = RunMode::Train;
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
   StageParameters parameters_;

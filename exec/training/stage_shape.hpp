@@ -9,6 +9,7 @@
 
 #include "core/model/model.hpp"
 #include "core/model/recompute.hpp"
+#include "exec/base/numerics.hpp"
 #include "exec/data/data.hpp"
 #include "exec/layers/layer.hpp"
 #include "exec/layers/optimizer.hpp"
@@ -27,6 +28,9 @@ struct StageSpec {
   /// Who makes the model's own layers (exec/layers/own_layer.hpp); must outlive the making of the
   /// stage.
   const LayerFactory* factory = nullptr;
+  /// Of the ranks that divide its layers, this one's place among them and their number.
+  int tensor_index = 0, tensor_ranks = 1;
+  Numerics numerics = Numerics::Fast;  // of their sums
 };
 
 struct StageShape {

@@ -39,6 +39,8 @@ enum class LeftOut : std::uint8_t {
   NotGlobalBatch,
   SizeNotProfiled,
   SelectiveWithoutAttention,
+  IndivisibleLayers,
+  DividedWithReplicas,
   // What is the same as another configuration, or gains nothing.
   SameRankOrder,
   WorseRankOrder,

@@ -1,11 +1,14 @@
 // A model as a chain of layers: pipeline and data parallelism, by a profile or operation counts.
 #include <algorithm>
+#include <map>
 
 #include "core/base/error.hpp"
+#include "core/model/tensor_split.hpp"
 #include "planner/base/number_text.hpp"
 #include "planner/bounds/layer_bounds.hpp"
 #include "planner/bounds/layer_replicas.hpp"
 #include "planner/configurations/costs.hpp"
+#include "planner/configurations/divided_stages.hpp"
 #include "planner/configurations/policy.hpp"
 #include "planner/configurations/requested_recompute.hpp"
 #include "planner/configurations/requested_values.hpp"
@@ -23,24 +26,35 @@ class LayerConfigurations final : public ConfigurationCosts {
       : job_(job),
         asked_recompute_(layered_recompute(job)),
         has_attention_(has_attention(job.model)),
-        models_(models_of(job, profile, cores, asked_recompute_)),
+        models_(models_of(job, profile, cores, asked_recompute_, 1)),
         ranks_asked_(asked_ranks(job.strategy)),
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
+        tensor_asked_(asked_numbers(job.strategy.mp_degree, "mp_degree")),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
-        common_(common_of(job.strategy.schedule_mode)) {}
+        common_(common_of(job.strategy.schedule_mode)) {
+    if (tensor_asked_.empty()) tensor_asked_ = {1};
+    for (const int tensor : tensor_asked_) {
+      if (tensor > 1 && tensor_fault(job.model, tensor).empty())
+        divided_.emplace(tensor, models_of(job, profile, cores, asked_recompute_, tensor));
+    }
+  }
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
-    for (const int replicas : open_or_asked_replicas()) {
-      const auto batchings = this->batchings(replicas, visitor);
-      const auto ranks = rank_counts(asked, replicas, visitor);
-      for (const ParallelSetup& batching : batchings) {
-        for (const int p : ranks) {
-          ParallelSetup setup = batching;
-          setup.pipeline = p;
-          setup.zero = job_.strategy.sharding_degree > 1 ? 1 : 0;
-          visit_recomputes(setup, visitor);
+    for (const int tensor : tensor_asked_) {
+      for (const int replicas : open_or_asked_replicas()) {
+        if (tensor > 1 && !may_divide(tensor, replicas, visitor)) continue;
+        const auto batchings = this->batchings(replicas, visitor);
+        const auto ranks = rank_counts(asked, replicas, tensor, visitor);
+        for (const ParallelSetup& batching : batchings) {
+          for (const int p : ranks) {
+            ParallelSetup setup = batching;
+            setup.tensor = tensor;
+            setup.pipeline = p;
+            setup.zero = job_.strategy.sharding_degree > 1 ? 1 : 0;
+            visit_recomputes(setup, visitor);
+          }
         }
       }
     }
@@ -56,6 +70,15 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
   std::int64_t least_step(const ParallelSetup& mesh) const override {
     return least_layer_step(of(mesh), job_, mesh, common_);
+  }
+  /// Without the time that sums over the devices of ranks may add to it at most.
+  std::int64_t least_overlapped_step(const ParallelSetup& mesh) const override {
+    const StagePlan whole{0, static_cast<int>(job_.model.layers.size()), RankId(0)};
+    const StageMessages told = of(mesh).messages_inside({&whole, 1}, mesh.micro_batch_size).front();
+    const std::int64_t all = (told.f + told.i).value;
+    const std::int64_t hidden =
+        std::max(all, (mesh.micro_batches * all + mesh.pipeline - 1) / mesh.pipeline);
+    return std::max<std::int64_t>(0, least_step(mesh) - hidden);
   }
 
   LayerCosts layer_costs(const ParallelSetup& mesh) const override {
@@ -81,9 +104,9 @@ class LayerConfigurations final : public ConfigurationCosts {
                            job_.strategy.sharding_degree);
   }
 
-  StageParts stage_parts(const ParallelSetup&, std::span<const StagePlan>,
+  StageParts stage_parts(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                          std::span<const StageCosts> whole) const override {
-    return {{}, {whole.begin(), whole.end()}};
+    return divided_stage_parts(of(mesh), job_.model, of_layers(mesh), mesh, stages, whole);
   }
   std::vector<Wires> wires(const ParallelSetup& mesh,
                            std::span<const StagePlan> stages) const override {
@@ -141,20 +164,38 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   /// By LayerRecompute; one where the training says what is computed again.
   static std::vector<CostModel> models_of(const Job& job, const Profile* profile, int cores,
-                                          const AskedRecompute& asked) {
+                                          const AskedRecompute& asked, int tensor) {
     using Kind = RecomputeSpec::Kind;
     std::vector<RecomputeSpec> specs{job.training.recompute};
     if (!asked.fixed_by_training) specs = {{Kind::None}, {Kind::Selective}, {Kind::Full}};
     std::vector<CostModel> models;
     for (const RecomputeSpec& spec : specs)
-      models.emplace_back(job.model, job.cluster, profile, cores, spec);
+      models.emplace_back(job.model, job.cluster, profile, cores, spec, tensor);
     return models;
   }
 
   const CostModel& of(const ParallelSetup& mesh) const {
+    const auto& models = mesh.tensor > 1 ? divided_.at(mesh.tensor) : models_;
     return asked_recompute_.fixed_by_training
-               ? models_.front()
-               : models_[static_cast<std::size_t>(mesh.recompute.of_all)];
+               ? models.front()
+               : models[static_cast<std::size_t>(mesh.recompute.of_all)];
+  }
+  /// What is computed again, by layer.
+  std::vector<LayerRecompute> of_layers(const ParallelSetup& mesh) const {
+    if (asked_recompute_.fixed_by_training)
+      return recompute_of(job_.model, job_.training.recompute);
+    return std::vector<LayerRecompute>(job_.model.layers.size(), mesh.recompute.of_all);
+  }
+  bool may_divide(int tensor, int replicas, const SpaceVisitor& visitor) const {
+    ParallelSetup setup = setup_of(1, replicas);
+    setup.tensor = tensor;
+    if (divided_.count(tensor) == 0) {
+      visitor.ruled_out(LeftOut::IndivisibleLayers, setup);
+      return false;
+    }
+    if (replicas == 1) return true;
+    visitor.ruled_out(LeftOut::DividedWithReplicas, setup);
+    return false;
   }
   /// What does not depend on recompute.
   const CostModel& any_model() const { return models_.front(); }
@@ -205,14 +246,14 @@ class LayerConfigurations final : public ConfigurationCosts {
     return (asked.empty() && ranks > 1) || (replicas_asked_.empty() && replicas > 1);
   }
 
-  std::vector<int> rank_counts(const std::vector<int>& asked, int replicas,
+  std::vector<int> rank_counts(const std::vector<int>& asked, int replicas, int tensor,
                                const SpaceVisitor& visitor) const {
     std::vector<int> list;
     const auto layers = static_cast<int>(job_.model.layers.size());
     for (const int p : asked.empty() ? open_rank_counts() : asked) {
-      if (std::int64_t{p} * replicas > job_.cluster.devices()) {
+      if (std::int64_t{p} * replicas * tensor > job_.cluster.devices()) {
         // Of open replicas only those are tried that there are devices for.
-        if (replicas_asked_.empty() && replicas > 1) continue;
+        if (replicas_asked_.empty() && replicas * tensor > 1) continue;
         visitor.ruled_out(LeftOut::MoreRanksThanDevices, setup_of(p, replicas));
       } else if (p > layers && common_.whole_ranks) {
         visitor.ruled_out(LeftOut::FewerLayersThanStages, setup_of(p, replicas));
@@ -271,7 +312,8 @@ class LayerConfigurations final : public ConfigurationCosts {
   AskedRecompute asked_recompute_;
   bool has_attention_;
   std::vector<CostModel> models_;
-  std::vector<int> ranks_asked_, replicas_asked_, steps_asked_, sizes_asked_;
+  std::map<int, std::vector<CostModel>> divided_;  // by tp, where it is more than 1
+  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, steps_asked_, sizes_asked_;
   CommonOfSchedules common_;
 };
 

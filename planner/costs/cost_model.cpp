@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/base/error.hpp"
 #include "core/cluster/collectives.hpp"
 #include "core/model/tie.hpp"
 #include "core/plan/tied_stages.hpp"
+#include "exec/layers/divided_parts.hpp"
 #include "planner/memory/memory.hpp"
 
 namespace pipewright::planner {
@@ -82,10 +82,11 @@ bool shares_this_machine(const Cluster& cluster) {
 }
 
 CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores,
-                     const RecomputeSpec& recompute)
+                     const RecomputeSpec& recompute, int tensor)
     : model_(model),
       cluster_(cluster),
       cores_(cores > 0 ? cores : cores_of_this_machine()),
+      tensor_(tensor),
       buffers_(std::make_shared<KnownBuffers>()) {
   if (profile != nullptr) {
     require_same_model(*profile, model);
@@ -103,6 +104,58 @@ CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* 
     if (!profile_) work_.push_back(exec::footprint(layer, model, 1));
   }
   source_ = source_of(cluster_, profile_);
+  if (tensor_ > 1) divide_layers();
+}
+
+/// Measured times are those of whole layers: what one of the devices computes of a layer takes as
+/// much of them as it has of the layer's operations.
+void CostModel::divide_layers() {
+  const auto share = [](double own, double all) { return all > 0 ? own / all : 1; };
+  for (int l = 0; l < static_cast<int>(model_.layers.size()); ++l) {
+    const Layer& layer = model_.layers[static_cast<std::size_t>(l)];
+    const exec::LayerFootprint all = exec::footprint(layer, model_, 1);
+    const exec::LayerFootprint own = exec::footprint(layer, model_, 1, tensor_);
+    own_share_.push_back({share(own.forward_flops, all.forward_flops),
+                          share(own.input_gradient_flops, all.input_gradient_flops),
+                          share(own.weight_gradient_flops, all.weight_gradient_flops)});
+    Sums sums;
+    for (const ActionParts& action :
+         exec::divided_parts(model_, l, l + 1, 1, recompute_, tensor_)) {
+      for (const Part& part : action.parts) {
+        if (part.is_computation() || action.kind == ActionKind::B) continue;
+        (action.kind == ActionKind::F ? sums.f : sums.i).push_back(bytes_of(part.call));
+      }
+    }
+    sums_.push_back(std::move(sums));
+  }
+}
+
+Nanoseconds CostModel::sum_time(std::int64_t bytes) const {
+  CostTable table;
+  table.every_route =
+      profile_ && cluster_.nodes == 1
+          ? RouteCosts{profile_->transfer_latency, profile_->transfer_bytes_per_second, {}}
+          : way_between(cluster_, 0, tensor_ - 1);
+  set_collectives(table, cluster_, {0});
+  const Collective sum{.kind = ActionKind::AllReduce,
+                       .stage = {},
+                       .members = {{RankId(0), kNoInstruction}},
+                       .call_bytes = bytes,
+                       .devices = tensor_};
+  return table.collective_time(sum, 1);
+}
+
+std::vector<StageMessages> CostModel::messages_inside(std::span<const StagePlan> stages,
+                                                      int micro_batch_size) const {
+  std::vector<StageMessages> messages(stages.size());
+  for (std::size_t s = 0; s < stages.size() && !sums_.empty(); ++s) {
+    for (int l = stages[s].first_layer; l < stages[s].end_layer; ++l) {
+      const Sums& sums = sums_[static_cast<std::size_t>(l)];
+      for (const std::int64_t bytes : sums.f) messages[s].f += sum_time(micro_batch_size * bytes);
+      for (const std::int64_t bytes : sums.i) messages[s].i += sum_time(micro_batch_size * bytes);
+    }
+  }
+  return messages;
 }
 
 std::optional<std::string> CostModel::refusal(int micro_batch_size) const {
@@ -184,6 +237,14 @@ std::vector<LayerTimes> CostModel::layer_times(int micro_batch_size) const {
   times.reserve(model_.layers.size());
   for (std::size_t l = 0; l < model_.layers.size(); ++l) {
     times.push_back(profile_ ? measured(l, micro_batch_size) : computed(l, micro_batch_size));
+    if (!own_share_.empty()) {
+      const auto own = [](Nanoseconds time, double share) {
+        return rounded(static_cast<double>(time.value) * share);
+      };
+      LayerTimes& time = times.back();
+      time = {own(time.f, own_share_[l][0]), own(time.i, own_share_[l][1]),
+              own(time.w, own_share_[l][2]), own(time.opt, own_share_[l][2])};
+    }
     const auto forward = static_cast<double>(times.back().f.value);
     times.back().i += rounded(redone_[l] * forward);
   }
@@ -194,7 +255,7 @@ double CostModel::contention(int ranks) const {
   if (!shares_this_machine(cluster_)) return 1;
   if (profile_ && profile_->clock == ProfileClock::Cpu) return 1;  // as if each rank had a core
   const double cores = cores_;
-  const double asked = std::max(1.0, ranks / cores);
+  const double asked = std::max(1.0, ranks * tensor_ / cores);
   const double contained = profile_ ? std::max(1.0, profile_->ranks_measured / cores) : 1.0;
   return std::max(1.0, asked / contained);
 }
@@ -202,7 +263,7 @@ double CostModel::contention(int ranks) const {
 RouteCosts CostModel::route(int source, int destination) const {
   if (profile_ && cluster_.nodes == 1)
     return {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
-  return way_between(cluster_, source, destination);
+  return way_between(cluster_, source * tensor_, destination * tensor_);
 }
 
 std::vector<Bytes> CostModel::message_bytes(std::span<const StagePlan> stages,
@@ -224,6 +285,7 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
     return rounded(static_cast<double>(t.value) * slower);
   };
   std::vector<StageCosts> costs;
+  const std::vector<StageMessages> inside = messages_inside(stages, micro_batch_size);
   for (const StagePlan& stage : stages) {
     LayerTimes sum;
     for (int l = stage.first_layer; l < stage.end_layer; ++l) {
@@ -231,7 +293,8 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
     }
     if (!profile_) {
       const double accesses = optimizer == "adamw" ? kAdamWAccesses : kSgdAccesses;
-      const auto bytes = static_cast<double>(state_of(model_, stage, optimizer).parameters.value);
+      const auto bytes =
+          static_cast<double>(state_of(model_, stage, optimizer, tensor_).parameters.value);
       sum.opt = rounded(accesses * bytes /
                         coefficients_for(cluster_.device.kind).update_bytes_per_second * 1e9);
     }
@@ -239,6 +302,10 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
     costs.push_back({scaled(sum.f + overhead()), scaled(sum.i + overhead()),
                      scaled(sum.w + overhead()), scaled(sum.i + sum.w + overhead()),
                      scaled(sum.opt)});
+    const StageMessages& told = inside[costs.size() - 1];
+    costs.back().f += told.f;
+    costs.back().i += told.i;
+    costs.back().b += told.i;
   }
   return costs;
 }
@@ -247,9 +314,9 @@ std::vector<StageMemory> CostModel::memory(std::span<const StagePlan> stages, in
                                            std::string_view optimizer, int shards) const {
   std::vector<StageMemory> memory;
   for (const StagePlan& stage : stages) {
-    const StageState whole = state_of(model_, stage, optimizer);
+    const StageState whole = state_of(model_, stage, optimizer, tensor_);
     memory.push_back(memory_of(sharded_state(whole, shards),
-                               buffers_->of(model_, stage, micro_batch_size, recompute_)));
+                               buffers_->of(model_, stage, micro_batch_size, recompute_, tensor_)));
   }
   return memory;
 }
@@ -268,7 +335,7 @@ CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int mic
   if (!tied_stages(model_, stages).empty())
     costs.tied_bytes = Bytes(tie_of(model_)->weights * model_.bytes_per_element);
   std::vector<int> device_of_rank(static_cast<std::size_t>(ranks));
-  std::iota(device_of_rank.begin(), device_of_rank.end(), 0);
+  for (int r = 0; r < ranks; ++r) device_of_rank[static_cast<std::size_t>(r)] = r * tensor_;
   if (profile_ && cluster_.nodes == 1) {
     costs.every_route = {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
     set_collectives(costs, cluster_, device_of_rank);

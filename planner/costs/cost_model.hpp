@@ -3,6 +3,8 @@
 // stated efficiency. Immutable after construction; any number of threads may ask it.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,13 +38,20 @@ DeviceCoefficients coefficients_for(std::string_view device_kind);
 /// "cpu" whose device model is just "cpu"). Then more ranks than cores cannot compute at once.
 bool shares_this_machine(const Cluster& cluster);
 
+/// What sums over the devices of a rank take.
+struct StageMessages {
+  Nanoseconds f, i;
+};
+
 class CostModel {
  public:
   /// `profile` may be null; it is copied. `cores`: cores that ranks on a shared machine divide
   /// among themselves, 0: this machine's. Throws InputError if the profile is of another model or
   /// another kind of device, and for layers to recompute that the model does not have.
+  /// `tensor`: devices of a rank that divide its layers (tp); all that is said of a rank is then
+  /// said of each of them.
   CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores = 0,
-            const RecomputeSpec& recompute = {});
+            const RecomputeSpec& recompute = {}, int tensor = 1);
 
   /// Why this size cannot be priced: it lies outside the sizes that were profiled. nullopt: it can;
   /// sizes between two measured ones are interpolated.
@@ -59,11 +68,19 @@ class CostModel {
   /// the cost of a pipeline with bubbles, since waiting ranks leave their core to others.
   double contention(int ranks) const;
 
-  /// Times of the stages on `ranks` ranks, contention and overhead included.
+  /// Times of the stages on `ranks` ranks, contention, overhead and what the devices of a rank tell
+  /// one another included.
   std::vector<StageCosts> stage_costs(std::span<const StagePlan> stages, int ranks,
                                       int micro_batch_size, std::string_view optimizer) const;
 
-  /// stage_costs(), sizes of messages and parameters, routes and memory. Rank r sits on device r.
+  /// The latter alone: in F, and in I, of a micro-batch.
+  std::vector<StageMessages> messages_inside(std::span<const StagePlan> stages,
+                                             int micro_batch_size) const;
+  /// What a sum over the devices of a rank takes.
+  Nanoseconds sum_time(std::int64_t bytes) const;
+
+  /// stage_costs(), sizes of messages and parameters, routes and memory. Rank r sits on device
+  /// r * tensor.
   /// `shards`: replicas that divide the update and the optimizer's state among themselves (ZeRO
   /// stage 1).
   CostTable table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
@@ -98,12 +115,19 @@ class CostModel {
   /// What the messages at the stage's two cuts add to it.
   LayerTimes message_times(const StagePlan& stage, int micro_batch_size) const;
   LayerTimes computed(std::size_t layer, int micro_batch_size) const;
+  void divide_layers();
 
   Model model_;
   Cluster cluster_;
   std::optional<Profile> profile_;
-  int cores_;
-  std::vector<LayerRecompute> recompute_;   // by layer
+  int cores_, tensor_;
+  std::vector<LayerRecompute> recompute_;  // by layer
+  /// By layer: the part of F, I and W that one of the devices computes; empty: all of it.
+  std::vector<std::array<double, 3>> own_share_;
+  struct Sums {
+    std::vector<std::int64_t> f, i;  // bytes of each, of one sample
+  };
+  std::vector<Sums> sums_;                  // by layer; empty: there are none
   std::vector<exec::LayerFootprint> work_;  // by layer, of one sample; without a profile
   std::vector<double> redone_;              // by layer: the part of F that I does again
   std::string source_;

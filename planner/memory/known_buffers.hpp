@@ -12,9 +12,9 @@ namespace pipewright::planner {
 
 class KnownBuffers {
  public:
-  /// buffers_of(), always for the same model and the same recompute.
+  /// buffers_of(), always for the same model, recompute and number of ranks.
   StageBuffers of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                  std::span<const LayerRecompute> recompute);
+                  std::span<const LayerRecompute> recompute, int ranks);
 
  private:
   std::mutex mutex_;

@@ -1,10 +1,14 @@
 #include "planner/memory/memory.hpp"
 
 #include <algorithm>
+#include <set>
 
+#include "core/model/tensor_split.hpp"
 #include "core/model/tie.hpp"
 #include "core/model/weights.hpp"
 #include "core/timeline/timeline.hpp"
+#include "exec/layers/metered_layers.hpp"
+#include "exec/layers/tensor_group.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -16,7 +20,26 @@ int shards_of(const Plan& plan) { return plan.sharding_stage > 0 ? plan.replicas
 
 }  // namespace
 
-StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer) {
+namespace {
+
+/// Parameters of one of the ranks that divide the stage, as its layers say them.
+std::int64_t divided_parameters(const Model& model, const StagePlan& stage, int ranks) {
+  exec::MeteredOps ops(model.bytes_per_element);
+  exec::TensorGroup group(0, ranks, exec::Numerics::Fast);
+  const auto layers = exec::make_metered_layers(model, stage.first_layer, stage.end_layer,
+                                                {1, model.sequence}, ops, {}, &group);
+  std::set<const exec::Parameter*> all;  // a table that two layers share counts once
+  for (const auto& layer : layers) {
+    std::vector<exec::Parameter*> own;
+    layer->collect(own);
+    all.insert(own.begin(), own.end());
+  }
+  std::int64_t parameters = 0;
+  for (const exec::Parameter* one : all) parameters += one->is_statistic ? 0 : one->start.size;
+  return parameters;
+}
+
+std::int64_t whole_parameters(const Model& model, const StagePlan& stage) {
   std::int64_t parameters = 0;
   for (int l = stage.first_layer; l < stage.end_layer; ++l) {
     const Layer& layer = model.layers[static_cast<std::size_t>(l)];
@@ -24,6 +47,15 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
     // A head without its embedding, the model's first layer, holds a table of its own.
     if (stage.first_layer > 0 && holds_tied(layer)) parameters += tie_of(model)->weights;
   }
+  return parameters;
+}
+
+}  // namespace
+
+StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer,
+                    int ranks) {
+  const std::int64_t parameters =
+      ranks > 1 ? divided_parameters(model, stage, ranks) : whole_parameters(model, stage);
   const std::int64_t element = model.bytes_per_element;
   const std::int64_t wide = std::max(element, kStateWidth);
   StageState state;
@@ -40,9 +72,10 @@ StageState sharded_state(const StageState& state, int shards) {
 }
 
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                      std::string_view optimizer, std::span<const LayerRecompute> recompute) {
-  return memory_of(state_of(model, stage, optimizer),
-                   buffers_of(model, stage, micro_batch_size, recompute));
+                      std::string_view optimizer, std::span<const LayerRecompute> recompute,
+                      int ranks) {
+  return memory_of(state_of(model, stage, optimizer, ranks),
+                   buffers_of(model, stage, micro_batch_size, recompute, ranks));
 }
 
 StageMemory memory_of(const StageState& state, const StageBuffers& buffers) {
@@ -61,18 +94,34 @@ StageMemory memory_of(const StageState& state, const StageBuffers& buffers) {
 
 std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan> stages,
                                    int micro_batch_size, std::string_view optimizer,
-                                   std::span<const LayerRecompute> recompute) {
+                                   std::span<const LayerRecompute> recompute, int ranks) {
   std::vector<StageMemory> table;
   table.reserve(stages.size());
   for (const StagePlan& stage : stages)
-    table.push_back(memory_of(model, stage, micro_batch_size, optimizer, recompute));
+    table.push_back(memory_of(model, stage, micro_batch_size, optimizer, recompute, ranks));
   return table;
 }
+
+namespace {
+
+/// That divide the layers of the plan's model.
+int tensor_ranks_of(const Plan& plan) {
+  const int ranks = plan.mesh.size("tp");
+  return tensor_fault(plan.model, ranks).empty() ? ranks : 1;
+}
+
+/// Without a backward the layers are whole (planner/plans/run_of_plan.hpp).
+int tensor_ranks_of(const Plan& plan, RunKind kind) {
+  return kind == RunKind::ForwardOnly ? 1 : tensor_ranks_of(plan);
+}
+
+}  // namespace
 
 StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory& planned,
                           RunKind kind) {
   const StagePlan& layers = plan.stages[stage];
-  const Bytes weights = state_of(plan.model, layers, plan.training.optimizer).parameters;
+  const Bytes weights =
+      state_of(plan.model, layers, plan.training.optimizer, tensor_ranks_of(plan, kind)).parameters;
   if (kind == RunKind::ExactTraining) {
     StageMemory memory = planned;
     const std::int64_t parameters = weights.value / plan.model.bytes_per_element;
@@ -92,11 +141,12 @@ namespace {
 /// The plan's own table, or what memory_of() says of it.
 std::vector<StageMemory> memory_table(const Plan& plan) {
   if (!plan.costs.memory.empty()) return plan.costs.memory;
+  const int tensor = tensor_ranks_of(plan);
   std::vector<StageMemory> table =
       memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
-                recompute_of(plan.model, plan.training.recompute));
+                recompute_of(plan.model, plan.training.recompute), tensor);
   for (std::size_t s = 0; s < table.size(); ++s) {
-    const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer);
+    const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer, tensor);
     table[s].constant -= state.sum() - sharded_state(state, shards_of(plan)).sum();
   }
   return table;
@@ -115,7 +165,8 @@ std::vector<RankMemory> memory_by_rank(const Plan& plan, const Program& program)
     for (const StageId stage : program.placement.stages_of(rank)) {
       const StagePlan& of = plan.stages[static_cast<std::size_t>(stage.value)];
       const StageState state =
-          sharded_state(state_of(plan.model, of, plan.training.optimizer), shards_of(plan));
+          sharded_state(state_of(plan.model, of, plan.training.optimizer, tensor_ranks_of(plan)),
+                        shards_of(plan));
       memory.state.parameters += state.parameters;
       memory.state.gradients += state.gradients;
       memory.state.optimizer += state.optimizer;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "exec/layers/metered_layers.hpp"
+#include "exec/layers/tensor_group.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -15,13 +16,14 @@ using exec::Buffer;
 class StageWalk {
  public:
   StageWalk(const Model& model, const StagePlan& stage, int micro_batch_size,
-            std::span<const LayerRecompute> recompute)
+            std::span<const LayerRecompute> recompute, int ranks = 1)
       : model_(model),
         stage_(stage),
         extent_{micro_batch_size, model.sequence},
         ops_(model.bytes_per_element),
+        group_(0, ranks, exec::Numerics::Fast),
         layers_(exec::make_metered_layers(model, stage.first_layer, stage.end_layer, extent_, ops_,
-                                          recompute)) {
+                                          recompute, ranks > 1 ? &group_ : nullptr)) {
     for (const auto& layer : layers_) saved_.push_back(layer->new_saved());
   }
 
@@ -51,7 +53,7 @@ class StageWalk {
     const std::int64_t before = begin();
     Buffer dy = output_gradient();
     for (std::size_t l = layers_.size(); l-- > 0;)
-      dy = layers_[l]->backward_input(std::move(dy), saved_[l], l > 0 || !is_first());
+      dy = run(layers_[l]->backward_input(std::move(dy), saved_[l], l > 0 || !is_first()));
     dy.reset();
     if (!is_first()) const Buffer message = floats(width_in());
     return since(before);
@@ -64,6 +66,9 @@ class StageWalk {
   }
 
  private:
+  Buffer run(exec::Task<Buffer> task) {
+    return exec::run_counting(std::move(task), &group_, [](const exec::SumOfMembers&) {});
+  }
   std::int64_t begin() {
     ops_.forget_peak();
     return ops_.live_bytes();
@@ -84,7 +89,7 @@ class StageWalk {
     const bool reads_ids = is_first() && exec::width_before(model_.layers.front()) == 0;
     Buffer x = reads_ids ? ops_.take_ids(extent_.words(1)) : floats(width_in());
     for (std::size_t l = 0; l < layers_.size(); ++l) {
-      x = layers_[l]->forward(std::move(x), saved_[l]);
+      x = run(layers_[l]->forward(std::move(x), saved_[l]));
       if (!keeps) let_go(saved_[l]);
     }
     return x;
@@ -101,6 +106,7 @@ class StageWalk {
   const StagePlan& stage_;
   const exec::Extent extent_;
   exec::MeteredOps ops_;  // before what holds its buffers
+  exec::TensorGroup group_;
   std::vector<std::unique_ptr<exec::TrainableLayer>> layers_;
   std::vector<exec::Saved> saved_;  // by layer
   Buffer loss_;
@@ -109,8 +115,8 @@ class StageWalk {
 }  // namespace
 
 StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                        std::span<const LayerRecompute> recompute) {
-  StageWalk walk(model, stage, micro_batch_size, recompute);
+                        std::span<const LayerRecompute> recompute, int ranks) {
+  StageWalk walk(model, stage, micro_batch_size, recompute, ranks);
   StageBuffers buffers;
   buffers.f = walk.forward();
   buffers.i = walk.backward_input();

@@ -30,8 +30,9 @@ struct StageBuffers {
 };
 
 /// `recompute` by layer of the model; empty: nothing is recomputed.
+/// `ranks`: so many divide its layers (tp).
 StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                        std::span<const LayerRecompute> recompute = {});
+                        std::span<const LayerRecompute> recompute = {}, int ranks = 1);
 
 /// The bytes of an F without a backward (run --mode evaluate, predict), which keeps nothing:
 /// `change` is 0.

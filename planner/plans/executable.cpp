@@ -3,17 +3,20 @@
 #include <algorithm>
 
 #include "core/model/architecture_model.hpp"
+#include "core/model/tensor_split.hpp"
 
 namespace pipewright::planner {
 
 std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup& parallel) {
   std::vector<std::string> missing;
-  if (parallel.tensor > 1) missing.emplace_back("tensor parallelism");
+  if (parallel.sequence_parallel) missing.emplace_back("sequence parallelism");
   if (parallel.context > 1) missing.emplace_back("context parallelism");
   if (parallel.experts > 1) missing.emplace_back("expert parallelism");
   if (parallel.zero > 1) missing.push_back("ZeRO stage " + std::to_string(parallel.zero));
   if (job.architecture && !can_be_trained(*job.architecture))
     missing.push_back("the layers of " + job.architecture->name);
+  if (missing.empty() && !tensor_fault(job.model, parallel.tensor).empty())
+    missing.push_back("layers of this model for tp " + std::to_string(parallel.tensor));
   return missing;
 }
 
@@ -27,6 +30,10 @@ std::map<std::string, Executable> executable_on_devices(const Job& job,
     const Executable refused{Answer::No, "not in the executor: " + list};
     return {{"cpu", refused}, {"paced", {}}, {"cuda", refused}};
   }
+  if (parallel.tensor > 1)
+    return {{"cpu", {}},
+            {"paced", {}},
+            {"cuda", {Answer::No, "not in the executor: tensor parallelism on GPUs"}}};
   return {
       {"cpu", {}},
       {"paced", {}},

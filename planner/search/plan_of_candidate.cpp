@@ -205,7 +205,8 @@ void predict_by_one_replica(Plan& plan, const CostTable& table) {
 }
 
 Mesh mesh_of(const ParallelSetup& parallel, bool is_estimated) {
-  if (!is_estimated) return Mesh::data_parallel(parallel.data, parallel.pipeline);
+  if (!is_estimated && parallel.tensor == 1)
+    return Mesh::data_parallel(parallel.data, parallel.pipeline);
   const auto grid =
       parallel.order.of_ranks == RankOrder::DataOutermost ? Mesh::grid_of_replicas : Mesh::grid;
   return grid(parallel.pipeline, parallel.data, parallel.context, parallel.tensor);

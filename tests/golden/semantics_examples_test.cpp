@@ -22,7 +22,8 @@ using nlohmann::json;
 struct Example {
   std::string section;  // "2.1"
   int line = 0;
-  std::map<std::string, std::string> fields;  // order, is, policy, costs, parts, mesh, gives
+  std::map<std::string, std::string>
+      fields;  // order, is, policy, costs, parts, mesh, devices, gives
 };
 
 struct Page {
@@ -79,7 +80,7 @@ json vector_of(const Example& example) {
     std::replace(rank.begin(), rank.end(), ' ', ',');
     vector["rows"].push_back(rank);
   }
-  for (const char* field : {"parts", "mesh"}) {
+  for (const char* field : {"parts", "mesh", "devices"}) {
     if (example.fields.count(field) == 0) continue;
     for (const std::string& line : pieces(example.fields.at(field), '\n'))
       vector["heading"].push_back(field + (" " + line));

@@ -14,6 +14,7 @@
 #include "planner/memory/memory.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
+#include "planner/plans/run_of_plan.hpp"
 #include "planner/schedules/registry.hpp"
 
 namespace pipewright::tests {
@@ -28,11 +29,13 @@ struct PeakCase {
   RecomputeSpec::Kind recompute = RecomputeSpec::Kind::None;
   const char* optimizer = "adamw";
   bool sharded = false;
+  int tensor = 1;
 };
 
 std::string name_of(const PeakCase& c) {
   std::string name = std::string(c.model) + "_" + c.schedule + "_" + std::to_string(c.ranks);
   if (c.chunks > 1) name += "x" + std::to_string(c.chunks);
+  if (c.tensor > 1) name += "_tp" + std::to_string(c.tensor);
   if (c.replicas > 1) name += c.sharded ? "_zero1" : "_replicas";
   if (c.recompute == RecomputeSpec::Kind::Full) name += "_full";
   if (c.recompute == RecomputeSpec::Kind::Selective) name += "_selective";
@@ -71,7 +74,7 @@ Model model_named(const std::string& name) {
 Plan plan_of(const PeakCase& c) {
   Plan plan;
   plan.model = model_named(c.model);
-  plan.mesh = Mesh::data_parallel(c.replicas, c.ranks);
+  plan.mesh = Mesh::grid_of_replicas(c.ranks, c.replicas, 1, c.tensor);
   plan.micro_batches = c.micro_batches;
   plan.micro_batch_size = c.micro_batch_size;
   plan.schedule.name = c.schedule;
@@ -114,7 +117,7 @@ class MemoryPeaks : public testing::TestWithParam<PeakCase> {};
 
 TEST_P(MemoryPeaks, AreWithinFivePercentOfWhatThePlanSays) {
   const Plan plan = plan_of(GetParam());
-  const Program program = planner::program_of_plan(plan);
+  const Program program = planner::program_of_run(plan);
   const auto said = planner::memory_by_rank(plan, program);
   const auto held = measured(plan, program);
   ASSERT_EQ(said.size(), held.size());
@@ -136,7 +139,7 @@ TEST_P(MemoryPeaks, AreWithinFivePercentOfWhatThePlanSays) {
 std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::RunKind kind) {
   plan.costs.memory =
       planner::memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
-                         recompute_of(plan.model, plan.training.recompute));
+                         recompute_of(plan.model, plan.training.recompute), plan.mesh.size("tp"));
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], kind);
   return peaks_of(program, plan.costs);
@@ -153,7 +156,7 @@ void expect_close(const std::vector<RankFigures>& said, const std::vector<std::i
 
 TEST_P(MemoryPeaks, OfExactNumericsAreWithinFivePercent) {
   const Plan plan = plan_of(GetParam());
-  const Program program = planner::program_of_plan(plan);
+  const Program program = planner::program_of_run(plan);
   expect_close(predicted(plan, program, planner::RunKind::ExactTraining),
                measured(plan, program, exec::Numerics::Exact));
 }
@@ -187,6 +190,16 @@ INSTANTIATE_TEST_SUITE_P(
         PeakCase{
             .model = "transformer", .schedule = "1f1b", .ranks = 2, .replicas = 2, .sharded = true},
         PeakCase{.model = "transformer", .schedule = "1f1b", .optimizer = "sgd"},
+        PeakCase{.model = "transformer", .schedule = "1f1b", .ranks = 2, .tensor = 2},
+        PeakCase{.model = "transformer", .schedule = "zb-h1", .ranks = 2, .tensor = 4},
+        PeakCase{.model = "llama", .schedule = "1f1b", .ranks = 2, .recompute = kFull, .tensor = 2},
+        PeakCase{.model = "llama", .schedule = "gpipe", .ranks = 2, .tensor = 2},
+        PeakCase{.model = "transformer",
+                 .schedule = "1f1b",
+                 .ranks = 2,
+                 .replicas = 2,
+                 .sharded = true,
+                 .tensor = 2},
         PeakCase{"llama", "gpipe"}, PeakCase{"llama", "1f1b"}, PeakCase{"llama", "zb-h1"},
         PeakCase{.model = "llama", .schedule = "1f1b", .recompute = kSelective},
         PeakCase{.model = "mlp", .schedule = "gpipe", .micro_batch_size = 64},

@@ -280,6 +280,11 @@ void add_calls_to_some(reference::Dice dice, Case& c) {
 void add_parts_to_some(reference::Dice dice, Case& c) {
   if (dice.chance(60)) return;
   reference::add_parts(dice, c.order, c.heading);
+  // Ranks that are devices, where they are whole blocks of them.
+  const int ranks = static_cast<int>(c.order.size());
+  if (ranks % reference::devices_of_rank(c.heading.mesh) == 0 && dice.chance(60))
+    std::swap(c.heading.mesh, c.heading.devices);
+  if (loses_a_rank(c)) c.heading.devices.clear();
   if (dice.chance(30)) c.policy.device_queues = dice.between(1, 3);
 }
 
@@ -303,7 +308,9 @@ bool loses_a_rank(const Case& c) {
     }
     loses |= !acts;
   }
-  return calls && loses;
+  const int block = reference::devices_of_rank(c.heading.devices);
+  if (static_cast<int>(c.order.size()) % block != 0) return true;
+  return (calls || block > 1) && loses;
 }
 
 std::string shown(const Case& c) {

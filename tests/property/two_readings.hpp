@@ -42,7 +42,8 @@ void add_calls_to_some(reference::Dice dice, Case& c);
 void add_parts_to_some(reference::Dice dice, Case& c);
 /// Drops the parts of stages and kinds that the order does not compute.
 void drop_idle_parts(Case& c);
-/// Calls name ranks by number, and a rank of theirs has no action: a row without any is none.
+/// Calls name ranks by number, or ranks are devices, and one has no action: a row without any is
+/// none. Or ranks are no whole blocks of devices.
 [[nodiscard]] bool loses_a_rank(const Case& c);
 
 /// The case in words.

@@ -40,7 +40,9 @@ Result interpret(const std::string& csv, const Policy& policy, const Costs& cost
 Result interpret(const Order& order, const Policy& policy, const Costs& costs, bool fragment,
                  const Heading& heading) {
   Result result;
-  const Order lists = with_parts(lower(order, policy), heading.parts);
+  const Order lists =
+      with_parts(lower(order, policy, static_cast<std::size_t>(devices_of_rank(heading.devices))),
+                 heading.parts);
   const Order apart = without_batches(lists);
   write_lists(apart, result);
   if (!fragment) result.complaint = complaint_about(add_communication(order), heading);

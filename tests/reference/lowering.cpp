@@ -200,12 +200,12 @@ Order post_receives(const Order& order, Post post) {
   return lists;
 }
 
-Order order_runs(const Order& order, RunOrder run_order) {
+Order order_runs(const Order& order, RunOrder run_order, std::size_t devices) {
   if (run_order == RunOrder::AsLowered) return order;
   Order lists = order;
   for (std::size_t rank = 0; rank < lists.size(); ++rank) {
     Row& row = lists[rank];
-    const bool even = rank % 2 == 0;
+    const bool even = rank / devices % 2 == 0;
     for (auto first = row.begin(); first != row.end();) {
       const auto last = std::find_if_not(first, row.end(), [](const Cell& cell) {
         return is_transfer(cell) && !is_named_transfer(cell[0]);
@@ -219,12 +219,12 @@ Order order_runs(const Order& order, RunOrder run_order) {
   return lists;
 }
 
-Order lower(const Order& order, const Policy& policy) {
+Order lower(const Order& order, const Policy& policy, std::size_t devices) {
   const Order lists = add_communication(order);
   if (policy.batches != Batches::Apart && policy.issue != Issue::Grouped &&
       policy.post == Post::Early && policy.run_order == RunOrder::AsLowered)
     return lists;
-  return order_runs(post_receives(without_batches(lists), policy.post), policy.run_order);
+  return order_runs(post_receives(without_batches(lists), policy.post), policy.run_order, devices);
 }
 
 }  // namespace pipewright::reference

@@ -38,8 +38,9 @@ class Placement {
 /// 1.2; only Post::Deferred changes the lists.
 [[nodiscard]] Order post_receives(const Order& order, Post post);
 /// 1.3.
-[[nodiscard]] Order order_runs(const Order& order, RunOrder run_order);
+[[nodiscard]] Order order_runs(const Order& order, RunOrder run_order, std::size_t devices = 1);
 /// All three. Batches stay cells where they may be one operation under the policy (2.4).
-[[nodiscard]] Order lower(const Order& order, const Policy& policy);
+/// So many ranks in a row are the devices of one (3.5).
+[[nodiscard]] Order lower(const Order& order, const Policy& policy, std::size_t devices = 1);
 
 }  // namespace pipewright::reference

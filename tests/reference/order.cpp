@@ -250,7 +250,7 @@ std::vector<Action> parse_parts(const std::string& text) {
 
 Heading parse_heading(const std::string& csv) {
   static const std::regex group(R"(# group ([^:]*):(.*))"), parts(R"(# parts (\d+[FIWB]):(.*))"),
-      mesh(R"(# mesh (.*))"), axis(R"((\w+)=(\d+))");
+      mesh(R"(# (mesh|devices) (.*))"), axis(R"((\w+)=(\d+))");
   Heading heading;
   std::istringstream lines(csv);
   std::smatch found;
@@ -262,10 +262,11 @@ Heading parse_heading(const std::string& csv) {
     } else if (std::regex_match(line, found, parts)) {
       heading.parts[found[1]] = parse_parts(found[2]);
     } else if (std::regex_match(line, found, mesh)) {
-      std::istringstream axes(found[1]);
+      Mesh& of = found[1] == "mesh" ? heading.mesh : heading.devices;
+      std::istringstream axes(found[2]);
       for (std::string word; axes >> word;) {
         if (!std::regex_match(word, found, axis)) throw std::invalid_argument("no axis: " + word);
-        heading.mesh.emplace_back(found[1], std::stoi(found[2]));
+        of.emplace_back(found[1], std::stoi(found[2]));
       }
     }
   }
@@ -287,10 +288,11 @@ std::string to_csv(const Order& order, const Heading& heading) {
     }
     csv += "\n";
   }
-  if (!heading.mesh.empty()) {
-    csv += "# mesh";
-    for (const auto& [axis, devices] : heading.mesh)
-      csv += " " + axis + "=" + std::to_string(devices);
+  for (const bool ranks_are_devices : {false, true}) {
+    const Mesh& axes = ranks_are_devices ? heading.devices : heading.mesh;
+    if (axes.empty()) continue;
+    csv += ranks_are_devices ? "# devices" : "# mesh";
+    for (const auto& [axis, devices] : axes) csv += " " + axis + "=" + std::to_string(devices);
     csv += "\n";
   }
   for (const Row& row : order) {

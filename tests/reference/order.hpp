@@ -43,6 +43,7 @@ struct Heading {
   Groups groups = {};
   Parts parts = {};
   Mesh mesh = {};
+  Mesh devices = {};  // that consecutive ranks are (3.5)
 };
 
 [[nodiscard]] bool is_send(const Action& action);

@@ -237,6 +237,31 @@ class Builder {
     return found;
   }
 
+  /// The places of a device along all axes, and where its block begins (3.5).
+  std::map<std::string, int> places_of(int rank) const {
+    std::map<std::string, int> places;
+    int rest = rank % devices_of_rank(heading_.devices);
+    for (const auto& [axis, count] : heading_.devices) {
+      places[axis] = rest % count;
+      rest /= count;
+    }
+    places[""] = rank / devices_of_rank(heading_.devices);
+    return places;
+  }
+
+  std::vector<int> ranks_along(const std::string& axis, int rank) const {
+    std::vector<int> ranks;
+    for (int other = 0; other < static_cast<int>(lists_.size()); ++other) {
+      auto places = places_of(other), own = places_of(rank);
+      places[axis] = own[axis] = 0;
+      if (places == own) ranks.push_back(other);
+    }
+    return ranks;
+  }
+
+  /// Whether two ranks hold the same part of a stage's parameters.
+  bool hold_the_same(int a, int b) const { return places_of(a)["tp"] == places_of(b)["tp"]; }
+
   /// The ranks of a group: those that the order names, else those that call it.
   std::vector<int> ranks_of(const std::string& group) const {
     const auto given = heading_.groups.find(group);
@@ -274,7 +299,10 @@ class Builder {
     std::vector<int> ranks;
     for (std::size_t rank = 0; making && rank < lists_.size(); ++rank)
       ranks.push_back(static_cast<int>(rank));
-    if (!making) ranks = ranks_of(of.cell[0].group);
+    if (!making && is_axis(heading_.devices, of.cell[0].group))
+      ranks = ranks_along(of.cell[0].group, of.rank);
+    else if (!making)
+      ranks = ranks_of(of.cell[0].group);
     const std::vector<int> own = calls(of.rank);
     std::size_t turn = 0;
     while (&program_.instructions[own[turn]] != &of) ++turn;
@@ -300,6 +328,7 @@ class Builder {
     while (&program_.instructions[own[turn]] != &of) ++turn;
     for (int rank = 0; rank < static_cast<int>(lists_.size()); ++rank) {
       if (rank == of.rank || (!of_all && !computes(rank, a.stage))) continue;
+      if (a.kind != "REDUCE_NORM" && !hold_the_same(rank, of.rank)) continue;
       const std::vector<int> theirs = of_kind(rank, a.kind, a.stage);
       if (turn < theirs.size()) of.others.push_back(theirs[turn]);
     }

@@ -45,7 +45,9 @@ class Inspector {
         for (const Action& a : cell) {
           if (is_named_transfer(a) && (a.peer >= ranks || a.peer == rank))
             return name(a) + " has no other rank at its other end";
-          if (!is_group_collective(a) || is_axis(heading.mesh, a.group)) continue;
+          if (!is_group_collective(a) || is_axis(heading.mesh, a.group) ||
+              is_axis(heading.devices, a.group))
+            continue;
           named_by[a.group].insert(rank);
           const auto given = heading.groups.find(a.group);
           if (given != heading.groups.end() &&

@@ -125,8 +125,8 @@ class Demo {
 
   void train() {
     title("4. run: train with it, and check the gradients against a serial run");
-    result_ = std::get<exec::cpu::CpuResult>(
-        tools::train(*subject_.plan(), subject_.program, {}, {.verify = true}, session_));
+    result_ = std::get<exec::cpu::CpuResult>(tools::train(
+        *subject_.plan(), subject_.program, subject_.costs, {}, {.verify = true}, session_));
     if (!result_.finished()) throw RunError("the run got stuck; please report it");
     save_trace(session_, in_folder("real.trace.json.gz"), subject_, result_.timeline,
                traces::TraceInfo::Kind::Measured);

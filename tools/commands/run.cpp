@@ -3,6 +3,7 @@
 #include "exec/devices/paced/device.hpp"
 #include "exec/transports/process/transport.hpp"
 #include "planner/base/cores.hpp"
+#include "planner/plans/run_of_plan.hpp"
 #include "sim/engine.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
@@ -114,7 +115,8 @@ DeviceResult run_on_device(const Arguments& arguments, const Subject& subject,
                            const RunRequest& request, Session& session) {
   try {
     if (!request.training) return run_paced(subject.program, subject.costs, request.ranks, session);
-    return train(*subject.plan(), subject.program, request.ranks, *request.training, session);
+    return train(*subject.plan(), subject.program, subject.costs, request.ranks, *request.training,
+                 session);
   } catch (const exec::RunFailed& failed) {
     const exec::RunResult& result = failed.result();
     if (request.ranks.link != nullptr) ignore_signals();
@@ -185,6 +187,16 @@ std::string shared_cores_text(const Program& program) {
          ": --clock virtual shows their step with a core for each\n";
 }
 
+/// Ranks that divide layers are trained as what they are: every device a rank.
+void take_devices(Subject& subject, bool on_gpus) {
+  Plan* const plan = std::get_if<Plan>(&subject.given);
+  if (plan == nullptr || on_gpus || !planner::divides_layers(*plan)) return;
+  plan->policy = subject.program.policy;
+  subject.order = planner::order_of_run(*plan);
+  subject.program = planner::program_of_run(*plan);
+  subject.costs = planner::costs_of_run(*plan);
+}
+
 void refuse_problems(const Subject& subject) {
   if (subject.problems.empty()) return;
   const std::string& problem = subject.problems.front();
@@ -201,6 +213,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   const auto forward = forward_request(arguments);
   if (forward) take_forwards(subject, forward->mode);
   RunRequest request = run_request(arguments, subject);
+  if (request.training && !forward) take_devices(subject, request.training->cuda.has_value());
   RankRequest& ranks = request.ranks;
   ranks.link = link;
   if (Plan* plan = std::get_if<Plan>(&subject.given))

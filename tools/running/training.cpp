@@ -30,12 +30,12 @@ std::string small_number(double value) {
   return text;
 }
 
-void require_room(const Plan& plan, const Program& program) {
+void require_room(const Plan& plan, const Program& program, const CostTable& costs) {
   Bytes needed;
-  if (plan.costs.memory.empty()) {
+  if (costs.memory.empty()) {
     for (const Bytes peak : plan.predicted.peak_bytes) needed += peak;
   } else {
-    for (const RankFigures& rank : peaks_of(program, plan.costs)) needed += Bytes(rank.peak_bytes);
+    for (const RankFigures& rank : peaks_of(program, costs)) needed += Bytes(rank.peak_bytes);
   }
   const Bytes there(std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
   if (there.value <= 0 || needed <= there) return;
@@ -136,10 +136,10 @@ exec::RunOptions RankRequest::options(int steps_now) const {
   return options;
 }
 
-DeviceResult train(const Plan& plan, const Program& program, const RankRequest& ranks,
-                   const TrainingRequest& request, Session& session) {
+DeviceResult train(const Plan& plan, const Program& program, const CostTable& costs,
+                   const RankRequest& ranks, const TrainingRequest& request, Session& session) {
   require_executable(plan, request.cuda ? "cuda" : "cpu");
-  if (!request.cuda && ranks.link == nullptr) require_room(plan, program);
+  if (!request.cuda && ranks.link == nullptr) require_room(plan, program, costs);
   const exec::DataFiles files = request.data.value_or(
       exec::DataFiles{plan.training.data, plan.training.labels, plan.training.targets});
   if (files.data.empty() && plan.model.layers.front().kind == LayerKind::Embedding) {
@@ -147,7 +147,7 @@ DeviceResult train(const Plan& plan, const Program& program, const RankRequest& 
                      " learns from text, and the plan names none; give one with --data FILE");
   }
   const exec::DataShape shape{.samples = plan.micro_batch_size,
-                              .micro_batches = plan.all_micro_batches(),
+                              .micro_batches = plan.replicas() * plan.micro_batches,
                               .seed = plan.training.seed};
   const auto data = request.forward ? nullptr : exec::make_data(plan.model, shape, files);
   std::optional<ForwardRun> forward;
@@ -157,7 +157,7 @@ DeviceResult train(const Plan& plan, const Program& program, const RankRequest& 
   training.model = &plan.model;
   training.stages = plan.stages;
   training.micro_batch_size = plan.micro_batch_size;
-  training.micro_batches = plan.all_micro_batches();
+  training.micro_batches = plan.replicas() * plan.micro_batches;
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
   training.optimizer.clip_grad_norm = plan.training.clip_grad_norm;
@@ -184,9 +184,9 @@ DeviceResult train(const Plan& plan, const Program& program, const RankRequest& 
                                                         ranks.verify_payloads, request.cuda));
   DeviceResult result;
   if (request.cuda) {
-    result = run_on_gpus(program, plan.costs, training, options, *request.cuda, ranks.link);
+    result = run_on_gpus(program, costs, training, options, *request.cuda, ranks.link);
   } else {
-    result = run_on_cpus(program, plan.costs, training, options, ranks.link);
+    result = run_on_cpus(program, costs, training, options, ranks.link);
   }
   session.clear_progress();
   const exec::RunResult& run = run_of(result);

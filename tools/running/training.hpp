@@ -64,12 +64,12 @@ struct TrainingRequest {
 /// or "cuda", does not run it.
 void require_executable(const Plan& plan, const std::string& device);
 
-/// Trains, or evaluates or predicts with a forward-only Program; Ctrl-C ends it with Interrupted,
-/// all ranks joined. Throws InputError for data that does not fit, MachineError if the plan is for
-/// another kind of machine or does not fit into its memory.
-/// The result is of CPUs or of GPUs.
-DeviceResult train(const Plan& plan, const Program& program, const RankRequest& ranks,
-                   const TrainingRequest& request, Session& session);
+/// Trains with the Program of a run of the plan (planner/plans/run_of_plan.hpp), or evaluates or
+/// predicts with a forward-only Program; Ctrl-C ends it with Interrupted, all ranks joined. Throws
+/// InputError for data that does not fit, MachineError if the plan is for another kind of machine
+/// or does not fit into its memory. The result is of CPUs or of GPUs.
+DeviceResult train(const Plan& plan, const Program& program, const CostTable& costs,
+                   const RankRequest& ranks, const TrainingRequest& request, Session& session);
 
 /// Of a schedule with weight versions: how many of each rank's weights lived at once, at most.
 std::string weight_versions_text(const Program& program, const exec::cpu::CpuResult& result);

@@ -5,26 +5,36 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
 #include "exec/devices/cpu/checkpointing.hpp"
 
 namespace pipewright::exec::cpu {
 
-Device::Device(const Program& program, const Training& training, RankId rank, Transport* transport)
+Device::Device(const Program& program, const Training& training, RankId rank, Transport* transport,
+               std::unique_ptr<collectives::Group> group)
     : program_(program),
       training_(training),
       rank_(rank),
       versions_(program.asynchronous ? cells_of(program, rank) : std::vector<Cell>()),
       sums_(program, rank, transport, training.optimizer.clip_grad_norm),
       stages_(program, rank),
+      messages_{[this](Flow flow, int from, int of) { return fetch(flow, from, of); },
+                [this](Flow flow, int from, int of, std::vector<float> made) {
+                  put(flow, from, of, std::move(made));
+                }},
+      strands_(program, std::move(group)),
       tensors_(program.stages, program.micro_batches),
       transport_(transport) {
   counted_.resize(static_cast<std::size_t>(program.stages), 0);
+  StageOptions options = training.options;
+  options.tensor_index = coordinate_of(program.devices, kTensorAxis, rank);
+  options.tensor_ranks = size_along(program.devices, kTensorAxis);
   for (const StageId id : program.placement.stages_of(rank)) {
     const StagePlan& plan = training.stages[static_cast<std::size_t>(id.value)];
     auto stage = std::make_unique<Stage>(*training.model, plan.first_layer, plan.end_layer,
                                          training.micro_batch_size, training.micro_batches,
-                                         training.seed, training.optimizer, training.options);
+                                         training.seed, training.optimizer, options);
     if (program.asynchronous) stage->average_each_update();
     if (training.mode != RunMode::Train) stage->forward_only(training.mode);
     stage->report_to(meter_);
@@ -50,6 +60,7 @@ void Device::begin_step(int step) {
 }
 
 void Device::compute(InstructionId id) {
+  if (const Action* const action = program_.action_of_part(id)) return compute_part(*action);
   const Cell cell = program_.cell(id);
   tensors_.for_each_action(cell, [&](const Action& action) { perform(id, action); });
   if (!program_.asynchronous) return;
@@ -63,14 +74,17 @@ void Device::perform(InstructionId id, const Action& action) {
   if (!is_compute(action.kind)) return;  // a REDUCE_GRAD or UNSHARD alone: nobody to share with
   Stage& stage = stages_.at(action.stage.value);
   const int m = action.micro_batch.value;
+  if (strands_.is_under_way(action)) return strands_.finish(action);
   if (program_.asynchronous) stage.use_version(versions_.version_of(action.stage.value, m));
-  stages_.compute(
-      action, [this](Flow flow, int from, int of) { return fetch(flow, from, of); },
-      [this](Flow flow, int from, int of, std::vector<float> made) {
-        put(flow, from, of, std::move(made));
-      });
+  stages_.compute(action, messages_);
   if (evaluation_ != nullptr && action.stage.value + 1 == program_.stages)
     evaluation_->put(m, stage.take_outcome(m));
+}
+
+void Device::compute_part(const Action& action) {
+  if (strands_.is_under_way(action)) return strands_.go_on(action);
+  strands_.begin(action, stages_.task_of(action, messages_),
+                 stages_.at(action.stage.value).tensor());
 }
 
 void Device::update(InstructionId id) {
@@ -168,6 +182,10 @@ PayloadPtr Device::give(InstructionId send) {
     sums_.hand_in(send, stages_.at(in.stage).own_part(is_verified));
     return nullptr;
   }
+  if (is_call(in.kind)) {
+    strands_.require_wanted(send);
+    return nullptr;
+  }
   if (in.in_collective()) {
     sums_.hand_in(send);
     return nullptr;
@@ -179,6 +197,7 @@ PayloadPtr Device::give(InstructionId send) {
 void Device::accept(InstructionId recv, PayloadPtr payload) {
   const Instruction& in = program_.code[recv];
   if (in.kind == ActionKind::Unshard) return take_weights(recv);
+  if (is_call(in.kind)) return strands_.bring_together(recv);
   if (in.in_collective()) return sums_.ended(recv);
   auto* message = dynamic_cast<HostPayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie in host memory");

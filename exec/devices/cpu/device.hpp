@@ -16,6 +16,7 @@
 #include "exec/checkpoint/checkpoint.hpp"
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/stage.hpp"
+#include "exec/devices/cpu/strands.hpp"
 #include "exec/evaluation/evaluation.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/runtime/device.hpp"
@@ -62,9 +63,9 @@ struct Training {
 class Device final : public exec::Device {
  public:
   /// All must outlive it. The transport carries the parts of collectives; it is needed where the
-  /// Program has some.
+  /// Program has some. `group`: the ranks that divide this rank's stages; null where none do.
   Device(const Program& program, const Training& training, RankId rank,
-         Transport* transport = nullptr);
+         Transport* transport = nullptr, std::unique_ptr<collectives::Group> group = nullptr);
 
   void begin_step(int step) override;
   void compute(InstructionId id) override;
@@ -89,6 +90,7 @@ class Device final : public exec::Device {
 
  private:
   void perform(InstructionId id, const Action& action);
+  void compute_part(const Action& action);
   void put(Flow flow, int stage, int micro_batch, std::vector<float> tensor);
   std::vector<float> fetch(Flow flow, int stage, int micro_batch);
   void hold_part(const GradientPart& part);
@@ -107,7 +109,10 @@ class Device final : public exec::Device {
   const RankId rank_;
   const VersionUses versions_;
   GradientSums sums_;
-  RankStages<Stage> stages_;
+  using Stages = RankStages<Stage, std::vector<float>>;
+  Stages stages_;
+  const Stages::Messages messages_;
+  Strands strands_;
   WaitingTensors<std::vector<float>> tensors_;
   Transport* const transport_;
   Evaluation* evaluation_ = nullptr;

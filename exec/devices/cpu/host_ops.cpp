@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "exec/devices/cpu/kernels/gemm.hpp"
+
 namespace pipewright::exec::cpu {
 
 void HostOps::copy(std::size_t words, const float* from, float* to) {
@@ -22,6 +24,16 @@ void HostOps::linear_backward_input(const LinearShape& shape, const float* dy, c
 void HostOps::linear_backward_weight(const LinearShape& shape, const float* x, const float* dy,
                                      float* dw) {
   exec::linear_backward_weight(shape, x, dy, dw, numerics_);
+}
+
+void HostOps::linear_forward_on(const LinearShape& s, const float* x, const float* w, float* y) {
+  gemm({s.rows, s.out, s.in}, 1.0F, {x, s.in}, {w, s.out}, 1.0F, y, s.out, numerics_);
+}
+
+void HostOps::linear_backward_input_on(const LinearShape& s, const Range& columns, const float* dy,
+                                       const float* w, float* dx) {
+  gemm({s.rows, s.in, static_cast<int>(columns.count)}, 1.0F, {dy + columns.begin, s.out},
+       {w + columns.begin, s.out, true}, 1.0F, dx, s.in, numerics_);
 }
 
 void HostOps::bias_forward(int rows, int width, const float* bias, float* y) {

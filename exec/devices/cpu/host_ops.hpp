@@ -18,6 +18,10 @@ class HostOps final : public TensorOps, public ImageOps, public LlamaOps {
                              float* dx) override;
   void linear_backward_weight(const LinearShape& shape, const float* x, const float* dy,
                               float* dw) override;
+  void linear_forward_on(const LinearShape& shape, const float* x, const float* w,
+                         float* y) override;
+  void linear_backward_input_on(const LinearShape& shape, const Range& columns, const float* dy,
+                                const float* w, float* dx) override;
   void bias_forward(int rows, int width, const float* bias, float* y) override;
   void bias_backward_weight(int rows, int width, const float* dy, float* dbias) override;
   void relu_forward(std::size_t n, const float* x, float* y) override;

@@ -4,7 +4,9 @@
 #include <mutex>
 #include <utility>
 
+#include "core/order/devices.hpp"
 #include "exec/base/packing.hpp"
+#include "exec/collectives/threads.hpp"
 #include "exec/devices/cpu/checkpointing.hpp"
 #include "exec/devices/cpu/device.hpp"
 #include "exec/devices/cpu/kernels/blas.hpp"
@@ -35,7 +37,7 @@ class Verifier {
   }
 
   /// Keeps the worst of all steps and replicas.
-  void compare(int step, const StageViews& views) {
+  void compare(int step, StageViews& views) {
     const int at = training_.first_step() + step;
     updates_ ? serial_.step(*training_.data, at) : serial_.gradients(*training_.data, at);
     for (std::size_t n = 0; n < views.replicas(); ++n) {
@@ -76,6 +78,29 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers, Fact (Device::*f
   return facts;
 }
 
+/// By rank: those that divide its stages; null where none do.
+std::vector<std::unique_ptr<collectives::Group>> groups_of_ranks(const Program& program,
+                                                                 const Transport& transport) {
+  std::vector<std::unique_ptr<collectives::Group>> groups(
+      static_cast<std::size_t>(program.ranks()));
+  const MeshAxis* const axis = axis_of(program.devices, kTensorAxis);
+  if (axis == nullptr) return groups;
+  if (transport.local_ranks().size() != groups.size())
+    throw InputError(
+        "ranks that divide layers among them (tp) are threads of one process so far; leave out "
+        "--transport, or take tp 1");
+  for (int r = 0; r < program.ranks(); ++r) {
+    if (coordinate_of(program.devices, kTensorAxis, RankId(r)) != 0) continue;
+    auto members = collectives::groups_of_threads(axis->devices);
+    for (const RankId rank : ranks_along(program.devices, *axis, RankId(r))) {
+      const int place = coordinate_of(program.devices, kTensorAxis, rank);
+      groups[static_cast<std::size_t>(rank.value)] =
+          std::move(members[static_cast<std::size_t>(place)]);
+    }
+  }
+  return groups;
+}
+
 }  // namespace
 
 CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
@@ -100,12 +125,14 @@ CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   if (training.options.numerics == Numerics::Fast)  // on the virtual clock ranks take turns
     require_blas_memory(is_virtual ? 1 : transport.local_ranks().size());
   std::mutex turn;
+  auto groups = groups_of_ranks(program, transport);
   std::optional<Evaluation> evaluation;
   if (training.mode != RunMode::Train)
     evaluation.emplace(*training.model, training.mode, program.micro_batches, training.outputs);
   std::atomic<std::size_t> not_ready{transport.local_ranks().size()};
   const DeviceFactory make = [&](RankId rank, Clock& clock) -> std::unique_ptr<exec::Device> {
-    auto device = std::make_unique<Device>(program, training, rank, &transport);
+    auto device = std::make_unique<Device>(program, training, rank, &transport,
+                                           std::move(groups[static_cast<std::size_t>(rank.value)]));
     if (evaluation) device->put_outcomes_into(*evaluation);
     devices[static_cast<std::size_t>(rank.value)] = device.get();
     const bool is_last = not_ready.fetch_sub(1) == 1;
@@ -122,7 +149,7 @@ CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   watching.first_step = training.first_step();
   watching.on_step = [&](int step, const StepResult& ended) {
     if (step < training.verified_steps) {
-      const StageViews views(program, devices, peers);
+      StageViews views(program, devices, peers);
       if (reports) verifier->compare(step, views);
     }
     if (evaluation) evaluation->end_step(peers);

@@ -13,8 +13,18 @@ namespace {
 StageSpec spec_of(const Model& model, int first_layer, int end_layer, int micro_batch_size,
                   int micro_batches, std::uint64_t seed, const OptimizerSpec& optimizer,
                   const StageOptions& options) {
-  return {&model, first_layer, end_layer,         micro_batch_size, micro_batches,
-          seed,   optimizer,   options.recompute, options.layers};
+  return {.model = &model,
+          .first_layer = first_layer,
+          .end_layer = end_layer,
+          .micro_batch_size = micro_batch_size,
+          .micro_batches = micro_batches,
+          .seed = seed,
+          .optimizer = optimizer,
+          .recompute = options.recompute,
+          .factory = options.layers,
+          .tensor_index = options.tensor_index,
+          .tensor_ranks = options.tensor_ranks,
+          .numerics = options.numerics};
 }
 
 }  // namespace
@@ -23,11 +33,10 @@ Stage::Stage(const Model& model, int first_layer, int end_layer, int micro_batch
              int micro_batches, std::uint64_t seed, const OptimizerSpec& optimizer,
              const StageOptions& options)
     : Stage(spec_of(model, first_layer, end_layer, micro_batch_size, micro_batches, seed, optimizer,
-                    options),
-            options.numerics) {}
+                    options)) {}
 
-Stage::Stage(const StageSpec& spec, Numerics numerics)
-    : TrainableStage(spec, std::make_unique<StageDevice>(shape_of(spec), numerics)) {}
+Stage::Stage(const StageSpec& spec)
+    : TrainableStage(spec, std::make_unique<StageDevice>(shape_of(spec), spec.numerics)) {}
 
 /// The constructor has made it.
 StageDevice& Stage::on() const { return static_cast<StageDevice&>(device()); }
@@ -37,16 +46,16 @@ std::int64_t Stage::live_activation_bytes() const { return on().pool().live_byte
 std::int64_t Stage::peak_activation_bytes() const { return on().pool().peak_bytes(); }
 void Stage::report_to(MemoryMeter& meter) { on().pool().report_to(meter); }
 
-std::vector<float> Stage::forward(int micro_batch, std::vector<float> input) {
-  const Buffer output =
-      TrainableStage::forward(micro_batch, received(std::move(input), input_floats()));
-  return message(output, output_floats());
+Task<std::vector<float>> Stage::forward_task(int micro_batch, std::vector<float> input) {
+  Buffer in = received(std::move(input), input_floats());
+  const Buffer output = co_await TrainableStage::forward_task(micro_batch, std::move(in));
+  co_return message(output, output_floats());
 }
 
-std::vector<float> Stage::backward_input(int micro_batch, std::vector<float> gradient) {
-  const Buffer result =
-      TrainableStage::backward_input(micro_batch, received(std::move(gradient), output_floats()));
-  return message(result, input_floats());
+Task<std::vector<float>> Stage::backward_input_task(int micro_batch, std::vector<float> gradient) {
+  Buffer in = received(std::move(gradient), output_floats());
+  const Buffer result = co_await TrainableStage::backward_input_task(micro_batch, std::move(in));
+  co_return message(result, input_floats());
 }
 
 /// Empty where there is none: before the first stage, and after the last one.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "exec/base/buffer.hpp"
@@ -19,6 +20,8 @@ struct StageOptions {
   /// construction.
   const LayerFactory* layers = nullptr;
   std::vector<LayerRecompute> recompute;  // by layer of the model; empty: nothing
+  /// Of the ranks that divide the layers, this one's place among them and their number.
+  int tensor_index = 0, tensor_ranks = 1;
 };
 
 class Stage final : public TrainableStage {
@@ -29,8 +32,14 @@ class Stage final : public TrainableStage {
         std::uint64_t seed, const OptimizerSpec& optimizer = {}, const StageOptions& options = {});
 
   /// As TrainableStage says, with messages as vectors.
-  std::vector<float> forward(int micro_batch, std::vector<float> input);
-  std::vector<float> backward_input(int micro_batch, std::vector<float> gradient);
+  Task<std::vector<float>> forward_task(int micro_batch, std::vector<float> input);
+  Task<std::vector<float>> backward_input_task(int micro_batch, std::vector<float> gradient);
+  std::vector<float> forward(int micro_batch, std::vector<float> input) {
+    return run_now(forward_task(micro_batch, std::move(input)));
+  }
+  std::vector<float> backward_input(int micro_batch, std::vector<float> gradient) {
+    return run_now(backward_input_task(micro_batch, std::move(gradient)));
+  }
 
   /// Of state_bytes() what the optimizer keeps.
   std::int64_t optimizer_bytes() const;
@@ -41,7 +50,7 @@ class Stage final : public TrainableStage {
   void report_to(MemoryMeter& meter);
 
  private:
-  Stage(const StageSpec& spec, Numerics numerics);
+  explicit Stage(const StageSpec& spec);
   StageDevice& on() const;
   std::vector<float> message(const Buffer& buffer, std::size_t floats);
   Buffer received(std::vector<float> message, std::size_t floats);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/order/devices.hpp"
 #include "exec/base/packing.hpp"
 
 namespace pipewright::exec::cpu {
@@ -20,6 +21,29 @@ void for_stages(const Program& program, const Devices& devices, const F& f) {
   }
 }
 
+void put_slice(const Slice& slice, Packer& packer) {
+  packer.put<std::int64_t>(slice.columns);
+  packer.put<Range>(slice.rows);
+  packer.put_all(std::span<const Range>(slice.ranges));
+}
+
+Slice slice_from(Unpacker& unpacker) {
+  Slice slice;
+  slice.columns = unpacker.get<std::int64_t>();
+  slice.rows = unpacker.get<Range>();
+  slice.ranges = unpacker.get_all<Range>();
+  return slice;
+}
+
+/// Writes a part's numbers to where they lie in the whole array, which grows as far as needed.
+void scatter(std::span<const float> part, const Slice& slice, AlignedFloats& whole) {
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    const auto place = static_cast<std::size_t>(slice.place_of(static_cast<std::int64_t>(i)));
+    if (place >= whole.size()) whole.resize(place + 1);
+    whole[place] = part[i];
+  }
+}
+
 PackedBytes packed(const Program& program, const Devices& devices) {
   Packer packer;
   for_stages(program, devices, [&](StageId id, const Stage& stage) {
@@ -32,6 +56,7 @@ PackedBytes packed(const Program& program, const Devices& devices) {
       packer.put_all(view.value);
       packer.put_all(view.gradient);
       packer.put<bool>(view.is_copy);
+      put_slice(view.slice, packer);
     }
   });
   packer.put<bool>(false);
@@ -41,7 +66,8 @@ PackedBytes packed(const Program& program, const Devices& devices) {
 }  // namespace
 
 StageViews::StageViews(const Program& program, const Devices& devices, Peers* peers)
-    : stages_(static_cast<std::size_t>(program.stages)) {
+    : parts_(static_cast<std::size_t>(size_along(program.devices, kTensorAxis))),
+      stages_(static_cast<std::size_t>(program.stages)) {
   if (peers != nullptr) {
     for (const PackedBytes& bytes : peers->share(packed(program, devices))) unpack(bytes);
     return;
@@ -68,6 +94,7 @@ void StageViews::unpack(const PackedBytes& bytes) {
       view.value = copy();
       view.gradient = copy();
       view.is_copy = unpacker.get<bool>();
+      view.slice = slice_from(unpacker);
       views.push_back(std::move(view));
     }
   }
@@ -75,18 +102,40 @@ void StageViews::unpack(const PackedBytes& bytes) {
 
 std::size_t StageViews::replicas() const {
   std::size_t most = 0;
-  for (const auto& of_stage : stages_) most = std::max(most, of_stage.size());
+  for (const auto& of_stage : stages_) most = std::max(most, of_stage.size() / parts_);
   return most;
 }
 
-std::vector<ParameterView> StageViews::replica(std::size_t n) const {
-  std::vector<ParameterView> all;
+std::vector<ParameterView> StageViews::replica(std::size_t n) {
+  whole_.clear();
+  Views all;
   for (const auto& of_stage : stages_) {
     if (of_stage.empty()) continue;
-    const Views& views = of_stage[std::min(n, of_stage.size() - 1)];
-    all.insert(all.end(), views.begin(), views.end());
+    const std::size_t at = std::min(n, of_stage.size() / parts_ - 1) * parts_;
+    put_together(std::span(of_stage).subspan(at, parts_), all);
   }
   return all;
+}
+
+/// The ranks that divide a stage have the same parameters in the same order, whole or a part each.
+void StageViews::put_together(std::span<const Views> parts, Views& all) {
+  for (std::size_t p = 0; p < parts.front().size(); ++p) {
+    if (parts.front()[p].slice.is_whole()) {
+      for (const Views& part : parts) all.push_back(part[p]);
+      continue;
+    }
+    ParameterView view = parts.front()[p];
+    AlignedFloats& value = *whole_.emplace_back(std::make_unique<AlignedFloats>());
+    AlignedFloats& gradient = *whole_.emplace_back(std::make_unique<AlignedFloats>());
+    for (const Views& part : parts) {
+      scatter(part[p].value, part[p].slice, value);
+      scatter(part[p].gradient, part[p].slice, gradient);
+    }
+    view.value = value;
+    view.gradient = gradient;
+    view.slice = {};
+    all.push_back(std::move(view));
+  }
 }
 
 }  // namespace pipewright::exec::cpu

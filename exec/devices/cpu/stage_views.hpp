@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/program/program.hpp"
@@ -25,14 +26,17 @@ class StageViews {
   /// How many replicas the stage with the most of them has.
   std::size_t replicas() const;
   /// The parameters of the model once each, taken from the n-th replica of each stage, or the last
-  /// where there are fewer.
-  std::vector<ParameterView> replica(std::size_t n) const;
+  /// where there are fewer. Those that ranks divide are put together: valid until the next call.
+  std::vector<ParameterView> replica(std::size_t n);
 
  private:
   using Views = std::vector<ParameterView>;
   void unpack(const PackedBytes& bytes);
+  void put_together(std::span<const Views> parts, Views& all);
 
-  std::vector<std::vector<Views>> stages_;  // by stage, then replica in order of ranks
+  const std::size_t parts_;                            // ranks that divide a replica of a stage
+  std::vector<std::vector<Views>> stages_;             // by stage, then rank
+  std::vector<std::unique_ptr<AlignedFloats>> whole_;  // arrays that were put together
   std::vector<std::unique_ptr<AlignedFloats>> copies_;
 };
 

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/model/tensor_split.hpp"
+#include "core/order/devices.hpp"
 #include "core/order/forward_order.hpp"
 #include "core/plan/tied_stages.hpp"
 
@@ -27,10 +29,30 @@ void require_sizes(const Program& program, const Training& training) {
     refuse_training("the schedule has " + std::to_string(program.stages) + " stages, the plan " +
                     std::to_string(training.stages.size()));
   }
-  if (program.micro_batches != training.micro_batches) {
-    refuse_training("the schedule has " + std::to_string(program.micro_batches) +
+  // Devices that divide a rank compute the same data, each under numbers of its own.
+  const int micro_batches = program.micro_batches / devices_of_rank(program.devices);
+  if (micro_batches != training.micro_batches) {
+    refuse_training("the schedule has " + std::to_string(micro_batches) +
                     " micro-batches, the plan " + std::to_string(training.micro_batches));
   }
+}
+
+/// Ranks that divide layers.
+void require_division(const Program& program, const Training& training) {
+  if (devices_of_rank(program.mesh) > 1)
+    refuse_training("each rank of the order stands for several devices; write them out");
+  const int parts = size_along(program.devices, kTensorAxis);
+  if (parts != devices_of_rank(program.devices))
+    refuse_training("only the devices along tp divide layers so far");
+  if (parts == 1) return;
+  if (program.asynchronous)
+    refuse_training("an asynchronous schedule cannot divide its layers (tp) so far");
+  if (training.mode != RunMode::Train)
+    refuse_training("layers are divided (tp) in a training alone so far; take a plan with tp 1");
+  if (training.start != nullptr || training.save)
+    refuse_training("checkpoints of divided layers (tp) are not written so far");
+  const std::string fault = tensor_fault(*training.model, parts);
+  if (!fault.empty()) refuse_training(fault);
 }
 
 void require_layers(const Training& training) {
@@ -84,10 +106,11 @@ std::string updates_of(const Program& program, int stage, RankId rank) {
   return updates;
 }
 
-void require_equal_replicas(const Program& program) {
-  if (!program.placement.looks_at_micro_batch()) return;
+/// Of the ranks that hold this part of their stages.
+void require_equal_replicas(const Program& program, int part) {
   std::vector<std::vector<RankId>> ranks_of(static_cast<std::size_t>(program.stages));
   for (int r = 0; r < program.ranks(); ++r) {
+    if (coordinate_of(program.devices, kTensorAxis, RankId(r)) != part) continue;
     for (const StageId stage : program.placement.stages_of(RankId(r)))
       ranks_of[static_cast<std::size_t>(stage.value)].emplace_back(r);
   }
@@ -102,6 +125,12 @@ void require_equal_replicas(const Program& program) {
                       ", but do not reduce and update it in the same sequence");
     }
   }
+}
+
+void require_equal_replicas(const Program& program) {
+  if (!program.placement.looks_at_micro_batch()) return;
+  for (int part = 0; part < size_along(program.devices, kTensorAxis); ++part)
+    require_equal_replicas(program, part);
 }
 
 /// Whether the rank has an action of this kind before its first OPT and between any two OPTs.
@@ -148,6 +177,7 @@ void require_ties(const Program& program, const Training& training) {
 
 void require_fit(const Program& program, const Training& training) {
   require_sizes(program, training);
+  require_division(program, training);
   require_layers(training);
   require_equal_replicas(program);
   require_norms(program, training);

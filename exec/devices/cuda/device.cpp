@@ -49,6 +49,10 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
       timeline_(queue_, transport),
       sums_(program, rank, &transport, training.training.optimizer.clip_grad_norm),
       stages_(program, rank),
+      messages_{[this](Flow flow, int from, int of) { return fetch(flow, from, of); },
+                [this](Flow flow, int from, int of, Buffer made) {
+                  put(flow, from, of, std::move(made));
+                }},
       tensors_(program.stages, program.micro_batches) {
   const cpu::Training& of = training.training;
   for (const StageId id : program.placement.stages_of(rank)) {
@@ -97,9 +101,7 @@ void Device::perform(const Action& action) {
   if (action.kind == ActionKind::Opt) return update();
   if (action.kind == ActionKind::ReduceTied) return sums_.tie_alone();
   if (!is_compute(action.kind)) return;  // a REDUCE_GRAD alone: nobody to share with
-  stages_.compute(
-      action, [this](Flow flow, int from, int of) { return fetch(flow, from, of); },
-      [this](Flow flow, int from, int of, Buffer made) { put(flow, from, of, std::move(made)); });
+  stages_.compute(action, messages_);
 }
 
 // --- Updates ---

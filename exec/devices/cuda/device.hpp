@@ -116,7 +116,8 @@ class Device final : public exec::Device {
   Queue queue_;
   DeviceTimeline timeline_;
   GradientSums sums_;
-  RankStages<Stage> stages_;
+  RankStages<Stage, Buffer> stages_;
+  const RankStages<Stage, Buffer>::Messages messages_;
   WaitingTensors<Waiting> tensors_;
   int step_ = 0, step_of_run_ = 0;
   StepWay way_ = StepWay::Enqueued;

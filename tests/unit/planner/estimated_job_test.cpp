@@ -65,14 +65,20 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
   const Job llama = job_of("llama3-8b", "dgx-h100", 8, 64);
   ParallelSetup parallel;
   parallel.tensor = 2;
+  parallel.sequence_parallel = true;
   parallel.zero = 3;
   EXPECT_THAT(missing_everywhere(llama, parallel),
-              ElementsAre("tensor parallelism", "ZeRO stage 3", "the layers of llama3-8b"));
+              ElementsAre("sequence parallelism", "ZeRO stage 3", "the layers of llama3-8b"));
   const Executable refused = executable_on_devices(llama, parallel).at("cpu");
   EXPECT_EQ(refused.answer, Executable::Answer::No);
-  EXPECT_THAT(to_text(refused), HasSubstr("not in the executor: tensor parallelism, "));
+  EXPECT_THAT(to_text(refused), HasSubstr("not in the executor: sequence parallelism, "));
   const Job gpt = job_of("megatron-1.7b", "dgx-a100", 8, 64);
   EXPECT_EQ(executable_on_devices(gpt, {}).at("cpu"), Executable{});
+  ParallelSetup divided;
+  divided.tensor = 2;
+  EXPECT_EQ(executable_on_devices(gpt, divided).at("cpu"), Executable{});
+  EXPECT_EQ(to_text(executable_on_devices(gpt, divided).at("cuda")),
+            "not in the executor: tensor parallelism on GPUs");
 }
 
 TEST(EstimatedJob, AskedForAPlanThatRunsItNamesTheFasterOneThatDoesNot) {

@@ -46,9 +46,22 @@ std::string job_on_a100s(const std::string& model, const std::string& strategy) 
          strategy + "}";
 }
 
+TEST(GpuRefusals, APlanWithSequenceParallelismIsRefusedInItsOwnWords) {
+  expect_plan_refused(job_on_a100s("megatron-1.7b", R"({"mp_degree": 2, "sharding_stage": 0,
+                                                        "use_sequence_parallel": true})"),
+                      "sequence parallelism\n");
+}
+
+/// CPUs train it.
 TEST(GpuRefusals, APlanWithTensorParallelismIsRefusedInItsOwnWords) {
-  expect_plan_refused(job_on_a100s("megatron-1.7b", R"({"mp_degree": 2, "sharding_stage": 0})"),
-                      "tensor parallelism\n");
+  const Folder folder;
+  folder.write("job.json", job_on_a100s("megatron-1.7b", R"({"mp_degree": 2, "sharding_stage": 0,
+                                                 "use_sequence_parallel": false})"));
+  ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
+  for (const char* way : kGpuWays)
+    expect_refused(folder, std::string("plan.json ") + way, 3,
+                   "this plan does not run on GPUs: not in the executor: tensor parallelism on "
+                   "GPUs\n");
 }
 
 TEST(GpuRefusals, APlanWithContextParallelismIsRefusedInItsOwnWords) {
@@ -64,8 +77,9 @@ TEST(GpuRefusals, APlanWithZero2IsRefusedInItsOwnWords) {
 }
 
 TEST(GpuRefusals, APlanWithBlocksOfItsOwnIsRefusedInItsOwnWords) {
-  expect_plan_refused(job_on_a100s("llama3-8b", R"({"mp_degree": 2, "sharding_stage": 0})"),
-                      "tensor parallelism, the layers of llama3-8b\n");
+  expect_plan_refused(job_on_a100s("llama3-8b", R"({"mp_degree": 2, "sharding_stage": 0,
+                                                    "use_sequence_parallel": false})"),
+                      "the layers of llama3-8b\n");
 }
 
 /// A plan that needs nothing but GPUs goes on to look for them, or is shown without one.

@@ -23,12 +23,12 @@ Kept kept_by(const Layer& layer, Extent extent, bool recomputes_attention = fals
   Saved saved = made->new_saved();
   const int width = width_before(layer);
   Kept kept;
-  Buffer y = made->forward(ops.take(extent.words(width == 0 ? 1 : width)), saved);
+  Buffer y = run_now(made->forward(ops.take(extent.words(width == 0 ? 1 : width)), saved));
   const std::int64_t output = y.is_shared() ? 0 : static_cast<std::int64_t>(y.bytes());
   kept.after_f = ops.live_bytes() - output;
   y.reset();
   const Buffer dy = ops.take(extent.words(layer.out));
-  Buffer dx = made->backward_input(dy, saved, true);
+  Buffer dx = run_now(made->backward_input(dy, saved, true));
   const std::int64_t input = static_cast<std::int64_t>(dx.bytes());
   kept.after_i = ops.live_bytes() - input;
   dx.reset();

@@ -1,0 +1,147 @@
+#include "core/model/tensor_split.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+namespace pipewright {
+namespace {
+
+bool is_activation(LayerKind kind) {
+  return kind == LayerKind::Relu || kind == LayerKind::Gelu || kind == LayerKind::Swiglu;
+}
+
+/// What lies between two linear layers, and the second of them.
+struct Between {
+  std::size_t second = 0;
+  bool joins_halves = false;  // swiglu
+};
+
+/// Where `first` gives what it computes to another linear layer through activations alone. Of two
+/// that join halves the ranks would have to divide quarters: such a pair stays whole.
+std::optional<Between> between_pair(const std::vector<Layer>& chain, std::size_t first) {
+  Between between;
+  for (std::size_t k = first + 1; k < chain.size(); ++k) {
+    if (chain[k].kind == LayerKind::Linear && !chain[k].tied) {
+      between.second = k;
+      return between;
+    }
+    if (!is_activation(chain[k].kind)) return std::nullopt;
+    if (chain[k].kind == LayerKind::Swiglu && std::exchange(between.joins_halves, true))
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// What the ranks have to divide: a number, and what it counts.
+struct Divided {
+  std::string path, what;
+  int number = 0;
+};
+
+void collect(const std::vector<Layer>& chain, const std::string& outer, bool splits_linear,
+             std::vector<Divided>& all) {
+  const std::vector<Split> splits = splits_of(chain);
+  for (std::size_t k = 0; k < chain.size(); ++k) {
+    const Layer& layer = chain[k];
+    const std::string path =
+        outer + std::to_string(k) + (layer.name.empty() ? "" : "." + layer.name);
+    if (layer.kind == LayerKind::CausalSelfAttention) {
+      const bool shares = layer.kv_heads > 0 && layer.kv_heads < layer.heads;
+      all.push_back(
+          {path, shares ? "heads of keys" : "heads", shares ? layer.kv_heads : layer.heads});
+    } else if (splits_linear && splits[k] == Split::Columns) {
+      for (const Range& range : column_ranges(chain, k))
+        all.push_back({path, "columns", static_cast<int>(range.count)});
+    } else if (layer.kind == LayerKind::Residual || layer.kind == LayerKind::Sequential) {
+      collect(layer.inner, path + "/", true, all);
+      collect(layer.shortcut, path + "/shortcut/", true, all);
+    }
+  }
+}
+
+/// The divisors of a number beside another number: "1 and 4".
+std::string nearest_divisors(int number, int beside) {
+  int below = 1, above = number;
+  for (int d = 1; d <= number; ++d) {
+    if (number % d != 0) continue;
+    if (d < beside) below = d;
+    if (d > beside) above = std::min(above, d);
+  }
+  return above > beside ? std::to_string(below) + " and " + std::to_string(above)
+                        : std::to_string(below);
+}
+
+}  // namespace
+
+std::int64_t Slice::width() const {
+  return std::accumulate(ranges.begin(), ranges.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Range& range) { return sum + range.count; });
+}
+
+std::int64_t Slice::place_of(std::int64_t i) const {
+  if (is_whole()) return i;
+  const std::int64_t own = width();
+  std::int64_t column = i % own;
+  for (const Range& range : ranges) {
+    if (column < range.count) {
+      column += range.begin;
+      break;
+    }
+    column -= range.count;
+  }
+  return (rows.begin + i / own) * columns + column;
+}
+
+Slice columns_of(std::int64_t rows, const std::vector<Range>& ranges, int index, int parts) {
+  Slice slice{.columns = 0, .rows = {0, rows}, .ranges = {}};
+  for (const Range& range : ranges) {
+    const std::int64_t each = range.count / parts;
+    slice.ranges.push_back({range.begin + index * each, each});
+    slice.columns = std::max(slice.columns, range.begin + range.count);
+  }
+  return slice;
+}
+
+Slice rows_of(std::int64_t rows, std::int64_t columns, int index, int parts) {
+  const std::int64_t each = rows / parts;
+  return {.columns = columns, .rows = {index * each, each}, .ranges = {{0, columns}}};
+}
+
+std::vector<Split> splits_of(const std::vector<Layer>& chain) {
+  std::vector<Split> splits(chain.size(), Split::Whole);
+  for (std::size_t k = 0; k < chain.size(); ++k) {
+    if (chain[k].kind != LayerKind::Linear || chain[k].tied || splits[k] != Split::Whole) continue;
+    if (const auto between = between_pair(chain, k)) {
+      splits[k] = Split::Columns;
+      splits[between->second] = Split::Rows;
+    }
+  }
+  return splits;
+}
+
+std::vector<Range> column_ranges(const std::vector<Layer>& chain, std::size_t linear) {
+  const std::int64_t width = chain[linear].out;
+  const auto between = between_pair(chain, linear);
+  if (between && between->joins_halves) return {{0, width / 2}, {width / 2, width / 2}};
+  return {{0, width}};
+}
+
+std::string tensor_fault(const Model& model, int ranks) {
+  if (ranks == 1) return "";
+  std::vector<Divided> all;
+  collect(model.layers, "", false, all);
+  if (all.empty())
+    return "tensor parallelism divides attention, and pairs of linear layers inside a residual or "
+           "sequential layer; this model has neither, so take tp 1";
+  for (const Divided& one : all) {
+    if (one.number % ranks == 0) continue;
+    return "tp " + std::to_string(ranks) + " does not divide the " + std::to_string(one.number) +
+           " " + one.what + " of layer \"" + one.path + "\"; the nearest that do are " +
+           nearest_divisors(one.number, ranks);
+  }
+  return "";
+}
+
+}  // namespace pipewright

@@ -1,0 +1,53 @@
+// How ranks divide the layers of a model among them (tensor parallelism; Shoeybi and others, arXiv
+// 1909.08053): attention by heads; of two linear layers with nothing but activations between them
+// the first by columns and the second by rows, so that what lies between needs no message. All
+// other layers are whole on every rank. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/model/model.hpp"
+
+namespace pipewright {
+
+/// Of a linear layer's matrix.
+enum class Split : std::uint8_t { Whole, Columns, Rows };
+
+struct Range {
+  std::int64_t begin = 0, count = 0;
+
+  bool operator==(const Range&) const = default;
+};
+
+/// A part of a matrix [rows][columns]: the numbers that lie in these rows and columns, row by row.
+struct Slice {
+  std::int64_t columns = 0;  // of the whole matrix; 0: the part is the whole
+  Range rows;
+  std::vector<Range> ranges;  // of columns
+
+  bool is_whole() const { return columns == 0; }
+  /// Numbers of a row that are in the part.
+  std::int64_t width() const;
+  std::int64_t size() const { return rows.count * width(); }
+  /// Where number i of the part lies in the whole.
+  std::int64_t place_of(std::int64_t i) const;
+};
+
+/// Part `index` of `parts` of each range of columns: of queries, keys and values, or of the two
+/// halves that swiglu joins. Each is divided evenly.
+Slice columns_of(std::int64_t rows, const std::vector<Range>& ranges, int index, int parts);
+Slice rows_of(std::int64_t rows, std::int64_t columns, int index, int parts);
+
+/// By layer of such a chain, as a residual or a sequential one holds it.
+std::vector<Split> splits_of(const std::vector<Layer>& chain);
+/// The ranges of columns that are divided each by itself, of a layer that is split by columns: its
+/// width, or both halves where swiglu comes next.
+std::vector<Range> column_ranges(const std::vector<Layer>& chain, std::size_t linear);
+
+/// Why so many ranks cannot divide the model, as a sentence with the layer and the nearest numbers
+/// that can; "" if they can.
+std::string tensor_fault(const Model& model, int ranks);
+
+}  // namespace pipewright

@@ -1,0 +1,107 @@
+#include "core/order/devices.hpp"
+
+#include <utility>
+
+#include "core/base/error.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::int64_t kMostMicroBatches = std::int64_t{1} << 24;
+
+/// Groups and transfers by rank would have to say which devices they mean.
+void require_no_ranks(const Order& order) {
+  if (!order.groups.empty())
+    throw InputError("group " + order.groups.front().name +
+                     " names ranks, and each of them stands for devices; name an axis of the mesh, "
+                     "or write the devices out");
+  const auto require_axis = [&](const Call& call) {
+    if (call.kind == ActionKind::HostSync || axis_of(order.mesh, call.group) != nullptr) return;
+    throw InputError(to_string(call) +
+                     " is between ranks that stand for devices; name an axis of the mesh, or "
+                     "write the devices out");
+  };
+  for (const Call& call : order.calls) require_axis(call);
+  for (const ActionParts& action : order.parts) {
+    for (const Part& part : action.parts) {
+      if (!part.is_computation()) require_axis(part.call);
+    }
+  }
+}
+
+Action with_device(Action action, int micro_batches) {
+  if (has_micro_batch(action.kind)) action.micro_batch.value += micro_batches;
+  return action;
+}
+
+Placement placement_of_devices(const Order& order, int devices) {
+  std::vector<std::vector<RankId>> rank_of(static_cast<std::size_t>(order.stages()));
+  for (int s = 0; s < order.stages(); ++s) {
+    for (int j = 0; j < devices; ++j) {
+      for (int m = 0; m < order.micro_batches; ++m) {
+        const RankId home = order.placement.rank_of(StageId(s), MicroBatchId(m));
+        rank_of[static_cast<std::size_t>(s)].emplace_back(home.value * devices + j);
+      }
+    }
+  }
+  return Placement::explicit_micro_batches(std::move(rank_of), order.rank_count() * devices);
+}
+
+}  // namespace
+
+int size_along(const std::vector<MeshAxis>& devices, std::string_view axis) {
+  const MeshAxis* const found = axis_of(devices, axis);
+  return found == nullptr ? 1 : found->devices;
+}
+
+int coordinate_of(const std::vector<MeshAxis>& devices, std::string_view axis, RankId rank) {
+  const MeshAxis* const found = axis_of(devices, axis);
+  return found == nullptr
+             ? 0
+             : static_cast<int>(rank.value / stride_of(devices, *found) % found->devices);
+}
+
+std::vector<RankId> ranks_along(const std::vector<MeshAxis>& devices, const MeshAxis& axis,
+                                RankId rank) {
+  const int stride = stride_of(devices, axis);
+  const auto first = rank.value - coordinate_of(devices, axis.name, rank) * stride;
+  std::vector<RankId> ranks;
+  for (int k = 0; k < axis.devices; ++k) ranks.emplace_back(first + k * stride);
+  return ranks;
+}
+
+MicroBatchId first_micro_batch(const std::vector<MeshAxis>& devices, RankId rank,
+                               int micro_batches) {
+  const MeshAxis* const axis = axis_of(devices, kTensorAxis);
+  if (axis == nullptr) return MicroBatchId(0);
+  const int place = coordinate_of(devices, kTensorAxis, rank) * stride_of(devices, *axis);
+  return MicroBatchId(place * (micro_batches / devices_of_rank(devices)));
+}
+
+Order written_out(const Order& order) {
+  const int devices = devices_of_rank(order.mesh);
+  if (devices == 1) return order;
+  require_no_ranks(order);
+  if (std::int64_t{order.micro_batches} * devices > kMostMicroBatches)
+    throw InputError("a schedule may have at most " + std::to_string(kMostMicroBatches) +
+                     " micro-batches, counted once for each device of a rank; these are " +
+                     std::to_string(std::int64_t{order.micro_batches} * devices));
+  Order result = order;
+  result.mesh.clear();
+  result.devices = order.mesh;
+  result.micro_batches = order.micro_batches * devices;
+  result.placement = placement_of_devices(order, devices);
+  result.ranks.clear();
+  for (const auto& row : order.ranks) {
+    for (int j = 0; j < devices; ++j) {
+      auto& own = result.ranks.emplace_back(row);
+      for (Cell& cell : own) {
+        cell.action = with_device(cell.action, j * order.micro_batches);
+        if (cell.partner) cell.partner = with_device(*cell.partner, j * order.micro_batches);
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace pipewright

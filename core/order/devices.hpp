@@ -1,0 +1,33 @@
+// Orders whose ranks are the devices of pipeline ranks (docs/semantics.md §3.5): consecutive ranks
+// are a block, whose devices differ along axes as those of a mesh do. Pure functions.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "core/order/order.hpp"
+
+namespace pipewright {
+
+/// The devices along it hold different parts of the parameters.
+inline constexpr std::string_view kTensorAxis = "tp";
+
+/// Devices along the axis; 1 where there is none.
+int size_along(const std::vector<MeshAxis>& devices, std::string_view axis);
+/// The rank's place along the axis; 0 where there is no such axis.
+int coordinate_of(const std::vector<MeshAxis>& devices, std::string_view axis, RankId rank);
+/// The ranks of its block that differ from it in this axis alone, and it; ascending.
+std::vector<RankId> ranks_along(const std::vector<MeshAxis>& devices, const MeshAxis& axis,
+                                RankId rank);
+
+/// The first micro-batch, of so many, of the devices that hold the same parameters as this one.
+MicroBatchId first_micro_batch(const std::vector<MeshAxis>& devices, RankId rank,
+                               int micro_batches);
+
+/// Of an order whose ranks stand for devices (Order::mesh) the one in which every device is a rank:
+/// device j of d of rank r is rank r*d + j, and does for the micro-batches from j*M on what r does
+/// for those from 0 on. An order without a mesh as it is. Throws InputError where the order names
+/// ranks itself, and beyond 2^24 micro-batches.
+Order written_out(const Order& order);
+
+}  // namespace pipewright

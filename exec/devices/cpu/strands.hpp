@@ -1,0 +1,57 @@
+// The actions of a rank that are under way in parts (docs/semantics.md §3.4): each runs up to where
+// the ranks that divide its stage have to bring something together, and goes on when they have. Of
+// a pair both actions are under way. One thread at a time, the rank's.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "exec/base/task.hpp"
+#include "exec/collectives/group.hpp"
+#include "exec/layers/tensor_group.hpp"
+
+namespace pipewright::exec::cpu {
+
+class Strands {
+ public:
+  /// `group`: the ranks that divide this rank's stages; null where none do.
+  Strands(const Program& program, std::unique_ptr<collectives::Group> group)
+      : program_(program), group_(std::move(group)) {}
+
+  /// The action begins, and runs up to its first pause.
+  void begin(const Action& action, Task<void> task, TensorGroup* tensor);
+  /// It goes on to its next pause, or its end. Bug if it has not begun.
+  void go_on(const Action& action);
+  bool is_under_way(const Action& action) const { return find(action) != nullptr; }
+  /// Its last part is done; throws what it has thrown. InputError if it still waits for a sum.
+  void finish(const Action& action);
+
+  /// A call that is a part is about to be issued. Throws InputError if its action waits for
+  /// another sum, or none: the parts are not those of the model's layers.
+  void require_wanted(InstructionId call) const;
+  /// It has ended: all members are there.
+  void bring_together(InstructionId call);
+
+  /// Ends the calls of all members (exec/collectives/group.hpp). Any thread.
+  collectives::Group* group() const { return group_.get(); }
+
+ private:
+  struct Strand {
+    Action action;
+    Task<void> task;
+    TensorGroup* tensor = nullptr;
+    TensorGroup::Paused paused;
+  };
+
+  const Strand* find(const Action& action) const;
+  Strand& at(const Action& action);
+  void note_pause(Strand& strand);
+  const Strand* strand_of_call(InstructionId call) const;
+
+  const Program& program_;
+  std::unique_ptr<collectives::Group> group_;
+  std::vector<Strand> strands_;
+};
+
+}  // namespace pipewright::exec::cpu

@@ -1,0 +1,116 @@
+#include "exec/layers/divided_parts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "exec/layers/metered_layers.hpp"
+#include "exec/layers/tensor_group.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+/// So many parts of an action's operations a weight tells apart.
+constexpr double kWeights = 1e9;
+
+struct Counted {
+  double operations = 0;
+  Call call;  // of a sum over ranks; of a computation its name alone
+  bool is_call = false;
+};
+
+/// The layer that asks for a sum, without the ones that hold it: "1.attention".
+std::string last_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+class CountedStage {
+ public:
+  CountedStage(const Model& model, int first, int end, int micro_batch_size,
+               std::span<const LayerRecompute> recompute, int ranks)
+      : extent_{micro_batch_size, model.sequence},
+        is_first_(first == 0),
+        reads_ids_(is_first_ && width_in_front_of(model, 0) == 0),
+        width_in_(width_in_front_of(model, first)),
+        width_out_(width_in_front_of(model, end)),
+        ops_(model.bytes_per_element),
+        group_(0, ranks, Numerics::Fast),
+        layers_(make_metered_layers(model, first, end, extent_, ops_, recompute, &group_)) {
+    for (const auto& layer : layers_) saved_.push_back(layer->new_saved());
+  }
+
+  std::vector<Counted> forward() { return parts_of(forward_task()); }
+  std::vector<Counted> backward_input() { return parts_of(backward_task()); }
+  double backward_weight() {
+    const double before = ops_.operations();
+    for (std::size_t l = layers_.size(); l-- > 0;) layers_[l]->backward_weight(saved_[l]);
+    return ops_.operations() - before;
+  }
+
+ private:
+  Task<void> forward_task() {
+    Buffer x = reads_ids_ ? ops_.take_ids(extent_.words(1)) : ops_.take(extent_.words(width_in_));
+    for (std::size_t l = 0; l < layers_.size(); ++l)
+      x = co_await layers_[l]->forward(std::move(x), saved_[l]);
+  }
+  Task<void> backward_task() {
+    Buffer dy = ops_.take(extent_.words(width_out_));
+    for (std::size_t l = layers_.size(); l-- > 0;)
+      dy = co_await layers_[l]->backward_input(std::move(dy), saved_[l], l > 0 || !is_first_);
+  }
+
+  std::vector<Counted> parts_of(Task<void> task) {
+    std::vector<Counted> parts;
+    double before = ops_.operations();
+    const auto computed = [&](const std::string& name) {
+      const double now = ops_.operations();
+      parts.push_back(
+          {now - std::exchange(before, now), {.kind = ActionKind::Part, .data = name}, false});
+    };
+    run_counting(std::move(task), &group_, [&](const SumOfMembers& sum) {
+      computed(last_name(sum.what));
+      parts.push_back({0,
+                       {.kind = ActionKind::AllReduce,
+                        .group = "tp",
+                        .data = sum.what,
+                        .shape = {{sum.rows, sum.width}},
+                        .dtype = "float32"},
+                       true});
+    });
+    computed("end");
+    return parts;
+  }
+
+  const Extent extent_;
+  const bool is_first_, reads_ids_;
+  const int width_in_, width_out_;
+  MeteredOps ops_;  // before what holds its buffers
+  TensorGroup group_;
+  std::vector<std::unique_ptr<TrainableLayer>> layers_;
+  std::vector<Saved> saved_;  // by layer
+};
+
+ActionParts weighed(ActionKind kind, const std::vector<Counted>& counted) {
+  double all = 0;
+  for (const Counted& one : counted) all += one.operations;
+  ActionParts action{.stage = {}, .kind = kind, .parts = {}};
+  for (const Counted& one : counted) {
+    const auto weight = all > 0 ? std::llround(one.operations / all * kWeights) : 0;
+    action.parts.push_back({one.call, one.is_call ? 0 : std::max<std::int64_t>(1, weight)});
+  }
+  return action;
+}
+
+}  // namespace
+
+std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
+                                       std::span<const LayerRecompute> recompute, int ranks) {
+  CountedStage stage(model, first, end, micro_batch_size, recompute, ranks);
+  const std::vector<Counted> f = stage.forward(), i = stage.backward_input();
+  if (f.size() == 1 && i.size() == 1) return {};
+  std::vector<Counted> b = i;
+  b.back().operations += stage.backward_weight();
+  return {weighed(ActionKind::F, f), weighed(ActionKind::I, i), weighed(ActionKind::B, b)};
+}
+
+}  // namespace pipewright::exec

@@ -1,0 +1,22 @@
+// Of what the actions of a stage consist whose layers are divided among ranks (docs/semantics.md
+// §3.4): found by running its layers on a device that counts. What the planner writes into a plan
+// and what a run does are therefore the same. Pure function.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/model/model.hpp"
+#include "core/model/recompute.hpp"
+#include "core/order/parts.hpp"
+
+namespace pipewright::exec {
+
+/// Layers [first, end) of the model, divided among `ranks`: the parts of F, I and B, which carry
+/// the stage's number 0; W is one computation. Computations are weighed by their operations, sums
+/// over ranks are calls of the group "tp", named by layer, without a weight. None where nothing is
+/// divided. What the last stage does for its loss counts as nothing.
+std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
+                                       std::span<const LayerRecompute> recompute, int ranks);
+
+}  // namespace pipewright::exec

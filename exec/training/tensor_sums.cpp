@@ -1,0 +1,33 @@
+#include "exec/training/tensor_sums.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "core/base/error.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+/// The chain that a single rank would make, begun with 0; each member hands on what it has where
+/// another one goes on, and the last one hands it to all.
+void go_on_in_turns(SumOfMembers& sum, int index, collectives::Group& group) {
+  const std::span<float> values(sum.values, sum.size());
+  std::fill(values.begin(), values.end(), 0.0F);
+  for (std::size_t k = 0; k < sum.turns.size(); ++k) {
+    const ChainTurn& turn = sum.turns[k];
+    if (turn.member == index) sum.go_on(turn.own);
+    const bool goes_on = k + 1 < sum.turns.size() && sum.turns[k + 1].member == turn.member;
+    if (!goes_on) group.broadcast(turn.member, std::as_writable_bytes(values));
+  }
+}
+
+}  // namespace
+
+void bring_together(SumOfMembers& sum, const TensorGroup& tensor, collectives::Group& group) {
+  if (tensor.numerics() == Numerics::Exact) return go_on_in_turns(sum, tensor.index(), group);
+  const bool is_finite = group.all_reduce({std::span(sum.values, sum.size()), Numerics::Fast});
+  PIPEWRIGHT_ASSERT(is_finite, "a sum of floats has no range to leave");
+}
+
+}  // namespace pipewright::exec

@@ -1,0 +1,14 @@
+// The sums that ranks take which divide a stage's layers (exec/layers/tensor_group.hpp), over the
+// group of those ranks.
+#pragma once
+
+#include "exec/collectives/group.hpp"
+#include "exec/layers/tensor_group.hpp"
+
+namespace pipewright::exec {
+
+/// The array becomes the sum, in the numerics of `tensor`; returns when it is there. All members
+/// call it for the same sum. Throws RunError as the group does.
+void bring_together(SumOfMembers& sum, const TensorGroup& tensor, collectives::Group& group);
+
+}  // namespace pipewright::exec

@@ -1,0 +1,22 @@
+// What a run of a plan executes: its Program (program_of_plan()), or, where ranks divide layers
+// among them, the one in which every device is a rank, with the parts that the model's layers have
+// (docs/semantics.md §3.5). Thread-safe.
+#pragma once
+
+#include "core/order/order.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+
+namespace pipewright::planner {
+
+/// Whether it is another one than program_of_plan()'s.
+bool divides_layers(const Plan& plan);
+
+/// The plan's own parts, if they are those of the model's layers. Else theirs: the plan's numbers
+/// then hold what is sent inside a stage, which takes no time of its own.
+Order order_of_run(const Plan& plan);
+Program program_of_run(const Plan& plan);
+/// Of a run's ranks: routes between them are those of their pipeline ranks.
+CostTable costs_of_run(const Plan& plan);
+
+}  // namespace pipewright::planner

@@ -1,0 +1,176 @@
+// Layers divided among ranks (tensor parallelism): whatever the schedule, the number of ranks that
+// divide a stage, and the replicas, in exact numerics losses, gradients and weights are those of
+// the serial run bit for bit; in fast ones nearly.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/order/devices.hpp"
+#include "core/plan/tied_stages.hpp"
+#include "exec/layers/divided_parts.hpp"
+#include "planner/plans/data_parallel.hpp"
+#include "sim/engine.hpp"
+#include "tests/parity/outcome.hpp"
+
+namespace pipewright::tests {
+namespace tensor_parallel_test {
+
+using exec::Numerics;
+using planner::Schedule;
+
+Model model_of(Json changes) {
+  Json transformer = {{"hidden", 32}, {"layers", 6},       {"heads", 8},
+                      {"ffn", 40},    {"vocabulary", 256}, {"sequence", 5}};
+  transformer.update(changes);
+  return read_model(
+      JsonCursor(Json{{"schema", "pipewright.model/1"}, {"transformer", transformer}}, "model"));
+}
+Model gpt() { return model_of(Json::object()); }
+/// Two heads of queries share a head of keys.
+Model llama() { return model_of({{"style", "llama"}, {"kv_heads", 4}}); }
+Model tied() { return model_of({{"tied_head", true}}); }
+
+struct Layout {
+  int tensor = 2, replicas = 1;
+  bool sharded = false;
+  std::vector<LayerRecompute> recompute = {};
+};
+
+/// The pipeline's order, with the parts that the model's layers have, for all devices.
+Program divided(const Order& pipeline, const Model& model, const Layout& layout,
+                const char* policy) {
+  Order order = planner::replicate(pipeline, layout.replicas);
+  const std::vector<StagePlan> stages =
+      equal_stages(model, lower(order, comm_policy_preset(policy)));
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    auto parts = exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer,
+                                     kMicroBatchSize, layout.recompute, layout.tensor);
+    for (ActionParts& one : parts) {
+      one.stage = StageId(static_cast<std::int64_t>(s));
+      order.parts.push_back(std::move(one));
+    }
+  }
+  order.mesh = {{"tp", layout.tensor}};
+  std::vector<StageId> tied;
+  for (const StageId stage : tied_stages(model, stages)) tied.push_back(stage);
+  return lower(written_out(order), comm_policy_preset(policy),
+               {.clips = true, .optimizer = true, .sharded = layout.sharded, .tied = tied});
+}
+
+struct Trained {
+  std::vector<double> losses;
+  exec::VerifyReport verify;
+};
+
+Trained train(const Program& program, const Model& model, Numerics numerics, const Layout& layout) {
+  Setting setting(program, model);
+  auto& training = setting.training;
+  training.micro_batches = program.micro_batches / layout.tensor;
+  training.options.numerics = numerics;
+  training.options.recompute = layout.recompute;
+  training.optimizer.clip_grad_norm = 0.5;
+  training.verified_steps = kSteps;
+  const auto data = exec::make_data(
+      model, {.samples = kMicroBatchSize, .micro_batches = training.micro_batches, .seed = 7},
+      PIPEWRIGHT_SOURCE_DIR "/LICENSE");
+  training.data = data.get();
+  Trained trained;
+  exec::RunOptions options{.steps = kSteps};
+  options.on_step = [&](int, const exec::StepResult& step) {
+    trained.losses.push_back(step.loss.value());
+  };
+  const auto result = exec::cpu::run_on_cpu(program, costs_of(program, 1000), training, options);
+  EXPECT_TRUE(result.finished());
+  EXPECT_TRUE(result.verify.has_value());
+  trained.verify = result.verify.value_or(exec::VerifyReport{});
+  if (numerics == Numerics::Exact) {
+    EXPECT_EQ(trained.losses, serial(training).losses);
+  }
+  return trained;
+}
+
+void expect_serial_bits(const Order& pipeline, const Model& model, const Layout& layout,
+                        const char* policy = "torch") {
+  const Trained trained =
+      train(divided(pipeline, model, layout, policy), model, Numerics::Exact, layout);
+  EXPECT_TRUE(trained.verify.gradients.bitwise) << trained.verify.gradients.worst;
+  EXPECT_TRUE(trained.verify.parameters.bitwise) << trained.verify.parameters.worst;
+}
+
+class TensorParallel : public testing::TestWithParam<const Schedule*> {};
+
+TEST_P(TensorParallel, HasTheSerialRunsBits) {
+  const Schedule& schedule = *GetParam();
+  const char* policy = schedule.policy.empty() ? "torch" : schedule.policy.data();
+  int tried = 0;
+  for (const int ranks : {2, 4}) {
+    const bool hangs = schedule.name == "paddle-vpp" && ranks == 2;
+    const int m = hangs ? 0 : micro_batches_for(schedule, ranks);
+    if (m == 0) continue;
+    SCOPED_TRACE(std::to_string(ranks) + " pipeline ranks");
+    const Order order = planner::make_order(schedule.name, {ranks, m, schedule.default_chunks, {}});
+    expect_serial_bits(order, llama(), {.tensor = ranks == 2 ? 4 : 2}, policy);
+    ++tried;
+  }
+  EXPECT_GT(tried, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, TensorParallel, testing::ValuesIn(synchronous_schedules()),
+                         [](const auto& one) { return name_of(*one.param); });
+
+TEST(TensorParallelLayouts, HaveTheSerialRunsBits) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  for (const Model& model : {gpt(), llama(), tied()}) {
+    for (const int tensor : {2, 4}) {
+      SCOPED_TRACE(std::to_string(tensor) + " ranks a stage");
+      expect_serial_bits(order, model, {.tensor = tensor});
+    }
+    for (const bool sharded : {false, true}) {
+      SCOPED_TRACE(sharded ? "ZeRO stage 1" : "data parallel");
+      expect_serial_bits(order, model, {.replicas = 2, .sharded = sharded});
+    }
+  }
+  expect_serial_bits(planner::make_order("1f1b", {1, 4, 1, {}}), gpt(), {.tensor = 8});
+}
+
+TEST(TensorParallelLayouts, RecomputedLayersAskForTheirSumsAgain) {
+  const Order order = planner::make_order("zb-h1", {2, 4, 1, {}});
+  const Model model = llama();
+  for (const LayerRecompute what : {LayerRecompute::Whole, LayerRecompute::Attention}) {
+    expect_serial_bits(order, model,
+                       {.recompute = std::vector<LayerRecompute>(model.layers.size(), what)});
+  }
+}
+
+TEST(TensorParallelLayouts, FastNumericsAreNearTheSerialRun) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  for (const Model& model : {gpt(), llama()}) {
+    const Layout layout{.tensor = 4};
+    const Trained trained =
+        train(divided(order, model, layout, "torch"), model, Numerics::Fast, layout);
+    EXPECT_LT(trained.verify.gradients.norm_rel, 1e-5);
+    EXPECT_LT(trained.verify.parameters.norm_rel, 1e-5);
+    EXPECT_FALSE(trained.verify.gradients.bitwise);  // else exact numerics would show nothing
+  }
+}
+
+TEST(TensorParallelLayouts, PartsThatAreNotTheModelsAreRefused) {
+  const Order pipeline = planner::make_order("1f1b", {2, 4, 1, {}});
+  const Layout layout;
+  const auto refusal = [&](const Program& refused) -> std::string {
+    try {
+      train(refused, llama(), Numerics::Fast, layout);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal(divided(pipeline, gpt(), layout, "torch"))
+                .find("the parts of 1B0 are not those of the model's layers"),
+            std::string::npos);
+}
+
+}  // namespace tensor_parallel_test
+}  // namespace pipewright::tests

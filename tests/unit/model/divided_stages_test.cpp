@@ -1,0 +1,95 @@
+// Plans whose stages are divided among the devices of a rank (tp), of models that are planned layer
+// by layer.
+#include "planner/configurations/divided_stages.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/base/error.hpp"
+#include "planner/plans/program_of_plan.hpp"
+#include "planner/plans/run_of_plan.hpp"
+#include "planner/search/search.hpp"
+#include "sim/engine.hpp"
+
+namespace pipewright::planner {
+namespace divided_stages_test {
+
+Cluster cores(int devices) {
+  Cluster cluster = cluster_preset("local-cpu");
+  cluster.name = "cores";
+  cluster.device.model = "core";
+  cluster.devices_per_node = devices;
+  return cluster;
+}
+
+Job job_of(const char* model, int tensor, int ranks) {
+  Job job;
+  job.model = model_preset(model);
+  job.cluster = cores(8);
+  job.global_batch = 16;
+  job.strategy.mp_degree = {std::to_string(tensor)};
+  job.strategy.dp_degree = {"1"};
+  job.strategy.pp_degree = {std::to_string(ranks)};
+  return job;
+}
+
+class DividedStages : public testing::TestWithParam<const char*> {};
+
+TEST_P(DividedStages, APlanIsPredictedAsItsDevicesAreSimulated) {
+  const bool shares_keys = std::string(GetParam()) == "llama-tiny";  // two heads of them
+  for (const int ranks : {1, 2}) {
+    for (const int tensor : shares_keys ? std::vector{2} : std::vector{2, 4}) {
+      SCOPED_TRACE("tp " + std::to_string(tensor) + ", pp " + std::to_string(ranks));
+      const SearchResult result = search(job_of(GetParam(), tensor, ranks));
+      ASSERT_TRUE(result.best.has_value());
+      const Plan& plan = *result.best;
+      EXPECT_EQ(plan.mesh.size("tp"), tensor);
+      ASSERT_FALSE(plan.parts.empty());
+      EXPECT_EQ(plan.executable.at("cpu").answer, Executable::Answer::Yes);
+      // The row of the table, whose actions are single numbers; the plan, whose ranks stand for
+      // devices; and the run, where every device is a rank.
+      EXPECT_EQ(plan.predicted.step, result.ranked.front().step);
+      const sim::Result devices = sim::simulate(program_of_run(plan), costs_of_run(plan));
+      ASSERT_TRUE(devices.finished);
+      EXPECT_EQ(devices.timeline.makespan_ns, plan.predicted.step.value);
+      // As a file it is the same plan, and its parts are still the layers'.
+      const Json json = to_json(plan);
+      const Plan again = read_plan(JsonCursor(json, "plan.json"));
+      EXPECT_EQ(again.parts, plan.parts);
+      EXPECT_EQ(order_of_run(again).parts, plan.parts);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DividedStages, testing::Values("gpt-tiny", "llama-tiny"),
+                         [](const auto& one) {
+                           return std::string(one.param).substr(0, 3) == "gpt" ? "gpt" : "llama";
+                         });
+
+TEST(DividedStages, EachDeviceHoldsAndComputesLess) {
+  Nanoseconds before(INT64_MAX);
+  Bytes held(INT64_MAX);
+  for (const int tensor : {1, 2, 4}) {
+    Job job = job_of("gpt-tiny", tensor, 1);
+    job.strategy.accumulate_steps = {"4"};
+    const SearchResult result = search(job);
+    ASSERT_FALSE(result.ranked.empty());
+    EXPECT_LT(result.ranked.front().step, before);
+    EXPECT_LT(result.ranked.front().peak_bytes, held);
+    before = result.ranked.front().step;
+    held = result.ranked.front().peak_bytes;
+  }
+}
+
+TEST(DividedStages, WhatCannotBeDividedIsLeftOutByName) {
+  const SearchResult odd = search(job_of("gpt-tiny", 3, 1));
+  EXPECT_FALSE(odd.best.has_value());
+  EXPECT_EQ(odd.pruned.count(LeftOutReason(LeftOut::IndivisibleLayers)), 1U);
+  Job replicas = job_of("gpt-tiny", 2, 1);
+  replicas.strategy.dp_degree = {"2"};
+  EXPECT_EQ(search(replicas).pruned.count(LeftOutReason(LeftOut::DividedWithReplicas)), 1U);
+}
+
+}  // namespace divided_stages_test
+}  // namespace pipewright::planner

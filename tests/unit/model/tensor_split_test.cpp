@@ -1,0 +1,78 @@
+#include "core/model/tensor_split.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace pipewright {
+namespace tensor_split_test {
+
+TEST(TensorSplit, PartsOfColumnsHoldEachNumberOnce) {
+  // Queries, keys and values of 4 and 2 and 2 columns: 5 rows of 8.
+  std::set<std::int64_t> seen;
+  for (int index = 0; index < 2; ++index) {
+    const Slice part = columns_of(5, {{0, 4}, {4, 2}, {6, 2}}, index, 2);
+    EXPECT_EQ(part.width(), 4);
+    EXPECT_EQ(part.size(), 20);
+    for (std::int64_t i = 0; i < part.size(); ++i)
+      EXPECT_TRUE(seen.insert(part.place_of(i)).second);
+  }
+  EXPECT_EQ(seen.size(), 40U);
+  EXPECT_EQ(*seen.rbegin(), 39);
+}
+
+TEST(TensorSplit, APartOfColumnsTakesItsShareOfEachRange) {
+  const Slice part = columns_of(2, {{0, 4}, {4, 2}}, 1, 2);
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = 0; i < part.size(); ++i) places.push_back(part.place_of(i));
+  EXPECT_EQ(places, (std::vector<std::int64_t>{2, 3, 5, 8, 9, 11}));
+}
+
+TEST(TensorSplit, APartOfRowsLiesInOnePiece) {
+  const Slice part = rows_of(6, 3, 1, 3);
+  EXPECT_EQ(part.size(), 6);
+  for (std::int64_t i = 0; i < part.size(); ++i) EXPECT_EQ(part.place_of(i), 6 + i);
+}
+
+TEST(TensorSplit, ASliceThatNamesNothingIsTheWhole) {
+  EXPECT_TRUE(Slice{}.is_whole());
+  EXPECT_EQ(Slice{}.place_of(7), 7);
+}
+
+Layer linear(int in, int out) { return {.kind = LayerKind::Linear, .in = in, .out = out}; }
+Layer of(LayerKind kind, int width) { return {.kind = kind, .in = width, .out = width}; }
+
+TEST(TensorSplit, OfALinearLayerAndTheNextTheFirstGoesByColumnsTheSecondByRows) {
+  using enum Split;
+  EXPECT_EQ(splits_of({of(LayerKind::LayerNorm, 8), linear(8, 32), of(LayerKind::Gelu, 32),
+                       linear(32, 8)}),
+            (std::vector<Split>{Whole, Columns, Whole, Rows}));
+  EXPECT_EQ(splits_of({linear(8, 32), linear(32, 8), linear(8, 8)}),
+            (std::vector<Split>{Columns, Rows, Whole}));
+  // A norm needs whole rows.
+  EXPECT_EQ(splits_of({linear(8, 32), of(LayerKind::LayerNorm, 32), linear(32, 8)}),
+            (std::vector<Split>{Whole, Whole, Whole}));
+}
+
+TEST(TensorSplit, HalvesThatAreJoinedAreDividedEach) {
+  const std::vector<Layer> chain{linear(8, 32), of(LayerKind::Swiglu, 32), linear(16, 8)};
+  EXPECT_EQ(column_ranges(chain, 0), (std::vector<Range>{{0, 16}, {16, 16}}));
+  // Quarters would be divided: whole.
+  EXPECT_EQ(splits_of({linear(8, 32), of(LayerKind::Swiglu, 32), of(LayerKind::Swiglu, 16),
+                       linear(8, 8)})[0],
+            Split::Whole);
+}
+
+TEST(TensorSplit, WhatCannotBeDividedIsNamedWithTheNearestNumbers) {
+  const Model llama = model_preset("llama-tiny");
+  EXPECT_EQ(tensor_fault(llama, 1), "");
+  EXPECT_EQ(tensor_fault(llama, 2), "");
+  const std::string fault = tensor_fault(llama, 3);
+  EXPECT_NE(fault.find("tp 3 does not divide the "), std::string::npos) << fault;
+  EXPECT_NE(fault.find("the nearest that do are "), std::string::npos) << fault;
+  EXPECT_NE(tensor_fault(model_preset("resnet-tiny"), 2).find("this model has neither"),
+            std::string::npos);
+}
+
+}  // namespace tensor_split_test
+}  // namespace pipewright
