@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
 #include "core/model/custom.hpp"
+#include "core/model/experts.hpp"
 #include "core/model/graph.hpp"
 #include "core/model/image.hpp"
 
@@ -20,7 +21,7 @@ struct KindName {
   LayerKind kind;
   std::string_view name;
 };
-constexpr std::array<KindName, 19> kKinds{
+constexpr std::array<KindName, 20> kKinds{
     {{LayerKind::Linear, "linear"},
      {LayerKind::Relu, "relu"},
      {LayerKind::Gelu, "gelu"},
@@ -39,7 +40,8 @@ constexpr std::array<KindName, 19> kKinds{
      {LayerKind::Concat, "concat"},
      {LayerKind::Custom, "custom"},
      {LayerKind::RmsNorm, "rms_norm"},
-     {LayerKind::Swiglu, "swiglu"}}};
+     {LayerKind::Swiglu, "swiglu"},
+     {LayerKind::MixtureOfExperts, "mixture_of_experts"}}};
 
 LayerKind read_kind(const JsonCursor& value) {
   std::vector<std::pair<std::string_view, LayerKind>> choices;
@@ -51,6 +53,13 @@ LayerKind read_kind(const JsonCursor& value) {
 
 bool is_group(LayerKind kind) {
   return kind == LayerKind::Residual || kind == LayerKind::Sequential || kind == LayerKind::Graph;
+}
+
+std::vector<std::string_view> mixture_keys() {
+  std::vector<std::string_view> keys{"name",   "kind",   "inputs",     "in",
+                                     "layers", "shared", "router_bias"};
+  for (const std::string_view key : expert_choice_keys()) keys.push_back(key);
+  return keys;
 }
 
 std::vector<std::string_view> keys_of(LayerKind kind) {
@@ -77,6 +86,8 @@ std::vector<std::string_view> keys_of(LayerKind kind) {
       return {"name", "kind", "inputs"};
     case LayerKind::Custom:
       return custom_keys();
+    case LayerKind::MixtureOfExperts:
+      return mixture_keys();
     default:
       return image_keys_of(kind);
   }
@@ -143,6 +154,8 @@ class LayerReader {
       read_join(value, fronts, layer);
     } else if (layer.kind == LayerKind::Embedding) {
       read_embedding(value, layer);
+    } else if (layer.kind == LayerKind::MixtureOfExperts) {
+      read_mixture(value, depth, layer);
     } else {
       read_simple(value, layer);
     }
@@ -250,18 +263,47 @@ class LayerReader {
     }
   }
 
-  void read_simple(const JsonCursor& value, Layer& result) {
+  int read_width(const JsonCursor& value) const {
     const std::optional<JsonCursor> in = value.find("in");
     if (!in && front_.width == 0) {
       value.at("in");  // the first layer has none before it to take it from
     }
-    result.in = in ? read_count(*in, 1, kWidest) : front_.width;
-    if (front_.width != 0 && result.in != front_.width) {
+    const int width = in ? read_count(*in, 1, kWidest) : front_.width;
+    if (front_.width != 0 && width != front_.width) {
       throw InputError(in->file(), in->pointer(),
                        "expected " + std::to_string(front_.width) +
-                           ", the width of the layer before, found " + std::to_string(result.in));
+                           ", the width of the layer before, found " + std::to_string(width));
     }
-    result.out = result.in;
+    return width;
+  }
+
+  void read_mixture(const JsonCursor& value, int depth, Layer& result) {
+    result.in = read_width(value);
+    result.choice = read_expert_choice(value);
+    const std::optional<JsonCursor> bias = value.find("router_bias"), shared = value.find("shared");
+    result.bias = bias && bias->boolean();
+    const Front before{result.in, {}};
+    front_ = before;
+    const JsonCursor list = value.at("layers");
+    result.inner = layers(list, depth + 1, false);
+    require_expert_layers(list, result.inner);
+    result.out = result.inner.back().out;
+    if (shared) {
+      front_ = before;
+      result.shared = layers(*shared, depth + 1, false);
+      if (front_.width != result.out) {
+        throw InputError(shared->file(), shared->pointer(),
+                         "expected a last layer as wide as that of an expert, to which it is "
+                         "added; they are " +
+                             std::to_string(front_.width) + " and " + std::to_string(result.out) +
+                             " numbers wide");
+      }
+    }
+    front_.image = {};
+  }
+
+  void read_simple(const JsonCursor& value, Layer& result) {
+    result.in = result.out = read_width(value);
     if (result.kind != LayerKind::Relu && result.kind != LayerKind::Gelu) front_.image = {};
     if (result.kind == LayerKind::Custom) read_custom(value, result);
     if (result.kind == LayerKind::Linear) {
@@ -297,6 +339,15 @@ class LayerReader {
   Front front_;  // of the next layer
 };
 
+Json layer_json(const Layer& layer);
+
+void write_mixture(const Layer& layer, Json& json) {
+  write_expert_choice(layer.choice, json);
+  if (layer.bias) json["router_bias"] = true;
+  for (const Layer& one : layer.inner) json["layers"].push_back(layer_json(one));
+  for (const Layer& one : layer.shared) json["shared"].push_back(layer_json(one));
+}
+
 Json layer_json(const Layer& layer) {
   Json json = {{"name", layer.name}, {"kind", to_string(layer.kind)}};
   if (layer.kind == LayerKind::Add || layer.kind == LayerKind::Concat) return json;
@@ -323,6 +374,7 @@ Json layer_json(const Layer& layer) {
     return json;
   }
   json["in"] = layer.in;
+  if (layer.kind == LayerKind::MixtureOfExperts) write_mixture(layer, json);
   if (layer.kind == LayerKind::Custom) write_custom(layer, json);
   if (layer.kind == LayerKind::Linear) {
     json["out"] = layer.out;

@@ -4,6 +4,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
 #include "core/base/suggest.hpp"
+#include "core/model/experts.hpp"
 #include "core/model/layers.hpp"
 #include "core/model/tie.hpp"
 #include "core/model/transformer.hpp"
@@ -13,9 +14,35 @@ namespace pipewright {
 
 namespace {
 
+std::vector<std::string_view> llama_keys() {
+  std::vector<std::string_view> keys{"kv_heads", "rotary_base", "shared_ffn"};
+  for (const std::string_view key : expert_choice_keys()) keys.push_back(key);
+  return keys;
+}
+
+std::vector<std::string_view> shape_keys() {
+  std::vector<std::string_view> keys{"style", "hidden",     "layers",   "heads",
+                                     "ffn",   "vocabulary", "sequence", "tied_head"};
+  for (const std::string_view key : llama_keys()) keys.push_back(key);
+  return keys;
+}
+
+void read_experts(const JsonCursor& value, TransformerShape& shape) {
+  if (value.find("experts")) {
+    shape.choice = read_expert_choice(value);
+    if (const auto shared = value.find("shared_ffn"))
+      shape.shared_ffn = read_count(*shared, 0, kWidest / 2);
+    return;
+  }
+  std::vector<std::string_view> keys = expert_choice_keys();
+  keys.push_back("shared_ffn");
+  for (const std::string_view key : keys) {
+    if (const auto given = value.find(key)) given->fail("no such key without \"experts\"");
+  }
+}
+
 TransformerShape read_shape(const JsonCursor& value) {
-  value.only({"style", "hidden", "layers", "heads", "kv_heads", "ffn", "vocabulary", "sequence",
-              "tied_head", "rotary_base"});
+  value.only(shape_keys());
   TransformerShape shape;
   if (const auto style = value.find("style")) {
     shape.style = read_choice<TransformerStyle>(
@@ -31,8 +58,9 @@ TransformerShape read_shape(const JsonCursor& value) {
   if (shape.style == TransformerStyle::Llama) {
     read_attention_details(value, shape.hidden / shape.heads, shape.heads, shape.kv_heads,
                            shape.rotary_base);
+    read_experts(value, shape);
   } else {
-    for (const char* key : {"kv_heads", "rotary_base"}) {
+    for (const std::string_view key : llama_keys()) {
       if (const auto given = value.find(key))
         given->fail("no such key without \"style\": \"llama\"");
     }
@@ -146,6 +174,8 @@ Json to_json(const Model& model) {
       if (shape->kv_heads > 0) json["transformer"]["kv_heads"] = shape->kv_heads;
       if (shape->rotary_base != kRotaryBase)
         json["transformer"]["rotary_base"] = shape->rotary_base;
+      if (shape->has_experts()) write_expert_choice(shape->choice, json["transformer"]);
+      if (shape->shared_ffn > 0) json["transformer"]["shared_ffn"] = shape->shared_ffn;
     }
   } else {
     Json layers = Json::array();

@@ -36,6 +36,8 @@ enum class LayerKind : std::uint8_t {
   Custom,               // a user's own, by name (exec/layers/own_layer.hpp)
   RmsNorm,              // over the last dimension, with scale
   Swiglu,               // silu(first half) · second half of a row
+  MixtureOfExperts,     // each row through the experts that a router chooses for it, their outputs
+                        // weighted and added (core/model/experts.hpp)
 };
 inline constexpr int kGraphInput = -1;
 enum class LossKind : std::uint8_t { SoftmaxCrossEntropy, Mse };
@@ -67,6 +69,18 @@ struct CustomLayer {
   bool operator==(const CustomLayer&) const = default;
 };
 
+/// How a mixture of experts chooses among them (docs/plan-format.md, "Mixtures of experts").
+struct ExpertChoice {
+  int experts = 0;
+  int top_k = 0;               // experts of a row
+  bool normalises = true;      // the chosen weights of a row are made to add up to 1
+  double capacity_factor = 0;  // rows that an expert takes, of an even share; 0: all that come
+  double balance_loss = 0;     // coefficient of the load-balancing loss
+  double z_loss = 0;           // coefficient of the loss that keeps the router's logits small
+
+  bool operator==(const ExpertChoice&) const = default;
+};
+
 struct Layer {
   std::string name;
   LayerKind kind = LayerKind::Linear;
@@ -77,8 +91,10 @@ struct Layer {
   int vocabulary = 0, positions = 0;
   bool bias = true;
   bool tied = false;            // Linear: its matrix is the token table of the model's embedding
-  std::vector<Layer> inner;     // Residual, Sequential, Graph
+  std::vector<Layer> inner;     // Residual, Sequential, Graph; MixtureOfExperts: of each expert
   std::vector<Layer> shortcut;  // Residual: what x goes through before it is added; often nothing
+  std::vector<Layer> shared;    // MixtureOfExperts: what every row goes through; added, often none
+  ExpertChoice choice;          // MixtureOfExperts; `bias` is its router's
   ImageShape image, image_out;  // of the layers of core/model/image.hpp: before and after
   Window window;                // Conv2d, MaxPool, AveragePool
   int groups = 1;               // Conv2d
@@ -102,8 +118,9 @@ struct Model {
 /// {"layers":[…], "loss":…}.
 Model read_model(const JsonCursor& document);
 Json to_json(const Model& model);
-/// "mlp" (1024 -> 4096 -> 1024), "gpt-tiny" and "llama-tiny" (byte level), "gpt3-175b", "resnet50"
-/// (images of 224x224), "resnet50-small" (32x32, ten classes), "resnet-tiny" (16x16, four classes).
+/// "mlp" (1024 -> 4096 -> 1024), "gpt-tiny", "llama-tiny" and "mixtral-tiny" (byte level),
+/// "gpt3-175b", "resnet50" (images of 224x224), "resnet50-small" (32x32, ten classes),
+/// "resnet-tiny" (16x16, four classes).
 /// Throws InputError with a suggestion.
 Model model_preset(std::string_view name);
 std::vector<std::string_view> model_preset_names();

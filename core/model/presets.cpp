@@ -44,6 +44,16 @@ Model llama_tiny() {
   return transformer("llama-tiny", shape, 4);
 }
 
+/// The same with eight experts of half that width, of which two serve a token, as in Mixtral (arXiv
+/// 2401.04088), whose published configuration has this coefficient.
+Model mixtral_tiny() {
+  TransformerShape shape{64, 4, 4, 88, 256, 64};
+  shape.style = TransformerStyle::Llama;
+  shape.kv_heads = 2;
+  shape.choice = {.experts = 8, .top_k = 2, .balance_loss = 0.02};
+  return transformer("mixtral-tiny", shape, 4);
+}
+
 /// Table 2.1 of "Language Models are Few-Shot Learners"; vocabulary padded as Megatron-LM does.
 Model gpt3_175b() { return transformer("gpt3-175b", {12288, 96, 96, 4 * 12288, 51200, 2048}, 2); }
 
@@ -76,8 +86,9 @@ ResNetShape tiny_resnet() {
   return shape;
 }
 
-constexpr std::array<std::string_view, 7> kPresets{
-    "mlp", "gpt-tiny", "llama-tiny", "gpt3-175b", "resnet50", "resnet50-small", "resnet-tiny"};
+constexpr std::array<std::string_view, 8> kPresets{
+    "mlp",       "gpt-tiny", "llama-tiny",     "mixtral-tiny",
+    "gpt3-175b", "resnet50", "resnet50-small", "resnet-tiny"};
 
 }  // namespace
 
@@ -92,6 +103,9 @@ Model model_preset(std::string_view name) {
   }
   if (name == "llama-tiny") {
     return llama_tiny();
+  }
+  if (name == "mixtral-tiny") {
+    return mixtral_tiny();
   }
   if (name == "gpt3-175b") {
     return gpt3_175b();

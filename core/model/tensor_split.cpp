@@ -57,6 +57,8 @@ void collect(const std::vector<Layer>& chain, const std::string& outer, bool spl
     } else if (layer.kind == LayerKind::Residual || layer.kind == LayerKind::Sequential) {
       collect(layer.inner, path + "/", true, all);
       collect(layer.shortcut, path + "/shortcut/", true, all);
+    } else if (layer.kind == LayerKind::MixtureOfExperts) {
+      collect(layer.shared, path + "/shared/", true, all);
     }
   }
 }

@@ -15,6 +15,7 @@ void collect_tied(const std::vector<Layer>& layers, std::vector<const Layer*>& f
     if (layer.tied) found.push_back(&layer);
     collect_tied(layer.inner, found);
     collect_tied(layer.shortcut, found);
+    collect_tied(layer.shared, found);
   }
 }
 
@@ -30,7 +31,7 @@ bool holds_tied(const Layer& layer) {
   const auto any = [](const std::vector<Layer>& layers) {
     return std::any_of(layers.begin(), layers.end(), holds_tied);
   };
-  return layer.tied || any(layer.inner) || any(layer.shortcut);
+  return layer.tied || any(layer.inner) || any(layer.shortcut) || any(layer.shared);
 }
 
 std::optional<Tie> tie_of(const Model& model) {

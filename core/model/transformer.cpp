@@ -29,14 +29,32 @@ LayerKind norm_of(const TransformerShape& shape) {
   return shape.style == TransformerStyle::Llama ? LayerKind::RmsNorm : LayerKind::LayerNorm;
 }
 
+std::vector<Layer> gated(int width, int ffn) {
+  Layer swiglu = same_width("swiglu", LayerKind::Swiglu, 2 * ffn);
+  swiglu.out = ffn;
+  return {linear("gate and up", width, 2 * ffn, false), std::move(swiglu),
+          linear("down", ffn, width, false)};
+}
+
+Layer mixture_of_experts(const TransformerShape& shape) {
+  Layer layer = same_width("experts", LayerKind::MixtureOfExperts, shape.hidden);
+  layer.choice = shape.choice;
+  layer.bias = false;
+  layer.inner = gated(shape.hidden, shape.ffn);
+  if (shape.shared_ffn > 0) layer.shared = gated(shape.hidden, shape.shared_ffn);
+  return layer;
+}
+
 std::vector<Layer> feed_forward_of(const TransformerShape& shape) {
   const int width = shape.hidden;
   if (shape.style == TransformerStyle::Llama) {
-    Layer swiglu = same_width("swiglu", LayerKind::Swiglu, 2 * shape.ffn);
-    swiglu.out = shape.ffn;
-    return {same_width("norm", LayerKind::RmsNorm, width),
-            linear("gate and up", width, 2 * shape.ffn, false), std::move(swiglu),
-            linear("down", shape.ffn, width, false)};
+    std::vector<Layer> layers{same_width("norm", LayerKind::RmsNorm, width)};
+    if (shape.has_experts()) {
+      layers.push_back(mixture_of_experts(shape));
+    } else {
+      for (Layer& layer : gated(width, shape.ffn)) layers.push_back(std::move(layer));
+    }
+    return layers;
   }
   return {same_width("norm", LayerKind::LayerNorm, width), linear("up", width, shape.ffn),
           same_width("gelu", LayerKind::Gelu, shape.ffn), linear("down", shape.ffn, width)};
@@ -93,7 +111,7 @@ std::optional<TransformerShape> transformer_shape_of(const Model& model) {
   const Layer& embedding = model.layers.front();
   const Layer& first = model.layers[1];
   if (first.inner.size() != 2 || first.inner[0].inner.size() != 2 ||
-      first.inner[1].inner.size() != 4) {
+      first.inner[1].inner.size() < 2) {
     return std::nullopt;
   }
   TransformerShape shape;
@@ -101,7 +119,14 @@ std::optional<TransformerShape> transformer_shape_of(const Model& model) {
   shape.layers = static_cast<int>(model.layers.size()) - 2;
   const Layer& attention = first.inner[0].inner[1];
   shape.heads = attention.heads;
-  shape.ffn = first.inner[1].inner[3].in;
+  const Layer& last_of_block = first.inner[1].inner.back();
+  if (last_of_block.kind == LayerKind::MixtureOfExperts) {
+    shape.choice = last_of_block.choice;
+    shape.ffn = last_of_block.inner.back().in;
+    if (!last_of_block.shared.empty()) shape.shared_ffn = last_of_block.shared.back().in;
+  } else {
+    shape.ffn = last_of_block.in;
+  }
   if (attention.rotary_base > 0) {
     shape.style = TransformerStyle::Llama;
     shape.kv_heads = attention.kv_heads;

@@ -27,6 +27,10 @@ struct TransformerShape {
   TransformerStyle style = TransformerStyle::Gpt;
   int kv_heads = 0;                  // Llama: of keys and values; 0: as many as heads
   double rotary_base = kRotaryBase;  // Llama
+  ExpertChoice choice;  // Llama: experts of width ffn in every block, as Mixtral has; none: dense
+  int shared_ffn = 0;   // with experts: width of what every token goes through besides; 0: nothing
+
+  bool has_experts() const { return choice.experts > 0; }
 };
 
 /// Embedding, `layers` blocks, head; named "embedding", "block k", "head". Checks nothing: the

@@ -87,6 +87,10 @@ void visit_weights(const Layer& layer, int width, Visit visit) {
       return visit_convolution(layer, visit);
     case LayerKind::BatchNorm:
       return visit_batch_norm(layer.image.channels, visit);
+    case LayerKind::MixtureOfExperts:
+      visit(matrix("router_weight", width, layer.choice.experts));
+      if (layer.bias) visit(constant("router_bias", layer.choice.experts, 0));
+      return;
     default:
       return;
   }
@@ -102,13 +106,21 @@ std::vector<Weight> weights_of(const Layer& layer, int width) {
   return weights;
 }
 
+std::vector<Weight> weights_of_experts(const Layer& layer, int width, int experts) {
+  std::vector<Weight> weights = weights_of(layer, width);
+  for (Weight& weight : weights) weight.size *= experts;
+  return weights;
+}
+
 double parameter_count(const Layer& layer) {
   double count = layer.kind == LayerKind::Custom ? static_cast<double>(layer.custom.weights) : 0;
   visit_weights(layer, layer.in, [&](const Weight& weight) {
     if (!weight.is_statistic) count += static_cast<double>(weight.size);
   });
-  for (const Layer& inner : layer.inner) count += parameter_count(inner);
+  const int copies = layer.kind == LayerKind::MixtureOfExperts ? layer.choice.experts : 1;
+  for (const Layer& inner : layer.inner) count += copies * parameter_count(inner);
   for (const Layer& inner : layer.shortcut) count += parameter_count(inner);
+  for (const Layer& inner : layer.shared) count += parameter_count(inner);
   return count;
 }
 

@@ -24,6 +24,9 @@ Weight token_table(int vocabulary, int width);
 /// Of a layer that `width` numbers a row go into; without those of the layers inside it. A tied
 /// layer's table is its embedding's, and arrays of a user's own layer are its maker's affair.
 std::vector<Weight> weights_of(const Layer& layer, int width);
+/// Of a layer inside a mixture of so many experts: each array holds those of all experts, one
+/// after another.
+std::vector<Weight> weights_of_experts(const Layer& layer, int width, int experts);
 
 /// Elements that the layer trains, with those of the layers inside it; of a user's own, as many as
 /// the model says. In double, for a large model passes 2^63 before anybody can refuse it.

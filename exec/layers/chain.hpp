@@ -30,6 +30,9 @@ class LayerChain : public TrainableLayer {
   void set_evaluating(bool evaluating) override {
     for (const auto& layer : layers_) layer->set_evaluating(evaluating);
   }
+  void set_loss_share(double share) override {
+    for (const auto& layer : layers_) layer->set_loss_share(share);
+  }
 
  protected:
   Task<Buffer> forward_all(Buffer x, Saved& saved) {

@@ -123,6 +123,11 @@ class GraphLayer final : public TrainableLayer {
       if (node.layer != nullptr) node.layer->set_evaluating(evaluating);
     }
   }
+  void set_loss_share(double share) override {
+    for (const Node& node : nodes_) {
+      if (node.layer != nullptr) node.layer->set_loss_share(share);
+    }
+  }
 
  private:
   struct Node {

@@ -104,6 +104,9 @@ class TrainableLayer {
   /// From now on F does not train: running statistics take the place of the micro-batch's own, and
   /// nothing needs to be kept. Until it is called again.
   virtual void set_evaluating(bool) {}
+  /// Of layers with losses of their own, and of layers that hold others: the part that a
+  /// micro-batch's losses have in what is minimised. 1 until it is called.
+  virtual void set_loss_share(double) {}
 };
 
 /// A layer that never pauses.

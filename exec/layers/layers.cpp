@@ -8,6 +8,7 @@
 #include "exec/layers/graph.hpp"
 #include "exec/layers/image.hpp"
 #include "exec/layers/leaf.hpp"
+#include "exec/layers/mixture.hpp"
 #include "exec/layers/own_layer.hpp"
 #include "exec/layers/tensor_group.hpp"
 #include "exec/layers/tensor_ops.hpp"
@@ -91,6 +92,10 @@ class ResidualLayer final : public TrainableLayer {
     inner_.set_evaluating(evaluating);
     shortcut_.set_evaluating(evaluating);
   }
+  void set_loss_share(double share) override {
+    inner_.set_loss_share(share);
+    shortcut_.set_loss_share(share);
+  }
 
  private:
   static LayerSite site_of_shortcut(LayerSite site) {
@@ -134,6 +139,21 @@ int width_behind_chain(const std::vector<Layer>& layers, int width, const std::s
     width = width_behind(inner, width, layer_path(path, i, inner));
   }
   return width;
+}
+
+int width_behind_mixture(const Layer& layer, int width, const std::string& path) {
+  const ExpertChoice& choice = layer.choice;
+  if (choice.experts < 1 || choice.top_k < 1 || choice.top_k > choice.experts) {
+    refuse_layer(path, std::to_string(choice.top_k) + " of " + std::to_string(choice.experts) +
+                           " experts cannot be chosen");
+  }
+  const int behind = width_behind_chain(layer.inner, width, path + "/experts");
+  if (!layer.shared.empty() &&
+      width_behind_chain(layer.shared, width, path + "/shared") != behind) {
+    refuse_layer(path, "what every row goes through besides must be as wide as an expert gives, " +
+                           std::to_string(behind) + " numbers a row");
+  }
+  return behind;
 }
 
 int width_behind_residual(const Layer& layer, int width, const std::string& path) {
@@ -196,6 +216,9 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
       return width_behind_residual(layer, width, path);
     case LayerKind::Graph:
       return width_in_graph(layer, static_cast<int>(layer.inner.size()) - 1, width, path);
+    case LayerKind::MixtureOfExperts:
+      expect_width(layer, width, path);
+      return width_behind_mixture(layer, width, path);
     case LayerKind::Custom:
       expect_width(layer, width, path);
       if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");
@@ -275,6 +298,8 @@ std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& 
       refuse_layer(site.path, "it has several inputs, so it belongs into a graph");
     case LayerKind::Custom:
       return make_own_layer(layer, site);
+    case LayerKind::MixtureOfExperts:
+      return make_mixture(layer, site);
     case LayerKind::Conv2d:
       return make_conv2d(layer, site);
     case LayerKind::BatchNorm:

@@ -11,6 +11,7 @@ constexpr double kSwigluForward = 5, kSwigluBackward = 11;
 constexpr double kRotation = 3;
 constexpr double kBatchStatistics = 3, kBatchNormForward = 4, kBatchNormBackward = 10;
 constexpr double kSoftmaxForward = 5, kSoftmaxBackward = 4;
+constexpr double kRouterBackward = kSoftmaxForward + kSoftmaxBackward + 2;  // and its two losses
 
 double product(double a, double b, double c = 1, double d = 1) { return a * b * c * d; }
 
@@ -22,6 +23,15 @@ double pairs_of(const AttentionShape& shape) {
   return 2 * product(shape.samples, shape.sequence, shape.sequence, shape.width);
 }
 
+/// The logits.
+double elements_of(const RouterShape& shape) { return product(shape.rows, shape.choice.experts); }
+/// Of the rows that experts take.
+double elements_of(const RouterShape& shape, int width) {
+  return product(even_rows(shape.choice, shape.rows), width);
+}
+double product_of(const ExpertLinearShape& shape) {
+  return 2 * product(shape.taken, shape.in, shape.out);
+}
 double elements_of(const NormShape& shape) { return product(shape.rows, shape.width); }
 double elements_of(const EmbeddingShape& shape) { return product(shape.rows, shape.width); }
 double elements_of(const ChannelShape& shape) {
@@ -193,6 +203,49 @@ void MeteredOps::global_average_pool_forward(const ChannelShape& shape, const fl
 void MeteredOps::global_average_pool_backward_input(const ChannelShape& shape, const float*,
                                                     float*) {
   count(elements_of(shape));
+}
+
+/// Choosing and sorting are comparisons and copies, which are free.
+void MeteredOps::route(const RouterShape& shape, const float*, float*, const Routes&) {
+  const Buffer scratch = take(shape.scratch());
+  count(kSoftmaxForward * elements_of(shape));
+}
+void MeteredOps::route_backward(const RouterShape& shape, float, const float*, const float*,
+                                const Routes&, const float*, float*) {
+  const Buffer scratch = take(shape.scratch());
+  count(kRouterBackward * elements_of(shape));
+}
+void MeteredOps::sum_rows(const RouterShape& shape, int width, const Routes&, const float*,
+                          float*) {
+  count(elements_of(shape, width));
+}
+void MeteredOps::weigh_rows(const RouterShape& shape, int width, const Routes&, const float*,
+                            const float*, float*) {
+  count(2 * elements_of(shape, width));
+}
+void MeteredOps::weigh_rows_backward(const RouterShape& shape, int width, const Routes&,
+                                     const float*, const float*, const float*, float*, float*) {
+  count(3 * elements_of(shape, width));
+}
+void MeteredOps::expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t*,
+                                       const float*, const float*, float*) {
+  count(product_of(shape));
+}
+void MeteredOps::expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t*,
+                                              const float*, const float*, float*) {
+  count(product_of(shape));
+}
+void MeteredOps::expert_linear_backward_weight(const ExpertLinearShape& shape, const std::int32_t*,
+                                               const float*, const float*, float*) {
+  count(product_of(shape));
+}
+void MeteredOps::expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t*,
+                                     const float*, float*) {
+  count(product(shape.taken, shape.out));
+}
+void MeteredOps::expert_bias_backward_weight(const ExpertLinearShape& shape, const std::int32_t*,
+                                             const float*, float*) {
+  count(product(shape.taken, shape.out));
 }
 
 }  // namespace pipewright::exec

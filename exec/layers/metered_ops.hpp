@@ -13,7 +13,7 @@
 
 namespace pipewright::exec {
 
-class MeteredOps final : public TensorOps, public ImageOps, public LlamaOps {
+class MeteredOps final : public TensorOps, public ImageOps, public LlamaOps, public ExpertOps {
  public:
   explicit MeteredOps(int bytes_per_element)
       : element_(static_cast<std::size_t>(bytes_per_element)) {}
@@ -88,6 +88,27 @@ class MeteredOps final : public TensorOps, public ImageOps, public LlamaOps {
   void average_pool_backward_input(const PoolShape& shape, const float*, float*) override;
   void global_average_pool_forward(const ChannelShape& shape, const float*, float*) override;
   void global_average_pool_backward_input(const ChannelShape& shape, const float*, float*) override;
+
+  ExpertOps& experts() override { return *this; }
+  void route(const RouterShape& shape, const float*, float*, const Routes&) override;
+  void route_backward(const RouterShape& shape, float, const float*, const float*, const Routes&,
+                      const float*, float*) override;
+  void gather_rows(const RouterShape&, int, const Routes&, const float*, float*) override {}
+  void sum_rows(const RouterShape& shape, int width, const Routes&, const float*, float*) override;
+  void weigh_rows(const RouterShape& shape, int width, const Routes&, const float*, const float*,
+                  float*) override;
+  void weigh_rows_backward(const RouterShape& shape, int width, const Routes&, const float*,
+                           const float*, const float*, float*, float*) override;
+  void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t*, const float*,
+                             const float*, float*) override;
+  void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t*,
+                                    const float*, const float*, float*) override;
+  void expert_linear_backward_weight(const ExpertLinearShape& shape, const std::int32_t*,
+                                     const float*, const float*, float*) override;
+  void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t*, const float*,
+                           float*) override;
+  void expert_bias_backward_weight(const ExpertLinearShape& shape, const std::int32_t*,
+                                   const float*, float*) override;
 
  private:
   struct Held;

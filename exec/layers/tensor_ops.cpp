@@ -8,6 +8,8 @@ ImageOps& TensorOps::images() { throw Bug("a layer of images on a device that ha
 
 LlamaOps& TensorOps::llama() { throw Bug("a layer of Llama's style on a device that has none"); }
 
+ExpertOps& TensorOps::experts() { throw Bug("a mixture of experts on a device that has none"); }
+
 void TensorOps::linear_forward_on(const LinearShape&, const float*, const float*, float*) {
   throw Bug("a sum over ranks in exact numerics on a device that has none");
 }

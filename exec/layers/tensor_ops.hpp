@@ -1,8 +1,9 @@
 // The seam between layers and devices: where the arrays of a layer lie, and what computes on them.
 // The layers are written once on top of it; each device has its own (exec/devices/cpu/host_ops.hpp,
-// exec/devices/cuda/queue_ops.hpp). The operators are those of exec/layers/ops.hpp and
-// exec/layers/image_ops.hpp, which say what each computes, and by what layouts; how exactly, and
-// with which scratch memory, is the device's affair. All pointers are the device's own. A call may
+// exec/devices/cuda/queue_ops.hpp). The operators are those of exec/layers/ops.hpp,
+// exec/layers/image_ops.hpp and exec/layers/expert_ops.hpp, which say what each computes, and by
+// what layouts; how exactly, and with which scratch memory, is the device's affair. All pointers
+// are the device's own. A call may
 // only enqueue the work: whoever calls sees results in the order of the calls, and reads none of
 // them (but for a user's own layers, which are the CPU's alone so far).
 // One thread at a time.
@@ -13,6 +14,7 @@
 
 #include "core/model/tensor_split.hpp"
 #include "exec/base/buffer.hpp"
+#include "exec/layers/expert_ops.hpp"
 #include "exec/layers/image_ops.hpp"
 #include "exec/layers/ops.hpp"
 
@@ -76,6 +78,40 @@ class LlamaOps {
   virtual void rotate(const RotaryShape& shape, bool back, float* rows) = 0;
 };
 
+/// What mixtures of experts need besides.
+class ExpertOps {
+ public:
+  virtual ~ExpertOps() = default;
+
+  virtual void route(const RouterShape& shape, const float* logits, float* weights,
+                     const Routes& routes) = 0;
+  virtual void route_backward(const RouterShape& shape, float share, const float* logits,
+                              const float* weights, const Routes& routes, const float* dweights,
+                              float* dlogits) = 0;
+  virtual void gather_rows(const RouterShape& shape, int width, const Routes& routes,
+                           const float* x, float* gathered) = 0;
+  virtual void sum_rows(const RouterShape& shape, int width, const Routes& routes,
+                        const float* gathered, float* x) = 0;
+  virtual void weigh_rows(const RouterShape& shape, int width, const Routes& routes,
+                          const float* weights, const float* z, float* y) = 0;
+  virtual void weigh_rows_backward(const RouterShape& shape, int width, const Routes& routes,
+                                   const float* weights, const float* dy, const float* z, float* dz,
+                                   float* dweights) = 0;
+  virtual void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
+                                     const float* x, const float* w, float* y) = 0;
+  virtual void expert_linear_backward_input(const ExpertLinearShape& shape,
+                                            const std::int32_t* begin, const float* dy,
+                                            const float* w, float* dx) = 0;
+  virtual void expert_linear_backward_weight(const ExpertLinearShape& shape,
+                                             const std::int32_t* begin, const float* x,
+                                             const float* dy, float* dw) = 0;
+  virtual void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
+                                   const float* bias, float* y) = 0;
+  virtual void expert_bias_backward_weight(const ExpertLinearShape& shape,
+                                           const std::int32_t* begin, const float* dy,
+                                           float* dbias) = 0;
+};
+
 class TensorOps {
  public:
   virtual ~TensorOps() = default;
@@ -130,9 +166,11 @@ class TensorOps {
   virtual void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
                                          const float* dy, float* dtokens, float* dpositions) = 0;
 
-  /// Both throw Bug where the device has none: it refuses such models before it makes their layers.
+  /// Each throws Bug where the device has none: it refuses such models before it makes their
+  /// layers.
   virtual ImageOps& images();
   virtual LlamaOps& llama();
+  virtual ExpertOps& experts();
 };
 
 }  // namespace pipewright::exec

@@ -22,8 +22,7 @@ TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevic
     : device_(std::move(device)),
       shape_(shape_of(spec)),
       tensor_(group_of(spec)),
-      versions_(nullptr),
-      loss_divisor_(spec.micro_batches) {
+      versions_(nullptr) {
   layers_ = make_stage_layers(*spec.model, spec.first_layer, spec.end_layer,
                               {.extent = shape_.extent,
                                .ops = &device_->ops(),
@@ -31,6 +30,7 @@ TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevic
                                .factory = spec.factory,
                                .tensor = tensor_.get()},
                               spec.recompute);
+  share_loss_among(spec.micro_batches);
   parameters_ = parameters_of_layers(layers_);
   for (Parameter* p : parameters_.all) allocate(*p, spec.seed);
   weights_ = &device_->keep_parameters(parameters_.all, spec.optimizer);
@@ -129,6 +129,11 @@ void TrainableStage::set_evaluating(bool evaluating) {
 }
 
 // --- Updates ---
+
+void TrainableStage::share_loss_among(int micro_batches) {
+  loss_divisor_ = micro_batches;
+  for (const auto& layer : layers_) layer->set_loss_share(1 / loss_divisor_);
+}
 
 void TrainableStage::update(int step) {
   for (const InFlight& one : in_flight_) {

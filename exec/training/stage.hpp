@@ -102,7 +102,7 @@ class TrainableStage : public StageGradients {
 
   /// From now on a loss's gradient is that of its micro-batch alone, and update_version() divides
   /// by the micro-batches that went into it; otherwise a step's micro-batches share it equally.
-  void average_each_update() { loss_divisor_ = 1; }
+  void average_each_update() { share_loss_among(1); }
   /// A step begins: the weights are version 0. Bug if older ones are still kept.
   void begin_versions() { versions_.begin(); }
   /// F, I and W use this version until the next call. Bug if it is not there.
@@ -169,6 +169,7 @@ class TrainableStage : public StageGradients {
   };
 
   InFlight& in_flight(int micro_batch, Phase expected, const char* what);
+  void share_loss_among(int micro_batches);
   void apply_gradients(int step);
   ElementRange range_of(std::size_t place) const;
 

@@ -86,8 +86,8 @@ bool evenly_cut(const PlanFacts& facts) {
 void require_transformer(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {
   if (facts.model) return;
   result.refusals.push_back(tool +
-                            " describes a decoder-only transformer, and the plan's model is not "
-                            "one");
+                            " is given decoder-only transformers of GPT's style and those of an "
+                            "architecture.json, and the plan's model is neither");
 }
 
 void require_one_recompute(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {

@@ -54,6 +54,15 @@ TEST_P(Exact, TwoReplicasOfTwoRanksHaveThemToo) {
   }
 }
 
+TEST_P(Exact, AMixtureOfExpertsHasThemToo) {
+  for (const int ranks : {2, 4}) {
+    const std::optional<Program> program = program_of(*GetParam(), ranks);
+    if (!program) continue;
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    expect_serial_bits(*program, small_mixtral());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, Exact, testing::ValuesIn(synchronous_schedules()),
                          [](const auto& one) { return name_of(*one.param); });
 
@@ -64,6 +73,16 @@ TEST(ExactNumerics, ATransformerHasTheSerialRunsBitsToo) {
       expect_serial_bits(program_of({schedule, ranks, 8, 1, "torch"}), small_transformer());
       expect_serial_bits(program_of({schedule, ranks, 8, 1, "torch"}), small_llama());
     }
+  }
+}
+
+TEST(ExactNumerics, ReplicasOfAMixtureOfExpertsHaveTheSerialRunsBits) {
+  const Order replicas = planner::replicate(planner::make_order("1f1b", {2, 4, 1, {}}), 2);
+  for (const bool sharded : {false, true}) {
+    SCOPED_TRACE(sharded ? "ZeRO stage 1" : "data parallel");
+    expect_serial_bits(
+        lower(replicas, comm_policy_preset("torch"), {.optimizer = true, .sharded = sharded}),
+        small_mixtral());
   }
 }
 

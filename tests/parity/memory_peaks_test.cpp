@@ -49,13 +49,18 @@ Model model_named(const std::string& name) {
   if (name == "resnet-tiny") return model_preset("resnet-tiny");
   Model model;
   model.name = name;
-  if (name == "transformer" || name == "llama") {
+  if (name == "transformer" || name == "llama" || name == "mixtral") {
     TransformerShape shape{
         .hidden = 32, .layers = 7, .heads = 4, .ffn = 128, .vocabulary = 256, .sequence = 32};
-    if (name == "llama") {
+    if (name != "transformer") {
       shape.style = TransformerStyle::Llama;
       shape.ffn = 88;
       shape.kv_heads = 2;
+    }
+    if (name == "mixtral") {
+      shape.ffn = 24;
+      shape.choice = {.experts = 4, .top_k = 2, .balance_loss = 0.01};
+      shape.shared_ffn = 16;
     }
     model.layers = expand(shape);
     model.sequence = shape.sequence;
@@ -202,6 +207,10 @@ INSTANTIATE_TEST_SUITE_P(
                  .tensor = 2},
         PeakCase{"llama", "gpipe"}, PeakCase{"llama", "1f1b"}, PeakCase{"llama", "zb-h1"},
         PeakCase{.model = "llama", .schedule = "1f1b", .recompute = kSelective},
+        PeakCase{"mixtral", "gpipe"}, PeakCase{"mixtral", "1f1b"}, PeakCase{"mixtral", "zb-h1"},
+        PeakCase{.model = "mixtral", .schedule = "1f1b", .recompute = kFull},
+        PeakCase{.model = "mixtral", .schedule = "1f1b", .ranks = 2, .replicas = 2},
+        PeakCase{.model = "mixtral", .schedule = "1f1b", .ranks = 2, .tensor = 2},
         PeakCase{.model = "mlp", .schedule = "gpipe", .micro_batch_size = 64},
         PeakCase{.model = "mlp", .schedule = "1f1b", .micro_batch_size = 64},
         PeakCase{.model = "mlp", .schedule = "zb-h1", .micro_batch_size = 64},

@@ -28,7 +28,20 @@ inline Model small_llama() {
   return read_model(JsonCursor(json, "small llama"));
 }
 
-/// The same, whose head uses the embedding's table.
+/// The same with experts that drop rows, one more for all rows, and a router with losses of its
+/// own.
+inline Model small_mixtral() {
+  Json json = to_json(small_llama());
+  json["transformer"].update({{"experts", 4},
+                              {"top_k", 2},
+                              {"shared_ffn", 7},
+                              {"capacity_factor", 1},
+                              {"balance_loss", 0.05},
+                              {"z_loss", 0.01}});
+  return read_model(JsonCursor(json, "small mixtral"));
+}
+
+/// The small transformer whose head uses the embedding's table.
 inline Model tied_transformer() {
   Json json = to_json(small_transformer());
   json["transformer"]["tied_head"] = true;

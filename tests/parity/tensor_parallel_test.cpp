@@ -30,6 +30,15 @@ Model model_of(Json changes) {
 Model gpt() { return model_of(Json::object()); }
 /// Two heads of queries share a head of keys.
 Model llama() { return model_of({{"style", "llama"}, {"kv_heads", 4}}); }
+/// Its experts are whole on every rank, attention and what every row goes through besides are not.
+Model mixtral() {
+  return model_of({{"style", "llama"},
+                   {"kv_heads", 4},
+                   {"experts", 4},
+                   {"top_k", 2},
+                   {"shared_ffn", 8},
+                   {"balance_loss", 0.05}});
+}
 Model tied() { return model_of({{"tied_head", true}}); }
 
 struct Layout {
@@ -122,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, TensorParallel, testing::ValuesIn(synchronous
 
 TEST(TensorParallelLayouts, HaveTheSerialRunsBits) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  for (const Model& model : {gpt(), llama(), tied()}) {
+  for (const Model& model : {gpt(), llama(), mixtral(), tied()}) {
     for (const int tensor : {2, 4}) {
       SCOPED_TRACE(std::to_string(tensor) + " ranks a stage");
       expect_serial_bits(order, model, {.tensor = tensor});

@@ -1,7 +1,8 @@
-"""Models in Llama's style trained here and by the Llama of `transformers` (PyPI), from the same weights.
+"""Models in Llama's style trained here and by the Llama and the Mixtral of `transformers` (PyPI), from the same
+weights.
 
 Both take ten steps of plain gradient descent on the same samples, here cut into two stages; the losses
-have to agree to five digits. Exit status 77 (skipped) where torch or transformers is missing.
+have to agree to five digits (those of the model: what a router adds to be minimised is in neither). Exit status 77 (skipped) where torch or transformers is missing.
 """
 
 import json
@@ -16,11 +17,18 @@ SAMPLES = 8  # all of them in each step, so that their order does not matter
 LEARNING_RATE = 0.3
 MOST_DIFFERENCE = 1e-5  # of a loss, relative
 
+# What a router minimises besides is taken over a micro-batch here, over the batch there, and there over all blocks
+# together: one block and one micro-batch.
 SHAPES = [
     {'hidden': 48, 'layers': 3, 'heads': 4, 'kv_heads': 2, 'ffn': 40, 'vocabulary': 64, 'sequence': 16},
     {'hidden': 36, 'layers': 2, 'heads': 6, 'kv_heads': 1, 'ffn': 20, 'vocabulary': 50, 'sequence': 33,
      'rotary_base': 500000},
     {'hidden': 32, 'layers': 4, 'heads': 2, 'ffn': 88, 'vocabulary': 64, 'sequence': 8, 'tied_head': True},
+    {'hidden': 48, 'layers': 3, 'heads': 4, 'kv_heads': 2, 'ffn': 24, 'vocabulary': 64, 'sequence': 16,
+     'experts': 8, 'top_k': 2},
+    {'hidden': 32, 'layers': 2, 'heads': 4, 'ffn': 20, 'vocabulary': 50, 'sequence': 33, 'experts': 5, 'top_k': 3},
+    {'hidden': 40, 'layers': 1, 'heads': 4, 'ffn': 20, 'vocabulary': 50, 'sequence': 12, 'experts': 6, 'top_k': 2,
+     'balance_loss': 0.5, 'z_loss': 0.1},
 ]
 
 
@@ -33,12 +41,13 @@ def write_samples(numpy, folder, shape):
 
 
 def write_job(folder, shape):
+    micro_batches = 1 if 'balance_loss' in shape else 4
     job = {
         'schema': 'pipewright.job/1',
         'model': {'transformer': {'style': 'llama', **shape}},
         'cluster': {'preset': 'local-cpu', 'devices': 2},
         'global_batch': SAMPLES,
-        'strategy': {'pp_degree': 2, 'accumulate_steps': 4, 'schedule_mode': '1f1b'},
+        'strategy': {'pp_degree': 2, 'accumulate_steps': micro_batches, 'schedule_mode': '1f1b'},
         'training': {'steps': 1, 'optimizer': 'sgd', 'learning_rate': LEARNING_RATE,
                      'data': {'inputs': str(folder / 'x.npy'), 'labels': str(folder / 'y.npy')}},
     }
@@ -80,6 +89,23 @@ def matrix(weights, name, rows):
     return weights[name].reshape(rows, -1).T
 
 
+def matrices(weights, name, shape, rows):
+    """Those of all experts."""
+    return weights[name].reshape(shape['experts'], rows, -1).transpose(0, 2, 1)
+
+
+def feed_forward_of(numpy, shape, weights, ours, theirs):
+    hidden, ffn = shape['hidden'], shape['ffn']
+    if 'experts' not in shape:
+        gate, up = numpy.split(matrix(weights, f'{ours}/1.gate and up/weight', hidden), 2)
+        return {f'{theirs}.gate_proj.weight': gate, f'{theirs}.up_proj.weight': up,
+                f'{theirs}.down_proj.weight': matrix(weights, f'{ours}/3.down/weight', ffn)}
+    layer = f'{ours}/1.experts'
+    return {f'{theirs}.gate.weight': matrix(weights, f'{layer}/router_weight', hidden),
+            f'{theirs}.experts.gate_up_proj': matrices(weights, f'{layer}/experts/0.gate and up/weight', shape, hidden),
+            f'{theirs}.experts.down_proj': matrices(weights, f'{layer}/experts/2.down/weight', shape, ffn)}
+
+
 def state_of(torch, numpy, shape, weights):
     """Under the names that transformers gives them."""
     hidden = shape['hidden']
@@ -93,7 +119,6 @@ def state_of(torch, numpy, shape, weights):
         theirs = f'model.layers.{block}'
         attend, feed = f'{ours}/0.attend', f'{ours}/1.feed forward'
         qkv = matrix(weights, f'{attend}/1.attention/qkv_weight', hidden)
-        gate, up = numpy.split(matrix(weights, f'{feed}/1.gate and up/weight', hidden), 2)
         state |= {
             f'{theirs}.input_layernorm.weight': weights[f'{attend}/0.norm/scale'],
             f'{theirs}.self_attn.q_proj.weight': qkv[:hidden],
@@ -101,30 +126,43 @@ def state_of(torch, numpy, shape, weights):
             f'{theirs}.self_attn.v_proj.weight': qkv[hidden + keys:],
             f'{theirs}.self_attn.o_proj.weight': matrix(weights, f'{attend}/1.attention/output_weight', hidden),
             f'{theirs}.post_attention_layernorm.weight': weights[f'{feed}/0.norm/scale'],
-            f'{theirs}.mlp.gate_proj.weight': gate,
-            f'{theirs}.mlp.up_proj.weight': up,
-            f'{theirs}.mlp.down_proj.weight': matrix(weights, f'{feed}/3.down/weight', shape['ffn']),
         }
+        state |= feed_forward_of(numpy, shape, weights, feed, f'{theirs}.mlp')
     return {name: torch.tensor(numpy.ascontiguousarray(value)) for name, value in state.items()}
 
 
-def train_there(torch, transformers, shape, state, tokens):
-    config = transformers.LlamaConfig(
+def model_there(transformers, shape):
+    widths = dict(
         hidden_size=shape['hidden'], intermediate_size=shape['ffn'], num_hidden_layers=shape['layers'],
         num_attention_heads=shape['heads'], num_key_value_heads=shape.get('kv_heads', shape['heads']),
         vocab_size=shape['vocabulary'], max_position_embeddings=shape['sequence'], rms_norm_eps=1e-5,
         tie_word_embeddings=shape.get('tied_head', False), attn_implementation='eager',
         rope_parameters={'rope_type': 'default', 'rope_theta': float(shape.get('rotary_base', 10000))})
-    model = transformers.LlamaForCausalLM(config).float()
+    if 'experts' not in shape:
+        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**widths))
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(
+        **widths, num_local_experts=shape['experts'], num_experts_per_tok=shape['top_k'], output_router_logits=True))
+
+
+def minimised_besides(torch, shape, output):
+    """By the routers. There an expert's share is of the rows, here of the rows' top_k choices."""
+    if 'balance_loss' not in shape:
+        return 0
+    z = torch.logsumexp(output.router_logits[0], dim=-1).square().mean()
+    return shape['balance_loss'] / shape['top_k'] * output.aux_loss + shape['z_loss'] * z
+
+
+def train_there(torch, transformers, shape, state, tokens):
+    model = model_there(transformers, shape).float()
     model.load_state_dict(state)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     tokens = torch.tensor(tokens)
     losses = []
     for _ in range(STEPS):
         optimizer.zero_grad()
-        logits = model(input_ids=tokens[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()
+        output = model(input_ids=tokens[:, :-1])
+        loss = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), tokens[:, 1:].flatten())
+        (loss + minimised_besides(torch, shape, output)).backward()
         optimizer.step()
         losses.append(loss.item())
     return losses

@@ -36,6 +36,9 @@ bool agrees(const std::string& keyword, const Json& argument, const Json& value)
   if (keyword == "minimum") {
     return !value.is_number() || amount(value) >= amount(argument);
   }
+  if (keyword == "exclusiveMinimum") {
+    return !value.is_number() || amount(value) > amount(argument);
+  }
   if (keyword == "maximum") {
     return !value.is_number() || amount(value) <= amount(argument);
   }

@@ -48,6 +48,31 @@ Json llama_shape() {
                     "sequence": 4, "style": "llama", "kv_heads": 2, "rotary_base": 500000.0}})");
 }
 
+Json mixture_model() {
+  return parsed(R"({
+    "schema": "pipewright.model/1", "name": "experts", "loss": "mse", "sequence": 8,
+    "layers": [
+      {"name": "mixture", "kind": "mixture_of_experts", "in": 12, "experts": 4, "top_k": 2,
+       "normalised": false, "capacity_factor": 1.25, "balance_loss": 0.01, "z_loss": 0.001,
+       "router_bias": true,
+       "layers": [{"name": "up", "kind": "linear", "in": 12, "out": 20, "bias": true},
+                  {"name": "swiglu", "kind": "swiglu", "in": 20},
+                  {"name": "down", "kind": "linear", "in": 10, "out": 12, "bias": false}],
+       "shared": [{"name": "all", "kind": "linear", "in": 12, "out": 12, "bias": false}]}]})");
+}
+
+Json mixtral_shape() {
+  Json shape = llama_shape();
+  shape["transformer"].update({{"experts", 4},
+                               {"top_k", 2},
+                               {"normalised", false},
+                               {"capacity_factor", 1.25},
+                               {"balance_loss", 0.01},
+                               {"z_loss", 0.001},
+                               {"shared_ffn", 8}});
+  return shape;
+}
+
 Json image_model() {
   return parsed(R"({
     "schema": "pipewright.model/1", "name": "images", "loss": "softmax_cross_entropy",
@@ -224,6 +249,8 @@ std::vector<Sample> sample_documents() {
   return {{"model", "layers", layer_model()},
           {"model", "llama layers", llama_model()},
           {"model", "llama shape", llama_shape()},
+          {"model", "experts layer by layer", mixture_model()},
+          {"model", "mixtral shape", mixtral_shape()},
           {"model", "images", image_model()},
           {"model", "graph", graph_model()},
           {"model", "transformer", to_json(model_preset("gpt3-175b"))},

@@ -217,4 +217,65 @@ void HostOps::global_average_pool_backward_input(const ChannelShape& shape, cons
   exec::global_average_pool_backward_input(shape, dy, dx);
 }
 
+void HostOps::route(const RouterShape& shape, const float* logits, float* weights,
+                    const Routes& routes) {
+  const Buffer scratch = pool_.take(shape.scratch());
+  exec::route(shape, logits, weights, routes, scratch.floats());
+}
+
+void HostOps::route_backward(const RouterShape& shape, float share, const float* logits,
+                             const float* weights, const Routes& routes, const float* dweights,
+                             float* dlogits) {
+  const Buffer scratch = pool_.take(shape.scratch());
+  exec::route_backward(shape, share, logits, weights, routes, dweights, dlogits, scratch.floats());
+}
+
+void HostOps::gather_rows(const RouterShape& shape, int width, const Routes& routes, const float* x,
+                          float* gathered) {
+  exec::gather_rows(shape, width, routes, x, gathered);
+}
+
+void HostOps::sum_rows(const RouterShape& shape, int width, const Routes& routes,
+                       const float* gathered, float* x) {
+  exec::sum_rows(shape, width, routes, gathered, x);
+}
+
+void HostOps::weigh_rows(const RouterShape& shape, int width, const Routes& routes,
+                         const float* weights, const float* z, float* y) {
+  exec::weigh_rows(shape, width, routes, weights, z, y);
+}
+
+void HostOps::weigh_rows_backward(const RouterShape& shape, int width, const Routes& routes,
+                                  const float* weights, const float* dy, const float* z, float* dz,
+                                  float* dweights) {
+  exec::weigh_rows_backward(shape, width, routes, weights, dy, z, dz, dweights);
+}
+
+void HostOps::expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
+                                    const float* x, const float* w, float* y) {
+  exec::expert_linear_forward(shape, begin, x, w, y, numerics_);
+}
+
+void HostOps::expert_linear_backward_input(const ExpertLinearShape& shape,
+                                           const std::int32_t* begin, const float* dy,
+                                           const float* w, float* dx) {
+  exec::expert_linear_backward_input(shape, begin, dy, w, dx, numerics_);
+}
+
+void HostOps::expert_linear_backward_weight(const ExpertLinearShape& shape,
+                                            const std::int32_t* begin, const float* x,
+                                            const float* dy, float* dw) {
+  exec::expert_linear_backward_weight(shape, begin, x, dy, dw, numerics_);
+}
+
+void HostOps::expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
+                                  const float* bias, float* y) {
+  exec::expert_bias_forward(shape, begin, bias, y);
+}
+
+void HostOps::expert_bias_backward_weight(const ExpertLinearShape& shape, const std::int32_t* begin,
+                                          const float* dy, float* dbias) {
+  exec::expert_bias_backward_weight(shape, begin, dy, dbias);
+}
+
 }  // namespace pipewright::exec::cpu

@@ -5,7 +5,7 @@
 
 namespace pipewright::exec::cpu {
 
-class HostOps final : public TensorOps, public ImageOps, public LlamaOps {
+class HostOps final : public TensorOps, public ImageOps, public LlamaOps, public ExpertOps {
  public:
   /// The pool must outlive it.
   HostOps(BufferPool& pool, Numerics numerics) : pool_(pool), numerics_(numerics) {}
@@ -88,6 +88,32 @@ class HostOps final : public TensorOps, public ImageOps, public LlamaOps {
   void global_average_pool_forward(const ChannelShape& shape, const float* x, float* y) override;
   void global_average_pool_backward_input(const ChannelShape& shape, const float* dy,
                                           float* dx) override;
+
+  ExpertOps& experts() override { return *this; }
+  void route(const RouterShape& shape, const float* logits, float* weights,
+             const Routes& routes) override;
+  void route_backward(const RouterShape& shape, float share, const float* logits,
+                      const float* weights, const Routes& routes, const float* dweights,
+                      float* dlogits) override;
+  void gather_rows(const RouterShape& shape, int width, const Routes& routes, const float* x,
+                   float* gathered) override;
+  void sum_rows(const RouterShape& shape, int width, const Routes& routes, const float* gathered,
+                float* x) override;
+  void weigh_rows(const RouterShape& shape, int width, const Routes& routes, const float* weights,
+                  const float* z, float* y) override;
+  void weigh_rows_backward(const RouterShape& shape, int width, const Routes& routes,
+                           const float* weights, const float* dy, const float* z, float* dz,
+                           float* dweights) override;
+  void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
+                             const float* x, const float* w, float* y) override;
+  void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t* begin,
+                                    const float* dy, const float* w, float* dx) override;
+  void expert_linear_backward_weight(const ExpertLinearShape& shape, const std::int32_t* begin,
+                                     const float* x, const float* dy, float* dw) override;
+  void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
+                           const float* bias, float* y) override;
+  void expert_bias_backward_weight(const ExpertLinearShape& shape, const std::int32_t* begin,
+                                   const float* dy, float* dbias) override;
 
  private:
   ConvShape in_own_numerics(ConvShape shape) const;

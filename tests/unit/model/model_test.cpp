@@ -87,10 +87,92 @@ TEST(TransformerStyle, WhatDoesNotFitIsSaidWithItsPlace) {
   EXPECT_EQ(refused(layers(R"({"kind": "swiglu", "in": 5})")).pointer(), "/layers/0");
 }
 
+/// Mixtral 8x7B has 46,702,792,704 (arXiv 2401.04088 says 47B; the published weights).
+TEST(Mixtures, MixtralHasTheParametersOfThePublishedModel) {
+  const Json json = parse_json(R"({"schema": "pipewright.model/1", "transformer": {
+      "style": "llama", "hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "ffn": 14336,
+      "vocabulary": 32000, "sequence": 32768, "rotary_base": 1000000, "experts": 8, "top_k": 2,
+      "balance_loss": 0.02}})",
+                               "mixtral");
+  const Model model = read_model(JsonCursor(json, "mixtral"));
+  EXPECT_EQ(parameters(model), 46'702'792'704);
+  const Json written = to_json(model);
+  EXPECT_TRUE(written.contains("transformer")) << "it is still known to be one";
+  EXPECT_EQ(read_model(JsonCursor(written, "written")).layers, model.layers);
+}
+
+TEST(Mixtures, LayerByLayerTheyComeBackAsWritten) {
+  const Model model = read(layers(R"({"kind": "mixture_of_experts", "in": 6, "experts": 4,
+      "top_k": 2, "normalised": false, "capacity_factor": 1.25, "balance_loss": 0.01,
+      "z_loss": 0.001, "router_bias": true,
+      "layers": [{"kind": "linear", "out": 5}, {"kind": "gelu"}, {"kind": "linear", "out": 3}],
+      "shared": [{"kind": "linear", "out": 3}]})"));
+  EXPECT_EQ(model.layers[0].out, 3);
+  // The router 6 * 4 + 4, four experts of 6 * 5 + 5 + 5 * 3 + 3, and 6 * 3 + 3 for all.
+  EXPECT_EQ(parameters(model), 28 + 4 * 53 + 21);
+  const Json written = to_json(model);
+  EXPECT_EQ(read_model(JsonCursor(written, "written")).layers, model.layers);
+}
+
+TEST(Mixtures, WhatDoesNotFitIsSaidWithItsPlace) {
+  const auto refused_mixture = [](const std::string& more, const std::string& inner) {
+    return refused(layers(R"({"kind": "mixture_of_experts", "in": 6, "layers": [)" + inner + "], " +
+                          more + "}"));
+  };
+  const std::string linear = R"({"kind": "linear", "out": 6})";
+  const auto with = [&](const std::string& more) { return refused_mixture(more, linear); };
+  EXPECT_EQ(with(R"("experts": 4, "top_k": 5)").pointer(), "/layers/0/top_k");
+  EXPECT_EQ(with(R"("experts": 4, "top_k": 5)").message(),
+            "expected a whole number from 1 to 4, found 5");
+  EXPECT_EQ(with(R"("experts": 5000, "top_k": 5)").pointer(), "/layers/0/experts");
+  EXPECT_EQ(with(R"("experts": 4, "top_k": 2, "capacity_factor": 0)").message(),
+            "expected a factor above 0, such as 1.25; leave it out to drop nothing, found 0");
+  EXPECT_EQ(with(R"("experts": 4, "top_k": 2, "balance_loss": -1)").pointer(),
+            "/layers/0/balance_loss");
+  EXPECT_NE(with(R"("experts": 4, "top_k": 2, "zloss": 1)").message().find("z_loss"),
+            std::string::npos);
+  EXPECT_EQ(with(R"("experts": 4, "top_k": 2, "shared": [{"kind": "linear", "out": 5}])").message(),
+            "expected a last layer as wide as that of an expert, to which it is added; they are 5 "
+            "and 6 numbers wide");
+  const InputError nested =
+      refused_mixture(R"("experts": 4, "top_k": 2)", linear + R"(, {"kind": "layer_norm"})");
+  EXPECT_EQ(nested.pointer(), "/layers/0/layers/1/kind");
+  EXPECT_EQ(nested.message(),
+            "an expert consists of layers of kind linear (not tied), relu, gelu and swiglu, found "
+            "layer_norm");
+  const auto shape = [](const std::string& more) {
+    return refused(R"({"schema": "pipewright.model/1", "transformer": {"hidden": 12, "layers": 1,
+                       "heads": 2, "vocabulary": 9, "sequence": 5, )" +
+                   more + "}}");
+  };
+  EXPECT_EQ(shape(R"("experts": 4)").message(),
+            "expected no such key without \"style\": \"llama\", "
+            "found 4");
+  EXPECT_EQ(shape(R"("style": "llama", "top_k": 2)").pointer(), "/transformer/top_k");
+  EXPECT_EQ(shape(R"("style": "llama", "experts": 4, "top_k": 0)").pointer(), "/transformer/top_k");
+}
+
+/// 2 samples of 1 row: 4 pairs of rows and experts; swiglu 5 and 11 a number.
+TEST(Footprint, OfAMixtureCountsRowsThatComeEvenly) {
+  Model model = read(layers(R"({"kind": "mixture_of_experts", "in": 6, "experts": 4, "top_k": 2,
+      "layers": [{"kind": "linear", "out": 8, "bias": false}, {"kind": "swiglu"},
+                 {"kind": "linear", "out": 6, "bias": false}]})"));
+  const exec::LayerFootprint one = exec::footprint(model.layers[0], model, 2);
+  const double router = 2 * 2 * 6 * 4, experts = 2 * 4 * (6 * 8 + 4 * 6);
+  EXPECT_EQ(one.forward_flops, router + 5 * 2 * 4 + experts + 5 * 4 * 4 + 2 * 4 * 6);
+  EXPECT_EQ(one.input_gradient_flops,
+            router + 11 * 2 * 4 + experts + 11 * 4 * 4 + (3 + 1) * 4 * 6 + 2 * 6);
+  EXPECT_EQ(one.weight_gradient_flops, router + experts);
+  model.layers[0].choice.capacity_factor = 0.5;  // one row an expert of one sample: two of them
+  model.layers[0].choice.top_k = 4;
+  EXPECT_EQ(exec::footprint(model.layers[0], model, 1).weight_gradient_flops,
+            2 * 6 * 4 + 2 * 4 * (6 * 8 + 4 * 6));
+}
+
 TEST(ModelPresets, UnknownOnesGetASuggestion) {
   EXPECT_EQ(refusal([] { model_preset("gpt-tny"); }).message(),
             "unknown model preset \"gpt-tny\" (did you mean \"gpt-tiny\"?); the presets are mlp, "
-            "gpt-tiny, llama-tiny, gpt3-175b, resnet50, resnet50-small, resnet-tiny");
+            "gpt-tiny, llama-tiny, mixtral-tiny, gpt3-175b, resnet50, resnet50-small, resnet-tiny");
 }
 
 TEST(Footprint, Linear) {
@@ -197,7 +279,7 @@ TEST(ReadModel, MessagesSayWhatToDo) {
                "\"layer_norm\", \"causal_self_attention\", \"embedding\", \"residual\", "
                "\"sequential\", \"conv2d\", \"batch_norm\", \"max_pool\", \"average_pool\", "
                "\"global_average_pool\", \"graph\", \"add\", \"concat\", \"custom\", \"rms_norm\", "
-               "\"swiglu\" (did you mean \"linear\"?), found \"linaer\"");
+               "\"swiglu\", \"mixture_of_experts\" (did you mean \"linear\"?), found \"linaer\"");
   EXPECT_EQ(refused(R"({"schema": "pipewright.model/1", "transfomer": {}})").message(),
             "unknown key (did you mean \"transformer\"?); the keys here are schema name preset "
             "transformer layers loss sequence bytes_per_element");

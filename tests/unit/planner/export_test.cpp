@@ -234,6 +234,9 @@ TEST(Megatron, RefusesWhatItCannotDo) {
   Plan plain = plan_of(2, {2, 2}, "1f1b", 1);
   plain.model = model_preset("mlp");
   EXPECT_NE(refusal_of(plain, "megatron").find("decoder-only"), std::string::npos);
+  plain.model = model_preset("mixtral-tiny");
+  for (const char* format : {"megatron", "torchtitan", "paddle-tuner"})
+    EXPECT_NE(refusal_of(plain, format).find("model is neither"), std::string::npos) << format;
 }
 
 std::map<std::string, Json> torchtitan(const Plan& plan) {

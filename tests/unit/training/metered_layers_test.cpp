@@ -76,6 +76,22 @@ TEST(MeteredLayers, WhatLlamasLayersKeep) {
             (Kept{(8 * (12 + 20 + 12) + 8 * 6 * 4) * 4, 8 * (12 + 12 + 20 + 12) * 4}));
 }
 
+TEST(MeteredLayers, AMixtureKeepsEachRowForEachOfItsExperts) {
+  Layer up = of_kind(LayerKind::Linear, 5, 8), swiglu = of_kind(LayerKind::Swiglu, 8, 4);
+  Layer down = of_kind(LayerKind::Linear, 4, 7);
+  Layer mixture = of_kind(LayerKind::MixtureOfExperts, 5, 7);
+  mixture.choice = {.experts = 3, .top_k = 2};
+  mixture.inner = {up, swiglu, down};
+  // 6 rows, 12 pairs. The routes: 3 + 1 and three numbers a pair. F: input, logits, weights, and by
+  // pair what comes in, both sides of swiglu, and what comes out. I: input, the logits' gradient,
+  // and by pair what goes into both products, and their gradients.
+  const int routes = 4 + 3 * 12;
+  EXPECT_EQ(kept_by(mixture, {2, 3}),
+            (Kept{(6 * (5 + 3) + 12 + routes + 12 * (5 + 8 + 4 + 7)) * 4,
+                  (6 * (5 + 3) + routes + 12 * (5 + 4 + 8 + 7) + 6 * 7) * 4}))
+      << "and the gradient of the output, which somebody else holds";
+}
+
 TEST(MeteredLayers, AttentionKeepsFiveRowsAndTheProbabilities) {
   Layer layer = of_kind(LayerKind::CausalSelfAttention, 6, 6);
   layer.heads = 3;

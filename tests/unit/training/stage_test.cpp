@@ -92,6 +92,28 @@ Model small_llama() {
   return model;
 }
 
+/// The same with three experts in a block.
+Model small_mixtral_with(int top_k) {
+  Model model;
+  model.name = "small mixtral";
+  model.sequence = 7;
+  model.layers = expand({.hidden = 24,
+                         .layers = 2,
+                         .heads = 4,
+                         .ffn = 13,
+                         .vocabulary = 256,
+                         .sequence = 7,
+                         .style = TransformerStyle::Llama,
+                         .kv_heads = 2,
+                         .choice = {.experts = 3, .top_k = top_k},
+                         .shared_ffn = 5});
+  return model;
+}
+
+Model small_mixtral() { return small_mixtral_with(2); }
+/// Where a row changes its experts the loss jumps; here it has all of them.
+Model smooth_mixtral() { return small_mixtral_with(3); }
+
 Model small_perceptron() {
   Model model;
   model.name = "perceptron";
@@ -201,6 +223,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"transformer4", small_transformer, {0, 1, 3, 4, 6}},
                     Case{"transformer6", small_transformer, {0, 1, 2, 3, 4, 5, 6}},
                     Case{"llama2", small_llama, {0, 2, 4}},
+                    Case{"mixtral2", small_mixtral, {0, 2, 4}},
                     Case{"perceptron2", small_perceptron, {0, 1, 3}},
                     Case{"residualFirst", residual_first, {0, 1, 2}},
                     Case{"perceptron3", small_perceptron, {0, 2, 3}}),
@@ -252,7 +275,8 @@ TEST_P(Gradient, IsThatOfTheLoss) {
 INSTANTIATE_TEST_SUITE_P(Models, Gradient,
                          testing::Values(Smoothness{with_gelu, 0.005, 2 + 2 * 12 + 2 + 1},
                                          Smoothness{small_transformer, 0.05, 2 + 2 * 12 + 2 + 1},
-                                         Smoothness{small_llama, 0.005, 1 + 2 * 6 + 1 + 1}));
+                                         Smoothness{small_llama, 0.005, 1 + 2 * 6 + 1 + 1},
+                                         Smoothness{smooth_mixtral, 0.005, 1 + 2 * 9 + 1 + 1}));
 
 // Weights depend on the seed and on where they stand in the model, so layers of one shape differ.
 TEST(StageTest, WeightsStartDifferentInEachLayerAndForEachSeed) {

@@ -1,0 +1,23 @@
+#include "exec/layers/expert_ops.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace pipewright::exec {
+
+std::size_t route_words(const ExpertChoice& choice, std::size_t pairs) {
+  return static_cast<std::size_t>(choice.experts) + 1 + 3 * pairs;
+}
+
+Routes routes_in(const ExpertChoice& choice, std::size_t pairs, std::int32_t* words) {
+  std::int32_t* const expert = words + choice.experts + 1;
+  return {words, expert, expert + pairs, expert + 2 * pairs};
+}
+
+int even_rows(const ExpertChoice& choice, std::int64_t rows) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  return static_cast<int>(
+      std::min({kMost, rows * choice.top_k, expert_capacity(choice, rows) * choice.experts}));
+}
+
+}  // namespace pipewright::exec

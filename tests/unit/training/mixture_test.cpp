@@ -1,0 +1,339 @@
+// Mixtures of experts: whom the router chooses and whom it drops, in cases whose answer is known,
+// and the whole layer against a slow and obvious version in double: F by value, I and W against
+// central differences of it, with the router's own losses.
+#include "exec/layers/mixture.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/model/experts.hpp"
+#include "core/model/model.hpp"
+#include "exec/devices/cpu/host_ops.hpp"
+#include "exec/layers/expert_ops.hpp"
+#include "tests/unit/numeric.hpp"
+
+namespace pipewright::exec {
+namespace mixture_test {
+
+using test::Doubles;
+using test::expect_close;
+using test::Floats;
+using test::numeric_gradient;
+using test::random_floats;
+using test::widened;
+
+constexpr double kTolerance = 2e-5;
+
+/// What a router makes of logits.
+struct Routed {
+  Routed(const RouterShape& of, const Floats& logits)
+      : shape(of),
+        words(route_words(of.choice, of.pairs()), 77),
+        routes(routes_in(of.choice, of.pairs(), words.data())),
+        weights(of.pairs(), NAN) {
+    Floats scratch(of.scratch());
+    route(of, logits.data(), weights.data(), routes, scratch.data());
+  }
+
+  std::vector<int> experts() const { return {routes.expert, routes.expert + shape.pairs()}; }
+  std::vector<int> places() const { return {routes.place, routes.place + shape.pairs()}; }
+  std::vector<int> rows() const { return {routes.row, routes.row + shape.pairs()}; }
+  std::vector<int> begins() const {
+    return {routes.begin, routes.begin + shape.choice.experts + 1};
+  }
+
+  RouterShape shape;
+  std::vector<std::int32_t> words;
+  Routes routes;
+  Floats weights;
+};
+
+TEST(Router, TakesTheLargestAndOfEqualOnesTheLowerNumber) {
+  const Routed routed({3, {.experts = 4, .top_k = 2}}, {0, 3, 1, 2,  //
+                                                        5, 1, 5, 5,  //
+                                                        2, 2, 2, 2});
+  EXPECT_EQ(routed.experts(), (std::vector<int>{1, 3, 0, 2, 0, 1})) << "ascending in a row";
+  const double one = 1 / (1 + std::exp(-1.0));
+  expect_close(routed.weights, {one, 1 - one, 0.5, 0.5, 0.5, 0.5}, 1e-6, "weights");
+  EXPECT_EQ(routed.begins(), (std::vector<int>{0, 2, 4, 5, 6}));
+  EXPECT_EQ(routed.rows(), (std::vector<int>{1, 2, 0, 2, 1, 0})) << "in the order of rows";
+  EXPECT_EQ(routed.places(), (std::vector<int>{2, 5, 0, 4, 1, 3}));
+}
+
+TEST(Router, WeightsThatAreNotNormalisedAreTheSoftmaxOverAllExperts) {
+  const Routed routed({1, {.experts = 3, .top_k = 2, .normalises = false}},
+                      {std::log(1.0F), std::log(2.0F), std::log(5.0F)});
+  EXPECT_EQ(routed.experts(), (std::vector<int>{1, 2}));
+  expect_close(routed.weights, {2.0 / 8, 5.0 / 8}, 1e-6, "weights");
+}
+
+TEST(Router, AnExpertThatIsFullDropsTheRowsThatComeLast) {
+  // 5 rows of 2 experts each among 3, so 10/3 an expert; 0.8 of that is 2.67, hence 3.
+  const ExpertChoice choice{.experts = 3, .top_k = 2, .capacity_factor = 0.8};
+  EXPECT_EQ(expert_capacity(choice, 5), 3);
+  const Routed routed({5, choice}, {9, 8, 0,  //
+                                    9, 8, 0,  //
+                                    9, 0, 8,  //
+                                    9, 8, 0,  //
+                                    0, 9, 8});
+  EXPECT_EQ(routed.places(), (std::vector<int>{0, 3, 1, 4, 2, 6, -1, 5, -1, 7}));
+  EXPECT_EQ(routed.begins(), (std::vector<int>{0, 3, 6, 8}));
+  EXPECT_EQ(routed.rows(), (std::vector<int>{0, 1, 2, 0, 1, 3, 2, 4, -1, -1}));
+  const double larger = 1 / (1 + std::exp(-1.0));
+  EXPECT_NEAR(routed.weights[7], 1 - larger, 1e-6) << "what is left is not made larger";
+}
+
+TEST(Router, CapacityIsRoundedUpAndNeverMoreThanAllRows) {
+  EXPECT_EQ(expert_capacity({.experts = 8, .top_k = 2}, 100), 100) << "nothing is dropped";
+  EXPECT_EQ(expert_capacity({.experts = 8, .top_k = 2, .capacity_factor = 1}, 100), 25);
+  EXPECT_EQ(expert_capacity({.experts = 8, .top_k = 2, .capacity_factor = 1.25}, 100), 32);
+  EXPECT_EQ(expert_capacity({.experts = 8, .top_k = 2, .capacity_factor = 9}, 100), 100);
+}
+
+/// With equal logits P is 1/E for all, and ties send every row to the first top_k experts.
+TEST(Router, ItsOwnLossesHaveTheirGradients) {
+  constexpr int kRows = 3, kExperts = 4;
+  const ExpertChoice choice{.experts = kExperts, .top_k = 2, .balance_loss = 0.5, .z_loss = 0.25};
+  const Floats logits(kRows * kExperts, 0);
+  const Routed routed({kRows, choice}, logits);
+  Floats dlogits(logits.size(), NAN), scratch(routed.shape.scratch());
+  const Floats none(routed.weights.size(), 0);
+  const double share = 0.125;
+  route_backward(routed.shape, share, logits.data(), routed.weights.data(), routed.routes,
+                 none.data(), dlogits.data(), scratch.data());
+  Doubles expected;
+  for (int i = 0; i < kRows * kExperts; ++i) {
+    const double f = i % kExperts < 2 ? 0.5 : 0;
+    const double balance = 0.5 / kRows * (f - 1.0 / kExperts);
+    const double z = 2 * 0.25 / kRows * std::log(kExperts) / kExperts;
+    expected.push_back(share * (balance + z));
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(dlogits[i], expected[i], 1e-7);
+}
+
+// --- The whole layer -----------------------------------------------------------------------------
+
+constexpr int kWidth = 5, kOut = 4, kSamples = 2, kSequence = 7, kRows = kSamples * kSequence;
+constexpr int kInner = 3;  // in an expert, behind the activation
+constexpr double kShare = 0.25;
+
+struct LayerCase {
+  const char* name;
+  ExpertChoice choice;
+  const char* activation;  // of the experts
+  bool bias = false;       // of router and experts
+  bool shared = false;
+};
+
+Layer layer_of(const LayerCase& c) {
+  const bool halves = std::string(c.activation) == "swiglu";
+  const Json up = {{"kind", "linear"}, {"out", halves ? 2 * kInner : kInner}, {"bias", c.bias}};
+  const Json down = {{"kind", "linear"}, {"out", kOut}, {"bias", c.bias}};
+  Json json = {{"kind", "mixture_of_experts"},
+               {"in", kWidth},
+               {"router_bias", c.bias},
+               {"layers", {up, {{"kind", c.activation}}, down}}};
+  if (c.shared) json["shared"] = {{{"kind", "linear"}, {"out", kOut}}};
+  write_expert_choice(c.choice, json);
+  const Json model = {{"schema", "pipewright.model/1"}, {"layers", {json}}, {"loss", "mse"}};
+  return read_model(JsonCursor(model, "model")).layers.front();
+}
+
+double activated(const std::string& kind, const double* row, int width, int j) {
+  if (kind == "relu") return std::max(0.0, row[j]);
+  if (kind == "swiglu") return row[j] / (1 + std::exp(-row[j])) * row[width + j];
+  const double v = row[j];
+  return v / 2 * (1 + std::tanh(0.7978845608 * (v + 0.044715 * v * v * v)));
+}
+
+/// y = x · w[in][out] + b; b may be null.
+Doubles times(const double* x, const double* w, const double* b, int in, int out) {
+  Doubles y(static_cast<std::size_t>(out), 0);
+  for (int j = 0; j < out; ++j) {
+    for (int i = 0; i < in; ++i) y[static_cast<std::size_t>(j)] += x[i] * w[i * out + j];
+    if (b != nullptr) y[static_cast<std::size_t>(j)] += b[j];
+  }
+  return y;
+}
+
+/// The arrays of the layer, as it collects them; null where it has none.
+struct Arrays {
+  Arrays(const LayerCase& c, int up_width, const double* at) {
+    const int experts = c.choice.experts;
+    const auto next = [&at](bool is_there, int size) {
+      return is_there ? std::exchange(at, at + size) : nullptr;
+    };
+    router = next(true, kWidth * experts);
+    router_bias = next(c.bias, experts);
+    up = next(true, experts * kWidth * up_width);
+    up_bias = next(c.bias, experts * up_width);
+    down = next(true, experts * kInner * kOut);
+    down_bias = next(c.bias, experts * kOut);
+    shared = next(c.shared, kWidth * kOut);
+    shared_bias = next(c.shared, kOut);
+  }
+
+  const double *router, *router_bias, *up, *up_bias, *down, *down_bias, *shared, *shared_bias;
+};
+
+/// From the input and the arrays of the layer, one after another.
+class Reference {
+ public:
+  Reference(const LayerCase& c, const Doubles& all)
+      : c_(c),
+        choice_(c.choice),
+        kind_(c.activation),
+        up_width_(kind_ == "swiglu" ? 2 * kInner : kInner),
+        arrays_(c, up_width_, all.data() + kRows * kWidth),
+        taken_(index(choice_.experts), 0),
+        f_(taken_),
+        mean_(taken_) {
+    for (int r = 0; r < kRows; ++r) add_row(all.data() + r * kWidth);
+  }
+
+  const Doubles& outputs() const { return y_; }
+  /// The router's own.
+  double losses() const {
+    double balance = 0;
+    for (std::size_t e = 0; e < f_.size(); ++e) balance += f_[e] * mean_[e];
+    return choice_.balance_loss * choice_.experts * balance + choice_.z_loss * squares_ / kRows;
+  }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  void add_row(const double* x) {
+    const Doubles p = probabilities(x);
+    std::vector<int> order(p.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return p[index(a)] > p[index(b)]; });
+    order.resize(index(choice_.top_k));
+    double chosen = 0;
+    for (const int e : order) chosen += p[index(e)];
+    Doubles row(kOut, 0);
+    if (c_.shared) row = times(x, arrays_.shared, arrays_.shared_bias, kWidth, kOut);
+    const double capacity =
+        choice_.capacity_factor > 0
+            ? std::ceil(choice_.capacity_factor * kRows * choice_.top_k / choice_.experts)
+            : kRows;
+    for (const int e : order) {
+      f_[index(e)] += 1.0 / (kRows * choice_.top_k);
+      if (taken_[index(e)]++ >= capacity) continue;
+      const Doubles z = expert(e, x);
+      const double weight = choice_.normalises ? p[index(e)] / chosen : p[index(e)];
+      for (std::size_t j = 0; j < kOut; ++j) row[j] += weight * z[j];
+    }
+    y_.insert(y_.end(), row.begin(), row.end());
+  }
+
+  Doubles probabilities(const double* x) {
+    Doubles p = times(x, arrays_.router, arrays_.router_bias, kWidth, choice_.experts);
+    double sum = 0;
+    for (double& one : p) sum += one = std::exp(one);
+    squares_ += std::log(sum) * std::log(sum);
+    for (std::size_t e = 0; e < p.size(); ++e) mean_[e] += (p[e] /= sum) / kRows;
+    return p;
+  }
+
+  Doubles expert(int e, const double* x) const {
+    const auto of_bias = [&](const double* biases, int width) {
+      return biases == nullptr ? nullptr : biases + e * width;
+    };
+    const Doubles inner = times(x, arrays_.up + e * kWidth * up_width_,
+                                of_bias(arrays_.up_bias, up_width_), kWidth, up_width_);
+    Doubles hidden;
+    for (int j = 0; j < kInner; ++j) hidden.push_back(activated(kind_, inner.data(), kInner, j));
+    return times(hidden.data(), arrays_.down + e * kInner * kOut, of_bias(arrays_.down_bias, kOut),
+                 kInner, kOut);
+  }
+
+  const LayerCase& c_;
+  const ExpertChoice choice_;
+  const std::string kind_;
+  const int up_width_;
+  const Arrays arrays_;
+  std::vector<double> taken_, f_, mean_;  // by expert
+  double squares_ = 0;
+  Doubles y_;
+};
+
+class MixtureLayers : public testing::TestWithParam<LayerCase> {};
+
+TEST_P(MixtureLayers, AgreeWithTheReference) {
+  const Layer layer = layer_of(GetParam());
+  BufferPool pool;
+  cpu::HostOps ops(pool, Numerics::Fast);
+  const auto made = make_layer(
+      layer, {.extent = {kSamples, kSequence}, .ops = &ops, .path = "0", .width = kWidth});
+  made->set_loss_share(kShare);
+  std::vector<Parameter*> parameters;
+  made->collect(parameters);
+  Floats all = random_floats(kRows * kWidth, 1);
+  for (std::size_t k = 0; k < parameters.size(); ++k) {
+    Parameter& one = *parameters[k];
+    const Floats start = random_floats(static_cast<std::size_t>(one.start.size), 2 + k);
+    one.value.assign(start.begin(), start.end());
+    one.gradient.assign(start.size(), 1.0F);  // W adds
+    all.insert(all.end(), start.begin(), start.end());
+  }
+  const Floats dy = random_floats(kRows * kOut, 99);
+
+  Saved saved = made->new_saved();
+  Buffer x = ops.take(kRows * kWidth), gradient = ops.take(dy.size());
+  std::copy_n(all.begin(), kRows * kWidth, x.floats());
+  std::copy(dy.begin(), dy.end(), gradient.floats());
+  const Buffer y = run_now(made->forward(std::move(x), saved));
+  expect_close({y.floats(), y.floats() + dy.size()}, Reference(GetParam(), widened(all)).outputs(),
+               kTolerance, "F");
+
+  const Buffer dx = run_now(made->backward_input(std::move(gradient), saved, true));
+  made->backward_weight(saved);
+  const auto minimised = [&](const Doubles& at) {
+    const Reference reference(GetParam(), at);
+    double sum = kShare * reference.losses();
+    for (std::size_t i = 0; i < dy.size(); ++i)
+      sum += reference.outputs()[i] * static_cast<double>(dy[i]);
+    return Doubles{sum};
+  };
+  Doubles expected = numeric_gradient(minimised, widened(all), {1.0F});
+  Floats actual(dx.floats(), dx.floats() + kRows * kWidth);
+  for (const Parameter* one : parameters)
+    actual.insert(actual.end(), one->gradient.begin(), one->gradient.end());
+  for (std::size_t i = kRows * kWidth; i < expected.size(); ++i) expected[i] += 1;
+  expect_close(actual, expected, 5e-5, "I and W");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, MixtureLayers,
+    testing::Values(
+        LayerCase{"mixtral", {.experts = 4, .top_k = 2}, "swiglu"},
+        LayerCase{
+            "losses", {.experts = 4, .top_k = 2, .balance_loss = 0.7, .z_loss = 0.3}, "swiglu"},
+        LayerCase{"notNormalised",
+                  {.experts = 3, .top_k = 2, .normalises = false, .balance_loss = 0.7},
+                  "gelu",
+                  true},
+        LayerCase{"switchWithDrops",
+                  {.experts = 3, .top_k = 1, .normalises = false, .capacity_factor = 0.75},
+                  "relu",
+                  true},
+        LayerCase{"dropsAndShared",
+                  {.experts = 5, .top_k = 3, .capacity_factor = 0.6, .z_loss = 0.1},
+                  "swiglu",
+                  true,
+                  true},
+        LayerCase{"oneExpert", {.experts = 1, .top_k = 1}, "gelu"},
+        LayerCase{"allExperts", {.experts = 3, .top_k = 3, .balance_loss = 1}, "gelu", false, true},
+        LayerCase{"moreExpertsThanRows", {.experts = 17, .top_k = 2}, "swiglu", true}),
+    [](const auto& one) { return one.param.name; });
+
+}  // namespace mixture_test
+}  // namespace pipewright::exec
