@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <set>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
@@ -96,24 +98,35 @@ std::size_t stride_of(const Mesh& mesh, std::string_view dim) {
   return stride;
 }
 
-std::vector<int> devices_from(const Mesh& mesh, int replicas) {
-  const std::size_t along_pipeline = stride_of(mesh, "pp"), along_replicas = stride_of(mesh, "dp");
-  std::vector<int> result;
-  for (std::size_t d = 0; d < static_cast<std::size_t>(replicas); ++d) {
-    for (std::size_t r = 0; r < static_cast<std::size_t>(mesh.size("pp")); ++r) {
-      const std::size_t place = r * along_pipeline + (replicas > 1 ? d * along_replicas : 0);
-      PIPEWRIGHT_ASSERT(place < mesh.devices.size(), "a mesh has fewer devices than its shape");
-      result.push_back(mesh.devices[place]);
+/// The last of these dimensions varies fastest; of any other the first place.
+std::vector<int> devices_along(const Mesh& mesh, std::initializer_list<std::string_view> dims) {
+  std::vector<std::size_t> places{0};
+  for (const std::string_view dim : dims) {
+    const std::size_t stride = stride_of(mesh, dim);
+    std::vector<std::size_t> finer;
+    for (const std::size_t place : places) {
+      for (std::size_t k = 0; k < static_cast<std::size_t>(mesh.size(dim)); ++k)
+        finer.push_back(place + k * stride);
     }
+    places = std::move(finer);
+  }
+  std::vector<int> result;
+  for (const std::size_t place : places) {
+    PIPEWRIGHT_ASSERT(place < mesh.devices.size(), "a mesh has fewer devices than its shape");
+    result.push_back(mesh.devices[place]);
   }
   return result;
 }
 
 }  // namespace
 
-std::vector<int> Mesh::devices_of_pipeline() const { return devices_from(*this, 1); }
+std::vector<int> Mesh::devices_of_pipeline() const { return devices_along(*this, {"pp"}); }
 
-std::vector<int> Mesh::devices_of_replicas() const { return devices_from(*this, size("dp")); }
+std::vector<int> Mesh::devices_of_replicas() const { return devices_along(*this, {"dp", "pp"}); }
+
+std::vector<int> Mesh::devices_that_divide_ranks() const {
+  return devices_along(*this, {"dp", "pp", "tp"});
+}
 
 Mesh read_mesh(const JsonCursor& value) {
   value.only({"shape", "dim_names", "devices"});

@@ -32,6 +32,8 @@ struct Mesh {
   /// Those of all replicas, one replica after the other: pipeline rank r of replica d is rank
   /// d * size("pp") + r of the run.
   std::vector<int> devices_of_replicas() const;
+  /// The same with the "tp" devices of each of these ranks side by side.
+  std::vector<int> devices_that_divide_ranks() const;
 };
 Mesh read_mesh(const JsonCursor& value);
 Json to_json(const Mesh& mesh);

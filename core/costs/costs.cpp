@@ -47,9 +47,8 @@ bool CostTable::has_shared_links() const {
 
 const RouteCosts& CostTable::route(RankId source_rank, RankId destination, int ranks) const {
   if (route_of_edge.empty() || source_rank.value < 0 || destination.value < 0) return every_route;
-  return route_of_edge[static_cast<std::size_t>(source_rank.value) *
-                           static_cast<std::size_t>(ranks) +
-                       static_cast<std::size_t>(destination.value)];
+  const auto entry = [this](int rank) { return static_cast<std::size_t>(rank / ranks_of_entry); };
+  return route_of_edge[entry(source_rank.value) * entry(ranks) + entry(destination.value)];
 }
 
 Bytes CostTable::message_bytes(const Route& route) const {
@@ -153,6 +152,12 @@ Nanoseconds CostTable::ring_time(const Collective& collective, std::int64_t move
   return time + Nanoseconds(static_cast<std::int64_t>(std::ceil(bytes / rate * 1e9 - 1e-6)));
 }
 
+Nanoseconds CostTable::moving_time(const Collective& collective, std::int64_t moved,
+                                   int ranks) const {
+  return collectives != nullptr ? priced_time(*collectives, collective, moved)
+                                : ring_time(collective, moved, ranks);
+}
+
 Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) const {
   if (collective.given.up_to > 0) return part_time(collective.given);
   const auto stage = static_cast<std::size_t>(collective.stage.value);
@@ -162,8 +167,14 @@ Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) 
   }
   const std::optional<std::int64_t> moved = collective_bytes(collective);
   if (!moved) return time;
-  return time + (collectives != nullptr ? priced_time(*collectives, collective, *moved)
-                                        : ring_time(collective, *moved, ranks));
+  if (collective.block > 1) {
+    Collective firsts = collective;
+    std::erase_if(firsts.members, [&](const Collective::Member& member) {
+      return member.rank.value % collective.block != 0;
+    });
+    return time + moving_time(firsts, *moved, ranks);
+  }
+  return time + moving_time(collective, *moved, ranks);
 }
 
 Nanoseconds CostTable::update_time(const Placement& placement, RankId rank) const {

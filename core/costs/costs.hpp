@@ -72,6 +72,8 @@ struct CostTable {
   /// Own entry of a directed rank edge, at source * ranks + destination; empty: every_route for
   /// all. Its links may be empty.
   std::vector<RouteCosts> route_of_edge;
+  /// So many consecutive ranks share the entry of one (docs/semantics.md §3.5).
+  int ranks_of_entry = 1;
   std::vector<Link> links;
   /// What the ranks' collectives take; nullptr: a ring over their routes.
   std::shared_ptr<const CollectivePrices> collectives;
@@ -106,6 +108,7 @@ struct CostTable {
   Nanoseconds part_time(const PartWork& work) const;
   std::optional<std::int64_t> collective_bytes(const Collective& collective) const;
   Nanoseconds ring_time(const Collective& collective, std::int64_t moved, int ranks) const;
+  Nanoseconds moving_time(const Collective& collective, std::int64_t moved, int ranks) const;
 };
 
 /// Cost of the updates of a rank's stages, one after the other.

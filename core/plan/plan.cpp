@@ -268,6 +268,10 @@ void read_inside_stages(const JsonCursor& document, Plan& plan) {
     plan.sequence_parallel = sequence->boolean();
   }
   const auto lists = document.find("parts");
+  if (const auto ranks = document.find("replicas_are_ranks")) {
+    plan.replicas_are_ranks = ranks->boolean();
+    if (!lists) ranks->fail("parts beside it: without them replicas are ranks anyway");
+  }
   if (!lists) return;
   plan.parts = read_parts(*lists);
   const std::vector<MeshAxis> axes = axes_of(plan);
@@ -285,7 +289,8 @@ void read_inside_stages(const JsonCursor& document, Plan& plan) {
 
 /// The devices of the Program's ranks: of those that stand for several the first.
 std::vector<int> devices_of_program(const Plan& plan) {
-  return plan.parts.empty() ? plan.mesh.devices_of_replicas() : plan.mesh.devices_of_pipeline();
+  return plan.program_replicas() > 1 ? plan.mesh.devices_of_replicas()
+                                     : plan.mesh.devices_of_pipeline();
 }
 
 /// The parts that a plan may leave out.
@@ -395,15 +400,15 @@ Executable executable_of_text(std::string_view text) {
 
 std::vector<MeshAxis> axes_of(const Plan& plan) {
   return rank_axes(plan.mesh.size("tp"), plan.mesh.size("cp"), plan.expert_parallel,
-                   plan.replicas());
+                   plan.replicas_are_ranks ? 1 : plan.replicas());
 }
 
 Plan read_plan(const JsonCursor& document) {
   require_schema(document, "plan", 2);
   document.only({"schema", "model", "cluster", "cluster_fingerprint", "mesh", "micro_batches",
                  "micro_batch_size", "stages", "schedule", "policy", "sharding_stage",
-                 "expert_parallel", "sequence_parallel", "parts", "costs", "predicted",
-                 "executable", "training", "tuner"});
+                 "expert_parallel", "sequence_parallel", "parts", "replicas_are_ranks", "costs",
+                 "predicted", "executable", "training", "tuner"});
   Plan plan;
   DescribedModel described = read_described_model(document.at("model"));
   plan.model = std::move(described.model);
@@ -442,6 +447,7 @@ Json to_json(const Plan& plan) {
   if (plan.expert_parallel > 1) json["expert_parallel"] = plan.expert_parallel;
   if (plan.sequence_parallel) json["sequence_parallel"] = true;
   if (!plan.parts.empty()) json["parts"] = parts_json(plan.parts);
+  if (plan.replicas_are_ranks) json["replicas_are_ranks"] = true;
   json["costs"] = costs_json(plan.costs, {stages, plan.cluster, devices});
   json["predicted"] = prediction_json(plan.predicted);
   json["executable"] = executable_json(plan.executable);

@@ -95,6 +95,9 @@ struct Plan {
   /// Of the actions of stages, by kind; empty: nothing is said of what ranks tell one another
   /// inside a stage.
   std::vector<ActionParts> parts;
+  /// Of a plan with parts: replicas are ranks of the Program. Else one stands for all of them, and
+  /// what they exchange is in the costs of its updates.
+  bool replicas_are_ranks = false;
   CostTable costs;  // routes between all_ranks()
   Prediction predicted;
   std::map<std::string, Executable> executable;  // by device kind
@@ -107,8 +110,7 @@ struct Plan {
   int replicas() const { return mesh.size("dp"); }  // of the whole pipeline: data parallel
   // Of the Program: replica d's pipeline rank r is rank d * ranks() + r, and its micro-batches are
   // those from d * micro_batches on.
-  // Where actions have parts, one replica stands for all of them.
-  int program_replicas() const { return parts.empty() ? replicas() : 1; }
+  int program_replicas() const { return parts.empty() || replicas_are_ranks ? replicas() : 1; }
   int all_ranks() const { return program_replicas() * ranks(); }
   int all_micro_batches() const { return program_replicas() * micro_batches; }
 };

@@ -292,7 +292,8 @@ void add_estimated(const Strategy& strategy, Json& json) {
   const auto add = [&](const char* key, const Choice& choice, auto write) {
     if (!choice.empty()) json[key] = write(choice);
   };
-  add("mp_degree", strategy.mp_degree, numbers_json);
+  if (!strategy.mp_degree.empty() || strategy.opens_mp_degree)
+    json["mp_degree"] = numbers_json(strategy.mp_degree);
   add("cp_degree", strategy.cp_degree, numbers_json);
   add("ep_degree", strategy.ep_degree, numbers_json);
   add("sharding_stage", strategy.sharding_stage, numbers_json);
@@ -324,6 +325,7 @@ Strategy read_strategy(const JsonCursor& value) {
   read_policy(fields, strategy);
   read_estimated(fields, strategy);
   strategy.recompute = read_recomputes(fields);
+  strategy.opens_mp_degree = strategy.mp_degree.empty() && fields.find("mp_degree").has_value();
   strategy.opens_recompute = strategy.recompute.empty() && fields.find("recompute").has_value();
   read_sharding(fields, strategy);
   if (const auto limit = fields.find("memory_limit")) {
@@ -361,8 +363,7 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
     if (!value || choice.empty() || choice == harmless) return;
     throw InputError(value->file(), value->pointer(),
                      "this job is planned layer by layer, with pipeline, data and tensor "
-                     "parallelism only; "
-                     "for the other kinds name a transformer of 16-bit numbers (a preset such as "
+                     "parallelism only; for the other kinds name a transformer of 16-bit numbers (a preset such as "
                      "llama3-70b, or an architecture.json), a GPU cluster and no profile");
   };
   const Strategy& asked = job.strategy;

@@ -114,8 +114,10 @@ std::vector<Collective> collectives_of_stages(const Program& program) {
   for (const Collective& one : collectives) {
     if (one.kind == ActionKind::Unshard) sharded[static_cast<std::size_t>(one.stage.value)] = 1;
   }
-  for (Collective& one : collectives)
+  for (Collective& one : collectives) {
+    if (one.kind == ActionKind::ReduceNorm) one.block = devices_of_rank(program.devices);
     one.sharded = has_stage(one.kind) && sharded[static_cast<std::size_t>(one.stage.value)] != 0;
+  }
   return collectives;
 }
 

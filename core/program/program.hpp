@@ -84,6 +84,7 @@ struct Collective {
   StageId stage;                             // 0 where the kind is of none
   bool sharded = false;  // the stage has UNSHARDs: each replica owns a part of its parameters
   std::vector<Member> members;  // by rank; two or more, unless some are missing
+  int block = 1;  // of so many consecutive ranks the first counts for its time (§3.5)
   // Of calls alone:
   std::vector<RankId> missing = {};  // ranks of the group that have no such call
   bool differ = false;               // members are not for the same

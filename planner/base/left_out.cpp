@@ -35,12 +35,12 @@ constexpr std::array kSentences{
     Row{LeftOut::SelectiveWithoutAttention, "selective recompute, without attention"},
     Row{LeftOut::IndivisibleLayers,
         "tp does not divide the heads or columns of the model's layers"},
-    Row{LeftOut::DividedWithReplicas, "tp with dp, where costs go layer by layer"},
     Row{LeftOut::SameRankOrder, "the other rank order costs the same"},
     Row{LeftOut::WorseRankOrder, "the other rank order gains nothing"},
     Row{LeftOut::SameNodes, "every rank on the same nodes as in another order of the nodes"},
     Row{LeftOut::OutsideConstraint, "outside the constraint of "},  // and the schedule's name
     Row{LeftOut::AsynchronousWithReplicas, "asynchronous, with replicas"},
+    Row{LeftOut::AsynchronousWithDividedLayers, "asynchronous, with layers divided by tp"},
     Row{LeftOut::AsynchronousWithTiedHead, "asynchronous, with a tied head"},
     Row{LeftOut::MixedSpeeds, "stages on several ranks, which differ in speed"},
     Row{LeftOut::OrderByCosts, "recompute by stage, where the order follows from the costs"},

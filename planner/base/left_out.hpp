@@ -40,7 +40,6 @@ enum class LeftOut : std::uint8_t {
   SizeNotProfiled,
   SelectiveWithoutAttention,
   IndivisibleLayers,
-  DividedWithReplicas,
   // What is the same as another configuration, or gains nothing.
   SameRankOrder,
   WorseRankOrder,
@@ -48,6 +47,7 @@ enum class LeftOut : std::uint8_t {
   // What a schedule does not do.
   OutsideConstraint,  // of the schedule that the reason names
   AsynchronousWithReplicas,
+  AsynchronousWithDividedLayers,
   AsynchronousWithTiedHead,
   MixedSpeeds,
   OrderByCosts,

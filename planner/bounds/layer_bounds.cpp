@@ -24,8 +24,9 @@ RouteCosts closing_edge(const CostModel& costs, const ParallelSetup& mesh, int r
   return costs.route((mesh.data - 1) * mesh.pipeline + rank, rank);
 }
 
-Bytes parameters_of(const Job& job, const StagePlan& stage) {
-  return state_of(job.model, stage, job.training.optimizer).parameters;
+/// Of one of the devices that divide the stage.
+Bytes parameters_of(const Job& job, const ParallelSetup& mesh, const StagePlan& stage) {
+  return state_of(job.model, stage, job.training.optimizer, mesh.tensor).parameters;
 }
 
 /// Half of what an all-reduce of a rank's replicas takes, or the whole of what stands for it where
@@ -43,7 +44,7 @@ double least_reduction(const CostModel& costs, const Job& job, const ParallelSet
                        const CommonOfSchedules& common, const StagePlan& whole) {
   if (mesh.data == 1 || !common.synchronous) return 0;
   const bool is_whole = mesh.pipeline == 1 && !common.any_named;
-  const Bytes parameters = is_whole ? parameters_of(job, whole) : Bytes(0);
+  const Bytes parameters = is_whole ? parameters_of(job, mesh, whole) : Bytes(0);
   double least = -1;
   for (int rank = 0; rank < mesh.pipeline; ++rank) {
     const double ring = 2 * least_half_ns(costs, job, mesh, rank, parameters);
@@ -107,7 +108,7 @@ void set_least_reductions(std::vector<StageCosts>& stage_costs, const CostModel&
   if (mesh.data == 1) return;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const double half = least_half_ns(costs, job, mesh, static_cast<int>(stages[s].rank.value),
-                                      parameters_of(job, stages[s]));
+                                      parameters_of(job, mesh, stages[s]));
     const Nanoseconds time(static_cast<std::int64_t>(half));
     const bool is_sharded = job.strategy.sharding_degree > 1;
     stage_costs[s].reduce = is_sharded ? time : time + time;

@@ -54,7 +54,7 @@ std::optional<Nanoseconds> priced_reduction(const Job& job, const ParallelSetup&
   replicas.sharded = job.strategy.sharding_degree > 1;
   for (int d = 0; d < mesh.data; ++d) {
     replicas.members.push_back({RankId(d)});
-    prices.device_of_rank.push_back(d * mesh.pipeline + rank);
+    prices.device_of_rank.push_back((d * mesh.pipeline + rank) * mesh.tensor);
   }
   return priced_time(prices, replicas, parameters.value);
 }
@@ -62,9 +62,9 @@ std::optional<Nanoseconds> priced_reduction(const Job& job, const ParallelSetup&
 int replicas_that_differ(const Cluster& cluster, const ParallelSetup& mesh) {
   if (cluster.nodes == 1) return 1;
   if (!cluster.kinds.empty()) return mesh.data;
-  const int per_node = cluster.devices_per_node, ranks = mesh.pipeline;
+  const int per_node = cluster.devices_per_node, devices = mesh.pipeline * mesh.tensor;
   // A replica that stays inside a node is as any other one that does.
-  const int different = per_node % ranks == 0 ? 1 : per_node / std::gcd(per_node, ranks);
+  const int different = per_node % devices == 0 ? 1 : per_node / std::gcd(per_node, devices);
   return std::min(mesh.data, different);
 }
 

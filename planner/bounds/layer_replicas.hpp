@@ -27,7 +27,7 @@ int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
 
 /// What reducing so many bytes among a rank's replicas takes by the cluster's own prices (its
 /// section "collectives"); nullopt where it has none, and a ring over routes counts. Rank r of
-/// replica d sits on device d * P + r.
+/// replica d sits on device (d * P + r) * tp.
 std::optional<Nanoseconds> priced_reduction(const Job& job, const ParallelSetup& mesh, int rank,
                                             Bytes parameters);
 

@@ -282,10 +282,13 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
            " a stage is on several ranks, and the ranks here differ in speed: it has no one time. "
            "Take a schedule whose stages have one rank each.";
   }
-  if (c.schedule->asynchronous && (c.parallel.data > 1 || tie_of(job.model))) {
+  const bool divides = c.parallel.tensor > 1 && !costs.is_estimated();
+  if (c.schedule->asynchronous && (c.parallel.data > 1 || divides || tie_of(job.model))) {
     return std::string(c.schedule->name) +
            " updates inside the step, which nothing here does with " +
-           (c.parallel.data > 1 ? "replicas of the pipeline; say dp=1." : "a tied head.");
+           (c.parallel.data > 1 ? "replicas of the pipeline; say dp=1."
+            : divides           ? "layers that ranks divide; say tp=1."
+                                : "a tied head.");
   }
   const ScheduleRequest request = request_of(c.parallel);
   if (const auto reason = refusal_of(*c.schedule, request)) return *reason;

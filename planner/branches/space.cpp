@@ -82,11 +82,11 @@ bool ShapeChoices::may_overlap() const {
                      [](const Schedule* schedule) { return schedule->overlaps; });
 }
 
-std::vector<const Schedule*> ShapeChoices::schedules_for(int ranks, bool has_replicas) const {
+std::vector<const Schedule*> ShapeChoices::schedules_for(int ranks, bool has_other_devices) const {
   std::vector<const Schedule*> list;
   for (const Schedule& schedule : schedules()) {
     if (schedule.name == "naive") {
-      const bool is_choice = is_estimated_ || has_replicas;
+      const bool is_choice = is_estimated_ || has_other_devices;
       if (is_choice && ranks == 1 && allows_baseline()) list.push_back(&schedule);
       continue;
     }
@@ -156,10 +156,14 @@ void ShapeChoices::add_replicated(const Schedule& schedule, const ParallelSetup&
 
 ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
   Shapes shapes;
-  for (const Schedule* schedule : schedules_for(mesh.pipeline, mesh.data > 1)) {
+  for (const Schedule* schedule : schedules_for(mesh.pipeline, mesh.data > 1 || mesh.tensor > 1)) {
     for (const int chunks : chunks_for(*schedule, mesh.pipeline)) {
       if (mesh.data > 1 && schedule->asynchronous) {
         shapes.left_out.add(LeftOut::AsynchronousWithReplicas);
+        continue;
+      }
+      if (mesh.tensor > 1 && schedule->asynchronous && !is_estimated_) {
+        shapes.left_out.add(LeftOut::AsynchronousWithDividedLayers);
         continue;
       }
       if (is_tied_ && schedule->asynchronous) {

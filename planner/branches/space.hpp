@@ -72,7 +72,7 @@ class ShapeChoices {
   bool allows_baseline() const;
 
  private:
-  std::vector<const Schedule*> schedules_for(int ranks, bool has_replicas) const;
+  std::vector<const Schedule*> schedules_for(int ranks, bool has_other_devices) const;
   std::vector<int> chunks_for(const Schedule& schedule, int ranks) const;
   void add_replicated(const Schedule& schedule, const ParallelSetup& mesh, Shapes& shapes) const;
 

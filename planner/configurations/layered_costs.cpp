@@ -33,7 +33,8 @@ class LayerConfigurations final : public ConfigurationCosts {
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
         common_(common_of(job.strategy.schedule_mode)) {
-    if (tensor_asked_.empty()) tensor_asked_ = {1};
+    if (tensor_asked_.empty())
+      tensor_asked_ = is_tensor_open() ? divisors(job.cluster.devices()) : std::vector<int>{1};
     for (const int tensor : tensor_asked_) {
       if (tensor > 1 && tensor_fault(job.model, tensor).empty())
         divided_.emplace(tensor, models_of(job, profile, cores, asked_recompute_, tensor));
@@ -43,8 +44,8 @@ class LayerConfigurations final : public ConfigurationCosts {
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
     for (const int tensor : tensor_asked_) {
+      if (tensor > 1 && !may_divide(tensor, visitor)) continue;
       for (const int replicas : open_or_asked_replicas()) {
-        if (tensor > 1 && !may_divide(tensor, replicas, visitor)) continue;
         const auto batchings = this->batchings(replicas, visitor);
         const auto ranks = rank_counts(asked, replicas, tensor, visitor);
         for (const ParallelSetup& batching : batchings) {
@@ -61,6 +62,13 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   std::optional<Refusal> refusal(const ParallelSetup& mesh) const override {
+    if (mesh.tensor > 1 && divided_.count(mesh.tensor) == 0) {
+      const std::string fault = tensor_fault(job_.model, mesh.tensor);
+      return Refusal{LeftOut::IndivisibleLayers,
+                     fault.empty() ? "mp_degree does not name tp " + std::to_string(mesh.tensor) +
+                                         "; add it to the values there, or write \"auto\""
+                                   : fault};
+    }
     if (!asked_recompute_.fixed_by_training || mesh.recompute == SetupRecompute{})
       return std::nullopt;
     return Refusal{
@@ -145,7 +153,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<std::string> remarks(const ParallelSetup& mesh) const override {
     std::vector<std::string> remarks{"Costs: " + any_model().source() + "."};
     if (!shares_this_machine(job_.cluster)) return remarks;
-    const double slower = any_model().contention(mesh.data * mesh.pipeline);
+    const double slower = of(mesh).contention(mesh.data * mesh.pipeline);
     remarks.push_back(
         "The ranks share the " + count_of(any_model().cores(), "core") + " of this machine" +
         (slower > 1
@@ -186,15 +194,12 @@ class LayerConfigurations final : public ConfigurationCosts {
       return recompute_of(job_.model, job_.training.recompute);
     return std::vector<LayerRecompute>(job_.model.layers.size(), mesh.recompute.of_all);
   }
-  bool may_divide(int tensor, int replicas, const SpaceVisitor& visitor) const {
-    ParallelSetup setup = setup_of(1, replicas);
+  bool is_tensor_open() const { return job_.strategy.opens_mp_degree; }
+  bool may_divide(int tensor, const SpaceVisitor& visitor) const {
+    if (divided_.count(tensor) > 0) return true;
+    ParallelSetup setup = setup_of(1, 1);
     setup.tensor = tensor;
-    if (divided_.count(tensor) == 0) {
-      visitor.ruled_out(LeftOut::IndivisibleLayers, setup);
-      return false;
-    }
-    if (replicas == 1) return true;
-    visitor.ruled_out(LeftOut::DividedWithReplicas, setup);
+    visitor.ruled_out(LeftOut::IndivisibleLayers, setup);
     return false;
   }
   /// What does not depend on recompute.
@@ -241,9 +246,11 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   /// Whether ranks are more than this machine's cores: then only what the job names is tried.
-  bool is_crowded(const std::vector<int>& asked, int ranks, int replicas) const {
-    if (!shares_this_machine(job_.cluster) || ranks * replicas <= any_model().cores()) return false;
-    return (asked.empty() && ranks > 1) || (replicas_asked_.empty() && replicas > 1);
+  bool is_crowded(const std::vector<int>& asked, const ParallelSetup& setup) const {
+    const int devices = setup.pipeline * setup.data * setup.tensor;
+    if (!shares_this_machine(job_.cluster) || devices <= any_model().cores()) return false;
+    return (asked.empty() && setup.pipeline > 1) || (replicas_asked_.empty() && setup.data > 1) ||
+           (is_tensor_open() && setup.tensor > 1);
   }
 
   std::vector<int> rank_counts(const std::vector<int>& asked, int replicas, int tensor,
@@ -251,14 +258,16 @@ class LayerConfigurations final : public ConfigurationCosts {
     std::vector<int> list;
     const auto layers = static_cast<int>(job_.model.layers.size());
     for (const int p : asked.empty() ? open_rank_counts() : asked) {
+      ParallelSetup setup = setup_of(p, replicas);
+      setup.tensor = tensor;
       if (std::int64_t{p} * replicas * tensor > job_.cluster.devices()) {
-        // Of open replicas only those are tried that there are devices for.
-        if (replicas_asked_.empty() && replicas * tensor > 1) continue;
-        visitor.ruled_out(LeftOut::MoreRanksThanDevices, setup_of(p, replicas));
+        // Of what is open only that is tried which there are devices for.
+        if ((replicas_asked_.empty() && replicas > 1) || (is_tensor_open() && tensor > 1)) continue;
+        visitor.ruled_out(LeftOut::MoreRanksThanDevices, setup);
       } else if (p > layers && common_.whole_ranks) {
-        visitor.ruled_out(LeftOut::FewerLayersThanStages, setup_of(p, replicas));
-      } else if (is_crowded(asked, p, replicas)) {
-        visitor.ruled_out(LeftOut::MoreRanksThanCores, setup_of(p, replicas));
+        visitor.ruled_out(LeftOut::FewerLayersThanStages, setup);
+      } else if (is_crowded(asked, setup)) {
+        visitor.ruled_out(LeftOut::MoreRanksThanCores, setup);
       } else {
         list.push_back(p);
       }

@@ -1,9 +1,9 @@
 #include "planner/plans/run_of_plan.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
+#include "core/cluster/cluster.hpp"
 #include "core/cluster/collectives.hpp"
 #include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
@@ -50,6 +50,20 @@ std::vector<ActionParts> parts_of_run(const Plan& plan) {
   return parts;
 }
 
+/// Replicas that the plan's Program does not have take the ways of the first one.
+void repeat_routes(const Plan& plan, CostTable& costs) {
+  const auto known = static_cast<std::size_t>(plan.all_ranks());
+  const auto ranks = static_cast<std::size_t>(plan.ranks() * plan.replicas());
+  if (costs.route_of_edge.empty() || known == ranks) return;
+  costs.route_of_edge.clear();
+  costs.route_of_edge.reserve(ranks * ranks);
+  for (std::size_t from = 0; from < ranks; ++from) {
+    for (std::size_t to = 0; to < ranks; ++to)
+      costs.route_of_edge.push_back(
+          plan.costs.route_of_edge[from % known * known + to % known]);
+  }
+}
+
 }  // namespace
 
 bool divides_layers(const Plan& plan) { return tensor_ranks(plan) > 1; }
@@ -69,25 +83,14 @@ Program program_of_run(const Plan& plan) {
 CostTable costs_of_run(const Plan& plan) {
   CostTable costs = plan.costs;
   if (!divides_layers(plan)) return costs;
-  const auto devices = static_cast<std::size_t>(tensor_ranks(plan));
-  const auto pipeline_ranks = static_cast<std::size_t>(plan.ranks());
-  const std::size_t known = static_cast<std::size_t>(plan.all_ranks());
-  const std::size_t ranks = pipeline_ranks * static_cast<std::size_t>(plan.replicas()) * devices;
-  if (!costs.route_of_edge.empty()) {
-    // Of replicas that the plan's Program does not have, the first one's.
-    const auto rank_in_plan = [&](std::size_t rank) { return rank / devices % known; };
-    costs.route_of_edge.clear();
-    for (std::size_t from = 0; from < ranks; ++from) {
-      for (std::size_t to = 0; to < ranks; ++to)
-        costs.route_of_edge.push_back(
-            plan.costs.route_of_edge[rank_in_plan(from) * known + rank_in_plan(to)]);
-    }
+  const std::vector<int> devices = plan.mesh.devices_that_divide_ranks();
+  if (!costs.links.empty()) {  // shared, each by the devices that it belongs to
+    set_routes(costs, plan.cluster, devices);
+    return costs;
   }
-  if (costs.collectives != nullptr) {
-    std::vector<int> device_of_rank(ranks);
-    std::iota(device_of_rank.begin(), device_of_rank.end(), 0);
-    set_collectives(costs, plan.cluster, device_of_rank);
-  }
+  repeat_routes(plan, costs);
+  costs.ranks_of_entry = tensor_ranks(plan);
+  if (costs.collectives != nullptr) set_collectives(costs, plan.cluster, devices);
   return costs;
 }
 

@@ -207,9 +207,19 @@ void predict_by_one_replica(Plan& plan, const CostTable& table) {
 Mesh mesh_of(const ParallelSetup& parallel, bool is_estimated) {
   if (!is_estimated && parallel.tensor == 1)
     return Mesh::data_parallel(parallel.data, parallel.pipeline);
-  const auto grid =
-      parallel.order.of_ranks == RankOrder::DataOutermost ? Mesh::grid_of_replicas : Mesh::grid;
+  const bool is_data_outermost = parallel.order.of_ranks == RankOrder::DataOutermost;
+  const auto grid = !is_estimated || is_data_outermost ? Mesh::grid_of_replicas : Mesh::grid;
   return grid(parallel.pipeline, parallel.data, parallel.context, parallel.tensor);
+}
+
+/// What replicas exchange stays as the table of the plan's own replicas has it.
+void take_computations(const std::vector<StageCosts>& from, std::vector<StageCosts>& stages) {
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const StageCosts of_replicas = stages[s];
+    stages[s] = from[s];
+    stages[s].reduce = of_replicas.reduce;
+    stages[s].unshard = of_replicas.unshard;
+  }
 }
 
 }  // namespace
@@ -242,8 +252,9 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
         costs.stage_parts(parallel, best.stages, chosen_stage_costs(costs, parallel, best.stages));
   }
   plan.parts = std::move(inside.parts);
+  plan.replicas_are_ranks = !plan.parts.empty() && parallel.data > 1 && !costs.is_estimated();
   plan.costs = chosen_table(costs, parallel, best.stages, plan.program_replicas());
-  if (!plan.parts.empty()) plan.costs.stages = std::move(inside.computations);
+  if (!plan.parts.empty()) take_computations(inside.computations, plan.costs.stages);
   if (!schedule.asynchronous)
     for (StageMemory& memory : plan.costs.memory) memory.version = Bytes(0);
   if (best.synthesised) {

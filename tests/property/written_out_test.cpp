@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/costs/device_costs.hpp"
 #include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
 #include "exec/devices/paced/device.hpp"
@@ -42,16 +43,6 @@ bool names_axes_alone(const Case& c) {
   });
 }
 
-/// Of the long form: its ranks sit on the devices one after another.
-CostTable for_devices(CostTable costs, int devices, int ranks) {
-  if (costs.collectives == nullptr) return costs;
-  auto prices = std::make_shared<CollectivePrices>(*costs.collectives);
-  prices->device_of_rank.clear();
-  for (int r = 0; r < ranks * devices; ++r) prices->device_of_rank.push_back(r);
-  costs.collectives = std::move(prices);
-  return costs;
-}
-
 /// A node that ends inside a block lies otherwise for some of its devices.
 bool are_alike(const CostTable& costs, int devices) {
   return costs.collectives == nullptr || costs.collectives->devices_per_node % devices == 0;
@@ -67,7 +58,7 @@ void expect_run_as_simulated(const Program& program, const CostTable& costs,
 }
 
 void expect_alike(const Program& ranks, const Program& devices, const CostTable& costs, int each) {
-  const CostTable long_costs = for_devices(costs, each, ranks.ranks());
+  const CostTable long_costs = costs_of_devices(costs, each);
   const sim::Result one = sim::simulate(ranks, costs), all = sim::simulate(devices, long_costs);
   ASSERT_EQ(one.finished, all.finished);
   EXPECT_EQ(sim::check(ranks, costs).verdict, sim::check(devices, long_costs).verdict);

@@ -18,6 +18,7 @@ class Builder {
 
   Program build() {
     program_.devices_of_rank = devices_of_rank(heading_.mesh);
+    program_.block = devices_of_rank(heading_.devices);
     add_instructions();
     for (const std::vector<int>& batch : batches_) join(batch);
     for (const Instruction& end : program_.instructions)

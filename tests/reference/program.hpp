@@ -52,6 +52,7 @@ struct Program {
   bool groups_apart = false;              // 2.4: some operation goes over the group's communicator
   std::vector<bool> sharded;              // by stage, 3.2
   int devices_of_rank = 1;                // 3.4
+  int block = 1;                          // ranks that are devices of one: 3.5
   std::vector<Instruction> instructions;  // rank after rank, each in program order
   std::vector<std::vector<int>> lists;    // the same by rank
   std::vector<Lane> lanes;                // by rank, then number

@@ -359,14 +359,22 @@ std::int64_t Run::ring_time(std::int64_t steps, std::int64_t bytes, std::int64_t
   return latency + static_cast<std::int64_t>((work + rate - 1) / rate);
 }
 
+/// A REDUCE_NORM is priced by the first rank of each block (3.5).
+bool Run::counts(int member) const {
+  const Instruction& own = program_.instructions[member];
+  return own.cell[0].kind != "REDUCE_NORM" || own.rank % program_.block == 0;
+}
+
 /// Of a collective whose costs are terms.
 std::int64_t Run::price(int member, const std::string& kind, std::int64_t bytes) const {
   const Instruction& own = program_.instructions[member];
   std::vector<int> devices;
-  for (int d = 0; d < own.devices; ++d)
+  for (int d = 0; d < own.devices && counts(member); ++d)
     devices.push_back(own.rank * program_.devices_of_rank + d * own.stride);
-  for (const int other : own.others)
-    devices.push_back(program_.instructions[other].rank * program_.devices_of_rank);
+  for (const int other : own.others) {
+    if (counts(other))
+      devices.push_back(program_.instructions[other].rank * program_.devices_of_rank);
+  }
   return collective_price(*costs_.collectives, kind, devices, bytes);
 }
 
@@ -401,7 +409,8 @@ std::int64_t Run::collective_time(int member) const {
                 : found == costs_.parameter_bytes.end())
     return given;
   const std::int64_t bytes = is_tied ? costs_.tied_bytes : is_norm ? 8 : found->second;
-  const auto n = static_cast<std::int64_t>(program_.instructions[member].others.size()) + 1;
+  std::int64_t n = counts(member) ? 1 : 0;
+  for (const int other : program_.instructions[member].others) n += counts(other) ? 1 : 0;
   const bool sharded = a.stage >= 0 && a.stage < static_cast<int>(program_.sharded.size()) &&
                        program_.sharded[a.stage];
   if (costs_.collectives) {

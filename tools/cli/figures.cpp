@@ -11,18 +11,23 @@ std::string formatted(const char* format, double value) {
 }
 }  // namespace
 
-Json figures_fields(const Figures& figures) {
-  Json ranks = Json::array();
-  for (const RankFigures& rank : figures.ranks) {
-    ranks.push_back({{"busy_ns", rank.busy_ns},
-                     {"span_ns", rank.span_ns},
-                     {"peak_activations", rank.peak_activations},
-                     {"peak_bytes", rank.peak_bytes}});
+Json rank_fields(const std::vector<RankFigures>& ranks, int devices_of_rank) {
+  Json list = Json::array();
+  for (const RankFigures& rank : ranks) {
+    Json& fields = list.emplace_back(Json{{"busy_ns", rank.busy_ns},
+                                          {"span_ns", rank.span_ns},
+                                          {"peak_activations", rank.peak_activations},
+                                          {"peak_bytes", rank.peak_bytes}});
+    if (devices_of_rank > 1) fields["devices"] = devices_of_rank;
   }
+  return list;
+}
+
+Json figures_fields(const Figures& figures, int devices_of_rank) {
   return {{"makespan_ns", figures.makespan_ns},
           {"bubble_ratio", figures.bubble_ratio},
           {"span_bubble_ratio", figures.span_bubble_ratio},
-          {"ranks", ranks}};
+          {"ranks", rank_fields(figures.ranks, devices_of_rank)}};
 }
 
 std::string percent_text(double ratio) { return formatted("%.1f %%", ratio * 100); }

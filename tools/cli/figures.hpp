@@ -2,14 +2,18 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/base/json.hpp"
 #include "core/timeline/timeline.hpp"
 
 namespace pipewright::tools {
 
-/// "makespan_ns", "bubble_ratio", "span_bubble_ratio", "ranks".
-Json figures_fields(const Figures& figures);
+/// "makespan_ns", "bubble_ratio", "span_bubble_ratio", "ranks". Where each of these stands for
+/// several devices, its entry says for how many.
+Json figures_fields(const Figures& figures, int devices_of_rank = 1);
+/// The entries of "ranks" alone.
+Json rank_fields(const std::vector<RankFigures>& ranks, int devices_of_rank = 1);
 /// "27.3 %".
 std::string percent_text(double ratio);
 /// "+1.2 %".

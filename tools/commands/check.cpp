@@ -12,6 +12,7 @@
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/input/expanded.hpp"
 #include "tools/input/memory_limit.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/output/fix_text.hpp"
@@ -176,6 +177,7 @@ int run_check(const Arguments& arguments, Session& session) {
   if (arguments.has("--out") && !arguments.has("--fix"))
     throw InputError("--out belongs to --fix: it writes what was fixed");
   Subject subject = read_subject(arguments, Purpose::Judge, session);
+  if (subject.problems.empty()) expand_if_asked(arguments, subject);
   const bool as_torch = names_no_policy(subject, arguments);
   const std::vector<Judgement> all =
       as_torch
@@ -247,6 +249,7 @@ Command check_command() {
   };
   command.positionals = {subject_file()};
   command.flags = subject_flags();
+  command.flags.push_back(expand_flag());
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : fix_flags()) command.flags.push_back(std::move(flag));
   command.flags.push_back(

@@ -7,6 +7,7 @@
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/input/expanded.hpp"
 #include "tools/input/memory_limit.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/input/synthesis.hpp"
@@ -74,6 +75,18 @@ int print_verdict(const Subject& subject, const WaitReport& report, Session& ses
   return kAnswerIsNo;
 }
 
+/// Of a Program that --expand wrote out: each rank by the first of its devices, and all of these.
+Json all_figures(const Program& program, const Figures& figures, int expanded) {
+  if (expanded == 1) return figures_fields(figures, devices_of_rank(program.mesh));
+  Figures of_ranks = figures;
+  of_ranks.ranks.clear();
+  for (std::size_t r = 0; r < figures.ranks.size(); r += static_cast<std::size_t>(expanded))
+    of_ranks.ranks.push_back(figures.ranks[r]);
+  Json fields = figures_fields(of_ranks, expanded);
+  fields["devices"] = rank_fields(figures.ranks);
+  return fields;
+}
+
 int run_simulate(const Arguments& arguments, Session& session) {
   session.progress("reading and lowering ...");
   Subject subject = read_subject(arguments, Purpose::Predict, session);
@@ -82,6 +95,7 @@ int run_simulate(const Arguments& arguments, Session& session) {
     report.verdict = Verdict::Invalid;
     return print_verdict(subject, report, session);
   }
+  const int expanded = expand_if_asked(arguments, subject);
   // The Program says it all; of many micro-batches the order is as large.
   if (!arguments.has("--emit-order")) subject.order = {};
   session.progress("simulating " + std::to_string(subject.program.code.size()) +
@@ -99,7 +113,7 @@ int run_simulate(const Arguments& arguments, Session& session) {
   save_timeline_files(arguments, session, subject, result.timeline,
                       traces::TraceInfo::Kind::Simulated);
   if (session.json()) {
-    Json fields = figures_fields(figures);
+    Json fields = all_figures(subject.program, figures, expanded);
     if (const auto* found = std::get_if<planner::SynthesisResult>(&subject.given))
       fields["synthesis"] = synthesis_fields(*found);
     if (drawn) fields["drawn_steps"] = to_json(*drawn);
@@ -143,6 +157,7 @@ Command simulate_command() {
   };
   command.positionals = {subject_file()};
   command.flags = subject_flags();
+  command.flags.push_back(expand_flag());
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : drawn_steps_flags()) command.flags.push_back(std::move(flag));
   command.flags.push_back({.group = "Output",

@@ -86,6 +86,7 @@ Asked random_job(std::uint32_t seed) {
     strategy.sharding_degree = 2;
     strategy.dp_degree = {"2"};
   }
+  if (random.below(3) == 0) strategy.mp_degree = {"1", "2", "4"};
   job.training.optimizer = random.below(2) == 0 ? "adamw" : "sgd";
   const auto& asked_names = strategy.schedule_mode;
   const bool updates_at_once =

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
 
 #include "core/base/error.hpp"
@@ -23,41 +25,76 @@ Cluster cores(int devices) {
   return cluster;
 }
 
-Job job_of(const char* model, int tensor, int ranks) {
+Job job_of(const char* model, int tensor, int ranks, int replicas = 1) {
   Job job;
   job.model = model_preset(model);
   job.cluster = cores(8);
   job.global_batch = 16;
   job.strategy.mp_degree = {std::to_string(tensor)};
-  job.strategy.dp_degree = {"1"};
+  job.strategy.dp_degree = {std::to_string(replicas)};
   job.strategy.pp_degree = {std::to_string(ranks)};
+  job.training.clip_grad_norm = 1;
   return job;
 }
 
 class DividedStages : public testing::TestWithParam<const char*> {};
 
+/// The row of the table, whose actions are single numbers; the plan, whose ranks stand for devices;
+/// and the run, where every device is a rank, take the same step.
+void expect_one_step(const SearchResult& result) {
+  ASSERT_TRUE(result.best.has_value());
+  const Plan& plan = *result.best;
+  ASSERT_FALSE(plan.parts.empty());
+  EXPECT_EQ(plan.executable.at("cpu").answer, Executable::Answer::Yes);
+  EXPECT_EQ(plan.predicted.step, result.ranked.front().step);
+  const sim::Result devices = sim::simulate(program_of_run(plan), costs_of_run(plan));
+  ASSERT_TRUE(devices.finished);
+  EXPECT_EQ(devices.timeline.makespan_ns, plan.predicted.step.value);
+  // As a file it is the same plan, and its parts are still the layers'.
+  const Json json = to_json(plan);
+  const Plan again = read_plan(JsonCursor(json, "plan.json"));
+  EXPECT_EQ(again.parts, plan.parts);
+  EXPECT_EQ(order_of_run(again).parts, plan.parts);
+  EXPECT_EQ(sim::simulate(program_of_plan(again), again.costs).timeline.makespan_ns,
+            plan.predicted.step.value);
+}
+
 TEST_P(DividedStages, APlanIsPredictedAsItsDevicesAreSimulated) {
   const bool shares_keys = std::string(GetParam()) == "llama-tiny";  // two heads of them
-  for (const int ranks : {1, 2}) {
-    for (const int tensor : shares_keys ? std::vector{2} : std::vector{2, 4}) {
-      SCOPED_TRACE("tp " + std::to_string(tensor) + ", pp " + std::to_string(ranks));
-      const SearchResult result = search(job_of(GetParam(), tensor, ranks));
-      ASSERT_TRUE(result.best.has_value());
-      const Plan& plan = *result.best;
-      EXPECT_EQ(plan.mesh.size("tp"), tensor);
-      ASSERT_FALSE(plan.parts.empty());
-      EXPECT_EQ(plan.executable.at("cpu").answer, Executable::Answer::Yes);
-      // The row of the table, whose actions are single numbers; the plan, whose ranks stand for
-      // devices; and the run, where every device is a rank.
-      EXPECT_EQ(plan.predicted.step, result.ranked.front().step);
-      const sim::Result devices = sim::simulate(program_of_run(plan), costs_of_run(plan));
-      ASSERT_TRUE(devices.finished);
-      EXPECT_EQ(devices.timeline.makespan_ns, plan.predicted.step.value);
-      // As a file it is the same plan, and its parts are still the layers'.
-      const Json json = to_json(plan);
-      const Plan again = read_plan(JsonCursor(json, "plan.json"));
-      EXPECT_EQ(again.parts, plan.parts);
-      EXPECT_EQ(order_of_run(again).parts, plan.parts);
+  for (const int tensor : shares_keys ? std::vector{2} : std::vector{2, 4}) {
+    for (const int ranks : {1, 2}) {
+      for (const int replicas : {1, 2}) {
+        if (tensor * ranks * replicas > 8) continue;
+        SCOPED_TRACE("tp " + std::to_string(tensor) + ", pp " + std::to_string(ranks) + ", dp " +
+                     std::to_string(replicas));
+        const SearchResult result = search(job_of(GetParam(), tensor, ranks, replicas));
+        expect_one_step(result);
+        ASSERT_TRUE(result.best.has_value());
+        EXPECT_EQ(result.best->mesh.size("tp"), tensor);
+        EXPECT_EQ(result.best->all_ranks(), ranks * replicas);
+      }
+    }
+  }
+}
+
+/// What replicas exchange is in the Program, whether a node ends between them or not.
+TEST(DividedStages, ReplicasOnSeveralNodesReduceTheirPartsOfTheGradients) {
+  for (const int per_node : {2, 4, 8}) {
+    for (const int sharding : {1, 2}) {
+      SCOPED_TRACE(std::to_string(per_node) + " devices a node");
+      Job job = job_of("gpt-tiny", 2, 2, 2);
+      job.cluster = cluster_preset("dgx-a100", 8);
+      job.cluster.nodes = 8 / per_node;
+      job.cluster.devices_per_node = per_node;
+      job.strategy.sharding_degree = sharding;
+      const SearchResult result = search(job);
+      expect_one_step(result);
+      const Program program = program_of_run(*result.best);
+      const auto reductions = std::count_if(
+          program.collectives.begin(), program.collectives.end(), [](const Collective& one) {
+            return one.kind == ActionKind::ReduceGrad && one.members.size() == 2;
+          });
+      EXPECT_EQ(reductions, 4);  // of two stages, both halves of each
     }
   }
 }
@@ -82,13 +119,29 @@ TEST(DividedStages, EachDeviceHoldsAndComputesLess) {
   }
 }
 
+TEST(DividedStages, AnOpenDegreeTriesWhatDividesTheLayers) {
+  Job job = job_of("gpt-tiny", 1, 1);
+  job.strategy.mp_degree = {};
+  const auto degrees = [](const Job& asked) {
+    std::set<int> found;
+    for (const Candidate& row : search(asked, nullptr, {.keep = 1000}).ranked)
+      found.insert(row.parallel.tensor);
+    return found;
+  };
+  EXPECT_EQ(degrees(job), (std::set{1}));
+  job.strategy.opens_mp_degree = true;
+  EXPECT_EQ(degrees(job), (std::set{1, 2, 4}));  // four heads
+}
+
 TEST(DividedStages, WhatCannotBeDividedIsLeftOutByName) {
   const SearchResult odd = search(job_of("gpt-tiny", 3, 1));
   EXPECT_FALSE(odd.best.has_value());
   EXPECT_EQ(odd.pruned.count(LeftOutReason(LeftOut::IndivisibleLayers)), 1U);
-  Job replicas = job_of("gpt-tiny", 2, 1);
-  replicas.strategy.dp_degree = {"2"};
-  EXPECT_EQ(search(replicas).pruned.count(LeftOutReason(LeftOut::DividedWithReplicas)), 1U);
+  Job asynchronous = job_of("gpt-tiny", 2, 2);
+  asynchronous.strategy.schedule_mode = {"pipedream"};
+  const SearchResult refused = search(asynchronous);
+  EXPECT_FALSE(refused.best.has_value());
+  EXPECT_EQ(refused.pruned.count(LeftOutReason(LeftOut::AsynchronousWithDividedLayers)), 1U);
 }
 
 }  // namespace divided_stages_test
