@@ -16,11 +16,6 @@ bool is_for(const Call& call, const SumOfMembers& sum) {
   return call.kind == ActionKind::AllReduce && call.group == "tp" && call.data == sum.what && fits;
 }
 
-[[noreturn]] void refuse(const std::string& action, const std::string& why) {
-  throw InputError("the parts of " + action + " are not those of the model's layers: " + why +
-                   "; make the plan anew from its model");
-}
-
 }  // namespace
 
 const Strands::Strand* Strands::find(const Action& action) const {
@@ -44,8 +39,7 @@ void Strands::begin(const Action& action, Task<void> task, TensorGroup* tensor) 
 void Strands::go_on(const Action& action) {
   Strand& strand = at(action);
   if (strand.task.has_ended()) return;
-  if (strand.paused.wanted != nullptr)
-    refuse(to_string(action), "\"" + strand.paused.wanted->what + "\" is not summed in time");
+  PIPEWRIGHT_ASSERT(strand.paused.wanted == nullptr, "an action goes on before its sum is there");
   strand.paused.computation.resume();
   note_pause(strand);
 }
@@ -58,8 +52,7 @@ void Strands::note_pause(Strand& strand) {
 void Strands::finish(const Action& action) {
   go_on(action);
   Strand& strand = at(action);
-  if (!strand.task.has_ended())
-    refuse(to_string(action), "nothing sums \"" + strand.paused.wanted->what + "\"");
+  PIPEWRIGHT_ASSERT(strand.task.has_ended(), "an action ends before its last sum");
   strands_.erase(strands_.begin() + (&strand - strands_.data()));
 }
 
@@ -72,12 +65,8 @@ void Strands::require_wanted(InstructionId call) const {
   const Strand* const strand = strand_of_call(call);
   if (strand == nullptr) return;  // a call beside the pipeline, which brings nothing
   const SumOfMembers* const wanted = strand->paused.wanted;
-  if (wanted == nullptr)
-    refuse(to_string(strand->action), "no layer asks for " + program_.text(call) + " there");
-  if (!is_for(program_.call(program_.code[call]), *wanted))
-    refuse(to_string(strand->action), program_.text(call) + " stands where \"" + wanted->what +
-                                          "\" is to be summed, " + std::to_string(wanted->rows) +
-                                          "x" + std::to_string(wanted->width));
+  PIPEWRIGHT_ASSERT(wanted != nullptr && is_for(program_.call(program_.code[call]), *wanted),
+                    program_.text(call) + " is issued where its layers do not ask for it");
 }
 
 void Strands::bring_together(InstructionId call) {

@@ -24,16 +24,15 @@ class Strands {
   /// It goes on to its next pause, or its end. Bug if it has not begun.
   void go_on(const Action& action);
   bool is_under_way(const Action& action) const { return find(action) != nullptr; }
-  /// Its last part is done; throws what it has thrown. InputError if it still waits for a sum.
+  /// Its last part is done; throws what it has thrown.
   void finish(const Action& action);
 
-  /// A call that is a part is about to be issued. Throws InputError if its action waits for
-  /// another sum, or none: the parts are not those of the model's layers.
+  /// A call that is a part is about to be issued. Bug if its action waits for another sum, or none:
+  /// the parts are those of the model's layers (exec/devices/cpu/training_fit.hpp).
   void require_wanted(InstructionId call) const;
   /// It has ended: all members are there.
   void bring_together(InstructionId call);
 
-  /// Ends the calls of all members (exec/collectives/group.hpp). Any thread.
   collectives::Group* group() const { return group_.get(); }
 
  private:

@@ -10,6 +10,7 @@
 #include "core/order/devices.hpp"
 #include "core/order/forward_order.hpp"
 #include "core/plan/tied_stages.hpp"
+#include "exec/layers/divided_parts.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
@@ -66,6 +67,69 @@ void require_layers(const Training& training) {
   if (next != static_cast<int>(training.model->layers.size())) {
     refuse_training("the stages end at layer " + std::to_string(next) + " of " +
                     std::to_string(training.model->layers.size()));
+  }
+}
+
+[[noreturn]] void refuse_parts(const Action& action, const std::string& why) {
+  throw InputError("the parts of " + to_string(action) + " are not those of the model's layers: " +
+                   why + "; make the plan anew from its model");
+}
+
+void require_calls(const Action& action, const std::vector<Call>& planned,
+                   const std::vector<ActionParts>& of_layers) {
+  std::vector<Call> wanted;
+  if (const ActionParts* const parts = parts_of(of_layers, action)) {
+    for (const auto& part : parts->parts) {
+      if (!part.is_computation()) wanted.push_back(part.call);
+    }
+  }
+  for (std::size_t i = 0; i < std::max(planned.size(), wanted.size()); ++i) {
+    if (i == planned.size()) refuse_parts(action, "nothing sums \"" + wanted[i].data + "\"");
+    if (i == wanted.size())
+      refuse_parts(action, "no layer asks for " + to_string(planned[i]) + " there");
+    if (difference(planned[i], wanted[i]).empty()) continue;
+    refuse_parts(action, to_string(planned[i]) + " stands where " + to_string(wanted[i]) +
+                             " is to be summed");
+  }
+}
+
+/// Of one stage on a rank, whose layers ask for these.
+void require_calls(const Program& program, RankId rank, StageId stage,
+                   const std::vector<ActionParts>& of_layers) {
+  std::vector<std::pair<Action, Call>> told;  // of the action, or the pair, that comes next
+  const auto require = [&](const Action& action) {
+    if (action.stage != stage) return;
+    std::vector<Call> planned;
+    for (const auto& [of, call] : told) {
+      if (of == action) planned.push_back(call);
+    }
+    require_calls(action, planned, of_layers);
+  };
+  const auto r = static_cast<std::size_t>(rank.value);
+  for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id) {
+    const Instruction& in = program.code[id];
+    if (const Action* const action = program.action_of_part(id)) {
+      if (is_call(in.kind)) told.emplace_back(*action, program.call(in));
+    } else if (is_compute(in.kind)) {
+      const Cell cell = program.cell(id);
+      require(cell.action);
+      if (cell.partner) require(*cell.partner);
+      told.clear();
+    }
+  }
+}
+
+/// What ranks sum inside an action has to be what its layers ask for.
+void require_parts(const Program& program, const Training& training) {
+  const int tensor = size_along(program.devices, kTensorAxis);
+  if (tensor == 1) return;
+  for (std::size_t s = training.stages.size(); s-- > 0;) {
+    const StageId stage(static_cast<std::int64_t>(s));
+    const StagePlan& layers = training.stages[s];
+    auto of_layers = divided_parts(*training.model, layers.first_layer, layers.end_layer,
+                                   training.micro_batch_size, training.options.recompute, tensor);
+    for (ActionParts& one : of_layers) one.stage = stage;
+    for (int r = 0; r < program.ranks(); ++r) require_calls(program, RankId(r), stage, of_layers);
   }
 }
 
@@ -179,6 +243,7 @@ void require_fit(const Program& program, const Training& training) {
   require_sizes(program, training);
   require_division(program, training);
   require_layers(training);
+  require_parts(program, training);
   require_equal_replicas(program);
   require_norms(program, training);
   require_ties(program, training);

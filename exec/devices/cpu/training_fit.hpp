@@ -8,7 +8,8 @@ namespace pipewright::exec::cpu {
 
 /// Throws InputError if the Program is no whole order, does not have the training's stages and
 /// micro-batches, or lets the replicas of a stage drift apart: each OPT of theirs needs a
-/// REDUCE_GRAD after the last weight gradient, and all replicas the same sequence of both.
+/// REDUCE_GRAD after the last weight gradient, and all replicas the same sequence of both. Where
+/// ranks divide layers, the parts of its actions have to be those of the layers.
 void require_fit(const Program& program, const Training& training);
 
 }  // namespace pipewright::exec::cpu

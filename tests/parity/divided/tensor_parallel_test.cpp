@@ -7,11 +7,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/order/devices.hpp"
-#include "core/plan/tied_stages.hpp"
-#include "exec/layers/divided_parts.hpp"
-#include "planner/plans/data_parallel.hpp"
-#include "sim/engine.hpp"
+#include "tests/parity/divided/divided_program.hpp"
 #include "tests/parity/outcome.hpp"
 
 namespace pipewright::tests {
@@ -20,71 +16,15 @@ namespace tensor_parallel_test {
 using exec::Numerics;
 using planner::Schedule;
 
-Model model_of(Json changes) {
-  Json transformer = {{"hidden", 32}, {"layers", 6},       {"heads", 8},
-                      {"ffn", 40},    {"vocabulary", 256}, {"sequence", 5}};
-  transformer.update(changes);
-  return read_model(
-      JsonCursor(Json{{"schema", "pipewright.model/1"}, {"transformer", transformer}}, "model"));
-}
-Model gpt() { return model_of(Json::object()); }
-/// Two heads of queries share a head of keys.
-Model llama() { return model_of({{"style", "llama"}, {"kv_heads", 4}}); }
-/// Its experts are whole on every rank, attention and what every row goes through besides are not.
-Model mixtral() {
-  return model_of({{"style", "llama"},
-                   {"kv_heads", 4},
-                   {"experts", 4},
-                   {"top_k", 2},
-                   {"shared_ffn", 8},
-                   {"balance_loss", 0.05}});
-}
-Model tied() { return model_of({{"tied_head", true}}); }
-
-struct Layout {
-  int tensor = 2, replicas = 1;
-  bool sharded = false;
-  std::vector<LayerRecompute> recompute = {};
-};
-
-/// The pipeline's order, with the parts that the model's layers have, for all devices.
-Program divided(const Order& pipeline, const Model& model, const Layout& layout,
-                const char* policy) {
-  Order order = planner::replicate(pipeline, layout.replicas);
-  const std::vector<StagePlan> stages =
-      equal_stages(model, lower(order, comm_policy_preset(policy)));
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    auto parts = exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer,
-                                     kMicroBatchSize, layout.recompute, layout.tensor);
-    for (ActionParts& one : parts) {
-      one.stage = StageId(static_cast<std::int64_t>(s));
-      order.parts.push_back(std::move(one));
-    }
-  }
-  order.mesh = {{"tp", layout.tensor}};
-  std::vector<StageId> tied;
-  for (const StageId stage : tied_stages(model, stages)) tied.push_back(stage);
-  return lower(written_out(order), comm_policy_preset(policy),
-               {.clips = true, .optimizer = true, .sharded = layout.sharded, .tied = tied});
-}
-
 struct Trained {
   std::vector<double> losses;
   exec::VerifyReport verify;
 };
 
 Trained train(const Program& program, const Model& model, Numerics numerics, const Layout& layout) {
-  Setting setting(program, model);
+  DividedSetting setting(program, model, numerics, layout);
   auto& training = setting.training;
-  training.micro_batches = program.micro_batches / layout.tensor;
-  training.options.numerics = numerics;
-  training.options.recompute = layout.recompute;
-  training.optimizer.clip_grad_norm = 0.5;
   training.verified_steps = kSteps;
-  const auto data = exec::make_data(
-      model, {.samples = kMicroBatchSize, .micro_batches = training.micro_batches, .seed = 7},
-      PIPEWRIGHT_SOURCE_DIR "/LICENSE");
-  training.data = data.get();
   Trained trained;
   exec::RunOptions options{.steps = kSteps};
   options.on_step = [&](int, const exec::StepResult& step) {
@@ -120,7 +60,7 @@ TEST_P(TensorParallel, HasTheSerialRunsBits) {
     if (m == 0) continue;
     SCOPED_TRACE(std::to_string(ranks) + " pipeline ranks");
     const Order order = planner::make_order(schedule.name, {ranks, m, schedule.default_chunks, {}});
-    expect_serial_bits(order, llama(), {.tensor = ranks == 2 ? 4 : 2}, policy);
+    expect_serial_bits(order, divisible_llama(), {.tensor = ranks == 2 ? 4 : 2}, policy);
     ++tried;
   }
   EXPECT_GT(tried, 0);
@@ -131,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, TensorParallel, testing::ValuesIn(synchronous
 
 TEST(TensorParallelLayouts, HaveTheSerialRunsBits) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  for (const Model& model : {gpt(), llama(), mixtral(), tied()}) {
+  for (const Model& model : {divisible_model(), divisible_llama(), divisible_mixtral(), divisible_tied()}) {
     for (const int tensor : {2, 4}) {
       SCOPED_TRACE(std::to_string(tensor) + " ranks a stage");
       expect_serial_bits(order, model, {.tensor = tensor});
@@ -141,12 +81,12 @@ TEST(TensorParallelLayouts, HaveTheSerialRunsBits) {
       expect_serial_bits(order, model, {.replicas = 2, .sharded = sharded});
     }
   }
-  expect_serial_bits(planner::make_order("1f1b", {1, 4, 1, {}}), gpt(), {.tensor = 8});
+  expect_serial_bits(planner::make_order("1f1b", {1, 4, 1, {}}), divisible_model(), {.tensor = 8});
 }
 
 TEST(TensorParallelLayouts, RecomputedLayersAskForTheirSumsAgain) {
   const Order order = planner::make_order("zb-h1", {2, 4, 1, {}});
-  const Model model = llama();
+  const Model model = divisible_llama();
   for (const LayerRecompute what : {LayerRecompute::Whole, LayerRecompute::Attention}) {
     expect_serial_bits(order, model,
                        {.recompute = std::vector<LayerRecompute>(model.layers.size(), what)});
@@ -155,7 +95,7 @@ TEST(TensorParallelLayouts, RecomputedLayersAskForTheirSumsAgain) {
 
 TEST(TensorParallelLayouts, FastNumericsAreNearTheSerialRun) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  for (const Model& model : {gpt(), llama()}) {
+  for (const Model& model : {divisible_model(), divisible_llama()}) {
     const Layout layout{.tensor = 4};
     const Trained trained =
         train(divided(order, model, layout, "torch"), model, Numerics::Fast, layout);
@@ -170,15 +110,15 @@ TEST(TensorParallelLayouts, PartsThatAreNotTheModelsAreRefused) {
   const Layout layout;
   const auto refusal = [&](const Program& refused) -> std::string {
     try {
-      train(refused, llama(), Numerics::Fast, layout);
+      train(refused, divisible_llama(), Numerics::Fast, layout);
     } catch (const std::exception& error) {
       return error.what();
     }
     return "";
   };
-  EXPECT_NE(refusal(divided(pipeline, gpt(), layout, "torch"))
-                .find("the parts of 1B0 are not those of the model's layers"),
-            std::string::npos);
+  const std::string said = refusal(divided(pipeline, divisible_model(), layout));
+  EXPECT_NE(said.find("the parts of 1B0 are not those of the model's layers"), std::string::npos)
+      << said;
 }
 
 }  // namespace tensor_parallel_test

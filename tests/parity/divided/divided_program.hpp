@@ -1,0 +1,77 @@
+// Pipelines whose stages are divided among ranks (tensor parallelism), and small models to divide.
+#pragma once
+
+#include <vector>
+
+#include "core/order/devices.hpp"
+#include "core/plan/tied_stages.hpp"
+#include "exec/layers/divided_parts.hpp"
+#include "planner/plans/data_parallel.hpp"
+#include "tests/parity/training_setting.hpp"
+
+namespace pipewright::tests {
+
+inline Model divisible_model(Json changes = Json::object()) {
+  Json transformer = {{"hidden", 32}, {"layers", 6},       {"heads", 8},
+                      {"ffn", 40},    {"vocabulary", 256}, {"sequence", 5}};
+  transformer.update(changes);
+  return read_model(
+      JsonCursor(Json{{"schema", "pipewright.model/1"}, {"transformer", transformer}}, "model"));
+}
+/// Two heads of queries share a head of keys.
+inline Model divisible_llama() { return divisible_model({{"style", "llama"}, {"kv_heads", 4}}); }
+/// Its experts are whole on every rank, attention and what every row goes through besides are not.
+inline Model divisible_mixtral() {
+  return divisible_model({{"style", "llama"},
+                          {"kv_heads", 4},
+                          {"experts", 4},
+                          {"top_k", 2},
+                          {"shared_ffn", 8},
+                          {"balance_loss", 0.05}});
+}
+inline Model divisible_tied() { return divisible_model({{"tied_head", true}}); }
+
+struct Layout {
+  int tensor = 2, replicas = 1;
+  bool sharded = false;
+  std::vector<LayerRecompute> recompute = {};
+};
+
+/// The pipeline's order, with the parts that the model's layers have, for all devices.
+inline Program divided(const Order& pipeline, const Model& model, const Layout& layout,
+                       const char* policy = "torch") {
+  Order order = planner::replicate(pipeline, layout.replicas);
+  const std::vector<StagePlan> stages =
+      equal_stages(model, lower(order, comm_policy_preset(policy)));
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    auto parts = exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer,
+                                     kMicroBatchSize, layout.recompute, layout.tensor);
+    for (ActionParts& one : parts) {
+      one.stage = StageId(static_cast<std::int64_t>(s));
+      order.parts.push_back(std::move(one));
+    }
+  }
+  order.mesh = {{"tp", layout.tensor}};
+  std::vector<StageId> tied;
+  for (const StageId stage : tied_stages(model, stages)) tied.push_back(stage);
+  return lower(written_out(order), comm_policy_preset(policy),
+               {.clips = true, .optimizer = true, .sharded = layout.sharded, .tied = tied});
+}
+
+/// Trains with clipping. Not to be moved, as Setting.
+struct DividedSetting : Setting {
+  DividedSetting(const Program& program, const Model& what, exec::Numerics numerics,
+                 const Layout& layout)
+      : Setting(program, what) {
+    training.micro_batches = program.micro_batches / layout.tensor;
+    training.options.numerics = numerics;
+    training.options.recompute = layout.recompute;
+    training.optimizer.clip_grad_norm = 0.5;
+    data = exec::make_data(
+        model, {.samples = kMicroBatchSize, .micro_batches = training.micro_batches, .seed = 7},
+        PIPEWRIGHT_SOURCE_DIR "/LICENSE");
+    training.data = data.get();
+  }
+};
+
+}  // namespace pipewright::tests
