@@ -16,7 +16,8 @@ namespace {
 constexpr int kTurnsPerLook = 256;
 constexpr std::size_t kPage = 4096;
 
-enum Presence : std::uint32_t { Here = 0, HasLeft, GivingUp, HasGivenUp };
+// Whoever has broken off has left amid a call, and what it showed may be gone.
+enum Presence : std::uint32_t { Here = 0, HasLeft, HasBrokenOff, GivingUp, HasGivenUp };
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -59,7 +60,7 @@ std::byte* Board::window(int member, std::uint64_t round) const {
 std::byte* Board::begin_round() {
   Seat& own = seat(place_.member);
   own.reads.store(true);
-  if (own.presence.load() >= GivingUp) look_around(place_.member, round_);
+  while (own.presence.load() >= HasBrokenOff) look_around(place_.member, round_);
   for (int m = 0; m < place_.members; ++m) wait_for(m, round_);
   ++round_;
   return copies() ? window(place_.member, round_) : nullptr;
@@ -71,12 +72,12 @@ void Board::show(const Shown& shown) {
   own.round.store(round_, std::memory_order_release);
 }
 
-/// Whoever has given up may be on its way out with what it has shown: fail() waits only for those
-/// that had begun to read before.
+/// Whoever has given up or broken off may be on its way out with what it has shown: leave_call()
+/// waits only for those that had begun to read before.
 Shown Board::shown_by(int member) {
   wait_for(member, round_);
   const Seat& other = seat(member);
-  if (other.presence.load() >= GivingUp) look_around(member, round_);
+  while (other.presence.load() >= HasBrokenOff) look_around(member, round_);
   Shown shown = other.shown[round_ % 2];
   if (shown.call != seat(place_.member).shown[round_ % 2].call)
     fail("members " + std::to_string(std::min(member, place_.member)) + " and " +
@@ -104,6 +105,7 @@ void Board::look_around(int awaited, std::uint64_t round) {
     while (one.presence.load() == GivingUp) local::pause_core();
     if (one.presence.load() == HasGivenUp) fail(one.why.data());
   }
+  if (place_.look) return look_outside();
   std::string how;
   if (seat(awaited).presence.load() == HasLeft)
     how = "has left it";
@@ -114,13 +116,29 @@ void Board::look_around(int awaited, std::uint64_t round) {
     fail("member " + std::to_string(awaited) + " of the group " + how);
 }
 
-void Board::fail(const std::string& why) {
-  give_up(why);
+void Board::look_outside() {
+  try {
+    place_.look();
+  } catch (...) {
+    std::uint32_t before = Here;
+    seat(place_.member).presence.compare_exchange_strong(before, HasBrokenOff);
+    leave_call();
+    throw;
+  }
+}
+
+/// Until nobody reads what this member has shown where it lies.
+void Board::leave_call() {
   end_reading();
   for (int m = 0; m < place_.members && !copies(); ++m) {
     local::Backoff backoff;
     while (seat(m).reads.load()) backoff.pause();
   }
+}
+
+void Board::fail(const std::string& why) {
+  give_up(why);
+  leave_call();
   throw RunError(why);
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "exec/base/buffer.hpp"
+#include "exec/collectives/group.hpp"
 
 namespace pipewright::exec::collectives {
 
@@ -35,6 +36,7 @@ class Board {
     /// Asks, now and then during a wait, whether a member has ended without a word: how, as a
     /// clause; empty if it has not.
     std::function<std::string(int member)> how_ended = {};
+    Look look = {};  // see Group; asked instead, where there is one
   };
   /// Bytes of memory that a board needs.
   static std::size_t bytes(int members, std::size_t window_bytes);
@@ -50,12 +52,13 @@ class Board {
   bool copies() const { return place_.window_bytes > 0; }
 
   /// The next round begins once all members have come to the round before it: then nobody reads any
-  /// more what this member showed two rounds ago. Throws RunError as shown_by(). Returns its
-  /// window; null where nothing is copied.
+  /// more what this member showed two rounds ago. Throws as shown_by(). Returns its window; null
+  /// where nothing is copied.
   std::byte* begin_round();
   void show(const Shown& shown);
   /// Waits until that member shows something in this round; `at` is where it can be read here.
-  /// Throws RunError where a member has ended or given up, or where the two do not do the same.
+  /// Throws RunError where a member has ended or given up, or where the two do not do the same, and
+  /// what Place::look throws.
   Shown shown_by(int member);
   /// The member reads nothing of the others' any more, until its next round.
   void end_reading();
@@ -71,6 +74,8 @@ class Board {
   std::byte* window(int member, std::uint64_t round) const;
   void wait_for(int member, std::uint64_t round);
   void look_around(int member, std::uint64_t round);
+  void look_outside();
+  void leave_call();
 
   // Members' boards may lie side by side.
   alignas(2 * kAlignment) const Place place_;

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -56,6 +57,10 @@ inline std::size_t index_of(int member) { return static_cast<std::size_t>(member
 inline std::size_t share_begin(std::size_t size, int members, int index) {
   return size * static_cast<std::size_t>(index) / static_cast<std::size_t>(members);
 }
+
+/// Called now and then by a member that waits; what it throws ends the call, and the group for this
+/// member. Whoever gives one sees by himself that a member is gone: nobody else looks then.
+using Look = std::function<void()>;
 
 class Group {
  public:

@@ -10,6 +10,6 @@ namespace pipewright::exec::collectives {
 
 /// One for each member. They may be used and dropped in any order, each by one thread at a time; a
 /// member that is dropped while others wait for it ends their calls.
-std::vector<std::unique_ptr<Group>> groups_of_threads(int members);
+std::vector<std::unique_ptr<Group>> groups_of_threads(int members, const Look& look = {});
 
 }  // namespace pipewright::exec::collectives

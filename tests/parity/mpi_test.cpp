@@ -5,18 +5,22 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/model/architecture_model.hpp"
 #include "core/plan/tied_stages.hpp"
+#include "exec/collectives/process/job_groups.hpp"
+#include "exec/collectives/process/wire_group.hpp"
 #include "exec/devices/cpu/device.hpp"
 #include "exec/devices/paced/device.hpp"
 #include "exec/transports/process/all_gather.hpp"
 #include "exec/transports/process/transport.hpp"
-#include "planner/plans/data_parallel.hpp"
 #include "planner/search/search.hpp"
 #include "sim/engine.hpp"
+#include "tests/parity/divided/divided_program.hpp"
 #include "tests/parity/mpi_job.hpp"
 #include "tests/parity/outcome.hpp"
 #include "tests/parity/update_cases.hpp"
@@ -41,11 +45,12 @@ RunResult run_paced(const Program& program, const CostTable& costs, exec::RunOpt
   }
 }
 
-exec::cpu::CpuResult train(const Program& program, const exec::cpu::Training& training, int steps) {
+exec::cpu::CpuResult train(const Program& program, const exec::cpu::Training& training, int steps,
+                           const exec::cpu::GroupOfProcesses& group_of = {}) {
   const CostTable costs = costs_of(program, 1000);
   exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs),
                                     job_link());
-  return exec::cpu::run_on_cpu(program, costs, training, {.steps = steps}, transport);
+  return exec::cpu::run_on_cpu(program, costs, training, {.steps = steps}, transport, group_of);
 }
 
 struct Runnable {
@@ -158,6 +163,48 @@ TEST(Mpi, ClippingRecomputeAndATiedHeadGiveTheSerialBitsToo) {
     expect_serial_bits(lower(order, program.policy, options),
                        {tied, 0.01, {RecomputeSpec::Kind::Selective, {}}});
   }
+}
+
+exec::cpu::GroupOfProcesses through_windows() {
+  return [groups = std::make_shared<exec::collectives::JobGroups>(job_link())](
+             std::span<const RankId> ranks, const exec::collectives::Look& look) {
+    return groups->group(ranks, look);
+  };
+}
+/// As between hosts.
+exec::cpu::GroupOfProcesses over_the_wire() {
+  return [mail = std::make_shared<exec::collectives::Mail>(job_link())](
+             std::span<const RankId> ranks, const exec::collectives::Look& look) {
+    std::vector<int> who;
+    for (const RankId rank : ranks) who.push_back(exec::mpi::process_of_rank(rank));
+    return exec::collectives::wire_group(mail, who, look);
+  };
+}
+
+TEST(Mpi, RanksThatDivideLayersGiveTheSerialBits) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  int ran = 0;
+  for (const int tensor : {2, 4}) {
+    if (processes() % tensor != 0) continue;
+    const int rest = processes() / tensor;
+    for (const bool replicas : {false, true}) {
+      if (replicas && rest < 2) continue;
+      const Layout layout{.tensor = tensor, .replicas = replicas ? rest : 1, .sharded = replicas};
+      const Order pipeline = planner::make_order("1f1b", {replicas ? 1 : rest, 4, 1, {}});
+      const Program program = divided(pipeline, divisible_tied(), layout);
+      for (const auto& group_of : {through_windows(), over_the_wire()}) {
+        DividedSetting setting(program, divisible_tied(), exec::Numerics::Exact, layout);
+        setting.training.verified_steps = 2;
+        const auto run = train(program, setting.training, 2, group_of);
+        ASSERT_TRUE(run.finished()) << run.failure;
+        ++ran;
+        if (!is_first()) continue;
+        EXPECT_TRUE(run.verify.value().gradients.bitwise) << run.verify->gradients.worst;
+        EXPECT_TRUE(run.verify.value().parameters.bitwise) << run.verify->parameters.worst;
+      }
+    }
+  }
+  EXPECT_EQ(ran, processes() == 4 ? 6 : 2);
 }
 
 TEST(Mpi, LossesAreThoseOfThreadsBitForBit) {

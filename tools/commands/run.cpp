@@ -197,6 +197,15 @@ void take_devices(Subject& subject, bool on_gpus) {
   subject.costs = planner::costs_of_run(*plan);
 }
 
+/// What is asked for; the subject becomes what will run.
+RunRequest take_request(const Arguments& arguments, Subject& subject) {
+  const auto forward = forward_request(arguments);
+  if (forward) take_forwards(subject, forward->mode);
+  RunRequest request = run_request(arguments, subject);
+  if (request.training && !forward) take_devices(subject, request.training->cuda.has_value());
+  return request;
+}
+
 void refuse_problems(const Subject& subject) {
   if (subject.problems.empty()) return;
   const std::string& problem = subject.problems.front();
@@ -210,10 +219,8 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   std::optional<Subject> read = read_run_subject(arguments, session);
   if (!read) return stop_after_plan(session);
   Subject& subject = *read;
+  RunRequest request = take_request(arguments, subject);
   const auto forward = forward_request(arguments);
-  if (forward) take_forwards(subject, forward->mode);
-  RunRequest request = run_request(arguments, subject);
-  if (request.training && !forward) take_devices(subject, request.training->cuda.has_value());
   RankRequest& ranks = request.ranks;
   ranks.link = link;
   if (Plan* plan = std::get_if<Plan>(&subject.given))
@@ -294,8 +301,9 @@ int run_program(const Arguments& arguments, Session& session) {
     throw InputError("--clock belongs to --transport local");
   const auto job = transport == "local" ? std::nullopt : job_for(transport);
   if (between_processes && !job) {
-    const std::optional<Subject> subject = read_run_subject(arguments, session);
+    std::optional<Subject> subject = read_run_subject(arguments, session);
     if (!subject) return stop_after_plan(session);
+    take_request(arguments, *subject);
     refuse_outside_job(transport, "run", std::to_string(subject->program.ranks()));
   }
   if (!job) return run_ranks(arguments, session, nullptr);

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "core/base/error.hpp"
+#include "exec/collectives/process/job_groups.hpp"
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/checkpointing.hpp"
 #include "exec/devices/cpu/device.hpp"
@@ -68,7 +69,10 @@ exec::cpu::CpuResult run_on_cpus(const Program& program, const CostTable& costs,
   if (training.phases != nullptr) training.phases->begin(exec::Phase::InitComm);
   exec::mpi::MpiTransport transport(program, exec::local::real_messages(program, costs), *link,
                                     options.verify_payloads);
-  return exec::cpu::run_on_cpu(program, costs, training, options, transport);
+  exec::collectives::JobGroups groups(*link);
+  return exec::cpu::run_on_cpu(
+      program, costs, training, options, transport,
+      [&](std::span<const RankId> ranks, const auto& look) { return groups.group(ranks, look); });
 }
 
 std::optional<exec::Checkpoint> load_checkpoint(const TrainingRequest& request, Session& session) {

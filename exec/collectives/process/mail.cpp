@@ -16,24 +16,24 @@ constexpr int kMailTurnsPerLook = 64;
 /// FrameHead::unused of a letter.
 enum class Mark : std::uint8_t { Fine, NotFine, GivesUp, Leaves };
 
-mpi::Frame frame_of(std::uint32_t run, std::uint32_t group, Mark mark) {
+mpi::Frame frame_of(const mpi::LinkRun& run, std::uint32_t group, Mark mark) {
   mpi::Frame frame;
   frame.head.kind = mpi::FrameKind::Part;
-  frame.head.run = run;
+  frame.head.run = run.number();
   frame.head.id = group;
   frame.head.unused = static_cast<std::uint8_t>(mark);
-  frame.token = 0;
+  frame.token = run.token(0);
   return frame;
-}
-
-std::uint32_t begin_run(mpi::Link& link) {
-  const std::scoped_lock lock(link.mutex());
-  return link.begin_run();
 }
 
 }  // namespace
 
-Mail::Mail(mpi::Link& link) : link_(link), run_(begin_run(link)) {}
+Mail::Mail(mpi::Link& link) : link_(link), run_(link) {}
+
+std::uint32_t Mail::open_group(Look look) {
+  looks_.push_back(std::move(look));
+  return static_cast<std::uint32_t>(looks_.size() - 1);
+}
 
 /// Each turn takes what has come, lets go on what is half sent, and looks who is there.
 template <class Done, class Look>
@@ -44,12 +44,12 @@ void Mail::wait_until(std::uint32_t group, const Done& done, const Look& look) {
     {
       const std::scoped_lock lock(link_.mutex());
       while (!done()) {
-        auto arrived = link_.receive(run_);
+        auto arrived = link_.receive(run_.number());
         if (!arrived) break;
         file(*std::move(arrived));
         heard = true;
       }
-      on_their_way_ -= link_.wire().take_sent().size();
+      on_their_way_ -= link_.take_sent(run_.number()).size();
       // A wire drops what was for somebody who is gone, and does not say that it has left.
       if (link_.wire().is_at_rest()) on_their_way_ = 0;
       if (link_.wire().is_broken()) throw RunError("the wire between the processes is broken");
@@ -57,8 +57,9 @@ void Mail::wait_until(std::uint32_t group, const Done& done, const Look& look) {
         throw RunError(found->second);
       if (done()) return;
       if (turn % kMailTurnsPerLook == 0) link_.look_around();
-      look();
+      if (!looks_[group]) look();
     }
+    if (looks_[group]) looks_[group]();
     if (heard)
       backoff = {};
     else

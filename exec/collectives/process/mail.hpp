@@ -1,7 +1,7 @@
 // Letters between the members of groups, over the link of a job: from one process to another,
 // numbered, in a group. Letters of all groups arrive at one Mail, which keeps those that nobody
-// waits for yet. One Mail a process, made by all processes alike; it is a run of the link, and the
-// next run begins when nobody uses it any more. Any thread, one at a time for each group.
+// waits for yet. One Mail a process, made by all processes alike; it is a run of the link. Any
+// thread, one at a time for each group.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exec/base/packing.hpp"
+#include "exec/collectives/group.hpp"
 #include "exec/transports/process/link.hpp"
 
 namespace pipewright::exec::collectives {
@@ -28,8 +29,8 @@ class Mail {
   explicit Mail(mpi::Link& link);
 
   mpi::Link& link() { return link_; }
-  /// The number of the next group; every process counts alike.
-  std::uint32_t open_group() { return groups_++; }
+  /// The number of the next group; every process counts alike. `look`: see Group.
+  std::uint32_t open_group(Look look);
   /// The process leaves; `sent`: how many letters it has sent to each of `to`.
   void close_group(std::uint32_t group, std::span<const int> to,
                    std::span<const std::uint64_t> sent) noexcept;
@@ -37,7 +38,7 @@ class Mail {
   /// Waits only while very many letters are on their way. Throws as receive().
   void send(std::uint32_t group, int to, std::uint64_t number, Letter letter);
   /// Waits for it. Throws RunError where the sender has left or is gone, or anybody has given up
-  /// the group.
+  /// the group, and what the group's `look` throws.
   Letter receive(std::uint32_t group, int from, std::uint64_t number);
   /// Until all letters have left: what is half sent needs this process to go on.
   void flush(std::uint32_t group);
@@ -53,8 +54,8 @@ class Mail {
   void tell(std::uint32_t group, std::span<const int> to);
 
   mpi::Link& link_;
-  const std::uint32_t run_;
-  std::uint32_t groups_ = 0;
+  const mpi::LinkRun run_;
+  std::vector<Look> looks_;  // by group
   std::size_t on_their_way_ = 0;
   std::map<Key, Letter> letters_;
   std::map<std::uint32_t, std::string> given_up_;                   // by group

@@ -108,7 +108,8 @@ std::string how_ended(mpi::Presence& presence, int member) {
 
 }  // namespace
 
-std::unique_ptr<Group> window_group(mpi::Link& link, std::span<const int> processes) {
+std::unique_ptr<Group> window_group(mpi::Link& link, std::span<const int> processes,
+                                    const Look& look) {
   const auto found = std::find(processes.begin(), processes.end(), link.process());
   const int own = found == processes.end() ? -1 : static_cast<int>(found - processes.begin());
   const int members = static_cast<int>(processes.size());
@@ -148,7 +149,8 @@ std::unique_ptr<Group> window_group(mpi::Link& link, std::span<const int> proces
                    .member = own,
                    .members = members,
                    .window_bytes = kWindowBytes,
-                   .how_ended = [&presence](int m) { return how_ended(presence, m); }},
+                   .how_ended = [&presence](int m) { return how_ended(presence, m); },
+                   .look = look},
       mapping);
 }
 

@@ -13,9 +13,10 @@
 namespace pipewright::exec::collectives {
 
 /// The group of these processes of the job, by member; null where this one is not among them. Every
-/// process of the job has to call it, in one order, while no run is under way. Throws MachineError
+/// process of the job has to call it, in one order. In all of them it throws MachineError
 /// if they are not on one machine or the system has no such memory, and RunError if one of them is
 /// gone.
-std::unique_ptr<Group> window_group(mpi::Link& link, std::span<const int> processes);
+std::unique_ptr<Group> window_group(mpi::Link& link, std::span<const int> processes,
+                                    const Look& look = {});
 
 }  // namespace pipewright::exec::collectives

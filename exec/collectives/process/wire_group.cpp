@@ -290,8 +290,9 @@ void WireGroup::broadcast(int root, std::span<std::byte> bytes) {
 
 }  // namespace
 
-std::unique_ptr<Group> wire_group(std::shared_ptr<Mail> mail, std::span<const int> processes) {
-  const std::uint32_t number = mail->open_group();
+std::unique_ptr<Group> wire_group(std::shared_ptr<Mail> mail, std::span<const int> processes,
+                                  Look look) {
+  const std::uint32_t number = mail->open_group(std::move(look));
   const auto found = std::find(processes.begin(), processes.end(), mail->link().process());
   if (found == processes.end()) return nullptr;
   const int own = static_cast<int>(found - processes.begin());

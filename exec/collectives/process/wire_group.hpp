@@ -20,6 +20,7 @@ inline constexpr std::size_t kRingBytes = std::size_t{16} << 10U;
 
 /// The group of these processes, by member; null where this one is not among them. Every process of
 /// the job calls it, in one order. The mail's link has to outlive it.
-std::unique_ptr<Group> wire_group(std::shared_ptr<Mail> mail, std::span<const int> processes);
+std::unique_ptr<Group> wire_group(std::shared_ptr<Mail> mail, std::span<const int> processes,
+                                  Look look = {});
 
 }  // namespace pipewright::exec::collectives

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/costs/costs.hpp"
@@ -14,6 +16,7 @@
 #include "core/program/program.hpp"
 #include "core/program/version_uses.hpp"
 #include "exec/checkpoint/checkpoint.hpp"
+#include "exec/collectives/group.hpp"
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/stage.hpp"
 #include "exec/devices/cpu/strands.hpp"
@@ -132,9 +135,16 @@ struct CpuResult : TrainingResult {
 /// the Program does not fit the training, and what run() throws.
 CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
                      const RunOptions& options = {});
+/// Makes the group of these ranks, which are processes; null in all others. Every process calls it
+/// for the same groups in the same order.
+using GroupOfProcesses = std::function<std::unique_ptr<collectives::Group>(
+    std::span<const RankId> ranks, const collectives::Look& look)>;
+
 /// The same on another transport. Where its ranks are several processes, all of them call this
-/// alike; process 0 gets the comparison with a serial run.
+/// alike; process 0 gets the comparison with a serial run. `group_of` is needed where ranks that
+/// are processes divide layers.
 CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
-                     const RunOptions& options, Transport& transport);
+                     const RunOptions& options, Transport& transport,
+                     const GroupOfProcesses& group_of = {});
 
 }  // namespace pipewright::exec::cpu

@@ -78,25 +78,30 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers, Fact (Device::*f
   return facts;
 }
 
-/// By rank: those that divide its stages; null where none do.
+/// By rank of this process: those that divide its stages; null where none do.
 std::vector<std::unique_ptr<collectives::Group>> groups_of_ranks(const Program& program,
-                                                                 const Transport& transport) {
+                                                                 Transport& transport,
+                                                                 const GroupOfProcesses& group_of) {
   std::vector<std::unique_ptr<collectives::Group>> groups(
       static_cast<std::size_t>(program.ranks()));
+  const auto at = [&](RankId rank) -> auto& {
+    return groups[static_cast<std::size_t>(rank.value)];
+  };
   const MeshAxis* const axis = axis_of(program.devices, kTensorAxis);
   if (axis == nullptr) return groups;
-  if (transport.local_ranks().size() != groups.size())
-    throw InputError(
-        "ranks that divide layers among them (tp) are threads of one process so far; leave out "
-        "--transport, or take tp 1");
+  const RankId own = transport.local_ranks().front();
+  // A time that has passed: it throws where the run is being stopped, and else returns at once.
+  const collectives::Look look = [&transport, own] { transport.sleep_until(own, 0); };
   for (int r = 0; r < program.ranks(); ++r) {
     if (coordinate_of(program.devices, kTensorAxis, RankId(r)) != 0) continue;
-    auto members = collectives::groups_of_threads(axis->devices);
-    for (const RankId rank : ranks_along(program.devices, *axis, RankId(r))) {
-      const int place = coordinate_of(program.devices, kTensorAxis, rank);
-      groups[static_cast<std::size_t>(rank.value)] =
-          std::move(members[static_cast<std::size_t>(place)]);
+    const std::vector<RankId> ranks = ranks_along(program.devices, *axis, RankId(r));
+    if (transport.peers() != nullptr) {
+      PIPEWRIGHT_ASSERT(group_of, "nobody makes groups of processes");
+      if (auto group = group_of(ranks, look)) at(own) = std::move(group);
+      continue;
     }
+    auto members = collectives::groups_of_threads(axis->devices, look);
+    for (std::size_t m = 0; m < ranks.size(); ++m) at(ranks[m]) = std::move(members[m]);
   }
   return groups;
 }
@@ -115,7 +120,8 @@ CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Train
 }
 
 CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Training& training,
-                     const RunOptions& options, Transport& transport) {
+                     const RunOptions& options, Transport& transport,
+                     const GroupOfProcesses& group_of) {
   require_fit(program, training);
   if (training.start != nullptr) require_resumable(*training.start, program, training);
   Peers* const peers = transport.peers();
@@ -125,7 +131,7 @@ CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   if (training.options.numerics == Numerics::Fast)  // on the virtual clock ranks take turns
     require_blas_memory(is_virtual ? 1 : transport.local_ranks().size());
   std::mutex turn;
-  auto groups = groups_of_ranks(program, transport);
+  auto groups = groups_of_ranks(program, transport, group_of);
   std::optional<Evaluation> evaluation;
   if (training.mode != RunMode::Train)
     evaluation.emplace(*training.model, training.mode, program.micro_batches, training.outputs);

@@ -41,12 +41,11 @@ std::vector<std::string> all_gather(Link& link, const std::string& text,
   const int own = link.process(), processes = link.processes();
   std::vector<std::optional<std::string>> texts(static_cast<std::size_t>(processes));
   texts[static_cast<std::size_t>(own)] = text;
-  std::uint32_t run = 0;
+  const LinkRun run(link);
   {
     const std::scoped_lock lock(link.mutex());
-    run = link.begin_run();
     for (int p = 0; p < processes; ++p) {
-      if (p != own) link.send(p, frame_with(run, text));
+      if (p != own) link.send(p, frame_with(run.number(), text));
     }
   }
   int missing = processes - 1;
@@ -55,12 +54,12 @@ std::vector<std::string> all_gather(Link& link, const std::string& text,
     bool heard = false, is_at_rest = false;
     {
       const std::scoped_lock lock(link.mutex());
-      while (auto arrived = link.receive(run)) {
+      while (auto arrived = link.receive(run.number())) {
         texts[static_cast<std::size_t>(arrived->from)] = text_of(arrived->frame);
         --missing;
         heard = true;
       }
-      link.wire().take_sent();
+      link.take_sent(run.number());
       is_at_rest = link.wire().is_at_rest();
       if (turn % kGatherTurnsPerLook == 0) link.look_around();
       for (int p = 0; p < processes; ++p) {

@@ -51,9 +51,9 @@ bool Link::receive_until(const Done& done, std::int64_t deadline_ns) {
     {
       const std::scoped_lock lock(mutex_);
       while (auto arrived = receive_any()) {
-        if (!answer(*arrived)) early_.push_back(*std::move(arrived));
+        if (!answer(*arrived)) others_.push_back(*std::move(arrived));
       }
-      wire_->take_sent();
+      collect_sent();
       if (turn % kTurnsPerLook == 0) look_around();
       if (done()) return true;
     }
@@ -155,6 +155,13 @@ void Link::look_around() {
       presence_->see_by(one.process, one.descriptor);
   }
   presence_->look(now);
+}
+
+bool Link::are_on_one_machine(std::span<const int> processes) const {
+  const auto site = [&](int process) { return sites_[static_cast<std::size_t>(process)]; };
+  return std::all_of(processes.begin(), processes.end(), [&](int process) {
+    return site(process)->machine == site(processes.front())->machine;
+  });
 }
 
 void Link::give_up_silent(std::int64_t silence_ns) {
@@ -269,22 +276,64 @@ bool Link::answer(ArrivedFrame& arrived) {
   return true;
 }
 
+// --- Runs ---
+
+std::uint32_t Link::begin_run() {
+  runs_.insert(next_run_);
+  return next_run_++;
+}
+
+void Link::end_run(std::uint32_t run) {
+  runs_.erase(run);
+  std::erase_if(others_, [&](const auto& kept) { return kept.frame.head.run == run; });
+  std::erase_if(sent_, [&](std::uint64_t token) { return token >> 32U == run; });
+}
+
 std::optional<ArrivedFrame> Link::receive(std::uint32_t run) {
-  std::erase_if(early_, [&](const auto& kept) { return kept.frame.head.run < run; });
-  const auto kept = std::find_if(early_.begin(), early_.end(),
+  const auto kept = std::find_if(others_.begin(), others_.end(),
                                  [&](const auto& one) { return one.frame.head.run == run; });
-  if (kept != early_.end()) {
+  if (kept != others_.end()) {
     ArrivedFrame arrived = std::move(*kept);
-    early_.erase(kept);
+    others_.erase(kept);
     return arrived;
   }
   while (auto arrived = receive_any()) {
-    if (answer(*arrived) || arrived->frame.head.run < run) continue;
-    if (arrived->frame.head.run == run) return arrived;
-    early_.push_back(*std::move(arrived));
+    if (answer(*arrived)) continue;
+    const std::uint32_t its_run = arrived->frame.head.run;
+    if (its_run == run) return arrived;
+    const bool is_over = its_run < next_run_ && !runs_.contains(its_run);
+    if (!is_over) others_.push_back(*std::move(arrived));
   }
   return std::nullopt;
 }
+
+void Link::collect_sent() {
+  for (const std::uint64_t token : wire_->take_sent()) {
+    if (runs_.contains(static_cast<std::uint32_t>(token >> 32U))) sent_.push_back(token);
+  }
+}
+
+std::vector<std::uint64_t> Link::take_sent(std::uint32_t run) {
+  collect_sent();
+  const auto own = std::stable_partition(sent_.begin(), sent_.end(),
+                                         [&](std::uint64_t token) { return token >> 32U != run; });
+  std::vector<std::uint64_t> tokens(own, sent_.end());
+  sent_.erase(own, sent_.end());
+  return tokens;
+}
+
+LinkRun::LinkRun(Link& link)
+    : link_(link), number_([&] {
+        const std::scoped_lock lock(link.mutex());
+        return link.begin_run();
+      }()) {}
+
+LinkRun::~LinkRun() {
+  const std::scoped_lock lock(link_.mutex());
+  link_.end_run(number_);
+}
+
+// --- How it ends ---
 
 void Link::say_failure(const Failure& failure) {
   Packer packer;

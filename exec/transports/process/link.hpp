@@ -1,6 +1,6 @@
 // The job that this process is part of: the wire to the others, who is still there, and how far
-// their clocks are apart. One Link a process, for any number of runs one after another; every
-// process has to make the same runs in the same order.
+// their clocks are apart. One Link a process, for any number of runs, one after another or beside
+// one another; every process has to begin the same runs in the same order.
 //
 // Threads: whoever calls holds mutex(), but for the constructor and close(). No call waits, but for
 // these two, measure_clock() and wait_for_failure(). A thread of the link gives signs of life from
@@ -14,6 +14,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,13 +56,18 @@ class Link {
   std::mutex& mutex() { return mutex_; }
 
   /// The number of the run that begins now.
-  std::uint32_t begin_run() { return run_++; }
-  /// Of the run: the next frame that came. Frames of runs that are over are dropped, those of runs
-  /// to come are kept.
+  std::uint32_t begin_run();
+  void end_run(std::uint32_t run);
+  /// Of the run: the next frame that came. Frames of runs that are over are dropped, those of other
+  /// runs are kept for them.
   std::optional<ArrivedFrame> receive(std::uint32_t run);
+  /// Tokens of the run's frames (LinkRun::token()) that are out of our hands since the last call.
+  std::vector<std::uint64_t> take_sent(std::uint32_t run);
   void send(int to, Frame frame);
   Wire& wire() { return *wire_; }
   Presence& presence() { return *presence_; }
+  /// Whether these processes can share memory.
+  bool are_on_one_machine(std::span<const int> processes) const;
   /// Asks the kernel who is still there.
   void look_around();
   /// Those that have been silent for longer than this, and than LinkOptions allows, are lost.
@@ -96,6 +103,7 @@ class Link {
   std::optional<ArrivedFrame> receive_any();
   bool answer(ArrivedFrame& arrived);
   void part_with(int process);
+  void collect_sent();
   template <class Done>
   bool receive_until(const Done& done, std::int64_t deadline_ns);
 
@@ -115,11 +123,30 @@ class Link {
   std::optional<Witnesses> witnesses_;
   std::optional<std::int64_t> pong_there_ns_;
   ClockOffset clock_;
-  std::uint32_t run_ = 0;
-  std::deque<ArrivedFrame> early_;
+  std::uint32_t next_run_ = 0;
+  std::set<std::uint32_t> runs_;     // under way
+  std::deque<ArrivedFrame> others_;  // that came while another run received
+  std::vector<std::uint64_t> sent_;  // tokens that nobody has asked for yet
   bool closed_ = false;
   std::condition_variable_any sign_due_;
   std::jthread signs_;  // the last member: it uses the others
+};
+
+/// A run of the link, until it goes. Takes the link's mutex by itself.
+class LinkRun {
+ public:
+  explicit LinkRun(Link& link);
+  ~LinkRun();
+  LinkRun(const LinkRun&) = delete;
+  LinkRun& operator=(const LinkRun&) = delete;
+
+  std::uint32_t number() const { return number_; }
+  /// Of a frame of the run; `what` is the run's affair.
+  std::uint64_t token(std::uint32_t what) const { return std::uint64_t{number_} << 32U | what; }
+
+ private:
+  Link& link_;
+  const std::uint32_t number_;
 };
 
 }  // namespace pipewright::exec::mpi

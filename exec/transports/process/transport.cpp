@@ -34,7 +34,7 @@ MpiTransport::MpiTransport(const Program& program, local::MessageCosts costs, Li
       link_(link),
       check_parts_(check_parts),
       program_seal_(checksum_of(program)),
-      run_(link.begin_run()),
+      run_(link),
       rank_(rank_of_process(link.process())),
       begin_(program.ranks() > link.process()
                  ? program.rank_begin[static_cast<std::size_t>(link.process())]

@@ -105,7 +105,7 @@ class MpiTransport final : public Transport, public Peers {
   Link& link_;
   const bool check_parts_;
   const std::uint64_t program_seal_;
-  const std::uint32_t run_;
+  const LinkRun run_;
   const RankId rank_;
   const InstructionId begin_, end_;
 

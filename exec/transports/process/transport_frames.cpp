@@ -11,7 +11,7 @@ namespace pipewright::exec::mpi {
 Frame MpiTransport::frame_of(FrameKind kind, InstructionId id) const {
   Frame frame;
   frame.head.kind = kind;
-  frame.head.run = run_;
+  frame.head.run = run_.number();
   frame.head.epoch = epoch_;
   frame.head.id = id;
   return frame;
@@ -34,7 +34,7 @@ void MpiTransport::post_to_all(const Frame& frame) {
 
 /// One look at the wire, and all that follows from it.
 void MpiTransport::turn() {
-  while (auto arrived = link_.receive(run_)) {
+  while (auto arrived = link_.receive(run_.number())) {
     frames_.fetch_add(1, std::memory_order_relaxed);
     if (moves_run(arrived->frame.head.kind)) ++received_;
     handle(*arrived);
@@ -44,10 +44,8 @@ void MpiTransport::turn() {
 
 /// What follows from the frames that have been read: none of it stays behind.
 void MpiTransport::settle() {
-  for (const std::uint64_t token : link_.wire().take_sent()) {
-    // Of a run that is over: nobody waits for it any more.
-    if (token >> 32U == run_) ends_.on_sent(static_cast<InstructionId>(token), now());
-  }
+  for (const std::uint64_t token : link_.take_sent(run_.number()))
+    ends_.on_sent(static_cast<InstructionId>(token), now());
   if (ends_.has_events()) ends_.run_events(now());
   flush();
 }
@@ -154,7 +152,7 @@ void MpiTransport::tell(Outgoing out) {
     frame.head.took_credit = out.took_credit ? 1 : 0;
     frame.head.time_ns = out.moving_ns;
     const bool asks = out.ends_when_sent && process_of_rank(out.to) != process();
-    if (asks) frame.token = std::uint64_t{run_} << 32U | out.send;
+    if (asks) frame.token = run_.token(out.send);
   }
   post(process_of_rank(out.to), std::move(frame));
   if (out.ends_when_sent && process_of_rank(out.to) == process()) ends_.on_sent(out.send, now());
