@@ -96,6 +96,27 @@ std::int64_t Slice::place_of(std::int64_t i) const {
   return (rows.begin + i / own) * columns + column;
 }
 
+std::vector<Range> Slice::places_of(const Range& own) const {
+  if (is_whole()) return {own};
+  std::vector<Range> places;
+  const std::int64_t end = own.begin + own.count;
+  std::int64_t at = own.begin / width() * width();  // the part's number that comes next
+  while (at < end) {
+    const std::int64_t row = (rows.begin + at / width()) * columns;
+    for (const Range& range : ranges) {
+      const std::int64_t from = std::max(at, own.begin), to = std::min(at + range.count, end);
+      const std::int64_t begin = row + range.begin + (from - at);
+      at += range.count;
+      if (from >= to) continue;
+      if (!places.empty() && places.back().begin + places.back().count == begin)
+        places.back().count += to - from;
+      else
+        places.push_back({begin, to - from});
+    }
+  }
+  return places;
+}
+
 Slice columns_of(std::int64_t rows, const std::vector<Range>& ranges, int index, int parts) {
   Slice slice{.columns = 0, .rows = {0, rows}, .ranges = {}};
   for (const Range& range : ranges) {
@@ -109,6 +130,17 @@ Slice columns_of(std::int64_t rows, const std::vector<Range>& ranges, int index,
 Slice rows_of(std::int64_t rows, std::int64_t columns, int index, int parts) {
   const std::int64_t each = rows / parts;
   return {.columns = columns, .rows = {index * each, each}, .ranges = {{0, columns}}};
+}
+
+Slice other_part(const Slice& slice, int index, int other) {
+  Slice part = slice;
+  const std::int64_t further = other - index;
+  if (slice.width() == slice.columns) {
+    part.rows.begin += further * slice.rows.count;
+  } else {
+    for (Range& range : part.ranges) range.begin += further * range.count;
+  }
+  return part;
 }
 
 std::vector<Split> splits_of(const std::vector<Layer>& chain) {

@@ -33,12 +33,18 @@ struct Slice {
   std::int64_t size() const { return rows.count * width(); }
   /// Where number i of the part lies in the whole.
   std::int64_t place_of(std::int64_t i) const;
+  /// Where these numbers of the part lie in the whole: stretches, ascending.
+  std::vector<Range> places_of(const Range& own) const;
+
+  bool operator==(const Slice&) const = default;
 };
 
 /// Part `index` of `parts` of each range of columns: of queries, keys and values, or of the two
 /// halves that swiglu joins. Each is divided evenly.
 Slice columns_of(std::int64_t rows, const std::vector<Range>& ranges, int index, int parts);
 Slice rows_of(std::int64_t rows, std::int64_t columns, int index, int parts);
+/// What part `other` is of the array of which this is part `index`.
+Slice other_part(const Slice& slice, int index, int other);
 
 /// By layer of such a chain, as a residual or a sequential one holds it.
 std::vector<Split> splits_of(const std::vector<Layer>& chain);

@@ -77,7 +77,21 @@ struct CheckpointSpec {
 /// "step-00000012" in the folder of all checkpoints.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& all, int step);
 
-/// Writes a rank's pieces into the checkpoint's folder, which is made where it is missing.
+/// Writes a rank's part, a piece after another, into the checkpoint's folder, which is made where
+/// it is missing. Nothing is left of a part that is not finished.
+class CheckpointPartWriter {
+ public:
+  CheckpointPartWriter(const std::filesystem::path& folder, int rank, const DiskWatch& watch = {});
+
+  void add(const StatePiece& piece);
+  CheckpointPart finish();
+
+ private:
+  const std::string tag_;
+  DurableFile file_;
+  CheckpointPart part_;
+};
+/// All of them at once.
 CheckpointPart write_checkpoint_part(const std::filesystem::path& folder, int rank,
                                      std::span<const StatePiece> pieces,
                                      const DiskWatch& watch = {});

@@ -39,28 +39,35 @@ fs::path checkpoint_folder(const fs::path& all, int step) {
   return all / name;
 }
 
+CheckpointPartWriter::CheckpointPartWriter(const fs::path& folder, int rank, const DiskWatch& watch)
+    : tag_("rank-" + std::to_string(rank)),
+      file_((make_folder(folder, watch), folder), tag_, watch) {}
+
+void CheckpointPartWriter::add(const StatePiece& piece) {
+  part_.pieces.push_back({.parameter = piece.parameter,
+                          .slot = piece.slot,
+                          .first = piece.first,
+                          .total = piece.total,
+                          .count = static_cast<std::int64_t>(piece.values.size()),
+                          .offset_bytes = file_.size()});
+  file_.write(std::as_bytes(piece.values));
+}
+
+CheckpointPart CheckpointPartWriter::finish() {
+  part_.bytes = file_.size();
+  part_.crc = file_.crc();
+  char name[64];
+  std::snprintf(name, sizeof name, "%s.%08x.bin", tag_.c_str(), part_.crc);
+  part_.file = name;
+  file_.commit(part_.file);
+  return std::move(part_);
+}
+
 CheckpointPart write_checkpoint_part(const fs::path& folder, int rank,
                                      std::span<const StatePiece> pieces, const DiskWatch& watch) {
-  make_folder(folder, watch);
-  const std::string tag = "rank-" + std::to_string(rank);
-  DurableFile file(folder, tag, watch);
-  CheckpointPart part;
-  for (const StatePiece& piece : pieces) {
-    part.pieces.push_back({.parameter = piece.parameter,
-                           .slot = piece.slot,
-                           .first = piece.first,
-                           .total = piece.total,
-                           .count = static_cast<std::int64_t>(piece.values.size()),
-                           .offset_bytes = file.size()});
-    file.write(std::as_bytes(piece.values));
-  }
-  part.bytes = file.size();
-  part.crc = file.crc();
-  char name[64];
-  std::snprintf(name, sizeof name, "%s.%08x.bin", tag.c_str(), part.crc);
-  part.file = name;
-  file.commit(part.file);
-  return part;
+  CheckpointPartWriter writer(folder, rank, watch);
+  for (const StatePiece& piece : pieces) writer.add(piece);
+  return writer.finish();
 }
 
 void write_manifest(const fs::path& folder, const CheckpointFacts& facts,

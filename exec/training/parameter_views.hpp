@@ -20,7 +20,8 @@ struct ParameterView {
 };
 
 /// One array of a stage's state, or the part of it that is kept here: the elements from `first` on
-/// of `total`. Valid while its stage lives.
+/// of `total`, which are themselves a part where ranks divide the array. Valid while its stage
+/// lives.
 struct StateView {
   std::string parameter;
   std::string_view slot;  // kValueSlot, or the optimizer's name for it
@@ -28,6 +29,7 @@ struct StateView {
   bool is_shared_out = false;  // replicas keep a part each, which may be all or nothing
   std::span<float> values;
   bool is_copy = false;  // of another stage's, which has the same
+  Slice slice = {};      // which elements of the whole array the `total` are
 };
 
 }  // namespace pipewright::exec

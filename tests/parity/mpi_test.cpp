@@ -5,11 +5,14 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/base/json.hpp"
 #include "core/model/architecture_model.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "exec/collectives/process/job_groups.hpp"
@@ -24,6 +27,7 @@
 #include "tests/parity/mpi_job.hpp"
 #include "tests/parity/outcome.hpp"
 #include "tests/parity/update_cases.hpp"
+#include "tests/support/command_runner.hpp"
 #include "tests/support/random_program.hpp"
 
 namespace pipewright::tests {
@@ -205,6 +209,42 @@ TEST(Mpi, RanksThatDivideLayersGiveTheSerialBits) {
     }
   }
   EXPECT_EQ(ran, processes() == 4 ? 6 : 2);
+}
+
+/// The bytes of the parts by name, without the manifest.
+std::map<std::string, std::string> parts_in(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> parts;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".bin")
+      parts[entry.path().filename().string()] = read_text(entry.path().string());
+  }
+  return parts;
+}
+
+TEST(Mpi, RanksThatDivideLayersSaveWhatThreadsSave) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  const Layout layout;
+  const Program program =
+      divided(planner::make_order("1f1b", {processes() / 2, 4, 1, {}}), divisible_tied(), layout);
+  const DividedSetting setting(program, divisible_tied(), exec::Numerics::Exact, layout);
+  const auto saved_in = [&](const std::filesystem::path& folder) {
+    exec::cpu::Training training = setting.training;
+    training.save = exec::CheckpointSpec{.folder = folder, .watch = {}};
+    return training;
+  };
+  const test::Folder own;
+  const std::filesystem::path all = exec::mpi::all_gather(job_link(), own.path().string()).front();
+  for (const auto& group_of : {through_windows(), over_the_wire()}) {
+    const auto run = train(program, saved_in(all / "job"), 2, group_of);
+    ASSERT_TRUE(run.finished()) << run.failure;
+    if (!is_first()) continue;
+    exec::cpu::run_on_cpu(program, costs_of(program, 1000), saved_in(all / "threads"),
+                          {.steps = 2});
+    EXPECT_EQ(parts_in(exec::checkpoint_folder(all / "job", 2)),
+              parts_in(exec::checkpoint_folder(all / "threads", 2)));
+    EXPECT_EQ(exec::Checkpoint::open(all / "job").facts().step, 2);
+  }
+  exec::mpi::all_gather(job_link(), "");  // nobody's folder goes before all have left it
 }
 
 TEST(Mpi, LossesAreThoseOfThreadsBitForBit) {

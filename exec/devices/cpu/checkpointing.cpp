@@ -7,6 +7,8 @@
 
 #include "core/base/error.hpp"
 #include "core/model/difference.hpp"
+#include "core/order/devices.hpp"
+#include "exec/devices/cpu/divided_arrays.hpp"
 #include "exec/devices/cpu/host_ops.hpp"
 #include "exec/layers/parameters.hpp"
 #include "exec/layers/tied_head.hpp"
@@ -169,9 +171,7 @@ std::vector<std::string> resume_notes(const Checkpoint& checkpoint, const Traini
 }
 
 void restore(TrainableStage& stage, const Checkpoint& checkpoint) {
-  for (const StateView& view : stage.state()) {
-    checkpoint.read(view.parameter, view.slot, view.values, view.first);
-  }
+  for (const StateView& view : stage.state()) read_own(checkpoint, view);
   stage.set_updates(checkpoint.facts().updates);
 }
 
@@ -206,7 +206,7 @@ std::vector<CheckpointPart> CheckpointSaver::write_parts(
   try {
     for (std::size_t r = 0; r < devices.size(); ++r) {
       const RankId rank(static_cast<std::int64_t>(r));
-      if (devices[r] != nullptr) parts.push_back(write_part(folder, rank, *devices[r]));
+      if (devices[r] != nullptr) parts.push_back(write_part(folder, rank, devices));
     }
   } catch (...) {
     remove_parts(folder, parts, training_.save->watch);
@@ -223,20 +223,36 @@ bool CheckpointSaver::owns(RankId rank, StageId stage) const {
   return true;
 }
 
+/// Those that divide its stages, and it.
+std::vector<RankId> CheckpointSaver::block_of(RankId rank) const {
+  const MeshAxis* const axis = axis_of(program_.devices, kTensorAxis);
+  if (axis == nullptr) return {rank};
+  return ranks_along(program_.devices, *axis, rank);
+}
+
+/// All ranks that divide a stage write at the same time where they are processes: they meet at each
+/// array that they divide.
 CheckpointPart CheckpointSaver::write_part(const std::filesystem::path& folder, RankId rank,
-                                           const Device& device) const {
-  std::vector<StatePiece> pieces;
+                                           const std::vector<const Device*>& devices) const {
+  CheckpointPartWriter writer(folder, static_cast<int>(rank.value), training_.save->watch);
+  const std::vector<RankId> block = block_of(rank);
+  const Device& device = *devices[static_cast<std::size_t>(rank.value)];
   for (const StageId id : program_.placement.stages_of(rank)) {
-    const bool is_owner = owns(rank, id);
-    for (const StateView& view : device.stage(id)->state()) {
+    const bool is_owner = owns(block.front(), id);
+    const std::vector<StateView> state = device.stage(id)->state();
+    for (std::size_t k = 0; k < state.size(); ++k) {
+      const StateView& view = state[k];
       if (view.is_copy) continue;
       // Of what replicas divide among them, each writes its own part.
       if (view.is_shared_out ? view.values.empty() : !is_owner) continue;
-      pieces.push_back(
-          {view.parameter, std::string(view.slot), view.first, view.total, view.values});
+      if (view.slice.is_whole()) {
+        writer.add({view.parameter, std::string(view.slot), view.first, view.total, view.values});
+        continue;
+      }
+      write_divided({block, id, k}, devices, device.group(), view, writer);
     }
   }
-  return write_checkpoint_part(folder, static_cast<int>(rank.value), pieces, training_.save->watch);
+  return writer.finish();
 }
 
 int CheckpointSaver::updates(int step, const std::vector<const Device*>& devices) const {

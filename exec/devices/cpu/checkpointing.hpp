@@ -27,6 +27,8 @@ std::vector<std::string> resume_notes(const Checkpoint& checkpoint, const Traini
 void restore(TrainableStage& stage, const Checkpoint& checkpoint);
 
 /// Saves a run of `steps` steps as training.save says, each stage once: its lowest rank writes it.
+/// Of an array that ranks divide it brings the parts together, one array after another, so that a
+/// checkpoint says nothing of how its training was divided.
 class CheckpointSaver {
  public:
   /// Both must outlive it. Of several processes one leads: it holds the folder until the end and
@@ -43,8 +45,9 @@ class CheckpointSaver {
   std::vector<CheckpointPart> write_parts(const std::filesystem::path& folder,
                                           const std::vector<const Device*>& devices) const;
   bool owns(RankId rank, StageId stage) const;
+  std::vector<RankId> block_of(RankId rank) const;
   CheckpointPart write_part(const std::filesystem::path& folder, RankId rank,
-                            const Device& device) const;
+                            const std::vector<const Device*>& devices) const;
   /// Updates of the weights so far; the number has to be the same in every stage.
   int updates(int step, const std::vector<const Device*>& devices) const;
   CheckpointFacts facts(int step, int updates) const;

@@ -85,6 +85,8 @@ class Device final : public exec::Device {
   void put_outcomes_into(Evaluation& evaluation) { evaluation_ = &evaluation; }
   /// Null if another rank has it.
   Stage* stage(StageId stage) const { return stages_.find(stage.value); }
+  /// The ranks that divide this rank's stages; null where none do. While all ranks stand still.
+  collectives::Group* group() const { return strands_.group(); }
   /// The most versions of a stage's weights that lived at once.
   int peak_versions() const;
   /// The most that this rank's stages, the tensors that wait for a reader, and its copies of

@@ -165,11 +165,11 @@ std::vector<StateView> Parameters::state() {
   std::size_t trained = 0;  // in the optimizer's list
   for (Parameter* p : all_) {
     const auto total = static_cast<std::int64_t>(p->value.size());
-    views.push_back({p->name, kValueSlot, 0, total, false, p->value, p->is_copy});
+    views.push_back({p->name, kValueSlot, 0, total, false, p->value, p->is_copy, p->slice});
     if (p->is_statistic) continue;
     for (const auto& slot : optimizer_->slots_of(trained++))
-      views.push_back(
-          {p->name, slot.name, slot.first, total, is_shared_out_, slot.values, p->is_copy});
+      views.push_back({p->name, slot.name, slot.first, total, is_shared_out_, slot.values,
+                       p->is_copy, p->slice});
   }
   return views;
 }

@@ -50,8 +50,6 @@ void require_division(const Program& program, const Training& training) {
     refuse_training("an asynchronous schedule cannot divide its layers (tp) so far");
   if (training.mode != RunMode::Train)
     refuse_training("layers are divided (tp) in a training alone so far; take a plan with tp 1");
-  if (training.start != nullptr || training.save)
-    refuse_training("checkpoints of divided layers (tp) are not written so far");
   const std::string fault = tensor_fault(*training.model, parts);
   if (!fault.empty()) refuse_training(fault);
 }

@@ -34,6 +34,37 @@ TEST(TensorSplit, APartOfRowsLiesInOnePiece) {
   for (std::int64_t i = 0; i < part.size(); ++i) EXPECT_EQ(part.place_of(i), 6 + i);
 }
 
+TEST(TensorSplit, StretchesAreThePlacesOfTheirNumbers) {
+  const std::vector<Slice> parts = {columns_of(5, {{0, 4}, {4, 2}, {6, 2}}, 1, 2),
+                                    columns_of(1, {{0, 8}}, 1, 2), rows_of(6, 3, 1, 3), Slice{}};
+  for (const Slice& part : parts) {
+    const std::int64_t size = part.is_whole() ? 9 : part.size();
+    for (std::int64_t begin = 0; begin < size; ++begin) {
+      for (std::int64_t end = begin + 1; end <= size; ++end) {
+        std::int64_t i = begin, last = -1;
+        for (const Range& place : part.places_of({begin, end - begin})) {
+          EXPECT_GT(place.begin, last) << "not one stretch with the one before it";
+          last = place.begin + place.count;
+          for (std::int64_t k = 0; k < place.count; ++k)
+            EXPECT_EQ(place.begin + k, part.place_of(i++));
+        }
+        EXPECT_EQ(i, end);
+      }
+    }
+  }
+}
+
+TEST(TensorSplit, AnotherPartIsThatOfAnotherMember) {
+  const std::vector<Range> ranges = {{0, 12}, {12, 6}};
+  for (int index = 0; index < 3; ++index) {
+    for (int other = 0; other < 3; ++other) {
+      EXPECT_EQ(other_part(columns_of(4, ranges, index, 3), index, other),
+                columns_of(4, ranges, other, 3));
+      EXPECT_EQ(other_part(rows_of(6, 5, index, 3), index, other), rows_of(6, 5, other, 3));
+    }
+  }
+}
+
 TEST(TensorSplit, ASliceThatNamesNothingIsTheWhole) {
   EXPECT_TRUE(Slice{}.is_whole());
   EXPECT_EQ(Slice{}.place_of(7), 7);

@@ -1,0 +1,138 @@
+// A checkpoint says nothing of how ranks divided the training that wrote it: any other division of
+// the model goes on from it, and the end is that of the training that was never interrupted, bit
+// for bit in exact numerics.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "exec/checkpoint/checkpoint.hpp"
+#include "tests/parity/divided/divided_program.hpp"
+#include "tests/support/command_runner.hpp"
+
+namespace pipewright::tests {
+namespace divided_checkpoint_test {
+
+namespace fs = std::filesystem;
+using exec::Checkpoint;
+using test::Folder;
+
+struct Division {
+  const char* name;
+  int pipeline_ranks = 1;
+  Layout layout = {};
+};
+
+const std::vector<Division>& divisions() {
+  static const std::vector<Division> all = {
+      {"tp 2", 1, {.tensor = 2}},
+      {"one rank", 1, {.tensor = 1}},
+      {"pp 2, tp 2", 2, {.tensor = 2}},
+      {"tp 4", 1, {.tensor = 4}},
+      {"dp 2", 1, {.tensor = 1, .replicas = 2}},
+      {"dp 2, tp 2, ZeRO 1", 1, {.tensor = 2, .replicas = 2, .sharded = true}},
+      {"pp 2", 2, {.tensor = 1}},
+      {"pp 2, dp 2, tp 4, ZeRO 1", 2, {.tensor = 4, .replicas = 2, .sharded = true}},
+  };
+  return all;
+}
+
+/// Four micro-batches a step, whoever computes them.
+Program program_of(const Division& division, const Model& model) {
+  const int of_each = 4 / division.layout.replicas;
+  return divided(planner::make_order("1f1b", {division.pipeline_ranks, of_each, 1, {}}), model,
+                 division.layout);
+}
+
+void train(const Division& division, const Model& model, int steps, const fs::path* from,
+           const exec::CheckpointSpec& save) {
+  const Program program = program_of(division, model);
+  DividedSetting setting(program, model, exec::Numerics::Exact, division.layout);
+  setting.training.optimizer.kind = exec::OptimizerKind::AdamW;
+  std::optional<Checkpoint> start;
+  if (from != nullptr) setting.training.start = &start.emplace(Checkpoint::open(*from));
+  setting.training.save = save;
+  const auto run =
+      exec::cpu::run_on_cpu(program, costs_of(program, 1), setting.training, {.steps = steps});
+  EXPECT_TRUE(run.finished());
+}
+
+using Arrays = std::map<std::string, std::vector<float>>;
+
+Arrays arrays_in(const fs::path& folder) {
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  Arrays arrays;
+  for (const auto& [name, size] : checkpoint.sizes()) {
+    auto& array = arrays[name.first + " " + name.second];
+    array.resize(static_cast<std::size_t>(size));
+    checkpoint.read(name.first, name.second, array);
+  }
+  return arrays;
+}
+
+void expect_same_bits(const Arrays& found, const Arrays& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, array] : expected) EXPECT_EQ(found.at(name), array) << name;
+}
+
+TEST(DividedCheckpoints, AnyDivisionGoesOnFromAnyOther) {
+  for (const Model& model : {divisible_llama(), divisible_tied()}) {
+    const Folder whole;
+    train(divisions()[1], model, 4, nullptr, {.folder = whole.path(), .watch = {}});
+    const Arrays expected = arrays_in(whole.path());
+    for (std::size_t i = 0; i < divisions().size(); ++i) {
+      const Division& before = divisions()[i];
+      const Folder half;
+      train(before, model, 2, nullptr, {.folder = half.path(), .watch = {}});
+      for (const std::size_t further : {1U, 3U}) {
+        const Division& behind = divisions()[(i + further) % divisions().size()];
+        SCOPED_TRACE(std::string(before.name) + ", then " + behind.name);
+        const Folder end;
+        const fs::path from = half.path();
+        train(behind, model, 2, &from, {.folder = end.path(), .watch = {}});
+        expect_same_bits(arrays_in(end.path()), expected);
+      }
+    }
+  }
+}
+
+TEST(DividedCheckpoints, AreTheFilesOfATrainingThatIsNotDivided) {
+  const Model model = divisible_model();
+  std::vector<std::string> parts;
+  for (const int tensor : {1, 2}) {
+    const Folder folder;
+    train({"", 1, {.tensor = tensor}}, model, 1, nullptr, {.folder = folder.path(), .watch = {}});
+    for (const auto& entry : fs::directory_iterator(exec::checkpoint_folder(folder.path(), 1))) {
+      if (!entry.path().filename().string().starts_with("rank-0.")) continue;
+      std::ifstream file(entry.path(), std::ios::binary);
+      parts.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    }
+  }
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_TRUE(parts[0] == parts[1]);
+}
+
+/// The disk is full in the middle of a save: the one before it is whole, and nothing else is there.
+TEST(DividedCheckpoints, ASaveThatFailsLeavesTheOneBeforeIt) {
+  const Model model = divisible_model();
+  const Division division{"", 2, {.tensor = 2}};
+  const Folder folder;
+  int renames = 0;
+  const auto full = [&](std::string_view what, const fs::path& path) {
+    const bool is_second = path.string().find("step-00000002") != std::string::npos;
+    if (is_second && what == "rename" && ++renames == 3) throw MachineError("the disk is full");
+  };
+  EXPECT_THROW(
+      train(division, model, 2, nullptr, {.folder = folder.path(), .every = 1, .watch = full}),
+      MachineError);
+  EXPECT_EQ(renames, 3);
+  EXPECT_EQ(Checkpoint::open(folder.path()).facts().step, 1);
+  EXPECT_FALSE(fs::exists(exec::checkpoint_folder(folder.path(), 2)));
+}
+
+}  // namespace divided_checkpoint_test
+}  // namespace pipewright::tests
