@@ -40,13 +40,16 @@ struct Divided {
   int number = 0;
 };
 
+std::string path_of(const std::vector<Layer>& chain, std::size_t k, const std::string& outer) {
+  return outer + std::to_string(k) + (chain[k].name.empty() ? "" : "." + chain[k].name);
+}
+
 void collect(const std::vector<Layer>& chain, const std::string& outer, bool splits_linear,
              std::vector<Divided>& all) {
   const std::vector<Split> splits = splits_of(chain);
   for (std::size_t k = 0; k < chain.size(); ++k) {
     const Layer& layer = chain[k];
-    const std::string path =
-        outer + std::to_string(k) + (layer.name.empty() ? "" : "." + layer.name);
+    const std::string path = path_of(chain, k, outer);
     if (layer.kind == LayerKind::CausalSelfAttention) {
       const bool shares = layer.kv_heads > 0 && layer.kv_heads < layer.heads;
       all.push_back(
@@ -63,6 +66,19 @@ void collect(const std::vector<Layer>& chain, const std::string& outer, bool spl
   }
 }
 
+void collect_experts(const std::vector<Layer>& chain, const std::string& outer,
+                     std::vector<Divided>& all) {
+  for (std::size_t k = 0; k < chain.size(); ++k) {
+    const Layer& layer = chain[k];
+    const std::string path = path_of(chain, k, outer);
+    if (layer.kind == LayerKind::MixtureOfExperts)
+      all.push_back({path, "experts", layer.choice.experts});
+    collect_experts(layer.inner, path + "/", all);
+    collect_experts(layer.shortcut, path + "/shortcut/", all);
+    collect_experts(layer.shared, path + "/shared/", all);
+  }
+}
+
 /// The divisors of a number beside another number: "1 and 4".
 std::string nearest_divisors(int number, int beside) {
   int below = 1, above = number;
@@ -73,6 +89,17 @@ std::string nearest_divisors(int number, int beside) {
   }
   return above > beside ? std::to_string(below) + " and " + std::to_string(above)
                         : std::to_string(below);
+}
+
+/// What so many ranks do not divide, as a sentence; "" if they divide all.
+std::string undivided(const std::string& axis, const std::vector<Divided>& all, int ranks) {
+  for (const Divided& one : all) {
+    if (one.number % ranks == 0) continue;
+    return axis + " " + std::to_string(ranks) + " does not divide the " +
+           std::to_string(one.number) + " " + one.what + " of layer \"" + one.path +
+           "\"; the nearest that do are " + nearest_divisors(one.number, ranks);
+  }
+  return "";
 }
 
 }  // namespace
@@ -169,13 +196,16 @@ std::string tensor_fault(const Model& model, int ranks) {
   if (all.empty())
     return "tensor parallelism divides attention, and pairs of linear layers inside a residual or "
            "sequential layer; this model has neither, so take tp 1";
-  for (const Divided& one : all) {
-    if (one.number % ranks == 0) continue;
-    return "tp " + std::to_string(ranks) + " does not divide the " + std::to_string(one.number) +
-           " " + one.what + " of layer \"" + one.path + "\"; the nearest that do are " +
-           nearest_divisors(one.number, ranks);
-  }
-  return "";
+  return undivided("tp", all, ranks);
+}
+
+std::string expert_fault(const Model& model, int ranks) {
+  if (ranks == 1) return "";
+  std::vector<Divided> all;
+  collect_experts(model.layers, "", all);
+  if (all.empty())
+    return "expert parallelism divides mixtures of experts, and this model has none; take ep 1";
+  return undivided("ep", all, ranks);
 }
 
 }  // namespace pipewright

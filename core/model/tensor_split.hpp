@@ -1,7 +1,8 @@
 // How ranks divide the layers of a model among them (tensor parallelism; Shoeybi and others, arXiv
 // 1909.08053): attention by heads; of two linear layers with nothing but activations between them
-// the first by columns and the second by rows, so that what lies between needs no message. All
-// other layers are whole on every rank. Pure functions.
+// the first by columns and the second by rows, so that what lies between needs no message; and
+// mixtures by experts (expert parallelism). All other layers are whole on every rank. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,13 @@
 #include "core/model/model.hpp"
 
 namespace pipewright {
+
+/// Ranks that divide the layers of a stage, along each axis; or the place of one of them.
+struct StageDivision {
+  int tensor = 1, experts = 1;
+
+  bool operator==(const StageDivision&) const = default;
+};
 
 /// Of a linear layer's matrix.
 enum class Split : std::uint8_t { Whole, Columns, Rows };
@@ -55,5 +63,7 @@ std::vector<Range> column_ranges(const std::vector<Layer>& chain, std::size_t li
 /// Why so many ranks cannot divide the model, as a sentence with the layer and the nearest numbers
 /// that can; "" if they can.
 std::string tensor_fault(const Model& model, int ranks);
+/// Why so many ranks cannot divide the experts of the model, in the same way.
+std::string expert_fault(const Model& model, int ranks);
 
 }  // namespace pipewright

@@ -47,6 +47,12 @@ Placement placement_of_devices(const Order& order, int devices) {
   return Placement::explicit_micro_batches(std::move(rank_of), order.rank_count() * devices);
 }
 
+/// How far the rank's device is, in its block, from the first one along the axis.
+int place_along(const std::vector<MeshAxis>& devices, std::string_view name, RankId rank) {
+  const MeshAxis* const axis = axis_of(devices, name);
+  return axis == nullptr ? 0 : coordinate_of(devices, name, rank) * stride_of(devices, *axis);
+}
+
 }  // namespace
 
 int size_along(const std::vector<MeshAxis>& devices, std::string_view axis) {
@@ -72,10 +78,30 @@ std::vector<RankId> ranks_along(const std::vector<MeshAxis>& devices, const Mesh
 
 MicroBatchId first_micro_batch(const std::vector<MeshAxis>& devices, RankId rank,
                                int micro_batches) {
-  const MeshAxis* const axis = axis_of(devices, kTensorAxis);
-  if (axis == nullptr) return MicroBatchId(0);
-  const int place = coordinate_of(devices, kTensorAxis, rank) * stride_of(devices, *axis);
+  return MicroBatchId(place_along(devices, kTensorAxis, rank) *
+                      (micro_batches / devices_of_rank(devices)));
+}
+
+MicroBatchId first_micro_batch_of_experts(const std::vector<MeshAxis>& devices, RankId rank,
+                                          int micro_batches) {
+  const int place =
+      place_along(devices, kTensorAxis, rank) + place_along(devices, kExpertAxis, rank);
   return MicroBatchId(place * (micro_batches / devices_of_rank(devices)));
+}
+
+int micro_batches_of_data(const std::vector<MeshAxis>& devices, int micro_batches) {
+  return micro_batches / size_along(devices, kTensorAxis);
+}
+
+int number_of_data(const std::vector<MeshAxis>& devices, int micro_batch, int micro_batches) {
+  const int each = micro_batches / devices_of_rank(devices);
+  const MeshAxis* const axis = axis_of(devices, kTensorAxis);
+  int place = micro_batch / each;  // of the device in its block
+  if (axis != nullptr) {
+    const int stride = stride_of(devices, *axis);
+    place = place / (stride * axis->devices) * stride + place % stride;
+  }
+  return place * each + micro_batch % each;
 }
 
 Order written_out(const Order& order) {

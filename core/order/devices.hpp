@@ -9,8 +9,10 @@
 
 namespace pipewright {
 
-/// The devices along it hold different parts of the parameters.
+/// The devices along it hold different parts of the parameters, and compute the same data.
 inline constexpr std::string_view kTensorAxis = "tp";
+/// The devices along it hold different experts, and compute data of their own.
+inline constexpr std::string_view kExpertAxis = "ep";
 
 /// Devices along the axis; 1 where there is none.
 int size_along(const std::vector<MeshAxis>& devices, std::string_view axis);
@@ -23,6 +25,15 @@ std::vector<RankId> ranks_along(const std::vector<MeshAxis>& devices, const Mesh
 /// The first micro-batch, of so many, of the devices that hold the same parameters as this one.
 MicroBatchId first_micro_batch(const std::vector<MeshAxis>& devices, RankId rank,
                                int micro_batches);
+
+/// The same of the devices that hold the same experts, too.
+MicroBatchId first_micro_batch_of_experts(const std::vector<MeshAxis>& devices, RankId rank,
+                                          int micro_batches);
+
+/// Of so many micro-batches those that differ in their data: along tp devices compute the same
+/// under numbers of their own. And the number of a micro-batch's data among them.
+int micro_batches_of_data(const std::vector<MeshAxis>& devices, int micro_batches);
+int number_of_data(const std::vector<MeshAxis>& devices, int micro_batch, int micro_batches);
 
 /// Of an order whose ranks stand for devices (Order::mesh) the one in which every device is a rank:
 /// device j of d of rank r is rank r*d + j, and does for the micro-batches from j*M on what r does

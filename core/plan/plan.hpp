@@ -16,6 +16,7 @@
 #include "core/model/architecture.hpp"
 #include "core/model/model.hpp"
 #include "core/model/recompute.hpp"
+#include "core/model/tensor_split.hpp"
 #include "core/order/comm_policy.hpp"
 #include "core/order/order.hpp"
 
@@ -113,6 +114,8 @@ struct Plan {
   int program_replicas() const { return parts.empty() || replicas_are_ranks ? replicas() : 1; }
   int all_ranks() const { return program_replicas() * ranks(); }
   int all_micro_batches() const { return program_replicas() * micro_batches; }
+  /// The devices that divide the layers of a stage, along each axis.
+  StageDivision division() const { return {mesh.size("tp"), expert_parallel}; }
 };
 
 /// Of the devices for which a rank stands in a plan with parts (core/plan/rank_axes.hpp).

@@ -6,8 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "core/order/devices.hpp"
 #include "exec/layers/metered_layers.hpp"
-#include "exec/layers/tensor_group.hpp"
+#include "exec/layers/rank_groups.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -21,21 +22,21 @@ struct Counted {
   bool is_call = false;
 };
 
-/// The layer that asks for a sum, without the ones that hold it: "1.attention".
+/// The layer that asks for something, without the ones that hold it: "1.attention".
 std::string last_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 class CountedStage {
  public:
   CountedStage(const Model& model, int first, int end, int micro_batch_size,
-               std::span<const LayerRecompute> recompute, int ranks)
+               std::span<const LayerRecompute> recompute, const StageDivision& ranks)
       : extent_{micro_batch_size, model.sequence},
         is_first_(first == 0),
         reads_ids_(is_first_ && width_in_front_of(model, 0) == 0),
         width_in_(width_in_front_of(model, first)),
         width_out_(width_in_front_of(model, end)),
         ops_(model.bytes_per_element),
-        group_(0, ranks, Numerics::Fast),
-        layers_(make_metered_layers(model, first, end, extent_, ops_, recompute, &group_)) {
+        groups_({0, 0}, ranks, Numerics::Fast),
+        layers_(make_metered_layers(model, first, end, extent_, ops_, recompute, &groups_)) {
     for (const auto& layer : layers_) saved_.push_back(layer->new_saved());
   }
 
@@ -67,15 +68,10 @@ class CountedStage {
       parts.push_back(
           {now - std::exchange(before, now), {.kind = ActionKind::Part, .data = name}, false});
     };
-    run_counting(std::move(task), &group_, [&](const SumOfMembers& sum) {
-      computed(last_name(sum.what));
-      parts.push_back({0,
-                       {.kind = ActionKind::AllReduce,
-                        .group = "tp",
-                        .data = sum.what,
-                        .shape = {{sum.rows, sum.width}},
-                        .dtype = "float32"},
-                       true});
+    run_counting(std::move(task), groups_.point(), [&](const Wanted& wanted) {
+      Call call = call_for(wanted);
+      computed(last_name(call.data));
+      parts.push_back({0, std::move(call), true});
     });
     computed("end");
     return parts;
@@ -85,7 +81,7 @@ class CountedStage {
   const bool is_first_, reads_ids_;
   const int width_in_, width_out_;
   MeteredOps ops_;  // before what holds its buffers
-  TensorGroup group_;
+  RankGroups groups_;
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
   std::vector<Saved> saved_;  // by layer
 };
@@ -103,8 +99,21 @@ ActionParts weighed(ActionKind kind, const std::vector<Counted>& counted) {
 
 }  // namespace
 
+Call call_for(const Wanted& wanted) {
+  const auto call = [](ActionKind kind, std::string_view group, const auto& what) {
+    return Call{.kind = kind,
+                .group = std::string(group),
+                .data = what.what,
+                .shape = {{what.rows, what.width}},
+                .dtype = "float32"};
+  };
+  return wanted.sum != nullptr ? call(ActionKind::AllReduce, kTensorAxis, *wanted.sum)
+                               : call(ActionKind::AllToAll, kExpertAxis, *wanted.exchange);
+}
+
 std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
-                                       std::span<const LayerRecompute> recompute, int ranks) {
+                                       std::span<const LayerRecompute> recompute,
+                                       const StageDivision& ranks) {
   CountedStage stage(model, first, end, micro_batch_size, recompute, ranks);
   const std::vector<Counted> f = stage.forward(), i = stage.backward_input();
   if (f.size() == 1 && i.size() == 1) return {};

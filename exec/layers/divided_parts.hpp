@@ -8,15 +8,22 @@
 
 #include "core/model/model.hpp"
 #include "core/model/recompute.hpp"
+#include "core/model/tensor_split.hpp"
 #include "core/order/parts.hpp"
+#include "exec/layers/pause_point.hpp"
 
 namespace pipewright::exec {
 
+/// What a plan says of it: a collective of the axis whose ranks bring it together.
+Call call_for(const Wanted& wanted);
+
 /// Layers [first, end) of the model, divided among `ranks`: the parts of F, I and B, which carry
-/// the stage's number 0; W is one computation. Computations are weighed by their operations, sums
-/// over ranks are calls of the group "tp", named by layer, without a weight. None where nothing is
-/// divided. What the last stage does for its loss counts as nothing.
+/// the stage's number 0; W is one computation. Computations are weighed by their operations; sums
+/// over ranks are calls of the group "tp", and exchanges of rows between experts calls of "ep",
+/// named by layer, without a weight. None where nothing is divided. What the last stage does for
+/// its loss counts as nothing.
 std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
-                                       std::span<const LayerRecompute> recompute, int ranks);
+                                       std::span<const LayerRecompute> recompute,
+                                       const StageDivision& ranks);
 
 }  // namespace pipewright::exec

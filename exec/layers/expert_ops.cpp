@@ -20,4 +20,11 @@ int even_rows(const ExpertChoice& choice, std::int64_t rows) {
       std::min({kMost, rows * choice.top_k, expert_capacity(choice, rows) * choice.experts}));
 }
 
+void count_evenly(int rows, std::span<std::int32_t> counts) {
+  const auto runs = static_cast<std::int64_t>(counts.size());
+  for (std::int64_t i = 0; i < runs; ++i)
+    counts[static_cast<std::size_t>(i)] =
+        static_cast<std::int32_t>((i + 1) * rows / runs - i * rows / runs);
+}
+
 }  // namespace pipewright::exec

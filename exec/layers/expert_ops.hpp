@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/model/experts.hpp"
 #include "exec/base/numerics.hpp"
@@ -66,12 +67,21 @@ void weigh_rows_backward(const RouterShape& shape, int width, const Routes& rout
                          const float* weights, const float* dy, const float* z, float* dz,
                          float* dweights);
 
-/// Rows sorted by expert, each times its expert's matrix: w[experts][in][out]. `begin` as in
-/// Routes; rows behind the last place become 0.
+/// The numbers between begin[counts.size() + 1], brought to the host.
+void count_rows(const std::int32_t* begin, std::span<std::int32_t> counts);
+/// So many rows in runs of equal size.
+void count_evenly(int rows, std::span<std::int32_t> counts);
+/// begin[counts.size() + 1], as in Routes.
+void set_begins(std::span<const std::int32_t> counts, std::int32_t* begin);
+
+/// Rows in runs, each of one expert, times its expert's matrix: w[experts][in][out]. Run i, from
+/// begin[i] to begin[i + 1], is of expert i % experts: there are `experts` runs from each member of
+/// an ExpertGroup (exec/layers/expert_group.hpp). Rows behind the last run become 0.
 struct ExpertLinearShape {
   int rows = 0;   // of the arrays
   int taken = 0;  // of them, by experts to which rows come evenly (even_rows())
   int experts = 0, in = 0, out = 0;
+  int members = 1;
 };
 void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                            const float* x, const float* w, float* y,
@@ -79,13 +89,14 @@ void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* b
 void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t* begin,
                                   const float* dy, const float* w, float* dx,
                                   Numerics numerics = Numerics::Fast);
-void expert_linear_backward_weight(const ExpertLinearShape& shape, const std::int32_t* begin,
-                                   const float* x, const float* dy, float* dw,
-                                   Numerics numerics = Numerics::Fast);
+/// Of the runs of one member.
+void expert_linear_backward_weight(const ExpertLinearShape& shape, int member,
+                                   const std::int32_t* begin, const float* x, const float* dy,
+                                   float* dw, Numerics numerics = Numerics::Fast);
 /// y += bias[expert][out] of the row's expert.
 void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                          const float* bias, float* y);
-void expert_bias_backward_weight(const ExpertLinearShape& shape, const std::int32_t* begin,
-                                 const float* dy, float* dbias);
+void expert_bias_backward_weight(const ExpertLinearShape& shape, int member,
+                                 const std::int32_t* begin, const float* dy, float* dbias);
 
 }  // namespace pipewright::exec

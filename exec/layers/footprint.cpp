@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "exec/layers/metered_layers.hpp"
-#include "exec/layers/tensor_group.hpp"
+#include "exec/layers/rank_groups.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -15,22 +15,22 @@ struct Operations {
 
 /// For one sample: all three grow with their number.
 Operations operations_of(const Layer& layer, const Model& model, bool recomputes_attention,
-                         int ranks = 1) {
+                         const StageDivision& ranks = {}) {
   MeteredOps ops(model.bytes_per_element);
   const Extent extent{1, model.sequence};
-  TensorGroup group(0, ranks, Numerics::Fast);
-  const auto made =
-      make_metered_layer(layer, extent, ops, recomputes_attention, ranks > 1 ? &group : nullptr);
-  const auto pass = [](const SumOfMembers&) {};
+  RankGroups groups({0, 0}, ranks, Numerics::Fast);
+  const auto made = make_metered_layer(layer, extent, ops, recomputes_attention, &groups);
+  const auto pass = [](const Wanted&) {};
   auto since = [&ops, before = 0.0]() mutable {
     return ops.operations() - std::exchange(before, ops.operations());
   };
   Operations operations;
   Saved saved = made->new_saved();
   run_counting(made->forward(ops.take(extent.words(std::max(1, width_before(layer)))), saved),
-               &group, pass);
+               groups.point(), pass);
   operations.f = since();
-  run_counting(made->backward_input(ops.take(extent.words(layer.out)), saved, true), &group, pass);
+  run_counting(made->backward_input(ops.take(extent.words(layer.out)), saved, true), groups.point(),
+               pass);
   operations.i = since();
   made->backward_weight(saved);
   operations.w = since();
@@ -45,7 +45,8 @@ std::int64_t whole(double amount) {
 
 }  // namespace
 
-LayerFootprint footprint(const Layer& layer, const Model& model, int samples, int ranks) {
+LayerFootprint footprint(const Layer& layer, const Model& model, int samples,
+                         const StageDivision& ranks) {
   const Operations one = operations_of(layer, model, false, ranks);
   LayerFootprint result;
   result.parameters = whole(parameter_count(layer));

@@ -6,6 +6,7 @@
 
 #include "core/model/model.hpp"
 #include "core/model/recompute.hpp"
+#include "core/model/tensor_split.hpp"
 
 namespace pipewright::exec {
 
@@ -17,7 +18,8 @@ struct LayerFootprint {
   std::int64_t output_bytes = 0;  // the message to the next stage, if a cut follows
 };
 /// `ranks`: so many divide the layer; operations are then those of one of them.
-LayerFootprint footprint(const Layer& layer, const Model& model, int samples, int ranks = 1);
+LayerFootprint footprint(const Layer& layer, const Model& model, int samples,
+                         const StageDivision& ranks = {});
 /// That of a footprint, alone.
 std::int64_t output_bytes(const Layer& layer, const Model& model, int samples);
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -42,6 +43,12 @@ struct Parameter {
   Weight start;  // as the layer declares it, but for the name; `size` is this part's
   Slice slice;   // which elements of the layer's whole array these are
 
+  /// Its elements belong to the experts that this rank holds, to which rows of other ranks come.
+  bool is_of_experts = false;
+  /// Between what several micro-batches add to the gradient in one W; set by whoever keeps the
+  /// gradients of each micro-batch apart.
+  std::function<void()> next_summand;
+
   /// For the operators of the device that trains it.
   const float* weights() const { return device_value != nullptr ? device_value : value.data(); }
   float* gradients() { return device_gradient != nullptr ? device_gradient : gradient.data(); }
@@ -58,6 +65,7 @@ struct SharedTable {
 struct Saved {
   std::vector<Buffer> buffers;
   std::vector<Saved> inner;
+  std::int64_t rows = 0;  // of a layer in which it is the router who decides how many come
 };
 
 /// Drops what is kept, and keeps its shape.
@@ -123,6 +131,7 @@ class PlainLayer : public TrainableLayer {
 };
 
 struct LayerFactory;  // exec/layers/own_layer.hpp
+class ExpertGroup;    // exec/layers/expert_group.hpp
 class TensorGroup;    // exec/layers/tensor_group.hpp
 class TensorOps;      // exec/layers/tensor_ops.hpp
 
@@ -139,6 +148,8 @@ struct LayerSite {
   SharedTable* shared_table = nullptr;    // null: nothing in the model is tied
   /// The ranks that divide the layers among them; null: this one has them whole.
   TensorGroup* tensor = nullptr;
+  /// The ranks that divide the experts among them; null: this one has all of them.
+  ExpertGroup* experts = nullptr;
   Split split = Split::Whole;  // of a linear layer (core/model/tensor_split.hpp)
   std::vector<Range> columns;  // of one that is split by them: ranges that are divided each
   int parts_in = 1;            // ranks have a part each of what comes in

@@ -49,18 +49,22 @@ void place_parameters(TrainableLayer& layer) {
 
 std::vector<std::unique_ptr<TrainableLayer>> make_metered_layers(
     const Model& model, int first, int end, Extent extent, MeteredOps& ops,
-    std::span<const LayerRecompute> recompute, TensorGroup* tensor) {
+    std::span<const LayerRecompute> recompute, RankGroups* groups) {
   const LayerFactory factory = described_by_model(ops);
-  auto layers = make_stage_layers(
-      model, first, end, {.extent = extent, .ops = &ops, .factory = &factory, .tensor = tensor},
-      recompute);
+  auto layers = make_stage_layers(model, first, end,
+                                  {.extent = extent,
+                                   .ops = &ops,
+                                   .factory = &factory,
+                                   .tensor = groups != nullptr ? groups->tensor() : nullptr,
+                                   .experts = groups != nullptr ? groups->experts() : nullptr},
+                                  recompute);
   for (const auto& layer : layers) place_parameters(*layer);
   return layers;
 }
 
 std::unique_ptr<TrainableLayer> make_metered_layer(const Layer& layer, Extent extent,
                                                    MeteredOps& ops, bool recomputes_attention,
-                                                   TensorGroup* tensor) {
+                                                   RankGroups* groups) {
   const LayerFactory factory = described_by_model(ops);
   SharedTable none;
   auto made = make_layer(layer, {.extent = extent,
@@ -69,7 +73,8 @@ std::unique_ptr<TrainableLayer> make_metered_layer(const Layer& layer, Extent ex
                                  .factory = &factory,
                                  .recomputes_attention = recomputes_attention,
                                  .shared_table = &none,
-                                 .tensor = tensor});
+                                 .tensor = groups != nullptr ? groups->tensor() : nullptr,
+                                 .experts = groups != nullptr ? groups->experts() : nullptr});
   place_parameters(*made);
   return made;
 }

@@ -235,17 +235,18 @@ void MeteredOps::expert_linear_backward_input(const ExpertLinearShape& shape, co
                                               const float*, const float*, float*) {
   count(product_of(shape));
 }
-void MeteredOps::expert_linear_backward_weight(const ExpertLinearShape& shape, const std::int32_t*,
-                                               const float*, const float*, float*) {
-  count(product_of(shape));
+void MeteredOps::expert_linear_backward_weight(const ExpertLinearShape& shape, int,
+                                               const std::int32_t*, const float*, const float*,
+                                               float*) {
+  count(product_of(shape) / shape.members);
 }
 void MeteredOps::expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t*,
                                      const float*, float*) {
   count(product(shape.taken, shape.out));
 }
-void MeteredOps::expert_bias_backward_weight(const ExpertLinearShape& shape, const std::int32_t*,
-                                             const float*, float*) {
-  count(product(shape.taken, shape.out));
+void MeteredOps::expert_bias_backward_weight(const ExpertLinearShape& shape, int,
+                                             const std::int32_t*, const float*, float*) {
+  count(product(shape.taken, shape.out) / shape.members);
 }
 
 }  // namespace pipewright::exec

@@ -99,15 +99,19 @@ class MeteredOps final : public TensorOps, public ImageOps, public LlamaOps, pub
                   float*) override;
   void weigh_rows_backward(const RouterShape& shape, int width, const Routes&, const float*,
                            const float*, const float*, float*, float*) override;
+  void count_rows(const std::int32_t*, int even, std::span<std::int32_t> counts) override {
+    count_evenly(even, counts);
+  }
+  void set_begins(std::span<const std::int32_t>, std::int32_t*) override {}
   void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t*, const float*,
                              const float*, float*) override;
   void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t*,
                                     const float*, const float*, float*) override;
-  void expert_linear_backward_weight(const ExpertLinearShape& shape, const std::int32_t*,
+  void expert_linear_backward_weight(const ExpertLinearShape& shape, int, const std::int32_t*,
                                      const float*, const float*, float*) override;
   void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t*, const float*,
                            float*) override;
-  void expert_bias_backward_weight(const ExpertLinearShape& shape, const std::int32_t*,
+  void expert_bias_backward_weight(const ExpertLinearShape& shape, int, const std::int32_t*,
                                    const float*, float*) override;
 
  private:

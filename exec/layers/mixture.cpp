@@ -1,101 +1,16 @@
 #include "exec/layers/mixture.hpp"
 
+#include <numeric>
 #include <utility>
 
 #include "core/model/layers.hpp"
-#include "exec/layers/chain.hpp"
+#include "core/order/call.hpp"
+#include "exec/layers/expert_chain.hpp"
 #include "exec/layers/leaf_layer.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
 namespace {
-
-/// In front of the experts: each row once for each of its experts.
-Extent sorted(const Extent& extent, const ExpertChoice& choice) {
-  return {extent.samples, extent.sequence * choice.top_k};
-}
-
-std::vector<Parameter> expert_parameters(const Layer& layer, const LayerSite& site, int experts) {
-  std::vector<Parameter> parameters;
-  for (const Weight& weight : weights_of_experts(layer, site.width, experts))
-    parameters.push_back(declared(site, weight));
-  return parameters;
-}
-
-/// A linear layer of all experts, on rows that are sorted by expert.
-class ExpertLinear final : public KeepingLayer {
- public:
-  ExpertLinear(const Layer& layer, const LayerSite& site, const ExpertChoice& choice, int taken)
-      : KeepingLayer(site, expert_parameters(layer, site, choice.experts), site.width, layer.out,
-                     1),
-        shape_{site.extent.rows(), taken, choice.experts, site.width, layer.out},
-        bias_(layer.bias ? &weights_[1] : nullptr) {}
-
-  /// Before F.
-  static void take_routes(const Buffer& routes, Saved& saved) { saved.buffers[kRoutes] = routes; }
-
- private:
-  enum Slot { kRoutes = kFirstOwn };
-
-  void compute(const Buffer& x, Buffer& y, Saved& saved) override {
-    ExpertOps& ops = ops_.experts();
-    ops.expert_linear_forward(shape_, begin(saved), x.floats(), weights_[0].weights(), y.floats());
-    if (bias_ != nullptr)
-      ops.expert_bias_forward(shape_, begin(saved), bias_->weights(), y.floats());
-  }
-  void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved& saved) override {
-    ops_.experts().expert_linear_backward_input(shape_, begin(saved), dy.floats(),
-                                                weights_[0].weights(), dx.floats());
-  }
-  void add_gradients(Saved& saved) override {
-    ExpertOps& ops = ops_.experts();
-    const float* const dy = saved.buffers[kDy].floats();
-    ops.expert_linear_backward_weight(shape_, begin(saved), saved.buffers[kX].floats(), dy,
-                                      weights_[0].gradients());
-    if (bias_ != nullptr)
-      ops.expert_bias_backward_weight(shape_, begin(saved), dy, bias_->gradients());
-  }
-
-  /// It lies in front of the routes.
-  static const std::int32_t* begin(const Saved& saved) { return saved.buffers[kRoutes].ids(); }
-
-  ExpertLinearShape shape_;
-  Parameter* bias_;
-};
-
-/// The layers of all experts.
-class ExpertChain final : public LayerChain {
- public:
-  ExpertChain(const Layer& mixture, LayerSite site) {
-    const std::string outer = site.path + "/experts";
-    const int taken =
-        even_rows(mixture.choice, std::int64_t{site.extent.samples} * site.extent.sequence);
-    site.extent = sorted(site.extent, mixture.choice);
-    for (int i = 0; i < static_cast<int>(mixture.inner.size()); ++i) {
-      const Layer& inner = mixture.inner[static_cast<std::size_t>(i)];
-      site.path = layer_path(outer, i, inner);
-      is_linear_.push_back(inner.kind == LayerKind::Linear);
-      layers_.push_back(is_linear_.back()
-                            ? std::make_unique<ExpertLinear>(inner, site, mixture.choice, taken)
-                            : make_layer(inner, site));
-      site.width = width_behind(inner, site.width, site.path);
-    }
-  }
-
-  /// Before F.
-  void take_routes(const Buffer& routes, Saved& saved) const {
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      if (is_linear_[i]) ExpertLinear::take_routes(routes, saved.inner[i]);
-    }
-  }
-  Task<Buffer> forward(Buffer x, Saved& saved) override { return forward_all(std::move(x), saved); }
-  Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    return backward_input_all(std::move(dy), saved, wanted);
-  }
-
- private:
-  std::vector<bool> is_linear_;  // by layer
-};
 
 LayerSite whole_site(LayerSite site) {
   site.split = Split::Whole;
@@ -121,7 +36,9 @@ class MixtureLayer final : public TrainableLayer {
         product_{site.extent.rows(), site.width, layer.choice.experts},
         weights_(declared_parameters(layer, site)),
         experts_(layer, site),
-        shared_(make_shared(layer, site)) {}
+        shared_(make_shared(layer, site)),
+        group_(site.experts),
+        name_(as_call_name(site.path)) {}
 
   Saved new_saved() const override {
     Saved saved{std::vector<Buffer>(kSlots), {}};
@@ -132,10 +49,16 @@ class MixtureLayer final : public TrainableLayer {
 
   Task<Buffer> forward(Buffer x, Saved& saved) override {
     choose(x, saved);
-    Buffer gathered = take_sorted(in_);
-    ops_.experts().gather_rows(router_, in_, routes(saved), x.floats(), gathered.floats());
-    experts_.take_routes(saved.buffers[kRoutes], saved.inner[kExperts]);
-    Buffer z = co_await experts_.forward(std::move(gathered), saved.inner[kExperts]);
+    Buffer sorted = take_sorted(in_);
+    ops_.experts().gather_rows(router_, in_, routes(saved), x.floats(), sorted.floats());
+    if (group_ != nullptr) {
+      sorted = co_await dispatch_first(std::move(sorted), saved);
+    } else {
+      experts_.take_runs(saved.buffers[kRoutes], static_cast<std::int64_t>(pairs()),
+                         saved.inner[kExperts]);
+    }
+    Buffer z = co_await experts_.forward(std::move(sorted), saved.inner[kExperts]);
+    if (group_ != nullptr) z = co_await combine(std::move(z), out_, saved);
     Buffer y = ops_.take(extent_.words(out_));
     ops_.experts().weigh_rows(router_, out_, routes(saved), saved.buffers[kWeights].floats(),
                               z.floats(), y.floats());
@@ -150,10 +73,11 @@ class MixtureLayer final : public TrainableLayer {
 
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dz = weigh_back(dy, saved);
-    Buffer dgathered =
-        co_await experts_.backward_input(std::move(dz), saved.inner[kExperts], wanted);
+    if (group_ != nullptr) dz = co_await dispatch(std::move(dz), out_, saved);
+    Buffer dsorted = co_await experts_.backward_input(std::move(dz), saved.inner[kExperts], wanted);
+    if (wanted && group_ != nullptr) dsorted = co_await combine(std::move(dsorted), in_, saved);
     Buffer dx;
-    if (wanted) dx = input_gradient(std::move(dgathered), saved);
+    if (wanted) dx = input_gradient(std::move(dsorted), saved);
     if (shared_) {
       const Buffer added =
           co_await shared_->backward_input(std::move(dy), saved.inner[kShared], wanted);
@@ -190,8 +114,9 @@ class MixtureLayer final : public TrainableLayer {
   }
 
  private:
-  /// kLogits holds their gradient from I on; kZ what the experts give, sorted by expert.
-  enum Slot { kX, kLogits, kWeights, kRoutes, kZ, kSlots };
+  /// kLogits holds their gradient from I on; kZ what the experts give, sorted by expert; kRuns
+  /// where the runs of rows that have come from others begin.
+  enum Slot { kX, kLogits, kWeights, kRoutes, kZ, kRuns, kSlots };
   enum Inner { kExperts, kShared };
 
   bool has_bias() const { return weights_.size() > 1; }
@@ -230,15 +155,89 @@ class MixtureLayer final : public TrainableLayer {
   }
 
   /// Through the experts, and then through the router.
-  Buffer input_gradient(Buffer dgathered, const Saved& saved) {
+  Buffer input_gradient(Buffer dsorted, const Saved& saved) {
     Buffer dx = ops_.take(extent_.words(in_));
-    ops_.experts().sum_rows(router_, in_, routes(saved), dgathered.floats(), dx.floats());
-    dgathered.reset();
+    ops_.experts().sum_rows(router_, in_, routes(saved), dsorted.floats(), dx.floats());
+    dsorted.reset();
     const Buffer of_router = ops_.take(extent_.words(in_));
     ops_.linear_backward_input(product_, saved.buffers[kLogits].floats(), weights_[0].weights(),
                                of_router.floats());
     ops_.add_to(extent_.words(in_), of_router.floats(), dx.floats());
     return dx;
+  }
+
+  // --- Where other ranks hold some of the experts ---
+
+  using Counts = std::vector<std::int32_t>;
+
+  int even() const {
+    return even_rows(router_.choice, std::int64_t{extent_.samples} * extent_.sequence);
+  }
+  Counts counts_between(const Buffer& begin) const {
+    Counts counts(static_cast<std::size_t>(router_.choice.experts));
+    ops_.experts().count_rows(begin.ids(), even(), counts);
+    return counts;
+  }
+  /// Counts are by expert, members one after another.
+  std::vector<std::size_t> rows_by_member(const Counts& counts) const {
+    const std::size_t each = counts.size() / static_cast<std::size_t>(group_->size());
+    std::vector<std::size_t> rows;
+    for (auto first = counts.begin(); first != counts.end(); first += static_cast<long>(each))
+      rows.push_back(std::accumulate(first, first + static_cast<long>(each), std::size_t{0}));
+    return rows;
+  }
+  ExchangeOfMembers exchange(const char* way, int width, const Buffer& out) const {
+    return {.what = name_ + "/" + way, .rows = even(), .width = width, .out = out.floats()};
+  }
+  static std::size_t sum_of(const std::vector<std::size_t>& rows) {
+    return std::accumulate(rows.begin(), rows.end(), std::size_t{0});
+  }
+  Buffer take_rows(const std::vector<std::size_t>& rows, int width) const {
+    return ops_.take(sum_of(rows) * static_cast<std::size_t>(width));
+  }
+
+  /// Rows to the members that hold their experts, for the first time: nobody knows yet how many
+  /// come.
+  Task<Buffer> dispatch_first(Buffer sorted, Saved& saved) {
+    Buffer received;
+    ExchangeOfMembers way = exchange("dispatch", in_, sorted);
+    way.counts_out = counts_between(saved.buffers[kRoutes]);
+    way.counts_in.resize(way.counts_out.size());
+    count_evenly(even(), way.counts_in);
+    way.make_room = [&] {
+      Buffer& runs = saved.buffers[kRuns] = ops_.take_ids(way.counts_in.size() + 1);
+      ops_.experts().set_begins(way.counts_in, runs.ids());
+      way.rows_out = rows_by_member(way.counts_out);
+      way.rows_in = rows_by_member(way.counts_in);
+      received = take_rows(way.rows_in, in_);
+      way.in = received.floats();
+      experts_.take_runs(runs, static_cast<std::int64_t>(sum_of(way.rows_in)),
+                         saved.inner[kExperts]);
+    };
+    co_await group_->exchanged(way);
+    co_return received;
+  }
+
+  /// The same way again.
+  Task<Buffer> dispatch(Buffer sorted, int width, Saved& saved) {
+    ExchangeOfMembers way = exchange("dispatch", width, sorted);
+    way.rows_out = rows_by_member(counts_between(saved.buffers[kRoutes]));
+    way.rows_in = rows_by_member(counts_between(saved.buffers[kRuns]));
+    Buffer received = take_rows(way.rows_in, width);
+    way.in = received.floats();
+    co_await group_->exchanged(way);
+    co_return received;
+  }
+
+  /// And back.
+  Task<Buffer> combine(Buffer made, int width, Saved& saved) {
+    ExchangeOfMembers way = exchange("combine", width, made);
+    way.rows_out = rows_by_member(counts_between(saved.buffers[kRuns]));
+    way.rows_in = rows_by_member(counts_between(saved.buffers[kRoutes]));
+    Buffer sorted = take_sorted(width);
+    way.in = sorted.floats();
+    co_await group_->exchanged(way);
+    co_return sorted;
   }
 
   const Extent extent_;
@@ -249,6 +248,8 @@ class MixtureLayer final : public TrainableLayer {
   std::vector<Parameter> weights_;
   ExpertChain experts_;
   std::unique_ptr<TrainableLayer> shared_;
+  ExpertGroup* const group_;
+  const std::string name_;  // as one of calls
   float loss_share_ = 1;
 };
 

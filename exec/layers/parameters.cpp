@@ -1,6 +1,7 @@
 #include "exec/layers/parameters.hpp"
 
 #include "exec/base/random.hpp"
+#include "exec/layers/expert_group.hpp"
 #include "exec/layers/tensor_group.hpp"
 
 namespace pipewright::exec {
@@ -9,6 +10,12 @@ namespace {
 
 std::size_t place_in_whole(const Parameter& parameter, std::size_t i) {
   return static_cast<std::size_t>(parameter.slice.place_of(static_cast<std::int64_t>(i)));
+}
+
+/// Of those that hold the same; with no group there is no other.
+template <class Group>
+bool is_first(const Group* group) {
+  return group == nullptr || group->index() == 0;
 }
 
 }  // namespace
@@ -20,7 +27,7 @@ Parameter declared(const LayerSite& site, const Weight& weight) {
   parameter.is_statistic = weight.is_statistic;
   parameter.start = weight;
   parameter.start.name = {};  // which may not live as long
-  parameter.is_copy = site.tensor != nullptr && site.tensor->index() > 0;
+  parameter.is_copy = !is_first(site.tensor) || !is_first(site.experts);
   return parameter;
 }
 
@@ -31,10 +38,17 @@ std::vector<Parameter> declared_parameters(const Layer& layer, const LayerSite& 
   return parameters;
 }
 
-void divide(Parameter& parameter, const Slice& slice) {
+void divide(Parameter& parameter, const Slice& slice, const LayerSite& site) {
   parameter.slice = slice;
   parameter.start.size = slice.size();
-  parameter.is_copy = false;
+  parameter.is_copy = !is_first(site.experts);
+}
+
+void divide_experts(Parameter& parameter, const Slice& slice, const LayerSite& site) {
+  parameter.slice = slice;
+  parameter.start.size = slice.size();
+  parameter.is_of_experts = true;
+  parameter.is_copy = !is_first(site.tensor);
 }
 
 void allocate(Parameter& parameter, std::uint64_t seed) {

@@ -9,13 +9,15 @@
 namespace pipewright::exec {
 
 /// Without memory: its name in the model is the layer's path and its own. Where ranks divide
-/// layers, what they do not divide is a copy on all but the first.
+/// layers, or experts, what they do not divide is a copy on all but the first.
 Parameter declared(const LayerSite& site, const Weight& weight);
 /// Those of weights_of() for the layer that stands at the site.
 std::vector<Parameter> declared_parameters(const Layer& layer, const LayerSite& site);
 
-/// From now on it is this part of the layer's array. Before allocate().
-void divide(Parameter& parameter, const Slice& slice);
+/// From now on it is this part of the layer's array, which ranks divide along tp, or along ep.
+/// Before allocate().
+void divide(Parameter& parameter, const Slice& slice, const LayerSite& site);
+void divide_experts(Parameter& parameter, const Slice& slice, const LayerSite& site);
 
 /// Memory for value and gradient where there is none, filled as declared: random numbers depend on
 /// the seed and the parameter's name alone.

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/model/tensor_split.hpp"
 #include "exec/base/buffer.hpp"
@@ -97,17 +98,20 @@ class ExpertOps {
   virtual void weigh_rows_backward(const RouterShape& shape, int width, const Routes& routes,
                                    const float* weights, const float* dy, const float* z, float* dz,
                                    float* dweights) = 0;
+  /// `even`: the rows of all together, for a device that only counts: it divides them evenly.
+  virtual void count_rows(const std::int32_t* begin, int even, std::span<std::int32_t> counts) = 0;
+  virtual void set_begins(std::span<const std::int32_t> counts, std::int32_t* begin) = 0;
   virtual void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                                      const float* x, const float* w, float* y) = 0;
   virtual void expert_linear_backward_input(const ExpertLinearShape& shape,
                                             const std::int32_t* begin, const float* dy,
                                             const float* w, float* dx) = 0;
-  virtual void expert_linear_backward_weight(const ExpertLinearShape& shape,
+  virtual void expert_linear_backward_weight(const ExpertLinearShape& shape, int member,
                                              const std::int32_t* begin, const float* x,
                                              const float* dy, float* dw) = 0;
   virtual void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                                    const float* bias, float* y) = 0;
-  virtual void expert_bias_backward_weight(const ExpertLinearShape& shape,
+  virtual void expert_bias_backward_weight(const ExpertLinearShape& shape, int member,
                                            const std::int32_t* begin, const float* dy,
                                            float* dbias) = 0;
 };

@@ -15,6 +15,7 @@ GradientSums::GradientSums(const Program& program, RankId rank, Transport* trans
     : program_(program),
       rank_(rank),
       first_micro_batch_(first_micro_batch(program.devices, rank, program.micro_batches)),
+      first_of_experts_(first_micro_batch_of_experts(program.devices, rank, program.micro_batches)),
       transport_(transport),
       most_norm_(clip_grad_norm) {
   PIPEWRIGHT_ASSERT(transport != nullptr || !program.has_collectives(),
@@ -72,7 +73,8 @@ void GradientSums::take() {
     StageGradients& stage = stage_of(member);
     if (stage.takes_from_device(messages)) continue;
     std::vector<GradientPart> arrived;
-    stage.set_gradients(parts_of(messages, arrived));
+    const auto parts = parts_of(messages, arrived);
+    stage.set_gradients(parts, of_same_experts(member, parts));
   }
   const auto tied = std::exchange(tied_, std::nullopt);
   if (!tied) return;
@@ -81,18 +83,30 @@ void GradientSums::take() {
   set_tables(parts_of(messages, arrived));
 }
 
+std::vector<const GradientPart*> GradientSums::of_same_experts(
+    InstructionId member, std::span<const GradientPart* const> parts) const {
+  const auto experts_of = [&](RankId rank) {
+    return coordinate_of(program_.devices, kExpertAxis, rank);
+  };
+  std::vector<const GradientPart*> same;
+  const auto& members = program_.collectives[program_.code[member].route].members;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (experts_of(members[i].rank) == experts_of(rank_)) same.push_back(parts[i]);
+  }
+  return same;
+}
+
 /// Replicas have the same gradients by now, and the one with the first micro-batch counts them; of
 /// a sharded stage each counts its own part. Devices that divide a stage are no replicas of one
 /// another.
-bool GradientSums::counts(const Own& own) const {
-  return own.gradients->is_sharded() ||
-         program_.placement.rank_of(own.id, first_micro_batch_) == rank_;
+bool GradientSums::counts(const Own& own, MicroBatchId first) const {
+  return own.gradients->is_sharded() || program_.placement.rank_of(own.id, first) == rank_;
 }
 
 SquareSum GradientSums::own_squares() {
   SquareSum sum;
   for (const Own& own : stages_) {
-    if (!counts(own) || sum.add(own.gradients->squares())) continue;
+    if (!counts(own, first_of_experts_) || sum.add(own.gradients->squares())) continue;
     norm_is_finite_ = false;
     return {};
   }
@@ -115,7 +129,7 @@ void GradientSums::clip() {
 GradientPart GradientSums::own_tables() {
   GradientPart all;
   for (const Own& own : stages_) {
-    if (!own.gradients->shares_table() || !counts(own)) continue;
+    if (!own.gradients->shares_table() || !counts(own, first_micro_batch_)) continue;
     GradientPart one = own.gradients->table_part();
     std::move(one.gradients.begin(), one.gradients.end(), std::back_inserter(all.gradients));
     std::move(one.sums.begin(), one.sums.end(), std::back_inserter(all.sums));

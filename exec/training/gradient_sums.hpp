@@ -32,8 +32,10 @@ class StageGradients {
 
   /// A copy of the gradients since the last update; no arrays if there are none.
   virtual GradientPart gradient_part() = 0;
-  /// The gradients become the sum of the parts, added in the order given.
-  virtual void set_gradients(std::span<const GradientPart* const> parts) = 0;
+  /// The gradients become the sum of the parts, added in the order given; those of experts that of
+  /// `of_same_experts`, the parts of replicas that hold the same ones.
+  virtual void set_gradients(std::span<const GradientPart* const> parts,
+                             std::span<const GradientPart* const> of_same_experts) = 0;
   /// The same where the transport sums on the device: null, and false, where it does not.
   virtual PartPtr part_on_device() { return nullptr; }
   virtual bool takes_from_device(const std::vector<PartPtr>&) { return false; }
@@ -83,14 +85,17 @@ class GradientSums {
   };
 
   StageGradients& stage_of(InstructionId member) const;
-  bool counts(const Own& own) const;
+  bool counts(const Own& own, MicroBatchId first) const;
+  std::vector<const GradientPart*> of_same_experts(
+      InstructionId member, std::span<const GradientPart* const> parts) const;
   SquareSum own_squares();
   GradientPart own_tables();
   void set_tables(std::span<const GradientPart* const> parts);
 
   const Program& program_;
   const RankId rank_;
-  const MicroBatchId first_micro_batch_;  // of the replicas that hold the same parameters
+  /// Of the replicas that hold the same parameters, and of those that hold the same experts, too.
+  const MicroBatchId first_micro_batch_, first_of_experts_;
   Transport* const transport_;
   const double most_norm_;
   std::function<void(const GradientPart&)> told_;

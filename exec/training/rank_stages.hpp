@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/order/devices.hpp"
 #include "core/program/program.hpp"
 #include "exec/data/data.hpp"
 #include "exec/runtime/waiting_tensors.hpp"
@@ -30,10 +31,7 @@ class RankStages {
 
   /// The Program must outlive it.
   RankStages(const Program& program, RankId rank)
-      : program_(program),
-        rank_(rank),
-        data_micro_batches_(program.micro_batches / devices_of_rank(program.devices)),
-        stages_(static_cast<std::size_t>(program.stages)) {}
+      : program_(program), rank_(rank), stages_(static_cast<std::size_t>(program.stages)) {}
 
   /// In ascending order.
   void add(StageId id, std::unique_ptr<Stage> stage) {
@@ -87,12 +85,12 @@ class RankStages {
     run_now(task_of(action, messages));
   }
 
-  /// This rank's part of the step's loss; nullopt where it has none. Of ranks that divide a stage
-  /// the first says it.
+  /// This rank's part of the step's loss; nullopt where it has none. Of ranks that compute the same
+  /// data the first says it.
   std::optional<double> loss() const {
     const int last = program_.stages - 1;
     if (find(last) == nullptr) return std::nullopt;
-    if (find(last)->tensor() != nullptr && find(last)->tensor()->index() > 0) return std::nullopt;
+    if (coordinate_of(program_.devices, kTensorAxis, rank_) > 0) return std::nullopt;
     std::optional<double> sum;
     for (int m = 0; m < program_.micro_batches; ++m) {
       if (computes(last, m)) sum = sum.value_or(0) + at(last).loss_share(own(m));
@@ -101,13 +99,14 @@ class RankStages {
   }
 
  private:
-  /// The stage's number of the Program's micro-batch: ranks that divide a stage compute the same
-  /// data under numbers of their own (docs/semantics.md §3.5).
-  int own(int micro_batch) const { return micro_batch % data_micro_batches_; }
+  /// The stage's number of the Program's micro-batch: ranks that divide a stage may compute the
+  /// same data under numbers of their own.
+  int own(int micro_batch) const {
+    return number_of_data(program_.devices, micro_batch, program_.micro_batches);
+  }
 
   const Program& program_;
   const RankId rank_;
-  const int data_micro_batches_;
   std::vector<std::unique_ptr<Stage>> stages_;  // by stage
   std::vector<Stage*> own_;
 };

@@ -9,31 +9,24 @@
 #include "exec/training/stage_loss.hpp"
 
 namespace pipewright::exec {
-namespace {
-
-std::unique_ptr<TensorGroup> group_of(const StageSpec& spec) {
-  if (spec.tensor_ranks == 1) return nullptr;
-  return std::make_unique<TensorGroup>(spec.tensor_index, spec.tensor_ranks, spec.numerics);
-}
-
-}  // namespace
-
 TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevice> device)
     : device_(std::move(device)),
       shape_(shape_of(spec)),
-      tensor_(group_of(spec)),
+      groups_(std::make_unique<RankGroups>(spec.place, spec.ranks, spec.numerics)),
       versions_(nullptr) {
   layers_ = make_stage_layers(*spec.model, spec.first_layer, spec.end_layer,
                               {.extent = shape_.extent,
                                .ops = &device_->ops(),
                                .seed = spec.seed,
                                .factory = spec.factory,
-                               .tensor = tensor_.get()},
+                               .tensor = groups_->tensor(),
+                               .experts = groups_->experts()},
                               spec.recompute);
   share_loss_among(spec.micro_batches);
   parameters_ = parameters_of_layers(layers_);
   for (Parameter* p : parameters_.all) allocate(*p, spec.seed);
   weights_ = &device_->keep_parameters(parameters_.all, spec.optimizer);
+  keep_summands_apart();
   versions_ = WeightVersions(weights_->versions());
   in_flight_.resize(static_cast<std::size_t>(spec.micro_batches));
   for (InFlight& one : in_flight_) {
@@ -42,6 +35,17 @@ TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevic
 }
 
 TrainableStage::~TrainableStage() = default;
+
+/// In exact numerics each micro-batch's part of a gradient is rounded by itself.
+void TrainableStage::keep_summands_apart() {
+  for (std::size_t place = 0; place < parameters_.all.size(); ++place) {
+    Parameter& p = *parameters_.all[place];
+    if (!p.is_of_experts) continue;
+    p.next_summand = [weights = weights_, place] {
+      weights->add_parts(std::span(&place, 1), StageWeights::kOfAnotherRank);
+    };
+  }
+}
 
 // --- Micro-batches ---
 

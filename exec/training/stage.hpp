@@ -29,7 +29,7 @@
 #include "exec/evaluation/evaluation.hpp"
 #include "exec/layers/layer.hpp"
 #include "exec/layers/optimizer.hpp"
-#include "exec/layers/tensor_group.hpp"
+#include "exec/layers/rank_groups.hpp"
 #include "exec/training/gradient_sums.hpp"
 #include "exec/training/parameter_views.hpp"
 #include "exec/training/stage_device.hpp"
@@ -60,7 +60,7 @@ class TrainableStage : public StageGradients {
   void set_batch(int micro_batch, const MicroBatch& batch);
 
   /// F. `input` is empty on the first stage; the result is empty on the last, which notes the loss.
-  /// Where ranks divide the layers it pauses: tensor() says what for.
+  /// Where ranks divide the layers it pauses: groups() says what for.
   Task<Buffer> forward_task(int micro_batch, Buffer input);
   /// I. `gradient` is that of the output, empty on the last stage; the result is that of the input,
   /// empty on the first stage. Pauses as F does.
@@ -72,8 +72,8 @@ class TrainableStage : public StageGradients {
   Buffer backward_input(int micro_batch, Buffer gradient) {
     return run_now(backward_input_task(micro_batch, std::move(gradient)));
   }
-  /// The ranks that divide the layers; null: this one has them whole.
-  TensorGroup* tensor() const { return tensor_.get(); }
+  /// What the stage is to the ranks that divide its layers with it.
+  RankGroups& groups() const { return *groups_; }
   /// W; then nothing of the micro-batch is left. B is backward_input() and then this.
   void backward_weight(int micro_batch);
 
@@ -121,7 +121,8 @@ class TrainableStage : public StageGradients {
   void set_updates(int updates) { updates_ = updates; }
 
   GradientPart gradient_part() override;
-  void set_gradients(std::span<const GradientPart* const> parts) override;
+  void set_gradients(std::span<const GradientPart* const> parts,
+                     std::span<const GradientPart* const> of_same_experts) override;
   bool shares_table() const override { return parameters_.shared_table.has_value(); }
   GradientPart table_part() override;
   void set_table(std::span<const GradientPart* const> parts) override;
@@ -168,6 +169,7 @@ class TrainableStage : public StageGradients {
     ForwardOutcome outcome;    // forward only
   };
 
+  void keep_summands_apart();
   InFlight& in_flight(int micro_batch, Phase expected, const char* what);
   void share_loss_among(int micro_batches);
   void apply_gradients(int step);
@@ -176,7 +178,7 @@ class TrainableStage : public StageGradients {
   // The device is first: whatever holds its buffers must go before it.
   std::unique_ptr<StageDevice> device_;
   StageShape shape_;
-  std::unique_ptr<TensorGroup> tensor_;
+  std::unique_ptr<RankGroups> groups_;
   RunMode mode_ = RunMode::Train;
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
   StageParameters parameters_;

@@ -45,13 +45,14 @@ ElementRange TrainableStage::range_of(std::size_t place) const {
   return is_sharded() && !p.is_statistic ? own_ranges_[place] : ElementRange{0, p.value.size()};
 }
 
-void TrainableStage::set_gradients(std::span<const GradientPart* const> parts) {
+void TrainableStage::set_gradients(std::span<const GradientPart* const> parts,
+                                   std::span<const GradientPart* const> of_same_experts) {
   gradients_are_old_ = gradients_are_settled_ = false;
   gradient_micro_batches_ = 0;
   for (const GradientPart* part : parts) gradient_micro_batches_ += part->micro_batches;
   for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
     Summands summands{{}, {}, range_of(i), "the replicas' gradients"};
-    for (const GradientPart* part : parts) {
+    for (const GradientPart* part : parameters_.all[i]->is_of_experts ? of_same_experts : parts) {
       if (!part->gradients.empty()) summands.gradients.push_back(&part->gradients[i]);
       if (!part->sums.empty()) summands.sums.push_back(&part->sums[i]);
     }

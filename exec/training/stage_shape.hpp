@@ -29,7 +29,7 @@ struct StageSpec {
   /// stage.
   const LayerFactory* factory = nullptr;
   /// Of the ranks that divide its layers, this one's place among them and their number.
-  int tensor_index = 0, tensor_ranks = 1;
+  StageDivision place = {0, 0}, ranks;
   Numerics numerics = Numerics::Fast;  // of their sums
 };
 

@@ -62,12 +62,14 @@ struct Summands {
 
 class StageWeights {
  public:
+  static constexpr int kOfAnotherRank = -1;
+
   virtual ~StageWeights() = default;
 
   /// All gradients become 0.
   virtual void clear_gradients() = 0;
   /// Exact numerics: the micro-batch's parts of these parameters go into the sums and become 0.
-  /// Nothing in other numerics.
+  /// Nothing in other numerics. kOfAnotherRank: it is one that another rank computes.
   virtual void add_parts(std::span<const std::size_t> places, int micro_batch) = 0;
   /// Exact numerics: the gradients become the sums. Nothing in other numerics.
   virtual void settle() = 0;

@@ -50,7 +50,7 @@ StageParts divided_stage_parts(const CostModel& costs, const Model& model,
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (ActionParts& action :
          exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer,
-                             mesh.micro_batch_size, recompute, mesh.tensor)) {
+                             mesh.micro_batch_size, recompute, {mesh.tensor, 1})) {
       action.stage = StageId(static_cast<std::int64_t>(s));
       Nanoseconds& time = time_of(result.computations[s], action.kind);
       time = weigh(action, time, costs);

@@ -114,13 +114,13 @@ void CostModel::divide_layers() {
   for (int l = 0; l < static_cast<int>(model_.layers.size()); ++l) {
     const Layer& layer = model_.layers[static_cast<std::size_t>(l)];
     const exec::LayerFootprint all = exec::footprint(layer, model_, 1);
-    const exec::LayerFootprint own = exec::footprint(layer, model_, 1, tensor_);
+    const exec::LayerFootprint own = exec::footprint(layer, model_, 1, {tensor_, 1});
     own_share_.push_back({share(own.forward_flops, all.forward_flops),
                           share(own.input_gradient_flops, all.input_gradient_flops),
                           share(own.weight_gradient_flops, all.weight_gradient_flops)});
     Sums sums;
     for (const ActionParts& action :
-         exec::divided_parts(model_, l, l + 1, 1, recompute_, tensor_)) {
+         exec::divided_parts(model_, l, l + 1, 1, recompute_, {tensor_, 1})) {
       for (const Part& part : action.parts) {
         if (part.is_computation() || action.kind == ActionKind::B) continue;
         (action.kind == ActionKind::F ? sums.f : sums.i).push_back(bytes_of(part.call));
@@ -294,7 +294,7 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
     if (!profile_) {
       const double accesses = optimizer == "adamw" ? kAdamWAccesses : kSgdAccesses;
       const auto bytes =
-          static_cast<double>(state_of(model_, stage, optimizer, tensor_).parameters.value);
+          static_cast<double>(state_of(model_, stage, optimizer, {tensor_, 1}).parameters.value);
       sum.opt = rounded(accesses * bytes /
                         coefficients_for(cluster_.device.kind).update_bytes_per_second * 1e9);
     }
@@ -314,9 +314,10 @@ std::vector<StageMemory> CostModel::memory(std::span<const StagePlan> stages, in
                                            std::string_view optimizer, int shards) const {
   std::vector<StageMemory> memory;
   for (const StagePlan& stage : stages) {
-    const StageState whole = state_of(model_, stage, optimizer, tensor_);
-    memory.push_back(memory_of(sharded_state(whole, shards),
-                               buffers_->of(model_, stage, micro_batch_size, recompute_, tensor_)));
+    const StageState whole = state_of(model_, stage, optimizer, {tensor_, 1});
+    memory.push_back(
+        memory_of(sharded_state(whole, shards),
+                  buffers_->of(model_, stage, micro_batch_size, recompute_, {tensor_, 1})));
   }
   return memory;
 }

@@ -3,7 +3,8 @@
 namespace pipewright::planner {
 
 StageBuffers KnownBuffers::of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                              std::span<const LayerRecompute> recompute, int ranks) {
+                              std::span<const LayerRecompute> recompute,
+                              const StageDivision& ranks) {
   const std::tuple key{stage.first_layer, stage.end_layer, micro_batch_size};
   {
     const std::lock_guard lock(mutex_);

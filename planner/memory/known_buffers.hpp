@@ -14,7 +14,7 @@ class KnownBuffers {
  public:
   /// buffers_of(), always for the same model, recompute and number of ranks.
   StageBuffers of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                  std::span<const LayerRecompute> recompute, int ranks);
+                  std::span<const LayerRecompute> recompute, const StageDivision& ranks);
 
  private:
   std::mutex mutex_;

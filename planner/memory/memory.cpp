@@ -8,7 +8,7 @@
 #include "core/model/weights.hpp"
 #include "core/timeline/timeline.hpp"
 #include "exec/layers/metered_layers.hpp"
-#include "exec/layers/tensor_group.hpp"
+#include "exec/layers/rank_groups.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -23,11 +23,12 @@ int shards_of(const Plan& plan) { return plan.sharding_stage > 0 ? plan.replicas
 namespace {
 
 /// Parameters of one of the ranks that divide the stage, as its layers say them.
-std::int64_t divided_parameters(const Model& model, const StagePlan& stage, int ranks) {
+std::int64_t divided_parameters(const Model& model, const StagePlan& stage,
+                                const StageDivision& ranks) {
   exec::MeteredOps ops(model.bytes_per_element);
-  exec::TensorGroup group(0, ranks, exec::Numerics::Fast);
+  exec::RankGroups groups({0, 0}, ranks, exec::Numerics::Fast);
   const auto layers = exec::make_metered_layers(model, stage.first_layer, stage.end_layer,
-                                                {1, model.sequence}, ops, {}, &group);
+                                                {1, model.sequence}, ops, {}, &groups);
   std::set<const exec::Parameter*> all;  // a table that two layers share counts once
   for (const auto& layer : layers) {
     std::vector<exec::Parameter*> own;
@@ -53,9 +54,10 @@ std::int64_t whole_parameters(const Model& model, const StagePlan& stage) {
 }  // namespace
 
 StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer,
-                    int ranks) {
-  const std::int64_t parameters =
-      ranks > 1 ? divided_parameters(model, stage, ranks) : whole_parameters(model, stage);
+                    const StageDivision& ranks) {
+  const std::int64_t parameters = ranks == StageDivision{}
+                                      ? whole_parameters(model, stage)
+                                      : divided_parameters(model, stage, ranks);
   const std::int64_t element = model.bytes_per_element;
   const std::int64_t wide = std::max(element, kStateWidth);
   StageState state;
@@ -73,7 +75,7 @@ StageState sharded_state(const StageState& state, int shards) {
 
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                       std::string_view optimizer, std::span<const LayerRecompute> recompute,
-                      int ranks) {
+                      const StageDivision& ranks) {
   return memory_of(state_of(model, stage, optimizer, ranks),
                    buffers_of(model, stage, micro_batch_size, recompute, ranks));
 }
@@ -94,7 +96,8 @@ StageMemory memory_of(const StageState& state, const StageBuffers& buffers) {
 
 std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan> stages,
                                    int micro_batch_size, std::string_view optimizer,
-                                   std::span<const LayerRecompute> recompute, int ranks) {
+                                   std::span<const LayerRecompute> recompute,
+                                   const StageDivision& ranks) {
   std::vector<StageMemory> table;
   table.reserve(stages.size());
   for (const StagePlan& stage : stages)
@@ -104,15 +107,16 @@ std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan
 
 namespace {
 
-/// That divide the layers of the plan's model.
-int tensor_ranks_of(const Plan& plan) {
-  const int ranks = plan.mesh.size("tp");
-  return tensor_fault(plan.model, ranks).empty() ? ranks : 1;
+/// The ranks that divide the layers of the plan's model, where they can.
+StageDivision division_of(const Plan& plan) {
+  const StageDivision ranks = plan.division();
+  return {tensor_fault(plan.model, ranks.tensor).empty() ? ranks.tensor : 1,
+          expert_fault(plan.model, ranks.experts).empty() ? ranks.experts : 1};
 }
 
 /// Without a backward the layers are whole (planner/plans/run_of_plan.hpp).
-int tensor_ranks_of(const Plan& plan, RunKind kind) {
-  return kind == RunKind::ForwardOnly ? 1 : tensor_ranks_of(plan);
+StageDivision division_of(const Plan& plan, RunKind kind) {
+  return kind == RunKind::ForwardOnly ? StageDivision{} : division_of(plan);
 }
 
 }  // namespace
@@ -121,7 +125,7 @@ StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory
                           RunKind kind) {
   const StagePlan& layers = plan.stages[stage];
   const Bytes weights =
-      state_of(plan.model, layers, plan.training.optimizer, tensor_ranks_of(plan, kind)).parameters;
+      state_of(plan.model, layers, plan.training.optimizer, division_of(plan, kind)).parameters;
   if (kind == RunKind::ExactTraining) {
     StageMemory memory = planned;
     const std::int64_t parameters = weights.value / plan.model.bytes_per_element;
@@ -141,12 +145,12 @@ namespace {
 /// The plan's own table, or what memory_of() says of it.
 std::vector<StageMemory> memory_table(const Plan& plan) {
   if (!plan.costs.memory.empty()) return plan.costs.memory;
-  const int tensor = tensor_ranks_of(plan);
+  const StageDivision ranks = division_of(plan);
   std::vector<StageMemory> table =
       memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
-                recompute_of(plan.model, plan.training.recompute), tensor);
+                recompute_of(plan.model, plan.training.recompute), ranks);
   for (std::size_t s = 0; s < table.size(); ++s) {
-    const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer, tensor);
+    const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer, ranks);
     table[s].constant -= state.sum() - sharded_state(state, shards_of(plan)).sum();
   }
   return table;
@@ -164,9 +168,8 @@ std::vector<RankMemory> memory_by_rank(const Plan& plan, const Program& program)
     Bytes constant;
     for (const StageId stage : program.placement.stages_of(rank)) {
       const StagePlan& of = plan.stages[static_cast<std::size_t>(stage.value)];
-      const StageState state =
-          sharded_state(state_of(plan.model, of, plan.training.optimizer, tensor_ranks_of(plan)),
-                        shards_of(plan));
+      const StageState state = sharded_state(
+          state_of(plan.model, of, plan.training.optimizer, division_of(plan)), shards_of(plan));
       memory.state.parameters += state.parameters;
       memory.state.gradients += state.gradients;
       memory.state.optimizer += state.optimizer;

@@ -14,6 +14,7 @@
 #include "core/costs/costs.hpp"
 #include "core/model/model.hpp"
 #include "core/model/recompute.hpp"
+#include "core/model/tensor_split.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 #include "planner/memory/stage_buffers.hpp"
@@ -29,19 +30,19 @@ struct StageState {
 
 /// AdamW keeps two moments of each parameter, SGD nothing. Moments are never narrower than 4 bytes;
 /// a model of narrower elements keeps 4-byte master weights beside them.
-/// `ranks`: so many divide its layers (tp).
+/// `ranks`: so many divide its layers.
 StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer,
-                    int ranks = 1);
+                    const StageDivision& ranks = {});
 
 /// The state of one of `shards` replicas that divide the optimizer's among themselves.
 StageState sharded_state(const StageState& state, int shards);
 
 /// The entry of CostTable::memory: what is held of a micro-batch after F, and how I changes that
 /// until W lets go of it. `recompute` by layer of the model; empty: nothing is recomputed. `ranks`:
-/// so many divide the layers (tp).
+/// so many divide the layers.
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                       std::string_view optimizer, std::span<const LayerRecompute> recompute = {},
-                      int ranks = 1);
+                      const StageDivision& ranks = {});
 
 /// The same, from what its layers hold.
 StageMemory memory_of(const StageState& state, const StageBuffers& buffers);
@@ -49,7 +50,8 @@ StageMemory memory_of(const StageState& state, const StageBuffers& buffers);
 /// memory_of() for every stage of a plan.
 std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan> stages,
                                    int micro_batch_size, std::string_view optimizer,
-                                   std::span<const LayerRecompute> recompute = {}, int ranks = 1);
+                                   std::span<const LayerRecompute> recompute = {},
+                                   const StageDivision& ranks = {});
 
 /// What a stage of a plan holds in a run that is not the plan's own training in fast numerics.
 enum class RunKind : std::uint8_t { ExactTraining, ForwardOnly };

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exec/layers/metered_layers.hpp"
-#include "exec/layers/tensor_group.hpp"
+#include "exec/layers/rank_groups.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -16,14 +16,14 @@ using exec::Buffer;
 class StageWalk {
  public:
   StageWalk(const Model& model, const StagePlan& stage, int micro_batch_size,
-            std::span<const LayerRecompute> recompute, int ranks = 1)
+            std::span<const LayerRecompute> recompute, const StageDivision& ranks = {})
       : model_(model),
         stage_(stage),
         extent_{micro_batch_size, model.sequence},
         ops_(model.bytes_per_element),
-        group_(0, ranks, exec::Numerics::Fast),
+        groups_({0, 0}, ranks, exec::Numerics::Fast),
         layers_(exec::make_metered_layers(model, stage.first_layer, stage.end_layer, extent_, ops_,
-                                          recompute, ranks > 1 ? &group_ : nullptr)) {
+                                          recompute, &groups_)) {
     for (const auto& layer : layers_) saved_.push_back(layer->new_saved());
   }
 
@@ -67,7 +67,7 @@ class StageWalk {
 
  private:
   Buffer run(exec::Task<Buffer> task) {
-    return exec::run_counting(std::move(task), &group_, [](const exec::SumOfMembers&) {});
+    return exec::run_counting(std::move(task), groups_.point(), [](const exec::Wanted&) {});
   }
   std::int64_t begin() {
     ops_.forget_peak();
@@ -106,7 +106,7 @@ class StageWalk {
   const StagePlan& stage_;
   const exec::Extent extent_;
   exec::MeteredOps ops_;  // before what holds its buffers
-  exec::TensorGroup group_;
+  exec::RankGroups groups_;
   std::vector<std::unique_ptr<exec::TrainableLayer>> layers_;
   std::vector<exec::Saved> saved_;  // by layer
   Buffer loss_;
@@ -115,7 +115,7 @@ class StageWalk {
 }  // namespace
 
 StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                        std::span<const LayerRecompute> recompute, int ranks) {
+                        std::span<const LayerRecompute> recompute, const StageDivision& ranks) {
   StageWalk walk(model, stage, micro_batch_size, recompute, ranks);
   StageBuffers buffers;
   buffers.f = walk.forward();

@@ -12,6 +12,7 @@
 
 #include "core/model/model.hpp"
 #include "core/model/recompute.hpp"
+#include "core/model/tensor_split.hpp"
 #include "core/plan/plan.hpp"
 
 namespace pipewright::planner {
@@ -30,9 +31,10 @@ struct StageBuffers {
 };
 
 /// `recompute` by layer of the model; empty: nothing is recomputed.
-/// `ranks`: so many divide its layers (tp).
+/// `ranks`: so many divide its layers.
 StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                        std::span<const LayerRecompute> recompute = {}, int ranks = 1);
+                        std::span<const LayerRecompute> recompute = {},
+                        const StageDivision& ranks = {});
 
 /// The bytes of an F without a backward (run --mode evaluate, predict), which keeps nothing:
 /// `change` is 0.

@@ -11,12 +11,15 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
   std::vector<std::string> missing;
   if (parallel.sequence_parallel) missing.emplace_back("sequence parallelism");
   if (parallel.context > 1) missing.emplace_back("context parallelism");
-  if (parallel.experts > 1) missing.emplace_back("expert parallelism");
+  if (parallel.experts > 1 && parallel.zero > 0)
+    missing.emplace_back("expert parallelism with a sharded optimizer state (ZeRO)");
   if (parallel.zero > 1) missing.push_back("ZeRO stage " + std::to_string(parallel.zero));
   if (job.architecture && !can_be_trained(*job.architecture))
     missing.push_back("the layers of " + job.architecture->name);
   if (missing.empty() && !tensor_fault(job.model, parallel.tensor).empty())
     missing.push_back("layers of this model for tp " + std::to_string(parallel.tensor));
+  if (missing.empty() && !expert_fault(job.model, parallel.experts).empty())
+    missing.push_back("layers of this model for ep " + std::to_string(parallel.experts));
   return missing;
 }
 
@@ -30,10 +33,12 @@ std::map<std::string, Executable> executable_on_devices(const Job& job,
     const Executable refused{Answer::No, "not in the executor: " + list};
     return {{"cpu", refused}, {"paced", {}}, {"cuda", refused}};
   }
-  if (parallel.tensor > 1)
+  if (parallel.tensor > 1 || parallel.experts > 1) {
+    const std::string what = parallel.tensor > 1 ? "tensor" : "expert";
     return {{"cpu", {}},
             {"paced", {}},
-            {"cuda", {Answer::No, "not in the executor: tensor parallelism on GPUs"}}};
+            {"cuda", {Answer::No, "not in the executor: " + what + " parallelism on GPUs"}}};
+  }
   return {
       {"cpu", {}},
       {"paced", {}},

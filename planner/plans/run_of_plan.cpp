@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/cluster/cluster.hpp"
 #include "core/cluster/collectives.hpp"
 #include "core/order/devices.hpp"
@@ -14,7 +15,22 @@
 namespace pipewright::planner {
 namespace {
 
-int tensor_ranks(const Plan& plan) { return plan.mesh.size("tp"); }
+/// Of each rank of the pipeline, and of each replica that is not one of them.
+std::vector<MeshAxis> devices_of(const Plan& plan) {
+  const StageDivision ranks = plan.division();
+  std::vector<MeshAxis> axes{{std::string(kTensorAxis), ranks.tensor},
+                             {std::string(kExpertAxis), ranks.experts}};
+  std::erase_if(axes, [](const MeshAxis& axis) { return axis.devices == 1; });
+  return axes;
+}
+
+/// Pipelines that have experts of their own.
+int whole_replicas(const Plan& plan) {
+  if (plan.replicas() % plan.expert_parallel == 0) return plan.replicas() / plan.expert_parallel;
+  throw InputError("the plan's expert_parallel, " + std::to_string(plan.expert_parallel) +
+                   ", does not divide its replicas, dp " + std::to_string(plan.replicas()) +
+                   "; make it one of its divisors");
+}
 
 std::vector<ActionParts> parts_of_layers(const Plan& plan) {
   const auto recompute = recompute_of(plan.model, plan.training.recompute);
@@ -22,7 +38,7 @@ std::vector<ActionParts> parts_of_layers(const Plan& plan) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     for (ActionParts& action :
          exec::divided_parts(plan.model, plan.stages[s].first_layer, plan.stages[s].end_layer,
-                             plan.micro_batch_size, recompute, tensor_ranks(plan))) {
+                             plan.micro_batch_size, recompute, plan.division())) {
       action.stage = StageId(static_cast<std::int64_t>(s));
       for (Part& part : action.parts) part.weight = std::max<std::int64_t>(1, part.weight);
       all.push_back(std::move(action));
@@ -50,29 +66,53 @@ std::vector<ActionParts> parts_of_run(const Plan& plan) {
   return parts;
 }
 
+/// By rank of a run, of those along tp the first, the plan's: replicas that divide the experts stand
+/// side by side in a run.
+std::vector<std::size_t> ranks_in_plan(const Plan& plan) {
+  const int experts = plan.expert_parallel, ranks = plan.ranks();
+  std::vector<std::size_t> places;
+  for (int whole = 0; whole < whole_replicas(plan); ++whole) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int part = 0; part < experts; ++part)
+        places.push_back(static_cast<std::size_t>((whole * experts + part) * ranks + rank));
+    }
+  }
+  return places;
+}
+
 /// Replicas that the plan's Program does not have take the ways of the first one.
-void repeat_routes(const Plan& plan, CostTable& costs) {
+void take_routes(const Plan& plan, const std::vector<std::size_t>& places, CostTable& costs) {
   const auto known = static_cast<std::size_t>(plan.all_ranks());
-  const auto ranks = static_cast<std::size_t>(plan.ranks() * plan.replicas());
-  if (costs.route_of_edge.empty() || known == ranks) return;
+  const bool is_alike = known == places.size() && plan.expert_parallel == 1;
+  if (costs.route_of_edge.empty() || is_alike) return;
   costs.route_of_edge.clear();
-  costs.route_of_edge.reserve(ranks * ranks);
-  for (std::size_t from = 0; from < ranks; ++from) {
-    for (std::size_t to = 0; to < ranks; ++to)
+  costs.route_of_edge.reserve(places.size() * places.size());
+  for (const std::size_t from : places) {
+    for (const std::size_t to : places)
       costs.route_of_edge.push_back(
           plan.costs.route_of_edge[from % known * known + to % known]);
   }
 }
 
+std::vector<int> devices_of_run(const Plan& plan, const std::vector<std::size_t>& places) {
+  const std::vector<int> all = plan.mesh.devices_that_divide_ranks();
+  const auto tensor = static_cast<std::size_t>(plan.division().tensor);
+  std::vector<int> devices;
+  for (const std::size_t place : places) {
+    for (std::size_t t = 0; t < tensor; ++t) devices.push_back(all[place * tensor + t]);
+  }
+  return devices;
+}
+
 }  // namespace
 
-bool divides_layers(const Plan& plan) { return tensor_ranks(plan) > 1; }
+bool divides_layers(const Plan& plan) { return plan.division() != StageDivision{}; }
 
 Order order_of_run(const Plan& plan) {
   if (!divides_layers(plan)) return order_of_plan(plan);
-  Order order = replicate(pipeline_order(plan), plan.replicas());
+  Order order = replicate(pipeline_order(plan), whole_replicas(plan));
   order.parts = parts_of_run(plan);
-  order.mesh = {{std::string(kTensorAxis), tensor_ranks(plan)}};
+  order.mesh = devices_of(plan);
   return written_out(order);
 }
 
@@ -83,13 +123,14 @@ Program program_of_run(const Plan& plan) {
 CostTable costs_of_run(const Plan& plan) {
   CostTable costs = plan.costs;
   if (!divides_layers(plan)) return costs;
-  const std::vector<int> devices = plan.mesh.devices_that_divide_ranks();
+  const std::vector<std::size_t> places = ranks_in_plan(plan);
+  const std::vector<int> devices = devices_of_run(plan, places);
   if (!costs.links.empty()) {  // shared, each by the devices that it belongs to
     set_routes(costs, plan.cluster, devices);
     return costs;
   }
-  repeat_routes(plan, costs);
-  costs.ranks_of_entry = tensor_ranks(plan);
+  take_routes(plan, places, costs);
+  costs.ranks_of_entry = plan.division().tensor;
   if (costs.collectives != nullptr) set_collectives(costs, plan.cluster, devices);
   return costs;
 }

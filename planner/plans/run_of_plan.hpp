@@ -12,8 +12,10 @@ namespace pipewright::planner {
 /// Whether it is another one than program_of_plan()'s.
 bool divides_layers(const Plan& plan);
 
-/// The plan's own parts, if they are those of the model's layers. Else theirs: the plan's numbers
-/// then hold what is sent inside a stage, which takes no time of its own.
+/// Replicas that divide the experts are devices of one rank there. InputError where
+/// expert_parallel does not divide the replicas. The plan's own parts, if they are those of the
+/// model's layers. Else theirs: the plan's numbers then hold what is sent inside a stage, which
+/// takes no time of its own.
 Order order_of_run(const Plan& plan);
 Program program_of_run(const Plan& plan);
 /// Of a run's ranks: routes between them are those of their pipeline ranks; on a cluster with shared

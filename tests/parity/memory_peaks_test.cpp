@@ -30,12 +30,14 @@ struct PeakCase {
   const char* optimizer = "adamw";
   bool sharded = false;
   int tensor = 1;
+  int experts = 1;  // of the replicas, that divide them
 };
 
 std::string name_of(const PeakCase& c) {
   std::string name = std::string(c.model) + "_" + c.schedule + "_" + std::to_string(c.ranks);
   if (c.chunks > 1) name += "x" + std::to_string(c.chunks);
   if (c.tensor > 1) name += "_tp" + std::to_string(c.tensor);
+  if (c.experts > 1) name += "_ep" + std::to_string(c.experts);
   if (c.replicas > 1) name += c.sharded ? "_zero1" : "_replicas";
   if (c.recompute == RecomputeSpec::Kind::Full) name += "_full";
   if (c.recompute == RecomputeSpec::Kind::Selective) name += "_selective";
@@ -49,7 +51,7 @@ Model model_named(const std::string& name) {
   if (name == "resnet-tiny") return model_preset("resnet-tiny");
   Model model;
   model.name = name;
-  if (name == "transformer" || name == "llama" || name == "mixtral") {
+  if (name != "mlp") {
     TransformerShape shape{
         .hidden = 32, .layers = 7, .heads = 4, .ffn = 128, .vocabulary = 256, .sequence = 32};
     if (name != "transformer") {
@@ -57,9 +59,9 @@ Model model_named(const std::string& name) {
       shape.ffn = 88;
       shape.kv_heads = 2;
     }
-    if (name == "mixtral") {
+    if (name == "mixtral" || name == "evenly") {  // evenly: rows come to all experts
       shape.ffn = 24;
-      shape.choice = {.experts = 4, .top_k = 2, .balance_loss = 0.01};
+      shape.choice = {.experts = 4, .top_k = name == "evenly" ? 4 : 2, .balance_loss = 0.01};
       shape.shared_ffn = 16;
     }
     model.layers = expand(shape);
@@ -80,6 +82,7 @@ Plan plan_of(const PeakCase& c) {
   Plan plan;
   plan.model = model_named(c.model);
   plan.mesh = Mesh::grid_of_replicas(c.ranks, c.replicas, 1, c.tensor);
+  plan.expert_parallel = c.experts;
   plan.micro_batches = c.micro_batches;
   plan.micro_batch_size = c.micro_batch_size;
   plan.schedule.name = c.schedule;
@@ -144,7 +147,7 @@ TEST_P(MemoryPeaks, AreWithinFivePercentOfWhatThePlanSays) {
 std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::RunKind kind) {
   plan.costs.memory =
       planner::memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
-                         recompute_of(plan.model, plan.training.recompute), plan.mesh.size("tp"));
+                         recompute_of(plan.model, plan.training.recompute), plan.division());
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], kind);
   return peaks_of(program, plan.costs);
@@ -211,6 +214,8 @@ INSTANTIATE_TEST_SUITE_P(
         PeakCase{.model = "mixtral", .schedule = "1f1b", .recompute = kFull},
         PeakCase{.model = "mixtral", .schedule = "1f1b", .ranks = 2, .replicas = 2},
         PeakCase{.model = "mixtral", .schedule = "1f1b", .ranks = 2, .tensor = 2},
+        PeakCase{.model = "evenly", .schedule = "1f1b", .ranks = 2, .replicas = 2, .experts = 2},
+        PeakCase{.model = "evenly", .schedule = "zb-h1", .ranks = 2, .replicas = 4, .experts = 4},
         PeakCase{.model = "mlp", .schedule = "gpipe", .micro_batch_size = 64},
         PeakCase{.model = "mlp", .schedule = "1f1b", .micro_batch_size = 64},
         PeakCase{.model = "mlp", .schedule = "zb-h1", .micro_batch_size = 64},

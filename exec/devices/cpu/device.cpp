@@ -12,7 +12,7 @@
 namespace pipewright::exec::cpu {
 
 Device::Device(const Program& program, const Training& training, RankId rank, Transport* transport,
-               std::unique_ptr<collectives::Group> group)
+               GroupsOfRank groups)
     : program_(program),
       training_(training),
       rank_(rank),
@@ -23,13 +23,15 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
                 [this](Flow flow, int from, int of, std::vector<float> made) {
                   put(flow, from, of, std::move(made));
                 }},
-      strands_(program, std::move(group)),
+      strands_(program, std::move(groups)),
       tensors_(program.stages, program.micro_batches),
       transport_(transport) {
   counted_.resize(static_cast<std::size_t>(program.stages), 0);
   StageOptions options = training.options;
-  options.tensor_index = coordinate_of(program.devices, kTensorAxis, rank);
-  options.tensor_ranks = size_along(program.devices, kTensorAxis);
+  options.place = {coordinate_of(program.devices, kTensorAxis, rank),
+                   coordinate_of(program.devices, kExpertAxis, rank)};
+  options.ranks = {size_along(program.devices, kTensorAxis),
+                   size_along(program.devices, kExpertAxis)};
   for (const StageId id : program.placement.stages_of(rank)) {
     const StagePlan& plan = training.stages[static_cast<std::size_t>(id.value)];
     auto stage = std::make_unique<Stage>(*training.model, plan.first_layer, plan.end_layer,
@@ -84,7 +86,7 @@ void Device::perform(InstructionId id, const Action& action) {
 void Device::compute_part(const Action& action) {
   if (strands_.is_under_way(action)) return strands_.go_on(action);
   strands_.begin(action, stages_.task_of(action, messages_),
-                 stages_.at(action.stage.value).tensor());
+                 stages_.at(action.stage.value).groups());
 }
 
 void Device::update(InstructionId id) {

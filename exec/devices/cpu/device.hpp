@@ -66,9 +66,9 @@ struct Training {
 class Device final : public exec::Device {
  public:
   /// All must outlive it. The transport carries the parts of collectives; it is needed where the
-  /// Program has some. `group`: the ranks that divide this rank's stages; null where none do.
+  /// Program has some. `groups`: the ranks that divide this rank's stages.
   Device(const Program& program, const Training& training, RankId rank,
-         Transport* transport = nullptr, std::unique_ptr<collectives::Group> group = nullptr);
+         Transport* transport = nullptr, GroupsOfRank groups = {});
 
   void begin_step(int step) override;
   void compute(InstructionId id) override;
@@ -86,7 +86,7 @@ class Device final : public exec::Device {
   /// Null if another rank has it.
   Stage* stage(StageId stage) const { return stages_.find(stage.value); }
   /// The ranks that divide this rank's stages; null where none do. While all ranks stand still.
-  collectives::Group* group() const { return strands_.group(); }
+  collectives::Group* group() const { return strands_.groups().tensor.get(); }
   /// The most versions of a stage's weights that lived at once.
   int peak_versions() const;
   /// The most that this rank's stages, the tensors that wait for a reader, and its copies of

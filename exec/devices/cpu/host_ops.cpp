@@ -251,6 +251,14 @@ void HostOps::weigh_rows_backward(const RouterShape& shape, int width, const Rou
   exec::weigh_rows_backward(shape, width, routes, weights, dy, z, dz, dweights);
 }
 
+void HostOps::count_rows(const std::int32_t* begin, int, std::span<std::int32_t> counts) {
+  exec::count_rows(begin, counts);
+}
+
+void HostOps::set_begins(std::span<const std::int32_t> counts, std::int32_t* begin) {
+  exec::set_begins(counts, begin);
+}
+
 void HostOps::expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                                     const float* x, const float* w, float* y) {
   exec::expert_linear_forward(shape, begin, x, w, y, numerics_);
@@ -262,10 +270,10 @@ void HostOps::expert_linear_backward_input(const ExpertLinearShape& shape,
   exec::expert_linear_backward_input(shape, begin, dy, w, dx, numerics_);
 }
 
-void HostOps::expert_linear_backward_weight(const ExpertLinearShape& shape,
+void HostOps::expert_linear_backward_weight(const ExpertLinearShape& shape, int member,
                                             const std::int32_t* begin, const float* x,
                                             const float* dy, float* dw) {
-  exec::expert_linear_backward_weight(shape, begin, x, dy, dw, numerics_);
+  exec::expert_linear_backward_weight(shape, member, begin, x, dy, dw, numerics_);
 }
 
 void HostOps::expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
@@ -273,9 +281,10 @@ void HostOps::expert_bias_forward(const ExpertLinearShape& shape, const std::int
   exec::expert_bias_forward(shape, begin, bias, y);
 }
 
-void HostOps::expert_bias_backward_weight(const ExpertLinearShape& shape, const std::int32_t* begin,
-                                          const float* dy, float* dbias) {
-  exec::expert_bias_backward_weight(shape, begin, dy, dbias);
+void HostOps::expert_bias_backward_weight(const ExpertLinearShape& shape, int member,
+                                          const std::int32_t* begin, const float* dy,
+                                          float* dbias) {
+  exec::expert_bias_backward_weight(shape, member, begin, dy, dbias);
 }
 
 }  // namespace pipewright::exec::cpu

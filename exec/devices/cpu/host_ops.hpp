@@ -104,16 +104,20 @@ class HostOps final : public TensorOps, public ImageOps, public LlamaOps, public
   void weigh_rows_backward(const RouterShape& shape, int width, const Routes& routes,
                            const float* weights, const float* dy, const float* z, float* dz,
                            float* dweights) override;
+  void count_rows(const std::int32_t* begin, int even, std::span<std::int32_t> counts) override;
+  void set_begins(std::span<const std::int32_t> counts, std::int32_t* begin) override;
   void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                              const float* x, const float* w, float* y) override;
   void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t* begin,
                                     const float* dy, const float* w, float* dx) override;
-  void expert_linear_backward_weight(const ExpertLinearShape& shape, const std::int32_t* begin,
-                                     const float* x, const float* dy, float* dw) override;
+  void expert_linear_backward_weight(const ExpertLinearShape& shape, int member,
+                                     const std::int32_t* begin, const float* x, const float* dy,
+                                     float* dw) override;
   void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                            const float* bias, float* y) override;
-  void expert_bias_backward_weight(const ExpertLinearShape& shape, const std::int32_t* begin,
-                                   const float* dy, float* dbias) override;
+  void expert_bias_backward_weight(const ExpertLinearShape& shape, int member,
+                                   const std::int32_t* begin, const float* dy,
+                                   float* dbias) override;
 
  private:
   ConvShape in_own_numerics(ConvShape shape) const;

@@ -54,8 +54,9 @@ void Parameters::add_parts(std::span<const std::size_t> places, int micro_batch)
   for (const std::size_t i : places) {
     Parameter& p = *all_[i];
     if (!sums_[i].add(p.gradient)) {
-      note_not_finite("the gradient of \"" + p.name + "\" is not a number below 4e12 after m" +
-                      std::to_string(micro_batch));
+      note_not_finite("the gradient of \"" + p.name + "\" is not a number below 4e12 after " +
+                      (micro_batch == kOfAnotherRank ? "another rank's micro-batch"
+                                                     : "m" + std::to_string(micro_batch)));
       sums_[i].clear();
     }
     std::fill(p.gradient.begin(), p.gradient.end(), 0.0F);

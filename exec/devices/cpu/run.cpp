@@ -78,22 +78,20 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers, Fact (Device::*f
   return facts;
 }
 
-/// By rank of this process: those that divide its stages; null where none do.
-std::vector<std::unique_ptr<collectives::Group>> groups_of_ranks(const Program& program,
-                                                                 Transport& transport,
-                                                                 const GroupOfProcesses& group_of) {
-  std::vector<std::unique_ptr<collectives::Group>> groups(
-      static_cast<std::size_t>(program.ranks()));
+/// Those along the axis join, of this process.
+void join(const Program& program, std::string_view name, Transport& transport,
+          const GroupOfProcesses& group_of, std::unique_ptr<collectives::Group> GroupsOfRank::*which,
+          std::vector<GroupsOfRank>& groups) {
   const auto at = [&](RankId rank) -> auto& {
-    return groups[static_cast<std::size_t>(rank.value)];
+    return groups[static_cast<std::size_t>(rank.value)].*which;
   };
-  const MeshAxis* const axis = axis_of(program.devices, kTensorAxis);
-  if (axis == nullptr) return groups;
+  const MeshAxis* const axis = axis_of(program.devices, name);
+  if (axis == nullptr) return;
   const RankId own = transport.local_ranks().front();
   // A time that has passed: it throws where the run is being stopped, and else returns at once.
   const collectives::Look look = [&transport, own] { transport.sleep_until(own, 0); };
   for (int r = 0; r < program.ranks(); ++r) {
-    if (coordinate_of(program.devices, kTensorAxis, RankId(r)) != 0) continue;
+    if (coordinate_of(program.devices, name, RankId(r)) != 0) continue;
     const std::vector<RankId> ranks = ranks_along(program.devices, *axis, RankId(r));
     if (transport.peers() != nullptr) {
       PIPEWRIGHT_ASSERT(group_of, "nobody makes groups of processes");
@@ -103,6 +101,14 @@ std::vector<std::unique_ptr<collectives::Group>> groups_of_ranks(const Program& 
     auto members = collectives::groups_of_threads(axis->devices, look);
     for (std::size_t m = 0; m < ranks.size(); ++m) at(ranks[m]) = std::move(members[m]);
   }
+}
+
+/// By rank of this process.
+std::vector<GroupsOfRank> groups_of_ranks(const Program& program, Transport& transport,
+                                          const GroupOfProcesses& group_of) {
+  std::vector<GroupsOfRank> groups(static_cast<std::size_t>(program.ranks()));
+  join(program, kTensorAxis, transport, group_of, &GroupsOfRank::tensor, groups);
+  join(program, kExpertAxis, transport, group_of, &GroupsOfRank::experts, groups);
   return groups;
 }
 

@@ -22,8 +22,8 @@ StageSpec spec_of(const Model& model, int first_layer, int end_layer, int micro_
           .optimizer = optimizer,
           .recompute = options.recompute,
           .factory = options.layers,
-          .tensor_index = options.tensor_index,
-          .tensor_ranks = options.tensor_ranks,
+          .place = options.place,
+          .ranks = options.ranks,
           .numerics = options.numerics};
 }
 

@@ -21,7 +21,7 @@ struct StageOptions {
   const LayerFactory* layers = nullptr;
   std::vector<LayerRecompute> recompute;  // by layer of the model; empty: nothing
   /// Of the ranks that divide the layers, this one's place among them and their number.
-  int tensor_index = 0, tensor_ranks = 1;
+  StageDivision place = {0, 0}, ranks = {};
 };
 
 class Stage final : public TrainableStage {

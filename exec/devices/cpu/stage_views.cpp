@@ -66,7 +66,7 @@ PackedBytes packed(const Program& program, const Devices& devices) {
 }  // namespace
 
 StageViews::StageViews(const Program& program, const Devices& devices, Peers* peers)
-    : parts_(static_cast<std::size_t>(size_along(program.devices, kTensorAxis))),
+    : parts_(static_cast<std::size_t>(devices_of_rank(program.devices))),
       stages_(static_cast<std::size_t>(program.stages)) {
   if (peers != nullptr) {
     for (const PackedBytes& bytes : peers->share(packed(program, devices))) unpack(bytes);

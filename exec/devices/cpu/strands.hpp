@@ -9,38 +9,42 @@
 #include "core/program/program.hpp"
 #include "exec/base/task.hpp"
 #include "exec/collectives/group.hpp"
-#include "exec/layers/tensor_group.hpp"
+#include "exec/layers/rank_groups.hpp"
 
 namespace pipewright::exec::cpu {
 
+/// The ranks that divide this rank's stages, along each axis; null where none do.
+struct GroupsOfRank {
+  std::unique_ptr<collectives::Group> tensor, experts;
+};
+
 class Strands {
  public:
-  /// `group`: the ranks that divide this rank's stages; null where none do.
-  Strands(const Program& program, std::unique_ptr<collectives::Group> group)
-      : program_(program), group_(std::move(group)) {}
+  Strands(const Program& program, GroupsOfRank groups)
+      : program_(program), groups_(std::move(groups)) {}
 
   /// The action begins, and runs up to its first pause.
-  void begin(const Action& action, Task<void> task, TensorGroup* tensor);
+  void begin(const Action& action, Task<void> task, RankGroups& stage);
   /// It goes on to its next pause, or its end. Bug if it has not begun.
   void go_on(const Action& action);
   bool is_under_way(const Action& action) const { return find(action) != nullptr; }
   /// Its last part is done; throws what it has thrown.
   void finish(const Action& action);
 
-  /// A call that is a part is about to be issued. Bug if its action waits for another sum, or none:
-  /// the parts are those of the model's layers (exec/devices/cpu/training_fit.hpp).
+  /// A call that is a part is about to be issued. Bug if its action waits for something else, or
+  /// nothing: the parts are those of the model's layers (exec/devices/cpu/training_fit.hpp).
   void require_wanted(InstructionId call) const;
   /// It has ended: all members are there.
   void bring_together(InstructionId call);
 
-  collectives::Group* group() const { return group_.get(); }
+  const GroupsOfRank& groups() const { return groups_; }
 
  private:
   struct Strand {
     Action action;
     Task<void> task;
-    TensorGroup* tensor = nullptr;
-    TensorGroup::Paused paused;
+    RankGroups* stage = nullptr;
+    PausePoint::Paused paused;
   };
 
   const Strand* find(const Action& action) const;
@@ -49,7 +53,7 @@ class Strands {
   const Strand* strand_of_call(InstructionId call) const;
 
   const Program& program_;
-  std::unique_ptr<collectives::Group> group_;
+  GroupsOfRank groups_;
   std::vector<Strand> strands_;
 };
 

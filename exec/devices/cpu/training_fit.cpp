@@ -30,12 +30,16 @@ void require_sizes(const Program& program, const Training& training) {
     refuse_training("the schedule has " + std::to_string(program.stages) + " stages, the plan " +
                     std::to_string(training.stages.size()));
   }
-  // Devices that divide a rank compute the same data, each under numbers of its own.
-  const int micro_batches = program.micro_batches / devices_of_rank(program.devices);
+  const int micro_batches = micro_batches_of_data(program.devices, program.micro_batches);
   if (micro_batches != training.micro_batches) {
     refuse_training("the schedule has " + std::to_string(micro_batches) +
                     " micro-batches, the plan " + std::to_string(training.micro_batches));
   }
+}
+
+bool is_sharded(const Program& program) {
+  return std::ranges::any_of(program.collectives,
+                             [](const Collective& one) { return one.sharded; });
 }
 
 /// Ranks that divide layers.
@@ -43,15 +47,26 @@ void require_division(const Program& program, const Training& training) {
   if (devices_of_rank(program.mesh) > 1)
     refuse_training("each rank of the order stands for several devices; write them out");
   const int parts = size_along(program.devices, kTensorAxis);
-  if (parts != devices_of_rank(program.devices))
-    refuse_training("only the devices along tp divide layers so far");
-  if (parts == 1) return;
+  const int experts = size_along(program.devices, kExpertAxis);
+  if (parts * experts != devices_of_rank(program.devices))
+    refuse_training("only the devices along tp and ep divide layers so far");
+  if (parts * experts == 1) return;
+  const std::string axis = parts > 1 ? "tp" : "ep";
   if (program.asynchronous)
-    refuse_training("an asynchronous schedule cannot divide its layers (tp) so far");
+    refuse_training("an asynchronous schedule cannot divide its layers (" + axis + ") so far");
   if (training.mode != RunMode::Train)
-    refuse_training("layers are divided (tp) in a training alone so far; take a plan with tp 1");
-  const std::string fault = tensor_fault(*training.model, parts);
-  if (!fault.empty()) refuse_training(fault);
+    refuse_training("layers are divided (" + axis +
+                    ") in a training alone so far; take a plan with " + axis + " 1");
+  for (const std::string& fault :
+       {tensor_fault(*training.model, parts), expert_fault(*training.model, experts)})
+    if (!fault.empty()) refuse_training(fault);
+  if (experts == 1) return;
+  if (training.start != nullptr || training.save)
+    refuse_training("checkpoints of divided experts (ep) are neither written nor read so far");
+  if (is_sharded(program))
+    refuse_training(
+        "replicas that divide the experts (ep) do not share the optimizer's state (ZeRO) so far; "
+        "take sharding_stage 0");
 }
 
 void require_layers(const Training& training) {
@@ -82,12 +97,12 @@ void require_calls(const Action& action, const std::vector<Call>& planned,
     }
   }
   for (std::size_t i = 0; i < std::max(planned.size(), wanted.size()); ++i) {
-    if (i == planned.size()) refuse_parts(action, "nothing sums \"" + wanted[i].data + "\"");
+    if (i == planned.size()) refuse_parts(action, to_string(wanted[i]) + " is missing");
     if (i == wanted.size())
       refuse_parts(action, "no layer asks for " + to_string(planned[i]) + " there");
     if (difference(planned[i], wanted[i]).empty()) continue;
-    refuse_parts(action, to_string(planned[i]) + " stands where " + to_string(wanted[i]) +
-                             " is to be summed");
+    refuse_parts(action, to_string(planned[i]) + " stands where a layer asks for " +
+                             to_string(wanted[i]));
   }
 }
 
@@ -117,15 +132,16 @@ void require_calls(const Program& program, RankId rank, StageId stage,
   }
 }
 
-/// What ranks sum inside an action has to be what its layers ask for.
+/// What ranks bring together inside an action has to be what its layers ask for.
 void require_parts(const Program& program, const Training& training) {
-  const int tensor = size_along(program.devices, kTensorAxis);
-  if (tensor == 1) return;
+  const StageDivision ranks{size_along(program.devices, kTensorAxis),
+                            size_along(program.devices, kExpertAxis)};
+  if (ranks == StageDivision{}) return;
   for (std::size_t s = training.stages.size(); s-- > 0;) {
     const StageId stage(static_cast<std::int64_t>(s));
     const StagePlan& layers = training.stages[s];
     auto of_layers = divided_parts(*training.model, layers.first_layer, layers.end_layer,
-                                   training.micro_batch_size, training.options.recompute, tensor);
+                                   training.micro_batch_size, training.options.recompute, ranks);
     for (ActionParts& one : of_layers) one.stage = stage;
     for (int r = 0; r < program.ranks(); ++r) require_calls(program, RankId(r), stage, of_layers);
   }

@@ -45,7 +45,7 @@ inline Program divided(const Order& pipeline, const Model& model, const Layout& 
       equal_stages(model, lower(order, comm_policy_preset(policy)));
   for (std::size_t s = 0; s < stages.size(); ++s) {
     auto parts = exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer,
-                                     kMicroBatchSize, layout.recompute, layout.tensor);
+                                     kMicroBatchSize, layout.recompute, {.tensor = layout.tensor});
     for (ActionParts& one : parts) {
       one.stage = StageId(static_cast<std::int64_t>(s));
       order.parts.push_back(std::move(one));

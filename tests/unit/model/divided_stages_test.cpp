@@ -60,7 +60,7 @@ void expect_one_step(const SearchResult& result) {
 }
 
 TEST_P(DividedStages, APlanIsPredictedAsItsDevicesAreSimulated) {
-  const bool shares_keys = std::string(GetParam()) == "llama-tiny";  // two heads of them
+  const bool shares_keys = std::string(GetParam()) != "gpt-tiny";  // two heads of them
   for (const int tensor : shares_keys ? std::vector{2} : std::vector{2, 4}) {
     for (const int ranks : {1, 2}) {
       for (const int replicas : {1, 2}) {
@@ -99,9 +99,11 @@ TEST(DividedStages, ReplicasOnSeveralNodesReduceTheirPartsOfTheGradients) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DividedStages, testing::Values("gpt-tiny", "llama-tiny"),
+INSTANTIATE_TEST_SUITE_P(Models, DividedStages,
+                         testing::Values("gpt-tiny", "llama-tiny", "mixtral-tiny"),
                          [](const auto& one) {
-                           return std::string(one.param).substr(0, 3) == "gpt" ? "gpt" : "llama";
+                           const std::string name = one.param;
+                           return name.substr(0, name.find('-'));
                          });
 
 TEST(DividedStages, EachDeviceHoldsAndComputesLess) {
@@ -131,6 +133,35 @@ TEST(DividedStages, AnOpenDegreeTriesWhatDividesTheLayers) {
   EXPECT_EQ(degrees(job), (std::set{1}));
   job.strategy.opens_mp_degree = true;
   EXPECT_EQ(degrees(job), (std::set{1, 2, 4}));  // four heads
+}
+
+Plan with_experts(int replicas, int experts) {
+  Job job = job_of("mixtral-tiny", 1, 2, replicas);
+  Plan plan = search(job).best.value();
+  plan.expert_parallel = experts;
+  return plan;
+}
+
+TEST(DividedStages, ReplicasThatDivideTheExpertsAreDevicesOfOneRank) {
+  const Plan plan = with_experts(4, 2);
+  const Order order = order_of_run(plan);
+  EXPECT_EQ(order.devices, (std::vector<MeshAxis>{{"ep", 2}}));
+  EXPECT_EQ(order.rank_count(), 8);
+  EXPECT_EQ(order.micro_batches, 4 * plan.micro_batches);
+  ASSERT_FALSE(order.parts.empty());
+  const sim::Result run = sim::simulate(program_of_run(plan), costs_of_run(plan));
+  EXPECT_TRUE(run.finished);
+}
+
+TEST(DividedStages, ReplicasThatCannotDivideTheExpertsAreRefused) {
+  try {
+    order_of_run(with_experts(4, 3));
+    ADD_FAILURE() << "not refused";
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.message(),
+              "the plan's expert_parallel, 3, does not divide its replicas, dp 4; make it one of "
+              "its divisors");
+  }
 }
 
 TEST(DividedStages, WhatCannotBeDividedIsLeftOutByName) {

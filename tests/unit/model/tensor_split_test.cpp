@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "core/order/devices.hpp"
+
 namespace pipewright {
 namespace tensor_split_test {
 
@@ -103,6 +105,34 @@ TEST(TensorSplit, WhatCannotBeDividedIsNamedWithTheNearestNumbers) {
   EXPECT_NE(fault.find("the nearest that do are "), std::string::npos) << fault;
   EXPECT_NE(tensor_fault(model_preset("resnet-tiny"), 2).find("this model has neither"),
             std::string::npos);
+}
+
+TEST(ExpertSplit, WhatCannotBeDividedIsNamedWithTheNearestNumbers) {
+  const Model mixtral = model_preset("mixtral-tiny");
+  EXPECT_EQ(expert_fault(mixtral, 1), "");
+  EXPECT_EQ(expert_fault(mixtral, 8), "");
+  EXPECT_EQ(expert_fault(mixtral, 3),
+            "ep 3 does not divide the 8 experts of layer \"1.block 0/1.feed forward/1.experts\"; "
+            "the nearest that do are 2 and 4");
+  EXPECT_EQ(expert_fault(model_preset("llama-tiny"), 2),
+            "expert parallelism divides mixtures of experts, and this model has none; take ep 1");
+}
+
+/// Blocks of four devices, a pipeline of one rank with three micro-batches.
+TEST(Devices, AlongTpComputeTheSameDataAndAlongEpDataOfTheirOwn) {
+  const std::vector<MeshAxis> devices{{"tp", 2}, {"ep", 2}};
+  EXPECT_EQ(micro_batches_of_data(devices, 12), 6);
+  std::vector<int> numbers;
+  for (int m = 0; m < 12; ++m) numbers.push_back(number_of_data(devices, m, 12));
+  EXPECT_EQ(numbers, (std::vector<int>{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5}));
+  const std::vector<MeshAxis> turned{{"ep", 2}, {"tp", 2}};
+  numbers.clear();
+  for (int m = 0; m < 12; m += 3) numbers.push_back(number_of_data(turned, m, 12));
+  EXPECT_EQ(numbers, (std::vector<int>{0, 3, 0, 3}));
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(first_micro_batch(devices, RankId(rank), 12), MicroBatchId(rank % 2 * 3));
+    EXPECT_EQ(first_micro_batch_of_experts(devices, RankId(rank), 12), MicroBatchId(rank * 3));
+  }
 }
 
 }  // namespace tensor_split_test

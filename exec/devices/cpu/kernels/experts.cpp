@@ -71,18 +71,30 @@ float sum_of_chosen(const ExpertChoice& choice, const std::int32_t* expert, cons
   return sum;
 }
 
-/// each(expert, its rows, where they begin) of those that have any.
+/// each(expert, its rows, where they begin) of the runs [first, end) that have any.
+template <class Each>
+void for_each_run(const ExpertLinearShape& shape, int first, int end, const std::int32_t* begin,
+                  Each each) {
+  for (int i = first; i < end; ++i) {
+    const int rows = begin[i + 1] - begin[i];
+    if (rows > 0)
+      each(i % shape.experts, LinearShape{rows, shape.in, shape.out}, std::int64_t{begin[i]});
+  }
+}
 template <class Each>
 void for_each_expert(const ExpertLinearShape& shape, const std::int32_t* begin, Each each) {
-  for (int e = 0; e < shape.experts; ++e) {
-    const int rows = begin[e + 1] - begin[e];
-    if (rows > 0) each(e, LinearShape{rows, shape.in, shape.out}, std::int64_t{begin[e]});
-  }
+  for_each_run(shape, 0, shape.members * shape.experts, begin, each);
+}
+template <class Each>
+void for_each_expert_of(int member, const ExpertLinearShape& shape, const std::int32_t* begin,
+                        Each each) {
+  for_each_run(shape, member * shape.experts, (member + 1) * shape.experts, begin, each);
 }
 
 /// Behind the last place.
 void clear_rest(const ExpertLinearShape& shape, const std::int32_t* begin, int width, float* y) {
-  std::fill(y + offset(begin[shape.experts], width), y + offset(shape.rows, width), 0.0F);
+  std::fill(y + offset(begin[shape.members * shape.experts], width), y + offset(shape.rows, width),
+            0.0F);
 }
 
 std::ptrdiff_t matrix_of(const ExpertLinearShape& shape, int expert) {
@@ -196,6 +208,15 @@ void weigh_rows_backward(const RouterShape& shape, int width, const Routes& rout
             0.0F);
 }
 
+void count_rows(const std::int32_t* begin, std::span<std::int32_t> counts) {
+  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = begin[i + 1] - begin[i];
+}
+
+void set_begins(std::span<const std::int32_t> counts, std::int32_t* begin) {
+  begin[0] = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) begin[i + 1] = begin[i] + counts[i];
+}
+
 void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                            const float* x, const float* w, float* y, Numerics numerics) {
   for_each_expert(shape, begin, [&](int e, const LinearShape& own, std::int64_t first) {
@@ -214,9 +235,10 @@ void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int
   clear_rest(shape, begin, shape.in, dx);
 }
 
-void expert_linear_backward_weight(const ExpertLinearShape& shape, const std::int32_t* begin,
-                                   const float* x, const float* dy, float* dw, Numerics numerics) {
-  for_each_expert(shape, begin, [&](int e, const LinearShape& own, std::int64_t first) {
+void expert_linear_backward_weight(const ExpertLinearShape& shape, int member,
+                                   const std::int32_t* begin, const float* x, const float* dy,
+                                   float* dw, Numerics numerics) {
+  for_each_expert_of(member, shape, begin, [&](int e, const LinearShape& own, std::int64_t first) {
     linear_backward_weight(own, x + offset(first, shape.in), dy + offset(first, shape.out),
                            dw + matrix_of(shape, e), numerics);
   });
@@ -229,9 +251,9 @@ void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* beg
   });
 }
 
-void expert_bias_backward_weight(const ExpertLinearShape& shape, const std::int32_t* begin,
-                                 const float* dy, float* dbias) {
-  for_each_expert(shape, begin, [&](int e, const LinearShape& own, std::int64_t first) {
+void expert_bias_backward_weight(const ExpertLinearShape& shape, int member,
+                                 const std::int32_t* begin, const float* dy, float* dbias) {
+  for_each_expert_of(member, shape, begin, [&](int e, const LinearShape& own, std::int64_t first) {
     bias_backward_weight(own.rows, own.out, dy + offset(first, own.out),
                          dbias + offset(e, own.out));
   });

@@ -1,0 +1,24 @@
+// The layers of all experts that a rank holds, on rows in runs of one expert each
+// (ExpertLinearShape in exec/layers/expert_ops.hpp). How many rows a micro-batch has is the
+// router's decision.
+#pragma once
+
+#include <vector>
+
+#include "exec/layers/chain.hpp"
+#include "exec/layers/expert_group.hpp"
+
+namespace pipewright::exec {
+
+class ExpertChain final : public LayerChain {
+ public:
+  /// Of the mixture that stands at the site; the experts of this rank, where others hold the rest.
+  ExpertChain(const Layer& mixture, LayerSite site);
+
+  /// Before F: where the runs of so many rows begin.
+  void take_runs(const Buffer& begin, std::int64_t rows, Saved& saved) const;
+  Task<Buffer> forward(Buffer x, Saved& saved) override;
+  Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override;
+};
+
+}  // namespace pipewright::exec
