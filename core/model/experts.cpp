@@ -10,7 +10,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kLargestFactor = 1e6;
+constexpr double kLargestFactor = 1e6, kSmallestScaling = 1e-6;
 
 bool is_expert_layer(const Layer& layer) {
   switch (layer.kind) {
@@ -25,16 +25,44 @@ bool is_expert_layer(const Layer& layer) {
   }
 }
 
+/// A group is judged by its two best experts.
+void read_groups(const JsonCursor& value, ExpertChoice& choice) {
+  const auto groups = value.find("groups"), top_groups = value.find("top_groups");
+  if (!groups) {
+    if (top_groups) top_groups->fail("no such key without \"groups\"");
+    return;
+  }
+  choice.groups = read_count(*groups, 1, kMostExperts);
+  if (choice.experts % choice.groups != 0 ||
+      (choice.groups > 1 && choice.experts / choice.groups < 2)) {
+    groups->fail("a number that divides experts = " + std::to_string(choice.experts) +
+                 " into groups of two or more");
+  }
+  const int each = choice.experts / choice.groups;
+  choice.top_groups = top_groups ? read_count(*top_groups, 1, choice.groups) : choice.groups;
+  if (choice.top_groups * each < choice.top_k) {
+    top_groups->fail("groups enough for top_k = " + std::to_string(choice.top_k) +
+                     " experts, which are " + std::to_string((choice.top_k + each - 1) / each));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string_view> expert_choice_keys() {
-  return {"experts", "top_k", "normalised", "capacity_factor", "balance_loss", "z_loss"};
+  return {"experts",    "top_k",           "scoring",      "normalised",   "scaling", "groups",
+          "top_groups", "capacity_factor", "balance_loss", "balance_rate", "z_loss"};
 }
 
 ExpertChoice read_expert_choice(const JsonCursor& value) {
   ExpertChoice choice;
   choice.experts = read_count(value.at("experts"), 1, kMostExperts);
   choice.top_k = read_count(value.at("top_k"), 1, std::min(choice.experts, kMostChosenExperts));
+  if (const auto scoring = value.find("scoring"))
+    choice.scores = read_choice<RouterScores>(
+        *scoring, {{"softmax", RouterScores::Softmax}, {"sigmoid", RouterScores::Sigmoid}});
+  read_groups(value, choice);
+  if (const auto scaling = value.find("scaling"))
+    choice.scaling = scaling->number(kSmallestScaling, kLargestFactor);
   if (const auto normalised = value.find("normalised")) choice.normalises = normalised->boolean();
   if (const auto factor = value.find("capacity_factor")) {
     choice.capacity_factor = factor->number(0, kLargestFactor);
@@ -43,6 +71,7 @@ ExpertChoice read_expert_choice(const JsonCursor& value) {
   }
   if (const auto loss = value.find("balance_loss"))
     choice.balance_loss = loss->number(0, kLargestFactor);
+  if (const auto rate = value.find("balance_rate")) choice.balance_rate = rate->number(0, 1);
   if (const auto loss = value.find("z_loss")) choice.z_loss = loss->number(0, kLargestFactor);
   return choice;
 }
@@ -50,9 +79,16 @@ ExpertChoice read_expert_choice(const JsonCursor& value) {
 void write_expert_choice(const ExpertChoice& choice, Json& json) {
   json["experts"] = choice.experts;
   json["top_k"] = choice.top_k;
+  if (choice.scores == RouterScores::Sigmoid) json["scoring"] = "sigmoid";
+  if (choice.groups > 1) {
+    json["groups"] = choice.groups;
+    json["top_groups"] = choice.top_groups;
+  }
+  if (choice.scaling != 1) json["scaling"] = choice.scaling;
   if (!choice.normalises) json["normalised"] = false;
   if (choice.capacity_factor > 0) json["capacity_factor"] = choice.capacity_factor;
   if (choice.balance_loss > 0) json["balance_loss"] = choice.balance_loss;
+  if (choice.balance_rate > 0) json["balance_rate"] = choice.balance_rate;
   if (choice.z_loss > 0) json["z_loss"] = choice.z_loss;
 }
 

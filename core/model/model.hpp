@@ -69,13 +69,20 @@ struct CustomLayer {
   bool operator==(const CustomLayer&) const = default;
 };
 
+enum class RouterScores : std::uint8_t { Softmax, Sigmoid };
+
 /// How a mixture of experts chooses among them (docs/plan-format.md, "Mixtures of experts").
 struct ExpertChoice {
   int experts = 0;
-  int top_k = 0;               // experts of a row
-  bool normalises = true;      // the chosen weights of a row are made to add up to 1
+  int top_k = 0;  // experts of a row
+  RouterScores scores = RouterScores::Softmax;
+  bool normalises = true;      // the chosen scores of a row are made to add up to 1
+  double scaling = 1;          // of the weights that come of it
+  int groups = 1;              // of experts, side by side
+  int top_groups = 1;          // groups in which a row's experts are
   double capacity_factor = 0;  // rows that an expert takes, of an even share; 0: all that come
   double balance_loss = 0;     // coefficient of the load-balancing loss
+  double balance_rate = 0;     // by which each update moves the experts' bias; 0: they have none
   double z_loss = 0;           // coefficient of the loss that keeps the router's logits small
 
   bool operator==(const ExpertChoice&) const = default;

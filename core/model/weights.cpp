@@ -90,6 +90,7 @@ void visit_weights(const Layer& layer, int width, Visit visit) {
     case LayerKind::MixtureOfExperts:
       visit(matrix("router_weight", width, layer.choice.experts));
       if (layer.bias) visit(constant("router_bias", layer.choice.experts, 0));
+      if (layer.choice.balance_rate > 0) visit(statistic("balance_bias", layer.choice.experts, 0));
       return;
     default:
       return;

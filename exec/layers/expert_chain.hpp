@@ -19,6 +19,9 @@ class ExpertChain final : public LayerChain {
   void take_runs(const Buffer& begin, std::int64_t rows, Saved& saved) const;
   Task<Buffer> forward(Buffer x, Saved& saved) override;
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override;
+
+ private:
+  std::vector<bool> is_linear_;  // by layer; else it knows of no experts
 };
 
 }  // namespace pipewright::exec

@@ -20,7 +20,7 @@ struct RouterShape {
   std::size_t pairs() const {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(choice.top_k);
   }
-  std::size_t scratch() const { return 2 * static_cast<std::size_t>(choice.experts); }
+  std::size_t scratch() const { return 3 * static_cast<std::size_t>(choice.experts); }
 };
 
 /// Which experts rows go to, and where they stand among the rows sorted by expert: those of one
@@ -41,11 +41,13 @@ Routes routes_in(const ExpertChoice& choice, std::size_t pairs, std::int32_t* wo
 /// is chosen equally often; at most the largest int.
 int even_rows(const ExpertChoice& choice, std::int64_t rows);
 
-/// From logits[rows][experts]: the top_k largest of each row, of equal ones the one with the lower
-/// number; their softmax over all experts, made to add up to 1 where the choice normalises, in
-/// weights[rows][top_k].
-void route(const RouterShape& shape, const float* logits, float* weights, const Routes& routes,
-           float* scratch);
+/// From logits[rows][experts], by the rules of docs/plan-format.md: the experts of each row, and
+/// their weights[rows][top_k]. bias[experts] is added to the scores where experts are chosen; null:
+/// nothing is. scratch[scratch()].
+void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,
+           const Routes& routes, float* scratch);
+/// counts[experts] += how often each was chosen, dropped rows included.
+void count_choices(const RouterShape& shape, const Routes& routes, float* counts);
 /// dlogits[rows][experts], from dweights[rows][top_k] and the router's own losses, of which the
 /// micro-batch's are divided by micro-batches: `share` is 1 / their number. dlogits may be logits.
 void route_backward(const RouterShape& shape, float share, const float* logits,

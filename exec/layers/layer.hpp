@@ -65,7 +65,9 @@ struct SharedTable {
 struct Saved {
   std::vector<Buffer> buffers;
   std::vector<Saved> inner;
-  std::int64_t rows = 0;  // of a layer in which it is the router who decides how many come
+  /// Of a layer behind a router, which decides how many rows come; negative: all of the
+  /// micro-batch.
+  std::int64_t rows = -1;
 };
 
 /// Drops what is kept, and keeps its shape.

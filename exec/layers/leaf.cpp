@@ -49,17 +49,16 @@ class LinearLayer final : public LeafLayer {
 class ActivationLayer final : public PlainLeafLayer {
  public:
   ActivationLayer(const Layer& layer, const LayerSite& site)
-      : PlainLeafLayer(layer, site, 1),
-        words_(site.extent.words(site.own_width())),
-        kind_(layer.kind) {}
+      : PlainLeafLayer(layer, site, 1), width_(site.own_width()), kind_(layer.kind) {}
 
   Buffer forward_now(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(words_);
+    const std::size_t n = words(saved, width_);
+    Buffer y = ops_.take(n);
     if (kind_ == LayerKind::Relu) {
-      ops_.relu_forward(words_, x.floats(), y.floats());
+      ops_.relu_forward(n, x.floats(), y.floats());
       saved.buffers[0] = y;
     } else {
-      ops_.gelu_forward(words_, x.floats(), y.floats());
+      ops_.gelu_forward(n, x.floats(), y.floats());
       saved.buffers[0] = std::move(x);
     }
     return y;
@@ -68,17 +67,18 @@ class ActivationLayer final : public PlainLeafLayer {
   Buffer backward_input_now(Buffer dy, Saved& saved, bool wanted) override {
     const Buffer kept = std::exchange(saved.buffers[0], Buffer());
     if (!wanted) return {};
-    Buffer dx = dy.is_shared() ? ops_.take(words_) : dy;
+    const std::size_t n = words(saved, width_);
+    Buffer dx = dy.is_shared() ? ops_.take(n) : dy;
     if (kind_ == LayerKind::Relu) {
-      ops_.relu_backward_input(words_, kept.floats(), dy.floats(), dx.floats());
+      ops_.relu_backward_input(n, kept.floats(), dy.floats(), dx.floats());
     } else {
-      ops_.gelu_backward_input(words_, kept.floats(), dy.floats(), dx.floats());
+      ops_.gelu_backward_input(n, kept.floats(), dy.floats(), dx.floats());
     }
     return dx;
   }
 
  private:
-  std::size_t words_;
+  int width_;
   LayerKind kind_;
 };
 
@@ -152,8 +152,8 @@ class SwigluLayer final : public PlainLeafLayer {
       : PlainLeafLayer(layer, site, 1), width_(site.own_width() / 2) {}
 
   Buffer forward_now(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(extent_.words(width_));
-    ops_.llama().swiglu_forward(extent_.rows(), width_, x.floats(), y.floats());
+    Buffer y = ops_.take(words(saved, width_));
+    ops_.llama().swiglu_forward(rows(saved), width_, x.floats(), y.floats());
     saved.buffers[0] = std::move(x);
     return y;
   }
@@ -161,9 +161,8 @@ class SwigluLayer final : public PlainLeafLayer {
   Buffer backward_input_now(Buffer dy, Saved& saved, bool wanted) override {
     const Buffer x = std::exchange(saved.buffers[0], Buffer());
     if (!wanted) return {};
-    Buffer dx = ops_.take(extent_.words(2 * width_));
-    ops_.llama().swiglu_backward_input(extent_.rows(), width_, x.floats(), dy.floats(),
-                                       dx.floats());
+    Buffer dx = ops_.take(words(saved, 2 * width_));
+    ops_.llama().swiglu_backward_input(rows(saved), width_, x.floats(), dy.floats(), dx.floats());
     return dx;
   }
 

@@ -2,6 +2,8 @@
 // declares for them, and a fixed number of places for what a micro-batch leaves.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,16 @@ class LeafLayerOn : public Base {
       : LeafLayerOn(site, declared_parameters(layer, site), slots) {}
   LeafLayerOn(const LayerSite& site, std::vector<Parameter> weights, std::size_t slots)
       : extent_(site.extent), ops_(*site.ops), weights_(std::move(weights)), slots_(slots) {}
+
+  /// Of what stands in front of the layer, or behind it.
+  std::size_t words(const Saved& saved, int width) const {
+    return saved.rows < 0 ? extent_.words(width)
+                          : static_cast<std::size_t>(saved.rows) * static_cast<std::size_t>(width);
+  }
+  int rows(const Saved& saved) const {
+    constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+    return saved.rows < 0 ? extent_.rows() : static_cast<int>(std::min(kMost, saved.rows));
+  }
 
   /// W, before what is kept goes.
   virtual void add_gradients(Saved&) {}

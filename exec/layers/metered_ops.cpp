@@ -206,7 +206,8 @@ void MeteredOps::global_average_pool_backward_input(const ChannelShape& shape, c
 }
 
 /// Choosing and sorting are comparisons and copies, which are free.
-void MeteredOps::route(const RouterShape& shape, const float*, float*, const Routes&) {
+void MeteredOps::route(const RouterShape& shape, const float*, const float*, float*,
+                       const Routes&) {
   const Buffer scratch = take(shape.scratch());
   count(kSoftmaxForward * elements_of(shape));
 }

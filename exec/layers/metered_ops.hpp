@@ -90,7 +90,8 @@ class MeteredOps final : public TensorOps, public ImageOps, public LlamaOps, pub
   void global_average_pool_backward_input(const ChannelShape& shape, const float*, float*) override;
 
   ExpertOps& experts() override { return *this; }
-  void route(const RouterShape& shape, const float*, float*, const Routes&) override;
+  void route(const RouterShape& shape, const float*, const float*, float*, const Routes&) override;
+  void count_choices(const RouterShape&, const Routes&, float*) override {}
   void route_backward(const RouterShape& shape, float, const float*, const float*, const Routes&,
                       const float*, float*) override;
   void gather_rows(const RouterShape&, int, const Routes&, const float*, float*) override {}

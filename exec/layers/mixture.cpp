@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/model/layers.hpp"
-#include "core/order/call.hpp"
 #include "exec/layers/expert_chain.hpp"
+#include "exec/layers/expert_dispatch.hpp"
 #include "exec/layers/leaf_layer.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
@@ -35,10 +35,11 @@ class MixtureLayer final : public TrainableLayer {
         router_{site.extent.rows(), layer.choice},
         product_{site.extent.rows(), site.width, layer.choice.experts},
         weights_(declared_parameters(layer, site)),
+        router_bias_(layer.bias ? &weights_[1] : nullptr),
+        balance_bias_(layer.choice.balance_rate > 0 ? &weights_.back() : nullptr),
         experts_(layer, site),
         shared_(make_shared(layer, site)),
-        group_(site.experts),
-        name_(as_call_name(site.path)) {}
+        dispatch_(site, layer.choice) {}
 
   Saved new_saved() const override {
     Saved saved{std::vector<Buffer>(kSlots), {}};
@@ -51,14 +52,12 @@ class MixtureLayer final : public TrainableLayer {
     choose(x, saved);
     Buffer sorted = take_sorted(in_);
     ops_.experts().gather_rows(router_, in_, routes(saved), x.floats(), sorted.floats());
-    if (group_ != nullptr) {
-      sorted = co_await dispatch_first(std::move(sorted), saved);
-    } else {
-      experts_.take_runs(saved.buffers[kRoutes], static_cast<std::int64_t>(pairs()),
-                         saved.inner[kExperts]);
-    }
-    Buffer z = co_await experts_.forward(std::move(sorted), saved.inner[kExperts]);
-    if (group_ != nullptr) z = co_await combine(std::move(z), out_, saved);
+    const Buffer& sent = saved.buffers[kRoutes];
+    ExpertDispatch::Received received = co_await dispatch_.send_first(std::move(sorted), in_, sent);
+    saved.buffers[kRuns] = received.begin;
+    experts_.take_runs(received.begin, received.count, saved.inner[kExperts]);
+    Buffer z = co_await experts_.forward(std::move(received.rows), saved.inner[kExperts]);
+    z = co_await dispatch_.send_back(std::move(z), out_, sent, saved.buffers[kRuns]);
     Buffer y = ops_.take(extent_.words(out_));
     ops_.experts().weigh_rows(router_, out_, routes(saved), saved.buffers[kWeights].floats(),
                               z.floats(), y.floats());
@@ -72,12 +71,15 @@ class MixtureLayer final : public TrainableLayer {
   }
 
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    const Buffer &sent = saved.buffers[kRoutes], &received = saved.buffers[kRuns];
     Buffer dz = weigh_back(dy, saved);
-    if (group_ != nullptr) dz = co_await dispatch(std::move(dz), out_, saved);
+    dz = co_await dispatch_.send(std::move(dz), out_, sent, received);
     Buffer dsorted = co_await experts_.backward_input(std::move(dz), saved.inner[kExperts], wanted);
-    if (wanted && group_ != nullptr) dsorted = co_await combine(std::move(dsorted), in_, saved);
     Buffer dx;
-    if (wanted) dx = input_gradient(std::move(dsorted), saved);
+    if (wanted) {
+      dsorted = co_await dispatch_.send_back(std::move(dsorted), in_, sent, received);
+      dx = input_gradient(std::move(dsorted), saved);
+    }
     if (shared_) {
       const Buffer added =
           co_await shared_->backward_input(std::move(dy), saved.inner[kShared], wanted);
@@ -90,8 +92,10 @@ class MixtureLayer final : public TrainableLayer {
     const float* const dlogits = saved.buffers[kLogits].floats();
     ops_.linear_backward_weight(product_, saved.buffers[kX].floats(), dlogits,
                                 weights_[0].gradients());
-    if (has_bias())
-      ops_.bias_backward_weight(product_.rows, product_.out, dlogits, weights_[1].gradients());
+    if (router_bias_ != nullptr)
+      ops_.bias_backward_weight(product_.rows, product_.out, dlogits, router_bias_->gradients());
+    if (balance_bias_ != nullptr)
+      ops_.experts().count_choices(router_, routes(saved), balance_bias_->gradients());
     experts_.backward_weight(saved.inner[kExperts]);
     if (shared_) shared_->backward_weight(saved.inner[kShared]);
     for (Buffer& buffer : saved.buffers) buffer.reset();
@@ -102,7 +106,19 @@ class MixtureLayer final : public TrainableLayer {
     experts_.collect(parameters);
     if (shared_) shared_->collect(parameters);
   }
+  /// The bias of an expert that was chosen less often than the mean of all grows, that of one that
+  /// was chosen more often shrinks.
   void update_statistics() override {
+    if (balance_bias_ != nullptr) {
+      const AlignedFloats& counts = balance_bias_->gradient;
+      const auto all = std::accumulate(counts.begin(), counts.end(), 0.0);
+      const double mean = all / static_cast<double>(counts.size());
+      for (std::size_t e = 0; e < counts.size(); ++e) {
+        const double missing = mean - static_cast<double>(counts[e]);
+        const int sign = (missing > 0 ? 1 : 0) - (missing < 0 ? 1 : 0);
+        balance_bias_->value[e] += static_cast<float>(router_.choice.balance_rate * sign);
+      }
+    }
     if (shared_) shared_->update_statistics();
   }
   void set_evaluating(bool evaluating) override {
@@ -115,11 +131,10 @@ class MixtureLayer final : public TrainableLayer {
 
  private:
   /// kLogits holds their gradient from I on; kZ what the experts give, sorted by expert; kRuns
-  /// where the runs of rows that have come from others begin.
+  /// where the runs of rows begin that this rank's experts do.
   enum Slot { kX, kLogits, kWeights, kRoutes, kZ, kRuns, kSlots };
   enum Inner { kExperts, kShared };
 
-  bool has_bias() const { return weights_.size() > 1; }
   std::size_t pairs() const {
     return extent_.words(1) * static_cast<std::size_t>(router_.choice.top_k);
   }
@@ -133,11 +148,13 @@ class MixtureLayer final : public TrainableLayer {
   void choose(const Buffer& x, Saved& saved) {
     Buffer& logits = saved.buffers[kLogits] = ops_.take(extent_.words(product_.out));
     ops_.linear_forward(product_, x.floats(), weights_[0].weights(), logits.floats());
-    if (has_bias())
-      ops_.bias_forward(product_.rows, product_.out, weights_[1].weights(), logits.floats());
+    if (router_bias_ != nullptr)
+      ops_.bias_forward(product_.rows, product_.out, router_bias_->weights(), logits.floats());
     saved.buffers[kWeights] = ops_.take(pairs());
     saved.buffers[kRoutes] = ops_.take_ids(route_words(router_.choice, pairs()));
-    ops_.experts().route(router_, logits.floats(), saved.buffers[kWeights].floats(), routes(saved));
+    ops_.experts().route(router_, logits.floats(),
+                         balance_bias_ != nullptr ? balance_bias_->weights() : nullptr,
+                         saved.buffers[kWeights].floats(), routes(saved));
   }
 
   /// The gradient of what the experts give; the logits become their gradient.
@@ -166,90 +183,17 @@ class MixtureLayer final : public TrainableLayer {
     return dx;
   }
 
-  // --- Where other ranks hold some of the experts ---
-
-  using Counts = std::vector<std::int32_t>;
-
-  int even() const {
-    return even_rows(router_.choice, std::int64_t{extent_.samples} * extent_.sequence);
-  }
-  Counts counts_between(const Buffer& begin) const {
-    Counts counts(static_cast<std::size_t>(router_.choice.experts));
-    ops_.experts().count_rows(begin.ids(), even(), counts);
-    return counts;
-  }
-  /// Counts are by expert, members one after another.
-  std::vector<std::size_t> rows_by_member(const Counts& counts) const {
-    const std::size_t each = counts.size() / static_cast<std::size_t>(group_->size());
-    std::vector<std::size_t> rows;
-    for (auto first = counts.begin(); first != counts.end(); first += static_cast<long>(each))
-      rows.push_back(std::accumulate(first, first + static_cast<long>(each), std::size_t{0}));
-    return rows;
-  }
-  ExchangeOfMembers exchange(const char* way, int width, const Buffer& out) const {
-    return {.what = name_ + "/" + way, .rows = even(), .width = width, .out = out.floats()};
-  }
-  static std::size_t sum_of(const std::vector<std::size_t>& rows) {
-    return std::accumulate(rows.begin(), rows.end(), std::size_t{0});
-  }
-  Buffer take_rows(const std::vector<std::size_t>& rows, int width) const {
-    return ops_.take(sum_of(rows) * static_cast<std::size_t>(width));
-  }
-
-  /// Rows to the members that hold their experts, for the first time: nobody knows yet how many
-  /// come.
-  Task<Buffer> dispatch_first(Buffer sorted, Saved& saved) {
-    Buffer received;
-    ExchangeOfMembers way = exchange("dispatch", in_, sorted);
-    way.counts_out = counts_between(saved.buffers[kRoutes]);
-    way.counts_in.resize(way.counts_out.size());
-    count_evenly(even(), way.counts_in);
-    way.make_room = [&] {
-      Buffer& runs = saved.buffers[kRuns] = ops_.take_ids(way.counts_in.size() + 1);
-      ops_.experts().set_begins(way.counts_in, runs.ids());
-      way.rows_out = rows_by_member(way.counts_out);
-      way.rows_in = rows_by_member(way.counts_in);
-      received = take_rows(way.rows_in, in_);
-      way.in = received.floats();
-      experts_.take_runs(runs, static_cast<std::int64_t>(sum_of(way.rows_in)),
-                         saved.inner[kExperts]);
-    };
-    co_await group_->exchanged(way);
-    co_return received;
-  }
-
-  /// The same way again.
-  Task<Buffer> dispatch(Buffer sorted, int width, Saved& saved) {
-    ExchangeOfMembers way = exchange("dispatch", width, sorted);
-    way.rows_out = rows_by_member(counts_between(saved.buffers[kRoutes]));
-    way.rows_in = rows_by_member(counts_between(saved.buffers[kRuns]));
-    Buffer received = take_rows(way.rows_in, width);
-    way.in = received.floats();
-    co_await group_->exchanged(way);
-    co_return received;
-  }
-
-  /// And back.
-  Task<Buffer> combine(Buffer made, int width, Saved& saved) {
-    ExchangeOfMembers way = exchange("combine", width, made);
-    way.rows_out = rows_by_member(counts_between(saved.buffers[kRuns]));
-    way.rows_in = rows_by_member(counts_between(saved.buffers[kRoutes]));
-    Buffer sorted = take_sorted(width);
-    way.in = sorted.floats();
-    co_await group_->exchanged(way);
-    co_return sorted;
-  }
-
   const Extent extent_;
   TensorOps& ops_;
   const int in_, out_;
   const RouterShape router_;
   const LinearShape product_;  // the router's
   std::vector<Parameter> weights_;
+  Parameter* const router_bias_;
+  Parameter* const balance_bias_;  // a statistic; its gradients count how often each was chosen
   ExpertChain experts_;
   std::unique_ptr<TrainableLayer> shared_;
-  ExpertGroup* const group_;
-  const std::string name_;  // as one of calls
+  ExpertDispatch dispatch_;
   float loss_share_ = 1;
 };
 

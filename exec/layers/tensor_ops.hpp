@@ -84,8 +84,9 @@ class ExpertOps {
  public:
   virtual ~ExpertOps() = default;
 
-  virtual void route(const RouterShape& shape, const float* logits, float* weights,
-                     const Routes& routes) = 0;
+  virtual void route(const RouterShape& shape, const float* logits, const float* bias,
+                     float* weights, const Routes& routes) = 0;
+  virtual void count_choices(const RouterShape& shape, const Routes& routes, float* counts) = 0;
   virtual void route_backward(const RouterShape& shape, float share, const float* logits,
                               const float* weights, const Routes& routes, const float* dweights,
                               float* dlogits) = 0;

@@ -60,6 +60,7 @@ TEST_P(Exact, AMixtureOfExpertsHasThemToo) {
     if (!program) continue;
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
     expect_serial_bits(*program, small_mixtral());
+    expect_serial_bits(*program, small_deepseek());
   }
 }
 
@@ -80,9 +81,10 @@ TEST(ExactNumerics, ReplicasOfAMixtureOfExpertsHaveTheSerialRunsBits) {
   const Order replicas = planner::replicate(planner::make_order("1f1b", {2, 4, 1, {}}), 2);
   for (const bool sharded : {false, true}) {
     SCOPED_TRACE(sharded ? "ZeRO stage 1" : "data parallel");
-    expect_serial_bits(
-        lower(replicas, comm_policy_preset("torch"), {.optimizer = true, .sharded = sharded}),
-        small_mixtral());
+    for (const Model& model : {small_mixtral(), small_deepseek()})
+      expect_serial_bits(
+          lower(replicas, comm_policy_preset("torch"), {.optimizer = true, .sharded = sharded}),
+          model);
   }
 }
 

@@ -41,6 +41,18 @@ inline Model small_mixtral() {
   return read_model(JsonCursor(json, "small mixtral"));
 }
 
+/// The same with sigmoid scores, groups of experts and a bias that balances them.
+inline Model small_deepseek() {
+  Json json = to_json(small_mixtral());
+  json["transformer"].update({{"experts", 8},
+                              {"scoring", "sigmoid"},
+                              {"groups", 4},
+                              {"top_groups", 2},
+                              {"scaling", 2.5},
+                              {"balance_rate", 0.01}});
+  return read_model(JsonCursor(json, "small deepseek"));
+}
+
 /// The small transformer whose head uses the embedding's table.
 inline Model tied_transformer() {
   Json json = to_json(small_transformer());

@@ -1,5 +1,5 @@
-"""Models in Llama's style trained here and by the Llama and the Mixtral of `transformers` (PyPI), from the same
-weights.
+"""Models in Llama's style trained here and by the Llama, the Mixtral and the GLM-4.5 of `transformers` (PyPI), from the
+same weights. GLM-4.5 chooses experts as DeepSeek-V3 does, and has Llama's attention.
 
 Both take ten steps of plain gradient descent on the same samples, here cut into two stages; the losses
 have to agree to five digits (those of the model: what a router adds to be minimised is in neither). Exit status 77 (skipped) where torch or transformers is missing.
@@ -29,6 +29,10 @@ SHAPES = [
     {'hidden': 32, 'layers': 2, 'heads': 4, 'ffn': 20, 'vocabulary': 50, 'sequence': 33, 'experts': 5, 'top_k': 3},
     {'hidden': 40, 'layers': 1, 'heads': 4, 'ffn': 20, 'vocabulary': 50, 'sequence': 12, 'experts': 6, 'top_k': 2,
      'balance_loss': 0.5, 'z_loss': 0.1},
+    {'hidden': 48, 'layers': 2, 'heads': 4, 'kv_heads': 2, 'ffn': 24, 'vocabulary': 64, 'sequence': 16,
+     'experts': 8, 'top_k': 3, 'scoring': 'sigmoid', 'groups': 4, 'top_groups': 2, 'scaling': 2.5, 'shared_ffn': 24},
+    {'hidden': 32, 'layers': 2, 'heads': 4, 'ffn': 16, 'vocabulary': 50, 'sequence': 20,
+     'experts': 6, 'top_k': 2, 'scoring': 'sigmoid', 'normalised': False, 'shared_ffn': 32},
 ]
 
 
@@ -89,19 +93,33 @@ def matrix(weights, name, rows):
     return weights[name].reshape(rows, -1).T
 
 
+def is_glm(shape):
+    return shape.get('scoring') == 'sigmoid'
+
+
 def matrices(weights, name, shape, rows):
     """Those of all experts."""
     return weights[name].reshape(shape['experts'], rows, -1).transpose(0, 2, 1)
 
 
+def gated_of(numpy, weights, hidden, ffn, gate_and_up, down, theirs):
+    gate, up = numpy.split(matrix(weights, f'{gate_and_up}/weight', hidden), 2)
+    return {f'{theirs}.gate_proj.weight': gate, f'{theirs}.up_proj.weight': up,
+            f'{theirs}.down_proj.weight': matrix(weights, f'{down}/weight', ffn)}
+
+
 def feed_forward_of(numpy, shape, weights, ours, theirs):
     hidden, ffn = shape['hidden'], shape['ffn']
     if 'experts' not in shape:
-        gate, up = numpy.split(matrix(weights, f'{ours}/1.gate and up/weight', hidden), 2)
-        return {f'{theirs}.gate_proj.weight': gate, f'{theirs}.up_proj.weight': up,
-                f'{theirs}.down_proj.weight': matrix(weights, f'{ours}/3.down/weight', ffn)}
+        return gated_of(numpy, weights, hidden, ffn, f'{ours}/1.gate and up', f'{ours}/3.down', theirs)
     layer = f'{ours}/1.experts'
-    return {f'{theirs}.gate.weight': matrix(weights, f'{layer}/router_weight', hidden),
+    state = {}
+    if 'shared_ffn' in shape:
+        state = gated_of(numpy, weights, hidden, shape['shared_ffn'], f'{layer}/shared/0.gate and up',
+                         f'{layer}/shared/2.down', f'{theirs}.shared_experts')
+    if is_glm(shape):
+        state[f'{theirs}.gate.e_score_correction_bias'] = numpy.zeros(shape['experts'], dtype='f4')
+    return state | {f'{theirs}.gate.weight': matrix(weights, f'{layer}/router_weight', hidden),
             f'{theirs}.experts.gate_up_proj': matrices(weights, f'{layer}/experts/0.gate and up/weight', shape, hidden),
             f'{theirs}.experts.down_proj': matrices(weights, f'{layer}/experts/2.down/weight', shape, ffn)}
 
@@ -138,6 +156,14 @@ def model_there(transformers, shape):
         vocab_size=shape['vocabulary'], max_position_embeddings=shape['sequence'], rms_norm_eps=1e-5,
         tie_word_embeddings=shape.get('tied_head', False), attn_implementation='eager',
         rope_parameters={'rope_type': 'default', 'rope_theta': float(shape.get('rotary_base', 10000))})
+    if is_glm(shape):
+        widths['rope_parameters']['partial_rotary_factor'] = 1.0
+        return transformers.Glm4MoeForCausalLM(transformers.Glm4MoeConfig(
+            **widths, head_dim=shape['hidden'] // shape['heads'], moe_intermediate_size=shape['ffn'],
+            n_routed_experts=shape['experts'], num_experts_per_tok=shape['top_k'], n_group=shape.get('groups', 1),
+            topk_group=shape.get('top_groups', 1), routed_scaling_factor=shape.get('scaling', 1.0),
+            norm_topk_prob=shape.get('normalised', True), n_shared_experts=shape['shared_ffn'] // shape['ffn'],
+            first_k_dense_replace=0, num_nextn_predict_layers=0))
     if 'experts' not in shape:
         return transformers.LlamaForCausalLM(transformers.LlamaConfig(**widths))
     return transformers.MixtralForCausalLM(transformers.MixtralConfig(

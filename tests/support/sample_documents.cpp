@@ -54,7 +54,8 @@ Json mixture_model() {
     "layers": [
       {"name": "mixture", "kind": "mixture_of_experts", "in": 12, "experts": 4, "top_k": 2,
        "normalised": false, "capacity_factor": 1.25, "balance_loss": 0.01, "z_loss": 0.001,
-       "router_bias": true,
+       "router_bias": true, "scoring": "sigmoid", "groups": 2, "top_groups": 1, "scaling": 2.5,
+       "balance_rate": 0.001,
        "layers": [{"name": "up", "kind": "linear", "in": 12, "out": 20, "bias": true},
                   {"name": "swiglu", "kind": "swiglu", "in": 20},
                   {"name": "down", "kind": "linear", "in": 10, "out": 12, "bias": false}],

@@ -217,10 +217,14 @@ void HostOps::global_average_pool_backward_input(const ChannelShape& shape, cons
   exec::global_average_pool_backward_input(shape, dy, dx);
 }
 
-void HostOps::route(const RouterShape& shape, const float* logits, float* weights,
-                    const Routes& routes) {
+void HostOps::route(const RouterShape& shape, const float* logits, const float* bias,
+                    float* weights, const Routes& routes) {
   const Buffer scratch = pool_.take(shape.scratch());
-  exec::route(shape, logits, weights, routes, scratch.floats());
+  exec::route(shape, logits, bias, weights, routes, scratch.floats());
+}
+
+void HostOps::count_choices(const RouterShape& shape, const Routes& routes, float* counts) {
+  exec::count_choices(shape, routes, counts);
 }
 
 void HostOps::route_backward(const RouterShape& shape, float share, const float* logits,

@@ -90,8 +90,9 @@ class HostOps final : public TensorOps, public ImageOps, public LlamaOps, public
                                           float* dx) override;
 
   ExpertOps& experts() override { return *this; }
-  void route(const RouterShape& shape, const float* logits, float* weights,
+  void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,
              const Routes& routes) override;
+  void count_choices(const RouterShape& shape, const Routes& routes, float* counts) override;
   void route_backward(const RouterShape& shape, float share, const float* logits,
                       const float* weights, const Routes& routes, const float* dweights,
                       float* dlogits) override;

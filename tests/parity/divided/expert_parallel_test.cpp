@@ -33,6 +33,14 @@ Model mixtral() { return model_of(Json::object()); }
 Model dropping() {
   return model_of({{"experts", 8}, {"top_k", 3}, {"shared_ffn", 8}, {"capacity_factor", 0.8}});
 }
+Model deepseek() {
+  return model_of({{"experts", 8},
+                   {"scoring", "sigmoid"},
+                   {"groups", 4},
+                   {"top_groups", 2},
+                   {"scaling", 2.5},
+                   {"balance_rate", 0.01}});
+}
 Model tied() { return model_of({{"tied_head", true}, {"normalised", false}}); }
 
 struct Layout {
@@ -119,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, ExpertParallel, testing::ValuesIn(synchronous
 
 TEST(ExpertParallelLayouts, HaveTheSerialRunsBits) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  for (const Model& model : {mixtral(), dropping(), tied()}) {
+  for (const Model& model : {mixtral(), dropping(), deepseek(), tied()}) {
     for (const StageDivision ranks : {StageDivision{1, 2}, {1, 4}, {2, 2}}) {
       SCOPED_TRACE("tp " + std::to_string(ranks.tensor) + ", ep " + std::to_string(ranks.experts));
       expect_serial_bits(order, model, {.ranks = ranks});

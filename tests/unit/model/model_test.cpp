@@ -104,7 +104,8 @@ TEST(Mixtures, MixtralHasTheParametersOfThePublishedModel) {
 TEST(Mixtures, LayerByLayerTheyComeBackAsWritten) {
   const Model model = read(layers(R"({"kind": "mixture_of_experts", "in": 6, "experts": 4,
       "top_k": 2, "normalised": false, "capacity_factor": 1.25, "balance_loss": 0.01,
-      "z_loss": 0.001, "router_bias": true,
+      "z_loss": 0.001, "router_bias": true, "scoring": "sigmoid", "groups": 2, "top_groups": 1,
+      "scaling": 2.5, "balance_rate": 0.001,
       "layers": [{"kind": "linear", "out": 5}, {"kind": "gelu"}, {"kind": "linear", "out": 3}],
       "shared": [{"kind": "linear", "out": 3}]})"));
   EXPECT_EQ(model.layers[0].out, 3);
@@ -134,6 +135,15 @@ TEST(Mixtures, WhatDoesNotFitIsSaidWithItsPlace) {
   EXPECT_EQ(with(R"("experts": 4, "top_k": 2, "shared": [{"kind": "linear", "out": 5}])").message(),
             "expected a last layer as wide as that of an expert, to which it is added; they are 5 "
             "and 6 numbers wide");
+  EXPECT_EQ(with(R"("experts": 6, "top_k": 2, "groups": 4)").message(),
+            "expected a number that divides experts = 6 into groups of two or more, found 4");
+  EXPECT_EQ(with(R"("experts": 6, "top_k": 2, "groups": 6)").pointer(), "/layers/0/groups");
+  EXPECT_EQ(with(R"("experts": 6, "top_k": 4, "groups": 3, "top_groups": 1)").message(),
+            "expected groups enough for top_k = 4 experts, which are 2, found 1");
+  EXPECT_EQ(with(R"("experts": 6, "top_k": 4, "top_groups": 1)").pointer(), "/layers/0/top_groups");
+  EXPECT_EQ(with(R"("experts": 6, "top_k": 4, "scoring": "sigmoyd")").message(),
+            "expected one of \"softmax\", \"sigmoid\" (did you mean \"sigmoid\"?), found "
+            "\"sigmoyd\"");
   const InputError nested =
       refused_mixture(R"("experts": 4, "top_k": 2)", linear + R"(, {"kind": "layer_norm"})");
   EXPECT_EQ(nested.pointer(), "/layers/0/layers/1/kind");

@@ -17,6 +17,7 @@
 #include "core/model/model.hpp"
 #include "exec/devices/cpu/host_ops.hpp"
 #include "exec/layers/expert_ops.hpp"
+#include "exec/layers/parameters.hpp"
 #include "tests/unit/numeric.hpp"
 
 namespace pipewright::exec {
@@ -33,13 +34,14 @@ constexpr double kTolerance = 2e-5;
 
 /// What a router makes of logits.
 struct Routed {
-  Routed(const RouterShape& of, const Floats& logits)
+  Routed(const RouterShape& of, const Floats& logits, const Floats& bias = {})
       : shape(of),
         words(route_words(of.choice, of.pairs()), 77),
         routes(routes_in(of.choice, of.pairs(), words.data())),
         weights(of.pairs(), NAN) {
     Floats scratch(of.scratch());
-    route(of, logits.data(), weights.data(), routes, scratch.data());
+    route(of, logits.data(), bias.empty() ? nullptr : bias.data(), weights.data(), routes,
+          scratch.data());
   }
 
   std::vector<int> experts() const { return {routes.expert, routes.expert + shape.pairs()}; }
@@ -72,6 +74,38 @@ TEST(Router, WeightsThatAreNotNormalisedAreTheSoftmaxOverAllExperts) {
                       {std::log(1.0F), std::log(2.0F), std::log(5.0F)});
   EXPECT_EQ(routed.experts(), (std::vector<int>{1, 2}));
   expect_close(routed.weights, {2.0 / 8, 5.0 / 8}, 1e-6, "weights");
+}
+
+/// As in DeepSeek-V3 (arXiv 2412.19437 §2.1.2).
+TEST(Router, SigmoidsAreNormalisedOverTheChosenAndScaled) {
+  // Sigmoids of 1/4, 3/4, 1/2.
+  const Floats logits{-std::log(3.0F), std::log(3.0F), 0};
+  const ExpertChoice choice{
+      .experts = 3, .top_k = 2, .scores = RouterScores::Sigmoid, .scaling = 2.5};
+  const Routed routed({1, choice}, logits);
+  EXPECT_EQ(routed.experts(), (std::vector<int>{1, 2}));
+  expect_close(routed.weights, {2.5 * 0.6, 2.5 * 0.4}, 1e-6, "weights");
+  const Routed moved({1, choice}, logits, {0.3F, 0, 0});
+  EXPECT_EQ(moved.experts(), (std::vector<int>{0, 1})) << "a bias decides who is chosen";
+  expect_close(moved.weights, {2.5 * 0.25, 2.5 * 0.75}, 1e-6, "and has no part in the weights");
+}
+
+TEST(Router, ARowsExpertsAreInTheGroupsWithTheBestTwo) {
+  // By twos: 5 + 0, 3 + 3, 4 + 1, 2 + 2; the best two groups are the second and, of two equal
+  // ones, the first.
+  const Floats logits{5, 0, 3, 3, 4, 1, 2, 2};
+  Floats scores;
+  for (const float one : logits) scores.push_back(std::log(one / 10 / (1 - one / 10)));
+  const Routed routed({1,
+                       {.experts = 8,
+                        .top_k = 3,
+                        .scores = RouterScores::Sigmoid,
+                        .normalises = false,
+                        .groups = 4,
+                        .top_groups = 2}},
+                      scores);
+  EXPECT_EQ(routed.experts(), (std::vector<int>{0, 2, 3})) << "and not 4, whose group is out";
+  expect_close(routed.weights, {0.5, 0.3, 0.3}, 1e-6, "weights");
 }
 
 TEST(Router, AnExpertThatIsFullDropsTheRowsThatComeLast) {
@@ -116,6 +150,38 @@ TEST(Router, ItsOwnLossesHaveTheirGradients) {
     expected.push_back(share * (balance + z));
   }
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(dlogits[i], expected[i], 1e-7);
+}
+
+/// Two rows: the first two experts have them all.
+TEST(Router, TheBiasMovesTowardsExpertsThatWereChosenLess) {
+  const Json json = parse_json(R"({"schema": "pipewright.model/1", "loss": "mse", "layers": [
+      {"kind": "mixture_of_experts", "in": 2, "experts": 4, "top_k": 2, "scoring": "sigmoid",
+       "balance_rate": 0.125, "layers": [{"kind": "linear", "out": 2}]}]})",
+                               "model");
+  const Layer layer = read_model(JsonCursor(json, "model")).layers.front();
+  BufferPool pool;
+  cpu::HostOps ops(pool, Numerics::Fast);
+  const auto made = make_layer(layer, {.extent = {1, 2}, .ops = &ops, .path = "0", .width = 2});
+  std::vector<Parameter*> parameters;
+  made->collect(parameters);
+  for (Parameter* one : parameters) {
+    allocate(*one, 1);
+    if (one->name == "0/router_weight") std::fill(one->value.begin(), one->value.end(), 0.0F);
+  }
+  Saved saved = made->new_saved();
+  Buffer x = ops.take(4), dy = ops.take(4);
+  std::fill_n(x.floats(), 4, 1.0F);
+  std::fill_n(dy.floats(), 4, 1.0F);
+  run_now(made->forward(std::move(x), saved));
+  run_now(made->backward_input(std::move(dy), saved, true));
+  made->backward_weight(saved);
+  const Parameter& bias = *parameters[1];
+  ASSERT_EQ(bias.name, "0/balance_bias");
+  EXPECT_TRUE(bias.is_statistic);
+  EXPECT_EQ(Floats(bias.gradient.begin(), bias.gradient.end()), (Floats{2, 2, 0, 0}));
+  made->update_statistics();
+  EXPECT_EQ(Floats(bias.value.begin(), bias.value.end()),
+            (Floats{-0.125F, -0.125F, 0.125F, 0.125F}));
 }
 
 // --- The whole layer -----------------------------------------------------------------------------
@@ -210,11 +276,8 @@ class Reference {
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
   void add_row(const double* x) {
-    const Doubles p = probabilities(x);
-    std::vector<int> order(p.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return p[index(a)] > p[index(b)]; });
+    const Doubles p = scores(x);
+    std::vector<int> order = ordered(p);
     order.resize(index(choice_.top_k));
     double chosen = 0;
     for (const int e : order) chosen += p[index(e)];
@@ -228,19 +291,47 @@ class Reference {
       f_[index(e)] += 1.0 / (kRows * choice_.top_k);
       if (taken_[index(e)]++ >= capacity) continue;
       const Doubles z = expert(e, x);
-      const double weight = choice_.normalises ? p[index(e)] / chosen : p[index(e)];
+      const double weight = choice_.scaling * p[index(e)] / (choice_.normalises ? chosen : 1);
       for (std::size_t j = 0; j < kOut; ++j) row[j] += weight * z[j];
     }
     y_.insert(y_.end(), row.begin(), row.end());
   }
 
-  Doubles probabilities(const double* x) {
-    Doubles p = times(x, arrays_.router, arrays_.router_bias, kWidth, choice_.experts);
-    double sum = 0;
-    for (double& one : p) sum += one = std::exp(one);
-    squares_ += std::log(sum) * std::log(sum);
-    for (std::size_t e = 0; e < p.size(); ++e) mean_[e] += (p[e] /= sum) / kRows;
-    return p;
+  /// The softmax of the row's logits, or their sigmoids.
+  Doubles scores(const double* x) {
+    Doubles u = times(x, arrays_.router, arrays_.router_bias, kWidth, choice_.experts);
+    double exponentials = 0, sum = 0;
+    for (const double one : u) exponentials += std::exp(one);
+    squares_ += std::log(exponentials) * std::log(exponentials);
+    for (double& one : u) {
+      one = choice_.scores == RouterScores::Softmax ? std::exp(one) / exponentials
+                                                    : 1 / (1 + std::exp(-one));
+      sum += one;
+    }
+    for (std::size_t e = 0; e < u.size(); ++e) mean_[e] += u[e] / sum / kRows;
+    return u;
+  }
+
+  /// By how good they are; of several groups those in the best alone.
+  std::vector<int> ordered(const Doubles& u) const {
+    std::vector<int> order(u.size()), groups(index(choice_.groups));
+    std::iota(order.begin(), order.end(), 0);
+    std::iota(groups.begin(), groups.end(), 0);
+    const auto better = [&](int a, int b) { return u[index(a)] > u[index(b)]; };
+    std::stable_sort(order.begin(), order.end(), better);
+    if (choice_.groups == 1) return order;
+    const int each = choice_.experts / choice_.groups;
+    std::vector<std::vector<int>> of_group(groups.size());
+    for (const int e : order) of_group[index(e / each)].push_back(e);
+    const auto two = [&](int g) {
+      return u[index(of_group[index(g)][0])] + u[index(of_group[index(g)][1])];
+    };
+    std::stable_sort(groups.begin(), groups.end(), [&](int a, int b) { return two(a) > two(b); });
+    groups.resize(index(choice_.top_groups));
+    std::erase_if(order, [&](int e) {
+      return std::find(groups.begin(), groups.end(), e / each) == groups.end();
+    });
+    return order;
   }
 
   Doubles expert(int e, const double* x) const {
@@ -330,6 +421,26 @@ INSTANTIATE_TEST_SUITE_P(
                   "swiglu",
                   true,
                   true},
+        LayerCase{"deepseek",
+                  {.experts = 8,
+                   .top_k = 3,
+                   .scores = RouterScores::Sigmoid,
+                   .scaling = 2.5,
+                   .groups = 4,
+                   .top_groups = 2,
+                   .balance_loss = 0.7,
+                   .z_loss = 0.3},
+                  "swiglu",
+                  false,
+                  true},
+        LayerCase{"sigmoidAsItIs",
+                  {.experts = 4,
+                   .top_k = 2,
+                   .scores = RouterScores::Sigmoid,
+                   .normalises = false,
+                   .scaling = 0.5,
+                   .capacity_factor = 0.9},
+                  "gelu"},
         LayerCase{"oneExpert", {.experts = 1, .top_k = 1}, "gelu"},
         LayerCase{"allExperts", {.experts = 3, .top_k = 3, .balance_loss = 1}, "gelu", false, true},
         LayerCase{"moreExpertsThanRows", {.experts = 17, .top_k = 2}, "swiglu", true}),

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "exec/devices/cpu/kernels/exponential.hpp"
+#include "exec/devices/cpu/kernels/sigmoid.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec {
@@ -16,28 +16,9 @@ constexpr float kCubic = 0.044715F;
 /// Elements that are worked on at a time, so that what lies between two loops stays in cache.
 constexpr std::size_t kElementsABlock = 512;
 
-/// s = 1 / (1 + e^minus(i)) for up to kElementsABlock elements.
-template <class Minus>
-void sigmoid_of_negative(std::size_t n, Minus minus, float* s) {
-  // Beyond e^60 the result is 0 to any float that is added to it; stopping there keeps denormal
-  // numbers, which are slow, out of the matrices. NaN stays NaN.
-  constexpr float kEnough = 60.0F;
-  for (std::size_t i = 0; i < n; ++i) {
-    const float negative = minus(i);
-    const float below = negative > kEnough ? kEnough : negative;
-    s[i] = below < -kEnough ? -kEnough : below;
-  }
-  for (std::size_t i = 0; i < n; ++i) s[i] = 1.0F / (1.0F + cpu::exp_in_range(s[i]));
-}
-
 void gelu_sigmoid(std::size_t n, const float* x, float* s) {
-  sigmoid_of_negative(
+  cpu::sigmoid_of_negative(
       n, [x](std::size_t i) { return -2.0F * kSlope * (x[i] + kCubic * x[i] * x[i] * x[i]); }, s);
-}
-
-void sigmoid(std::size_t n, const float* x, float* s) {
-  sigmoid_of_negative(
-      n, [x](std::size_t i) { return -x[i]; }, s);
 }
 
 }  // namespace
@@ -92,7 +73,7 @@ void swiglu_forward(int rows, int width, const float* x, float* y) {
     for (std::size_t begin = 0; begin < half; begin += kElementsABlock) {
       const std::size_t size = std::min(kElementsABlock, half - begin);
       const float* gate = x + begin;
-      sigmoid(size, gate, s.data());
+      cpu::sigmoid(size, gate, s.data());
       for (std::size_t i = 0; i < size; ++i) y[begin + i] = gate[i] * s[i] * gate[half + i];
     }
   }
@@ -106,7 +87,7 @@ void swiglu_backward_input(int rows, int width, const float* x, const float* dy,
     for (std::size_t begin = 0; begin < half; begin += kElementsABlock) {
       const std::size_t size = std::min(kElementsABlock, half - begin);
       const float* gate = x + begin;
-      sigmoid(size, gate, s.data());
+      cpu::sigmoid(size, gate, s.data());
       for (std::size_t i = 0; i < size; ++i) {
         const float v = gate[i], d = dy[begin + i];
         dx[begin + i] = d * gate[half + i] * (s[i] + v * s[i] * (1.0F - s[i]));

@@ -1,8 +1,10 @@
 // Mixtures of experts: the router's choice, rows sorted by expert, and products expert by expert.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "exec/devices/cpu/kernels/reduce.hpp"
+#include "exec/devices/cpu/kernels/sigmoid.hpp"
 #include "exec/devices/cpu/kernels/softmax.hpp"
 #include "exec/layers/expert_ops.hpp"
 #include "exec/layers/ops.hpp"
@@ -14,23 +16,60 @@ std::ptrdiff_t offset(std::int64_t row, int width) {
   return static_cast<std::ptrdiff_t>(row) * width;
 }
 
-/// The top_k largest of p[experts], which are not negative, in ascending order of experts, with
-/// their numbers; p is used up.
-void choose(const ExpertChoice& choice, float* p, std::int32_t* expert, float* weight) {
-  constexpr float kTaken = -1.0F;
+constexpr float kTaken = -std::numeric_limits<float>::infinity();
+
+/// A row's scores by expert.
+void score(const ExpertChoice& choice, const float* logits, float* scores) {
+  if (choice.scores == RouterScores::Softmax) {
+    cpu::softmax(choice.experts, logits, scores);
+  } else {
+    cpu::sigmoid(static_cast<std::size_t>(choice.experts), logits, scores);
+  }
+}
+
+/// Of equal ones the first; what is taken already is passed over.
+int largest(int n, const float* x) {
+  int best = -1;
+  for (int i = 0; i < n; ++i) {
+    if (x[i] != kTaken && (best < 0 || x[i] > x[best])) best = i;
+  }
+  return best;
+}
+
+float sum_of_two_largest(int n, const float* x) {
+  float first = kTaken, second = kTaken;
+  for (int i = 0; i < n; ++i) {
+    second = std::max(second, std::min(first, x[i]));
+    first = std::max(first, x[i]);
+  }
+  return first + second;
+}
+
+/// Takes the experts of all groups but the top_groups best. of_groups[groups].
+void leave_groups(const ExpertChoice& choice, float* rank_by, float* of_groups) {
+  const int each = choice.experts / choice.groups;
+  for (int g = 0; g < choice.groups; ++g)
+    of_groups[g] = sum_of_two_largest(each, rank_by + g * each);
+  for (int k = 0; k < choice.top_groups; ++k) of_groups[largest(choice.groups, of_groups)] = kTaken;
+  for (int g = 0; g < choice.groups; ++g) {
+    if (of_groups[g] != kTaken) std::fill_n(rank_by + g * each, each, kTaken);
+  }
+}
+
+/// The top_k experts of the largest rank_by, which is used up, in ascending order, with their
+/// scores.
+void choose(const ExpertChoice& choice, const float* scores, float* rank_by, std::int32_t* expert,
+            float* weight) {
   for (int k = 0; k < choice.top_k; ++k) {
-    int best = -1;
-    for (int e = 0; e < choice.experts; ++e) {
-      if (p[e] != kTaken && (best < 0 || p[e] > p[best])) best = e;
-    }
+    const int best = largest(choice.experts, rank_by);
+    rank_by[best] = kTaken;
     int at = k;
     for (; at > 0 && expert[at - 1] > best; --at) {
       expert[at] = expert[at - 1];
       weight[at] = weight[at - 1];
     }
     expert[at] = best;
-    weight[at] = p[best];
-    p[best] = kTaken;
+    weight[at] = scores[best];
   }
 }
 
@@ -59,16 +98,36 @@ void place_rows(const RouterShape& shape, const Routes& routes) {
 /// The part of all pairs of rows and experts that each expert was chosen in, dropped or not.
 void shares_of_experts(const RouterShape& shape, const Routes& routes, float* shares) {
   std::fill_n(shares, shape.choice.experts, 0.0F);
-  for (std::size_t i = 0; i < shape.pairs(); ++i) shares[routes.expert[i]] += 1.0F;
+  count_choices(shape, routes, shares);
   const float all = static_cast<float>(shape.pairs());
   for (int e = 0; e < shape.choice.experts; ++e) shares[e] /= all;
 }
 
-/// The sum of the probabilities of a row's experts, of which it may be that each is 0.
-float sum_of_chosen(const ExpertChoice& choice, const std::int32_t* expert, const float* p) {
-  float sum = 0;
-  for (int k = 0; k < choice.top_k; ++k) sum += p[expert[k]];
-  return sum;
+/// The gradient of the scores u, from that of P, which is u made to add up to 1: softmax does.
+void balance_backward(const ExpertChoice& choice, const float* dp, const float* u, float* du) {
+  const int experts = choice.experts;
+  if (choice.scores == RouterScores::Softmax) {
+    std::copy_n(dp, experts, du);
+    return;
+  }
+  const float inverse = 1.0F / cpu::sum(experts, [=](int e) { return u[e]; });
+  const float mean = cpu::sum(experts, [=](int e) { return dp[e] * u[e]; }) * inverse;
+  for (int e = 0; e < experts; ++e) du[e] = (dp[e] - mean) * inverse;
+}
+
+/// Adds the gradient of a row's chosen scores: weight = scaling · u, and where the choice
+/// normalises divided by the sum of the chosen.
+void chosen_backward(const ExpertChoice& choice, const std::int32_t* expert, const float* weight,
+                     const float* dweight, const float* u, float* du) {
+  const auto scaling = static_cast<float>(choice.scaling);
+  float mean = 0, scale = scaling;
+  if (choice.normalises) {
+    float sum = 0;
+    for (int k = 0; k < choice.top_k; ++k) sum += u[expert[k]];
+    scale = scaling / sum;
+    mean = cpu::sum(choice.top_k, [=](int k) { return dweight[k] * weight[k]; }) / scaling;
+  }
+  for (int k = 0; k < choice.top_k; ++k) du[expert[k]] += (dweight[k] - mean) * scale;
 }
 
 /// each(expert, its rows, where they begin) of the runs [first, end) that have any.
@@ -103,52 +162,68 @@ std::ptrdiff_t matrix_of(const ExpertLinearShape& shape, int expert) {
 
 }  // namespace
 
-void route(const RouterShape& shape, const float* logits, float* weights, const Routes& routes,
-           float* scratch) {
+void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,
+           const Routes& routes, float* scratch) {
   const ExpertChoice& choice = shape.choice;
+  float* const scores = scratch;
+  float* const rank_by = scratch + choice.experts;
+  const auto scaling = static_cast<float>(choice.scaling);
   for (int r = 0; r < shape.rows; ++r) {
     std::int32_t* const expert = routes.expert + offset(r, choice.top_k);
     float* const weight = weights + offset(r, choice.top_k);
-    cpu::softmax(choice.experts, logits + offset(r, choice.experts), scratch);
-    choose(choice, scratch, expert, weight);
-    if (!choice.normalises) continue;
+    score(choice, logits + offset(r, choice.experts), scores);
+    std::copy_n(scores, choice.experts, rank_by);
+    if (bias != nullptr) add_to(static_cast<std::size_t>(choice.experts), bias, rank_by);
+    if (choice.top_groups < choice.groups)
+      leave_groups(choice, rank_by, scratch + 2 * choice.experts);
+    choose(choice, scores, rank_by, expert, weight);
     float sum = 0;
     for (int k = 0; k < choice.top_k; ++k) sum += weight[k];
-    for (int k = 0; k < choice.top_k; ++k) weight[k] /= sum;
+    for (int k = 0; k < choice.top_k; ++k) {
+      if (choice.normalises) weight[k] /= sum;
+      weight[k] *= scaling;
+    }
   }
   place_rows(shape, routes);
 }
 
-// With p the softmax of a row's logits and s the sum of those that were chosen: where weights are
-// p / s, dp = (dweight - sum of dweight · weight) / s. The load-balancing loss b · E · sum f · P
-// has dp = b · E · f / rows for all experts, the z-loss z · mean(log(sum(e^logit))²) has dlogit = 2
-// · z · log(sum(e^logit)) · p / rows; and dlogit = p · (dp - sum of dp · p).
+void count_choices(const RouterShape& shape, const Routes& routes, float* counts) {
+  for (std::size_t i = 0; i < shape.pairs(); ++i) counts[routes.expert[i]] += 1.0F;
+}
+
+// The load-balancing loss b · E · sum f · P has dP = b · E · f / rows, the z-loss
+// z · mean(log(sum(e^logit))²) has dlogit = 2 · z · log(sum(e^logit)) · softmax(logit) / rows. From
+// the gradient du of the scores u, dlogit is u · (du - sum of du · u) where they are the softmax,
+// du · u · (1 - u) where they are the sigmoid.
 void route_backward(const RouterShape& shape, float share, const float* logits,
                     const float* weights, const Routes& routes, const float* dweights,
                     float* dlogits, float* scratch) {
   const ExpertChoice& choice = shape.choice;
   const int experts = choice.experts, top_k = choice.top_k;
-  float* const p = scratch;
-  float* const balance = scratch + experts;  // its dp
+  float* const p = scratch;  // the softmax
+  float* const sigmoid = scratch + experts;
+  float* const balance = scratch + 2 * experts;
+  const bool is_softmax = choice.scores == RouterScores::Softmax;
+  const float* const u = is_softmax ? p : sigmoid;
   const float of_row = share / static_cast<float>(shape.rows);
   shares_of_experts(shape, routes, balance);
   for (int e = 0; e < experts; ++e)
     balance[e] *= static_cast<float>(choice.balance_loss * experts) * of_row;
   for (int r = 0; r < shape.rows; ++r) {
-    const std::int32_t* const expert = routes.expert + offset(r, top_k);
-    const float* const weight = weights + offset(r, top_k);
-    const float* const dweight = dweights + offset(r, top_k);
     float* const d = dlogits + offset(r, experts);
     const cpu::SoftmaxSums sums = cpu::softmax(experts, logits + offset(r, experts), p);
-    std::copy_n(balance, experts, d);
-    const float scale = choice.normalises ? 1.0F / sum_of_chosen(choice, expert, p) : 1.0F;
-    const float mean =
-        choice.normalises ? cpu::sum(top_k, [=](int k) { return dweight[k] * weight[k]; }) : 0.0F;
-    for (int k = 0; k < top_k; ++k) d[expert[k]] += (dweight[k] - mean) * scale;
-    const float of_all = cpu::sum(experts, [=](int e) { return d[e] * p[e]; });
-    const float log_sum = sums.maximum + std::log(sums.sum);
-    const float z = 2.0F * static_cast<float>(choice.z_loss) * of_row * log_sum;
-    for (int e = 0; e < experts; ++e) d[e] = p[e] * (d[e] - of_all + z);
+    if (!is_softmax) score(choice, logits + offset(r, experts), sigmoid);
+    const float z =
+        2.0F * static_cast<float>(choice.z_loss) * of_row * (sums.maximum + std::log(sums.sum));
+    balance_backward(choice, balance, u, d);
+    chosen_backward(choice, routes.expert + offset(r, top_k), weights + offset(r, top_k),
+                    dweights + offset(r, top_k), u, d);
+    if (is_softmax) {
+      const float of_all = cpu::sum(experts, [=](int e) { return d[e] * u[e]; });
+      for (int e = 0; e < experts; ++e) d[e] = u[e] * (d[e] - of_all + z);
+    } else {
+      for (int e = 0; e < experts; ++e) d[e] = d[e] * u[e] * (1.0F - u[e]) + z * p[e];
+    }
   }
 }
 

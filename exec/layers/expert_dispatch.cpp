@@ -1,0 +1,95 @@
+#include "exec/layers/expert_dispatch.hpp"
+
+#include <numeric>
+#include <utility>
+
+#include "core/order/call.hpp"
+#include "exec/layers/tensor_ops.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+std::size_t sum_of(const std::vector<std::size_t>& rows) {
+  return std::accumulate(rows.begin(), rows.end(), std::size_t{0});
+}
+
+}  // namespace
+
+ExpertDispatch::ExpertDispatch(const LayerSite& site, const ExpertChoice& choice)
+    : ops_(*site.ops),
+      group_(site.experts),
+      name_(as_call_name(site.path)),
+      experts_(static_cast<std::size_t>(choice.experts)),
+      even_(even_rows(choice, std::int64_t{site.extent.samples} * site.extent.sequence)),
+      places_(site.extent.words(choice.top_k)) {}
+
+ExpertDispatch::Counts ExpertDispatch::counts_between(const Buffer& begin) const {
+  Counts counts(experts_);
+  ops_.experts().count_rows(begin.ids(), even_, counts);
+  return counts;
+}
+
+/// Counts are by expert, those of one member after those of another.
+std::vector<std::size_t> ExpertDispatch::rows_by_member(const Counts& counts) const {
+  const auto members = static_cast<std::size_t>(group_->size());
+  std::vector<std::size_t> rows(members, 0);
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    rows[i / (counts.size() / members)] += static_cast<std::size_t>(counts[i]);
+  return rows;
+}
+
+ExchangeOfMembers ExpertDispatch::exchange(const char* way, int width, const Buffer& out) const {
+  return {.what = name_ + "/" + way, .rows = even_, .width = width, .out = out.floats()};
+}
+
+Buffer ExpertDispatch::take(std::size_t rows, int width) const {
+  return ops_.take(rows * static_cast<std::size_t>(width));
+}
+
+Task<ExpertDispatch::Received> ExpertDispatch::send_first(Buffer sorted, int width,
+                                                          const Buffer& sent) {
+  if (group_ == nullptr)
+    co_return Received{std::move(sorted), sent, static_cast<std::int64_t>(places_)};
+  Received received;
+  ExchangeOfMembers way = exchange("dispatch", width, sorted);
+  way.counts_out = counts_between(sent);
+  way.counts_in.resize(way.counts_out.size());
+  count_evenly(even_, way.counts_in);
+  way.make_room = [&] {
+    received.begin = ops_.take_ids(way.counts_in.size() + 1);
+    ops_.experts().set_begins(way.counts_in, received.begin.ids());
+    way.rows_out = rows_by_member(way.counts_out);
+    way.rows_in = rows_by_member(way.counts_in);
+    received.count = static_cast<std::int64_t>(sum_of(way.rows_in));
+    received.rows = take(sum_of(way.rows_in), width);
+    way.in = received.rows.floats();
+  };
+  co_await group_->exchanged(way);
+  co_return received;
+}
+
+Task<Buffer> ExpertDispatch::send(Buffer sorted, int width, const Buffer& sent,
+                                  const Buffer& received) {
+  if (group_ == nullptr) co_return sorted;
+  ExchangeOfMembers way = exchange("dispatch", width, sorted);
+  way.rows_out = rows_by_member(counts_between(sent));
+  way.rows_in = rows_by_member(counts_between(received));
+  Buffer rows = take(sum_of(way.rows_in), width);
+  way.in = rows.floats();
+  co_await group_->exchanged(way);
+  co_return rows;
+}
+
+Task<Buffer> ExpertDispatch::send_back(Buffer made, int width, const Buffer& sent,
+                                       const Buffer& received) {
+  if (group_ == nullptr) co_return made;
+  ExchangeOfMembers way = exchange("combine", width, made);
+  way.rows_out = rows_by_member(counts_between(received));
+  way.rows_in = rows_by_member(counts_between(sent));
+  Buffer sorted = take(places_, width);
+  way.in = sorted.floats();
+  co_await group_->exchanged(way);
+  co_return sorted;
+}
+
+}  // namespace pipewright::exec

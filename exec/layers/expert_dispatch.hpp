@@ -1,0 +1,50 @@
+// Rows on their way to the ranks that hold their experts, and back (exec/layers/expert_group.hpp).
+// What a rank sends is sorted by expert, and so by rank; what comes to it are runs of one expert
+// each, those of one rank after those of another (ExpertLinearShape). One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exec/layers/expert_group.hpp"
+#include "exec/layers/layer.hpp"
+
+namespace pipewright::exec {
+
+class ExpertDispatch {
+ public:
+  /// Of the mixture that stands at the site. Where that has no ExpertGroup, what is sent is
+  /// received at once.
+  ExpertDispatch(const LayerSite& site, const ExpertChoice& choice);
+
+  /// What came to this rank: the rows, where their runs begin, and how many they are.
+  struct Received {
+    Buffer rows, begin;
+    std::int64_t count = 0;
+  };
+  /// To the experts, for the first time: nobody knows yet how many rows come. `sent`: where each
+  /// expert's begin (Routes::begin).
+  Task<Received> send_first(Buffer sorted, int width, const Buffer& sent);
+  /// The same way again.
+  Task<Buffer> send(Buffer sorted, int width, const Buffer& sent, const Buffer& received);
+  /// What became of received rows goes back to where they came from.
+  Task<Buffer> send_back(Buffer made, int width, const Buffer& sent, const Buffer& received);
+
+ private:
+  using Counts = std::vector<std::int32_t>;
+
+  Counts counts_between(const Buffer& begin) const;
+  std::vector<std::size_t> rows_by_member(const Counts& counts) const;
+  ExchangeOfMembers exchange(const char* way, int width, const Buffer& out) const;
+  Buffer take(std::size_t rows, int width) const;
+
+  TensorOps& ops_;
+  ExpertGroup* const group_;
+  const std::string name_;     // as one of calls
+  const std::size_t experts_;  // of all members
+  const int even_;             // rows that a rank sends where they come evenly
+  const std::size_t places_;   // that what it sends is sorted into
+};
+
+}  // namespace pipewright::exec
