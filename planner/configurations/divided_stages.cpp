@@ -18,7 +18,7 @@ Nanoseconds weigh(ActionParts& action, Nanoseconds whole, const CostModel& costs
       weights += static_cast<double>(part.weight);
       continue;
     }
-    const Nanoseconds time = costs.sum_time(bytes_of(part.call));
+    const Nanoseconds time = costs.call_time(part.call);
     part.weight = time.value;
     rest = rest - time;
   }

@@ -26,49 +26,42 @@ class LayerConfigurations final : public ConfigurationCosts {
       : job_(job),
         asked_recompute_(layered_recompute(job)),
         has_attention_(has_attention(job.model)),
-        models_(models_of(job, profile, cores, asked_recompute_, 1)),
+        models_(models_of(job, profile, cores, asked_recompute_, {})),
         ranks_asked_(asked_ranks(job.strategy)),
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         tensor_asked_(asked_numbers(job.strategy.mp_degree, "mp_degree")),
+        experts_asked_(asked_numbers(job.strategy.ep_degree, "ep_degree")),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
         common_(common_of(job.strategy.schedule_mode)) {
     if (tensor_asked_.empty())
       tensor_asked_ = is_tensor_open() ? divisors(job.cluster.devices()) : std::vector<int>{1};
+    if (experts_asked_.empty()) experts_asked_ = {1};
+    const auto add = [&](const StageDivision& division) {
+      divided_.emplace(key_of(division),
+                       models_of(job, profile, cores, asked_recompute_, division));
+    };
     for (const int tensor : tensor_asked_) {
-      if (tensor > 1 && tensor_fault(job.model, tensor).empty())
-        divided_.emplace(tensor, models_of(job, profile, cores, asked_recompute_, tensor));
+      if (tensor > 1 && tensor_fault(job.model, tensor).empty()) add({tensor, 1});
+    }
+    for (const int experts : experts_asked_) {
+      if (experts > 1 && expert_fault(job.model, experts).empty()) add({1, experts});
     }
   }
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
     for (const int tensor : tensor_asked_) {
-      if (tensor > 1 && !may_divide(tensor, visitor)) continue;
-      for (const int replicas : open_or_asked_replicas()) {
-        const auto batchings = this->batchings(replicas, visitor);
-        const auto ranks = rank_counts(asked, replicas, tensor, visitor);
-        for (const ParallelSetup& batching : batchings) {
-          for (const int p : ranks) {
-            ParallelSetup setup = batching;
-            setup.tensor = tensor;
-            setup.pipeline = p;
-            setup.zero = job_.strategy.sharding_degree > 1 ? 1 : 0;
-            visit_recomputes(setup, visitor);
-          }
-        }
+      if (tensor > 1 && !may_divide({tensor, 1}, 1, visitor)) continue;
+      for (const int experts : experts_asked_) {
+        for (const int replicas : open_or_asked_replicas())
+          for_each_division(asked, {tensor, experts}, replicas, visitor);
       }
     }
   }
 
   std::optional<Refusal> refusal(const ParallelSetup& mesh) const override {
-    if (mesh.tensor > 1 && divided_.count(mesh.tensor) == 0) {
-      const std::string fault = tensor_fault(job_.model, mesh.tensor);
-      return Refusal{LeftOut::IndivisibleLayers,
-                     fault.empty() ? "mp_degree does not name tp " + std::to_string(mesh.tensor) +
-                                         "; add it to the values there, or write \"auto\""
-                                   : fault};
-    }
+    if (auto fault = division_fault({mesh.tensor, mesh.experts}, mesh.data)) return fault;
     if (!asked_recompute_.fixed_by_training || mesh.recompute == SetupRecompute{})
       return std::nullopt;
     return Refusal{
@@ -172,18 +165,20 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   /// By LayerRecompute; one where the training says what is computed again.
   static std::vector<CostModel> models_of(const Job& job, const Profile* profile, int cores,
-                                          const AskedRecompute& asked, int tensor) {
+                                          const AskedRecompute& asked,
+                                          const StageDivision& division) {
     using Kind = RecomputeSpec::Kind;
     std::vector<RecomputeSpec> specs{job.training.recompute};
     if (!asked.fixed_by_training) specs = {{Kind::None}, {Kind::Selective}, {Kind::Full}};
     std::vector<CostModel> models;
     for (const RecomputeSpec& spec : specs)
-      models.emplace_back(job.model, job.cluster, profile, cores, spec, tensor);
+      models.emplace_back(job.model, job.cluster, profile, cores, spec, division);
     return models;
   }
 
   const CostModel& of(const ParallelSetup& mesh) const {
-    const auto& models = mesh.tensor > 1 ? divided_.at(mesh.tensor) : models_;
+    const StageDivision division{mesh.tensor, mesh.experts};
+    const auto& models = division == StageDivision{} ? models_ : divided_.at(key_of(division));
     return asked_recompute_.fixed_by_training
                ? models.front()
                : models[static_cast<std::size_t>(mesh.recompute.of_all)];
@@ -195,11 +190,58 @@ class LayerConfigurations final : public ConfigurationCosts {
     return std::vector<LayerRecompute>(job_.model.layers.size(), mesh.recompute.of_all);
   }
   bool is_tensor_open() const { return job_.strategy.opens_mp_degree; }
-  bool may_divide(int tensor, const SpaceVisitor& visitor) const {
-    if (divided_.count(tensor) > 0) return true;
-    ParallelSetup setup = setup_of(1, 1);
-    setup.tensor = tensor;
-    visitor.ruled_out(LeftOut::IndivisibleLayers, setup);
+  bool is_zero() const { return job_.strategy.sharding_degree > 1; }
+  static std::pair<int, int> key_of(const StageDivision& division) {
+    return {division.tensor, division.experts};
+  }
+
+  void for_each_division(const std::vector<int>& asked, const StageDivision& division, int replicas,
+                         const SpaceVisitor& visitor) const {
+    if (!may_divide(division, replicas, visitor)) return;
+    const auto batchings = this->batchings(replicas, visitor);
+    const auto ranks = rank_counts(asked, replicas, division.tensor, visitor);
+    for (const ParallelSetup& batching : batchings) {
+      for (const int p : ranks) {
+        ParallelSetup setup = batching;
+        setup.tensor = division.tensor;
+        setup.experts = division.experts;
+        setup.pipeline = p;
+        setup.zero = is_zero() ? 1 : 0;
+        visit_recomputes(setup, visitor);
+      }
+    }
+  }
+
+  /// Why devices and replicas do not divide the layers so, as a sentence; nullopt: they can.
+  std::optional<Refusal> division_fault(const StageDivision& division, int replicas) const {
+    const auto [tensor, experts] = division;
+    const auto fault = [](LeftOut reason, const std::string& sentence, const std::string& unnamed) {
+      return Refusal{reason, sentence.empty() ? unnamed : sentence};
+    };
+    if (tensor > 1 && divided_.count({tensor, 1}) == 0)
+      return fault(LeftOut::IndivisibleLayers, tensor_fault(job_.model, tensor),
+                   "mp_degree does not name tp " + std::to_string(tensor) +
+                       "; add it to the values there, or write \"auto\"");
+    if (experts == 1) return std::nullopt;
+    if (tensor > 1 || is_zero())
+      return Refusal{LeftOut::ExpertsWithTensorOrZero,
+                     "ep is planned without tp and ZeRO where costs go layer by layer"};
+    if (replicas % experts != 0)
+      return Refusal{LeftOut::ExpertsApart, "ep " + std::to_string(experts) + " has to divide dp " +
+                                                std::to_string(replicas)};
+    if (divided_.count({1, experts}) == 0)
+      return fault(
+          LeftOut::ExpertsApart, expert_fault(job_.model, experts),
+          "ep_degree does not name ep " + std::to_string(experts) + "; add it to the values there");
+    return std::nullopt;
+  }
+  bool may_divide(const StageDivision& division, int replicas, const SpaceVisitor& visitor) const {
+    const auto fault = division_fault(division, replicas);
+    if (!fault) return true;
+    ParallelSetup setup = setup_of(1, replicas);
+    setup.tensor = division.tensor;
+    setup.experts = division.experts;
+    visitor.ruled_out(fault->why, setup);
     return false;
   }
   /// What does not depend on recompute.
@@ -321,8 +363,10 @@ class LayerConfigurations final : public ConfigurationCosts {
   AskedRecompute asked_recompute_;
   bool has_attention_;
   std::vector<CostModel> models_;
-  std::map<int, std::vector<CostModel>> divided_;  // by tp, where it is more than 1
-  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, steps_asked_, sizes_asked_;
+  /// By tp and ep, where one is more than 1.
+  std::map<std::pair<int, int>, std::vector<CostModel>> divided_;
+  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, experts_asked_, steps_asked_,
+      sizes_asked_;
   CommonOfSchedules common_;
 };
 

@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/cluster/collectives.hpp"
 #include "core/model/tie.hpp"
+#include "core/order/devices.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "exec/layers/divided_parts.hpp"
 #include "planner/memory/memory.hpp"
@@ -82,11 +83,11 @@ bool shares_this_machine(const Cluster& cluster) {
 }
 
 CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores,
-                     const RecomputeSpec& recompute, int tensor)
+                     const RecomputeSpec& recompute, const StageDivision& division)
     : model_(model),
       cluster_(cluster),
       cores_(cores > 0 ? cores : cores_of_this_machine()),
-      tensor_(tensor),
+      division_(division),
       buffers_(std::make_shared<KnownBuffers>()) {
   if (profile != nullptr) {
     require_same_model(*profile, model);
@@ -104,7 +105,7 @@ CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* 
     if (!profile_) work_.push_back(exec::footprint(layer, model, 1));
   }
   source_ = source_of(cluster_, profile_);
-  if (tensor_ > 1) divide_layers();
+  if (division_ != StageDivision{}) divide_layers();
 }
 
 /// Measured times are those of whole layers: what one of the devices computes of a layer takes as
@@ -114,45 +115,54 @@ void CostModel::divide_layers() {
   for (int l = 0; l < static_cast<int>(model_.layers.size()); ++l) {
     const Layer& layer = model_.layers[static_cast<std::size_t>(l)];
     const exec::LayerFootprint all = exec::footprint(layer, model_, 1);
-    const exec::LayerFootprint own = exec::footprint(layer, model_, 1, {tensor_, 1});
+    const exec::LayerFootprint own = exec::footprint(layer, model_, 1, division_);
     own_share_.push_back({share(own.forward_flops, all.forward_flops),
                           share(own.input_gradient_flops, all.input_gradient_flops),
                           share(own.weight_gradient_flops, all.weight_gradient_flops)});
-    Sums sums;
+    Calls calls;
     for (const ActionParts& action :
-         exec::divided_parts(model_, l, l + 1, 1, recompute_, {tensor_, 1})) {
+         exec::divided_parts(model_, l, l + 1, 1, recompute_, division_)) {
       for (const Part& part : action.parts) {
         if (part.is_computation() || action.kind == ActionKind::B) continue;
-        (action.kind == ActionKind::F ? sums.f : sums.i).push_back(bytes_of(part.call));
+        (action.kind == ActionKind::F ? calls.f : calls.i).push_back(part.call);
       }
     }
-    sums_.push_back(std::move(sums));
+    calls_.push_back(std::move(calls));
   }
 }
 
-Nanoseconds CostModel::sum_time(std::int64_t bytes) const {
+Nanoseconds CostModel::call_time(const Call& call) const {
+  const bool is_along_tp = call.group == kTensorAxis;
+  const int devices = is_along_tp ? division_.tensor : division_.experts;
   CostTable table;
   table.every_route =
       profile_ && cluster_.nodes == 1
           ? RouteCosts{profile_->transfer_latency, profile_->transfer_bytes_per_second, {}}
-          : way_between(cluster_, 0, tensor_ - 1);
+          : way_between(cluster_, 0, (is_along_tp ? devices : cluster_.devices()) - 1);
   set_collectives(table, cluster_, {0});
-  const Collective sum{.kind = ActionKind::AllReduce,
-                       .stage = {},
-                       .members = {{RankId(0), kNoInstruction}},
-                       .call_bytes = bytes,
-                       .devices = tensor_};
-  return table.collective_time(sum, 1);
+  const Collective members{.kind = call.kind,
+                           .stage = {},
+                           .members = {{RankId(0), kNoInstruction}},
+                           .call_bytes = bytes_of(call),
+                           .devices = devices};
+  return table.collective_time(members, 1);
 }
 
 std::vector<StageMessages> CostModel::messages_inside(std::span<const StagePlan> stages,
                                                       int micro_batch_size) const {
+  const auto times = [&](const std::vector<Call>& calls) {
+    Nanoseconds sum;
+    for (Call call : calls) {
+      call.shape->front() *= micro_batch_size;
+      sum += call_time(call);
+    }
+    return sum;
+  };
   std::vector<StageMessages> messages(stages.size());
-  for (std::size_t s = 0; s < stages.size() && !sums_.empty(); ++s) {
+  for (std::size_t s = 0; s < stages.size() && !calls_.empty(); ++s) {
     for (int l = stages[s].first_layer; l < stages[s].end_layer; ++l) {
-      const Sums& sums = sums_[static_cast<std::size_t>(l)];
-      for (const std::int64_t bytes : sums.f) messages[s].f += sum_time(micro_batch_size * bytes);
-      for (const std::int64_t bytes : sums.i) messages[s].i += sum_time(micro_batch_size * bytes);
+      messages[s].f += times(calls_[static_cast<std::size_t>(l)].f);
+      messages[s].i += times(calls_[static_cast<std::size_t>(l)].i);
     }
   }
   return messages;
@@ -255,7 +265,7 @@ double CostModel::contention(int ranks) const {
   if (!shares_this_machine(cluster_)) return 1;
   if (profile_ && profile_->clock == ProfileClock::Cpu) return 1;  // as if each rank had a core
   const double cores = cores_;
-  const double asked = std::max(1.0, ranks * tensor_ / cores);
+  const double asked = std::max(1.0, ranks * division_.tensor / cores);
   const double contained = profile_ ? std::max(1.0, profile_->ranks_measured / cores) : 1.0;
   return std::max(1.0, asked / contained);
 }
@@ -263,7 +273,7 @@ double CostModel::contention(int ranks) const {
 RouteCosts CostModel::route(int source, int destination) const {
   if (profile_ && cluster_.nodes == 1)
     return {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
-  return way_between(cluster_, source * tensor_, destination * tensor_);
+  return way_between(cluster_, source * division_.tensor, destination * division_.tensor);
 }
 
 std::vector<Bytes> CostModel::message_bytes(std::span<const StagePlan> stages,
@@ -294,7 +304,7 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
     if (!profile_) {
       const double accesses = optimizer == "adamw" ? kAdamWAccesses : kSgdAccesses;
       const auto bytes =
-          static_cast<double>(state_of(model_, stage, optimizer, {tensor_, 1}).parameters.value);
+          static_cast<double>(state_of(model_, stage, optimizer, division_).parameters.value);
       sum.opt = rounded(accesses * bytes /
                         coefficients_for(cluster_.device.kind).update_bytes_per_second * 1e9);
     }
@@ -314,10 +324,10 @@ std::vector<StageMemory> CostModel::memory(std::span<const StagePlan> stages, in
                                            std::string_view optimizer, int shards) const {
   std::vector<StageMemory> memory;
   for (const StagePlan& stage : stages) {
-    const StageState whole = state_of(model_, stage, optimizer, {tensor_, 1});
+    const StageState whole = state_of(model_, stage, optimizer, division_);
     memory.push_back(
         memory_of(sharded_state(whole, shards),
-                  buffers_->of(model_, stage, micro_batch_size, recompute_, {tensor_, 1})));
+                  buffers_->of(model_, stage, micro_batch_size, recompute_, division_)));
   }
   return memory;
 }
@@ -336,7 +346,8 @@ CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int mic
   if (!tied_stages(model_, stages).empty())
     costs.tied_bytes = Bytes(tie_of(model_)->weights * model_.bytes_per_element);
   std::vector<int> device_of_rank(static_cast<std::size_t>(ranks));
-  for (int r = 0; r < ranks; ++r) device_of_rank[static_cast<std::size_t>(r)] = r * tensor_;
+  for (int r = 0; r < ranks; ++r)
+    device_of_rank[static_cast<std::size_t>(r)] = r * division_.tensor;
   if (profile_ && cluster_.nodes == 1) {
     costs.every_route = {profile_->transfer_latency, profile_->transfer_bytes_per_second, {}};
     set_collectives(costs, cluster_, device_of_rank);

@@ -15,6 +15,7 @@
 #include "core/cluster/cluster.hpp"
 #include "core/costs/costs.hpp"
 #include "core/model/model.hpp"
+#include "core/model/tensor_split.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/profile.hpp"
 #include "exec/layers/footprint.hpp"
@@ -38,7 +39,7 @@ DeviceCoefficients coefficients_for(std::string_view device_kind);
 /// "cpu" whose device model is just "cpu"). Then more ranks than cores cannot compute at once.
 bool shares_this_machine(const Cluster& cluster);
 
-/// What sums over the devices of a rank take.
+/// What sums over the devices of a rank, and exchanges between experts, take.
 struct StageMessages {
   Nanoseconds f, i;
 };
@@ -48,10 +49,10 @@ class CostModel {
   /// `profile` may be null; it is copied. `cores`: cores that ranks on a shared machine divide
   /// among themselves, 0: this machine's. Throws InputError if the profile is of another model or
   /// another kind of device, and for layers to recompute that the model does not have.
-  /// `tensor`: devices of a rank that divide its layers (tp); all that is said of a rank is then
-  /// said of each of them.
+  /// `division`: devices of a rank that divide its layers (tp), and replicas that divide the
+  /// experts (ep); all that is said of a rank is then said of each of them.
   CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores = 0,
-            const RecomputeSpec& recompute = {}, int tensor = 1);
+            const RecomputeSpec& recompute = {}, const StageDivision& division = {});
 
   /// Why this size cannot be priced: it lies outside the sizes that were profiled. nullopt: it can;
   /// sizes between two measured ones are interpolated.
@@ -76,11 +77,12 @@ class CostModel {
   /// The latter alone: in F, and in I, of a micro-batch.
   std::vector<StageMessages> messages_inside(std::span<const StagePlan> stages,
                                              int micro_batch_size) const;
-  /// What a sum over the devices of a rank takes.
-  Nanoseconds sum_time(std::int64_t bytes) const;
+  /// What a call of a stage's parts takes: a sum along tp, or an exchange of rows along ep, as far
+  /// apart as two devices may be.
+  Nanoseconds call_time(const Call& call) const;
 
   /// stage_costs(), sizes of messages and parameters, routes and memory. Rank r sits on device
-  /// r * tensor.
+  /// r times the devices of a rank.
   /// `shards`: replicas that divide the update and the optimizer's state among themselves (ZeRO
   /// stage 1).
   CostTable table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
@@ -120,14 +122,15 @@ class CostModel {
   Model model_;
   Cluster cluster_;
   std::optional<Profile> profile_;
-  int cores_, tensor_;
+  int cores_;
+  StageDivision division_;
   std::vector<LayerRecompute> recompute_;  // by layer
   /// By layer: the part of F, I and W that one of the devices computes; empty: all of it.
   std::vector<std::array<double, 3>> own_share_;
-  struct Sums {
-    std::vector<std::int64_t> f, i;  // bytes of each, of one sample
+  struct Calls {
+    std::vector<Call> f, i;  // of one sample
   };
-  std::vector<Sums> sums_;                  // by layer; empty: there are none
+  std::vector<Calls> calls_;                // by layer; empty: there are none
   std::vector<exec::LayerFootprint> work_;  // by layer, of one sample; without a profile
   std::vector<double> redone_;              // by layer: the part of F that I does again
   std::string source_;

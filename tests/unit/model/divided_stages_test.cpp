@@ -135,15 +135,17 @@ TEST(DividedStages, AnOpenDegreeTriesWhatDividesTheLayers) {
   EXPECT_EQ(degrees(job), (std::set{1, 2, 4}));  // four heads
 }
 
-Plan with_experts(int replicas, int experts) {
+Job with_experts(int replicas, int experts) {
   Job job = job_of("mixtral-tiny", 1, 2, replicas);
-  Plan plan = search(job).best.value();
-  plan.expert_parallel = experts;
-  return plan;
+  job.strategy.ep_degree = {std::to_string(experts)};
+  job.strategy.accumulate_steps = {"4"};
+  return job;
 }
 
 TEST(DividedStages, ReplicasThatDivideTheExpertsAreDevicesOfOneRank) {
-  const Plan plan = with_experts(4, 2);
+  const Plan plan = search(with_experts(4, 2)).best.value();
+  EXPECT_EQ(plan.expert_parallel, 2);
+  EXPECT_EQ(plan.executable.at("cpu").answer, Executable::Answer::Yes);
   const Order order = order_of_run(plan);
   EXPECT_EQ(order.devices, (std::vector<MeshAxis>{{"ep", 2}}));
   EXPECT_EQ(order.rank_count(), 8);
@@ -153,9 +155,22 @@ TEST(DividedStages, ReplicasThatDivideTheExpertsAreDevicesOfOneRank) {
   EXPECT_TRUE(run.finished);
 }
 
+TEST(DividedStages, ReplicasWithFewerExpertsHoldLessAndExchangeRows) {
+  const SearchResult whole = search(with_experts(4, 1)), divided = search(with_experts(4, 4));
+  ASSERT_FALSE(whole.ranked.empty());
+  ASSERT_FALSE(divided.ranked.empty());
+  EXPECT_LT(divided.ranked.front().peak_bytes, whole.ranked.front().peak_bytes);
+  const auto f_of = [](const SearchResult& result) {
+    return result.best.value().costs.stages.back().f;
+  };
+  EXPECT_GT(f_of(divided), f_of(whole)) << "computes as much, and waits for rows";
+}
+
 TEST(DividedStages, ReplicasThatCannotDivideTheExpertsAreRefused) {
+  Plan plan = search(with_experts(4, 2)).best.value();
+  plan.expert_parallel = 3;
   try {
-    order_of_run(with_experts(4, 3));
+    order_of_run(plan);
     ADD_FAILURE() << "not refused";
   } catch (const InputError& error) {
     EXPECT_EQ(error.message(),
@@ -173,6 +188,14 @@ TEST(DividedStages, WhatCannotBeDividedIsLeftOutByName) {
   const SearchResult refused = search(asynchronous);
   EXPECT_FALSE(refused.best.has_value());
   EXPECT_EQ(refused.pruned.count(LeftOutReason(LeftOut::AsynchronousWithDividedLayers)), 1U);
+  for (const Job& apart : {with_experts(4, 3), with_experts(3, 2)})
+    EXPECT_EQ(search(apart).pruned.count(LeftOutReason(LeftOut::ExpertsApart)), 1U);
+  Job sharded = with_experts(4, 2), both = sharded;
+  sharded.strategy.sharding_degree = 4;
+  both.strategy.mp_degree = {"2"};
+  for (const Job& refused_job : {sharded, both})
+    EXPECT_EQ(search(refused_job).pruned.count(LeftOutReason(LeftOut::ExpertsWithTensorOrZero)),
+              1U);
 }
 
 }  // namespace divided_stages_test
