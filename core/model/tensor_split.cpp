@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/model/tie.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -187,6 +189,33 @@ std::vector<Range> column_ranges(const std::vector<Layer>& chain, std::size_t li
   const auto between = between_pair(chain, linear);
   if (between && between->joins_halves) return {{0, width / 2}, {width / 2, width / 2}};
   return {{0, width}};
+}
+
+namespace {
+
+/// The model's last layer, if that is a linear one that is not of a pair.
+const Layer* head_of(const Model& model) {
+  const Layer* last = &model.layers.back();
+  bool is_paired = false;
+  while (last->kind == LayerKind::Sequential) {
+    is_paired = splits_of(last->inner).back() != Split::Whole;
+    last = &last->inner.back();
+  }
+  return last->kind == LayerKind::Linear && !is_paired ? last : nullptr;
+}
+
+}  // namespace
+
+VocabularySplit vocabulary_split(const Model& model, int ranks) {
+  if (ranks == 1 || model.layers.empty()) return {};
+  const Layer& first = model.layers.front();
+  const Layer* const head = head_of(model);
+  VocabularySplit split;
+  split.embedding = first.kind == LayerKind::Embedding && first.vocabulary % ranks == 0;
+  split.head =
+      head != nullptr && model.loss == LossKind::SoftmaxCrossEntropy && head->out % ranks == 0;
+  if (tie_of(model)) split.embedding = split.head = split.embedding && split.head && head->tied;
+  return split;
 }
 
 std::string tensor_fault(const Model& model, int ranks) {

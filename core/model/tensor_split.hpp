@@ -1,8 +1,8 @@
 // How ranks divide the layers of a model among them (tensor parallelism; Shoeybi and others, arXiv
 // 1909.08053): attention by heads; of two linear layers with nothing but activations between them
-// the first by columns and the second by rows, so that what lies between needs no message; and
-// mixtures by experts (expert parallelism). All other layers are whole on every rank. Pure
-// functions.
+// the first by columns and the second by rows, so that what lies between needs no message; token
+// tables by rows, and heads that give logits by columns; and mixtures by experts (expert
+// parallelism). All other layers are whole on every rank. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +59,15 @@ std::vector<Split> splits_of(const std::vector<Layer>& chain);
 /// The ranges of columns that are divided each by itself, of a layer that is split by columns: its
 /// width, or both halves where swiglu comes next.
 std::vector<Range> column_ranges(const std::vector<Layer>& chain, std::size_t linear);
+
+/// Whether so many ranks divide the token table of an embedding that is the model's first layer,
+/// and the head that is its last one, also at the end of a sequential one: a linear layer in front
+/// of a cross-entropy. A head that uses the table is divided with it. Not where the vocabulary does
+/// not divide evenly.
+struct VocabularySplit {
+  bool embedding = false, head = false;
+};
+VocabularySplit vocabulary_split(const Model& model, int ranks);
 
 /// Why so many ranks cannot divide the model, as a sentence with the layer and the nearest numbers
 /// that can; "" if they can.

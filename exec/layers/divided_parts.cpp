@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "core/model/tensor_split.hpp"
 #include "core/order/devices.hpp"
+#include "exec/layers/divided_loss.hpp"
 #include "exec/layers/metered_layers.hpp"
 #include "exec/layers/rank_groups.hpp"
 
@@ -31,6 +33,8 @@ class CountedStage {
                std::span<const LayerRecompute> recompute, const StageDivision& ranks)
       : extent_{micro_batch_size, model.sequence},
         is_first_(first == 0),
+        divides_logits_(end == static_cast<int>(model.layers.size()) &&
+                        vocabulary_split(model, ranks.tensor).head),
         reads_ids_(is_first_ && width_in_front_of(model, 0) == 0),
         width_in_(width_in_front_of(model, first)),
         width_out_(width_in_front_of(model, end)),
@@ -53,6 +57,8 @@ class CountedStage {
     Buffer x = reads_ids_ ? ops_.take_ids(extent_.words(1)) : ops_.take(extent_.words(width_in_));
     for (std::size_t l = 0; l < layers_.size(); ++l)
       x = co_await layers_[l]->forward(std::move(x), saved_[l]);
+    if (divides_logits_)
+      co_await bring_logits_together(ops_, *groups_.tensor(), extent_.rows(), unknown_logits());
   }
   Task<void> backward_task() {
     Buffer dy = ops_.take(extent_.words(width_out_));
@@ -78,7 +84,7 @@ class CountedStage {
   }
 
   const Extent extent_;
-  const bool is_first_, reads_ids_;
+  const bool is_first_, divides_logits_, reads_ids_;
   const int width_in_, width_out_;
   MeteredOps ops_;  // before what holds its buffers
   RankGroups groups_;

@@ -13,28 +13,32 @@ struct Operations {
   double f = 0, i = 0, w = 0;
 };
 
-/// For one sample: all three grow with their number.
-Operations operations_of(const Layer& layer, const Model& model, bool recomputes_attention,
-                         const StageDivision& ranks = {}) {
-  MeteredOps ops(model.bytes_per_element);
-  const Extent extent{1, model.sequence};
-  RankGroups groups({0, 0}, ranks, Numerics::Fast);
-  const auto made = make_metered_layer(layer, extent, ops, recomputes_attention, &groups);
+/// Of a layer on `ops`.
+Operations operations_of(TrainableLayer& made, const Layer& layer, Extent extent, MeteredOps& ops,
+                         PausePoint& point) {
   const auto pass = [](const Wanted&) {};
   auto since = [&ops, before = 0.0]() mutable {
     return ops.operations() - std::exchange(before, ops.operations());
   };
   Operations operations;
-  Saved saved = made->new_saved();
-  run_counting(made->forward(ops.take(extent.words(std::max(1, width_before(layer)))), saved),
-               groups.point(), pass);
-  operations.f = since();
-  run_counting(made->backward_input(ops.take(extent.words(layer.out)), saved, true), groups.point(),
+  Saved saved = made.new_saved();
+  run_counting(made.forward(ops.take(extent.words(std::max(1, width_before(layer)))), saved), point,
                pass);
+  operations.f = since();
+  run_counting(made.backward_input(ops.take(extent.words(layer.out)), saved, true), point, pass);
   operations.i = since();
-  made->backward_weight(saved);
+  made.backward_weight(saved);
   operations.w = since();
   return operations;
+}
+
+/// For one sample: all three grow with their number.
+Operations operations_of(const Layer& layer, const Model& model, bool recomputes_attention) {
+  MeteredOps ops(model.bytes_per_element);
+  const Extent extent{1, model.sequence};
+  const auto made = make_metered_layer(layer, extent, ops, recomputes_attention);
+  PausePoint point;
+  return operations_of(*made, layer, extent, ops, point);
 }
 
 std::int64_t whole(double amount) {
@@ -43,11 +47,8 @@ std::int64_t whole(double amount) {
   return static_cast<std::int64_t>(std::min(amount, kMost));
 }
 
-}  // namespace
-
-LayerFootprint footprint(const Layer& layer, const Model& model, int samples,
-                         const StageDivision& ranks) {
-  const Operations one = operations_of(layer, model, false, ranks);
+LayerFootprint footprint_of(const Operations& one, const Layer& layer, const Model& model,
+                            int samples) {
   LayerFootprint result;
   result.parameters = whole(parameter_count(layer));
   result.forward_flops = samples * one.f;
@@ -55,6 +56,23 @@ LayerFootprint footprint(const Layer& layer, const Model& model, int samples,
   result.weight_gradient_flops = samples * one.w;
   result.output_bytes = output_bytes(layer, model, samples);
   return result;
+}
+
+}  // namespace
+
+LayerFootprint footprint(const Layer& layer, const Model& model, int samples) {
+  return footprint_of(operations_of(layer, model, false), layer, model, samples);
+}
+
+LayerFootprint footprint_of_part(const Model& model, int index, int samples,
+                                 const StageDivision& ranks) {
+  MeteredOps ops(model.bytes_per_element);
+  const Extent extent{1, model.sequence};
+  RankGroups groups({0, 0}, ranks, Numerics::Fast);
+  const auto made = make_metered_layers(model, index, index + 1, extent, ops, {}, &groups);
+  const Layer& layer = model.layers[static_cast<std::size_t>(index)];
+  return footprint_of(operations_of(*made.front(), layer, extent, ops, groups.point()), layer,
+                      model, samples);
 }
 
 std::int64_t output_bytes(const Layer& layer, const Model& model, int samples) {

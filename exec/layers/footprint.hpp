@@ -17,9 +17,10 @@ struct LayerFootprint {
   double forward_flops = 0, input_gradient_flops = 0, weight_gradient_flops = 0;
   std::int64_t output_bytes = 0;  // the message to the next stage, if a cut follows
 };
-/// `ranks`: so many divide the layer; operations are then those of one of them.
-LayerFootprint footprint(const Layer& layer, const Model& model, int samples,
-                         const StageDivision& ranks = {});
+LayerFootprint footprint(const Layer& layer, const Model& model, int samples);
+/// Of layer `index`, which so many ranks divide: operations are those of one of them.
+LayerFootprint footprint_of_part(const Model& model, int index, int samples,
+                                 const StageDivision& ranks);
 /// That of a footprint, alone.
 std::int64_t output_bytes(const Layer& layer, const Model& model, int samples);
 

@@ -152,13 +152,23 @@ struct LayerSite {
   TensorGroup* tensor = nullptr;
   /// The ranks that divide the experts among them; null: this one has all of them.
   ExpertGroup* experts = nullptr;
-  Split split = Split::Whole;  // of a linear layer (core/model/tensor_split.hpp)
+  Split split =
+      Split::Whole;  // of a linear layer, or of a token table (core/model/tensor_split.hpp)
   std::vector<Range> columns;  // of one that is split by them: ranges that are divided each
+  bool ends_in_head = false;   // it is, or ends in, the head that ranks divide
   int parts_in = 1;            // ranks have a part each of what comes in
 
   /// What comes in here.
   int own_width() const { return width / parts_in; }
 };
+
+/// Of a layer at the end of the model: it is the head, which is divided by columns, or ends in it.
+inline void divide_head(const Layer& layer, LayerSite& site) {
+  site.ends_in_head = true;
+  if (layer.kind != LayerKind::Linear) return;
+  site.split = Split::Columns;
+  site.columns = {{0, layer.out}};
+}
 
 /// Throws InputError that names the layer if it does not fit what is in front of it.
 std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& site);

@@ -21,6 +21,7 @@ class SequentialLayer final : public LayerChain {
   SequentialLayer(const std::vector<Layer>& layers, LayerSite site) {
     const std::string outer = site.path;
     const std::vector<Split> splits = splits_of(layers);
+    const bool ends_in_head = std::exchange(site.ends_in_head, false);
     for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
       const Layer& inner = layers[static_cast<std::size_t>(i)];
       site.path = layer_path(outer, i, inner);
@@ -28,6 +29,7 @@ class SequentialLayer final : public LayerChain {
       site.columns = site.split == Split::Columns
                          ? column_ranges(layers, static_cast<std::size_t>(i))
                          : std::vector<Range>();
+      if (ends_in_head && &inner == &layers.back()) divide_head(inner, site);
       layers_.push_back(make_layer(inner, site));
       if (site.split != Split::Whole && site.tensor != nullptr)
         site.parts_in = site.split == Split::Columns ? site.tensor->size() : 1;

@@ -170,45 +170,6 @@ class SwigluLayer final : public PlainLeafLayer {
   int width_;
 };
 
-class EmbeddingLayer final : public PlainLeafLayer {
- public:
-  EmbeddingLayer(const Layer& layer, const LayerSite& site)
-      : PlainLeafLayer(layer, site, kSlots),
-        shape_{site.extent.rows(), site.extent.sequence, layer.out},
-        words_(site.extent.words(layer.out)),
-        has_positions_(layer.positions > 0) {
-    if (site.shared_table == nullptr) return;
-    weights_[0].is_tied = true;
-    site.shared_table->parameter = &weights_[0];
-  }
-
-  Buffer forward_now(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(words_);
-    ops_.embedding_forward(shape_, x.ids(), weights_[0].weights(),
-                           has_positions_ ? weights_[1].weights() : nullptr, y.floats());
-    saved.buffers[kIds] = std::move(x);
-    return y;
-  }
-
-  Buffer backward_input_now(Buffer dy, Saved& saved, bool) override {
-    saved.buffers[kDy] = std::move(dy);
-    return {};
-  }
-
- private:
-  enum Slot { kIds, kDy, kSlots };
-
-  void add_gradients(Saved& saved) override {
-    ops_.embedding_backward_weight(shape_, saved.buffers[kIds].ids(), saved.buffers[kDy].floats(),
-                                   weights_[0].gradients(),
-                                   has_positions_ ? weights_[1].gradients() : nullptr);
-  }
-
-  EmbeddingShape shape_;
-  std::size_t words_;
-  bool has_positions_;
-};
-
 }  // namespace
 
 std::unique_ptr<TrainableLayer> make_linear(const Layer& layer, const LayerSite& site) {
@@ -230,10 +191,6 @@ std::unique_ptr<TrainableLayer> make_swiglu(const Layer& layer, const LayerSite&
 
 std::unique_ptr<TrainableLayer> make_layer_norm(const Layer& layer, const LayerSite& site) {
   return std::make_unique<LayerNormLayer>(layer, site);
-}
-
-std::unique_ptr<TrainableLayer> make_embedding(const Layer& layer, const LayerSite& site) {
-  return std::make_unique<EmbeddingLayer>(layer, site);
 }
 
 }  // namespace pipewright::exec

@@ -63,8 +63,7 @@ std::vector<std::unique_ptr<TrainableLayer>> make_metered_layers(
 }
 
 std::unique_ptr<TrainableLayer> make_metered_layer(const Layer& layer, Extent extent,
-                                                   MeteredOps& ops, bool recomputes_attention,
-                                                   RankGroups* groups) {
+                                                   MeteredOps& ops, bool recomputes_attention) {
   const LayerFactory factory = described_by_model(ops);
   SharedTable none;
   auto made = make_layer(layer, {.extent = extent,
@@ -72,9 +71,7 @@ std::unique_ptr<TrainableLayer> make_metered_layer(const Layer& layer, Extent ex
                                  .width = width_before(layer),
                                  .factory = &factory,
                                  .recomputes_attention = recomputes_attention,
-                                 .shared_table = &none,
-                                 .tensor = groups != nullptr ? groups->tensor() : nullptr,
-                                 .experts = groups != nullptr ? groups->experts() : nullptr});
+                                 .shared_table = &none});
   place_parameters(*made);
   return made;
 }

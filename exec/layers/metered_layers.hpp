@@ -21,7 +21,6 @@ std::vector<std::unique_ptr<TrainableLayer>> make_metered_layers(
 
 /// One layer alone.
 std::unique_ptr<TrainableLayer> make_metered_layer(const Layer& layer, Extent extent,
-                                                   MeteredOps& ops, bool recomputes_attention,
-                                                   RankGroups* groups = nullptr);
+                                                   MeteredOps& ops, bool recomputes_attention);
 
 }  // namespace pipewright::exec

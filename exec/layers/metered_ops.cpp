@@ -150,6 +150,17 @@ void MeteredOps::embedding_backward_weight(const EmbeddingShape& shape, const st
   count((positions != nullptr ? 2 : 1) * elements_of(shape));
 }
 
+void MeteredOps::add_positions(const EmbeddingShape& shape, const float*, float*) {
+  count(elements_of(shape));
+}
+/// As many tokens are its own as it has of the table.
+void MeteredOps::look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
+                                         const std::int32_t*, const float*, float*,
+                                         float* positions) {
+  count((positions != nullptr ? 1 : 0) * elements_of(shape));
+  count(elements_of(shape) * own.count / own.vocabulary);
+}
+
 void MeteredOps::convolve(const ConvShape& shape) {
   const Buffer scratch = take(conv2d_scratch(shape));
   count(2 * product(shape.images, shape.out().numbers(), shape.patch()));

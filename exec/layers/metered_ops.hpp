@@ -64,6 +64,12 @@ class MeteredOps final : public TensorOps, public ImageOps, public LlamaOps, pub
                          const float* positions, float*) override;
   void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t*, const float*,
                                  float*, float* positions) override;
+  void look_up(const EmbeddingShape&, const TokenRange&, bool, const std::int32_t*, const float*,
+               float*) override {}
+  void add_positions(const EmbeddingShape& shape, const float*, float*) override;
+  void look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
+                               const std::int32_t*, const float*, float*,
+                               float* positions) override;
 
   ImageOps& images() override { return *this; }
   LlamaOps& llama() override { return *this; }

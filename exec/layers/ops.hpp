@@ -142,6 +142,23 @@ void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids, con
 void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
                                const float* dy, float* dtokens, float* dpositions);
 
+/// Rows [first, first + count) of a token table of `vocabulary`, of which a rank has these alone.
+struct TokenRange {
+  int first = 0, count = 0, vocabulary = 0;
+
+  bool has(std::int32_t id) const { return first <= id && id < first + count; }
+};
+/// y[r] = tokens[ids[r] - first], for ids in the range. `alone`: other rows become 0, else they
+/// stay.
+void look_up(const EmbeddingShape& shape, const TokenRange& own, bool alone,
+             const std::int32_t* ids, const float* tokens, float* y);
+/// y[r] += positions[r % sequence].
+void add_positions(const EmbeddingShape& shape, const float* positions, float* y);
+/// Of the tokens in the range, and of all positions; dpositions may be null.
+void look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
+                             const std::int32_t* ids, const float* dy, float* dtokens,
+                             float* dpositions);
+
 // --- Losses -------------------------------------------------------------------------------------
 // F returns the sum over the micro-batch; the caller divides by the rows (mse: the elements) of the
 // whole step, and passes the same factor to I as `scale`, so that it is applied exactly once.
@@ -154,6 +171,28 @@ double softmax_cross_entropy_forward(const LossShape& shape, const float* logits
                                      const std::int32_t* labels, float* probabilities);
 /// dlogits = scale · (probabilities - one_hot(label)); dlogits may be probabilities.
 void softmax_cross_entropy_backward_input(const LossShape& shape, const float* probabilities,
+                                          const std::int32_t* labels, float scale, float* dlogits);
+
+/// The columns [first, first + own.width) of rows of logits, where each of `members` ranks has
+/// some. What they tell one another says exec/layers/divided_loss.hpp.
+struct LogitsPart {
+  LossShape own;
+  int first = 0, member = 0, members = 1;
+};
+/// A sum of exponentials is taken in so many parts; column j goes to part j % kLossLanes.
+inline constexpr int kLossLanes = 16;
+/// facts[rows][members + 1]: writes its own largest logit into its column, and the target's into
+/// the last one where it has it.
+void tell_logits(const LogitsPart& part, const float* logits, const std::int32_t* labels,
+                 float* facts);
+/// exponentials = e^(logits - largest), which may be logits; added to sums[rows][kLossLanes].
+void add_exponentials(const LogitsPart& part, const float* logits, const float* facts,
+                      float* exponentials, float* sums);
+/// Exponentials to probabilities; returns the loss, summed over rows.
+double finish_cross_entropy(const LogitsPart& part, const float* facts, const float* sums,
+                            float* probabilities);
+/// As softmax_cross_entropy_backward_input(), of its own columns.
+void divided_cross_entropy_backward_input(const LogitsPart& part, const float* probabilities,
                                           const std::int32_t* labels, float scale, float* dlogits);
 
 /// Sum over all elements of (y - target)^2.

@@ -5,6 +5,7 @@
 
 #include "core/model/tie.hpp"
 #include "exec/layers/recompute.hpp"
+#include "exec/layers/tensor_group.hpp"
 #include "exec/layers/tied_head.hpp"
 
 namespace pipewright::exec {
@@ -16,6 +17,9 @@ std::vector<std::unique_ptr<TrainableLayer>> make_stage_layers(
   site.shared_table = table.get();
   site.width = width_in_front_of(model, first);
   const std::optional<Tie> tie = tie_of(model);
+  const VocabularySplit vocabulary =
+      vocabulary_split(model, site.tensor == nullptr ? 1 : site.tensor->size());
+  const int last = static_cast<int>(model.layers.size()) - 1;
   std::vector<std::unique_ptr<TrainableLayer>> layers, whole;
   const auto end_whole = [&] {
     if (!whole.empty()) layers.push_back(make_recomputed(std::exchange(whole, {})));
@@ -26,6 +30,8 @@ std::vector<std::unique_ptr<TrainableLayer>> make_stage_layers(
     const LayerRecompute what = recompute.empty() ? LayerRecompute::None : recompute[index];
     site.path = layer_path("", i, layer);
     site.recomputes_attention = what == LayerRecompute::Attention;
+    site.split = i == 0 && vocabulary.embedding ? Split::Rows : Split::Whole;
+    if (i == last && vocabulary.head) divide_head(layer, site);
     if (what != LayerRecompute::Whole || (tie && i == tie->head)) end_whole();
     (what == LayerRecompute::Whole ? whole : layers).push_back(make_layer(layer, site));
     site.width = width_behind(layer, site.width, site.path);

@@ -19,4 +19,18 @@ void TensorOps::linear_backward_input_on(const LinearShape&, const Range&, const
   throw Bug("a sum over ranks in exact numerics on a device that has none");
 }
 
+void TensorOps::look_up(const EmbeddingShape&, const TokenRange&, bool, const std::int32_t*,
+                        const float*, float*) {
+  throw Bug("a token table that ranks divide on a device that has none");
+}
+
+void TensorOps::add_positions(const EmbeddingShape&, const float*, float*) {
+  throw Bug("a token table that ranks divide on a device that has none");
+}
+
+void TensorOps::look_up_backward_weight(const EmbeddingShape&, const TokenRange&,
+                                        const std::int32_t*, const float*, float*, float*) {
+  throw Bug("a token table that ranks divide on a device that has none");
+}
+
 }  // namespace pipewright::exec

@@ -170,6 +170,13 @@ class TensorOps {
                                  const float* tokens, const float* positions, float* y) = 0;
   virtual void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
                                          const float* dy, float* dtokens, float* dpositions) = 0;
+  /// Where ranks divide the table. Bug where a device does not.
+  virtual void look_up(const EmbeddingShape& shape, const TokenRange& own, bool alone,
+                       const std::int32_t* ids, const float* tokens, float* y);
+  virtual void add_positions(const EmbeddingShape& shape, const float* positions, float* y);
+  virtual void look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
+                                       const std::int32_t* ids, const float* dy, float* dtokens,
+                                       float* dpositions);
 
   /// Each throws Bug where the device has none: it refuses such models before it makes their
   /// layers.

@@ -1,14 +1,25 @@
 #include "exec/layers/tied_head.hpp"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.hpp"
+#include "core/model/tensor_split.hpp"
 #include "core/model/tie.hpp"
+#include "core/order/call.hpp"
 #include "exec/layers/leaf_layer.hpp"
 #include "exec/layers/parameters.hpp"
+#include "exec/layers/tensor_group.hpp"
 
 namespace pipewright::exec {
 namespace {
+
+/// This rank's rows of the table: all of them where nobody divides it.
+Slice own_rows(const Layer& layer, const LayerSite& site) {
+  if (site.tensor == nullptr || site.split != Split::Columns) return {};
+  return rows_of(layer.out, site.width, site.tensor->index(), site.tensor->size());
+}
 
 /// A copy of the table where the embedding is on another rank; nothing where it is here.
 std::vector<Parameter> copy_of_table(const Layer& layer, const LayerSite& site) {
@@ -17,34 +28,76 @@ std::vector<Parameter> copy_of_table(const Layer& layer, const LayerSite& site) 
   LayerSite of_embedding = site;
   of_embedding.path = site.shared_table->path;
   copy.push_back(declared(of_embedding, token_table(layer.out, site.width)));
+  if (const Slice rows = own_rows(layer, site); !rows.is_whole()) divide(copy.back(), rows, site);
   copy.back().is_copy = copy.back().is_tied = true;
   return copy;
 }
 
-class TiedLinear final : public KeepingLayer {
+/// The layer from vocabulary to width whose weights the table is: our F is its I, our I its F.
+/// Where ranks divide the table, each has logits of its own rows.
+class TiedLinear final : public LeafLayer {
  public:
   TiedLinear(const Layer& layer, const LayerSite& site)
-      : KeepingLayer(site, copy_of_table(layer, site), site.width, layer.out),
-        table_(weights_.empty() ? site.shared_table->parameter : &weights_.front()) {}
+      : LeafLayer(site, copy_of_table(layer, site), kSlots),
+        table_(weights_.empty() ? site.shared_table->parameter : &weights_.front()),
+        transposed_{site.extent.rows(), layer.out, site.width} {
+    const Slice rows = own_rows(layer, site);
+    if (rows.is_whole()) return;
+    tensor_ = site.tensor;
+    path_ = as_call_name(site.path);
+    transposed_.in = static_cast<int>(rows.rows.count);
+    turns_ = turns_of({{0, rows.rows.count}}, tensor_->size());
+  }
+
+  Task<Buffer> forward(Buffer x, Saved& saved) override {
+    Buffer y = ops_.take(extent_.words(transposed_.in));
+    ops_.linear_backward_input(transposed_, x.floats(), table_->weights(), y.floats());
+    saved.buffers[kX] = std::move(x);
+    co_return y;
+  }
+
+  Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
+    Buffer dx;
+    if (wanted) {
+      dx = ops_.take(extent_.words(transposed_.out));
+      co_await multiply(dy.floats(), dx.floats());
+    }
+    saved.buffers[kDy] = std::move(dy);
+    co_return dx;
+  }
 
   void collect(std::vector<Parameter*>& parameters) override { parameters.push_back(table_); }
 
  private:
-  /// The layer from vocabulary to width whose weights the table is: our F is its I, our I its F.
-  LinearShape transposed() const { return {extent_.rows(), out_, in_}; }
+  enum Slot { kX, kDy, kSlots };
 
-  void compute(const Buffer& x, Buffer& y, Saved&) override {
-    ops_.linear_backward_input(transposed(), x.floats(), table_->weights(), y.floats());
+  Task<void> multiply(const float* dy, float* dx) const {
+    if (tensor_ == nullptr) {
+      ops_.linear_forward(transposed_, dy, table_->weights(), dx);
+      co_return;
+    }
+    SumOfMembers sum{
+        .what = path_,
+        .values = dx,
+        .rows = transposed_.rows,
+        .width = transposed_.out,
+        .multiply = [&] { ops_.linear_forward(transposed_, dy, table_->weights(), dx); },
+        .turns = turns_,
+        .go_on =
+            [&](const Range&) { ops_.linear_forward_on(transposed_, dy, table_->weights(), dx); }};
+    co_await tensor_->together(sum);
   }
-  void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved&) override {
-    ops_.linear_forward(transposed(), dy.floats(), table_->weights(), dx.floats());
-  }
+
   void add_gradients(Saved& saved) override {
-    ops_.linear_backward_weight(transposed(), saved.buffers[kDy].floats(),
+    ops_.linear_backward_weight(transposed_, saved.buffers[kDy].floats(),
                                 saved.buffers[kX].floats(), table_->gradients());
   }
 
   Parameter* table_;  // the embedding's, which lives as long as the stage, or weights_[0]
+  LinearShape transposed_;
+  TensorGroup* tensor_ = nullptr;  // where ranks divide the table
+  std::string path_;               // of the layer, as a name of calls
+  std::vector<ChainTurn> turns_;
 };
 
 }  // namespace

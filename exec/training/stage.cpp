@@ -82,7 +82,8 @@ Task<Buffer> TrainableStage::forward_task(int micro_batch, Buffer input) {
   if (mode_ == RunMode::Train) one.phase = Phase::Forwarded;
   if (!is_last()) co_return x;
   if (mode_ == RunMode::Train) {
-    one.loss_saved = loss_forward(*device_, shape_, micro_batch, std::move(x));
+    one.loss_saved =
+        co_await loss_forward(*device_, shape_, micro_batch, std::move(x), groups_->tensor());
   } else {
     one.outcome = device_->outcome(micro_batch, x, mode_);
   }
@@ -93,7 +94,8 @@ Task<Buffer> TrainableStage::backward_input_task(int micro_batch, Buffer gradien
   InFlight& one = in_flight(micro_batch, Phase::Forwarded, "I");
   PIPEWRIGHT_ASSERT(!is_last() || !gradient, "the last stage makes its own gradient");
   Buffer dy = is_last() ? loss_gradient(*device_, shape_, micro_batch,
-                                        std::exchange(one.loss_saved, Buffer()), loss_divisor_)
+                                        std::exchange(one.loss_saved, Buffer()), loss_divisor_,
+                                        groups_->tensor())
                         : std::move(gradient);
   PIPEWRIGHT_ASSERT(static_cast<bool>(dy), "I without its gradient");
   for (std::size_t i = layers_.size(); i-- > 0;)

@@ -8,4 +8,26 @@ ForwardOutcome StageDevice::outcome(int, const Buffer&, RunMode) {
   throw Bug("the outcome of a stage on a device that only trains");
 }
 
+namespace {
+
+[[noreturn]] void refuse_divided_logits() {
+  throw Bug("logits that ranks divide on a device that has none");
+}
+
+}  // namespace
+
+void StageDevice::tell_logits(int, const LogitsPart&, const float*, float*) {
+  refuse_divided_logits();
+}
+void StageDevice::add_exponentials(const LogitsPart&, const float*, const float*, float*, float*) {
+  refuse_divided_logits();
+}
+void StageDevice::finish_cross_entropy(int, const LogitsPart&, const float*, const float*, float*) {
+  refuse_divided_logits();
+}
+void StageDevice::divided_cross_entropy_backward_input(int, const LogitsPart&, const float*, float,
+                                                       float*) {
+  refuse_divided_logits();
+}
+
 }  // namespace pipewright::exec

@@ -39,6 +39,17 @@ class StageDevice {
   virtual void softmax_cross_entropy_backward_input(int micro_batch, const LossShape& shape,
                                                     const float* probabilities, float scale,
                                                     float* dlogits) = 0;
+  // The same where ranks have a part each of the logits (exec/layers/divided_loss.hpp). Bug where
+  // the device has none.
+  virtual void tell_logits(int micro_batch, const LogitsPart& part, const float* logits,
+                           float* facts);
+  virtual void add_exponentials(const LogitsPart& part, const float* logits, const float* facts,
+                                float* exponentials, float* sums);
+  virtual void finish_cross_entropy(int micro_batch, const LogitsPart& part, const float* facts,
+                                    const float* sums, float* probabilities);
+  virtual void divided_cross_entropy_backward_input(int micro_batch, const LogitsPart& part,
+                                                    const float* probabilities, float scale,
+                                                    float* dlogits);
   virtual void mse_forward(int micro_batch, const LossShape& shape, const float* y) = 0;
   virtual void mse_backward_input(int micro_batch, const LossShape& shape, const float* y,
                                   float scale, float* dy) = 0;

@@ -1,30 +1,76 @@
 #include "exec/training/stage_loss.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "exec/layers/divided_loss.hpp"
+#include "exec/layers/ops.hpp"
+
 namespace pipewright::exec {
+namespace {
+
+LogitsPart part_of(const StageShape& shape, const TensorGroup& tensor) {
+  const int width = shape.width_out / tensor.size();
+  return {{shape.extent.rows(), width}, tensor.index() * width, tensor.index(), tensor.size()};
+}
+
+void clear(int rows, int width, float* values) {
+  std::fill_n(values, static_cast<std::size_t>(rows) * static_cast<std::size_t>(width), 0.0F);
+}
+
+/// Probabilities may take the place of the logits.
+Task<void> divided_loss(StageDevice& device, const LogitsPart& part, int micro_batch,
+                        const Buffer& logits, const Buffer& probabilities, TensorGroup& tensor) {
+  const int rows = part.own.rows;
+  const OwnLogits own{[&](bool alone, float* facts) {
+                        if (alone) clear(rows, part.members + 1, facts);
+                        device.tell_logits(micro_batch, part, logits.floats(), facts);
+                      },
+                      [&](bool alone, const float* facts, float* sums) {
+                        if (alone) clear(rows, kLossLanes, sums);
+                        device.add_exponentials(part, logits.floats(), facts,
+                                                probabilities.floats(), sums);
+                      }};
+  const LogitSums all = co_await bring_logits_together(device.ops(), tensor, rows, own);
+  device.finish_cross_entropy(micro_batch, part, all.facts.floats(), all.sums.floats(),
+                              probabilities.floats());
+}
+
+}  // namespace
 
 double loss_terms(const StageShape& shape) {
   return shape.has_labels() ? shape.extent.rows()
                             : static_cast<double>(shape.extent.words(shape.width_out));
 }
 
-Buffer loss_forward(StageDevice& device, const StageShape& shape, int micro_batch, Buffer output) {
+Task<Buffer> loss_forward(StageDevice& device, const StageShape& shape, int micro_batch,
+                          Buffer output, TensorGroup* tensor) {
   const LossShape of{shape.extent.rows(), shape.width_out};
   if (!shape.has_labels()) {
     device.mse_forward(micro_batch, of, output.floats());
-    return output;
+    co_return output;
   }
   // The logits have served, unless the last layer keeps its own output.
   Buffer probabilities = output.is_shared() ? device.ops().take(output.words()) : output;
-  device.softmax_cross_entropy_forward(micro_batch, of, output.floats(), probabilities.floats());
-  return probabilities;
+  if (shape.divides_logits) {
+    const LogitsPart part = part_of(shape, *tensor);
+    co_await divided_loss(device, part, micro_batch, output, probabilities, *tensor);
+  } else {
+    device.softmax_cross_entropy_forward(micro_batch, of, output.floats(), probabilities.floats());
+  }
+  co_return probabilities;
 }
 
 Buffer loss_gradient(StageDevice& device, const StageShape& shape, int micro_batch, Buffer kept,
-                     double divisor) {
+                     double divisor, const TensorGroup* tensor) {
   const LossShape of{shape.extent.rows(), shape.width_out};
   Buffer gradient = kept.is_shared() ? device.ops().take(kept.words()) : kept;
   const auto scale = static_cast<float>(1 / (divisor * loss_terms(shape)));
-  if (shape.has_labels()) {
+  if (shape.divides_logits) {
+    device.divided_cross_entropy_backward_input(micro_batch, part_of(shape, *tensor), kept.floats(),
+                                                scale, gradient.floats());
+  } else if (shape.has_labels()) {
     device.softmax_cross_entropy_backward_input(micro_batch, of, kept.floats(), scale,
                                                 gradient.floats());
   } else {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "exec/base/buffer.hpp"
+#include "exec/base/task.hpp"
+#include "exec/layers/tensor_group.hpp"
 #include "exec/training/stage_device.hpp"
 #include "exec/training/stage_shape.hpp"
 
@@ -9,11 +11,13 @@ namespace pipewright::exec {
 
 /// F. Takes the last layer's output; the result is what I needs of it. StageDevice::loss_sum() has
 /// the loss's sum over loss_terms().
-Buffer loss_forward(StageDevice& device, const StageShape& shape, int micro_batch, Buffer output);
+/// Pauses where ranks have a part each of the output: `tensor` are those ranks, else null.
+Task<Buffer> loss_forward(StageDevice& device, const StageShape& shape, int micro_batch,
+                          Buffer output, TensorGroup* tensor);
 /// I, from what F has kept: the gradient of the output, where `divisor` micro-batches share the
 /// gradient of their mean loss.
 Buffer loss_gradient(StageDevice& device, const StageShape& shape, int micro_batch, Buffer kept,
-                     double divisor);
+                     double divisor, const TensorGroup* tensor);
 /// Of a micro-batch's mean: its rows, or for mse all numbers of its output.
 double loss_terms(const StageShape& shape);
 

@@ -4,6 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/layers.hpp"
+#include "core/model/tensor_split.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -50,6 +51,7 @@ StageShape shape_of(const StageSpec& spec) {
   shape.width_out = width_in_front_of(model, spec.end_layer);
   if (shape.is_first) shape.vocabulary = first_leaf(model.layers.front()).vocabulary;
   shape.loss = model.loss;
+  shape.divides_logits = shape.is_last && vocabulary_split(model, spec.ranks.tensor).head;
   return shape;
 }
 

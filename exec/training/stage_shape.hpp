@@ -40,6 +40,7 @@ struct StageShape {
   int width_in = 0, width_out = 0;
   int vocabulary = 0;  // of the first layer, if that is an embedding
   LossKind loss = LossKind::SoftmaxCrossEntropy;
+  bool divides_logits = false;  // ranks have a part each of the last layer's output
 
   bool has_labels() const { return loss == LossKind::SoftmaxCrossEntropy; }
   /// Floats of the message that comes in from the stage before, and goes out to the next one; 0

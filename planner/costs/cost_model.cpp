@@ -115,7 +115,7 @@ void CostModel::divide_layers() {
   for (int l = 0; l < static_cast<int>(model_.layers.size()); ++l) {
     const Layer& layer = model_.layers[static_cast<std::size_t>(l)];
     const exec::LayerFootprint all = exec::footprint(layer, model_, 1);
-    const exec::LayerFootprint own = exec::footprint(layer, model_, 1, division_);
+    const exec::LayerFootprint own = exec::footprint_of_part(model_, l, 1, division_);
     own_share_.push_back({share(own.forward_flops, all.forward_flops),
                           share(own.input_gradient_flops, all.input_gradient_flops),
                           share(own.weight_gradient_flops, all.weight_gradient_flops)});

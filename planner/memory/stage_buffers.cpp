@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/model/tensor_split.hpp"
+#include "exec/layers/divided_loss.hpp"
 #include "exec/layers/metered_layers.hpp"
 #include "exec/layers/rank_groups.hpp"
 
@@ -22,6 +24,7 @@ class StageWalk {
         extent_{micro_batch_size, model.sequence},
         ops_(model.bytes_per_element),
         groups_({0, 0}, ranks, exec::Numerics::Fast),
+        divides_logits_(is_last() && vocabulary_split(model, ranks.tensor).head),
         layers_(exec::make_metered_layers(model, stage.first_layer, stage.end_layer, extent_, ops_,
                                           recompute, &groups_)) {
     for (const auto& layer : layers_) saved_.push_back(layer->new_saved());
@@ -31,7 +34,8 @@ class StageWalk {
     const std::int64_t before = begin();
     Buffer x = forward_all(true);
     if (is_last()) {
-      loss_ = is_cross_entropy() && x.is_shared() ? floats(width_out()) : x;
+      loss_ = is_cross_entropy() && x.is_shared() ? floats(width_of_output()) : x;
+      if (divides_logits_) tell_logits();
     } else {
       x.reset();
       const Buffer message = floats(width_out());
@@ -82,6 +86,15 @@ class StageWalk {
   bool is_cross_entropy() const { return model_.loss == LossKind::SoftmaxCrossEntropy; }
   int width_in() const { return is_first() ? layer(0).in : layer(stage_.first_layer - 1).out; }
   int width_out() const { return layer(stage_.end_layer - 1).out; }
+  /// Of what the last layer gives here.
+  int width_of_output() {
+    return divides_logits_ ? width_out() / groups_.tensor()->size() : width_out();
+  }
+  void tell_logits() {
+    exec::run_counting(exec::bring_logits_together(ops_, *groups_.tensor(), extent_.rows(),
+                                                   exec::unknown_logits()),
+                       groups_.point(), [](const exec::Wanted&) {});
+  }
   Buffer floats(int width) { return ops_.take(extent_.words(width)); }
 
   /// Whether what layers keep for a backward stays.
@@ -99,7 +112,7 @@ class StageWalk {
   Buffer output_gradient() {
     if (!is_last()) return floats(width_out());
     const Buffer kept = std::exchange(loss_, Buffer());
-    return kept.is_shared() ? floats(width_out()) : kept;
+    return kept.is_shared() ? floats(width_of_output()) : kept;
   }
 
   const Model& model_;
@@ -107,6 +120,7 @@ class StageWalk {
   const exec::Extent extent_;
   exec::MeteredOps ops_;  // before what holds its buffers
   exec::RankGroups groups_;
+  const bool divides_logits_;
   std::vector<std::unique_ptr<exec::TrainableLayer>> layers_;
   std::vector<exec::Saved> saved_;  // by layer
   Buffer loss_;

@@ -127,6 +127,21 @@ void HostOps::embedding_backward_weight(const EmbeddingShape& shape, const std::
   exec::embedding_backward_weight(shape, ids, dy, dtokens, dpositions);
 }
 
+void HostOps::look_up(const EmbeddingShape& shape, const TokenRange& own, bool alone,
+                      const std::int32_t* ids, const float* tokens, float* y) {
+  exec::look_up(shape, own, alone, ids, tokens, y);
+}
+
+void HostOps::add_positions(const EmbeddingShape& shape, const float* positions, float* y) {
+  exec::add_positions(shape, positions, y);
+}
+
+void HostOps::look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
+                                      const std::int32_t* ids, const float* dy, float* dtokens,
+                                      float* dpositions) {
+  exec::look_up_backward_weight(shape, own, ids, dy, dtokens, dpositions);
+}
+
 void HostOps::copy_columns(int rows, int width, const float* from, int from_stride, float* to,
                            int to_stride) {
   for (int r = 0; r < rows; ++r)

@@ -56,6 +56,12 @@ class HostOps final : public TensorOps, public ImageOps, public LlamaOps, public
                          const float* positions, float* y) override;
   void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
                                  const float* dy, float* dtokens, float* dpositions) override;
+  void look_up(const EmbeddingShape& shape, const TokenRange& own, bool alone,
+               const std::int32_t* ids, const float* tokens, float* y) override;
+  void add_positions(const EmbeddingShape& shape, const float* positions, float* y) override;
+  void look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
+                               const std::int32_t* ids, const float* dy, float* dtokens,
+                               float* dpositions) override;
 
   ImageOps& images() override { return *this; }
   LlamaOps& llama() override { return *this; }

@@ -62,6 +62,28 @@ void StageDevice::softmax_cross_entropy_backward_input(int micro_batch, const Lo
                                              at(micro_batch).batch.labels.data(), scale, dlogits);
 }
 
+void StageDevice::tell_logits(int micro_batch, const LogitsPart& part, const float* logits,
+                              float* facts) {
+  exec::tell_logits(part, logits, at(micro_batch).batch.labels.data(), facts);
+}
+
+void StageDevice::add_exponentials(const LogitsPart& part, const float* logits, const float* facts,
+                                   float* exponentials, float* sums) {
+  exec::add_exponentials(part, logits, facts, exponentials, sums);
+}
+
+void StageDevice::finish_cross_entropy(int micro_batch, const LogitsPart& part, const float* facts,
+                                       const float* sums, float* probabilities) {
+  at(micro_batch).loss_sum = exec::finish_cross_entropy(part, facts, sums, probabilities);
+}
+
+void StageDevice::divided_cross_entropy_backward_input(int micro_batch, const LogitsPart& part,
+                                                       const float* probabilities, float scale,
+                                                       float* dlogits) {
+  exec::divided_cross_entropy_backward_input(part, probabilities,
+                                             at(micro_batch).batch.labels.data(), scale, dlogits);
+}
+
 void StageDevice::mse_forward(int micro_batch, const LossShape& shape, const float* y) {
   OfMicroBatch& one = at(micro_batch);
   one.loss_sum = exec::mse_forward(shape, y, one.batch.targets.data());

@@ -57,6 +57,11 @@ void require_division(const Program& program, const Training& training) {
   if (training.mode != RunMode::Train)
     refuse_training("layers are divided (" + axis +
                     ") in a training alone so far; take a plan with " + axis + " 1");
+  const StagePlan& last = training.stages.back();
+  if (parts > 1 && last.first_layer == last.end_layer)
+    refuse_training(
+        "a stage of the loss alone cannot be divided (tp): it needs the whole output of the last "
+        "layer; put that layer into it");
   for (const std::string& fault :
        {tensor_fault(*training.model, parts), expert_fault(*training.model, experts)})
     if (!fault.empty()) refuse_training(fault);
@@ -101,8 +106,8 @@ void require_calls(const Action& action, const std::vector<Call>& planned,
     if (i == wanted.size())
       refuse_parts(action, "no layer asks for " + to_string(planned[i]) + " there");
     if (difference(planned[i], wanted[i]).empty()) continue;
-    refuse_parts(action, to_string(planned[i]) + " stands where a layer asks for " +
-                             to_string(wanted[i]));
+    refuse_parts(action,
+                 to_string(planned[i]) + " stands where a layer asks for " + to_string(wanted[i]));
   }
 }
 

@@ -84,6 +84,17 @@ TEST(TensorParallelLayouts, HaveTheSerialRunsBits) {
   expect_serial_bits(planner::make_order("1f1b", {1, 4, 1, {}}), divisible_model(), {.tensor = 8});
 }
 
+TEST(TensorParallelLayouts, AVocabularyThatDividesUnevenlyOrNotAtAllHasTheSerialRunsBits) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  // Text has bytes for tokens; 260 makes parts of 65 columns, and 4 do not divide 258.
+  for (const int vocabulary : {260, 258}) {
+    for (const bool is_tied : {false, true}) {
+      const Model model = divisible_model({{"vocabulary", vocabulary}, {"tied_head", is_tied}});
+      expect_serial_bits(order, model, {.tensor = 4});
+    }
+  }
+}
+
 TEST(TensorParallelLayouts, RecomputedLayersAskForTheirSumsAgain) {
   const Order order = planner::make_order("zb-h1", {2, 4, 1, {}});
   const Model model = divisible_llama();
@@ -95,7 +106,7 @@ TEST(TensorParallelLayouts, RecomputedLayersAskForTheirSumsAgain) {
 
 TEST(TensorParallelLayouts, FastNumericsAreNearTheSerialRun) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  for (const Model& model : {divisible_model(), divisible_llama()}) {
+  for (const Model& model : {divisible_model(), divisible_llama(), divisible_tied()}) {
     const Layout layout{.tensor = 4};
     const Trained trained =
         train(divided(order, model, layout, "torch"), model, Numerics::Fast, layout);
@@ -119,6 +130,22 @@ TEST(TensorParallelLayouts, PartsThatAreNotTheModelsAreRefused) {
   const std::string said = refusal(divided(pipeline, divisible_model(), layout));
   EXPECT_NE(said.find("the parts of 1B0 are not those of the model's layers"), std::string::npos)
       << said;
+}
+
+TEST(TensorParallelLayouts, AStageOfTheLossAloneIsRefused) {
+  const Layout layout;
+  const Model model = divisible_model();
+  const Program program = divided(planner::make_order("1f1b", {2, 4, 1, {}}), model, layout);
+  DividedSetting setting(program, model, Numerics::Fast, layout);
+  std::vector<StagePlan>& stages = setting.training.stages;
+  stages[0].end_layer = stages[1].first_layer = stages[1].end_layer;
+  try {
+    exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training);
+    FAIL() << "not refused";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("a stage of the loss alone"), std::string::npos)
+        << error.what();
+  }
 }
 
 }  // namespace tensor_parallel_test

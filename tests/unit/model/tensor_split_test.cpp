@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 #include "core/order/devices.hpp"
 
@@ -94,6 +95,26 @@ TEST(TensorSplit, HalvesThatAreJoinedAreDividedEach) {
   EXPECT_EQ(splits_of({linear(8, 32), of(LayerKind::Swiglu, 32), of(LayerKind::Swiglu, 16),
                        linear(8, 8)})[0],
             Split::Whole);
+}
+
+TEST(TensorSplit, TablesAndHeadsAreDividedWhereTheVocabularyDivides) {
+  Model model = model_preset("gpt-tiny");
+  const int vocabulary = model.layers.front().vocabulary;
+  const auto split = [&](int ranks) {
+    const VocabularySplit found = vocabulary_split(model, ranks);
+    return std::pair(found.embedding, found.head);
+  };
+  const std::pair both(true, true), none(false, false);
+  EXPECT_EQ(split(1), none);
+  EXPECT_EQ(split(2), both);
+  EXPECT_EQ(split(vocabulary - 1), none);
+  Layer& head = model.layers.back().inner.back();
+  head.tied = true;
+  EXPECT_EQ(split(2), both);
+  model.loss = LossKind::Mse;  // a tied head stays whole, and so does its table
+  EXPECT_EQ(split(2), none);
+  head.tied = false;
+  EXPECT_EQ(split(2), std::pair(true, false));
 }
 
 TEST(TensorSplit, WhatCannotBeDividedIsNamedWithTheNearestNumbers) {

@@ -1,0 +1,48 @@
+#include "exec/layers/divided_loss.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "exec/layers/ops.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+Buffer floats(TensorOps& ops, int rows, int width) {
+  return ops.take(static_cast<std::size_t>(rows) * static_cast<std::size_t>(width));
+}
+
+}  // namespace
+
+OwnLogits unknown_logits() {
+  return {[](bool, float*) {}, [](bool, const float*, float*) {}};
+}
+
+Task<LogitSums> bring_logits_together(TensorOps& ops, TensorGroup& group, int rows, OwnLogits own) {
+  const int members = group.size();
+  const std::vector<ChainTurn> turns = turns_of({{0, 1}}, members);
+  LogitSums all{floats(ops, rows, members + 1), floats(ops, rows, kLossLanes)};
+  SumOfMembers facts{.what = "loss.logits",
+                     .values = all.facts.floats(),
+                     .rows = rows,
+                     .width = members + 1,
+                     .multiply = [&] { own.tell(true, all.facts.floats()); },
+                     .turns = turns,
+                     .go_on = [&](const Range&) { own.tell(false, all.facts.floats()); }};
+  co_await group.together(facts);
+  SumOfMembers sums{
+      .what = "loss.exponentials",
+      .values = all.sums.floats(),
+      .rows = rows,
+      .width = kLossLanes,
+      .multiply = [&] { own.add_exponentials(true, all.facts.floats(), all.sums.floats()); },
+      .turns = turns,
+      .go_on =
+          [&](const Range&) {
+            own.add_exponentials(false, all.facts.floats(), all.sums.floats());
+          }};
+  co_await group.together(sums);
+  co_return all;
+}
+
+}  // namespace pipewright::exec
