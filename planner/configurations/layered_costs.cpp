@@ -241,7 +241,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     ParallelSetup setup = setup_of(1, replicas);
     setup.tensor = division.tensor;
     setup.experts = division.experts;
-    visitor.ruled_out(fault->why, setup);
+    visitor.ruled_out(fault->rule, setup);
     return false;
   }
   /// What does not depend on recompute.
