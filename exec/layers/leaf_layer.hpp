@@ -81,9 +81,8 @@ class KeepingLayer : public PlainLeafLayer {
   KeepingLayer(const Layer& layer, const LayerSite& site, int in, int out,
                std::size_t own_slots = 0)
       : PlainLeafLayer(layer, site, kFirstOwn + own_slots), in_(in), out_(out) {}
-  KeepingLayer(const LayerSite& site, std::vector<Parameter> weights, int in, int out,
-               std::size_t own_slots = 0)
-      : PlainLeafLayer(site, std::move(weights), kFirstOwn + own_slots), in_(in), out_(out) {}
+  KeepingLayer(const LayerSite& site, std::vector<Parameter> weights, int in, int out)
+      : PlainLeafLayer(site, std::move(weights), kFirstOwn), in_(in), out_(out) {}
 
   virtual void compute(const Buffer& x, Buffer& y, Saved& saved) = 0;
   virtual void compute_input_gradient(const Buffer& dy, Buffer& dx, Saved& saved) = 0;
