@@ -286,5 +286,37 @@ TEST_F(Modes, ProcessesSaveTheirPartsAndEvaluateAsThreadsDo) {
           "plan.json --numerics exact --mode evaluate --load-checkpoint threads")["evaluation"]);
 }
 
+/// A plan with tp: a process for each device trains, one for each pipeline rank evaluates.
+TEST_F(Modes, APlanThatDividesLayersIsAJobOfItsDevices) {
+  ASSERT_EQ(
+      pipewright("tune " PIPEWRIGHT_SOURCE_DIR "/examples/tensor-parallel.json -o divided.json",
+                 folder_)
+          .status,
+      0);
+  const std::string run = "divided.json --data " PIPEWRIGHT_SOURCE_DIR "/LICENSE --numerics exact ";
+  const CommandResult alone = pipewright("run " + run + "--transport tcp", folder_);
+  EXPECT_EQ(alone.status, 3);
+  EXPECT_NE(alone.err.find(" 4 pipewright run"), std::string::npos) << alone.err;
+
+  const CommandResult tcp =
+      shell(PIPEWRIGHT_SOURCE_DIR "/tests/support/start_job 4 $PW run " + run +
+                "--transport tcp --steps 2 --verify --save-checkpoint sockets --json",
+            folder_);
+  ASSERT_EQ(tcp.status, 0) << tcp.err;
+  EXPECT_EQ(Json::parse(tcp.out)["verify"]["bitwise"], true);
+  run_json(run + "--steps 2 --save-checkpoint threads");
+  EXPECT_EQ(parts_in(folder_.path() / "sockets/step-00000002"),
+            parts_in(folder_.path() / "threads/step-00000002"));
+
+  const Json here = run_json(run + "--mode evaluate --load-checkpoint sockets")["evaluation"];
+  EXPECT_GT(here["samples"], 0);
+  const CommandResult there =
+      shell(PIPEWRIGHT_SOURCE_DIR "/tests/support/start_job 2 $PW run " + run +
+                "--transport tcp --mode evaluate --load-checkpoint threads --json",
+            folder_);
+  ASSERT_EQ(there.status, 0) << there.err;
+  EXPECT_EQ(Json::parse(there.out)["evaluation"], here);
+}
+
 }  // namespace cli_modes_test
 }  // namespace pipewright::test
