@@ -174,7 +174,14 @@ Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) 
     });
     return time + moving_time(firsts, *moved, ranks);
   }
-  return time + moving_time(collective, *moved, ranks);
+  if (collective.groups == 1) return time + moving_time(collective, *moved, ranks);
+  const GroupedSums sums = grouped_sums(collective, *moved);
+  const auto longest = [&](const std::vector<Collective>& at_once, std::int64_t bytes) {
+    Nanoseconds most;
+    for (const Collective& one : at_once) most = std::max(most, moving_time(one, bytes, ranks));
+    return most;
+  };
+  return time + longest(sums.inside, *moved) + longest(sums.across, sums.part_bytes);
 }
 
 Nanoseconds CostTable::update_time(const Placement& placement, RankId rank) const {

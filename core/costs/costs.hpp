@@ -36,6 +36,9 @@ struct StageMemory {
   /// action's own change has no effect.
   Bytes in_f, in_i, in_w, in_b;
   Bytes version;  // an older version of the weights that is kept (core/program/version_changes.hpp)
+  /// Where replicas divide gradients, or weights: the whole ones, beside the part in `constant`
+  /// (core/timeline/whole_arrays.hpp).
+  Bytes whole_gradients, whole_weights;
 
   /// That of a computation; 0 for anything else.
   Bytes within(ActionKind kind) const;

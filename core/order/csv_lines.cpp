@@ -15,6 +15,7 @@ constexpr std::string_view kGroup = "# group ";
 constexpr std::string_view kParts = "# parts ";
 constexpr std::string_view kMesh = "# mesh ";
 constexpr std::string_view kDevices = "# devices ";
+constexpr std::string_view kSharding = "# sharding ";
 
 [[noreturn]] void fail(const std::string& file, int line, const std::string& expected) {
   throw InputError(file, "line " + std::to_string(line), expected);
@@ -49,19 +50,34 @@ void read_parts(std::string_view text, const std::string& file, int line, CsvLin
   if (!fault.empty()) fail(file, line, fault);
 }
 
-void read_axes(std::string_view text, const std::string& file, int line,
-               std::vector<MeshAxis>& axes) {
+/// "tp=2 ep=4": set(name, number) says what is wrong, or nothing.
+template <class Set>
+void read_numbers(std::string_view text, const std::string& file, int line,
+                  const std::string& expected, Set set) {
   for (const std::string_view word : words_of(text)) {
     const std::size_t equals = std::min(word.find('='), word.size());
-    std::int64_t devices = 0;
+    std::int64_t number = 0;
     const char* const end = word.data() + word.size();
     const auto [rest, error] =
-        std::from_chars(word.data() + std::min(equals + 1, word.size()), end, devices);
-    if (error != std::errc() || rest != end)
-      fail(file, line, "expected axes and their devices, such as \"# mesh tp=2 ep=4\"");
-    const std::string fault = add_axis(std::string(word.substr(0, equals)), devices, axes);
+        std::from_chars(word.data() + std::min(equals + 1, word.size()), end, number);
+    if (error != std::errc() || rest != end) fail(file, line, expected);
+    const std::string fault = set(std::string(word.substr(0, equals)), number);
     if (!fault.empty()) fail(file, line, fault);
   }
+}
+
+void read_axes(std::string_view text, const std::string& file, int line,
+               std::vector<MeshAxis>& axes) {
+  read_numbers(
+      text, file, line, "expected axes and their devices, such as \"# mesh tp=2 ep=4\"",
+      [&](const std::string& name, std::int64_t devices) { return add_axis(name, devices, axes); });
+}
+
+void read_sharding(std::string_view text, const std::string& file, int line, Sharding& sharding) {
+  read_numbers(text, file, line, "expected what replicas divide, such as \"# sharding zero=2\"",
+               [&](const std::string& name, std::int64_t value) {
+                 return set_field(name, value, sharding);
+               });
 }
 
 void read_comment(std::string_view line, const std::string& file, int number, CsvLines& lines) {
@@ -75,10 +91,13 @@ void read_comment(std::string_view line, const std::string& file, int number, Cs
     read_axes(line.substr(kMesh.size()), file, number, lines.mesh);
   } else if (line.substr(0, kDevices.size()) == kDevices) {
     read_axes(line.substr(kDevices.size()), file, number, lines.devices);
+  } else if (line.substr(0, kSharding.size()) == kSharding) {
+    read_sharding(line.substr(kSharding.size()), file, number, lines.sharding);
   } else {
     fail(file, number,
          "expected \"# fragment\", \"# group ep: 0 2\", \"# parts 0F: a ALL_REDUCE(tp:x)\", "
-         "\"# mesh tp=2\", \"# devices tp=2\" or a row of actions: nothing else begins with #");
+         "\"# mesh tp=2\", \"# devices tp=2\", \"# sharding zero=2\" or a row of actions: nothing "
+         "else begins with #");
   }
 }
 
@@ -122,6 +141,8 @@ std::string csv_head(const CsvLines& lines) {
   }
   put_axes(kMesh, lines.mesh, text);
   put_axes(kDevices, lines.devices, text);
+  if (const std::string sharding = to_string(lines.sharding); !sharding.empty())
+    (text += kSharding) += sharding + "\n";
   return text;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/order/call.hpp"
 #include "core/order/parts.hpp"
+#include "core/order/sharding.hpp"
 
 namespace pipewright {
 
@@ -22,6 +23,7 @@ struct CsvLines {
   std::vector<ActionParts> parts;  // "# parts 0F: attention*3 ALL_REDUCE(tp:a)"
   std::vector<MeshAxis> mesh;      // "# mesh tp=2 ep=4"
   std::vector<MeshAxis> devices;   // "# devices tp=2 ep=4"
+  Sharding sharding;               // "# sharding zero=2 groups=2"
   std::vector<CsvRow> rows;        // in the order of the ranks; views into the text
 };
 

@@ -189,6 +189,7 @@ Order read_order_csv(std::string_view text, const std::string& file) {
   order.parts = std::move(lines.parts);
   order.mesh = std::move(lines.mesh);
   order.devices = std::move(lines.devices);
+  order.sharding = lines.sharding;
   const std::string of_parts = part_fault(order);
   if (!of_parts.empty()) throw InputError(file, "", of_parts);
   if (const auto fault = call_fault(order))
@@ -204,6 +205,7 @@ std::string write_order_csv(const Order& order) {
                                .parts = order.parts,
                                .mesh = order.mesh,
                                .devices = order.devices,
+                               .sharding = order.sharding,
                                .rows = {}});
   for (const std::span<const Cell> row : order.ranks) {
     for (std::size_t begin = 0; begin < row.size();) {

@@ -11,6 +11,7 @@
 #include "core/order/message_format.hpp"
 #include "core/order/parts.hpp"
 #include "core/order/placement.hpp"
+#include "core/order/sharding.hpp"
 
 namespace pipewright {
 
@@ -31,6 +32,8 @@ struct Order {
   std::vector<MeshAxis> mesh = {};
   /// The axes along which consecutive ranks differ that are devices of one pipeline rank (§3.5).
   std::vector<MeshAxis> devices = {};
+  /// What replicas divide among them (§3.2).
+  Sharding sharding = {};
   /// The input says that it is a part of a log: what it lacks is no fault.
   bool fragment = false;
 
@@ -51,7 +54,7 @@ struct Order {
 
 /// Reads a schedule CSV: a row a rank, empty cells are idle slots (those at the end of a row are
 /// dropped); a line "# fragment" says that it is one, "# group ep: 0 2" which ranks are in a group;
-/// these stand above the rows. The placement is the row in which a
+/// these, and others, stand above the rows. The placement is the row in which a
 /// stage computes (by micro-batch where replicas share a stage); in a fragment without the stage's
 /// computation, the row of its SEND, RECV. Throws InputError with file, row, cell and a line that
 /// points at the bad cell.

@@ -112,6 +112,13 @@ void read_axes(const JsonCursor& axes, std::vector<MeshAxis>& into) {
   }
 }
 
+void read_sharding(const JsonCursor& fields, Sharding& sharding) {
+  for (const auto& [name, value] : fields.members()) {
+    const std::string fault = set_field(name, value.integer(1, 1 << 16), sharding);
+    if (!fault.empty()) throw InputError(value.file(), value.pointer(), fault);
+  }
+}
+
 /// The place of a cell in the document, in which a batch is one.
 std::string pointer_of(const JsonCursor& list, const Order& order, RankId rank, std::size_t cell) {
   const std::span<const Cell> cells = order.ranks[static_cast<std::size_t>(rank.value)];
@@ -166,7 +173,7 @@ Json placement_json(const Order& order) {
 Order read_order_json(const JsonCursor& document) {
   require_schema(document, "order", 2);
   document.only({"schema", "ranks", "rank_of_stage", "messages", "fragment", "groups", "parts",
-                 "mesh", "devices"});
+                 "mesh", "devices", "sharding"});
   Order order;
   if (const auto fragment = document.find("fragment")) order.fragment = fragment->boolean();
   const JsonCursor list = document.at("ranks");
@@ -175,6 +182,7 @@ Order read_order_json(const JsonCursor& document) {
   if (const auto parts = document.find("parts")) order.parts = read_parts(*parts);
   if (const auto mesh = document.find("mesh")) read_axes(*mesh, order.mesh);
   if (const auto devices = document.find("devices")) read_axes(*devices, order.devices);
+  if (const auto sharding = document.find("sharding")) read_sharding(*sharding, order.sharding);
   const std::string of_parts = part_fault(order);
   if (!of_parts.empty()) throw InputError(document.file(), document.pointer(), of_parts);
   require_sound_calls(list, order);
@@ -236,12 +244,14 @@ Json to_json(const Order& order) {
   Json placement = placement_json(order);
   if (!placement.is_null()) document["rank_of_stage"] = std::move(placement);
   if (order.fragment) document["fragment"] = true;
-  const bool of_version_1 =
-      order.calls.empty() && order.parts.empty() && order.mesh.empty() && order.devices.empty();
+  const bool of_version_1 = order.calls.empty() && order.parts.empty() && order.mesh.empty() &&
+                            order.devices.empty() && to_string(order.sharding).empty();
   if (!of_version_1) document["schema"] = "pipewright.order/2";
   if (!order.parts.empty()) document["parts"] = parts_json(order.parts);
   for (const MeshAxis& axis : order.mesh) document["mesh"][axis.name] = axis.devices;
   for (const MeshAxis& axis : order.devices) document["devices"][axis.name] = axis.devices;
+  if (order.sharding.zero > 0) document["sharding"]["zero"] = order.sharding.zero;
+  if (order.sharding.groups > 1) document["sharding"]["groups"] = order.sharding.groups;
   for (const Group& group : order.groups) {
     Json& members = document["groups"][group.name] = Json::array();
     for (const RankId rank : group.ranks) members.push_back(rank.value);

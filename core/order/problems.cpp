@@ -6,6 +6,7 @@
 
 #include "core/order/call_faults.hpp"
 #include "core/order/forward_order.hpp"
+#include "core/order/sharding_faults.hpp"
 #include "core/order/transfers.hpp"
 #include "core/order/versions.hpp"
 #include "core/order/waits.hpp"
@@ -56,6 +57,7 @@ class OrderProblems {
     take(wait_problems(order_, kMostProblems));
     take(version_problems(order_));
     take(reduction_problems(order_));
+    take(sharding_problems(order_));
     take(format_problems(order_));
     return std::move(problems_);
   }

@@ -58,7 +58,8 @@ StageCosts read_stage(const JsonCursor& value) {
 
 StageMemory read_stage_memory(const JsonCursor& value) {
   value.only({"f_bytes", "i_bytes", "w_bytes", "constant_bytes", "in_f_bytes", "in_i_bytes",
-              "in_w_bytes", "in_b_bytes", "version_bytes"});
+              "in_w_bytes", "in_b_bytes", "version_bytes", "whole_gradients_bytes",
+              "whole_weights_bytes"});
   const auto size_or_0 = [&](std::string_view key) {
     const auto size = value.find(key);
     return size ? read_size(*size) : Bytes(0);
@@ -71,7 +72,9 @@ StageMemory read_stage_memory(const JsonCursor& value) {
           .in_i = size_or_0("in_i_bytes"),
           .in_w = size_or_0("in_w_bytes"),
           .in_b = size_or_0("in_b_bytes"),
-          .version = size_or_0("version_bytes")};
+          .version = size_or_0("version_bytes"),
+          .whole_gradients = size_or_0("whole_gradients_bytes"),
+          .whole_weights = size_or_0("whole_weights_bytes")};
 }
 
 std::vector<Bytes> read_messages(const JsonCursor& costs, std::string_view key, int stages) {
@@ -315,6 +318,9 @@ Json costs_json(const CostTable& costs, const CostContext& context) {
     if (stage.in_w.value > 0) each["in_w_bytes"] = stage.in_w.value;
     if (stage.in_b.value > 0) each["in_b_bytes"] = stage.in_b.value;
     if (stage.version.value > 0) each["version_bytes"] = stage.version.value;
+    if (stage.whole_gradients.value > 0)
+      each["whole_gradients_bytes"] = stage.whole_gradients.value;
+    if (stage.whole_weights.value > 0) each["whole_weights_bytes"] = stage.whole_weights.value;
     memory.push_back(std::move(each));
   }
   Json json = {{"source", costs.source}, {"stages", std::move(stages)}};

@@ -26,15 +26,17 @@ struct Strategy {
   std::vector<std::vector<int>> stage_replicas;
   std::optional<CommPolicy> policy;  // "comm_policy": a preset's name or its fields
   Bytes memory_limit;                // per rank; 0: the device's
-  int sharding_degree = 1;           // replicas that share the optimizer's state; 1: none do
+  int sharding_degree = 1;           // replicas that divide one another's state; 1: none do
+  int unshard_lookahead = 0;         // stages whose weights are gathered before their turn
   Choice recompute;  // "none", "selective", "full", "by_stage": each stage the least that fits
   bool opens_recompute = false;  // "auto" was written: else a job that is planned layer by layer
                                  // does what its training says
   Choice mp_degree;              // tensor parallel
   bool opens_mp_degree = false;  // "auto" was written: else a job that is planned layer by layer
                                  // divides no layers
+  Choice sharding_stage;
   // Only of jobs that are estimated (estimated_architecture()):
-  Choice cp_degree, ep_degree, sharding_stage;
+  Choice cp_degree, ep_degree;
   Choice use_sequence_parallel;  // "true", "false"
   Choice rank_order;             // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
   Choice node_order;  // "file", or an order of the kinds of nodes (core/cluster/node_order.hpp)

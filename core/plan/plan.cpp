@@ -301,6 +301,14 @@ void read_optional_parts(const JsonCursor& document, Plan& plan) {
   if (const auto sharding = document.find("sharding_stage")) {
     plan.sharding_stage = read_count(*sharding, 0, 3);
   }
+  if (const auto degree = document.find("sharding_degree")) {
+    plan.sharding_degree = read_count(*degree, 1, 65536);
+    if (plan.replicas() % plan.sharding_degree != 0)
+      degree->fail("a divisor of the " + std::to_string(plan.replicas()) +
+                   " replicas (dp) of the plan");
+  }
+  if (const auto ahead = document.find("unshard_lookahead"))
+    plan.unshard_lookahead = read_count(*ahead, 0, 65535);
   if (const auto predicted = document.find("predicted")) {
     read_prediction(*predicted, plan);
   }
@@ -405,10 +413,28 @@ std::vector<MeshAxis> axes_of(const Plan& plan) {
 
 Plan read_plan(const JsonCursor& document) {
   require_schema(document, "plan", 2);
-  document.only({"schema", "model", "cluster", "cluster_fingerprint", "mesh", "micro_batches",
-                 "micro_batch_size", "stages", "schedule", "policy", "sharding_stage",
-                 "expert_parallel", "sequence_parallel", "parts", "replicas_are_ranks", "costs",
-                 "predicted", "executable", "training", "tuner"});
+  document.only({"schema",
+                 "model",
+                 "cluster",
+                 "cluster_fingerprint",
+                 "mesh",
+                 "micro_batches",
+                 "micro_batch_size",
+                 "stages",
+                 "schedule",
+                 "policy",
+                 "sharding_stage",
+                 "sharding_degree",
+                 "unshard_lookahead",
+                 "expert_parallel",
+                 "sequence_parallel",
+                 "parts",
+                 "replicas_are_ranks",
+                 "costs",
+                 "predicted",
+                 "executable",
+                 "training",
+                 "tuner"});
   Plan plan;
   DescribedModel described = read_described_model(document.at("model"));
   plan.model = std::move(described.model);
@@ -444,6 +470,8 @@ Json to_json(const Plan& plan) {
   json["schedule"] = schedule_json(plan.schedule);
   json["policy"] = to_json(plan.policy);
   json["sharding_stage"] = plan.sharding_stage;
+  if (plan.sharding_degree > 0) json["sharding_degree"] = plan.sharding_degree;
+  if (plan.unshard_lookahead > 0) json["unshard_lookahead"] = plan.unshard_lookahead;
   if (plan.expert_parallel > 1) json["expert_parallel"] = plan.expert_parallel;
   if (plan.sequence_parallel) json["sequence_parallel"] = true;
   if (!plan.parts.empty()) json["parts"] = parts_json(plan.parts);

@@ -91,6 +91,8 @@ struct Plan {
   SchedulePlan schedule;  // of one replica
   CommPolicy policy;
   int sharding_stage = 0;          // of ZeRO, 0 to 3; each replica updates its part from 1 on
+  int sharding_degree = 0;         // replicas that divide one another's state; 0: all
+  int unshard_lookahead = 0;       // stages whose weights are gathered before their turn (ZeRO 3)
   int expert_parallel = 1;         // replicas that divide the experts
   bool sequence_parallel = false;  // tensor parallel ranks divide norms and dropouts too
   /// Of the actions of stages, by kind; empty: nothing is said of what ranks tell one another
@@ -109,6 +111,14 @@ struct Plan {
   // be run.
   int ranks() const { return mesh.size("pp"); }     // of the pipeline, of one replica
   int replicas() const { return mesh.size("dp"); }  // of the whole pipeline: data parallel
+  /// Replicas that divide one another's state; 1: none do.
+  int shards() const {
+    if (sharding_stage == 0) return 1;
+    return sharding_degree > 0 ? sharding_degree : replicas();
+  }
+  Sharding sharding() const {
+    return {sharding_stage, sharding_stage > 0 ? replicas() / shards() : 1, unshard_lookahead};
+  }
   // Of the Program: replica d's pipeline rank r is rank d * ranks() + r, and its micro-batches are
   // those from d * micro_batches on.
   int program_replicas() const { return parts.empty() || replicas_are_ranks ? replicas() : 1; }

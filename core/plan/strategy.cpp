@@ -1,5 +1,6 @@
 #include "core/plan/strategy.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "core/base/error.hpp"
@@ -11,14 +12,15 @@ namespace pipewright {
 
 namespace {
 
-constexpr std::array<std::string_view, 12> kFields{
-    "pp_degree",        "dp_degree",       "vpp_degree",  "accumulate_steps",
-    "micro_batch_size", "schedule_mode",   "comm_policy", "enable_send_recv_overlap",
-    "memory_limit",     "sharding_degree", "recompute",   "stage_replicas"};
+constexpr std::array<std::string_view, 14> kFields{
+    "pp_degree",        "dp_degree",       "vpp_degree",     "accumulate_steps",
+    "micro_batch_size", "schedule_mode",   "comm_policy",    "enable_send_recv_overlap",
+    "memory_limit",     "sharding_degree", "sharding_stage", "unshard_lookahead",
+    "recompute",        "stage_replicas"};
 
 /// Of jobs that are estimated (estimated_architecture()).
-constexpr std::array<std::string_view, 9> kEstimatedFields{
-    "mp_degree",           "cp_degree", "ep_degree",  "sharding_stage", "use_sequence_parallel",
+constexpr std::array<std::string_view, 8> kEstimatedFields{
+    "mp_degree",           "cp_degree", "ep_degree",  "use_sequence_parallel",
     "overlap_grad_reduce", "framework", "node_order", "rank_order"};
 
 /// What others call a field: Megatron-LM (…_model_parallel_size), torchtitan (…_parallel_degree),
@@ -212,7 +214,6 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
   strategy.mp_degree = read_numbers(fields, "mp_degree", 65536);
   strategy.cp_degree = read_numbers(fields, "cp_degree", 65536);
   strategy.ep_degree = read_numbers(fields, "ep_degree", 65536);
-  strategy.sharding_stage = read_numbers(fields, "sharding_stage", 3, 0);
   strategy.use_sequence_parallel = read_flags(fields, "use_sequence_parallel");
   strategy.rank_order = read_alternatives(fields, "rank_order", [](const JsonCursor& value) {
     return read_choice<std::string>(
@@ -245,29 +246,19 @@ void read_policy(const Fields& fields, Strategy& strategy) {
   }
 }
 
-/// Replicas as dp_degree makes them, which divide the optimizer's state (ZeRO stage 1).
+/// Paddle's sharding times dp: that many replicas, of which as many as sharding_degree says divide
+/// one another's state (ZeRO).
 void read_sharding(const Fields& fields, Strategy& strategy) {
+  strategy.sharding_stage = read_numbers(fields, "sharding_stage", 3, 0);
+  if (const auto ahead = fields.find("unshard_lookahead"))
+    strategy.unshard_lookahead = static_cast<int>(ahead->integer(0, 65535));
   const auto degree = fields.find("sharding_degree");
   if (!degree) return;
   strategy.sharding_degree = static_cast<int>(degree->integer(1, 65536));
   if (strategy.sharding_degree == 1) return;
-  const bool alone = strategy.dp_degree.empty() || strategy.dp_degree == Choice{"1"};
-  if (!alone) {
-    throw InputError(degree->file(), degree->pointer(),
-                     "replicas are either sharded or not: leave out dp_degree, or say 1 there");
-  }
-  strategy.dp_degree = {std::to_string(strategy.sharding_degree)};
-}
-
-Bytes read_memory_limit(const JsonCursor& value) {
-  if (!value.value().is_string()) {
-    return read_size(value);
-  }
-  const Bytes limit = parsed_at(value, [&] { return parse_bytes(value.string(), "memory limit"); });
-  if (limit.value < 0) {
-    value.fail("a size that is not negative");
-  }
-  return limit;
+  if (strategy.dp_degree.empty()) strategy.dp_degree = {"1"};
+  for (std::string& groups : strategy.dp_degree)
+    groups = std::to_string(std::stoll(groups) * strategy.sharding_degree);
 }
 
 Json numbers_json(const Choice& choice) {
@@ -279,6 +270,29 @@ Json numbers_json(const Choice& choice) {
     list.push_back(std::stoll(value));
   }
   return list.size() == 1 ? Json(list.front()) : list;
+}
+
+/// What read_sharding() has read.
+void add_sharding(const Strategy& strategy, Json& json) {
+  Choice groups = strategy.dp_degree;
+  for (std::string& replicas : groups)
+    replicas = std::to_string(std::stoll(replicas) / strategy.sharding_degree);
+  json["dp_degree"] = numbers_json(groups);
+  json["sharding_degree"] = strategy.sharding_degree;
+  if (!strategy.sharding_stage.empty())
+    json["sharding_stage"] = numbers_json(strategy.sharding_stage);
+  if (strategy.unshard_lookahead > 0) json["unshard_lookahead"] = strategy.unshard_lookahead;
+}
+
+Bytes read_memory_limit(const JsonCursor& value) {
+  if (!value.value().is_string()) {
+    return read_size(value);
+  }
+  const Bytes limit = parsed_at(value, [&] { return parse_bytes(value.string(), "memory limit"); });
+  if (limit.value < 0) {
+    value.fail("a size that is not negative");
+  }
+  return limit;
 }
 
 Json words_json(const Choice& choice) {
@@ -296,7 +310,6 @@ void add_estimated(const Strategy& strategy, Json& json) {
     json["mp_degree"] = numbers_json(strategy.mp_degree);
   add("cp_degree", strategy.cp_degree, numbers_json);
   add("ep_degree", strategy.ep_degree, numbers_json);
-  add("sharding_stage", strategy.sharding_stage, numbers_json);
   if (!strategy.recompute.empty() || strategy.opens_recompute)
     json["recompute"] = words_json(strategy.recompute);
   add("rank_order", strategy.rank_order, words_json);
@@ -308,6 +321,31 @@ void add_estimated(const Strategy& strategy, Json& json) {
   });
   if (strategy.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
   if (strategy.framework != "megatron-core") json["framework"] = strategy.framework;
+}
+
+/// Formulas know replicas that are all sharded or none; layer by layer sharding_degree says how
+/// many are, and of which stage of ZeRO they may be.
+void require_sharding_fits(const Fields& fields, const Job& job) {
+  const Strategy& asked = job.strategy;
+  const auto fail = [&](std::string_view key, const std::string& why) {
+    const auto value = fields.find(key);
+    if (value) throw InputError(value->file(), value->pointer(), why);
+  };
+  if (!estimated_architecture(job)) {
+    const Choice& stages = asked.sharding_stage;
+    if (asked.sharding_degree > 1 && std::find(stages.begin(), stages.end(), "0") != stages.end())
+      fail("sharding_stage",
+           "0 is without sharding, and sharding_degree asks for it: name 1, 2 or 3, or leave out "
+           "sharding_degree");
+    return;
+  }
+  const Choice alone{std::to_string(asked.sharding_degree)};
+  if (asked.sharding_degree > 1 && asked.dp_degree != alone)
+    fail("sharding_degree",
+         "replicas are either sharded or not: leave out dp_degree, or say 1 there");
+  if (asked.unshard_lookahead > 0)
+    fail("unshard_lookahead",
+         "this job is estimated by formulas, which know no look-ahead; leave it out");
 }
 
 }  // namespace
@@ -337,9 +375,7 @@ Strategy read_strategy(const JsonCursor& value) {
 Json to_json(const Strategy& strategy) {
   Json json = Json::object();
   json["pp_degree"] = numbers_json(strategy.pp_degree);
-  const bool sharded = strategy.sharding_degree > 1;
-  json["dp_degree"] = sharded ? Json(1) : numbers_json(strategy.dp_degree);
-  json["sharding_degree"] = strategy.sharding_degree;
+  add_sharding(strategy, json);
   json["vpp_degree"] = numbers_json(strategy.vpp_degree);
   json["accumulate_steps"] = numbers_json(strategy.accumulate_steps);
   json["micro_batch_size"] = numbers_json(strategy.micro_batch_size);
@@ -357,6 +393,7 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
   const Fields fields(strategy);
   for (const std::string& order : job.strategy.node_order)
     parsed_at(*fields.find("node_order"), [&] { return read_node_order(job.cluster, order); });
+  require_sharding_fits(fields, job);
   if (estimated_architecture(job)) return;
   const auto refuse = [&](std::string_view key, const Choice& choice, const Choice& harmless) {
     const auto value = fields.find(key);
@@ -369,7 +406,7 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
   };
   const Strategy& asked = job.strategy;
   refuse("cp_degree", asked.cp_degree, {"1"});
-  refuse("sharding_stage", asked.sharding_stage, {asked.sharding_degree > 1 ? "1" : "0"});
+  if (asked.sharding_degree == 1) refuse("sharding_stage", asked.sharding_stage, {"0"});
   refuse("node_order", asked.node_order, {"file"});
   refuse("use_sequence_parallel", asked.use_sequence_parallel, {"false"});
   refuse("rank_order", asked.rank_order, {"tp-cp-pp-dp"});

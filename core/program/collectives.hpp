@@ -22,4 +22,12 @@ struct RingWork {
 };
 RingWork ring_work(const Collective& collective, std::int64_t parameter_bytes);
 
+/// Of a REDUCE_GRAD in groups (Collective::groups) what its members do one after the other: a
+/// reduce-scatter of each group, at once, and a sum of each part over the groups, at once.
+struct GroupedSums {
+  std::vector<Collective> inside, across;
+  std::int64_t part_bytes = 0;  // that are summed across
+};
+GroupedSums grouped_sums(const Collective& collective, std::int64_t parameter_bytes);
+
 }  // namespace pipewright

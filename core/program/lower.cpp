@@ -85,6 +85,7 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
   program.calls = order.calls;
   program.mesh = order.mesh;
   program.devices = order.devices;
+  program.sharding = options.sharding == Sharding{} ? order.sharding : options.sharding;
   program.fragment = options.fragment;
   program.transfers_added = !order.has_transfers();
   program.asynchronous = names_versions(order);
@@ -96,9 +97,15 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
     throw InputError(
         "the ranks of an asynchronous schedule update at different times, so they cannot share "
         "the weights of a tied head; take a synchronous schedule, or an untied head");
+  if (program.sharding.divides_gradients() && program.asynchronous)
+    throw InputError(
+        "the replicas of an asynchronous schedule cannot divide gradients or weights among them "
+        "(ZeRO stage " +
+        std::to_string(program.sharding.zero) + "); take a synchronous schedule, or ZeRO stage 1");
   {
     const lowering::Updates updates{.wanted = options.optimizer,
                                     .sharded = options.sharded,
+                                    .sharding = program.sharding,
                                     .clips = options.clips,
                                     .early = policy.issue == Issue::Stream,
                                     .tied = options.tied};
@@ -124,7 +131,8 @@ Order with_transfers(const Order& order) {
                .calls = order.calls,
                .groups = order.groups,
                .parts = order.parts,
-               .mesh = order.mesh};
+               .mesh = order.mesh,
+               .sharding = order.sharding};
   for (int r = 0; r < program.ranks(); ++r) listed.ranks.push_back(cells_of(program, RankId(r)));
   return listed;
 }

@@ -16,6 +16,8 @@ struct LowerOptions {
                            // REDUCE_GRAD of its replicated stages before it
   bool sharded = false;    // with `optimizer`: UNSHARD of these stages after the OPT, so that each
                            // replica updates its part of the parameters (ZeRO stage 1)
+  /// With `sharded`: a later stage of ZeRO, and groups; where it says nothing, the order's.
+  Sharding sharding = {};
   /// With `optimizer`: stages that have weights in common (core/model/tie.hpp). REDUCE_TIED before
   /// the OPT of each rank that computes one of them.
   std::vector<StageId> tied;

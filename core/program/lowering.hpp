@@ -64,6 +64,7 @@ struct Draft {
 struct Updates {
   bool wanted = false;
   bool sharded = false;       // UNSHARD of replicated stages after it
+  Sharding sharding;          // what else is divided, where they are sharded
   bool clips = false;         // REDUCE_NORM before every OPT
   bool early = false;         // each REDUCE_GRAD after the last W or B of its stage
   std::vector<StageId> tied;  // REDUCE_TIED before the OPT of the ranks that compute these
@@ -91,6 +92,17 @@ class PartLists {
 Draft list_instructions(const Order& order, const Updates& updates);
 /// The rest of 1, once the order's own instructions and its transfers are listed.
 void append_updates(const Order& order, const Updates& updates, Draft& draft);
+/// By stage: whether REDUCE_GRADs, UNSHARDs and RESHARDs are to be added to a rank's list.
+struct StagesOfRank {
+  std::vector<std::uint8_t> reduce, gather;
+};
+/// Of append_updates(), where replicas divide gradients and weights.
+void divide_among_replicas(std::size_t rank, const StagesOfRank& stages, const Updates& updates,
+                           Draft& draft);
+/// By rank the first one of its pipeline: ranks that compute a common micro-batch are of one.
+std::vector<std::size_t> pipelines_of(const Draft& draft, std::size_t micro_batches);
+/// Whether the two ranks compute the same kinds and stages one after another.
+bool compute_alike(const Draft& draft, std::size_t one, std::size_t other);
 /// 2. Where receives are posted and how runs are ordered (§1.2, §1.3). So many ranks in a row are
 /// the devices of one.
 void arrange(Draft& draft, const CommPolicy& policy, std::size_t devices);

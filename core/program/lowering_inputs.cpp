@@ -130,10 +130,11 @@ class Inputs {
 
   /// REDUCE_GRAD waits for the weight gradients of its stage that stand later, OPT, REDUCE_NORM and
   /// REDUCE_TIED for those of all stages and for the reductions. In an asynchronous order what
-  /// stands later is none of theirs.
+  /// stands later is none of theirs, and none of a REDUCE_GRAD's where gradients are divided.
   void resolve_reduction(const Instruction& in) {
     if (program_.asynchronous) return;
     const bool all = in.kind != ActionKind::ReduceGrad;
+    if (!all && program_.sharding.divides_gradients()) return;
     const auto weighs = [&](ActionKind kind, int stage) {
       if (kind == ActionKind::ReduceGrad) return all;
       return (kind == ActionKind::W || kind == ActionKind::B) && (all || stage == in.stage);
@@ -183,9 +184,10 @@ class Inputs {
     }
   }
 
-  /// The waits of the compute lane for the collective lane: OPT and its collectives wait for the
-  /// REDUCE_GRADs before them, and the first user of a stage's weights for its UNSHARDs. What comes
-  /// later in the compute lane need not wait again.
+  /// The waits of the compute lane for the collective lane: OPT and its collectives, and where
+  /// gradients are divided W and B too, wait for the REDUCE_GRADs before them, and the first user
+  /// of a stage's weights for its UNSHARDs. What comes later in the compute lane need not wait
+  /// again.
   void resolve_lane() {
     std::vector<InstructionId> reductions, unshardings;
     for (id_ = begin_; id_ < end_; ++id_) {
@@ -199,12 +201,21 @@ class Inputs {
         take_all(unshardings, [](InstructionId) { return true; });
       } else if (is_compute(in.kind) || in.kind == ActionKind::Reshard) {
         const Cell cell = program_.cell(id_);
+        if (program_.sharding.divides_gradients() && makes_gradients(cell))
+          take_all(reductions, [](InstructionId) { return true; });
         take_all(unshardings, [&](InstructionId one) {
           const StageId stage(program_.code[one].stage);
           return stage == cell.action.stage || (cell.partner && stage == cell.partner->stage);
         });
       }
     }
+  }
+
+  static bool makes_gradients(const Cell& cell) {
+    const auto makes = [](ActionKind kind) {
+      return kind == ActionKind::W || kind == ActionKind::B;
+    };
+    return makes(cell.action.kind) || (cell.partner && makes(cell.partner->kind));
   }
 
   template <class Wanted>

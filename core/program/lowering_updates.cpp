@@ -2,6 +2,7 @@
 // UNSHARD (docs/semantics.md §1.1).
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/order/devices.hpp"
 #include "core/program/lowering.hpp"
@@ -16,8 +17,10 @@ class Updating {
         draft_(draft),
         placement_(order.placement),
         devices_(order.devices),
-        stages_(static_cast<std::size_t>(order.stages())) {
+        stages_(static_cast<std::size_t>(order.stages())),
+        micro_batches_(static_cast<std::size_t>(order.micro_batches)) {
     if (order.placement.looks_at_micro_batch()) find_replicated();
+    divides_inside_ = updates.sharded && updates.sharding.divides_gradients() && replicas_alike();
   }
 
   void append() {
@@ -29,9 +32,16 @@ class Updating {
         return in.kind == ActionKind::W || in.kind == ActionKind::B || in.has(Instruction::kPair);
       };
       if (there || std::none_of(row.begin(), row.end(), updates)) continue;
-      add_reductions(r);
+      if (divides_inside_) {
+        divide_among_replicas(r, stages_to_divide(r), updates_, draft_);
+      } else {
+        add_reductions(r);
+      }
+      const bool whole_step = updates_.sharding.divides_weights() && !divides_inside_;
+      if (whole_step) add_for_each(r, row.size(), ActionKind::Reshard);
       insert(r, row.size(), ActionKind::Opt, 0);
-      add_gathering(r);
+      if (whole_step) add_for_each(r, 0, ActionKind::Unshard);
+      if (!updates_.sharding.divides_weights()) add_for_each(r, row.size(), ActionKind::Unshard);
     }
     if (!updates_.tied.empty()) add_before_opt(ActionKind::ReduceTied, tied_ranks());
     if (updates_.clips) add_before_opt(ActionKind::ReduceNorm, all_ranks());
@@ -80,7 +90,9 @@ class Updating {
     for (std::size_t r = 0; r < ranks; ++r) {
       for (const Instruction& in : draft_.ranks[r]) {
         if (in.kind == ActionKind::ReduceGrad) reduced_[in.stage] = 1;
-        if (in.kind == ActionKind::Unshard) gathered_[in.stage] = 1;
+        if (in.kind == ActionKind::Unshard ||
+            (in.kind == ActionKind::Reshard && updates_.sharding.divides_weights()))
+          gathered_[in.stage] = 1;
         if (!is_compute(in.kind)) continue;
         computes_[in.stage * ranks + r] = 1;
         if (!in.has(Instruction::kPair)) continue;
@@ -118,12 +130,41 @@ class Updating {
     }
   }
 
-  void add_gathering(std::size_t rank) {
+  /// An UNSHARD, or RESHARD, of each sharded stage.
+  void add_for_each(std::size_t rank, std::size_t at, ActionKind kind) {
     if (!updates_.sharded) return;
     for (std::size_t s = 0; s < stages_; ++s) {
-      if (shares(s, rank) && gathered_[s] == 0)
-        insert(rank, draft_.ranks[rank].size(), ActionKind::Unshard, s);
+      if (shares(s, rank) && gathered_[s] == 0) insert(rank, at++, kind, s);
     }
+  }
+
+  /// Each list then has the same collectives at the same places, wherever these stand in it, and no
+  /// rank waits for another one that waits for it there.
+  bool replicas_alike() const {
+    const std::size_t ranks = draft_.ranks.size();
+    if (replicated_.empty()) return false;
+    const std::vector<std::size_t> pipelines = pipelines_of(draft_, micro_batches_);
+    for (std::size_t s = 0; s < stages_; ++s) {
+      std::size_t first = ranks;
+      std::vector<std::uint8_t> seen(ranks, 0);  // of the pipelines
+      for (std::size_t r = 0; r < ranks; ++r) {
+        if (!shares(s, r)) continue;
+        if (first == ranks) first = r;
+        if (std::exchange(seen[pipelines[r]], 1) != 0 || !compute_alike(draft_, first, r))
+          return false;
+      }
+    }
+    return true;
+  }
+
+  StagesOfRank stages_to_divide(std::size_t rank) const {
+    StagesOfRank stages{std::vector<std::uint8_t>(stages_, 0),
+                        std::vector<std::uint8_t>(stages_, 0)};
+    for (std::size_t s = 0; s < stages_; ++s) {
+      stages.reduce[s] = shares(s, rank) && reduced_[s] == 0;
+      stages.gather[s] = shares(s, rank) && gathered_[s] == 0;
+    }
+    return stages;
   }
 
   /// The place behind the last W or B of the stage; the end where there is none.
@@ -156,8 +197,9 @@ class Updating {
   Draft& draft_;
   const Placement& placement_;
   const std::vector<MeshAxis>& devices_;
-  const std::size_t stages_;
+  const std::size_t stages_, micro_batches_;
   std::vector<std::uint8_t> computes_, replicated_, reduced_, gathered_;
+  bool divides_inside_ = false;  // collectives of gradients and weights stand where they are needed
 };
 
 }  // namespace

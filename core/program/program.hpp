@@ -15,6 +15,7 @@
 #include "core/order/comm_policy.hpp"
 #include "core/order/parts.hpp"
 #include "core/order/placement.hpp"
+#include "core/order/sharding.hpp"
 
 namespace pipewright {
 
@@ -83,6 +84,9 @@ struct Collective {
   ActionKind kind = ActionKind::ReduceGrad;  // of calls that differ the first member's
   StageId stage;                             // 0 where the kind is of none
   bool sharded = false;  // the stage has UNSHARDs: each replica owns a part of its parameters
+  /// REDUCE_GRAD of a sharded stage: the members, one group after another, sum inside each group
+  /// what every one of them keeps, and then the parts of all groups.
+  int groups = 1;
   std::vector<Member> members;  // by rank; two or more, unless some are missing
   int block = 1;  // of so many consecutive ranks the first counts for its time (§3.5)
   // Of calls alone:
@@ -118,6 +122,7 @@ struct Program {
   std::vector<std::pair<InstructionId, Action>> part_of;
   std::vector<MeshAxis> mesh;     // of the devices that a rank stands for (§3.4)
   std::vector<MeshAxis> devices;  // that consecutive ranks are (§3.5)
+  Sharding sharding;              // what replicas divide among them (§3.2)
   /// Second action of each overlapped pair, sorted by instruction.
   std::vector<std::pair<InstructionId, Action>> pairs;
   /// Inputs beyond Instruction::link that program order alone does not give,

@@ -5,6 +5,7 @@
 #include "core/order/forward_order.hpp"
 #include "core/order/stages_by_rank.hpp"
 #include "core/program/version_changes.hpp"
+#include "core/timeline/whole_arrays.hpp"
 
 namespace pipewright {
 namespace {
@@ -46,6 +47,12 @@ class Live {
     peak_bytes_ = std::max(peak_bytes_, bytes_);
   }
 
+  /// Of whole arrays that replicas divide otherwise.
+  void take(std::int64_t bytes) {
+    bytes_ += bytes;
+    peak_bytes_ = std::max(peak_bytes_, bytes_);
+  }
+
   int peak_activations() const { return peak_activations_; }
   std::int64_t peak_bytes() const { return peak_bytes_; }
 
@@ -73,20 +80,27 @@ class Live {
 std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs) {
   std::vector<RankFigures> ranks(static_cast<std::size_t>(program.ranks()));
   const bool forward_only = is_forward_only(program);
+  const bool divides = program.sharding.divides_gradients();
   const auto stages = stages_by_rank(program.placement, program.micro_batches);
   for (int r = 0; r < program.ranks(); ++r) {
     Live live(stages[static_cast<std::size_t>(r)], costs, forward_only);
     const std::vector<VersionChange> versions = version_changes(program, RankId(r));
     auto version = versions.begin();
+    WholeArrays whole(program, costs);
+    const auto take = [&](const Action& a) {
+      if (divides) live.take(whole.before(a.kind, a.stage.value));
+      live.take(a);
+    };
     const auto code = program.rank_code(RankId(r));
     for (const Instruction& in : code) {
       if (is_compute(in.kind)) {
-        live.take({.kind = in.kind,
-                   .stage = StageId(in.stage),
-                   .micro_batch = MicroBatchId(in.micro_batch)});
+        take({.kind = in.kind,
+              .stage = StageId(in.stage),
+              .micro_batch = MicroBatchId(in.micro_batch)});
         const auto id = static_cast<InstructionId>(&in - program.code.data());
-        if (in.has(Instruction::kPair)) live.take(*program.cell(id).partner);
+        if (in.has(Instruction::kPair)) take(*program.cell(id).partner);
       }
+      if (divides) live.take(whole.after(in));
       const auto at = static_cast<std::size_t>(&in - code.data());
       for (; version != versions.end() && version->after == at; ++version) live.take(*version);
     }

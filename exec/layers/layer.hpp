@@ -30,6 +30,9 @@ struct Parameter {
   bool decays = false;  // weight decay applies to matrices only
   /// Empty until somebody who trains it allocates them (exec/layers/parameters.hpp).
   AlignedFloats value, gradient;
+  /// The elements that the two begin with: not 0 where a replica holds a part of them alone
+  /// (exec/training/shard.hpp).
+  std::size_t first_value = 0, first_gradient = 0;
   /// Where a device keeps the two out of the host's reach; null: they are `value` and `gradient`.
   /// Valid as long as that device's parameters.
   float *device_value = nullptr, *device_gradient = nullptr;

@@ -34,6 +34,8 @@ std::uint64_t checksum_of(const Program& program) {
       packer.put<int>(axis.devices);
     }
   }
+  packer.put<int>(program.sharding.zero);
+  packer.put<int>(program.sharding.groups);
   for (const Collective& collective : program.collectives) {
     for (const Collective::Member& member : collective.members)
       packer.put<InstructionId>(member.instruction);

@@ -64,6 +64,7 @@ void GradientSums::ended(InstructionId member) {
       return;
     default:
       reductions_.push_back(member);
+      if (program_.sharding.divides_gradients()) take();  // the whole gradients shall go
   }
 }
 
@@ -97,10 +98,11 @@ std::vector<const GradientPart*> GradientSums::of_same_experts(
 }
 
 /// Replicas have the same gradients by now, and the one with the first micro-batch counts them; of
-/// a sharded stage each counts its own part. Devices that divide a stage are no replicas of one
-/// another.
+/// a sharded stage each of its group counts its own part. Devices that divide a stage are no
+/// replicas of one another.
 bool GradientSums::counts(const Own& own, MicroBatchId first) const {
-  return own.gradients->is_sharded() || program_.placement.rank_of(own.id, first) == rank_;
+  if (own.gradients->is_sharded()) return own.gradients->counts_part();
+  return program_.placement.rank_of(own.id, first) == rank_;
 }
 
 SquareSum GradientSums::own_squares() {

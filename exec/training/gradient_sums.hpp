@@ -42,6 +42,8 @@ class StageGradients {
 
   /// Replicas keep a part of the weights each.
   virtual bool is_sharded() const { return false; }
+  /// Of the replicas that keep the same part, this one's counts.
+  virtual bool counts_part() const { return is_sharded(); }
   /// Holds a table that another stage holds too (exec/layers/tied_head.hpp).
   virtual bool shares_table() const = 0;
   /// What it brings to the sum of the table's gradients: all it has, of a sharded stage its own

@@ -17,6 +17,8 @@ struct ParameterView {
   std::span<const float> value, gradient;
   bool is_copy = false;  // of another stage's parameter, of the same name
   Slice slice = {};      // which elements of the parameter these are; ranks may divide it
+  /// Where replicas hold parts of the two: the elements that they begin with, and of how many.
+  std::size_t first_value = 0, first_gradient = 0, elements = 0;
 };
 
 /// One array of a stage's state, or the part of it that is kept here: the elements from `first` on
@@ -28,7 +30,7 @@ struct StateView {
   std::int64_t first = 0, total = 0;
   bool is_shared_out = false;  // replicas keep a part each, which may be all or nothing
   std::span<float> values;
-  bool is_copy = false;  // of another stage's, which has the same
+  bool is_copy = false;  // of another stage's, or replica's, which has the same
   Slice slice = {};      // which elements of the whole array the `total` are
 };
 

@@ -24,7 +24,10 @@ TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevic
                               spec.recompute);
   share_loss_among(spec.micro_batches);
   parameters_ = parameters_of_layers(layers_);
-  for (Parameter* p : parameters_.all) allocate(*p, spec.seed);
+  for (Parameter* p : parameters_.all) {
+    allocate(*p, spec.seed);
+    parameters_.sizes.push_back(p->value.size());
+  }
   weights_ = &device_->keep_parameters(parameters_.all, spec.optimizer);
   keep_summands_apart();
   versions_ = WeightVersions(weights_->versions());
@@ -108,6 +111,7 @@ Task<Buffer> TrainableStage::backward_input_task(int micro_batch, Buffer gradien
 void TrainableStage::backward_weight(int micro_batch) {
   InFlight& one = in_flight(micro_batch, Phase::InputDone, "W");
   if (gradients_are_old_) begin_gradients();
+  if (divides_gradients()) make_whole_gradients();
   for (std::size_t i = layers_.size(); i-- > 0;) {
     layers_[i]->backward_weight(one.saved[i]);
     weights_->add_parts(parameters_.of_layer[i], micro_batch);
@@ -146,6 +150,7 @@ void TrainableStage::update(int step) {
     PIPEWRIGHT_ASSERT(one.phase == Phase::Idle, "an update while a micro-batch is under way");
   }
   settle_gradients();
+  drop_weights();
   apply_gradients(step);
 }
 
@@ -185,15 +190,19 @@ double TrainableStage::loss(int micro_batch) const {
 
 std::vector<ParameterView> TrainableStage::parameters() const {
   std::vector<ParameterView> views;
-  for (const Parameter* p : parameters_.all)
-    views.push_back({p->name, p->value, p->gradient, p->is_copy, p->slice});
+  for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
+    const Parameter& p = *parameters_.all[i];
+    views.push_back({p.name, p.value, p.gradient, p.is_copy, p.slice, p.first_value,
+                     p.first_gradient, parameters_.sizes[i]});
+  }
   return views;
 }
 
 std::int64_t TrainableStage::parameter_count() const {
   std::int64_t count = 0;
-  for (const Parameter* p : parameters_.all) {
-    if (!p->is_statistic && !p->is_copy) count += static_cast<std::int64_t>(p->value.size());
+  for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
+    const Parameter& p = *parameters_.all[i];
+    if (!p.is_statistic && !p.is_copy) count += static_cast<std::int64_t>(parameters_.sizes[i]);
   }
   return count;
 }

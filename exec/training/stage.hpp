@@ -128,9 +128,20 @@ class TrainableStage : public StageGradients {
   void set_table(std::span<const GradientPart* const> parts) override;
 
   // A sharded stage (exec/training/shard.hpp): this replica updates its part alone. Before the
-  // first step; the optimizer begins anew, with state of that part only.
-  void own_shard(std::size_t index, std::size_t count);
+  // first step; the optimizer begins anew, with state of that part only, and so do gradients and
+  // weights, as far as replicas divide these too.
+  // `counts`: of the replicas that have the same part this one's is in sums and checkpoints.
+  void own_shard(std::size_t index, std::size_t count, const Sharding& sharding,
+                 bool counts = true);
   bool is_sharded() const override { return !own_ranges_.empty(); }
+  bool counts_part() const override { return counts_part_; }
+  bool divides_gradients() const { return is_sharded() && sharding_.divides_gradients(); }
+  bool divides_weights() const { return is_sharded() && sharding_.divides_weights(); }
+  /// Of divided gradients: before a W, where those of micro-batches were handed over.
+  void make_whole_gradients();
+  /// Of divided weights: place for all parts, until drop_weights() or an update.
+  void make_whole_weights();
+  void drop_weights();
   /// Its own part's weights, for the others; with its gradients where they are to be looked at.
   GradientPart own_part(bool with_gradients) const;
   /// The weights of all parts, in the order of the replicas.
@@ -146,7 +157,7 @@ class TrainableStage : public StageGradients {
   std::vector<ParameterView> parameters() const;
   /// All that training changes: each parameter's weights and what the optimizer keeps of it, in a
   /// fixed order. To be read, or filled from a checkpoint, between steps.
-  std::vector<StateView> state() { return weights_->state(); }
+  std::vector<StateView> state();
   std::int64_t parameter_count() const;  // without running statistics and copies
   /// Weights, gradients (and exact numerics' sums of them), what the optimizer keeps, and older
   /// versions of the weights as they are now.
@@ -184,10 +195,12 @@ class TrainableStage : public StageGradients {
   StageParameters parameters_;
   StageWeights* weights_ = nullptr;  // the device's
   WeightVersions versions_;
+  Sharding sharding_;                     // what else than the update a sharded stage divides
   std::vector<ElementRange> own_ranges_;  // by parameter, of a sharded stage
-  std::vector<InFlight> in_flight_;       // by micro-batch
+  bool counts_part_ = true;
+  std::vector<InFlight> in_flight_;  // by micro-batch
   bool gradients_are_old_ = true, gradients_are_settled_ = true;
-  int gradient_micro_batches_ = 0;  // that went into the gradients
+  int gradient_micro_batches_ = 0;  // that went into the gradients; of divided, the whole ones
   double loss_divisor_ = 1;         // micro-batches that share a gradient
   int updates_ = 0;                 // inside steps, since the beginning
 };

@@ -1,6 +1,7 @@
 // A TrainableStage among the ranks that hold the same weights: its part of their gradients, and the
 // part of the weights that it alone updates.
 #include <numeric>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "exec/training/shard.hpp"
@@ -17,6 +18,8 @@ void TrainableStage::begin_gradients() {
 
 void TrainableStage::settle_gradients() {
   if (gradients_are_settled_) return;
+  PIPEWRIGHT_ASSERT(!divides_gradients() || !weights_->shared_out()->has_whole_gradients(),
+                    "divided gradients are asked for before all were reduced");
   weights_->settle();
   gradients_are_settled_ = true;
 }
@@ -31,6 +34,11 @@ void TrainableStage::scale_gradients(float factor) {
 }
 
 GradientPart TrainableStage::gradient_part() {
+  if (divides_gradients()) {
+    GradientPart part = weights_->shared_out()->hand_over_whole_gradients();
+    part.micro_batches = std::exchange(gradient_micro_batches_, 0);
+    return part;
+  }
   if (!has_gradients()) return {};
   std::vector<std::size_t> all(parameters_.all.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
@@ -41,36 +49,48 @@ GradientPart TrainableStage::gradient_part() {
 
 /// Of a sharded stage's weight, other replicas sum the rest.
 ElementRange TrainableStage::range_of(std::size_t place) const {
-  const Parameter& p = *parameters_.all[place];
-  return is_sharded() && !p.is_statistic ? own_ranges_[place] : ElementRange{0, p.value.size()};
+  return is_sharded() && !parameters_.all[place]->is_statistic
+             ? own_ranges_[place]
+             : ElementRange{0, parameters_.sizes[place]};
 }
 
+/// Divided gradients are added to: each of a step's REDUCE_GRADs brings its micro-batches'.
 void TrainableStage::set_gradients(std::span<const GradientPart* const> parts,
                                    std::span<const GradientPart* const> of_same_experts) {
+  if (divides_gradients()) {
+    if (gradients_are_old_) begin_gradients();
+  } else {
+    gradient_micro_batches_ = 0;
+    for (const GradientPart* part : parts) gradient_micro_batches_ += part->micro_batches;
+  }
   gradients_are_old_ = gradients_are_settled_ = false;
-  gradient_micro_batches_ = 0;
-  for (const GradientPart* part : parts) gradient_micro_batches_ += part->micro_batches;
   for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
     Summands summands{{}, {}, range_of(i), "the replicas' gradients"};
     for (const GradientPart* part : parameters_.all[i]->is_of_experts ? of_same_experts : parts) {
       if (!part->gradients.empty()) summands.gradients.push_back(&part->gradients[i]);
       if (!part->sums.empty()) summands.sums.push_back(&part->sums[i]);
     }
-    weights_->set(i, summands);
+    divides_gradients() ? weights_->shared_out()->add(i, summands) : weights_->set(i, summands);
   }
 }
 
 GradientPart TrainableStage::table_part() {
   const std::size_t places[] = {*parameters_.shared_table};
   GradientPart part = weights_->part(places);
-  if (is_sharded()) keep_only(range_of(places[0]), part);
+  const ElementRange own = range_of(places[0]);
+  if (divides_gradients()) {
+    spread(own, parameters_.sizes[places[0]], part);
+  } else if (is_sharded()) {
+    keep_only(own, part);
+  }
   return part;
 }
 
-/// All of it, of a sharded stage too: its replicas' parts are summands.
+/// All of it, of a sharded stage too, as far as it has place: its replicas' parts are summands.
 void TrainableStage::set_table(std::span<const GradientPart* const> parts) {
   const std::size_t place = *parameters_.shared_table;
-  Summands summands{{}, {}, {0, parameters_.all[place]->value.size()}, "the gradients"};
+  const ElementRange all{0, parameters_.sizes[place]};
+  Summands summands{{}, {}, divides_gradients() ? range_of(place) : all, "the gradients"};
   for (const GradientPart* part : parts) {
     for (const AlignedFloats& one : part->gradients) summands.gradients.push_back(&one);
     for (const FixedPointSums& one : part->sums) summands.sums.push_back(&one);
@@ -81,10 +101,30 @@ void TrainableStage::set_table(std::span<const GradientPart* const> parts) {
 
 // --- Sharded ---
 
-void TrainableStage::own_shard(std::size_t index, std::size_t count) {
+void TrainableStage::own_shard(std::size_t index, std::size_t count, const Sharding& sharding,
+                               bool counts) {
   PIPEWRIGHT_ASSERT(weights_->shared_out() != nullptr, "a sharded stage on a device that has none");
-  own_ranges_ = shard_of(parameters_.all, index, count);
-  weights_->shared_out()->own(own_ranges_);
+  sharding_ = sharding;
+  counts_part_ = counts;
+  own_ranges_ = shard_of(parameters_, index, count);
+  weights_->shared_out()->own(own_ranges_, sharding);
+}
+
+void TrainableStage::make_whole_gradients() {
+  if (gradients_are_old_) begin_gradients();
+  weights_->shared_out()->make_whole_gradients();
+}
+
+void TrainableStage::make_whole_weights() { weights_->shared_out()->make_whole_weights(); }
+
+void TrainableStage::drop_weights() {
+  if (divides_weights()) weights_->shared_out()->drop_whole_weights();
+}
+
+std::vector<StateView> TrainableStage::state() {
+  std::vector<StateView> views = weights_->state();
+  for (StateView& view : views) view.is_copy |= view.is_shared_out && !counts_part_;
+  return views;
 }
 
 GradientPart TrainableStage::own_part(bool with_gradients) const {
@@ -93,7 +133,7 @@ GradientPart TrainableStage::own_part(bool with_gradients) const {
 
 void TrainableStage::take_parts(std::span<const GradientPart* const> parts) {
   for (std::size_t m = 0; m < parts.size(); ++m)
-    weights_->shared_out()->take(shard_of(parameters_.all, m, parts.size()), *parts[m]);
+    weights_->shared_out()->take(shard_of(parameters_, m, parts.size()), *parts[m]);
 }
 
 }  // namespace pipewright::exec

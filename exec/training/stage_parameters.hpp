@@ -12,6 +12,7 @@ namespace pipewright::exec {
 
 struct StageParameters {
   std::vector<Parameter*> all;                     // each once
+  std::vector<std::size_t> sizes;                  // elements of each, once they are allocated
   std::vector<std::vector<std::size_t>> of_layer;  // places; a shared table is of two layers
   /// The place of a table that another stage holds too (exec/layers/tied_head.hpp).
   std::optional<std::size_t> shared_table;

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/order/sharding.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/training/gradient_norm.hpp"
 #include "exec/training/gradient_part.hpp"
@@ -37,20 +38,6 @@ class KeptVersions {
   virtual int kept() const = 0;
 };
 
-/// Weights that replicas update a part each of (exec/training/shard.hpp).
-class SharedOutWeights {
- public:
-  virtual ~SharedOutWeights() = default;
-
-  /// The optimizer begins anew, with state of these elements only, by place.
-  virtual void own(const std::vector<ElementRange>& ranges) = 0;
-  /// By place the weights in the ranges, and after them, if asked for, the gradients, by place too.
-  virtual GradientPart owned_part(std::span<const ElementRange> ranges,
-                                  bool with_gradients) const = 0;
-  /// Writes another replica's part back. Throws RunError if it is not that of these ranges.
-  virtual void take(std::span<const ElementRange> ranges, const GradientPart& part) = 0;
-};
-
 /// Arrays whose sum a gradient becomes, in the order given; of one kind, that of
 /// StageWeights::part().
 struct Summands {
@@ -58,6 +45,37 @@ struct Summands {
   std::vector<const FixedPointSums*> sums;
   ElementRange range;      // nobody reads the sum of other elements; it may be left out
   std::string_view whose;  // the arrays, in a clause of not_finite(): "the replicas' gradients"
+};
+
+/// Weights that replicas update a part each of (exec/training/shard.hpp).
+class SharedOutWeights {
+ public:
+  virtual ~SharedOutWeights() = default;
+
+  /// The optimizer begins anew, with state of these elements only, by place; of gradients and
+  /// weights, as far as they are divided, no others are kept either.
+  virtual void own(const std::vector<ElementRange>& ranges, const Sharding& sharding) = 0;
+
+  // Where gradients are divided: micro-batches make whole ones, 0 at first, which all replicas hand
+  // over; what comes back of them is added to the own part of the sum, the gradient otherwise.
+  virtual bool has_whole_gradients() const = 0;
+  /// Nothing where they are.
+  virtual void make_whole_gradients() = 0;
+  /// No arrays where there are none.
+  virtual GradientPart hand_over_whole_gradients() = 0;
+  virtual void add(std::size_t place, const Summands& summands) = 0;
+
+  // Where weights are divided.
+  /// Whole ones, with the own part in its place and no other yet; nothing where they are.
+  virtual void make_whole_weights() = 0;
+  /// The own part alone is left; nothing where it is alone.
+  virtual void drop_whole_weights() = 0;
+
+  /// By place the weights in the ranges, and after them, if asked for, the gradients, by place too.
+  virtual GradientPart owned_part(std::span<const ElementRange> ranges,
+                                  bool with_gradients) const = 0;
+  /// Writes another replica's part back. Throws RunError if it is not that of these ranges.
+  virtual void take(std::span<const ElementRange> ranges, const GradientPart& part) = 0;
 };
 
 class StageWeights {

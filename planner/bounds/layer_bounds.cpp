@@ -39,10 +39,16 @@ double least_half_ns(const CostModel& costs, const Job& job, const ParallelSetup
                       static_cast<double>(parameters.value));
 }
 
+/// Whether sums and gatherings may hide behind computations, or are of groups: then nothing is said
+/// of them.
+bool exchanges_inside(const Job& job, const ParallelSetup& mesh) {
+  return mesh.zero > 1 || (mesh.zero == 1 && job.strategy.sharding_degree < mesh.data);
+}
+
 /// What reducing takes at least on a rank, its OPT and its gathering aside.
 double least_reduction(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
                        const CommonOfSchedules& common, const StagePlan& whole) {
-  if (mesh.data == 1 || !common.synchronous) return 0;
+  if (mesh.data == 1 || !common.synchronous || exchanges_inside(job, mesh)) return 0;
   const bool is_whole = mesh.pipeline == 1 && !common.any_named;
   const Bytes parameters = is_whole ? parameters_of(job, mesh, whole) : Bytes(0);
   double least = -1;
@@ -105,7 +111,7 @@ std::int64_t least_layer_step(const CostModel& costs, const Job& job, const Para
 void set_least_reductions(std::vector<StageCosts>& stage_costs, const CostModel& costs,
                           const Job& job, const ParallelSetup& mesh,
                           std::span<const StagePlan> stages) {
-  if (mesh.data == 1) return;
+  if (mesh.data == 1 || exchanges_inside(job, mesh)) return;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const double half = least_half_ns(costs, job, mesh, static_cast<int>(stages[s].rank.value),
                                       parameters_of(job, mesh, stages[s]));

@@ -70,9 +70,10 @@ int replicas_that_differ(const Cluster& cluster, const ParallelSetup& mesh) {
 
 int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
                          const CommonOfSchedules& common) {
-  const bool are_alike = common.one_rank_a_stage && job.training.clip_grad_norm == 0 &&
-                         !tie_of(job.model) && !shares_this_machine(job.cluster) &&
-                         have_own_ports(job.cluster);
+  const bool in_groups = mesh.zero > 0 && job.strategy.sharding_degree < mesh.data;
+  const bool are_alike = !in_groups && common.one_rank_a_stage &&
+                         job.training.clip_grad_norm == 0 && !tie_of(job.model) &&
+                         !shares_this_machine(job.cluster) && have_own_ports(job.cluster);
   if (!are_alike) return mesh.data;
   return std::min(mesh.data, std::max(2, replicas_that_differ(job.cluster, mesh)));
 }
@@ -81,7 +82,7 @@ CostTable table_of_some(const CostModel& costs, const Job& job, const ParallelSe
                         std::span<const StagePlan> stages, int replicas) {
   const int shards = job.strategy.sharding_degree;
   CostTable table = costs.table(stages, mesh.pipeline * replicas, mesh.micro_batch_size,
-                                job.training.optimizer, shards);
+                                job.training.optimizer, shards, std::max(1, mesh.zero));
   if (replicas == mesh.data) return table;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const int rank = static_cast<int>(stages[s].rank.value);

@@ -21,7 +21,8 @@ int replicas_that_differ(const Cluster& cluster, const ParallelSetup& mesh);
 /// As many as differ, at least two, where these show what all replicas do: then replicas share only
 /// the reductions of single stages, each of which begins for all at once, when the slowest is
 /// there. All replicas where gradients are clipped or weights are tied (collectives of ranks that
-/// differ), on nodes that differ or share ports, and on this machine's cores.
+/// differ), where they form groups, on nodes that differ or share ports, and on this machine's
+/// cores.
 int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
                          const CommonOfSchedules& common);
 

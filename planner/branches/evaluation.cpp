@@ -112,8 +112,9 @@ Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
   const int replicas = costs.simulated_replicas(parallel);
   const Order order = replicate(pipeline, replicas);
   const CommPolicy policy = policy_for(job, *configuration.schedule);
-  const Program program = lower(
-      order, policy, lowering_of_training(job.training, parallel.zero > 0, job.model, stages));
+  const Program program =
+      lower(order, policy,
+            lowering_of_training(job.training, sharding_of(job, parallel), job.model, stages));
   // The peak follows from the order alone, and simulating costs more.
   for (const RankFigures& rank : peaks_of(program, by.table)) {
     const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;

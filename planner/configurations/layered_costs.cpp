@@ -31,6 +31,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         tensor_asked_(asked_numbers(job.strategy.mp_degree, "mp_degree")),
         experts_asked_(asked_numbers(job.strategy.ep_degree, "ep_degree")),
+        zero_asked_(asked_zero(job.strategy)),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
         common_(common_of(job.strategy.schedule_mode)) {
@@ -102,7 +103,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
     return of(mesh).memory(stages, mesh.micro_batch_size, job_.training.optimizer,
-                           job_.strategy.sharding_degree);
+                           job_.strategy.sharding_degree, std::max(1, mesh.zero));
   }
 
   StageParts stage_parts(const ParallelSetup& mesh, std::span<const StagePlan> stages,
@@ -157,6 +158,13 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
  private:
+  /// Stages of ZeRO; 0 where nothing is sharded.
+  static std::vector<int> asked_zero(const Strategy& strategy) {
+    if (strategy.sharding_degree == 1) return {0};
+    const std::vector<int> asked = asked_numbers(strategy.sharding_stage, "sharding_stage");
+    return asked.empty() ? std::vector<int>{1} : asked;
+  }
+
   static bool has_attention(const Model& model) {
     return std::any_of(model.layers.begin(), model.layers.end(), [&](const Layer& layer) {
       return exec::redone_share(layer, model, LayerRecompute::Attention) > 0;
@@ -206,8 +214,10 @@ class LayerConfigurations final : public ConfigurationCosts {
         setup.tensor = division.tensor;
         setup.experts = division.experts;
         setup.pipeline = p;
-        setup.zero = is_zero() ? 1 : 0;
-        visit_recomputes(setup, visitor);
+        for (const int zero : zero_asked_) {
+          setup.zero = zero;
+          visit_recomputes(setup, visitor);
+        }
       }
     }
   }
@@ -365,8 +375,8 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<CostModel> models_;
   /// By tp and ep, where one is more than 1.
   std::map<std::pair<int, int>, std::vector<CostModel>> divided_;
-  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, experts_asked_, steps_asked_,
-      sizes_asked_;
+  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, experts_asked_, zero_asked_;
+  std::vector<int> steps_asked_, sizes_asked_;
   CommonOfSchedules common_;
 };
 

@@ -83,14 +83,14 @@ class CostModel {
 
   /// stage_costs(), sizes of messages and parameters, routes and memory. Rank r sits on device
   /// r times the devices of a rank.
-  /// `shards`: replicas that divide the update and the optimizer's state among themselves (ZeRO
-  /// stage 1).
+  /// `shards`: replicas that divide the update and their state among themselves, as stage `zero` of
+  /// ZeRO says.
   CostTable table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
-                  std::string_view optimizer, int shards = 1) const;
+                  std::string_view optimizer, int shards = 1, int zero = 1) const;
 
-  /// What the stages hold; `shards` as for table().
+  /// What the stages hold; `shards` and `zero` as for table().
   std::vector<StageMemory> memory(std::span<const StagePlan> stages, int micro_batch_size,
-                                  std::string_view optimizer, int shards) const;
+                                  std::string_view optimizer, int shards, int zero = 1) const;
 
   /// The size of the message at the end of each stage but the last, for one micro-batch; the same
   /// both ways.

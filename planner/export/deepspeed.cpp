@@ -8,6 +8,7 @@ namespace {
 
 void refuse_for_deepspeed(const PlanFacts& facts, ExportedPlan& result) {
   require_one_recompute(facts, "DeepSpeed", result);
+  require_all_sharded(facts, "DeepSpeed", result);
   if (facts.pipeline > 1 && facts.schedule != "1f1b") {
     result.refusals.push_back("DeepSpeed's pipeline engine runs 1f1b; the plan's schedule is " +
                               facts.schedule + "; tune with it in strategy.schedule_mode");

@@ -44,6 +44,7 @@ void refuse_for_megatron(const PlanFacts& facts, const Plan& plan, ExportedPlan&
         "as ranks; the plan has " +
         std::to_string(plan.micro_batches) + " on " + std::to_string(facts.pipeline) + " ranks");
   }
+  require_all_sharded(facts, "Megatron-LM", result);
   if (facts.pipeline > 1 && facts.zero > 1) {
     result.refusals.push_back("Megatron-LM shards gradients and weights (ZeRO " +
                               std::to_string(facts.zero) +

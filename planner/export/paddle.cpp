@@ -55,7 +55,7 @@ ExportedPlan export_paddle(const Plan& plan) {
   document["sharding"] = {{"enable", sharded}};
   if (sharded) {
     document["sharding"]["stage"] = facts.zero;
-    document["sharding"]["degree"] = facts.data;
+    document["sharding"]["degree"] = facts.shards;
   }
   document["recompute"] = {{"enable", facts.recompute == LayerRecompute::Whole}};
   if (facts.pipeline == 1 && plan.micro_batches > 1) {
@@ -64,10 +64,10 @@ ExportedPlan export_paddle(const Plan& plan) {
   if (plan.model.bytes_per_element == 2) {
     document["amp"] = {{"enable", true}, {"dtype", "bfloat16"}, {"level", "o2"}};
   }
-  document["hybrid_configs"] = {{"dp_degree", sharded ? 1 : facts.data},
+  document["hybrid_configs"] = {{"dp_degree", facts.data / facts.shards},
                                 {"mp_degree", facts.tensor},
                                 {"pp_degree", facts.pipeline},
-                                {"sharding_degree", sharded ? facts.data : 1}};
+                                {"sharding_degree", facts.shards}};
   add_paddle_notes(facts, result);
   // Its order is dp, pp, sharding, sep, mp, the last fastest; what is sharded is inside the
   // pipeline.

@@ -9,6 +9,7 @@ namespace {
 
 void refuse_for_paddle_tuner(const PlanFacts& facts, ExportedPlan& result) {
   require_transformer(facts, "Paddle's auto tuner", result);
+  require_all_sharded(facts, "Paddle's auto tuner", result);
   refuse_for_paddle(facts, result);
   if (facts.pipeline > 1 && facts.zero > 1) {
     result.refusals.push_back(

@@ -44,12 +44,20 @@ PlanFacts facts_of(const Plan& plan) {
   facts.experts = plan.expert_parallel;
   facts.sequence_parallel = plan.sequence_parallel;
   facts.zero = facts.data > 1 ? plan.sharding_stage : 0;
+  facts.shards = facts.zero > 0 ? plan.shards() : 1;
   facts.chunks = plan.schedule.chunks;
   facts.schedule = plan.schedule.order ? "custom" : plan.schedule.name;
   facts.global_batch = facts.data * plan.micro_batches * plan.micro_batch_size;
   if (facts.model) facts.stages = blocks_of(plan, facts.model->blocks);
   facts.recompute = recompute_of_blocks(plan, facts.model.has_value());
   return facts;
+}
+
+void require_all_sharded(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {
+  if (facts.zero == 0 || facts.shards == facts.data) return;
+  result.refusals.push_back("for " + tool + " all replicas divide their state; of the plan's " +
+                            std::to_string(facts.data) + " only " + std::to_string(facts.shards) +
+                            " do, take that many replicas");
 }
 
 std::string number_text(double value) {

@@ -23,6 +23,7 @@ struct PlanFacts {
   int tensor = 1, context = 1, data = 1, pipeline = 1, experts = 1;
   bool sequence_parallel = false;
   int zero = 0;    // ZeRO stage, 0 where there is one replica
+  int shards = 1;  // replicas that divide their state; fewer than `data`: hybrid sharding
   int chunks = 1;  // stages a rank
   std::string schedule;
   int global_batch = 1;             // samples of a step, of all replicas
@@ -46,6 +47,8 @@ std::string describe(const std::vector<StageBlocks>& stages);
 /// Whether all stages have the same number of blocks.
 bool evenly_cut(const PlanFacts& facts);
 
+/// Adds a refusal where replicas divide their state in groups.
+void require_all_sharded(const PlanFacts& facts, const std::string& tool, ExportedPlan& result);
 /// Adds a refusal where the model is no transformer, and where blocks differ in what they compute
 /// again; `tool` begins the sentence.
 void require_transformer(const PlanFacts& facts, const std::string& tool, ExportedPlan& result);

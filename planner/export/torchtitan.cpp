@@ -104,8 +104,9 @@ std::string modules_of(const std::vector<StageBlocks>& stages) {
 void add_data_parallelism(const PlanFacts& facts, TorchtitanFlags& flags, ExportedPlan& result) {
   const bool alone = facts.tensor * facts.pipeline * facts.context * facts.experts == 1;
   const bool replicas = facts.zero == 0 && (alone || facts.data == 1);
-  flags.add("parallelism.data_parallel_replicate_degree", replicas ? facts.data : 1);
-  flags.add("parallelism.data_parallel_shard_degree", replicas ? 1 : facts.data);
+  const int shards = replicas ? 1 : facts.zero > 0 ? facts.shards : facts.data;
+  flags.add("parallelism.data_parallel_replicate_degree", facts.data / shards);
+  flags.add("parallelism.data_parallel_shard_degree", shards);
   if (replicas) return;
   flags.add("parallelism.fsdp_reshard_after_forward", facts.zero == 3 ? "always" : "never");
   if (facts.zero == 0) {

@@ -16,7 +16,11 @@ namespace {
 constexpr std::int64_t kStateWidth = 4;  // width of moments and master weights at least
 constexpr std::int64_t kExactSumBytes = 16;
 
-int shards_of(const Plan& plan) { return plan.sharding_stage > 0 ? plan.replicas() : 1; }
+StateShards shards_of(const Plan& plan) { return {plan.sharding_stage, plan.shards()}; }
+
+Bytes part_of(Bytes whole, const StateShards& shards) {
+  return Bytes((whole.value + shards.count - 1) / shards.count);
+}
 
 }  // namespace
 
@@ -67,10 +71,19 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
   return state;
 }
 
-StageState sharded_state(const StageState& state, int shards) {
+StageState sharded_state(const StageState& state, const StateShards& shards) {
   StageState part = state;
-  part.optimizer = Bytes((state.optimizer.value + shards - 1) / shards);
+  if (shards.zero >= 1) part.optimizer = part_of(state.optimizer, shards);
+  if (shards.zero >= 2) part.gradients = part_of(state.gradients, shards);
+  if (shards.zero >= 3) part.parameters = part_of(state.parameters, shards);
   return part;
+}
+
+void divide(StageMemory& memory, const StageState& state, const StateShards& shards) {
+  if (shards.count == 1) return;
+  memory.constant -= state.sum() - sharded_state(state, shards).sum();
+  if (shards.zero >= 2) memory.whole_gradients = state.gradients;
+  if (shards.zero >= 3) memory.whole_weights = state.parameters;
 }
 
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
@@ -128,8 +141,10 @@ StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory
       state_of(plan.model, layers, plan.training.optimizer, division_of(plan, kind)).parameters;
   if (kind == RunKind::ExactTraining) {
     StageMemory memory = planned;
-    const std::int64_t parameters = weights.value / plan.model.bytes_per_element;
-    memory.constant += Bytes(parameters * kExactSumBytes);
+    const Bytes sums(weights.value / plan.model.bytes_per_element * kExactSumBytes);
+    const bool are_divided = memory.whole_gradients.value > 0;
+    memory.constant += are_divided ? part_of(sums, shards_of(plan)) : sums;
+    if (are_divided) memory.whole_gradients += sums;
     return memory;
   }
   StageMemory memory;
@@ -151,7 +166,7 @@ std::vector<StageMemory> memory_table(const Plan& plan) {
                 recompute_of(plan.model, plan.training.recompute), ranks);
   for (std::size_t s = 0; s < table.size(); ++s) {
     const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer, ranks);
-    table[s].constant -= state.sum() - sharded_state(state, shards_of(plan)).sum();
+    divide(table[s], state, shards_of(plan));
   }
   return table;
 }

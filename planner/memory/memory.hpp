@@ -34,8 +34,15 @@ struct StageState {
 StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer,
                     const StageDivision& ranks = {});
 
-/// The state of one of `shards` replicas that divide the optimizer's among themselves.
-StageState sharded_state(const StageState& state, int shards);
+/// How a stage's replicas divide its state among them (ZeRO).
+struct StateShards {
+  int zero = 0, count = 1;
+};
+/// The state of one of these replicas: the optimizer's part, from stage 2 of ZeRO on that of the
+/// gradients, from stage 3 on that of the weights.
+StageState sharded_state(const StageState& state, const StateShards& shards);
+/// The same in the entry of CostTable::memory that memory_of() gives for the whole state.
+void divide(StageMemory& memory, const StageState& state, const StateShards& shards);
 
 /// The entry of CostTable::memory: what is held of a micro-batch after F, and how I changes that
 /// until W lets go of it. `recompute` by layer of the model; empty: nothing is recomputed. `ranks`:

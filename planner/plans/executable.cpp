@@ -13,7 +13,9 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
   if (parallel.context > 1) missing.emplace_back("context parallelism");
   if (parallel.experts > 1 && parallel.zero > 0)
     missing.emplace_back("expert parallelism with a sharded optimizer state (ZeRO)");
-  if (parallel.zero > 1) missing.push_back("ZeRO stage " + std::to_string(parallel.zero));
+  // Its times are of sums after every micro-batch, which the executor does not make.
+  if (parallel.zero > 1 && estimated_architecture(job))
+    missing.push_back("ZeRO stage " + std::to_string(parallel.zero));
   if (job.architecture && !can_be_trained(*job.architecture))
     missing.push_back("the layers of " + job.architecture->name);
   if (missing.empty() && !tensor_fault(job.model, parallel.tensor).empty())
@@ -33,12 +35,14 @@ std::map<std::string, Executable> executable_on_devices(const Job& job,
     const Executable refused{Answer::No, "not in the executor: " + list};
     return {{"cpu", refused}, {"paced", {}}, {"cuda", refused}};
   }
-  if (parallel.tensor > 1 || parallel.experts > 1) {
-    const std::string what = parallel.tensor > 1 ? "tensor" : "expert";
+  const std::string of_cpus = parallel.tensor > 1    ? "tensor parallelism"
+                              : parallel.experts > 1 ? "expert parallelism"
+                              : parallel.zero > 1    ? "ZeRO stage " + std::to_string(parallel.zero)
+                                                     : "";
+  if (!of_cpus.empty())
     return {{"cpu", {}},
             {"paced", {}},
-            {"cuda", {Answer::No, "not in the executor: " + what + " parallelism on GPUs"}}};
-  }
+            {"cuda", {Answer::No, "not in the executor: " + of_cpus + " on GPUs"}}};
   return {
       {"cpu", {}},
       {"paced", {}},

@@ -74,16 +74,17 @@ CostTable costs_of_whole_actions(const Plan& plan) {
   return costs;
 }
 
-LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded, const Model& model,
-                                  std::span<const StagePlan> stages) {
+LowerOptions lowering_of_training(const TrainingSpec& training, const Sharding& sharding,
+                                  const Model& model, std::span<const StagePlan> stages) {
   return {.clips = training.clip_grad_norm > 0,
           .optimizer = true,
-          .sharded = sharded,
+          .sharded = sharding.zero > 0,
+          .sharding = sharding,
           .tied = tied_stages(model, stages)};
 }
 
 LowerOptions lowering_of_plan(const Plan& plan) {
-  return lowering_of_training(plan.training, plan.sharding_stage > 0, plan.model, plan.stages);
+  return lowering_of_training(plan.training, plan.sharding(), plan.model, plan.stages);
 }
 
 Program program_of_plan(const Plan& plan) {

@@ -25,10 +25,10 @@ Order order_of_plan(const Plan& plan);
 /// as far as these have weights.
 CostTable costs_of_whole_actions(const Plan& plan);
 
-/// What a training asks of lower(): the update, with the norm where it clips, the gathering where
-/// replicas share the update, and the sums of what these stages of the model have in common.
-LowerOptions lowering_of_training(const TrainingSpec& training, bool sharded, const Model& model,
-                                  std::span<const StagePlan> stages);
+/// What a training asks of lower(): the update, with the norm where it clips, what replicas divide,
+/// and the sums of what these stages of the model have in common.
+LowerOptions lowering_of_training(const TrainingSpec& training, const Sharding& sharding,
+                                  const Model& model, std::span<const StagePlan> stages);
 LowerOptions lowering_of_plan(const Plan& plan);
 /// order_of_plan() lowered under the plan's policy, with the update at the end of each rank.
 Program program_of_plan(const Plan& plan);

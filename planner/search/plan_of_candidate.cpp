@@ -244,6 +244,9 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.schedule.parameters = schedule_parameters(parallel);
   plan.policy = policy_for(job, schedule);
   plan.sharding_stage = parallel.zero;
+  const Sharding sharding = sharding_of(job, parallel);
+  if (sharding.groups > 1) plan.sharding_degree = job.strategy.sharding_degree;
+  plan.unshard_lookahead = sharding.ahead;
   plan.expert_parallel = parallel.experts;
   plan.sequence_parallel = parallel.sequence_parallel;
   StageParts inside;

@@ -23,7 +23,7 @@ struct Example {
   std::string section;  // "2.1"
   int line = 0;
   std::map<std::string, std::string>
-      fields;  // order, is, policy, costs, parts, mesh, devices, gives
+      fields;  // order, is, policy, costs, parts, mesh, devices, sharding, gives
 };
 
 struct Page {
@@ -80,7 +80,7 @@ json vector_of(const Example& example) {
     std::replace(rank.begin(), rank.end(), ' ', ',');
     vector["rows"].push_back(rank);
   }
-  for (const char* field : {"parts", "mesh", "devices"}) {
+  for (const char* field : {"parts", "mesh", "devices", "sharding"}) {
     if (example.fields.count(field) == 0) continue;
     for (const std::string& line : pieces(example.fields.at(field), '\n'))
       vector["heading"].push_back(field + (" " + line));

@@ -176,6 +176,28 @@ TEST(Resuming, ReplicasThatShareOutTheOptimizersStateSaveItInPieces) {
   }
 }
 
+TEST(Resuming, WeightsThatReplicasDivideAreSavedInPieces) {
+  constexpr auto kExact = exec::Numerics::Exact;
+  const Folder whole_folder;
+  const State whole =
+      trained({.plan = plans()[1], .steps = 6, .numerics = kExact}, whole_folder.path());
+  const Order one = planner::make_order("interleaved", {2, kMicroBatches / 4, 2, {}});
+  for (const Sharding sharding :
+       {Sharding{.zero = 2}, Sharding{.zero = 3}, Sharding{.zero = 3, .groups = 2}}) {
+    SCOPED_TRACE(to_string(sharding));
+    const Program replicas = lower(planner::replicate(one, 4), comm_policy_preset("torch"),
+                                   {.optimizer = true, .sharded = true, .sharding = sharding});
+    const Folder half, by_another, by_the_same;
+    train({.numerics = kExact, .program = &replicas}, half.path());
+    expect_same_bits(
+        trained({.plan = plans()[3], .from = &half.path(), .numerics = kExact}, by_another.path()),
+        whole);
+    expect_same_bits(trained({.from = &half.path(), .numerics = kExact, .program = &replicas},
+                             by_the_same.path()),
+                     whole);
+  }
+}
+
 TEST(Resuming, ATableInTwoStagesIsSavedOnceAndLoadedByBoth) {
   constexpr auto kExact = exec::Numerics::Exact;
   const Model model = tied_transformer();

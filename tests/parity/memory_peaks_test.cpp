@@ -31,6 +31,7 @@ struct PeakCase {
   bool sharded = false;
   int tensor = 1;
   int experts = 1;  // of the replicas, that divide them
+  int zero = 1;     // where it is sharded
 };
 
 std::string name_of(const PeakCase& c) {
@@ -38,7 +39,7 @@ std::string name_of(const PeakCase& c) {
   if (c.chunks > 1) name += "x" + std::to_string(c.chunks);
   if (c.tensor > 1) name += "_tp" + std::to_string(c.tensor);
   if (c.experts > 1) name += "_ep" + std::to_string(c.experts);
-  if (c.replicas > 1) name += c.sharded ? "_zero1" : "_replicas";
+  if (c.replicas > 1) name += c.sharded ? "_zero" + std::to_string(c.zero) : "_replicas";
   if (c.recompute == RecomputeSpec::Kind::Full) name += "_full";
   if (c.recompute == RecomputeSpec::Kind::Selective) name += "_selective";
   name += std::string("_") + c.optimizer;
@@ -89,7 +90,7 @@ Plan plan_of(const PeakCase& c) {
   plan.schedule.chunks = c.chunks;
   plan.training.optimizer = c.optimizer;
   plan.training.recompute.kind = c.recompute;
-  plan.sharding_stage = c.sharded ? 1 : 0;
+  plan.sharding_stage = c.sharded ? c.zero : 0;
   plan.policy = comm_policy_preset("torch");
   const Order order = planner::make_order(c.schedule, {c.ranks, c.micro_batches, c.chunks, {}});
   const int layers = static_cast<int>(plan.model.layers.size());
@@ -148,8 +149,13 @@ std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::R
   plan.costs.memory =
       planner::memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
                          recompute_of(plan.model, plan.training.recompute), plan.division());
-  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    if (plan.sharding_stage > 1)
+      planner::divide(plan.costs.memory[s],
+                      planner::state_of(plan.model, plan.stages[s], plan.training.optimizer),
+                      {plan.sharding_stage, plan.replicas()});
     plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], kind);
+  }
   return peaks_of(program, plan.costs);
 }
 
@@ -180,6 +186,18 @@ TEST_P(MemoryPeaks, OfForwardsAloneAreWithinFivePercent) {
                measured(plan, program, exec::Numerics::Fast, exec::RunMode::Evaluate));
 }
 
+/// Two replicas that divide gradients, or weights too.
+PeakCase divided(const char* schedule, int chunks, int zero) {
+  return {.model = "llama",
+          .schedule = schedule,
+          .ranks = 2,
+          .micro_batches = 4,
+          .chunks = chunks,
+          .replicas = 2,
+          .sharded = true,
+          .zero = zero};
+}
+
 constexpr auto kFull = RecomputeSpec::Kind::Full, kSelective = RecomputeSpec::Kind::Selective;
 
 INSTANTIATE_TEST_SUITE_P(
@@ -208,7 +226,10 @@ INSTANTIATE_TEST_SUITE_P(
                  .replicas = 2,
                  .sharded = true,
                  .tensor = 2},
-        PeakCase{"llama", "gpipe"}, PeakCase{"llama", "1f1b"}, PeakCase{"llama", "zb-h1"},
+        divided("1f1b", 1, 2), divided("1f1b", 1, 3), divided("interleaved", 2, 2),
+        divided("interleaved", 2, 3), divided("zbv", 2, 2), divided("zbv", 2, 3),
+        divided("gpipe", 1, 3), PeakCase{"llama", "gpipe"}, PeakCase{"llama", "1f1b"},
+        PeakCase{"llama", "zb-h1"},
         PeakCase{.model = "llama", .schedule = "1f1b", .recompute = kSelective},
         PeakCase{"mixtral", "gpipe"}, PeakCase{"mixtral", "1f1b"}, PeakCase{"mixtral", "zb-h1"},
         PeakCase{.model = "mixtral", .schedule = "1f1b", .recompute = kFull},

@@ -152,6 +152,11 @@ TEST(Mpi, ReplicasOfAPipelineGiveTheSerialBitsShardedOrNot) {
       expect_serial_bits(
           lower(planner::replicate(one, 2), CommPolicy{}, {.optimizer = true, .sharded = sharded}));
     }
+    for (const int zero : {2, 3}) {
+      SCOPED_TRACE(std::string(schedule) + " ZeRO stage " + std::to_string(zero));
+      expect_serial_bits(lower(planner::replicate(one, 2), CommPolicy{},
+                               {.optimizer = true, .sharded = true, .sharding = {.zero = zero}}));
+    }
   }
 }
 

@@ -136,6 +136,7 @@ Case random_case(std::uint64_t seed) {
   c.fragment = random.broken ? dice.chance(70) : dice.chance(10);
   add_calls_to_some(dice, c);
   add_parts_to_some(reference::Dice(seed + 2'000'000'000), c);
+  add_sharding_to_some(reference::Dice(seed + 3'000'000'000), c);
   return c;
 }
 

@@ -15,7 +15,7 @@
 namespace pipewright::tests {
 namespace exec_random_test {
 
-constexpr std::uint64_t kCallSeeds = 1'000'000, kPartSeeds = 2'000'000;
+constexpr std::uint64_t kCallSeeds = 1'000'000, kPartSeeds = 2'000'000, kShardingSeeds = 3'000'000;
 
 std::string difference_of(const Program& program, const Timeline& sim, const Timeline& exec) {
   std::string text;
@@ -60,6 +60,7 @@ TEST(ExecRandom, VirtualTimelineIsTheSimulators) {
     Case c = random_case(seed);
     add_calls_to_some(reference::Dice(seed + kCallSeeds), c);
     add_parts_to_some(reference::Dice(seed + kPartSeeds), c);
+    add_sharding_to_some(reference::Dice(seed + kShardingSeeds), c);
     if (!is_usable(c)) continue;
     const Program program = program_of(c);
     const CostTable costs = costs_of(c);
@@ -116,6 +117,7 @@ TEST(ExecRandom, WallClockRunsStandWhereCheckSaysTheyDo) {
     Case c = random_case(seed);
     add_calls_to_some(reference::Dice(seed + kCallSeeds), c);
     add_parts_to_some(reference::Dice(seed + kPartSeeds), c);
+    add_sharding_to_some(reference::Dice(seed + kShardingSeeds), c);
     if (!is_usable(c)) continue;
     const Program program = program_of(c);
     const CostTable costs = costs_of(c);

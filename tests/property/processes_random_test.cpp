@@ -75,6 +75,7 @@ TEST(Processes, StandWhereCheckSaysTheyDo) {
     Case c = random_case(seed);
     add_calls_to_some(reference::Dice(seed + 1'000'000), c);
     add_parts_to_some(reference::Dice(seed + 2'000'000), c);
+    add_sharding_to_some(reference::Dice(seed + 3'000'000), c);
     if (!is_usable(c)) continue;
     const Program program = program_of(c);
     const CostTable costs = costs_of(c);

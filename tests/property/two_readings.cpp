@@ -20,6 +20,7 @@
 #include "tests/reference/random_calls.hpp"
 #include "tests/reference/random_order.hpp"
 #include "tests/reference/random_parts.hpp"
+#include "tests/reference/random_sharding.hpp"
 
 namespace pipewright::tests {
 namespace {
@@ -286,6 +287,11 @@ void add_parts_to_some(reference::Dice dice, Case& c) {
     std::swap(c.heading.mesh, c.heading.devices);
   if (loses_a_rank(c)) c.heading.devices.clear();
   if (dice.chance(30)) c.policy.device_queues = dice.between(1, 3);
+}
+
+void add_sharding_to_some(reference::Dice dice, Case& c) {
+  if (dice.chance(75) || reference::is_asynchronous(c.order)) return;
+  reference::add_sharding(dice, c.order, c.heading);
 }
 
 void drop_idle_parts(Case& c) {

@@ -40,6 +40,9 @@ struct Case {
 void add_calls_to_some(reference::Dice dice, Case& c);
 /// The same of parts, in two cases of five.
 void add_parts_to_some(reference::Dice dice, Case& c);
+/// Makes one in four of those without weight versions one in which replicas divide more than the
+/// update.
+void add_sharding_to_some(reference::Dice dice, Case& c);
 /// Drops the parts of stages and kinds that the order does not compute.
 void drop_idle_parts(Case& c);
 /// Calls name ranks by number, or ranks are devices, and one has no action: a row without any is

@@ -250,7 +250,8 @@ std::vector<Action> parse_parts(const std::string& text) {
 
 Heading parse_heading(const std::string& csv) {
   static const std::regex group(R"(# group ([^:]*):(.*))"), parts(R"(# parts (\d+[FIWB]):(.*))"),
-      mesh(R"(# (mesh|devices) (.*))"), axis(R"((\w+)=(\d+))");
+      mesh(R"(# (mesh|devices) (.*))"), axis(R"((\w+)=(\d+))"),
+      sharding(R"(# sharding(?: zero=([123]))?(?: groups=(\d+))?)");
   Heading heading;
   std::istringstream lines(csv);
   std::smatch found;
@@ -261,6 +262,9 @@ Heading parse_heading(const std::string& csv) {
       for (int rank = 0; ranks >> rank;) of.push_back(rank);
     } else if (std::regex_match(line, found, parts)) {
       heading.parts[found[1]] = parse_parts(found[2]);
+    } else if (std::regex_match(line, found, sharding)) {
+      if (found[1].matched) heading.zero = std::stoi(found[1]);
+      if (found[2].matched) heading.replica_groups = std::stoi(found[2]);
     } else if (std::regex_match(line, found, mesh)) {
       Mesh& of = found[1] == "mesh" ? heading.mesh : heading.devices;
       std::istringstream axes(found[2]);
@@ -293,6 +297,12 @@ std::string to_csv(const Order& order, const Heading& heading) {
     if (axes.empty()) continue;
     csv += ranks_are_devices ? "# devices" : "# mesh";
     for (const auto& [axis, devices] : axes) csv += " " + axis + "=" + std::to_string(devices);
+    csv += "\n";
+  }
+  if (heading.zero > 0 || heading.replica_groups > 1) {
+    csv += "# sharding";
+    if (heading.zero > 0) csv += " zero=" + std::to_string(heading.zero);
+    if (heading.replica_groups > 1) csv += " groups=" + std::to_string(heading.replica_groups);
     csv += "\n";
   }
   for (const Row& row : order) {

@@ -43,7 +43,9 @@ struct Heading {
   Groups groups = {};
   Parts parts = {};
   Mesh mesh = {};
-  Mesh devices = {};  // that consecutive ranks are (3.5)
+  Mesh devices = {};       // that consecutive ranks are (3.5)
+  int zero = 0;            // 3.2: the stage of ZeRO; 0: none is named
+  int replica_groups = 1;  // 3.2: of replicas that have all parts together
 };
 
 [[nodiscard]] bool is_send(const Action& action);

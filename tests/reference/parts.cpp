@@ -1,7 +1,9 @@
 #include "tests/reference/parts.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <vector>
 
 namespace pipewright::reference {
 namespace {
@@ -71,6 +73,29 @@ Order with_parts(const Order& lists, const Parts& parts) {
     }
   }
   return result;
+}
+
+void chain_parts(const Parts& parts, Program& program) {
+  for (const std::vector<int>& list : program.lists) {
+    std::map<std::string, std::vector<int>> chains;  // by action, of the one or two that come next
+    for (const int id : list) {
+      Instruction& instruction = program.instructions[id];
+      if (is_part(instruction.cell[0])) {
+        chains[instruction.cell[0].part_of].push_back(id);
+        continue;
+      }
+      if (!has_parts(instruction.cell, parts)) continue;
+      instruction.has_parts = true;
+      const std::vector<int> inputs = instruction.inputs;
+      for (const auto& [action, chain] : chains) {
+        program.instructions[chain.front()].inputs = inputs;
+        for (std::size_t k = 1; k < chain.size(); ++k)
+          program.instructions[chain[k]].inputs = {chain[k - 1]};
+        instruction.inputs.push_back(chain.back());
+      }
+      chains.clear();
+    }
+  }
 }
 
 }  // namespace pipewright::reference

@@ -19,12 +19,13 @@ class Builder {
   Program build() {
     program_.devices_of_rank = devices_of_rank(heading_.mesh);
     program_.block = devices_of_rank(heading_.devices);
+    program_.groups = heading_.replica_groups;
     add_instructions();
     for (const std::vector<int>& batch : batches_) join(batch);
     for (const Instruction& end : program_.instructions)
       program_.groups_apart = program_.groups_apart || in_group(end);
     for (Instruction& instruction : program_.instructions) find_inputs(instruction);
-    for (const std::vector<int>& list : program_.lists) chain_parts(list);
+    chain_parts(heading_.parts, program_);
     for (Instruction& instruction : program_.instructions) find_others(instruction);
     for (const std::vector<int>& list : program_.lists) find_issuers(list);
     for (std::size_t rank = 0; rank < lists_.size(); ++rank) make_lanes(static_cast<int>(rank));
@@ -143,7 +144,8 @@ class Builder {
       } else if (a.kind == "W") {
         add(to, name(s, "I", m));
       } else if (a.kind == "REDUCE_GRAD") {
-        for (const char* kind : {"W", "B"}) add_all(to, kind, s);
+        for (const char* kind : {"W", "B"})
+          heading_.zero >= 2 ? add_before(to, kind, s) : add_all(to, kind, s);
       } else if (a.kind == "OPT") {
         for (const char* kind : {"W", "B", "REDUCE_GRAD"}) add_all(to, kind, -1);
         add_before(to, "UNSHARD", -1);
@@ -157,6 +159,7 @@ class Builder {
         if (!add(to, name(s, "I", m))) add(to, name(s, "B", m));
       }
       if (is_pass(a) || a.kind == "RESHARD") add_before(to, "UNSHARD", s);
+      if (heading_.zero >= 2 && (a.kind == "W" || a.kind == "B")) add_before(to, "REDUCE_GRAD", -1);
       if (is_wait(a)) add_same_turn(to, a);
     }
   }
@@ -174,8 +177,10 @@ class Builder {
   void add_before(Instruction& to, const std::string& kind, int stage_or_any) {
     for (const int id : program_.lists[to.rank]) {
       if (&program_.instructions[id] == &to) return;
-      const Action& a = program_.instructions[id].cell[0];
-      if (a.kind == kind && (stage_or_any < 0 || a.stage == stage_or_any)) to.inputs.push_back(id);
+      for (const Action& a : program_.instructions[id].cell) {
+        if (a.kind == kind && (stage_or_any < 0 || a.stage == stage_or_any))
+          to.inputs.push_back(id);
+      }
     }
   }
 
@@ -185,30 +190,6 @@ class Builder {
       if (&program_.instructions[id] == &to) return;
       if (stream.empty() || program_.instructions[id].cell[0].stream == stream)
         to.inputs.push_back(id);
-    }
-  }
-
-  // --- Section 3.4 ---
-
-  /// The first parts have the inputs of the action that they stand before, too.
-  void chain_parts(const std::vector<int>& list) {
-    std::map<std::string, std::vector<int>> chains;  // by action, of the one or two that come next
-    for (const int id : list) {
-      Instruction& instruction = program_.instructions[id];
-      if (is_part(instruction.cell[0])) {
-        chains[instruction.cell[0].part_of].push_back(id);
-        continue;
-      }
-      if (!has_parts(instruction.cell, heading_.parts)) continue;
-      instruction.has_parts = true;
-      const std::vector<int> inputs = instruction.inputs;
-      for (const auto& [action, chain] : chains) {
-        program_.instructions[chain.front()].inputs = inputs;
-        for (std::size_t k = 1; k < chain.size(); ++k)
-          program_.instructions[chain[k]].inputs = {chain[k - 1]};
-        instruction.inputs.push_back(chain.back());
-      }
-      chains.clear();
     }
   }
 
@@ -317,6 +298,17 @@ class Builder {
     }
   }
 
+  /// Of a rank among the replicas of a stage: groups of them follow one another.
+  int group_of(int rank, int stage) const {
+    int replicas = 0, before = 0;
+    for (int other = 0; other < static_cast<int>(lists_.size()); ++other) {
+      if (!computes(other, stage) || !hold_the_same(other, rank)) continue;
+      ++replicas;
+      before += other < rank ? 1 : 0;
+    }
+    return before * heading_.replica_groups / replicas;
+  }
+
   void find_others(Instruction& of) {
     const Action& a = of.cell[0];
     program_.has_calls = program_.has_calls || is_call(a);
@@ -330,6 +322,7 @@ class Builder {
     for (int rank = 0; rank < static_cast<int>(lists_.size()); ++rank) {
       if (rank == of.rank || (!of_all && !computes(rank, a.stage))) continue;
       if (a.kind != "REDUCE_NORM" && !hold_the_same(rank, of.rank)) continue;
+      if (a.kind == "UNSHARD" && group_of(rank, a.stage) != group_of(of.rank, a.stage)) continue;
       const std::vector<int> theirs = of_kind(rank, a.kind, a.stage);
       if (turn < theirs.size()) of.others.push_back(theirs[turn]);
     }

@@ -51,6 +51,7 @@ struct Program {
   bool has_calls = false;                 // 3.3
   bool groups_apart = false;              // 2.4: some operation goes over the group's communicator
   std::vector<bool> sharded;              // by stage, 3.2
+  int groups = 1;                         // of replicas, 3.2
   int devices_of_rank = 1;                // 3.4
   int block = 1;                          // ranks that are devices of one: 3.5
   std::vector<Instruction> instructions;  // rank after rank, each in program order

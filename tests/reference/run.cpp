@@ -413,6 +413,8 @@ std::int64_t Run::collective_time(int member) const {
   for (const int other : program_.instructions[member].others) n += counts(other) ? 1 : 0;
   const bool sharded = a.stage >= 0 && a.stage < static_cast<int>(program_.sharded.size()) &&
                        program_.sharded[a.stage];
+  if (sharded && program_.groups > 1 && a.kind == "REDUCE_GRAD")
+    return given + grouped_time(member, bytes);
   if (costs_.collectives) {
     const bool gathers = a.kind == "UNSHARD";
     return given + price(member,
@@ -423,6 +425,41 @@ std::int64_t Run::collective_time(int member) const {
   }
   const std::int64_t steps = sharded ? n - 1 : 2 * (n - 1);
   return given + ring_time(steps, steps * bytes, n);
+}
+
+/// Section 5: a REDUCE_GRAD of replicas in groups.
+std::int64_t Run::grouped_time(int member, std::int64_t bytes) const {
+  std::vector<int> ranks{program_.instructions[member].rank};
+  for (const int other : program_.instructions[member].others)
+    ranks.push_back(program_.instructions[other].rank);
+  std::sort(ranks.begin(), ranks.end());
+  const auto time_of = [&](const std::vector<int>& of, const std::string& kind, std::int64_t b) {
+    const auto n = static_cast<std::int64_t>(of.size());
+    if (n == 1) return std::int64_t{0};
+    if (costs_.collectives) {
+      std::vector<int> devices;
+      for (const int rank : of) devices.push_back(rank * program_.devices_of_rank);
+      return collective_price(*costs_.collectives, kind, devices, b);
+    }
+    const std::int64_t steps = kind == "ALL_REDUCE" ? 2 * (n - 1) : n - 1;
+    return ring_time(steps, steps * b, n);
+  };
+  const std::size_t each =
+      std::max<std::size_t>(1, ranks.size() / static_cast<std::size_t>(program_.groups));
+  std::int64_t inside = 0, across = 0;
+  for (std::size_t first = 0; first < ranks.size(); first += each) {
+    const std::size_t end = std::min(ranks.size(), first + each);
+    inside = std::max(inside, time_of({ranks.begin() + static_cast<std::ptrdiff_t>(first),
+                                       ranks.begin() + static_cast<std::ptrdiff_t>(end)},
+                                      "REDUCE_SCATTER", bytes));
+  }
+  for (std::size_t part = 0; part < each; ++part) {
+    std::vector<int> of;
+    for (std::size_t k = part; k < ranks.size(); k += each) of.push_back(ranks[k]);
+    const auto parts = static_cast<std::int64_t>(each);
+    across = std::max(across, time_of(of, "ALL_REDUCE", (bytes + parts - 1) / parts));
+  }
+  return inside + across;
 }
 
 std::int64_t Run::computation_time(int id) const {

@@ -85,6 +85,7 @@ class Run {
   std::int64_t transfer_time(int send) const;
   std::int64_t computation_time(int id) const;
   std::int64_t collective_time(int member) const;
+  std::int64_t grouped_time(int member, std::int64_t bytes) const;
   std::int64_t call_time(int member) const;
   bool counts(int member) const;
   std::int64_t price(int member, const std::string& kind, std::int64_t bytes) const;

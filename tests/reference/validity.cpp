@@ -36,6 +36,55 @@ class Inspector {
     return "";
   }
 
+  /// 3.5: which part of the parameters the device holds.
+  static int place_along_tp(const Heading& heading, int rank) {
+    for (const auto& [axis, devices] : heading.devices) {
+      if (axis == "tp") return rank % devices;
+      rank /= devices;
+    }
+    return 0;
+  }
+
+  /// Sections 3.2 and 7, where replicas divide gradients, or weights too, or form groups.
+  std::string divided(const Heading& heading) const {
+    if (heading.zero < 2 && heading.replica_groups == 1) return "";
+    for (int s = 0; s < stages_; ++s) {
+      std::set<int> ranks;  // one of those that hold different parts of the stage
+      bool gathers = false, reduces = false;
+      for (std::size_t rank = 0; rank < lists_.size(); ++rank) {
+        for (const Cell& cell : lists_[rank]) {
+          for (const Action& a : cell) {
+            if (a.stage != s) continue;
+            gathers = gathers || a.kind == "UNSHARD";
+            reduces = reduces || a.kind == "REDUCE_GRAD";
+            if (is_pass(a) && place_along_tp(heading, static_cast<int>(rank)) == 0)
+              ranks.insert(static_cast<int>(rank));
+          }
+        }
+      }
+      if (ranks.size() < 2 || !gathers) continue;
+      if (static_cast<int>(ranks.size()) % heading.replica_groups != 0)
+        return "the replicas of stage " + std::to_string(s) + " form no equal groups";
+      if (heading.zero < 2) continue;
+      for (const Row& row : lists_) {
+        std::string left;
+        bool weights = false;
+        for (const Cell& cell : row) {
+          for (const Action& a : cell) {
+            if (a.kind == "OPT") weights = false;
+            if (a.stage != s) continue;
+            if (a.kind == "UNSHARD" || a.kind == "RESHARD") weights = a.kind == "UNSHARD";
+            if (a.kind == "REDUCE_GRAD") left.clear();
+            if (a.kind == "W" || a.kind == "B") left = name(a);
+            if (is_pass(a) && !weights && heading.zero == 3) return name(a) + " has no weights";
+          }
+        }
+        if (reduces && !left.empty()) return left + " has no REDUCE_GRAD behind it";
+      }
+    }
+    return "";
+  }
+
   /// Section 3.3; of lists with parts.
   std::string calls(const Heading& heading) const {
     const int ranks = static_cast<int>(lists_.size());
@@ -247,8 +296,12 @@ class Inspector {
 
 std::string complaint_about(const Order& lists, const Heading& heading) {
   const Order all = with_parts(lists, heading.parts);
-  const std::string of_calls = Inspector(all).calls(heading);
-  return of_calls.empty() ? Inspector(lists).run() : of_calls;
+  const Inspector inspector(lists);
+  for (const std::string& complaint :
+       {Inspector(all).calls(heading), inspector.run(), inspector.divided(heading)}) {
+    if (!complaint.empty()) return complaint;
+  }
+  return "";
 }
 
 }  // namespace pipewright::reference

@@ -73,11 +73,13 @@ void Device::compute(InstructionId id) {
 void Device::perform(InstructionId id, const Action& action) {
   if (action.kind == ActionKind::Opt) return update(id);
   if (action.kind == ActionKind::ReduceTied) return sums_.tie_alone();
+  if (action.kind == ActionKind::Reshard) return drop_weights(action.stage.value);
   if (!is_compute(action.kind)) return;  // a REDUCE_GRAD or UNSHARD alone: nobody to share with
   Stage& stage = stages_.at(action.stage.value);
   const int m = action.micro_batch.value;
   if (strands_.is_under_way(action)) return strands_.finish(action);
   if (program_.asynchronous) stage.use_version(versions_.version_of(action.stage.value, m));
+  prepare(action);
   stages_.compute(action, messages_);
   if (evaluation_ != nullptr && action.stage.value + 1 == program_.stages)
     evaluation_->put(m, stage.take_outcome(m));
@@ -85,8 +87,18 @@ void Device::perform(InstructionId id, const Action& action) {
 
 void Device::compute_part(const Action& action) {
   if (strands_.is_under_way(action)) return strands_.go_on(action);
+  prepare(action);
   strands_.begin(action, stages_.task_of(action, messages_),
                  stages_.at(action.stage.value).groups());
+}
+
+/// Place for what the action makes.
+void Device::prepare(const Action& action) {
+  if (action.kind != ActionKind::W && action.kind != ActionKind::B) return;
+  Stage& stage = stages_.at(action.stage.value);
+  if (!stage.divides_gradients()) return;
+  stage.make_whole_gradients();
+  recount(action.stage.value);
 }
 
 void Device::update(InstructionId id) {
@@ -100,6 +112,7 @@ void Device::update(InstructionId id) {
       recount(s);
     } else {
       own->update(step_);
+      if (own->divides_weights()) recount(s);
     }
   }
 }
@@ -120,6 +133,9 @@ void Device::drop_versions(InstructionId id, const Action& action) {
 // --- Replicas ---
 
 void Device::hold_part(const GradientPart& part) {
+  if (program_.sharding.divides_gradients()) {  // it may have left its stage
+    for (const StageId stage : program_.placement.stages_of(rank_)) recount(stage.value);
+  }
   std::size_t bytes = 0;
   for (const AlignedFloats& one : part.gradients) bytes += one.size() * sizeof(float);
   for (const FixedPointSums& one : part.sums) bytes += 2 * one.high().size() * sizeof(std::int64_t);
@@ -136,6 +152,28 @@ void Device::recount(int stage) {
 
 std::int64_t Device::peak_bytes() const { return meter_.peak_bytes; }
 
+/// Whole gradients, and parts of weights that are gathered inside a step, go as soon as they may.
+void Device::let_go_of_part(InstructionId member) {
+  const auto held = until_ended_.find(member);
+  if (held == until_ended_.end()) return;
+  handed_in_ -= held->second;
+  meter_.add(-held->second);
+  until_ended_.erase(held);
+}
+
+void Device::give_weights(InstructionId member) {
+  const int stage = program_.code[member].stage;
+  Stage& own = stages_.at(stage);
+  if (own.divides_weights()) own.make_whole_weights();
+  const bool is_verified = step_ - training_.first_step() < training_.verified_steps;
+  sums_.hand_in(member, own.own_part(is_verified && !own.divides_gradients()));
+}
+
+void Device::drop_weights(int stage) {
+  stages_.at(stage).drop_weights();
+  recount(stage);
+}
+
 void Device::take_weights(InstructionId member) {
   const std::vector<PartPtr> messages = transport_->gathered(rank_, member);
   std::vector<GradientPart> arrived;
@@ -150,8 +188,14 @@ void Device::own_shards() {
     const auto own = std::find_if(members.begin(), members.end(),
                                   [&](const auto& member) { return member.rank == rank_; });
     if (own == members.end()) continue;
-    stages_.at(collective.stage.value)
-        .own_shard(static_cast<std::size_t>(own - members.begin()), members.size());
+    Stage& stage = stages_.at(collective.stage.value);
+    if (stage.is_sharded()) continue;  // each UNSHARD of a stage is of the same replicas
+    const RankId first = program_.placement.rank_of(
+        collective.stage, first_micro_batch(program_.devices, rank_, program_.micro_batches));
+    const bool is_first_group = std::any_of(
+        members.begin(), members.end(), [&](const auto& member) { return member.rank == first; });
+    stage.own_shard(static_cast<std::size_t>(own - members.begin()), members.size(),
+                    program_.sharding, is_first_group);
   }
 }
 
@@ -160,6 +204,10 @@ void Device::end_step() {
   for (Stage* stage : stages_.own()) {
     if (program_.asynchronous) stage->use_version(stage->version());
     stage->settle_gradients();  // where no OPT has
+    stage->drop_weights();
+  }
+  if (program_.sharding.divides_weights()) {
+    for (const StageId stage : program_.placement.stages_of(rank_)) recount(stage.value);
   }
   meter_.add(-std::exchange(handed_in_, 0));
 }
@@ -179,17 +227,15 @@ std::vector<float> Device::fetch(Flow flow, int stage, int micro_batch) {
 
 PayloadPtr Device::give(InstructionId send) {
   const Instruction& in = program_.code[send];
-  if (in.kind == ActionKind::Unshard) {
-    const bool is_verified = step_ - training_.first_step() < training_.verified_steps;
-    sums_.hand_in(send, stages_.at(in.stage).own_part(is_verified));
-    return nullptr;
-  }
   if (is_call(in.kind)) {
     strands_.require_wanted(send);
     return nullptr;
   }
   if (in.in_collective()) {
-    sums_.hand_in(send);
+    const std::int64_t before = handed_in_;
+    in.kind == ActionKind::Unshard ? give_weights(send) : sums_.hand_in(send);
+    if (has_stage(in.kind) && stages_.at(in.stage).divides_gradients())
+      until_ended_[send] = handed_in_ - before;
     return nullptr;
   }
   return std::make_unique<HostPayload>(
@@ -198,9 +244,11 @@ PayloadPtr Device::give(InstructionId send) {
 
 void Device::accept(InstructionId recv, PayloadPtr payload) {
   const Instruction& in = program_.code[recv];
-  if (in.kind == ActionKind::Unshard) return take_weights(recv);
   if (is_call(in.kind)) return strands_.bring_together(recv);
-  if (in.in_collective()) return sums_.ended(recv);
+  if (in.in_collective()) {
+    in.kind == ActionKind::Unshard ? take_weights(recv) : sums_.ended(recv);
+    return let_go_of_part(recv);
+  }
   auto* message = dynamic_cast<HostPayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie in host memory");
   const Flow flow = flow_of(in.kind);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -95,6 +96,7 @@ class Device final : public exec::Device {
 
  private:
   void perform(InstructionId id, const Action& action);
+  void prepare(const Action& action);
   void compute_part(const Action& action);
   void put(Flow flow, int stage, int micro_batch, std::vector<float> tensor);
   std::vector<float> fetch(Flow flow, int stage, int micro_batch);
@@ -102,7 +104,10 @@ class Device final : public exec::Device {
   void recount(int stage);
   void update(InstructionId id);
   void own_shards();
+  void give_weights(InstructionId member);
   void take_weights(InstructionId member);
+  void drop_weights(int stage);
+  void let_go_of_part(InstructionId member);
   void drop_versions(InstructionId id, const Action& action);
   /// In the rank's list.
   std::size_t place_of(InstructionId id) const;
@@ -123,6 +128,8 @@ class Device final : public exec::Device {
   Evaluation* evaluation_ = nullptr;
   int step_ = 0;
   std::int64_t handed_in_ = 0;  // bytes of gradients for others, until the step's end
+  /// Of these, what goes when its collective has ended, by member.
+  std::map<InstructionId, std::int64_t> until_ended_;
 };
 
 /// What a run on CPUs adds.

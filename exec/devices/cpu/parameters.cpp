@@ -12,9 +12,10 @@
 namespace pipewright::exec::cpu {
 namespace {
 
-AlignedFloats slice_of(const AlignedFloats& all, const ElementRange& range) {
-  return {all.begin() + static_cast<std::ptrdiff_t>(range.begin),
-          all.begin() + static_cast<std::ptrdiff_t>(range.end)};
+/// Of an array that begins with element `first` of a parameter.
+AlignedFloats slice_of(const AlignedFloats& all, std::size_t first, const ElementRange& range) {
+  return {all.begin() + static_cast<std::ptrdiff_t>(range.begin - first),
+          all.begin() + static_cast<std::ptrdiff_t>(range.end - first)};
 }
 
 void put_slice(const AlignedFloats& slice, const ElementRange& range, AlignedFloats& all) {
@@ -80,7 +81,7 @@ SquareSum Parameters::squares(std::span<const ElementRange> ranges) {
     const Parameter* const p = all_[i];
     if (p->is_statistic || p->is_copy) continue;
     std::span<const float> own(p->gradient);
-    if (!ranges.empty()) own = own.subspan(ranges[i].begin, ranges[i].size());
+    if (!ranges.empty()) own = own.subspan(ranges[i].begin - p->first_gradient, ranges[i].size());
     if (sum.add(own)) continue;
     note_not_finite("the gradient of \"" + p->name +
                     "\" is not a number below 2e12, and cannot be clipped");
@@ -104,13 +105,20 @@ GradientPart Parameters::part(std::span<const std::size_t> places) {
 void Parameters::set(std::size_t place, const Summands& summands) {
   Parameter& p = *all_[place];
   std::fill(p.gradient.begin(), p.gradient.end(), 0.0F);
+  if (!sums_.empty()) sums_[place].clear();
+  add(place, summands);
+}
+
+void Parameters::add(std::size_t place, const Summands& summands) {
+  Parameter& p = *all_[place];
   const ElementRange& range = summands.range;
   for (const AlignedFloats* one : summands.gradients)
-    add_to(range.size(), one->data() + range.begin, p.gradient.data() + range.begin);
+    add_to(range.size(), one->data() + range.begin,
+           p.gradient.data() + (range.begin - p.first_gradient));
   if (sums_.empty()) return;
-  sums_[place].clear();
   for (const FixedPointSums* one : summands.sums) {
-    if (sums_[place].add(*one)) continue;
+    const bool is_part = divided_ && one->size() != sums_[place].size();
+    if (is_part ? sums_[place].add(slice_of(*one, 0, range)) : sums_[place].add(*one)) continue;
     note_not_finite(std::string(summands.whose) + " of \"" + p.name +
                     "\" add up to more than 4e12");
     sums_[place].clear();
@@ -150,7 +158,8 @@ std::int64_t Parameters::bytes() const {
   }
   for (const FixedPointSums& sums : sums_) bytes += 2 * sums.high().size() * sizeof(std::int64_t);
   bytes += weights * static_cast<std::size_t>(1 + stash_.kept());
-  return static_cast<std::int64_t>(bytes) + optimizer_->state_bytes();
+  return static_cast<std::int64_t>(bytes) + optimizer_->state_bytes() +
+         (divided_ ? divided_->bytes() : 0);
 }
 
 void Parameters::forget_training() {
@@ -164,9 +173,11 @@ void Parameters::forget_training() {
 std::vector<StateView> Parameters::state() {
   std::vector<StateView> views;
   std::size_t trained = 0;  // in the optimizer's list
-  for (Parameter* p : all_) {
-    const auto total = static_cast<std::int64_t>(p->value.size());
-    views.push_back({p->name, kValueSlot, 0, total, false, p->value, p->is_copy, p->slice});
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    Parameter* const p = all_[i];
+    const auto total = static_cast<std::int64_t>(divided_ ? divided_->size_of(i) : p->value.size());
+    views.push_back({p->name, kValueSlot, static_cast<std::int64_t>(p->first_value), total,
+                     divides_weights_ && !p->is_statistic, p->value, p->is_copy, p->slice});
     if (p->is_statistic) continue;
     for (const auto& slot : optimizer_->slots_of(trained++))
       views.push_back({p->name, slot.name, slot.first, total, is_shared_out_, slot.values,
@@ -177,8 +188,10 @@ std::vector<StateView> Parameters::state() {
 
 // --- Shared out ---
 
-void Parameters::own(const std::vector<ElementRange>& ranges) {
+void Parameters::own(const std::vector<ElementRange>& ranges, const Sharding& sharding) {
   is_shared_out_ = true;
+  divides_weights_ = sharding.divides_weights();
+  if (sharding.divides_gradients()) divided_.emplace(all_, sums_, ranges, sharding);
   std::vector<ElementRange> of_weights;
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (!all_[i]->is_statistic) of_weights.push_back(ranges[i]);
@@ -190,10 +203,10 @@ GradientPart Parameters::owned_part(std::span<const ElementRange> ranges,
                                     bool with_gradients) const {
   GradientPart part;
   for (std::size_t i = 0; i < all_.size(); ++i)
-    part.gradients.push_back(slice_of(all_[i]->value, ranges[i]));
+    part.gradients.push_back(slice_of(all_[i]->value, all_[i]->first_value, ranges[i]));
   if (!with_gradients) return part;
   for (std::size_t i = 0; i < all_.size(); ++i)
-    part.gradients.push_back(slice_of(all_[i]->gradient, ranges[i]));
+    part.gradients.push_back(slice_of(all_[i]->gradient, all_[i]->first_gradient, ranges[i]));
   return part;
 }
 

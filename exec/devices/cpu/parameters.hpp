@@ -4,11 +4,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "exec/base/fixed_point.hpp"
 #include "exec/base/numerics.hpp"
+#include "exec/devices/cpu/owned_arrays.hpp"
 #include "exec/devices/cpu/weight_stash.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/training/stage_weights.hpp"
@@ -39,7 +41,13 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   KeptVersions* versions() override { return &stash_; }
   SharedOutWeights* shared_out() override { return this; }
 
-  void own(const std::vector<ElementRange>& ranges) override;
+  void own(const std::vector<ElementRange>& ranges, const Sharding& sharding) override;
+  bool has_whole_gradients() const override { return divided_->has_whole_gradients(); }
+  void make_whole_gradients() override { divided_->make_whole_gradients(); }
+  GradientPart hand_over_whole_gradients() override { return divided_->take_whole_gradients(); }
+  void add(std::size_t place, const Summands& summands) override;
+  void make_whole_weights() override { divided_->make_whole_weights(); }
+  void drop_whole_weights() override { divided_->drop_whole_weights(); }
   GradientPart owned_part(std::span<const ElementRange> ranges, bool with_gradients) const override;
   void take(std::span<const ElementRange> ranges, const GradientPart& part) override;
 
@@ -53,7 +61,8 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   std::vector<FixedPointSums> sums_;
   OptimizerSpec optimizer_spec_;
   std::unique_ptr<Optimizer> optimizer_;
-  bool is_shared_out_ = false;
+  bool is_shared_out_ = false, divides_weights_ = false;
+  std::optional<OwnedArrays> divided_;  // where replicas divide gradients
   WeightStash stash_;
   std::string not_finite_;  // the first clause that was noted on the way
 };

@@ -57,6 +57,8 @@ PackedBytes packed(const Program& program, const Devices& devices) {
       packer.put_all(view.gradient);
       packer.put<bool>(view.is_copy);
       put_slice(view.slice, packer);
+      for (const std::size_t one : {view.first_value, view.first_gradient, view.elements})
+        packer.put<std::uint64_t>(one);
     }
   });
   packer.put<bool>(false);
@@ -67,6 +69,7 @@ PackedBytes packed(const Program& program, const Devices& devices) {
 
 StageViews::StageViews(const Program& program, const Devices& devices, Peers* peers)
     : parts_(static_cast<std::size_t>(devices_of_rank(program.devices))),
+      groups_(static_cast<std::size_t>(program.sharding.groups)),
       stages_(static_cast<std::size_t>(program.stages)) {
   if (peers != nullptr) {
     for (const PackedBytes& bytes : peers->share(packed(program, devices))) unpack(bytes);
@@ -95,6 +98,8 @@ void StageViews::unpack(const PackedBytes& bytes) {
       view.gradient = copy();
       view.is_copy = unpacker.get<bool>();
       view.slice = slice_from(unpacker);
+      for (std::size_t* const one : {&view.first_value, &view.first_gradient, &view.elements})
+        *one = static_cast<std::size_t>(unpacker.get<std::uint64_t>());
       views.push_back(std::move(view));
     }
   }
@@ -112,9 +117,37 @@ std::vector<ParameterView> StageViews::replica(std::size_t n) {
   for (const auto& of_stage : stages_) {
     if (of_stage.empty()) continue;
     const std::size_t at = std::min(n, of_stage.size() / parts_ - 1) * parts_;
-    put_together(std::span(of_stage).subspan(at, parts_), all);
+    std::vector<Views> parts;
+    for (std::size_t p = 0; p < parts_; ++p) parts.push_back(joined(of_stage, at + p));
+    put_together(parts, all);
   }
   return all;
+}
+
+/// Those of the rank at this place, with the parts that the replicas of its group have.
+StageViews::Views StageViews::joined(std::span<const Views> of_stage, std::size_t at) {
+  Views views = of_stage[at];
+  const std::size_t ranks = of_stage.size() / groups_;  // of a group
+  const std::size_t begin = at / ranks * ranks;
+  const auto join = [&](std::size_t parameter, std::span<const float> ParameterView::*array,
+                        std::size_t ParameterView::*first) {
+    ParameterView& view = views[parameter];
+    if ((view.*array).size() == view.elements) return;
+    AlignedFloats& whole =
+        *whole_.emplace_back(std::make_unique<AlignedFloats>(view.elements, 0.0F));
+    for (std::size_t r = begin + at % parts_; r < begin + ranks; r += parts_) {
+      const ParameterView& part = of_stage[r][parameter];
+      std::copy((part.*array).begin(), (part.*array).end(),
+                whole.begin() + static_cast<std::ptrdiff_t>(part.*first));
+    }
+    view.*array = whole;
+    view.*first = 0;
+  };
+  for (std::size_t p = 0; p < views.size(); ++p) {
+    join(p, &ParameterView::value, &ParameterView::first_value);
+    join(p, &ParameterView::gradient, &ParameterView::first_gradient);
+  }
+  return views;
 }
 
 /// The ranks that divide a stage have the same parameters in the same order, whole or a part each.

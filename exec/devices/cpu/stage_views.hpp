@@ -26,15 +26,18 @@ class StageViews {
   /// How many replicas the stage with the most of them has.
   std::size_t replicas() const;
   /// The parameters of the model once each, taken from the n-th replica of each stage, or the last
-  /// where there are fewer. Those that ranks divide are put together: valid until the next call.
+  /// where there are fewer. What ranks or replicas divide is put together: valid until the next
+  /// call.
   std::vector<ParameterView> replica(std::size_t n);
 
  private:
   using Views = std::vector<ParameterView>;
   void unpack(const PackedBytes& bytes);
   void put_together(std::span<const Views> parts, Views& all);
+  Views joined(std::span<const Views> of_stage, std::size_t at);
 
-  const std::size_t parts_;                            // ranks that divide a replica of a stage
+  const std::size_t parts_;   // ranks that divide a replica of a stage
+  const std::size_t groups_;  // of replicas, each of which has all parts of what they divide
   std::vector<std::vector<Views>> stages_;             // by stage, then rank
   std::vector<std::unique_ptr<AlignedFloats>> whole_;  // arrays that were put together
   std::vector<std::unique_ptr<AlignedFloats>> copies_;

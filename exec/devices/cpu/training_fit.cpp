@@ -152,11 +152,21 @@ void require_parts(const Program& program, const Training& training) {
   }
 }
 
-/// What happens to the weights of a stage on a rank, in order: 'r' a REDUCE_GRAD, 'o' an OPT.
+/// Whether the replicas of a stage divide its gradients: each REDUCE_GRAD then adds to the sums.
+bool divides_gradients(const Program& program, int stage) {
+  return program.sharding.divides_gradients() &&
+         std::any_of(program.collectives.begin(), program.collectives.end(),
+                     [&](const Collective& one) {
+                       return one.kind == ActionKind::Unshard && one.stage.value == stage;
+                     });
+}
+
+/// What happens to the weights of a stage on a rank, in order: 'r' REDUCE_GRADs, 'o' an OPT.
 /// Refuses an OPT of gradients that have not been reduced.
 std::string updates_of(const Program& program, int stage, RankId rank) {
   std::string updates;
   bool unreduced = false;
+  const bool divides = divides_gradients(program, stage);
   const auto adds = [stage](const Action& a) {
     return (a.kind == ActionKind::W || a.kind == ActionKind::B) && a.stage.value == stage;
   };
@@ -166,16 +176,16 @@ std::string updates_of(const Program& program, int stage, RankId rank) {
        id < program.rank_begin[static_cast<std::size_t>(rank.value) + 1]; ++id) {
     const Cell cell = program.cell(id);
     if (adds(cell.action) || (cell.partner && adds(*cell.partner))) {
-      if (!updates.empty() && updates.back() == 'r') {
+      if (!divides && !updates.empty() && updates.back() == 'r') {
         refuse_training(
             replica + " computes " + program.text(id) +
             " between its REDUCE_GRAD and the OPT; reduce after the last weight gradient");
       }
       unreduced = true;
     } else if (cell.action.kind == ActionKind::ReduceGrad && cell.action.stage.value == stage) {
-      if (!updates.empty() && updates.back() == 'r')
-        refuse_training(replica + " is reduced twice without an OPT between");
-      updates += 'r';
+      const bool again = !updates.empty() && updates.back() == 'r';
+      if (again && !divides) refuse_training(replica + " is reduced twice without an OPT between");
+      if (!again) updates += 'r';
       unreduced = false;
     } else if (cell.action.kind == ActionKind::Opt) {
       if (unreduced) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/base/error.hpp"
 #include "exec/runtime/needs.hpp"
 
 namespace pipewright::exec::nccl {
@@ -198,6 +199,8 @@ class Calls {
 
   /// A sharded stage's sum leaves each member its own part; its parameters come back by UNSHARD.
   void collective(const Collective& collective, std::uint32_t index, Call& call) const {
+    if (collective.groups > 1)
+      throw InputError("replicas that divide their state in groups do not run over NCCL yet");
     call.communicator = step_.plan.of_collective[index];
     const auto members = static_cast<std::int64_t>(collective.members.size());
     const auto stage = static_cast<std::size_t>(collective.stage.value);

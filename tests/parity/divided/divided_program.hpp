@@ -35,6 +35,7 @@ struct Layout {
   int tensor = 2, replicas = 1;
   bool sharded = false;
   std::vector<LayerRecompute> recompute = {};
+  int zero = 1;  // where it is sharded
 };
 
 /// The pipeline's order, with the parts that the model's layers have, for all devices.
@@ -55,7 +56,11 @@ inline Program divided(const Order& pipeline, const Model& model, const Layout& 
   std::vector<StageId> tied;
   for (const StageId stage : tied_stages(model, stages)) tied.push_back(stage);
   return lower(written_out(order), comm_policy_preset(policy),
-               {.clips = true, .optimizer = true, .sharded = layout.sharded, .tied = tied});
+               {.clips = true,
+                .optimizer = true,
+                .sharded = layout.sharded,
+                .sharding = {.zero = layout.sharded ? layout.zero : 0},
+                .tied = tied});
 }
 
 /// Trains with clipping. Not to be moved, as Setting.

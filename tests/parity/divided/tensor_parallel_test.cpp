@@ -71,7 +71,8 @@ INSTANTIATE_TEST_SUITE_P(Registry, TensorParallel, testing::ValuesIn(synchronous
 
 TEST(TensorParallelLayouts, HaveTheSerialRunsBits) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  for (const Model& model : {divisible_model(), divisible_llama(), divisible_mixtral(), divisible_tied()}) {
+  for (const Model& model :
+       {divisible_model(), divisible_llama(), divisible_mixtral(), divisible_tied()}) {
     for (const int tensor : {2, 4}) {
       SCOPED_TRACE(std::to_string(tensor) + " ranks a stage");
       expect_serial_bits(order, model, {.tensor = tensor});
@@ -79,6 +80,9 @@ TEST(TensorParallelLayouts, HaveTheSerialRunsBits) {
     for (const bool sharded : {false, true}) {
       SCOPED_TRACE(sharded ? "ZeRO stage 1" : "data parallel");
       expect_serial_bits(order, model, {.replicas = 2, .sharded = sharded});
+      if (!sharded) continue;
+      for (const int zero : {2, 3})
+        expect_serial_bits(order, model, {.replicas = 2, .sharded = true, .zero = zero});
     }
   }
   expect_serial_bits(planner::make_order("1f1b", {1, 4, 1, {}}), divisible_model(), {.tensor = 8});

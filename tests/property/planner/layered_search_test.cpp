@@ -85,6 +85,12 @@ Asked random_job(std::uint32_t seed) {
   if (strategy.dp_degree.empty() && random.below(4) == 0) {
     strategy.sharding_degree = 2;
     strategy.dp_degree = {"2"};
+    auto more = random;  // a copy, as it was added later: a seed's job stays what it was but for it
+    for (const char* stage : {"1", "2", "3"}) {
+      if (more.below(2) == 0) strategy.sharding_stage.emplace_back(stage);
+    }
+    if (more.below(3) == 0) strategy.dp_degree = {"2", "4"};
+    strategy.unshard_lookahead = static_cast<int>(more.below(2));
   }
   if (random.below(3) == 0) strategy.mp_degree = {"1", "2", "4"};
   job.training.optimizer = random.below(2) == 0 ? "adamw" : "sgd";
@@ -178,9 +184,9 @@ TEST(LayeredSearch, FewReplicasTakeTheTimeOfAll) {
           replicate(make_order(row.schedule,
                                {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}}),
                     parallel.data);
-      const Program program =
-          lower(order, policy_for(job, schedule),
-                lowering_of_training(job.training, parallel.zero > 0, job.model, row.stages));
+      const Program program = lower(
+          order, policy_for(job, schedule),
+          lowering_of_training(job.training, sharding_of(job, parallel), job.model, row.stages));
       const CostTable table = costs->table(parallel, row.stages, parallel.data);
       const sim::Result result = sim::simulate(program, table);
       ASSERT_TRUE(result.finished);

@@ -10,11 +10,19 @@
 namespace pipewright::exec {
 namespace {
 
+/// Of the elements of a range the first.
+float* value_of(Parameter& parameter, const ElementRange& range) {
+  return parameter.value.data() + (range.begin - parameter.first_value);
+}
+const float* gradient_of(const Parameter& parameter, const ElementRange& range) {
+  return parameter.gradient.data() + (range.begin - parameter.first_gradient);
+}
+
 void sgd(const OptimizerSpec& spec, Parameter& parameter, const ElementRange& range) {
   const auto rate = static_cast<float>(spec.learning_rate);
-  float* value = parameter.value.data();
-  const float* gradient = parameter.gradient.data();
-  for (std::size_t i = range.begin; i < range.end; ++i) value[i] -= rate * gradient[i];
+  float* value = value_of(parameter, range);
+  const float* gradient = gradient_of(parameter, range);
+  for (std::size_t i = 0; i < range.size(); ++i) value[i] -= rate * gradient[i];
 }
 
 /// A moment whose gradient stays 0 (a token that does not occur) shrinks until it is denormal and
@@ -94,8 +102,8 @@ void Optimizer::update(int step) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& p = *parameters_[i];
     const ElementRange& range = ranges_[i];
-    adamw(p.decays ? decaying : plain, range.size(), p.gradient.data() + range.begin,
-          moments_[i].mean.data(), moments_[i].square.data(), p.value.data() + range.begin);
+    adamw(p.decays ? decaying : plain, range.size(), gradient_of(p, range), moments_[i].mean.data(),
+          moments_[i].square.data(), value_of(p, range));
   }
 }
 
