@@ -185,6 +185,7 @@ TEST(DividedStages, WhatCannotBeDividedIsLeftOutByName) {
   EXPECT_EQ(odd.pruned.count(LeftOutReason(LeftOut::IndivisibleLayers)), 1U);
   Job asynchronous = job_of("gpt-tiny", 2, 2);
   asynchronous.strategy.schedule_mode = {"pipedream"};
+  asynchronous.training.clip_grad_norm = 0;
   const SearchResult refused = search(asynchronous);
   EXPECT_FALSE(refused.best.has_value());
   EXPECT_EQ(refused.pruned.count(LeftOutReason(LeftOut::AsynchronousWithDividedLayers)), 1U);
