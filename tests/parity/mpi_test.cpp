@@ -216,6 +216,23 @@ TEST(Mpi, RanksThatDivideLayersGiveTheSerialBits) {
   EXPECT_EQ(ran, processes() == 4 ? 6 : 2);
 }
 
+TEST(Mpi, RanksThatDivideExpertsGiveTheSerialBits) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  const Layout layout{.tensor = 1, .experts = 2};
+  const Model model = divisible_mixtral();
+  const Program program =
+      divided(planner::make_order("1f1b", {processes() / 2, 4, 1, {}}), model, layout);
+  for (const auto& group_of : {through_windows(), over_the_wire()}) {
+    DividedSetting setting(program, model, exec::Numerics::Exact, layout);
+    setting.training.verified_steps = 2;
+    const auto run = train(program, setting.training, 2, group_of);
+    ASSERT_TRUE(run.finished()) << run.failure;
+    if (!is_first()) continue;
+    EXPECT_TRUE(run.verify.value().gradients.bitwise) << run.verify->gradients.worst;
+    EXPECT_TRUE(run.verify.value().parameters.bitwise) << run.verify->parameters.worst;
+  }
+}
+
 /// The bytes of the parts by name, without the manifest.
 std::map<std::string, std::string> parts_in(const std::filesystem::path& folder) {
   std::map<std::string, std::string> parts;

@@ -1,6 +1,8 @@
-// Pipelines whose stages are divided among ranks (tensor parallelism), and small models to divide.
+// Pipelines whose stages are divided among ranks (tensor and expert parallelism), and small models
+// to divide.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/order/devices.hpp"
@@ -35,7 +37,8 @@ struct Layout {
   int tensor = 2, replicas = 1;
   bool sharded = false;
   std::vector<LayerRecompute> recompute = {};
-  int zero = 1;  // where it is sharded
+  int zero = 1;     // where it is sharded
+  int experts = 1;  // ranks that divide them
 };
 
 /// The pipeline's order, with the parts that the model's layers have, for all devices.
@@ -45,14 +48,16 @@ inline Program divided(const Order& pipeline, const Model& model, const Layout& 
   const std::vector<StagePlan> stages =
       equal_stages(model, lower(order, comm_policy_preset(policy)));
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    auto parts = exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer,
-                                     kMicroBatchSize, layout.recompute, {.tensor = layout.tensor});
+    auto parts =
+        exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer, kMicroBatchSize,
+                            layout.recompute, {layout.tensor, layout.experts});
     for (ActionParts& one : parts) {
       one.stage = StageId(static_cast<std::int64_t>(s));
       order.parts.push_back(std::move(one));
     }
   }
-  order.mesh = {{"tp", layout.tensor}};
+  if (layout.tensor > 1) order.mesh.push_back({std::string(kTensorAxis), layout.tensor});
+  if (layout.experts > 1) order.mesh.push_back({std::string(kExpertAxis), layout.experts});
   std::vector<StageId> tied;
   for (const StageId stage : tied_stages(model, stages)) tied.push_back(stage);
   return lower(written_out(order), comm_policy_preset(policy),
@@ -68,7 +73,7 @@ struct DividedSetting : Setting {
   DividedSetting(const Program& program, const Model& what, exec::Numerics numerics,
                  const Layout& layout)
       : Setting(program, what) {
-    training.micro_batches = program.micro_batches / layout.tensor;
+    training.micro_batches = micro_batches_of_data(program.devices, program.micro_batches);
     training.options.numerics = numerics;
     training.options.recompute = layout.recompute;
     training.optimizer.clip_grad_norm = 0.5;

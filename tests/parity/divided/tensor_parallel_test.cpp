@@ -7,46 +7,13 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "tests/parity/divided/divided_program.hpp"
-#include "tests/parity/outcome.hpp"
+#include "tests/parity/divided/divided_outcome.hpp"
 
 namespace pipewright::tests {
 namespace tensor_parallel_test {
 
 using exec::Numerics;
 using planner::Schedule;
-
-struct Trained {
-  std::vector<double> losses;
-  exec::VerifyReport verify;
-};
-
-Trained train(const Program& program, const Model& model, Numerics numerics, const Layout& layout) {
-  DividedSetting setting(program, model, numerics, layout);
-  auto& training = setting.training;
-  training.verified_steps = kSteps;
-  Trained trained;
-  exec::RunOptions options{.steps = kSteps};
-  options.on_step = [&](int, const exec::StepResult& step) {
-    trained.losses.push_back(step.loss.value());
-  };
-  const auto result = exec::cpu::run_on_cpu(program, costs_of(program, 1000), training, options);
-  EXPECT_TRUE(result.finished());
-  EXPECT_TRUE(result.verify.has_value());
-  trained.verify = result.verify.value_or(exec::VerifyReport{});
-  if (numerics == Numerics::Exact) {
-    EXPECT_EQ(trained.losses, serial(training).losses);
-  }
-  return trained;
-}
-
-void expect_serial_bits(const Order& pipeline, const Model& model, const Layout& layout,
-                        const char* policy = "torch") {
-  const Trained trained =
-      train(divided(pipeline, model, layout, policy), model, Numerics::Exact, layout);
-  EXPECT_TRUE(trained.verify.gradients.bitwise) << trained.verify.gradients.worst;
-  EXPECT_TRUE(trained.verify.parameters.bitwise) << trained.verify.parameters.worst;
-}
 
 class TensorParallel : public testing::TestWithParam<const Schedule*> {};
 
