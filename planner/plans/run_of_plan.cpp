@@ -66,8 +66,8 @@ std::vector<ActionParts> parts_of_run(const Plan& plan) {
   return parts;
 }
 
-/// By rank of a run, of those along tp the first, the plan's: replicas that divide the experts stand
-/// side by side in a run.
+/// By rank of a run, of those along tp the first, the plan's: replicas that divide the experts
+/// stand side by side in a run.
 std::vector<std::size_t> ranks_in_plan(const Plan& plan) {
   const int experts = plan.expert_parallel, ranks = plan.ranks();
   std::vector<std::size_t> places;
@@ -89,8 +89,7 @@ void take_routes(const Plan& plan, const std::vector<std::size_t>& places, CostT
   costs.route_of_edge.reserve(places.size() * places.size());
   for (const std::size_t from : places) {
     for (const std::size_t to : places)
-      costs.route_of_edge.push_back(
-          plan.costs.route_of_edge[from % known * known + to % known]);
+      costs.route_of_edge.push_back(plan.costs.route_of_edge[from % known * known + to % known]);
   }
 }
 

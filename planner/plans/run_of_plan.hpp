@@ -18,8 +18,8 @@ bool divides_layers(const Plan& plan);
 /// takes no time of its own.
 Order order_of_run(const Plan& plan);
 Program program_of_run(const Plan& plan);
-/// Of a run's ranks: routes between them are those of their pipeline ranks; on a cluster with shared
-/// links each device has its own.
+/// Of a run's ranks: routes between them are those of their pipeline ranks; on a cluster with
+/// shared links each device has its own.
 CostTable costs_of_run(const Plan& plan);
 
 }  // namespace pipewright::planner

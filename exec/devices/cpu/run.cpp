@@ -80,7 +80,8 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers, Fact (Device::*f
 
 /// Those along the axis join, of this process.
 void join(const Program& program, std::string_view name, Transport& transport,
-          const GroupOfProcesses& group_of, std::unique_ptr<collectives::Group> GroupsOfRank::*which,
+          const GroupOfProcesses& group_of,
+          std::unique_ptr<collectives::Group> GroupsOfRank::*which,
           std::vector<GroupsOfRank>& groups) {
   const auto at = [&](RankId rank) -> auto& {
     return groups[static_cast<std::size_t>(rank.value)].*which;

@@ -58,8 +58,8 @@ void Strands::require_wanted(InstructionId call) const {
   const Strand* const strand = strand_of_call(call);
   if (strand == nullptr) return;  // a call beside the pipeline, which brings nothing
   PIPEWRIGHT_ASSERT(
-      strand->paused.wanted && difference(program_.call(program_.code[call]),
-                                          call_for(strand->paused.wanted)).empty(),
+      strand->paused.wanted &&
+          difference(program_.call(program_.code[call]), call_for(strand->paused.wanted)).empty(),
       program_.text(call) + " is issued where its layers do not ask for it");
 }
 
