@@ -224,6 +224,7 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--in-flight", change(in_flight)},
       {"--device-queues", change(device_queues)},
       {"--fragment", change(nothing)},  // an order that a plan brings is whole
+      {"--expand", change(nothing)},    // each rank of these plans is one device
       {"--schedule", refused("1f1b")},
       {"--pp", refused("2")},
       {"--micro-batches", refused("4")},
