@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "exec/base/buffer.hpp"
+#include "exec/base/task.hpp"
 #include "exec/layers/tensor_group.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
