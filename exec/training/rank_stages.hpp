@@ -13,6 +13,7 @@
 #include "core/base/error.hpp"
 #include "core/order/devices.hpp"
 #include "core/program/program.hpp"
+#include "exec/base/task.hpp"
 #include "exec/data/data.hpp"
 #include "exec/runtime/waiting_tensors.hpp"
 
