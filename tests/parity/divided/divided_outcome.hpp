@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "tests/parity/divided/divided_program.hpp"
@@ -41,6 +42,25 @@ inline void expect_serial_bits(const Order& pipeline, const Model& model, const 
       train(divided(pipeline, model, layout, policy), model, exec::Numerics::Exact, layout);
   EXPECT_TRUE(trained.verify.gradients.bitwise) << trained.verify.gradients.worst;
   EXPECT_TRUE(trained.verify.parameters.bitwise) << trained.verify.parameters.worst;
+}
+
+/// On two and on four pipeline ranks, as far as the schedule has them; `layout_of(ranks)` says how
+/// each is divided.
+template <class LayoutOf>
+void expect_serial_bits_under(const planner::Schedule& schedule, const Model& model,
+                              LayoutOf layout_of) {
+  const char* policy = schedule.policy.empty() ? "torch" : schedule.policy.data();
+  int tried = 0;
+  for (const int ranks : {2, 4}) {
+    const bool hangs = schedule.name == "paddle-vpp" && ranks == 2;
+    const int m = hangs ? 0 : micro_batches_for(schedule, ranks);
+    if (m == 0) continue;
+    SCOPED_TRACE(std::to_string(ranks) + " pipeline ranks");
+    const Order order = planner::make_order(schedule.name, {ranks, m, schedule.default_chunks, {}});
+    expect_serial_bits(order, model, layout_of(ranks), policy);
+    ++tried;
+  }
+  EXPECT_GT(tried, 0);
 }
 
 }  // namespace pipewright::tests
