@@ -31,12 +31,12 @@ struct Strategy {
   Choice recompute;  // "none", "selective", "full", "by_stage": each stage the least that fits
   bool opens_recompute = false;  // "auto" was written: else a job that is planned layer by layer
                                  // does what its training says
-  Choice mp_degree;              // tensor parallel
+  Choice mp_degree, ep_degree;   // tensor and expert parallel
   bool opens_mp_degree = false;  // "auto" was written: else a job that is planned layer by layer
                                  // divides no layers
   Choice sharding_stage;
   // Only of jobs that are estimated (estimated_architecture()):
-  Choice cp_degree, ep_degree;
+  Choice cp_degree;
   Choice use_sequence_parallel;  // "true", "false"
   Choice rank_order;             // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
   Choice node_order;  // "file", or an order of the kinds of nodes (core/cluster/node_order.hpp)
@@ -84,8 +84,8 @@ Json to_json(const Job& job);
 void forget_assumed_16_bits(Job& job);
 
 /// The transformer whose times and memory are estimated from its widths (planner/estimate/): 16-bit
-/// numbers on GPUs, without a profile. Others are planned layer by layer, without context and
-/// expert parallelism: nullopt.
+/// numbers on GPUs, without a profile. Others are planned layer by layer, without context
+/// parallelism: nullopt.
 std::optional<Architecture> estimated_architecture(const Job& job);
 
 /// The plan that tuner_load_path names. A path that is missing, a broken file,

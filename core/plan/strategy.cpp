@@ -400,8 +400,8 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
     if (!value || choice.empty() || choice == harmless) return;
     throw InputError(value->file(), value->pointer(),
                      "this job is planned layer by layer, with pipeline, data, tensor and expert "
-                     "parallelism only; "
-                     "for the other kinds name a transformer of 16-bit numbers (a preset such as "
+                     "parallelism only; for the other kinds name a transformer of 16-bit numbers "
+                     "(a preset such as "
                      "llama3-70b, or an architecture.json), a GPU cluster and no profile");
   };
   const Strategy& asked = job.strategy;
