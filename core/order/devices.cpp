@@ -7,8 +7,6 @@
 namespace pipewright {
 namespace {
 
-constexpr std::int64_t kMostMicroBatches = std::int64_t{1} << 24;
-
 /// Groups and transfers by rank would have to say which devices they mean.
 void require_no_ranks(const Order& order) {
   if (!order.groups.empty())
@@ -108,8 +106,8 @@ Order written_out(const Order& order) {
   const int devices = devices_of_rank(order.mesh);
   if (devices == 1) return order;
   require_no_ranks(order);
-  if (std::int64_t{order.micro_batches} * devices > kMostMicroBatches)
-    throw InputError("a schedule may have at most " + std::to_string(kMostMicroBatches) +
+  if (std::int64_t{order.micro_batches} * devices > kMostMicroBatchesOfOrder)
+    throw InputError("a schedule may have at most " + std::to_string(kMostMicroBatchesOfOrder) +
                      " micro-batches, counted once for each device of a rank; these are " +
                      std::to_string(std::int64_t{order.micro_batches} * devices));
   Order result = order;

@@ -120,7 +120,6 @@ OrderExtent extent_of(const Order& order) {
 }
 
 std::string excess_of(const OrderExtent& extent) {
-  constexpr int kMostMicroBatches = 1 << 24;
   constexpr int kMostStages = 65535;
   constexpr std::int64_t kMostPairs = std::int64_t{1} << 28;
   // Tables have a place for each pair. A fragment names few of them, an order all.
@@ -128,7 +127,8 @@ std::string excess_of(const OrderExtent& extent) {
   const std::int64_t pairs = std::int64_t{extent.stages} * std::max(1, extent.micro_batches);
   const std::int64_t most =
       std::min(kMostPairs, std::max(kFewPairs, kMostPairsAnAction * extent.actions));
-  if (extent.stages <= kMostStages && extent.micro_batches <= kMostMicroBatches && pairs <= most)
+  if (extent.stages <= kMostStages && extent.micro_batches <= kMostMicroBatchesOfOrder &&
+      pairs <= most)
     return "";
   return "too large: " + std::to_string(extent.stages) + " stages and " +
          std::to_string(extent.micro_batches) + " micro-batches are named, and " +

@@ -2,6 +2,7 @@
 // (PyTorch's schedule files).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,9 @@
 #include "core/order/sharding.hpp"
 
 namespace pipewright {
+
+/// More than these are a mistyped number.
+inline constexpr std::int64_t kMostMicroBatchesOfOrder = std::int64_t{1} << 24;
 
 /// A schedule is a rule that makes one of these. Plain data; cells of rank r in
 /// the order in which r takes them.

@@ -10,8 +10,6 @@
 namespace pipewright::planner {
 namespace {
 
-constexpr std::int64_t kMostMicroBatches = std::int64_t{1} << 24;
-
 Action shifted(Action action, int micro_batches) {
   if (has_micro_batch(action.kind))
     action.micro_batch = MicroBatchId(action.micro_batch.value + micro_batches);
@@ -41,7 +39,7 @@ Order replicate(const Order& pipeline, int replicas) {
         "the schedule is asynchronous: each of its updates would have to be reduced over the "
         "replicas; use a synchronous one, or 1 for dp_degree");
   }
-  if (std::int64_t{pipeline.micro_batches} * replicas > kMostMicroBatches) {
+  if (std::int64_t{pipeline.micro_batches} * replicas > kMostMicroBatchesOfOrder) {
     throw InputError(std::to_string(replicas) + " replicas with " +
                      std::to_string(pipeline.micro_batches) +
                      " micro-batches each are more than 16,777,216 in all; use fewer");
