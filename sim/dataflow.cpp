@@ -18,6 +18,8 @@ class Walk {
       ranks_.back().extra = first_row(program.extra_inputs, begin);
     }
     awake_.resize(ranks_.size());
+    for (std::size_t i = 0; i < program.routes.size(); ++i)
+      hops_.push_back({durations.route_ns()[i], program.routes[i].destination});
   }
 
   std::int64_t run() {
@@ -34,6 +36,12 @@ class Walk {
     InstructionId blocked_on = kNoInstruction;  // the input it waits for
     std::int64_t clock = 0;
     std::size_t pair = 0, extra = 0;  // rows of pairs and extra_inputs, at or before `at`'s
+  };
+
+  /// What a message takes on a route, and where it ends.
+  struct Hop {
+    std::int64_t ns;
+    RankId destination;
   };
 
   template <class Rows>
@@ -59,8 +67,7 @@ class Walk {
   void advance(std::uint32_t index) {
     Rank& rank = ranks_[index];
     const Instruction* const code = program_.code.data();
-    const Route* const routes = program_.routes.data();
-    const std::int64_t* const route_ns = durations_.route_ns().data();
+    const Hop* const hops = hops_.data();
     std::int64_t clock = rank.clock;
     InstructionId at = rank.at;
     InstructionId blocked_on = kNoInstruction;
@@ -85,8 +92,7 @@ class Walk {
           continue;
         }
         end_[at] = clock;
-        if (in.link != kNoInstruction)
-          deliver(in.link, clock + route_ns[in.route], routes[in.route].destination);
+        if (in.link != kNoInstruction) deliver(in.link, clock, hops[in.route]);
       } else if (!is_transfer(in.kind)) {
         if (!general(rank, at, clock, blocked_on)) break;
       }
@@ -135,13 +141,14 @@ class Walk {
     return true;
   }
 
-  void deliver(InstructionId receive, std::int64_t arrival, RankId destination) {
+  void deliver(InstructionId receive, std::int64_t left, const Hop& hop) {
+    const std::int64_t arrival = left + hop.ns;
     end_[receive] = arrival;
     last_ = std::max(last_, arrival);
-    Rank& peer = ranks_[static_cast<std::size_t>(destination.value)];
+    Rank& peer = ranks_[static_cast<std::size_t>(hop.destination.value)];
     if (peer.blocked_on != receive) return;
     peer.blocked_on = kNoInstruction;
-    push(static_cast<std::uint32_t>(destination.value));
+    push(static_cast<std::uint32_t>(hop.destination.value));
   }
 
   /// Sends of a malformed order that were issued before their data was made.
@@ -161,9 +168,7 @@ class Walk {
         ranks_[index].blocked_on = kNoInstruction;
         push(index);
       }
-      if (in.link != kNoInstruction)
-        deliver(in.link, ready + durations_.route_ns()[in.route],
-                program_.routes[in.route].destination);
+      if (in.link != kNoInstruction) deliver(in.link, ready, hops_[in.route]);
     }
   }
 
@@ -171,6 +176,7 @@ class Walk {
   const Durations& durations_;
   std::int64_t* end_;
   std::vector<Rank> ranks_;
+  std::vector<Hop> hops_;  // by route
   std::vector<std::uint32_t> awake_;
   std::size_t first_ = 0, size_ = 0;
   std::int64_t last_ = 0;

@@ -61,7 +61,9 @@ constexpr bool is_call(ActionKind k) {
   return k >= ActionKind::AllReduce && k <= ActionKind::NamedRecv;
 }
 /// A transfer end between neighbouring stages.
-constexpr bool is_pipeline_transfer(ActionKind k) { return is_transfer(k) && !is_call(k); }
+constexpr bool is_pipeline_transfer(ActionKind k) {
+  return k >= ActionKind::SendF && k <= ActionKind::RecvB;
+}
 /// A call of the ranks of a group.
 constexpr bool is_group_collective(ActionKind k) {
   return k >= ActionKind::AllReduce && k <= ActionKind::Broadcast;

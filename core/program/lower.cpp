@@ -27,6 +27,7 @@ void put_parts(const Instruction& in, const lowering::Draft& draft, lowering::Pa
 /// One code array from the lists; flags that depend on position alone.
 void concatenate(lowering::Draft& draft, const Order& order, Program& program) {
   lowering::PartLists parts(order, program);
+  const bool has_parts = !order.parts.empty();
   std::size_t total = 0;
   for (const auto& row : draft.ranks) total += row.size();
   program.code.reserve(total);
@@ -38,17 +39,16 @@ void concatenate(lowering::Draft& draft, const Order& order, Program& program) {
     auto& row = draft.ranks[r];
     bool after_run = false;
     for (std::size_t k = 0; k < row.size(); ++k) {
-      Instruction in = row[k];
-      if (is_compute(in.kind)) put_parts(in, draft, parts, after_run, program);
+      if (has_parts && is_compute(row[k].kind)) put_parts(row[k], draft, parts, after_run, program);
+      const auto id = static_cast<InstructionId>(program.code.size());
+      Instruction& in = program.code.emplace_back(row[k]);
       if (in.has(Instruction::kPair)) {
-        program.pairs.emplace_back(static_cast<InstructionId>(program.code.size()),
-                                   draft.partners[in.link]);
+        program.pairs.emplace_back(id, draft.partners[in.link]);
         in.link = kNoInstruction;
       }
       const bool transfer = is_transfer(in.kind);
       if (transfer && in.link != kNoInstruction) {
-        if (joins)
-          program.joined.emplace_back(static_cast<InstructionId>(program.code.size()), in.link);
+        if (joins) program.joined.emplace_back(id, in.link);
         in.link = kNoInstruction;
       }
       if (!transfer || policy.issue == Issue::Inline) in.flags |= Instruction::kOnComputeLane;
@@ -58,9 +58,8 @@ void concatenate(lowering::Draft& draft, const Order& order, Program& program) {
           policy.post == Post::AtStart)
         in.flags |= Instruction::kAtStart;
       after_run = transfer;
-      program.code.push_back(in);
       if (!draft.versions.empty()) {
-        program.versions.resize(program.code.size() - 1, -1);
+        program.versions.resize(id, -1);
         program.versions.push_back(draft.versions[r][k]);
       }
       if (program.code.size() >= kNoInstruction)

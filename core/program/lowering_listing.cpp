@@ -39,7 +39,7 @@ class Listing {
       bool inside = false;  // a batch that the cell before has begun
       for (const Cell& cell : order_.ranks[r]) {
         if (cell.action.kind == ActionKind::Idle) continue;
-        append(r, cell.action, cell.partner ? &*cell.partner : nullptr);
+        append(r, cell);
         if (!is_transfer(cell.action.kind) || (!inside && !cell.batched)) continue;
         draft_.ranks[r].back().link = batch;
         inside = cell.batched;
@@ -50,24 +50,28 @@ class Listing {
 
   void with_transfers_added() {
     reserve();
-    std::vector<std::size_t> next(order_.ranks.size(), 0), unfinished;
+    struct Row {
+      std::size_t rank;
+      const Cell *next, *end;
+    };
+    std::vector<Row> unfinished;
     for (std::size_t r = 0; r < order_.ranks.size(); ++r) {
-      if (!order_.ranks[r].empty()) unfinished.push_back(r);
+      const auto& cells = order_.ranks[r];
+      if (!cells.empty()) unfinished.push_back({r, cells.data(), cells.data() + cells.size()});
     }
     while (!unfinished.empty()) {
-      bool progress = false;
-      for (const std::size_t r : unfinished) {
-        const Cell& cell = order_.ranks[r][next[r]];
-        if (!inputs_produced(cell)) continue;
-        take(r, cell);
-        ++next[r];
+      bool progress = false, any_ended = false;
+      const auto take_next = [&](Row& row) {
+        take(row.rank, *row.next);
         progress = true;
+        any_ended |= ++row.next == row.end;
+      };
+      for (Row& row : unfinished) {
+        if (inputs_produced(*row.next)) take_next(row);
       }
-      if (!progress) {  // malformed: the lowest rank goes on as if its inputs were there
-        const std::size_t r = unfinished.front();
-        take(r, order_.ranks[r][next[r]++]);
-      }
-      std::erase_if(unfinished, [&](std::size_t r) { return next[r] == order_.ranks[r].size(); });
+      // Malformed: the lowest rank goes on as if its inputs were there.
+      if (!progress) take_next(unfinished.front());
+      if (any_ended) std::erase_if(unfinished, [](const Row& row) { return row.next == row.end; });
     }
   }
 
@@ -114,7 +118,7 @@ class Listing {
 
   void take(std::size_t rank, const Cell& cell) {
     if (cell.action.kind == ActionKind::Idle) return;
-    append(rank, cell.action, cell.partner ? &*cell.partner : nullptr);
+    append(rank, cell);
     produce(rank, cell.action);
     if (cell.partner) produce(rank, *cell.partner);
   }
@@ -126,28 +130,29 @@ class Listing {
     const std::int32_t peer = receiver(rank, a);
     if (peer == kNobody) return;
     const bool forward = a.kind == ActionKind::F;
-    const Action send{.kind = forward ? ActionKind::SendF : ActionKind::SendB,
-                      .stage = a.stage,
-                      .micro_batch = a.micro_batch};
-    const Action receive{.kind = forward ? ActionKind::RecvF : ActionKind::RecvB,
-                         .stage = StageId(a.stage.value + (forward ? 1 : -1)),
-                         .micro_batch = a.micro_batch};
-    append(rank, send, nullptr);
-    append(static_cast<std::size_t>(peer), receive, nullptr);
+    append(rank, {.kind = forward ? ActionKind::SendF : ActionKind::SendB,
+                  .stage = a.stage,
+                  .micro_batch = a.micro_batch});
+    append(static_cast<std::size_t>(peer), {.kind = forward ? ActionKind::RecvF : ActionKind::RecvB,
+                                            .stage = StageId(a.stage.value + (forward ? 1 : -1)),
+                                            .micro_batch = a.micro_batch});
   }
 
-  void append(std::size_t rank, const Action& a, const Action* partner) {
-    Instruction in;
+  void append(std::size_t rank, const Cell& cell) {
+    Instruction& in = append(rank, cell.action);
+    if (!cell.partner) return;
+    in.flags = Instruction::kPair;
+    in.link = static_cast<InstructionId>(draft_.partners.size());
+    draft_.partners.push_back(*cell.partner);
+  }
+  /// Written where it stays: a copy of what was just written piece by piece would be slow.
+  Instruction& append(std::size_t rank, const Action& a) {
+    Instruction& in = draft_.ranks[rank].emplace_back();
     in.kind = a.kind;
     in.stage = static_cast<std::uint16_t>(a.stage.value);
     in.micro_batch = static_cast<std::uint32_t>(a.micro_batch.value);
-    if (partner != nullptr) {
-      in.flags = Instruction::kPair;
-      in.link = static_cast<InstructionId>(draft_.partners.size());
-      draft_.partners.push_back(*partner);
-    }
-    draft_.ranks[rank].push_back(in);
     if (versioned_) draft_.versions[rank].push_back(a.version);
+    return in;
   }
 
   const Order& order_;

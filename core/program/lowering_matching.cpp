@@ -19,15 +19,13 @@ class Matching {
         last_route_(2 * static_cast<std::size_t>(program.stages) + 2, kNoRoute) {}
 
   void run() {
-    const bool by_tag =
-        program_.policy.issue == Issue::Stream && program_.policy.channel == Channel::Tag;
     for (int r = 0; r < program_.ranks(); ++r) {
       for (InstructionId id = program_.rank_begin[static_cast<std::size_t>(r)];
            id < program_.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
         if (is_transfer(program_.code[id].kind)) find_route(RankId(r), program_.code[id]);
       }
     }
-    if (by_tag) {
+    if (program_.policy.issue == Issue::Stream && program_.policy.channel == Channel::Tag) {
       match_by_tag();
     } else {
       match_by_position();
@@ -109,16 +107,17 @@ class Matching {
     };
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
-      if (is_send(in.kind) && !is_call(in.kind) && slot(in) == kNoInstruction) slot(in) = id;
+      if (in.kind != ActionKind::SendF && in.kind != ActionKind::SendB) continue;
+      if (slot(in) == kNoInstruction) slot(in) = id;
     }
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
-      const Instruction& in = program_.code[id];
-      if (!is_recv(in.kind) || is_call(in.kind) ||
-          producing_stage(in.kind, in.stage) >= program_.stages)
-        continue;
-      InstructionId& send = slot(in);
+      Instruction& in = program_.code[id];
+      if (in.kind != ActionKind::RecvF && in.kind != ActionKind::RecvB) continue;
+      if (producing_stage(in.kind, in.stage) >= program_.stages) continue;
+      const InstructionId send = slot(in);
       if (send == kNoInstruction || program_.code[send].link != kNoInstruction) continue;
-      join(send, id);
+      in.link = send;  // of one tensor, so they carry the same
+      program_.code[send].link = id;
     }
     match_by_name();
   }

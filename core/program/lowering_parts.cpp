@@ -50,7 +50,6 @@ const std::vector<PartLists::List>& PartLists::turns_of(const Action& action, Pr
 }
 
 void PartLists::append(const Action& action, const Action* partner, Program& program) {
-  if (turns_.empty()) return;
   const auto has = [&](const Action& one) { return turns_.contains({one.stage.value, one.kind}); };
   if (!has(action) && (partner == nullptr || !has(*partner))) return;
   std::vector<std::pair<const Action*, const std::vector<List>*>> of_each;
