@@ -13,10 +13,10 @@ double norm(const Architecture& model, double width) { return model.biases ? 2 *
 /// DeepSeek-V2, §2.1.2: down and up for queries, down and up for keys and values, each with a norm
 /// between, and the key's rotary part beside the latent.
 double latent_parameters(const Architecture& model) {
-  const LatentAttention& latent = model.latent;
+  const LatentWidths& latent = model.latent;
   const double heads = model.heads, hidden = model.hidden;
-  const double query = hidden * latent.query_rank + latent.query_rank +
-                       latent.query_rank * heads * (latent.plain + latent.rotary);
+  const double rank = latent.query_rank, queries = heads * latent.query();
+  const double query = rank > 0 ? hidden * rank + rank + rank * queries : hidden * queries;
   const double key_value = hidden * (latent.key_value_rank + latent.rotary) +
                            latent.key_value_rank +
                            latent.key_value_rank * heads * (latent.plain + latent.value);
@@ -64,7 +64,7 @@ Architecture gpt_architecture(std::string name, int hidden, int blocks, int head
 
 double attention_parameters(const Architecture& model) {
   const double norms = 2 * norm(model, model.hidden);
-  if (model.latent.query_rank > 0) return norms + latent_parameters(model);
+  if (model.latent.is_used()) return norms + latent_parameters(model);
   const double queries = static_cast<double>(model.heads) * model.head;
   const double keys = static_cast<double>(model.key_value_heads) * model.head;
   return norms + linear(model.hidden, queries + 2 * keys, model.biases) +
@@ -105,7 +105,7 @@ void check(const Architecture& model) {
       model.vocabulary < 1 || model.sequence < 1) {
     refuse("hidden, layers, heads, ffn, vocabulary and sequence have to be at least 1");
   }
-  if (model.latent.query_rank == 0 && model.head < 1) refuse("a head has to be at least 1 wide");
+  if (!model.latent.is_used() && model.head < 1) refuse("a head has to be at least 1 wide");
   if (model.key_value_heads < 1 || model.heads % model.key_value_heads != 0) {
     refuse("kv_heads has to divide heads = " + std::to_string(model.heads));
   }

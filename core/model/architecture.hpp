@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/model/model.hpp"
+
 namespace pipewright {
 
 /// Experts in place of the feed-forward part of all blocks but the first `dense_blocks`.
@@ -22,18 +24,6 @@ struct Experts {
   bool operator==(const Experts&) const = default;
 };
 
-/// Queries, keys and values through narrow layers (DeepSeek-V2, arXiv:2405.04434 §2.1). Widths of a
-/// head are in LatentAttention; Architecture::head is not used then.
-struct LatentAttention {
-  int query_rank = 0;  // 0: plain attention
-  int key_value_rank = 0;
-  int plain = 0;   // width of a query's and key's part without positions
-  int rotary = 0;  // width of the part with positions; the key's is one for all heads
-  int value = 0;
-
-  bool operator==(const LatentAttention&) const = default;
-};
-
 struct Architecture {
   std::string name;
   int hidden = 0, blocks = 0;
@@ -45,7 +35,7 @@ struct Architecture {
   bool learned_positions = false;
   bool tied_head = false;  // the head multiplies with the embedding's weights
   Experts experts;
-  LatentAttention latent;
+  LatentWidths latent;  // where they are used, `head` is not
 
   bool has_experts(int block) const { return experts.count > 0 && block >= experts.dense_blocks; }
   bool operator==(const Architecture&) const = default;

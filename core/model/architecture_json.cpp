@@ -1,6 +1,7 @@
 #include "core/model/architecture_json.hpp"
 
 #include "core/base/json_fields.hpp"
+#include "core/model/latent.hpp"
 #include "core/model/layers.hpp"
 
 namespace pipewright {
@@ -30,13 +31,6 @@ Experts read_experts(const JsonCursor& value) {
   return experts;
 }
 
-LatentAttention read_latent(const JsonCursor& value) {
-  value.only({"query_rank", "key_value_rank", "plain", "rotary", "value"});
-  const auto width = [&](std::string_view key) { return read_count(value.at(key), 1, kMostWide); };
-  return {width("query_rank"), width("key_value_rank"), width("plain"), width("rotary"),
-          width("value")};
-}
-
 Architecture read_widths(const JsonCursor& document) {
   document.only({"schema", "name", "hidden", "layers", "heads", "kv_heads", "head", "ffn", "gated",
                  "biases", "vocabulary", "sequence", "learned_positions", "tied_head", "experts",
@@ -61,7 +55,8 @@ Architecture read_widths(const JsonCursor& document) {
   model.learned_positions = flag_or(document, "learned_positions", true);
   model.tied_head = flag_or(document, "tied_head", true);
   if (const auto experts = document.find("experts")) model.experts = read_experts(*experts);
-  if (const auto latent = document.find("latent_attention")) model.latent = read_latent(*latent);
+  if (const auto latent = document.find("latent_attention"))
+    model.latent = read_latent_widths(*latent, kMostWide);
   return model;
 }
 
@@ -105,13 +100,7 @@ Json to_json(const Architecture& model) {
                        {"shared_ffn", model.experts.shared_ffn},
                        {"dense_layers", model.experts.dense_blocks}};
   }
-  if (model.latent.query_rank > 0) {
-    json["latent_attention"] = {{"query_rank", model.latent.query_rank},
-                                {"key_value_rank", model.latent.key_value_rank},
-                                {"plain", model.latent.plain},
-                                {"rotary", model.latent.rotary},
-                                {"value", model.latent.value}};
-  }
+  if (model.latent.is_used()) json["latent_attention"] = to_json(model.latent);
   return json;
 }
 

@@ -17,8 +17,8 @@ double operations_of_row(const Architecture& model, int block) {
   one.blocks = 1;
   one.experts.dense_blocks = model.has_experts(block) ? 0 : 1;
   const double weights = active_parameters(one) - embedding_parameters(one) - head_parameters(one);
-  const bool latent = model.latent.query_rank > 0;
-  const double query = latent ? model.latent.plain + model.latent.rotary : model.head;
+  const bool latent = model.latent.is_used();
+  const double query = latent ? model.latent.query() : model.head;
   const double value = latent ? model.latent.value : model.head;
   return 2 * weights + model.heads * (query + value) * model.sequence;
 }
@@ -39,7 +39,7 @@ Layer block_layer(const Architecture& model, int block) {
 bool can_be_trained(const Architecture& model) {
   return model.key_value_heads == model.heads && model.head * model.heads == model.hidden &&
          !model.gated && model.biases && model.learned_positions && model.experts.count == 0 &&
-         model.latent.query_rank == 0;
+         !model.latent.is_used();
 }
 
 Model model_of(const Architecture& architecture) {

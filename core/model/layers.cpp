@@ -10,6 +10,7 @@
 #include "core/model/experts.hpp"
 #include "core/model/graph.hpp"
 #include "core/model/image.hpp"
+#include "core/model/latent.hpp"
 
 namespace pipewright {
 
@@ -21,7 +22,7 @@ struct KindName {
   LayerKind kind;
   std::string_view name;
 };
-constexpr std::array<KindName, 20> kKinds{
+constexpr std::array<KindName, 21> kKinds{
     {{LayerKind::Linear, "linear"},
      {LayerKind::Relu, "relu"},
      {LayerKind::Gelu, "gelu"},
@@ -41,7 +42,8 @@ constexpr std::array<KindName, 20> kKinds{
      {LayerKind::Custom, "custom"},
      {LayerKind::RmsNorm, "rms_norm"},
      {LayerKind::Swiglu, "swiglu"},
-     {LayerKind::MixtureOfExperts, "mixture_of_experts"}}};
+     {LayerKind::MixtureOfExperts, "mixture_of_experts"},
+     {LayerKind::LatentAttention, "latent_attention"}}};
 
 LayerKind read_kind(const JsonCursor& value) {
   std::vector<std::pair<std::string_view, LayerKind>> choices;
@@ -68,6 +70,8 @@ std::vector<std::string_view> keys_of(LayerKind kind) {
       return {"name", "kind", "inputs", "in", "out", "bias", "tied"};
     case LayerKind::CausalSelfAttention:
       return {"name", "kind", "inputs", "in", "heads", "kv_heads", "rotary_base", "bias"};
+    case LayerKind::LatentAttention:
+      return {"name", "kind", "inputs", "in", "heads", "widths", "rotary_base"};
     case LayerKind::Embedding:
       return {"name", "kind", "out", "vocabulary", "positions"};
     case LayerKind::Residual:
@@ -314,6 +318,7 @@ class LayerReader {
       if (result.tied && result.bias) bias->fail("false: a tied layer has the table alone");
     }
     if (result.kind == LayerKind::CausalSelfAttention) read_attention(value, result);
+    if (result.kind == LayerKind::LatentAttention) read_latent_attention(value, result);
     if (result.kind == LayerKind::Swiglu) {
       if (result.in % 2 != 0) {
         throw InputError(value.file(), value.pointer(),
@@ -334,6 +339,14 @@ class LayerReader {
     read_attention_details(value, result.in / result.heads, result.heads, result.kv_heads,
                            result.rotary_base);
     if (const auto bias = value.find("bias")) result.bias = bias->boolean();
+  }
+
+  static void read_latent_attention(const JsonCursor& value, Layer& result) {
+    result.bias = false;
+    result.heads = read_count(value.at("heads"), 1, kMostHeads);
+    result.latent = read_latent_widths_of_layer(value.at("widths"), result.heads);
+    result.rotary_base = kRotaryBase;
+    read_rotary_base(value, result.rotary_base);
   }
 
   Front front_;  // of the next layer
@@ -387,10 +400,19 @@ Json layer_json(const Layer& layer) {
     if (layer.rotary_base > 0) json["rotary_base"] = layer.rotary_base;
     if (!layer.bias) json["bias"] = false;
   }
+  if (layer.kind == LayerKind::LatentAttention) {
+    json["heads"] = layer.heads;
+    json["widths"] = to_json(layer.latent);
+    json["rotary_base"] = layer.rotary_base;
+  }
   return json;
 }
 
 }  // namespace
+
+void read_rotary_base(const JsonCursor& value, double& rotary_base) {
+  if (const auto base = value.find("rotary_base")) rotary_base = base->number(1, 1e12);
+}
 
 void read_attention_details(const JsonCursor& value, int head_width, int heads, int& kv_heads,
                             double& rotary_base) {
@@ -401,7 +423,7 @@ void read_attention_details(const JsonCursor& value, int head_width, int heads, 
     }
     if (kv_heads == heads) kv_heads = 0;
   }
-  if (const auto base = value.find("rotary_base")) rotary_base = base->number(1, 1e12);
+  read_rotary_base(value, rotary_base);
   if (rotary_base > 0 && head_width % 2 != 0) {
     value.at("heads").fail(
         "a number of heads that have an even width each, for rotary positions turn pairs of "
@@ -414,6 +436,23 @@ std::vector<Layer> read_layers(const JsonCursor& list) {
 }
 
 Json to_json(const Layer& layer) { return layer_json(layer); }
+
+Layer layer_of_width(std::string name, LayerKind kind, int width) {
+  Layer layer;
+  layer.name = std::move(name);
+  layer.kind = kind;
+  layer.in = layer.out = width;
+  return layer;
+}
+
+Layer linear_layer(std::string name, int in, int out, bool bias) {
+  Layer layer;
+  layer.name = std::move(name);
+  layer.in = in;
+  layer.out = out;
+  layer.bias = bias;
+  return layer;
+}
 
 Layer layer_group(std::string name, LayerKind kind, std::vector<Layer> inner) {
   Layer layer;

@@ -13,6 +13,8 @@ inline constexpr int kMostLayers = 4096;
 /// An embedding stands in front of them and a head after them.
 inline constexpr int kMostBlocks = kMostLayers - 2;
 inline constexpr int kMostHeads = 65536;
+/// The base of Llama's rotary positions (arXiv 2302.13971, after 2104.09864).
+inline constexpr double kRotaryBase = 10'000;
 inline constexpr int kLongestSequence = 1 << 24;
 inline constexpr int kLargestVocabulary = 1 << 24;
 
@@ -21,11 +23,17 @@ inline constexpr int kLargestVocabulary = 1 << 24;
 void read_attention_details(const JsonCursor& value, int head_width, int heads, int& kv_heads,
                             double& rotary_base);
 
+/// "rotary_base" alone.
+void read_rotary_base(const JsonCursor& value, double& rotary_base);
+
 /// A model's list of layers. Where layers name their inputs, those that more than one tensor
 /// connects come back as one Graph (core/model/graph.hpp).
 std::vector<Layer> read_layers(const JsonCursor& list);
 Json to_json(const Layer& layer);
 
+/// A layer that gives rows as wide as they come.
+Layer layer_of_width(std::string name, LayerKind kind, int width);
+Layer linear_layer(std::string name, int in, int out, bool bias = true);
 /// A layer that holds these, one after the other.
 Layer layer_group(std::string name, LayerKind kind, std::vector<Layer> inner);
 

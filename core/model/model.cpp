@@ -5,6 +5,7 @@
 #include "core/base/json_fields.hpp"
 #include "core/base/suggest.hpp"
 #include "core/model/experts.hpp"
+#include "core/model/latent.hpp"
 #include "core/model/layers.hpp"
 #include "core/model/tie.hpp"
 #include "core/model/transformer.hpp"
@@ -14,9 +15,16 @@ namespace pipewright {
 
 namespace {
 
-std::vector<std::string_view> llama_keys() {
-  std::vector<std::string_view> keys{"kv_heads", "rotary_base", "shared_ffn"};
+std::vector<std::string_view> expert_keys() {
+  std::vector<std::string_view> keys{"shared_ffn", "dense_layers", "dense_ffn"};
   for (const std::string_view key : expert_choice_keys()) keys.push_back(key);
+  return keys;
+}
+
+std::vector<std::string_view> llama_keys() {
+  std::vector<std::string_view> keys = expert_keys();
+  for (const std::string_view key : {"kv_heads", "rotary_base", "latent_attention"})
+    keys.push_back(key);
   return keys;
 }
 
@@ -28,17 +36,35 @@ std::vector<std::string_view> shape_keys() {
 }
 
 void read_experts(const JsonCursor& value, TransformerShape& shape) {
-  if (value.find("experts")) {
-    shape.choice = read_expert_choice(value);
-    if (const auto shared = value.find("shared_ffn"))
-      shape.shared_ffn = read_count(*shared, 0, kWidest / 2);
+  if (!value.find("experts")) {
+    for (const std::string_view key : expert_keys()) {
+      if (const auto given = value.find(key)) given->fail("no such key without \"experts\"");
+    }
     return;
   }
-  std::vector<std::string_view> keys = expert_choice_keys();
-  keys.push_back("shared_ffn");
-  for (const std::string_view key : keys) {
-    if (const auto given = value.find(key)) given->fail("no such key without \"experts\"");
+  shape.choice = read_expert_choice(value);
+  if (const auto shared = value.find("shared_ffn"))
+    shape.shared_ffn = read_count(*shared, 0, kWidest / 2);
+  const auto dense = value.find("dense_layers"), ffn = value.find("dense_ffn");
+  if (dense) shape.dense_blocks = read_count(*dense, 0, shape.layers - 1);
+  if (shape.dense_blocks > 0) {
+    shape.dense_ffn = read_count(value.at("dense_ffn"), 1, kWidest / 2);
+  } else if (ffn) {
+    ffn->fail("no such key without \"dense_layers\"");
   }
+}
+
+void read_llama_attention(const JsonCursor& value, TransformerShape& shape) {
+  const auto latent = value.find("latent_attention");
+  if (!latent) {
+    read_attention_details(value, shape.hidden / shape.heads, shape.heads, shape.kv_heads,
+                           shape.rotary_base);
+    return;
+  }
+  if (const auto shared = value.find("kv_heads"))
+    shared->fail("no such key beside \"latent_attention\", in which each head has its own keys");
+  shape.latent = read_latent_widths_of_layer(*latent, shape.heads);
+  read_rotary_base(value, shape.rotary_base);
 }
 
 TransformerShape read_shape(const JsonCursor& value) {
@@ -52,12 +78,11 @@ TransformerShape read_shape(const JsonCursor& value) {
   shape.layers = read_count(value.at("layers"), 1, kMostLayers - 2);
   const JsonCursor heads = value.at("heads");
   shape.heads = read_count(heads, 1, kMostHeads);
-  if (shape.hidden % shape.heads != 0) {
+  if (shape.hidden % shape.heads != 0 && !value.find("latent_attention")) {
     heads.fail("a number of heads that divides hidden = " + std::to_string(shape.hidden));
   }
   if (shape.style == TransformerStyle::Llama) {
-    read_attention_details(value, shape.hidden / shape.heads, shape.heads, shape.kv_heads,
-                           shape.rotary_base);
+    read_llama_attention(value, shape);
     read_experts(value, shape);
   } else {
     for (const std::string_view key : llama_keys()) {
@@ -174,8 +199,13 @@ Json to_json(const Model& model) {
       if (shape->kv_heads > 0) json["transformer"]["kv_heads"] = shape->kv_heads;
       if (shape->rotary_base != kRotaryBase)
         json["transformer"]["rotary_base"] = shape->rotary_base;
+      if (shape->latent.is_used()) json["transformer"]["latent_attention"] = to_json(shape->latent);
       if (shape->has_experts()) write_expert_choice(shape->choice, json["transformer"]);
       if (shape->shared_ffn > 0) json["transformer"]["shared_ffn"] = shape->shared_ffn;
+      if (shape->dense_blocks > 0) {
+        json["transformer"]["dense_layers"] = shape->dense_blocks;
+        json["transformer"]["dense_ffn"] = shape->dense_ffn;
+      }
     }
   } else {
     Json layers = Json::array();

@@ -38,6 +38,7 @@ enum class LayerKind : std::uint8_t {
   Swiglu,               // silu(first half) · second half of a row
   MixtureOfExperts,     // each row through the experts that a router chooses for it, their outputs
                         // weighted and added (core/model/experts.hpp)
+  LatentAttention,      // causal self-attention through narrow layers (core/model/latent.hpp)
 };
 inline constexpr int kGraphInput = -1;
 enum class LossKind : std::uint8_t { SoftmaxCrossEntropy, Mse };
@@ -88,13 +89,28 @@ struct ExpertChoice {
   bool operator==(const ExpertChoice&) const = default;
 };
 
+/// Queries, keys and values through narrow layers (DeepSeek-V2, arXiv 2405.04434 §2.1): the widths
+/// of these, and of the parts of a head.
+struct LatentWidths {
+  int query_rank = 0;      // 0: queries come from the row itself
+  int key_value_rank = 0;  // 0: plain attention
+  int plain = 0;           // a query's and key's part without positions
+  int rotary = 0;          // the part with positions; the key's is one for all heads
+  int value = 0;
+
+  bool is_used() const { return key_value_rank > 0; }
+  int query() const { return plain + rotary; }
+  bool operator==(const LatentWidths&) const = default;
+};
+
 struct Layer {
   std::string name;
   LayerKind kind = LayerKind::Linear;
   int in = 0, out = 0;  // widths (features of a row)
   int heads = 0;
   int kv_heads = 0;        // CausalSelfAttention: of keys and values; 0: as many as heads
-  double rotary_base = 0;  // CausalSelfAttention: of rotary positions; 0: it has none
+  double rotary_base = 0;  // of attention: of rotary positions; 0: it has none
+  LatentWidths latent;     // LatentAttention
   int vocabulary = 0, positions = 0;
   bool bias = true;
   bool tied = false;            // Linear: its matrix is the token table of the model's embedding
@@ -125,9 +141,9 @@ struct Model {
 /// {"layers":[…], "loss":…}.
 Model read_model(const JsonCursor& document);
 Json to_json(const Model& model);
-/// "mlp" (1024 -> 4096 -> 1024), "gpt-tiny", "llama-tiny" and "mixtral-tiny" (byte level),
-/// "gpt3-175b", "resnet50" (images of 224x224), "resnet50-small" (32x32, ten classes),
-/// "resnet-tiny" (16x16, four classes).
+/// "mlp" (1024 -> 4096 -> 1024), "gpt-tiny", "llama-tiny", "mixtral-tiny" and "deepseek-tiny"
+/// (byte level), "gpt3-175b", "resnet50" (images of 224x224), "resnet50-small" (32x32, ten
+/// classes), "resnet-tiny" (16x16, four classes).
 /// Throws InputError with a suggestion.
 Model model_preset(std::string_view name);
 std::vector<std::string_view> model_preset_names();

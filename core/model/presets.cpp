@@ -54,6 +54,25 @@ Model mixtral_tiny() {
   return transformer("mixtral-tiny", shape, 4);
 }
 
+/// The size of llama-tiny in the shape of DeepSeek-V3 (arXiv 2412.19437): latent attention, the
+/// first block dense, and experts in groups, chosen by sigmoids and balanced by a bias.
+Model deepseek_tiny() {
+  TransformerShape shape{64, 4, 4, 48, 256, 64};
+  shape.style = TransformerStyle::Llama;
+  shape.latent = {.query_rank = 32, .key_value_rank = 16, .plain = 16, .rotary = 8, .value = 16};
+  shape.choice = {.experts = 8,
+                  .top_k = 2,
+                  .scores = RouterScores::Sigmoid,
+                  .scaling = 2.5,
+                  .groups = 4,
+                  .top_groups = 2,
+                  .balance_rate = 0.001};
+  shape.shared_ffn = 48;
+  shape.dense_blocks = 1;
+  shape.dense_ffn = 176;
+  return transformer("deepseek-tiny", shape, 4);
+}
+
 /// Table 2.1 of "Language Models are Few-Shot Learners"; vocabulary padded as Megatron-LM does.
 Model gpt3_175b() { return transformer("gpt3-175b", {12288, 96, 96, 4 * 12288, 51200, 2048}, 2); }
 
@@ -86,9 +105,9 @@ ResNetShape tiny_resnet() {
   return shape;
 }
 
-constexpr std::array<std::string_view, 8> kPresets{
-    "mlp",       "gpt-tiny", "llama-tiny",     "mixtral-tiny",
-    "gpt3-175b", "resnet50", "resnet50-small", "resnet-tiny"};
+constexpr std::array<std::string_view, 9> kPresets{"mlp",          "gpt-tiny",       "llama-tiny",
+                                                   "mixtral-tiny", "deepseek-tiny",  "gpt3-175b",
+                                                   "resnet50",     "resnet50-small", "resnet-tiny"};
 
 }  // namespace
 
@@ -106,6 +125,9 @@ Model model_preset(std::string_view name) {
   }
   if (name == "mixtral-tiny") {
     return mixtral_tiny();
+  }
+  if (name == "deepseek-tiny") {
+    return deepseek_tiny();
   }
   if (name == "gpt3-175b") {
     return gpt3_175b();

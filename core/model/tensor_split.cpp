@@ -56,6 +56,8 @@ void collect(const std::vector<Layer>& chain, const std::string& outer, bool spl
       const bool shares = layer.kv_heads > 0 && layer.kv_heads < layer.heads;
       all.push_back(
           {path, shares ? "heads of keys" : "heads", shares ? layer.kv_heads : layer.heads});
+    } else if (layer.kind == LayerKind::LatentAttention) {
+      all.push_back({path, "heads", layer.heads});
     } else if (splits_linear && splits[k] == Split::Columns) {
       for (const Range& range : column_ranges(chain, k))
         all.push_back({path, "columns", static_cast<int>(range.count)});

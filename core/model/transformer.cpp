@@ -1,5 +1,6 @@
 #include "core/model/transformer.hpp"
 
+#include <span>
 #include <utility>
 
 #include "core/model/layers.hpp"
@@ -8,36 +9,19 @@ namespace pipewright {
 
 namespace {
 
-Layer same_width(std::string name, LayerKind kind, int width) {
-  Layer layer;
-  layer.name = std::move(name);
-  layer.kind = kind;
-  layer.in = layer.out = width;
-  return layer;
-}
-
-Layer linear(std::string name, int in, int out, bool bias = true) {
-  Layer layer;
-  layer.name = std::move(name);
-  layer.in = in;
-  layer.out = out;
-  layer.bias = bias;
-  return layer;
-}
-
 LayerKind norm_of(const TransformerShape& shape) {
   return shape.style == TransformerStyle::Llama ? LayerKind::RmsNorm : LayerKind::LayerNorm;
 }
 
 std::vector<Layer> gated(int width, int ffn) {
-  Layer swiglu = same_width("swiglu", LayerKind::Swiglu, 2 * ffn);
+  Layer swiglu = layer_of_width("swiglu", LayerKind::Swiglu, 2 * ffn);
   swiglu.out = ffn;
-  return {linear("gate and up", width, 2 * ffn, false), std::move(swiglu),
-          linear("down", ffn, width, false)};
+  return {linear_layer("gate and up", width, 2 * ffn, false), std::move(swiglu),
+          linear_layer("down", ffn, width, false)};
 }
 
 Layer mixture_of_experts(const TransformerShape& shape) {
-  Layer layer = same_width("experts", LayerKind::MixtureOfExperts, shape.hidden);
+  Layer layer = layer_of_width("experts", LayerKind::MixtureOfExperts, shape.hidden);
   layer.choice = shape.choice;
   layer.bias = false;
   layer.inner = gated(shape.hidden, shape.ffn);
@@ -45,35 +29,68 @@ Layer mixture_of_experts(const TransformerShape& shape) {
   return layer;
 }
 
-std::vector<Layer> feed_forward_of(const TransformerShape& shape) {
+std::vector<Layer> feed_forward_of(int block, const TransformerShape& shape) {
   const int width = shape.hidden;
   if (shape.style == TransformerStyle::Llama) {
-    std::vector<Layer> layers{same_width("norm", LayerKind::RmsNorm, width)};
-    if (shape.has_experts()) {
+    std::vector<Layer> layers{layer_of_width("norm", LayerKind::RmsNorm, width)};
+    if (shape.has_experts(block)) {
       layers.push_back(mixture_of_experts(shape));
     } else {
-      for (Layer& layer : gated(width, shape.ffn)) layers.push_back(std::move(layer));
+      const int ffn = shape.has_experts() ? shape.dense_ffn : shape.ffn;
+      for (Layer& layer : gated(width, ffn)) layers.push_back(std::move(layer));
     }
     return layers;
   }
-  return {same_width("norm", LayerKind::LayerNorm, width), linear("up", width, shape.ffn),
-          same_width("gelu", LayerKind::Gelu, shape.ffn), linear("down", shape.ffn, width)};
+  return {layer_of_width("norm", LayerKind::LayerNorm, width), linear_layer("up", width, shape.ffn),
+          layer_of_width("gelu", LayerKind::Gelu, shape.ffn),
+          linear_layer("down", shape.ffn, width)};
 }
 
-Layer block(int number, const TransformerShape& shape) {
-  const int width = shape.hidden;
-  Layer attention = same_width("attention", LayerKind::CausalSelfAttention, width);
+Layer attention_of(const TransformerShape& shape) {
+  const bool is_latent = shape.latent.is_used();
+  Layer attention = layer_of_width(
+      "attention", is_latent ? LayerKind::LatentAttention : LayerKind::CausalSelfAttention,
+      shape.hidden);
   attention.heads = shape.heads;
+  attention.latent = shape.latent;
   if (shape.style == TransformerStyle::Llama) {
     attention.kv_heads = shape.kv_heads;
     attention.rotary_base = shape.rotary_base;
     attention.bias = false;
   }
-  Layer attend = layer_group("attend", LayerKind::Residual,
-                             {same_width("norm", norm_of(shape), width), std::move(attention)});
-  Layer feed_forward = layer_group("feed forward", LayerKind::Residual, feed_forward_of(shape));
+  return attention;
+}
+
+Layer block(int number, const TransformerShape& shape) {
+  Layer attend =
+      layer_group("attend", LayerKind::Residual,
+                  {layer_of_width("norm", norm_of(shape), shape.hidden), attention_of(shape)});
+  Layer feed_forward =
+      layer_group("feed forward", LayerKind::Residual, feed_forward_of(number, shape));
   return layer_group("block " + std::to_string(number), LayerKind::Sequential,
                      {std::move(attend), std::move(feed_forward)});
+}
+
+/// What the first block with experts has, and the width of those in front of it.
+void read_off_feed_forward(std::span<const Layer> blocks, TransformerShape& shape) {
+  const auto last_of = [](const Layer& block) -> const Layer* {
+    const bool is_block = block.inner.size() == 2 && !block.inner[1].inner.empty();
+    return is_block ? &block.inner[1].inner.back() : nullptr;
+  };
+  for (const Layer& block : blocks) {
+    const Layer* const last = last_of(block);
+    if (last == nullptr) return;
+    if (last->kind != LayerKind::MixtureOfExperts) {
+      shape.ffn = last->in;
+      ++shape.dense_blocks;
+      continue;
+    }
+    shape.dense_ffn = std::exchange(shape.ffn, last->inner.back().in);
+    shape.choice = last->choice;
+    if (!last->shared.empty()) shape.shared_ffn = last->shared.back().in;
+    return;
+  }
+  shape.dense_blocks = 0;
 }
 
 }  // namespace
@@ -95,11 +112,11 @@ std::vector<Layer> expand(const TransformerShape& shape) {
   for (int k = 0; k < shape.layers; ++k) {
     layers.push_back(block(k, shape));
   }
-  Layer logits = linear("logits", shape.hidden, shape.vocabulary, false);
+  Layer logits = linear_layer("logits", shape.hidden, shape.vocabulary, false);
   logits.tied = shape.tied_head;
   layers.push_back(
       layer_group("head", LayerKind::Sequential,
-                  {same_width("norm", norm_of(shape), shape.hidden), std::move(logits)}));
+                  {layer_of_width("norm", norm_of(shape), shape.hidden), std::move(logits)}));
   return layers;
 }
 
@@ -119,18 +136,12 @@ std::optional<TransformerShape> transformer_shape_of(const Model& model) {
   shape.layers = static_cast<int>(model.layers.size()) - 2;
   const Layer& attention = first.inner[0].inner[1];
   shape.heads = attention.heads;
-  const Layer& last_of_block = first.inner[1].inner.back();
-  if (last_of_block.kind == LayerKind::MixtureOfExperts) {
-    shape.choice = last_of_block.choice;
-    shape.ffn = last_of_block.inner.back().in;
-    if (!last_of_block.shared.empty()) shape.shared_ffn = last_of_block.shared.back().in;
-  } else {
-    shape.ffn = last_of_block.in;
-  }
+  read_off_feed_forward(std::span(model.layers).subspan(1, model.layers.size() - 2), shape);
   if (attention.rotary_base > 0) {
     shape.style = TransformerStyle::Llama;
     shape.kv_heads = attention.kv_heads;
     shape.rotary_base = attention.rotary_base;
+    shape.latent = attention.latent;
   }
   shape.vocabulary = embedding.vocabulary;
   shape.sequence = model.sequence;

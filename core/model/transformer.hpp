@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/model/layers.hpp"
 #include "core/model/model.hpp"
 
 namespace pipewright {
@@ -16,9 +17,6 @@ enum class TransformerStyle : std::uint8_t {
 /// "gpt", "llama".
 std::string_view to_string(TransformerStyle style);
 
-/// The base of Llama's rotary positions (arXiv 2302.13971, after 2104.09864).
-inline constexpr double kRotaryBase = 10'000;
-
 struct TransformerShape {
   int hidden = 0, layers = 0, heads = 0;
   int ffn = 0;  // width of the inner layer of the feed-forward part
@@ -27,10 +25,14 @@ struct TransformerShape {
   TransformerStyle style = TransformerStyle::Gpt;
   int kv_heads = 0;                  // Llama: of keys and values; 0: as many as heads
   double rotary_base = kRotaryBase;  // Llama
-  ExpertChoice choice;  // Llama: experts of width ffn in every block, as Mixtral has; none: dense
-  int shared_ffn = 0;   // with experts: width of what every token goes through besides; 0: nothing
+  LatentWidths latent;               // Llama: of attention as DeepSeek-V2 has it, where used
+  ExpertChoice choice;   // Llama: experts of width ffn in every block, as Mixtral has; none: dense
+  int shared_ffn = 0;    // with experts: width of what every token goes through besides; 0: nothing
+  int dense_blocks = 0;  // with experts: the first blocks, which have none
+  int dense_ffn = 0;     // of these, in place of ffn
 
   bool has_experts() const { return choice.experts > 0; }
+  bool has_experts(int block) const { return has_experts() && block >= dense_blocks; }
 };
 
 /// Embedding, `layers` blocks, head; named "embedding", "block k", "head". Checks nothing: the

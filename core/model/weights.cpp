@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/model/latent.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -72,6 +74,8 @@ void visit_weights(const Layer& layer, int width, Visit visit) {
       return;
     case LayerKind::CausalSelfAttention:
       return visit_attention(layer, width, visit);
+    case LayerKind::LatentAttention:
+      return visit(matrix("output_weight", layer.heads * layer.latent.value, layer.out));
     case LayerKind::LayerNorm:
       visit(constant("scale", width, 1));
       visit(constant("shift", width, 0));
@@ -122,6 +126,9 @@ double parameter_count(const Layer& layer) {
   for (const Layer& inner : layer.inner) count += copies * parameter_count(inner);
   for (const Layer& inner : layer.shortcut) count += parameter_count(inner);
   for (const Layer& inner : layer.shared) count += parameter_count(inner);
+  if (layer.kind == LayerKind::LatentAttention) {
+    for (const Layer& inner : latent_layers(layer)) count += parameter_count(inner);
+  }
   return count;
 }
 

@@ -158,16 +158,16 @@ struct LayerSite {
   Split split =
       Split::Whole;  // of a linear layer, or of a token table (core/model/tensor_split.hpp)
   std::vector<Range> columns;  // of one that is split by them: ranges that are divided each
-  bool ends_in_head = false;   // it is, or ends in, the head that ranks divide
+  bool ends_divided = false;   // it is, or ends in, a linear layer that ranks divide by columns
   int parts_in = 1;            // ranks have a part each of what comes in
 
   /// What comes in here.
   int own_width() const { return width / parts_in; }
 };
 
-/// Of a layer at the end of the model: it is the head, which is divided by columns, or ends in it.
-inline void divide_head(const Layer& layer, LayerSite& site) {
-  site.ends_in_head = true;
+/// Of a layer whose output ranks divide: it is linear, or ends in one that is.
+inline void divide_end(const Layer& layer, LayerSite& site) {
+  site.ends_divided = true;
   if (layer.kind != LayerKind::Linear) return;
   site.split = Split::Columns;
   site.columns = {{0, layer.out}};

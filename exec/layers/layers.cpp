@@ -21,7 +21,7 @@ class SequentialLayer final : public LayerChain {
   SequentialLayer(const std::vector<Layer>& layers, LayerSite site) {
     const std::string outer = site.path;
     const std::vector<Split> splits = splits_of(layers);
-    const bool ends_in_head = std::exchange(site.ends_in_head, false);
+    const bool ends_divided = std::exchange(site.ends_divided, false);
     for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
       const Layer& inner = layers[static_cast<std::size_t>(i)];
       site.path = layer_path(outer, i, inner);
@@ -29,7 +29,7 @@ class SequentialLayer final : public LayerChain {
       site.columns = site.split == Split::Columns
                          ? column_ranges(layers, static_cast<std::size_t>(i))
                          : std::vector<Range>();
-      if (ends_in_head && &inner == &layers.back()) divide_head(inner, site);
+      if (ends_divided && &inner == &layers.back()) divide_end(inner, site);
       layers_.push_back(make_layer(inner, site));
       if (site.split != Split::Whole && site.tensor != nullptr)
         site.parts_in = site.split == Split::Columns ? site.tensor->size() : 1;
@@ -182,6 +182,14 @@ void check_heads(const Layer& layer, int width, const std::string& path) {
     refuse_layer(path, "rotary positions need heads of an even width");
 }
 
+void check_latent(const Layer& layer, const std::string& path) {
+  const LatentWidths& widths = layer.latent;
+  if (layer.heads < 1 || widths.key_value_rank < 1 || widths.query_rank < 0 || widths.plain < 1 ||
+      widths.rotary < 1 || widths.rotary % 2 != 0 || widths.value < 1) {
+    refuse_layer(path, "its heads and widths must be at least 1, and the rotary one even");
+  }
+}
+
 void check_embedding(const Layer& layer, const LayerSite& site) {
   if (layer.positions > 0 && layer.positions < site.extent.sequence) {
     refuse_layer(site.path, "it has " + std::to_string(layer.positions) +
@@ -235,6 +243,10 @@ int width_behind(const Layer& layer, int width, const std::string& path) {
       expect_width(layer, width, path);
       check_heads(layer, width, path);
       return width;
+    case LayerKind::LatentAttention:
+      expect_width(layer, width, path);
+      check_latent(layer, path);
+      return width;
     case LayerKind::Swiglu:
       expect_width(layer, width, path);
       if (width % 2 != 0)
@@ -286,6 +298,8 @@ std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& 
       return make_swiglu(layer, site);
     case LayerKind::CausalSelfAttention:
       return make_attention(layer, site);
+    case LayerKind::LatentAttention:
+      return make_latent_attention(layer, site);
     case LayerKind::Embedding:
       check_embedding(layer, site);
       return make_embedding(layer, site);

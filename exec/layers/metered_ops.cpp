@@ -23,6 +23,11 @@ double pairs_of(const AttentionShape& shape) {
   return 2 * product(shape.samples, shape.sequence, shape.sequence, shape.width);
 }
 
+double pairs_of(const LatentShape& shape) {
+  return product(shape.samples, shape.sequence, shape.sequence,
+                 shape.query_width() + shape.context_width());
+}
+
 /// The logits.
 double elements_of(const RouterShape& shape) { return product(shape.rows, shape.choice.experts); }
 /// Of the rows that experts take.
@@ -138,6 +143,21 @@ void MeteredOps::attention_backward_input(const AttentionShape& shape, const flo
                                           const float*, float*) {
   const Buffer scratch = take(shape.scratch());
   count(4 * pairs_of(shape) + kSoftmaxBackward * static_cast<double>(shape.probabilities()));
+}
+
+void MeteredOps::latent_attention_forward(const LatentShape& shape, const LatentInputs&, float*,
+                                          float*) {
+  const auto scores = static_cast<double>(shape.probabilities());
+  count(2 * pairs_of(shape) + (1 + kSoftmaxForward) * scores);
+}
+void MeteredOps::latent_attention_backward_input(const LatentShape& shape, const LatentInputs&,
+                                                 const float*, const float*,
+                                                 const LatentGradients&) {
+  const Buffer scratch = take(shape.scratch());
+  count(4 * pairs_of(shape) + kSoftmaxBackward * static_cast<double>(shape.probabilities()));
+}
+void MeteredOps::sum_heads(int rows, int heads, int width, bool, const float*, float*) {
+  count(product(rows, heads, width));
 }
 
 /// A look-up is free, as a copy is.

@@ -13,7 +13,11 @@
 
 namespace pipewright::exec {
 
-class MeteredOps final : public TensorOps, public ImageOps, public LlamaOps, public ExpertOps {
+class MeteredOps final : public TensorOps,
+                         public ImageOps,
+                         public LlamaOps,
+                         public ExpertOps,
+                         public LatentOps {
  public:
   explicit MeteredOps(int bytes_per_element)
       : element_(static_cast<std::size_t>(bytes_per_element)) {}
@@ -94,6 +98,13 @@ class MeteredOps final : public TensorOps, public ImageOps, public LlamaOps, pub
   void average_pool_backward_input(const PoolShape& shape, const float*, float*) override;
   void global_average_pool_forward(const ChannelShape& shape, const float*, float*) override;
   void global_average_pool_backward_input(const ChannelShape& shape, const float*, float*) override;
+
+  LatentOps& latent() override { return *this; }
+  void latent_attention_forward(const LatentShape& shape, const LatentInputs&, float*,
+                                float*) override;
+  void latent_attention_backward_input(const LatentShape& shape, const LatentInputs&, const float*,
+                                       const float*, const LatentGradients&) override;
+  void sum_heads(int rows, int heads, int width, bool, const float*, float*) override;
 
   ExpertOps& experts() override { return *this; }
   void route(const RouterShape& shape, const float*, const float*, float*, const Routes&) override;

@@ -84,18 +84,21 @@ void rms_norm_backward_weight(const NormShape& shape, const float* x, const floa
 
 // --- Rotary positions ----------------------------------------------------------------------------
 
-/// Heads side by side at the beginning of rows that are `stride` floats apart.
+/// Heads at the beginning of rows that are `stride` floats apart.
 struct RotaryShape {
   int samples = 0, sequence = 0, heads = 0, head_width = 0, stride = 0;
   double base = 0;
+  int head_stride = 0;      // from one head to the next; 0: they lie side by side
+  bool neighbours = false;  // which numbers are a pair: (2j, 2j + 1) instead of halves
 
   std::size_t scratch() const {
     return static_cast<std::size_t>(sequence) * static_cast<std::size_t>(head_width);
   }
 };
-/// Turns each pair (j, j + head_width/2) of a head by its row's place in the sequence times
-/// base^(-2j/head_width) (Su and others, arXiv 2104.09864, with the halves that Llama pairs).
-/// `back`: by the negative, which is the gradient. scratch[sequence][head_width].
+/// Turns pair j, (j, j + head_width/2) or neighbours, of a head by its row's place in the sequence
+/// times base^(-2j/head_width) (Su and others, arXiv 2104.09864, with the halves that Llama pairs,
+/// or the neighbours of DeepSeek). `back`: by the negative, which is the gradient.
+/// scratch[sequence][head_width].
 void rotate(const RotaryShape& shape, bool back, float* rows, float* scratch);
 
 // --- Causal multi-head self-attention, without its projections ----------------------------------

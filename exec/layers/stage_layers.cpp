@@ -31,7 +31,7 @@ std::vector<std::unique_ptr<TrainableLayer>> make_stage_layers(
     site.path = layer_path("", i, layer);
     site.recomputes_attention = what == LayerRecompute::Attention;
     site.split = i == 0 && vocabulary.embedding ? Split::Rows : Split::Whole;
-    if (i == last && vocabulary.head) divide_head(layer, site);
+    if (i == last && vocabulary.head) divide_end(layer, site);
     if (what != LayerRecompute::Whole || (tie && i == tie->head)) end_whole();
     (what == LayerRecompute::Whole ? whole : layers).push_back(make_layer(layer, site));
     site.width = width_behind(layer, site.width, site.path);

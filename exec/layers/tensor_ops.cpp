@@ -10,6 +10,8 @@ LlamaOps& TensorOps::llama() { throw Bug("a layer of Llama's style on a device t
 
 ExpertOps& TensorOps::experts() { throw Bug("a mixture of experts on a device that has none"); }
 
+LatentOps& TensorOps::latent() { throw Bug("latent attention on a device that has none"); }
+
 void TensorOps::linear_forward_on(const LinearShape&, const float*, const float*, float*) {
   throw Bug("a sum over ranks in exact numerics on a device that has none");
 }

@@ -1,11 +1,11 @@
 // The seam between layers and devices: where the arrays of a layer lie, and what computes on them.
 // The layers are written once on top of it; each device has its own (exec/devices/cpu/host_ops.hpp,
 // exec/devices/cuda/queue_ops.hpp). The operators are those of exec/layers/ops.hpp,
-// exec/layers/image_ops.hpp and exec/layers/expert_ops.hpp, which say what each computes, and by
-// what layouts; how exactly, and with which scratch memory, is the device's affair. All pointers
-// are the device's own. A call may
-// only enqueue the work: whoever calls sees results in the order of the calls, and reads none of
-// them (but for a user's own layers, which are the CPU's alone so far).
+// exec/layers/image_ops.hpp, exec/layers/expert_ops.hpp and exec/layers/latent_ops.hpp, which say
+// what each computes, and by what layouts; how exactly, and with which scratch memory, is the
+// device's affair. All pointers are the device's own. A call may only enqueue the work: whoever
+// calls sees results in the order of the calls, and reads none of them (but for a user's own
+// layers, which are the CPU's alone so far).
 // One thread at a time.
 #pragma once
 
@@ -17,6 +17,7 @@
 #include "exec/base/buffer.hpp"
 #include "exec/layers/expert_ops.hpp"
 #include "exec/layers/image_ops.hpp"
+#include "exec/layers/latent_ops.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec {
@@ -117,6 +118,20 @@ class ExpertOps {
                                            float* dbias) = 0;
 };
 
+/// What latent attention needs besides.
+class LatentOps {
+ public:
+  virtual ~LatentOps() = default;
+
+  virtual void latent_attention_forward(const LatentShape& shape, const LatentInputs& inputs,
+                                        float* probabilities, float* context) = 0;
+  virtual void latent_attention_backward_input(const LatentShape& shape, const LatentInputs& inputs,
+                                               const float* probabilities, const float* dcontext,
+                                               const LatentGradients& gradients) = 0;
+  virtual void sum_heads(int rows, int heads, int width, bool goes_on, const float* by_head,
+                         float* y) = 0;
+};
+
 class TensorOps {
  public:
   virtual ~TensorOps() = default;
@@ -183,6 +198,7 @@ class TensorOps {
   virtual ImageOps& images();
   virtual LlamaOps& llama();
   virtual ExpertOps& experts();
+  virtual LatentOps& latent();
 };
 
 }  // namespace pipewright::exec

@@ -17,9 +17,9 @@ Widths widths_of(const Architecture& model, const ParallelSetup& setup) {
   const double tensor = setup.tensor;
   Widths widths;
   widths.inner = model.ffn / tensor;
-  if (model.latent.query_rank > 0) {
+  if (model.latent.is_used()) {
     const double heads = model.heads / tensor;
-    widths.queries = widths.keys = heads * (model.latent.plain + model.latent.rotary);
+    widths.queries = widths.keys = heads * model.latent.query();
     widths.values = widths.output = heads * model.latent.value;
   } else {
     widths.queries = widths.output = model.heads * model.head / tensor;
@@ -32,12 +32,12 @@ Widths widths_of(const Architecture& model, const ParallelSetup& setup) {
 void add_attention_products(BlockWork& work, const Architecture& model, const BlockSizes& sizes,
                             const Widths& widths) {
   const double rows = sizes.rows, hidden = model.hidden, tensor = sizes.tensor;
-  if (model.latent.query_rank > 0) {
-    const LatentAttention& latent = model.latent;
+  if (model.latent.is_used()) {
+    const LatentWidths& latent = model.latent;
     const double key_values = model.heads / tensor * (latent.plain + latent.value);
     const double down = latent.key_value_rank + latent.rotary;
-    work.add({rows, static_cast<double>(latent.query_rank), hidden});
-    work.add({rows, widths.queries, static_cast<double>(latent.query_rank)});
+    if (latent.query_rank > 0) work.add({rows, static_cast<double>(latent.query_rank), hidden});
+    work.add({rows, widths.queries, latent.query_rank > 0 ? latent.query_rank : hidden});
     work.add({rows, down, hidden});
     work.add({rows, key_values, static_cast<double>(latent.key_value_rank)});
   } else {
@@ -139,8 +139,8 @@ BlockSizes block_sizes(const Architecture& model, const ParallelSetup& setup) {
   sizes.rows = sizes.samples * sizes.sequence / setup.context;
   sizes.heads = model.heads / split;
   sizes.key_heads = std::max(1.0, model.key_value_heads / split);
-  const bool latent = model.latent.query_rank > 0;
-  sizes.query_width = latent ? model.latent.plain + model.latent.rotary : model.head;
+  const bool latent = model.latent.is_used();
+  sizes.query_width = latent ? model.latent.query() : model.head;
   sizes.value_width = latent ? model.latent.value : model.head;
   sizes.tensor = setup.tensor;
   sizes.outside = setup.sequence_parallel ? setup.tensor : 1;

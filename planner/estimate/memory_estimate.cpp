@@ -51,18 +51,18 @@ namespace {
 /// the real one to the 32-bit gradient, and keeps it: once for each shape on the rank.
 double weight_buffers(const Architecture& model, const FrameworkTraits& framework,
                       const ParallelSetup& setup, const LayerRange& range) {
-  const int attention_products = model.latent.query_rank > 0 ? 5 : 2;
   double numbers = 0;
-  const auto add = [&](bool experts, int from) {
+  const auto add = [&](bool experts, bool with_attention) {
     const BlockWork work = block_work(model, framework, setup, experts);
+    const int from = with_attention ? 0 : work.attention_products;
     const int end = work.products_used - (experts ? 1 : 0);  // the router is not one of its layers
     for (int p = from; p < end; ++p) {
       const Matmul& product = work.products[static_cast<std::size_t>(p)];
       numbers += product.columns * product.depth;
     }
   };
-  if (range.dense > 0) add(false, 0);
-  if (range.with_experts > 0) add(true, range.dense > 0 ? attention_products : 0);
+  if (range.dense > 0) add(false, true);
+  if (range.with_experts > 0) add(true, range.dense == 0);
   if (range.head) numbers += static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   return 2 * numbers;
 }

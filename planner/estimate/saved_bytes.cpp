@@ -20,7 +20,7 @@ double attention_bytes(const Architecture& model, const FrameworkTraits& framewo
                        LayerRecompute recompute) {
   const double split = static_cast<double>(setup.tensor) * setup.context;
   const double rows = sizes.samples * sizes.sequence;
-  const bool latent = model.latent.query_rank > 0;
+  const bool latent = model.latent.is_used();
   const double keys =
       latent ? sizes.heads * sizes.query_width : sizes.key_heads * sizes.query_width;
   const double values =
@@ -29,7 +29,7 @@ double attention_bytes(const Architecture& model, const FrameworkTraits& framewo
   bytes += 2 * rows * sizes.heads * sizes.value_width;  // input of the product after attention
   if (latent) {
     // Before and after the two narrow norms, and keys and values before they are put together.
-    const LatentAttention& narrow = model.latent;
+    const LatentWidths& narrow = model.latent;
     bytes += 2 * sizes.rows *
              (2.0 * narrow.query_rank + 2.0 * narrow.key_value_rank + narrow.rotary) /
              sizes.outside;

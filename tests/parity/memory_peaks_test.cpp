@@ -65,6 +65,10 @@ Model model_named(const std::string& name) {
       shape.choice = {.experts = 4, .top_k = name == "evenly" ? 4 : 2, .balance_loss = 0.01};
       shape.shared_ffn = 16;
     }
+    if (name == "deepseek") {
+      shape.kv_heads = 0;
+      shape.latent = {.query_rank = 20, .key_value_rank = 12, .plain = 8, .rotary = 4, .value = 10};
+    }
     model.layers = expand(shape);
     model.sequence = shape.sequence;
     return model;
@@ -235,6 +239,9 @@ INSTANTIATE_TEST_SUITE_P(
         PeakCase{.model = "mixtral", .schedule = "1f1b", .recompute = kFull},
         PeakCase{.model = "mixtral", .schedule = "1f1b", .ranks = 2, .replicas = 2},
         PeakCase{.model = "mixtral", .schedule = "1f1b", .ranks = 2, .tensor = 2},
+        PeakCase{"deepseek", "gpipe"}, PeakCase{"deepseek", "zb-h1"},
+        PeakCase{.model = "deepseek", .schedule = "1f1b", .recompute = kSelective},
+        PeakCase{.model = "deepseek", .schedule = "1f1b", .ranks = 2, .tensor = 4},
         PeakCase{.model = "evenly", .schedule = "1f1b", .ranks = 2, .replicas = 2, .experts = 2},
         PeakCase{.model = "evenly", .schedule = "zb-h1", .ranks = 2, .replicas = 4, .experts = 4},
         PeakCase{.model = "mlp", .schedule = "gpipe", .micro_batch_size = 64},

@@ -1,5 +1,5 @@
-"""Models in Llama's style trained here and by the Llama, the Mixtral and the GLM-4.5 of `transformers` (PyPI), from the
-same weights. GLM-4.5 chooses experts as DeepSeek-V3 does, and has Llama's attention.
+"""Models in Llama's style trained here and by the Llama, the Mixtral, the GLM-4.5 and the DeepSeek-V3 of `transformers`
+(PyPI), from the same weights. GLM-4.5 chooses experts as DeepSeek-V3 does, and has Llama's attention.
 
 Both take ten steps of plain gradient descent on the same samples, here cut into two stages; the losses
 have to agree to five digits (those of the model: what a router adds to be minimised is in neither). Exit status 77 (skipped) where torch or transformers is missing.
@@ -33,6 +33,13 @@ SHAPES = [
      'experts': 8, 'top_k': 3, 'scoring': 'sigmoid', 'groups': 4, 'top_groups': 2, 'scaling': 2.5, 'shared_ffn': 24},
     {'hidden': 32, 'layers': 2, 'heads': 4, 'ffn': 16, 'vocabulary': 50, 'sequence': 20,
      'experts': 6, 'top_k': 2, 'scoring': 'sigmoid', 'normalised': False, 'shared_ffn': 32},
+    {'hidden': 36, 'layers': 2, 'heads': 5, 'ffn': 40, 'vocabulary': 50, 'sequence': 19,
+     'latent_attention': {'key_value_rank': 12, 'plain': 10, 'rotary': 6, 'value': 14}},
+    # deepseek-tiny, with a bias that moves fast enough to matter in ten steps.
+    {'hidden': 64, 'layers': 4, 'heads': 4, 'ffn': 48, 'vocabulary': 256, 'sequence': 64,
+     'latent_attention': {'query_rank': 32, 'key_value_rank': 16, 'plain': 16, 'rotary': 8, 'value': 16},
+     'experts': 8, 'top_k': 2, 'scoring': 'sigmoid', 'groups': 4, 'top_groups': 2, 'scaling': 2.5,
+     'balance_rate': 0.01, 'shared_ffn': 48, 'dense_layers': 1, 'dense_ffn': 176},
 ]
 
 
@@ -93,8 +100,12 @@ def matrix(weights, name, rows):
     return weights[name].reshape(rows, -1).T
 
 
+def is_deepseek(shape):
+    return 'latent_attention' in shape
+
+
 def is_glm(shape):
-    return shape.get('scoring') == 'sigmoid'
+    return shape.get('scoring') == 'sigmoid' and not is_deepseek(shape)
 
 
 def matrices(weights, name, shape, rows):
@@ -108,26 +119,63 @@ def gated_of(numpy, weights, hidden, ffn, gate_and_up, down, theirs):
             f'{theirs}.down_proj.weight': matrix(weights, f'{down}/weight', ffn)}
 
 
-def feed_forward_of(numpy, shape, weights, ours, theirs):
-    hidden, ffn = shape['hidden'], shape['ffn']
-    if 'experts' not in shape:
+def has_experts(shape, block):
+    return 'experts' in shape and block >= shape.get('dense_layers', 0)
+
+
+def feed_forward_of(numpy, shape, weights, block, ours, theirs):
+    hidden = shape['hidden']
+    ffn = shape['dense_ffn'] if block < shape.get('dense_layers', 0) else shape['ffn']
+    if not has_experts(shape, block):
         return gated_of(numpy, weights, hidden, ffn, f'{ours}/1.gate and up', f'{ours}/3.down', theirs)
     layer = f'{ours}/1.experts'
     state = {}
     if 'shared_ffn' in shape:
         state = gated_of(numpy, weights, hidden, shape['shared_ffn'], f'{layer}/shared/0.gate and up',
                          f'{layer}/shared/2.down', f'{theirs}.shared_experts')
-    if is_glm(shape):
-        state[f'{theirs}.gate.e_score_correction_bias'] = numpy.zeros(shape['experts'], dtype='f4')
+    if shape.get('scoring') == 'sigmoid':
+        state[f'{theirs}.gate.e_score_correction_bias'] = weights.get(
+            f'{layer}/balance_bias', numpy.zeros(shape['experts'], dtype='f4'))
     return state | {f'{theirs}.gate.weight': matrix(weights, f'{layer}/router_weight', hidden),
             f'{theirs}.experts.gate_up_proj': matrices(weights, f'{layer}/experts/0.gate and up/weight', shape, hidden),
             f'{theirs}.experts.down_proj': matrices(weights, f'{layer}/experts/2.down/weight', shape, ffn)}
 
 
+def plain_attention_of(shape, weights, ours, theirs):
+    hidden = shape['hidden']
+    keys = hidden // shape['heads'] * shape.get('kv_heads', shape['heads'])
+    qkv = matrix(weights, f'{ours}/qkv_weight', hidden)
+    return {f'{theirs}.q_proj.weight': qkv[:hidden], f'{theirs}.k_proj.weight': qkv[hidden:hidden + keys],
+            f'{theirs}.v_proj.weight': qkv[hidden + keys:],
+            f'{theirs}.o_proj.weight': matrix(weights, f'{ours}/output_weight', hidden)}
+
+
+def latent_attention_of(numpy, shape, weights, ours, theirs):
+    """There the way down of keys and values and the rotary key are one matrix."""
+    hidden, widths = shape['hidden'], shape['latent_attention']
+    values = f'{ours}/keys and values'
+    down = matrix(weights, f'{values}/0.down/weight', hidden)
+    rotary = matrix(weights, f'{ours}/rotary key/weight', hidden)
+    state = {f'{theirs}.kv_a_proj_with_mqa.weight': numpy.concatenate([down, rotary]),
+             f'{theirs}.kv_a_layernorm.weight': weights[f'{values}/1.norm/scale'],
+             f'{theirs}.kv_b_proj.weight': matrix(weights, f'{values}/2.up/weight', widths['key_value_rank']),
+             f'{theirs}.o_proj.weight': matrix(weights, f'{ours}/output_weight', shape['heads'] * widths['value'])}
+    if 'query_rank' not in widths:
+        return state | {f'{theirs}.q_proj.weight': matrix(weights, f'{ours}/queries/0.up/weight', hidden)}
+    return state | {f'{theirs}.q_a_proj.weight': matrix(weights, f'{ours}/queries/0.down/weight', hidden),
+                    f'{theirs}.q_a_layernorm.weight': weights[f'{ours}/queries/1.norm/scale'],
+                    f'{theirs}.q_b_proj.weight': matrix(weights, f'{ours}/queries/2.up/weight', widths['query_rank'])}
+
+
+def attention_of(numpy, shape, weights, ours, theirs):
+    if is_deepseek(shape):
+        return latent_attention_of(numpy, shape, weights, ours, theirs)
+    return plain_attention_of(shape, weights, ours, theirs)
+
+
 def state_of(torch, numpy, shape, weights):
     """Under the names that transformers gives them."""
     hidden = shape['hidden']
-    keys = hidden // shape['heads'] * shape.get('kv_heads', shape['heads'])
     last = shape['layers'] + 1
     tokens = weights['0.embedding/tokens'].reshape(-1, hidden)
     state = {'model.embed_tokens.weight': tokens, 'model.norm.weight': weights[f'{last}.head/0.norm/scale']}
@@ -136,17 +184,32 @@ def state_of(torch, numpy, shape, weights):
         ours = f'{block + 1}.block {block}'
         theirs = f'model.layers.{block}'
         attend, feed = f'{ours}/0.attend', f'{ours}/1.feed forward'
-        qkv = matrix(weights, f'{attend}/1.attention/qkv_weight', hidden)
         state |= {
             f'{theirs}.input_layernorm.weight': weights[f'{attend}/0.norm/scale'],
-            f'{theirs}.self_attn.q_proj.weight': qkv[:hidden],
-            f'{theirs}.self_attn.k_proj.weight': qkv[hidden:hidden + keys],
-            f'{theirs}.self_attn.v_proj.weight': qkv[hidden + keys:],
-            f'{theirs}.self_attn.o_proj.weight': matrix(weights, f'{attend}/1.attention/output_weight', hidden),
             f'{theirs}.post_attention_layernorm.weight': weights[f'{feed}/0.norm/scale'],
         }
-        state |= feed_forward_of(numpy, shape, weights, feed, f'{theirs}.mlp')
+        state |= attention_of(numpy, shape, weights, f'{attend}/1.attention', f'{theirs}.self_attn')
+        state |= feed_forward_of(numpy, shape, weights, block, feed, f'{theirs}.mlp')
     return {name: torch.tensor(numpy.ascontiguousarray(value)) for name, value in state.items()}
+
+
+def deepseek_there(transformers, shape, widths):
+    latent = shape['latent_attention']
+    dense = shape.get('dense_layers', shape['layers'] if 'experts' not in shape else 0)
+    widths['intermediate_size'] = shape.get('dense_ffn', shape['ffn'])
+    model = transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(
+        **widths, q_lora_rank=latent.get('query_rank'), kv_lora_rank=latent['key_value_rank'],
+        qk_nope_head_dim=latent['plain'], qk_rope_head_dim=latent['rotary'], v_head_dim=latent['value'],
+        moe_intermediate_size=shape['ffn'], n_routed_experts=shape.get('experts', 2),
+        num_experts_per_tok=shape.get('top_k', 1), n_group=shape.get('groups', 1),
+        topk_group=shape.get('top_groups', 1), routed_scaling_factor=shape.get('scaling', 1.0),
+        n_shared_experts=shape.get('shared_ffn', shape['ffn']) // shape['ffn'], first_k_dense_replace=dense,
+        num_mtp_layers=0))
+    # The norms between narrow layers add 1e-6 there, whatever the configuration says.
+    for module in model.modules():
+        if hasattr(module, 'variance_epsilon'):
+            module.variance_epsilon = widths['rms_norm_eps']
+    return model
 
 
 def model_there(transformers, shape):
@@ -156,6 +219,8 @@ def model_there(transformers, shape):
         vocab_size=shape['vocabulary'], max_position_embeddings=shape['sequence'], rms_norm_eps=1e-5,
         tie_word_embeddings=shape.get('tied_head', False), attn_implementation='eager',
         rope_parameters={'rope_type': 'default', 'rope_theta': float(shape.get('rotary_base', 10000))})
+    if is_deepseek(shape):
+        return deepseek_there(transformers, shape, widths)
     if is_glm(shape):
         widths['rope_parameters']['partial_rotary_factor'] = 1.0
         return transformers.Glm4MoeForCausalLM(transformers.Glm4MoeConfig(
@@ -178,9 +243,24 @@ def minimised_besides(torch, shape, output):
     return shape['balance_loss'] / shape['top_k'] * output.aux_loss + shape['z_loss'] * z
 
 
+def watch_routers(torch, model, shape):
+    """Calls that move the routers' biases by what they chose since the last call."""
+    def mover(gate):
+        chosen = []
+        gate.register_forward_hook(lambda module, inputs, outputs: chosen.append(outputs[2]))
+
+        def move():
+            counts = torch.bincount(torch.cat(chosen).flatten(), minlength=shape['experts']).float()
+            gate.e_score_correction_bias += shape['balance_rate'] * torch.sign(counts.mean() - counts)
+            chosen.clear()
+        return move
+    return [mover(module) for module in model.modules() if hasattr(module, 'e_score_correction_bias')]
+
+
 def train_there(torch, transformers, shape, state, tokens):
     model = model_there(transformers, shape).float()
     model.load_state_dict(state)
+    movers = watch_routers(torch, model, shape) if 'balance_rate' in shape else []
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     tokens = torch.tensor(tokens)
     losses = []
@@ -190,6 +270,8 @@ def train_there(torch, transformers, shape, state, tokens):
         loss = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), tokens[:, 1:].flatten())
         (loss + minimised_besides(torch, shape, output)).backward()
         optimizer.step()
+        for move in movers:
+            move()
         losses.append(loss.item())
     return losses
 

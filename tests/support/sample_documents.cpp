@@ -74,6 +74,27 @@ Json mixtral_shape() {
   return shape;
 }
 
+Json latent_model() {
+  return parsed(R"({
+    "schema": "pipewright.model/1", "name": "latent attention", "loss": "mse", "sequence": 8,
+    "layers": [
+      {"name": "attention", "kind": "latent_attention", "in": 12, "heads": 3, "rotary_base": 500.0,
+       "widths": {"query_rank": 5, "key_value_rank": 4, "plain": 3, "rotary": 2, "value": 6}},
+      {"name": "straight", "kind": "latent_attention", "in": 12, "heads": 2, "rotary_base": 10000.0,
+       "widths": {"key_value_rank": 4, "plain": 3, "rotary": 2, "value": 6}}]})");
+}
+
+Json deepseek_shape() {
+  Json shape = mixtral_shape();
+  shape["transformer"].erase("kv_heads");
+  shape["transformer"].update(
+      {{"latent_attention",
+        {{"query_rank", 5}, {"key_value_rank", 4}, {"plain", 3}, {"rotary", 2}, {"value", 6}}},
+       {"dense_layers", 1},
+       {"dense_ffn", 40}});
+  return shape;
+}
+
 Json image_model() {
   return parsed(R"({
     "schema": "pipewright.model/1", "name": "images", "loss": "softmax_cross_entropy",
@@ -252,6 +273,8 @@ std::vector<Sample> sample_documents() {
           {"model", "llama shape", llama_shape()},
           {"model", "experts layer by layer", mixture_model()},
           {"model", "mixtral shape", mixtral_shape()},
+          {"model", "latent attention layer by layer", latent_model()},
+          {"model", "deepseek shape", deepseek_shape()},
           {"model", "images", image_model()},
           {"model", "graph", graph_model()},
           {"model", "transformer", to_json(model_preset("gpt3-175b"))},

@@ -104,6 +104,22 @@ void HostOps::rotate(const RotaryShape& shape, bool back, float* rows) {
   exec::rotate(shape, back, rows, scratch.floats());
 }
 
+void HostOps::latent_attention_forward(const LatentShape& shape, const LatentInputs& inputs,
+                                       float* probabilities, float* context) {
+  exec::latent_attention_forward(shape, inputs, probabilities, context, numerics_);
+}
+void HostOps::latent_attention_backward_input(const LatentShape& shape, const LatentInputs& inputs,
+                                              const float* probabilities, const float* dcontext,
+                                              const LatentGradients& gradients) {
+  const Buffer scratch = pool_.take(shape.scratch());
+  exec::latent_attention_backward_input(shape, inputs, probabilities, dcontext, gradients,
+                                        scratch.floats(), numerics_);
+}
+void HostOps::sum_heads(int rows, int heads, int width, bool goes_on, const float* by_head,
+                        float* y) {
+  exec::sum_heads(rows, heads, width, goes_on, by_head, y);
+}
+
 void HostOps::attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
                                 float* context) {
   exec::attention_forward(shape, qkv, probabilities, context, numerics_);

@@ -5,7 +5,11 @@
 
 namespace pipewright::exec::cpu {
 
-class HostOps final : public TensorOps, public ImageOps, public LlamaOps, public ExpertOps {
+class HostOps final : public TensorOps,
+                      public ImageOps,
+                      public LlamaOps,
+                      public ExpertOps,
+                      public LatentOps {
  public:
   /// The pool must outlive it.
   HostOps(BufferPool& pool, Numerics numerics) : pool_(pool), numerics_(numerics) {}
@@ -94,6 +98,15 @@ class HostOps final : public TensorOps, public ImageOps, public LlamaOps, public
   void global_average_pool_forward(const ChannelShape& shape, const float* x, float* y) override;
   void global_average_pool_backward_input(const ChannelShape& shape, const float* dy,
                                           float* dx) override;
+
+  LatentOps& latent() override { return *this; }
+  void latent_attention_forward(const LatentShape& shape, const LatentInputs& inputs,
+                                float* probabilities, float* context) override;
+  void latent_attention_backward_input(const LatentShape& shape, const LatentInputs& inputs,
+                                       const float* probabilities, const float* dcontext,
+                                       const LatentGradients& gradients) override;
+  void sum_heads(int rows, int heads, int width, bool goes_on, const float* by_head,
+                 float* y) override;
 
   ExpertOps& experts() override { return *this; }
   void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,

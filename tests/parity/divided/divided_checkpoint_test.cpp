@@ -80,7 +80,7 @@ void expect_same_bits(const Arrays& found, const Arrays& expected) {
 }
 
 TEST(DividedCheckpoints, AnyDivisionGoesOnFromAnyOther) {
-  for (const Model& model : {divisible_llama(), divisible_tied()}) {
+  for (const Model& model : {divisible_llama(), divisible_tied(), divisible_deepseek()}) {
     const Folder whole;
     train(divisions()[1], model, 4, nullptr, {.folder = whole.path(), .watch = {}});
     const Arrays expected = arrays_in(whole.path());

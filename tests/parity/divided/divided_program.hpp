@@ -31,6 +31,26 @@ inline Model divisible_mixtral() {
                           {"shared_ffn", 8},
                           {"balance_loss", 0.05}});
 }
+/// Latent attention, and a dense block in front of those with experts.
+inline Model divisible_deepseek(const Json& changes = Json::object()) {
+  Json all = {
+      {"style", "llama"},
+      {"latent_attention",
+       {{"query_rank", 10}, {"key_value_rank", 6}, {"plain", 5}, {"rotary", 4}, {"value", 3}}},
+      {"ffn", 8},
+      {"experts", 8},
+      {"top_k", 2},
+      {"scoring", "sigmoid"},
+      {"groups", 4},
+      {"top_groups", 2},
+      {"scaling", 2.5},
+      {"balance_rate", 0.01},
+      {"shared_ffn", 8},
+      {"dense_layers", 1},
+      {"dense_ffn", 40}};
+  all.update(changes);
+  return divisible_model(all);
+}
 inline Model divisible_tied() { return divisible_model({{"tied_head", true}}); }
 
 struct Layout {

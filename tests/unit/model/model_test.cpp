@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/model/architecture.hpp"
 #include "core/model/transformer.hpp"
 #include "core/model/weights.hpp"
 #include "exec/layers/footprint.hpp"
@@ -85,6 +86,74 @@ TEST(TransformerStyle, WhatDoesNotFitIsSaidWithItsPlace) {
   EXPECT_EQ(refused_shape(R"("kv_heads": 2)").pointer(), "/transformer/kv_heads");
   EXPECT_EQ(refused_shape(R"("style": "bert")").pointer(), "/transformer/style");
   EXPECT_EQ(refused(layers(R"({"kind": "swiglu", "in": 5})")).pointer(), "/layers/0");
+}
+
+/// The technical report counts 671 billion (arXiv 2412.19437); the architecture that is estimated
+/// and the layers that are trained are the same.
+TEST(LatentAttention, DeepSeekHasTheParametersOfThePublishedModel) {
+  const Json json = parse_json(R"({"schema": "pipewright.model/1", "transformer": {
+      "style": "llama", "hidden": 7168, "layers": 61, "heads": 128, "ffn": 2048,
+      "vocabulary": 129280, "sequence": 4096, "experts": 256, "top_k": 8, "scoring": "sigmoid",
+      "groups": 8, "top_groups": 4, "scaling": 2.5, "balance_rate": 0.001, "shared_ffn": 2048,
+      "dense_layers": 3, "dense_ffn": 18432,
+      "latent_attention": {"query_rank": 1536, "key_value_rank": 512, "plain": 128, "rotary": 64,
+                           "value": 128}}})",
+                               "deepseek");
+  const Model model = read_model(JsonCursor(json, "deepseek"));
+  EXPECT_EQ(parameters(model), 671'026'404'352);
+  EXPECT_EQ(static_cast<double>(parameters(model)), parameters(architecture_preset("deepseek-v3")));
+  const Json written = to_json(model);
+  EXPECT_TRUE(written.contains("transformer")) << "it is still known to be one";
+  EXPECT_EQ(read_model(JsonCursor(written, "written")).layers, model.layers);
+}
+
+TEST(LatentAttention, WhatDoesNotFitIsSaidWithItsPlace) {
+  const auto in_layer = [](const std::string& widths) {
+    return refused(
+        layers(R"({"kind": "latent_attention", "in": 6, "heads": 4, "widths": {)" + widths + "}}"));
+  };
+  EXPECT_EQ(in_layer(R"("plain": 2, "rotary": 2, "value": 2)").pointer(), "/layers/0/widths");
+  EXPECT_EQ(in_layer(R"("key_value_rank": 2, "plain": 2, "rotary": 3, "value": 2)").message(),
+            "expected an even width, for rotary positions turn pairs of numbers, found 3");
+  EXPECT_EQ(
+      in_layer(R"("key_value_rank": 2, "plain": 262000, "rotary": 2, "value": 200)").pointer(),
+      "/layers/0/widths");
+  const auto in_shape = [](const std::string& more) {
+    return refused(R"({"schema": "pipewright.model/1", "transformer": {"hidden": 10, "layers": 2,
+        "heads": 4, "vocabulary": 9, "sequence": 5, "style": "llama", )" +
+                   more + "}}");
+  };
+  const std::string latent =
+      R"("latent_attention": {"key_value_rank": 2, "plain": 2, "rotary": 2, "value": 2}, )";
+  EXPECT_EQ(in_shape(latent + R"("kv_heads": 2)").message(),
+            "expected no such key beside \"latent_attention\", in which each head has its own "
+            "keys, found 2");
+  EXPECT_EQ(in_shape(latent + R"("dense_layers": 1)").pointer(), "/transformer/dense_layers")
+      << "there are no experts";
+  EXPECT_EQ(in_shape(latent + R"("experts": 2, "top_k": 1, "dense_layers": 2)").message(),
+            "expected a whole number from 0 to 1, found 2");
+  EXPECT_EQ(in_shape(latent + R"("experts": 2, "top_k": 1, "dense_layers": 1)").pointer(),
+            "/transformer")
+      << "how wide?";
+  EXPECT_EQ(in_shape(latent + R"("experts": 2, "top_k": 1, "dense_ffn": 8)").pointer(),
+            "/transformer/dense_ffn");
+}
+
+/// By the formulas of docs/metrics.md: 2 samples of 3 rows.
+TEST(Footprint, OfLatentAttentionCountsItsNarrowLayersAndItsHeads) {
+  const int w = 10, h = 3, q = 4, c = 5, p = 2, r = 6, v = 7, rows = 6, square = 3 * rows;
+  Model model = read(layers(R"({"kind": "latent_attention", "in": 10, "heads": 3, "widths":
+      {"query_rank": 4, "key_value_rank": 5, "plain": 2, "rotary": 6, "value": 7}})"));
+  model.sequence = 3;
+  const int matrices = w * (q + c + r) + q * h * (p + r) + c * h * (p + v) + h * v * w;
+  EXPECT_EQ(parameters(model), matrices + q + c);
+  const exec::LayerFootprint one = exec::footprint(model.layers[0], model, 2);
+  const int turns = 3 * rows * r * (h + 1), pairs = square * h * (p + r + v);
+  EXPECT_EQ(one.forward_flops,
+            2 * rows * matrices + 4 * rows * (q + c) + 2 * pairs + 6 * square * h + turns);
+  EXPECT_EQ(one.input_gradient_flops, 2 * rows * matrices + 7 * rows * (q + c) + 4 * pairs +
+                                          4 * square * h + rows * h * r + turns + 2 * rows * w);
+  EXPECT_EQ(one.weight_gradient_flops, 2 * rows * matrices + 3 * rows * (q + c));
 }
 
 /// Mixtral 8x7B has 46,702,792,704 (arXiv 2401.04088 says 47B; the published weights).
@@ -182,7 +251,8 @@ TEST(Footprint, OfAMixtureCountsRowsThatComeEvenly) {
 TEST(ModelPresets, UnknownOnesGetASuggestion) {
   EXPECT_EQ(refusal([] { model_preset("gpt-tny"); }).message(),
             "unknown model preset \"gpt-tny\" (did you mean \"gpt-tiny\"?); the presets are mlp, "
-            "gpt-tiny, llama-tiny, mixtral-tiny, gpt3-175b, resnet50, resnet50-small, resnet-tiny");
+            "gpt-tiny, llama-tiny, mixtral-tiny, deepseek-tiny, gpt3-175b, resnet50, "
+            "resnet50-small, resnet-tiny");
 }
 
 TEST(Footprint, Linear) {
@@ -289,7 +359,8 @@ TEST(ReadModel, MessagesSayWhatToDo) {
                "\"layer_norm\", \"causal_self_attention\", \"embedding\", \"residual\", "
                "\"sequential\", \"conv2d\", \"batch_norm\", \"max_pool\", \"average_pool\", "
                "\"global_average_pool\", \"graph\", \"add\", \"concat\", \"custom\", \"rms_norm\", "
-               "\"swiglu\", \"mixture_of_experts\" (did you mean \"linear\"?), found \"linaer\"");
+               "\"swiglu\", \"mixture_of_experts\", \"latent_attention\" (did you mean "
+               "\"linear\"?), found \"linaer\"");
   EXPECT_EQ(refused(R"({"schema": "pipewright.model/1", "transfomer": {}})").message(),
             "unknown key (did you mean \"transformer\"?); the keys here are schema name preset "
             "transformer layers loss sequence bytes_per_element");

@@ -124,6 +124,9 @@ TEST(TensorSplit, WhatCannotBeDividedIsNamedWithTheNearestNumbers) {
   const std::string fault = tensor_fault(llama, 3);
   EXPECT_NE(fault.find("tp 3 does not divide the "), std::string::npos) << fault;
   EXPECT_NE(fault.find("the nearest that do are "), std::string::npos) << fault;
+  EXPECT_EQ(tensor_fault(model_preset("deepseek-tiny"), 3),
+            "tp 3 does not divide the 4 heads of layer \"1.block 0/0.attend/1.attention\"; the "
+            "nearest that do are 2 and 4");
   EXPECT_NE(tensor_fault(model_preset("resnet-tiny"), 2).find("this model has neither"),
             std::string::npos);
 }

@@ -101,6 +101,24 @@ TEST(MeteredLayers, AttentionKeepsFiveRowsAndTheProbabilities) {
   EXPECT_EQ(kept_by(layer, {2, 4}, true), (Kept{4 * 48 * 4, (1 + 1 + 3 + 1) * 48 * 4}));
 }
 
+TEST(MeteredLayers, LatentAttentionKeepsItsNarrowRowsToo) {
+  Layer layer = of_kind(LayerKind::LatentAttention, 10, 10);
+  layer.heads = 3;
+  layer.latent = {.query_rank = 4, .key_value_rank = 5, .plain = 2, .rotary = 6, .value = 7};
+  layer.rotary_base = 100;
+  // 8 rows: the input, both narrow rows before and behind their norms with what these keep, and the
+  // rotary key; of 3 heads queries (8), keys and values (9), the context (7), and probabilities.
+  const int narrow = 2 * 4 + 1 + 2 * 5 + 1, heads = 3 * (8 + 9);
+  EXPECT_EQ(kept_by(layer, {2, 4}).after_f,
+            (8 * (10 + narrow + 6 + heads + 3 * 7) + 8 * 3 * 4) * 4);
+  EXPECT_EQ(kept_by(layer, {2, 4}, true).after_f, 8 * (10 + narrow + 6 + heads) * 4)
+      << "selective: without probabilities and context";
+  // Of what is narrow the gradients on both sides of the norms besides; those of the rotary key, of
+  // queries, keys and values in place of these; and that of the output.
+  EXPECT_EQ(kept_by(layer, {2, 4}).after_i,
+            8 * (10 + (narrow + 2 * (4 + 5)) + 6 + heads + 3 * 7 + 10) * 4);
+}
+
 TEST(MeteredLayers, LayersOfImages) {
   const ImageShape image{4, 5, 5};
   EXPECT_EQ(kept_by(conv2d_layer("", image, 6, {3, 2, 1}, true, 2), {2, 1}),

@@ -299,6 +299,34 @@ TEST(RotaryOp, TurnsPairsByTheirPlaceAndBackAgain) {
   expect_close(y, widened(x), 1e-6, "I");
 }
 
+/// Two heads of five numbers, of which the last four are turned, behind one that stays.
+TEST(RotaryOp, TurnsNeighboursOfAPartOfEachHead) {
+  const RotaryShape s{.samples = 1,
+                      .sequence = 3,
+                      .heads = 2,
+                      .head_width = 4,
+                      .stride = 10,
+                      .base = 100,
+                      .head_stride = 5,
+                      .neighbours = true};
+  const Floats x = random_floats(30, 37);
+  Floats scratch(s.scratch(), NAN), y = x;
+  rotate(s, false, y.data() + 1, scratch.data());
+  Doubles expected = widened(x);
+  for (int row = 0; row < 3; ++row) {
+    for (int pair = 0; pair < 4; ++pair) {
+      double* at = expected.data() + product(row, 10) + product(pair / 2, 5) + 1 + pair % 2 * 2;
+      const double a = at[0], b = at[1];
+      const double angle = row / (pair % 2 == 0 ? 1.0 : 10.0);  // 100^(-2/4)
+      at[0] = a * std::cos(angle) - b * std::sin(angle);
+      at[1] = b * std::cos(angle) + a * std::sin(angle);
+    }
+  }
+  expect_close(y, expected, 1e-6, "F");
+  rotate(s, true, y.data() + 1, scratch.data());
+  expect_close(y, widened(x), 1e-6, "I");
+}
+
 Doubles reference_attention(const AttentionShape& s, const Doubles& qkv) {
   const int t = s.sequence, d = s.head_width();
   Doubles context(product(s.rows(), s.width));

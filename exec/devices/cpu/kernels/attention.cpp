@@ -1,12 +1,10 @@
 // Causal multi-head self-attention: for each sample and head, P = softmax(Q K^T / sqrt(d)) over the
 // keys up to the query's own place, and context = P V. Each head is a strided part of the rows, so
 // nothing is copied.
-#include <algorithm>
 #include <cmath>
 
+#include "exec/devices/cpu/kernels/causal_softmax.hpp"
 #include "exec/devices/cpu/kernels/gemm.hpp"
-#include "exec/devices/cpu/kernels/reduce.hpp"
-#include "exec/devices/cpu/kernels/softmax.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec {
@@ -42,22 +40,6 @@ float score_scale(const AttentionShape& s) {
   return 1.0F / std::sqrt(static_cast<float>(s.head_width()));
 }
 
-void causal_softmax(int sequence, float* scores) {
-  for (int i = 0; i < sequence; ++i, scores += sequence) {
-    cpu::softmax(i + 1, scores, scores);
-    std::fill(scores + i + 1, scores + sequence, 0.0F);
-  }
-}
-
-/// dS = factor · P · (dP - sum(P dP)) row by row; 0 beyond the diagonal.
-void causal_softmax_backward(int sequence, float factor, const float* p, float* d) {
-  for (int i = 0; i < sequence; ++i, p += sequence, d += sequence) {
-    const float dot = cpu::sum(i + 1, [p, d](int j) { return p[j] * d[j]; });
-    for (int j = 0; j <= i; ++j) d[j] = factor * (p[j] * (d[j] - dot));
-    std::fill(d + i + 1, d + sequence, 0.0F);
-  }
-}
-
 }  // namespace
 
 void attention_forward(const AttentionShape& s, const float* qkv, float* probabilities,
@@ -70,7 +52,7 @@ void attention_forward(const AttentionShape& s, const float* qkv, float* probabi
       float* p = probabilities + at.probabilities;
       cpu::gemm({t, t, d}, scale, {qkv + at.query, stride}, {qkv + at.key, stride, true}, 0.0F, p,
                 t, numerics);
-      causal_softmax(t, p);
+      cpu::causal_softmax(t, p);
       cpu::gemm({t, d, t}, 1.0F, {p, t}, {qkv + at.value, stride}, 0.0F, context + at.context,
                 s.width, numerics);
     }
@@ -95,7 +77,7 @@ void attention_backward_input(const AttentionShape& s, const float* qkv, const f
                 numerics);
       cpu::gemm({t, t, d}, 1.0F, {dc, s.width}, {qkv + at.value, stride, true}, 0.0F, scratch, t,
                 numerics);
-      causal_softmax_backward(t, is_shared ? score_scale(s) : 1.0F, p, scratch);
+      cpu::causal_softmax_backward(t, is_shared ? score_scale(s) : 1.0F, p, scratch);
       cpu::gemm({t, d, t}, scale, {scratch, t}, {qkv + at.key, stride}, 0.0F, dqkv + at.query,
                 stride, numerics);
       cpu::gemm({t, d, t}, scale, {scratch, t, true}, {qkv + at.query, stride}, before,

@@ -25,17 +25,21 @@ void fill_turns(const RotaryShape& shape, float* turns) {
 void rotate(const RotaryShape& shape, bool back, float* rows, float* scratch) {
   fill_turns(shape, scratch);
   const int half = shape.head_width / 2;
+  const int head_stride = shape.head_stride > 0 ? shape.head_stride : shape.head_width;
+  // From one pair to the next, and from a pair's first number to its second.
+  const int step = shape.neighbours ? 2 : 1, apart = shape.neighbours ? 1 : half;
   for (int sample = 0; sample < shape.samples; ++sample) {
     const float* cosine = scratch;
     for (int t = 0; t < shape.sequence; ++t, rows += shape.stride, cosine += shape.head_width) {
       const float* sine = cosine + half;
       float* head = rows;
-      for (int h = 0; h < shape.heads; ++h, head += shape.head_width) {
+      for (int h = 0; h < shape.heads; ++h, head += head_stride) {
         for (int j = 0; j < half; ++j) {
           const float turn = back ? -sine[j] : sine[j];
-          const float a = head[j], b = head[half + j];
-          head[j] = a * cosine[j] - b * turn;
-          head[half + j] = b * cosine[j] + a * turn;
+          float &first = head[j * step], &second = head[j * step + apart];
+          const float a = first, b = second;
+          first = a * cosine[j] - b * turn;
+          second = b * cosine[j] + a * turn;
         }
       }
     }
