@@ -11,6 +11,7 @@
 #include "core/order/order.hpp"
 #include "core/order/problems.hpp"
 #include "core/plan/paddle_tuner_job.hpp"
+#include "core/spmd/cases.hpp"
 #include "exec/base/packing.hpp"
 #include "exec/checkpoint/checkpoint_json.hpp"
 #include "exec/data/npy.hpp"
@@ -75,6 +76,15 @@ void read_units(std::string_view bytes) {
   }
 }
 
+/// Cases of SPMD rules: read, and each answered.
+void read_spmd_cases(std::string_view bytes) {
+  with_cursor(bytes, [](const JsonCursor& root) {
+    for (const spmd::InferenceCase& one : spmd::read_inference_cases(root)) {
+      (void)to_json(spmd::answer_to(one), one.call.mesh);
+    }
+  });
+}
+
 /// What ranks tell one another: lists with their lengths in front.
 void read_packed(std::string_view bytes) {
   exec::Unpacker unpacker(std::as_bytes(std::span(bytes)));
@@ -115,6 +125,7 @@ const std::vector<Reader>& readers() {
        [](std::string_view bytes) {
          (void)leave_each_size_out(read_collective_text(bytes, "fuzz", 8));
        }},
+      {"spmd_cases", read_spmd_cases},
       {"paddle_cluster",
        [](std::string_view bytes) {
          with_cursor(bytes, [](const JsonCursor& root) { (void)read_paddle_cluster(root); });

@@ -19,6 +19,7 @@ Command profile_command();
 Command run_command();
 Command schedules_command();
 Command simulate_command();
+Command spmd_command();
 Command tune_command();
 
 }  // namespace pipewright::tools

@@ -1,0 +1,201 @@
+// Operators that are several in one, with outputs of their own: normalisation, attention, losses,
+// and the two that say no more than how their tensors lie.
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/spmd/operators.hpp"
+
+namespace pipewright::spmd {
+namespace {
+
+/// Elements of the dimensions from begin_norm_axis on are normalised together; scale and bias, of
+/// these dimensions alone, lie whole everywhere.
+Equation normalised(const Operands& operands) {
+  const std::size_t rank = operands.rank();
+  const std::size_t first = operands.axis("begin_norm_axis", rank);
+  const std::string all = letters(rank), kept = all.substr(0, first);
+  const auto whole = [&](std::size_t input) {
+    return std::string(operands.rank(input), kUndivided);
+  };
+  return {.inputs = {all, whole(1), whole(2)},
+          .outputs = {all, kept, kept},
+          .whole = all.substr(first),
+          .heard = {0}};
+}
+
+Equation normalised_backward(const Operands& operands) {
+  Equation equation = normalised(operands);
+  equation.heard.clear();
+  return equation;
+}
+
+/// [batch, tokens, heads, width]: batches and heads are independent, all else is needed whole.
+Equation attention(const Operands& operands) {
+  std::string seed(operands.rank(3), kUndivided), mask(operands.rank(4), kUndivided);
+  if (mask.size() == 4 && operands.shape(4)[0] == operands.shape(0)[0]) mask[0] = 'B';
+  return {.inputs = {"B1H1", "B1H1", "B1H1", seed, mask},
+          .outputs = {"B1H1", "BH11", "BH1", "1"},
+          .heard = {0, 1},
+          .summed = {"", "", "", ""}};
+}
+
+/// Only the sums of exponentials say how the output lies.
+Equation attention_backward(const Operands& operands) {
+  Equation equation = attention(operands);
+  equation.heard = {2};
+  return equation;
+}
+
+Equation added_after_dropout(const Operands& operands) {
+  const std::string all = letters(operands.rank());
+  return {.inputs = {all, all},
+          .outputs = {all, "1"},
+          .outputs_stay = true,
+          .staying = {0, 1},
+          .summed = {"", ""}};
+}
+
+Equation added_after_dropout_backward(const Operands& operands) {
+  Equation equation = added_after_dropout(operands);
+  equation.heard = {0};
+  return equation;
+}
+
+/// Logits [..., classes, ...]; labels and losses have one element there, labels that are shares
+/// all.
+Equation class_losses(const Operands& operands, std::size_t axis, bool labels_are_shares) {
+  const std::string all = letters(operands.rank());
+  std::string label = all, loss = all;
+  loss[axis] = kSizeOne;
+  if (!labels_are_shares) label[axis] = kSizeOne;
+  return {.inputs = {all, label}, .outputs = {all, loss}, .summed = {"", ""}};
+}
+
+Equation cross_entropy(const Operands& operands) {
+  const std::size_t rank = operands.rank(), axis = operands.axis("axis", rank);
+  const bool shares = operands.boolean("soft_label"), from_logits = operands.boolean("use_softmax");
+  Equation equation = class_losses(operands, axis, shares);
+  const char classes = equation.inputs[0][axis];
+  if (!from_logits) equation.outputs[0].clear();
+  if (axis + 1 != rank) {
+    equation.refused.emplace_back(classes,
+                                  "classes can only be divided where they are the last dimension");
+  } else if (shares) {
+    equation.refused.emplace_back(classes, "labels that are shares need all classes");
+  } else if (!from_logits) {
+    equation.refused.emplace_back(classes, "without the softmax all classes are needed");
+  }
+  return equation;
+}
+
+/// Backward, classes that cannot be divided are gathered.
+Equation cross_entropy_backward(const Operands& operands) {
+  Equation equation = cross_entropy(operands);
+  for (const auto& [letter, reason] : equation.refused) equation.whole += letter;
+  equation.refused.clear();
+  equation.heard = {1, 0};
+  return equation;
+}
+
+Equation cross_entropy_of_parts(const Operands& operands) {
+  return class_losses(operands, operands.rank() - 1, false);
+}
+
+/// Several labels for each row, each with a weight and a loss.
+Equation cross_entropy_of_labels(const Operands& operands) {
+  Equation equation = cross_entropy_of_parts(operands);
+  equation.inputs[1].back() = 'L';
+  equation.inputs.push_back(equation.inputs[1]);
+  equation.outputs[1].back() = 'L';
+  return equation;
+}
+
+std::vector<std::string> first_dimensions(const std::vector<TensorArgument>& arguments,
+                                          char first) {
+  std::vector<std::string> notation;
+  for (const TensorArgument& argument : arguments) {
+    for (const Tensor& tensor : argument.tensors) {
+      notation.emplace_back(tensor.shape.size(), kUndivided);
+      if (!tensor.shape.empty()) notation.back().front() = first;
+    }
+  }
+  return notation;
+}
+
+/// The first dimension of all tensors is the batch; nothing else is divided.
+Equation batch_alone(const Operands& operands) {
+  return {.inputs = first_dimensions(operands.inputs(), 'B'),
+          .outputs = first_dimensions(operands.outputs(), 'B')};
+}
+
+Equation nothing_divided(const Operands& operands) {
+  return {.inputs = first_dimensions(operands.inputs(), kUndivided),
+          .outputs = first_dimensions(operands.outputs(), kUndivided)};
+}
+
+Operator any_tensors(std::string_view name, Equation (*equation)(const Operands&)) {
+  return {.name = name,
+          .inputs = {{"inputs", true}},
+          .outputs = {{"outputs", true}},
+          .attributes = {},
+          .equation = equation,
+          .lists_are_flat = true,
+          .outputs_are_given = true};
+}
+
+std::vector<AttributeSlot> attributes_of_parts() {
+  return {{"ignore_index", std::int64_t{-100}},
+          {"ring_id", std::int64_t{0}},
+          {"rank", std::int64_t{0}},
+          {"nranks", std::int64_t{0}}};
+}
+
+}  // namespace
+
+std::vector<Operator> fused_operators() {
+  return {
+      {.name = "c_softmax_with_cross_entropy",
+       .inputs = {{"logits"}, {"label"}},
+       .outputs = {{"softmax"}, {"loss"}},
+       .attributes = attributes_of_parts(),
+       .equation = cross_entropy_of_parts},
+      {.name = "c_softmax_with_multi_label_cross_entropy",
+       .inputs = {{"logits"}, {"label"}, {"smooth_weight"}},
+       .outputs = {{"softmax"}, {"loss"}},
+       .attributes = attributes_of_parts(),
+       .equation = cross_entropy_of_labels},
+      {.name = "cross_entropy_with_softmax",
+       .inputs = {{"logits"}, {"label"}},
+       .outputs = {{"softmax"}, {"loss"}},
+       .attributes = {{"soft_label", false},
+                      {"use_softmax", true},
+                      {"numeric_stable_mode", true},
+                      {"ignore_index", std::int64_t{-100}},
+                      {"axis", std::int64_t{-1}}},
+       .equation = cross_entropy,
+       .backward = cross_entropy_backward},
+      any_tensors("default_data_parallel", batch_alone),
+      {.name = "flash_attention",
+       .inputs = {{"q"}, {"k"}, {"v"}, {"fixed_seed_offset"}, {"attn_mask"}},
+       .outputs = {{"out"}, {"softmax"}, {"softmax_lse"}, {"seed_offset"}},
+       .attributes =
+           {{"dropout", 0.0}, {"causal", false}, {"return_softmax", false}, {"is_test", false}},
+       .equation = attention,
+       .backward = attention_backward},
+      {.name = "fused_dropout_add",
+       .inputs = {{"x"}, {"y"}},
+       .outputs = {{"out"}, {"seed_offset"}},
+       .attributes = {},
+       .equation = added_after_dropout,
+       .backward = added_after_dropout_backward},
+      {.name = "layer_norm",
+       .inputs = {{"x"}, {"scale"}, {"bias"}},
+       .outputs = {{"out"}, {"mean"}, {"variance"}},
+       .attributes = {{"epsilon", 1e-5}, {"begin_norm_axis", std::int64_t{1}}},
+       .equation = normalised,
+       .backward = normalised_backward},
+      any_tensors("replicated", nothing_divided),
+  };
+}
+
+}  // namespace pipewright::spmd

@@ -1,0 +1,67 @@
+// pipewright spmd: what it prints, its exit status, and what it refuses.
+#include <gtest/gtest.h>
+
+#include "tests/support/command_runner.hpp"
+#include "tests/support/json_schema.hpp"
+
+namespace pipewright::test {
+namespace cli_spmd_test {
+
+constexpr const char* kCases = R"({"spmd_cases": [
+  {"id": "product", "rule": "matmul", "direction": "forward",
+   "mesh": {"shape": [2, 2], "process_ids": [0, 1, 2, 3]},
+   "args": [{"shape": [8, 4], "dims_mapping": [0, 1]}, {"shape": [4, 6], "dims_mapping": [1, -1]}]},
+  {"id": "refused", "rule": "add", "direction": "forward",
+   "mesh": {"shape": [2, 2], "process_ids": [0, 1, 2, 3]},
+   "args": [{"shape": [8], "dims_mapping": [0]}, {"shape": [8], "dims_mapping": [1]}]}]})";
+
+TEST(SpmdInfer, AnswersInTheNotationOfTheFile) {
+  const Folder folder;
+  folder.write("cases.json", kCases);
+  const auto result = pipewright("spmd infer cases.json --json", folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out);
+  const SchemaSet schemas(std::string(PIPEWRIGHT_SOURCE_DIR) + "/docs/schemas");
+  for (const std::string& problem : schemas.problems("result", document)) ADD_FAILURE() << problem;
+  const Json cases = document.at("spmd_cases");
+  ASSERT_EQ(cases.size(), 2U);
+  EXPECT_EQ(cases[0].at("id"), "product");
+  const Json out = cases[0].at("expect").at("outputs").at("0");
+  EXPECT_EQ(out.at("dims_mapping"), Json({0, -1}));
+  EXPECT_EQ(out.at("is_partial"), true);
+  EXPECT_EQ(out.at("partial_dims"), Json({1}));
+  EXPECT_EQ(cases[1].at("expect").at("raises").get<std::string>().rfind("add: mesh dimension", 0),
+            0U);
+}
+
+TEST(SpmdInfer, PrintsPlacementsAndSentences) {
+  const Folder folder;
+  folder.write("cases.json", kCases);
+  const auto result = pipewright("spmd infer cases.json", folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("S0 S1, R S0"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("S0 P(sum)"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("refused: add: "), std::string::npos) << result.out;
+}
+
+TEST(SpmdInfer, NamesThePlaceOfWhatItCannotRead) {
+  const Folder folder;
+  const auto complaint = [&](const std::string& text) {
+    folder.write("cases.json", text);
+    const auto result = pipewright("spmd infer cases.json", folder);
+    EXPECT_EQ(result.status, 2) << result.out;
+    return result.err;
+  };
+  EXPECT_NE(complaint(R"({"spmd_cases": [{"id": "a", "rule": "relu", "direction": "sideways",
+      "mesh": {"shape": [2], "process_ids": [0, 1]}, "args": []}]})")
+                .find("cases.json: /spmd_cases/0/direction"),
+            std::string::npos);
+  EXPECT_NE(complaint(R"({"spmd_cases": [{"id": "a", "rule": "relu", "direction": "forward",
+      "mesh": {"shape": [2], "process_ids": [0]}, "args": []}]})")
+                .find("a mesh of shape 2 has 2 processes, not 1"),
+            std::string::npos);
+  EXPECT_NE(complaint(R"({"cases": []})").find("spmd_cases"), std::string::npos);
+}
+
+}  // namespace cli_spmd_test
+}  // namespace pipewright::test
