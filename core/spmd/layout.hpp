@@ -29,8 +29,8 @@ struct Placement {
 
 struct Layout {
   /// For each dimension of the tensor the mesh dimensions that divide it, the outermost first.
-  std::vector<std::vector<int>> dims;
-  std::map<int, Reduction> partial;  // by mesh dimension
+  std::vector<std::vector<int>> dims = {};
+  std::map<int, Reduction> partial = {};  // by mesh dimension
 
   static Layout replicated(std::size_t dims) {
     return {.dims = std::vector<std::vector<int>>(dims), .partial = {}};

@@ -12,6 +12,7 @@
 #include "core/order/problems.hpp"
 #include "core/plan/paddle_tuner_job.hpp"
 #include "core/spmd/cases.hpp"
+#include "core/spmd/placement_cases.hpp"
 #include "exec/base/packing.hpp"
 #include "exec/checkpoint/checkpoint_json.hpp"
 #include "exec/data/npy.hpp"
@@ -85,6 +86,14 @@ void read_spmd_cases(std::string_view bytes) {
   });
 }
 
+/// Layers on meshes and clusters to be cut.
+void read_spmd_layers(std::string_view bytes) {
+  with_cursor(bytes, [](const JsonCursor& root) {
+    for (const spmd::LayerCase& one : spmd::read_layer_cases(root)) (void)answer_to(one);
+    (void)spmd::cluster_answers(root);
+  });
+}
+
 /// What ranks tell one another: lists with their lengths in front.
 void read_packed(std::string_view bytes) {
   exec::Unpacker unpacker(std::as_bytes(std::span(bytes)));
@@ -126,6 +135,7 @@ const std::vector<Reader>& readers() {
          (void)leave_each_size_out(read_collective_text(bytes, "fuzz", 8));
        }},
       {"spmd_cases", read_spmd_cases},
+      {"spmd_layers", read_spmd_layers},
       {"paddle_cluster",
        [](std::string_view bytes) {
          with_cursor(bytes, [](const JsonCursor& root) { (void)read_paddle_cluster(root); });

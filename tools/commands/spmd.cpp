@@ -1,6 +1,7 @@
-// pipewright spmd: how tensors lie on a mesh of processes, inferred operator by operator.
+// pipewright spmd: how tensors lie on a mesh of processes, and where layers and stages are.
 #include "core/base/error.hpp"
 #include "core/spmd/cases.hpp"
+#include "core/spmd/placement_cases.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/session.hpp"
@@ -67,6 +68,106 @@ int run_infer(const Arguments& arguments, Session& session) {
   return kDone;
 }
 
+/// "2 3": ranks or sizes beside each other.
+std::string joined(const Json& numbers, const char* between) {
+  std::string text;
+  for (const Json& number : numbers) text += (text.empty() ? "" : between) + number.dump();
+  return text;
+}
+
+/// One row for each run of layers on the same ranks.
+void add_layers(std::size_t number, const spmd::LayerCase& one, const Json& answer, Table& table) {
+  const std::string name = std::to_string(number);
+  if (answer.contains("raises")) {
+    table.add({name, one.placement.schedule, "refused", answer.at("raises").get<std::string>()},
+              Ink::Red);
+    return;
+  }
+  for (auto first = answer.begin(); first != answer.end();) {
+    auto last = first, next = std::next(first);
+    while (next != answer.end() && next.value() == first.value()) last = next++;
+    const std::string layers = first == last ? first.key() : first.key() + "-" + last.key();
+    table.add({name, one.placement.schedule, layers, joined(first.value(), " ")});
+    first = next;
+  }
+}
+
+int run_layers(const Arguments& arguments, Session& session) {
+  const std::string file = arguments.positionals().front();
+  const Json json = parse_json(read_text(file), file);
+  const std::vector<spmd::LayerCase> cases = spmd::read_layer_cases(JsonCursor(json, file));
+  if (session.json()) {
+    const JsonList list{
+        .key = "layer_to_mesh_cases", .size = cases.size(), .element = [&](std::size_t at) {
+          return Json{{"expect", spmd::answer_to(cases[at])}};
+        }};
+    session.print_result({{"layer_to_mesh_cases", Json::array()}}, list);
+    return kDone;
+  }
+  Table table({{"case"}, {"schedule"}, {"layers"}, {"ranks"}});
+  for (std::size_t at = 0; at < cases.size(); ++at) {
+    add_layers(at, cases[at], spmd::answer_to(cases[at]), table);
+  }
+  session.print(table.text(session.terminal()));
+  return kDone;
+}
+
+int run_cut(const Arguments& arguments, Session& session) {
+  const std::string file = arguments.positionals().front();
+  const Json json = parse_json(read_text(file), file);
+  const Json answers = spmd::cluster_answers(JsonCursor(json, file));
+  if (session.json()) {
+    session.print_result({{"cluster_partition", answers}});
+    return kDone;
+  }
+  Table table({{"machines and devices"}, {"as"}, {"ways"}});
+  for (const auto& [key, ways] : answers.at("device_meshes").items()) {
+    for (const Json& way : ways) {
+      std::string stages;
+      for (const Json& stage : way) stages += (stages.empty() ? "" : ", ") + joined(stage, "x");
+      table.add({key, "stages", stages});
+    }
+  }
+  for (const auto& [key, shapes] : answers.at("process_meshes").items()) {
+    for (const Json& shape : shapes) table.add({key, "mesh", joined(shape, "x")});
+  }
+  session.print(table.text(session.terminal()));
+  return kDone;
+}
+
+std::vector<Positional> file_of_cases() {
+  return {{.name = "FILE", .help = "a file of cases; - is standard input", .least = 1, .most = 1}};
+}
+
+Command layers_command() {
+  Command command;
+  command.name = "spmd layers";
+  command.summary = "which part of a mesh each layer of a model is on";
+  command.description =
+      "Reads \"layer_to_mesh_cases\": layers, a mesh as lists of ranks with the names of its "
+      "dimensions, of which one is \"pp\", and a schedule: 1F1B and GPIPE divide the layers over "
+      "the stages, VPP over \"vpp_degree\" chunks of each. Prints the ranks of every layer.";
+  command.examples = {{"spmd layers examples/spmd-layers.json", "eight layers on four stages"}};
+  command.positionals = file_of_cases();
+  command.run = run_layers;
+  return command;
+}
+
+Command cut_command() {
+  Command command;
+  command.name = "spmd partition";
+  command.summary = "ways to cut a cluster into stages, and meshes of their devices";
+  command.description =
+      "Reads \"cluster_partition\": of each key of \"device_meshes\" (machines x devices of "
+      "each) the ways to cut that cluster into the stages of a pipeline, of each key of "
+      "\"process_meshes\" the shapes of a mesh of these devices: those that PaddlePaddle's "
+      "rule-based tuner tries.";
+  command.examples = {{"spmd partition examples/spmd-layers.json", "sixteen machines of eight"}};
+  command.positionals = file_of_cases();
+  command.run = run_cut;
+  return command;
+}
+
 Command infer_command() {
   Command command;
   command.name = "spmd infer";
@@ -80,8 +181,7 @@ Command infer_command() {
       "A case that contradicts itself is refused, with a sentence; the exit status is 0 then too.";
   command.examples = {{"spmd infer examples/spmd-cases.json", "placements as a table"},
                       {"spmd infer examples/spmd-cases.json --json", "the same as dims_mapping"}};
-  command.positionals = {
-      {.name = "FILE", .help = "a file of cases; - is standard input", .least = 1, .most = 1}};
+  command.positionals = file_of_cases();
   command.run = run_infer;
   return command;
 }
@@ -91,9 +191,10 @@ Command infer_command() {
 Command spmd_command() {
   Command command;
   command.name = "spmd";
-  command.summary = "distributed tensors: placements inferred from operator to operator";
-  command.examples = {{"spmd infer examples/spmd-cases.json", "what operators need and leave"}};
-  command.children = {infer_command()};
+  command.summary = "distributed tensors: layouts inferred, layers on meshes";
+  command.examples = {{"spmd infer examples/spmd-cases.json", "what operators need and leave"},
+                      {"spmd layers examples/spmd-layers.json", "where each layer is"}};
+  command.children = {infer_command(), layers_command(), cut_command()};
   return command;
 }
 

@@ -63,5 +63,45 @@ TEST(SpmdInfer, NamesThePlaceOfWhatItCannotRead) {
   EXPECT_NE(complaint(R"({"cases": []})").find("spmd_cases"), std::string::npos);
 }
 
+TEST(SpmdLayers, SaysWhereEachLayerIs) {
+  const Folder folder;
+  folder.write("layers.json", R"({"layer_to_mesh_cases": [
+    {"layers": 3, "mesh": [[4, 5], [6, 7]], "dims": ["dp", "pp"], "schedule": "1f1b"},
+    {"layers": 3, "mesh": [4, 5], "dims": ["pp"], "schedule": "VPP", "vpp_degree": 2},
+    {"layers": 3, "mesh": [4, 5], "dims": ["tp"], "schedule": "1F1B"}]})");
+  const auto result = pipewright("spmd layers layers.json --json", folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json cases = Json::parse(result.out).at("layer_to_mesh_cases");
+  EXPECT_EQ(cases[0].at("expect"), Json::parse(R"({"0": [4, 6], "1": [4, 6], "2": [5, 7]})"));
+  EXPECT_EQ(cases[1].at("expect").at("raises"), "layers: 4 chunks have 3 layers; each needs one");
+  EXPECT_EQ(cases[2].at("expect").at("raises"), "mesh: has no dimension \"pp\"");
+  const auto text = pipewright("spmd layers layers.json", folder);
+  EXPECT_NE(text.out.find("0-1      4 6"), std::string::npos) << text.out;
+}
+
+TEST(SpmdLayers, RefusesAMeshOfUnevenLists) {
+  const Folder folder;
+  folder.write("layers.json", R"({"layer_to_mesh_cases": [
+    {"layers": 3, "mesh": [[4, 5], [6]], "dims": ["dp", "pp"], "schedule": "1F1B"}]})");
+  const auto result = pipewright("spmd layers layers.json", folder);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("/layer_to_mesh_cases/0/mesh/1: expected lists of equal length"),
+            std::string::npos)
+      << result.err;
+}
+
+TEST(SpmdPartition, CutsAClusterAndRefusesOtherKeys) {
+  const Folder folder;
+  folder.write("cluster.json", R"({"cluster_partition": {"device_meshes": {"2x8": []}}})");
+  const auto result = pipewright("spmd partition cluster.json --json", folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(Json::parse(result.out).at("cluster_partition").at("device_meshes").at("2x8"),
+            Json::parse("[[[2, 8]], [[1, 8], [1, 8]]]"));
+  folder.write("cluster.json", R"({"cluster_partition": {"device_meshes": {"two": []}}})");
+  const auto refused = pipewright("spmd partition cluster.json", folder);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("a key such as \"2x8\""), std::string::npos) << refused.err;
+}
+
 }  // namespace cli_spmd_test
 }  // namespace pipewright::test
