@@ -1,6 +1,9 @@
 // profile.json: reading and writing.
 #include "core/plan/profile.hpp"
 
+#include <algorithm>
+#include <string_view>
+
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
 
@@ -8,7 +11,7 @@ namespace pipewright {
 
 namespace {
 
-constexpr int kMostProfiledLayers = 4096;
+constexpr int kMostProfiledLayers = 4096, kMostRanksMeasured = 65536;
 
 const std::vector<std::pair<std::string_view, ProfileClock>> kClocks = {
     {"wall", ProfileClock::Wall}, {"cpu", ProfileClock::Cpu}};
@@ -34,8 +37,11 @@ LayerTimes read_layer_times(const JsonCursor& value) {
           read_duration(value.at("w_ns")), read_duration(value.at("opt_ns"))};
 }
 
-ProfileSize read_profile_size(const JsonCursor& value) {
-  value.only({"micro_batch_size", "layers", "loss", "message_copy"});
+/// The loss stands by itself in measurements of whole layers alone.
+ProfileSize read_profile_size(const JsonCursor& value, bool has_loss) {
+  value.only(
+      has_loss ? std::vector<std::string_view>{"micro_batch_size", "layers", "loss", "message_copy"}
+               : std::vector<std::string_view>{"micro_batch_size", "layers", "message_copy"});
   ProfileSize size;
   size.micro_batch_size = read_count(value.at("micro_batch_size"), 1, kMostMicroBatchSize);
   const JsonCursor layers = value.at("layers");
@@ -46,10 +52,12 @@ ProfileSize read_profile_size(const JsonCursor& value) {
   if (size.layers.empty() || size.layers.size() > static_cast<std::size_t>(kMostProfiledLayers)) {
     layers.fail("1 to 4096 layers");
   }
-  const JsonCursor loss = value.at("loss");
-  loss.only({"f_ns", "i_ns"});
-  size.loss.f = read_duration(loss.at("f_ns"));
-  size.loss.i = read_duration(loss.at("i_ns"));
+  if (has_loss) {
+    const JsonCursor loss = value.at("loss");
+    loss.only({"f_ns", "i_ns"});
+    size.loss.f = read_duration(loss.at("f_ns"));
+    size.loss.i = read_duration(loss.at("i_ns"));
+  }
   if (!size.spreads.empty() && size.spreads.size() != size.layers.size()) {
     layers.fail("a spread in each of the layers, or in none");
   }
@@ -61,11 +69,12 @@ ProfileSize read_profile_size(const JsonCursor& value) {
   return size;
 }
 
-void read_sizes(const JsonCursor& list, Profile& profile) {
+std::vector<ProfileSize> read_sizes(const JsonCursor& list, bool has_loss) {
+  std::vector<ProfileSize> sizes;
   for (const JsonCursor& element : list.elements()) {
-    ProfileSize size = read_profile_size(element);
-    if (!profile.sizes.empty()) {
-      const ProfileSize& before = profile.sizes.back();
+    ProfileSize size = read_profile_size(element, has_loss);
+    if (!sizes.empty()) {
+      const ProfileSize& before = sizes.back();
       if (size.micro_batch_size <= before.micro_batch_size) {
         element.at("micro_batch_size")
             .fail("more than " + std::to_string(before.micro_batch_size) +
@@ -76,10 +85,40 @@ void read_sizes(const JsonCursor& list, Profile& profile) {
                                   std::to_string(before.layers.size()));
       }
     }
-    profile.sizes.push_back(std::move(size));
+    sizes.push_back(std::move(size));
   }
-  if (profile.sizes.empty()) {
+  if (sizes.empty()) {
     list.fail("at least one micro-batch size");
+  }
+  return sizes;
+}
+
+/// Of the micro-batch sizes and layers of `whole`.
+DividedProfile read_divided(const JsonCursor& value, const std::vector<ProfileSize>& whole) {
+  value.only({"tp", "ep", "ranks_measured", "sizes"});
+  const auto degree = [&](const char* key) {
+    const auto found = value.find(key);
+    return found ? read_count(*found, 1, kMostRanksMeasured) : 1;
+  };
+  DividedProfile divided;
+  divided.ranks = {.tensor = degree("tp"), .experts = degree("ep")};
+  if (divided.ranks == StageDivision{}) value.fail("a tp or an ep of more than 1");
+  divided.ranks_measured = read_count(value.at("ranks_measured"), 1, kMostRanksMeasured);
+  divided.sizes = read_sizes(value.at("sizes"), false);
+  const bool is_alike =
+      std::ranges::equal(divided.sizes, whole, [](const ProfileSize& a, const ProfileSize& b) {
+        return a.micro_batch_size == b.micro_batch_size && a.layers.size() == b.layers.size();
+      });
+  if (!is_alike) value.at("sizes").fail("the micro-batch sizes and layers of the whole profile");
+  return divided;
+}
+
+void read_divided(const JsonCursor& list, Profile& profile) {
+  for (const JsonCursor& element : list.elements()) {
+    DividedProfile divided = read_divided(element, profile.sizes);
+    if (find_divided(profile, divided.ranks) != nullptr)
+      element.fail("another tp and ep than those before it");
+    profile.divided.push_back(std::move(divided));
   }
 }
 
@@ -99,22 +138,41 @@ Json layer_times_json(const LayerTimes& times) {
           {"opt_ns", times.opt.value}};
 }
 
-Json size_json(const ProfileSize& size) {
+Json size_json(const ProfileSize& size, bool has_loss) {
   Json layers = Json::array();
   for (const LayerTimes& layer : size.layers) layers.push_back(layer_times_json(layer));
   if (!size.spreads.empty()) {
     for (std::size_t l = 0; l < size.layers.size(); ++l)
       layers[l]["spread"] = spread_json(size.spreads[l]);
   }
-  return {{"micro_batch_size", size.micro_batch_size},
-          {"layers", std::move(layers)},
-          {"loss", {{"f_ns", size.loss.f.value}, {"i_ns", size.loss.i.value}}},
-          {"message_copy",
-           {{"f_ns_per_byte", size.f_ns_per_message_byte},
-            {"i_ns_per_byte", size.i_ns_per_message_byte}}}};
+  Json json = {{"micro_batch_size", size.micro_batch_size},
+               {"layers", std::move(layers)},
+               {"message_copy",
+                {{"f_ns_per_byte", size.f_ns_per_message_byte},
+                 {"i_ns_per_byte", size.i_ns_per_message_byte}}}};
+  if (has_loss) json["loss"] = {{"f_ns", size.loss.f.value}, {"i_ns", size.loss.i.value}};
+  return json;
+}
+
+Json sizes_json(const std::vector<ProfileSize>& sizes, bool has_loss) {
+  Json json = Json::array();
+  for (const ProfileSize& size : sizes) json.push_back(size_json(size, has_loss));
+  return json;
+}
+
+Json divided_json(const DividedProfile& divided) {
+  return {{"tp", divided.ranks.tensor},
+          {"ep", divided.ranks.experts},
+          {"ranks_measured", divided.ranks_measured},
+          {"sizes", sizes_json(divided.sizes, false)}};
 }
 
 }  // namespace
+
+const DividedProfile* find_divided(const Profile& profile, const StageDivision& ranks) {
+  const auto found = std::ranges::find(profile.divided, ranks, &DividedProfile::ranks);
+  return found == profile.divided.end() ? nullptr : &*found;
+}
 
 Nanoseconds typical(const Distribution& measured, ProfileClock clock) {
   return clock == ProfileClock::Cpu ? measured.middle_mean() : measured.median();
@@ -123,11 +181,11 @@ Nanoseconds typical(const Distribution& measured, ProfileClock clock) {
 Profile read_profile(const JsonCursor& document) {
   require_schema(document, "profile");
   document.only({"schema", "model_name", "cluster", "ranks_measured", "repeats", "clock",
-                 "transfer", "action_overhead_ns", "sizes"});
+                 "transfer", "action_overhead_ns", "sizes", "divided"});
   Profile profile;
   profile.model_name = read_name(document.at("model_name"));
   profile.cluster = read_cluster(document.at("cluster"));
-  profile.ranks_measured = read_count(document.at("ranks_measured"), 1, 65536);
+  profile.ranks_measured = read_count(document.at("ranks_measured"), 1, kMostRanksMeasured);
   profile.repeats = read_count(document.at("repeats"), 1, 1'000'000);
   if (const auto clock = document.find("clock")) profile.clock = read_choice(*clock, kClocks);
   const JsonCursor transfer = document.at("transfer");
@@ -135,24 +193,26 @@ Profile read_profile(const JsonCursor& document) {
   profile.transfer_latency = read_duration(transfer.at("latency_ns"));
   profile.transfer_bytes_per_second = transfer.at("bytes_per_second").number(1, 1e18);
   profile.action_overhead = read_duration(document.at("action_overhead_ns"));
-  read_sizes(document.at("sizes"), profile);
+  profile.sizes = read_sizes(document.at("sizes"), true);
+  if (const auto divided = document.find("divided")) read_divided(*divided, profile);
   return profile;
 }
 
 Json to_json(const Profile& profile) {
-  Json sizes = Json::array();
-  for (const ProfileSize& size : profile.sizes) sizes.push_back(size_json(size));
-  return {{"schema", "pipewright.profile/1"},
-          {"model_name", profile.model_name},
-          {"cluster", to_json(profile.cluster)},
-          {"ranks_measured", profile.ranks_measured},
-          {"repeats", profile.repeats},
-          {"clock", profile.clock == ProfileClock::Cpu ? "cpu" : "wall"},
-          {"transfer",
-           {{"latency_ns", profile.transfer_latency.value},
-            {"bytes_per_second", profile.transfer_bytes_per_second}}},
-          {"action_overhead_ns", profile.action_overhead.value},
-          {"sizes", std::move(sizes)}};
+  Json json = {{"schema", "pipewright.profile/1"},
+               {"model_name", profile.model_name},
+               {"cluster", to_json(profile.cluster)},
+               {"ranks_measured", profile.ranks_measured},
+               {"repeats", profile.repeats},
+               {"clock", profile.clock == ProfileClock::Cpu ? "cpu" : "wall"},
+               {"transfer",
+                {{"latency_ns", profile.transfer_latency.value},
+                 {"bytes_per_second", profile.transfer_bytes_per_second}}},
+               {"action_overhead_ns", profile.action_overhead.value},
+               {"sizes", sizes_json(profile.sizes, true)}};
+  for (const DividedProfile& divided : profile.divided)
+    json["divided"].push_back(divided_json(divided));
+  return json;
 }
 
 }  // namespace pipewright

@@ -10,6 +10,7 @@
 #include "core/costs/costs.hpp"
 #include "core/costs/distribution.hpp"
 #include "core/model/model.hpp"
+#include "core/model/tensor_split.hpp"
 
 namespace pipewright {
 
@@ -35,6 +36,13 @@ struct ProfileSize {
   /// for the stage after.
   double f_ns_per_message_byte = 0, i_ns_per_message_byte = 0;
 };
+/// Of layers that ranks divide: what it takes on one of them, in CPU time with the wait for the
+/// slowest, without what they bring together. The loss is in the last layer.
+struct DividedProfile {
+  StageDivision ranks;
+  int ranks_measured = 1;
+  std::vector<ProfileSize> sizes;  // as those of the whole layers
+};
 /// Wall: the machine's time, with all that ranks on shared cores take from each other. Cpu: the
 /// time that a thread used of its core, as if each rank had one.
 enum class ProfileClock : std::uint8_t { Wall, Cpu };
@@ -52,10 +60,14 @@ struct Profile {
   int repeats = 0;
   ProfileClock clock = ProfileClock::Wall;
   std::vector<ProfileSize> sizes;
+  std::vector<DividedProfile> divided;  // no two of the same ranks
   Nanoseconds transfer_latency;
   double transfer_bytes_per_second = 0;
   Nanoseconds action_overhead;  // the runtime's own time for one action
 };
+
+/// Null where layers were not measured so.
+const DividedProfile* find_divided(const Profile& profile, const StageDivision& ranks);
 
 Profile read_profile(const JsonCursor& document);
 Json to_json(const Profile& profile);

@@ -71,8 +71,13 @@ LayerFootprint footprint_of_part(const Model& model, int index, int samples,
   RankGroups groups({0, 0}, ranks, Numerics::Fast);
   const auto made = make_metered_layers(model, index, index + 1, extent, ops, {}, &groups);
   const Layer& layer = model.layers[static_cast<std::size_t>(index)];
-  return footprint_of(operations_of(*made.front(), layer, extent, ops, groups.point()), layer,
-                      model, samples);
+  LayerFootprint result = footprint_of(
+      operations_of(*made.front(), layer, extent, ops, groups.point()), layer, model, samples);
+  result.parameters = 0;
+  std::vector<Parameter*> own;
+  made.front()->collect(own);
+  for (const Parameter* one : own) result.parameters += one->is_statistic ? 0 : one->start.size;
+  return result;
 }
 
 std::int64_t output_bytes(const Layer& layer, const Model& model, int samples) {

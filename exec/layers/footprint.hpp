@@ -18,7 +18,8 @@ struct LayerFootprint {
   std::int64_t output_bytes = 0;  // the message to the next stage, if a cut follows
 };
 LayerFootprint footprint(const Layer& layer, const Model& model, int samples);
-/// Of layer `index`, which so many ranks divide: operations are those of one of them.
+/// Of layer `index`, which so many ranks divide: parameters and operations are those of one of
+/// them.
 LayerFootprint footprint_of_part(const Model& model, int index, int samples,
                                  const StageDivision& ranks);
 /// That of a footprint, alone.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -38,18 +39,21 @@ std::vector<int> cut_evenly(const Model& model, int ranks, int micro_batch_size)
   return begins;
 }
 
-/// One size, measured twice: every layer as a stage of its own, and the layers of a rank as one
-/// stage. The difference is what handing over messages costs.
+/// One size, whole or divided, measured twice: every layer as a stage of its own, and the layers of
+/// a rank as one stage. The difference is what handing over messages costs.
 class SizeMeter {
  public:
-  SizeMeter(const Model& model, int micro_batch_size, const ProfileOptions& options,
-            std::int64_t budget_ns)
-      : layers_(static_cast<int>(model.layers.size())), clock_(clock_of(options)) {
-    const int ranks = std::min(options.ranks, layers_);
+  SizeMeter(const Model& model, int micro_batch_size, const StageDivision& division,
+            const ProfileOptions& options, std::int64_t budget_ns)
+      : layers_(static_cast<int>(model.layers.size())),
+        devices_(division.tensor * division.experts),
+        clock_(clock_of(options)) {
+    const int ranks = std::clamp(options.ranks / devices_, 1, layers_);
     ranks_begin_ = cut_evenly(model, ranks, micro_batch_size);
     ProfileCase what{.model = &model,
                      .stage_begin = {},
                      .first_stage = ranks_begin_,
+                     .division = division,
                      .micro_batch_size = micro_batch_size,
                      .optimizer = options.optimizer,
                      .options = {.numerics = options.numerics},
@@ -64,17 +68,23 @@ class SizeMeter {
     std::iota(what.first_stage.begin(), what.first_stage.end(), 0);
     what.budget_ns = budget_ns / 3;
     joined_ = run_profile_case(what);
-    loss_ = options.backend != nullptr ? options.backend->loss(model, micro_batch_size)
-                                       : measure_loss(model, micro_batch_size, options.clock);
-    for (const Layer& layer : model.layers) {
-      message_bytes_.push_back(static_cast<double>(output_bytes(layer, model, micro_batch_size)));
-      parameters_.push_back(parameter_count(layer));
+    if (devices_ == 1)
+      loss_ = options.backend != nullptr ? options.backend->loss(model, micro_batch_size)
+                                         : measure_loss(model, micro_batch_size, options.clock);
+    for (int l = 0; l < layers_; ++l) {
+      const LayerFootprint part =
+          devices_ == 1
+              ? footprint(model.layers[static_cast<std::size_t>(l)], model, micro_batch_size)
+              : footprint_of_part(model, l, micro_batch_size, division);
+      message_bytes_.push_back(static_cast<double>(part.output_bytes));
+      parameters_.push_back(static_cast<double>(part.parameters));
     }
     micro_batch_size_ = micro_batch_size;
   }
 
   int steps() const { return single_.steps; }
   int ranks() const { return static_cast<int>(ranks_begin_.size()); }
+  int devices() const { return ranks() * devices_; }  // that computed at once
 
   ProfileSize result() {
     ProfileSize size;
@@ -92,7 +102,7 @@ class SizeMeter {
                              .w = typical(spread.w),
                              .opt = {}});
     }
-    take_out(loss_, size);
+    if (loss_) take_out(*loss_, size);
     for (int r = 0; r < ranks(); ++r) share_update(r, size);
     return size;
   }
@@ -162,14 +172,20 @@ class SizeMeter {
     }
   }
 
-  const int layers_;
+  const int layers_, devices_;  // of a rank
   const ProfileClock clock_;
   int micro_batch_size_ = 0;
   std::vector<int> ranks_begin_;  // by rank: its first layer
   ProfileSamples single_, joined_;
-  LossTimes loss_;
+  std::optional<LossTimes> loss_;                   // of whole layers
   std::vector<double> message_bytes_, parameters_;  // by layer
 };
+
+void require_division(const Model& model, const StageDivision& ranks) {
+  for (const std::string& fault :
+       {tensor_fault(model, ranks.tensor), expert_fault(model, ranks.experts)})
+    if (!fault.empty()) throw InputError(fault);
+}
 
 }  // namespace
 
@@ -178,15 +194,27 @@ Profile measure_profile(const Model& model, const Cluster& machine, const Profil
   profile.model_name = model.name;
   profile.cluster = machine;
   profile.clock = clock_of(options);
-  // A fifth for transfers and overhead, the rest shared by the sizes.
+  PIPEWRIGHT_ASSERT(options.backend == nullptr || options.divisions.empty(),
+                    "divided layers are measured on CPUs alone");
+  // A fifth for transfers and overhead, the rest shared by the sizes and divisions.
   const std::int64_t budget_ns =
-      options.budget_ns * 4 / 5 / static_cast<std::int64_t>(options.micro_batch_sizes.size());
-  for (const int size : options.micro_batch_sizes) {
-    SizeMeter meter(model, size, options, budget_ns);
-    profile.sizes.push_back(meter.result());
-    profile.ranks_measured = meter.ranks();
+      options.budget_ns * 4 / 5 /
+      static_cast<std::int64_t>(options.micro_batch_sizes.size() * (options.divisions.size() + 1));
+  const auto measure = [&](int size, const StageDivision& division, int& ranks_measured) {
+    SizeMeter meter(model, size, division, options, budget_ns);
+    ranks_measured = meter.devices();
     profile.repeats =
         profile.repeats == 0 ? meter.steps() : std::min(profile.repeats, meter.steps());
+    return meter.result();
+  };
+  for (const StageDivision& division : options.divisions) {
+    require_division(model, division);
+    profile.divided.push_back({.ranks = division, .ranks_measured = 1, .sizes = {}});
+  }
+  for (const int size : options.micro_batch_sizes) {
+    profile.sizes.push_back(measure(size, {}, profile.ranks_measured));
+    for (DividedProfile& divided : profile.divided)
+      divided.sizes.push_back(measure(size, divided.ranks, divided.ranks_measured));
   }
   constexpr int kTransferRepeats = 20;
   const TransferTimes transfers = options.backend != nullptr ? options.backend->transfers()

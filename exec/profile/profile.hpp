@@ -10,6 +10,7 @@
 
 #include "core/cluster/cluster.hpp"
 #include "core/model/model.hpp"
+#include "core/model/tensor_split.hpp"
 #include "core/plan/profile.hpp"
 #include "exec/base/numerics.hpp"
 #include "exec/layers/optimizer.hpp"
@@ -23,6 +24,8 @@ struct ProfileOptions {
   /// Ranks that train together while it is measured, so that shared caches and cores are felt; no
   /// more than the model has layers.
   int ranks = 1;
+  /// How ranks divide layers in the runs that it is for, besides whole ones; on CPUs alone.
+  std::vector<StageDivision> divisions;
   std::int64_t budget_ns =
       5'000'000'000;  // about; F, I and W of a layer are measured at least 12 times
   OptimizerSpec optimizer;
@@ -35,7 +38,8 @@ struct ProfileOptions {
   const ProfileBackend* backend = nullptr;  // null: this machine's CPUs
 };
 
-/// Throws InputError if the layers do not fit each other, RunError if it was interrupted.
+/// Throws InputError if the layers do not fit each other or cannot be divided so, RunError if it
+/// was interrupted.
 Profile measure_profile(const Model& model, const Cluster& machine, const ProfileOptions& options);
 
 }  // namespace pipewright::exec

@@ -3,18 +3,22 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/costs/distribution.hpp"
+#include "core/order/devices.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "core/program/lower.hpp"
 #include "exec/base/random.hpp"
 #include "exec/base/waiting.hpp"
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cpu/groups_of_ranks.hpp"
 #include "exec/devices/metered/device.hpp"
+#include "exec/layers/divided_parts.hpp"
 #include "exec/runtime/runtime.hpp"
 
 namespace pipewright::exec {
@@ -25,11 +29,19 @@ constexpr int kLeastSteps = 3, kMostSteps = 200;
 /// Ends a run whose time is used up.
 struct Enough {};
 
-/// Around a rank's device: notes how long each computation took on the transport's clock.
+/// Around a rank's device: notes how long each computation took on the transport's clock. Of an
+/// action in parts it is the action's end that notes it, for all of them. On the virtual clock that
+/// is the time since the first one began: sums take none there, and a part takes as long as its
+/// slowest member. On the wall clock it is what the parts took themselves.
 class RecordingDevice final : public Device {
  public:
-  RecordingDevice(std::unique_ptr<Device> inner, const Clock& clock, ComputationTimes& samples)
-      : inner_(std::move(inner)), clock_(clock), samples_(samples) {}
+  RecordingDevice(std::unique_ptr<Device> inner, const Program& program, const Clock& clock,
+                  bool is_virtual, ComputationTimes& samples)
+      : inner_(std::move(inner)),
+        program_(program),
+        clock_(clock),
+        is_virtual_(is_virtual),
+        samples_(samples) {}
 
   void begin_step(int step) override {
     counts_ = step > 0;
@@ -37,8 +49,14 @@ class RecordingDevice final : public Device {
   }
   void compute(InstructionId id) override {
     const std::int64_t begin = clock_.now();
+    if (!begun_) begun_ = begin;
     inner_->compute(id);
-    if (counts_) samples_[id].push_back(clock_.now() - begin);
+    const std::int64_t now = clock_.now();
+    so_far_ += now - begin;
+    if (program_.code[id].kind == ActionKind::Part) return;
+    if (counts_) samples_[id].push_back(is_virtual_ ? now - *begun_ : so_far_);
+    begun_.reset();
+    so_far_ = 0;
   }
   PayloadPtr give(InstructionId send) override { return inner_->give(send); }
   void accept(InstructionId recv, PayloadPtr payload) override {
@@ -48,8 +66,12 @@ class RecordingDevice final : public Device {
 
  private:
   const std::unique_ptr<Device> inner_;
+  const Program& program_;
   const Clock& clock_;
-  ComputationTimes& samples_;  // each rank has its own instructions
+  const bool is_virtual_;
+  ComputationTimes& samples_;          // each rank has its own instructions
+  std::optional<std::int64_t> begun_;  // the action under way
+  std::int64_t so_far_ = 0;            // its parts
   bool counts_ = false;
 };
 
@@ -58,6 +80,11 @@ int stages_of(const ProfileCase& what) { return static_cast<int>(what.stage_begi
 int end_stage(const ProfileCase& what, int rank) {
   return rank + 1 < ranks_of(what) ? what.first_stage[static_cast<std::size_t>(rank) + 1]
                                    : stages_of(what);
+}
+
+int end_layer(const ProfileCase& what, int stage) {
+  return stage + 1 < stages_of(what) ? what.stage_begin[static_cast<std::size_t>(stage) + 1]
+                                     : static_cast<int>(what.model->layers.size());
 }
 
 /// Adds what one micro-batch asks of all stages of the rank, as one stage of them would do it.
@@ -77,6 +104,20 @@ void add_backward(const ProfileCase& what, int rank, int micro_batch, std::vecto
   }
 }
 
+/// What the ranks that divide a stage's layers tell one another.
+std::vector<ActionParts> parts_of(const ProfileCase& what) {
+  std::vector<ActionParts> all;
+  for (int s = 0; s < stages_of(what) && what.division != StageDivision{}; ++s) {
+    for (ActionParts& action :
+         divided_parts(*what.model, what.stage_begin[static_cast<std::size_t>(s)],
+                       end_layer(what, s), what.micro_batch_size, {}, what.division)) {
+      action.stage = StageId(s);
+      all.push_back(std::move(action));
+    }
+  }
+  return all;
+}
+
 /// 1F1B over the ranks.
 Order order_of(const ProfileCase& what, int micro_batches) {
   Order order;
@@ -94,7 +135,11 @@ Order order_of(const ProfileCase& what, int micro_batches) {
     }
   }
   order.placement = Placement::explicit_stages(std::move(ranks), ranks_of(what));
-  return order;
+  order.parts = parts_of(what);
+  for (const MeshAxis& axis : {MeshAxis{std::string(kTensorAxis), what.division.tensor},
+                               MeshAxis{std::string(kExpertAxis), what.division.experts}})
+    if (axis.devices > 1) order.mesh.push_back(axis);
+  return written_out(order);
 }
 
 std::unique_ptr<DataSource> data_for(const ProfileCase& what, int micro_batches) {
@@ -114,15 +159,11 @@ std::unique_ptr<DataSource> data_for(const ProfileCase& what, int micro_batches)
 cpu::Training training_of(const ProfileCase& what, int micro_batches, const DataSource& data) {
   cpu::Training training;
   training.model = what.model;
-  const auto layers = static_cast<int>(what.model->layers.size());
   for (int r = 0; r < ranks_of(what); ++r) {
-    for (int s = what.first_stage[static_cast<std::size_t>(r)]; s < end_stage(what, r); ++s) {
-      const auto next = static_cast<std::size_t>(s) + 1;
-      training.stages.push_back(
-          {.first_layer = what.stage_begin[next - 1],
-           .end_layer = s + 1 < stages_of(what) ? what.stage_begin[next] : layers,
-           .rank = RankId(r)});
-    }
+    for (int s = what.first_stage[static_cast<std::size_t>(r)]; s < end_stage(what, r); ++s)
+      training.stages.push_back({.first_layer = what.stage_begin[static_cast<std::size_t>(s)],
+                                 .end_layer = end_layer(what, s),
+                                 .rank = RankId(r)});
   }
   training.micro_batch_size = what.micro_batch_size;
   training.micro_batches = micro_batches;
@@ -134,7 +175,7 @@ cpu::Training training_of(const ProfileCase& what, int micro_batches, const Data
   return training;
 }
 
-void sort_samples(const Program& program, ComputationTimes& by_instruction,
+void sort_samples(const Program& program, const ComputationTimes& by_instruction,
                   ProfileSamples& samples) {
   for (InstructionId id = 0; id < program.code.size(); ++id) {
     const Instruction& in = program.code[id];
@@ -142,7 +183,8 @@ void sort_samples(const Program& program, ComputationTimes& by_instruction,
     const auto& found = by_instruction[id];
     StageSamples& stage = samples.stages[in.stage];
     auto& to = in.kind == ActionKind::Opt
-                   ? samples.opt[static_cast<std::size_t>(program.rank_of(id).value)]
+                   ? samples.opt[static_cast<std::size_t>(program.rank_of(id).value) /
+                                 static_cast<std::size_t>(devices_of_rank(program.devices))]
                : in.kind == ActionKind::F ? stage.f
                : in.kind == ActionKind::I ? stage.i
                                           : stage.w;
@@ -155,12 +197,16 @@ RunResult train_on_cpu(const Program& program, const cpu::Training& training,
   const CostTable free = CostTable::uniform(program.stages, {});
   std::mutex turn;
   local::LocalTransport transport(program, local::real_messages(program, free), training.clock);
+  std::vector<cpu::GroupsOfRank> groups = cpu::groups_of_ranks(program, transport);
   const DeviceFactory make = [&](RankId rank, Clock& clock) {
     std::unique_ptr<Device> device =
-        std::make_unique<cpu::Device>(program, training, rank, &transport);
+        std::make_unique<cpu::Device>(program, training, rank, &transport,
+                                      std::move(groups[static_cast<std::size_t>(rank.value)]));
     if (training.clock == local::ClockKind::Virtual)
       device = std::make_unique<local::MeteredDevice>(std::move(device), rank, clock, turn);
-    return std::make_unique<RecordingDevice>(std::move(device), clock, by_instruction);
+    return std::make_unique<RecordingDevice>(std::move(device), program, clock,
+                                             training.clock == local::ClockKind::Virtual,
+                                             by_instruction);
   };
   return run(program, free, transport, make, options);
 }
@@ -205,8 +251,9 @@ LossTimes measure_loss(const Model& model, int micro_batch_size, local::ClockKin
 
 ProfileSamples run_profile_case(const ProfileCase& what) {
   const int micro_batches = std::max(4, 2 * ranks_of(what));
-  const auto data = data_for(what, micro_batches);
-  const cpu::Training training = training_of(what, micro_batches, *data);
+  const int of_replicas = micro_batches * what.division.experts;
+  const auto data = data_for(what, of_replicas);
+  const cpu::Training training = training_of(what, of_replicas, *data);
   const Program program =
       lower(order_of(what, micro_batches), CommPolicy{},
             {.optimizer = true, .tied = tied_stages(*training.model, training.stages)});
@@ -228,7 +275,7 @@ ProfileSamples run_profile_case(const ProfileCase& what) {
   } catch (const Enough&) {
   }
   samples.stages.resize(static_cast<std::size_t>(program.stages));
-  samples.opt.resize(static_cast<std::size_t>(program.ranks()));
+  samples.opt.resize(static_cast<std::size_t>(ranks_of(what)));
   sort_samples(program, by_instruction, samples);
   return samples;
 }

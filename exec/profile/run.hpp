@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/model/model.hpp"
+#include "core/model/tensor_split.hpp"
 #include "exec/devices/cpu/device.hpp"
 #include "exec/devices/cpu/stage.hpp"
 #include "exec/layers/optimizer.hpp"
@@ -43,6 +44,7 @@ struct ProfileCase {
   const Model* model = nullptr;
   std::vector<int> stage_begin;  // by stage: its first layer
   std::vector<int> first_stage;  // by rank: the first of its stages, which lie next to each other
+  StageDivision division;        // of the layers; each rank is then as many
   int micro_batch_size = 1;
   OptimizerSpec optimizer;
   cpu::StageOptions options;
@@ -58,7 +60,7 @@ struct StageSamples {
   std::vector<std::int64_t> f, i, w;
 };
 struct ProfileSamples {
-  std::vector<StageSamples> stages;
+  std::vector<StageSamples> stages;            // what each of the devices computes is a sample
   std::vector<std::vector<std::int64_t>> opt;  // by rank, of all its stages together
   int steps = 0;
 };

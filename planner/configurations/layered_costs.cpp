@@ -10,6 +10,7 @@
 #include "planner/configurations/costs.hpp"
 #include "planner/configurations/divided_stages.hpp"
 #include "planner/configurations/policy.hpp"
+#include "planner/configurations/requested_divisions.hpp"
 #include "planner/configurations/requested_recompute.hpp"
 #include "planner/configurations/requested_values.hpp"
 #include "planner/configurations/stage_replicas.hpp"
@@ -29,25 +30,15 @@ class LayerConfigurations final : public ConfigurationCosts {
         models_(models_of(job, profile, cores, asked_recompute_, {})),
         ranks_asked_(asked_ranks(job.strategy)),
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
-        tensor_asked_(asked_numbers(job.strategy.mp_degree, "mp_degree")),
-        experts_asked_(asked_numbers(job.strategy.ep_degree, "ep_degree")),
+        tensor_asked_(asked_tensor(job)),
+        experts_asked_(asked_experts(job)),
         zero_asked_(asked_zero(job.strategy)),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
         common_(common_of(job.strategy.schedule_mode)) {
-    if (tensor_asked_.empty())
-      tensor_asked_ = is_tensor_open() ? divisors(job.cluster.devices()) : std::vector<int>{1};
-    if (experts_asked_.empty()) experts_asked_ = {1};
-    const auto add = [&](const StageDivision& division) {
+    for (const StageDivision& division : divisions_of(job))
       divided_.emplace(key_of(division),
                        models_of(job, profile, cores, asked_recompute_, division));
-    };
-    for (const int tensor : tensor_asked_) {
-      if (tensor > 1 && tensor_fault(job.model, tensor).empty()) add({tensor, 1});
-    }
-    for (const int experts : experts_asked_) {
-      if (experts > 1 && expert_fault(job.model, experts).empty()) add({1, experts});
-    }
   }
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {

@@ -93,6 +93,11 @@ CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* 
     require_same_model(*profile, model);
     require_same_device(*profile, cluster);
     profile_ = *profile;
+    if (const DividedProfile* const divided = find_divided(*profile, division)) {
+      profile_->sizes = divided->sizes;
+      profile_->ranks_measured = divided->ranks_measured;
+      measures_parts_ = true;
+    }
     std::sort(profile_->sizes.begin(), profile_->sizes.end(),
               [](const ProfileSize& a, const ProfileSize& b) {
                 return a.micro_batch_size < b.micro_batch_size;
@@ -105,20 +110,24 @@ CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* 
     if (!profile_) work_.push_back(exec::footprint(layer, model, 1));
   }
   source_ = source_of(cluster_, profile_);
+  if (profile_ && division_ != StageDivision{} && !measures_parts_)
+    source_ += ", divided layers by their share of the operations";
   if (division_ != StageDivision{}) divide_layers();
 }
 
-/// Measured times are those of whole layers: what one of the devices computes of a layer takes as
-/// much of them as it has of the layer's operations.
+/// Where parts of layers were not measured, times are those of whole layers: what one of the
+/// devices computes of a layer takes as much of them as it has of the layer's operations.
 void CostModel::divide_layers() {
   const auto share = [](double own, double all) { return all > 0 ? own / all : 1; };
   for (int l = 0; l < static_cast<int>(model_.layers.size()); ++l) {
-    const Layer& layer = model_.layers[static_cast<std::size_t>(l)];
-    const exec::LayerFootprint all = exec::footprint(layer, model_, 1);
-    const exec::LayerFootprint own = exec::footprint_of_part(model_, l, 1, division_);
-    own_share_.push_back({share(own.forward_flops, all.forward_flops),
-                          share(own.input_gradient_flops, all.input_gradient_flops),
-                          share(own.weight_gradient_flops, all.weight_gradient_flops)});
+    if (!measures_parts_) {
+      const Layer& layer = model_.layers[static_cast<std::size_t>(l)];
+      const exec::LayerFootprint all = exec::footprint(layer, model_, 1);
+      const exec::LayerFootprint own = exec::footprint_of_part(model_, l, 1, division_);
+      own_share_.push_back({share(own.forward_flops, all.forward_flops),
+                            share(own.input_gradient_flops, all.input_gradient_flops),
+                            share(own.weight_gradient_flops, all.weight_gradient_flops)});
+    }
     Calls calls;
     for (const ActionParts& action :
          exec::divided_parts(model_, l, l + 1, 1, recompute_, division_)) {

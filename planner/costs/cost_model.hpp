@@ -125,6 +125,7 @@ class CostModel {
   int cores_;
   StageDivision division_;
   std::vector<LayerRecompute> recompute_;  // by layer
+  bool measures_parts_ = false;            // the profile's times are those of one of the devices
   /// By layer: the part of F, I and W that one of the devices computes; empty: all of it.
   std::vector<std::array<double, 3>> own_share_;
   struct Calls {

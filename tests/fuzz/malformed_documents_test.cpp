@@ -76,6 +76,8 @@ constexpr Fault kFaults[] = {
     {"profile", "full", "/sizes/0/layers", "[]", "/sizes/0/layers"},
     {"profile", "full", "/sizes/0/layers/1/w_ns", "-", "/sizes/0/layers/1"},
     {"profile", "full", "/sizes/0/loss/w_ns", "1", "/sizes/0/loss/w_ns"},
+    {"profile", "full", "/divided/0/ep", "0", "/divided/0/ep"},
+    {"profile", "full", "/divided/0/sizes/0/micro_batch_size", "2", "/divided/0/sizes"},
     // order
     {"order", "transfers", "/schema", R"("pipewright.order/3")", "/schema"},
     {"order", "transfers", "/ranks", "[]", "/ranks"},

@@ -249,6 +249,12 @@ Profile sample_profile() {
     one.loss = {Nanoseconds(50), Nanoseconds(60), Nanoseconds(0), Nanoseconds(0)};
     profile.sizes.push_back(one);
   }
+  DividedProfile halves{.ranks = {2, 1}, .ranks_measured = 4, .sizes = profile.sizes};
+  for (ProfileSize& size : halves.sizes) {
+    for (LayerTimes& layer : size.layers) layer.f = Nanoseconds(600) * size.micro_batch_size;
+    size.loss = {};
+  }
+  profile.divided.push_back(std::move(halves));
   profile.transfer_latency = Nanoseconds(800);
   profile.transfer_bytes_per_second = 6.5e9;
   profile.action_overhead = Nanoseconds(300);

@@ -12,6 +12,7 @@
 #include "exec/devices/cuda/profile.hpp"
 #include "exec/devices/cuda/trainable_layers.hpp"
 #include "planner/base/cores.hpp"
+#include "planner/configurations/requested_divisions.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/session.hpp"
@@ -31,6 +32,7 @@ struct Target {
   Cluster cluster;
   TrainingSpec training;
   int global_batch = 16;
+  std::vector<StageDivision> divisions;  // that a job asks for
 };
 
 Target target_from(const std::string& what) {
@@ -47,8 +49,9 @@ Target target_from(const std::string& what) {
       schema && schema->value().is_string() && schema->string().rfind("pipewright.job/", 0) == 0;
   if (is_job) {
     Job job = read_job(root);
-    return {std::move(job.model), std::move(job.cluster), std::move(job.training),
-            job.global_batch};
+    std::vector<StageDivision> divisions = planner::divisions_of(job);
+    return {std::move(job.model), std::move(job.cluster), std::move(job.training), job.global_batch,
+            std::move(divisions)};
   }
   target.model = read_model(root);
   target.cluster = this_machine();
@@ -106,7 +109,11 @@ int run_profile(const Arguments& arguments, Session& session) {
   options.optimizer =
       exec::optimizer_spec(target.training.optimizer, target.training.learning_rate);
   std::optional<exec::ProfileBackend> backend;
-  if (on_gpus) backend = gpu_backend(arguments, target.model, options);
+  if (on_gpus) {
+    backend = gpu_backend(arguments, target.model, options);
+  } else {
+    options.divisions = target.divisions;
+  }
   if (backend) options.backend = &*backend;
   const std::string out = arguments.text_or("--out", "profile.json");
   const Profile profile = measure(target.model, target.cluster, options, session);
@@ -129,7 +136,8 @@ Command profile_command() {
   command.description =
       "Trains the model for a while on several ranks and measures F, I, W and the update of each "
       "layer there; then a transfer between two ranks. Every number is a median, and the file also "
-      "says how the measurements are spread.";
+      "says how the measurements are spread. Where a job asks for tp or ep, layers are measured "
+      "divided so, too.";
   command.examples = {
       {"profile examples/job.json -o profile.json", "for the model and the batch sizes of a job"},
       {"profile gpt-tiny --sizes 1,2,4 --budget 3s", "a preset, in about 3 seconds"},

@@ -4,11 +4,10 @@
 #include <mutex>
 #include <utility>
 
-#include "core/order/devices.hpp"
 #include "exec/base/packing.hpp"
-#include "exec/collectives/threads.hpp"
 #include "exec/devices/cpu/checkpointing.hpp"
 #include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cpu/groups_of_ranks.hpp"
 #include "exec/devices/cpu/kernels/blas.hpp"
 #include "exec/devices/cpu/serial.hpp"
 #include "exec/devices/cpu/stage_views.hpp"
@@ -76,41 +75,6 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers, Fact (Device::*f
       facts.push_back(unpacker.get<Fact>());
   }
   return facts;
-}
-
-/// Those along the axis join, of this process.
-void join(const Program& program, std::string_view name, Transport& transport,
-          const GroupOfProcesses& group_of,
-          std::unique_ptr<collectives::Group> GroupsOfRank::*which,
-          std::vector<GroupsOfRank>& groups) {
-  const auto at = [&](RankId rank) -> auto& {
-    return groups[static_cast<std::size_t>(rank.value)].*which;
-  };
-  const MeshAxis* const axis = axis_of(program.devices, name);
-  if (axis == nullptr) return;
-  const RankId own = transport.local_ranks().front();
-  // A time that has passed: it throws where the run is being stopped, and else returns at once.
-  const collectives::Look look = [&transport, own] { transport.sleep_until(own, 0); };
-  for (int r = 0; r < program.ranks(); ++r) {
-    if (coordinate_of(program.devices, name, RankId(r)) != 0) continue;
-    const std::vector<RankId> ranks = ranks_along(program.devices, *axis, RankId(r));
-    if (transport.peers() != nullptr) {
-      PIPEWRIGHT_ASSERT(group_of, "nobody makes groups of processes");
-      if (auto group = group_of(ranks, look)) at(own) = std::move(group);
-      continue;
-    }
-    auto members = collectives::groups_of_threads(axis->devices, look);
-    for (std::size_t m = 0; m < ranks.size(); ++m) at(ranks[m]) = std::move(members[m]);
-  }
-}
-
-/// By rank of this process.
-std::vector<GroupsOfRank> groups_of_ranks(const Program& program, Transport& transport,
-                                          const GroupOfProcesses& group_of) {
-  std::vector<GroupsOfRank> groups(static_cast<std::size_t>(program.ranks()));
-  join(program, kTensorAxis, transport, group_of, &GroupsOfRank::tensor, groups);
-  join(program, kExpertAxis, transport, group_of, &GroupsOfRank::experts, groups);
-  return groups;
 }
 
 }  // namespace

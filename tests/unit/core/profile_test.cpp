@@ -42,6 +42,32 @@ TEST(ReadProfile, SizesAscendAndHaveEquallyManyLayers) {
   EXPECT_EQ(refused(changed("/sizes/0/layers/1/f_ns", -1)).pointer(), "/sizes/0/layers/1/f_ns");
 }
 
+TEST(ReadProfile, KeepsWhatDividedLayersTake) {
+  const Json document = to_json(test::sample_profile());
+  const Profile read = read_profile(JsonCursor(document, "p.json"));
+  const DividedProfile* const halves = find_divided(read, {2, 1});
+  ASSERT_NE(halves, nullptr);
+  EXPECT_EQ(halves->ranks_measured, 4);
+  EXPECT_EQ(halves->sizes[1].layers[0].f, Nanoseconds(2400));
+  EXPECT_EQ(halves->sizes[1].spreads[2].f, read.sizes[1].spreads[2].f);
+  EXPECT_EQ(find_divided(read, {2, 2}), nullptr);
+  EXPECT_FALSE(document.at("divided").at(0).at("sizes").at(0).contains("loss"));
+}
+
+TEST(ReadProfile, RefusesDividedLayersOfAnotherKindThanTheWhole) {
+  EXPECT_EQ(refused(changed("/divided/0/tp", 1)).pointer(), "/divided/0");
+  EXPECT_EQ(refused(changed("/divided/0/ep", 0)).pointer(), "/divided/0/ep");
+  EXPECT_EQ(refused(changed("/divided/0/sizes/1/micro_batch_size", 8)).pointer(),
+            "/divided/0/sizes");
+  Json document = to_json(test::sample_profile());
+  document["divided"].push_back(document["divided"][0]);
+  EXPECT_EQ(refused(document).pointer(), "/divided/1");
+  document["divided"][1]["ep"] = 2;  // other ranks
+  EXPECT_EQ(read_profile(JsonCursor(document, "p.json")).divided.size(), 2U);
+  document["divided"][1]["sizes"][0]["loss"] = {{"f_ns", 1}, {"i_ns", 1}};
+  EXPECT_EQ(refused(document).pointer(), "/divided/1/sizes/0/loss");
+}
+
 TEST(ReadProfile, KeepsHowTheMeasurementsAreSpread) {
   const Profile written = test::sample_profile();
   const Json document = to_json(written);

@@ -107,6 +107,36 @@ TEST(CostModel, MessagesCostBothStagesAtTheirCut) {
 
 /// 2 samples through 1024 -> 4096: 2 * 2 * 1024 * 4096 + 2 * 4096 operations at 0.5 of 312e12 a
 /// second.
+TEST(CostModel, DividedLayersTakeWhatWasMeasuredOfThem) {
+  const Model gpt = model_preset("gpt-tiny");
+  Profile profile = mlp_profile();
+  profile.model_name = gpt.name;
+  for (ProfileSize& size : profile.sizes) size.layers.resize(gpt.layers.size(), size.layers[0]);
+  const std::vector<StagePlan> stages = {{0, 6, RankId(0)}};
+  const auto table = [&] {
+    const CostModel model(gpt, cluster_preset("local-cpu"), &profile, 4, {}, {2, 1});
+    CostTable costs = model.table(stages, 2, 4, "sgd");
+    const StageMessages told = model.messages_inside(stages, 4).front();
+    EXPECT_GT(told.f, Nanoseconds(0));
+    costs.stages[0].f -= told.f;
+    return costs;
+  };
+  const CostTable shares = table();
+  EXPECT_NE(shares.source.find("share of the operations"), std::string::npos) << shares.source;
+
+  DividedProfile halves{.ranks = {2, 1}, .ranks_measured = 4, .sizes = profile.sizes};
+  for (ProfileSize& size : halves.sizes) {
+    size.loss = {};
+    for (LayerTimes& layer : size.layers) layer.f = Nanoseconds(600) * size.micro_batch_size;
+  }
+  profile.divided.push_back(halves);
+  const CostTable measured = table();
+  EXPECT_EQ(measured.stages[0].f, Nanoseconds(6 * 2400 + 7));  // all layers, and an action
+  EXPECT_EQ(measured.source.find("share"), std::string::npos) << measured.source;
+  EXPECT_NE(shares.stages[0].f, measured.stages[0].f);
+  EXPECT_EQ(measured.every_route.latency, shares.every_route.latency);
+}
+
 TEST(CostModel, WithoutAProfileTimesComeFromOperations) {
   const CostModel model(model_preset("mlp"), cluster_preset("dgx-a100"), nullptr);
   const double operations = 2.0 * 2 * 1024 * 4096 + 2 * 4096;

@@ -55,6 +55,40 @@ TEST(MeasureProfile, KnowsHowItsMeasurementsAreSpread) {
   }
 }
 
+TEST(MeasureProfile, MeasuresWhatOneOfTheRanksComputesThatDivideLayers) {
+  const Model model = model_preset("mixtral-tiny");
+  const Profile profile = exec::measure_profile(model, cluster_preset("local-cpu", 4),
+                                                {.micro_batch_sizes = {1, 2},
+                                                 .ranks = 4,
+                                                 .divisions = {{2, 1}, {1, 2}},
+                                                 .budget_ns = 300'000'000,
+                                                 .clock = exec::local::ClockKind::Virtual});
+  EXPECT_EQ(profile.ranks_measured, 4);
+  for (const StageDivision& ranks : {StageDivision{2, 1}, {1, 2}}) {
+    const DividedProfile* const divided = find_divided(profile, ranks);
+    ASSERT_NE(divided, nullptr);
+    EXPECT_EQ(divided->ranks_measured, 4);  // two of two devices
+    ASSERT_EQ(divided->sizes.size(), 2U);
+    for (const ProfileSize& size : divided->sizes) {
+      ASSERT_EQ(size.layers.size(), model.layers.size());
+      EXPECT_EQ(size.loss.f.value, 0);
+      for (std::size_t l = 0; l < size.layers.size(); ++l) {
+        EXPECT_GT(size.layers[l].f.value, 0);
+        EXPECT_GT(size.layers[l].opt.value, 0);
+        // Both devices' measurements of at least three steps of four micro-batches.
+        EXPECT_GE(size.spreads[l].f.count, 2 * 3 * 4);
+        EXPECT_EQ(size.spreads[l].w.count, size.spreads[l].f.count);
+      }
+    }
+  }
+}
+
+TEST(MeasureProfile, RefusesADivisionThatTheLayersDoNotHave) {
+  EXPECT_THROW(exec::measure_profile(model_preset("llama-tiny"), cluster_preset("local-cpu", 2),
+                                     {.divisions = {{3, 1}}}),
+               InputError);
+}
+
 TEST(MeasureProfile, MoreRanksThanLayersMeasureWithOneLayerEach) {
   const Profile profile = exec::measure_profile(model_preset("mlp"), cluster_preset("local-cpu", 8),
                                                 {.ranks = 8, .budget_ns = 50'000'000});

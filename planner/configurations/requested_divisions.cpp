@@ -1,0 +1,29 @@
+#include "planner/configurations/requested_divisions.hpp"
+
+#include "planner/configurations/requested_values.hpp"
+
+namespace pipewright::planner {
+
+std::vector<int> asked_tensor(const Job& job) {
+  std::vector<int> asked = asked_numbers(job.strategy.mp_degree, "mp_degree");
+  if (!asked.empty()) return asked;
+  return job.strategy.opens_mp_degree ? divisors(job.cluster.devices()) : std::vector<int>{1};
+}
+
+std::vector<int> asked_experts(const Job& job) {
+  std::vector<int> asked = asked_numbers(job.strategy.ep_degree, "ep_degree");
+  return asked.empty() ? std::vector<int>{1} : asked;
+}
+
+std::vector<StageDivision> divisions_of(const Job& job) {
+  std::vector<StageDivision> divisions;
+  for (const int tensor : asked_tensor(job)) {
+    if (tensor > 1 && tensor_fault(job.model, tensor).empty()) divisions.push_back({tensor, 1});
+  }
+  for (const int experts : asked_experts(job)) {
+    if (experts > 1 && expert_fault(job.model, experts).empty()) divisions.push_back({1, experts});
+  }
+  return divisions;
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,19 @@
+// How a job that is planned layer by layer lets ranks divide the layers of its model. Pure
+// functions.
+#pragma once
+
+#include <vector>
+
+#include "core/model/tensor_split.hpp"
+#include "core/plan/job.hpp"
+
+namespace pipewright::planner {
+
+/// tp, and ep, to try; {1} where the job does not ask.
+std::vector<int> asked_tensor(const Job& job);
+std::vector<int> asked_experts(const Job& job);
+
+/// All but the whole: those of the asked ones that the model's layers can be divided by.
+std::vector<StageDivision> divisions_of(const Job& job);
+
+}  // namespace pipewright::planner
