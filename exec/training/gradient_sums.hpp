@@ -67,7 +67,8 @@ class GradientSums {
   void hand_in(InstructionId member);
   /// The same of a part that the caller has made: an UNSHARD's weights.
   void hand_in(InstructionId member, GradientPart part);
-  /// One of them has ended. Its sum is taken by the update that needs it, as whose time it counts.
+  /// One of them has ended. Its sum is taken by the next take(): as soon as it has ended on a CPU,
+  /// by the update that needs it on a GPU.
   void ended(InstructionId member);
   /// The sums of all that have ended become the gradients.
   void take();

@@ -180,6 +180,12 @@ void Device::take_weights(InstructionId member) {
   stages_.at(program_.code[member].stage).take_parts(parts_of(messages, arrived));
 }
 
+/// Here and not in OPT: what members add up belongs to their collective.
+void Device::take_sum(InstructionId member) {
+  sums_.ended(member);
+  sums_.take();
+}
+
 /// The parts are numbered by rank, as in every collective of the stage.
 void Device::own_shards() {
   for (const Collective& collective : program_.collectives) {
@@ -246,7 +252,7 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
   const Instruction& in = program_.code[recv];
   if (is_call(in.kind)) return strands_.bring_together(recv);
   if (in.in_collective()) {
-    in.kind == ActionKind::Unshard ? take_weights(recv) : sums_.ended(recv);
+    in.kind == ActionKind::Unshard ? take_weights(recv) : take_sum(recv);
     return let_go_of_part(recv);
   }
   auto* message = dynamic_cast<HostPayload*>(payload.get());

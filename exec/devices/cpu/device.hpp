@@ -106,6 +106,7 @@ class Device final : public exec::Device {
   void own_shards();
   void give_weights(InstructionId member);
   void take_weights(InstructionId member);
+  void take_sum(InstructionId member);
   void drop_weights(int stage);
   void let_go_of_part(InstructionId member);
   void drop_versions(InstructionId id, const Action& action);
