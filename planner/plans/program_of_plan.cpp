@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/costs/part_weights.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "core/program/lower.hpp"
 #include "planner/plans/data_parallel.hpp"
@@ -61,11 +62,8 @@ Order order_of_plan(const Plan& plan) {
 CostTable costs_of_whole_actions(const Plan& plan) {
   CostTable costs = plan.costs;
   for (const ActionParts& action : plan.parts) {
-    StageCosts& stage = costs.stages[static_cast<std::size_t>(action.stage.value)];
-    Nanoseconds& time = action.kind == ActionKind::F   ? stage.f
-                        : action.kind == ActionKind::I ? stage.i
-                        : action.kind == ActionKind::W ? stage.w
-                                                       : stage.b;
+    Nanoseconds& time =
+        time_of(costs.stages[static_cast<std::size_t>(action.stage.value)], action.kind);
     double calls = 0, computations = 0;
     for (const Part& part : action.parts)
       (part.is_computation() ? computations : calls) += static_cast<double>(part.weight);

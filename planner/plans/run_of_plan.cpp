@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/cluster/cluster.hpp"
 #include "core/cluster/collectives.hpp"
+#include "core/costs/part_weights.hpp"
 #include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
 #include "exec/layers/divided_parts.hpp"
@@ -55,9 +56,40 @@ bool are_alike(const ActionParts& a, const ActionParts& b) {
          });
 }
 
+/// A plan whose replicas divide the experts has their exchanges inside the costs of its stages.
+bool hides_exchanges(const Plan& plan) { return plan.parts.empty() && plan.expert_parallel > 1; }
+
+/// What a call takes in which replicas take part that divide the experts.
+Nanoseconds time_of_exchange(const Plan& plan, const Call& call) {
+  CostTable table;
+  table.every_route = plan.costs.route_of_edge.empty()
+                          ? plan.costs.every_route
+                          : way_between(plan.cluster, 0, plan.cluster.devices() - 1);
+  set_collectives(table, plan.cluster, {0});
+  return table.collective_time({.kind = call.kind,
+                                .stage = {},
+                                .members = {{RankId(0), kNoInstruction}},
+                                .call_bytes = bytes_of(call),
+                                .devices = plan.expert_parallel},
+                               1);
+}
+
+/// Of the layers. Exchanges that the plan hides are taken out of `stages`, its costs: an action
+/// with its parts takes what it took.
+std::vector<ActionParts> weighed_parts(const Plan& plan, std::vector<StageCosts>& stages) {
+  std::vector<ActionParts> parts = parts_of_layers(plan);
+  if (!hides_exchanges(plan)) return parts;
+  for (ActionParts& action : parts) {
+    Nanoseconds& time = time_of(stages[static_cast<std::size_t>(action.stage.value)], action.kind);
+    time = weigh(action, time, [&](const Call& call) { return time_of_exchange(plan, call); });
+  }
+  return parts;
+}
+
 /// Of the layers, weighed as the plan says where it has the same.
 std::vector<ActionParts> parts_of_run(const Plan& plan) {
-  std::vector<ActionParts> parts = parts_of_layers(plan);
+  std::vector<StageCosts> stages = plan.costs.stages;
+  std::vector<ActionParts> parts = weighed_parts(plan, stages);
   for (ActionParts& action : parts) {
     const auto planned = std::ranges::find_if(
         plan.parts, [&](const ActionParts& one) { return are_alike(one, action); });
@@ -122,6 +154,7 @@ Program program_of_run(const Plan& plan) {
 CostTable costs_of_run(const Plan& plan) {
   CostTable costs = plan.costs;
   if (!divides_layers(plan)) return costs;
+  static_cast<void>(weighed_parts(plan, costs.stages));
   const std::vector<std::size_t> places = ranks_in_plan(plan);
   const std::vector<int> devices = devices_of_run(plan, places);
   if (!costs.links.empty()) {  // shared, each by the devices that it belongs to

@@ -14,8 +14,9 @@ bool divides_layers(const Plan& plan);
 
 /// Replicas that divide the experts are devices of one rank there. InputError where
 /// expert_parallel does not divide the replicas. The plan's own parts, if they are those of the
-/// model's layers. Else theirs: the plan's numbers then hold what is sent inside a stage, which
-/// takes no time of its own.
+/// model's layers. Else theirs: exchanges between experts take what the plan's numbers hold of
+/// them, so that the step stays the same; of what else is sent inside a stage the plan's numbers
+/// hold all, and it takes no time of its own.
 Order order_of_run(const Plan& plan);
 Program program_of_run(const Plan& plan);
 /// Of a run's ranks: routes between them are those of their pipeline ranks; on a cluster with
