@@ -43,6 +43,9 @@ constexpr std::array kSentences{
     Row{LeftOut::AsynchronousWithReplicas, "asynchronous, with replicas"},
     Row{LeftOut::AsynchronousWithDividedLayers, "asynchronous, with layers divided by tp"},
     Row{LeftOut::AsynchronousWithTiedHead, "asynchronous, with a tied head"},
+    Row{LeftOut::AsynchronousWithClipping,
+        "asynchronous, with clip_grad_norm: its ranks update at different times, so there is no "
+        "common norm"},
     Row{LeftOut::MixedSpeeds, "stages on several ranks, which differ in speed"},
     Row{LeftOut::OrderByCosts, "recompute by stage, where the order follows from the costs"},
     Row{LeftOut::SameCut, "same stages by cost and by number of layers"},

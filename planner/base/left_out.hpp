@@ -50,6 +50,7 @@ enum class LeftOut : std::uint8_t {
   AsynchronousWithReplicas,
   AsynchronousWithDividedLayers,
   AsynchronousWithTiedHead,
+  AsynchronousWithClipping,
   MixedSpeeds,
   OrderByCosts,
   // What is known of its stages.

@@ -52,6 +52,7 @@ SearchSpace search_space(const Job& job, const ConfigurationCosts& costs) {
 ShapeChoices::ShapeChoices(const Job& job, bool is_estimated)
     : layers_(static_cast<int>(job.model.layers.size())),
       is_tied_(tie_of(job.model).has_value()),
+      clips_(job.training.clip_grad_norm > 0),
       is_estimated_(is_estimated),
       chunks_asked_(asked_numbers(job.strategy.vpp_degree, "vpp_degree")),
       replicas_asked_(job.strategy.stage_replicas) {
@@ -168,6 +169,10 @@ ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
       }
       if (is_tied_ && schedule->asynchronous) {
         shapes.left_out.add(LeftOut::AsynchronousWithTiedHead);
+        continue;
+      }
+      if (clips_ && schedule->asynchronous) {
+        shapes.left_out.add(LeftOut::AsynchronousWithClipping);
         continue;
       }
       if (schedule->layout == Layout::Replicas && chunks == 1) {

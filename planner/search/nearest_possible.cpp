@@ -156,9 +156,10 @@ void add_open_fields(const Job& job, const Probe& probe, std::vector<std::string
   }
 }
 
-/// Whether it rules out what is tried for comparison alone.
-bool is_of_comparisons(LeftOut reason) {
-  return reason == LeftOut::OverMemory || reason == LeftOut::TooSlowForTable ||
+/// Whether it rules out what is tried for comparison alone, or what stands elsewhere in the table.
+bool is_no_rule(LeftOut reason) {
+  return reason == LeftOut::SameCut || reason == LeftOut::SameByRank ||
+         reason == LeftOut::OverMemory || reason == LeftOut::TooSlowForTable ||
          reason == LeftOut::TooSlowForBaseline || reason == LeftOut::TooSlowForFront;
 }
 
@@ -176,7 +177,7 @@ std::string nearest_rule(const SearchResult& nothing) {
   };
   const LeftOutCounts::value_type* nearest = nullptr;
   for (const auto& entry : nothing.pruned) {
-    if (is_of_comparisons(entry.first.why)) continue;
+    if (is_no_rule(entry.first.why)) continue;
     if (nearest == nullptr || key(entry) < key(*nearest)) nearest = &entry;
   }
   if (nearest == nullptr) return "the job leaves nothing to try.";

@@ -200,6 +200,14 @@ TEST(DividedStages, WhatCannotBeDividedIsLeftOutByName) {
   const SearchResult refused = search(asynchronous);
   EXPECT_FALSE(refused.best.has_value());
   EXPECT_EQ(refused.pruned.count(LeftOutReason(LeftOut::AsynchronousWithDividedLayers)), 1U);
+  Job clipped = job_of("gpt-tiny", 1, 2);
+  clipped.strategy.schedule_mode = {"pipedream", "pipedream-2bw"};
+  const SearchResult without_norm = search(clipped);
+  EXPECT_FALSE(without_norm.best.has_value());
+  EXPECT_GE(without_norm.pruned.count(LeftOutReason(LeftOut::AsynchronousWithClipping)), 1U);
+  ASSERT_FALSE(without_norm.nearest.empty());
+  EXPECT_NE(without_norm.nearest.front().find("clip_grad_norm"), std::string::npos)
+      << without_norm.nearest.front();
   for (const Job& apart : {with_experts(4, 3), with_experts(3, 2)})
     EXPECT_EQ(search(apart).pruned.count(LeftOutReason(LeftOut::ExpertsApart)), 1U);
   Job sharded = with_experts(4, 2), both = sharded;
