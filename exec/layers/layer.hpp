@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/model/find_layer.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/model/weights.hpp"
 #include "exec/base/buffer.hpp"
@@ -175,9 +176,6 @@ inline void divide_end(const Layer& layer, LayerSite& site) {
 
 /// Throws InputError that names the layer if it does not fit what is in front of it.
 std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& site);
-
-/// "4.block3": the path of the model's layer `index`; an inner layer's begins with its outer one's.
-std::string layer_path(const std::string& outer, int index, const Layer& layer);
 
 /// Width after a layer that has `width` in front; throws InputError as make_layer() does.
 int width_behind(const Layer& layer, int width, const std::string& path);

@@ -202,12 +202,6 @@ void check_embedding(const Layer& layer, const LayerSite& site) {
 
 }  // namespace
 
-std::string layer_path(const std::string& outer, int index, const Layer& layer) {
-  std::string path = outer.empty() ? "" : outer + "/";
-  path += std::to_string(index);
-  return layer.name.empty() ? path : path + "." + layer.name;
-}
-
 int width_behind(const Layer& layer, int width, const std::string& path) {
   if (layer.kind == LayerKind::Embedding) {
     if (width != 0)

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/model/architecture_model.hpp"
+#include "core/model/find_layer.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -32,6 +33,30 @@ std::optional<LayerRecompute> recompute_of_blocks(const Plan& plan, bool decoder
   return layers[first];
 }
 
+/// In words the first layer of a kind that no transformer of GPT's style has; "": there is none.
+std::string layer_beyond_gpt(const Model& model) {
+  const auto found = find_layer(model, [](const Layer& layer) {
+    switch (layer.kind) {
+      case LayerKind::Embedding:
+      case LayerKind::Residual:
+      case LayerKind::Sequential:
+      case LayerKind::LayerNorm:
+      case LayerKind::Linear:
+      case LayerKind::Gelu:
+        return false;
+      case LayerKind::CausalSelfAttention:
+        return layer.kv_heads > 0 || layer.rotary_base > 0;
+      default:
+        return true;
+    }
+  });
+  if (!found) return "";
+  const bool is_attention = found->layer->kind == LayerKind::CausalSelfAttention;
+  return "\"" + found->path + "\", " +
+         (is_attention ? "attention with rotary positions or shared keys"
+                       : "of kind " + std::string(to_string(found->layer->kind)));
+}
+
 }  // namespace
 
 PlanFacts facts_of(const Plan& plan) {
@@ -50,6 +75,7 @@ PlanFacts facts_of(const Plan& plan) {
   facts.global_batch = facts.data * plan.micro_batches * plan.micro_batch_size;
   if (facts.model) facts.stages = blocks_of(plan, facts.model->blocks);
   facts.recompute = recompute_of_blocks(plan, facts.model.has_value());
+  if (!facts.model) facts.foreign_layer = layer_beyond_gpt(plan.model);
   return facts;
 }
 
@@ -93,9 +119,11 @@ bool evenly_cut(const PlanFacts& facts) {
 
 void require_transformer(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {
   if (facts.model) return;
-  result.refusals.push_back(tool +
-                            " is given decoder-only transformers of GPT's style and those of an "
-                            "architecture.json, and the plan's model is neither");
+  result.refusals.push_back(
+      tool +
+      " is given decoder-only transformers of GPT's style and those of an architecture.json, and "
+      "the plan's model is neither" +
+      (facts.foreign_layer.empty() ? "" : ": its layer " + facts.foreign_layer));
 }
 
 void require_one_recompute(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {

@@ -20,6 +20,7 @@ struct StageBlocks {
 
 struct PlanFacts {
   std::optional<Architecture> model;  // nullopt: not a decoder-only transformer
+  std::string foreign_layer;          // in words, where it is not: the first one that no GPT has
   int tensor = 1, context = 1, data = 1, pipeline = 1, experts = 1;
   bool sequence_parallel = false;
   int zero = 0;    // ZeRO stage, 0 where there is one replica

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/model/architecture_model.hpp"
+#include "core/model/gpu_layers.hpp"
 #include "core/model/tensor_split.hpp"
 
 namespace pipewright::planner {
@@ -25,6 +26,18 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
   return missing;
 }
 
+namespace {
+
+/// Of what CPUs have; "": nothing.
+std::string missing_on_gpus(const Model& model, const ParallelSetup& parallel) {
+  if (parallel.tensor > 1) return "tensor parallelism on GPUs";
+  if (parallel.experts > 1) return "expert parallelism on GPUs";
+  if (parallel.zero > 1) return "ZeRO stage " + std::to_string(parallel.zero) + " on GPUs";
+  return fault_on_gpus(model);
+}
+
+}  // namespace
+
 std::map<std::string, Executable> executable_on_devices(const Job& job,
                                                         const ParallelSetup& parallel) {
   using Answer = Executable::Answer;
@@ -35,14 +48,10 @@ std::map<std::string, Executable> executable_on_devices(const Job& job,
     const Executable refused{Answer::No, "not in the executor: " + list};
     return {{"cpu", refused}, {"paced", {}}, {"cuda", refused}};
   }
-  const std::string of_cpus = parallel.tensor > 1    ? "tensor parallelism"
-                              : parallel.experts > 1 ? "expert parallelism"
-                              : parallel.zero > 1    ? "ZeRO stage " + std::to_string(parallel.zero)
-                                                     : "";
-  if (!of_cpus.empty())
-    return {{"cpu", {}},
-            {"paced", {}},
-            {"cuda", {Answer::No, "not in the executor: " + of_cpus + " on GPUs"}}};
+  const std::string not_on_gpus = missing_on_gpus(job.model, parallel);
+  if (!not_on_gpus.empty())
+    return {
+        {"cpu", {}}, {"paced", {}}, {"cuda", {Answer::No, "not in the executor: " + not_on_gpus}}};
   return {
       {"cpu", {}},
       {"paced", {}},

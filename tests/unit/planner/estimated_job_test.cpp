@@ -81,6 +81,18 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
             "not in the executor: tensor parallelism on GPUs");
 }
 
+TEST(EstimatedJob, APlanNamesTheLayerThatGpusDoNotHave) {
+  Job job;
+  job.model = model_preset("llama-tiny");
+  const auto executable = executable_on_devices(job, {});
+  EXPECT_EQ(executable.at("cpu"), Executable{});
+  EXPECT_EQ(executable.at("cuda").answer, Executable::Answer::No);
+  EXPECT_THAT(executable.at("cuda").why,
+              ::testing::MatchesRegex("not in the executor: layer \"1\\.block 0/.*rms_norm.*"));
+  job.model = model_preset("gpt-tiny");
+  EXPECT_EQ(executable_on_devices(job, {}).at("cuda").answer, Executable::Answer::IfThere);
+}
+
 TEST(EstimatedJob, AskedForAPlanThatRunsItNamesTheFasterOneThatDoesNot) {
   const Job job = job_of("megatron-7.5b", "dgx-a100", 16, 32);
   SearchOptions options;
