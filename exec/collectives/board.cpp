@@ -1,23 +1,46 @@
 #include "exec/collectives/board.hpp"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <climits>
 #include <cstring>
+#include <ctime>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "exec/base/backoff.hpp"
 #include "exec/base/buffer.hpp"
+#include "exec/base/waiting.hpp"
 
 namespace pipewright::exec::collectives {
 namespace {
 
-// A look may cost a call of the kernel for each member.
-constexpr int kTurnsPerLook = 256;
+// A wait spins, then yields while that costs next to nothing, then sleeps until it is woken or the
+// time for a look around has come.
+constexpr int kSpins = 100;
+constexpr std::int64_t kYieldNs = 50'000, kSleepNs = 1'000'000;
+/// A yield that took so long has let others compute: on such a machine a sleeper, who is woken at
+/// once, waits shorter. So many waits then go without.
+constexpr std::int64_t kLongYieldNs = 200'000;
+constexpr int kWaitsWithoutYield = 1'000;
 constexpr std::size_t kPage = 4096;
 
 // Whoever has broken off has left amid a call, and what it showed may be gone.
 enum Presence : std::uint32_t { Here = 0, HasLeft, HasBrokenOff, GivingUp, HasGivenUp };
+
+/// Of processes that share the word, too.
+void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t value, std::int64_t most) {
+  const timespec time{0, most};
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
+}
+void wake_all(const std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -26,9 +49,11 @@ std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage 
 /// Zeros are a seat whose member has shown nothing yet.
 struct alignas(kAlignment) Board::Seat {
   std::atomic<std::uint64_t> round;  // shown
+  std::atomic<std::uint32_t> bell;   // its low bits, for which others sleep
+  std::atomic<std::uint32_t> sleepers;
   std::atomic<std::uint32_t> presence;
   std::atomic<bool> reads;     // what others show
-  std::array<char, 500> why;   // of who has given up
+  std::array<char, 492> why;   // of who has given up
   std::array<Shown, 2> shown;  // by round, in turns
 };
 
@@ -69,7 +94,9 @@ std::byte* Board::begin_round() {
 void Board::show(const Shown& shown) {
   Seat& own = seat(place_.member);
   own.shown[round_ % 2] = shown;
-  own.round.store(round_, std::memory_order_release);
+  own.round.store(round_);
+  own.bell.store(static_cast<std::uint32_t>(round_));
+  if (own.sleepers.load() > 0) wake_all(own.bell);
 }
 
 /// Whoever has given up or broken off may be on its way out with what it has shown: leave_call()
@@ -91,11 +118,35 @@ void Board::end_reading() { seat(place_.member).reads.store(false); }
 
 void Board::wait_for(int member, std::uint64_t round) {
   const Seat& other = seat(member);
-  local::Backoff backoff;
-  for (int turn = 1; other.round.load(std::memory_order_acquire) < round; ++turn) {
-    if (turn % kTurnsPerLook == 0) look_around(member, round);
-    backoff.pause();
+  const auto is_there = [&] { return other.round.load(std::memory_order_acquire) >= round; };
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (is_there()) return;
+    local::pause_core();
   }
+  if (waits_without_yield_ > 0) {
+    --waits_without_yield_;
+  } else {
+    const std::int64_t begin = local::steady_ns();
+    for (std::int64_t now = begin, before = begin; now - begin < kYieldNs; before = now) {
+      if (is_there()) return;
+      std::this_thread::yield();
+      now = local::steady_ns();
+      if (now - before > kLongYieldNs) waits_without_yield_ = kWaitsWithoutYield;
+    }
+  }
+  while (!is_there()) {
+    look_around(member, round);
+    sleep_for(seat(member), round);
+  }
+}
+
+/// Whoever shows looks for sleepers after it has shown, and a sleeper at what is shown after it is
+/// one: so none sleeps on.
+void Board::sleep_for(Seat& other, std::uint64_t round) {
+  other.sleepers.fetch_add(1);
+  const std::uint32_t heard = other.bell.load();
+  if (other.round.load() < round) sleep_while(other.bell, heard, kSleepNs);
+  other.sleepers.fetch_sub(1);
 }
 
 /// Throws where the wait is in vain.

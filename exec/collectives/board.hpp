@@ -73,6 +73,7 @@ class Board {
   Seat& seat(int member) const;
   std::byte* window(int member, std::uint64_t round) const;
   void wait_for(int member, std::uint64_t round);
+  void sleep_for(Seat& other, std::uint64_t round);
   void look_around(int member, std::uint64_t round);
   void look_outside();
   void leave_call();
@@ -80,6 +81,7 @@ class Board {
   // Members' boards may lie side by side.
   alignas(2 * kAlignment) const Place place_;
   std::uint64_t round_ = 0;  // begun
+  int waits_without_yield_ = 0;
 };
 
 }  // namespace pipewright::exec::collectives
