@@ -48,7 +48,7 @@ class EmbeddingLayer final : public LeafLayer {
     tensor_ = site.tensor;
     path_ = as_call_name(site.path);
     const Slice part = rows_of(layer.vocabulary, layer.out, tensor_->index(), tensor_->size());
-    divide(weights_[0], part, site);
+    divide(weights_[0], part);
     own_ = {static_cast<int>(part.rows.begin), static_cast<int>(part.rows.count), layer.vocabulary};
     turns_ = turns_of({{0, 1}}, tensor_->size());
   }

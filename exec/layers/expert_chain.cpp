@@ -17,7 +17,7 @@ std::vector<Parameter> expert_parameters(const Layer& layer, const LayerSite& si
     Parameter& made = parameters.emplace_back(declared(site, weight));
     if (site.experts == nullptr) continue;
     const int index = site.experts->index(), members = site.experts->size();
-    divide_experts(made, rows_of(experts, weight.size / experts, index, members), site);
+    divide_experts(made, rows_of(experts, weight.size / experts, index, members));
   }
   return parameters;
 }

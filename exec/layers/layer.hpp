@@ -44,6 +44,9 @@ struct Parameter {
   bool is_tied = false;
   /// It is another stage's too: there it counts, for clipping and in checkpoints.
   bool is_copy = false;
+  /// Replicas that hold other experts have it too, and the first of them counts in the same way,
+  /// unless replicas share it out.
+  bool is_replicas_copy = false;
   Weight start;  // as the layer declares it, but for the name; `size` is this part's
   Slice slice;   // which elements of the layer's whole array these are
 

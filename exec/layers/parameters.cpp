@@ -27,7 +27,8 @@ Parameter declared(const LayerSite& site, const Weight& weight) {
   parameter.is_statistic = weight.is_statistic;
   parameter.start = weight;
   parameter.start.name = {};  // which may not live as long
-  parameter.is_copy = !is_first(site.tensor) || !is_first(site.experts);
+  parameter.is_copy = !is_first(site.tensor);
+  parameter.is_replicas_copy = !is_first(site.experts);
   return parameter;
 }
 
@@ -38,17 +39,17 @@ std::vector<Parameter> declared_parameters(const Layer& layer, const LayerSite& 
   return parameters;
 }
 
-void divide(Parameter& parameter, const Slice& slice, const LayerSite& site) {
+void divide(Parameter& parameter, const Slice& slice) {
   parameter.slice = slice;
   parameter.start.size = slice.size();
-  parameter.is_copy = !is_first(site.experts);
+  parameter.is_copy = false;
 }
 
-void divide_experts(Parameter& parameter, const Slice& slice, const LayerSite& site) {
+void divide_experts(Parameter& parameter, const Slice& slice) {
   parameter.slice = slice;
   parameter.start.size = slice.size();
   parameter.is_of_experts = true;
-  parameter.is_copy = !is_first(site.tensor);
+  parameter.is_replicas_copy = false;
 }
 
 void allocate(Parameter& parameter, std::uint64_t seed) {

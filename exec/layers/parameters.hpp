@@ -16,8 +16,8 @@ std::vector<Parameter> declared_parameters(const Layer& layer, const LayerSite& 
 
 /// From now on it is this part of the layer's array, which ranks divide along tp, or along ep.
 /// Before allocate().
-void divide(Parameter& parameter, const Slice& slice, const LayerSite& site);
-void divide_experts(Parameter& parameter, const Slice& slice, const LayerSite& site);
+void divide(Parameter& parameter, const Slice& slice);
+void divide_experts(Parameter& parameter, const Slice& slice);
 
 /// Memory for value and gradient where there is none, filled as declared: random numbers depend on
 /// the seed and the parameter's name alone.

@@ -15,14 +15,14 @@ Projection::Projection(const LayerSite& site, int in, int out, Parameter& weight
   split_ = division.split;
   const int index = tensor_->index(), members = tensor_->size();
   if (split_ == Split::Rows) {
-    divide(weight_, rows_of(in, out, index, members), site);
+    divide(weight_, rows_of(in, out, index, members));
     in_ = in / members;
     turns_ = turns_of({{0, in_}}, members);
     return;
   }
   const Slice part = columns_of(in, division.columns, index, members);
-  divide(weight_, part, site);
-  if (bias_ != nullptr) divide(*bias_, columns_of(1, division.columns, index, members), site);
+  divide(weight_, part);
+  if (bias_ != nullptr) divide(*bias_, columns_of(1, division.columns, index, members));
   out_ = static_cast<int>(part.width());
   turns_ = turns_of(part.ranges, members);
 }

@@ -28,7 +28,7 @@ std::vector<Parameter> copy_of_table(const Layer& layer, const LayerSite& site) 
   LayerSite of_embedding = site;
   of_embedding.path = site.shared_table->path;
   copy.push_back(declared(of_embedding, token_table(layer.out, site.width)));
-  if (const Slice rows = own_rows(layer, site); !rows.is_whole()) divide(copy.back(), rows, site);
+  if (const Slice rows = own_rows(layer, site); !rows.is_whole()) divide(copy.back(), rows);
   copy.back().is_copy = copy.back().is_tied = true;
   return copy;
 }

@@ -15,8 +15,9 @@ namespace pipewright::exec {
 struct ParameterView {
   std::string name;  // unique in the model, the same whatever the partition
   std::span<const float> value, gradient;
-  bool is_copy = false;  // of another stage's parameter, of the same name
-  Slice slice = {};      // which elements of the parameter these are; ranks may divide it
+  bool is_copy = false;        // of another stage's parameter, of the same name
+  bool is_of_experts = false;  // of which other replicas hold others
+  Slice slice = {};            // which elements of the parameter these are; ranks may divide it
   /// Where replicas hold parts of the two: the elements that they begin with, and of how many.
   std::size_t first_value = 0, first_gradient = 0, elements = 0;
 };
@@ -30,8 +31,9 @@ struct StateView {
   std::int64_t first = 0, total = 0;
   bool is_shared_out = false;  // replicas keep a part each, which may be all or nothing
   std::span<float> values;
-  bool is_copy = false;  // of another stage's, or replica's, which has the same
-  Slice slice = {};      // which elements of the whole array the `total` are
+  bool is_copy = false;        // of another stage's, or replica's, which has the same
+  bool is_of_experts = false;  // of which other replicas hold others
+  Slice slice = {};            // which elements of the whole array the `total` are
 };
 
 }  // namespace pipewright::exec

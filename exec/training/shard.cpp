@@ -19,25 +19,38 @@ Array spread_out(const ElementRange& range, std::size_t size, const Array& value
   return whole;
 }
 
+/// Goes through elements one after another, of which some are in the part.
+class PartWalk {
+ public:
+  PartWalk(const PartOfAll& part, std::size_t all)
+      : first_(all * part.index / part.count), last_(all * (part.index + 1) / part.count) {}
+
+  /// Of the next so many.
+  ElementRange next(std::size_t size) {
+    const std::size_t begin = std::exchange(at_, at_ + size);
+    return {std::clamp(first_, begin, at_) - begin, std::clamp(last_, begin, at_) - begin};
+  }
+
+ private:
+  const std::size_t first_, last_;
+  std::size_t at_ = 0;
+};
+
 }  // namespace
 
-std::vector<ElementRange> shard_of(const StageParameters& parameters, std::size_t index,
-                                   std::size_t count) {
-  std::size_t all = 0;
-  for (std::size_t i = 0; i < parameters.all.size(); ++i)
-    all += parameters.all[i]->is_statistic ? 0 : parameters.sizes[i];
-  const std::size_t first = all * index / count, last = all * (index + 1) / count;
-  std::vector<ElementRange> ranges;
-  std::size_t begin = 0;  // of the parameter at hand, among all elements
+std::vector<ElementRange> shard_of(const StageParameters& parameters, const ShardPlace& place) {
+  std::size_t all = 0, of_experts = 0;
   for (std::size_t i = 0; i < parameters.all.size(); ++i) {
-    if (parameters.all[i]->is_statistic) {
-      ranges.emplace_back();
-      continue;
-    }
-    const std::size_t end = begin + parameters.sizes[i];
-    const std::size_t from = std::clamp(first, begin, end), to = std::clamp(last, begin, end);
-    ranges.push_back({from - begin, to - begin});
-    begin = end;
+    const Parameter& p = *parameters.all[i];
+    if (!p.is_statistic) (p.is_of_experts ? of_experts : all) += parameters.sizes[i];
+  }
+  PartWalk walk(place.of_all, all), walk_of_experts(place.of_experts, of_experts);
+  std::vector<ElementRange> ranges;
+  for (std::size_t i = 0; i < parameters.all.size(); ++i) {
+    const Parameter& p = *parameters.all[i];
+    ranges.push_back(p.is_statistic
+                         ? ElementRange{}
+                         : (p.is_of_experts ? walk_of_experts : walk).next(parameters.sizes[i]));
   }
   return ranges;
 }

@@ -12,10 +12,20 @@
 
 namespace pipewright::exec {
 
-/// Part `index` of `count`, of all elements one after another: by parameter the elements of it
-/// that are in the part, which may be none. Statistics are no weights: every replica makes them.
-std::vector<ElementRange> shard_of(const StageParameters& parameters, std::size_t index,
-                                   std::size_t count);
+/// Part `index` of `count`.
+struct PartOfAll {
+  std::size_t index = 0, count = 1;
+};
+/// A replica among those that share a stage out; of experts, among those that hold the same ones.
+struct ShardPlace {
+  PartOfAll of_all, of_experts;
+  int experts = 0;  // which it holds
+};
+
+/// Of all elements one after another, and of those of experts, the replica's part: by parameter the
+/// elements of it that are in the part, which may be none. Statistics are no weights: every replica
+/// makes them.
+std::vector<ElementRange> shard_of(const StageParameters& parameters, const ShardPlace& place);
 
 /// Sets what lies outside of the range to 0 in each array of the part.
 void keep_only(const ElementRange& range, GradientPart& part);

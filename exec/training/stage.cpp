@@ -192,8 +192,8 @@ std::vector<ParameterView> TrainableStage::parameters() const {
   std::vector<ParameterView> views;
   for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
     const Parameter& p = *parameters_.all[i];
-    views.push_back({p.name, p.value, p.gradient, p.is_copy, p.slice, p.first_value,
-                     p.first_gradient, parameters_.sizes[i]});
+    views.push_back({p.name, p.value, p.gradient, p.is_copy || p.is_replicas_copy, p.is_of_experts,
+                     p.slice, p.first_value, p.first_gradient, parameters_.sizes[i]});
   }
   return views;
 }
@@ -202,7 +202,8 @@ std::int64_t TrainableStage::parameter_count() const {
   std::int64_t count = 0;
   for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
     const Parameter& p = *parameters_.all[i];
-    if (!p.is_statistic && !p.is_copy) count += static_cast<std::int64_t>(parameters_.sizes[i]);
+    if (!p.is_statistic && !p.is_copy && !p.is_replicas_copy)
+      count += static_cast<std::int64_t>(parameters_.sizes[i]);
   }
   return count;
 }

@@ -32,6 +32,7 @@
 #include "exec/layers/rank_groups.hpp"
 #include "exec/training/gradient_sums.hpp"
 #include "exec/training/parameter_views.hpp"
+#include "exec/training/shard.hpp"
 #include "exec/training/stage_device.hpp"
 #include "exec/training/stage_parameters.hpp"
 #include "exec/training/stage_shape.hpp"
@@ -131,7 +132,8 @@ class TrainableStage : public StageGradients {
   // first step; the optimizer begins anew, with state of that part only, and so do gradients and
   // weights, as far as replicas divide these too.
   // `counts`: of the replicas that have the same part this one's is in sums and checkpoints.
-  void own_shard(std::size_t index, std::size_t count, const Sharding& sharding,
+  /// `replicas`: those that share it out, in order; this one is `own`.
+  void own_shard(std::vector<ShardPlace> replicas, std::size_t own, const Sharding& sharding,
                  bool counts = true);
   bool is_sharded() const override { return !own_ranges_.empty(); }
   bool counts_part() const override { return counts_part_; }
@@ -197,6 +199,8 @@ class TrainableStage : public StageGradients {
   WeightVersions versions_;
   Sharding sharding_;                     // what else than the update a sharded stage divides
   std::vector<ElementRange> own_ranges_;  // by parameter, of a sharded stage
+  std::vector<ShardPlace> replicas_;      // that share it out
+  std::size_t own_replica_ = 0;
   bool counts_part_ = true;
   std::vector<InFlight> in_flight_;  // by micro-batch
   bool gradients_are_old_ = true, gradients_are_settled_ = true;

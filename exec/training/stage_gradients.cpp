@@ -101,12 +101,14 @@ void TrainableStage::set_table(std::span<const GradientPart* const> parts) {
 
 // --- Sharded ---
 
-void TrainableStage::own_shard(std::size_t index, std::size_t count, const Sharding& sharding,
-                               bool counts) {
+void TrainableStage::own_shard(std::vector<ShardPlace> replicas, std::size_t own,
+                               const Sharding& sharding, bool counts) {
   PIPEWRIGHT_ASSERT(weights_->shared_out() != nullptr, "a sharded stage on a device that has none");
   sharding_ = sharding;
   counts_part_ = counts;
-  own_ranges_ = shard_of(parameters_, index, count);
+  replicas_ = std::move(replicas);
+  own_replica_ = own;
+  own_ranges_ = shard_of(parameters_, replicas_[own]);
   weights_->shared_out()->own(own_ranges_, sharding);
 }
 
@@ -132,8 +134,11 @@ GradientPart TrainableStage::own_part(bool with_gradients) const {
 }
 
 void TrainableStage::take_parts(std::span<const GradientPart* const> parts) {
-  for (std::size_t m = 0; m < parts.size(); ++m)
-    weights_->shared_out()->take(shard_of(parameters_, m, parts.size()), *parts[m]);
+  PIPEWRIGHT_ASSERT(parts.size() == replicas_.size(), "weights of other replicas");
+  for (std::size_t m = 0; m < parts.size(); ++m) {
+    const bool has_same_experts = replicas_[m].experts == replicas_[own_replica_].experts;
+    weights_->shared_out()->take(shard_of(parameters_, replicas_[m]), has_same_experts, *parts[m]);
+  }
 }
 
 }  // namespace pipewright::exec

@@ -74,8 +74,10 @@ class SharedOutWeights {
   /// By place the weights in the ranges, and after them, if asked for, the gradients, by place too.
   virtual GradientPart owned_part(std::span<const ElementRange> ranges,
                                   bool with_gradients) const = 0;
-  /// Writes another replica's part back. Throws RunError if it is not that of these ranges.
-  virtual void take(std::span<const ElementRange> ranges, const GradientPart& part) = 0;
+  /// Writes another replica's part back; not what is of experts, where it holds others. Throws
+  /// RunError if it is not that of these ranges.
+  virtual void take(std::span<const ElementRange> ranges, bool with_experts,
+                    const GradientPart& part) = 0;
 };
 
 class StageWeights {

@@ -35,7 +35,7 @@ constexpr std::array kSentences{
     Row{LeftOut::SelectiveWithoutAttention, "selective recompute, without attention"},
     Row{LeftOut::IndivisibleLayers,
         "tp does not divide the heads or columns of the model's layers"},
-    Row{LeftOut::ExpertsWithTensorOrZero, "ep with tp or ZeRO, where costs go layer by layer"},
+    Row{LeftOut::ExpertsAcrossGroups, "sharding_degree is no multiple of ep"},
     Row{LeftOut::SameRankOrder, "the other rank order costs the same"},
     Row{LeftOut::WorseRankOrder, "the other rank order gains nothing"},
     Row{LeftOut::SameNodes, "every rank on the same nodes as in another order of the nodes"},

@@ -40,7 +40,7 @@ enum class LeftOut : std::uint8_t {
   SizeNotProfiled,
   SelectiveWithoutAttention,
   IndivisibleLayers,
-  ExpertsWithTensorOrZero,
+  ExpertsAcrossGroups,
   // What is the same as another configuration, or gains nothing.
   SameRankOrder,
   WorseRankOrder,

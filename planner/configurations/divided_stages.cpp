@@ -3,9 +3,30 @@
 #include <utility>
 
 #include "core/costs/part_weights.hpp"
+#include "core/order/devices.hpp"
 #include "exec/layers/divided_parts.hpp"
 
 namespace pipewright::planner {
+namespace {
+
+/// Replicas are ranks of their own in the plan's Program, so what those that divide the experts
+/// exchange is no part of an action there: its time is in that of the computations.
+void count_exchanges_as_computed(ActionParts& action) {
+  std::vector<Part> parts;
+  for (Part& part : action.parts) {
+    if (!part.is_computation() && part.call.group == kExpertAxis) continue;
+    const bool joins = part.is_computation() && !parts.empty() && parts.back().is_computation();
+    if (!joins) {
+      parts.push_back(std::move(part));
+      continue;
+    }
+    part.weight += parts.back().weight;
+    parts.back() = std::move(part);
+  }
+  action.parts = std::move(parts);
+}
+
+}  // namespace
 
 StageParts divided_stage_parts(const CostModel& costs, const Model& model,
                                std::span<const LayerRecompute> recompute, const ParallelSetup& mesh,
@@ -13,10 +34,12 @@ StageParts divided_stage_parts(const CostModel& costs, const Model& model,
                                std::span<const StageCosts> whole) {
   StageParts result{{}, {whole.begin(), whole.end()}};
   if (mesh.tensor == 1) return result;
+  const StageDivision ranks{mesh.tensor, mesh.experts};
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (ActionParts& action :
          exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer,
-                             mesh.micro_batch_size, recompute, {mesh.tensor, 1})) {
+                             mesh.micro_batch_size, recompute, ranks)) {
+      count_exchanges_as_computed(action);
       action.stage = StageId(static_cast<std::int64_t>(s));
       Nanoseconds& time = time_of(result.computations[s], action.kind);
       time = weigh(action, time, [&](const Call& call) { return costs.call_time(call); });

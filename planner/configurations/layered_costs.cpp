@@ -44,7 +44,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
     for (const int tensor : tensor_asked_) {
-      if (tensor > 1 && !may_divide({tensor, 1}, 1, visitor)) continue;
+      if (!may_divide({tensor, 1}, 1, visitor)) continue;
       for (const int experts : experts_asked_) {
         for (const int replicas : open_or_asked_replicas())
           for_each_division(asked, {tensor, experts}, replicas, visitor);
@@ -189,7 +189,6 @@ class LayerConfigurations final : public ConfigurationCosts {
     return std::vector<LayerRecompute>(job_.model.layers.size(), mesh.recompute.of_all);
   }
   bool is_tensor_open() const { return job_.strategy.opens_mp_degree; }
-  bool is_zero() const { return job_.strategy.sharding_degree > 1; }
   static std::pair<int, int> key_of(const StageDivision& division) {
     return {division.tensor, division.experts};
   }
@@ -213,28 +212,39 @@ class LayerConfigurations final : public ConfigurationCosts {
     }
   }
 
+  static bool is_named(int degree, const std::vector<int>& asked) {
+    return std::find(asked.begin(), asked.end(), degree) != asked.end();
+  }
+  /// Why so many devices of a rank do not divide the layers, as a sentence; "" if they do.
+  std::string tensor_refusal(int tensor) const {
+    if (tensor == 1) return "";
+    const std::string fault = tensor_fault(job_.model, tensor);
+    if (!fault.empty() || is_named(tensor, tensor_asked_)) return fault;
+    return "mp_degree does not name tp " + std::to_string(tensor) +
+           "; add it to the values there, or write \"auto\"";
+  }
+  std::string expert_refusal(int experts, int replicas) const {
+    if (replicas % experts != 0)
+      return "ep " + std::to_string(experts) + " has to divide dp " + std::to_string(replicas);
+    const std::string fault = expert_fault(job_.model, experts);
+    if (!fault.empty() || is_named(experts, experts_asked_)) return fault;
+    return "ep_degree does not name ep " + std::to_string(experts) + "; add it to the values there";
+  }
+
   /// Why devices and replicas do not divide the layers so, as a sentence; nullopt: they can.
   std::optional<Refusal> division_fault(const StageDivision& division, int replicas) const {
     const auto [tensor, experts] = division;
-    const auto fault = [](LeftOut reason, const std::string& sentence, const std::string& unnamed) {
-      return Refusal{reason, sentence.empty() ? unnamed : sentence};
-    };
-    if (tensor > 1 && divided_.count({tensor, 1}) == 0)
-      return fault(LeftOut::IndivisibleLayers, tensor_fault(job_.model, tensor),
-                   "mp_degree does not name tp " + std::to_string(tensor) +
-                       "; add it to the values there, or write \"auto\"");
+    if (auto refusal = tensor_refusal(tensor); !refusal.empty())
+      return Refusal{LeftOut::IndivisibleLayers, std::move(refusal)};
     if (experts == 1) return std::nullopt;
-    if (tensor > 1 || is_zero())
-      return Refusal{LeftOut::ExpertsWithTensorOrZero,
-                     "ep is planned without tp and ZeRO where costs go layer by layer"};
-    if (replicas % experts != 0)
-      return Refusal{LeftOut::ExpertsApart, "ep " + std::to_string(experts) + " has to divide dp " +
-                                                std::to_string(replicas)};
-    if (divided_.count({1, experts}) == 0)
-      return fault(
-          LeftOut::ExpertsApart, expert_fault(job_.model, experts),
-          "ep_degree does not name ep " + std::to_string(experts) + "; add it to the values there");
-    return std::nullopt;
+    if (auto refusal = expert_refusal(experts, replicas); !refusal.empty())
+      return Refusal{LeftOut::ExpertsApart, std::move(refusal)};
+    const int shards = job_.strategy.sharding_degree;
+    if (shards == 1 || shards % experts == 0) return std::nullopt;
+    return Refusal{LeftOut::ExpertsAcrossGroups,
+                   "sharding_degree " + std::to_string(shards) + " has to be a multiple of ep " +
+                       std::to_string(experts) +
+                       ", for the replicas that share out the optimizer's state have all experts"};
   }
   bool may_divide(const StageDivision& division, int replicas, const SpaceVisitor& visitor) const {
     const auto fault = division_fault(division, replicas);

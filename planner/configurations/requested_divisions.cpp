@@ -16,14 +16,18 @@ std::vector<int> asked_experts(const Job& job) {
 }
 
 std::vector<StageDivision> divisions_of(const Job& job) {
-  std::vector<StageDivision> divisions;
+  std::vector<StageDivision> along_one, along_both;
   for (const int tensor : asked_tensor(job)) {
-    if (tensor > 1 && tensor_fault(job.model, tensor).empty()) divisions.push_back({tensor, 1});
+    if (tensor > 1 && tensor_fault(job.model, tensor).empty()) along_one.push_back({tensor, 1});
   }
+  const std::vector<StageDivision> along_tp = along_one;
   for (const int experts : asked_experts(job)) {
-    if (experts > 1 && expert_fault(job.model, experts).empty()) divisions.push_back({1, experts});
+    if (experts == 1 || !expert_fault(job.model, experts).empty()) continue;
+    along_one.push_back({1, experts});
+    for (const StageDivision& one : along_tp) along_both.push_back({one.tensor, experts});
   }
-  return divisions;
+  along_one.insert(along_one.end(), along_both.begin(), along_both.end());
+  return along_one;
 }
 
 }  // namespace pipewright::planner

@@ -1,6 +1,7 @@
 #include "planner/memory/memory.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "core/model/tensor_split.hpp"
@@ -18,17 +19,26 @@ constexpr std::int64_t kExactSumBytes = 16;
 
 StateShards shards_of(const Plan& plan) { return {plan.sharding_stage, plan.shards()}; }
 
-Bytes part_of(Bytes whole, const StateShards& shards) {
-  return Bytes((whole.value + shards.count - 1) / shards.count);
+/// Of what is there for each parameter of the state.
+Bytes part_of(Bytes whole, const StageState& state, const StateShards& shards) {
+  const auto part = [](std::int64_t all, int count) { return (all + count - 1) / count; };
+  const auto of_experts =
+      static_cast<std::int64_t>(std::llround(state.of_experts * static_cast<double>(whole.value)));
+  return Bytes(part(whole.value - of_experts, shards.count) +
+               part(of_experts, std::max(1, shards.count / state.expert_ranks)));
 }
 
 }  // namespace
 
 namespace {
 
-/// Parameters of one of the ranks that divide the stage, as its layers say them.
-std::int64_t divided_parameters(const Model& model, const StagePlan& stage,
-                                const StageDivision& ranks) {
+struct ParameterCount {
+  std::int64_t all = 0, of_experts = 0;
+};
+
+/// Of one of the ranks that divide the stage, as its layers say them.
+ParameterCount divided_parameters(const Model& model, const StagePlan& stage,
+                                  const StageDivision& ranks) {
   exec::MeteredOps ops(model.bytes_per_element);
   exec::RankGroups groups({0, 0}, ranks, exec::Numerics::Fast);
   const auto layers = exec::make_metered_layers(model, stage.first_layer, stage.end_layer,
@@ -39,9 +49,13 @@ std::int64_t divided_parameters(const Model& model, const StagePlan& stage,
     layer->collect(own);
     all.insert(own.begin(), own.end());
   }
-  std::int64_t parameters = 0;
-  for (const exec::Parameter* one : all) parameters += one->is_statistic ? 0 : one->start.size;
-  return parameters;
+  ParameterCount count;
+  for (const exec::Parameter* one : all) {
+    if (one->is_statistic) continue;
+    count.all += one->start.size;
+    if (one->is_of_experts) count.of_experts += one->start.size;
+  }
+  return count;
 }
 
 std::int64_t whole_parameters(const Model& model, const StagePlan& stage) {
@@ -59,12 +73,16 @@ std::int64_t whole_parameters(const Model& model, const StagePlan& stage) {
 
 StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer,
                     const StageDivision& ranks) {
-  const std::int64_t parameters = ranks == StageDivision{}
-                                      ? whole_parameters(model, stage)
-                                      : divided_parameters(model, stage, ranks);
+  const ParameterCount count = ranks == StageDivision{}
+                                   ? ParameterCount{whole_parameters(model, stage), 0}
+                                   : divided_parameters(model, stage, ranks);
+  const std::int64_t parameters = count.all;
   const std::int64_t element = model.bytes_per_element;
   const std::int64_t wide = std::max(element, kStateWidth);
   StageState state;
+  state.expert_ranks = ranks.experts;
+  if (parameters > 0)
+    state.of_experts = static_cast<double>(count.of_experts) / static_cast<double>(parameters);
   state.parameters = state.gradients = Bytes(parameters * element);
   if (optimizer == "adamw") state.optimizer += Bytes(2 * parameters * wide);
   if (element < kStateWidth) state.optimizer += Bytes(parameters * kStateWidth);
@@ -73,9 +91,9 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
 
 StageState sharded_state(const StageState& state, const StateShards& shards) {
   StageState part = state;
-  if (shards.zero >= 1) part.optimizer = part_of(state.optimizer, shards);
-  if (shards.zero >= 2) part.gradients = part_of(state.gradients, shards);
-  if (shards.zero >= 3) part.parameters = part_of(state.parameters, shards);
+  if (shards.zero >= 1) part.optimizer = part_of(state.optimizer, state, shards);
+  if (shards.zero >= 2) part.gradients = part_of(state.gradients, state, shards);
+  if (shards.zero >= 3) part.parameters = part_of(state.parameters, state, shards);
   return part;
 }
 
@@ -137,13 +155,14 @@ StageDivision division_of(const Plan& plan, RunKind kind) {
 StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory& planned,
                           RunKind kind) {
   const StagePlan& layers = plan.stages[stage];
-  const Bytes weights =
-      state_of(plan.model, layers, plan.training.optimizer, division_of(plan, kind)).parameters;
+  const StageState state =
+      state_of(plan.model, layers, plan.training.optimizer, division_of(plan, kind));
+  const Bytes weights = state.parameters;
   if (kind == RunKind::ExactTraining) {
     StageMemory memory = planned;
     const Bytes sums(weights.value / plan.model.bytes_per_element * kExactSumBytes);
     const bool are_divided = memory.whole_gradients.value > 0;
-    memory.constant += are_divided ? part_of(sums, shards_of(plan)) : sums;
+    memory.constant += are_divided ? part_of(sums, state, shards_of(plan)) : sums;
     if (are_divided) memory.whole_gradients += sums;
     return memory;
   }

@@ -24,6 +24,9 @@ namespace pipewright::planner {
 /// What one stage holds from the first step to the last.
 struct StageState {
   Bytes parameters, gradients, optimizer;
+  /// Where replicas divide the experts: so many do, and what part of each of these is of experts.
+  int expert_ranks = 1;
+  double of_experts = 0;
 
   Bytes sum() const { return parameters + gradients + optimizer; }
 };
@@ -38,8 +41,9 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
 struct StateShards {
   int zero = 0, count = 1;
 };
-/// The state of one of these replicas: the optimizer's part, from stage 2 of ZeRO on that of the
-/// gradients, from stage 3 on that of the weights.
+/// The state of one of these replicas, of experts among those that hold the same ones: the
+/// optimizer's part, from stage 2 of ZeRO on that of the gradients, from stage 3 on that of the
+/// weights.
 StageState sharded_state(const StageState& state, const StateShards& shards);
 /// The same in the entry of CostTable::memory that memory_of() gives for the whole state.
 void divide(StageMemory& memory, const StageState& state, const StateShards& shards);

@@ -12,8 +12,6 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
   std::vector<std::string> missing;
   if (parallel.sequence_parallel) missing.emplace_back("sequence parallelism");
   if (parallel.context > 1) missing.emplace_back("context parallelism");
-  if (parallel.experts > 1 && parallel.zero > 0)
-    missing.emplace_back("expert parallelism with a sharded optimizer state (ZeRO)");
   // Its times are of sums after every micro-batch, which the executor does not make.
   if (parallel.zero > 1 && estimated_architecture(job))
     missing.push_back("ZeRO stage " + std::to_string(parallel.zero));

@@ -155,9 +155,10 @@ std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::R
                          recompute_of(plan.model, plan.training.recompute), plan.division());
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     if (plan.sharding_stage > 1)
-      planner::divide(plan.costs.memory[s],
-                      planner::state_of(plan.model, plan.stages[s], plan.training.optimizer),
-                      {plan.sharding_stage, plan.replicas()});
+      planner::divide(
+          plan.costs.memory[s],
+          planner::state_of(plan.model, plan.stages[s], plan.training.optimizer, plan.division()),
+          {plan.sharding_stage, plan.replicas()});
     plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], kind);
   }
   return peaks_of(program, plan.costs);
@@ -243,6 +244,27 @@ INSTANTIATE_TEST_SUITE_P(
         PeakCase{.model = "deepseek", .schedule = "1f1b", .recompute = kSelective},
         PeakCase{.model = "deepseek", .schedule = "1f1b", .ranks = 2, .tensor = 4},
         PeakCase{.model = "evenly", .schedule = "1f1b", .ranks = 2, .replicas = 2, .experts = 2},
+        PeakCase{.model = "evenly",
+                 .schedule = "1f1b",
+                 .ranks = 2,
+                 .replicas = 4,
+                 .sharded = true,
+                 .experts = 2,
+                 .zero = 1},
+        PeakCase{.model = "evenly",
+                 .schedule = "1f1b",
+                 .ranks = 2,
+                 .replicas = 4,
+                 .sharded = true,
+                 .experts = 2,
+                 .zero = 2},
+        PeakCase{.model = "evenly",
+                 .schedule = "1f1b",
+                 .ranks = 2,
+                 .replicas = 4,
+                 .sharded = true,
+                 .experts = 2,
+                 .zero = 3},
         PeakCase{.model = "evenly", .schedule = "zb-h1", .ranks = 2, .replicas = 4, .experts = 4},
         PeakCase{.model = "mlp", .schedule = "gpipe", .micro_batch_size = 64},
         PeakCase{.model = "mlp", .schedule = "1f1b", .micro_batch_size = 64},

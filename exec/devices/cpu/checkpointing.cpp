@@ -223,9 +223,9 @@ bool CheckpointSaver::owns(RankId rank, StageId stage) const {
   return true;
 }
 
-/// Those that divide its stages, and it.
-std::vector<RankId> CheckpointSaver::block_of(RankId rank) const {
-  const MeshAxis* const axis = axis_of(program_.devices, kTensorAxis);
+/// Those that divide its stages along the axis, and it.
+std::vector<RankId> CheckpointSaver::block_of(RankId rank, std::string_view name) const {
+  const MeshAxis* const axis = axis_of(program_.devices, name);
   if (axis == nullptr) return {rank};
   return ranks_along(program_.devices, *axis, rank);
 }
@@ -235,21 +235,25 @@ std::vector<RankId> CheckpointSaver::block_of(RankId rank) const {
 CheckpointPart CheckpointSaver::write_part(const std::filesystem::path& folder, RankId rank,
                                            const std::vector<const Device*>& devices) const {
   CheckpointPartWriter writer(folder, static_cast<int>(rank.value), training_.save->watch);
-  const std::vector<RankId> block = block_of(rank);
+  const std::vector<RankId> along_tp = block_of(rank, kTensorAxis);
+  const std::vector<RankId> along_ep = block_of(rank, kExpertAxis);
   const Device& device = *devices[static_cast<std::size_t>(rank.value)];
   for (const StageId id : program_.placement.stages_of(rank)) {
-    const bool is_owner = owns(block.front(), id);
     const std::vector<StateView> state = device.stage(id)->state();
     for (std::size_t k = 0; k < state.size(); ++k) {
       const StateView& view = state[k];
       if (view.is_copy) continue;
+      const std::vector<RankId>& block = view.is_of_experts ? along_ep : along_tp;
+      const bool is_owner = owns(block.front(), id);
       // Of what replicas divide among them, each writes its own part.
       if (view.is_shared_out ? view.values.empty() : !is_owner) continue;
       if (view.slice.is_whole()) {
         writer.add({view.parameter, std::string(view.slot), view.first, view.total, view.values});
         continue;
       }
-      write_divided({block, id, k}, devices, device.group(), view, writer);
+      const GroupsOfRank& groups = device.groups();
+      write_divided({block, id, k}, devices,
+                    (view.is_of_experts ? groups.experts : groups.tensor).get(), view, writer);
     }
   }
   return writer.finish();

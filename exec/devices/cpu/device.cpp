@@ -1,6 +1,7 @@
 #include "exec/devices/cpu/device.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -186,7 +187,20 @@ void Device::take_sum(InstructionId member) {
   sums_.take();
 }
 
-/// The parts are numbered by rank, as in every collective of the stage.
+/// Numbered by rank, as in every collective of the stage.
+std::vector<ShardPlace> Device::places_of(const Collective& collective) const {
+  std::vector<ShardPlace> places;
+  std::map<int, std::size_t> holders;  // by which experts they hold
+  for (const Collective::Member& member : collective.members) {
+    const int experts = coordinate_of(program_.devices, kExpertAxis, member.rank);
+    places.push_back({.of_all = {places.size(), collective.members.size()},
+                      .of_experts = {holders[experts]++, 0},
+                      .experts = experts});
+  }
+  for (ShardPlace& place : places) place.of_experts.count = holders[place.experts];
+  return places;
+}
+
 void Device::own_shards() {
   for (const Collective& collective : program_.collectives) {
     if (collective.kind != ActionKind::Unshard) continue;
@@ -200,7 +214,7 @@ void Device::own_shards() {
         collective.stage, first_micro_batch(program_.devices, rank_, program_.micro_batches));
     const bool is_first_group = std::any_of(
         members.begin(), members.end(), [&](const auto& member) { return member.rank == first; });
-    stage.own_shard(static_cast<std::size_t>(own - members.begin()), members.size(),
+    stage.own_shard(places_of(collective), static_cast<std::size_t>(own - members.begin()),
                     program_.sharding, is_first_group);
   }
 }

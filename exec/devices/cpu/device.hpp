@@ -86,8 +86,8 @@ class Device final : public exec::Device {
   void put_outcomes_into(Evaluation& evaluation) { evaluation_ = &evaluation; }
   /// Null if another rank has it.
   Stage* stage(StageId stage) const { return stages_.find(stage.value); }
-  /// The ranks that divide this rank's stages; null where none do. While all ranks stand still.
-  collectives::Group* group() const { return strands_.groups().tensor.get(); }
+  /// The ranks that divide this rank's stages with it. While all ranks stand still.
+  const GroupsOfRank& groups() const { return strands_.groups(); }
   /// The most versions of a stage's weights that lived at once.
   int peak_versions() const;
   /// The most that this rank's stages, the tensors that wait for a reader, and its copies of
@@ -103,6 +103,7 @@ class Device final : public exec::Device {
   void hold_part(const GradientPart& part);
   void recount(int stage);
   void update(InstructionId id);
+  std::vector<ShardPlace> places_of(const Collective& collective) const;
   void own_shards();
   void give_weights(InstructionId member);
   void take_weights(InstructionId member);

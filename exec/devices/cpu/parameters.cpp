@@ -79,7 +79,7 @@ SquareSum Parameters::squares(std::span<const ElementRange> ranges) {
   SquareSum sum;
   for (std::size_t i = 0; i < all_.size(); ++i) {
     const Parameter* const p = all_[i];
-    if (p->is_statistic || p->is_copy) continue;
+    if (p->is_statistic || p->is_copy || (p->is_replicas_copy && !is_shared_out_)) continue;
     std::span<const float> own(p->gradient);
     if (!ranges.empty()) own = own.subspan(ranges[i].begin - p->first_gradient, ranges[i].size());
     if (sum.add(own)) continue;
@@ -176,12 +176,17 @@ std::vector<StateView> Parameters::state() {
   for (std::size_t i = 0; i < all_.size(); ++i) {
     Parameter* const p = all_[i];
     const auto total = static_cast<std::int64_t>(divided_ ? divided_->size_of(i) : p->value.size());
-    views.push_back({p->name, kValueSlot, static_cast<std::int64_t>(p->first_value), total,
-                     divides_weights_ && !p->is_statistic, p->value, p->is_copy, p->slice});
+    const auto add = [&](std::string_view slot, std::int64_t first, bool is_shared_out,
+                         std::span<float> values) {
+      views.push_back({p->name, slot, first, total, is_shared_out, values,
+                       p->is_copy || (p->is_replicas_copy && !is_shared_out), p->is_of_experts,
+                       p->slice});
+    };
+    add(kValueSlot, static_cast<std::int64_t>(p->first_value), divides_weights_ && !p->is_statistic,
+        p->value);
     if (p->is_statistic) continue;
     for (const auto& slot : optimizer_->slots_of(trained++))
-      views.push_back({p->name, slot.name, slot.first, total, is_shared_out_, slot.values,
-                       p->is_copy, p->slice});
+      add(slot.name, slot.first, is_shared_out_, slot.values);
   }
   return views;
 }
@@ -210,12 +215,14 @@ GradientPart Parameters::owned_part(std::span<const ElementRange> ranges,
   return part;
 }
 
-void Parameters::take(std::span<const ElementRange> ranges, const GradientPart& part) {
+void Parameters::take(std::span<const ElementRange> ranges, bool with_experts,
+                      const GradientPart& part) {
   const std::size_t n = all_.size();
   if (part.gradients.size() != n && part.gradients.size() != 2 * n)
     throw RunError("received parameters of another stage");
   for (std::size_t i = 0; i < part.gradients.size(); ++i) {
     Parameter& p = *all_[i % n];
+    if (p.is_of_experts && !with_experts) continue;
     put_slice(part.gradients[i], ranges[i % n], i < n ? p.value : p.gradient);
   }
 }

@@ -49,7 +49,8 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   void make_whole_weights() override { divided_->make_whole_weights(); }
   void drop_whole_weights() override { divided_->drop_whole_weights(); }
   GradientPart owned_part(std::span<const ElementRange> ranges, bool with_gradients) const override;
-  void take(std::span<const ElementRange> ranges, const GradientPart& part) override;
+  void take(std::span<const ElementRange> ranges, bool with_experts,
+            const GradientPart& part) override;
 
  private:
   std::vector<Parameter*> weights() const;

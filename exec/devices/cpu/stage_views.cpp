@@ -56,6 +56,7 @@ PackedBytes packed(const Program& program, const Devices& devices) {
       packer.put_all(view.value);
       packer.put_all(view.gradient);
       packer.put<bool>(view.is_copy);
+      packer.put<bool>(view.is_of_experts);
       put_slice(view.slice, packer);
       for (const std::size_t one : {view.first_value, view.first_gradient, view.elements})
         packer.put<std::uint64_t>(one);
@@ -68,7 +69,8 @@ PackedBytes packed(const Program& program, const Devices& devices) {
 }  // namespace
 
 StageViews::StageViews(const Program& program, const Devices& devices, Peers* peers)
-    : parts_(static_cast<std::size_t>(devices_of_rank(program.devices))),
+    : devices_(program.devices),
+      parts_(static_cast<std::size_t>(devices_of_rank(program.devices))),
       groups_(static_cast<std::size_t>(program.sharding.groups)),
       stages_(static_cast<std::size_t>(program.stages)) {
   if (peers != nullptr) {
@@ -97,6 +99,7 @@ void StageViews::unpack(const PackedBytes& bytes) {
       view.value = copy();
       view.gradient = copy();
       view.is_copy = unpacker.get<bool>();
+      view.is_of_experts = unpacker.get<bool>();
       view.slice = slice_from(unpacker);
       for (std::size_t* const one : {&view.first_value, &view.first_gradient, &view.elements})
         *one = static_cast<std::size_t>(unpacker.get<std::uint64_t>());
@@ -124,6 +127,17 @@ std::vector<ParameterView> StageViews::replica(std::size_t n) {
   return all;
 }
 
+/// Ranks of a stage at these places: the same part of what ranks divide, and of experts the same.
+bool StageViews::hold_parts_of_one(const ParameterView& view, std::size_t a, std::size_t b) const {
+  const auto of_block = [&](std::size_t place) {
+    return RankId(static_cast<std::int64_t>(place % parts_));
+  };
+  const auto are_same = [&](std::string_view axis) {
+    return coordinate_of(devices_, axis, of_block(a)) == coordinate_of(devices_, axis, of_block(b));
+  };
+  return are_same(kTensorAxis) && (!view.is_of_experts || are_same(kExpertAxis));
+}
+
 /// Those of the rank at this place, with the parts that the replicas of its group have.
 StageViews::Views StageViews::joined(std::span<const Views> of_stage, std::size_t at) {
   Views views = of_stage[at];
@@ -135,7 +149,8 @@ StageViews::Views StageViews::joined(std::span<const Views> of_stage, std::size_
     if ((view.*array).size() == view.elements) return;
     AlignedFloats& whole =
         *whole_.emplace_back(std::make_unique<AlignedFloats>(view.elements, 0.0F));
-    for (std::size_t r = begin + at % parts_; r < begin + ranks; r += parts_) {
+    for (std::size_t r = begin; r < begin + ranks; ++r) {
+      if (!hold_parts_of_one(view, r, at)) continue;
       const ParameterView& part = of_stage[r][parameter];
       std::copy((part.*array).begin(), (part.*array).end(),
                 whole.begin() + static_cast<std::ptrdiff_t>(part.*first));

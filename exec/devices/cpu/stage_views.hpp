@@ -36,6 +36,9 @@ class StageViews {
   void put_together(std::span<const Views> parts, Views& all);
   Views joined(std::span<const Views> of_stage, std::size_t at);
 
+  bool hold_parts_of_one(const ParameterView& view, std::size_t a, std::size_t b) const;
+
+  const std::vector<MeshAxis>& devices_;
   const std::size_t parts_;   // ranks that divide a replica of a stage
   const std::size_t groups_;  // of replicas, each of which has all parts of what they divide
   std::vector<std::vector<Views>> stages_;             // by stage, then rank

@@ -37,9 +37,17 @@ void require_sizes(const Program& program, const Training& training) {
   }
 }
 
-bool is_sharded(const Program& program) {
-  return std::ranges::any_of(program.collectives,
-                             [](const Collective& one) { return one.sharded; });
+/// Replicas that share out what they keep, in groups, have all experts in each.
+void require_whole_groups(const Program& program, int experts) {
+  for (const Collective& one : program.collectives) {
+    const auto replicas = static_cast<int>(one.members.size());
+    if (one.kind != ActionKind::Unshard || replicas % experts == 0) continue;
+    refuse_training("groups of " + std::to_string(replicas) +
+                    " replicas divide the optimizer's state (ZeRO), and " +
+                    std::to_string(experts) +
+                    " replicas divide the experts (ep); take a sharding_degree that is a multiple "
+                    "of ep");
+  }
 }
 
 /// Ranks that divide layers.
@@ -65,13 +73,7 @@ void require_division(const Program& program, const Training& training) {
   for (const std::string& fault :
        {tensor_fault(*training.model, parts), expert_fault(*training.model, experts)})
     if (!fault.empty()) refuse_training(fault);
-  if (experts == 1) return;
-  if (training.start != nullptr || training.save)
-    refuse_training("checkpoints of divided experts (ep) are neither written nor read so far");
-  if (is_sharded(program))
-    refuse_training(
-        "replicas that divide the experts (ep) do not share the optimizer's state (ZeRO) so far; "
-        "take sharding_stage 0");
+  require_whole_groups(program, experts);
 }
 
 void require_layers(const Training& training) {

@@ -41,9 +41,27 @@ const std::vector<Division>& divisions() {
   return all;
 }
 
+const std::vector<Division>& divisions_of_experts() {
+  static const std::vector<Division> all = {
+      {"ep 2", 1, {.tensor = 1, .experts = 2}},
+      {"one rank", 1, {.tensor = 1}},
+      {"ep 4", 1, {.tensor = 1, .experts = 4}},
+      {"pp 2, ep 2, tp 2", 2, {.tensor = 2, .experts = 2}},
+      {"ep 2, dp 2, ZeRO 3",
+       1,
+       {.tensor = 1, .replicas = 2, .sharded = true, .zero = 3, .experts = 2}},
+      {"tp 4", 1, {.tensor = 4}},
+      {"pp 2, ep 2, ZeRO 1", 2, {.tensor = 1, .sharded = true, .experts = 2}},
+      {"ep 2, dp 2, ZeRO 2 in groups",
+       1,
+       {.tensor = 1, .replicas = 2, .sharded = true, .zero = 2, .experts = 2, .groups = 2}},
+  };
+  return all;
+}
+
 /// Four micro-batches a step, whoever computes them.
 Program program_of(const Division& division, const Model& model) {
-  const int of_each = 4 / division.layout.replicas;
+  const int of_each = 4 / (division.layout.replicas * division.layout.experts);
   return divided(planner::make_order("1f1b", {division.pipeline_ranks, of_each, 1, {}}), model,
                  division.layout);
 }
@@ -79,25 +97,34 @@ void expect_same_bits(const Arrays& found, const Arrays& expected) {
   for (const auto& [name, array] : expected) EXPECT_EQ(found.at(name), array) << name;
 }
 
-TEST(DividedCheckpoints, AnyDivisionGoesOnFromAnyOther) {
-  for (const Model& model : {divisible_llama(), divisible_tied(), divisible_deepseek()}) {
-    const Folder whole;
-    train(divisions()[1], model, 4, nullptr, {.folder = whole.path(), .watch = {}});
-    const Arrays expected = arrays_in(whole.path());
-    for (std::size_t i = 0; i < divisions().size(); ++i) {
-      const Division& before = divisions()[i];
-      const Folder half;
-      train(before, model, 2, nullptr, {.folder = half.path(), .watch = {}});
-      for (const std::size_t further : {1U, 3U}) {
-        const Division& behind = divisions()[(i + further) % divisions().size()];
-        SCOPED_TRACE(std::string(before.name) + ", then " + behind.name);
-        const Folder end;
-        const fs::path from = half.path();
-        train(behind, model, 2, &from, {.folder = end.path(), .watch = {}});
-        expect_same_bits(arrays_in(end.path()), expected);
-      }
+/// Each goes on with the next one and with the one three further.
+void expect_any_goes_on(const std::vector<Division>& divisions, const Model& model) {
+  const Folder whole;
+  train({"one rank", 1, {.tensor = 1}}, model, 4, nullptr, {.folder = whole.path(), .watch = {}});
+  const Arrays expected = arrays_in(whole.path());
+  for (std::size_t i = 0; i < divisions.size(); ++i) {
+    const Division& before = divisions[i];
+    const Folder half;
+    train(before, model, 2, nullptr, {.folder = half.path(), .watch = {}});
+    for (const std::size_t further : {1U, 3U}) {
+      const Division& behind = divisions[(i + further) % divisions.size()];
+      SCOPED_TRACE(std::string(before.name) + ", then " + behind.name);
+      const Folder end;
+      const fs::path from = half.path();
+      train(behind, model, 2, &from, {.folder = end.path(), .watch = {}});
+      expect_same_bits(arrays_in(end.path()), expected);
     }
   }
+}
+
+TEST(DividedCheckpoints, AnyDivisionGoesOnFromAnyOther) {
+  for (const Model& model : {divisible_llama(), divisible_tied(), divisible_deepseek()})
+    expect_any_goes_on(divisions(), model);
+}
+
+TEST(DividedCheckpoints, AnyDivisionOfExpertsGoesOnFromAnyOther) {
+  for (const Model& model : {divisible_mixtral(), divisible_deepseek()})
+    expect_any_goes_on(divisions_of_experts(), model);
 }
 
 TEST(DividedCheckpoints, AreTheFilesOfATrainingThatIsNotDivided) {

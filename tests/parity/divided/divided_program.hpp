@@ -59,6 +59,7 @@ struct Layout {
   std::vector<LayerRecompute> recompute = {};
   int zero = 1;     // where it is sharded
   int experts = 1;  // ranks that divide them
+  int groups = 1;   // of replicas, where it is sharded
 };
 
 /// The pipeline's order, with the parts that the model's layers have, for all devices.
@@ -84,7 +85,7 @@ inline Program divided(const Order& pipeline, const Model& model, const Layout& 
                {.clips = true,
                 .optimizer = true,
                 .sharded = layout.sharded,
-                .sharding = {.zero = layout.sharded ? layout.zero : 0},
+                .sharding = {.zero = layout.sharded ? layout.zero : 0, .groups = layout.groups},
                 .tied = tied});
 }
 

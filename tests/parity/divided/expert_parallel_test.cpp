@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "tests/parity/divided/divided_outcome.hpp"
 
 namespace pipewright::tests {
@@ -43,6 +44,16 @@ TEST_P(ExpertParallel, HasTheSerialRunsBits) {
   });
 }
 
+TEST_P(ExpertParallel, BesideZeroHasTheSerialRunsBits) {
+  for (const int zero : {1, 2, 3}) {
+    SCOPED_TRACE("ZeRO stage " + std::to_string(zero));
+    expect_serial_bits_under(*GetParam(), mixtral(), [&](int ranks) {
+      return Layout{
+          .tensor = 1, .replicas = ranks == 2 ? 2 : 1, .sharded = true, .zero = zero, .experts = 2};
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, ExpertParallel, testing::ValuesIn(synchronous_schedules()),
                          [](const auto& one) { return name_of(*one.param); });
 
@@ -54,6 +65,38 @@ TEST(ExpertParallelLayouts, HaveTheSerialRunsBits) {
       expect_serial_bits(order, model, {.tensor = ranks.tensor, .experts = ranks.experts});
     }
     expect_serial_bits(order, model, {.tensor = 1, .replicas = 2, .experts = 2});
+  }
+}
+
+/// Each expert's holders share it out, all replicas the rest; in groups, each group has all parts.
+TEST(ExpertParallelLayouts, BesideZeroHaveTheSerialRunsBits) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  for (const Model& model : {dropping(), deepseek(), tied()}) {
+    for (const int zero : {1, 2, 3}) {
+      SCOPED_TRACE("ZeRO stage " + std::to_string(zero));
+      const auto expect = [&](Layout layout) {
+        layout.sharded = true;
+        layout.zero = zero;
+        expect_serial_bits(order, model, layout);
+      };
+      expect({.tensor = 1, .experts = 4});
+      expect({.tensor = 2, .experts = 2});
+      expect({.tensor = 1, .replicas = 2, .experts = 2, .groups = 2});
+    }
+  }
+}
+
+TEST(ExpertParallelLayouts, GroupsThatDoNotHaveAllExpertsAreRefused) {
+  const Layout layout{.tensor = 1, .sharded = true, .experts = 4, .groups = 2};
+  const Program program =
+      divided(planner::make_order("1f1b", {2, 4, 1, {}}), mixtral(), layout, "torch");
+  try {
+    train(program, mixtral(), Numerics::Fast, layout);
+    ADD_FAILURE() << "not refused";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("take a sharding_degree that is a multiple of ep"),
+              std::string::npos)
+        << error.what();
   }
 }
 

@@ -177,6 +177,32 @@ TEST(DividedStages, ReplicasWithFewerExpertsHoldLessAndExchangeRows) {
   EXPECT_GT(f_of(divided), f_of(whole)) << "computes as much, and waits for rows";
 }
 
+/// Sums along tp are parts of the plan's actions, exchanges along ep are in their times.
+TEST(DividedStages, ExpertsAreDividedBesideLayersAndShareOutTheOptimizersState) {
+  Job job = with_experts(2, 2);
+  job.strategy.mp_degree = {"2"};
+  const Plan beside = search(job).best.value();
+  ASSERT_FALSE(beside.parts.empty());
+  for (const ActionParts& action : beside.parts) {
+    for (std::size_t k = 0; k < action.parts.size(); ++k)
+      EXPECT_EQ(action.parts[k].is_computation(), k % 2 == 0);
+  }
+  const Order order = order_of_run(beside);
+  EXPECT_EQ(order.devices, (std::vector<MeshAxis>{{"tp", 2}, {"ep", 2}}));
+  EXPECT_TRUE(sim::simulate(program_of_run(beside), costs_of_run(beside)).finished);
+
+  const Bytes whole = search(with_experts(4, 2)).ranked.at(0).peak_bytes;
+  for (const char* zero : {"1", "2", "3"}) {
+    Job sharded = with_experts(4, 2);
+    sharded.strategy.sharding_degree = 4;
+    sharded.strategy.sharding_stage = {zero};
+    const SearchResult result = search(sharded);
+    ASSERT_TRUE(result.best.has_value());
+    EXPECT_EQ(result.best->executable.at("cpu").answer, Executable::Answer::Yes);
+    EXPECT_LT(result.ranked.front().peak_bytes, whole);
+  }
+}
+
 TEST(DividedStages, ReplicasThatCannotDivideTheExpertsAreRefused) {
   Plan plan = search(with_experts(4, 2)).best.value();
   plan.expert_parallel = 3;
@@ -210,12 +236,9 @@ TEST(DividedStages, WhatCannotBeDividedIsLeftOutByName) {
       << without_norm.nearest.front();
   for (const Job& apart : {with_experts(4, 3), with_experts(3, 2)})
     EXPECT_EQ(search(apart).pruned.count(LeftOutReason(LeftOut::ExpertsApart)), 1U);
-  Job sharded = with_experts(4, 2), both = sharded;
-  sharded.strategy.sharding_degree = 4;
-  both.strategy.mp_degree = {"2"};
-  for (const Job& refused_job : {sharded, both})
-    EXPECT_EQ(search(refused_job).pruned.count(LeftOutReason(LeftOut::ExpertsWithTensorOrZero)),
-              1U);
+  Job groups = with_experts(4, 4);
+  groups.strategy.sharding_degree = 2;
+  EXPECT_EQ(search(groups).pruned.count(LeftOutReason(LeftOut::ExpertsAcrossGroups)), 1U);
 }
 
 }  // namespace divided_stages_test
