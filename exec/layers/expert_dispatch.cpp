@@ -21,11 +21,13 @@ ExpertDispatch::ExpertDispatch(const LayerSite& site, const ExpertChoice& choice
       name_(as_call_name(site.path)),
       experts_(static_cast<std::size_t>(choice.experts)),
       even_(even_rows(choice, std::int64_t{site.extent.samples} * site.extent.sequence)),
+      most_in_(most_rows(choice, std::int64_t{site.extent.samples} * site.extent.sequence,
+                         choice.experts / (group_ == nullptr ? 1 : group_->size()))),
       places_(site.extent.words(choice.top_k)) {}
 
-ExpertDispatch::Counts ExpertDispatch::counts_between(const Buffer& begin) const {
+ExpertDispatch::Counts ExpertDispatch::counts_between(const Buffer& begin, int rows) const {
   Counts counts(experts_);
-  ops_.experts().count_rows(begin.ids(), even_, counts);
+  ops_.experts().count_rows(begin.ids(), rows, counts);
   return counts;
 }
 
@@ -49,18 +51,19 @@ Buffer ExpertDispatch::take(std::size_t rows, int width) const {
 Task<ExpertDispatch::Received> ExpertDispatch::send_first(Buffer sorted, int width,
                                                           const Buffer& sent) {
   if (group_ == nullptr)
-    co_return Received{std::move(sorted), sent, static_cast<std::int64_t>(places_)};
+    co_return Received{std::move(sorted), {sent, static_cast<std::int64_t>(places_)}};
   Received received;
   ExchangeOfMembers way = exchange("dispatch", width, sorted);
-  way.counts_out = counts_between(sent);
+  way.counts_out = counts_between(sent, even_);
   way.counts_in.resize(way.counts_out.size());
   count_evenly(even_, way.counts_in);
+  way.most_in = most_in_;
   way.make_room = [&] {
-    received.begin = ops_.take_ids(way.counts_in.size() + 1);
-    ops_.experts().set_begins(way.counts_in, received.begin.ids());
+    received.runs.begin = ops_.take_ids(way.counts_in.size() + 1);
+    ops_.experts().set_begins(way.counts_in, received.runs.begin.ids());
     way.rows_out = rows_by_member(way.counts_out);
     way.rows_in = rows_by_member(way.counts_in);
-    received.count = static_cast<std::int64_t>(sum_of(way.rows_in));
+    received.runs.rows = static_cast<std::int64_t>(sum_of(way.rows_in));
     received.rows = take(sum_of(way.rows_in), width);
     way.in = received.rows.floats();
   };
@@ -69,11 +72,11 @@ Task<ExpertDispatch::Received> ExpertDispatch::send_first(Buffer sorted, int wid
 }
 
 Task<Buffer> ExpertDispatch::send(Buffer sorted, int width, const Buffer& sent,
-                                  const Buffer& received) {
+                                  const Runs& received) {
   if (group_ == nullptr) co_return sorted;
   ExchangeOfMembers way = exchange("dispatch", width, sorted);
-  way.rows_out = rows_by_member(counts_between(sent));
-  way.rows_in = rows_by_member(counts_between(received));
+  way.rows_out = rows_by_member(counts_between(sent, even_));
+  way.rows_in = rows_by_member(counts_of(received));
   Buffer rows = take(sum_of(way.rows_in), width);
   way.in = rows.floats();
   co_await group_->exchanged(way);
@@ -81,11 +84,11 @@ Task<Buffer> ExpertDispatch::send(Buffer sorted, int width, const Buffer& sent,
 }
 
 Task<Buffer> ExpertDispatch::send_back(Buffer made, int width, const Buffer& sent,
-                                       const Buffer& received) {
+                                       const Runs& received) {
   if (group_ == nullptr) co_return made;
   ExchangeOfMembers way = exchange("combine", width, made);
-  way.rows_out = rows_by_member(counts_between(received));
-  way.rows_in = rows_by_member(counts_between(sent));
+  way.rows_out = rows_by_member(counts_of(received));
+  way.rows_in = rows_by_member(counts_between(sent, even_));
   Buffer sorted = take(places_, width);
   way.in = sorted.floats();
   co_await group_->exchanged(way);

@@ -18,23 +18,30 @@ class ExpertDispatch {
   /// received at once.
   ExpertDispatch(const LayerSite& site, const ExpertChoice& choice);
 
-  /// What came to this rank: the rows, where their runs begin, and how many they are.
+  /// Of what came to this rank: where its runs begin, and how many rows it is.
+  struct Runs {
+    Buffer begin;
+    std::int64_t rows = 0;
+  };
   struct Received {
-    Buffer rows, begin;
-    std::int64_t count = 0;
+    Buffer rows;
+    Runs runs;
   };
   /// To the experts, for the first time: nobody knows yet how many rows come. `sent`: where each
   /// expert's begin (Routes::begin).
   Task<Received> send_first(Buffer sorted, int width, const Buffer& sent);
   /// The same way again.
-  Task<Buffer> send(Buffer sorted, int width, const Buffer& sent, const Buffer& received);
+  Task<Buffer> send(Buffer sorted, int width, const Buffer& sent, const Runs& received);
   /// What became of received rows goes back to where they came from.
-  Task<Buffer> send_back(Buffer made, int width, const Buffer& sent, const Buffer& received);
+  Task<Buffer> send_back(Buffer made, int width, const Buffer& sent, const Runs& received);
 
  private:
   using Counts = std::vector<std::int32_t>;
 
-  Counts counts_between(const Buffer& begin) const;
+  Counts counts_between(const Buffer& begin, int rows) const;
+  Counts counts_of(const Runs& received) const {
+    return counts_between(received.begin, static_cast<int>(received.rows));
+  }
   std::vector<std::size_t> rows_by_member(const Counts& counts) const;
   ExchangeOfMembers exchange(const char* way, int width, const Buffer& out) const;
   Buffer take(std::size_t rows, int width) const;
@@ -44,6 +51,7 @@ class ExpertDispatch {
   const std::string name_;     // as one of calls
   const std::size_t experts_;  // of all members
   const int even_;             // rows that a rank sends where they come evenly
+  const int most_in_;          // that may come from each of them
   const std::size_t places_;   // that what it sends is sorted into
 };
 

@@ -23,8 +23,9 @@ struct ExchangeOfMembers {
   std::vector<std::size_t> rows_out, rows_in;  // by member
   /// Where members do not know yet what comes: as many whole numbers for each member of
   /// `counts_out` become `counts_in`, and make_room() says from them where to put it. Before that
-  /// counts_in holds what is to be expected.
+  /// counts_in holds what is to be expected; `most_in` rows may come from each member.
   std::vector<std::int32_t> counts_out, counts_in;
+  int most_in = 0;
   std::function<void()> make_room;
 };
 

@@ -20,6 +20,12 @@ int even_rows(const ExpertChoice& choice, std::int64_t rows) {
       std::min({kMost, rows * choice.top_k, expert_capacity(choice, rows) * choice.experts}));
 }
 
+int most_rows(const ExpertChoice& choice, std::int64_t rows, int experts) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  return static_cast<int>(std::min(
+      {kMost, rows * std::min(choice.top_k, experts), expert_capacity(choice, rows) * experts}));
+}
+
 void count_evenly(int rows, std::span<std::int32_t> counts) {
   const auto runs = static_cast<std::int64_t>(counts.size());
   for (std::int64_t i = 0; i < runs; ++i)

@@ -41,6 +41,9 @@ Routes routes_in(const ExpertChoice& choice, std::size_t pairs, std::int32_t* wo
 /// is chosen equally often; at most the largest int.
 int even_rows(const ExpertChoice& choice, std::int64_t rows);
 
+/// Of `rows` rows those that so many of the experts take at most, once for each expert.
+int most_rows(const ExpertChoice& choice, std::int64_t rows, int experts);
+
 /// From logits[rows][experts], by the rules of docs/plan-format.md: the experts of each row, and
 /// their weights[rows][top_k]. bias[experts] is added to the scores where experts are chosen; null:
 /// nothing is. scratch[scratch()].

@@ -33,13 +33,6 @@ std::unique_ptr<TrainableLayer> make_rotary_key(const Layer& layer, LayerSite si
   return make_layer(layer, site);
 }
 
-/// A site whose layer is neither split itself nor the end of something that is.
-LayerSite undivided_site(LayerSite site) {
-  site.split = Split::Whole;
-  site.columns.clear();
-  return site;
-}
-
 class LatentAttentionLayer final : public TrainableLayer {
  public:
   LatentAttentionLayer(const Layer& layer, const LayerSite& site)
@@ -219,7 +212,7 @@ class LatentAttentionLayer final : public TrainableLayer {
 }  // namespace
 
 std::unique_ptr<TrainableLayer> make_latent_attention(const Layer& layer, const LayerSite& site) {
-  return std::make_unique<LatentAttentionLayer>(layer, undivided_site(site));
+  return std::make_unique<LatentAttentionLayer>(layer, site);
 }
 
 }  // namespace pipewright::exec

@@ -54,10 +54,10 @@ class MixtureLayer final : public TrainableLayer {
     ops_.experts().gather_rows(router_, in_, routes(saved), x.floats(), sorted.floats());
     const Buffer& sent = saved.buffers[kRoutes];
     ExpertDispatch::Received received = co_await dispatch_.send_first(std::move(sorted), in_, sent);
-    saved.buffers[kRuns] = received.begin;
-    experts_.take_runs(received.begin, received.count, saved.inner[kExperts]);
+    saved.buffers[kRuns] = received.runs.begin;
+    experts_.take_runs(received.runs.begin, received.runs.rows, saved.inner[kExperts]);
     Buffer z = co_await experts_.forward(std::move(received.rows), saved.inner[kExperts]);
-    z = co_await dispatch_.send_back(std::move(z), out_, sent, saved.buffers[kRuns]);
+    z = co_await dispatch_.send_back(std::move(z), out_, sent, received.runs);
     Buffer y = ops_.take(extent_.words(out_));
     ops_.experts().weigh_rows(router_, out_, routes(saved), saved.buffers[kWeights].floats(),
                               z.floats(), y.floats());
@@ -71,7 +71,8 @@ class MixtureLayer final : public TrainableLayer {
   }
 
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    const Buffer &sent = saved.buffers[kRoutes], &received = saved.buffers[kRuns];
+    const Buffer& sent = saved.buffers[kRoutes];
+    const ExpertDispatch::Runs received = runs(saved);
     Buffer dz = weigh_back(dy, saved);
     dz = co_await dispatch_.send(std::move(dz), out_, sent, received);
     Buffer dsorted = co_await experts_.backward_input(std::move(dz), saved.inner[kExperts], wanted);
@@ -140,6 +141,9 @@ class MixtureLayer final : public TrainableLayer {
   }
   Buffer take_sorted(int width) const {
     return ops_.take(pairs() * static_cast<std::size_t>(width));
+  }
+  static ExpertDispatch::Runs runs(const Saved& saved) {
+    return {saved.buffers[kRuns], saved.inner[kExperts].inner.front().rows};
   }
   Routes routes(const Saved& saved) const {
     return routes_in(router_.choice, pairs(), saved.buffers[kRoutes].ids());

@@ -192,6 +192,29 @@ std::vector<StageMemory> memory_table(const Plan& plan) {
 
 }  // namespace
 
+std::optional<Bytes> most_with_uneven_rows(const Plan& plan, const Program& program) {
+  const StageDivision ranks = division_of(plan);
+  if (ranks.experts == 1) return std::nullopt;
+  const auto recompute = recompute_of(plan.model, plan.training.recompute);
+  CostTable costs = plan.costs;
+  costs.memory = memory_table(plan);
+  const auto fullest = [&] {
+    Bytes held;
+    for (const RankFigures& rank : peaks_of(program, costs))
+      held = std::max(held, Bytes(rank.peak_bytes));
+    return held;
+  };
+  const Bytes evenly = fullest();
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer, ranks);
+    costs.memory[s] = memory_of(state, buffers_of(plan.model, plan.stages[s], plan.micro_batch_size,
+                                                  recompute, ranks, RowsToExperts::Most));
+    divide(costs.memory[s], state, shards_of(plan));
+  }
+  const Bytes most = fullest();
+  return most > evenly ? std::optional(most) : std::nullopt;
+}
+
 std::vector<RankMemory> memory_by_rank(const Plan& plan, const Program& program) {
   CostTable costs = plan.costs;
   costs.memory = memory_table(plan);

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -79,6 +80,11 @@ struct RankMemory {
   Bytes activations;
   Bytes peak() const { return state.sum() + activations; }
 };
+
+/// Where replicas divide the experts, their number of rows is not known before a run, and figures
+/// are of rows that come evenly. The most that a rank holds if as many as can come to its experts
+/// in every micro-batch; nullopt where that makes no difference.
+std::optional<Bytes> most_with_uneven_rows(const Plan& plan, const Program& program);
 
 /// By rank. `program` is the plan's (program_of_plan()). The activations are those of
 /// plan.costs.memory, or of memory_of() where the plan has no table.

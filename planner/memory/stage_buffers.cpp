@@ -18,11 +18,13 @@ using exec::Buffer;
 class StageWalk {
  public:
   StageWalk(const Model& model, const StagePlan& stage, int micro_batch_size,
-            std::span<const LayerRecompute> recompute, const StageDivision& ranks = {})
+            std::span<const LayerRecompute> recompute, const StageDivision& ranks = {},
+            RowsToExperts rows = RowsToExperts::Even)
       : model_(model),
         stage_(stage),
         extent_{micro_batch_size, model.sequence},
         ops_(model.bytes_per_element),
+        rows_(rows),
         groups_({0, 0}, ranks, exec::Numerics::Fast),
         divides_logits_(is_last() && vocabulary_split(model, ranks.tensor).head),
         layers_(exec::make_metered_layers(model, stage.first_layer, stage.end_layer, extent_, ops_,
@@ -71,7 +73,14 @@ class StageWalk {
 
  private:
   Buffer run(exec::Task<Buffer> task) {
-    return exec::run_counting(std::move(task), groups_.point(), [](const exec::Wanted&) {});
+    return exec::run_counting(std::move(task), groups_.point(), [&](const exec::Wanted& wanted) {
+      if (rows_ == RowsToExperts::Most && wanted.exchange != nullptr)
+        let_most_come(*wanted.exchange);
+    });
+  }
+  void let_most_come(exec::ExchangeOfMembers& exchange) {
+    if (exchange.counts_in.empty()) return;
+    exec::count_evenly(exchange.most_in * groups_.experts()->size(), exchange.counts_in);
   }
   std::int64_t begin() {
     ops_.forget_peak();
@@ -119,6 +128,7 @@ class StageWalk {
   const StagePlan& stage_;
   const exec::Extent extent_;
   exec::MeteredOps ops_;  // before what holds its buffers
+  const RowsToExperts rows_;
   exec::RankGroups groups_;
   const bool divides_logits_;
   std::vector<std::unique_ptr<exec::TrainableLayer>> layers_;
@@ -129,8 +139,9 @@ class StageWalk {
 }  // namespace
 
 StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
-                        std::span<const LayerRecompute> recompute, const StageDivision& ranks) {
-  StageWalk walk(model, stage, micro_batch_size, recompute, ranks);
+                        std::span<const LayerRecompute> recompute, const StageDivision& ranks,
+                        RowsToExperts rows) {
+  StageWalk walk(model, stage, micro_batch_size, recompute, ranks, rows);
   StageBuffers buffers;
   buffers.f = walk.forward();
   buffers.i = walk.backward_input();

@@ -30,11 +30,14 @@ struct StageBuffers {
   std::int64_t most_in_b() const { return std::max(i.most, i.change + w.most); }
 };
 
+/// How many rows come to the experts of a rank, where replicas divide them.
+enum class RowsToExperts : std::uint8_t { Even, Most };
+
 /// `recompute` by layer of the model; empty: nothing is recomputed.
 /// `ranks`: so many divide its layers.
 StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                         std::span<const LayerRecompute> recompute = {},
-                        const StageDivision& ranks = {});
+                        const StageDivision& ranks = {}, RowsToExperts rows = RowsToExperts::Even);
 
 /// The bytes of an F without a backward (run --mode evaluate, predict), which keeps nothing:
 /// `change` is 0.

@@ -10,6 +10,7 @@
 #include "planner/configurations/policy.hpp"
 #include "planner/configurations/rank_limits.hpp"
 #include "planner/configurations/stage_replicas.hpp"
+#include "planner/memory/memory.hpp"
 #include "planner/plans/executable.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/schedules/building.hpp"
@@ -122,6 +123,20 @@ std::string memory_reason(const Candidate& best, Bytes memory_limit) {
          (best.peak_activations[rank] == 1 ? " chunk and micro-batch"
                                            : " chunks and micro-batches") +
          " at its worst.";
+}
+
+/// What experts that replicas divide may take more than was counted.
+void add_uneven_rows(const Plan& plan, Bytes limit, std::vector<std::string>& reasons) {
+  const auto most = most_with_uneven_rows(plan, program_of_plan(plan));
+  if (!most) return;
+  std::string text =
+      "Memory is that of rows that come to all experts evenly; a rank to whose experts as many "
+      "come "
+      "as can would hold " +
+      format_bytes(*most);
+  if (limit.value > 0 && *most > limit)
+    text += ", more than is allowed: a capacity_factor of the experts bounds what comes";
+  reasons.push_back(text + ".");
 }
 
 /// The reason of an order that no schedule makes.
@@ -285,6 +300,9 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
     const WaitReport report = fill_prediction(plan);
     PIPEWRIGHT_ASSERT(report.verdict == Verdict::Ok, "a plan that the search simulated is stuck");
   }
+  if (!costs.is_estimated())
+    add_uneven_rows(plan, limits_of(costs, parallel, memory_limit).of(best.fullest_rank),
+                    plan.tuner.reasons);
   return plan;
 }
 

@@ -1,8 +1,10 @@
 // What a plan says that each rank needs, and what the CPU's ranks held at their worst moment.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/model/transformer.hpp"
@@ -60,9 +62,10 @@ Model model_named(const std::string& name) {
       shape.ffn = 88;
       shape.kv_heads = 2;
     }
-    if (name == "mixtral" || name == "evenly") {  // evenly: rows come to all experts
+    if (name == "mixtral" || name == "capped" || name == "evenly") {  // evenly: rows come to all
       shape.ffn = 24;
       shape.choice = {.experts = 4, .top_k = name == "evenly" ? 4 : 2, .balance_loss = 0.01};
+      if (name == "capped") shape.choice.capacity_factor = 1.25;
       shape.shared_ffn = 16;
     }
     if (name == "deepseek") {
@@ -189,6 +192,29 @@ TEST_P(MemoryPeaks, OfForwardsAloneAreWithinFivePercent) {
             plan.policy, {});
   expect_close(predicted(plan, program, planner::RunKind::ForwardOnly),
                measured(plan, program, exec::Numerics::Fast, exec::RunMode::Evaluate));
+}
+
+/// Untrained routers send most rows to some of the experts.
+TEST(UnevenRows, ARankHoldsNoMoreThanIsSaidAtMost) {
+  for (const char* model : {"mixtral", "capped", "evenly"}) {
+    for (const int experts : {2, 4}) {
+      SCOPED_TRACE(model + std::string(", ep ") + std::to_string(experts));
+      const Plan plan = plan_of({.model = model,
+                                 .schedule = "1f1b",
+                                 .ranks = 2,
+                                 .replicas = experts,
+                                 .experts = experts});
+      const Program program = planner::program_of_run(plan);
+      const std::optional<Bytes> most = planner::most_with_uneven_rows(plan, program);
+      if (model == std::string("evenly")) {
+        EXPECT_FALSE(most) << "more than that cannot come";
+        continue;
+      }
+      ASSERT_TRUE(most);
+      const std::vector<std::int64_t> held = measured(plan, program);
+      EXPECT_LE(*std::max_element(held.begin(), held.end()), most->value);
+    }
+  }
 }
 
 /// Two replicas that divide gradients, or weights too.

@@ -141,6 +141,39 @@ TEST(LayeredSearch, NoBoundExceedsWhatItBounds) {
   EXPECT_GT(compared, 2000);
 }
 
+/// The same job of a model with experts, which replicas may divide.
+Asked random_job_with_experts(std::uint32_t seed) {
+  Asked asked = random_job(seed);
+  asked.job.model = model_preset("deepseek-tiny");
+  asked.job.strategy.ep_degree = {"1", "2"};
+  if (asked.profile) {
+    Draw random(seed);
+    asked.profile = random_profile(asked.job.model, asked.job.cluster, random);
+  }
+  return asked;
+}
+
+TEST(LayeredSearch, ExpertsAreDividedBesideLayersAndShards) {
+  int divided = 0, beside_tensor = 0, beside_shards = 0;
+  for (std::uint32_t seed = 0; seed < 30; ++seed) {
+    const Asked asked = random_job_with_experts(seed);
+    SCOPED_TRACE(seed);
+    const SearchResult all = searched(asked, 100000, true);
+    test::expect_same_rows(searched(asked, 3, false), searched(asked, 3, true));
+    test::expect_bounds_hold(
+        *costs_of_job(asked.job, asked.profile ? &*asked.profile : nullptr, kCores), all);
+    for (const Candidate& row : all.ranked) {
+      if (row.parallel.experts == 1) continue;
+      ++divided;
+      beside_tensor += row.parallel.tensor > 1 ? 1 : 0;
+      beside_shards += row.parallel.zero > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(divided, 500);
+  EXPECT_GT(beside_tensor, 100);
+  EXPECT_GT(beside_shards, 50);
+}
+
 /// What replicas exchange behind one rank's work is known exactly, so its bound is the step.
 TEST(LayeredSearch, TheBoundOfReplicasOfOneRankIsTheirStep) {
   Asked asked;

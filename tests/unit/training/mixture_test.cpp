@@ -184,6 +184,17 @@ TEST(Router, TheBiasMovesTowardsExpertsThatWereChosenLess) {
             (Floats{-0.125F, -0.125F, 0.125F, 0.125F}));
 }
 
+TEST(RowsOfExperts, AreBoundedByWhoCanBeChosenAndByTheCapacity) {
+  ExpertChoice choice{.experts = 8, .top_k = 2};
+  EXPECT_EQ(most_rows(choice, 10, 1), 10) << "a row chooses an expert once";
+  EXPECT_EQ(most_rows(choice, 10, 2), 20);
+  EXPECT_EQ(most_rows(choice, 10, 8), 20) << "all choices";
+  EXPECT_EQ(even_rows(choice, 10), 20);
+  choice.capacity_factor = 1.2;  // of an even share of 2.5: 3 rows
+  EXPECT_EQ(most_rows(choice, 10, 2), 6);
+  EXPECT_EQ(most_rows(choice, 10, 8), 20);
+}
+
 // --- The whole layer -----------------------------------------------------------------------------
 
 constexpr int kWidth = 5, kOut = 4, kSamples = 2, kSequence = 7, kRows = kSamples * kSequence;
