@@ -13,8 +13,9 @@ struct LayerCase {
   LayerPlacement placement;
 };
 
-/// A mesh as lists of lists of ranks, with its dimensions' names. Throws InputError.
-ProcessMesh read_nested_mesh(const JsonCursor& value, std::vector<std::string> dim_names);
+/// A mesh as lists of lists of ranks; its dimensions are "d0", "d1", … unless they have names.
+/// Throws InputError.
+ProcessMesh read_nested_mesh(const JsonCursor& value, std::vector<std::string> dim_names = {});
 
 /// The list "layer_to_mesh_cases" of a document.
 std::vector<LayerCase> read_layer_cases(const JsonCursor& document);

@@ -13,6 +13,7 @@
 #include "core/plan/paddle_tuner_job.hpp"
 #include "core/spmd/cases.hpp"
 #include "core/spmd/placement_cases.hpp"
+#include "core/spmd/reshard_cases.hpp"
 #include "exec/base/packing.hpp"
 #include "exec/checkpoint/checkpoint_json.hpp"
 #include "exec/data/npy.hpp"
@@ -86,6 +87,15 @@ void read_spmd_cases(std::string_view bytes) {
   });
 }
 
+/// Reshards, each with its cheapest steps.
+void read_spmd_reshards(std::string_view bytes) {
+  with_cursor(bytes, [](const JsonCursor& root) {
+    for (const spmd::ReshardCase& one : spmd::read_reshard_cases(root)) {
+      (void)answer_to(one, spmd::cheapest_reshard(one.shape, one.from, one.to));
+    }
+  });
+}
+
 /// Layers on meshes and clusters to be cut.
 void read_spmd_layers(std::string_view bytes) {
   with_cursor(bytes, [](const JsonCursor& root) {
@@ -136,6 +146,7 @@ const std::vector<Reader>& readers() {
        }},
       {"spmd_cases", read_spmd_cases},
       {"spmd_layers", read_spmd_layers},
+      {"spmd_reshards", read_spmd_reshards},
       {"paddle_cluster",
        [](std::string_view bytes) {
          with_cursor(bytes, [](const JsonCursor& root) { (void)read_paddle_cluster(root); });

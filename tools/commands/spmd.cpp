@@ -2,6 +2,7 @@
 #include "core/base/error.hpp"
 #include "core/spmd/cases.hpp"
 #include "core/spmd/placement_cases.hpp"
+#include "core/spmd/reshard_cases.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/session.hpp"
@@ -135,6 +136,44 @@ int run_cut(const Arguments& arguments, Session& session) {
   return kDone;
 }
 
+spmd::ReshardPlan plan_of(const spmd::ReshardCase& one) {
+  return spmd::cheapest_reshard(one.shape, one.from, one.to);
+}
+
+void print_reshards(const std::vector<spmd::ReshardCase>& cases, Session& session) {
+  using Align = Table::Align;
+  Table table({{"case"}, {"from"}, {"to"}, {"bytes", Align::Right}, {"steps"}});
+  const auto text = [](const spmd::Distribution& side) {
+    return text_of(side.mesh) + ": " + placements_text(side.layout, side.mesh);
+  };
+  for (const spmd::ReshardCase& one : cases) {
+    const spmd::ReshardPlan plan = plan_of(one);
+    std::string steps;
+    for (const spmd::ReshardStep& step : plan.steps) {
+      steps += (steps.empty() ? "" : "; ") + text_of(step);
+    }
+    table.add({one.id, text(one.from), text(one.to), std::to_string(plan.bytes),
+               steps.empty() ? "none" : steps});
+  }
+  session.print(table.text(session.terminal()));
+}
+
+int run_reshard(const Arguments& arguments, Session& session) {
+  const std::string file = arguments.positionals().front();
+  const Json json = parse_json(read_text(file), file);
+  const std::vector<spmd::ReshardCase> cases = spmd::read_reshard_cases(JsonCursor(json, file));
+  if (!session.json()) {
+    print_reshards(cases, session);
+    return kDone;
+  }
+  const JsonList list{
+      .key = "reshard_cases", .size = cases.size(), .element = [&](std::size_t at) {
+        return Json{{"id", cases[at].id}, {"expect", answer_to(cases[at], plan_of(cases[at]))}};
+      }};
+  session.print_result({{"reshard_cases", Json::array()}}, list);
+  return kDone;
+}
+
 std::vector<Positional> file_of_cases() {
   return {{.name = "FILE", .help = "a file of cases; - is standard input", .least = 1, .most = 1}};
 }
@@ -168,6 +207,22 @@ Command cut_command() {
   return command;
 }
 
+Command reshard_command() {
+  Command command;
+  command.name = "spmd reshard";
+  command.summary = "the cheapest way from one layout of a tensor to another";
+  command.description =
+      "Reads \"reshard_cases\": a shape, and a mesh with placements before (\"in\") and after "
+      "(\"out\"); the meshes may differ in shape and ranks. Prints the collectives and transfers "
+      "between, the bytes that the busiest process sends or receives in each, and with --json what "
+      "every rank has in the end. A sequence costs its bytes (of fp32 elements), and 1024 more for "
+      "each collective and for each message of a busiest process; no other costs less.";
+  command.examples = {{"spmd reshard examples/spmd-reshard.json", "steps and bytes"}};
+  command.positionals = file_of_cases();
+  command.run = run_reshard;
+  return command;
+}
+
 Command infer_command() {
   Command command;
   command.name = "spmd infer";
@@ -191,10 +246,10 @@ Command infer_command() {
 Command spmd_command() {
   Command command;
   command.name = "spmd";
-  command.summary = "distributed tensors: layouts inferred, layers on meshes";
+  command.summary = "distributed tensors: layouts, reshards, layers on meshes";
   command.examples = {{"spmd infer examples/spmd-cases.json", "what operators need and leave"},
                       {"spmd layers examples/spmd-layers.json", "where each layer is"}};
-  command.children = {infer_command(), layers_command(), cut_command()};
+  command.children = {infer_command(), reshard_command(), layers_command(), cut_command()};
   return command;
 }
 

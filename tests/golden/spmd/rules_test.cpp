@@ -28,7 +28,8 @@ bool agrees(const Json& expected, const Json& ours) {
     return expected.contains("raises") == ours.contains("raises");
   }
   for (const char* side : {"inputs", "outputs"}) {
-    for (const auto& [place, fields] : expected.value(side, Json::object()).items()) {
+    const Json asserted = expected.value(side, Json::object());
+    for (const auto& [place, fields] : asserted.items()) {
       if (!ours.at(side).contains(place)) return false;
       if (contradicts(fields, ours.at(side).at(place))) return false;
     }

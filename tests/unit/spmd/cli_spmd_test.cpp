@@ -90,6 +90,45 @@ TEST(SpmdLayers, RefusesAMeshOfUnevenLists) {
       << result.err;
 }
 
+TEST(SpmdReshard, PrintsStepsBytesAndWhatEachRankHas) {
+  const Folder folder;
+  folder.write("reshards.json", R"({"reshard_cases": [
+    {"id": "gather", "shape": [11, 20], "in": {"mesh": [0, 1], "placements": ["S0"]},
+     "out": {"mesh": [0, 1], "placements": ["R"]}},
+    {"id": "nothing", "shape": [4], "in": {"mesh": [0, 1], "placements": ["S0"]},
+     "out": {"mesh": [0, 1], "placements": ["S0"]}}]})");
+  const auto result = pipewright("spmd reshard reshards.json --json", folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json gather = Json::parse(result.out).at("reshard_cases").at(0).at("expect");
+  EXPECT_EQ(gather.at("in_local_shapes"), Json::parse(R"({"0": [6, 20], "1": [5, 20]})"));
+  EXPECT_EQ(gather.at("local_shapes"), Json::parse(R"({"0": [11, 20], "1": [11, 20]})"));
+  EXPECT_EQ(gather.at("steps").at(0).at("step"), "all_gather");
+  EXPECT_EQ(gather.at("bytes"), 480);
+  const auto text = pipewright("spmd reshard reshards.json", folder);
+  EXPECT_NE(text.out.find("all_gather along 0, 480 B"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("2: S0  2: S0      0  none"), std::string::npos) << text.out;
+}
+
+TEST(SpmdReshard, NamesThePlaceOfAWrongPlacement) {
+  const Folder folder;
+  const auto complaint = [&](const std::string& placements) {
+    folder.write("reshards.json", R"({"reshard_cases": [{"id": "a", "shape": [4],
+      "in": {"mesh": [0, 1], "placements": )" +
+                                      placements +
+                                      R"(}, "out": {"mesh": [0, 1], "placements": ["R"]}}]})");
+    const auto result = pipewright("spmd reshard reshards.json", folder);
+    EXPECT_EQ(result.status, 2) << result.out;
+    return result.err;
+  };
+  EXPECT_NE(complaint(R"(["S1"])").find("divides dimension 1 of a tensor that has 1"),
+            std::string::npos);
+  EXPECT_NE(complaint(R"(["Q"])").find("/reshard_cases/0/in/placements/0: expected a placement"),
+            std::string::npos);
+  EXPECT_NE(
+      complaint(R"(["R", "R"])").find("expected one placement for each dimension of the mesh"),
+      std::string::npos);
+}
+
 TEST(SpmdPartition, CutsAClusterAndRefusesOtherKeys) {
   const Folder folder;
   folder.write("cluster.json", R"({"cluster_partition": {"device_meshes": {"2x8": []}}})");
