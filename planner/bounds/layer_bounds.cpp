@@ -98,9 +98,11 @@ std::int64_t least_layer_step(const CostModel& costs, const Job& job, const Para
   const double launching = 2.0 * slower * static_cast<double>(costs.overhead().value);
   const double work =
       static_cast<double>((all.f + all.b).value) + (stages - 1) * launching - rounding;
+  ParallelSetup shared = mesh;  // by as many ranks as may be
+  if (!common.one_rank_a_stage) shared.holders = holders_in(Layout::Bidirectional);
   const double update =
       common.synchronous
-          ? static_cast<double>(all.opt.value) / job.strategy.sharding_degree - 2.0 * (layers + 1)
+          ? static_cast<double>(all.opt.value) / shards_of(job, shared) - 2.0 * (layers + 1)
           : 0;
   const double of_rank = (mesh.micro_batches * work + update) / mesh.pipeline +
                          least_reduction(costs, job, mesh, common, whole);

@@ -78,9 +78,14 @@ int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
   return std::min(mesh.data, std::max(2, replicas_that_differ(job.cluster, mesh)));
 }
 
+int shards_of(const Job& job, const ParallelSetup& mesh) {
+  const int degree = job.strategy.sharding_degree;
+  return degree == 1 ? 1 : degree * mesh.holders;
+}
+
 CostTable table_of_some(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
                         std::span<const StagePlan> stages, int replicas) {
-  const int shards = job.strategy.sharding_degree;
+  const int shards = shards_of(job, mesh);
   CostTable table = costs.table(stages, mesh.pipeline * replicas, mesh.micro_batch_size,
                                 job.training.optimizer, shards, std::max(1, mesh.zero));
   if (replicas == mesh.data) return table;

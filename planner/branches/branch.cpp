@@ -336,6 +336,7 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
       Branch branch;
       branch.configuration = {shape.schedule, mesh, k == 1, k == 2};
       branch.configuration.parallel.chunks = shape.chunks;
+      branch.configuration.parallel.holders = holders_in(shape.schedule->layout);
       branch.configuration.parallel.stage_replicas = shape.stage_replicas;
       if (mesh.recompute.by_stage && shape.schedule->cost_driven) {
         ++branches.pruned[LeftOut::OrderByCosts];

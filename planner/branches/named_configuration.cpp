@@ -251,6 +251,7 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
     if (otherwise == nullptr || asked.name != schedule) parallel.chunks = asked.default_chunks;
     schedule = asked.name;
   }
+  parallel.holders = holders_in(find_schedule(schedule).layout);
   read_degrees(values, parallel);
   read_stage_replicas(values, find_schedule(schedule), parallel);
   read_word<std::string, 3>(values, "partition",

@@ -86,7 +86,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     auto costs = of(mesh).stage_costs(stages, mesh.pipeline * mesh.data, mesh.micro_batch_size,
                                       job_.training.optimizer);
     for (StageCosts& stage : costs)
-      stage.opt = Nanoseconds(stage.opt.value / job_.strategy.sharding_degree);
+      stage.opt = Nanoseconds(stage.opt.value / shards_of(job_, mesh));
     set_least_reductions(costs, of(mesh), job_, mesh, stages);
     return costs;
   }
@@ -94,7 +94,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
     return of(mesh).memory(stages, mesh.micro_batch_size, job_.training.optimizer,
-                           job_.strategy.sharding_degree, std::max(1, mesh.zero));
+                           shards_of(job_, mesh), std::max(1, mesh.zero));
   }
 
   StageParts stage_parts(const ParallelSetup& mesh, std::span<const StagePlan> stages,

@@ -45,6 +45,7 @@ struct DeviceOrder {
 struct ParallelSetup {
   int tensor = 1, data = 1, pipeline = 1;
   int chunks = 1;   // stages a pipeline rank holds (interleaving)
+  int holders = 1;  // ranks of a pipeline that hold each stage (holders_in())
   int experts = 1;  // expert parallel; divides data * context
   int context = 1;  // a sequence cut among ranks, heads exchanged for it around attention
   int micro_batch_size = 1;

@@ -7,6 +7,7 @@
 #include "core/model/tensor_split.hpp"
 #include "core/model/tie.hpp"
 #include "core/model/weights.hpp"
+#include "core/order/devices.hpp"
 #include "core/timeline/timeline.hpp"
 #include "exec/layers/metered_layers.hpp"
 #include "exec/layers/rank_groups.hpp"
@@ -17,7 +18,19 @@ namespace {
 constexpr std::int64_t kStateWidth = 4;  // width of moments and master weights at least
 constexpr std::int64_t kExactSumBytes = 16;
 
-StateShards shards_of(const Plan& plan) { return {plan.sharding_stage, plan.shards()}; }
+/// `holders`: ranks of a pipeline that hold each stage.
+StateShards shards_of(const Plan& plan, int holders = 1) {
+  return {plan.sharding_stage, plan.shards() == 1 ? 1 : plan.shards() * holders};
+}
+
+/// Two where the Program's schedule goes both ways.
+int holders_of(const Plan& plan, const Program& program) {
+  int held = 0;
+  for (int r = 0; r < program.ranks(); ++r)
+    held += static_cast<int>(program.placement.stages_of(RankId(r)).size());
+  return std::max(
+      1, held / (program.stages * plan.replicas() * size_along(program.devices, kTensorAxis)));
+}
 
 /// Of what is there for each parameter of the state.
 Bytes part_of(Bytes whole, const StageState& state, const StateShards& shards) {
@@ -177,7 +190,7 @@ StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory
 namespace {
 
 /// The plan's own table, or what memory_of() says of it.
-std::vector<StageMemory> memory_table(const Plan& plan) {
+std::vector<StageMemory> memory_table(const Plan& plan, const StateShards& shards) {
   if (!plan.costs.memory.empty()) return plan.costs.memory;
   const StageDivision ranks = division_of(plan);
   std::vector<StageMemory> table =
@@ -185,7 +198,7 @@ std::vector<StageMemory> memory_table(const Plan& plan) {
                 recompute_of(plan.model, plan.training.recompute), ranks);
   for (std::size_t s = 0; s < table.size(); ++s) {
     const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer, ranks);
-    divide(table[s], state, shards_of(plan));
+    divide(table[s], state, shards);
   }
   return table;
 }
@@ -196,8 +209,9 @@ std::optional<Bytes> most_with_uneven_rows(const Plan& plan, const Program& prog
   const StageDivision ranks = division_of(plan);
   if (ranks.experts == 1) return std::nullopt;
   const auto recompute = recompute_of(plan.model, plan.training.recompute);
+  const StateShards shards = shards_of(plan, holders_of(plan, program));
   CostTable costs = plan.costs;
-  costs.memory = memory_table(plan);
+  costs.memory = memory_table(plan, shards);
   const auto fullest = [&] {
     Bytes held;
     for (const RankFigures& rank : peaks_of(program, costs))
@@ -209,7 +223,7 @@ std::optional<Bytes> most_with_uneven_rows(const Plan& plan, const Program& prog
     const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer, ranks);
     costs.memory[s] = memory_of(state, buffers_of(plan.model, plan.stages[s], plan.micro_batch_size,
                                                   recompute, ranks, RowsToExperts::Most));
-    divide(costs.memory[s], state, shards_of(plan));
+    divide(costs.memory[s], state, shards);
   }
   const Bytes most = fullest();
   return most > evenly ? std::optional(most) : std::nullopt;
@@ -217,7 +231,8 @@ std::optional<Bytes> most_with_uneven_rows(const Plan& plan, const Program& prog
 
 std::vector<RankMemory> memory_by_rank(const Plan& plan, const Program& program) {
   CostTable costs = plan.costs;
-  costs.memory = memory_table(plan);
+  const StateShards shards = shards_of(plan, holders_of(plan, program));
+  costs.memory = memory_table(plan, shards);
   std::vector<RankMemory> ranks;
   for (const RankFigures& peak : peaks_of(program, costs)) {
     const RankId rank(static_cast<std::int64_t>(ranks.size()));
@@ -226,7 +241,7 @@ std::vector<RankMemory> memory_by_rank(const Plan& plan, const Program& program)
     for (const StageId stage : program.placement.stages_of(rank)) {
       const StagePlan& of = plan.stages[static_cast<std::size_t>(stage.value)];
       const StageState state = sharded_state(
-          state_of(plan.model, of, plan.training.optimizer, division_of(plan)), shards_of(plan));
+          state_of(plan.model, of, plan.training.optimizer, division_of(plan)), shards);
       memory.state.parameters += state.parameters;
       memory.state.gradients += state.gradients;
       memory.state.optimizer += state.optimizer;

@@ -34,6 +34,8 @@ enum class Layout : std::uint8_t {
   Bidirectional,  // two replicas of p stages, one each way
   Replicas,       // stages with replicas that take turns
 };
+/// Ranks of a pipeline that hold each stage, which all compute alike.
+constexpr int holders_in(Layout layout) { return layout == Layout::Bidirectional ? 2 : 1; }
 /// "loop", "v", "waves", "bidirectional", "replicas".
 std::string_view to_string(Layout layout);
 

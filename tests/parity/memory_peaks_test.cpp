@@ -157,11 +157,13 @@ std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::R
       planner::memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
                          recompute_of(plan.model, plan.training.recompute), plan.division());
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    if (plan.sharding_stage > 1)
+    if (plan.sharding_stage > 0) {
+      const int holders = holders_in(planner::find_schedule(plan.schedule.name).layout);
       planner::divide(
           plan.costs.memory[s],
           planner::state_of(plan.model, plan.stages[s], plan.training.optimizer, plan.division()),
-          {plan.sharding_stage, plan.replicas()});
+          {plan.sharding_stage, plan.replicas() * holders});
+    }
     plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], kind);
   }
   return peaks_of(program, plan.costs);
@@ -259,8 +261,8 @@ INSTANTIATE_TEST_SUITE_P(
                  .tensor = 2},
         divided("1f1b", 1, 2), divided("1f1b", 1, 3), divided("interleaved", 2, 2),
         divided("interleaved", 2, 3), divided("zbv", 2, 2), divided("zbv", 2, 3),
-        divided("gpipe", 1, 3), PeakCase{"llama", "gpipe"}, PeakCase{"llama", "1f1b"},
-        PeakCase{"llama", "zb-h1"},
+        divided("gpipe", 1, 3), divided("dualpipe", 1, 1), divided("chimera", 1, 1),
+        PeakCase{"llama", "gpipe"}, PeakCase{"llama", "1f1b"}, PeakCase{"llama", "zb-h1"},
         PeakCase{.model = "llama", .schedule = "1f1b", .recompute = kSelective},
         PeakCase{"mixtral", "gpipe"}, PeakCase{"mixtral", "1f1b"}, PeakCase{"mixtral", "zb-h1"},
         PeakCase{.model = "mixtral", .schedule = "1f1b", .recompute = kFull},
