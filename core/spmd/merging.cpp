@@ -184,18 +184,22 @@ Division by_least_moved(const Equation& equation, const std::vector<Voice>& voic
     if (!has(equation.whole, letter)) candidates.insert(letter);
   });
   Division division;
+  const auto agreed = [&](int dim) {
+    return std::all_of(voices.begin(), voices.end(), [&](const Voice& voice) {
+      return letter_on(voice, dim) == letter_on(voices.front(), dim);
+    });
+  };
+  for (std::size_t at = 0; at < voices.front().letters.size(); ++at) {
+    const char letter = voices.front().letters[at];
+    for (const int dim : voices.front().tensor.layout.dims[at]) {
+      if (!agreed(dim) || candidates.count(letter) == 0) continue;
+      division[letter].push_back(dim);
+      taken.insert(letter);
+    }
+  }
   std::vector<int> open;
   for (int dim = 0; dim < mesh.dims(); ++dim) {
-    const char first = letter_on(voices.front(), dim);
-    const bool agreed = std::all_of(voices.begin(), voices.end(), [&](const Voice& voice) {
-      return letter_on(voice, dim) == first;
-    });
-    if (!agreed) {
-      open.push_back(dim);
-    } else if (candidates.count(first) != 0) {
-      division[first] = {dim};
-      taken.insert(first);
-    }
+    if (!agreed(dim)) open.push_back(dim);
   }
   for (const int dim : open) {
     char best = kUndivided;

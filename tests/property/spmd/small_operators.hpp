@@ -1,0 +1,45 @@
+// Operators on small arrays, written for the eye, and cases of them to be divided in every way.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/spmd/operator_call.hpp"
+
+namespace pipewright::spmd::test {
+
+/// Row major.
+struct Array {
+  Shape shape = {};
+  std::vector<double> values = {};
+
+  double& at(const Shape& index);
+  double at(const Shape& index) const;
+};
+
+Array zeros(Shape shape);
+/// Calls `act` with each index of a shape, the last dimension fastest.
+void for_each_index(const Shape& shape, const std::function<void(const Shape&)>& act);
+
+/// An operator with the arrays of one process, or with whole ones.
+struct Computation {
+  std::vector<Array> inputs;
+  std::vector<Shape> offsets;  // of the inputs in the whole tensors
+  std::vector<Shape> outputs;  // shapes
+};
+
+struct OperatorCase {
+  std::string name;
+  std::vector<Shape> inputs;
+  std::vector<Shape> outputs;
+  std::vector<Attribute> attributes;
+  std::function<std::vector<Array>(const Computation&)> compute;
+  /// Values of an input are whole numbers below this; the default suits all but indices.
+  std::vector<int> below = {};
+  bool inputs_are_a_list = false;
+};
+
+std::vector<OperatorCase> operator_cases();
+
+}  // namespace pipewright::spmd::test
