@@ -230,6 +230,21 @@ std::string tensor_fault(const Model& model, int ranks) {
   return undivided("tp", all, ranks);
 }
 
+std::string sequence_fault(const Model& model, int ranks) {
+  const std::string axis = "sequence parallelism with tp " + std::to_string(ranks);
+  if (ranks == 1)
+    return "sequence parallelism divides rows among the ranks of tp, so tp has to be at least 2";
+  const Layer* first = &model.layers.front();
+  while (first->kind == LayerKind::Sequential) first = &first->inner.front();
+  if (first->kind != LayerKind::Embedding)
+    return "sequence parallelism begins behind an embedding, and this model does not begin with "
+           "one; leave it out";
+  if (model.sequence % ranks == 0) return "";
+  return axis + " does not divide the " + std::to_string(model.sequence) +
+         " tokens of a sample; the nearest tp that do are " +
+         nearest_divisors(model.sequence, ranks);
+}
+
 std::string expert_fault(const Model& model, int ranks) {
   if (ranks == 1) return "";
   std::vector<Divided> all;

@@ -16,6 +16,9 @@ namespace pipewright {
 /// Ranks that divide the layers of a stage, along each axis; or the place of one of them.
 struct StageDivision {
   int tensor = 1, experts = 1;
+  /// Between the layers that they divide, those along tp have rows of a micro-batch each (sequence
+  /// parallelism; Korthikanti and others, arXiv 2205.05198).
+  bool rows = false;
 
   bool operator==(const StageDivision&) const = default;
 };
@@ -72,6 +75,8 @@ VocabularySplit vocabulary_split(const Model& model, int ranks);
 /// Why so many ranks cannot divide the model, as a sentence with the layer and the nearest numbers
 /// that can; "" if they can.
 std::string tensor_fault(const Model& model, int ranks);
+/// Why so many ranks along tp cannot divide the rows of a micro-batch, in the same way.
+std::string sequence_fault(const Model& model, int ranks);
 /// Why so many ranks cannot divide the experts of the model, in the same way.
 std::string expert_fault(const Model& model, int ranks);
 

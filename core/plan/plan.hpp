@@ -125,7 +125,9 @@ struct Plan {
   int all_ranks() const { return program_replicas() * ranks(); }
   int all_micro_batches() const { return program_replicas() * micro_batches; }
   /// The devices that divide the layers of a stage, along each axis.
-  StageDivision division() const { return {mesh.size("tp"), expert_parallel}; }
+  StageDivision division() const {
+    return {mesh.size("tp"), expert_parallel, sequence_parallel && mesh.size("tp") > 1};
+  }
 };
 
 /// Of the devices for which a rank stands in a plan with parts (core/plan/rank_axes.hpp).

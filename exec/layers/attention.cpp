@@ -35,7 +35,7 @@ class AttentionLayer final : public LeafLayer {
       : LeafLayer(layer, site, kSlots),
         shape_(own_shape(whole_shape(layer, site), site.tensor)),
         rotary_base_(layer.rotary_base),
-        words_(site.extent.words(site.width)),
+        words_(site.own_extent().words(site.width)),
         context_words_(site.extent.words(shape_.width)),
         qkv_words_(site.extent.words(shape_.qkv_width())),
         recomputes_(site.recomputes_attention),
@@ -85,10 +85,11 @@ class AttentionLayer final : public LeafLayer {
   }
 
  private:
-  void add_gradients(Saved& saved) override {
-    qkv_.backward_weight(shape_.rows(), saved.buffers[kX].floats(), saved.buffers[kDqkv].floats());
-    output_.backward_weight(shape_.rows(), saved.buffers[kContext].floats(),
-                            saved.buffers[kDy].floats());
+  Task<void> add_gradients_task(Saved& saved) override {
+    co_await qkv_.backward_weight(shape_.rows(), saved.buffers[kX].floats(),
+                                  saved.buffers[kDqkv].floats());
+    co_await output_.backward_weight(shape_.rows(), saved.buffers[kContext].floats(),
+                                     saved.buffers[kDy].floats());
   }
 
   void rotate(bool back, Buffer& qkv) {

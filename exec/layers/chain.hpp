@@ -18,8 +18,12 @@ class LayerChain : public TrainableLayer {
     for (const auto& layer : layers_) saved.inner.push_back(layer->new_saved());
     return saved;
   }
-  void backward_weight(Saved& saved) override {
-    for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->backward_weight(saved.inner[i]);
+  Task<void> backward_weight(Saved& saved) override {
+    for (std::size_t i = layers_.size(); i-- > 0;)
+      co_await layers_[i]->backward_weight(saved.inner[i]);
+  }
+  void add_own_rows(Saved& saved) override {
+    for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->add_own_rows(saved.inner[i]);
   }
   void collect(std::vector<Parameter*>& parameters) override {
     for (const auto& layer : layers_) layer->collect(parameters);

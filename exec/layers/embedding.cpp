@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/order/call.hpp"
+#include "exec/layers/divided_rows.hpp"
 #include "exec/layers/leaf.hpp"
 #include "exec/layers/leaf_layer.hpp"
 #include "exec/layers/tensor_group.hpp"
@@ -17,8 +18,11 @@ class EmbeddingLayer final : public LeafLayer {
   EmbeddingLayer(const Layer& layer, const LayerSite& site)
       : LeafLayer(layer, site, kSlots),
         shape_{site.extent.rows(), site.extent.sequence, layer.out},
-        words_(site.extent.words(layer.out)),
-        has_positions_(layer.positions > 0) {
+        rows_(site),
+        own_shape_(shape_of_own_rows()),
+        words_(site.own_extent().words(layer.out)),
+        has_positions_(layer.positions > 0),
+        path_(as_call_name(site.path)) {
     if (site.tensor != nullptr && site.split == Split::Rows) divide_table(layer, site);
     if (site.shared_table == nullptr) return;
     weights_[0].is_tied = true;
@@ -28,7 +32,8 @@ class EmbeddingLayer final : public LeafLayer {
   Task<Buffer> forward(Buffer x, Saved& saved) override {
     Buffer y = ops_.take(words_);
     if (tensor_ == nullptr) {
-      ops_.embedding_forward(shape_, x.ids(), weights_[0].weights(), positions(), y.floats());
+      ops_.embedding_forward(own_shape_, x.ids() + own_shape_.first_row, weights_[0].weights(),
+                             positions(), y.floats());
     } else {
       co_await look_up_together(x, y);
     }
@@ -46,33 +51,42 @@ class EmbeddingLayer final : public LeafLayer {
 
   void divide_table(const Layer& layer, const LayerSite& site) {
     tensor_ = site.tensor;
-    path_ = as_call_name(site.path);
     const Slice part = rows_of(layer.vocabulary, layer.out, tensor_->index(), tensor_->size());
     divide(weights_[0], part);
     own_ = {static_cast<int>(part.rows.begin), static_cast<int>(part.rows.count), layer.vocabulary};
     turns_ = turns_of({{0, 1}}, tensor_->size());
   }
 
+  EmbeddingShape shape_of_own_rows() const {
+    const Range own = rows_.own(shape_.rows);
+    EmbeddingShape shape = shape_;
+    shape.rows = static_cast<int>(own.count);
+    shape.first_row = static_cast<int>(own.begin);
+    return shape;
+  }
+  std::string name() const { return rows_.divides() ? path_ + kOut : path_; }
+
   const float* positions() const { return has_positions_ ? weights_[1].weights() : nullptr; }
 
   Task<void> look_up_together(const Buffer& ids, const Buffer& y) const {
-    const auto find_own = [&](bool alone) {
-      ops_.look_up(shape_, own_, alone, ids.ids(), weights_[0].weights(), y.floats());
+    const auto find_own = [&](bool alone, float* all) {
+      ops_.look_up(shape_, own_, alone, ids.ids(), weights_[0].weights(), all);
     };
-    SumOfMembers sum{.what = path_,
-                     .values = y.floats(),
-                     .rows = shape_.rows,
-                     .width = shape_.width,
-                     .multiply = [&] { find_own(true); },
-                     .turns = turns_,
-                     .go_on = [&](const Range&) { find_own(false); }};
-    co_await tensor_->together(sum);
-    if (has_positions_) ops_.add_positions(shape_, positions(), y.floats());
+    const SumOfMembers sum{.what = name(),
+                           .rows = shape_.rows,
+                           .width = shape_.width,
+                           .multiply = [&](float* all) { find_own(true, all); },
+                           .turns = turns_,
+                           .go_on = [&](const Range&, float* all) { find_own(false, all); }};
+    co_await rows_.sum(sum, y.floats());
+    if (has_positions_) ops_.add_positions(own_shape_, positions(), y.floats());
   }
 
-  void add_gradients(Saved& saved) override {
+  Task<void> add_gradients_task(Saved& saved) override {
+    const DividedRows::AllRows all =
+        co_await rows_.gather(name(), saved.buffers[kDy].floats(), shape_.rows, shape_.width);
     const std::int32_t* const ids = saved.buffers[kIds].ids();
-    const float* const dy = saved.buffers[kDy].floats();
+    const float* const dy = all.at;
     float* const dpositions = has_positions_ ? weights_[1].gradients() : nullptr;
     if (tensor_ == nullptr)
       ops_.embedding_backward_weight(shape_, ids, dy, weights_[0].gradients(), dpositions);
@@ -80,11 +94,13 @@ class EmbeddingLayer final : public LeafLayer {
       ops_.look_up_backward_weight(shape_, own_, ids, dy, weights_[0].gradients(), dpositions);
   }
 
-  EmbeddingShape shape_;
+  const EmbeddingShape shape_;
+  const DividedRows rows_;
+  const EmbeddingShape own_shape_;  // of this rank's rows
   std::size_t words_;
   bool has_positions_;
+  const std::string path_;         // of the layer, as a name of calls
   TensorGroup* tensor_ = nullptr;  // where ranks divide the table
-  std::string path_;               // of the layer, as a name of calls
   TokenRange own_;
   std::vector<ChainTurn> turns_;
 };

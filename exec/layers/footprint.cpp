@@ -27,7 +27,7 @@ Operations operations_of(TrainableLayer& made, const Layer& layer, Extent extent
   operations.f = since();
   run_counting(made.backward_input(ops.take(extent.words(layer.out)), saved, true), point, pass);
   operations.i = since();
-  made.backward_weight(saved);
+  run_counting(made.backward_weight(saved), point, pass);
   operations.w = since();
   return operations;
 }

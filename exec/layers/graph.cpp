@@ -102,9 +102,9 @@ class GraphLayer final : public TrainableLayer {
     co_return std::move(gradients.front());
   }
 
-  void backward_weight(Saved& saved) override {
+  Task<void> backward_weight(Saved& saved) override {
     for (std::size_t k = nodes_.size(); k-- > 0;) {
-      if (nodes_[k].layer != nullptr) nodes_[k].layer->backward_weight(saved.inner[k]);
+      if (nodes_[k].layer != nullptr) co_await nodes_[k].layer->backward_weight(saved.inner[k]);
     }
   }
 

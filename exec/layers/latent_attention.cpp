@@ -97,12 +97,12 @@ class LatentAttentionLayer final : public TrainableLayer {
     co_return dx;
   }
 
-  void backward_weight(Saved& saved) override {
-    output_.backward_weight(shape_.rows(), saved.buffers[kContext].floats(),
-                            saved.buffers[kDy].floats());
-    rotary_key_->backward_weight(saved.inner[kRotaryKeyLayer]);
-    keys_values_->backward_weight(saved.inner[kKeysValuesLayer]);
-    queries_->backward_weight(saved.inner[kQueriesLayer]);
+  Task<void> backward_weight(Saved& saved) override {
+    co_await output_.backward_weight(shape_.rows(), saved.buffers[kContext].floats(),
+                                     saved.buffers[kDy].floats());
+    co_await rotary_key_->backward_weight(saved.inner[kRotaryKeyLayer]);
+    co_await keys_values_->backward_weight(saved.inner[kKeysValuesLayer]);
+    co_await queries_->backward_weight(saved.inner[kQueriesLayer]);
     for (Buffer& buffer : saved.buffers) buffer.reset();
   }
 
@@ -188,9 +188,9 @@ class LatentAttentionLayer final : public TrainableLayer {
                      .values = all.floats(),
                      .rows = shape_.rows(),
                      .width = rotary,
-                     .multiply = [&] { add(false); },
+                     .multiply = [&](float*) { add(false); },
                      .turns = turns_,
-                     .go_on = [&](const Range&) { add(true); }};
+                     .go_on = [&](const Range&, float*) { add(true); }};
     co_await tensor_->together(sum);
     co_return all;
   }

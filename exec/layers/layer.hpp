@@ -52,6 +52,10 @@ struct Parameter {
 
   /// Its elements belong to the experts that this rank holds, to which rows of other ranks come.
   bool is_of_experts = false;
+  /// Every rank has it whole, and sees its own rows of a micro-batch alone: what these add goes
+  /// here until the ranks have brought it together (exec/layers/divided/row_gradients.hpp).
+  bool sees_own_rows = false;
+  float* of_own_rows = nullptr;
   /// Between what several micro-batches add to the gradient in one W; set by whoever keeps the
   /// gradients of each micro-batch apart.
   std::function<void()> next_summand;
@@ -110,8 +114,10 @@ class TrainableLayer {
   /// I: from the gradient of the output to that of the input. Where nobody wants the latter (the
   /// model's first layer) it is not computed and the result is empty. Pauses as F does.
   virtual Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) = 0;
-  /// W: adds this micro-batch's part to the gradients and empties `saved`.
-  virtual void backward_weight(Saved& saved) = 0;
+  /// W: adds this micro-batch's part to the gradients and empties `saved`. Pauses as F does.
+  virtual Task<void> backward_weight(Saved& saved) = 0;
+  /// Before W, which leaves these out: adds to Parameter::of_own_rows.
+  virtual void add_own_rows(Saved&) {}
   /// Appends its parameters in a fixed order; the pointers live as long as the layer.
   virtual void collect(std::vector<Parameter*>& parameters) = 0;
 
@@ -164,9 +170,12 @@ struct LayerSite {
   std::vector<Range> columns;  // of one that is split by them: ranges that are divided each
   bool ends_divided = false;   // it is, or ends in, a linear layer that ranks divide by columns
   int parts_in = 1;            // ranks have a part each of what comes in
+  /// Outside of what `tensor` divides, ranks have rows of their own (sequence parallelism).
+  bool divides_rows = false;
 
   /// What comes in here.
   int own_width() const { return width / parts_in; }
+  Extent own_extent() const;
 };
 
 /// Of a layer whose output ranks divide: it is linear, or ends in one that is.

@@ -9,6 +9,7 @@
 #include "exec/layers/image.hpp"
 #include "exec/layers/leaf.hpp"
 #include "exec/layers/mixture.hpp"
+#include "exec/layers/on_all_rows.hpp"
 #include "exec/layers/own_layer.hpp"
 #include "exec/layers/tensor_group.hpp"
 #include "exec/layers/tensor_ops.hpp"
@@ -48,8 +49,8 @@ class SequentialLayer final : public LayerChain {
 class ResidualLayer final : public TrainableLayer {
  public:
   ResidualLayer(const Layer& layer, const LayerSite& site)
-      : words_in_(site.extent.words(site.width)),
-        words_out_(site.extent.words(width_behind(layer, site.width, site.path))),
+      : words_in_(site.own_extent().words(site.width)),
+        words_out_(site.own_extent().words(width_behind(layer, site.width, site.path))),
         ops_(*site.ops),
         inner_(layer.inner, site),
         shortcut_(layer.shortcut, site_of_shortcut(site)) {}
@@ -78,9 +79,13 @@ class ResidualLayer final : public TrainableLayer {
     co_return dx;
   }
 
-  void backward_weight(Saved& saved) override {
-    inner_.backward_weight(saved.inner[0]);
-    shortcut_.backward_weight(saved.inner[1]);
+  Task<void> backward_weight(Saved& saved) override {
+    co_await inner_.backward_weight(saved.inner[0]);
+    co_await shortcut_.backward_weight(saved.inner[1]);
+  }
+  void add_own_rows(Saved& saved) override {
+    inner_.add_own_rows(saved.inner[0]);
+    shortcut_.add_own_rows(saved.inner[1]);
   }
   void collect(std::vector<Parameter*>& parameters) override {
     inner_.collect(parameters);
@@ -202,6 +207,11 @@ void check_embedding(const Layer& layer, const LayerSite& site) {
 
 }  // namespace
 
+Extent LayerSite::own_extent() const {
+  const bool has_all = !divides_rows || parts_in > 1;
+  return {extent.samples, has_all ? extent.sequence : extent.sequence / tensor->size()};
+}
+
 int width_behind(const Layer& layer, int width, const std::string& path) {
   if (layer.kind == LayerKind::Embedding) {
     if (width != 0)
@@ -278,6 +288,7 @@ int width_in_front_of(const Model& model, int index) {
 
 std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& site) {
   width_behind(layer, site.width, site.path);
+  if (site.divides_rows && needs_all_rows(layer, site)) return make_on_all_rows(layer, site);
   switch (layer.kind) {
     case LayerKind::Linear:
       return make_linear(layer, site);

@@ -14,12 +14,13 @@ class LinearLayer final : public LeafLayer {
  public:
   LinearLayer(const Layer& layer, const LayerSite& site)
       : LeafLayer(layer, site, kSlots),
+        all_rows_(site.extent.rows()),
         projection_(site, site.width, layer.out, weights_[0], layer.bias ? &weights_[1] : nullptr,
                     {site.split, site.columns}) {}
 
   Task<Buffer> forward(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(extent_.words(projection_.out()));
-    co_await projection_.forward(extent_.rows(), x.floats(), y.floats());
+    Buffer y = take(projection_.rows_out(all_rows_), projection_.out());
+    co_await projection_.forward(all_rows_, x.floats(), y.floats());
     saved.buffers[kX] = std::move(x);
     co_return y;
   }
@@ -27,8 +28,8 @@ class LinearLayer final : public LeafLayer {
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) {
-      dx = ops_.take(extent_.words(projection_.in()));
-      co_await projection_.backward_input(extent_.rows(), dy.floats(), dx.floats());
+      dx = take(projection_.rows_in(all_rows_), projection_.in());
+      co_await projection_.backward_input(all_rows_, dy.floats(), dx.floats());
     }
     saved.buffers[kDy] = std::move(dy);
     co_return dx;
@@ -37,11 +38,15 @@ class LinearLayer final : public LeafLayer {
  private:
   enum Slot { kX, kDy, kSlots };
 
-  void add_gradients(Saved& saved) override {
-    projection_.backward_weight(extent_.rows(), saved.buffers[kX].floats(),
-                                saved.buffers[kDy].floats());
+  Task<void> add_gradients_task(Saved& saved) override {
+    return projection_.backward_weight(all_rows_, saved.buffers[kX].floats(),
+                                       saved.buffers[kDy].floats());
+  }
+  Buffer take(int rows, int width) const {
+    return ops_.take(static_cast<std::size_t>(rows) * static_cast<std::size_t>(width));
   }
 
+  const int all_rows_;
   Projection projection_;
 };
 
@@ -82,11 +87,22 @@ class ActivationLayer final : public PlainLeafLayer {
   LayerKind kind_;
 };
 
+/// Whether a layer at the site has weights of which it sees this rank's rows alone; notes it.
+bool mark_own_rows(const LayerSite& site, std::vector<Parameter>& weights) {
+  for (Parameter& weight : weights) weight.sees_own_rows = site.divides_rows;
+  return site.divides_rows;
+}
+
 class LayerNormLayer final : public KeepingLayer {
  public:
   LayerNormLayer(const Layer& layer, const LayerSite& site)
       : KeepingLayer(layer, site, site.width, site.width, 2),
-        shape_{site.extent.rows(), site.width} {}
+        shape_{extent_.rows(), site.width},
+        sees_own_rows_(mark_own_rows(site, weights_)) {}
+
+  void add_own_rows(Saved& saved) override {
+    if (sees_own_rows_) add(saved, scale().of_own_rows, shift().of_own_rows);
+  }
 
  private:
   enum Slot { kMean = kFirstOwn, kInverse };
@@ -106,20 +122,28 @@ class LayerNormLayer final : public KeepingLayer {
                                    scale().weights(), dy.floats(), dx.floats());
   }
   void add_gradients(Saved& saved) override {
+    if (!sees_own_rows_) add(saved, scale().gradients(), shift().gradients());
+  }
+  void add(const Saved& saved, float* dscale, float* dshift) {
     ops_.layer_norm_backward_weight(shape_, saved.buffers[kX].floats(),
                                     saved.buffers[kMean].floats(), saved.buffers[kInverse].floats(),
-                                    saved.buffers[kDy].floats(), scale().gradients(),
-                                    shift().gradients());
+                                    saved.buffers[kDy].floats(), dscale, dshift);
   }
 
   NormShape shape_;
+  const bool sees_own_rows_;
 };
 
 class RmsNormLayer final : public KeepingLayer {
  public:
   RmsNormLayer(const Layer& layer, const LayerSite& site)
       : KeepingLayer(layer, site, site.width, site.width, 1),
-        shape_{site.extent.rows(), site.width} {}
+        shape_{extent_.rows(), site.width},
+        sees_own_rows_(mark_own_rows(site, weights_)) {}
+
+  void add_own_rows(Saved& saved) override {
+    if (sees_own_rows_) add(saved, scale().of_own_rows);
+  }
 
  private:
   enum Slot { kInverse = kFirstOwn };
@@ -137,12 +161,16 @@ class RmsNormLayer final : public KeepingLayer {
                                          dy.floats(), dx.floats());
   }
   void add_gradients(Saved& saved) override {
+    if (!sees_own_rows_) add(saved, scale().gradients());
+  }
+  void add(const Saved& saved, float* dscale) {
     ops_.llama().rms_norm_backward_weight(shape_, saved.buffers[kX].floats(),
                                           saved.buffers[kInverse].floats(),
-                                          saved.buffers[kDy].floats(), scale().gradients());
+                                          saved.buffers[kDy].floats(), dscale);
   }
 
   NormShape shape_;
+  const bool sees_own_rows_;
 };
 
 /// No parameters; keeps its input until I.

@@ -17,8 +17,8 @@ template <class Base>
 class LeafLayerOn : public Base {
  public:
   Saved new_saved() const final { return {std::vector<Buffer>(slots_), {}}; }
-  void backward_weight(Saved& saved) final {
-    add_gradients(saved);
+  Task<void> backward_weight(Saved& saved) final {
+    co_await add_gradients_task(saved);
     let_go(saved);
   }
   void collect(std::vector<Parameter*>& parameters) override {
@@ -29,7 +29,7 @@ class LeafLayerOn : public Base {
   LeafLayerOn(const Layer& layer, const LayerSite& site, std::size_t slots)
       : LeafLayerOn(site, declared_parameters(layer, site), slots) {}
   LeafLayerOn(const LayerSite& site, std::vector<Parameter> weights, std::size_t slots)
-      : extent_(site.extent), ops_(*site.ops), weights_(std::move(weights)), slots_(slots) {}
+      : extent_(site.own_extent()), ops_(*site.ops), weights_(std::move(weights)), slots_(slots) {}
 
   /// Of what stands in front of the layer, or behind it.
   std::size_t words(const Saved& saved, int width) const {
@@ -43,8 +43,13 @@ class LeafLayerOn : public Base {
 
   /// W, before what is kept goes.
   virtual void add_gradients(Saved&) {}
+  /// The same of a layer that pauses in it.
+  virtual Task<void> add_gradients_task(Saved& saved) {
+    add_gradients(saved);
+    co_return;
+  }
 
-  const Extent extent_;
+  const Extent extent_;  // of what comes in
   TensorOps& ops_;
   std::vector<Parameter> weights_;  // as declared; they stay where they are
 

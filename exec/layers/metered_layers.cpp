@@ -56,7 +56,8 @@ std::vector<std::unique_ptr<TrainableLayer>> make_metered_layers(
                                    .ops = &ops,
                                    .factory = &factory,
                                    .tensor = groups != nullptr ? groups->tensor() : nullptr,
-                                   .experts = groups != nullptr ? groups->experts() : nullptr},
+                                   .experts = groups != nullptr ? groups->experts() : nullptr,
+                                   .divides_rows = groups != nullptr && groups->divides_rows()},
                                   recompute);
   for (const auto& layer : layers) place_parameters(*layer);
   return layers;

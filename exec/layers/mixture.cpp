@@ -89,7 +89,7 @@ class MixtureLayer final : public TrainableLayer {
     co_return dx;
   }
 
-  void backward_weight(Saved& saved) override {
+  Task<void> backward_weight(Saved& saved) override {
     const float* const dlogits = saved.buffers[kLogits].floats();
     ops_.linear_backward_weight(product_, saved.buffers[kX].floats(), dlogits,
                                 weights_[0].gradients());
@@ -97,8 +97,8 @@ class MixtureLayer final : public TrainableLayer {
       ops_.bias_backward_weight(product_.rows, product_.out, dlogits, router_bias_->gradients());
     if (balance_bias_ != nullptr)
       ops_.experts().count_choices(router_, routes(saved), balance_bias_->gradients());
-    experts_.backward_weight(saved.inner[kExperts]);
-    if (shared_) shared_->backward_weight(saved.inner[kShared]);
+    co_await experts_.backward_weight(saved.inner[kExperts]);
+    if (shared_) co_await shared_->backward_weight(saved.inner[kShared]);
     for (Buffer& buffer : saved.buffers) buffer.reset();
   }
 

@@ -132,10 +132,13 @@ void attention_backward_input(const AttentionShape& shape, const float* qkv,
                               const float* probabilities, const float* dcontext, float* dqkv,
                               float* scratch, Numerics numerics = Numerics::Fast);
 
-// --- Embedding: y[r] = tokens[ids[r]] + positions[r % sequence] ---------------------------------
+// --- Embedding: y[r] = tokens[ids[r]] + positions[position(r)] ---------------------------------
 
+/// `first_row`: of all rows of the micro-batch, where not all are there.
 struct EmbeddingShape {
-  int rows = 0, sequence = 1, width = 0;
+  int rows = 0, sequence = 1, width = 0, first_row = 0;
+
+  int position(int row) const { return (first_row + row) % sequence; }
 };
 /// tokens[vocabulary][width]; positions[>= sequence][width], or null for none. Ids must lie within
 /// the vocabulary. Ids have no gradient, so there is no I.
@@ -155,7 +158,7 @@ struct TokenRange {
 /// stay.
 void look_up(const EmbeddingShape& shape, const TokenRange& own, bool alone,
              const std::int32_t* ids, const float* tokens, float* y);
-/// y[r] += positions[r % sequence].
+/// y[r] += positions[position(r)].
 void add_positions(const EmbeddingShape& shape, const float* positions, float* y);
 /// Of the tokens in the range, and of all positions; dpositions may be null.
 void look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
@@ -177,7 +180,7 @@ void softmax_cross_entropy_backward_input(const LossShape& shape, const float* p
                                           const std::int32_t* labels, float scale, float* dlogits);
 
 /// The columns [first, first + own.width) of rows of logits, where each of `members` ranks has
-/// some. What they tell one another says exec/layers/divided_loss.hpp.
+/// some. What they tell one another says exec/layers/divided/divided_loss.hpp.
 struct LogitsPart {
   LossShape own;
   int first = 0, member = 0, members = 1;

@@ -42,9 +42,10 @@ class OwnLayerHolder final : public PlainLayer {
     return dx;
   }
 
-  void backward_weight(Saved& saved) override {
+  Task<void> backward_weight(Saved& saved) override {
     layer_->backward_weight(input(saved), {saved.buffers[kDy].floats(), words_out_});
     for (Buffer& buffer : saved.buffers) buffer.reset();
+    co_return;
   }
 
   void collect(std::vector<Parameter*>& parameters) override {

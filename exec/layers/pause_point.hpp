@@ -12,15 +12,19 @@
 
 namespace pipewright::exec {
 
+struct RowsOfMembers;
 struct SumOfMembers;
 struct ExchangeOfMembers;
 
-/// One of the two; it stays where it is until the computation goes on.
+/// One of these; it stays where it is until the computation goes on.
 struct Wanted {
   SumOfMembers* sum = nullptr;
   ExchangeOfMembers* exchange = nullptr;
+  RowsOfMembers* rows = nullptr;
 
-  explicit operator bool() const { return sum != nullptr || exchange != nullptr; }
+  explicit operator bool() const {
+    return sum != nullptr || exchange != nullptr || rows != nullptr;
+  }
 };
 
 class PausePoint {

@@ -8,7 +8,7 @@ namespace pipewright::exec {
 
 Projection::Projection(const LayerSite& site, int in, int out, Parameter& weight, Parameter* bias,
                        const Division& division)
-    : ops_(*site.ops), in_(in), out_(out), weight_(weight), bias_(bias) {
+    : ops_(*site.ops), rows_(site), in_(in), out_(out), weight_(weight), bias_(bias) {
   if (site.tensor == nullptr || division.split == Split::Whole) return;
   tensor_ = site.tensor;
   path_ = as_call_name(site.path);
@@ -30,44 +30,60 @@ Projection::Projection(const LayerSite& site, int in, int out, Parameter& weight
 Task<void> Projection::forward(int rows, const float* x, float* y) const {
   const LinearShape shape{rows, in_, out_};
   if (split_ == Split::Rows) {
-    SumOfMembers sum{
-        .what = path_,
-        .values = y,
+    const SumOfMembers sum{
+        .what = name(kOut),
         .rows = rows,
         .width = out_,
-        .multiply = [&] { ops_.linear_forward(shape, x, weight_.weights(), y); },
+        .multiply = [&](float* all) { ops_.linear_forward(shape, x, weight_.weights(), all); },
         .turns = turns_,
-        .go_on = [&](const Range&) { ops_.linear_forward_on(shape, x, weight_.weights(), y); }};
-    co_await tensor_->together(sum);
+        .go_on = [&](const Range&,
+                     float* all) { ops_.linear_forward_on(shape, x, weight_.weights(), all); }};
+    co_await rows_.sum(sum, y);
   } else {
-    ops_.linear_forward(shape, x, weight_.weights(), y);
+    const DividedRows::AllRows all = co_await all_of(Split::Columns, x, rows, in_);
+    ops_.linear_forward(shape, all.at, weight_.weights(), y);
   }
-  if (bias_ != nullptr) ops_.bias_forward(rows, out_, bias_->weights(), y);
+  if (bias_ != nullptr) ops_.bias_forward(rows_out(rows), out_, bias_->weights(), y);
 }
 
 Task<void> Projection::backward_input(int rows, const float* dy, float* dx) const {
   const LinearShape shape{rows, in_, out_};
   if (split_ != Split::Columns) {
-    ops_.linear_backward_input(shape, dy, weight_.weights(), dx);
+    const DividedRows::AllRows all = co_await all_of(Split::Rows, dy, rows, out_);
+    ops_.linear_backward_input(shape, all.at, weight_.weights(), dx);
     co_return;
   }
-  SumOfMembers sum{
-      .what = path_,
-      .values = dx,
+  const SumOfMembers sum{
+      .what = name(kIn),
       .rows = rows,
       .width = in_,
-      .multiply = [&] { ops_.linear_backward_input(shape, dy, weight_.weights(), dx); },
+      .multiply =
+          [&](float* all) { ops_.linear_backward_input(shape, dy, weight_.weights(), all); },
       .turns = turns_,
       .go_on =
-          [&](const Range& own) {
-            ops_.linear_backward_input_on(shape, own, dy, weight_.weights(), dx);
+          [&](const Range& own, float* all) {
+            ops_.linear_backward_input_on(shape, own, dy, weight_.weights(), all);
           }};
-  co_await tensor_->together(sum);
+  co_await rows_.sum(sum, dx);
 }
 
-void Projection::backward_weight(int rows, const float* x, const float* dy) {
-  ops_.linear_backward_weight({rows, in_, out_}, x, dy, weight_.gradients());
-  if (bias_ != nullptr) ops_.bias_backward_weight(rows, out_, dy, bias_->gradients());
+Task<void> Projection::backward_weight(int rows, const float* x, const float* dy) {
+  const DividedRows::AllRows all_x = co_await all_of(Split::Columns, x, rows, in_);
+  const DividedRows::AllRows all_dy = co_await all_of(Split::Rows, dy, rows, out_);
+  ops_.linear_backward_weight({rows, in_, out_}, all_x.at, all_dy.at, weight_.gradients());
+  if (bias_ != nullptr) ops_.bias_backward_weight(rows, out_, all_dy.at, bias_->gradients());
+}
+
+/// All rows of an array of which a projection that is split so has this rank's alone.
+Task<DividedRows::AllRows> Projection::all_of(Split split, const float* own, int rows,
+                                              int width) const {
+  if (split_ == split)
+    co_return co_await rows_.gather(name(split == Split::Columns ? kIn : kOut), own, rows, width);
+  co_return DividedRows::AllRows{own, {}};
+}
+
+std::string Projection::name(const char* side) const {
+  return rows_.divides() ? path_ + side : path_;
 }
 
 }  // namespace pipewright::exec

@@ -2,8 +2,10 @@
 // them; or this rank's part of them.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "exec/layers/divided_rows.hpp"
 #include "exec/layers/layer.hpp"
 #include "exec/layers/tensor_group.hpp"
 
@@ -25,14 +27,29 @@ class Projection {
   int in() const { return in_; }
   int out() const { return out_; }
 
-  /// y[rows][out]. Split by rows it pauses, and y is the sum over the ranks.
+  /// Of all rows of a micro-batch those that come in, and that go out: where ranks divide rows, x
+  /// and dx of one that is split by columns, and y and dy of one that is split by rows, have this
+  /// rank's own.
+  int rows_in(int rows) const { return split_ == Split::Columns ? own(rows) : rows; }
+  int rows_out(int rows) const { return split_ == Split::Rows ? own(rows) : rows; }
+
+  /// `rows`: all. y[rows out][out]. Split by rows it pauses, and y is the sum over the ranks; it
+  /// also pauses for the rows of others.
   Task<void> forward(int rows, const float* x, float* y) const;
-  /// dx[rows][in]. Split by columns it pauses, and dx is the sum over the ranks.
+  /// dx[rows in][in]. Split by columns it pauses, and dx is the sum over the ranks; it also pauses
+  /// for the rows of others.
   Task<void> backward_input(int rows, const float* dy, float* dx) const;
-  void backward_weight(int rows, const float* x, const float* dy);
+  /// Pauses for the rows of others, which are not kept until now.
+  Task<void> backward_weight(int rows, const float* x, const float* dy);
 
  private:
+  int own(int rows) const { return static_cast<int>(rows_.own(rows).count); }
+  Task<DividedRows::AllRows> all_of(Split split, const float* own, int rows, int width) const;
+  /// Of what is brought together in front of it, and behind it.
+  std::string name(const char* side) const;
+
   TensorOps& ops_;
+  DividedRows rows_;
   int in_ = 0, out_ = 0;
   Parameter& weight_;
   Parameter* bias_;

@@ -16,19 +16,23 @@ class RankGroups {
   /// This rank's place along each axis, of so many.
   RankGroups(const StageDivision& place, const StageDivision& ranks, Numerics numerics)
       : tensor_(place.tensor, ranks.tensor, numerics, point_),
-        experts_(place.experts, ranks.experts, point_) {}
+        experts_(place.experts, ranks.experts, point_),
+        divides_rows_(ranks.rows && ranks.tensor > 1) {}
   RankGroups(const RankGroups&) = delete;
   RankGroups& operator=(const RankGroups&) = delete;
 
   /// Null where this rank has the layers, or the experts, whole.
   TensorGroup* tensor() { return tensor_.size() > 1 ? &tensor_ : nullptr; }
   ExpertGroup* experts() { return experts_.size() > 1 ? &experts_ : nullptr; }
+  /// Those of tensor() have rows of their own between the layers that they divide.
+  bool divides_rows() const { return divides_rows_; }
   PausePoint& point() { return point_; }
 
  private:
   PausePoint point_;
   TensorGroup tensor_;
   ExpertGroup experts_;
+  const bool divides_rows_;
 };
 
 /// Lets a computation on a device that counts go on wherever it pauses; paused(wanted) hears of it.

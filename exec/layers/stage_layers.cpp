@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/model/tie.hpp"
+#include "exec/layers/on_all_rows.hpp"
 #include "exec/layers/recompute.hpp"
 #include "exec/layers/tensor_group.hpp"
 #include "exec/layers/tied_head.hpp"
@@ -33,7 +34,10 @@ std::vector<std::unique_ptr<TrainableLayer>> make_stage_layers(
     site.split = i == 0 && vocabulary.embedding ? Split::Rows : Split::Whole;
     if (i == last && vocabulary.head) divide_end(layer, site);
     if (what != LayerRecompute::Whole || (tie && i == tie->head)) end_whole();
-    (what == LayerRecompute::Whole ? whole : layers).push_back(make_layer(layer, site));
+    const bool gathers_for_loss = i == last && site.divides_rows && !vocabulary.head;
+    (what == LayerRecompute::Whole ? whole : layers)
+        .push_back(gathers_for_loss ? make_on_all_rows(layer, site, true)
+                                    : make_layer(layer, site));
     site.width = width_behind(layer, site.width, site.path);
   }
   end_whole();

@@ -13,8 +13,8 @@ namespace pipewright::exec {
 /// The layers [first, end) of the model; `recompute` by layer of the model, empty: nothing is
 /// recomputed. Neighbours that are recomputed whole become one, which keeps what comes into the
 /// first; a tied head begins anew, for its part of the table's gradient is added apart from the
-/// embedding's. Of the site: extent, ops, seed and factory. Throws InputError if the layers do not
-/// fit each other.
+/// embedding's. Of the site: extent, ops, seed, factory and groups. Where ranks divide rows, all
+/// rows go into the loss. Throws InputError if the layers do not fit each other.
 std::vector<std::unique_ptr<TrainableLayer>> make_stage_layers(
     const Model& model, int first, int end, LayerSite site,
     std::span<const LayerRecompute> recompute);

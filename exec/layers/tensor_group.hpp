@@ -30,14 +30,30 @@ struct SumOfMembers {
   std::string what;  // a name that is unique in the stage and direction: the layer's path
   float* values = nullptr;
   int rows = 0, width = 0;
-  std::function<void()> multiply;  // fast numerics: overwrites `values` by the member's own summand
+  /// Fast numerics: overwrites the values by the member's own summand.
+  std::function<void(float* values)> multiply;
   std::span<const ChainTurn> turns;  // exact numerics: who adds to `values`, one after another
-  std::function<void(const Range&)> go_on;  // with a turn of its own
+  std::function<void(const Range&, float* values)> go_on;  // with a turn of its own
+  /// Each member wants the sum of its own rows alone (own_rows()); the others' mean nothing then.
+  bool scatters = false;
 
   std::size_t size() const {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
   }
 };
+
+/// An array of `rows` times `width` numbers of which each member has its own rows, and then all.
+struct RowsOfMembers {
+  std::string what;  // as of a sum
+  float* values = nullptr;
+  int rows = 0, width = 0;
+};
+
+/// Of an array's rows those of member `index` of `members`, who divide them evenly.
+inline Range own_rows(int rows, int index, int members) {
+  const std::int64_t each = rows / members;
+  return {index * each, each};
+}
 
 class TensorGroup {
  public:
@@ -51,9 +67,11 @@ class TensorGroup {
 
   /// For co_await: pauses until `sum` has become the sum. It must stay where it is meanwhile.
   PausePoint::Pause together(SumOfMembers& sum) {
-    if (numerics_ == Numerics::Fast) sum.multiply();
+    if (numerics_ == Numerics::Fast) sum.multiply(sum.values);
     return point_.until({.sum = &sum});
   }
+  /// The same, until all rows are there.
+  PausePoint::Pause gathered(RowsOfMembers& rows) { return point_.until({.rows = &rows}); }
 
  private:
   const int index_, size_;

@@ -21,6 +21,10 @@ void TensorOps::linear_backward_input_on(const LinearShape&, const Range&, const
   throw Bug("a sum over ranks in exact numerics on a device that has none");
 }
 
+void TensorOps::clear(std::size_t, float*) {
+  throw Bug("a sum over ranks on a device that has none");
+}
+
 void TensorOps::look_up(const EmbeddingShape&, const TokenRange&, bool, const std::int32_t*,
                         const float*, float*) {
   throw Bug("a token table that ranks divide on a device that has none");

@@ -157,6 +157,9 @@ class TensorOps {
                                  float* y);
   virtual void linear_backward_input_on(const LinearShape& shape, const Range& columns,
                                         const float* dy, const float* w, float* dx);
+  /// Zeros, where members of a group bring an array together that none of them overwrites. Bug
+  /// where a device does not.
+  virtual void clear(std::size_t n, float* x);
   virtual void bias_forward(int rows, int width, const float* bias, float* y) = 0;
   virtual void bias_backward_weight(int rows, int width, const float* dy, float* dbias) = 0;
 

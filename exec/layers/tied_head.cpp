@@ -8,6 +8,7 @@
 #include "core/model/tensor_split.hpp"
 #include "core/model/tie.hpp"
 #include "core/order/call.hpp"
+#include "exec/layers/divided_rows.hpp"
 #include "exec/layers/leaf_layer.hpp"
 #include "exec/layers/parameters.hpp"
 #include "exec/layers/tensor_group.hpp"
@@ -39,6 +40,7 @@ class TiedLinear final : public LeafLayer {
  public:
   TiedLinear(const Layer& layer, const LayerSite& site)
       : LeafLayer(site, copy_of_table(layer, site), kSlots),
+        rows_(site),
         table_(weights_.empty() ? site.shared_table->parameter : &weights_.front()),
         transposed_{site.extent.rows(), layer.out, site.width} {
     const Slice rows = own_rows(layer, site);
@@ -50,8 +52,9 @@ class TiedLinear final : public LeafLayer {
   }
 
   Task<Buffer> forward(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(extent_.words(transposed_.in));
-    ops_.linear_backward_input(transposed_, x.floats(), table_->weights(), y.floats());
+    Buffer y = ops_.take(words_of_all(transposed_.in));
+    const DividedRows::AllRows all = co_await all_rows_of(x);
+    ops_.linear_backward_input(transposed_, all.at, table_->weights(), y.floats());
     saved.buffers[kX] = std::move(x);
     co_return y;
   }
@@ -76,22 +79,35 @@ class TiedLinear final : public LeafLayer {
       ops_.linear_forward(transposed_, dy, table_->weights(), dx);
       co_return;
     }
-    SumOfMembers sum{
-        .what = path_,
-        .values = dx,
+    const SumOfMembers sum{
+        .what = name(),
         .rows = transposed_.rows,
         .width = transposed_.out,
-        .multiply = [&] { ops_.linear_forward(transposed_, dy, table_->weights(), dx); },
+        .multiply =
+            [&](float* all) { ops_.linear_forward(transposed_, dy, table_->weights(), all); },
         .turns = turns_,
         .go_on =
-            [&](const Range&) { ops_.linear_forward_on(transposed_, dy, table_->weights(), dx); }};
-    co_await tensor_->together(sum);
+            [&](const Range&, float* all) {
+              ops_.linear_forward_on(transposed_, dy, table_->weights(), all);
+            }};
+    co_await rows_.sum(sum, dx);
   }
 
-  void add_gradients(Saved& saved) override {
-    ops_.linear_backward_weight(transposed_, saved.buffers[kDy].floats(),
-                                saved.buffers[kX].floats(), table_->gradients());
+  Task<void> add_gradients_task(Saved& saved) override {
+    const DividedRows::AllRows all = co_await all_rows_of(saved.buffers[kX]);
+    ops_.linear_backward_weight(transposed_, saved.buffers[kDy].floats(), all.at,
+                                table_->gradients());
   }
+
+  Task<DividedRows::AllRows> all_rows_of(const Buffer& x) const {
+    return rows_.gather(name(), x.floats(), transposed_.rows, transposed_.out);
+  }
+  std::size_t words_of_all(int width) const {
+    return static_cast<std::size_t>(transposed_.rows) * static_cast<std::size_t>(width);
+  }
+  std::string name() const { return rows_.divides() ? path_ + kIn : path_; }
+
+  const DividedRows rows_;
 
   Parameter* table_;  // the embedding's, which lives as long as the stage, or weights_[0]
   LinearShape transposed_;

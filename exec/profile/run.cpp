@@ -18,7 +18,7 @@
 #include "exec/devices/cpu/device.hpp"
 #include "exec/devices/cpu/groups_of_ranks.hpp"
 #include "exec/devices/metered/device.hpp"
-#include "exec/layers/divided_parts.hpp"
+#include "exec/layers/divided/divided_parts.hpp"
 #include "exec/runtime/runtime.hpp"
 
 namespace pipewright::exec {

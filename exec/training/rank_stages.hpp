@@ -1,6 +1,6 @@
 // The stages of one rank, of any device, and what their actions ask of them. A Stage has
-// is_first(), is_last(), set_batch(), forward(), backward_input(), backward_weight() and
-// loss_share(), as exec/devices/cpu/stage.hpp says. Owns the stages; one thread at a time.
+// is_first(), is_last(), set_batch(), forward_task(), backward_input_task(), backward_weight_task()
+// and loss_share(), as exec/devices/cpu/stage.hpp says. Owns the stages; one thread at a time.
 #pragma once
 
 #include <functional>
@@ -79,7 +79,8 @@ class RankStages {
       Message result = co_await stage.backward_input_task(own(m), std::move(gradient));
       if (s > 0) messages.put(Flow::Gradient, s, m, std::move(result));
     }
-    if (action.kind == ActionKind::W || action.kind == ActionKind::B) stage.backward_weight(own(m));
+    if (action.kind == ActionKind::W || action.kind == ActionKind::B)
+      co_await stage.backward_weight_task(own(m));
   }
   /// The same of stages that are not divided.
   void compute(const Action& action, const Messages& messages) const {

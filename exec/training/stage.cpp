@@ -20,8 +20,10 @@ TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevic
                                .seed = spec.seed,
                                .factory = spec.factory,
                                .tensor = groups_->tensor(),
-                               .experts = groups_->experts()},
+                               .experts = groups_->experts(),
+                               .divides_rows = groups_->divides_rows()},
                               spec.recompute);
+  row_gradients_ = std::make_unique<RowGradients>(layers_, *groups_, device_->ops());
   share_loss_among(spec.micro_batches);
   parameters_ = parameters_of_layers(layers_);
   for (Parameter* p : parameters_.all) {
@@ -108,12 +110,13 @@ Task<Buffer> TrainableStage::backward_input_task(int micro_batch, Buffer gradien
   co_return dy;
 }
 
-void TrainableStage::backward_weight(int micro_batch) {
+Task<void> TrainableStage::backward_weight_task(int micro_batch) {
   InFlight& one = in_flight(micro_batch, Phase::InputDone, "W");
   if (gradients_are_old_) begin_gradients();
   if (divides_gradients()) make_whole_gradients();
+  co_await row_gradients_->bring_together(one.saved);
   for (std::size_t i = layers_.size(); i-- > 0;) {
-    layers_[i]->backward_weight(one.saved[i]);
+    co_await layers_[i]->backward_weight(one.saved[i]);
     weights_->add_parts(parameters_.of_layer[i], micro_batch);
   }
   one.phase = Phase::Idle;

@@ -10,7 +10,8 @@
 // add up over the micro-batches: in fast numerics in the order of backward_weight(), so two runs
 // with the same order of W agree bit for bit; in exact numerics the order does not matter
 // (exec/base/fixed_point.hpp), and not_finite() names a gradient that is no finite number or too
-// large for that. Messages are row major, [rows][width] with rows = micro-batch size · sequence.
+// large for that. Messages are row major, [rows][width] with rows = micro-batch size · sequence, or
+// this rank's part of these.
 //
 // Weight versions (docs/semantics.md §3.1) count the updates of a step. Whoever calls F, I and W
 // says before it which version they use; update_version() keeps the one that it replaces if it is
@@ -27,6 +28,7 @@
 #include "exec/base/buffer.hpp"
 #include "exec/data/data.hpp"
 #include "exec/evaluation/evaluation.hpp"
+#include "exec/layers/divided/row_gradients.hpp"
 #include "exec/layers/layer.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/layers/rank_groups.hpp"
@@ -75,8 +77,10 @@ class TrainableStage : public StageGradients {
   }
   /// What the stage is to the ranks that divide its layers with it.
   RankGroups& groups() const { return *groups_; }
-  /// W; then nothing of the micro-batch is left. B is backward_input() and then this.
-  void backward_weight(int micro_batch);
+  /// W; then nothing of the micro-batch is left. B is backward_input() and then this. Pauses where
+  /// ranks divide rows.
+  Task<void> backward_weight_task(int micro_batch);
+  void backward_weight(int micro_batch) { run_now(backward_weight_task(micro_batch)); }
 
   /// From now on F keeps nothing for a backward, and there is none: gradients and the optimizer's
   /// state go. The last stage makes outcomes of what it computes (exec/evaluation/evaluation.hpp);
@@ -194,6 +198,7 @@ class TrainableStage : public StageGradients {
   std::unique_ptr<RankGroups> groups_;
   RunMode mode_ = RunMode::Train;
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
+  std::unique_ptr<RowGradients> row_gradients_;
   StageParameters parameters_;
   StageWeights* weights_ = nullptr;  // the device's
   WeightVersions versions_;

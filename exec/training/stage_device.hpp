@@ -39,8 +39,8 @@ class StageDevice {
   virtual void softmax_cross_entropy_backward_input(int micro_batch, const LossShape& shape,
                                                     const float* probabilities, float scale,
                                                     float* dlogits) = 0;
-  // The same where ranks have a part each of the logits (exec/layers/divided_loss.hpp). Bug where
-  // the device has none.
+  // The same where ranks have a part each of the logits (exec/layers/divided/divided_loss.hpp). Bug
+  // where the device has none.
   virtual void tell_logits(int micro_batch, const LogitsPart& part, const float* logits,
                            float* facts);
   virtual void add_exponentials(const LogitsPart& part, const float* logits, const float* facts,

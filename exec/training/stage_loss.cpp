@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "exec/layers/divided_loss.hpp"
+#include "exec/layers/divided/divided_loss.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec {

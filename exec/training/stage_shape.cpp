@@ -51,6 +51,7 @@ StageShape shape_of(const StageSpec& spec) {
   shape.width_out = width_in_front_of(model, spec.end_layer);
   if (shape.is_first) shape.vocabulary = first_leaf(model.layers.front()).vocabulary;
   shape.loss = model.loss;
+  if (spec.ranks.rows) shape.row_parts = spec.ranks.tensor;
   shape.divides_logits = shape.is_last && vocabulary_split(model, spec.ranks.tensor).head;
   return shape;
 }

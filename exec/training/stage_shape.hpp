@@ -41,16 +41,22 @@ struct StageShape {
   int vocabulary = 0;  // of the first layer, if that is an embedding
   LossKind loss = LossKind::SoftmaxCrossEntropy;
   bool divides_logits = false;  // ranks have a part each of the last layer's output
+  int row_parts = 1;            // ranks have so many parts of a message's rows
 
   bool has_labels() const { return loss == LossKind::SoftmaxCrossEntropy; }
   /// Floats of the message that comes in from the stage before, and goes out to the next one; 0
   /// on the first and on the last stage.
-  std::size_t input_floats() const { return is_first ? 0 : extent.words(width_in); }
-  std::size_t output_floats() const { return is_last ? 0 : extent.words(width_out); }
+  std::size_t input_floats() const { return is_first ? 0 : message_floats(width_in); }
+  std::size_t output_floats() const { return is_last ? 0 : message_floats(width_out); }
   /// Words of a micro-batch's data: of the first stage a token or the inputs of each row, of the
   /// last one a label or the targets.
   std::size_t data_words() const { return extent.words(std::max(width_in, 1)); }
   std::size_t answer_words() const { return extent.words(has_labels() ? 1 : width_out); }
+
+ private:
+  std::size_t message_floats(int width) const {
+    return extent.words(width) / static_cast<std::size_t>(row_parts);
+  }
 };
 
 /// Bug if there is no such stage; throws InputError as width_in_front_of() does.

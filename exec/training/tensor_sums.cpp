@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "core/base/error.hpp"
 
@@ -16,7 +17,7 @@ void go_on_in_turns(SumOfMembers& sum, int index, collectives::Group& group) {
   std::fill(values.begin(), values.end(), 0.0F);
   for (std::size_t k = 0; k < sum.turns.size(); ++k) {
     const ChainTurn& turn = sum.turns[k];
-    if (turn.member == index) sum.go_on(turn.own);
+    if (turn.member == index) sum.go_on(turn.own, sum.values);
     const bool goes_on = k + 1 < sum.turns.size() && sum.turns[k + 1].member == turn.member;
     if (!goes_on) group.broadcast(turn.member, std::as_writable_bytes(values));
   }
@@ -26,8 +27,17 @@ void go_on_in_turns(SumOfMembers& sum, int index, collectives::Group& group) {
 
 void bring_together(SumOfMembers& sum, const TensorGroup& tensor, collectives::Group& group) {
   if (tensor.numerics() == Numerics::Exact) return go_on_in_turns(sum, tensor.index(), group);
-  const bool is_finite = group.all_reduce({std::span(sum.values, sum.size()), Numerics::Fast});
+  const collectives::Summands values{std::span(sum.values, sum.size()), Numerics::Fast};
+  const bool is_finite = sum.scatters ? group.reduce_scatter(values) : group.all_reduce(values);
   PIPEWRIGHT_ASSERT(is_finite, "a sum of floats has no range to leave");
+}
+
+void bring_together(RowsOfMembers& rows, collectives::Group& group) {
+  const std::size_t size =
+      static_cast<std::size_t>(rows.rows) * static_cast<std::size_t>(rows.width);
+  const auto members = static_cast<std::size_t>(group.members());
+  const std::vector<std::size_t> sizes(members, size / members * sizeof(float));
+  group.all_gather({std::as_writable_bytes(std::span(rows.values, size)), sizes});
 }
 
 }  // namespace pipewright::exec

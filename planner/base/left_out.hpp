@@ -40,6 +40,7 @@ enum class LeftOut : std::uint8_t {
   SizeNotProfiled,
   SelectiveWithoutAttention,
   IndivisibleLayers,
+  IndivisibleRows,
   ExpertsAcrossGroups,
   // What is the same as another configuration, or gains nothing.
   SameRankOrder,

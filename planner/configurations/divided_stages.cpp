@@ -4,7 +4,7 @@
 
 #include "core/costs/part_weights.hpp"
 #include "core/order/devices.hpp"
-#include "exec/layers/divided_parts.hpp"
+#include "exec/layers/divided/divided_parts.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -34,7 +34,7 @@ StageParts divided_stage_parts(const CostModel& costs, const Model& model,
                                std::span<const StageCosts> whole) {
   StageParts result{{}, {whole.begin(), whole.end()}};
   if (mesh.tensor == 1) return result;
-  const StageDivision ranks{mesh.tensor, mesh.experts};
+  const StageDivision ranks{mesh.tensor, mesh.experts, mesh.sequence_parallel};
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (ActionParts& action :
          exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer,

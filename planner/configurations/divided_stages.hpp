@@ -12,8 +12,8 @@
 
 namespace pipewright::planner {
 
-/// The parts of the model's layers (exec/layers/divided_parts.hpp), weighed in nanoseconds: an
-/// action with its parts takes what it took without them. No parts where nothing is divided.
+/// The parts of the model's layers (exec/layers/divided/divided_parts.hpp), weighed in nanoseconds:
+/// an action with its parts takes what it took without them. No parts where nothing is divided.
 /// `recompute` by layer.
 StageParts divided_stage_parts(const CostModel& costs, const Model& model,
                                std::span<const LayerRecompute> recompute, const ParallelSetup& mesh,

@@ -16,12 +16,6 @@
 namespace pipewright::planner {
 namespace {
 
-std::vector<bool> asked_flags(const Choice& choice) {
-  std::vector<bool> values;
-  for (const std::string& text : choice) values.push_back(text == "true");
-  return values;
-}
-
 std::vector<RankOrder> asked_orders(const Choice& choice) {
   std::vector<RankOrder> orders;
   for (const RankOrder order : {RankOrder::PipelineOutermost, RankOrder::DataOutermost}) {

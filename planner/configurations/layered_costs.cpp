@@ -1,6 +1,7 @@
 // A model as a chain of layers: pipeline and data parallelism, by a profile or operation counts.
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "core/base/error.hpp"
 #include "core/model/tensor_split.hpp"
@@ -32,28 +33,38 @@ class LayerConfigurations final : public ConfigurationCosts {
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         tensor_asked_(asked_tensor(job)),
         experts_asked_(asked_experts(job)),
+        rows_asked_(asked_rows(job)),
         zero_asked_(asked_zero(job.strategy)),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
         common_(common_of(job.strategy.schedule_mode)) {
-    for (const StageDivision& division : divisions_of(job))
+    const auto add = [&](const StageDivision& division) {
       divided_.emplace(key_of(division),
                        models_of(job, profile, cores, asked_recompute_, division));
+    };
+    for (const StageDivision& division : divisions_of(job)) {
+      for (const bool rows : rows_asked_) {
+        if (!rows || sequence_fault(job.model, division.tensor).empty())
+          add({division.tensor, division.experts, rows});
+      }
+    }
   }
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
     for (const int tensor : tensor_asked_) {
-      if (!may_divide({tensor, 1}, 1, visitor)) continue;
-      for (const int experts : experts_asked_) {
-        for (const int replicas : open_or_asked_replicas())
-          for_each_division(asked, {tensor, experts}, replicas, visitor);
+      for (const bool rows : rows_asked_) {
+        if (!may_divide({tensor, 1, rows}, 1, visitor)) continue;
+        for (const int experts : experts_asked_) {
+          for (const int replicas : open_or_asked_replicas())
+            for_each_division(asked, {tensor, experts, rows}, replicas, visitor);
+        }
       }
     }
   }
 
   std::optional<Refusal> refusal(const ParallelSetup& mesh) const override {
-    if (auto fault = division_fault({mesh.tensor, mesh.experts}, mesh.data)) return fault;
+    if (auto fault = division_fault(division_of(mesh), mesh.data)) return fault;
     if (!asked_recompute_.fixed_by_training || mesh.recompute == SetupRecompute{})
       return std::nullopt;
     return Refusal{
@@ -68,7 +79,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::int64_t least_overlapped_step(const ParallelSetup& mesh) const override {
     const StagePlan whole{0, static_cast<int>(job_.model.layers.size()), RankId(0)};
     const StageMessages told = of(mesh).messages_inside({&whole, 1}, mesh.micro_batch_size).front();
-    const std::int64_t all = (told.f + told.i).value;
+    const std::int64_t all = (told.f + told.i + told.w).value;
     const std::int64_t hidden =
         std::max(all, (mesh.micro_batches * all + mesh.pipeline - 1) / mesh.pipeline);
     return std::max<std::int64_t>(0, least_step(mesh) - hidden);
@@ -176,7 +187,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   const CostModel& of(const ParallelSetup& mesh) const {
-    const StageDivision division{mesh.tensor, mesh.experts};
+    const StageDivision division = division_of(mesh);
     const auto& models = division == StageDivision{} ? models_ : divided_.at(key_of(division));
     return asked_recompute_.fixed_by_training
                ? models.front()
@@ -189,8 +200,11 @@ class LayerConfigurations final : public ConfigurationCosts {
     return std::vector<LayerRecompute>(job_.model.layers.size(), mesh.recompute.of_all);
   }
   bool is_tensor_open() const { return job_.strategy.opens_mp_degree; }
-  static std::pair<int, int> key_of(const StageDivision& division) {
-    return {division.tensor, division.experts};
+  static StageDivision division_of(const ParallelSetup& mesh) {
+    return {mesh.tensor, mesh.experts, mesh.sequence_parallel};
+  }
+  static std::tuple<int, int, bool> key_of(const StageDivision& division) {
+    return {division.tensor, division.experts, division.rows};
   }
 
   void for_each_division(const std::vector<int>& asked, const StageDivision& division, int replicas,
@@ -203,6 +217,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         ParallelSetup setup = batching;
         setup.tensor = division.tensor;
         setup.experts = division.experts;
+        setup.sequence_parallel = division.rows;
         setup.pipeline = p;
         for (const int zero : zero_asked_) {
           setup.zero = zero;
@@ -231,11 +246,25 @@ class LayerConfigurations final : public ConfigurationCosts {
     return "ep_degree does not name ep " + std::to_string(experts) + "; add it to the values there";
   }
 
+  std::string row_refusal(const StageDivision& division) const {
+    const auto [tensor, experts, rows] = division;
+    if (tensor == 1 && !rows) return "";
+    const std::string fault = rows ? sequence_fault(job_.model, tensor) : "";
+    const bool is_named =
+        std::find(rows_asked_.begin(), rows_asked_.end(), rows) != rows_asked_.end();
+    if (!fault.empty() || is_named) return fault;
+    return std::string("use_sequence_parallel does not name ") + (rows ? "true" : "false") +
+           "; add it to the values there";
+  }
+
   /// Why devices and replicas do not divide the layers so, as a sentence; nullopt: they can.
   std::optional<Refusal> division_fault(const StageDivision& division, int replicas) const {
-    const auto [tensor, experts] = division;
+    const auto [tensor, experts, rows] = division;
     if (auto refusal = tensor_refusal(tensor); !refusal.empty())
       return Refusal{LeftOut::IndivisibleLayers, std::move(refusal)};
+    if (auto refusal = row_refusal(division); !refusal.empty())
+      return Refusal{tensor == 1 ? LeftOut::SequenceWithoutTensor : LeftOut::IndivisibleRows,
+                     std::move(refusal)};
     if (experts == 1) return std::nullopt;
     if (auto refusal = expert_refusal(experts, replicas); !refusal.empty())
       return Refusal{LeftOut::ExpertsApart, std::move(refusal)};
@@ -252,6 +281,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     ParallelSetup setup = setup_of(1, replicas);
     setup.tensor = division.tensor;
     setup.experts = division.experts;
+    setup.sequence_parallel = division.rows;
     visitor.ruled_out(fault->rule, setup);
     return false;
   }
@@ -374,10 +404,11 @@ class LayerConfigurations final : public ConfigurationCosts {
   AskedRecompute asked_recompute_;
   bool has_attention_;
   std::vector<CostModel> models_;
-  /// By tp and ep, where one is more than 1.
-  std::map<std::pair<int, int>, std::vector<CostModel>> divided_;
-  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, experts_asked_, zero_asked_;
-  std::vector<int> steps_asked_, sizes_asked_;
+  /// By tp, ep and sequence parallelism, where one of the numbers is more than 1.
+  std::map<std::tuple<int, int, bool>, std::vector<CostModel>> divided_;
+  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, experts_asked_;
+  std::vector<bool> rows_asked_;  // sequence parallelism
+  std::vector<int> zero_asked_, steps_asked_, sizes_asked_;
   CommonOfSchedules common_;
 };
 

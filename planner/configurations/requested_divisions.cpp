@@ -15,6 +15,11 @@ std::vector<int> asked_experts(const Job& job) {
   return asked.empty() ? std::vector<int>{1} : asked;
 }
 
+std::vector<bool> asked_rows(const Job& job) {
+  std::vector<bool> asked = asked_flags(job.strategy.use_sequence_parallel);
+  return asked.empty() ? std::vector<bool>{false} : asked;
+}
+
 std::vector<StageDivision> divisions_of(const Job& job) {
   std::vector<StageDivision> along_one, along_both;
   for (const int tensor : asked_tensor(job)) {

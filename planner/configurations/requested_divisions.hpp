@@ -12,8 +12,11 @@ namespace pipewright::planner {
 /// tp, and ep, to try; {1} where the job does not ask.
 std::vector<int> asked_tensor(const Job& job);
 std::vector<int> asked_experts(const Job& job);
+/// Whether the ranks of tp divide rows, too; {false} where the job does not ask.
+std::vector<bool> asked_rows(const Job& job);
 
-/// All but the whole: those of the asked ones that the model's layers can be divided by.
+/// All but the whole, without rows that are divided: those of the asked ones that the model's
+/// layers can be divided by.
 std::vector<StageDivision> divisions_of(const Job& job);
 
 }  // namespace pipewright::planner

@@ -19,6 +19,12 @@ std::vector<int> asked_numbers(const Choice& choice, const char* field, int leas
   return values;
 }
 
+std::vector<bool> asked_flags(const Choice& choice) {
+  std::vector<bool> values;
+  for (const std::string& text : choice) values.push_back(text == "true");
+  return values;
+}
+
 std::vector<int> divisors(int number) {
   std::vector<int> list;
   for (int n = 1; n <= number; ++n) {

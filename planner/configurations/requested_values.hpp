@@ -13,6 +13,9 @@ namespace pipewright::planner {
 /// whole number of at least `least`.
 std::vector<int> asked_numbers(const Choice& choice, const char* field, int least = 1);
 
+/// Of a field of flags; empty where it is open.
+std::vector<bool> asked_flags(const Choice& choice);
+
 /// Whether the field is open or has the value.
 inline bool admits(const std::vector<int>& asked, int value) {
   return asked.empty() || std::find(asked.begin(), asked.end(), value) != asked.end();

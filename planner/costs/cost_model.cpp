@@ -8,7 +8,7 @@
 #include "core/model/tie.hpp"
 #include "core/order/devices.hpp"
 #include "core/plan/tied_stages.hpp"
-#include "exec/layers/divided_parts.hpp"
+#include "exec/layers/divided/divided_parts.hpp"
 #include "planner/memory/memory.hpp"
 
 namespace pipewright::planner {
@@ -133,7 +133,13 @@ void CostModel::divide_layers() {
          exec::divided_parts(model_, l, l + 1, 1, recompute_, division_)) {
       for (const Part& part : action.parts) {
         if (part.is_computation() || action.kind == ActionKind::B) continue;
-        (action.kind == ActionKind::F ? calls.f : calls.i).push_back(part.call);
+        auto& of_kind = action.kind == ActionKind::F   ? calls.f
+                        : action.kind == ActionKind::I ? calls.i
+                                                       : calls.w;
+        if (action.kind == ActionKind::W && part.call.kind == ActionKind::AllReduce)
+          calls.norms = part.call;
+        else
+          of_kind.push_back(part.call);
       }
     }
     calls_.push_back(std::move(calls));
@@ -172,9 +178,25 @@ std::vector<StageMessages> CostModel::messages_inside(std::span<const StagePlan>
     for (int l = stages[s].first_layer; l < stages[s].end_layer; ++l) {
       messages[s].f += times(calls_[static_cast<std::size_t>(l)].f);
       messages[s].i += times(calls_[static_cast<std::size_t>(l)].i);
+      messages[s].w += times(calls_[static_cast<std::size_t>(l)].w);
     }
+    messages[s].w += time_of_norms(stages[s]);
   }
   return messages;
+}
+
+/// The gradients of a stage's norms are one sum.
+Nanoseconds CostModel::time_of_norms(const StagePlan& stage) const {
+  std::optional<Call> all;
+  for (int l = stage.first_layer; l < stage.end_layer; ++l) {
+    const Call& own = calls_[static_cast<std::size_t>(l)].norms;
+    if (!own.shape) continue;
+    if (all)
+      all->shape->back() += own.shape->back();
+    else
+      all = own;
+  }
+  return all ? call_time(*all) : Nanoseconds();
 }
 
 std::optional<std::string> CostModel::refusal(int micro_batch_size) const {
@@ -221,7 +243,8 @@ LayerTimes CostModel::message_times(const StagePlan& stage, int micro_batch_size
   for (const int cut : {stage.first_layer, stage.end_layer}) {
     if (cut == 0 || cut == static_cast<int>(model_.layers.size())) continue;
     const Layer& before = model_.layers[static_cast<std::size_t>(cut) - 1];
-    bytes += static_cast<double>(exec::output_bytes(before, model_, micro_batch_size));
+    bytes += static_cast<double>(exec::output_bytes(before, model_, micro_batch_size)) /
+             members_of_message();
   }
   const Between sizes = sizes_around(micro_batch_size);
   const auto rate = [&](double ProfileSize::*per_byte) {
@@ -290,7 +313,7 @@ std::vector<Bytes> CostModel::message_bytes(std::span<const StagePlan> stages,
   std::vector<Bytes> bytes;
   for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
     const Layer& last = model_.layers[static_cast<std::size_t>(stages[s].end_layer) - 1];
-    bytes.emplace_back(exec::output_bytes(last, model_, micro_batch_size));
+    bytes.emplace_back(exec::output_bytes(last, model_, micro_batch_size) / members_of_message());
   }
   return bytes;
 }
@@ -324,7 +347,8 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
     const StageMessages& told = inside[costs.size() - 1];
     costs.back().f += told.f;
     costs.back().i += told.i;
-    costs.back().b += told.i;
+    costs.back().w += told.w;
+    costs.back().b += told.i + told.w;
   }
   return costs;
 }

@@ -41,7 +41,7 @@ bool shares_this_machine(const Cluster& cluster);
 
 /// What sums over the devices of a rank, and exchanges between experts, take.
 struct StageMessages {
-  Nanoseconds f, i;
+  Nanoseconds f, i, w;
 };
 
 class CostModel {
@@ -74,7 +74,7 @@ class CostModel {
   std::vector<StageCosts> stage_costs(std::span<const StagePlan> stages, int ranks,
                                       int micro_batch_size, std::string_view optimizer) const;
 
-  /// The latter alone: in F, and in I, of a micro-batch.
+  /// The latter alone: in F, in I and in W, of a micro-batch.
   std::vector<StageMessages> messages_inside(std::span<const StagePlan> stages,
                                              int micro_batch_size) const;
   /// What a call of a stage's parts takes: a sum along tp, or an exchange of rows along ep, as far
@@ -118,6 +118,9 @@ class CostModel {
   LayerTimes message_times(const StagePlan& stage, int micro_batch_size) const;
   LayerTimes computed(std::size_t layer, int micro_batch_size) const;
   void divide_layers();
+  Nanoseconds time_of_norms(const StagePlan& stage) const;
+  /// Devices of which each sends its own rows.
+  int members_of_message() const { return division_.rows ? division_.tensor : 1; }
 
   Model model_;
   Cluster cluster_;
@@ -129,7 +132,8 @@ class CostModel {
   /// By layer: the part of F, I and W that one of the devices computes; empty: all of it.
   std::vector<std::array<double, 3>> own_share_;
   struct Calls {
-    std::vector<Call> f, i;  // of one sample
+    std::vector<Call> f, i, w;  // of one sample
+    Call norms;  // the sum that the W of a stage takes once; its bytes are the layer's
   };
   std::vector<Calls> calls_;                // by layer; empty: there are none
   std::vector<exec::LayerFootprint> work_;  // by layer, of one sample; without a profile

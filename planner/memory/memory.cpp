@@ -154,8 +154,10 @@ namespace {
 /// The ranks that divide the layers of the plan's model, where they can.
 StageDivision division_of(const Plan& plan) {
   const StageDivision ranks = plan.division();
-  return {tensor_fault(plan.model, ranks.tensor).empty() ? ranks.tensor : 1,
-          expert_fault(plan.model, ranks.experts).empty() ? ranks.experts : 1};
+  const bool divides = tensor_fault(plan.model, ranks.tensor).empty();
+  return {divides ? ranks.tensor : 1,
+          expert_fault(plan.model, ranks.experts).empty() ? ranks.experts : 1,
+          divides && ranks.rows && sequence_fault(plan.model, ranks.tensor).empty()};
 }
 
 /// Without a backward the layers are whole (planner/plans/run_of_plan.hpp).

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "core/model/tensor_split.hpp"
-#include "exec/layers/divided_loss.hpp"
+#include "exec/layers/divided/divided_loss.hpp"
+#include "exec/layers/divided/row_gradients.hpp"
 #include "exec/layers/metered_layers.hpp"
 #include "exec/layers/rank_groups.hpp"
 
@@ -28,7 +29,8 @@ class StageWalk {
         groups_({0, 0}, ranks, exec::Numerics::Fast),
         divides_logits_(is_last() && vocabulary_split(model, ranks.tensor).head),
         layers_(exec::make_metered_layers(model, stage.first_layer, stage.end_layer, extent_, ops_,
-                                          recompute, &groups_)) {
+                                          recompute, &groups_)),
+        row_gradients_(layers_, groups_, ops_) {
     for (const auto& layer : layers_) saved_.push_back(layer->new_saved());
   }
 
@@ -40,7 +42,7 @@ class StageWalk {
       if (divides_logits_) tell_logits();
     } else {
       x.reset();
-      const Buffer message = floats(width_out());
+      const Buffer message = of_message(width_out());
     }
     x.reset();
     return since(before);
@@ -51,7 +53,7 @@ class StageWalk {
     for (const auto& layer : layers_) layer->set_evaluating(true);
     const std::int64_t before = begin();
     forward_all(false);
-    if (!is_last()) const Buffer message = floats(width_out());
+    if (!is_last()) const Buffer message = of_message(width_out());
     return since(before);
   }
 
@@ -61,18 +63,20 @@ class StageWalk {
     for (std::size_t l = layers_.size(); l-- > 0;)
       dy = run(layers_[l]->backward_input(std::move(dy), saved_[l], l > 0 || !is_first()));
     dy.reset();
-    if (!is_first()) const Buffer message = floats(width_in());
+    if (!is_first()) const Buffer message = of_message(width_in());
     return since(before);
   }
 
   ActionBytes backward_weight() {
     const std::int64_t before = begin();
-    for (std::size_t l = layers_.size(); l-- > 0;) layers_[l]->backward_weight(saved_[l]);
+    run(row_gradients_.bring_together(saved_));
+    for (std::size_t l = layers_.size(); l-- > 0;) run(layers_[l]->backward_weight(saved_[l]));
     return since(before);
   }
 
  private:
-  Buffer run(exec::Task<Buffer> task) {
+  template <class T>
+  T run(exec::Task<T> task) {
     return exec::run_counting(std::move(task), groups_.point(), [&](const exec::Wanted& wanted) {
       if (rows_ == RowsToExperts::Most && wanted.exchange != nullptr)
         let_most_come(*wanted.exchange);
@@ -105,11 +109,16 @@ class StageWalk {
                        groups_.point(), [](const exec::Wanted&) {});
   }
   Buffer floats(int width) { return ops_.take(extent_.words(width)); }
+  /// Where ranks divide rows, each sends its own.
+  Buffer of_message(int width) {
+    const auto members = groups_.divides_rows() ? groups_.tensor()->size() : 1;
+    return ops_.take(extent_.words(width) / static_cast<std::size_t>(members));
+  }
 
   /// Whether what layers keep for a backward stays.
   Buffer forward_all(bool keeps) {
     const bool reads_ids = is_first() && exec::width_before(model_.layers.front()) == 0;
-    Buffer x = reads_ids ? ops_.take_ids(extent_.words(1)) : floats(width_in());
+    Buffer x = reads_ids ? ops_.take_ids(extent_.words(1)) : of_message(width_in());
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       x = run(layers_[l]->forward(std::move(x), saved_[l]));
       if (!keeps) let_go(saved_[l]);
@@ -119,7 +128,7 @@ class StageWalk {
 
   /// The gradient of the output: the last stage makes it of what its loss has kept.
   Buffer output_gradient() {
-    if (!is_last()) return floats(width_out());
+    if (!is_last()) return of_message(width_out());
     const Buffer kept = std::exchange(loss_, Buffer());
     return kept.is_shared() ? floats(width_of_output()) : kept;
   }
@@ -132,6 +141,7 @@ class StageWalk {
   exec::RankGroups groups_;
   const bool divides_logits_;
   std::vector<std::unique_ptr<exec::TrainableLayer>> layers_;
+  exec::RowGradients row_gradients_;
   std::vector<exec::Saved> saved_;  // by layer
   Buffer loss_;
 };

@@ -10,7 +10,6 @@ namespace pipewright::planner {
 
 std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup& parallel) {
   std::vector<std::string> missing;
-  if (parallel.sequence_parallel) missing.emplace_back("sequence parallelism");
   if (parallel.context > 1) missing.emplace_back("context parallelism");
   // Its times are of sums after every micro-batch, which the executor does not make.
   if (parallel.zero > 1 && estimated_architecture(job))
@@ -19,6 +18,10 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
     missing.push_back("the layers of " + job.architecture->name);
   if (missing.empty() && !tensor_fault(job.model, parallel.tensor).empty())
     missing.push_back("layers of this model for tp " + std::to_string(parallel.tensor));
+  if (missing.empty() && parallel.sequence_parallel &&
+      !sequence_fault(job.model, parallel.tensor).empty())
+    missing.push_back("rows of this model for sequence parallelism with tp " +
+                      std::to_string(parallel.tensor));
   if (missing.empty() && !expert_fault(job.model, parallel.experts).empty())
     missing.push_back("layers of this model for ep " + std::to_string(parallel.experts));
   return missing;

@@ -9,7 +9,7 @@
 #include "core/costs/part_weights.hpp"
 #include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
-#include "exec/layers/divided_parts.hpp"
+#include "exec/layers/divided/divided_parts.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
 

@@ -32,14 +32,16 @@ struct PeakCase {
   const char* optimizer = "adamw";
   bool sharded = false;
   int tensor = 1;
-  int experts = 1;  // of the replicas, that divide them
-  int zero = 1;     // where it is sharded
+  int experts = 1;    // of the replicas, that divide them
+  int zero = 1;       // where it is sharded
+  bool rows = false;  // sequence parallelism
 };
 
 std::string name_of(const PeakCase& c) {
   std::string name = std::string(c.model) + "_" + c.schedule + "_" + std::to_string(c.ranks);
   if (c.chunks > 1) name += "x" + std::to_string(c.chunks);
   if (c.tensor > 1) name += "_tp" + std::to_string(c.tensor);
+  if (c.rows) name += "_sp";
   if (c.experts > 1) name += "_ep" + std::to_string(c.experts);
   if (c.replicas > 1) name += c.sharded ? "_zero" + std::to_string(c.zero) : "_replicas";
   if (c.recompute == RecomputeSpec::Kind::Full) name += "_full";
@@ -91,6 +93,7 @@ Plan plan_of(const PeakCase& c) {
   plan.model = model_named(c.model);
   plan.mesh = Mesh::grid_of_replicas(c.ranks, c.replicas, 1, c.tensor);
   plan.expert_parallel = c.experts;
+  plan.sequence_parallel = c.rows;
   plan.micro_batches = c.micro_batches;
   plan.micro_batch_size = c.micro_batch_size;
   plan.schedule.name = c.schedule;
@@ -124,6 +127,7 @@ std::vector<std::int64_t> measured(const Plan& plan, const Program& program,
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, 1e-3);
   training.options.recompute = recompute_of(plan.model, plan.training.recompute);
   training.options.numerics = numerics;
+  training.options.ranks.rows = mode == exec::RunMode::Train && plan.division().rows;
   training.mode = mode;
   training.data = data.get();
   return exec::cpu::run_on_cpu(program, plan.costs, training, {.steps = 2}).peak_bytes;
@@ -259,6 +263,17 @@ INSTANTIATE_TEST_SUITE_P(
                  .replicas = 2,
                  .sharded = true,
                  .tensor = 2},
+        PeakCase{.model = "transformer", .schedule = "1f1b", .ranks = 2, .tensor = 2, .rows = true},
+        PeakCase{
+            .model = "transformer", .schedule = "zb-h1", .ranks = 2, .tensor = 4, .rows = true},
+        PeakCase{.model = "llama", .schedule = "gpipe", .ranks = 2, .tensor = 2, .rows = true},
+        PeakCase{.model = "llama",
+                 .schedule = "1f1b",
+                 .ranks = 2,
+                 .recompute = kFull,
+                 .tensor = 2,
+                 .rows = true},
+        PeakCase{.model = "mixtral", .schedule = "1f1b", .ranks = 2, .tensor = 2, .rows = true},
         divided("1f1b", 1, 2), divided("1f1b", 1, 3), divided("interleaved", 2, 2),
         divided("interleaved", 2, 3), divided("zbv", 2, 2), divided("zbv", 2, 3),
         divided("gpipe", 1, 3), divided("dualpipe", 1, 1), divided("chimera", 1, 1),

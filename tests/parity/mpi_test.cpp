@@ -216,6 +216,24 @@ TEST(Mpi, RanksThatDivideLayersGiveTheSerialBits) {
   EXPECT_EQ(ran, processes() == 4 ? 6 : 2);
 }
 
+TEST(Mpi, RanksThatDivideRowsGiveTheSerialBits) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  const Layout layout{.tensor = processes(), .rows = true};
+  const Model model = divisible_model({{"style", "llama"}, {"sequence", 8}});
+  const Program program = divided(planner::make_order("1f1b", {1, 4, 1, {}}), model, layout);
+  for (const auto& group_of : {through_windows(), over_the_wire()}) {
+    for (const exec::Numerics numerics : {exec::Numerics::Exact, exec::Numerics::Fast}) {
+      DividedSetting setting(program, model, numerics, layout);
+      setting.training.verified_steps = 2;
+      const auto run = train(program, setting.training, 2, group_of);
+      ASSERT_TRUE(run.finished()) << run.failure;
+      if (!is_first()) continue;
+      EXPECT_LT(run.verify.value().gradients.norm_rel, 2e-6);
+      EXPECT_EQ(run.verify.value().parameters.bitwise, numerics == exec::Numerics::Exact);
+    }
+  }
+}
+
 TEST(Mpi, RanksThatDivideExpertsGiveTheSerialBits) {
   if (processes() < 2) GTEST_SKIP() << "needs two processes";
   const Layout layout{.tensor = 1, .experts = 2};

@@ -9,6 +9,7 @@
 #include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
 #include "exec/devices/cpu/checkpointing.hpp"
+#include "exec/devices/cpu/training_fit.hpp"
 
 namespace pipewright::exec::cpu {
 
@@ -31,8 +32,7 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
   StageOptions options = training.options;
   options.place = {coordinate_of(program.devices, kTensorAxis, rank),
                    coordinate_of(program.devices, kExpertAxis, rank)};
-  options.ranks = {size_along(program.devices, kTensorAxis),
-                   size_along(program.devices, kExpertAxis)};
+  options.ranks = division_of(program, training);
   for (const StageId id : program.placement.stages_of(rank)) {
     const StagePlan& plan = training.stages[static_cast<std::size_t>(id.value)];
     auto stage = std::make_unique<Stage>(*training.model, plan.first_layer, plan.end_layer,

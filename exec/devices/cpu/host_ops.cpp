@@ -36,6 +36,8 @@ void HostOps::linear_backward_input_on(const LinearShape& s, const Range& column
        {w + columns.begin, s.out, true}, 1.0F, dx, s.in, numerics_);
 }
 
+void HostOps::clear(std::size_t n, float* x) { std::fill_n(x, n, 0.0F); }
+
 void HostOps::bias_forward(int rows, int width, const float* bias, float* y) {
   exec::bias_forward(rows, width, bias, y);
 }

@@ -26,6 +26,7 @@ class HostOps final : public TensorOps,
                          float* y) override;
   void linear_backward_input_on(const LinearShape& shape, const Range& columns, const float* dy,
                                 const float* w, float* dx) override;
+  void clear(std::size_t n, float* x) override;
   void bias_forward(int rows, int width, const float* bias, float* y) override;
   void bias_backward_weight(int rows, int width, const float* dy, float* dbias) override;
   void relu_forward(std::size_t n, const float* x, float* y) override;

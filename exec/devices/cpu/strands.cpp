@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "exec/layers/divided_parts.hpp"
+#include "exec/layers/divided/divided_parts.hpp"
 #include "exec/training/expert_exchange.hpp"
 #include "exec/training/tensor_sums.hpp"
 
@@ -71,6 +71,7 @@ void Strands::bring_together(InstructionId call) {
   PIPEWRIGHT_ASSERT(wanted, "a call ended that nobody has issued");
   if (wanted.sum != nullptr)
     return exec::bring_together(*wanted.sum, *strand.stage->tensor(), *groups_.tensor);
+  if (wanted.rows != nullptr) return exec::bring_together(*wanted.rows, *groups_.tensor);
   exec::bring_together(*wanted.exchange, *groups_.experts);
 }
 

@@ -10,7 +10,7 @@
 #include "core/order/devices.hpp"
 #include "core/order/forward_order.hpp"
 #include "core/plan/tied_stages.hpp"
-#include "exec/layers/divided_parts.hpp"
+#include "exec/layers/divided/divided_parts.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
@@ -48,6 +48,14 @@ void require_whole_groups(const Program& program, int experts) {
                     " replicas divide the experts (ep); take a sharding_degree that is a multiple "
                     "of ep");
   }
+}
+
+/// Of ranks that divide rows.
+void require_row_division(const Program& program, const Training& training) {
+  if (!training.options.ranks.rows) return;
+  const std::string fault =
+      sequence_fault(*training.model, size_along(program.devices, kTensorAxis));
+  if (!fault.empty()) refuse_training(fault);
 }
 
 /// Ranks that divide layers.
@@ -141,8 +149,7 @@ void require_calls(const Program& program, RankId rank, StageId stage,
 
 /// What ranks bring together inside an action has to be what its layers ask for.
 void require_parts(const Program& program, const Training& training) {
-  const StageDivision ranks{size_along(program.devices, kTensorAxis),
-                            size_along(program.devices, kExpertAxis)};
+  const StageDivision ranks = division_of(program, training);
   if (ranks == StageDivision{}) return;
   for (std::size_t s = training.stages.size(); s-- > 0;) {
     const StageId stage(static_cast<std::int64_t>(s));
@@ -270,9 +277,15 @@ void require_ties(const Program& program, const Training& training) {
 
 }  // namespace
 
+StageDivision division_of(const Program& program, const Training& training) {
+  return {size_along(program.devices, kTensorAxis), size_along(program.devices, kExpertAxis),
+          training.options.ranks.rows};
+}
+
 void require_fit(const Program& program, const Training& training) {
   require_sizes(program, training);
   require_division(program, training);
+  require_row_division(program, training);
   require_layers(training);
   require_parts(program, training);
   require_equal_replicas(program);

@@ -6,6 +6,9 @@
 
 namespace pipewright::exec::cpu {
 
+/// The ranks that divide the layers of the Program's stages.
+StageDivision division_of(const Program& program, const Training& training);
+
 /// Throws InputError if the Program is no whole order, does not have the training's stages and
 /// micro-batches, or lets the replicas of a stage drift apart: each OPT of theirs needs a
 /// REDUCE_GRAD after the last weight gradient, and all replicas the same sequence of both. Where

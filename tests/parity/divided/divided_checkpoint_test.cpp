@@ -127,6 +127,18 @@ TEST(DividedCheckpoints, AnyDivisionOfExpertsGoesOnFromAnyOther) {
     expect_any_goes_on(divisions_of_experts(), model);
 }
 
+TEST(DividedCheckpoints, AnyDivisionOfRowsGoesOnFromAnyOther) {
+  const std::vector<Division> divisions = {
+      {"sp, tp 4", 1, {.tensor = 4, .rows = true}},
+      {"one rank", 1, {.tensor = 1}},
+      {"sp, pp 2, tp 2, dp 2, ZeRO 1",
+       2,
+       {.tensor = 2, .replicas = 2, .sharded = true, .rows = true}},
+      {"tp 2", 1, {.tensor = 2}},
+  };
+  expect_any_goes_on(divisions, divisible_model({{"sequence", 8}}));
+}
+
 TEST(DividedCheckpoints, AreTheFilesOfATrainingThatIsNotDivided) {
   const Model model = divisible_model();
   std::vector<std::string> parts;

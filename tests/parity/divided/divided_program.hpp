@@ -7,7 +7,7 @@
 
 #include "core/order/devices.hpp"
 #include "core/plan/tied_stages.hpp"
-#include "exec/layers/divided_parts.hpp"
+#include "exec/layers/divided/divided_parts.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "tests/parity/training_setting.hpp"
 
@@ -57,9 +57,10 @@ struct Layout {
   int tensor = 2, replicas = 1;
   bool sharded = false;
   std::vector<LayerRecompute> recompute = {};
-  int zero = 1;     // where it is sharded
-  int experts = 1;  // ranks that divide them
-  int groups = 1;   // of replicas, where it is sharded
+  int zero = 1;       // where it is sharded
+  int experts = 1;    // ranks that divide them
+  int groups = 1;     // of replicas, where it is sharded
+  bool rows = false;  // sequence parallelism
 };
 
 /// The pipeline's order, with the parts that the model's layers have, for all devices.
@@ -71,7 +72,7 @@ inline Program divided(const Order& pipeline, const Model& model, const Layout& 
   for (std::size_t s = 0; s < stages.size(); ++s) {
     auto parts =
         exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer, kMicroBatchSize,
-                            layout.recompute, {layout.tensor, layout.experts});
+                            layout.recompute, {layout.tensor, layout.experts, layout.rows});
     for (ActionParts& one : parts) {
       one.stage = StageId(static_cast<std::int64_t>(s));
       order.parts.push_back(std::move(one));
@@ -97,6 +98,7 @@ struct DividedSetting : Setting {
     training.micro_batches = micro_batches_of_data(program.devices, program.micro_batches);
     training.options.numerics = numerics;
     training.options.recompute = layout.recompute;
+    training.options.ranks.rows = layout.rows;
     training.optimizer.clip_grad_norm = 0.5;
     data = exec::make_data(
         model, {.samples = kMicroBatchSize, .micro_batches = training.micro_batches, .seed = 7},

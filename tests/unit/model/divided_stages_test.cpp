@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "planner/plans/program_of_plan.hpp"
@@ -78,6 +79,26 @@ TEST_P(DividedStages, APlanIsPredictedAsItsDevicesAreSimulated) {
   }
 }
 
+TEST_P(DividedStages, DevicesThatDivideRowsTooArePredictedAsTheyAreSimulated) {
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE("pp " + std::to_string(ranks));
+    Job job = job_of(GetParam(), 2, ranks);
+    job.strategy.schedule_mode = {"1f1b"};
+    job.strategy.accumulate_steps = {"4"};
+    const SearchResult whole = search(job);
+    job.strategy.use_sequence_parallel = {"true"};
+    const SearchResult divided = search(job);
+    expect_one_step(divided);
+    ASSERT_TRUE(whole.best && divided.best);
+    EXPECT_TRUE(divided.best->sequence_parallel);
+    EXPECT_LT(divided.ranked.front().peak_bytes, whole.ranked.front().peak_bytes);
+    if (ranks == 1) continue;
+    const CostTable &all = whole.best->costs, &own = divided.best->costs;
+    EXPECT_EQ(2 * own.activation_bytes.front().value, all.activation_bytes.front().value);
+    EXPECT_EQ(2 * own.gradient_bytes.front().value, all.gradient_bytes.front().value);
+  }
+}
+
 /// What replicas exchange is in the Program, whether a node ends between them or not.
 TEST(DividedStages, ReplicasOnSeveralNodesReduceTheirPartsOfTheGradients) {
   for (const int per_node : {2, 4, 8}) {
@@ -134,6 +155,20 @@ TEST(DividedStages, AnOpenDegreeTriesWhatDividesTheLayers) {
   EXPECT_EQ(degrees(job), (std::set{1}));
   job.strategy.opens_mp_degree = true;
   EXPECT_EQ(degrees(job), (std::set{1, 2, 4}));  // four heads
+}
+
+TEST(DividedStages, RowsAreDividedWhereTheJobSaysSoAndTheyCanBe) {
+  Job job = job_of("gpt-tiny", 1, 1);
+  job.strategy.mp_degree = {"1", "2"};
+  job.strategy.use_sequence_parallel = {"false", "true"};
+  std::set<std::pair<int, bool>> found;
+  const SearchResult result = search(job, nullptr, {.keep = 1000});
+  for (const Candidate& row : result.ranked)
+    found.emplace(row.parallel.tensor, row.parallel.sequence_parallel);
+  EXPECT_EQ(found, (std::set<std::pair<int, bool>>{{1, false}, {2, false}, {2, true}}));
+  EXPECT_EQ(result.pruned.count(LeftOutReason(LeftOut::SequenceWithoutTensor)), 1U);
+  job.model.sequence = 31;
+  EXPECT_EQ(search(job).pruned.count(LeftOutReason(LeftOut::IndivisibleRows)), 1U);
 }
 
 Job with_experts(int replicas, int experts) {

@@ -46,22 +46,19 @@ std::string job_on_a100s(const std::string& model, const std::string& strategy) 
          strategy + "}";
 }
 
-TEST(GpuRefusals, APlanWithSequenceParallelismIsRefusedInItsOwnWords) {
-  expect_plan_refused(job_on_a100s("megatron-1.7b", R"({"mp_degree": 2, "sharding_stage": 0,
-                                                        "use_sequence_parallel": true})"),
-                      "sequence parallelism\n");
-}
-
-/// CPUs train it.
+/// CPUs train it, with sequence parallelism and without.
 TEST(GpuRefusals, APlanWithTensorParallelismIsRefusedInItsOwnWords) {
-  const Folder folder;
-  folder.write("job.json", job_on_a100s("megatron-1.7b", R"({"mp_degree": 2, "sharding_stage": 0,
-                                                 "use_sequence_parallel": false})"));
-  ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
-  for (const char* way : kGpuWays)
-    expect_refused(folder, std::string("plan.json ") + way, 3,
-                   "this plan does not run on GPUs: not in the executor: tensor parallelism on "
-                   "GPUs\n");
+  for (const char* divides_rows : {"false", "true"}) {
+    const Folder folder;
+    folder.write("job.json", job_on_a100s("megatron-1.7b", R"({"mp_degree": 2, "sharding_stage": 0,
+                                                   "use_sequence_parallel": )" +
+                                                               std::string(divides_rows) + "}"));
+    ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
+    for (const char* way : kGpuWays)
+      expect_refused(folder, std::string("plan.json ") + way, 3,
+                     "this plan does not run on GPUs: not in the executor: tensor parallelism on "
+                     "GPUs\n");
+  }
 }
 
 TEST(GpuRefusals, APlanWithContextParallelismIsRefusedInItsOwnWords) {

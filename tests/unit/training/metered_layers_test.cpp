@@ -32,7 +32,7 @@ Kept kept_by(const Layer& layer, Extent extent, bool recomputes_attention = fals
   const std::int64_t input = static_cast<std::int64_t>(dx.bytes());
   kept.after_i = ops.live_bytes() - input;
   dx.reset();
-  made->backward_weight(saved);
+  run_now(made->backward_weight(saved));
   EXPECT_EQ(ops.live_bytes(), static_cast<std::int64_t>(dy.bytes())) << "W lets go of the rest";
   return kept;
 }

@@ -174,7 +174,7 @@ TEST(Router, TheBiasMovesTowardsExpertsThatWereChosenLess) {
   std::fill_n(dy.floats(), 4, 1.0F);
   run_now(made->forward(std::move(x), saved));
   run_now(made->backward_input(std::move(dy), saved, true));
-  made->backward_weight(saved);
+  run_now(made->backward_weight(saved));
   const Parameter& bias = *parameters[1];
   ASSERT_EQ(bias.name, "0/balance_bias");
   EXPECT_TRUE(bias.is_statistic);
@@ -397,7 +397,7 @@ TEST_P(MixtureLayers, AgreeWithTheReference) {
                kTolerance, "F");
 
   const Buffer dx = run_now(made->backward_input(std::move(gradient), saved, true));
-  made->backward_weight(saved);
+  run_now(made->backward_weight(saved));
   const auto minimised = [&](const Doubles& at) {
     const Reference reference(GetParam(), at);
     double sum = kShare * reference.losses();

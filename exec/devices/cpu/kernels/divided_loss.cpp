@@ -1,6 +1,6 @@
-// Softmax cross-entropy of a part of each row's columns (exec/layers/divided_loss.hpp). Sums go on
-// where the columns before have stopped, in the sixteen parts of reduce.hpp, so that all parts
-// together give the bits of whole rows.
+// Softmax cross-entropy of a part of each row's columns (exec/layers/divided/divided_loss.hpp).
+// Sums go on where the columns before have stopped, in the sixteen parts of reduce.hpp, so that all
+// parts together give the bits of whole rows.
 #include <algorithm>
 #include <cmath>
 

@@ -20,7 +20,7 @@ void embedding_forward(const EmbeddingShape& s, const std::int32_t* ids, const f
       std::copy(token, token + s.width, y);
       continue;
     }
-    const float* position = positions + row_offset(r % s.sequence, s.width);
+    const float* position = positions + row_offset(s.position(r), s.width);
     for (int j = 0; j < s.width; ++j) y[j] = token[j] + position[j];
   }
 }
@@ -31,7 +31,7 @@ void embedding_backward_weight(const EmbeddingShape& s, const std::int32_t* ids,
     float* token = dtokens + row_offset(ids[r], s.width);
     for (int j = 0; j < s.width; ++j) token[j] += dy[j];
     if (dpositions == nullptr) continue;
-    float* position = dpositions + row_offset(r % s.sequence, s.width);
+    float* position = dpositions + row_offset(s.position(r), s.width);
     for (int j = 0; j < s.width; ++j) position[j] += dy[j];
   }
 }
@@ -50,7 +50,7 @@ void look_up(const EmbeddingShape& s, const TokenRange& own, bool alone, const s
 
 void add_positions(const EmbeddingShape& s, const float* positions, float* y) {
   for (int r = 0; r < s.rows; ++r, y += s.width) {
-    const float* position = positions + row_offset(r % s.sequence, s.width);
+    const float* position = positions + row_offset(s.position(r), s.width);
     for (int j = 0; j < s.width; ++j) y[j] += position[j];
   }
 }
@@ -64,7 +64,7 @@ void look_up_backward_weight(const EmbeddingShape& s, const TokenRange& own,
       for (int j = 0; j < s.width; ++j) token[j] += dy[j];
     }
     if (dpositions == nullptr) continue;
-    float* position = dpositions + row_offset(r % s.sequence, s.width);
+    float* position = dpositions + row_offset(s.position(r), s.width);
     for (int j = 0; j < s.width; ++j) position[j] += dy[j];
   }
 }

@@ -1,4 +1,4 @@
-#include "exec/layers/divided_loss.hpp"
+#include "exec/layers/divided/divided_loss.hpp"
 
 #include <utility>
 #include <vector>
@@ -26,21 +26,19 @@ Task<LogitSums> bring_logits_together(TensorOps& ops, TensorGroup& group, int ro
                      .values = all.facts.floats(),
                      .rows = rows,
                      .width = members + 1,
-                     .multiply = [&] { own.tell(true, all.facts.floats()); },
+                     .multiply = [&](float* values) { own.tell(true, values); },
                      .turns = turns,
-                     .go_on = [&](const Range&) { own.tell(false, all.facts.floats()); }};
+                     .go_on = [&](const Range&, float* values) { own.tell(false, values); }};
   co_await group.together(facts);
   SumOfMembers sums{
       .what = "loss.exponentials",
       .values = all.sums.floats(),
       .rows = rows,
       .width = kLossLanes,
-      .multiply = [&] { own.add_exponentials(true, all.facts.floats(), all.sums.floats()); },
+      .multiply = [&](float* values) { own.add_exponentials(true, all.facts.floats(), values); },
       .turns = turns,
-      .go_on =
-          [&](const Range&) {
-            own.add_exponentials(false, all.facts.floats(), all.sums.floats());
-          }};
+      .go_on = [&](const Range&,
+                   float* values) { own.add_exponentials(false, all.facts.floats(), values); }};
   co_await group.together(sums);
   co_return all;
 }

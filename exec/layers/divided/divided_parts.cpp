@@ -1,4 +1,4 @@
-#include "exec/layers/divided_parts.hpp"
+#include "exec/layers/divided/divided_parts.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,8 @@
 
 #include "core/model/tensor_split.hpp"
 #include "core/order/devices.hpp"
-#include "exec/layers/divided_loss.hpp"
+#include "exec/layers/divided/divided_loss.hpp"
+#include "exec/layers/divided/row_gradients.hpp"
 #include "exec/layers/metered_layers.hpp"
 #include "exec/layers/rank_groups.hpp"
 
@@ -40,17 +41,14 @@ class CountedStage {
         width_out_(width_in_front_of(model, end)),
         ops_(model.bytes_per_element),
         groups_({0, 0}, ranks, Numerics::Fast),
-        layers_(make_metered_layers(model, first, end, extent_, ops_, recompute, &groups_)) {
+        layers_(make_metered_layers(model, first, end, extent_, ops_, recompute, &groups_)),
+        row_gradients_(layers_, groups_, ops_) {
     for (const auto& layer : layers_) saved_.push_back(layer->new_saved());
   }
 
   std::vector<Counted> forward() { return parts_of(forward_task()); }
   std::vector<Counted> backward_input() { return parts_of(backward_task()); }
-  double backward_weight() {
-    const double before = ops_.operations();
-    for (std::size_t l = layers_.size(); l-- > 0;) layers_[l]->backward_weight(saved_[l]);
-    return ops_.operations() - before;
-  }
+  std::vector<Counted> backward_weight() { return parts_of(weight_task()); }
 
  private:
   Task<void> forward_task() {
@@ -64,6 +62,11 @@ class CountedStage {
     Buffer dy = ops_.take(extent_.words(width_out_));
     for (std::size_t l = layers_.size(); l-- > 0;)
       dy = co_await layers_[l]->backward_input(std::move(dy), saved_[l], l > 0 || !is_first_);
+  }
+
+  Task<void> weight_task() {
+    co_await row_gradients_.bring_together(saved_);
+    for (std::size_t l = layers_.size(); l-- > 0;) co_await layers_[l]->backward_weight(saved_[l]);
   }
 
   std::vector<Counted> parts_of(Task<void> task) {
@@ -89,6 +92,7 @@ class CountedStage {
   MeteredOps ops_;  // before what holds its buffers
   RankGroups groups_;
   std::vector<std::unique_ptr<TrainableLayer>> layers_;
+  RowGradients row_gradients_;
   std::vector<Saved> saved_;  // by layer
 };
 
@@ -113,19 +117,26 @@ Call call_for(const Wanted& wanted) {
                 .shape = {{what.rows, what.width}},
                 .dtype = "float32"};
   };
-  return wanted.sum != nullptr ? call(ActionKind::AllReduce, kTensorAxis, *wanted.sum)
-                               : call(ActionKind::AllToAll, kExpertAxis, *wanted.exchange);
+  if (wanted.exchange != nullptr) return call(ActionKind::AllToAll, kExpertAxis, *wanted.exchange);
+  if (wanted.rows != nullptr) return call(ActionKind::AllGather, kTensorAxis, *wanted.rows);
+  return call(wanted.sum->scatters ? ActionKind::ReduceScatter : ActionKind::AllReduce, kTensorAxis,
+              *wanted.sum);
 }
 
 std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
                                        const StageDivision& ranks) {
   CountedStage stage(model, first, end, micro_batch_size, recompute, ranks);
-  const std::vector<Counted> f = stage.forward(), i = stage.backward_input();
+  const std::vector<Counted> f = stage.forward(), i = stage.backward_input(),
+                             w = stage.backward_weight();
   if (f.size() == 1 && i.size() == 1) return {};
   std::vector<Counted> b = i;
-  b.back().operations += stage.backward_weight();
-  return {weighed(ActionKind::F, f), weighed(ActionKind::I, i), weighed(ActionKind::B, b)};
+  b.back().operations += w.front().operations;
+  b.insert(b.end(), w.begin() + 1, w.end());
+  std::vector<ActionParts> all = {weighed(ActionKind::F, f), weighed(ActionKind::I, i),
+                                  weighed(ActionKind::B, b)};
+  if (w.size() > 1) all.push_back(weighed(ActionKind::W, w));
+  return all;
 }
 
 }  // namespace pipewright::exec
