@@ -398,17 +398,17 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
   const auto refuse = [&](std::string_view key, const Choice& choice, const Choice& harmless) {
     const auto value = fields.find(key);
     if (!value || choice.empty() || choice == harmless) return;
-    throw InputError(value->file(), value->pointer(),
-                     "this job is planned layer by layer, with pipeline, data, tensor and expert "
-                     "parallelism only; for the other kinds name a transformer of 16-bit numbers "
-                     "(a preset such as "
-                     "llama3-70b, or an architecture.json), a GPU cluster and no profile");
+    throw InputError(
+        value->file(), value->pointer(),
+        "this job is planned layer by layer, with pipeline, data, tensor, sequence and "
+        "expert parallelism only; for the other kinds name a transformer of 16-bit numbers "
+        "(a preset such as "
+        "llama3-70b, or an architecture.json), a GPU cluster and no profile");
   };
   const Strategy& asked = job.strategy;
   refuse("cp_degree", asked.cp_degree, {"1"});
   if (asked.sharding_degree == 1) refuse("sharding_stage", asked.sharding_stage, {"0"});
   refuse("node_order", asked.node_order, {"file"});
-  refuse("use_sequence_parallel", asked.use_sequence_parallel, {"false"});
   refuse("rank_order", asked.rank_order, {"tp-cp-pp-dp"});
   const bool is_said_there = job.training.recompute.kind != RecomputeSpec::Kind::None;
   if (const auto value = fields.find("recompute");

@@ -167,6 +167,7 @@ DeviceResult train(const Plan& plan, const Program& program, const CostTable& co
   training.optimizer.clip_grad_norm = plan.training.clip_grad_norm;
   training.options.numerics = request.numerics;
   training.options.recompute = recompute_of(plan.model, plan.training.recompute);
+  training.options.ranks.rows = !request.forward && plan.division().rows;
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
   const std::optional<exec::Checkpoint> start = load_checkpoint(request, session);

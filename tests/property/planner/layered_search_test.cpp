@@ -92,7 +92,11 @@ Asked random_job(std::uint32_t seed) {
     if (more.below(3) == 0) strategy.dp_degree = {"2", "4"};
     strategy.unshard_lookahead = static_cast<int>(more.below(2));
   }
-  if (random.below(3) == 0) strategy.mp_degree = {"1", "2", "4"};
+  if (random.below(3) == 0) {
+    strategy.mp_degree = {"1", "2", "4"};
+    auto more = random;
+    if (more.below(2) == 0) strategy.use_sequence_parallel = {"false", "true"};
+  }
   job.training.optimizer = random.below(2) == 0 ? "adamw" : "sgd";
   const auto& asked_names = strategy.schedule_mode;
   const bool updates_at_once =

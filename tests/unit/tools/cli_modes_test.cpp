@@ -287,12 +287,11 @@ TEST_F(Modes, ProcessesSaveTheirPartsAndEvaluateAsThreadsDo) {
 }
 
 /// A plan with tp: a process for each device trains, one for each pipeline rank evaluates.
-TEST_F(Modes, APlanThatDividesLayersIsAJobOfItsDevices) {
-  ASSERT_EQ(
-      pipewright("tune " PIPEWRIGHT_SOURCE_DIR "/examples/tensor-parallel.json -o divided.json",
-                 folder_)
-          .status,
-      0);
+class DividedModes : public Modes, public testing::WithParamInterface<const char*> {};
+
+TEST_P(DividedModes, APlanThatDividesLayersIsAJobOfItsDevices) {
+  const std::string job = PIPEWRIGHT_SOURCE_DIR "/examples/" + std::string(GetParam()) + ".json";
+  ASSERT_EQ(pipewright("tune " + job + " -o divided.json", folder_).status, 0);
   const std::string run = "divided.json --data " PIPEWRIGHT_SOURCE_DIR "/LICENSE --numerics exact ";
   const CommandResult alone = pipewright("run " + run + "--transport tcp", folder_);
   EXPECT_EQ(alone.status, 3);
@@ -317,6 +316,13 @@ TEST_F(Modes, APlanThatDividesLayersIsAJobOfItsDevices) {
   ASSERT_EQ(there.status, 0) << there.err;
   EXPECT_EQ(Json::parse(there.out)["evaluation"], here);
 }
+
+INSTANTIATE_TEST_SUITE_P(Examples, DividedModes,
+                         testing::Values("tensor-parallel", "sequence-parallel"),
+                         [](const auto& one) {
+                           const std::string name = one.param;
+                           return name.substr(0, name.find('-'));
+                         });
 
 }  // namespace cli_modes_test
 }  // namespace pipewright::test
