@@ -1,6 +1,7 @@
 #include "planner/plans/run_of_plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -56,9 +57,6 @@ bool are_alike(const ActionParts& a, const ActionParts& b) {
          });
 }
 
-/// A plan whose replicas divide the experts has their exchanges inside the costs of its stages.
-bool hides_exchanges(const Plan& plan) { return plan.parts.empty() && plan.expert_parallel > 1; }
-
 /// What a call takes in which replicas take part that divide the experts.
 Nanoseconds time_of_exchange(const Plan& plan, const Call& call) {
   CostTable table;
@@ -74,14 +72,54 @@ Nanoseconds time_of_exchange(const Plan& plan, const Call& call) {
                                1);
 }
 
-/// Of the layers. Exchanges that the plan hides are taken out of `stages`, its costs: an action
-/// with its parts takes what it took.
+/// What a plan says of its own calls, beside computations that take so long.
+class PlannedCalls {
+ public:
+  PlannedCalls(const Plan& plan, const ActionParts& action, Nanoseconds computations) {
+    const auto own = std::ranges::find_if(plan.parts, [&](const ActionParts& one) {
+      return one.stage == action.stage && one.kind == action.kind;
+    });
+    if (own == plan.parts.end()) return;
+    parts_ = own->parts;
+    double weights = 0;
+    for (const Part& part : parts_)
+      weights += part.is_computation() ? static_cast<double>(part.weight) : 0;
+    ns_of_weight_ = static_cast<double>(computations.value) / weights;
+  }
+
+  /// 0 for one that the plan does not have.
+  Nanoseconds time_of(const Call& call) const {
+    for (const Part& part : parts_) {
+      if (!part.is_computation() && difference(part.call, call).empty()) return time_of(part);
+    }
+    return {};
+  }
+  Nanoseconds all() const {
+    Nanoseconds sum;
+    for (const Part& part : parts_) sum += part.is_computation() ? Nanoseconds() : time_of(part);
+    return sum;
+  }
+
+ private:
+  Nanoseconds time_of(const Part& part) const {
+    return Nanoseconds(std::llround(ns_of_weight_ * static_cast<double>(part.weight)));
+  }
+
+  std::vector<Part> parts_;
+  double ns_of_weight_ = 0;
+};
+
+/// Of the layers. A plan whose replicas divide the experts has their exchanges inside the costs of
+/// its stages: they are taken out of `stages`, and an action with its parts takes what it took.
 std::vector<ActionParts> weighed_parts(const Plan& plan, std::vector<StageCosts>& stages) {
   std::vector<ActionParts> parts = parts_of_layers(plan);
-  if (!hides_exchanges(plan)) return parts;
+  if (plan.expert_parallel == 1) return parts;
   for (ActionParts& action : parts) {
     Nanoseconds& time = time_of(stages[static_cast<std::size_t>(action.stage.value)], action.kind);
-    time = weigh(action, time, [&](const Call& call) { return time_of_exchange(plan, call); });
+    const PlannedCalls planned(plan, action, time);
+    time = weigh(action, time + planned.all(), [&](const Call& call) {
+      return call.group == kExpertAxis ? time_of_exchange(plan, call) : planned.time_of(call);
+    });
   }
   return parts;
 }
