@@ -56,9 +56,8 @@ struct Found {
     std::vector<double> errors;
     for (std::size_t r = 0; r < predicted.size(); ++r)
       errors.push_back(static_cast<double>(predicted[r]) / static_cast<double>(measured[r]) - 1);
-    const auto middle = errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2);
-    std::nth_element(errors.begin(), middle, errors.end());
-    return *middle;
+    std::sort(errors.begin(), errors.end());
+    return (errors[(errors.size() - 1) / 2] + errors[errors.size() / 2]) / 2;
   }
   double memory_error() const {
     return static_cast<double>(predicted_bytes) / static_cast<double>(measured_bytes) - 1;
