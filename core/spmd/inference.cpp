@@ -105,6 +105,12 @@ std::vector<Voice> voices_of(const FlatTensors& asked, const std::vector<std::st
   return voices;
 }
 
+bool stands_in(const std::vector<std::string>& notation, char letter) {
+  return std::any_of(notation.begin(), notation.end(), [&](const std::string& tensor) {
+    return tensor.find(letter) != std::string::npos;
+  });
+}
+
 /// What an output leaves to be summed: mesh dimensions that divide letters which it sums.
 std::map<int, Reduction> partial_of(const Equation& equation, std::size_t output,
                                     const Division& division) {
@@ -113,10 +119,9 @@ std::map<int, Reduction> partial_of(const Equation& equation, std::size_t output
     summed = equation.summed[output];
   } else {
     for (const auto& [letter, dims] : division) {
-      const bool heard =
-          std::any_of(equation.inputs.begin(), equation.inputs.end(),
-                      [&](const auto& input) { return input.find(letter) != std::string::npos; });
-      if (heard && equation.outputs[output].find(letter) == std::string::npos) summed += letter;
+      if (stands_in(equation.inputs, letter) && !stands_in({equation.outputs[output]}, letter)) {
+        summed += letter;
+      }
     }
   }
   std::map<int, Reduction> partial;

@@ -11,7 +11,7 @@
 #include "core/order/order.hpp"
 #include "core/order/problems.hpp"
 #include "core/plan/paddle_tuner_job.hpp"
-#include "core/spmd/cases.hpp"
+#include "core/spmd/inference_cases.hpp"
 #include "core/spmd/placement_cases.hpp"
 #include "core/spmd/reshard_cases.hpp"
 #include "exec/base/packing.hpp"

@@ -1,6 +1,6 @@
 // pipewright spmd: how tensors lie on a mesh of processes, and where layers and stages are.
 #include "core/base/error.hpp"
-#include "core/spmd/cases.hpp"
+#include "core/spmd/inference_cases.hpp"
 #include "core/spmd/placement_cases.hpp"
 #include "core/spmd/reshard_cases.hpp"
 #include "tools/cli/arguments.hpp"

@@ -1,4 +1,4 @@
-#include "core/spmd/cases.hpp"
+#include "core/spmd/inference_cases.hpp"
 
 #include <algorithm>
 
