@@ -33,7 +33,7 @@ TEST(ProcessMesh, RefusesWhatIsNoMesh) {
   EXPECT_EQ(refusal([] { require_mesh({}); }), "a mesh has 1 to 8 dimensions, not 0");
 }
 
-TEST(Layout, IsThatOfItsPlacementsAndBack) {
+TEST(TensorLayout, IsThatOfItsPlacementsAndBack) {
   const ProcessMesh mesh = ProcessMesh::of_shape({2, 2, 2});
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"R", "S1", "P(max)"}, {"S0", "S0", "R"}, {"P(sum)", "R", "S2"}}) {
@@ -46,14 +46,14 @@ TEST(Layout, IsThatOfItsPlacementsAndBack) {
   }
 }
 
-TEST(Layout, OfSeveralMeshDimensionsIsWrittenAsTheLargest) {
+TEST(TensorLayout, OfSeveralMeshDimensionsIsWrittenAsTheLargest) {
   const ProcessMesh mesh = ProcessMesh::of_shape({2, 3, 3});
   EXPECT_EQ(mapping_of({}, mesh), -1);
   EXPECT_EQ(mapping_of({0}, mesh), 0);
   EXPECT_EQ(mapping_of({0, 2, 1}, mesh), 2);
 }
 
-TEST(Layout, RefusesWhatAMeshCannotDo) {
+TEST(TensorLayout, RefusesWhatAMeshCannotDo) {
   const ProcessMesh mesh = ProcessMesh::of_shape({2, 2});
   const auto refused = [&](const Layout& layout) {
     return refusal([&] { require_layout({.shape = {4, 6}, .layout = layout}, mesh, "x"); });
