@@ -57,7 +57,8 @@ Equation matrix_product_backward(const Operands& operands) {
   return equation;
 }
 
-/// Gradients of a linear layer's weight (x' * dout) and bias, added to those that are there.
+/// Gradients of a linear layer's weight (x' * dout) and bias, added to those that are there. The
+/// bias needs dout alone, as it came.
 Equation weight_gradient(const Operands& operands) {
   if (operands.rank(0) < 2) throw InputError("x: has no rows");
   const std::string rows = letters(operands.rank(0) - 1);
@@ -70,12 +71,14 @@ Equation weight_gradient(const Operands& operands) {
           .merging = Merging::Together,
           .even = evenly(rows, x),
           .preferred = {rows.substr(0, rows.size() - 1), "KN"},
-          .summed = {rows, operands.boolean("has_bias") ? rows : ""}};
+          .summed = {rows, operands.boolean("has_bias") ? rows : ""},
+          .from_input_as_it_came = {{1, 1}}};
 }
 
 /// [batch, channels, …] with a filter of [outputs, channels, …]: the places of an image are needed
 /// with their neighbours, so they stay whole.
 Equation convolution(const Operands& operands) {
+  if (operands.rank(0) < 3) throw InputError("input: an image has three dimensions or more");
   const std::string places(operands.rank(0) - 2, kUndivided);
   return {.inputs = {"NC" + places, "OC" + places}, .outputs = {"NO" + places}, .agreeing = "C"};
 }

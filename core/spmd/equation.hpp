@@ -68,6 +68,9 @@ struct Equation {
   /// does not have.
   std::vector<std::string> summed = {};
   Reduction reduction = Reduction::Sum;
+  /// Outputs (first) that are computed from an input (second) alone, before it is brought where the
+  /// others need it.
+  std::vector<std::pair<std::size_t, std::size_t>> from_input_as_it_came = {};
 };
 
 /// `count` letters from the alphabet, the first being number `first`.

@@ -32,7 +32,8 @@ Equation normalised_backward(const Operands& operands) {
 /// [batch, tokens, heads, width]: batches and heads are independent, all else is needed whole.
 Equation attention(const Operands& operands) {
   std::string seed(operands.rank(3), kUndivided), mask(operands.rank(4), kUndivided);
-  if (mask.size() == 4 && operands.shape(4)[0] == operands.shape(0)[0]) mask[0] = 'B';
+  if (mask.size() == 4 && operands.rank(0) == 4 && operands.shape(4)[0] == operands.shape(0)[0])
+    mask[0] = 'B';
   return {.inputs = {"B1H1", "B1H1", "B1H1", seed, mask},
           .outputs = {"B1H1", "BH11", "BH1", "1"},
           .heard = {0, 1},
@@ -98,6 +99,7 @@ Equation cross_entropy_backward(const Operands& operands) {
 }
 
 Equation cross_entropy_of_parts(const Operands& operands) {
+  if (operands.rank() == 0) throw InputError("logits: has no dimension of classes");
   return class_losses(operands, operands.rank() - 1, false);
 }
 

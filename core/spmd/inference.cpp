@@ -150,6 +150,15 @@ std::vector<PlacedLayout> placed(const std::vector<std::string>& notation,
   return layouts;
 }
 
+/// A tensor's own, without what another one adds to it.
+Division division_of(const Tensor& tensor, const std::string& letters) {
+  Division division;
+  for (std::size_t axis = 0; axis < std::min(letters.size(), tensor.layout.dims.size()); ++axis) {
+    division[letters[axis]] = tensor.layout.dims[axis];
+  }
+  return division;
+}
+
 Inference forward(const Equation& equation, const FlatTensors& inputs, const ProcessMesh& mesh) {
   const Division division =
       merged(equation, voices_of(inputs, equation.inputs, equation, mesh), mesh);
@@ -160,6 +169,12 @@ Inference forward(const Equation& equation, const FlatTensors& inputs, const Pro
     Layout layout = divided(equation.outputs[at], division);
     layout.partial = partial_of(equation, at, division);
     inference.outputs.push_back({std::to_string(at), std::move(layout)});
+  }
+  for (const auto& [output, input] : equation.from_input_as_it_came) {
+    if (equation.outputs[output].empty()) continue;
+    const Division own = division_of(inputs.tensors[input], equation.inputs[input]);
+    inference.outputs[output].layout = divided(equation.outputs[output], own);
+    inference.outputs[output].layout.partial = partial_of(equation, output, own);
   }
   return inference;
 }

@@ -488,8 +488,6 @@ def reason(case, theirs):
         return "Paddle drops an uneven division on one side only"
     if rule == "conv2d" and any(max(tensor["dims_mapping"][2:]) != -1 for tensor in tensors):
         return "Paddle divides the filter and the places of an image without their neighbours"
-    if rule == "fused_linear_param_grad_add":
-        return "Paddle infers the bias from dout as it came, not as the product needs it"
     if rule == "flash_attention" and backward:
         return "Paddle hears v, an input, where outputs are asked"
     if rule == "argmax" and backward:

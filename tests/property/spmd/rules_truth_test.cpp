@@ -73,7 +73,17 @@ Layout used_layout(const OperatorCase& one, const Inference& inference, std::siz
   return {.dims = {inference.outputs[0].layout.dims[1]}, .partial = {}};
 }
 
-Outputs on_shards(const OperatorCase& one, const Inference& inference, const ProcessMesh& mesh) {
+/// The bias of a linear layer is computed from dout as it came.
+Array bias_of(const OperatorCase& one, const Layout& dout, const ProcessMesh& mesh,
+              std::size_t place) {
+  const Array part = part_of(whole_input(one, 1), local_part({one.inputs[1], dout}, mesh, place));
+  Array bias = zeros({part.shape[1]});
+  for_each_index(part.shape, [&](const Shape& at) { bias.at({at[1]}) += part.at(at); });
+  return bias;
+}
+
+Outputs on_shards(const OperatorCase& one, const std::vector<Layout>& given,
+                  const Inference& inference, const ProcessMesh& mesh) {
   Outputs outputs;
   for (std::size_t place = 0; place < mesh.ranks.size(); ++place) {
     Computation local;
@@ -88,6 +98,9 @@ Outputs on_shards(const OperatorCase& one, const Inference& inference, const Pro
       local.outputs.push_back(local_part({one.outputs[output], layout}, mesh, place).shape);
     }
     outputs.push_back(one.compute(local));
+    if (one.name == "fused_linear_param_grad_add") {
+      outputs.back()[1] = bias_of(one, given[1], mesh, place);
+    }
   }
   return outputs;
 }
@@ -114,9 +127,10 @@ Array made_whole(const Outputs& outputs, std::size_t output, const Layout& layou
   return sum;
 }
 
-void expect_true(const OperatorCase& one, const Inference& inference, const ProcessMesh& mesh,
+void expect_true(const OperatorCase& one, const std::vector<Layout>& given,
+                 const Inference& inference, const ProcessMesh& mesh,
                  const std::vector<Array>& whole) {
-  const Outputs outputs = on_shards(one, inference, mesh);
+  const Outputs outputs = on_shards(one, given, inference, mesh);
   for (std::size_t output = 0; output < one.outputs.size(); ++output) {
     const Layout& layout = inference.outputs[output].layout;
     for (std::size_t place = 0; place < mesh.ranks.size(); ++place) {
@@ -176,7 +190,7 @@ int try_all(const OperatorCase& one, const ProcessMesh& mesh) {
     try {
       const Inference inference = infer(call_of(one, inputs, mesh));
       ++answered;
-      expect_true(one, inference, mesh, whole);
+      expect_true(one, inputs, inference, mesh, whole);
     } catch (const InputError&) {  // contradicting layouts
       continue;
     }

@@ -219,7 +219,7 @@ std::vector<Array> normalised(const Computation& c) {
 
 std::vector<Array> weight_gradients(const Computation& c) {
   const Array &x = c.inputs[0], &dout = c.inputs[1];
-  Array weight = zeros(c.outputs[0]), bias = zeros(c.outputs[1]);
+  Array weight = zeros(c.outputs[0]), bias = zeros({dout.shape[1]});
   for_each_index(dout.shape, [&](const Shape& at) {
     bias.at({at[1]}) += dout.at(at);
     for (std::int64_t k = 0; k < x.shape[1]; ++k) {
