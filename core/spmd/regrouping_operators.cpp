@@ -29,7 +29,10 @@ class Groups {
     equation_.inputs = {std::string(from.size(), kUndivided)};
     equation_.outputs = {std::string(to.size(), kUndivided)};
     std::size_t in = 0, out = 0;
-    if (elements_of(from) == 0) throw InputError("x: has no elements");
+    for (const std::int64_t size : from) {
+      if (size < 1) throw InputError("x: has no elements");
+    }
+    PIPEWRIGHT_ASSERT(elements_of(from) == elements_of(to), "two shapes of as many elements");
     while (in < from_.size() && out < to_.size()) {
       if (pairs_ones && from_[in] == 1 && to_[out] == 1) {
         equation_.inputs[0][in++] = equation_.outputs[0][out++] = next_letter();
@@ -136,7 +139,7 @@ Equation reshaped(const Operands& operands) {
 
 template <Direction direction>
 Equation flattened(const Operands& operands) {
-  const Shape& from = operands.shape();
+  const Shape from = with_known_sizes(operands.shape());
   const std::size_t first = operands.axis("start_axis", from.size());
   const std::size_t last = operands.axis("stop_axis", from.size());
   if (first > last) throw InputError("start_axis: comes after stop_axis");
@@ -150,7 +153,7 @@ Equation flattened(const Operands& operands) {
 /// Without the dimensions of size 1 that "axis" names, without all of them if it names none.
 template <Direction direction>
 Equation squeezed(const Operands& operands) {
-  const Shape& from = operands.shape();
+  const Shape from = with_known_sizes(operands.shape());
   const std::vector<std::size_t> axes = operands.axes("axis", from.size());
   Shape to;
   for (std::size_t at = 0; at < from.size(); ++at) {
@@ -163,7 +166,8 @@ Equation squeezed(const Operands& operands) {
 /// With dimensions of size 1 where "axis" says, which counts in the output.
 template <Direction direction>
 Equation unsqueezed(const Operands& operands) {
-  Shape to = operands.shape();
+  const Shape from = with_known_sizes(operands.shape());
+  Shape to = from;
   const std::size_t rank = to.size() + operands.integers("axis").size();
   std::vector<std::size_t> axes = operands.axes("axis", rank);
   std::sort(axes.begin(), axes.end());
@@ -171,7 +175,7 @@ Equation unsqueezed(const Operands& operands) {
     if (axis > to.size()) throw InputError("axis: names a dimension twice");
     to.insert(to.begin() + static_cast<std::ptrdiff_t>(axis), 1);
   }
-  return groups<direction>(operands.shape(), to);
+  return groups<direction>(from, to);
 }
 
 Operator regrouping(std::string_view name, std::vector<AttributeSlot> attributes,
