@@ -95,13 +95,15 @@ std::vector<ProfileSize> read_sizes(const JsonCursor& list, bool has_loss) {
 
 /// Of the micro-batch sizes and layers of `whole`.
 DividedProfile read_divided(const JsonCursor& value, const std::vector<ProfileSize>& whole) {
-  value.only({"tp", "ep", "ranks_measured", "sizes"});
+  value.only({"tp", "ep", "sequence_parallel", "ranks_measured", "sizes"});
   const auto degree = [&](const char* key) {
     const auto found = value.find(key);
     return found ? read_count(*found, 1, kMostRanksMeasured) : 1;
   };
   DividedProfile divided;
-  divided.ranks = {.tensor = degree("tp"), .experts = degree("ep")};
+  const auto rows = value.find("sequence_parallel");
+  divided.ranks = {
+      .tensor = degree("tp"), .experts = degree("ep"), .rows = rows && rows->boolean()};
   if (divided.ranks == StageDivision{}) value.fail("a tp or an ep of more than 1");
   divided.ranks_measured = read_count(value.at("ranks_measured"), 1, kMostRanksMeasured);
   divided.sizes = read_sizes(value.at("sizes"), false);
@@ -117,7 +119,7 @@ void read_divided(const JsonCursor& list, Profile& profile) {
   for (const JsonCursor& element : list.elements()) {
     DividedProfile divided = read_divided(element, profile.sizes);
     if (find_divided(profile, divided.ranks) != nullptr)
-      element.fail("another tp and ep than those before it");
+      element.fail("another division than those before it");
     profile.divided.push_back(std::move(divided));
   }
 }
@@ -161,10 +163,12 @@ Json sizes_json(const std::vector<ProfileSize>& sizes, bool has_loss) {
 }
 
 Json divided_json(const DividedProfile& divided) {
-  return {{"tp", divided.ranks.tensor},
-          {"ep", divided.ranks.experts},
-          {"ranks_measured", divided.ranks_measured},
-          {"sizes", sizes_json(divided.sizes, false)}};
+  Json json = {{"tp", divided.ranks.tensor},
+               {"ep", divided.ranks.experts},
+               {"ranks_measured", divided.ranks_measured},
+               {"sizes", sizes_json(divided.sizes, false)}};
+  if (divided.ranks.rows) json["sequence_parallel"] = true;
+  return json;
 }
 
 }  // namespace

@@ -170,6 +170,7 @@ cpu::Training training_of(const ProfileCase& what, int micro_batches, const Data
   training.seed = what.seed;
   training.optimizer = what.optimizer;
   training.options = what.options;
+  training.options.ranks.rows = what.division.rows;
   training.data = &data;
   training.clock = what.clock;
   return training;

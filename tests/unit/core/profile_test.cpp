@@ -62,6 +62,8 @@ TEST(ReadProfile, RefusesDividedLayersOfAnotherKindThanTheWhole) {
   Json document = to_json(test::sample_profile());
   document["divided"].push_back(document["divided"][0]);
   EXPECT_EQ(refused(document).pointer(), "/divided/1");
+  document["divided"][1]["sequence_parallel"] = true;
+  EXPECT_TRUE(read_profile(JsonCursor(document, "p.json")).divided[1].ranks.rows);
   document["divided"][1]["ep"] = 2;  // other ranks
   EXPECT_EQ(read_profile(JsonCursor(document, "p.json")).divided.size(), 2U);
   document["divided"][1]["sizes"][0]["loss"] = {{"f_ns", 1}, {"i_ns", 1}};
