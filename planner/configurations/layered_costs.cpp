@@ -38,16 +38,9 @@ class LayerConfigurations final : public ConfigurationCosts {
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
         common_(common_of(job.strategy.schedule_mode)) {
-    const auto add = [&](const StageDivision& division) {
+    for (const StageDivision& division : divisions_of(job))
       divided_.emplace(key_of(division),
                        models_of(job, profile, cores, asked_recompute_, division));
-    };
-    for (const StageDivision& division : divisions_of(job)) {
-      for (const bool rows : rows_asked_) {
-        if (!rows || sequence_fault(job.model, division.tensor).empty())
-          add({division.tensor, division.experts, rows});
-      }
-    }
   }
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {

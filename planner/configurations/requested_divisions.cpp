@@ -32,7 +32,14 @@ std::vector<StageDivision> divisions_of(const Job& job) {
     for (const StageDivision& one : along_tp) along_both.push_back({one.tensor, experts});
   }
   along_one.insert(along_one.end(), along_both.begin(), along_both.end());
-  return along_one;
+  std::vector<StageDivision> all;
+  for (const StageDivision& one : along_one) {
+    for (const bool rows : asked_rows(job)) {
+      if (!rows || sequence_fault(job.model, one.tensor).empty())
+        all.push_back({one.tensor, one.experts, rows});
+    }
+  }
+  return all;
 }
 
 }  // namespace pipewright::planner
