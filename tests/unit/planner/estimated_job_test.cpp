@@ -94,7 +94,9 @@ TEST(EstimatedJob, APlanNamesTheLayerThatGpusDoNotHave) {
 }
 
 TEST(EstimatedJob, AskedForAPlanThatRunsItNamesTheFasterOneThatDoesNot) {
-  const Job job = job_of("megatron-7.5b", "dgx-a100", 16, 32);
+  Job job = job_of("megatron-7.5b", "dgx-a100", 16, 4);
+  job.strategy.mp_degree = {"1"};
+  job.strategy.cp_degree = {"1", "2"};
   SearchOptions options;
   options.only_executable = true;
   const SearchResult open = searched(job), runs = searched(job, options);

@@ -99,7 +99,7 @@ TEST(Costing, SaysWhichWayItTookWhyAndWhatWouldChangeIt) {
   costing = settle_costing(explicit_four, false);
   EXPECT_EQ(costing.way, "operations");
   EXPECT_THAT(costing.why, AllOf(HasSubstr("its numbers have 4 bytes"),
-                                 HasSubstr("tp where mp_degree names it")));
+                                 HasSubstr("where the job names them tp (mp_degree)")));
   EXPECT_THAT(costing.otherwise, HasSubstr("\"bytes_per_element\": 2"));
   Job cpu = read(transformer_job("local-cpu", 4));
   EXPECT_THAT(settle_costing(cpu, false).why, HasSubstr("no GPUs"));
