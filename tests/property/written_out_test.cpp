@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/costs/collective_model.hpp"
 #include "core/costs/device_costs.hpp"
 #include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
