@@ -11,6 +11,19 @@
 
 namespace pipewright {
 
+Nanoseconds StageCosts::*time_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::F:
+      return &StageCosts::f;
+    case ActionKind::I:
+      return &StageCosts::i;
+    case ActionKind::W:
+      return &StageCosts::w;
+    default:
+      return &StageCosts::b;
+  }
+}
+
 Bytes StageMemory::within(ActionKind kind) const {
   switch (kind) {
     case ActionKind::F:
@@ -79,19 +92,8 @@ Nanoseconds CostTable::transfer_time(const Route& r, int ranks) const {
 Nanoseconds CostTable::compute_time(const Action& action, const Action* partner) const {
   if (partner != nullptr) return pair_time(action, *partner);
   if (static_cast<std::size_t>(action.stage.value) >= stages.size()) return Nanoseconds(0);
-  const StageCosts& stage = stages[static_cast<std::size_t>(action.stage.value)];
-  switch (action.kind) {
-    case ActionKind::F:
-      return stage.f;
-    case ActionKind::I:
-      return stage.i;
-    case ActionKind::W:
-      return stage.w;
-    case ActionKind::B:
-      return stage.b;
-    default:
-      return Nanoseconds(0);
-  }
+  if (!is_compute(action.kind)) return Nanoseconds(0);
+  return stages[static_cast<std::size_t>(action.stage.value)].*time_of(action.kind);
 }
 
 Nanoseconds CostTable::pair_time(const Action& first, const Action& second) const {

@@ -25,6 +25,8 @@ struct StageCosts {
   // CostTable::parameter_bytes.
   Nanoseconds reduce, unshard;
 };
+/// Which of these an F, I, W or B takes.
+Nanoseconds StageCosts::*time_of(ActionKind kind);
 
 /// Live memory of one stage: the changes that its actions make (positive: bytes taken, negative:
 /// given back), and what is always there.

@@ -31,17 +31,4 @@ Nanoseconds weigh(ActionParts& action, Nanoseconds whole,
   return rest;
 }
 
-Nanoseconds& time_of(StageCosts& costs, ActionKind kind) {
-  switch (kind) {
-    case ActionKind::F:
-      return costs.f;
-    case ActionKind::I:
-      return costs.i;
-    case ActionKind::W:
-      return costs.w;
-    default:
-      return costs.b;
-  }
-}
-
 }  // namespace pipewright

@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "core/base/units.hpp"
-#include "core/costs/costs.hpp"
 #include "core/order/parts.hpp"
 
 namespace pipewright {
@@ -14,8 +13,5 @@ namespace pipewright {
 /// takes `whole`. The action has a computation.
 Nanoseconds weigh(ActionParts& action, Nanoseconds whole,
                   const std::function<Nanoseconds(const Call&)>& price);
-
-/// What an F, I, W or B takes.
-Nanoseconds& time_of(StageCosts& costs, ActionKind kind);
 
 }  // namespace pipewright

@@ -5,6 +5,7 @@
 // parallelism). All other layers are whole on every rank. Pure functions.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ struct StageDivision {
   /// parallelism; Korthikanti and others, arXiv 2205.05198).
   bool rows = false;
 
-  bool operator==(const StageDivision&) const = default;
+  auto operator<=>(const StageDivision&) const = default;
 };
 
 /// Of a linear layer's matrix.

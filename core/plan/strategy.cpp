@@ -402,8 +402,7 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
         value->file(), value->pointer(),
         "this job is planned layer by layer, with pipeline, data, tensor, sequence and "
         "expert parallelism only; for the other kinds name a transformer of 16-bit numbers "
-        "(a preset such as "
-        "llama3-70b, or an architecture.json), a GPU cluster and no profile");
+        "(a preset such as llama3-70b, or an architecture.json), a GPU cluster and no profile");
   };
   const Strategy& asked = job.strategy;
   refuse("cp_degree", asked.cp_degree, {"1"});

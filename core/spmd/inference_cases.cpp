@@ -111,12 +111,10 @@ Json to_json(const std::vector<PlacedLayout>& layouts, const ProcessMesh& mesh) 
 
 ProcessMesh read_process_mesh(const JsonCursor& value) {
   value.only({"shape", "process_ids", "dim_names"});
-  const std::vector<int> shape = read_small_numbers(value.at("shape"), 1, kMostMeshProcesses);
   ProcessMesh mesh;
-  mesh.shape = shape;
+  mesh.shape = read_small_numbers(value.at("shape"), 1, kMostMeshProcesses);
   mesh.ranks = read_small_numbers(value.at("process_ids"), 0, 1 << 30);
-  for (std::size_t dim = 0; dim < shape.size(); ++dim)
-    mesh.dim_names.push_back("d" + std::to_string(dim));
+  mesh.dim_names = names_of_dims(mesh.dims());
   if (const auto names = value.find("dim_names")) {
     mesh.dim_names.clear();
     for (const JsonCursor& name : names->elements()) mesh.dim_names.push_back(read_name(name));

@@ -79,10 +79,7 @@ ProcessMesh read_nested_mesh(const JsonCursor& value, std::vector<std::string> d
   if (!value.value().is_array()) value.fail("lists of ranks");
   read_ranks(value, 0, mesh);
   mesh.dim_names = std::move(dim_names);
-  const bool named = !mesh.dim_names.empty();
-  for (int dim = 0; !named && dim < mesh.dims(); ++dim) {
-    mesh.dim_names.push_back("d" + std::to_string(dim));
-  }
+  if (mesh.dim_names.empty()) mesh.dim_names = names_of_dims(mesh.dims());
   parsed_at(value, [&] { return require_mesh(mesh), 0; });
   return mesh;
 }

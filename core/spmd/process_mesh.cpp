@@ -9,14 +9,18 @@
 
 namespace pipewright::spmd {
 
+std::vector<std::string> names_of_dims(int dims) {
+  std::vector<std::string> names;
+  for (int dim = 0; dim < dims; ++dim) names.push_back("d" + std::to_string(dim));
+  return names;
+}
+
 ProcessMesh ProcessMesh::of_shape(std::vector<int> shape) {
   ProcessMesh mesh;
   mesh.shape = std::move(shape);
+  mesh.dim_names = names_of_dims(mesh.dims());
   int processes = 1;
-  for (std::size_t dim = 0; dim < mesh.shape.size(); ++dim) {
-    mesh.dim_names.push_back("d" + std::to_string(dim));
-    processes *= mesh.shape[dim];
-  }
+  for (const int size : mesh.shape) processes *= size;
   mesh.ranks.resize(static_cast<std::size_t>(processes));
   std::iota(mesh.ranks.begin(), mesh.ranks.end(), 0);
   return mesh;

@@ -26,6 +26,9 @@ struct ProcessMesh {
   bool operator==(const ProcessMesh&) const = default;
 };
 
+/// "d0", "d1", …
+std::vector<std::string> names_of_dims(int dims);
+
 inline constexpr int kMostMeshDims = 8, kMostMeshProcesses = 1 << 16;
 
 /// Throws InputError: no dimension or more than 8, a size below 1, more than 65536 processes, as

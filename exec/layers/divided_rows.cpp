@@ -5,13 +5,6 @@
 #include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
-namespace {
-
-std::size_t words_of(std::int64_t rows, int width) {
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
-}
-
-}  // namespace
 
 DividedRows::DividedRows(const LayerSite& site)
     : ops_(*site.ops), tensor_(site.tensor), divides_(site.divides_rows) {}
@@ -42,6 +35,10 @@ Task<void> DividedRows::sum(SumOfMembers sum, float* own) const {
   sum.scatters = divides_;
   co_await tensor_->together(sum);
   if (divides_) keep_own(all.floats(), sum.rows, sum.width, own);
+}
+
+std::string DividedRows::call_name(const std::string& layer, const char* side) const {
+  return divides_ ? layer + side : layer;
 }
 
 void DividedRows::keep_own(const float* all, int rows, int width, float* own) const {

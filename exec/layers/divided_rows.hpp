@@ -12,7 +12,7 @@
 
 namespace pipewright::exec {
 
-/// What the names of calls end with: of rows in front of a layer, and of those behind it.
+/// What the names of calls end with that gather or scatter rows: in front of a layer, behind it.
 inline constexpr const char *kIn = "-in", *kOut = "-out";
 
 class DividedRows {
@@ -20,7 +20,6 @@ class DividedRows {
   /// Of a layer at the site. Where that does not divide rows, own rows are all.
   explicit DividedRows(const LayerSite& site);
 
-  bool divides() const { return divides_; }
   /// Of so many rows this rank's.
   Range own(int rows) const;
 
@@ -29,6 +28,9 @@ class DividedRows {
     const float* at = nullptr;
     Buffer held = {};
   };
+  /// Of the calls of a layer (as_call_name()) on one of its sides: a plain sum has no side.
+  std::string call_name(const std::string& layer, const char* side) const;
+
   /// own[own rows][width] to all rows. Pauses where rows are divided. `what`: as a sum has it.
   Task<AllRows> gather(std::string what, const float* own, int rows, int width) const;
   /// The sum over the ranks, or this rank's rows of it. Pauses. Of the sum without `values`.

@@ -64,7 +64,7 @@ class EmbeddingLayer final : public LeafLayer {
     shape.first_row = static_cast<int>(own.begin);
     return shape;
   }
-  std::string name() const { return rows_.divides() ? path_ + kOut : path_; }
+  std::string name() const { return rows_.call_name(path_, kOut); }
 
   const float* positions() const { return has_positions_ ? weights_[1].weights() : nullptr; }
 

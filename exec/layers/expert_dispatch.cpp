@@ -74,25 +74,27 @@ Task<ExpertDispatch::Received> ExpertDispatch::send_first(Buffer sorted, int wid
 Task<Buffer> ExpertDispatch::send(Buffer sorted, int width, const Buffer& sent,
                                   const Runs& received) {
   if (group_ == nullptr) co_return sorted;
-  ExchangeOfMembers way = exchange("dispatch", width, sorted);
-  way.rows_out = rows_by_member(counts_between(sent, even_));
-  way.rows_in = rows_by_member(counts_of(received));
-  Buffer rows = take(sum_of(way.rows_in), width);
-  way.in = rows.floats();
-  co_await group_->exchanged(way);
-  co_return rows;
+  co_return co_await carry("dispatch", std::move(sorted), width, counts_between(sent, even_),
+                           counts_of(received), static_cast<std::size_t>(received.rows));
 }
 
 Task<Buffer> ExpertDispatch::send_back(Buffer made, int width, const Buffer& sent,
                                        const Runs& received) {
   if (group_ == nullptr) co_return made;
-  ExchangeOfMembers way = exchange("combine", width, made);
-  way.rows_out = rows_by_member(counts_of(received));
-  way.rows_in = rows_by_member(counts_between(sent, even_));
-  Buffer sorted = take(places_, width);
-  way.in = sorted.floats();
+  co_return co_await carry("combine", std::move(made), width, counts_of(received),
+                           counts_between(sent, even_), places_);
+}
+
+/// By expert so many rows go out and come in, into an array with room for so many.
+Task<Buffer> ExpertDispatch::carry(const char* name, Buffer out, int width, Counts counts_out,
+                                   Counts counts_in, std::size_t room) {
+  ExchangeOfMembers way = exchange(name, width, out);
+  way.rows_out = rows_by_member(counts_out);
+  way.rows_in = rows_by_member(counts_in);
+  Buffer in = take(room, width);
+  way.in = in.floats();
   co_await group_->exchanged(way);
-  co_return sorted;
+  co_return in;
 }
 
 }  // namespace pipewright::exec

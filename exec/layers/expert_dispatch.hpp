@@ -44,6 +44,8 @@ class ExpertDispatch {
   }
   std::vector<std::size_t> rows_by_member(const Counts& counts) const;
   ExchangeOfMembers exchange(const char* way, int width, const Buffer& out) const;
+  Task<Buffer> carry(const char* way, Buffer out, int width, Counts counts_out, Counts counts_in,
+                     std::size_t room);
   Buffer take(std::size_t rows, int width) const;
 
   TensorOps& ops_;

@@ -176,21 +176,24 @@ class LatentAttentionLayer final : public TrainableLayer {
   Task<Buffer> sum_over_heads(const Buffer by_head) {
     const int rotary = shape_.widths.rotary;
     Buffer all = ops_.take(extent_.words(rotary));
-    const auto add = [&](bool goes_on) {
-      ops_.latent().sum_heads(shape_.rows(), shape_.heads, rotary, goes_on, by_head.floats(),
-                              all.floats());
+    const auto add = [&](float* y) {
+      ops_.latent().add_heads(shape_.rows(), shape_.heads, rotary, by_head.floats(), y);
+    };
+    const auto sum_of_own = [&](float* y) {
+      ops_.clear(extent_.words(rotary), y);
+      add(y);
     };
     if (tensor_ == nullptr) {
-      add(false);
+      sum_of_own(all.floats());
       co_return all;
     }
     SumOfMembers sum{.what = rotary_path_,
                      .values = all.floats(),
                      .rows = shape_.rows(),
                      .width = rotary,
-                     .multiply = [&](float*) { add(false); },
+                     .multiply = sum_of_own,
                      .turns = turns_,
-                     .go_on = [&](const Range&, float*) { add(true); }};
+                     .go_on = [&](const Range&, float* y) { add(y); }};
     co_await tensor_->together(sum);
     co_return all;
   }

@@ -46,7 +46,7 @@ void latent_attention_backward_input(const LatentShape& shape, const LatentInput
                                      const float* probabilities, const float* dcontext,
                                      const LatentGradients& gradients, float* scratch,
                                      Numerics numerics = Numerics::Fast);
-/// y[rows][width] = the sum of by_head[rows][heads][width], head by head; or goes on with it.
-void sum_heads(int rows, int heads, int width, bool goes_on, const float* by_head, float* y);
+/// y[rows][width] += by_head[rows][heads][width], head by head.
+void add_heads(int rows, int heads, int width, const float* by_head, float* y);
 
 }  // namespace pipewright::exec

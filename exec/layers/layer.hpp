@@ -103,6 +103,11 @@ struct Extent {
   }
 };
 
+/// Of so many rows, which need not be all of a micro-batch.
+inline std::size_t words_of(std::int64_t rows, int width) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
+}
+
 class TrainableLayer {
  public:
   virtual ~TrainableLayer() = default;

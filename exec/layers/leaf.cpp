@@ -19,7 +19,7 @@ class LinearLayer final : public LeafLayer {
                     {site.split, site.columns}) {}
 
   Task<Buffer> forward(Buffer x, Saved& saved) override {
-    Buffer y = take(projection_.rows_out(all_rows_), projection_.out());
+    Buffer y = ops_.take(words_of(projection_.rows_out(all_rows_), projection_.out()));
     co_await projection_.forward(all_rows_, x.floats(), y.floats());
     saved.buffers[kX] = std::move(x);
     co_return y;
@@ -28,7 +28,7 @@ class LinearLayer final : public LeafLayer {
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) {
-      dx = take(projection_.rows_in(all_rows_), projection_.in());
+      dx = ops_.take(words_of(projection_.rows_in(all_rows_), projection_.in()));
       co_await projection_.backward_input(all_rows_, dy.floats(), dx.floats());
     }
     saved.buffers[kDy] = std::move(dy);
@@ -41,9 +41,6 @@ class LinearLayer final : public LeafLayer {
   Task<void> add_gradients_task(Saved& saved) override {
     return projection_.backward_weight(all_rows_, saved.buffers[kX].floats(),
                                        saved.buffers[kDy].floats());
-  }
-  Buffer take(int rows, int width) const {
-    return ops_.take(static_cast<std::size_t>(rows) * static_cast<std::size_t>(width));
   }
 
   const int all_rows_;

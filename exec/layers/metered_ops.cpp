@@ -156,7 +156,7 @@ void MeteredOps::latent_attention_backward_input(const LatentShape& shape, const
   const Buffer scratch = take(shape.scratch());
   count(4 * pairs_of(shape) + kSoftmaxBackward * static_cast<double>(shape.probabilities()));
 }
-void MeteredOps::sum_heads(int rows, int heads, int width, bool, const float*, float*) {
+void MeteredOps::add_heads(int rows, int heads, int width, const float*, float*) {
   count(product(rows, heads, width));
 }
 

@@ -105,7 +105,7 @@ class MeteredOps final : public TensorOps,
                                 float*) override;
   void latent_attention_backward_input(const LatentShape& shape, const LatentInputs&, const float*,
                                        const float*, const LatentGradients&) override;
-  void sum_heads(int rows, int heads, int width, bool, const float*, float*) override;
+  void add_heads(int rows, int heads, int width, const float*, float*) override;
 
   ExpertOps& experts() override { return *this; }
   void route(const RouterShape& shape, const float*, const float*, float*, const Routes&) override;

@@ -55,8 +55,7 @@ class OnAllRows final : public TrainableLayer {
 
  private:
   Buffer own_rows_of(const Buffer& all, int width) const {
-    Buffer own = ops_.take(static_cast<std::size_t>(rows_.own(extent_.rows()).count) *
-                           static_cast<std::size_t>(width));
+    Buffer own = ops_.take(words_of(rows_.own(extent_.rows()).count, width));
     rows_.keep_own(all.floats(), extent_.rows(), width, own.floats());
     return own;
   }

@@ -31,7 +31,7 @@ Task<void> Projection::forward(int rows, const float* x, float* y) const {
   const LinearShape shape{rows, in_, out_};
   if (split_ == Split::Rows) {
     const SumOfMembers sum{
-        .what = name(kOut),
+        .what = rows_.call_name(path_, kOut),
         .rows = rows,
         .width = out_,
         .multiply = [&](float* all) { ops_.linear_forward(shape, x, weight_.weights(), all); },
@@ -54,7 +54,7 @@ Task<void> Projection::backward_input(int rows, const float* dy, float* dx) cons
     co_return;
   }
   const SumOfMembers sum{
-      .what = name(kIn),
+      .what = rows_.call_name(path_, kIn),
       .rows = rows,
       .width = in_,
       .multiply =
@@ -78,12 +78,9 @@ Task<void> Projection::backward_weight(int rows, const float* x, const float* dy
 Task<DividedRows::AllRows> Projection::all_of(Split split, const float* own, int rows,
                                               int width) const {
   if (split_ == split)
-    co_return co_await rows_.gather(name(split == Split::Columns ? kIn : kOut), own, rows, width);
+    co_return co_await rows_.gather(rows_.call_name(path_, split == Split::Columns ? kIn : kOut),
+                                    own, rows, width);
   co_return DividedRows::AllRows{own, {}};
-}
-
-std::string Projection::name(const char* side) const {
-  return rows_.divides() ? path_ + side : path_;
 }
 
 }  // namespace pipewright::exec

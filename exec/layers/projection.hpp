@@ -46,7 +46,6 @@ class Projection {
   int own(int rows) const { return static_cast<int>(rows_.own(rows).count); }
   Task<DividedRows::AllRows> all_of(Split split, const float* own, int rows, int width) const;
   /// Of what is brought together in front of it, and behind it.
-  std::string name(const char* side) const;
 
   TensorOps& ops_;
   DividedRows rows_;

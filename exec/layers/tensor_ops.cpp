@@ -22,7 +22,7 @@ void TensorOps::linear_backward_input_on(const LinearShape&, const Range&, const
 }
 
 void TensorOps::clear(std::size_t, float*) {
-  throw Bug("a sum over ranks on a device that has none");
+  throw Bug("a sum into zeros on a device that has none");
 }
 
 void TensorOps::look_up(const EmbeddingShape&, const TokenRange&, bool, const std::int32_t*,

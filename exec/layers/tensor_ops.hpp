@@ -128,8 +128,7 @@ class LatentOps {
   virtual void latent_attention_backward_input(const LatentShape& shape, const LatentInputs& inputs,
                                                const float* probabilities, const float* dcontext,
                                                const LatentGradients& gradients) = 0;
-  virtual void sum_heads(int rows, int heads, int width, bool goes_on, const float* by_head,
-                         float* y) = 0;
+  virtual void add_heads(int rows, int heads, int width, const float* by_head, float* y) = 0;
 };
 
 class TensorOps {
@@ -157,8 +156,7 @@ class TensorOps {
                                  float* y);
   virtual void linear_backward_input_on(const LinearShape& shape, const Range& columns,
                                         const float* dy, const float* w, float* dx);
-  /// Zeros, where members of a group bring an array together that none of them overwrites. Bug
-  /// where a device does not.
+  /// Zeros, in an array that others only add to. Bug where a device does not.
   virtual void clear(std::size_t n, float* x);
   virtual void bias_forward(int rows, int width, const float* bias, float* y) = 0;
   virtual void bias_backward_weight(int rows, int width, const float* dy, float* dbias) = 0;

@@ -52,7 +52,7 @@ class TiedLinear final : public LeafLayer {
   }
 
   Task<Buffer> forward(Buffer x, Saved& saved) override {
-    Buffer y = ops_.take(words_of_all(transposed_.in));
+    Buffer y = ops_.take(words_of(transposed_.rows, transposed_.in));
     const DividedRows::AllRows all = co_await all_rows_of(x);
     ops_.linear_backward_input(transposed_, all.at, table_->weights(), y.floats());
     saved.buffers[kX] = std::move(x);
@@ -102,10 +102,7 @@ class TiedLinear final : public LeafLayer {
   Task<DividedRows::AllRows> all_rows_of(const Buffer& x) const {
     return rows_.gather(name(), x.floats(), transposed_.rows, transposed_.out);
   }
-  std::size_t words_of_all(int width) const {
-    return static_cast<std::size_t>(transposed_.rows) * static_cast<std::size_t>(width);
-  }
-  std::string name() const { return rows_.divides() ? path_ + kIn : path_; }
+  std::string name() const { return rows_.call_name(path_, kIn); }
 
   const DividedRows rows_;
 

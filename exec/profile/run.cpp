@@ -104,18 +104,15 @@ void add_backward(const ProfileCase& what, int rank, int micro_batch, std::vecto
   }
 }
 
-/// What the ranks that divide a stage's layers tell one another.
-std::vector<ActionParts> parts_of(const ProfileCase& what) {
-  std::vector<ActionParts> all;
-  for (int s = 0; s < stages_of(what) && what.division != StageDivision{}; ++s) {
-    for (ActionParts& action :
-         divided_parts(*what.model, what.stage_begin[static_cast<std::size_t>(s)],
-                       end_layer(what, s), what.micro_batch_size, {}, what.division)) {
-      action.stage = StageId(s);
-      all.push_back(std::move(action));
-    }
+std::vector<StagePlan> stage_plans(const ProfileCase& what) {
+  std::vector<StagePlan> stages;
+  for (int r = 0; r < ranks_of(what); ++r) {
+    for (int s = what.first_stage[static_cast<std::size_t>(r)]; s < end_stage(what, r); ++s)
+      stages.push_back({.first_layer = what.stage_begin[static_cast<std::size_t>(s)],
+                        .end_layer = end_layer(what, s),
+                        .rank = RankId(r)});
   }
-  return all;
+  return stages;
 }
 
 /// 1F1B over the ranks.
@@ -135,7 +132,9 @@ Order order_of(const ProfileCase& what, int micro_batches) {
     }
   }
   order.placement = Placement::explicit_stages(std::move(ranks), ranks_of(what));
-  order.parts = parts_of(what);
+  if (what.division != StageDivision{})
+    order.parts =
+        divided_parts(*what.model, stage_plans(what), what.micro_batch_size, {}, what.division);
   for (const MeshAxis& axis : {MeshAxis{std::string(kTensorAxis), what.division.tensor},
                                MeshAxis{std::string(kExpertAxis), what.division.experts}})
     if (axis.devices > 1) order.mesh.push_back(axis);
@@ -159,12 +158,7 @@ std::unique_ptr<DataSource> data_for(const ProfileCase& what, int micro_batches)
 cpu::Training training_of(const ProfileCase& what, int micro_batches, const DataSource& data) {
   cpu::Training training;
   training.model = what.model;
-  for (int r = 0; r < ranks_of(what); ++r) {
-    for (int s = what.first_stage[static_cast<std::size_t>(r)]; s < end_stage(what, r); ++s)
-      training.stages.push_back({.first_layer = what.stage_begin[static_cast<std::size_t>(s)],
-                                 .end_layer = end_layer(what, s),
-                                 .rank = RankId(r)});
-  }
+  training.stages = stage_plans(what);
   training.micro_batch_size = what.micro_batch_size;
   training.micro_batches = micro_batches;
   training.seed = what.seed;

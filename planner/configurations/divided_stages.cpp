@@ -34,17 +34,13 @@ StageParts divided_stage_parts(const CostModel& costs, const Model& model,
                                std::span<const StageCosts> whole) {
   StageParts result{{}, {whole.begin(), whole.end()}};
   if (mesh.tensor == 1) return result;
-  const StageDivision ranks{mesh.tensor, mesh.experts, mesh.sequence_parallel};
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    for (ActionParts& action :
-         exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer,
-                             mesh.micro_batch_size, recompute, ranks)) {
-      count_exchanges_as_computed(action);
-      action.stage = StageId(static_cast<std::int64_t>(s));
-      Nanoseconds& time = time_of(result.computations[s], action.kind);
-      time = weigh(action, time, [&](const Call& call) { return costs.call_time(call); });
-      result.parts.push_back(std::move(action));
-    }
+  result.parts =
+      exec::divided_parts(model, stages, mesh.micro_batch_size, recompute, mesh.division());
+  for (ActionParts& action : result.parts) {
+    count_exchanges_as_computed(action);
+    Nanoseconds& time =
+        result.computations[static_cast<std::size_t>(action.stage.value)].*time_of(action.kind);
+    time = weigh(action, time, [&](const Call& call) { return costs.call_time(call); });
   }
   return result;
 }

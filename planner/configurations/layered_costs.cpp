@@ -1,7 +1,6 @@
 // A model as a chain of layers: pipeline and data parallelism, by a profile or operation counts.
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "core/base/error.hpp"
 #include "core/model/tensor_split.hpp"
@@ -39,8 +38,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
         common_(common_of(job.strategy.schedule_mode)) {
     for (const StageDivision& division : divisions_of(job))
-      divided_.emplace(key_of(division),
-                       models_of(job, profile, cores, asked_recompute_, division));
+      divided_.emplace(division, models_of(job, profile, cores, asked_recompute_, division));
   }
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
@@ -57,7 +55,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   std::optional<Refusal> refusal(const ParallelSetup& mesh) const override {
-    if (auto fault = division_fault(division_of(mesh), mesh.data)) return fault;
+    if (auto fault = division_fault(mesh.division(), mesh.data)) return fault;
     if (!asked_recompute_.fixed_by_training || mesh.recompute == SetupRecompute{})
       return std::nullopt;
     return Refusal{
@@ -180,8 +178,8 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   const CostModel& of(const ParallelSetup& mesh) const {
-    const StageDivision division = division_of(mesh);
-    const auto& models = division == StageDivision{} ? models_ : divided_.at(key_of(division));
+    const StageDivision division = mesh.division();
+    const auto& models = division == StageDivision{} ? models_ : divided_.at(division);
     return asked_recompute_.fixed_by_training
                ? models.front()
                : models[static_cast<std::size_t>(mesh.recompute.of_all)];
@@ -193,12 +191,6 @@ class LayerConfigurations final : public ConfigurationCosts {
     return std::vector<LayerRecompute>(job_.model.layers.size(), mesh.recompute.of_all);
   }
   bool is_tensor_open() const { return job_.strategy.opens_mp_degree; }
-  static StageDivision division_of(const ParallelSetup& mesh) {
-    return {mesh.tensor, mesh.experts, mesh.sequence_parallel};
-  }
-  static std::tuple<int, int, bool> key_of(const StageDivision& division) {
-    return {division.tensor, division.experts, division.rows};
-  }
 
   void for_each_division(const std::vector<int>& asked, const StageDivision& division, int replicas,
                          const SpaceVisitor& visitor) const {
@@ -220,8 +212,9 @@ class LayerConfigurations final : public ConfigurationCosts {
     }
   }
 
-  static bool is_named(int degree, const std::vector<int>& asked) {
-    return std::find(asked.begin(), asked.end(), degree) != asked.end();
+  template <class Value>
+  static bool is_named(Value value, const std::vector<Value>& asked) {
+    return std::find(asked.begin(), asked.end(), value) != asked.end();
   }
   /// Why so many devices of a rank do not divide the layers, as a sentence; "" if they do.
   std::string tensor_refusal(int tensor) const {
@@ -243,9 +236,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     const auto [tensor, experts, rows] = division;
     if (tensor == 1 && !rows) return "";
     const std::string fault = rows ? sequence_fault(job_.model, tensor) : "";
-    const bool is_named =
-        std::find(rows_asked_.begin(), rows_asked_.end(), rows) != rows_asked_.end();
-    if (!fault.empty() || is_named) return fault;
+    if (!fault.empty() || is_named(rows, rows_asked_)) return fault;
     return std::string("use_sequence_parallel does not name ") + (rows ? "true" : "false") +
            "; add it to the values there";
   }
@@ -397,8 +388,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   AskedRecompute asked_recompute_;
   bool has_attention_;
   std::vector<CostModel> models_;
-  /// By tp, ep and sequence parallelism, where one of the numbers is more than 1.
-  std::map<std::tuple<int, int, bool>, std::vector<CostModel>> divided_;
+  std::map<StageDivision, std::vector<CostModel>> divided_;  // all but the whole
   std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, experts_asked_;
   std::vector<bool> rows_asked_;  // sequence parallelism
   std::vector<int> zero_asked_, steps_asked_, sizes_asked_;

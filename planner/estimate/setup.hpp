@@ -10,6 +10,7 @@
 #include "core/cluster/node_order.hpp"
 #include "core/model/architecture.hpp"
 #include "core/model/recompute.hpp"
+#include "core/model/tensor_split.hpp"
 #include "planner/base/left_out.hpp"
 #include "planner/estimate/coefficients.hpp"
 
@@ -63,6 +64,8 @@ struct ParallelSetup {
   DeviceOrder order;
 
   int devices() const { return tensor * data * pipeline * context; }
+  /// The ranks that divide the layers of a stage.
+  StageDivision division() const { return {tensor, experts, sequence_parallel}; }
 };
 
 /// Why the model cannot be trained with this setup, and what would do; nullopt: it can.

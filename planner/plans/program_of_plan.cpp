@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
-#include "core/costs/part_weights.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "core/program/lower.hpp"
 #include "planner/plans/data_parallel.hpp"
@@ -63,7 +62,7 @@ CostTable costs_of_whole_actions(const Plan& plan) {
   CostTable costs = plan.costs;
   for (const ActionParts& action : plan.parts) {
     Nanoseconds& time =
-        time_of(costs.stages[static_cast<std::size_t>(action.stage.value)], action.kind);
+        costs.stages[static_cast<std::size_t>(action.stage.value)].*time_of(action.kind);
     double calls = 0, computations = 0;
     for (const Part& part : action.parts)
       (part.is_computation() ? computations : calls) += static_cast<double>(part.weight);

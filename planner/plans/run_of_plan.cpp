@@ -35,16 +35,11 @@ int whole_replicas(const Plan& plan) {
 }
 
 std::vector<ActionParts> parts_of_layers(const Plan& plan) {
-  const auto recompute = recompute_of(plan.model, plan.training.recompute);
-  std::vector<ActionParts> all;
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    for (ActionParts& action :
-         exec::divided_parts(plan.model, plan.stages[s].first_layer, plan.stages[s].end_layer,
-                             plan.micro_batch_size, recompute, plan.division())) {
-      action.stage = StageId(static_cast<std::int64_t>(s));
-      for (Part& part : action.parts) part.weight = std::max<std::int64_t>(1, part.weight);
-      all.push_back(std::move(action));
-    }
+  std::vector<ActionParts> all =
+      exec::divided_parts(plan.model, plan.stages, plan.micro_batch_size,
+                          recompute_of(plan.model, plan.training.recompute), plan.division());
+  for (ActionParts& action : all) {
+    for (Part& part : action.parts) part.weight = std::max<std::int64_t>(1, part.weight);
   }
   return all;
 }
@@ -109,25 +104,26 @@ class PlannedCalls {
   double ns_of_weight_ = 0;
 };
 
-/// Of the layers. A plan whose replicas divide the experts has their exchanges inside the costs of
-/// its stages: they are taken out of `stages`, and an action with its parts takes what it took.
-std::vector<ActionParts> weighed_parts(const Plan& plan, std::vector<StageCosts>& stages) {
-  std::vector<ActionParts> parts = parts_of_layers(plan);
-  if (plan.expert_parallel == 1) return parts;
+/// A plan whose replicas divide the experts has their exchanges inside the costs of its stages:
+/// they are taken out of `stages`, and an action with its parts takes what it took.
+void weigh_exchanges(const Plan& plan, std::vector<ActionParts>& parts,
+                     std::vector<StageCosts>& stages) {
   for (ActionParts& action : parts) {
-    Nanoseconds& time = time_of(stages[static_cast<std::size_t>(action.stage.value)], action.kind);
+    Nanoseconds& time = stages[static_cast<std::size_t>(action.stage.value)].*time_of(action.kind);
     const PlannedCalls planned(plan, action, time);
     time = weigh(action, time + planned.all(), [&](const Call& call) {
       return call.group == kExpertAxis ? time_of_exchange(plan, call) : planned.time_of(call);
     });
   }
-  return parts;
 }
 
 /// Of the layers, weighed as the plan says where it has the same.
 std::vector<ActionParts> parts_of_run(const Plan& plan) {
-  std::vector<StageCosts> stages = plan.costs.stages;
-  std::vector<ActionParts> parts = weighed_parts(plan, stages);
+  std::vector<ActionParts> parts = parts_of_layers(plan);
+  if (plan.expert_parallel > 1) {
+    std::vector<StageCosts> stages = plan.costs.stages;
+    weigh_exchanges(plan, parts, stages);
+  }
   for (ActionParts& action : parts) {
     const auto planned = std::ranges::find_if(
         plan.parts, [&](const ActionParts& one) { return are_alike(one, action); });
@@ -192,7 +188,10 @@ Program program_of_run(const Plan& plan) {
 CostTable costs_of_run(const Plan& plan) {
   CostTable costs = plan.costs;
   if (!divides_layers(plan)) return costs;
-  static_cast<void>(weighed_parts(plan, costs.stages));
+  if (plan.expert_parallel > 1) {
+    std::vector<ActionParts> parts = parts_of_layers(plan);
+    weigh_exchanges(plan, parts, costs.stages);
+  }
   const std::vector<std::size_t> places = ranks_in_plan(plan);
   const std::vector<int> devices = devices_of_run(plan, places);
   if (!costs.links.empty()) {  // shared, each by the devices that it belongs to

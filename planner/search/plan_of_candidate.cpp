@@ -127,12 +127,12 @@ std::string memory_reason(const Candidate& best, Bytes memory_limit) {
 
 /// What experts that replicas divide may take more than was counted.
 void add_uneven_rows(const Plan& plan, Bytes limit, std::vector<std::string>& reasons) {
+  if (plan.expert_parallel == 1) return;
   const auto most = most_with_uneven_rows(plan, program_of_plan(plan));
   if (!most) return;
   std::string text =
       "Memory is that of rows that come to all experts evenly; a rank to whose experts as many "
-      "come "
-      "as can would hold " +
+      "come as can would hold " +
       format_bytes(*most);
   if (limit.value > 0 && *most > limit)
     text += ", more than is allowed: a capacity_factor of the experts bounds what comes";

@@ -235,6 +235,17 @@ PeakCase divided(const char* schedule, int chunks, int zero) {
           .zero = zero};
 }
 
+/// The same of four that divide experts, to which rows come evenly.
+PeakCase divided_with_experts(int zero) {
+  return {.model = "evenly",
+          .schedule = "1f1b",
+          .ranks = 2,
+          .replicas = 4,
+          .sharded = true,
+          .experts = 2,
+          .zero = zero};
+}
+
 constexpr auto kFull = RecomputeSpec::Kind::Full, kSelective = RecomputeSpec::Kind::Selective;
 
 INSTANTIATE_TEST_SUITE_P(
@@ -287,27 +298,7 @@ INSTANTIATE_TEST_SUITE_P(
         PeakCase{.model = "deepseek", .schedule = "1f1b", .recompute = kSelective},
         PeakCase{.model = "deepseek", .schedule = "1f1b", .ranks = 2, .tensor = 4},
         PeakCase{.model = "evenly", .schedule = "1f1b", .ranks = 2, .replicas = 2, .experts = 2},
-        PeakCase{.model = "evenly",
-                 .schedule = "1f1b",
-                 .ranks = 2,
-                 .replicas = 4,
-                 .sharded = true,
-                 .experts = 2,
-                 .zero = 1},
-        PeakCase{.model = "evenly",
-                 .schedule = "1f1b",
-                 .ranks = 2,
-                 .replicas = 4,
-                 .sharded = true,
-                 .experts = 2,
-                 .zero = 2},
-        PeakCase{.model = "evenly",
-                 .schedule = "1f1b",
-                 .ranks = 2,
-                 .replicas = 4,
-                 .sharded = true,
-                 .experts = 2,
-                 .zero = 3},
+        divided_with_experts(1), divided_with_experts(2), divided_with_experts(3),
         PeakCase{.model = "evenly", .schedule = "zb-h1", .ranks = 2, .replicas = 4, .experts = 4},
         PeakCase{.model = "mlp", .schedule = "gpipe", .micro_batch_size = 64},
         PeakCase{.model = "mlp", .schedule = "1f1b", .micro_batch_size = 64},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/costs/costs.hpp"
+#include "core/model/layers.hpp"
 #include "core/model/model.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/lower.hpp"
@@ -84,19 +85,8 @@ inline Model small_model() {
   Model model;
   model.name = "small";
   model.loss = LossKind::Mse;
-  const auto linear = [](int in, int out) {
-    Layer layer;
-    layer.kind = LayerKind::Linear;
-    layer.in = in;
-    layer.out = out;
-    return layer;
-  };
-  const auto plain = [](LayerKind kind, int width) {
-    Layer layer;
-    layer.kind = kind;
-    layer.in = layer.out = width;
-    return layer;
-  };
+  const auto linear = [](int in, int out) { return linear_layer("", in, out); };
+  const auto plain = [](LayerKind kind, int width) { return layer_of_width("", kind, width); };
   model.layers = {
       linear(16, 24), plain(LayerKind::Gelu, 24), linear(24, 24), plain(LayerKind::LayerNorm, 24),
       linear(24, 20), plain(LayerKind::Relu, 20), linear(20, 20), linear(20, 8)};

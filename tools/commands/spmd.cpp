@@ -1,4 +1,6 @@
 // pipewright spmd: how tensors lie on a mesh of processes, and where layers and stages are.
+#include <functional>
+
 #include "core/base/error.hpp"
 #include "core/spmd/inference_cases.hpp"
 #include "core/spmd/placement_cases.hpp"
@@ -53,19 +55,32 @@ void print_inferences(const std::vector<InferenceCase>& cases, Session& session)
   if (!refusals.empty()) session.print("\n" + refusals);
 }
 
-int run_infer(const Arguments& arguments, Session& session) {
+/// What `read` makes of the file that the command names.
+template <class Read>
+auto read_cases(const Arguments& arguments, Read read) {
   const std::string file = arguments.positionals().front();
   const Json json = parse_json(read_text(file), file);
-  const std::vector<InferenceCase> cases = spmd::read_inference_cases(JsonCursor(json, file));
+  return read(JsonCursor(json, file));
+}
+
+/// A list under this key, with an element for each case.
+void print_answers(const char* key, std::size_t cases,
+                   const std::function<Json(std::size_t)>& answer, Session& session) {
+  const JsonList list{.key = key, .size = cases, .element = answer};
+  session.print_result({{key, Json::array()}}, list);
+}
+
+int run_infer(const Arguments& arguments, Session& session) {
+  const auto cases = read_cases(arguments, spmd::read_inference_cases);
   if (!session.json()) {
     print_inferences(cases, session);
     return kDone;
   }
-  const JsonList list{.key = "spmd_cases", .size = cases.size(), .element = [&](std::size_t at) {
-                        return Json{{"id", cases[at].id},
-                                    {"expect", to_json(answer_to(cases[at]), cases[at].call.mesh)}};
-                      }};
-  session.print_result({{"spmd_cases", Json::array()}}, list);
+  const auto answer = [&](std::size_t at) {
+    return Json{{"id", cases[at].id},
+                {"expect", to_json(answer_to(cases[at]), cases[at].call.mesh)}};
+  };
+  print_answers("spmd_cases", cases.size(), answer, session);
   return kDone;
 }
 
@@ -94,15 +109,12 @@ void add_layers(std::size_t number, const spmd::LayerCase& one, const Json& answ
 }
 
 int run_layers(const Arguments& arguments, Session& session) {
-  const std::string file = arguments.positionals().front();
-  const Json json = parse_json(read_text(file), file);
-  const std::vector<spmd::LayerCase> cases = spmd::read_layer_cases(JsonCursor(json, file));
+  const auto cases = read_cases(arguments, spmd::read_layer_cases);
   if (session.json()) {
-    const JsonList list{
-        .key = "layer_to_mesh_cases", .size = cases.size(), .element = [&](std::size_t at) {
-          return Json{{"expect", spmd::answer_to(cases[at])}};
-        }};
-    session.print_result({{"layer_to_mesh_cases", Json::array()}}, list);
+    const auto answer = [&](std::size_t at) {
+      return Json{{"expect", spmd::answer_to(cases[at])}};
+    };
+    print_answers("layer_to_mesh_cases", cases.size(), answer, session);
     return kDone;
   }
   Table table({{"case"}, {"schedule"}, {"layers"}, {"ranks"}});
@@ -114,9 +126,7 @@ int run_layers(const Arguments& arguments, Session& session) {
 }
 
 int run_cut(const Arguments& arguments, Session& session) {
-  const std::string file = arguments.positionals().front();
-  const Json json = parse_json(read_text(file), file);
-  const Json answers = spmd::cluster_answers(JsonCursor(json, file));
+  const Json answers = read_cases(arguments, spmd::cluster_answers);
   if (session.json()) {
     session.print_result({{"cluster_partition", answers}});
     return kDone;
@@ -159,58 +169,56 @@ void print_reshards(const std::vector<spmd::ReshardCase>& cases, Session& sessio
 }
 
 int run_reshard(const Arguments& arguments, Session& session) {
-  const std::string file = arguments.positionals().front();
-  const Json json = parse_json(read_text(file), file);
-  const std::vector<spmd::ReshardCase> cases = spmd::read_reshard_cases(JsonCursor(json, file));
+  const auto cases = read_cases(arguments, spmd::read_reshard_cases);
   if (!session.json()) {
     print_reshards(cases, session);
     return kDone;
   }
-  const JsonList list{
-      .key = "reshard_cases", .size = cases.size(), .element = [&](std::size_t at) {
-        return Json{{"id", cases[at].id}, {"expect", answer_to(cases[at], plan_of(cases[at]))}};
-      }};
-  session.print_result({{"reshard_cases", Json::array()}}, list);
+  const auto answer = [&](std::size_t at) {
+    return Json{{"id", cases[at].id}, {"expect", answer_to(cases[at], plan_of(cases[at]))}};
+  };
+  print_answers("reshard_cases", cases.size(), answer, session);
   return kDone;
 }
 
-std::vector<Positional> file_of_cases() {
-  return {{.name = "FILE", .help = "a file of cases; - is standard input", .least = 1, .most = 1}};
+/// One that reads a file of cases; without its description.
+Command command_on_cases(const char* name, const char* summary,
+                         int (*run)(const Arguments&, Session&)) {
+  Command command;
+  command.name = name;
+  command.summary = summary;
+  command.positionals = {
+      {.name = "FILE", .help = "a file of cases; - is standard input", .least = 1, .most = 1}};
+  command.run = run;
+  return command;
 }
 
 Command layers_command() {
-  Command command;
-  command.name = "spmd layers";
-  command.summary = "which part of a mesh each layer of a model is on";
+  Command command = command_on_cases(
+      "spmd layers", "which part of a mesh each layer of a model is on", run_layers);
   command.description =
       "Reads \"layer_to_mesh_cases\": layers, a mesh as lists of ranks with the names of its "
       "dimensions, of which one is \"pp\", and a schedule: 1F1B and GPIPE divide the layers over "
       "the stages, VPP over \"vpp_degree\" chunks of each. Prints the ranks of every layer.";
   command.examples = {{"spmd layers examples/spmd-layers.json", "eight layers on four stages"}};
-  command.positionals = file_of_cases();
-  command.run = run_layers;
   return command;
 }
 
 Command cut_command() {
-  Command command;
-  command.name = "spmd partition";
-  command.summary = "ways to cut a cluster into stages, and meshes of their devices";
+  Command command = command_on_cases(
+      "spmd partition", "ways to cut a cluster into stages, and meshes of their devices", run_cut);
   command.description =
       "Reads \"cluster_partition\": of each key of \"device_meshes\" (machines x devices of "
       "each) the ways to cut that cluster into the stages of a pipeline, of each key of "
       "\"process_meshes\" the shapes of a mesh of these devices: those that PaddlePaddle's "
       "rule-based tuner tries.";
   command.examples = {{"spmd partition examples/spmd-layers.json", "sixteen machines of eight"}};
-  command.positionals = file_of_cases();
-  command.run = run_cut;
   return command;
 }
 
 Command reshard_command() {
-  Command command;
-  command.name = "spmd reshard";
-  command.summary = "the cheapest way from one layout of a tensor to another";
+  Command command = command_on_cases(
+      "spmd reshard", "the cheapest way from one layout of a tensor to another", run_reshard);
   command.description =
       "Reads \"reshard_cases\": a shape, and a mesh with placements before (\"in\") and after "
       "(\"out\"); the meshes may differ in shape and ranks. Prints the collectives and transfers "
@@ -218,15 +226,12 @@ Command reshard_command() {
       "every rank has in the end. A sequence costs its bytes (of fp32 elements), and 1024 more for "
       "each collective and for each message of a busiest process; no other costs less.";
   command.examples = {{"spmd reshard examples/spmd-reshard.json", "steps and bytes"}};
-  command.positionals = file_of_cases();
-  command.run = run_reshard;
   return command;
 }
 
 Command infer_command() {
-  Command command;
-  command.name = "spmd infer";
-  command.summary = "the layouts that operators need and leave, case by case";
+  Command command = command_on_cases(
+      "spmd infer", "the layouts that operators need and leave, case by case", run_infer);
   command.description =
       "Reads \"spmd_cases\" in the notation of PaddlePaddle's SPMD rules: an operator, a mesh, its "
       "tensors with dims_mapping, its attributes. Forward, layouts of inputs decide those of "
@@ -236,8 +241,6 @@ Command infer_command() {
       "A case that contradicts itself is refused, with a sentence; the exit status is 0 then too.";
   command.examples = {{"spmd infer examples/spmd-cases.json", "placements as a table"},
                       {"spmd infer examples/spmd-cases.json --json", "the same as dims_mapping"}};
-  command.positionals = file_of_cases();
-  command.run = run_infer;
   return command;
 }
 

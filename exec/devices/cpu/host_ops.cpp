@@ -117,9 +117,8 @@ void HostOps::latent_attention_backward_input(const LatentShape& shape, const La
   exec::latent_attention_backward_input(shape, inputs, probabilities, dcontext, gradients,
                                         scratch.floats(), numerics_);
 }
-void HostOps::sum_heads(int rows, int heads, int width, bool goes_on, const float* by_head,
-                        float* y) {
-  exec::sum_heads(rows, heads, width, goes_on, by_head, y);
+void HostOps::add_heads(int rows, int heads, int width, const float* by_head, float* y) {
+  exec::add_heads(rows, heads, width, by_head, y);
 }
 
 void HostOps::attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,

@@ -106,8 +106,7 @@ class HostOps final : public TensorOps,
   void latent_attention_backward_input(const LatentShape& shape, const LatentInputs& inputs,
                                        const float* probabilities, const float* dcontext,
                                        const LatentGradients& gradients) override;
-  void sum_heads(int rows, int heads, int width, bool goes_on, const float* by_head,
-                 float* y) override;
+  void add_heads(int rows, int heads, int width, const float* by_head, float* y) override;
 
   ExpertOps& experts() override { return *this; }
   void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,

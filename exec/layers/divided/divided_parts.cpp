@@ -139,4 +139,19 @@ std::vector<ActionParts> divided_parts(const Model& model, int first, int end, i
   return all;
 }
 
+std::vector<ActionParts> divided_parts(const Model& model, std::span<const StagePlan> stages,
+                                       int micro_batch_size,
+                                       std::span<const LayerRecompute> recompute,
+                                       const StageDivision& ranks) {
+  std::vector<ActionParts> all;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    for (ActionParts& action : divided_parts(model, stages[s].first_layer, stages[s].end_layer,
+                                             micro_batch_size, recompute, ranks)) {
+      action.stage = StageId(static_cast<std::int64_t>(s));
+      all.push_back(std::move(action));
+    }
+  }
+  return all;
+}
+
 }  // namespace pipewright::exec

@@ -10,6 +10,7 @@
 #include "core/model/recompute.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/order/parts.hpp"
+#include "core/plan/plan.hpp"
 #include "exec/layers/pause_point.hpp"
 
 namespace pipewright::exec {
@@ -23,6 +24,11 @@ Call call_for(const Wanted& wanted);
 /// between experts calls of "ep", named by layer, without a weight. None where nothing is divided.
 /// What the last stage computes for its loss counts as nothing; what ranks sum for it is there.
 std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
+                                       std::span<const LayerRecompute> recompute,
+                                       const StageDivision& ranks);
+/// The same of all stages, each with its number.
+std::vector<ActionParts> divided_parts(const Model& model, std::span<const StagePlan> stages,
+                                       int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
                                        const StageDivision& ranks);
 

@@ -69,15 +69,8 @@ inline Program divided(const Order& pipeline, const Model& model, const Layout& 
   Order order = planner::replicate(pipeline, layout.replicas);
   const std::vector<StagePlan> stages =
       equal_stages(model, lower(order, comm_policy_preset(policy)));
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    auto parts =
-        exec::divided_parts(model, stages[s].first_layer, stages[s].end_layer, kMicroBatchSize,
-                            layout.recompute, {layout.tensor, layout.experts, layout.rows});
-    for (ActionParts& one : parts) {
-      one.stage = StageId(static_cast<std::int64_t>(s));
-      order.parts.push_back(std::move(one));
-    }
-  }
+  order.parts = exec::divided_parts(model, stages, kMicroBatchSize, layout.recompute,
+                                    {layout.tensor, layout.experts, layout.rows});
   if (layout.tensor > 1) order.mesh.push_back({std::string(kTensorAxis), layout.tensor});
   if (layout.experts > 1) order.mesh.push_back({std::string(kExpertAxis), layout.experts});
   std::vector<StageId> tied;

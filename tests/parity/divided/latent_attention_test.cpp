@@ -10,7 +10,6 @@
 namespace pipewright::tests {
 namespace latent_attention_test {
 
-using exec::Numerics;
 using planner::Schedule;
 
 /// Queries straight from the row, and no experts.
@@ -57,13 +56,7 @@ TEST(LatentAttentionLayouts, RecomputedLayersAskForTheirSumsAgain) {
 }
 
 TEST(LatentAttentionLayouts, FastNumericsAreNearTheSerialRun) {
-  const Layout layout{.tensor = 4};
-  const Program program =
-      divided(planner::make_order("1f1b", {2, 4, 1, {}}), straight(), layout, "torch");
-  const exec::VerifyReport verify = train(program, straight(), Numerics::Fast, layout).verify;
-  EXPECT_LT(verify.gradients.norm_rel, 1e-5);
-  EXPECT_LT(verify.parameters.norm_rel, 1e-5);
-  EXPECT_FALSE(verify.gradients.bitwise);  // else exact numerics would show nothing
+  expect_near_serial_run(straight(), {.tensor = 4}, 1e-5, 1e-5);
 }
 
 }  // namespace latent_attention_test

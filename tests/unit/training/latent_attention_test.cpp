@@ -2,11 +2,9 @@
 // central differences of it, with queries through a narrow layer and without.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/model/model.hpp"
@@ -15,6 +13,7 @@
 #include "exec/layers/layer.hpp"
 #include "exec/layers/ops.hpp"
 #include "tests/unit/numeric.hpp"
+#include "tests/unit/trained_layer.hpp"
 
 namespace pipewright::exec {
 namespace latent_attention_test {
@@ -22,7 +21,6 @@ namespace latent_attention_test {
 using test::Doubles;
 using test::expect_close;
 using test::Floats;
-using test::numeric_gradient;
 using test::random_floats;
 using test::widened;
 
@@ -140,38 +138,12 @@ TEST_P(LatentAttentionLayers, AgreeWithTheReference) {
                                        .path = "0",
                                        .width = kWidth,
                                        .recomputes_attention = GetParam().recomputes});
-  std::vector<Parameter*> parameters;
-  made->collect(parameters);
-  Floats all = random_floats(kRows * kWidth, 1);
-  double counted = 0;
-  for (std::size_t k = 0; k < parameters.size(); ++k) {
-    Parameter& one = *parameters[k];
-    const Floats start = random_floats(static_cast<std::size_t>(one.start.size), 2 + k);
-    one.value.assign(start.begin(), start.end());
-    one.gradient.assign(start.size(), 1.0F);  // W adds
-    all.insert(all.end(), start.begin(), start.end());
-    counted += static_cast<double>(start.size());
-  }
-  EXPECT_EQ(counted, parameter_count(layer));
   const Floats dy = random_floats(kRows * kWidth, 99);
-
-  Saved saved = made->new_saved();
-  Buffer x = ops.take(kRows * kWidth), gradient = ops.take(dy.size());
-  std::copy_n(all.begin(), kRows * kWidth, x.floats());
-  std::copy(dy.begin(), dy.end(), gradient.floats());
-  const Buffer y = run_now(made->forward(std::move(x), saved));
-  expect_close({y.floats(), y.floats() + dy.size()}, reference(GetParam(), widened(all)), 2e-5,
-               "F");
-
-  const Buffer dx = run_now(made->backward_input(std::move(gradient), saved, true));
-  run_now(made->backward_weight(saved));
+  const test::TrainedLayer trained = test::train_once(*made, ops, kRows * kWidth, dy);
+  EXPECT_EQ(static_cast<double>(trained.at.size() - trained.inputs), parameter_count(layer));
+  expect_close(trained.y, reference(GetParam(), widened(trained.at)), 2e-5, "F");
   const auto from_all = [](const Doubles& at) { return reference(GetParam(), at); };
-  Doubles expected = numeric_gradient(from_all, widened(all), dy);
-  Floats actual(dx.floats(), dx.floats() + kRows * kWidth);
-  for (const Parameter* one : parameters)
-    actual.insert(actual.end(), one->gradient.begin(), one->gradient.end());
-  for (std::size_t i = kRows * kWidth; i < expected.size(); ++i) expected[i] += 1;
-  expect_close(actual, expected, 5e-5, "I and W");
+  test::expect_gradients(trained, from_all, dy, 5e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(

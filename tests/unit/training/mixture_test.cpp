@@ -19,6 +19,7 @@
 #include "exec/layers/expert_ops.hpp"
 #include "exec/layers/parameters.hpp"
 #include "tests/unit/numeric.hpp"
+#include "tests/unit/trained_layer.hpp"
 
 namespace pipewright::exec {
 namespace mixture_test {
@@ -26,7 +27,6 @@ namespace mixture_test {
 using test::Doubles;
 using test::expect_close;
 using test::Floats;
-using test::numeric_gradient;
 using test::random_floats;
 using test::widened;
 
@@ -376,28 +376,9 @@ TEST_P(MixtureLayers, AgreeWithTheReference) {
   const auto made = make_layer(
       layer, {.extent = {kSamples, kSequence}, .ops = &ops, .path = "0", .width = kWidth});
   made->set_loss_share(kShare);
-  std::vector<Parameter*> parameters;
-  made->collect(parameters);
-  Floats all = random_floats(kRows * kWidth, 1);
-  for (std::size_t k = 0; k < parameters.size(); ++k) {
-    Parameter& one = *parameters[k];
-    const Floats start = random_floats(static_cast<std::size_t>(one.start.size), 2 + k);
-    one.value.assign(start.begin(), start.end());
-    one.gradient.assign(start.size(), 1.0F);  // W adds
-    all.insert(all.end(), start.begin(), start.end());
-  }
   const Floats dy = random_floats(kRows * kOut, 99);
-
-  Saved saved = made->new_saved();
-  Buffer x = ops.take(kRows * kWidth), gradient = ops.take(dy.size());
-  std::copy_n(all.begin(), kRows * kWidth, x.floats());
-  std::copy(dy.begin(), dy.end(), gradient.floats());
-  const Buffer y = run_now(made->forward(std::move(x), saved));
-  expect_close({y.floats(), y.floats() + dy.size()}, Reference(GetParam(), widened(all)).outputs(),
-               kTolerance, "F");
-
-  const Buffer dx = run_now(made->backward_input(std::move(gradient), saved, true));
-  run_now(made->backward_weight(saved));
+  const test::TrainedLayer trained = test::train_once(*made, ops, kRows * kWidth, dy);
+  expect_close(trained.y, Reference(GetParam(), widened(trained.at)).outputs(), kTolerance, "F");
   const auto minimised = [&](const Doubles& at) {
     const Reference reference(GetParam(), at);
     double sum = kShare * reference.losses();
@@ -405,12 +386,7 @@ TEST_P(MixtureLayers, AgreeWithTheReference) {
       sum += reference.outputs()[i] * static_cast<double>(dy[i]);
     return Doubles{sum};
   };
-  Doubles expected = numeric_gradient(minimised, widened(all), {1.0F});
-  Floats actual(dx.floats(), dx.floats() + kRows * kWidth);
-  for (const Parameter* one : parameters)
-    actual.insert(actual.end(), one->gradient.begin(), one->gradient.end());
-  for (std::size_t i = kRows * kWidth; i < expected.size(); ++i) expected[i] += 1;
-  expect_close(actual, expected, 5e-5, "I and W");
+  test::expect_gradients(trained, minimised, {1.0F}, 5e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -26,36 +26,22 @@ namespace stage_test {
 
 using cpu::Stage;
 
-Layer plain(std::string name, LayerKind kind, int width) {
-  Layer layer;
-  layer.name = std::move(name);
-  layer.kind = kind;
-  layer.in = layer.out = width;
-  return layer;
-}
-
-Layer linear(std::string name, int in, int out, bool bias = true) {
-  Layer layer = plain(std::move(name), LayerKind::Linear, in);
-  layer.out = out;
-  layer.bias = bias;
-  return layer;
-}
-
 Layer block(std::string name, int width, LayerKind activation) {
-  Layer attention = plain("attention", LayerKind::CausalSelfAttention, width);
+  Layer attention = layer_of_width("attention", LayerKind::CausalSelfAttention, width);
   attention.heads = 3;
   return layer_group(
       std::move(name), LayerKind::Sequential,
       {layer_group("", LayerKind::Residual,
-                   {plain("norm", LayerKind::LayerNorm, width), attention}),
-       layer_group("", LayerKind::Residual,
-                   {plain("norm", LayerKind::LayerNorm, width), linear("up", width, 31),
-                    plain("", activation, 31), linear("down", 31, width)})});
+                   {layer_of_width("norm", LayerKind::LayerNorm, width), attention}),
+       layer_group(
+           "", LayerKind::Residual,
+           {layer_of_width("norm", LayerKind::LayerNorm, width), linear_layer("up", width, 31),
+            layer_of_width("", activation, 31), linear_layer("down", 31, width)})});
 }
 
 /// A small transformer with every kind of layer, of sizes that nothing divides.
 Model small_transformer_with(LayerKind activation) {
-  Layer embedding = plain("embedding", LayerKind::Embedding, 15);
+  Layer embedding = layer_of_width("embedding", LayerKind::Embedding, 15);
   embedding.in = 1;
   embedding.vocabulary = 256;
   embedding.positions = 7;
@@ -66,10 +52,10 @@ Model small_transformer_with(LayerKind activation) {
   // would go to.
   model.layers = {embedding,
                   block("a", 15, LayerKind::Gelu),
-                  layer_group("r", LayerKind::Residual, {plain("", activation, 15)}),
+                  layer_group("r", LayerKind::Residual, {layer_of_width("", activation, 15)}),
                   block("b", 15, activation),
-                  plain("norm", LayerKind::LayerNorm, 15),
-                  linear("head", 15, 256, false)};
+                  layer_of_width("norm", LayerKind::LayerNorm, 15),
+                  linear_layer("head", 15, 256, false)};
   return model;
 }
 
@@ -118,7 +104,8 @@ Model small_perceptron() {
   Model model;
   model.name = "perceptron";
   model.loss = LossKind::Mse;
-  model.layers = {linear("up", 9, 21), plain("relu", LayerKind::Relu, 21), linear("down", 21, 5)};
+  model.layers = {linear_layer("up", 9, 21), layer_of_width("relu", LayerKind::Relu, 21),
+                  linear_layer("down", 21, 5)};
   return model;
 }
 
@@ -126,8 +113,9 @@ Model small_perceptron() {
 Model residual_first() {
   Model model = small_perceptron();
   model.layers = {
-      layer_group("r", LayerKind::Residual, {linear("a", 9, 9), plain("gelu", LayerKind::Gelu, 9)}),
-      linear("down", 9, 5)};
+      layer_group("r", LayerKind::Residual,
+                  {linear_layer("a", 9, 9), layer_of_width("gelu", LayerKind::Gelu, 9)}),
+      linear_layer("down", 9, 5)};
   return model;
 }
 

@@ -1,6 +1,5 @@
 // Latent attention, head by head. Each head is a strided part of the rows, and scores are the sum
 // of two products, so keys are never put together.
-#include <algorithm>
 #include <cmath>
 
 #include "exec/devices/cpu/kernels/causal_softmax.hpp"
@@ -94,9 +93,7 @@ void latent_attention_backward_input(const LatentShape& s, const LatentInputs& i
   }
 }
 
-void sum_heads(int rows, int heads, int width, bool goes_on, const float* by_head, float* y) {
-  if (!goes_on)
-    std::fill_n(y, static_cast<std::size_t>(rows) * static_cast<std::size_t>(width), 0.0F);
+void add_heads(int rows, int heads, int width, const float* by_head, float* y) {
   for (int r = 0; r < rows; ++r, y += width) {
     for (int h = 0; h < heads; ++h, by_head += width) {
       for (int j = 0; j < width; ++j) y[j] += by_head[j];
