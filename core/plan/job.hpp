@@ -29,16 +29,16 @@ struct Strategy {
   int sharding_degree = 1;           // replicas that divide one another's state; 1: none do
   int unshard_lookahead = 0;         // stages whose weights are gathered before their turn
   Choice recompute;  // "none", "selective", "full", "by_stage": each stage the least that fits
-  bool opens_recompute = false;  // "auto" was written: else a job that is planned layer by layer
-                                 // does what its training says
   Choice mp_degree, ep_degree;   // tensor and expert parallel
-  bool opens_mp_degree = false;  // "auto" was written: else a job that is planned layer by layer
-                                 // divides no layers
+  Choice use_sequence_parallel;  // "true", "false"
+  // "auto" was written: else a job that is planned layer by layer does what its training says, and
+  // divides nothing.
+  bool opens_recompute = false, opens_mp_degree = false, opens_ep_degree = false,
+       opens_sequence_parallel = false;
   Choice sharding_stage;
   // Only of jobs that are estimated (estimated_architecture()):
   Choice cp_degree;
-  Choice use_sequence_parallel;  // "true", "false"
-  Choice rank_order;             // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
+  Choice rank_order;  // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
   Choice node_order;  // "file", or an order of the kinds of nodes (core/cluster/node_order.hpp)
   bool overlap_grad_reduce = false;
   std::string framework = "megatron-core";  // whose kernels and memory are estimated

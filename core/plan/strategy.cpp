@@ -303,22 +303,23 @@ Json words_json(const Choice& choice) {
 }
 
 void add_estimated(const Strategy& strategy, Json& json) {
-  const auto add = [&](const char* key, const Choice& choice, auto write) {
+  const auto add = [&](const char* key, const Choice& choice, auto write, bool opens = false) {
     if (!choice.empty()) json[key] = write(choice);
+    if (choice.empty() && opens) json[key] = "auto";
   };
-  if (!strategy.mp_degree.empty() || strategy.opens_mp_degree)
-    json["mp_degree"] = numbers_json(strategy.mp_degree);
+  add("mp_degree", strategy.mp_degree, numbers_json, strategy.opens_mp_degree);
   add("cp_degree", strategy.cp_degree, numbers_json);
-  add("ep_degree", strategy.ep_degree, numbers_json);
-  if (!strategy.recompute.empty() || strategy.opens_recompute)
-    json["recompute"] = words_json(strategy.recompute);
+  add("ep_degree", strategy.ep_degree, numbers_json, strategy.opens_ep_degree);
+  add("recompute", strategy.recompute, words_json, strategy.opens_recompute);
   add("rank_order", strategy.rank_order, words_json);
   add("node_order", strategy.node_order, words_json);
-  add("use_sequence_parallel", strategy.use_sequence_parallel, [](const Choice& choice) {
+  const auto flags_json = [](const Choice& choice) {
     Json list = Json::array();
     for (const std::string& value : choice) list.push_back(value == "true");
     return list.size() == 1 ? Json(list.front()) : list;
-  });
+  };
+  add("use_sequence_parallel", strategy.use_sequence_parallel, flags_json,
+      strategy.opens_sequence_parallel);
   if (strategy.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
   if (strategy.framework != "megatron-core") json["framework"] = strategy.framework;
 }
@@ -363,8 +364,13 @@ Strategy read_strategy(const JsonCursor& value) {
   read_policy(fields, strategy);
   read_estimated(fields, strategy);
   strategy.recompute = read_recomputes(fields);
-  strategy.opens_mp_degree = strategy.mp_degree.empty() && fields.find("mp_degree").has_value();
-  strategy.opens_recompute = strategy.recompute.empty() && fields.find("recompute").has_value();
+  const auto opens = [&](const char* key, const Choice& choice) {
+    return choice.empty() && fields.find(key).has_value();
+  };
+  strategy.opens_recompute = opens("recompute", strategy.recompute);
+  strategy.opens_mp_degree = opens("mp_degree", strategy.mp_degree);
+  strategy.opens_ep_degree = opens("ep_degree", strategy.ep_degree);
+  strategy.opens_sequence_parallel = opens("use_sequence_parallel", strategy.use_sequence_parallel);
   read_sharding(fields, strategy);
   if (const auto limit = fields.find("memory_limit")) {
     strategy.memory_limit = read_memory_limit(*limit);

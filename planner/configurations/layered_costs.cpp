@@ -229,7 +229,8 @@ class LayerConfigurations final : public ConfigurationCosts {
       return "ep " + std::to_string(experts) + " has to divide dp " + std::to_string(replicas);
     const std::string fault = expert_fault(job_.model, experts);
     if (!fault.empty() || is_named(experts, experts_asked_)) return fault;
-    return "ep_degree does not name ep " + std::to_string(experts) + "; add it to the values there";
+    return "ep_degree does not name ep " + std::to_string(experts) +
+           "; add it to the values there, or write \"auto\"";
   }
 
   std::string row_refusal(const StageDivision& division) const {
@@ -238,7 +239,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     const std::string fault = rows ? sequence_fault(job_.model, tensor) : "";
     if (!fault.empty() || is_named(rows, rows_asked_)) return fault;
     return std::string("use_sequence_parallel does not name ") + (rows ? "true" : "false") +
-           "; add it to the values there";
+           "; add it to the values there, or write \"auto\"";
   }
 
   /// Why devices and replicas do not divide the layers so, as a sentence; nullopt: they can.

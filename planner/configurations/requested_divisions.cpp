@@ -12,12 +12,20 @@ std::vector<int> asked_tensor(const Job& job) {
 
 std::vector<int> asked_experts(const Job& job) {
   std::vector<int> asked = asked_numbers(job.strategy.ep_degree, "ep_degree");
-  return asked.empty() ? std::vector<int>{1} : asked;
+  if (!asked.empty()) return asked;
+  asked = {1};
+  if (!job.strategy.opens_ep_degree) return asked;
+  for (const int ranks : divisors(job.cluster.devices())) {
+    if (ranks > 1 && expert_fault(job.model, ranks).empty()) asked.push_back(ranks);
+  }
+  return asked;
 }
 
 std::vector<bool> asked_rows(const Job& job) {
   std::vector<bool> asked = asked_flags(job.strategy.use_sequence_parallel);
-  return asked.empty() ? std::vector<bool>{false} : asked;
+  if (!asked.empty()) return asked;
+  return job.strategy.opens_sequence_parallel ? std::vector<bool>{false, true}
+                                              : std::vector<bool>{false};
 }
 
 std::vector<StageDivision> divisions_of(const Job& job) {

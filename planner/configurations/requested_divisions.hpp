@@ -9,10 +9,12 @@
 
 namespace pipewright::planner {
 
-/// tp, and ep, to try; {1} where the job does not ask.
+/// tp, and ep, to try: the divisors of the devices where the job writes "auto" (of ep those that
+/// can divide the model's experts); {1} where it does not ask.
 std::vector<int> asked_tensor(const Job& job);
 std::vector<int> asked_experts(const Job& job);
-/// Whether the ranks of tp divide rows, too; {false} where the job does not ask.
+/// Whether the ranks of tp divide rows, too: both where the job writes "auto"; {false} where it
+/// does not ask.
 std::vector<bool> asked_rows(const Job& job);
 
 /// All but the whole, without rows that are divided: those of the asked ones that the model's

@@ -178,6 +178,31 @@ Job with_experts(int replicas, int experts) {
   return job;
 }
 
+TEST(DividedStages, OpenExpertsTryWhatDividesThem) {
+  Job job = with_experts(4, 1);
+  job.strategy.ep_degree = {};
+  const auto degrees = [](const Job& asked) {
+    std::set<int> found;
+    for (const Candidate& row : search(asked, nullptr, {.keep = 1000}).ranked)
+      found.insert(row.parallel.experts);
+    return found;
+  };
+  EXPECT_EQ(degrees(job), (std::set{1}));
+  job.strategy.opens_ep_degree = true;
+  EXPECT_EQ(degrees(job), (std::set{1, 2, 4}));  // of four replicas
+  job.model = model_preset("gpt-tiny");
+  EXPECT_EQ(degrees(job), (std::set{1})) << "it has none";
+}
+
+TEST(DividedStages, OpenRowsAreTriedBothWays) {
+  Job job = job_of("gpt-tiny", 2, 1);
+  job.strategy.opens_sequence_parallel = true;
+  std::set<bool> found;
+  for (const Candidate& row : search(job, nullptr, {.keep = 1000}).ranked)
+    found.insert(row.parallel.sequence_parallel);
+  EXPECT_EQ(found, (std::set{false, true}));
+}
+
 TEST(DividedStages, ReplicasThatDivideTheExpertsAreDevicesOfOneRank) {
   Job job = with_experts(4, 2);
   job.training.clip_grad_norm = 0;  // its sum counts a block of devices as one rank in a run
