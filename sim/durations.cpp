@@ -13,14 +13,14 @@ Durations::Durations(const Program& program, const CostTable& costs,
   by_kind_.resize(static_cast<std::size_t>(kActionKinds) * stages_);
   for (int kind = 0; kind < kActionKinds; ++kind) {
     for (std::size_t stage = 0; stage < stages_; ++stage) {
-      const Action action{.kind = static_cast<ActionKind>(kind),
-                          .stage = StageId(static_cast<std::int64_t>(stage)),
-                          .micro_batch = {}};
-      by_kind_[static_cast<std::size_t>(kind) * stages_ + stage] = costs.compute_time(action).value;
+      by_kind_[static_cast<std::size_t>(kind) * stages_ + stage] =
+          costs.stage_time(static_cast<ActionKind>(kind), StageId(static_cast<std::int64_t>(stage)))
+              .value;
     }
   }
+  int rank = 0;
   for (const auto& stages : stages_by_rank(program.placement, program.micro_batches))
-    update_ns_.push_back(update_of(costs, stages).value);
+    update_ns_.push_back(costs.update_time(RankId(rank++), stages).value);
   for (const Route& route : program.routes) {
     route_ns_.push_back(costs.transfer_time(route, program.ranks()).value);
   }

@@ -24,20 +24,17 @@ class Durations {
     if (in.kind == ActionKind::Opt) {
       return update_ns_[static_cast<std::size_t>(program_.rank_of(id).value)];
     }
-    if (in.has(Instruction::kPair)) return slow(id);
-    return by_kind_[static_cast<std::size_t>(in.kind) * stages_ + in.stage];
+    return in.has(Instruction::kPair) ? slow(id) : plain(in);
   }
   /// The same when the caller knows that it is neither a pair nor OPT.
   std::int64_t plain(const Instruction& in) const {
+    if (costs_.actions != nullptr) return costs_.compute_time(action_of(in)).value;
     return by_kind_[static_cast<std::size_t>(in.kind) * stages_ + in.stage];
   }
   /// Of an overlapped pair: its first action, and the second one from Program::pairs.
   std::int64_t pair(const Instruction& first, const Action& second) const {
-    if (costs_.overlapped_pair.value > 0 || !costs_.pairs.empty()) {
-      return costs_
-          .pair_time({.kind = first.kind, .stage = StageId(first.stage), .micro_batch = {}}, second)
-          .value;
-    }
+    if (costs_.overlapped_pair.value > 0 || !costs_.pairs.empty() || costs_.actions != nullptr)
+      return costs_.compute_time(action_of(first), &second).value;
     return plain(first) + by_kind_[static_cast<std::size_t>(second.kind) * stages_ +
                                    static_cast<std::size_t>(second.stage.value)];
   }
@@ -50,6 +47,12 @@ class Durations {
   const std::vector<std::int64_t>& route_bytes() const { return route_bytes_; }
 
  private:
+  static Action action_of(const Instruction& in) {
+    return {.kind = in.kind,
+            .stage = StageId(in.stage),
+            .micro_batch = MicroBatchId(static_cast<std::int64_t>(in.micro_batch))};
+  }
+
   const Program& program_;
   const CostTable& costs_;
   std::span<const std::int64_t> own_;

@@ -5,11 +5,26 @@
 
 #include "core/base/int128.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/costs/action_times.hpp"
 #include "core/costs/collective_model.hpp"
 #include "core/order/stages_by_rank.hpp"
 #include "core/program/collectives.hpp"
 
 namespace pipewright {
+namespace {
+
+/// ⌊c · up_to / of_all⌋ − ⌊c · before / of_all⌋ of the action's cost c (§3.4).
+Nanoseconds part_time(const PartWork& work, Nanoseconds action) {
+  const Int128 whole = action.value;
+  // Of a call it may be more than the whole, but no more than a file may say.
+  const auto share = [&](std::int64_t weights) {
+    return static_cast<std::int64_t>(
+        std::min<Int128>(whole * weights / work.of_all, kMostNanoseconds));
+  };
+  return Nanoseconds(share(work.up_to) - share(work.before));
+}
+
+}  // namespace
 
 Nanoseconds StageCosts::*time_of(ActionKind kind) {
   switch (kind) {
@@ -89,11 +104,17 @@ Nanoseconds CostTable::transfer_time(const Route& r, int ranks) const {
   return way.latency + Nanoseconds(static_cast<std::int64_t>(std::ceil(moving - 1e-6)));
 }
 
+Nanoseconds CostTable::stage_time(ActionKind kind, StageId stage) const {
+  if (static_cast<std::size_t>(stage.value) >= stages.size()) return Nanoseconds(0);
+  if (!is_compute(kind)) return Nanoseconds(0);
+  return stages[static_cast<std::size_t>(stage.value)].*time_of(kind);
+}
+
 Nanoseconds CostTable::compute_time(const Action& action, const Action* partner) const {
-  if (partner != nullptr) return pair_time(action, *partner);
-  if (static_cast<std::size_t>(action.stage.value) >= stages.size()) return Nanoseconds(0);
-  if (!is_compute(action.kind)) return Nanoseconds(0);
-  return stages[static_cast<std::size_t>(action.stage.value)].*time_of(action.kind);
+  if (actions != nullptr) {
+    if (const auto own = actions->of(action, partner)) return *own;
+  }
+  return partner != nullptr ? pair_time(action, *partner) : stage_time(action.kind, action.stage);
 }
 
 Nanoseconds CostTable::pair_time(const Action& first, const Action& second) const {
@@ -107,18 +128,6 @@ Nanoseconds CostTable::pair_time(const Action& first, const Action& second) cons
       return time;
   }
   return overlapped_pair.value > 0 ? overlapped_pair : compute_time(first) + compute_time(second);
-}
-
-/// ⌊c · up_to / of_all⌋ − ⌊c · before / of_all⌋ of the action's cost c (§3.4).
-Nanoseconds CostTable::part_time(const PartWork& work) const {
-  const Int128 whole =
-      compute_time({.kind = work.kind, .stage = work.stage, .micro_batch = {}}).value;
-  // Of a call it may be more than the whole, but no more than a file may say.
-  const auto share = [&](std::int64_t weights) {
-    return static_cast<std::int64_t>(
-        std::min<Int128>(whole * weights / work.of_all, kMostNanoseconds));
-  };
-  return Nanoseconds(share(work.up_to) - share(work.before));
 }
 
 /// Bytes that go round the ring; nullopt: the table does not give them.
@@ -161,7 +170,9 @@ Nanoseconds CostTable::moving_time(const Collective& collective, std::int64_t mo
 }
 
 Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) const {
-  if (collective.given.up_to > 0) return part_time(collective.given);
+  // Its members are parts of several micro-batches' actions: the stage's time counts.
+  if (const PartWork& given = collective.given; given.up_to > 0)
+    return part_time(given, stage_time(given.kind, given.stage));
   const auto stage = static_cast<std::size_t>(collective.stage.value);
   Nanoseconds time;
   if (has_stage(collective.kind) && stage < stages.size()) {
@@ -186,28 +197,30 @@ Nanoseconds CostTable::collective_time(const Collective& collective, int ranks) 
   return time + longest(sums.inside, *moved) + longest(sums.across, sums.part_bytes);
 }
 
-Nanoseconds CostTable::update_time(const Placement& placement, RankId rank) const {
-  return update_of(*this, placement.stages_of(rank));
+Nanoseconds CostTable::update_time(RankId rank, std::span<const StageId> of_rank) const {
+  if (actions != nullptr) {
+    if (const auto own = actions->of_update(rank)) return *own;
+  }
+  Nanoseconds sum;
+  for (const StageId stage : of_rank) {
+    if (static_cast<std::size_t>(stage.value) < stages.size())
+      sum += stages[static_cast<std::size_t>(stage.value)].opt;
+  }
+  return sum;
 }
 
 Nanoseconds CostTable::duration(const Program& program, InstructionId id) const {
   const Instruction& in = program.code[id];
   if (is_transfer(in.kind) || in.in_collective()) return Nanoseconds(0);
-  if (program.code[id].kind == ActionKind::Opt)
-    return update_time(program.placement, program.rank_of(id));
-  if (in.kind == ActionKind::Part) return part_time(program.work(in));
+  if (in.kind == ActionKind::Opt) {
+    const RankId rank = program.rank_of(id);
+    return update_time(rank, program.placement.stages_of(rank));
+  }
+  if (in.kind == ActionKind::Part)
+    return part_time(program.work(in), compute_time(*program.action_of_part(id)));
   if (!program.part_of.empty() && program.ends_parts(id)) return Nanoseconds(0);
   const Cell cell = program.cell(id);
   return compute_time(cell.action, cell.partner ? &*cell.partner : nullptr);
-}
-
-Nanoseconds update_of(const CostTable& costs, std::span<const StageId> stages) {
-  Nanoseconds sum;
-  for (const StageId stage : stages) {
-    if (static_cast<std::size_t>(stage.value) < costs.stages.size())
-      sum += costs.stages[static_cast<std::size_t>(stage.value)].opt;
-  }
-  return sum;
 }
 
 }  // namespace pipewright

@@ -14,6 +14,7 @@
 
 namespace pipewright {
 
+class ActionTimes;        // core/costs/action_times.hpp
 struct CollectivePrices;  // core/costs/collective_model.hpp
 
 /// Durations of one stage, one micro-batch.
@@ -62,7 +63,9 @@ struct Link {
 };
 
 struct CostTable {
-  std::vector<StageCosts> stages;       // by stage
+  std::vector<StageCosts> stages;  // by stage
+  /// Of single actions, in place of their stage's; nullptr: of none.
+  std::shared_ptr<const ActionTimes> actions;
   std::vector<StageMemory> memory;      // by stage, or empty
   std::vector<Bytes> activation_bytes;  // message from stage s to s+1; empty or S-1 entries
   std::vector<Bytes> gradient_bytes;    // message from stage s+1 to s; empty or S-1 entries
@@ -96,12 +99,12 @@ struct CostTable {
   std::vector<std::int64_t> message_bytes(const Program& program) const;
   /// Latency + bytes / bandwidth, rounded up (docs/semantics.md §5).
   Nanoseconds transfer_time(const Route& route, int ranks) const;
+  /// What the stage says of a computation, whatever its micro-batch.
+  Nanoseconds stage_time(ActionKind kind, StageId stage) const;
   /// Cost of a computation; of a pair if `partner` is set.
   Nanoseconds compute_time(const Action& action, const Action* partner = nullptr) const;
-  /// Of an overlapped pair.
-  Nanoseconds pair_time(const Action& first, const Action& second) const;
   /// Cost of OPT on a rank: the updates of its stages.
-  Nanoseconds update_time(const Placement& placement, RankId rank) const;
+  Nanoseconds update_time(RankId rank, std::span<const StageId> stages) const;
   /// From the moment all members are ready to their end: by `collectives`, or the ring of its
   /// members by rank, over the largest latency and the least bandwidth on it (docs/semantics.md
   /// §5).
@@ -110,13 +113,10 @@ struct CostTable {
   Nanoseconds duration(const Program& program, InstructionId id) const;
 
  private:
-  Nanoseconds part_time(const PartWork& work) const;
+  Nanoseconds pair_time(const Action& first, const Action& second) const;
   std::optional<std::int64_t> collective_bytes(const Collective& collective) const;
   Nanoseconds ring_time(const Collective& collective, std::int64_t moved, int ranks) const;
   Nanoseconds moving_time(const Collective& collective, std::int64_t moved, int ranks) const;
 };
-
-/// Cost of the updates of a rank's stages, one after the other.
-Nanoseconds update_of(const CostTable& costs, std::span<const StageId> stages);
 
 }  // namespace pipewright

@@ -256,11 +256,42 @@ Json sizes_json(const std::vector<Bytes>& sizes) {
   return json;
 }
 
+/// Whether the order has these actions is seen where the order is made.
+std::shared_ptr<const ActionTimes> read_actions(const JsonCursor& list, const ReplicaShape& shape) {
+  std::vector<ActionTime> rows;
+  for (const JsonCursor& row : list.elements()) {
+    row.only({"replica", "rank", "action", "ns"});
+    ActionTime time;
+    const auto replica = row.find("replica");
+    time.replica = replica ? read_count(*replica, 0, shape.replicas - 1) : 0;
+    time.rank = RankId(read_count(row.at("rank"), 0, shape.ranks - 1));
+    const JsonCursor action = row.at("action");
+    const auto cell = parse_timed_action(action.string());
+    if (!cell) action.fail(std::string(kTimedActions));
+    time.action = *cell;
+    time.time = read_duration(row.at("ns"));
+    rows.push_back(std::move(time));
+  }
+  return std::make_shared<ActionTimes>(std::move(rows), shape);
+}
+
+Json actions_json(const ActionTimes& times) {
+  Json list = Json::array();
+  for (const ActionTime& row : times.rows()) {
+    list.push_back({{"replica", row.replica},
+                    {"rank", row.rank.value},
+                    {"action", to_string(row.action)},
+                    {"ns", row.time.value}});
+  }
+  return list;
+}
+
 }  // namespace
 
 CostTable read_costs(const JsonCursor& value, const CostContext& context) {
-  value.only({"source", "stages", "memory", "activation_bytes", "gradient_bytes", "parameter_bytes",
-              "tied_bytes", "overlapped_pair_ns", "routes", "every_route", "links", "collectives"});
+  value.only({"source", "stages", "actions", "memory", "activation_bytes", "gradient_bytes",
+              "parameter_bytes", "tied_bytes", "overlapped_pair_ns", "routes", "every_route",
+              "links", "collectives"});
   CostTable table;
   table.source = read_name(value.at("source"));
   const JsonCursor stages = value.at("stages");
@@ -270,6 +301,8 @@ CostTable read_costs(const JsonCursor& value, const CostContext& context) {
   if (table.stages.size() != static_cast<std::size_t>(context.stages)) {
     stages.fail("costs of the plan's " + std::to_string(context.stages) + " stages");
   }
+  if (const auto actions = value.find("actions"))
+    table.actions = read_actions(*actions, context.shape);
   if (const auto memory = value.find("memory")) {
     for (const JsonCursor& stage : memory->elements()) {
       table.memory.push_back(read_stage_memory(stage));
@@ -324,6 +357,7 @@ Json costs_json(const CostTable& costs, const CostContext& context) {
     memory.push_back(std::move(each));
   }
   Json json = {{"source", costs.source}, {"stages", std::move(stages)}};
+  if (costs.actions != nullptr) json["actions"] = actions_json(*costs.actions);
   json["memory"] = std::move(memory);
   json["activation_bytes"] = sizes_json(costs.activation_bytes);
   json["gradient_bytes"] = sizes_json(costs.gradient_bytes);

@@ -5,6 +5,7 @@
 
 #include "core/base/json.hpp"
 #include "core/cluster/cluster.hpp"
+#include "core/costs/action_times.hpp"
 #include "core/costs/costs.hpp"
 
 namespace pipewright {
@@ -14,6 +15,7 @@ struct CostContext {
   int stages = 1;
   const Cluster& cluster;
   const std::vector<int>& device_of_rank;
+  ReplicaShape shape;  // of the replicas that are ranks of the Program
 };
 
 CostTable read_costs(const JsonCursor& value, const CostContext& context);

@@ -451,7 +451,7 @@ Plan read_plan(const JsonCursor& document) {
   read_schedule(document.at("schedule"), plan);
   const std::vector<int> devices = devices_of_program(plan);
   const int stages = static_cast<int>(plan.stages.size());
-  plan.costs = read_costs(document.at("costs"), {stages, plan.cluster, devices});
+  plan.costs = read_costs(document.at("costs"), {stages, plan.cluster, devices, plan.shape()});
   read_optional_parts(document, plan);
   return plan;
 }
@@ -476,7 +476,7 @@ Json to_json(const Plan& plan) {
   if (plan.sequence_parallel) json["sequence_parallel"] = true;
   if (!plan.parts.empty()) json["parts"] = parts_json(plan.parts);
   if (plan.replicas_are_ranks) json["replicas_are_ranks"] = true;
-  json["costs"] = costs_json(plan.costs, {stages, plan.cluster, devices});
+  json["costs"] = costs_json(plan.costs, {stages, plan.cluster, devices, plan.shape()});
   json["predicted"] = prediction_json(plan.predicted);
   json["executable"] = executable_json(plan.executable);
   json["training"] = to_json(plan.training);

@@ -12,6 +12,7 @@
 #include "core/base/json.hpp"
 #include "core/cluster/cluster.hpp"
 #include "core/cluster/mesh.hpp"
+#include "core/costs/action_times.hpp"
 #include "core/costs/costs.hpp"
 #include "core/model/architecture.hpp"
 #include "core/model/model.hpp"
@@ -124,6 +125,7 @@ struct Plan {
   int program_replicas() const { return parts.empty() || replicas_are_ranks ? replicas() : 1; }
   int all_ranks() const { return program_replicas() * ranks(); }
   int all_micro_batches() const { return program_replicas() * micro_batches; }
+  ReplicaShape shape() const { return {program_replicas(), ranks(), micro_batches}; }
   /// The devices that divide the layers of a stage, along each axis.
   StageDivision division() const {
     return {mesh.size("tp"), expert_parallel, sequence_parallel && mesh.size("tp") > 1};

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/costs/action_times.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "core/program/lower.hpp"
 #include "planner/plans/data_parallel.hpp"
@@ -35,6 +36,12 @@ void require_fit(const Order& order, const Plan& plan) {
   }
 }
 
+void require_actions(const Order& order, const ActionTimes& times) {
+  if (const auto fault = fault_of(times.rows(), order, times.shape()))
+    throw InputError("the plan's /costs/actions/" + std::to_string(fault->row) + ": " + fault->why +
+                     "; its order and its times of actions have to agree");
+}
+
 }  // namespace
 
 Order pipeline_order(const Plan& plan) {
@@ -47,6 +54,7 @@ Order pipeline_order(const Plan& plan) {
                                             plan.cluster.device.memory});
   }
   require_fit(order, plan);
+  if (plan.costs.actions != nullptr) require_actions(order, *plan.costs.actions);
   return order;
 }
 

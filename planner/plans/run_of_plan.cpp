@@ -188,6 +188,7 @@ Program program_of_run(const Plan& plan) {
 CostTable costs_of_run(const Plan& plan) {
   CostTable costs = plan.costs;
   if (!divides_layers(plan)) return costs;
+  costs.actions = nullptr;  // of a pipeline's ranks; here each device has micro-batches of its own
   if (plan.expert_parallel > 1) {
     std::vector<ActionParts> parts = parts_of_layers(plan);
     weigh_exchanges(plan, parts, costs.stages);

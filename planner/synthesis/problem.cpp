@@ -78,7 +78,8 @@ void set_rank(Problem& problem, const SynthesisRequest& request, int rank) {
   }
   problem.constant[at(rank)] = constant;
   if (request.with_updates && request.objective == Objective::Makespan)
-    problem.update[at(rank)] = request.costs.update_time(request.placement, RankId(rank)).value;
+    problem.update[at(rank)] =
+        request.costs.update_time(RankId(rank), request.placement.stages_of(RankId(rank))).value;
   problem.work[at(rank)] = work;
   problem.first[at(rank) + 1] = problem.first[at(rank)] + problem.stages_of[at(rank)].size() *
                                                               at(problem.kinds) *

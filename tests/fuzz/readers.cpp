@@ -4,6 +4,7 @@
 #include "core/base/plain_text.hpp"
 #include "core/base/units.hpp"
 #include "core/cluster/paddle.hpp"
+#include "core/costs/action_times.hpp"
 #include "core/costs/collective_fit.hpp"
 #include "core/costs/cost_text.hpp"
 #include "core/order/cells.hpp"
@@ -143,6 +144,10 @@ const std::vector<Reader>& readers() {
       {"collectives",
        [](std::string_view bytes) {
          (void)leave_each_size_out(read_collective_text(bytes, "fuzz", 8));
+       }},
+      {"action_times",
+       [](std::string_view bytes) {
+         (void)write_action_times_csv(read_action_times_csv(bytes, "fuzz.csv"));
        }},
       {"spmd_cases", read_spmd_cases},
       {"spmd_layers", read_spmd_layers},

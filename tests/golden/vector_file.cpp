@@ -104,6 +104,8 @@ Costs costs_of(const json& vector) {
       costs.bytes_per_second = value.get<std::int64_t>();
     } else if (key == "collectives") {
       costs.collectives = collectives_of(value);
+    } else if (key == "actions") {
+      costs.actions = value.get<std::map<std::string, std::int64_t>>();
     } else if (value.is_object()) {
       for (const auto& [stage, cost] : value.items())
         costs.kind_and_stage[key][std::stoi(stage)] = cost;

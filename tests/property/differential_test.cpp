@@ -57,6 +57,11 @@ Case smallest(Case c, const std::function<bool(const Case&)>& fails) {
         return was;
       },
       [](Case& x) {
+        const bool was = !x.costs.actions.empty();
+        x.costs.actions.clear();
+        return was;
+      },
+      [](Case& x) {
         const bool was = x.costs.bytes_per_second.has_value();
         x.costs.bytes_per_second.reset();
         return was;

@@ -124,6 +124,16 @@ Given some_memory(const Facts& before, Draw& draw) {
   return given;
 }
 
+/// Every plan has a rank 0, which updates its weights.
+Given some_action_times(const Facts& before, Draw& draw) {
+  static const test::Folder kFolder;
+  Given given{(kFolder.path() / "times.csv").string(), before};
+  given.expected["actions"] =
+      "replica,rank,action,ns\n0,0,OPT," + std::to_string(draw.below(1'000'000)) + "\n";
+  write_file(given.value, given.expected["actions"]);
+  return given;
+}
+
 Given some_message(const Facts& before, Draw& draw) {
   Given given{std::to_string(1 + draw.below(1'000'000)), before};
   for (auto& [key, value] : given.expected) {
@@ -210,6 +220,7 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--mem", change(some_memory)},
       {"--rank-cost", change(some_costs)},  // a rank has one stage in these plans
       {"--rank-mem", change(some_memory)},
+      {"--costs", change(some_action_times)},
       {"--message-bytes", change(some_message)},
       {"--collectives", refused("fitted.json")},  // a plan has its cluster's
       {"--preset", change(some_preset)},
@@ -227,6 +238,7 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--expand", change(nothing)},    // each rank of these plans is one device
       {"--schedule", refused("1f1b")},
       {"--pp", refused("2")},
+      {"--dp", refused("2")},
       {"--micro-batches", refused("4")},
       {"--vpp", refused("1")},
       {"--param", refused("group=2")},
@@ -325,7 +337,7 @@ TEST_F(FlagsOfPlans, AFlagChangesWhatItNamesAndNothingElse) {
             << name << " " << flag.name << " " << given.value << ", seed " << seed;
       }
     }
-    EXPECT_EQ(changed.size(), 16U) << name;
+    EXPECT_EQ(changed.size(), 17U) << name;
     for (const auto& [flag, times] : changed) EXPECT_GT(times, 0) << name << " " << flag;
   }
 }

@@ -1,5 +1,7 @@
 #include "tests/property/subject_facts.hpp"
 
+#include "core/costs/action_times.hpp"
+
 namespace pipewright::tests {
 namespace {
 
@@ -51,6 +53,7 @@ void put_costs(Facts& facts, const CostTable& costs) {
   list("parameter", costs.parameter_bytes);
   facts["tied"] = text(costs.tied_bytes);
   facts["pair"] = text(costs.overlapped_pair);
+  if (costs.actions != nullptr) facts["actions"] = write_action_times_csv(costs.actions->rows());
   put_route(facts, "every", costs.every_route);
   for (std::size_t e = 0; e < costs.route_of_edge.size(); ++e)
     put_route(facts, std::to_string(e), costs.route_of_edge[e]);

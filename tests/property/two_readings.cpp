@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "core/costs/action_times.hpp"
 #include "core/costs/collective_model.hpp"
 #include "core/costs/costs.hpp"
 #include "core/order/order.hpp"
@@ -96,6 +97,21 @@ std::shared_ptr<const CollectivePrices> translated(const reference::CollectiveTe
   return std::make_shared<const CollectivePrices>(prices);
 }
 
+/// The reference knows an action by its name alone, whatever its rank.
+std::shared_ptr<const ActionTimes> translated(const std::map<std::string, std::int64_t>& actions,
+                                              const Order& order) {
+  std::vector<ActionTime> rows;
+  for (const auto& [name, time] : actions) {
+    const auto space = name.find(' ');
+    const std::string text = space == name.npos ? name
+                                                : "(" + name.substr(0, space) + ";" +
+                                                      name.substr(space + 1) + ")OVERLAP_F_B";
+    rows.push_back({.action = parse_timed_action(text).value(), .time = Nanoseconds(time)});
+  }
+  return std::make_shared<ActionTimes>(std::move(rows),
+                                       ReplicaShape{1, order.rank_count(), order.micro_batches});
+}
+
 CostTable translated(const reference::Costs& costs, const Order& order) {
   const int stages = order.stages();
   const auto of_stage = [&](const std::string& kind, int s, std::int64_t otherwise) {
@@ -127,6 +143,7 @@ CostTable translated(const reference::Costs& costs, const Order& order) {
     table.activation_bytes.push_back(bytes(s, "SEND_F"));
     table.gradient_bytes.push_back(bytes(s + 1, "SEND_B"));
   }
+  if (!costs.actions.empty()) table.actions = translated(costs.actions, order);
   table.overlapped_pair = Nanoseconds(value(costs.kind, "FB"));
   table.every_route.latency = Nanoseconds(costs.latency);
   table.every_route.bytes_per_second = static_cast<double>(costs.bytes_per_second.value_or(0));
@@ -327,6 +344,7 @@ std::string shown(const Case& c) {
   for (const auto& [kind, stages] : c.costs.kind_and_stage) {
     for (const auto& [stage, cost] : stages) out << " " << stage << kind << "=" << cost;
   }
+  for (const auto& [action, cost] : c.costs.actions) out << " " << action << "=" << cost;
   out << " latency=" << c.costs.latency << " bytes/s=" << c.costs.bytes_per_second.value_or(0);
   for (const auto& [send, bytes] : c.costs.bytes) {
     if (send.back() == '0') out << " " << send << ":" << bytes << "B";

@@ -48,6 +48,7 @@ struct Costs {
   std::map<std::string, std::int64_t> kind;  // "F", "I", "W", "B", "FB", "OPT", "REDUCE_GRAD" ...
   std::map<std::string, std::map<int, std::int64_t>>
       kind_and_stage;  // wins over `kind`; FB: the stage of the first action
+  std::map<std::string, std::int64_t> actions;  // by name, "0F3", "0F7 2B3": wins over both
   std::int64_t latency = 0;
   std::map<std::string, std::int64_t> latency_of;  // by the SEND's name, wins over `latency`
   std::map<std::string, std::int64_t> bytes;  // "SEND_F", "SEND_B", or the SEND's name, which wins

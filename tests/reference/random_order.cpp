@@ -371,6 +371,24 @@ CollectiveTerms random_prices(Dice& dice) {
   return terms;
 }
 
+std::map<std::string, std::int64_t> random_action_costs(Dice& dice, const Order& order) {
+  std::map<std::string, std::int64_t> costs;
+  for (const Row& row : order) {
+    for (const Cell& cell : row) {
+      const auto computes = [](const Action& a) {
+        return a.kind == "F" || a.kind == "I" || a.kind == "W" || a.kind == "B";
+      };
+      if (cell.empty() || !std::all_of(cell.begin(), cell.end(), computes)) continue;
+      for (const Action& a : cell) {
+        if (dice.chance(30)) costs[name(a)] = dice.between(0, 20);
+      }
+      if (cell.size() == 2 && dice.chance(30))
+        costs[name(cell[0]) + " " + name(cell[1])] = dice.between(0, 20);
+    }
+  }
+  return costs;
+}
+
 }  // namespace
 
 Costs random_costs(Dice& dice, const Order& order) {
@@ -410,6 +428,7 @@ Costs random_costs(Dice& dice, const Order& order) {
   Dice extra = dice;
   if (extra.chance(50)) costs.tied_bytes = extra.between(0, 30);
   if (extra.chance(30)) costs.collectives = random_prices(extra);
+  if (extra.chance(30)) costs.actions = random_action_costs(extra, order);
   if (dice.chance(50)) costs.bytes_per_second = dice.between(1, 4) * std::int64_t{500'000'000};
   return costs;
 }

@@ -342,6 +342,11 @@ std::optional<std::int64_t> given_cost(const Costs& costs, const std::string& ki
   return std::nullopt;
 }
 
+std::optional<std::int64_t> own_cost(const Costs& costs, const std::string& action) {
+  const auto found = costs.actions.find(action);
+  return found == costs.actions.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::int64_t cost_of(const Costs& costs, const std::string& kind, int stage) {
   if (const auto given = given_cost(costs, kind, stage)) return *given;
   return kind == "B" ? cost_of(costs, "I", stage) + cost_of(costs, "W", stage) : 0;
@@ -467,16 +472,20 @@ std::int64_t Run::computation_time(int id) const {
   const std::string& kind = cell[0].kind;
   if (program_.instructions[id].has_parts) return 0;
   if (kind == "PART") {
-    const std::int64_t whole = cost_of(costs_, cell[0].of_kind, cell[0].of_stage);
+    const std::int64_t whole = own_cost(costs_, cell[0].part_of)
+                                   .value_or(cost_of(costs_, cell[0].of_kind, cell[0].of_stage));
     const std::int64_t up_to = cell[0].before + cell[0].weight;
     return whole * up_to / cell[0].of_all - whole * cell[0].before / cell[0].of_all;
   }
   if (kind == "REDUCE_GRAD" || kind == "UNSHARD" || kind == "REDUCE_NORM" || kind == "REDUCE_TIED")
     return 0;  // alone
-  if (cell.size() == 1) return cost_of(costs_, cell[0].kind, cell[0].stage);
+  const auto alone = [&](const Action& a) {
+    return own_cost(costs_, name(a)).value_or(cost_of(costs_, a.kind, a.stage));
+  };
+  if (cell.size() == 1) return alone(cell[0]);
+  if (const auto pair = own_cost(costs_, name(cell[0]) + " " + name(cell[1]))) return *pair;
   if (const auto pair = given_cost(costs_, "FB", cell[0].stage)) return *pair;
-  return cost_of(costs_, cell[0].kind, cell[0].stage) +
-         cost_of(costs_, cell[1].kind, cell[1].stage);
+  return alone(cell[0]) + alone(cell[1]);
 }
 
 }  // namespace pipewright::reference

@@ -1,16 +1,19 @@
 #include "tools/input/subject.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "core/base/error.hpp"
+#include "core/costs/action_times.hpp"
+#include "core/costs/cost_text.hpp"
 #include "core/order/call_faults.hpp"
 #include "core/order/order_json.hpp"
 #include "core/order/problems.hpp"
 #include "core/order/rows.hpp"
-
-#include <algorithm>
-#include <optional>
-
-#include "core/base/error.hpp"
-#include "core/costs/cost_text.hpp"
 #include "core/plan/job.hpp"
 #include "core/program/lower.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "tools/input/synthesis.hpp"
 
@@ -50,11 +53,35 @@ Plan plan_from_json(const JsonCursor& root, Session& session) {
   return read_plan(root);
 }
 
-void use_given_costs(Subject& subject, const Arguments& arguments,
-                     CostsOf whose = CostsOf::Stages) {
+/// --costs; `pipeline` is the order of one replica.
+void use_action_times(Subject& subject, const Order& pipeline, const ReplicaShape& shape,
+                      const Arguments& arguments) {
+  const auto file = arguments.text("--costs");
+  if (!file) return;
+  auto rows = read_action_times_csv(read_text(*file), *file);
+  if (const auto fault = fault_of(rows, pipeline, shape))
+    throw InputError(*file, "line " + std::to_string(rows[fault->row].line), fault->why);
+  subject.costs.actions = std::make_shared<ActionTimes>(std::move(rows), shape);
+}
+
+/// --dp, of an order alone.
+void replicate_if_asked(Subject& subject, int replicas) {
+  if (replicas == 1) return;
+  const Order& order = subject.order;
+  if (!order.calls.empty() || !order.parts.empty() || order.fragment)
+    throw InputError(
+        "--dp: an order with calls or parts, or a fragment, says itself what its replicas do; "
+        "leave it out");
+  subject.order = planner::replicate(order, replicas);
+  subject.title += " dp=" + std::to_string(replicas);
+}
+
+void use_given_costs(Subject& subject, const Arguments& arguments, CostsOf whose, int replicas) {
   GivenCosts costs =
       given_costs(arguments, subject.order.placement, whose, devices_of_rank(subject.order.mesh));
   subject.costs = std::move(costs.table);
+  const ReplicaShape shape{replicas, subject.order.rank_count(), subject.order.micro_batches};
+  use_action_times(subject, subject.order, shape, arguments);
   subject.memory_limit = costs.memory_limit;
   subject.costs_text = costs_text(subject.costs) + assumed_text(arguments);
 }
@@ -72,6 +99,8 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
         "--collectives belongs to orders and schedules; a plan has its cluster's (make the plan "
         "for a cluster with that section)");
   }
+  if (arguments.has("--dp"))
+    throw InputError("--dp belongs to orders and schedules; a plan has its own replicas");
   plan.policy = policy_from(arguments, plan.policy);
   subject.order = planner::order_of_plan(plan);
   subject.program = planner::program_of_plan(plan);
@@ -88,6 +117,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   subject.title += ", model " + plan.model.name;
   subject.costs = plan.costs;
   subject.memory_limit = use_cost_flags(subject.costs, arguments, placement_of_pipeline(plan));
+  use_action_times(subject, planner::pipeline_order(plan), plan.shape(), arguments);
   subject.costs_text = costs_text(subject.costs);
   for (const char* flag : {"--cost", "--rank-cost"}) {
     if (const auto given = arguments.text(flag))
@@ -108,10 +138,13 @@ void read_order_subject(Subject& subject, const Arguments& arguments, const Comm
                         Purpose purpose, CostsOf whose = CostsOf::Stages) {
   const bool fragment = arguments.has("--fragment") || subject.order.fragment;
   subject.problems = fragment ? format_problems(subject.order) : problems_of(subject.order);
-  use_given_costs(subject, arguments, whose);
-  const auto& stages = subject.costs.stages;
-  const bool update = std::any_of(stages.begin(), stages.end(),
-                                  [](const StageCosts& each) { return each.opt.value > 0; });
+  const int replicas = arguments.integer_or("--dp", 1, 65535, 1);
+  use_given_costs(subject, arguments, whose, replicas);
+  const CostTable& costs = subject.costs;
+  const bool update = std::any_of(costs.stages.begin(), costs.stages.end(),
+                                  [](const StageCosts& each) { return each.opt.value > 0; }) ||
+                      (costs.actions != nullptr && costs.actions->names_updates());
+  replicate_if_asked(subject, replicas);
   subject.lowering = {.fragment = fragment, .optimizer = update};
   CommPolicy chosen = policy_from(arguments, policy);
   if (purpose == Purpose::Judge) chosen = judged_policy(subject.order, chosen, arguments);

@@ -55,6 +55,8 @@ Positional subject_file();
 std::vector<Flag> subject_flags();
 std::vector<Flag> schedule_flags();
 std::vector<Flag> cost_flags();
+/// --costs: of what has ranks and replicas, not of stages alone.
+Flag action_times_flag();
 std::vector<Flag> policy_flags();
 
 /// `session` shows the progress of --schedule auto.
@@ -107,7 +109,7 @@ Bytes use_cost_flags(CostTable& costs, const Arguments& arguments, const Placeme
 std::string costs_text(const CostTable& costs);
 /// " (assumed: …)" with the times that neither a flag nor a plan gives; else "".
 std::string assumed_text(const Arguments& arguments);
-/// True if all stages have the same times.
+/// True if all stages have the same times, and no action has one of its own.
 bool same_for_all(const CostTable& costs);
 
 }  // namespace pipewright::tools

@@ -4,6 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/cluster/collectives.hpp"
+#include "core/costs/action_times.hpp"
 #include "core/costs/cost_text.hpp"
 #include "core/order/comm_policy.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
@@ -165,6 +166,17 @@ std::vector<Flag> cost_flags() {
   };
 }
 
+Flag action_times_flag() {
+  return {.group = kCosts,
+          .name = "--costs",
+          .argument = "FILE",
+          .help =
+              "times of single actions, of which any may be left out: a CSV with the head "
+              "replica,rank,action,ns; replicas, their ranks and their micro-batches count "
+              "from 0; the other actions take what their stage does",
+          .is_file = true};
+}
+
 std::vector<Flag> policy_flags() {
   return {
       {.group = kPolicy,
@@ -247,10 +259,16 @@ std::vector<Flag> subject_flags() {
                               .choices = schedule_names()}};
   for (auto& flag : schedule_flags()) flags.push_back(std::move(flag));
   flags.push_back({.group = kRead,
+                   .name = "--dp",
+                   .argument = "N",
+                   .help = "replicas of a schedule's or an order's ranks, each with micro-batches "
+                           "of its own; a plan has its own"});
+  flags.push_back({.group = kRead,
                    .name = "--fragment",
                    .help = "the order is a part, such as a log cut out of a hang: no complaint "
                            "about what is missing"});
   for (auto& flag : cost_flags()) flags.push_back(std::move(flag));
+  flags.push_back(action_times_flag());
   for (auto& flag : policy_flags()) flags.push_back(std::move(flag));
   return flags;
 }
@@ -358,6 +376,7 @@ std::string policy_text(const CommPolicy& policy, std::string_view name) {
 }
 
 bool same_for_all(const CostTable& costs) {
+  if (costs.actions != nullptr) return false;
   for (const StageCosts& stage : costs.stages) {
     const StageCosts& first = costs.stages.front();
     if (stage.f != first.f || stage.i != first.i || stage.w != first.w || stage.b != first.b) {
@@ -432,6 +451,12 @@ std::string assumed_text(const Arguments& arguments) {
 
 std::string costs_text(const CostTable& costs) {
   if (costs.stages.empty()) return "no costs";
+  if (costs.actions != nullptr) {
+    CostTable others = costs;
+    others.actions = nullptr;
+    return "costs of " + std::to_string(costs.actions->rows().size()) +
+           " single actions; of the others " + costs_text(others);
+  }
   if (!same_for_all(costs)) return "costs by stage, " + costs.source;
   const StageCosts& each = costs.stages.front();
   std::string text = "F " + format_duration(each.f);

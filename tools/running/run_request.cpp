@@ -64,7 +64,8 @@ std::optional<TrainingRequest> request_of_device(const std::string& device,
                        "an order says nothing of a model to train; give a plan.json, or --device "
                        "paced");
     }
-    refuse_flags(arguments, cost_flags(), "belongs to --device paced; a training has its own");
+    for (const auto& flags : {cost_flags(), {action_times_flag()}})
+      refuse_flags(arguments, flags, "belongs to --device paced; a training has its own");
     if (device == "cuda") request.cuda = cuda_request(arguments, subject.program, subject.costs);
     return request;
   }
