@@ -1,9 +1,11 @@
-// bench_accuracy: every published measurement of golden/measured/ next to what the analytical
-// estimate predicts, as the page docs/evidence/accuracy.md.
+// bench_accuracy: published measurements, golden/measured/ row by row and golden/measured2/ by
+// file, next to what the analytical estimate predicts, as the page docs/evidence/accuracy.md.
 //
 //   bench_accuracy > docs/evidence/accuracy.md
 //   bench_accuracy fit A100     the efficiencies that fit this device's named rows best
 //   bench_accuracy short        the summary alone
+//   bench_accuracy sources      each file's rows, error, bias and rows called over memory
+//   bench_accuracy rows FILE    the rows of a file
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -69,6 +71,26 @@ void print_summary(const std::vector<MeasuredTable>& tables) {
   }
 }
 
+/// One line for each table of both collections, then what was left out of the second, and why.
+void print_sources(const std::vector<MeasuredTable>& first,
+                   const std::vector<MeasuredTable>& second) {
+  std::printf(
+      "| file | table | rows | mean error | bias | ran, called over memory |\n"
+      "|---|---|---|---|---|---|\n");
+  for (const auto* tables : {&first, &second}) {
+    for (const MeasuredTable& table : *tables) {
+      const test::Errors errors = test::errors_of(table);
+      std::printf("| `%s` | %s | %d | %.1f %% | %+.1f %% | %d |\n", table.file.c_str(),
+                  table.title.c_str(), errors.rows, errors.all, errors.bias, errors.over_memory);
+    }
+  }
+  std::printf("\n| file | rows left out | why |\n|---|---|---|\n");
+  for (const MeasuredTable& table : second) {
+    for (const auto& [reason, rows] : table.left_out)
+      std::printf("| `%s` | %d | %s |\n", table.file.c_str(), rows, reason.c_str());
+  }
+}
+
 /// What the first choice may cost more than the best, in percent.
 constexpr double kMostOfChoice = 3;
 
@@ -114,7 +136,8 @@ void print_limits(const std::vector<MeasuredTable>& tables) {
   }
 }
 
-void print_page(const std::vector<MeasuredTable>& tables) {
+void print_page(const std::vector<MeasuredTable>& tables,
+                const std::vector<MeasuredTable>& second) {
   std::printf(
       "# How far the analytical estimate is from published measurements\n\n"
       "Made by `build/release/tests/bench/bench_accuracy > docs/evidence/accuracy.md`; do not "
@@ -128,6 +151,10 @@ void print_page(const std::vector<MeasuredTable>& tables) {
       "\n## The choice\n\nOf the configurations measured for one job: the one with the least "
       "predicted time, and how much longer it took than the best; the aim is 3 %%.\n\n");
   print_choices(tables);
+  std::printf(
+      "\n## True on other people's machines\n\nEach file of golden/measured/ and of a second "
+      "collection, golden/measured2/, to which nothing was fitted.\n\n");
+  print_sources(tables, second);
   std::printf("\n## What the tables allow\n");
   print_limits(tables);
   for (const MeasuredTable& table : tables) print_rows(table);
@@ -201,7 +228,8 @@ void fit(std::vector<MeasuredTable>& tables, const char* device) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::filesystem::path folder = std::filesystem::path(PIPEWRIGHT_GOLDEN_DIR) / "measured";
+  const std::filesystem::path golden = PIPEWRIGHT_GOLDEN_DIR;
+  const std::filesystem::path folder = golden / "measured";
   if (!std::filesystem::exists(folder)) {
     std::printf("golden/measured is not here; nothing to compare with\n");
     return 0;
@@ -213,8 +241,16 @@ int main(int argc, char** argv) {
   } else if (argc == 2 && std::strcmp(argv[1], "short") == 0) {
     print_summary(tables);
     print_choices(tables);
+  } else if (argc == 2 && std::strcmp(argv[1], "sources") == 0) {
+    print_sources(tables, test::second_collection(golden / "measured2"));
+  } else if (argc == 3 && std::strcmp(argv[1], "rows") == 0) {
+    for (const auto& all : {tables, test::second_collection(golden / "measured2")}) {
+      for (const MeasuredTable& table : all) {
+        if (table.file == argv[2]) print_rows(table);
+      }
+    }
   } else {
-    print_page(tables);
+    print_page(tables, test::second_collection(golden / "measured2"));
   }
   return 0;
 }

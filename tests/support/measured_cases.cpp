@@ -6,6 +6,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "planner/estimate/parallel_space.hpp"
+
 namespace pipewright::test {
 
 namespace {
@@ -21,6 +23,13 @@ double largest(const std::vector<RankBytes>& ranks) {
   return most;
 }
 
+/// As `estimate` judges it, with what it leaves free.
+bool fits(const MeasuredCase& row, const ParallelSetup& setup) {
+  const planner::ParallelSpace space;
+  return largest(estimate_memory(row.model, row.framework, setup)) <=
+         planner::usable_bytes(space, row.machine.nodes.front());
+}
+
 double step_seconds(const MeasuredCase& row, const ParallelSetup& setup) {
   return estimate_step(row.model, row.framework, row.machine, setup).step;
 }
@@ -29,8 +38,7 @@ double best_of_candidates(const MeasuredCase& row) {
   double best = 0;
   for (const ParallelSetup& setup : row.candidates) {
     if (planner::refusal(row.model, row.machine, setup)) continue;
-    const double memory = row.machine.nodes.front().device.memory_bytes;
-    if (largest(estimate_memory(row.model, row.framework, setup)) > 0.94 * memory) continue;
+    if (!fits(row, setup)) continue;
     const double seconds = step_seconds(row, setup);
     if (best == 0 || seconds < best) best = seconds;
   }
@@ -84,8 +92,12 @@ Errors errors_of(const MeasuredTable& table) {
   Errors errors;
   double all = 0, held = 0;
   for (const MeasuredCase& row : table.cases) {
-    const double error = 100 * std::abs(predicted(row) / row.measured - 1);
+    const double signed_error = 100 * (predicted(row) / row.measured - 1);
+    const double error = std::abs(signed_error);
     all += error;
+    errors.bias += signed_error;
+    if (row.quantity == Quantity::StepSeconds && row.candidates.empty() && !fits(row, row.setup))
+      ++errors.over_memory;
     errors.worst = std::max(errors.worst, error);
     ++errors.rows;
     if (row.fitted) {
@@ -94,6 +106,7 @@ Errors errors_of(const MeasuredTable& table) {
       held += error;
     }
   }
+  errors.bias /= std::max(1, errors.rows);
   errors.all = all / std::max(1, errors.rows);
   errors.held_out = held / std::max(1, errors.rows - errors.fitted_rows);
   return errors;

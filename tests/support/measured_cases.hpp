@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct MeasuredTable {
   double target_percent = 0;  // mean absolute error to reach; 0: none was set
   double target_correlation = 0;  // rank correlation to reach; 0: none was set
   std::vector<MeasuredCase> cases;
+  std::map<std::string, int> left_out = {};  // rows of the file that are no case, by reason
 };
 
 /// What the estimate says of a case.
@@ -55,11 +57,22 @@ MeasuredTable megatron_core_h100(const std::filesystem::path& folder);
 /// All of them, in the order of the page.
 std::vector<MeasuredTable> measured_tables(const std::filesystem::path& folder);
 
+/// Those of golden/measured2.
+MeasuredTable bloom_trials(const std::filesystem::path& folder);
+MeasuredTable bigscience_v100(const std::filesystem::path& folder);
+MeasuredTable mosaic_fsdp(const std::filesystem::path& folder);
+MeasuredTable dgxc_recipes(const std::filesystem::path& folder);
+MeasuredTable bridge_recipes(const std::filesystem::path& folder);
+MeasuredTable automodel_recipes(const std::filesystem::path& folder);
+std::vector<MeasuredTable> second_collection(const std::filesystem::path& folder);
+
 /// Mean of |predicted - measured| / measured over rows that were fitted, or that were not; and of
 /// all. In percent.
 struct Errors {
   double all = 0, held_out = 0, worst = 0;
+  double bias = 0;  // mean of (predicted - measured) / measured, in percent
   int rows = 0, fitted_rows = 0;
+  int over_memory = 0;  // steps that ran, though the estimate finds no room for them
 };
 Errors errors_of(const MeasuredTable& table);
 

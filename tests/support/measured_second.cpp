@@ -1,0 +1,300 @@
+// The second collection, golden/measured2/: steps of NVIDIA's recipes, BLOOM's trials, MosaicML's
+// FSDP runs. Nothing is fitted to it. Rows are told by the software that ran them, as the public
+// commands can be; one that the estimate cannot be asked is left out with the reason.
+#include <algorithm>
+#include <optional>
+
+#include "tests/support/measured_rows.hpp"
+
+namespace pipewright::test {
+
+namespace {
+
+using planner::ParallelSetup;
+using Document = nlohmann::json;
+
+/// A number of a row, or what stands for one that is missing or null.
+int number_or(const Document& row, const char* name, int otherwise) {
+  const auto found = row.find(name);
+  return found == row.end() || found->is_null() ? otherwise : found->get<int>();
+}
+
+std::string text_of(const Document& row, const char* name) {
+  const auto found = row.find(name);
+  return found == row.end() || found->is_null() ? "" : found->get<std::string>();
+}
+
+bool starts_with(const std::string& text, std::string_view with) { return text.find(with) == 0; }
+
+/// Degrees, batch and recompute of a row; data parallel ranks are the devices that are left.
+ParallelSetup setup_of(const Document& row) {
+  ParallelSetup setup;
+  setup.tensor = number_or(row, "tp", 1);
+  setup.pipeline = number_or(row, "pp", 1);
+  setup.context = number_or(row, "cp", 1);
+  setup.experts = number_or(row, "ep", 1);
+  setup.chunks = std::max(number_or(row, "vp", 1), number_or(row, "vpp", 1));
+  setup.data = row.at("gpus").get<int>() / (setup.tensor * setup.pipeline * setup.context);
+  setup.micro_batch_size = row.at("mbs").get<int>();
+  setup.micro_batches =
+      row.at("gbs").get<int>() / (std::max(1, setup.data) * setup.micro_batch_size);
+  const std::string recompute = text_of(row, "recompute");
+  if (recompute == "full") setup.recompute.of_all = LayerRecompute::Whole;
+  return setup;
+}
+
+/// Whether devices and batch come out whole with the row's degrees.
+bool agrees(const Document& row, const ParallelSetup& setup) {
+  return setup.devices() == row.at("gpus").get<int>() &&
+         setup.data * setup.micro_batch_size * setup.micro_batches == row.at("gbs").get<int>();
+}
+
+/// Adds a row, or counts why the estimate cannot be asked for it.
+void add(MeasuredTable& table, MeasuredCase row, const Document& of) {
+  const ParallelSetup& setup = row.setup;
+  if (!agrees(of, setup)) {
+    ++table.left_out["devices, batch and degrees disagree"];
+  } else if (const auto refused = planner::refusal(row.model, row.machine, setup)) {
+    ++table.left_out["refused: " + refused->sentence];
+  } else {
+    row.name = row.model.name + " l" + std::to_string(row.model.blocks) + " on " +
+               std::to_string(setup.devices()) + " " + degrees_text(setup);
+    table.cases.push_back(std::move(row));
+  }
+}
+
+/// A GPT without biases, its positions added to the scores, as MPT (mosaicml/llm-foundry).
+Architecture mpt(const Document& row) {
+  Architecture model = gpt_architecture(row.at("model"), row.at("hidden"), row.at("layers"),
+                                        row.at("heads"), 50368, row.at("seq"));
+  model.biases = model.learned_positions = false;
+  return model;
+}
+
+Architecture gpt_like(std::string name, int hidden, int blocks, int heads, int key_value_heads,
+                      int ffn, int vocabulary) {
+  Architecture model = gpt_architecture(std::move(name), hidden, blocks, heads, vocabulary, 4096);
+  model.key_value_heads = key_value_heads;
+  model.ffn = ffn;
+  model.biases = model.learned_positions = model.tied_head = false;
+  return model;
+}
+
+/// Widths as the files' "architectures" have them, and of the models' own pages.
+std::optional<Architecture> recipe_model(const std::string& name) {
+  if (starts_with(name, "llama3.1-405b")) {
+    Architecture model = architecture_preset("llama3-405b");
+    model.key_value_heads = 16;
+    return model;
+  }
+  if (starts_with(name, "llama3.1-70b")) return architecture_preset("llama3-70b");
+  if (starts_with(name, "llama3.1-8b")) return architecture_preset("llama3-8b");
+  if (starts_with(name, "gpt3-175b")) return architecture_preset("gpt3-175b");
+  if (starts_with(name, "deepseek_v3") || starts_with(name, "DeepSeek V3")) {
+    return architecture_preset("deepseek-v3");
+  }
+  if (starts_with(name, "nemotron-340b")) return gpt_like(name, 18432, 96, 96, 8, 73728, 256000);
+  if (starts_with(name, "nemotron-15b")) return gpt_like(name, 6144, 32, 48, 8, 24576, 256000);
+  if (starts_with(name, "grok1")) {
+    Architecture model = gpt_like(name, 6144, 64, 48, 8, 32768, 131072);
+    model.gated = true;
+    model.experts = {.count = 8, .chosen = 2, .ffn = 32768};
+    return model;
+  }
+  if (starts_with(name, "Qwen3 MoE 30B") || starts_with(name, "Qwen3_30B")) {
+    Architecture model = gpt_like(name, 2048, 48, 32, 4, 6144, 151936);
+    model.head = 128;
+    model.gated = true;
+    model.experts = {.count = 128, .chosen = 8, .ffn = 768};
+    return model;
+  }
+  if (starts_with(name, "GPT OSS 120B") || starts_with(name, "GPT-OSS 120B")) {
+    Architecture model = gpt_like(name, 2880, 36, 64, 8, 2880, 201088);
+    model.head = 64;
+    model.gated = model.biases = true;
+    model.experts = {.count = 128, .chosen = 4, .ffn = 2880};
+    return model;
+  }
+  return std::nullopt;
+}
+
+/// One of NVIDIA's rows on Megatron core or PyTorch's own parallelism; nothing, with the reason
+/// counted, for what the estimate does not know.
+std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& row,
+                                        const std::string& device, const char* seconds) {
+  const auto without = [&](const char* reason) {
+    ++table.left_out[reason];
+    return std::nullopt;
+  };
+  const std::string precision = text_of(row, "precision");
+  if (precision.find("FP8") == 0 || precision == "MXFP8" || precision == "NVFP4") {
+    return without("numbers of 8 or 4 bits");
+  }
+  if (device != "H100" && device != "B200") return without("a device without rates");
+  if (number_or(row, "gbs", 0) == 0 || number_or(row, "mbs", 0) == 0)
+    return without("no batch or micro-batch");
+  if (row.value("superseded", false)) return without("superseded on its page");
+  if (!row.value("note", "").empty()) return without("the row does not agree with itself");
+  const std::string name = row.at("model");
+  const std::string task = text_of(row, "task");
+  if (name.find("finetune") != std::string::npos || (!task.empty() && task != "pretrain"))
+    return without("trains a part of its weights");
+  auto model = recipe_model(name);
+  if (!model) return without("a model or framework that the estimate does not know");
+  MeasuredCase result;
+  result.model = *model;
+  result.model.sequence = row.at("seq");
+  result.model.blocks = number_or(row, "layers", result.model.blocks);
+  result.framework = planner::megatron_core();
+  result.machine = planner::nvlink_machine(device, 400e9);  // eight ports of 400 Gb/s
+  result.setup = setup_of(row);
+  // The tag v25.04 prints no interleaving here; the tags before and after it print 12.
+  if (starts_with(name, "nemotron-340b")) result.setup.chunks = 12;
+  result.setup.sequence_parallel = result.setup.tensor > 1;
+  result.setup.zero = 1;
+  result.setup.overlap_gradients = true;
+  result.measured = row.at(seconds);
+  return result;
+}
+
+/// A table of golden/measured2 and its document.
+struct Opened {
+  MeasuredTable table;
+  Document document;
+};
+Opened open_table(const std::filesystem::path& folder, const char* title, const char* file,
+                  const char* about) {
+  Opened opened;
+  opened.table.title = title;
+  opened.table.file = file;
+  opened.table.about = about;
+  opened.document = read_measured(folder / file);
+  return opened;
+}
+
+}  // namespace
+
+MeasuredTable bloom_trials(const std::filesystem::path& folder) {
+  auto [table, document] = open_table(folder, "BLOOM's trials, A100", "bigscience_176b_a100.json",
+                                      "Megatron-DeepSpeed on 8 to 384 A100, full recompute, ZeRO "
+                                      "1; single iterations");
+  for (const Document& r : document.at("rows")) {
+    if (r.find("step_s") == r.end()) {
+      ++table.left_out["no time: it ran out of memory, or none is told"];
+      continue;
+    }
+    const int hidden = r.at("hidden");
+    MeasuredCase row;
+    row.model = gpt_architecture("bloom", hidden, r.at("layers"),
+                                 number_or(r, "heads", hidden % 96 == 0 ? 96 : 64), 250880, 2048);
+    row.model.learned_positions = false;
+    row.framework = planner::megatron_deepspeed();
+    row.machine = planner::nvlink_machine("A100", 50e9);  // four ports of 100 Gb/s
+    row.setup = setup_of(r);
+    row.setup.recompute.of_all = LayerRecompute::Whole;
+    row.setup.zero = 1;
+    row.measured = r.at("step_s");
+    add(table, std::move(row), r);
+  }
+  return table;
+}
+
+MeasuredTable bigscience_v100(const std::filesystem::path& folder) {
+  auto [table, document] =
+      open_table(folder, "BigScience, V100", "bigscience_v100.json",
+                 "GPTs of 7.5B to 116B on 16 to 128 V100 in nodes of four, full recompute");
+  for (const Document& r : document.at("rows")) {
+    if (r.find("layers") == r.end()) {
+      ++table.left_out["no layers or widths"];
+      continue;
+    }
+    if (r.find("note") != r.end()) {
+      ++table.left_out["the row does not agree with itself"];
+      continue;
+    }
+    MeasuredCase row;
+    row.model = gpt_architecture("gpt", r.at("hidden"), r.at("layers"), 32, 50257, 1024);
+    row.framework = starts_with(r.at("framework"), "Megatron-LM") ? planner::megatron_lm()
+                                                                  : planner::megatron_deepspeed();
+    row.machine = planner::nvlink_machine("V100", 50e9);  // four ports of 100 Gb/s
+    row.machine.devices_per_node = 4;
+    if (starts_with(r.at("device"), "V100 16GB"))
+      row.machine.nodes.front().device.memory_bytes /= 2;
+    row.setup = setup_of(r);
+    row.setup.recompute.of_all = LayerRecompute::Whole;
+    row.measured = r.at("step_s");
+    add(table, std::move(row), r);
+  }
+  return table;
+}
+
+MeasuredTable mosaic_fsdp(const std::filesystem::path& folder) {
+  auto [table, document] = open_table(
+      folder, "MosaicML, FSDP", "mosaic_llm_foundry.json",
+      "MPT of 125M to 70B on 8 to 512 A100 and H100, ZeRO 2 and 3, no tensor or pipeline "
+      "parallelism");
+  for (const Document& r : document.at("rows")) {
+    const std::string device = r.at("device");
+    if (r.at("precision") == "amp_fp8") {
+      ++table.left_out["numbers of 8 or 4 bits"];
+      continue;
+    }
+    MeasuredCase row;
+    row.model = mpt(r);
+    row.framework = planner::megatron_core();
+    const bool hopper = starts_with(device, "h100");
+    const char* name = hopper ? "H100" : device == "a100_40gb" ? "A100-SXM4-40GB" : "A100";
+    row.machine = planner::nvlink_machine(name, hopper ? 400e9 : 200e9);
+    row.setup = setup_of(r);
+    row.setup.zero = r.at("sharding") == "FULL_SHARD" ? 3 : 2;
+    row.setup.overlap_gradients = true;
+    row.measured = r.at("step_s_derived");
+    add(table, std::move(row), r);
+  }
+  return table;
+}
+
+MeasuredTable dgxc_recipes(const std::filesystem::path& folder) {
+  auto [table, document] =
+      open_table(folder, "NVIDIA's recipes, dgxc", "nvidia_dgxc_benchmarking.json",
+                 "Llama 3.1, GPT-3, Nemotron, Grok-1 and DeepSeek-V3 on 16 to 2,304 H100, NeMo");
+  for (const Document& r : document.at("rows")) {
+    if (auto row = recipe_case(table, r, text_of(r, "device"), "step_s")) add(table, *row, r);
+  }
+  return table;
+}
+
+MeasuredTable bridge_recipes(const std::filesystem::path& folder) {
+  auto [table, document] = open_table(
+      folder, "NVIDIA's recipes, Megatron-Bridge", "nvidia_megatron_bridge.json",
+      "GPT-OSS on 64 H100 and B200; the other rows have smaller numbers or newer devices");
+  for (const Document& r : document.at("rows")) {
+    if (text_of(r, "precision").empty()) {
+      ++table.left_out["no number format"];
+      continue;
+    }
+    const std::string system = text_of(r, "system");
+    if (auto row = recipe_case(table, r, system.substr(system.find('-') + 1), "step_s_derived"))
+      add(table, *row, r);
+  }
+  return table;
+}
+
+MeasuredTable automodel_recipes(const std::filesystem::path& folder) {
+  auto [table, document] = open_table(folder, "NVIDIA's Automodel", "nvidia_automodel_h100.json",
+                                      "mixtures of experts on 8 to 256 H100, FSDP2 of PyTorch");
+  for (const Document& r : document.at("rows")) {
+    if (auto row = recipe_case(table, r, "H100", "step_s")) {
+      row->setup.zero = 3;
+      add(table, *row, r);
+    }
+  }
+  return table;
+}
+
+std::vector<MeasuredTable> second_collection(const std::filesystem::path& folder) {
+  return {bloom_trials(folder), bigscience_v100(folder), mosaic_fsdp(folder),
+          dgxc_recipes(folder), bridge_recipes(folder),  automodel_recipes(folder)};
+}
+
+}  // namespace pipewright::test
