@@ -64,7 +64,7 @@ void add_feed_forward_products(BlockWork& work, const Architecture& model,
   }
   const double here = static_cast<double>(set.count) / setup.experts;
   const double each = rows * set.chosen * setup.experts / set.count;
-  const double inner = set.ffn;
+  const double inner = static_cast<double>(set.ffn) / setup.expert_tensor();
   work.add({each, gates * inner, hidden, here});
   work.add({each, hidden, inner, here});
   work.add({rows, static_cast<double>(set.count), hidden});  // the router
@@ -158,8 +158,9 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   add_outside_traffic(work, model, framework, sizes);
   double activated = widths.inner;
   if (with_experts) {
-    activated = model.experts.chosen * static_cast<double>(model.experts.ffn) +
-                model.experts.shared_ffn / sizes.tensor;
+    activated =
+        model.experts.chosen * static_cast<double>(model.experts.ffn) / setup.expert_tensor() +
+        model.experts.shared_ffn / sizes.tensor;
     add_expert_traffic(work, model, setup, sizes);
   }
   add_inside_traffic(work, model, framework, sizes, widths, activated);
@@ -180,7 +181,7 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
 double expert_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
                                  bool with_experts) {
   if (!with_experts) return 0;
-  return expert_parameters(model) * model.experts.count / setup.experts;
+  return expert_parameters(model) * model.experts.count / (setup.experts * setup.expert_tensor());
 }
 
 double block_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,

@@ -48,8 +48,8 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
 double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
                    const ParallelSetup& setup, bool with_experts, LayerRecompute recompute);
 
-/// Weights that a rank holds of a block: tensor parallel ranks divide matrices, expert parallel
-/// ranks experts; norms are on all.
+/// Weights that a rank holds of a block: tensor parallel ranks divide matrices, those of each
+/// expert too, expert parallel ranks experts; norms are on all.
 double block_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
                                 bool with_experts);
 double expert_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,

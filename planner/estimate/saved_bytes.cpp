@@ -44,13 +44,14 @@ double attention_bytes(const Architecture& model, const FrameworkTraits& framewo
   return bytes;
 }
 
-double feed_forward_bytes(const Architecture& model, const BlockSizes& sizes, bool experts) {
+double feed_forward_bytes(const Architecture& model, const ParallelSetup& setup,
+                          const BlockSizes& sizes, bool experts) {
   const double gates = model.gated ? 2 : 1;
   if (!experts) return 2 * sizes.rows * (gates + 1) * model.ffn / sizes.tensor;
   const Experts& set = model.experts;
   const double copies = sizes.rows * set.chosen;
   const double shared = 2 * sizes.rows * (gates + 1) * set.shared_ffn / sizes.tensor;
-  const double routed = 2 * copies * ((gates + 1) * set.ffn + model.hidden);
+  const double routed = 2 * copies * ((gates + 1) * set.ffn / setup.expert_tensor() + model.hidden);
   return shared + routed + 2 * copies * model.hidden + 8 * sizes.rows * set.count;
 }
 
@@ -62,7 +63,7 @@ double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
   if (recompute == LayerRecompute::Whole) return 2 * sizes.rows * model.hidden;
   return outside_bytes(model, framework, sizes) +
          attention_bytes(model, framework, setup, sizes, recompute) +
-         feed_forward_bytes(model, sizes, with_experts);
+         feed_forward_bytes(model, setup, sizes, with_experts);
 }
 
 }  // namespace pipewright::planner

@@ -63,6 +63,9 @@ struct ParallelSetup {
   std::vector<int> stage_replicas = {};
   DeviceOrder order;
 
+  /// Ranks that divide each expert, as Megatron core does unless it is told otherwise
+  /// (expert_tensor_parallel_size; its default is tp).
+  int expert_tensor() const { return tensor; }
   int devices() const { return tensor * data * pipeline * context; }
   /// The ranks that divide the layers of a stage.
   StageDivision division() const { return {tensor, experts, sequence_parallel}; }

@@ -74,6 +74,24 @@ TEST(BlockWork, HasTheOperationsOfThePaper) {
   EXPECT_DOUBLE_EQ(flops, 24 * b * s * h * h + 4 * b * s * s * h);
 }
 
+TEST(BlockWork, TensorParallelRanksDivideEachExpert) {
+  const Architecture model = architecture_preset("mixtral-8x7b");
+  const auto of = [&](int tensor) {
+    return block_work(model, megatron_core(), setup_of(tensor, 8 / tensor, 1, 4), true);
+  };
+  const auto flops_of_experts = [](const BlockWork& work) {
+    double flops = 0;
+    for (const Matmul& product : work.products) flops += product.count == 8 ? product.flops() : 0;
+    return flops;
+  };
+  // Two of eight experts a token, three matrices of 4,096 x 14,336 each.
+  const double rows = 4096, weights = 3.0 * 4096 * 14336;
+  EXPECT_DOUBLE_EQ(flops_of_experts(of(1)), 2 * rows * 2 * weights);
+  EXPECT_DOUBLE_EQ(flops_of_experts(of(8)), 2 * rows * 2 * weights / 8);
+  EXPECT_DOUBLE_EQ(of(1).expert_parameters, 8 * weights);
+  EXPECT_DOUBLE_EQ(of(8).expert_parameters, weights);
+}
+
 TEST(SavedBytes, FollowTheFormulaOfThePaper) {
   // arXiv:2205.05198, §4: s b h (10 + 24/t + 5 a s/(h t)), and what each technique makes of it.
   const Architecture model = gpt();
