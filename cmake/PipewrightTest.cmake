@@ -195,6 +195,8 @@ endfunction()
 # <folder>.NAME.<Suite>.<Case>. LIBS is pipewright::core where it is not given. Labels that .ci/run looks at:
 #   threads   starts threads: also runs under ThreadSanitizer
 #   slow      takes seconds: left out under sanitizers
+#   part_of_N takes long in all: scripts/test without arguments runs one in N of its cases, as scripts/sample-tests
+#             chooses; scripts/prove has a proof that runs all of them
 # COMMAND marks a test that runs the `pipewright` executable: it is built before the test.
 # THREADS_ONLY is GoogleTest's filter of the cases that run under ThreadSanitizer, where not all of them should.
 # Under sanitizers an executable is one test (<folder>.NAME): starting it takes longer there than most of its cases.
@@ -264,12 +266,12 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
 endfunction()
 
-# pipewright_mpi_test(NAME SOURCES ... [LIBS ...] PROCESSES n...)
+# pipewright_mpi_test(NAME SOURCES ... [LIBS ...] [LABELS ...] PROCESSES n...)
 # makes one executable whose main joins a job, and for each n two tests: <folder>.NAME.npN starts it by mpirun, and
 # <folder>.NAME.tcpN as processes that meet by their environment. Where there is no mpirun the former say so and are
-# skipped. The labels are the folder, mpi and slow.
+# skipped. The folder, mpi and slow are labels of each.
 function(pipewright_mpi_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;PROCESSES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;LABELS;PROCESSES")
   cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
   set(target ${folder}_${name})
   pipewright_is_built(wanted ${target} "mpi;slow")
@@ -289,11 +291,11 @@ function(pipewright_mpi_test name)
     add_test(NAME ${folder}.${name}.np${n} COMMAND ${command})
     set_tests_properties(
       ${folder}.${name}.np${n}
-      PROPERTIES LABELS "${folder};mpi;slow" TIMEOUT 300 SKIP_RETURN_CODE 77 PROCESSORS 2
+      PROPERTIES LABELS "${folder};mpi;slow;${arg_LABELS}" TIMEOUT 300 SKIP_RETURN_CODE 77 PROCESSORS 2
                  ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
     add_test(NAME ${folder}.${name}.tcp${n} COMMAND "${PROJECT_SOURCE_DIR}/tests/support/start_job" ${n}
                                                     $<TARGET_FILE:${target}>)
-    set_tests_properties(${folder}.${name}.tcp${n} PROPERTIES LABELS "${folder};mpi;slow" TIMEOUT 300 PROCESSORS 2)
+    set_tests_properties(${folder}.${name}.tcp${n} PROPERTIES LABELS "${folder};mpi;slow;${arg_LABELS}" TIMEOUT 300 PROCESSORS 2)
   endforeach()
 endfunction()
 
@@ -329,6 +331,6 @@ function(pipewright_benchmark name)
   target_link_libraries(bench_${name} PRIVATE pipewright_test_options ${arg_LIBS} benchmark::benchmark_main)
   if(arg_SMOKE)
     add_test(NAME bench.${name} COMMAND bench_${name} --benchmark_filter=${arg_SMOKE} --benchmark_min_time=0.001)
-    set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 300)
+    set_tests_properties(bench.${name} PROPERTIES LABELS "bench;part_of_4" TIMEOUT 300)
   endif()
 endfunction()
