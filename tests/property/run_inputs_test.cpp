@@ -70,6 +70,7 @@ const std::map<std::string, Trial, std::less<>>& trials() {
       {"--schedule", order("-s gpipe", "order of work")},
       {"--pp", order("-p 3", "order of work")},
       {"--micro-batches", order("-m 5", "order of work")},
+      {"--dp", order("--dp 2", "order of work")},
       {"--vpp", order("-s interleaved-1f1b -v 2", "order of work")},
       {"--param", order("-s interleaved-1f1b -v 2 --param group=4", "order of work")},
       {"--jobs", order("--jobs fused", "order of work")},
@@ -77,6 +78,7 @@ const std::map<std::string, Trial, std::less<>>& trials() {
       {"--mem", order("--mem F=4MiB,W=-4MiB", "")},
       {"--rank-cost", order("--rank-cost F=2ms,B=3ms", "costs")},
       {"--rank-mem", order("--rank-mem F=4MiB,W=-4MiB", "")},
+      {"--costs", order("--costs times.csv", "costs")},
       {"--message-bytes", order("--message-bytes 4096", "costs")},
       {"--collectives", nothing("prices of calls, of which this order has none")},
       {"--preset", order("--preset torch-gloo", "policy")},
@@ -135,6 +137,7 @@ class JobInputs : public testing::Test {
     std::string other;
     for (int i = 0; i < 100; ++i) other += "another text of about that length " + std::to_string(i);
     folder_.write("other", other);
+    folder_.write("times.csv", "replica,rank,action,ns\n0,0,0F0,123456\n");
     ASSERT_EQ(sh("$PW run plan.json --steps 1 --save-checkpoint before -q").status, 0);
   }
 
