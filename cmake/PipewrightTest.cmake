@@ -298,7 +298,8 @@ function(pipewright_mpi_test name)
                  ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
     add_test(NAME ${folder}.${name}.tcp${n} COMMAND "${PROJECT_SOURCE_DIR}/tests/support/start_job" ${n}
                                                     $<TARGET_FILE:${target}>)
-    set_tests_properties(${folder}.${name}.tcp${n} PROPERTIES LABELS "${folder};mpi;slow;${arg_LABELS}" TIMEOUT 300 PROCESSORS 2)
+    set_tests_properties(${folder}.${name}.tcp${n} PROPERTIES LABELS "${folder};mpi;slow;${arg_LABELS}" TIMEOUT 300
+                                                              PROCESSORS 2)
   endforeach()
 endfunction()
 

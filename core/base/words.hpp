@@ -2,7 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace pipewright {
@@ -17,6 +20,15 @@ inline std::vector<std::string_view> words_of(std::string_view text,
     at = text.find_first_not_of(blanks, end);
   }
   return words;
+}
+
+/// The whole word as a number; nullopt where it is none.
+template <class Number>
+std::optional<Number> number_of_word(std::string_view word) {
+  Number value{};
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
+  return value;
 }
 
 }  // namespace pipewright

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kNoPartner = ~std::uint64_t{0};
 
-std::uint64_t packed(ActionKind kind, int stage, int micro_batch) {
+std::uint64_t bits_of(ActionKind kind, int stage, int micro_batch) {
   return (static_cast<std::uint64_t>(kind) << 56) | (static_cast<std::uint64_t>(stage) << 32) |
          static_cast<std::uint64_t>(micro_batch);
 }
@@ -40,9 +40,9 @@ ActionTimes::ActionTimes(std::vector<ActionTime> rows, const ReplicaShape& shape
   for (const ActionTime& row : rows_) {
     const auto key = [&](Action action) {
       if (action.kind == ActionKind::Opt)
-        return packed(action.kind, 0, row.replica * shape_.ranks + row.rank.value);
+        return bits_of(action.kind, 0, row.replica * shape_.ranks + row.rank.value);
       action.micro_batch.value += row.replica * shape_.micro_batches;
-      return packed(action.kind, action.stage.value, action.micro_batch.value);
+      return bits_of(action.kind, action.stage.value, action.micro_batch.value);
     };
     times_.emplace(
         Key{key(row.action.action), row.action.partner ? key(*row.action.partner) : kNoPartner},
@@ -57,7 +57,7 @@ std::size_t ActionTimes::Hash::operator()(const Key& key) const {
 /// Devices of a rank do the same for micro-batches with numbers of their own.
 std::uint64_t ActionTimes::key_of(const Action& action) const {
   const int all = shape_.replicas * shape_.micro_batches;
-  return packed(action.kind, action.stage.value, action.micro_batch.value % all);
+  return bits_of(action.kind, action.stage.value, action.micro_batch.value % all);
 }
 
 std::optional<Nanoseconds> ActionTimes::find(const Key& key) const {
@@ -71,7 +71,7 @@ std::optional<Nanoseconds> ActionTimes::of(const Action& action, const Action* p
 }
 
 std::optional<Nanoseconds> ActionTimes::of_update(RankId rank) const {
-  return find({packed(ActionKind::Opt, 0, rank.value / devices_of_rank_), kNoPartner});
+  return find({bits_of(ActionKind::Opt, 0, rank.value / devices_of_rank_), kNoPartner});
 }
 
 bool ActionTimes::names_updates() const {

@@ -1,11 +1,11 @@
 // Times of actions as text.
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
 #include "core/base/trimmed.hpp"
+#include "core/base/words.hpp"
 #include "core/costs/action_times.hpp"
 
 namespace pipewright {
@@ -57,12 +57,11 @@ class Reader {
     has_head_ = true;
   }
   std::int64_t number(std::string_view text, const std::string& what, std::int64_t most) const {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > most)
+    const auto value = number_of_word<std::int64_t>(text);
+    if (!value || *value < 0 || *value > most)
       fail("expected " + what + ", 0 to " + std::to_string(most) + ", found \"" +
            std::string(text) + "\"");
-    return value;
+    return *value;
   }
   Cell action(std::string_view text) const {
     const auto cell = parse_timed_action(text);

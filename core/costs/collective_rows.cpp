@@ -1,7 +1,6 @@
 #include "core/costs/collective_rows.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 
@@ -23,12 +22,10 @@ CollectiveGroup packed(int members, int devices_per_node) {
 }
 
 int members_of(const std::string& key, const JsonCursor& rows) {
-  int members = 0;
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), members);
-  if (error != std::errc() || end != key.data() + key.size() || members < 1 ||
-      members > kMostMembers)
+  const auto members = number_of_word<int>(key);
+  if (!members || *members < 1 || *members > kMostMembers)
     rows.fail("a number of GPUs from 1 to 65536 as the member's name");
-  return members;
+  return *members;
 }
 
 void read_group(const JsonCursor& list, const CollectiveGroup& group,
@@ -49,14 +46,6 @@ void check_columns(const JsonCursor& columns) {
     columns.fail("\"bytes\" and \"time_us\" as the first two columns");
 }
 
-template <class Number>
-std::optional<Number> number_of(std::string_view word) {
-  Number value{};
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  return value;
-}
-
 /// What nccl-tests prints, line by line: above the table a line for each rank and one with the
 /// names of the columns.
 class NcclTestsReader {
@@ -69,7 +58,7 @@ class NcclTestsReader {
     if (words.empty()) return;
     if (trimmed(line).front() == '#') {
       read_comment(words);
-    } else if (const auto bytes = number_of<std::int64_t>(words.front())) {
+    } else if (const auto bytes = number_of_word<std::int64_t>(words.front())) {
       read_row(words, *bytes);
     }
   }
@@ -110,7 +99,7 @@ class NcclTestsReader {
     if (words.size() <= time_) fail("expected a row as long as the names of the columns say");
     if (operation_ < time_ && words[operation_] == "none")
       fail("expected rows of an all-reduce, found an operation \"none\"");
-    const auto microseconds = number_of<double>(words[time_]);
+    const auto microseconds = number_of_word<double>(words[time_]);
     if (bytes < 0 || bytes > kMostBytes || !microseconds ||
         !(*microseconds >= kLeastMicroseconds && *microseconds <= kMostMicroseconds))
       fail("expected bytes, and microseconds as the column \"time\"");

@@ -32,11 +32,10 @@ std::optional<AsItIs> time_as_it_is(const SynthesisRequest& request, Order order
   AsItIs timed;
   for (std::size_t r = 0; r < figures.ranks.size(); ++r) {
     std::int64_t end = figures.ranks[r].last_end_ns;
-    if (request.with_updates)
-      end += request.costs
-                 .update_time(RankId(static_cast<int>(r)),
-                              order.placement.stages_of(RankId(static_cast<int>(r))))
-                 .value;
+    if (request.with_updates) {
+      const RankId rank(static_cast<int>(r));
+      end += request.costs.update_time(rank, order.placement.stages_of(rank)).value;
+    }
     timed.makespan_ns = std::max(timed.makespan_ns, end);
     timed.span_ns = std::max(timed.span_ns, figures.ranks[r].span_ns);
   }

@@ -58,12 +58,6 @@ MeasuredTable megatron_core_h100(const std::filesystem::path& folder);
 std::vector<MeasuredTable> measured_tables(const std::filesystem::path& folder);
 
 /// Those of golden/measured2.
-MeasuredTable bloom_trials(const std::filesystem::path& folder);
-MeasuredTable bigscience_v100(const std::filesystem::path& folder);
-MeasuredTable mosaic_fsdp(const std::filesystem::path& folder);
-MeasuredTable dgxc_recipes(const std::filesystem::path& folder);
-MeasuredTable bridge_recipes(const std::filesystem::path& folder);
-MeasuredTable automodel_recipes(const std::filesystem::path& folder);
 std::vector<MeasuredTable> second_collection(const std::filesystem::path& folder);
 
 /// Mean of |predicted - measured| / measured over rows that were fitted, or that were not; and of

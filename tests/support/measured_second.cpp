@@ -24,8 +24,6 @@ std::string text_of(const Document& row, const char* name) {
   return found == row.end() || found->is_null() ? "" : found->get<std::string>();
 }
 
-bool starts_with(const std::string& text, std::string_view with) { return text.find(with) == 0; }
-
 /// Degrees, batch and recompute of a row; data parallel ranks are the devices that are left.
 ParallelSetup setup_of(const Document& row) {
   ParallelSetup setup;
@@ -47,6 +45,14 @@ ParallelSetup setup_of(const Document& row) {
 bool agrees(const Document& row, const ParallelSetup& setup) {
   return setup.devices() == row.at("gpus").get<int>() &&
          setup.data * setup.micro_batch_size * setup.micro_batches == row.at("gbs").get<int>();
+}
+
+constexpr const char* kFewBits = "numbers of 8 or 4 bits";
+
+/// Counts a row that the estimate cannot be asked for.
+std::nullopt_t without(MeasuredTable& table, const char* reason) {
+  ++table.left_out[reason];
+  return std::nullopt;
 }
 
 /// Adds a row, or counts why the estimate cannot be asked for it.
@@ -82,33 +88,33 @@ Architecture gpt_like(std::string name, int hidden, int blocks, int heads, int k
 
 /// Widths as the files' "architectures" have them, and of the models' own pages.
 std::optional<Architecture> recipe_model(const std::string& name) {
-  if (starts_with(name, "llama3.1-405b")) {
+  if (name.starts_with("llama3.1-405b")) {
     Architecture model = architecture_preset("llama3-405b");
     model.key_value_heads = 16;
     return model;
   }
-  if (starts_with(name, "llama3.1-70b")) return architecture_preset("llama3-70b");
-  if (starts_with(name, "llama3.1-8b")) return architecture_preset("llama3-8b");
-  if (starts_with(name, "gpt3-175b")) return architecture_preset("gpt3-175b");
-  if (starts_with(name, "deepseek_v3") || starts_with(name, "DeepSeek V3")) {
+  if (name.starts_with("llama3.1-70b")) return architecture_preset("llama3-70b");
+  if (name.starts_with("llama3.1-8b")) return architecture_preset("llama3-8b");
+  if (name.starts_with("gpt3-175b")) return architecture_preset("gpt3-175b");
+  if (name.starts_with("deepseek_v3") || name.starts_with("DeepSeek V3")) {
     return architecture_preset("deepseek-v3");
   }
-  if (starts_with(name, "nemotron-340b")) return gpt_like(name, 18432, 96, 96, 8, 73728, 256000);
-  if (starts_with(name, "nemotron-15b")) return gpt_like(name, 6144, 32, 48, 8, 24576, 256000);
-  if (starts_with(name, "grok1")) {
+  if (name.starts_with("nemotron-340b")) return gpt_like(name, 18432, 96, 96, 8, 73728, 256000);
+  if (name.starts_with("nemotron-15b")) return gpt_like(name, 6144, 32, 48, 8, 24576, 256000);
+  if (name.starts_with("grok1")) {
     Architecture model = gpt_like(name, 6144, 64, 48, 8, 32768, 131072);
     model.gated = true;
     model.experts = {.count = 8, .chosen = 2, .ffn = 32768};
     return model;
   }
-  if (starts_with(name, "Qwen3 MoE 30B") || starts_with(name, "Qwen3_30B")) {
+  if (name.starts_with("Qwen3 MoE 30B") || name.starts_with("Qwen3_30B")) {
     Architecture model = gpt_like(name, 2048, 48, 32, 4, 6144, 151936);
     model.head = 128;
     model.gated = true;
     model.experts = {.count = 128, .chosen = 8, .ffn = 768};
     return model;
   }
-  if (starts_with(name, "GPT OSS 120B") || starts_with(name, "GPT-OSS 120B")) {
+  if (name.starts_with("GPT OSS 120B") || name.starts_with("GPT-OSS 120B")) {
     Architecture model = gpt_like(name, 2880, 36, 64, 8, 2880, 201088);
     model.head = 64;
     model.gated = model.biases = true;
@@ -122,25 +128,21 @@ std::optional<Architecture> recipe_model(const std::string& name) {
 /// counted, for what the estimate does not know.
 std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& row,
                                         const std::string& device, const char* seconds) {
-  const auto without = [&](const char* reason) {
-    ++table.left_out[reason];
-    return std::nullopt;
-  };
   const std::string precision = text_of(row, "precision");
-  if (precision.find("FP8") == 0 || precision == "MXFP8" || precision == "NVFP4") {
-    return without("numbers of 8 or 4 bits");
+  if (precision.starts_with("FP8") || precision == "MXFP8" || precision == "NVFP4") {
+    return without(table, kFewBits);
   }
-  if (device != "H100" && device != "B200") return without("a device without rates");
+  if (device != "H100" && device != "B200") return without(table, "a device without rates");
   if (number_or(row, "gbs", 0) == 0 || number_or(row, "mbs", 0) == 0)
-    return without("no batch or micro-batch");
-  if (row.value("superseded", false)) return without("superseded on its page");
-  if (!row.value("note", "").empty()) return without("the row does not agree with itself");
+    return without(table, "no batch or micro-batch");
+  if (row.value("superseded", false)) return without(table, "superseded on its page");
+  if (!row.value("note", "").empty()) return without(table, "the row does not agree with itself");
   const std::string name = row.at("model");
   const std::string task = text_of(row, "task");
   if (name.find("finetune") != std::string::npos || (!task.empty() && task != "pretrain"))
-    return without("trains a part of its weights");
+    return without(table, "trains a part of its weights");
   auto model = recipe_model(name);
-  if (!model) return without("a model or framework that the estimate does not know");
+  if (!model) return without(table, "a model or framework that the estimate does not know");
   MeasuredCase result;
   result.model = *model;
   result.model.sequence = row.at("seq");
@@ -149,7 +151,7 @@ std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& ro
   result.machine = planner::nvlink_machine(device, 400e9);  // eight ports of 400 Gb/s
   result.setup = setup_of(row);
   // The tag v25.04 prints no interleaving here; the tags before and after it print 12.
-  if (starts_with(name, "nemotron-340b")) result.setup.chunks = 12;
+  if (name.starts_with("nemotron-340b")) result.setup.chunks = 12;
   result.setup.sequence_parallel = result.setup.tensor > 1;
   result.setup.zero = 1;
   result.setup.overlap_gradients = true;
@@ -157,144 +159,110 @@ std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& ro
   return result;
 }
 
-/// A table of golden/measured2 and its document.
-struct Opened {
+/// The table of a file. Of each of its rows `case_of(table, row)` makes a case, or counts why not.
+template <class CaseOf>
+MeasuredTable table_of(const std::filesystem::path& folder, const char* title, const char* file,
+                       const char* about, CaseOf case_of) {
   MeasuredTable table;
-  Document document;
-};
-Opened open_table(const std::filesystem::path& folder, const char* title, const char* file,
-                  const char* about) {
-  Opened opened;
-  opened.table.title = title;
-  opened.table.file = file;
-  opened.table.about = about;
-  opened.document = read_measured(folder / file);
-  return opened;
+  table.title = title;
+  table.file = file;
+  table.about = about;
+  const Document document = read_measured(folder / file);
+  for (const Document& row : document.at("rows")) {
+    if (std::optional<MeasuredCase> one = case_of(table, row)) add(table, *std::move(one), row);
+  }
+  return table;
+}
+
+std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) {
+  if (r.find("step_s") == r.end())
+    return without(table, "no time: it ran out of memory, or none is told");
+  const int hidden = r.at("hidden");
+  MeasuredCase row;
+  row.model = gpt_architecture("bloom", hidden, r.at("layers"),
+                               number_or(r, "heads", hidden % 96 == 0 ? 96 : 64), 250880, 2048);
+  row.model.learned_positions = false;
+  row.framework = planner::megatron_deepspeed();
+  row.machine = planner::nvlink_machine("A100", 50e9);  // four ports of 100 Gb/s
+  row.setup = setup_of(r);
+  row.setup.recompute.of_all = LayerRecompute::Whole;
+  row.setup.zero = 1;
+  row.measured = r.at("step_s");
+  return row;
+}
+
+std::optional<MeasuredCase> v100_case(MeasuredTable& table, const Document& r) {
+  if (r.find("layers") == r.end()) return without(table, "no layers or widths");
+  if (r.find("note") != r.end()) return without(table, "the row does not agree with itself");
+  MeasuredCase row;
+  row.model = gpt_architecture("gpt", r.at("hidden"), r.at("layers"), 32, 50257, 1024);
+  row.framework = text_of(r, "framework").starts_with("Megatron-LM")
+                      ? planner::megatron_lm()
+                      : planner::megatron_deepspeed();
+  row.machine = planner::nvlink_machine("V100", 50e9);  // four ports of 100 Gb/s
+  row.machine.devices_per_node = 4;
+  if (text_of(r, "device").starts_with("V100 16GB"))
+    row.machine.nodes.front().device.memory_bytes /= 2;
+  row.setup = setup_of(r);
+  row.setup.recompute.of_all = LayerRecompute::Whole;
+  row.measured = r.at("step_s");
+  return row;
+}
+
+std::optional<MeasuredCase> fsdp_case(MeasuredTable& table, const Document& r) {
+  if (r.at("precision") == "amp_fp8") return without(table, kFewBits);
+  const std::string device = r.at("device");
+  MeasuredCase row;
+  row.model = mpt(r);
+  row.framework = planner::megatron_core();
+  const bool hopper = device.starts_with("h100");
+  const char* name = hopper ? "H100" : device == "a100_40gb" ? "A100-SXM4-40GB" : "A100";
+  row.machine = planner::nvlink_machine(name, hopper ? 400e9 : 200e9);
+  row.setup = setup_of(r);
+  row.setup.zero = r.at("sharding") == "FULL_SHARD" ? 3 : 2;
+  row.setup.overlap_gradients = true;
+  row.measured = r.at("step_s_derived");
+  return row;
+}
+
+std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
+  return recipe_case(table, r, text_of(r, "device"), "step_s");
+}
+
+std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r) {
+  if (text_of(r, "precision").empty()) return without(table, "no number format");
+  const std::string system = text_of(r, "system");
+  return recipe_case(table, r, system.substr(system.find('-') + 1), "step_s_derived");
+}
+
+std::optional<MeasuredCase> automodel_case(MeasuredTable& table, const Document& r) {
+  auto row = recipe_case(table, r, "H100", "step_s");
+  if (row) row->setup.zero = 3;
+  return row;
 }
 
 }  // namespace
 
-MeasuredTable bloom_trials(const std::filesystem::path& folder) {
-  auto [table, document] = open_table(folder, "BLOOM's trials, A100", "bigscience_176b_a100.json",
-                                      "Megatron-DeepSpeed on 8 to 384 A100, full recompute, ZeRO "
-                                      "1; single iterations");
-  for (const Document& r : document.at("rows")) {
-    if (r.find("step_s") == r.end()) {
-      ++table.left_out["no time: it ran out of memory, or none is told"];
-      continue;
-    }
-    const int hidden = r.at("hidden");
-    MeasuredCase row;
-    row.model = gpt_architecture("bloom", hidden, r.at("layers"),
-                                 number_or(r, "heads", hidden % 96 == 0 ? 96 : 64), 250880, 2048);
-    row.model.learned_positions = false;
-    row.framework = planner::megatron_deepspeed();
-    row.machine = planner::nvlink_machine("A100", 50e9);  // four ports of 100 Gb/s
-    row.setup = setup_of(r);
-    row.setup.recompute.of_all = LayerRecompute::Whole;
-    row.setup.zero = 1;
-    row.measured = r.at("step_s");
-    add(table, std::move(row), r);
-  }
-  return table;
-}
-
-MeasuredTable bigscience_v100(const std::filesystem::path& folder) {
-  auto [table, document] =
-      open_table(folder, "BigScience, V100", "bigscience_v100.json",
-                 "GPTs of 7.5B to 116B on 16 to 128 V100 in nodes of four, full recompute");
-  for (const Document& r : document.at("rows")) {
-    if (r.find("layers") == r.end()) {
-      ++table.left_out["no layers or widths"];
-      continue;
-    }
-    if (r.find("note") != r.end()) {
-      ++table.left_out["the row does not agree with itself"];
-      continue;
-    }
-    MeasuredCase row;
-    row.model = gpt_architecture("gpt", r.at("hidden"), r.at("layers"), 32, 50257, 1024);
-    row.framework = starts_with(r.at("framework"), "Megatron-LM") ? planner::megatron_lm()
-                                                                  : planner::megatron_deepspeed();
-    row.machine = planner::nvlink_machine("V100", 50e9);  // four ports of 100 Gb/s
-    row.machine.devices_per_node = 4;
-    if (starts_with(r.at("device"), "V100 16GB"))
-      row.machine.nodes.front().device.memory_bytes /= 2;
-    row.setup = setup_of(r);
-    row.setup.recompute.of_all = LayerRecompute::Whole;
-    row.measured = r.at("step_s");
-    add(table, std::move(row), r);
-  }
-  return table;
-}
-
-MeasuredTable mosaic_fsdp(const std::filesystem::path& folder) {
-  auto [table, document] = open_table(
-      folder, "MosaicML, FSDP", "mosaic_llm_foundry.json",
-      "MPT of 125M to 70B on 8 to 512 A100 and H100, ZeRO 2 and 3, no tensor or pipeline "
-      "parallelism");
-  for (const Document& r : document.at("rows")) {
-    const std::string device = r.at("device");
-    if (r.at("precision") == "amp_fp8") {
-      ++table.left_out["numbers of 8 or 4 bits"];
-      continue;
-    }
-    MeasuredCase row;
-    row.model = mpt(r);
-    row.framework = planner::megatron_core();
-    const bool hopper = starts_with(device, "h100");
-    const char* name = hopper ? "H100" : device == "a100_40gb" ? "A100-SXM4-40GB" : "A100";
-    row.machine = planner::nvlink_machine(name, hopper ? 400e9 : 200e9);
-    row.setup = setup_of(r);
-    row.setup.zero = r.at("sharding") == "FULL_SHARD" ? 3 : 2;
-    row.setup.overlap_gradients = true;
-    row.measured = r.at("step_s_derived");
-    add(table, std::move(row), r);
-  }
-  return table;
-}
-
-MeasuredTable dgxc_recipes(const std::filesystem::path& folder) {
-  auto [table, document] =
-      open_table(folder, "NVIDIA's recipes, dgxc", "nvidia_dgxc_benchmarking.json",
-                 "Llama 3.1, GPT-3, Nemotron, Grok-1 and DeepSeek-V3 on 16 to 2,304 H100, NeMo");
-  for (const Document& r : document.at("rows")) {
-    if (auto row = recipe_case(table, r, text_of(r, "device"), "step_s")) add(table, *row, r);
-  }
-  return table;
-}
-
-MeasuredTable bridge_recipes(const std::filesystem::path& folder) {
-  auto [table, document] = open_table(
-      folder, "NVIDIA's recipes, Megatron-Bridge", "nvidia_megatron_bridge.json",
-      "GPT-OSS on 64 H100 and B200; the other rows have smaller numbers or newer devices");
-  for (const Document& r : document.at("rows")) {
-    if (text_of(r, "precision").empty()) {
-      ++table.left_out["no number format"];
-      continue;
-    }
-    const std::string system = text_of(r, "system");
-    if (auto row = recipe_case(table, r, system.substr(system.find('-') + 1), "step_s_derived"))
-      add(table, *row, r);
-  }
-  return table;
-}
-
-MeasuredTable automodel_recipes(const std::filesystem::path& folder) {
-  auto [table, document] = open_table(folder, "NVIDIA's Automodel", "nvidia_automodel_h100.json",
-                                      "mixtures of experts on 8 to 256 H100, FSDP2 of PyTorch");
-  for (const Document& r : document.at("rows")) {
-    if (auto row = recipe_case(table, r, "H100", "step_s")) {
-      row->setup.zero = 3;
-      add(table, *row, r);
-    }
-  }
-  return table;
-}
-
 std::vector<MeasuredTable> second_collection(const std::filesystem::path& folder) {
-  return {bloom_trials(folder), bigscience_v100(folder), mosaic_fsdp(folder),
-          dgxc_recipes(folder), bridge_recipes(folder),  automodel_recipes(folder)};
+  return {
+      table_of(folder, "BLOOM's trials, A100", "bigscience_176b_a100.json",
+               "Megatron-DeepSpeed on 8 to 384 A100, full recompute, ZeRO 1; single iterations",
+               bloom_case),
+      table_of(folder, "BigScience, V100", "bigscience_v100.json",
+               "GPTs of 7.5B to 116B on 16 to 128 V100 in nodes of four, full recompute",
+               v100_case),
+      table_of(folder, "MosaicML, FSDP", "mosaic_llm_foundry.json",
+               "MPT of 125M to 70B on 8 to 512 A100 and H100, ZeRO 2 and 3, no tensor or pipeline "
+               "parallelism",
+               fsdp_case),
+      table_of(folder, "NVIDIA's recipes, dgxc", "nvidia_dgxc_benchmarking.json",
+               "Llama 3.1, GPT-3, Nemotron, Grok-1 and DeepSeek-V3 on 16 to 2,304 H100, NeMo",
+               dgxc_case),
+      table_of(folder, "NVIDIA's recipes, Megatron-Bridge", "nvidia_megatron_bridge.json",
+               "GPT-OSS on 64 H100 and B200; the other rows have smaller numbers or newer devices",
+               bridge_case),
+      table_of(folder, "NVIDIA's Automodel", "nvidia_automodel_h100.json",
+               "mixtures of experts on 8 to 256 H100, FSDP2 of PyTorch", automodel_case)};
 }
 
 }  // namespace pipewright::test

@@ -103,8 +103,8 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
     throw InputError("--dp belongs to orders and schedules; a plan has its own replicas");
   plan.policy = policy_from(arguments, plan.policy);
   subject.order = planner::order_of_plan(plan);
-  subject.program = planner::program_of_plan(plan);
   subject.lowering = planner::lowering_of_plan(plan);
+  subject.program = lower(subject.order, plan.policy, subject.lowering);
   subject.title = plan.schedule.name + ": p=" + std::to_string(plan.ranks()) +
                   " m=" + std::to_string(plan.micro_batches);
   if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
@@ -117,7 +117,8 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   subject.title += ", model " + plan.model.name;
   subject.costs = plan.costs;
   subject.memory_limit = use_cost_flags(subject.costs, arguments, placement_of_pipeline(plan));
-  use_action_times(subject, planner::pipeline_order(plan), plan.shape(), arguments);
+  if (arguments.has("--costs"))
+    use_action_times(subject, planner::pipeline_order(plan), plan.shape(), arguments);
   subject.costs_text = costs_text(subject.costs);
   for (const char* flag : {"--cost", "--rank-cost"}) {
     if (const auto given = arguments.text(flag))
