@@ -20,9 +20,15 @@ struct StageDivision {
   /// Between the layers that they divide, those along tp have rows of a micro-batch each (sequence
   /// parallelism; Korthikanti and others, arXiv 2205.05198).
   bool rows = false;
+  /// Ranks that have a part of every sequence each (context parallelism;
+  /// core/model/context_split.hpp).
+  int context = 1;
 
   auto operator<=>(const StageDivision&) const = default;
 };
+
+/// Of the first rank along each axis.
+inline constexpr StageDivision kFirstPlace{.tensor = 0, .experts = 0, .rows = false, .context = 0};
 
 /// Of a linear layer's matrix.
 enum class Split : std::uint8_t { Whole, Columns, Rows };

@@ -88,18 +88,21 @@ MicroBatchId first_micro_batch_of_experts(const std::vector<MeshAxis>& devices, 
 }
 
 int micro_batches_of_data(const std::vector<MeshAxis>& devices, int micro_batches) {
-  return micro_batches / size_along(devices, kTensorAxis);
+  return micro_batches / size_along(devices, kTensorAxis) / size_along(devices, kContextAxis);
 }
 
 int number_of_data(const std::vector<MeshAxis>& devices, int micro_batch, int micro_batches) {
   const int each = micro_batches / devices_of_rank(devices);
-  const MeshAxis* const axis = axis_of(devices, kTensorAxis);
   int place = micro_batch / each;  // of the device in its block
-  if (axis != nullptr) {
-    const int stride = stride_of(devices, *axis);
-    place = place / (stride * axis->devices) * stride + place % stride;
+  int of_data = 0, stride = 1;     // its place among those whose data differ
+  for (const MeshAxis& axis : devices) {
+    if (axis.name != kTensorAxis && axis.name != kContextAxis) {
+      of_data += place % axis.devices * stride;
+      stride *= axis.devices;
+    }
+    place /= axis.devices;
   }
-  return place * each + micro_batch % each;
+  return of_data * each + micro_batch % each;
 }
 
 Order written_out(const Order& order) {

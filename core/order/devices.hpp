@@ -13,6 +13,8 @@ namespace pipewright {
 inline constexpr std::string_view kTensorAxis = "tp";
 /// The devices along it hold different experts, and compute data of their own.
 inline constexpr std::string_view kExpertAxis = "ep";
+/// The devices along it hold the same parameters, and compute parts of the same sequences.
+inline constexpr std::string_view kContextAxis = "cp";
 
 /// Devices along the axis; 1 where there is none.
 int size_along(const std::vector<MeshAxis>& devices, std::string_view axis);
@@ -30,8 +32,9 @@ MicroBatchId first_micro_batch(const std::vector<MeshAxis>& devices, RankId rank
 MicroBatchId first_micro_batch_of_experts(const std::vector<MeshAxis>& devices, RankId rank,
                                           int micro_batches);
 
-/// Of so many micro-batches those that differ in their data: along tp devices compute the same
-/// under numbers of their own. And the number of a micro-batch's data among them.
+/// Of so many micro-batches those that differ in their data: along tp and cp devices compute the
+/// same, or parts of the same, under numbers of their own. And the number of a micro-batch's data
+/// among them.
 int micro_batches_of_data(const std::vector<MeshAxis>& devices, int micro_batches);
 int number_of_data(const std::vector<MeshAxis>& devices, int micro_batch, int micro_batches);
 

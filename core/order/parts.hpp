@@ -32,7 +32,7 @@ struct ActionParts {
   bool operator==(const ActionParts&) const = default;
 };
 
-/// Devices of a rank that differ in one way, "tp" or "ep".
+/// Devices of a rank that differ in one way, "tp", "cp" or "ep".
 struct MeshAxis {
   std::string name;
   int devices = 1;

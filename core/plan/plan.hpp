@@ -128,7 +128,8 @@ struct Plan {
   ReplicaShape shape() const { return {program_replicas(), ranks(), micro_batches}; }
   /// The devices that divide the layers of a stage, along each axis.
   StageDivision division() const {
-    return {mesh.size("tp"), expert_parallel, sequence_parallel && mesh.size("tp") > 1};
+    return {mesh.size("tp"), expert_parallel, sequence_parallel && mesh.size("tp") > 1,
+            mesh.size("cp")};
   }
 };
 

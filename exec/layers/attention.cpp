@@ -1,7 +1,9 @@
 // Causal self-attention with its projections: x -> (queries, keys, values) -> attention -> output.
 // Where positions are rotary, queries and keys are turned by theirs before they meet.
+#include <optional>
 #include <utility>
 
+#include "exec/layers/context_attention.hpp"
 #include "exec/layers/leaf.hpp"
 #include "exec/layers/leaf_layer.hpp"
 #include "exec/layers/projection.hpp"
@@ -39,18 +41,24 @@ class AttentionLayer final : public LeafLayer {
         context_words_(site.extent.words(shape_.width)),
         qkv_words_(site.extent.words(shape_.qkv_width())),
         recomputes_(site.recomputes_attention),
+        place_(site.context_place()),
         qkv_(site, site.width, whole_shape(layer, site).qkv_width(), weights_[0],
              layer.bias ? &weights_[1] : nullptr,
              {Split::Columns, parts_of_qkv(whole_shape(layer, site))}),
         output_(site, site.width, site.width, weights_[layer.bias ? 2 : 1],
-                layer.bias ? &weights_[3] : nullptr, {Split::Rows}) {}
+                layer.bias ? &weights_[3] : nullptr, {Split::Rows}) {
+    if (site.context != nullptr) on_parts_.emplace(site, shape_);
+  }
 
   Task<Buffer> forward(Buffer x, Saved& saved) override {
     Buffer qkv = ops_.take(qkv_words_);
     co_await qkv_.forward(shape_.rows(), x.floats(), qkv.floats());
     rotate(false, qkv);
     saved.buffers[kQkv] = std::move(qkv);
-    attend(saved);
+    {
+      const Buffer keys = co_await keys_of_all(saved);
+      attend(saved, keys);
+    }
     Buffer y = ops_.take(words_);
     co_await output_.forward(shape_.rows(), saved.buffers[kContext].floats(), y.floats());
     saved.buffers[kX] = std::move(x);
@@ -62,14 +70,23 @@ class AttentionLayer final : public LeafLayer {
   }
 
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    if (recomputes_) attend(saved);
+    const Buffer keys = co_await keys_of_all(saved);
+    if (recomputes_) attend(saved, keys);
     Buffer dcontext = ops_.take(context_words_);
     co_await output_.backward_input(shape_.rows(), dy.floats(), dcontext.floats());
     // W of the queries, keys and values needs this even where dx is not wanted.
     Buffer dqkv = ops_.take(qkv_words_);
-    ops_.attention_backward_input(shape_, saved.buffers[kQkv].floats(),
-                                  saved.buffers[kProbabilities].floats(), dcontext.floats(),
-                                  dqkv.floats());
+    if (on_parts_) {
+      co_await on_parts_->backward_input({.qkv = saved.buffers[kQkv],
+                                          .keys = keys,
+                                          .probabilities = saved.buffers[kProbabilities],
+                                          .dcontext = dcontext,
+                                          .dqkv = dqkv});
+    } else {
+      ops_.attention_backward_input(shape_, saved.buffers[kQkv].floats(),
+                                    saved.buffers[kProbabilities].floats(), dcontext.floats(),
+                                    dqkv.floats());
+    }
     rotate(true, dqkv);
     saved.buffers[kQkv].reset();
     saved.buffers[kProbabilities].reset();
@@ -82,6 +99,11 @@ class AttentionLayer final : public LeafLayer {
     saved.buffers[kDqkv] = std::move(dqkv);
     saved.buffers[kDy] = std::move(dy);
     co_return dx;
+  }
+
+  void add_rows(Saved& saved, const Range& rows) override {
+    qkv_.add_own_rows(rows, saved.buffers[kX].floats(), saved.buffers[kDqkv].floats());
+    output_.add_own_rows(rows, saved.buffers[kContext].floats(), saved.buffers[kDy].floats());
   }
 
  private:
@@ -99,16 +121,27 @@ class AttentionLayer final : public LeafLayer {
                          .heads = shape_.heads + shape_.key_heads(),
                          .head_width = shape_.head_width(),
                          .stride = shape_.qkv_width(),
-                         .base = rotary_base_},
+                         .base = rotary_base_,
+                         .context = place_},
                         back, qkv.floats());
   }
 
-  void attend(Saved& saved) {
-    saved.buffers[kProbabilities] = ops_.take(shape_.probabilities());
-    saved.buffers[kContext] = ops_.take(context_words_);
-    ops_.attention_forward(shape_, saved.buffers[kQkv].floats(),
-                           saved.buffers[kProbabilities].floats(),
-                           saved.buffers[kContext].floats());
+  /// Nothing where this rank has whole sequences.
+  Task<Buffer> keys_of_all(const Saved& saved) const {
+    if (!on_parts_) co_return Buffer();
+    co_return co_await on_parts_->gather_keys(saved.buffers[kQkv]);
+  }
+
+  void attend(Saved& saved, const Buffer& keys) {
+    const Buffer& qkv = saved.buffers[kQkv];
+    const Buffer context = saved.buffers[kContext] = ops_.take(context_words_);
+    if (on_parts_) {
+      const Buffer p = saved.buffers[kProbabilities] =
+          ops_.take(on_parts_->shape().probabilities());
+      return on_parts_->forward(qkv, keys, p.floats(), context.floats());
+    }
+    const Buffer p = saved.buffers[kProbabilities] = ops_.take(shape_.probabilities());
+    ops_.attention_forward(shape_, qkv.floats(), p.floats(), context.floats());
   }
 
   enum Slot { kX, kQkv, kProbabilities, kContext, kDqkv, kDy, kSlots };
@@ -117,6 +150,8 @@ class AttentionLayer final : public LeafLayer {
   double rotary_base_;
   std::size_t words_, context_words_, qkv_words_;
   bool recomputes_;
+  ContextPlace place_;
+  std::optional<ContextAttention> on_parts_;  // where ranks have a part of every sequence each
   Projection qkv_, output_;
 };
 

@@ -22,8 +22,8 @@ class LayerChain : public TrainableLayer {
     for (std::size_t i = layers_.size(); i-- > 0;)
       co_await layers_[i]->backward_weight(saved.inner[i]);
   }
-  void add_own_rows(Saved& saved) override {
-    for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->add_own_rows(saved.inner[i]);
+  void add_own_rows(Saved& saved, const Range& rows) override {
+    for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->add_own_rows(saved.inner[i], rows);
   }
   void collect(std::vector<Parameter*>& parameters) override {
     for (const auto& layer : layers_) layer->collect(parameters);

@@ -17,7 +17,10 @@ class EmbeddingLayer final : public LeafLayer {
  public:
   EmbeddingLayer(const Layer& layer, const LayerSite& site)
       : LeafLayer(layer, site, kSlots),
-        shape_{site.extent.rows(), site.extent.sequence, layer.out},
+        shape_{.rows = site.extent.rows(),
+               .sequence = site.extent.sequence,
+               .width = layer.out,
+               .context = site.context_place()},
         rows_(site),
         own_shape_(shape_of_own_rows()),
         words_(site.own_extent().words(layer.out)),
@@ -44,6 +47,14 @@ class EmbeddingLayer final : public LeafLayer {
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool) override {
     saved.buffers[kDy] = std::move(dy);
     co_return Buffer();
+  }
+
+  void add_rows(Saved& saved, const Range& rows) override {
+    EmbeddingShape shape = shape_;
+    shape.rows = static_cast<int>(rows.count);
+    shape.first_row = static_cast<int>(rows.begin);
+    add(shape, saved, saved.buffers[kDy].floats() + words_of(rows.begin, shape_.width),
+        weights_[0].of_own_rows, has_positions_ ? weights_[1].of_own_rows : nullptr);
   }
 
  private:
@@ -85,13 +96,17 @@ class EmbeddingLayer final : public LeafLayer {
   Task<void> add_gradients_task(Saved& saved) override {
     const DividedRows::AllRows all =
         co_await rows_.gather(name(), saved.buffers[kDy].floats(), shape_.rows, shape_.width);
-    const std::int32_t* const ids = saved.buffers[kIds].ids();
-    const float* const dy = all.at;
-    float* const dpositions = has_positions_ ? weights_[1].gradients() : nullptr;
+    add(shape_, saved, all.at, weights_[0].gradients(),
+        has_positions_ ? weights_[1].gradients() : nullptr);
+  }
+
+  void add(const EmbeddingShape& shape, const Saved& saved, const float* dy, float* dtokens,
+           float* dpositions) const {
+    const std::int32_t* const ids = saved.buffers[kIds].ids() + shape.first_row;
     if (tensor_ == nullptr)
-      ops_.embedding_backward_weight(shape_, ids, dy, weights_[0].gradients(), dpositions);
+      ops_.embedding_backward_weight(shape, ids, dy, dtokens, dpositions);
     else
-      ops_.look_up_backward_weight(shape_, own_, ids, dy, weights_[0].gradients(), dpositions);
+      ops_.look_up_backward_weight(shape, own_, ids, dy, dtokens, dpositions);
   }
 
   const EmbeddingShape shape_;

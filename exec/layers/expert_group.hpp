@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/order/devices.hpp"
 #include "exec/layers/pause_point.hpp"
 
 namespace pipewright::exec {
@@ -39,7 +40,7 @@ class ExpertGroup {
 
   /// For co_await: until `exchange`, which stays where it is, has taken place.
   PausePoint::Pause exchanged(ExchangeOfMembers& exchange) {
-    return point_.until({.exchange = &exchange});
+    return point_.until({.exchange = &exchange, .axis = kExpertAxis});
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include "exec/layers/metered_layers.hpp"
 #include "exec/layers/rank_groups.hpp"
+#include "exec/layers/stage_layers.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -67,8 +68,8 @@ LayerFootprint footprint(const Layer& layer, const Model& model, int samples) {
 LayerFootprint footprint_of_part(const Model& model, int index, int samples,
                                  const StageDivision& ranks) {
   MeteredOps ops(model.bytes_per_element);
-  const Extent extent{1, model.sequence};
-  RankGroups groups({0, 0}, ranks, Numerics::Fast);
+  const Extent extent = extent_of_rank(model, 1, ranks);
+  RankGroups groups(kFirstPlace, ranks, Numerics::Fast);
   const auto made = make_metered_layers(model, index, index + 1, extent, ops, {}, &groups);
   const Layer& layer = model.layers[static_cast<std::size_t>(index)];
   LayerFootprint result = footprint_of(

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/model/context_split.hpp"
 #include "core/model/find_layer.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/model/weights.hpp"
@@ -52,8 +53,8 @@ struct Parameter {
 
   /// Its elements belong to the experts that this rank holds, to which rows of other ranks come.
   bool is_of_experts = false;
-  /// Every rank has it whole, and sees its own rows of a micro-batch alone: what these add goes
-  /// here until the ranks have brought it together (exec/layers/divided/row_gradients.hpp).
+  /// Its rank sees its own rows of a micro-batch alone: what these add goes here until the ranks
+  /// have brought it together (exec/layers/divided/row_gradients.hpp).
   bool sees_own_rows = false;
   float* of_own_rows = nullptr;
   /// Between what several micro-batches add to the gradient in one W; set by whoever keeps the
@@ -121,8 +122,8 @@ class TrainableLayer {
   virtual Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) = 0;
   /// W: adds this micro-batch's part to the gradients and empties `saved`. Pauses as F does.
   virtual Task<void> backward_weight(Saved& saved) = 0;
-  /// Before W, which leaves these out: adds to Parameter::of_own_rows.
-  virtual void add_own_rows(Saved&) {}
+  /// Before W, which leaves these out: adds what these of its rows give to Parameter::of_own_rows.
+  virtual void add_own_rows(Saved&, const Range&) {}
   /// Appends its parameters in a fixed order; the pointers live as long as the layer.
   virtual void collect(std::vector<Parameter*>& parameters) = 0;
 
@@ -151,13 +152,14 @@ class PlainLayer : public TrainableLayer {
 };
 
 struct LayerFactory;  // exec/layers/own_layer.hpp
+class ContextGroup;   // exec/layers/context_group.hpp
 class ExpertGroup;    // exec/layers/expert_group.hpp
 class TensorGroup;    // exec/layers/tensor_group.hpp
 class TensorOps;      // exec/layers/tensor_ops.hpp
 
 /// What a layer needs to be built.
 struct LayerSite {
-  Extent extent;
+  Extent extent;  // with this rank's rows of a sample, where ranks have some of them each
   TensorOps* ops = nullptr;
   std::uint64_t seed = 1;
   std::string
@@ -170,6 +172,8 @@ struct LayerSite {
   TensorGroup* tensor = nullptr;
   /// The ranks that divide the experts among them; null: this one has all of them.
   ExpertGroup* experts = nullptr;
+  /// The ranks that have a part of every sequence each; null: this one has whole ones.
+  ContextGroup* context = nullptr;
   Split split =
       Split::Whole;  // of a linear layer, or of a token table (core/model/tensor_split.hpp)
   std::vector<Range> columns;  // of one that is split by them: ranges that are divided each
@@ -177,10 +181,13 @@ struct LayerSite {
   int parts_in = 1;            // ranks have a part each of what comes in
   /// Outside of what `tensor` divides, ranks have rows of their own (sequence parallelism).
   bool divides_rows = false;
+  /// What a rank's rows add to any gradient is brought together with the others' in W.
+  bool adds_rows_in_turns = false;
 
   /// What comes in here.
   int own_width() const { return width / parts_in; }
   Extent own_extent() const;
+  ContextPlace context_place() const;
 };
 
 /// Of a layer whose output ranks divide: it is linear, or ends in one that is.

@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "exec/layers/chain.hpp"
+#include "exec/layers/context_group.hpp"
 #include "exec/layers/graph.hpp"
 #include "exec/layers/image.hpp"
 #include "exec/layers/leaf.hpp"
@@ -83,9 +84,9 @@ class ResidualLayer final : public TrainableLayer {
     co_await inner_.backward_weight(saved.inner[0]);
     co_await shortcut_.backward_weight(saved.inner[1]);
   }
-  void add_own_rows(Saved& saved) override {
-    inner_.add_own_rows(saved.inner[0]);
-    shortcut_.add_own_rows(saved.inner[1]);
+  void add_own_rows(Saved& saved, const Range& rows) override {
+    inner_.add_own_rows(saved.inner[0], rows);
+    shortcut_.add_own_rows(saved.inner[1], rows);
   }
   void collect(std::vector<Parameter*>& parameters) override {
     inner_.collect(parameters);
@@ -196,10 +197,10 @@ void check_latent(const Layer& layer, const std::string& path) {
 }
 
 void check_embedding(const Layer& layer, const LayerSite& site) {
-  if (layer.positions > 0 && layer.positions < site.extent.sequence) {
+  const int sequence = site.extent.sequence * site.context_place().parts;
+  if (layer.positions > 0 && layer.positions < sequence) {
     refuse_layer(site.path, "it has " + std::to_string(layer.positions) +
-                                " positions, but a sample has " +
-                                std::to_string(site.extent.sequence) +
+                                " positions, but a sample has " + std::to_string(sequence) +
                                 " tokens: give it at least as many positions");
   }
   if (layer.vocabulary <= 0) refuse_layer(site.path, "its vocabulary must be at least 1");
@@ -210,6 +211,10 @@ void check_embedding(const Layer& layer, const LayerSite& site) {
 Extent LayerSite::own_extent() const {
   const bool has_all = !divides_rows || parts_in > 1;
   return {extent.samples, has_all ? extent.sequence : extent.sequence / tensor->size()};
+}
+
+ContextPlace LayerSite::context_place() const {
+  return context == nullptr ? ContextPlace{} : context->place();
 }
 
 int width_behind(const Layer& layer, int width, const std::string& path) {

@@ -35,6 +35,10 @@ class LinearLayer final : public LeafLayer {
     co_return dx;
   }
 
+  void add_rows(Saved& saved, const Range& rows) override {
+    projection_.add_own_rows(rows, saved.buffers[kX].floats(), saved.buffers[kDy].floats());
+  }
+
  private:
   enum Slot { kX, kDy, kSlots };
 
@@ -86,9 +90,13 @@ class ActivationLayer final : public PlainLeafLayer {
 
 /// Whether a layer at the site has weights of which it sees this rank's rows alone; notes it.
 bool mark_own_rows(const LayerSite& site, std::vector<Parameter>& weights) {
-  for (Parameter& weight : weights) weight.sees_own_rows = site.divides_rows;
-  return site.divides_rows;
+  const bool sees_own_rows = site.divides_rows || site.adds_rows_in_turns;
+  for (Parameter& weight : weights) weight.sees_own_rows = sees_own_rows;
+  return sees_own_rows;
 }
+
+/// Where a row begins.
+std::size_t row_at(const Range& rows, int width) { return words_of(rows.begin, width); }
 
 class LayerNormLayer final : public KeepingLayer {
  public:
@@ -97,8 +105,8 @@ class LayerNormLayer final : public KeepingLayer {
         shape_{extent_.rows(), site.width},
         sees_own_rows_(mark_own_rows(site, weights_)) {}
 
-  void add_own_rows(Saved& saved) override {
-    if (sees_own_rows_) add(saved, scale().of_own_rows, shift().of_own_rows);
+  void add_own_rows(Saved& saved, const Range& rows) override {
+    if (sees_own_rows_) add(saved, rows, scale().of_own_rows, shift().of_own_rows);
   }
 
  private:
@@ -119,12 +127,14 @@ class LayerNormLayer final : public KeepingLayer {
                                    scale().weights(), dy.floats(), dx.floats());
   }
   void add_gradients(Saved& saved) override {
-    if (!sees_own_rows_) add(saved, scale().gradients(), shift().gradients());
+    if (!sees_own_rows_) add(saved, {0, shape_.rows}, scale().gradients(), shift().gradients());
   }
-  void add(const Saved& saved, float* dscale, float* dshift) {
-    ops_.layer_norm_backward_weight(shape_, saved.buffers[kX].floats(),
-                                    saved.buffers[kMean].floats(), saved.buffers[kInverse].floats(),
-                                    saved.buffers[kDy].floats(), dscale, dshift);
+  void add(const Saved& saved, const Range& rows, float* dscale, float* dshift) {
+    const std::size_t at = row_at(rows, shape_.width);
+    ops_.layer_norm_backward_weight(
+        {static_cast<int>(rows.count), shape_.width}, saved.buffers[kX].floats() + at,
+        saved.buffers[kMean].floats() + rows.begin, saved.buffers[kInverse].floats() + rows.begin,
+        saved.buffers[kDy].floats() + at, dscale, dshift);
   }
 
   NormShape shape_;
@@ -138,8 +148,8 @@ class RmsNormLayer final : public KeepingLayer {
         shape_{extent_.rows(), site.width},
         sees_own_rows_(mark_own_rows(site, weights_)) {}
 
-  void add_own_rows(Saved& saved) override {
-    if (sees_own_rows_) add(saved, scale().of_own_rows);
+  void add_own_rows(Saved& saved, const Range& rows) override {
+    if (sees_own_rows_) add(saved, rows, scale().of_own_rows);
   }
 
  private:
@@ -158,12 +168,13 @@ class RmsNormLayer final : public KeepingLayer {
                                          dy.floats(), dx.floats());
   }
   void add_gradients(Saved& saved) override {
-    if (!sees_own_rows_) add(saved, scale().gradients());
+    if (!sees_own_rows_) add(saved, {0, shape_.rows}, scale().gradients());
   }
-  void add(const Saved& saved, float* dscale) {
-    ops_.llama().rms_norm_backward_weight(shape_, saved.buffers[kX].floats(),
-                                          saved.buffers[kInverse].floats(),
-                                          saved.buffers[kDy].floats(), dscale);
+  void add(const Saved& saved, const Range& rows, float* dscale) {
+    const std::size_t at = row_at(rows, shape_.width);
+    ops_.llama().rms_norm_backward_weight(
+        {static_cast<int>(rows.count), shape_.width}, saved.buffers[kX].floats() + at,
+        saved.buffers[kInverse].floats() + rows.begin, saved.buffers[kDy].floats() + at, dscale);
   }
 
   NormShape shape_;

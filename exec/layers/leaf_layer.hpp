@@ -18,8 +18,11 @@ class LeafLayerOn : public Base {
  public:
   Saved new_saved() const final { return {std::vector<Buffer>(slots_), {}}; }
   Task<void> backward_weight(Saved& saved) final {
-    co_await add_gradients_task(saved);
+    if (!adds_rows_in_turns_) co_await add_gradients_task(saved);
     let_go(saved);
+  }
+  void add_own_rows(Saved& saved, const Range& rows) override {
+    if (adds_rows_in_turns_) add_rows(saved, rows);
   }
   void collect(std::vector<Parameter*>& parameters) override {
     for (Parameter& parameter : weights_) parameters.push_back(&parameter);
@@ -29,7 +32,13 @@ class LeafLayerOn : public Base {
   LeafLayerOn(const Layer& layer, const LayerSite& site, std::size_t slots)
       : LeafLayerOn(site, declared_parameters(layer, site), slots) {}
   LeafLayerOn(const LayerSite& site, std::vector<Parameter> weights, std::size_t slots)
-      : extent_(site.own_extent()), ops_(*site.ops), weights_(std::move(weights)), slots_(slots) {}
+      : extent_(site.own_extent()),
+        ops_(*site.ops),
+        weights_(std::move(weights)),
+        adds_rows_in_turns_(site.adds_rows_in_turns),
+        slots_(slots) {
+    for (Parameter& weight : weights_) weight.sees_own_rows = adds_rows_in_turns_;
+  }
 
   /// Of what stands in front of the layer, or behind it.
   std::size_t words(const Saved& saved, int width) const {
@@ -41,6 +50,8 @@ class LeafLayerOn : public Base {
     return saved.rows < 0 ? extent_.rows() : static_cast<int>(std::min(kMost, saved.rows));
   }
 
+  /// What these rows give, to Parameter::of_own_rows of all its weights.
+  virtual void add_rows(Saved&, const Range&) {}
   /// W, before what is kept goes.
   virtual void add_gradients(Saved&) {}
   /// The same of a layer that pauses in it.
@@ -54,6 +65,7 @@ class LeafLayerOn : public Base {
   std::vector<Parameter> weights_;  // as declared; they stay where they are
 
  private:
+  const bool adds_rows_in_turns_;  // add_own_rows() has added them
   const std::size_t slots_;
 };
 

@@ -51,14 +51,17 @@ std::vector<std::unique_ptr<TrainableLayer>> make_metered_layers(
     const Model& model, int first, int end, Extent extent, MeteredOps& ops,
     std::span<const LayerRecompute> recompute, RankGroups* groups) {
   const LayerFactory factory = described_by_model(ops);
-  auto layers = make_stage_layers(model, first, end,
-                                  {.extent = extent,
-                                   .ops = &ops,
-                                   .factory = &factory,
-                                   .tensor = groups != nullptr ? groups->tensor() : nullptr,
-                                   .experts = groups != nullptr ? groups->experts() : nullptr,
-                                   .divides_rows = groups != nullptr && groups->divides_rows()},
-                                  recompute);
+  auto layers =
+      make_stage_layers(model, first, end,
+                        {.extent = extent,
+                         .ops = &ops,
+                         .factory = &factory,
+                         .tensor = groups != nullptr ? groups->tensor() : nullptr,
+                         .experts = groups != nullptr ? groups->experts() : nullptr,
+                         .context = groups != nullptr ? groups->context() : nullptr,
+                         .divides_rows = groups != nullptr && groups->divides_rows(),
+                         .adds_rows_in_turns = groups != nullptr && groups->adds_rows_in_turns()},
+                        recompute);
   for (const auto& layer : layers) place_parameters(*layer);
   return layers;
 }

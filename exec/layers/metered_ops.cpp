@@ -28,6 +28,11 @@ double pairs_of(const LatentShape& shape) {
                  shape.query_width() + shape.context_width());
 }
 
+/// Of all heads, in so many rows of scores.
+double pairs_of(const ContextShape& shape, double scores) {
+  return 2 * product(shape.own.samples, shape.own.width, scores);
+}
+
 /// The logits.
 double elements_of(const RouterShape& shape) { return product(shape.rows, shape.choice.experts); }
 /// Of the rows that experts take.
@@ -158,6 +163,25 @@ void MeteredOps::latent_attention_backward_input(const LatentShape& shape, const
 }
 void MeteredOps::add_heads(int rows, int heads, int width, const float*, float*) {
   count(product(rows, heads, width));
+}
+
+void MeteredOps::context_attention_forward(const ContextShape& shape, const float*, const float*,
+                                           float*, float*) {
+  count(2 * pairs_of(shape, static_cast<double>(shape.of_head())) +
+        kSoftmaxForward * static_cast<double>(shape.probabilities()));
+}
+/// Of a chunk's scores, and of one of those heads that share keys.
+void MeteredOps::context_attention_backward(const ContextShape& shape,
+                                            const ContextQueries& queries, const float*,
+                                            const float*, const float*, const float*, float*,
+                                            float*) {
+  const Buffer scratch = take(shape.scratch());
+  const double scores = product(shape.chunk(), shape.visible(queries.which));
+  count(4 * pairs_of(shape, scores) / shape.own.queries_a_key() +
+        kSoftmaxBackward * product(shape.own.samples, shape.own.key_heads(), scores));
+}
+void MeteredOps::take_key_gradients(const ContextShape& shape, const float*, float*) {
+  count(product(shape.own.rows(), shape.own.key_width()));
 }
 
 /// A look-up is free, as a copy is.

@@ -17,7 +17,8 @@ class MeteredOps final : public TensorOps,
                          public ImageOps,
                          public LlamaOps,
                          public ExpertOps,
-                         public LatentOps {
+                         public LatentOps,
+                         public ContextOps {
  public:
   explicit MeteredOps(int bytes_per_element)
       : element_(static_cast<std::size_t>(bytes_per_element)) {}
@@ -106,6 +107,15 @@ class MeteredOps final : public TensorOps,
   void latent_attention_backward_input(const LatentShape& shape, const LatentInputs&, const float*,
                                        const float*, const LatentGradients&) override;
   void add_heads(int rows, int heads, int width, const float*, float*) override;
+
+  ContextOps& context() override { return *this; }
+  void copy_keys(const ContextShape&, const float*, float*) override {}
+  void context_attention_forward(const ContextShape& shape, const float*, const float*, float*,
+                                 float*) override;
+  void context_attention_backward(const ContextShape& shape, const ContextQueries& queries,
+                                  const float*, const float*, const float*, const float*, float*,
+                                  float*) override;
+  void take_key_gradients(const ContextShape& shape, const float*, float*) override;
 
   ExpertOps& experts() override { return *this; }
   void route(const RouterShape& shape, const float*, const float*, float*, const Routes&) override;

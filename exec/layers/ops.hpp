@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/model/context_split.hpp"
 #include "exec/base/numerics.hpp"
 
 namespace pipewright::exec {
@@ -88,8 +89,9 @@ void rms_norm_backward_weight(const NormShape& shape, const float* x, const floa
 struct RotaryShape {
   int samples = 0, sequence = 0, heads = 0, head_width = 0, stride = 0;
   double base = 0;
-  int head_stride = 0;      // from one head to the next; 0: they lie side by side
-  bool neighbours = false;  // which numbers are a pair: (2j, 2j + 1) instead of halves
+  int head_stride = 0;        // from one head to the next; 0: they lie side by side
+  bool neighbours = false;    // which numbers are a pair: (2j, 2j + 1) instead of halves
+  ContextPlace context = {};  // of a sample's rows, where a rank has some of them
 
   std::size_t scratch() const {
     return static_cast<std::size_t>(sequence) * static_cast<std::size_t>(head_width);
@@ -134,14 +136,15 @@ void attention_backward_input(const AttentionShape& shape, const float* qkv,
 
 // --- Embedding: y[r] = tokens[ids[r]] + positions[position(r)] ---------------------------------
 
-/// `first_row`: of all rows of the micro-batch, where not all are there.
+/// `first_row`: of all rows of the micro-batch that the rank has, where not all are there.
 struct EmbeddingShape {
   int rows = 0, sequence = 1, width = 0, first_row = 0;
+  ContextPlace context = {};  // of a sample's rows, where a rank has some of them
 
-  int position(int row) const { return (first_row + row) % sequence; }
+  int position(int row) const { return context.position(sequence, (first_row + row) % sequence); }
 };
-/// tokens[vocabulary][width]; positions[>= sequence][width], or null for none. Ids must lie within
-/// the vocabulary. Ids have no gradient, so there is no I.
+/// tokens[vocabulary][width]; positions[>= tokens of a sample][width], or null for none. Ids must
+/// lie within the vocabulary. Ids have no gradient, so there is no I.
 void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids, const float* tokens,
                        const float* positions, float* y);
 /// dpositions may be null.
@@ -166,15 +169,17 @@ void look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
                              float* dpositions);
 
 // --- Losses -------------------------------------------------------------------------------------
-// F returns the sum over the micro-batch; the caller divides by the rows (mse: the elements) of the
-// whole step, and passes the same factor to I as `scale`, so that it is applied exactly once.
+// F returns the sum over the micro-batch, and, where somebody wants them, each row's part of it;
+// the caller divides by the rows (mse: the elements) of the whole step, and passes the same factor
+// to I as `scale`, so that it is applied exactly once.
 
 struct LossShape {
   int rows = 0, width = 0;
 };
 /// Sum over rows of -log softmax(logits[rows][width])[label]; probabilities may be logits.
 double softmax_cross_entropy_forward(const LossShape& shape, const float* logits,
-                                     const std::int32_t* labels, float* probabilities);
+                                     const std::int32_t* labels, float* probabilities,
+                                     double* of_rows = nullptr);
 /// dlogits = scale · (probabilities - one_hot(label)); dlogits may be probabilities.
 void softmax_cross_entropy_backward_input(const LossShape& shape, const float* probabilities,
                                           const std::int32_t* labels, float scale, float* dlogits);
@@ -196,13 +201,14 @@ void add_exponentials(const LogitsPart& part, const float* logits, const float* 
                       float* exponentials, float* sums);
 /// Exponentials to probabilities; returns the loss, summed over rows.
 double finish_cross_entropy(const LogitsPart& part, const float* facts, const float* sums,
-                            float* probabilities);
+                            float* probabilities, double* of_rows = nullptr);
 /// As softmax_cross_entropy_backward_input(), of its own columns.
 void divided_cross_entropy_backward_input(const LogitsPart& part, const float* probabilities,
                                           const std::int32_t* labels, float scale, float* dlogits);
 
 /// Sum over all elements of (y - target)^2.
-double mse_forward(const LossShape& shape, const float* y, const float* target);
+double mse_forward(const LossShape& shape, const float* y, const float* target,
+                   double* of_rows = nullptr);
 /// dy = 2 · scale · (y - target); dy may be y.
 void mse_backward_input(const LossShape& shape, const float* y, const float* target, float scale,
                         float* dy);

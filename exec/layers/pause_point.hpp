@@ -6,6 +6,7 @@
 #pragma once
 
 #include <coroutine>
+#include <string_view>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -21,6 +22,7 @@ struct Wanted {
   SumOfMembers* sum = nullptr;
   ExchangeOfMembers* exchange = nullptr;
   RowsOfMembers* rows = nullptr;
+  std::string_view axis = {};  // whose members bring it together (core/order/devices.hpp)
 
   explicit operator bool() const {
     return sum != nullptr || exchange != nullptr || rows != nullptr;

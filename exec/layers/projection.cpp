@@ -74,6 +74,14 @@ Task<void> Projection::backward_weight(int rows, const float* x, const float* dy
   if (bias_ != nullptr) ops_.bias_backward_weight(rows, out_, all_dy.at, bias_->gradients());
 }
 
+void Projection::add_own_rows(const Range& rows, const float* x, const float* dy) {
+  const int count = static_cast<int>(rows.count);
+  x += words_of(rows.begin, in_);
+  dy += words_of(rows.begin, out_);
+  ops_.linear_backward_weight({count, in_, out_}, x, dy, weight_.of_own_rows);
+  if (bias_ != nullptr) ops_.bias_backward_weight(count, out_, dy, bias_->of_own_rows);
+}
+
 /// All rows of an array of which a projection that is split so has this rank's alone.
 Task<DividedRows::AllRows> Projection::all_of(Split split, const float* own, int rows,
                                               int width) const {

@@ -41,6 +41,8 @@ class Projection {
   Task<void> backward_input(int rows, const float* dy, float* dx) const;
   /// Pauses for the rows of others, which are not kept until now.
   Task<void> backward_weight(int rows, const float* x, const float* dy);
+  /// What these rows of x and dy give is added to Parameter::of_own_rows.
+  void add_own_rows(const Range& rows, const float* x, const float* dy);
 
  private:
   int own(int rows) const { return static_cast<int>(rows_.own(rows).count); }

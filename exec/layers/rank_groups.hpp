@@ -1,10 +1,11 @@
-// All that a stage is to the ranks that divide its layers with it: those along tp, those along ep,
-// and where its computations pause for them. One thread at a time.
+// All that a stage is to the ranks that divide its layers with it: those along tp, cp and
+// ep, and where its computations pause for them. One thread at a time.
 #pragma once
 
 #include "core/model/tensor_split.hpp"
 #include "exec/base/numerics.hpp"
 #include "exec/base/task.hpp"
+#include "exec/layers/context_group.hpp"
 #include "exec/layers/expert_group.hpp"
 #include "exec/layers/pause_point.hpp"
 #include "exec/layers/tensor_group.hpp"
@@ -17,6 +18,7 @@ class RankGroups {
   RankGroups(const StageDivision& place, const StageDivision& ranks, Numerics numerics)
       : tensor_(place.tensor, ranks.tensor, numerics, point_),
         experts_(place.experts, ranks.experts, point_),
+        context_(place.context, ranks.context, numerics, point_),
         divides_rows_(ranks.rows && ranks.tensor > 1) {}
   RankGroups(const RankGroups&) = delete;
   RankGroups& operator=(const RankGroups&) = delete;
@@ -24,14 +26,22 @@ class RankGroups {
   /// Null where this rank has the layers, or the experts, whole.
   TensorGroup* tensor() { return tensor_.size() > 1 ? &tensor_ : nullptr; }
   ExpertGroup* experts() { return experts_.size() > 1 ? &experts_ : nullptr; }
+  /// Null where this rank has whole sequences.
+  ContextGroup* context() { return context_.size() > 1 ? &context_ : nullptr; }
   /// Those of tensor() have rows of their own between the layers that they divide.
   bool divides_rows() const { return divides_rows_; }
+  /// Ranks see their own rows of a micro-batch alone, and bring together what these add to every
+  /// gradient in each W, so that it is rounded as in a serial run.
+  bool adds_rows_in_turns() const {
+    return context_.size() > 1 && context_.numerics() == Numerics::Exact;
+  }
   PausePoint& point() { return point_; }
 
  private:
   PausePoint point_;
   TensorGroup tensor_;
   ExpertGroup experts_;
+  ContextGroup context_;
   const bool divides_rows_;
 };
 

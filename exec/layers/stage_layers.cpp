@@ -11,6 +11,10 @@
 
 namespace pipewright::exec {
 
+Extent extent_of_rank(const Model& model, int samples, const StageDivision& ranks) {
+  return {samples, own_sequence(model.sequence, ranks.context)};
+}
+
 std::vector<std::unique_ptr<TrainableLayer>> make_stage_layers(
     const Model& model, int first, int end, LayerSite site,
     std::span<const LayerRecompute> recompute) {

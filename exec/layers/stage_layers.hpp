@@ -10,6 +10,9 @@
 
 namespace pipewright::exec {
 
+/// What one of the ranks has of a micro-batch of so many samples.
+Extent extent_of_rank(const Model& model, int samples, const StageDivision& ranks);
+
 /// The layers [first, end) of the model; `recompute` by layer of the model, empty: nothing is
 /// recomputed. Neighbours that are recomputed whole become one, which keeps what comes into the
 /// first; a tied head begins anew, for its part of the table's gradient is added apart from the

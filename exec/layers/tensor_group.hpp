@@ -1,6 +1,6 @@
-// The ranks that divide the layers of a stage among them, as one of them sees it: which part is its
-// own, and what it brings to the sums of all. A layer that needs such a sum pauses
-// (exec/layers/pause_point.hpp).
+// The ranks that divide the layers of a stage among them along an axis, as one of them sees it:
+// which part is its own, and what it brings to the sums of all. A layer that needs such a sum
+// pauses (exec/layers/pause_point.hpp).
 //
 // In fast numerics members add up what each has multiplied. In exact numerics the sum has to be the
 // chain of multiply-adds that a single rank would have made (canonical_gemm.hpp), so members go on
@@ -11,9 +11,11 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/model/tensor_split.hpp"
+#include "core/order/devices.hpp"
 #include "exec/base/numerics.hpp"
 #include "exec/layers/pause_point.hpp"
 
@@ -55,11 +57,12 @@ inline Range own_rows(int rows, int index, int members) {
   return {index * each, each};
 }
 
-class TensorGroup {
+/// Those along one axis.
+class AxisGroup {
  public:
   /// Member `index` of `size`. The point must outlive it.
-  TensorGroup(int index, int size, Numerics numerics, PausePoint& point)
-      : index_(index), size_(size), numerics_(numerics), point_(point) {}
+  AxisGroup(std::string_view axis, int index, int size, Numerics numerics, PausePoint& point)
+      : axis_(axis), index_(index), size_(size), numerics_(numerics), point_(point) {}
 
   int index() const { return index_; }
   int size() const { return size_; }
@@ -68,15 +71,25 @@ class TensorGroup {
   /// For co_await: pauses until `sum` has become the sum. It must stay where it is meanwhile.
   PausePoint::Pause together(SumOfMembers& sum) {
     if (numerics_ == Numerics::Fast) sum.multiply(sum.values);
-    return point_.until({.sum = &sum});
+    return point_.until({.sum = &sum, .axis = axis_});
   }
   /// The same, until all rows are there.
-  PausePoint::Pause gathered(RowsOfMembers& rows) { return point_.until({.rows = &rows}); }
+  PausePoint::Pause gathered(RowsOfMembers& rows) {
+    return point_.until({.rows = &rows, .axis = axis_});
+  }
 
  private:
+  const std::string_view axis_;
   const int index_, size_;
   const Numerics numerics_;
   PausePoint& point_;
+};
+
+/// Those that have a part of the layers each.
+class TensorGroup : public AxisGroup {
+ public:
+  TensorGroup(int index, int size, Numerics numerics, PausePoint& point)
+      : AxisGroup(kTensorAxis, index, size, numerics, point) {}
 };
 
 /// Members take turns range by range: all with the first range of columns, then all with the next.

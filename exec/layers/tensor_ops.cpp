@@ -12,6 +12,8 @@ ExpertOps& TensorOps::experts() { throw Bug("a mixture of experts on a device th
 
 LatentOps& TensorOps::latent() { throw Bug("latent attention on a device that has none"); }
 
+ContextOps& TensorOps::context() { throw Bug("parts of sequences on a device that has none"); }
+
 void TensorOps::linear_forward_on(const LinearShape&, const float*, const float*, float*) {
   throw Bug("a sum over ranks in exact numerics on a device that has none");
 }

@@ -1,12 +1,11 @@
 // The seam between layers and devices: where the arrays of a layer lie, and what computes on them.
 // The layers are written once on top of it; each device has its own (exec/devices/cpu/host_ops.hpp,
 // exec/devices/cuda/queue_ops.hpp). The operators are those of exec/layers/ops.hpp,
-// exec/layers/image_ops.hpp, exec/layers/expert_ops.hpp and exec/layers/latent_ops.hpp, which say
-// what each computes, and by what layouts; how exactly, and with which scratch memory, is the
-// device's affair. All pointers are the device's own. A call may only enqueue the work: whoever
-// calls sees results in the order of the calls, and reads none of them (but for a user's own
-// layers, which are the CPU's alone so far).
-// One thread at a time.
+// exec/layers/image_ops.hpp, exec/layers/expert_ops.hpp, exec/layers/latent_ops.hpp and
+// exec/layers/context_ops.hpp, which say what each computes, and by what layouts; how exactly, and
+// with which scratch memory, is the device's affair. All pointers are the device's own. A call may
+// only enqueue the work: whoever calls sees results in the order of the calls, and reads none of
+// them (but for a user's own layers, which are the CPU's alone so far). One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +14,7 @@
 
 #include "core/model/tensor_split.hpp"
 #include "exec/base/buffer.hpp"
+#include "exec/layers/context_ops.hpp"
 #include "exec/layers/expert_ops.hpp"
 #include "exec/layers/image_ops.hpp"
 #include "exec/layers/latent_ops.hpp"
@@ -131,6 +131,22 @@ class LatentOps {
   virtual void add_heads(int rows, int heads, int width, const float* by_head, float* y) = 0;
 };
 
+/// What attention needs besides where ranks have a part of every sequence each.
+class ContextOps {
+ public:
+  virtual ~ContextOps() = default;
+
+  virtual void copy_keys(const ContextShape& shape, const float* qkv, float* keys) = 0;
+  virtual void context_attention_forward(const ContextShape& shape, const float* qkv,
+                                         const float* keys, float* probabilities,
+                                         float* context) = 0;
+  virtual void context_attention_backward(const ContextShape& shape, const ContextQueries& queries,
+                                          const float* qkv, const float* keys,
+                                          const float* probabilities, const float* dcontext,
+                                          float* dqkv, float* dkeys) = 0;
+  virtual void take_key_gradients(const ContextShape& shape, const float* dkeys, float* dqkv) = 0;
+};
+
 class TensorOps {
  public:
   virtual ~TensorOps() = default;
@@ -200,6 +216,7 @@ class TensorOps {
   virtual LlamaOps& llama();
   virtual ExpertOps& experts();
   virtual LatentOps& latent();
+  virtual ContextOps& context();
 };
 
 }  // namespace pipewright::exec

@@ -69,6 +69,13 @@ class TiedLinear final : public LeafLayer {
     co_return dx;
   }
 
+  void add_rows(Saved& saved, const Range& rows) override {
+    LinearShape shape = transposed_;
+    shape.rows = static_cast<int>(rows.count);
+    ops_.linear_backward_weight(
+        shape, saved.buffers[kDy].floats() + words_of(rows.begin, transposed_.in),
+        saved.buffers[kX].floats() + words_of(rows.begin, transposed_.out), table_->of_own_rows);
+  }
   void collect(std::vector<Parameter*>& parameters) override { parameters.push_back(table_); }
 
  private:

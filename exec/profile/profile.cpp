@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/model/context_split.hpp"
 #include "exec/layers/footprint.hpp"
 #include "exec/profile/transfer.hpp"
 
@@ -46,7 +47,7 @@ class SizeMeter {
   SizeMeter(const Model& model, int micro_batch_size, const StageDivision& division,
             const ProfileOptions& options, std::int64_t budget_ns)
       : layers_(static_cast<int>(model.layers.size())),
-        devices_(division.tensor * division.experts),
+        devices_(division.tensor * division.experts * division.context),
         clock_(clock_of(options)) {
     const int ranks = std::clamp(options.ranks / devices_, 1, layers_);
     ranks_begin_ = cut_evenly(model, ranks, micro_batch_size);
@@ -182,8 +183,8 @@ class SizeMeter {
 };
 
 void require_division(const Model& model, const StageDivision& ranks) {
-  for (const std::string& fault :
-       {tensor_fault(model, ranks.tensor), expert_fault(model, ranks.experts)})
+  for (const std::string& fault : {tensor_fault(model, ranks.tensor),
+                                   expert_fault(model, ranks.experts), context_fault(model, ranks)})
     if (!fault.empty()) throw InputError(fault);
 }
 

@@ -133,9 +133,10 @@ Order order_of(const ProfileCase& what, int micro_batches) {
   }
   order.placement = Placement::explicit_stages(std::move(ranks), ranks_of(what));
   if (what.division != StageDivision{})
-    order.parts =
-        divided_parts(*what.model, stage_plans(what), what.micro_batch_size, {}, what.division);
+    order.parts = divided_parts(*what.model, stage_plans(what), what.micro_batch_size, {},
+                                what.division, what.options.numerics);
   for (const MeshAxis& axis : {MeshAxis{std::string(kTensorAxis), what.division.tensor},
+                               MeshAxis{std::string(kContextAxis), what.division.context},
                                MeshAxis{std::string(kExpertAxis), what.division.experts}})
     if (axis.devices > 1) order.mesh.push_back(axis);
   return written_out(order);

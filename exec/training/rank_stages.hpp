@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -88,11 +89,12 @@ class RankStages {
   }
 
   /// This rank's part of the step's loss; nullopt where it has none. Of ranks that compute the same
-  /// data the first says it.
+  /// data, or parts of the same sequences, the first says it.
   std::optional<double> loss() const {
     const int last = program_.stages - 1;
     if (find(last) == nullptr) return std::nullopt;
-    if (coordinate_of(program_.devices, kTensorAxis, rank_) > 0) return std::nullopt;
+    for (const std::string_view axis : {kTensorAxis, kContextAxis})
+      if (coordinate_of(program_.devices, axis, rank_) > 0) return std::nullopt;
     std::optional<double> sum;
     for (int m = 0; m < program_.micro_batches; ++m) {
       if (computes(last, m)) sum = sum.value_or(0) + at(last).loss_share(own(m));

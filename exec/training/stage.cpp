@@ -21,9 +21,11 @@ TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevic
                                .factory = spec.factory,
                                .tensor = groups_->tensor(),
                                .experts = groups_->experts(),
-                               .divides_rows = groups_->divides_rows()},
+                               .context = groups_->context(),
+                               .divides_rows = groups_->divides_rows(),
+                               .adds_rows_in_turns = groups_->adds_rows_in_turns()},
                               spec.recompute);
-  row_gradients_ = std::make_unique<RowGradients>(layers_, *groups_, device_->ops());
+  row_gradients_ = std::make_unique<RowGradients>(layers_, *groups_, device_->ops(), shape_.extent);
   share_loss_among(spec.micro_batches);
   parameters_ = parameters_of_layers(layers_);
   for (Parameter* p : parameters_.all) {
@@ -70,7 +72,10 @@ void TrainableStage::set_batch(int micro_batch, const MicroBatch& batch) {
   InFlight& one = in_flight(micro_batch, Phase::Idle, "new data");
   const bool with_answers = mode_ != RunMode::Predict;
   require_fit(shape_, batch, with_answers);
-  device_->keep_batch(micro_batch, batch, with_answers);
+  if (shape_.context.parts == 1)
+    device_->keep_batch(micro_batch, batch, with_answers);
+  else
+    device_->keep_batch(micro_batch, own_part_of(shape_, batch), with_answers);
   one.has_batch = true;
 }
 
@@ -87,8 +92,7 @@ Task<Buffer> TrainableStage::forward_task(int micro_batch, Buffer input) {
   if (mode_ == RunMode::Train) one.phase = Phase::Forwarded;
   if (!is_last()) co_return x;
   if (mode_ == RunMode::Train) {
-    one.loss_saved =
-        co_await loss_forward(*device_, shape_, micro_batch, std::move(x), groups_->tensor());
+    one.loss_saved = co_await loss_forward(*device_, shape_, micro_batch, std::move(x), *groups_);
   } else {
     one.outcome = device_->outcome(micro_batch, x, mode_);
   }
@@ -114,9 +118,10 @@ Task<void> TrainableStage::backward_weight_task(int micro_batch) {
   InFlight& one = in_flight(micro_batch, Phase::InputDone, "W");
   if (gradients_are_old_) begin_gradients();
   if (divides_gradients()) make_whole_gradients();
-  co_await row_gradients_->bring_together(one.saved);
+  const Buffer of_all_rows = co_await row_gradients_->bring_together(one.saved);
   for (std::size_t i = layers_.size(); i-- > 0;) {
     co_await layers_[i]->backward_weight(one.saved[i]);
+    row_gradients_->add(i, of_all_rows);
     weights_->add_parts(parameters_.of_layer[i], micro_batch);
   }
   one.phase = Phase::Idle;

@@ -8,6 +8,13 @@ ForwardOutcome StageDevice::outcome(int, const Buffer&, RunMode) {
   throw Bug("the outcome of a stage on a device that only trains");
 }
 
+std::span<const double> StageDevice::row_losses(int) const {
+  throw Bug("losses of parts of sequences on a device that has none");
+}
+void StageDevice::set_loss_sum(int, double) {
+  throw Bug("losses of parts of sequences on a device that has none");
+}
+
 namespace {
 
 [[noreturn]] void refuse_divided_logits() {

@@ -4,6 +4,7 @@
 // the work. Owns what it hands out; one thread at a time.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "exec/base/buffer.hpp"
@@ -55,6 +56,10 @@ class StageDevice {
                                   float scale, float* dy) = 0;
   /// The latest sum. Bug if the host does not know one yet.
   virtual double loss_sum(int micro_batch) const = 0;
+  /// Where ranks have a part of every sequence each: the losses of this rank's rows, whose sum over
+  /// all ranks takes the place of its own. Bug where the device does not do it.
+  virtual std::span<const double> row_losses(int micro_batch) const;
+  virtual void set_loss_sum(int micro_batch, double sum);
   /// Forward only: what the last layer's output amounts to; the output is overwritten. Bug where
   /// the device only trains.
   virtual ForwardOutcome outcome(int micro_batch, const Buffer& output, RunMode mode);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "exec/layers/divided/divided_loss.hpp"
@@ -37,15 +38,24 @@ Task<void> divided_loss(StageDevice& device, const LogitsPart& part, int micro_b
                               probabilities.floats());
 }
 
-}  // namespace
-
-double loss_terms(const StageShape& shape) {
-  return shape.has_labels() ? shape.extent.rows()
-                            : static_cast<double>(shape.extent.words(shape.width_out));
+/// Of all ranks' rows, member by member, in the order of the sequences, as a single rank adds them.
+double sum_of_losses(const StageShape& shape, const Buffer& losses) {
+  const Extent& own = shape.extent;
+  double sum = 0;
+  for (const ChainTurn& turn : turns_of_rows(own.samples, own.sequence, shape.context.parts)) {
+    const std::int64_t begin = std::int64_t{turn.member} * own.rows() + turn.own.begin;
+    for (std::int64_t row = begin; row < begin + turn.own.count; ++row) {
+      double loss = 0;
+      std::memcpy(&loss, losses.floats() + row * (sizeof loss / sizeof(float)), sizeof loss);
+      sum += loss;
+    }
+  }
+  return sum;
 }
 
-Task<Buffer> loss_forward(StageDevice& device, const StageShape& shape, int micro_batch,
-                          Buffer output, TensorGroup* tensor) {
+/// F, of this rank's rows.
+Task<Buffer> loss_of_own_rows(StageDevice& device, const StageShape& shape, int micro_batch,
+                              Buffer output, TensorGroup* tensor) {
   const LossShape of{shape.extent.rows(), shape.width_out};
   if (!shape.has_labels()) {
     device.mse_forward(micro_batch, of, output.floats());
@@ -60,6 +70,25 @@ Task<Buffer> loss_forward(StageDevice& device, const StageShape& shape, int micr
     device.softmax_cross_entropy_forward(micro_batch, of, output.floats(), probabilities.floats());
   }
   co_return probabilities;
+}
+
+}  // namespace
+
+double loss_terms(const StageShape& shape) {
+  const Extent all = shape.whole_extent();
+  return shape.has_labels() ? all.rows() : static_cast<double>(all.words(shape.width_out));
+}
+
+Task<Buffer> loss_forward(StageDevice& device, const StageShape& shape, int micro_batch,
+                          Buffer output, RankGroups& groups) {
+  Buffer kept =
+      co_await loss_of_own_rows(device, shape, micro_batch, std::move(output), groups.tensor());
+  if (groups.context() != nullptr) {
+    const Buffer losses = co_await bring_losses_together(
+        device.ops(), *groups.context(), shape.extent.rows(), device.row_losses(micro_batch));
+    device.set_loss_sum(micro_batch, sum_of_losses(shape, losses));
+  }
+  co_return kept;
 }
 
 Buffer loss_gradient(StageDevice& device, const StageShape& shape, int micro_batch, Buffer kept,

@@ -3,7 +3,7 @@
 
 #include "exec/base/buffer.hpp"
 #include "exec/base/task.hpp"
-#include "exec/layers/tensor_group.hpp"
+#include "exec/layers/rank_groups.hpp"
 #include "exec/training/stage_device.hpp"
 #include "exec/training/stage_shape.hpp"
 
@@ -11,14 +11,14 @@ namespace pipewright::exec {
 
 /// F. Takes the last layer's output; the result is what I needs of it. StageDevice::loss_sum() has
 /// the loss's sum over loss_terms().
-/// Pauses where ranks have a part each of the output: `tensor` are those ranks, else null.
+/// Pauses where the ranks of `groups` have a part each of the output, or of its rows.
 Task<Buffer> loss_forward(StageDevice& device, const StageShape& shape, int micro_batch,
-                          Buffer output, TensorGroup* tensor);
+                          Buffer output, RankGroups& groups);
 /// I, from what F has kept: the gradient of the output, where `divisor` micro-batches share the
 /// gradient of their mean loss.
 Buffer loss_gradient(StageDevice& device, const StageShape& shape, int micro_batch, Buffer kept,
                      double divisor, const TensorGroup* tensor);
-/// Of a micro-batch's mean: its rows, or for mse all numbers of its output.
+/// Of a whole micro-batch's mean: its rows, or for mse all numbers of its output.
 double loss_terms(const StageShape& shape);
 
 }  // namespace pipewright::exec

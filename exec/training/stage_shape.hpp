@@ -29,12 +29,13 @@ struct StageSpec {
   /// stage.
   const LayerFactory* factory = nullptr;
   /// Of the ranks that divide its layers, this one's place among them and their number.
-  StageDivision place = {0, 0}, ranks;
+  StageDivision place = kFirstPlace, ranks;
   Numerics numerics = Numerics::Fast;  // of their sums
 };
 
 struct StageShape {
-  Extent extent;  // of a micro-batch
+  Extent extent;         // what this rank has of a micro-batch
+  ContextPlace context;  // where ranks have a part of every sequence each
   int micro_batches = 1;
   bool is_first = false, is_last = false;
   int width_in = 0, width_out = 0;
@@ -48,7 +49,9 @@ struct StageShape {
   /// on the first and on the last stage.
   std::size_t input_floats() const { return is_first ? 0 : message_floats(width_in); }
   std::size_t output_floats() const { return is_last ? 0 : message_floats(width_out); }
-  /// Words of a micro-batch's data: of the first stage a token or the inputs of each row, of the
+  /// Of all ranks that have a part of every sequence each.
+  Extent whole_extent() const { return {extent.samples, extent.sequence * context.parts}; }
+  /// Words of this rank's data: of the first stage a token or the inputs of each row, of the
   /// last one a label or the targets.
   std::size_t data_words() const { return extent.words(std::max(width_in, 1)); }
   std::size_t answer_words() const { return extent.words(has_labels() ? 1 : width_out); }
@@ -62,8 +65,11 @@ struct StageShape {
 /// Bug if there is no such stage; throws InputError as width_in_front_of() does.
 StageShape shape_of(const StageSpec& spec);
 
+/// Of a whole micro-batch what this rank has of it; of arrays that are empty nothing.
+MicroBatch own_part_of(const StageShape& shape, const MicroBatch& whole);
+
 /// Throws InputError for ids outside the vocabulary and for arrays of the wrong size, of what the
-/// stage needs of the micro-batch: inputs on the first stage, answers on the last one.
+/// stage needs of the whole micro-batch: inputs on the first stage, answers on the last one.
 void require_fit(const StageShape& shape, const MicroBatch& batch, bool with_answers);
 
 }  // namespace pipewright::exec

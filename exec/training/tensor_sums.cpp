@@ -25,8 +25,8 @@ void go_on_in_turns(SumOfMembers& sum, int index, collectives::Group& group) {
 
 }  // namespace
 
-void bring_together(SumOfMembers& sum, const TensorGroup& tensor, collectives::Group& group) {
-  if (tensor.numerics() == Numerics::Exact) return go_on_in_turns(sum, tensor.index(), group);
+void bring_together(SumOfMembers& sum, const AxisGroup& members, collectives::Group& group) {
+  if (members.numerics() == Numerics::Exact) return go_on_in_turns(sum, members.index(), group);
   const collectives::Summands values{std::span(sum.values, sum.size()), Numerics::Fast};
   const bool is_finite = sum.scatters ? group.reduce_scatter(values) : group.all_reduce(values);
   PIPEWRIGHT_ASSERT(is_finite, "a sum of floats has no range to leave");

@@ -8,9 +8,9 @@
 namespace pipewright::exec {
 
 /// The array, or of one that is scattered this member's rows, becomes the sum, in the numerics of
-/// `tensor`; returns when it is there. All members call it for the same sum. Throws RunError as the
-/// group does.
-void bring_together(SumOfMembers& sum, const TensorGroup& tensor, collectives::Group& group);
+/// `members`; returns when it is there. All members call it for the same sum. Throws RunError as
+/// the group does.
+void bring_together(SumOfMembers& sum, const AxisGroup& members, collectives::Group& group);
 /// All rows are there when it returns. Otherwise as above.
 void bring_together(RowsOfMembers& rows, collectives::Group& group);
 

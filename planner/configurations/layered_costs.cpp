@@ -234,7 +234,8 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   std::string row_refusal(const StageDivision& division) const {
-    const auto [tensor, experts, rows] = division;
+    const int tensor = division.tensor;
+    const bool rows = division.rows;
     if (tensor == 1 && !rows) return "";
     const std::string fault = rows ? sequence_fault(job_.model, tensor) : "";
     if (!fault.empty() || is_named(rows, rows_asked_)) return fault;
@@ -244,7 +245,7 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   /// Why devices and replicas do not divide the layers so, as a sentence; nullopt: they can.
   std::optional<Refusal> division_fault(const StageDivision& division, int replicas) const {
-    const auto [tensor, experts, rows] = division;
+    const int tensor = division.tensor, experts = division.experts;
     if (auto refusal = tensor_refusal(tensor); !refusal.empty())
       return Refusal{LeftOut::IndivisibleLayers, std::move(refusal)};
     if (auto refusal = row_refusal(division); !refusal.empty())

@@ -68,7 +68,7 @@ struct ParallelSetup {
   int expert_tensor() const { return tensor; }
   int devices() const { return tensor * data * pipeline * context; }
   /// The ranks that divide the layers of a stage.
-  StageDivision division() const { return {tensor, experts, sequence_parallel}; }
+  StageDivision division() const { return {tensor, experts, sequence_parallel, context}; }
 };
 
 /// Why the model cannot be trained with this setup, and what would do; nullopt: it can.

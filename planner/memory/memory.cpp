@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/model/context_split.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/model/tie.hpp"
 #include "core/model/weights.hpp"
@@ -11,6 +12,7 @@
 #include "core/timeline/timeline.hpp"
 #include "exec/layers/metered_layers.hpp"
 #include "exec/layers/rank_groups.hpp"
+#include "exec/layers/stage_layers.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -28,8 +30,9 @@ int holders_of(const Plan& plan, const Program& program) {
   int held = 0;
   for (int r = 0; r < program.ranks(); ++r)
     held += static_cast<int>(program.placement.stages_of(RankId(r)).size());
-  return std::max(
-      1, held / (program.stages * plan.replicas() * size_along(program.devices, kTensorAxis)));
+  const int blocks =
+      size_along(program.devices, kTensorAxis) * size_along(program.devices, kContextAxis);
+  return std::max(1, held / (program.stages * plan.replicas() * blocks));
 }
 
 /// Of what is there for each parameter of the state.
@@ -53,9 +56,10 @@ struct ParameterCount {
 ParameterCount divided_parameters(const Model& model, const StagePlan& stage,
                                   const StageDivision& ranks) {
   exec::MeteredOps ops(model.bytes_per_element);
-  exec::RankGroups groups({0, 0}, ranks, exec::Numerics::Fast);
-  const auto layers = exec::make_metered_layers(model, stage.first_layer, stage.end_layer,
-                                                {1, model.sequence}, ops, {}, &groups);
+  exec::RankGroups groups(kFirstPlace, ranks, exec::Numerics::Fast);
+  const auto layers =
+      exec::make_metered_layers(model, stage.first_layer, stage.end_layer,
+                                exec::extent_of_rank(model, 1, ranks), ops, {}, &groups);
   std::set<const exec::Parameter*> all;  // a table that two layers share counts once
   for (const auto& layer : layers) {
     std::vector<exec::Parameter*> own;
@@ -157,7 +161,8 @@ StageDivision division_of(const Plan& plan) {
   const bool divides = tensor_fault(plan.model, ranks.tensor).empty();
   return {divides ? ranks.tensor : 1,
           expert_fault(plan.model, ranks.experts).empty() ? ranks.experts : 1,
-          divides && ranks.rows && sequence_fault(plan.model, ranks.tensor).empty()};
+          divides && ranks.rows && sequence_fault(plan.model, ranks.tensor).empty(),
+          context_fault(plan.model, ranks.context).empty() ? ranks.context : 1};
 }
 
 /// Without a backward the layers are whole (planner/plans/run_of_plan.hpp).

@@ -10,6 +10,7 @@
 #include "exec/layers/divided/row_gradients.hpp"
 #include "exec/layers/metered_layers.hpp"
 #include "exec/layers/rank_groups.hpp"
+#include "exec/layers/stage_layers.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -23,14 +24,14 @@ class StageWalk {
             RowsToExperts rows = RowsToExperts::Even)
       : model_(model),
         stage_(stage),
-        extent_{micro_batch_size, model.sequence},
+        extent_(exec::extent_of_rank(model, micro_batch_size, ranks)),
         ops_(model.bytes_per_element),
         rows_(rows),
-        groups_({0, 0}, ranks, exec::Numerics::Fast),
+        groups_(kFirstPlace, ranks, exec::Numerics::Fast),
         divides_logits_(is_last() && vocabulary_split(model, ranks.tensor).head),
         layers_(exec::make_metered_layers(model, stage.first_layer, stage.end_layer, extent_, ops_,
                                           recompute, &groups_)),
-        row_gradients_(layers_, groups_, ops_) {
+        row_gradients_(layers_, groups_, ops_, extent_) {
     for (const auto& layer : layers_) saved_.push_back(layer->new_saved());
   }
 
@@ -40,6 +41,7 @@ class StageWalk {
     if (is_last()) {
       loss_ = is_cross_entropy() && x.is_shared() ? floats(width_of_output()) : x;
       if (divides_logits_) tell_logits();
+      if (groups_.context() != nullptr) tell_losses();
     } else {
       x.reset();
       const Buffer message = of_message(width_out());
@@ -106,6 +108,10 @@ class StageWalk {
   void tell_logits() {
     exec::run_counting(exec::bring_logits_together(ops_, *groups_.tensor(), extent_.rows(),
                                                    exec::unknown_logits()),
+                       groups_.point(), [](const exec::Wanted&) {});
+  }
+  void tell_losses() {
+    exec::run_counting(exec::bring_losses_together(ops_, *groups_.context(), extent_.rows(), {}),
                        groups_.point(), [](const exec::Wanted&) {});
   }
   Buffer floats(int width) { return ops_.take(extent_.words(width)); }

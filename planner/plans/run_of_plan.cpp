@@ -21,6 +21,7 @@ namespace {
 std::vector<MeshAxis> devices_of(const Plan& plan) {
   const StageDivision ranks = plan.division();
   std::vector<MeshAxis> axes{{std::string(kTensorAxis), ranks.tensor},
+                             {std::string(kContextAxis), ranks.context},
                              {std::string(kExpertAxis), ranks.experts}};
   std::erase_if(axes, [](const MeshAxis& axis) { return axis.devices == 1; });
   return axes;

@@ -30,8 +30,9 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
       transport_(transport) {
   counted_.resize(static_cast<std::size_t>(program.stages), 0);
   StageOptions options = training.options;
-  options.place = {coordinate_of(program.devices, kTensorAxis, rank),
-                   coordinate_of(program.devices, kExpertAxis, rank)};
+  options.place = {.tensor = coordinate_of(program.devices, kTensorAxis, rank),
+                   .experts = coordinate_of(program.devices, kExpertAxis, rank),
+                   .context = coordinate_of(program.devices, kContextAxis, rank)};
   options.ranks = division_of(program, training);
   for (const StageId id : program.placement.stages_of(rank)) {
     const StagePlan& plan = training.stages[static_cast<std::size_t>(id.value)];

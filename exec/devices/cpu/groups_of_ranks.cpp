@@ -42,6 +42,7 @@ std::vector<GroupsOfRank> groups_of_ranks(const Program& program, Transport& tra
   std::vector<GroupsOfRank> groups(static_cast<std::size_t>(program.ranks()));
   join(program, kTensorAxis, transport, group_of, &GroupsOfRank::tensor, groups);
   join(program, kExpertAxis, transport, group_of, &GroupsOfRank::experts, groups);
+  join(program, kContextAxis, transport, group_of, &GroupsOfRank::context, groups);
   return groups;
 }
 

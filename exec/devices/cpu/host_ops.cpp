@@ -121,6 +121,25 @@ void HostOps::add_heads(int rows, int heads, int width, const float* by_head, fl
   exec::add_heads(rows, heads, width, by_head, y);
 }
 
+void HostOps::copy_keys(const ContextShape& shape, const float* qkv, float* keys) {
+  exec::copy_keys(shape, qkv, keys);
+}
+void HostOps::context_attention_forward(const ContextShape& shape, const float* qkv,
+                                        const float* keys, float* probabilities, float* context) {
+  exec::context_attention_forward(shape, qkv, keys, probabilities, context, numerics_);
+}
+void HostOps::context_attention_backward(const ContextShape& shape, const ContextQueries& queries,
+                                         const float* qkv, const float* keys,
+                                         const float* probabilities, const float* dcontext,
+                                         float* dqkv, float* dkeys) {
+  const Buffer scratch = pool_.take(shape.scratch());
+  exec::context_attention_backward(shape, queries, qkv, keys, probabilities, dcontext, dqkv, dkeys,
+                                   scratch.floats(), numerics_);
+}
+void HostOps::take_key_gradients(const ContextShape& shape, const float* dkeys, float* dqkv) {
+  exec::take_key_gradients(shape, dkeys, dqkv);
+}
+
 void HostOps::attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
                                 float* context) {
   exec::attention_forward(shape, qkv, probabilities, context, numerics_);

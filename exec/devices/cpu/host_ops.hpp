@@ -9,7 +9,8 @@ class HostOps final : public TensorOps,
                       public ImageOps,
                       public LlamaOps,
                       public ExpertOps,
-                      public LatentOps {
+                      public LatentOps,
+                      public ContextOps {
  public:
   /// The pool must outlive it.
   HostOps(BufferPool& pool, Numerics numerics) : pool_(pool), numerics_(numerics) {}
@@ -107,6 +108,15 @@ class HostOps final : public TensorOps,
                                        const float* probabilities, const float* dcontext,
                                        const LatentGradients& gradients) override;
   void add_heads(int rows, int heads, int width, const float* by_head, float* y) override;
+
+  ContextOps& context() override { return *this; }
+  void copy_keys(const ContextShape& shape, const float* qkv, float* keys) override;
+  void context_attention_forward(const ContextShape& shape, const float* qkv, const float* keys,
+                                 float* probabilities, float* context) override;
+  void context_attention_backward(const ContextShape& shape, const ContextQueries& queries,
+                                  const float* qkv, const float* keys, const float* probabilities,
+                                  const float* dcontext, float* dqkv, float* dkeys) override;
+  void take_key_gradients(const ContextShape& shape, const float* dkeys, float* dqkv) override;
 
   ExpertOps& experts() override { return *this; }
   void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,

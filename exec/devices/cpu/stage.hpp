@@ -22,7 +22,7 @@ struct StageOptions {
   std::vector<LayerRecompute> recompute;  // by layer of the model; empty: nothing
   /// Of the ranks that divide the layers, this one's place among them and their number. Whether
   /// those along tp divide rows, too, is said of a whole training; the rest the device finds out.
-  StageDivision place = {0, 0}, ranks = {};
+  StageDivision place = kFirstPlace, ranks = {};
 };
 
 class Stage final : public TrainableStage {

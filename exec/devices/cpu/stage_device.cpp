@@ -48,11 +48,18 @@ Buffer StageDevice::input(int micro_batch) {
 
 // --- Losses ---
 
+/// Where the losses of rows go, if somebody wants them.
+double* StageDevice::rows_of(OfMicroBatch& one) {
+  if (shape_.context.parts == 1) return nullptr;
+  one.row_losses.resize(static_cast<std::size_t>(shape_.extent.rows()));
+  return one.row_losses.data();
+}
+
 void StageDevice::softmax_cross_entropy_forward(int micro_batch, const LossShape& shape,
                                                 const float* logits, float* probabilities) {
   OfMicroBatch& one = at(micro_batch);
-  one.loss_sum =
-      exec::softmax_cross_entropy_forward(shape, logits, one.batch.labels.data(), probabilities);
+  one.loss_sum = exec::softmax_cross_entropy_forward(shape, logits, one.batch.labels.data(),
+                                                     probabilities, rows_of(one));
 }
 
 void StageDevice::softmax_cross_entropy_backward_input(int micro_batch, const LossShape& shape,
@@ -74,7 +81,8 @@ void StageDevice::add_exponentials(const LogitsPart& part, const float* logits, 
 
 void StageDevice::finish_cross_entropy(int micro_batch, const LogitsPart& part, const float* facts,
                                        const float* sums, float* probabilities) {
-  at(micro_batch).loss_sum = exec::finish_cross_entropy(part, facts, sums, probabilities);
+  OfMicroBatch& one = at(micro_batch);
+  one.loss_sum = exec::finish_cross_entropy(part, facts, sums, probabilities, rows_of(one));
 }
 
 void StageDevice::divided_cross_entropy_backward_input(int micro_batch, const LogitsPart& part,
@@ -86,7 +94,7 @@ void StageDevice::divided_cross_entropy_backward_input(int micro_batch, const Lo
 
 void StageDevice::mse_forward(int micro_batch, const LossShape& shape, const float* y) {
   OfMicroBatch& one = at(micro_batch);
-  one.loss_sum = exec::mse_forward(shape, y, one.batch.targets.data());
+  one.loss_sum = exec::mse_forward(shape, y, one.batch.targets.data(), rows_of(one));
 }
 
 void StageDevice::mse_backward_input(int micro_batch, const LossShape& shape, const float* y,

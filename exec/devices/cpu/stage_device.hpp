@@ -43,13 +43,19 @@ class StageDevice final : public exec::StageDevice {
   void mse_backward_input(int micro_batch, const LossShape& shape, const float* y, float scale,
                           float* dy) override;
   double loss_sum(int micro_batch) const override;
+  std::span<const double> row_losses(int micro_batch) const override {
+    return kept_.at(static_cast<std::size_t>(micro_batch)).row_losses;
+  }
+  void set_loss_sum(int micro_batch, double sum) override { at(micro_batch).loss_sum = sum; }
   ForwardOutcome outcome(int micro_batch, const Buffer& output, RunMode mode) override;
 
  private:
   struct OfMicroBatch {
     MicroBatch batch;
     std::optional<double> loss_sum;
+    std::vector<double> row_losses;  // where ranks have a part of every sequence each
   };
+  double* rows_of(OfMicroBatch& one);
   OfMicroBatch& at(int micro_batch) { return kept_.at(static_cast<std::size_t>(micro_batch)); }
 
   const StageShape shape_;

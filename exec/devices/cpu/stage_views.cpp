@@ -169,7 +169,12 @@ StageViews::Views StageViews::joined(std::span<const Views> of_stage, std::size_
 void StageViews::put_together(std::span<const Views> parts, Views& all) {
   for (std::size_t p = 0; p < parts.front().size(); ++p) {
     if (parts.front()[p].slice.is_whole()) {
-      for (const Views& part : parts) all.push_back(part[p]);
+      for (std::size_t place = 0; place < parts.size(); ++place) {
+        ParameterView view = parts[place][p];
+        const RankId rank(static_cast<std::int64_t>(place));
+        view.is_copy |= coordinate_of(devices_, kContextAxis, rank) > 0;
+        all.push_back(std::move(view));
+      }
       continue;
     }
     ParameterView view = parts.front()[p];

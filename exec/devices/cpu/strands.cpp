@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/order/devices.hpp"
 #include "exec/layers/divided/divided_parts.hpp"
 #include "exec/training/expert_exchange.hpp"
 #include "exec/training/tensor_sums.hpp"
@@ -69,10 +70,14 @@ void Strands::bring_together(InstructionId call) {
   Strand& strand = at(found->action);
   const Wanted wanted = std::exchange(strand.paused.wanted, {});
   PIPEWRIGHT_ASSERT(wanted, "a call ended that nobody has issued");
-  if (wanted.sum != nullptr)
-    return exec::bring_together(*wanted.sum, *strand.stage->tensor(), *groups_.tensor);
-  if (wanted.rows != nullptr) return exec::bring_together(*wanted.rows, *groups_.tensor);
-  exec::bring_together(*wanted.exchange, *groups_.experts);
+  if (wanted.exchange != nullptr) return exec::bring_together(*wanted.exchange, *groups_.experts);
+  const bool is_along_tp = wanted.axis == kTensorAxis;
+  collectives::Group& group = is_along_tp ? *groups_.tensor : *groups_.context;
+  if (wanted.rows != nullptr) return exec::bring_together(*wanted.rows, group);
+  RankGroups& stage = *strand.stage;
+  const AxisGroup& members = is_along_tp ? static_cast<const AxisGroup&>(*stage.tensor())
+                                         : static_cast<const AxisGroup&>(*stage.context());
+  exec::bring_together(*wanted.sum, members, group);
 }
 
 }  // namespace pipewright::exec::cpu

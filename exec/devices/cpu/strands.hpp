@@ -15,7 +15,7 @@ namespace pipewright::exec::cpu {
 
 /// The ranks that divide this rank's stages, along each axis; null where none do.
 struct GroupsOfRank {
-  std::unique_ptr<collectives::Group> tensor, experts;
+  std::unique_ptr<collectives::Group> tensor, experts, context;
 };
 
 class Strands {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/model/context_split.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/order/devices.hpp"
 #include "core/order/forward_order.hpp"
@@ -64,10 +65,11 @@ void require_division(const Program& program, const Training& training) {
     refuse_training("each rank of the order stands for several devices; write them out");
   const int parts = size_along(program.devices, kTensorAxis);
   const int experts = size_along(program.devices, kExpertAxis);
-  if (parts * experts != devices_of_rank(program.devices))
-    refuse_training("only the devices along tp and ep divide layers so far");
-  if (parts * experts == 1) return;
-  const std::string axis = parts > 1 ? "tp" : "ep";
+  const int context = size_along(program.devices, kContextAxis);
+  if (parts * experts * context != devices_of_rank(program.devices))
+    refuse_training("only the devices along tp, cp and ep divide layers so far");
+  if (parts * experts * context == 1) return;
+  const std::string axis = parts > 1 ? "tp" : context > 1 ? "cp" : "ep";
   if (program.asynchronous)
     refuse_training("an asynchronous schedule cannot divide its layers (" + axis + ") so far");
   if (training.mode != RunMode::Train)
@@ -79,7 +81,8 @@ void require_division(const Program& program, const Training& training) {
         "a stage of the loss alone cannot be divided (tp): it needs the whole output of the last "
         "layer; put that layer into it");
   for (const std::string& fault :
-       {tensor_fault(*training.model, parts), expert_fault(*training.model, experts)})
+       {tensor_fault(*training.model, parts), expert_fault(*training.model, experts),
+        context_fault(*training.model, division_of(program, training))})
     if (!fault.empty()) refuse_training(fault);
   require_whole_groups(program, experts);
 }
@@ -155,7 +158,8 @@ void require_parts(const Program& program, const Training& training) {
     const StageId stage(static_cast<std::int64_t>(s));
     const StagePlan& layers = training.stages[s];
     auto of_layers = divided_parts(*training.model, layers.first_layer, layers.end_layer,
-                                   training.micro_batch_size, training.options.recompute, ranks);
+                                   training.micro_batch_size, training.options.recompute, ranks,
+                                   training.options.numerics);
     for (ActionParts& one : of_layers) one.stage = stage;
     for (int r = 0; r < program.ranks(); ++r) require_calls(program, RankId(r), stage, of_layers);
   }
@@ -279,7 +283,7 @@ void require_ties(const Program& program, const Training& training) {
 
 StageDivision division_of(const Program& program, const Training& training) {
   return {size_along(program.devices, kTensorAxis), size_along(program.devices, kExpertAxis),
-          training.options.ranks.rows};
+          training.options.ranks.rows, size_along(program.devices, kContextAxis)};
 }
 
 void require_fit(const Program& program, const Training& training) {

@@ -1,5 +1,6 @@
 #include "exec/layers/divided/divided_loss.hpp"
 
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,20 @@ Task<LogitSums> bring_logits_together(TensorOps& ops, TensorGroup& group, int ro
       .go_on = [&](const Range&,
                    float* values) { own.add_exponentials(false, all.facts.floats(), values); }};
   co_await group.together(sums);
+  co_return all;
+}
+
+Task<Buffer> bring_losses_together(TensorOps& ops, ContextGroup& group, int rows,
+                                   std::span<const double> own) {
+  constexpr int kFloats = sizeof(double) / sizeof(float);
+  const int all_rows = rows * group.size();
+  Buffer all = floats(ops, all_rows, kFloats);
+  if (!own.empty())
+    std::memcpy(all.floats() + static_cast<std::size_t>(group.index()) * own.size() * kFloats,
+                own.data(), own.size_bytes());
+  RowsOfMembers wanted{
+      .what = "loss.rows", .values = all.floats(), .rows = all_rows, .width = kFloats};
+  co_await group.gathered(wanted);
   co_return all;
 }
 

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "exec/base/buffer.hpp"
 #include "exec/base/task.hpp"
+#include "exec/layers/context_group.hpp"
 #include "exec/layers/tensor_group.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
@@ -33,5 +35,11 @@ struct LogitSums {
 
 /// Pauses twice.
 Task<LogitSums> bring_logits_together(TensorOps& ops, TensorGroup& group, int rows, OwnLogits own);
+
+/// Where ranks have a part of every sequence each: the losses of all ranks' rows, member by member,
+/// from those of this one, which has so many. Each takes the place of two floats, for sums over
+/// rows are taken in double (exec/layers/ops.hpp). Pauses once. No losses: whoever only counts.
+Task<Buffer> bring_losses_together(TensorOps& ops, ContextGroup& group, int rows,
+                                   std::span<const double> own);
 
 }  // namespace pipewright::exec

@@ -12,6 +12,7 @@
 #include "exec/layers/divided/row_gradients.hpp"
 #include "exec/layers/metered_layers.hpp"
 #include "exec/layers/rank_groups.hpp"
+#include "exec/layers/stage_layers.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -31,18 +32,19 @@ std::string last_name(const std::string& path) { return path.substr(path.rfind('
 class CountedStage {
  public:
   CountedStage(const Model& model, int first, int end, int micro_batch_size,
-               std::span<const LayerRecompute> recompute, const StageDivision& ranks)
-      : extent_{micro_batch_size, model.sequence},
+               std::span<const LayerRecompute> recompute, const StageDivision& ranks,
+               Numerics numerics)
+      : extent_(extent_of_rank(model, micro_batch_size, ranks)),
         is_first_(first == 0),
-        divides_logits_(end == static_cast<int>(model.layers.size()) &&
-                        vocabulary_split(model, ranks.tensor).head),
+        is_last_(end == static_cast<int>(model.layers.size())),
+        divides_logits_(is_last_ && vocabulary_split(model, ranks.tensor).head),
         reads_ids_(is_first_ && width_in_front_of(model, 0) == 0),
         width_in_(width_in_front_of(model, first)),
         width_out_(width_in_front_of(model, end)),
         ops_(model.bytes_per_element),
-        groups_({0, 0}, ranks, Numerics::Fast),
+        groups_(kFirstPlace, ranks, numerics),
         layers_(make_metered_layers(model, first, end, extent_, ops_, recompute, &groups_)),
-        row_gradients_(layers_, groups_, ops_) {
+        row_gradients_(layers_, groups_, ops_, extent_) {
     for (const auto& layer : layers_) saved_.push_back(layer->new_saved());
   }
 
@@ -57,6 +59,8 @@ class CountedStage {
       x = co_await layers_[l]->forward(std::move(x), saved_[l]);
     if (divides_logits_)
       co_await bring_logits_together(ops_, *groups_.tensor(), extent_.rows(), unknown_logits());
+    if (is_last_ && groups_.context() != nullptr)
+      co_await bring_losses_together(ops_, *groups_.context(), extent_.rows(), {});
   }
   Task<void> backward_task() {
     Buffer dy = ops_.take(extent_.words(width_out_));
@@ -65,7 +69,7 @@ class CountedStage {
   }
 
   Task<void> weight_task() {
-    co_await row_gradients_.bring_together(saved_);
+    const Buffer sums = co_await row_gradients_.bring_together(saved_);
     for (std::size_t l = layers_.size(); l-- > 0;) co_await layers_[l]->backward_weight(saved_[l]);
   }
 
@@ -87,7 +91,7 @@ class CountedStage {
   }
 
   const Extent extent_;
-  const bool is_first_, divides_logits_, reads_ids_;
+  const bool is_first_, is_last_, divides_logits_, reads_ids_;
   const int width_in_, width_out_;
   MeteredOps ops_;  // before what holds its buffers
   RankGroups groups_;
@@ -117,19 +121,19 @@ Call call_for(const Wanted& wanted) {
                 .shape = {{what.rows, what.width}},
                 .dtype = "float32"};
   };
-  if (wanted.exchange != nullptr) return call(ActionKind::AllToAll, kExpertAxis, *wanted.exchange);
-  if (wanted.rows != nullptr) return call(ActionKind::AllGather, kTensorAxis, *wanted.rows);
-  return call(wanted.sum->scatters ? ActionKind::ReduceScatter : ActionKind::AllReduce, kTensorAxis,
+  if (wanted.exchange != nullptr) return call(ActionKind::AllToAll, wanted.axis, *wanted.exchange);
+  if (wanted.rows != nullptr) return call(ActionKind::AllGather, wanted.axis, *wanted.rows);
+  return call(wanted.sum->scatters ? ActionKind::ReduceScatter : ActionKind::AllReduce, wanted.axis,
               *wanted.sum);
 }
 
 std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
-                                       const StageDivision& ranks) {
-  CountedStage stage(model, first, end, micro_batch_size, recompute, ranks);
+                                       const StageDivision& ranks, Numerics numerics) {
+  CountedStage stage(model, first, end, micro_batch_size, recompute, ranks, numerics);
   const std::vector<Counted> f = stage.forward(), i = stage.backward_input(),
                              w = stage.backward_weight();
-  if (f.size() == 1 && i.size() == 1) return {};
+  if (f.size() == 1 && i.size() == 1 && w.size() == 1) return {};
   std::vector<Counted> b = i;
   b.back().operations += w.front().operations;
   b.insert(b.end(), w.begin() + 1, w.end());
@@ -142,11 +146,11 @@ std::vector<ActionParts> divided_parts(const Model& model, int first, int end, i
 std::vector<ActionParts> divided_parts(const Model& model, std::span<const StagePlan> stages,
                                        int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
-                                       const StageDivision& ranks) {
+                                       const StageDivision& ranks, Numerics numerics) {
   std::vector<ActionParts> all;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (ActionParts& action : divided_parts(model, stages[s].first_layer, stages[s].end_layer,
-                                             micro_batch_size, recompute, ranks)) {
+                                             micro_batch_size, recompute, ranks, numerics)) {
       action.stage = StageId(static_cast<std::int64_t>(s));
       all.push_back(std::move(action));
     }

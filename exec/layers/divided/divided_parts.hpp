@@ -11,6 +11,7 @@
 #include "core/model/tensor_split.hpp"
 #include "core/order/parts.hpp"
 #include "core/plan/plan.hpp"
+#include "exec/base/numerics.hpp"
 #include "exec/layers/pause_point.hpp"
 
 namespace pipewright::exec {
@@ -20,16 +21,20 @@ Call call_for(const Wanted& wanted);
 
 /// Layers [first, end) of the model, divided among `ranks`: the parts of F, I and B, and of W where
 /// that tells others something, which carry the stage's number 0. Computations are weighed by their
-/// operations; sums over ranks and gathered rows are calls of the group "tp", and exchanges of rows
-/// between experts calls of "ep", named by layer, without a weight. None where nothing is divided.
-/// What the last stage computes for its loss counts as nothing; what ranks sum for it is there.
+/// operations; sums over ranks and gathered rows are calls of the group "tp", keys and values of
+/// "cp", and exchanges of rows between experts of "ep", named by layer, without a weight. In exact
+/// numerics a W along cp has one call more (exec/layers/divided/row_gradients.hpp). None where
+/// nothing is divided. What the last stage computes for its loss counts as nothing; what ranks sum
+/// for it is there.
 std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
-                                       const StageDivision& ranks);
+                                       const StageDivision& ranks,
+                                       Numerics numerics = Numerics::Fast);
 /// The same of all stages, each with its number.
 std::vector<ActionParts> divided_parts(const Model& model, std::span<const StagePlan> stages,
                                        int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
-                                       const StageDivision& ranks);
+                                       const StageDivision& ranks,
+                                       Numerics numerics = Numerics::Fast);
 
 }  // namespace pipewright::exec

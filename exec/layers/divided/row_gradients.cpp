@@ -5,44 +5,67 @@
 namespace pipewright::exec {
 
 RowGradients::RowGradients(std::span<const std::unique_ptr<TrainableLayer>> layers,
-                           RankGroups& groups, TensorOps& ops)
-    : tensor_(groups.tensor()), ops_(ops) {
-  if (!groups.divides_rows()) return;
-  turns_ = turns_of({{0, 1}}, tensor_->size());
-  std::vector<Parameter*> parameters;
+                           RankGroups& groups, TensorOps& ops, Extent own)
+    : ops_(ops) {
+  if (groups.divides_rows()) {
+    what_ = "norms";
+    adds_at_once_ = true;
+    group_ = groups.tensor();
+    own_rows_ = {0, own.rows() / group_->size()};
+    for (int member = 0; member < group_->size(); ++member) turns_.push_back({member, own_rows_});
+  } else if (groups.adds_rows_in_turns()) {
+    what_ = "gradients";
+    group_ = groups.context();
+    own_rows_ = {0, own.rows()};
+    adds_ = group_->index() == 0;
+    turns_ = turns_of_rows(own.samples, own.sequence, group_->size());
+  } else {
+    return;
+  }
   for (const auto& layer : layers) {
     layers_.push_back(layer.get());
+    auto& places = places_.emplace_back();
+    std::vector<Parameter*> parameters;
     layer->collect(parameters);
-  }
-  for (Parameter* parameter : parameters) {
-    if (!parameter->sees_own_rows) continue;
-    places_.push_back({parameter, words_});
-    words_ += static_cast<std::size_t>(parameter->start.size);
+    for (Parameter* parameter : parameters) {
+      if (!parameter->sees_own_rows) continue;
+      places.push_back({parameter, words_});
+      words_ += static_cast<std::size_t>(parameter->start.size);
+    }
   }
 }
 
-void RowGradients::add(float* sums, std::span<Saved> saved) const {
-  for (const Place& place : places_) place.parameter->of_own_rows = sums + place.begin;
-  for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->add_own_rows(saved[i]);
+void RowGradients::add_rows(const Range& rows, float* sums, std::span<Saved> saved) const {
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    for (const Place& place : places_[i]) place.parameter->of_own_rows = sums + place.begin;
+    layers_[i]->add_own_rows(saved[i], rows);
+  }
 }
 
-Task<void> RowGradients::bring_together(std::span<Saved> saved) {
-  if (places_.empty()) co_return;
-  const Buffer held = ops_.take(words_);
-  SumOfMembers sum{.what = "norms",
+Task<Buffer> RowGradients::bring_together(std::span<Saved> saved) {
+  if (words_ == 0) co_return Buffer();
+  Buffer held = ops_.take(words_);
+  SumOfMembers sum{.what = what_,
                    .values = held.floats(),
                    .rows = 1,
                    .width = static_cast<int>(words_),
                    .multiply =
                        [&](float* sums) {
                          ops_.clear(words_, sums);
-                         add(sums, saved);
+                         add_rows(own_rows_, sums, saved);
                        },
                    .turns = turns_,
-                   .go_on = [&](const Range&, float* sums) { add(sums, saved); }};
-  co_await tensor_->together(sum);
-  for (const Place& place : places_)
-    ops_.add_to(static_cast<std::size_t>(place.parameter->start.size), held.floats() + place.begin,
+                   .go_on = [&](const Range& own, float* sums) { add_rows(own, sums, saved); }};
+  co_await group_->together(sum);
+  if (!adds_at_once_) co_return held;
+  for (std::size_t i = 0; i < layers_.size(); ++i) add(i, held);
+  co_return Buffer();
+}
+
+void RowGradients::add(std::size_t layer, const Buffer& sums) const {
+  if (!sums || !adds_) return;
+  for (const Place& place : places_[layer])
+    ops_.add_to(static_cast<std::size_t>(place.parameter->start.size), sums.floats() + place.begin,
                 place.parameter->gradients());
 }
 

@@ -47,8 +47,8 @@ inline void expect_serial_bits(const Order& pipeline, const Model& model, const 
 /// In fast numerics, under 1F1B on two pipeline ranks: both within so much of the serial run's.
 inline void expect_near_serial_run(const Model& model, const Layout& layout, double gradients,
                                    double parameters) {
-  const Program program =
-      divided(planner::make_order("1f1b", {2, 4, 1, {}}), model, layout, "torch");
+  const Program program = divided(planner::make_order("1f1b", {2, 4, 1, {}}), model, layout,
+                                  "torch", exec::Numerics::Fast);
   const exec::VerifyReport verify = train(program, model, exec::Numerics::Fast, layout).verify;
   EXPECT_LT(verify.gradients.norm_rel, gradients);
   EXPECT_LT(verify.parameters.norm_rel, parameters);

@@ -1,5 +1,5 @@
-// Pipelines whose stages are divided among ranks (tensor and expert parallelism), and small models
-// to divide.
+// Pipelines whose stages are divided among ranks (tensor, context and expert parallelism), and
+// small models to divide.
 #pragma once
 
 #include <string>
@@ -61,17 +61,23 @@ struct Layout {
   int experts = 1;    // ranks that divide them
   int groups = 1;     // of replicas, where it is sharded
   bool rows = false;  // sequence parallelism
+  int context = 1;    // ranks that have a part of every sequence each
+
+  StageDivision division() const { return {tensor, experts, rows, context}; }
 };
 
-/// The pipeline's order, with the parts that the model's layers have, for all devices.
+/// The pipeline's order, with the parts that the model's layers have in these numerics, for all
+/// devices.
 inline Program divided(const Order& pipeline, const Model& model, const Layout& layout,
-                       const char* policy = "torch") {
+                       const char* policy = "torch",
+                       exec::Numerics numerics = exec::Numerics::Exact) {
   Order order = planner::replicate(pipeline, layout.replicas);
   const std::vector<StagePlan> stages =
       equal_stages(model, lower(order, comm_policy_preset(policy)));
   order.parts = exec::divided_parts(model, stages, kMicroBatchSize, layout.recompute,
-                                    {layout.tensor, layout.experts, layout.rows});
+                                    layout.division(), numerics);
   if (layout.tensor > 1) order.mesh.push_back({std::string(kTensorAxis), layout.tensor});
+  if (layout.context > 1) order.mesh.push_back({std::string(kContextAxis), layout.context});
   if (layout.experts > 1) order.mesh.push_back({std::string(kExpertAxis), layout.experts});
   std::vector<StageId> tied;
   for (const StageId stage : tied_stages(model, stages)) tied.push_back(stage);

@@ -52,7 +52,7 @@ void attention_forward(const AttentionShape& s, const float* qkv, float* probabi
       float* p = probabilities + at.probabilities;
       cpu::gemm({t, t, d}, scale, {qkv + at.query, stride}, {qkv + at.key, stride, true}, 0.0F, p,
                 t, numerics);
-      cpu::causal_softmax(t, p);
+      cpu::causal_softmax(cpu::square(t), p);
       cpu::gemm({t, d, t}, 1.0F, {p, t}, {qkv + at.value, stride}, 0.0F, context + at.context,
                 s.width, numerics);
     }
@@ -77,7 +77,7 @@ void attention_backward_input(const AttentionShape& s, const float* qkv, const f
                 numerics);
       cpu::gemm({t, t, d}, 1.0F, {dc, s.width}, {qkv + at.value, stride, true}, 0.0F, scratch, t,
                 numerics);
-      cpu::causal_softmax_backward(t, is_shared ? score_scale(s) : 1.0F, p, scratch);
+      cpu::causal_softmax_backward(cpu::square(t), is_shared ? score_scale(s) : 1.0F, p, scratch);
       cpu::gemm({t, d, t}, scale, {scratch, t}, {qkv + at.key, stride}, 0.0F, dqkv + at.query,
                 stride, numerics);
       cpu::gemm({t, d, t}, scale, {scratch, t, true}, {qkv + at.query, stride}, before,

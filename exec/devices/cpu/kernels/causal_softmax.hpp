@@ -1,5 +1,5 @@
-// The softmax of a square of causal scores, [sequence][sequence]: of row i over its first i + 1
-// numbers; the others become 0.
+// The softmax of causal scores, [rows][columns] of queries one after another: of row i over its
+// first so many numbers; the others become 0.
 #pragma once
 
 #include <algorithm>
@@ -9,19 +9,26 @@
 
 namespace pipewright::exec::cpu {
 
-inline void causal_softmax(int sequence, float* scores) {
-  for (int i = 0; i < sequence; ++i, scores += sequence) {
+/// The first query is at place `first` of its sequence, and sees first + 1 keys.
+struct CausalRows {
+  int rows = 0, first = 0, columns = 0;
+};
+/// Of a whole sequence.
+inline CausalRows square(int sequence) { return {sequence, 0, sequence}; }
+
+inline void causal_softmax(const CausalRows& of, float* scores) {
+  for (int i = of.first; i < of.first + of.rows; ++i, scores += of.columns) {
     softmax(i + 1, scores, scores);
-    std::fill(scores + i + 1, scores + sequence, 0.0F);
+    std::fill(scores + i + 1, scores + of.columns, 0.0F);
   }
 }
 
 /// dS = factor · P · (dP - sum(P dP)) row by row; `d` is dP and becomes dS.
-inline void causal_softmax_backward(int sequence, float factor, const float* p, float* d) {
-  for (int i = 0; i < sequence; ++i, p += sequence, d += sequence) {
+inline void causal_softmax_backward(const CausalRows& of, float factor, const float* p, float* d) {
+  for (int i = of.first; i < of.first + of.rows; ++i, p += of.columns, d += of.columns) {
     const float dot = sum(i + 1, [p, d](int j) { return p[j] * d[j]; });
     for (int j = 0; j <= i; ++j) d[j] = factor * (p[j] * (d[j] - dot));
-    std::fill(d + i + 1, d + sequence, 0.0F);
+    std::fill(d + i + 1, d + of.columns, 0.0F);
   }
 }
 

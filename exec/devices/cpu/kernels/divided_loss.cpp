@@ -48,14 +48,17 @@ void add_exponentials(const LogitsPart& part, const float* logits, const float* 
 }
 
 double finish_cross_entropy(const LogitsPart& part, const float* facts, const float* sums,
-                            float* probabilities) {
+                            float* probabilities, double* of_rows) {
   double total = 0;
   for (int r = 0; r < part.own.rows; ++r) {
     const float sum = cpu::sum(kLossLanes, [sums](int lane) { return sums[lane]; });
     const float inverse = 1.0F / sum;
     for (int j = 0; j < part.own.width; ++j) probabilities[j] *= inverse;
-    total += std::log(static_cast<double>(sum)) +
-             (static_cast<double>(largest(part, facts)) - static_cast<double>(facts[part.members]));
+    const double loss =
+        std::log(static_cast<double>(sum)) +
+        (static_cast<double>(largest(part, facts)) - static_cast<double>(facts[part.members]));
+    if (of_rows != nullptr) of_rows[r] = loss;
+    total += loss;
     probabilities += part.own.width;
     facts += part.members + 1;
     sums += kLossLanes;

@@ -58,7 +58,7 @@ void latent_attention_forward(const LatentShape& s, const LatentInputs& in, floa
                 {in.rotary_key + at.rotary_key, s.widths.rotary, true}, 1.0F, p, t, numerics);
       // A canonical product that goes on from what is there cannot scale.
       for (std::size_t i = 0; i < s.scratch(); ++i) p[i] *= scale;
-      cpu::causal_softmax(t, p);
+      cpu::causal_softmax(cpu::square(t), p);
       cpu::gemm({t, s.widths.value, t}, 1.0F, {p, t}, {in.keys_values + at.value, keys}, 0.0F,
                 context + at.context, s.context_width(), numerics);
     }
@@ -80,7 +80,7 @@ void latent_attention_backward_input(const LatentShape& s, const LatentInputs& i
                 out.keys_values + at.value, keys, numerics);
       cpu::gemm({t, t, value}, 1.0F, {dc, s.context_width()},
                 {in.keys_values + at.value, keys, true}, 0.0F, scratch, t, numerics);
-      cpu::causal_softmax_backward(t, latent_score_scale(s), p, scratch);
+      cpu::causal_softmax_backward(cpu::square(t), latent_score_scale(s), p, scratch);
       cpu::gemm({t, plain, t}, 1.0F, {scratch, t}, {in.keys_values + at.key, keys}, 0.0F,
                 out.queries + at.query, queries, numerics);
       cpu::gemm({t, rotary, t}, 1.0F, {scratch, t}, {in.rotary_key + at.rotary_key, rotary}, 0.0F,

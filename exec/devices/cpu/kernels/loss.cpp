@@ -9,14 +9,17 @@
 namespace pipewright::exec {
 
 double softmax_cross_entropy_forward(const LossShape& shape, const float* logits,
-                                     const std::int32_t* labels, float* probabilities) {
+                                     const std::int32_t* labels, float* probabilities,
+                                     double* of_rows) {
   double total = 0;
   const int width = shape.width;
   for (int r = 0; r < shape.rows; ++r, logits += width, probabilities += width) {
     const float of_label = logits[labels[r]];  // before it is overwritten, if in place
     const cpu::SoftmaxSums sums = cpu::softmax(width, logits, probabilities);
-    total += std::log(static_cast<double>(sums.sum)) +
-             (static_cast<double>(sums.maximum) - static_cast<double>(of_label));
+    const double loss = std::log(static_cast<double>(sums.sum)) +
+                        (static_cast<double>(sums.maximum) - static_cast<double>(of_label));
+    if (of_rows != nullptr) of_rows[r] = loss;
+    total += loss;
   }
   return total;
 }
@@ -31,14 +34,16 @@ void softmax_cross_entropy_backward_input(const LossShape& shape, const float* p
   }
 }
 
-double mse_forward(const LossShape& shape, const float* y, const float* target) {
+double mse_forward(const LossShape& shape, const float* y, const float* target, double* of_rows) {
   double total = 0;
   const int width = shape.width;
   for (int r = 0; r < shape.rows; ++r, y += width, target += width) {
-    total += static_cast<double>(cpu::sum(width, [y, target](int j) {
+    const auto loss = static_cast<double>(cpu::sum(width, [y, target](int j) {
       const float difference = y[j] - target[j];
       return difference * difference;
     }));
+    if (of_rows != nullptr) of_rows[r] = loss;
+    total += loss;
   }
   return total;
 }

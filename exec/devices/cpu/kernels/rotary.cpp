@@ -14,8 +14,9 @@ void fill_turns(const RotaryShape& shape, float* turns) {
     const double turn = std::pow(shape.base, -2.0 * j / shape.head_width);
     float* at = turns + j;
     for (int t = 0; t < shape.sequence; ++t, at += shape.head_width) {
-      at[0] = static_cast<float>(std::cos(t * turn));
-      at[half] = static_cast<float>(std::sin(t * turn));
+      const int position = shape.context.position(shape.sequence, t);
+      at[0] = static_cast<float>(std::cos(position * turn));
+      at[half] = static_cast<float>(std::sin(position * turn));
     }
   }
 }

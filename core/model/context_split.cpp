@@ -1,0 +1,71 @@
+#include "core/model/context_split.hpp"
+
+#include <vector>
+
+#include "core/model/find_layer.hpp"
+
+namespace pipewright {
+namespace {
+
+/// What a layer does with a row depends on that row alone, or it knows of the others' keys.
+bool takes_parts_of_sequences(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::Linear:
+    case LayerKind::Relu:
+    case LayerKind::Gelu:
+    case LayerKind::Swiglu:
+    case LayerKind::LayerNorm:
+    case LayerKind::RmsNorm:
+    case LayerKind::CausalSelfAttention:
+    case LayerKind::Embedding:
+    case LayerKind::Residual:
+    case LayerKind::Sequential:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// The path of the first layer that needs whole sequences; "" if none does.
+std::string needs_whole_sequences(const std::vector<Layer>& chain, const std::string& outer) {
+  for (std::size_t k = 0; k < chain.size(); ++k) {
+    const Layer& layer = chain[k];
+    const std::string path = layer_path(outer, static_cast<int>(k), layer);
+    if (!takes_parts_of_sequences(layer.kind))
+      return "\"" + path + "\" (" + std::string(to_string(layer.kind)) + ")";
+    for (const std::vector<Layer>* inner : {&layer.inner, &layer.shortcut}) {
+      if (std::string found = needs_whole_sequences(*inner, path); !found.empty()) return found;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string context_fault(const Model& model, int ranks) {
+  if (ranks == 1) return "";
+  if (const std::string layer = needs_whole_sequences(model.layers, ""); !layer.empty())
+    return "context parallelism does not divide the rows of layer " + layer + " yet; take cp 1";
+  const int chunks = 2 * ranks, sequence = model.sequence;
+  if (sequence % chunks == 0) return "";
+  const int below = sequence / chunks * chunks, above = below + chunks;
+  return "cp " + std::to_string(ranks) + " gives each rank 2 of " + std::to_string(chunks) +
+         " chunks of a sample, and its " + std::to_string(sequence) +
+         " tokens do not divide into them; the nearest lengths that do are " +
+         (below > 0 ? std::to_string(below) + " and " : "") + std::to_string(above);
+}
+
+std::string context_fault(const Model& model, const StageDivision& ranks) {
+  if (ranks.context == 1) return "";
+  const std::string fault = context_fault(model, ranks.context);
+  if (!fault.empty()) return fault;
+  const std::string both = "cp " + std::to_string(ranks.context) + " beside ";
+  if (ranks.experts > 1)
+    return both + "ep " + std::to_string(ranks.experts) +
+           " is not there yet: take one of the two alone";
+  if (ranks.rows && ranks.tensor > 1)
+    return both + "sequence parallelism is not there yet: take one of the two alone";
+  return "";
+}
+
+}  // namespace pipewright

@@ -1,0 +1,139 @@
+// Causal attention of a rank's own queries over the keys and values of all ranks (context
+// parallelism). Keys lie chunk by chunk on their ranks, so products go chunk by chunk, in the order
+// of the sequence: in exact numerics each is the chain that the kernel of whole sequences makes
+// (exec/devices/cpu/kernels/attention.cpp), without the zeros of keys that come later.
+#include <algorithm>
+#include <cmath>
+
+#include "exec/devices/cpu/kernels/causal_softmax.hpp"
+#include "exec/devices/cpu/kernels/gemm.hpp"
+#include "exec/layers/context_ops.hpp"
+
+namespace pipewright::exec {
+namespace {
+
+std::size_t at_row(std::int64_t row, int width) {
+  return static_cast<std::size_t>(row) * static_cast<std::size_t>(width);
+}
+
+/// One head of a chunk of this rank's queries.
+struct Queries {
+  int sample, head, which;
+};
+
+std::int64_t first_row(const ContextShape& s, const Queries& of) {
+  return std::int64_t{of.sample} * s.own.sequence + of.which * s.chunk();
+}
+
+/// In an array with rows as wide as that.
+std::size_t queries_at(const ContextShape& s, const Queries& of, int width) {
+  return at_row(first_row(s, of), width) + at_row(of.head, s.own.head_width());
+}
+
+std::size_t probabilities_at(const ContextShape& s, const Queries& of) {
+  const std::size_t before = of.which == 0 ? 0 : at_row(s.chunk(), s.visible(0));
+  return static_cast<std::size_t>(of.sample * s.own.heads + of.head) * s.of_head() + before;
+}
+
+/// Where the keys of a chunk begin that serve the head; their values are a key_width behind.
+std::size_t keys_at(const ContextShape& s, const Queries& of, int chunk) {
+  const int member = holder_of_chunk(chunk, s.place.parts);
+  const std::int64_t row = (std::int64_t{member} * s.own.samples + of.sample) * s.own.sequence +
+                           which_of_holder(chunk, s.place.parts) * s.chunk();
+  return at_row(row, s.keys_width()) + at_row(of.head / s.own.queries_a_key(), s.own.head_width());
+}
+
+float scale_of_scores(const ContextShape& s) {
+  return 1.0F / std::sqrt(static_cast<float>(s.own.head_width()));
+}
+
+cpu::CausalRows rows_of(const ContextShape& s, int which) {
+  return {
+      .rows = s.chunk(), .first = s.place.chunk(which) * s.chunk(), .columns = s.visible(which)};
+}
+
+}  // namespace
+
+void copy_keys(const ContextShape& s, const float* qkv, float* keys) {
+  const int width = s.keys_width();
+  qkv += s.own.width;
+  for (int r = 0; r < s.own.rows(); ++r, qkv += s.own.qkv_width(), keys += width)
+    std::copy(qkv, qkv + width, keys);
+}
+
+void context_attention_forward(const ContextShape& s, const float* qkv, const float* keys,
+                               float* probabilities, float* context, Numerics numerics) {
+  const int n = s.chunk(), d = s.own.head_width();
+  const float scale = scale_of_scores(s);
+  const auto attend = [&](const Queries& of) {
+    const int columns = s.visible(of.which), last = s.place.chunk(of.which);
+    const float* const q = qkv + queries_at(s, of, s.own.qkv_width());
+    float* const p = probabilities + probabilities_at(s, of);
+    float* const c = context + queries_at(s, of, s.own.width);
+    for (int k = 0; k <= last; ++k)
+      cpu::gemm({n, n, d}, scale, {q, s.own.qkv_width()},
+                {keys + keys_at(s, of, k), s.keys_width(), true}, 0.0F, p + k * n, columns,
+                numerics);
+    cpu::causal_softmax(rows_of(s, of.which), p);
+    for (int k = 0; k <= last; ++k)
+      cpu::gemm({n, d, n}, 1.0F, {p + k * n, columns},
+                {keys + keys_at(s, of, k) + s.own.key_width(), s.keys_width()},
+                k == 0 ? 0.0F : 1.0F, c, s.own.width, numerics);
+  };
+  for (int sample = 0; sample < s.own.samples; ++sample) {
+    for (int head = 0; head < s.own.heads; ++head) {
+      for (const int which : {0, 1}) attend({sample, head, which});
+    }
+  }
+}
+
+void context_attention_backward(const ContextShape& s, const ContextQueries& queries,
+                                const float* qkv, const float* keys, const float* probabilities,
+                                const float* dcontext, float* dqkv, float* dkeys, float* scratch,
+                                Numerics numerics) {
+  const int n = s.chunk(), d = s.own.head_width(), stride = s.own.qkv_width();
+  const int columns = s.visible(queries.which), last = s.place.chunk(queries.which);
+  const bool is_shared = s.own.queries_a_key() > 1;
+  const auto go_back = [&](const Queries& of) {
+    const float* const p = probabilities + probabilities_at(s, of);
+    const float* const dc = dcontext + queries_at(s, of, s.own.width);
+    const std::size_t query = queries_at(s, of, stride);
+    for (int k = 0; k <= last; ++k)
+      cpu::gemm({n, n, d}, 1.0F, {dc, s.own.width},
+                {keys + keys_at(s, of, k) + s.own.key_width(), s.keys_width(), true}, 0.0F,
+                scratch + k * n, columns, numerics);
+    cpu::causal_softmax_backward(rows_of(s, of.which), is_shared ? scale_of_scores(s) : 1.0F, p,
+                                 scratch);
+    for (int k = 0; k <= last; ++k) {
+      const std::size_t key = keys_at(s, of, k),
+                        value = key + static_cast<std::size_t>(s.own.key_width());
+      cpu::gemm({n, d, n}, 1.0F, {scratch + k * n, columns}, {keys + key, s.keys_width()},
+                k == 0 ? 0.0F : 1.0F, dqkv + query, stride, numerics);
+      cpu::gemm({n, d, n}, 1.0F, {p + k * n, columns, true}, {dc, s.own.width}, 1.0F, dkeys + value,
+                s.keys_width(), numerics);
+      cpu::gemm({n, d, n}, 1.0F, {scratch + k * n, columns, true}, {qkv + query, stride}, 1.0F,
+                dkeys + key, s.keys_width(), numerics);
+    }
+    if (is_shared) return;
+    float* dq = dqkv + query;
+    for (int i = 0; i < n; ++i, dq += stride) {
+      for (int j = 0; j < d; ++j) dq[j] *= scale_of_scores(s);
+    }
+  };
+  for (int sample = 0; sample < s.own.samples; ++sample) {
+    for (int key = 0; key < s.own.key_heads(); ++key)
+      go_back({sample, key * s.own.queries_a_key() + queries.head, queries.which});
+  }
+}
+
+void take_key_gradients(const ContextShape& s, const float* dkeys, float* dqkv) {
+  const float scale = s.own.queries_a_key() > 1 ? 1.0F : scale_of_scores(s);
+  const int width = s.own.key_width();
+  dqkv += s.own.width;
+  for (int r = 0; r < s.own.rows(); ++r, dqkv += s.own.qkv_width(), dkeys += s.keys_width()) {
+    for (int j = 0; j < width; ++j) dqkv[j] = dkeys[j] * scale;
+    std::copy(dkeys + width, dkeys + 2 * width, dqkv + width);
+  }
+}
+
+}  // namespace pipewright::exec

@@ -1,0 +1,43 @@
+// What attention brings together where ranks have a part of every sequence each (context
+// parallelism): the keys and values of all ranks, in front of it and once more in I, so that a rank
+// keeps its own alone between the two; and the sums of their gradients, of which each rank wants
+// its own. One thread at a time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "exec/layers/context_group.hpp"
+#include "exec/layers/context_ops.hpp"
+#include "exec/layers/layer.hpp"
+
+namespace pipewright::exec {
+
+class ContextAttention {
+ public:
+  /// Of a layer at the site, which has a group along cp, with this rank's heads.
+  ContextAttention(const LayerSite& site, const AttentionShape& own);
+
+  const ContextShape& shape() const { return shape_; }
+
+  /// Keys and values of all ranks, from own qkv. Pauses.
+  Task<Buffer> gather_keys(const Buffer& qkv) const;
+  void forward(const Buffer& qkv, const Buffer& keys, float* probabilities, float* context) const;
+  /// Of I; they outlive it.
+  struct Arrays {
+    const Buffer &qkv, &keys, &probabilities, &dcontext, &dqkv;
+  };
+  /// Fills dqkv. Pauses.
+  Task<void> backward_input(Arrays arrays) const;
+
+ private:
+  void go_back(const Arrays& arrays, const ContextQueries& queries, float* dkeys) const;
+
+  TensorOps& ops_;
+  ContextGroup& group_;
+  const ContextShape shape_;
+  const std::string name_;  // of the calls
+  std::vector<ChainTurn> turns_;
+};
+
+}  // namespace pipewright::exec
