@@ -211,15 +211,25 @@ Inference infer_with(const OperatorCall& call, const Operator& row) {
   return backward(equation(operands), inputs, outputs, call.mesh);
 }
 
-}  // namespace
-
-Inference infer(const OperatorCall& call) {
+/// Calls `answer` with the operator's row; complaints get the operator's name in front.
+template <class Answer>
+auto with_name(const OperatorCall& call, Answer answer) {
   const Operator& row = operator_named(call.name);
   try {
-    return infer_with(call, row);
+    return answer(row);
   } catch (const InputError& error) {
     throw InputError(call.name + ": " + error.message());
   }
+}
+
+}  // namespace
+
+Inference infer(const OperatorCall& call) {
+  return with_name(call, [&](const Operator& row) { return infer_with(call, row); });
+}
+
+Equation equation_of(const OperatorCall& call) {
+  return with_name(call, [&](const Operator& row) { return row.equation(operands_of(call, row)); });
 }
 
 }  // namespace pipewright::spmd

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/spmd/equation.hpp"
 #include "core/spmd/operator_call.hpp"
 
 namespace pipewright::spmd {
@@ -24,5 +25,9 @@ struct Inference {
 /// Inputs that are Partial are summed first. Throws InputError, "matmul: …", with the tensors'
 /// names: a call that does not fit the operator, layouts that contradict each other.
 Inference infer(const OperatorCall& call);
+
+/// What the operator does to the dimensions of its tensors, forward. Throws InputError as infer()
+/// does.
+Equation equation_of(const OperatorCall& call);
 
 }  // namespace pipewright::spmd

@@ -27,31 +27,6 @@ std::vector<int> read_small_numbers(const JsonCursor& value, int least, int most
   return numbers;
 }
 
-Shape read_shape(const JsonCursor& value) {
-  Shape shape = read_numbers(value, -1, kMostElements);
-  if (shape.size() > kMostTensorDims) value.fail("at most 16 dimensions");
-  std::int64_t elements = 1;
-  for (const std::int64_t size : shape) {
-    if (size > kMostElements / elements) value.fail("at most 2^40 elements");
-    elements *= std::max<std::int64_t>(1, size);
-  }
-  return shape;
-}
-
-/// An entry for each dimension: -1, a mesh dimension, or a list of them.
-std::vector<std::vector<int>> read_dims_mapping(const JsonCursor& value) {
-  std::vector<std::vector<int>> dims;
-  for (const JsonCursor& element : value.elements()) {
-    if (element.value().is_array()) {
-      dims.push_back(read_small_numbers(element, 0, kMostMeshDims));
-      continue;
-    }
-    const auto dim = static_cast<int>(element.integer(-1, kMostMeshDims));
-    dims.push_back(dim == -1 ? std::vector<int>() : std::vector<int>{dim});
-  }
-  return dims;
-}
-
 Tensor read_tensor(const JsonCursor& value) {
   value.only({"shape", "dims_mapping", "partial_dims"});
   Tensor tensor{.shape = read_shape(value.at("shape")), .layout = {}};
@@ -62,15 +37,6 @@ Tensor read_tensor(const JsonCursor& value) {
     }
   }
   return tensor;
-}
-
-Attribute read_attribute(const JsonCursor& value) {
-  const Json& json = value.value();
-  if (json.is_boolean()) return value.boolean();
-  if (json.is_string()) return value.string();
-  if (json.is_array()) return read_numbers(value, -kMostElements, kMostElements);
-  if (json.is_number_integer()) return value.integer(-kMostElements, kMostElements);
-  return value.number(-1e300, 1e300);
 }
 
 void read_argument(const JsonCursor& value, OperatorCall& call) {
@@ -109,11 +75,44 @@ Json to_json(const std::vector<PlacedLayout>& layouts, const ProcessMesh& mesh) 
 
 }  // namespace
 
-ProcessMesh read_process_mesh(const JsonCursor& value) {
-  value.only({"shape", "process_ids", "dim_names"});
+Shape read_shape(const JsonCursor& value) {
+  Shape shape = read_numbers(value, -1, kMostElements);
+  if (shape.size() > kMostTensorDims) value.fail("at most 16 dimensions");
+  std::int64_t elements = 1;
+  for (const std::int64_t size : shape) {
+    if (size > kMostElements / elements) value.fail("at most 2^40 elements");
+    elements *= std::max<std::int64_t>(1, size);
+  }
+  return shape;
+}
+
+std::vector<std::vector<int>> read_dims_mapping(const JsonCursor& value) {
+  std::vector<std::vector<int>> dims;
+  for (const JsonCursor& element : value.elements()) {
+    if (element.value().is_array()) {
+      dims.push_back(read_small_numbers(element, 0, kMostMeshDims));
+      continue;
+    }
+    const auto dim = static_cast<int>(element.integer(-1, kMostMeshDims));
+    dims.push_back(dim == -1 ? std::vector<int>() : std::vector<int>{dim});
+  }
+  return dims;
+}
+
+Attribute read_attribute(const JsonCursor& value) {
+  const Json& json = value.value();
+  if (json.is_boolean()) return value.boolean();
+  if (json.is_string()) return value.string();
+  if (json.is_array()) return read_numbers(value, -kMostElements, kMostElements);
+  if (json.is_number_integer()) return value.integer(-kMostElements, kMostElements);
+  return value.number(-1e300, 1e300);
+}
+
+ProcessMesh read_process_mesh(const JsonCursor& value, std::string_view ranks) {
+  value.only({"shape", ranks, "dim_names"});
   ProcessMesh mesh;
   mesh.shape = read_small_numbers(value.at("shape"), 1, kMostMeshProcesses);
-  mesh.ranks = read_small_numbers(value.at("process_ids"), 0, 1 << 30);
+  mesh.ranks = read_small_numbers(value.at(ranks), 0, 1 << 30);
   mesh.dim_names = names_of_dims(mesh.dims());
   if (const auto names = value.find("dim_names")) {
     mesh.dim_names.clear();

@@ -30,7 +30,13 @@ InferenceAnswer answer_to(const InferenceCase& inference_case);
 Json to_json(const InferenceAnswer& answer, const ProcessMesh& mesh);
 Json to_json(const Layout& layout, const ProcessMesh& mesh);
 
-/// {"shape": …, "process_ids": …}, and "dim_names" where they are given.
-ProcessMesh read_process_mesh(const JsonCursor& value);
+/// {"shape": …, "process_ids": …}, and "dim_names" where they are given; `ranks` is the key of the
+/// processes.
+ProcessMesh read_process_mesh(const JsonCursor& value, std::string_view ranks = "process_ids");
+/// A size that is not known yet is -1.
+Shape read_shape(const JsonCursor& value);
+/// An entry for each dimension: -1, a mesh dimension, or a list of them.
+std::vector<std::vector<int>> read_dims_mapping(const JsonCursor& value);
+Attribute read_attribute(const JsonCursor& value);
 
 }  // namespace pipewright::spmd

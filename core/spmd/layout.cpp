@@ -88,6 +88,14 @@ std::string text_of(const Placement& placement) {
   return "P(" + std::string(name_of(placement.reduction)) + ")";
 }
 
+std::string text_of(const Layout& layout, const ProcessMesh& mesh) {
+  std::string text;
+  for (const Placement& placement : placements_of(layout, mesh)) {
+    text += (text.empty() ? "" : " ") + text_of(placement);
+  }
+  return text;
+}
+
 Placement placement_of(std::string_view text) {
   if (text == "R") return {};
   if (text == "P") return {.kind = Placement::Kind::Partial};

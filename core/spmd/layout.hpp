@@ -58,6 +58,8 @@ Layout layout_of(const std::vector<Placement>& placements, std::size_t tensor_di
 
 /// "R", "S0", "P(sum)".
 std::string text_of(const Placement& placement);
+/// "S0 R", one placement for each dimension of the mesh.
+std::string text_of(const Layout& layout, const ProcessMesh& mesh);
 std::string_view name_of(Reduction reduction);
 /// Of what text_of() writes; throws InputError.
 Placement placement_of(std::string_view text);

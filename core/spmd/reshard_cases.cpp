@@ -88,10 +88,7 @@ Json shapes_of(const Shape& shape, const Distribution& distribution) {
 }
 
 Json to_json(const ReshardStep& step) {
-  Json fields = {{"step", name_of(step.kind)}};
-  if (step.mesh_dim != -1) fields["mesh_dim"] = step.mesh_dim;
-  if (step.axis != -1) fields["axis"] = step.axis;
-  if (step.to_axis != -1) fields["to_axis"] = step.to_axis;
+  Json fields = summary_of(step);
   if (!step.groups.empty()) fields["groups"] = step.groups;
   for (const PartTransfer& transfer : step.transfers) {
     fields["transfers"].push_back({{"from", transfer.from},
@@ -99,11 +96,19 @@ Json to_json(const ReshardStep& step) {
                                    {"offset", transfer.part.offset},
                                    {"shape", transfer.part.shape}});
   }
-  fields["bytes"] = step.bytes;
   return fields;
 }
 
 }  // namespace
+
+Json summary_of(const ReshardStep& step) {
+  Json fields = {{"step", name_of(step.kind)}};
+  if (step.mesh_dim != -1) fields["mesh_dim"] = step.mesh_dim;
+  if (step.axis != -1) fields["axis"] = step.axis;
+  if (step.to_axis != -1) fields["to_axis"] = step.to_axis;
+  fields["bytes"] = step.bytes;
+  return fields;
+}
 
 std::vector<ReshardCase> read_reshard_cases(const JsonCursor& document) {
   std::vector<ReshardCase> cases;

@@ -19,6 +19,9 @@ std::vector<ReshardCase> read_reshard_cases(const JsonCursor& document);
 /// What each rank has before and afterwards, and the steps between.
 Json answer_to(const ReshardCase& reshard_case, const ReshardPlan& plan);
 
+/// What a step does and its bytes, without the processes.
+Json summary_of(const ReshardStep& step);
+
 /// "all_gather of mesh dimension 0, 96 B".
 std::string text_of(const ReshardStep& step);
 

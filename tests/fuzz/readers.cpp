@@ -12,6 +12,8 @@
 #include "core/order/order.hpp"
 #include "core/order/problems.hpp"
 #include "core/plan/paddle_tuner_job.hpp"
+#include "core/spmd/graph/explanation.hpp"
+#include "core/spmd/graph/graph_json.hpp"
 #include "core/spmd/inference_cases.hpp"
 #include "core/spmd/placement_cases.hpp"
 #include "core/spmd/reshard_cases.hpp"
@@ -97,6 +99,16 @@ void read_spmd_reshards(std::string_view bytes) {
   });
 }
 
+/// A graph, completed, and again from what it became.
+void complete_spmd_graph(std::string_view bytes) {
+  with_cursor(bytes, [](const JsonCursor& root) {
+    const spmd::Completion once = spmd::completed(spmd::read_graph(root));
+    const Json text = to_json(once);
+    const Json again = to_json(spmd::completed(spmd::read_graph(JsonCursor(text, "again"))));
+    PIPEWRIGHT_ASSERT(again == text, "a completed graph completes to itself");
+  });
+}
+
 /// Layers on meshes and clusters to be cut.
 void read_spmd_layers(std::string_view bytes) {
   with_cursor(bytes, [](const JsonCursor& root) {
@@ -116,7 +128,8 @@ void read_packed(std::string_view bytes) {
 }
 
 constexpr char kModel[] = "model", kCluster[] = "cluster", kProfile[] = "profile", kPlan[] = "plan",
-               kOrder[] = "order", kJob[] = "job", kArchitecture[] = "architecture";
+               kOrder[] = "order", kJob[] = "job", kArchitecture[] = "architecture",
+               kGraph[] = "graph";
 
 }  // namespace
 
@@ -129,6 +142,7 @@ const std::vector<Reader>& readers() {
       {kOrder, read_document<kOrder>},
       {kJob, read_document<kJob>},
       {kArchitecture, read_document<kArchitecture>},
+      {kGraph, read_document<kGraph>},
       {"order_csv", read_order_rows},
       {"trace", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.json"); }},
       {"journal",
@@ -150,6 +164,7 @@ const std::vector<Reader>& readers() {
          (void)write_action_times_csv(read_action_times_csv(bytes, "fuzz.csv"));
        }},
       {"spmd_cases", read_spmd_cases},
+      {"spmd_graphs", complete_spmd_graph},
       {"spmd_layers", read_spmd_layers},
       {"spmd_reshards", read_spmd_reshards},
       {"paddle_cluster",

@@ -5,6 +5,7 @@
 #include "core/model/architecture_json.hpp"
 #include "core/order/order_json.hpp"
 #include "core/plan/job.hpp"
+#include "core/spmd/graph/graph_json.hpp"
 
 namespace pipewright::test {
 
@@ -149,6 +150,34 @@ Json job() {
     "training": {"optimizer": "sgd", "learning_rate": 0.5, "steps": 3, "seed": 7,
                  "data": "/tmp/data.txt", "recompute": "selective",
                  "clip_grad_norm": 1.5}})");
+}
+
+Json annotated_graph() {
+  return parsed(R"({
+    "schema": "pipewright.graph/1",
+    "meshes": {"left": {"shape": [2, 2], "dim_names": ["dp", "tp"], "ranks": [0, 1, 2, 3]},
+               "right": {"shape": [2], "ranks": [4, 5]}},
+    "tensors": {
+      "x": {"shape": [4, 6], "type": "float32",
+            "annotation": {"mesh": "left", "placements": ["S0", "R"]}},
+      "w": {"shape": [6, 8], "type": "bf16",
+            "annotation": {"mesh": "left", "dims_mapping": [-1, 1], "chunk_id": 1}},
+      "h": {"shape": [4, 8], "type": "float32"},
+      "a": {"shape": [4, 8], "type": "float32",
+            "annotation": {"mesh": "right", "dims_mapping": [-1, -1], "partial": {"0": "sum"}}},
+      "b": {"shape": [4, 4], "type": "float32"}, "c": {"shape": [4, 4], "type": "float32"},
+      "d": {"shape": [4, 8], "type": "float32"}},
+    "operators": [
+      {"name": "product", "rule": "matmul", "inputs": ["x", "w"], "outputs": ["h"],
+       "attributes": [false, false],
+       "annotation": {"process_mesh": "left", "impl_type": "matmul_v2", "impl_idx": 0,
+                      "inputs": [{"dims_mapping": [0, -1]}, null],
+                      "outputs": [{"dims_mapping": [0, 1]}], "chunk_id": 1}},
+      {"name": "scale", "rule": "scale", "inputs": ["h"], "outputs": ["a"]},
+      {"name": "split", "rule": "split", "inputs": ["a"], "outputs": [["b", "c"]],
+       "attributes": [[4, 4], 1], "annotation": {"process_mesh": "right"}},
+      {"name": "concat", "rule": "concat", "inputs": [["b", "c"]], "outputs": ["d"],
+       "attributes": [1]}]})");
 }
 
 Json paddle_job() {
@@ -324,6 +353,7 @@ std::vector<Sample> sample_documents() {
            parsed(R"({"schema": "pipewright.architecture/1", "name": "mine", "preset": "llama3-8b",
                       "layers": 16, "sequence": 4096})")},
           {"architecture", "full", to_json(architecture_preset("deepseek-v3"))},
+          {"graph", "annotated", annotated_graph()},
           {"job", "flat", job()},
           {"job", "paddle", paddle_job()},
           {"job", "estimated", estimated_job()}};
@@ -351,6 +381,9 @@ Json rewritten(const std::string& kind, const Json& document) {
   }
   if (kind == "architecture") {
     return to_json(read_architecture(cursor));
+  }
+  if (kind == "graph") {
+    return to_json(spmd::read_graph(cursor));
   }
   throw std::logic_error("no such kind of document: " + kind);
 }

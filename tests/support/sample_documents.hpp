@@ -17,7 +17,8 @@ Plan sample_plan();
 Profile sample_profile();
 
 struct Sample {
-  std::string kind;  // "model", "cluster", "profile", "plan", "order", "job", "architecture"
+  std::string
+      kind;  // "model", "cluster", "profile", "plan", "order", "job", "architecture", "graph"
   std::string name;  // tells the samples of one kind apart
   Json document;
 };

@@ -20,6 +20,7 @@ Command run_command();
 Command schedules_command();
 Command simulate_command();
 Command spmd_command();
+Command spmd_complete_command();  // a child of spmd
 Command tune_command();
 
 }  // namespace pipewright::tools

@@ -18,19 +18,10 @@ using spmd::InferenceAnswer;
 using spmd::InferenceCase;
 using spmd::PlacedLayout;
 
-/// "S0 R", one placement for each dimension of the mesh.
-std::string placements_text(const spmd::Layout& layout, const spmd::ProcessMesh& mesh) {
-  std::string text;
-  for (const spmd::Placement& placement : spmd::placements_of(layout, mesh)) {
-    text += (text.empty() ? "" : " ") + text_of(placement);
-  }
-  return text;
-}
-
 std::string layouts_text(const std::vector<PlacedLayout>& layouts, const spmd::ProcessMesh& mesh) {
   std::string text;
   for (const PlacedLayout& placed : layouts) {
-    text += (text.empty() ? "" : ", ") + placements_text(placed.layout, mesh);
+    text += (text.empty() ? "" : ", ") + text_of(placed.layout, mesh);
   }
   return text;
 }
@@ -154,7 +145,7 @@ void print_reshards(const std::vector<spmd::ReshardCase>& cases, Session& sessio
   using Align = Table::Align;
   Table table({{"case"}, {"from"}, {"to"}, {"bytes", Align::Right}, {"steps"}});
   const auto text = [](const spmd::Distribution& side) {
-    return text_of(side.mesh) + ": " + placements_text(side.layout, side.mesh);
+    return text_of(side.mesh) + ": " + text_of(side.layout, side.mesh);
   };
   for (const spmd::ReshardCase& one : cases) {
     const spmd::ReshardPlan plan = plan_of(one);
@@ -249,10 +240,12 @@ Command infer_command() {
 Command spmd_command() {
   Command command;
   command.name = "spmd";
-  command.summary = "distributed tensors: layouts, reshards, layers on meshes";
+  command.summary = "distributed tensors: layouts, whole graphs, reshards, layers on meshes";
   command.examples = {{"spmd infer examples/spmd-cases.json", "what operators need and leave"},
+                      {"spmd complete examples/graph-mlp.json", "the layouts of a whole graph"},
                       {"spmd layers examples/spmd-layers.json", "where each layer is"}};
-  command.children = {infer_command(), reshard_command(), layers_command(), cut_command()};
+  command.children = {infer_command(), spmd_complete_command(), reshard_command(), layers_command(),
+                      cut_command()};
   return command;
 }
 

@@ -2,43 +2,16 @@
 // exactly what it should have, and cost no more than making everything whole in between.
 #include <gtest/gtest.h>
 
-#include <map>
-
-#include "core/spmd/reshard_steps.hpp"
+#include "tests/property/spmd/carried_out.hpp"
 
 namespace pipewright::spmd {
 namespace reshard_test {
 
-/// What a rank holds: its part and the values in it, row major.
-struct Held {
-  LocalPart part;
-  std::vector<std::int64_t> values;
-};
-using State = std::map<int, Held>;
-
-/// Calls `act(index in the whole tensor, place in the part)` for each element of a part.
-template <class Act>
-void for_each_element(const LocalPart& part, Act act) {
-  Shape at = part.offset;
-  for (std::int64_t place = 0; place < elements_of(part); ++place) {
-    act(at, static_cast<std::size_t>(place));
-    for (std::size_t axis = at.size(); axis-- > 0;) {
-      if (++at[axis] < part.offset[axis] + part.shape[axis]) break;
-      at[axis] = part.offset[axis];
-    }
-  }
-}
-
-const std::int64_t* find(const Held& held, const Shape& at) {
-  std::size_t place = 0;
-  for (std::size_t axis = 0; axis < at.size(); ++axis) {
-    const std::int64_t within = at[axis] - held.part.offset[axis];
-    if (within < 0 || within >= held.part.shape[axis]) return nullptr;
-    place =
-        place * static_cast<std::size_t>(held.part.shape[axis]) + static_cast<std::size_t>(within);
-  }
-  return &held.values[place];
-}
+using test::carried_out;
+using test::find;
+using test::for_each_element;
+using test::Held;
+using test::State;
 
 std::int64_t whole_value(const Shape& at) {
   std::int64_t value = 1;
@@ -64,85 +37,11 @@ State initial(const Shape& shape, const Distribution& side) {
     const auto [index, count] = contribution(side, place);
     for_each_element(held.part, [&, i = index, n = count](const Shape& at, std::size_t) {
       const std::int64_t others = 7 * (n - 1) * n / 2;  // 7 + 14 + …
-      held.values.push_back(i == 0 ? whole_value(at) - others : 7 * i);
+      held.values.push_back(static_cast<double>(i == 0 ? whole_value(at) - others : 7 * i));
     });
     state[side.mesh.ranks[place]] = std::move(held);
   }
   return state;
-}
-
-/// The value at `at` that the members of a group make together, each of its old part.
-std::int64_t value_of(const ReshardStep& step, const State& before, const std::vector<int>& group,
-                      int rank, const Shape& at) {
-  using Kind = ReshardStep::Kind;
-  const std::int64_t* own = find(before.at(rank), at);
-  if (step.kind == Kind::Slice) return own == nullptr ? -1 : *own;
-  if (step.kind == Kind::MakePartial) return rank == group.front() ? *own : 0;
-  std::int64_t sum = 0;
-  for (const int member : group) {
-    const std::int64_t* value = find(before.at(member), at);
-    const bool adds = step.kind == Kind::AllReduce || step.kind == Kind::ReduceScatter;
-    if (value != nullptr && !adds) return *value;
-    if (value == nullptr && adds) return -1;
-    if (value != nullptr) sum += *value;
-  }
-  return sum;
-}
-
-const std::vector<int>& group_with(const ReshardStep& step, int rank) {
-  for (const std::vector<int>& group : step.groups) {
-    for (const int member : group) {
-      if (member == rank) return group;
-    }
-  }
-  throw std::logic_error("a rank in no group");
-}
-
-/// The transfers of an exchange, and that they are as many bytes as it says.
-State exchanged(const Shape& shape, const ReshardStep& step, const State& before) {
-  State after;
-  for (std::size_t place = 0; place < step.after.mesh.ranks.size(); ++place) {
-    const int rank = step.after.mesh.ranks[place];
-    Held held{local_part({shape, step.after.layout}, step.after.mesh, place), {}};
-    const auto own = before.find(rank);
-    for_each_element(held.part, [&](const Shape& at, std::size_t) {
-      const std::int64_t* value = own == before.end() ? nullptr : find(own->second, at);
-      held.values.push_back(value == nullptr ? -1 : *value);
-    });
-    after[rank] = std::move(held);
-  }
-  std::map<int, std::int64_t> sent, received;
-  for (const PartTransfer& transfer : step.transfers) {
-    Held& target = after.at(transfer.to);
-    for_each_element(transfer.part, [&](const Shape& at, std::size_t) {
-      const std::int64_t* value = find(before.at(transfer.from), at);
-      ASSERT_NE(value, nullptr) << "sent what it does not have";
-      ASSERT_NE(find(target, at), nullptr) << "sent what is not wanted";
-      *const_cast<std::int64_t*>(find(target, at)) = *value;
-    });
-    sent[transfer.from] += elements_of(transfer.part);
-    received[transfer.to] += elements_of(transfer.part);
-  }
-  std::int64_t most = 0;
-  for (const auto& [rank, elements] : sent) most = std::max(most, elements);
-  for (const auto& [rank, elements] : received) most = std::max(most, elements);
-  EXPECT_EQ(4 * most, step.bytes);
-  return after;
-}
-
-State carried_out(const Shape& shape, const ReshardStep& step, const State& before) {
-  if (step.kind == ReshardStep::Kind::Exchange) return exchanged(shape, step, before);
-  State after;
-  for (std::size_t place = 0; place < step.after.mesh.ranks.size(); ++place) {
-    const int rank = step.after.mesh.ranks[place];
-    const std::vector<int>& group = group_with(step, rank);
-    Held held{local_part({shape, step.after.layout}, step.after.mesh, place), {}};
-    for_each_element(held.part, [&](const Shape& at, std::size_t) {
-      held.values.push_back(value_of(step, before, group, rank, at));
-    });
-    after[rank] = std::move(held);
-  }
-  return after;
 }
 
 /// Whether each contribution of the same elements, summed, is the tensor.
@@ -161,9 +60,9 @@ void expect_right(const Shape& shape, const Distribution& side, const State& sta
       contributors = std::move(more);
     }
     for_each_element(part, [&](const Shape& at, std::size_t) {
-      std::int64_t sum = 0;
+      double sum = 0;
       for (const std::size_t one : contributors) sum += *find(state.at(side.mesh.ranks[one]), at);
-      ASSERT_EQ(sum, whole_value(at));
+      ASSERT_EQ(sum, static_cast<double>(whole_value(at)));
     });
   }
 }

@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/spmd/inference.hpp"
 #include "core/spmd/local_part.hpp"
+#include "tests/property/spmd/carried_out.hpp"
 #include "tests/property/spmd/small_operators.hpp"
 
 namespace pipewright::spmd::test {
@@ -46,23 +47,6 @@ Array part_of(const Array& whole, const LocalPart& part) {
     array.at(index) = whole.at(at);
   });
   return array;
-}
-
-/// Contributions of several processes as one.
-double combined(Reduction reduction, double one, double other) {
-  switch (reduction) {
-    case Reduction::Sum:
-      return one + other;
-    case Reduction::Maximum:
-      return std::max(one, other);
-    case Reduction::LogSumExp:
-      return std::log(std::exp(one) + std::exp(other));
-    case Reduction::Norm:
-      return std::sqrt(one * one + other * other);
-    default:
-      ADD_FAILURE() << "no rule here leaves this";
-      return one;
-  }
 }
 
 using Outputs = std::vector<std::vector<Array>>;  // by place of the mesh

@@ -110,11 +110,12 @@ std::vector<Array> cumsum(const Computation& c) {
 
 std::vector<Array> softmax(const Computation& c) {
   return filled(c, [&](const Shape& at) {
+    const double own = c.inputs[0].at(at);
     double sum = 0;
     for (std::int64_t i = 0; i < c.inputs[0].shape[1]; ++i) {
-      sum += std::exp(c.inputs[0].at({at[0], i}));
+      sum += std::exp(c.inputs[0].at({at[0], i}) - own);
     }
-    return std::exp(c.inputs[0].at(at)) / sum;
+    return 1 / sum;
   });
 }
 

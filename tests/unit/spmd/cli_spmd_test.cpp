@@ -142,5 +142,71 @@ TEST(SpmdPartition, CutsAClusterAndRefusesOtherKeys) {
   EXPECT_NE(refused.err.find("a key such as \"2x8\""), std::string::npos) << refused.err;
 }
 
+constexpr const char* kGraph = R"({"schema": "pipewright.graph/1",
+  "meshes": {"devices": {"shape": [2], "dim_names": ["tp"], "ranks": [0, 1]}},
+  "tensors": {
+    "x": {"shape": [8, 4], "type": "float32"},
+    "w": {"shape": [4, 6], "type": "float32",
+          "annotation": {"mesh": "devices", "placements": ["S0"]}},
+    "y": {"shape": [8, 6], "type": "float32"}},
+  "operators": [{"name": "product", "rule": "matmul", "inputs": ["x", "w"], "outputs": ["y"]}]})";
+
+TEST(SpmdComplete, PrintsTensorsOperatorsAndReshards) {
+  const Folder folder;
+  folder.write("graph.json", kGraph);
+  const auto result = pipewright("spmd complete graph.json", folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* part : {"x       8x4    devices  S1", "S1, S0", "matmul_v2 1", "made by product",
+                           "all_reduce along 0, 192 B"}) {
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+  }
+}
+
+TEST(SpmdComplete, WritesAFileThatCompletesToItself) {
+  const Folder folder;
+  folder.write("graph.json", kGraph);
+  const auto result = pipewright("spmd complete graph.json --json -o done.json", folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out);
+  const SchemaSet schemas(std::string(PIPEWRIGHT_SOURCE_DIR) + "/docs/schemas");
+  for (const std::string& problem : schemas.problems("result", document)) ADD_FAILURE() << problem;
+  const Json file = Json::parse(read_text((folder.path() / "done.json").string()));
+  EXPECT_EQ(file, document.at("graph"));
+  for (const std::string& problem : schemas.problems("graph", file)) ADD_FAILURE() << problem;
+  EXPECT_EQ(document.at("reshard_bytes"), 192);
+  const auto again = pipewright("spmd complete done.json --json", folder);
+  EXPECT_EQ(Json::parse(again.out).at("graph"), file);
+}
+
+TEST(SpmdComplete, ExplainsATensor) {
+  const Folder folder;
+  folder.write("graph.json", kGraph);
+  const auto result = pipewright("spmd complete graph.json --explain x", folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("dimension 1 (4) is divided by tp"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("dimension 1 of \"x\" by matmul \"product\", forward, from dimension 0 "
+                            "of \"w\""),
+            std::string::npos)
+      << result.out;
+  const auto json = pipewright("spmd complete graph.json --explain x --json", folder);
+  const Json chain =
+      Json::parse(json.out).at("explanation").at("dimensions").at(1).at("divided_by").at(0);
+  EXPECT_EQ(chain.at(0).at("operator"), "product");
+  EXPECT_EQ(chain.at(1).at("because"), "annotation");
+  const auto unknown = pipewright("spmd complete graph.json --explain z", folder);
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_NE(unknown.err.find("the graph has no tensor \"z\""), std::string::npos) << unknown.err;
+}
+
+TEST(SpmdComplete, NamesThePlaceOfWhatDoesNotFit) {
+  const Folder folder;
+  Json graph = Json::parse(kGraph);
+  graph["operators"][0]["inputs"][1] = "v";
+  folder.write("graph.json", graph.dump());
+  const auto result = pipewright("spmd complete graph.json", folder);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("graph.json: /operators/0/inputs/1"), std::string::npos) << result.err;
+}
+
 }  // namespace cli_spmd_test
 }  // namespace pipewright::test

@@ -1,0 +1,17 @@
+// Graphs of a few random operators, annotated here and there, with what each operator computes.
+#pragma once
+
+#include "core/spmd/graph/graph.hpp"
+#include "tests/property/spmd/small_operators.hpp"
+#include "tests/support/draw.hpp"
+
+namespace pipewright::spmd::test {
+
+struct RandomGraph {
+  OperatorGraph graph;
+  std::vector<std::function<std::vector<Array>(const Computation&)>> compute;  // by operator
+};
+
+RandomGraph random_graph(pipewright::test::Draw& draw);
+
+}  // namespace pipewright::spmd::test
