@@ -7,8 +7,23 @@
 namespace pipewright {
 namespace {
 
-/// What a layer does with a row depends on that row alone, or it knows of the others' keys.
-bool takes_parts_of_sequences(LayerKind kind) {
+/// The path of the first layer that needs whole sequences; "" if none does.
+std::string needs_whole_sequences(const std::vector<Layer>& chain, const std::string& outer) {
+  for (std::size_t k = 0; k < chain.size(); ++k) {
+    const Layer& layer = chain[k];
+    const std::string path = layer_path(outer, static_cast<int>(k), layer);
+    if (!takes_some_rows(layer.kind))
+      return "\"" + path + "\" (" + std::string(to_string(layer.kind)) + ")";
+    for (const std::vector<Layer>* inner : {&layer.inner, &layer.shortcut}) {
+      if (std::string found = needs_whole_sequences(*inner, path); !found.empty()) return found;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+bool takes_some_rows(LayerKind kind) {
   switch (kind) {
     case LayerKind::Linear:
     case LayerKind::Relu:
@@ -25,22 +40,6 @@ bool takes_parts_of_sequences(LayerKind kind) {
       return false;
   }
 }
-
-/// The path of the first layer that needs whole sequences; "" if none does.
-std::string needs_whole_sequences(const std::vector<Layer>& chain, const std::string& outer) {
-  for (std::size_t k = 0; k < chain.size(); ++k) {
-    const Layer& layer = chain[k];
-    const std::string path = layer_path(outer, static_cast<int>(k), layer);
-    if (!takes_parts_of_sequences(layer.kind))
-      return "\"" + path + "\" (" + std::string(to_string(layer.kind)) + ")";
-    for (const std::vector<Layer>* inner : {&layer.inner, &layer.shortcut}) {
-      if (std::string found = needs_whole_sequences(*inner, path); !found.empty()) return found;
-    }
-  }
-  return "";
-}
-
-}  // namespace
 
 std::string context_fault(const Model& model, int ranks) {
   if (ranks == 1) return "";

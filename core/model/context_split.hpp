@@ -46,6 +46,10 @@ inline std::int64_t row_of_all(const ContextPlace& place, int rows_of_sample, st
 /// Tokens of a sample that one of so many ranks has.
 inline int own_sequence(int sequence, int ranks) { return sequence / ranks; }
 
+/// Whether a layer of this kind can have some rows of a micro-batch, on a rank whose others have
+/// the rest: what it does with a row depends on that row alone, or it knows of the others' keys.
+bool takes_some_rows(LayerKind kind);
+
 /// Why so many ranks along cp cannot divide the model's sequences, as a sentence with what does not
 /// do it and the nearest that does; "" if they can.
 std::string context_fault(const Model& model, int ranks);

@@ -158,4 +158,10 @@ std::string text_of(const ReshardStep& step) {
   return text;
 }
 
+std::string text_of(const std::vector<ReshardStep>& steps) {
+  std::string text;
+  for (const ReshardStep& step : steps) text += (text.empty() ? "" : "; ") + text_of(step);
+  return text.empty() ? "none" : text;
+}
+
 }  // namespace pipewright::spmd

@@ -22,7 +22,9 @@ Json answer_to(const ReshardCase& reshard_case, const ReshardPlan& plan);
 /// What a step does and its bytes, without the processes.
 Json summary_of(const ReshardStep& step);
 
-/// "all_gather of mesh dimension 0, 96 B".
+/// "all_gather along 0, 96 B".
 std::string text_of(const ReshardStep& step);
+/// All steps, "none" without one.
+std::string text_of(const std::vector<ReshardStep>& steps);
 
 }  // namespace pipewright::spmd

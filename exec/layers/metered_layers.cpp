@@ -1,5 +1,7 @@
 #include "exec/layers/metered_layers.hpp"
 
+#include <utility>
+
 #include "exec/layers/own_layer.hpp"
 #include "exec/layers/stage_layers.hpp"
 
@@ -51,17 +53,9 @@ std::vector<std::unique_ptr<TrainableLayer>> make_metered_layers(
     const Model& model, int first, int end, Extent extent, MeteredOps& ops,
     std::span<const LayerRecompute> recompute, RankGroups* groups) {
   const LayerFactory factory = described_by_model(ops);
-  auto layers =
-      make_stage_layers(model, first, end,
-                        {.extent = extent,
-                         .ops = &ops,
-                         .factory = &factory,
-                         .tensor = groups != nullptr ? groups->tensor() : nullptr,
-                         .experts = groups != nullptr ? groups->experts() : nullptr,
-                         .context = groups != nullptr ? groups->context() : nullptr,
-                         .divides_rows = groups != nullptr && groups->divides_rows(),
-                         .adds_rows_in_turns = groups != nullptr && groups->adds_rows_in_turns()},
-                        recompute);
+  LayerSite site{.extent = extent, .ops = &ops, .factory = &factory};
+  if (groups != nullptr) site = among(*groups, std::move(site));
+  auto layers = make_stage_layers(model, first, end, std::move(site), recompute);
   for (const auto& layer : layers) place_parameters(*layer);
   return layers;
 }

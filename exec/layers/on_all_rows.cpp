@@ -72,22 +72,8 @@ class OnAllRows final : public TrainableLayer {
 }  // namespace
 
 bool needs_all_rows(const Layer& layer, const LayerSite& site) {
-  switch (layer.kind) {
-    case LayerKind::Linear:
-      return site.split == Split::Whole;
-    case LayerKind::Relu:
-    case LayerKind::Gelu:
-    case LayerKind::Swiglu:
-    case LayerKind::LayerNorm:
-    case LayerKind::RmsNorm:
-    case LayerKind::CausalSelfAttention:
-    case LayerKind::Embedding:
-    case LayerKind::Residual:
-    case LayerKind::Sequential:
-      return false;
-    default:
-      return true;
-  }
+  if (layer.kind == LayerKind::Linear) return site.split == Split::Whole;
+  return !takes_some_rows(layer.kind);
 }
 
 std::unique_ptr<TrainableLayer> make_on_all_rows(const Layer& layer, const LayerSite& site,

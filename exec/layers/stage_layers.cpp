@@ -15,6 +15,15 @@ Extent extent_of_rank(const Model& model, int samples, const StageDivision& rank
   return {samples, own_sequence(model.sequence, ranks.context)};
 }
 
+LayerSite among(RankGroups& groups, LayerSite site) {
+  site.tensor = groups.tensor();
+  site.experts = groups.experts();
+  site.context = groups.context();
+  site.divides_rows = groups.divides_rows();
+  site.adds_rows_in_turns = groups.adds_rows_in_turns();
+  return site;
+}
+
 std::vector<std::unique_ptr<TrainableLayer>> make_stage_layers(
     const Model& model, int first, int end, LayerSite site,
     std::span<const LayerRecompute> recompute) {

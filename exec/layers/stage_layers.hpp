@@ -7,11 +7,15 @@
 
 #include "core/model/recompute.hpp"
 #include "exec/layers/layer.hpp"
+#include "exec/layers/rank_groups.hpp"
 
 namespace pipewright::exec {
 
 /// What one of the ranks has of a micro-batch of so many samples.
 Extent extent_of_rank(const Model& model, int samples, const StageDivision& ranks);
+
+/// The site, where these ranks divide the layers with it.
+LayerSite among(RankGroups& groups, LayerSite site);
 
 /// The layers [first, end) of the model; `recompute` by layer of the model, empty: nothing is
 /// recomputed. Neighbours that are recomputed whole become one, which keeps what comes into the

@@ -135,10 +135,7 @@ Order order_of(const ProfileCase& what, int micro_batches) {
   if (what.division != StageDivision{})
     order.parts = divided_parts(*what.model, stage_plans(what), what.micro_batch_size, {},
                                 what.division, what.options.numerics);
-  for (const MeshAxis& axis : {MeshAxis{std::string(kTensorAxis), what.division.tensor},
-                               MeshAxis{std::string(kContextAxis), what.division.context},
-                               MeshAxis{std::string(kExpertAxis), what.division.experts}})
-    if (axis.devices > 1) order.mesh.push_back(axis);
+  order.mesh = axes_of(what.division);
   return written_out(order);
 }
 

@@ -14,16 +14,9 @@ TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevic
       shape_(shape_of(spec)),
       groups_(std::make_unique<RankGroups>(spec.place, spec.ranks, spec.numerics)),
       versions_(nullptr) {
-  layers_ = make_stage_layers(*spec.model, spec.first_layer, spec.end_layer,
-                              {.extent = shape_.extent,
-                               .ops = &device_->ops(),
-                               .seed = spec.seed,
-                               .factory = spec.factory,
-                               .tensor = groups_->tensor(),
-                               .experts = groups_->experts(),
-                               .context = groups_->context(),
-                               .divides_rows = groups_->divides_rows(),
-                               .adds_rows_in_turns = groups_->adds_rows_in_turns()},
+  const LayerSite site{
+      .extent = shape_.extent, .ops = &device_->ops(), .seed = spec.seed, .factory = spec.factory};
+  layers_ = make_stage_layers(*spec.model, spec.first_layer, spec.end_layer, among(*groups_, site),
                               spec.recompute);
   row_gradients_ = std::make_unique<RowGradients>(layers_, *groups_, device_->ops(), shape_.extent);
   share_loss_among(spec.micro_batches);

@@ -17,16 +17,6 @@
 namespace pipewright::planner {
 namespace {
 
-/// Of each rank of the pipeline, and of each replica that is not one of them.
-std::vector<MeshAxis> devices_of(const Plan& plan) {
-  const StageDivision ranks = plan.division();
-  std::vector<MeshAxis> axes{{std::string(kTensorAxis), ranks.tensor},
-                             {std::string(kContextAxis), ranks.context},
-                             {std::string(kExpertAxis), ranks.experts}};
-  std::erase_if(axes, [](const MeshAxis& axis) { return axis.devices == 1; });
-  return axes;
-}
-
 /// Pipelines that have experts of their own.
 int whole_replicas(const Plan& plan) {
   if (plan.replicas() % plan.expert_parallel == 0) return plan.replicas() / plan.expert_parallel;
@@ -178,7 +168,8 @@ Order order_of_run(const Plan& plan) {
   if (!divides_layers(plan)) return order_of_plan(plan);
   Order order = replicate(pipeline_order(plan), whole_replicas(plan));
   order.parts = parts_of_run(plan);
-  order.mesh = devices_of(plan);
+  // Of each rank of the pipeline, and of each replica that is not one of them.
+  order.mesh = exec::axes_of(plan.division());
   return written_out(order);
 }
 

@@ -149,12 +149,8 @@ void print_reshards(const std::vector<spmd::ReshardCase>& cases, Session& sessio
   };
   for (const spmd::ReshardCase& one : cases) {
     const spmd::ReshardPlan plan = plan_of(one);
-    std::string steps;
-    for (const spmd::ReshardStep& step : plan.steps) {
-      steps += (steps.empty() ? "" : "; ") + text_of(step);
-    }
     table.add({one.id, text(one.from), text(one.to), std::to_string(plan.bytes),
-               steps.empty() ? "none" : steps});
+               spmd::text_of(plan.steps)});
   }
   session.print(table.text(session.terminal()));
 }

@@ -1,5 +1,6 @@
 // pipewright spmd complete: how everything lies in a graph of which a little is annotated.
 #include "core/base/error.hpp"
+#include "core/order/element_type.hpp"
 #include "core/spmd/graph/explanation.hpp"
 #include "core/spmd/graph/graph_json.hpp"
 #include "core/spmd/reshard_cases.hpp"
@@ -13,9 +14,7 @@ namespace pipewright::tools {
 namespace {
 
 std::string sizes_text(const spmd::Shape& shape) {
-  std::string text;
-  for (const std::int64_t size : shape) text += (text.empty() ? "" : "x") + std::to_string(size);
-  return text.empty() ? "scalar" : text;
+  return shape.empty() ? "scalar" : shape_text(shape);
 }
 
 void print_tensors(const spmd::Completion& completion, const spmd::OperatorGraph& given,
@@ -64,15 +63,12 @@ void print_graph_reshards(const std::vector<spmd::GraphReshard>& reshards,
     const spmd::NamedMesh &from = graph.meshes[reshard.from_mesh],
                           &to = graph.meshes[reshard.to_mesh];
     const bool moves = reshard.from_mesh != reshard.to_mesh;
-    std::string between = reshard.is_made ? "made by" : "taken by", steps;
+    std::string between = reshard.is_made ? "made by" : "taken by";
     for (const std::size_t at : reshard.operators) between += " " + graph.operators[at].name;
-    for (const spmd::ReshardStep& step : reshard.plan.steps) {
-      steps += (steps.empty() ? "" : "; ") + text_of(step);
-    }
     table.add({graph.tensors[reshard.tensor].name, between,
                (moves ? from.name + ": " : "") + text_of(reshard.from, from.mesh),
                (moves ? to.name + ": " : "") + text_of(reshard.to, to.mesh),
-               std::to_string(reshard.plan.bytes), steps.empty() ? "none" : steps});
+               std::to_string(reshard.plan.bytes), spmd::text_of(reshard.plan.steps)});
   }
   session.print(table.text(session.terminal()));
 }

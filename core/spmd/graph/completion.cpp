@@ -66,31 +66,17 @@ class Completer {
     const Tensors inputs = tensors_of(one.inputs), outputs = tensors_of(one.outputs);
     require_annotated(at, inputs, one.annotation.inputs);
     require_annotated(at, outputs, one.annotation.outputs);
-    std::vector<Weight> weights;
-    std::vector<Layout> come;
-    for (std::size_t place = 0; place < inputs.size(); ++place) {
-      weights.push_back(Weight::Heard);
-      if (is_annotated(one.annotation.inputs, place)) {
-        come.push_back(*one.annotation.inputs[place]);
-        weights.back() = Weight::Binding;
-      } else if (inputs[place]) {
-        come.push_back(as_it_comes(*inputs[place], at));
-        const bool is_firm = is_at_home(*inputs[place], at) && !settles_itself(one) &&
-                             graph_.tensors[*inputs[place]].annotation.layout.has_value();
-        if (is_firm) weights.back() = Weight::Firm;
-      } else {
-        come.emplace_back();
-      }
-    }
+    auto [come, weights] =
+        weighed_layouts(one, inputs, one.annotation.inputs, [&](std::size_t tensor) {
+          const bool is_annotated =
+              is_at_home(tensor, at) && graph_.tensors[tensor].annotation.layout.has_value();
+          return LyingTensor{as_it_comes(tensor, at), is_annotated};
+        });
     layouts_[at] = agreed(at, come, weights);
-    if (contradiction(at)) settle_backward(at, come, weights);
+    if (contradiction(at)) settle_backward(at, std::move(come), weights);
     for (std::size_t place = 0; place < outputs.size(); ++place) {
       if (outputs[place]) take_as_made(at, place, *outputs[place]);
     }
-  }
-
-  static bool is_annotated(const std::vector<std::optional<Layout>>& layouts, std::size_t place) {
-    return place < layouts.size() && layouts[place].has_value();
   }
 
   void require_annotated(std::size_t at, const Tensors& tensors,

@@ -24,8 +24,8 @@ std::size_t found(const JsonCursor& value, const Names& names, const char* what)
   value.fail(std::string("the name of one of the ") + what + did_you_mean(name, known));
 }
 
-/// {"dims_mapping": …, "partial": {"1": "sum"}} or {"placements": …}. `others` are keys that belong
-/// to whatever the layout stands in.
+/// {"dims_mapping": …, "partial": {"1": "sum"}} or {"placements": …}, beside other keys; nullopt
+/// where there is neither.
 std::optional<Layout> read_layout(const JsonCursor& value, std::size_t tensor_dims) {
   const auto mapping = value.find("dims_mapping"), placements = value.find("placements"),
              partial = value.find("partial");

@@ -8,8 +8,6 @@
 namespace pipewright::spmd {
 namespace {
 
-using Known = std::vector<std::optional<std::size_t>>;
-
 class MeshCompletion {
  public:
   MeshCompletion(const OperatorGraph& graph, const std::vector<std::size_t>& order)
@@ -18,8 +16,7 @@ class MeshCompletion {
         producers_(producers_of(graph)),
         place_(graph.operators.size()),
         takers_(graph.tensors.size()),
-        meshes_(graph.operators.size()),
-        chunks_(graph.operators.size()) {
+        meshes_(graph.operators.size()) {
     for (std::size_t at = 0; at < order.size(); ++at) place_[order[at]] = at;
     for (const std::size_t one : order) {
       for (const auto& tensor : tensors_of(graph.operators[one].inputs)) {
@@ -33,14 +30,13 @@ class MeshCompletion {
   GraphMeshes complete() && {
     for (std::size_t at = 0; at < graph_.operators.size(); ++at) {
       meshes_[at] = graph_.operators[at].annotation.mesh;
-      chunks_[at] = graph_.operators[at].annotation.chunk_id;
     }
     for (const std::size_t one : order_) take_from_annotated_inputs(one);
     spread();
     GraphMeshes result;
     for (std::size_t at = 0; at < graph_.operators.size(); ++at) {
       result.of_operators.push_back(mesh_of_operator(at));
-      result.operator_chunks.push_back(chunks_[at].value_or(0));
+      result.operator_chunks.push_back(graph_.operators[at].annotation.chunk_id.value_or(0));
     }
     for (std::size_t at = 0; at < graph_.tensors.size(); ++at) {
       result.of_tensors.push_back(mesh_of_tensor(at, result));
@@ -72,21 +68,21 @@ class MeshCompletion {
     }
   }
 
-  /// The operator, of those that make an operator's inputs, that comes last and knows.
-  std::optional<std::size_t> last_source(std::size_t one, const Known& known) const {
+  /// The operator, of those that make an operator's inputs, that comes last and has a mesh.
+  std::optional<std::size_t> last_source(std::size_t one) const {
     std::optional<std::size_t> last;
     for (const auto& tensor : tensors_of(graph_.operators[one].inputs)) {
       const auto maker = tensor ? producers_[*tensor] : std::nullopt;
-      if (maker && known[*maker] && (!last || place_[*maker] > place_[*last])) last = maker;
+      if (maker && meshes_[*maker] && (!last || place_[*maker] > place_[*last])) last = maker;
     }
     return last;
   }
 
-  std::optional<std::size_t> first_taker(std::size_t one, const Known& known) const {
+  std::optional<std::size_t> first_taker(std::size_t one) const {
     std::optional<std::size_t> first;
     for (const auto& tensor : tensors_of(graph_.operators[one].outputs)) {
       for (const std::size_t taker : tensor ? takers_[*tensor] : std::vector<std::size_t>()) {
-        if (known[taker] && (!first || place_[taker] < place_[*first])) first = taker;
+        if (meshes_[taker] && (!first || place_[taker] < place_[*first])) first = taker;
       }
     }
     return first;
@@ -95,9 +91,9 @@ class MeshCompletion {
   void spread() {
     for (bool changed = true; changed;) {
       changed = false;
-      for (const std::size_t one : order_) changed |= take(one, last_source(one, meshes_));
+      for (const std::size_t one : order_) changed |= take(one, last_source(one));
       for (auto one = order_.rbegin(); !changed && one != order_.rend(); ++one) {
-        changed = take(*one, first_taker(*one, meshes_));
+        changed = take(*one, first_taker(*one));
       }
     }
   }
@@ -139,11 +135,10 @@ class MeshCompletion {
 
   const OperatorGraph& graph_;
   const std::vector<std::size_t>& order_;
-  Known producers_;
+  std::vector<std::optional<std::size_t>> producers_;
   std::vector<std::size_t> place_;  // in the order
   std::vector<std::vector<std::size_t>> takers_;
-  Known meshes_;
-  std::vector<std::optional<int>> chunks_;
+  std::vector<std::optional<std::size_t>> meshes_;  // as far as they are known
 };
 
 }  // namespace

@@ -128,26 +128,12 @@ class Propagator {
     }
   }
 
-  /// As the operator is annotated, else as the tensors lie on its mesh.
-  std::vector<Layout> layouts_at(std::size_t at, const Tensors& tensors,
-                                 const std::vector<std::optional<Layout>>& annotated,
-                                 std::vector<Weight>* weights = nullptr) const {
-    std::vector<Layout> layouts;
-    for (std::size_t place = 0; place < tensors.size(); ++place) {
-      Weight weight = Weight::Heard;
-      if (place < annotated.size() && annotated[place]) {
-        layouts.push_back(*annotated[place]);
-        weight = Weight::Binding;
-      } else if (tensors[place]) {
-        const TensorDivisions& own = result_.tensors.at(here(at, *tensors[place]));
-        layouts.push_back(own.layout);
-        if (own.is_annotated && !settles_itself(graph_.operators[at])) weight = Weight::Firm;
-      } else {
-        layouts.emplace_back();
-      }
-      if (weights != nullptr) weights->push_back(weight);
-    }
-    return layouts;
+  WeighedLayouts layouts_at(std::size_t at, const Tensors& tensors,
+                            const std::vector<std::optional<Layout>>& annotated) const {
+    return weighed_layouts(graph_.operators[at], tensors, annotated, [&](std::size_t tensor) {
+      const TensorDivisions& own = result_.tensors.at(here(at, tensor));
+      return LyingTensor{own.layout, own.is_annotated};
+    });
   }
 
   void apply_rule(std::size_t at, Direction direction, const Tensors& inputs,
@@ -155,11 +141,11 @@ class Propagator {
     const GraphOperator& one = graph_.operators[at];
     const OperatorOnMesh on_mesh{graph_, at, mesh(meshes_.of_operators[at])};
     const bool forward = direction == Direction::Forward;
-    std::vector<Weight> weights;
-    auto of_inputs = layouts_at(at, inputs, one.annotation.inputs, forward ? &weights : nullptr);
-    auto of_outputs = layouts_at(at, outputs, one.annotation.outputs, forward ? nullptr : &weights);
-    const RuleAnswer answer =
-        answer_of_rule(on_mesh, direction, std::move(of_inputs), std::move(of_outputs), weights);
+    auto of_inputs = layouts_at(at, inputs, one.annotation.inputs);
+    auto of_outputs = layouts_at(at, outputs, one.annotation.outputs);
+    const RuleAnswer answer = answer_of_rule(on_mesh, direction, std::move(of_inputs.layouts),
+                                             std::move(of_outputs.layouts),
+                                             forward ? of_inputs.weights : of_outputs.weights);
     const auto tell = [&](const Tensors& tensors, std::vector<PlacedLayout> Inference::*side) {
       const auto& layouts = answer.inference.*side;
       for (std::size_t place = 0; place < std::min(tensors.size(), layouts.size()); ++place) {

@@ -1,6 +1,7 @@
 #include "core/spmd/graph/rule_answers.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/spmd/operators.hpp"
@@ -17,22 +18,27 @@ Inference inferred(const OperatorOnMesh& one, const RuleAnswer& answer) {
       call_of(one.graph, one.row(), answer.direction, one.mesh, answer.inputs, answer.outputs));
 }
 
-/// Whether the rule answers, and leaves binding inputs as they are.
-bool is_accepted(const OperatorOnMesh& one, const RuleAnswer& answer,
-                 const std::vector<Weight>& weights) {
+/// What the rule answers; nothing where it refuses or would change binding inputs.
+std::optional<Inference> accepted(const OperatorOnMesh& one, const RuleAnswer& answer,
+                                  const std::vector<Weight>& weights) {
   try {
-    const Inference inference = inferred(one, answer);
-    if (answer.direction == Direction::Backward) return true;
+    Inference inference = inferred(one, answer);
+    if (answer.direction == Direction::Backward) return inference;
     for (std::size_t at = 0; at < weights.size(); ++at) {
       if (weights[at] == Weight::Binding &&
           inference.inputs[at].layout.dims != answer.inputs[at].dims) {
-        return false;
+        return std::nullopt;
       }
     }
-    return true;
+    return inference;
   } catch (const InputError&) {
-    return false;
+    return std::nullopt;
   }
+}
+
+bool is_any_given(const std::vector<std::optional<Layout>>& layouts) {
+  return std::any_of(layouts.begin(), layouts.end(),
+                     [](const auto& layout) { return layout.has_value(); });
 }
 
 Layout whole(const Layout& layout) { return Layout::replicated(layout.dims.size()); }
@@ -70,12 +76,28 @@ std::vector<Layout> whole_layouts(const OperatorGraph& graph,
   return layouts;
 }
 
-bool settles_itself(const GraphOperator& one) {
-  const auto any_of = [](const std::vector<std::optional<Layout>>& layouts) {
-    return std::any_of(layouts.begin(), layouts.end(),
-                       [](const auto& layout) { return layout.has_value(); });
-  };
-  return any_of(one.annotation.inputs) || any_of(one.annotation.outputs);
+WeighedLayouts weighed_layouts(const GraphOperator& one,
+                               const std::vector<std::optional<std::size_t>>& tensors,
+                               const std::vector<std::optional<Layout>>& annotated,
+                               const std::function<LyingTensor(std::size_t)>& lying) {
+  const bool settles_itself =
+      is_any_given(one.annotation.inputs) || is_any_given(one.annotation.outputs);
+  WeighedLayouts result;
+  for (std::size_t place = 0; place < tensors.size(); ++place) {
+    Weight weight = Weight::Heard;
+    if (place < annotated.size() && annotated[place]) {
+      result.layouts.push_back(*annotated[place]);
+      weight = Weight::Binding;
+    } else if (tensors[place]) {
+      const LyingTensor tensor = lying(*tensors[place]);
+      result.layouts.push_back(tensor.layout);
+      if (tensor.is_annotated && !settles_itself) weight = Weight::Firm;
+    } else {
+      result.layouts.emplace_back();
+    }
+    result.weights.push_back(weight);
+  }
+  return result;
 }
 
 bool divides(const Layout& layout, int axis, int mesh_dim) {
@@ -87,21 +109,21 @@ RuleAnswer answer_of_rule(const OperatorOnMesh& one, Direction direction,
                           std::vector<Layout> inputs, std::vector<Layout> outputs,
                           const std::vector<Weight>& weights) {
   RuleAnswer answer{direction, std::move(inputs), std::move(outputs)};
-  if (is_accepted(one, answer, weights)) {
-    answer.inference = inferred(one, answer);
+  if (auto inference = accepted(one, answer, weights)) {
+    answer.inference = std::move(*inference);
     return answer;
   }
   std::vector<Layout>& heard = heard_of(answer);
   const std::vector<Layout> wished = heard;
   for (Layout& layout : heard) layout = whole(layout);
-  if (direction == Direction::Backward && !is_accepted(one, answer, weights)) return answer;
+  if (direction == Direction::Backward && !accepted(one, answer, weights)) return answer;
   std::vector<Weight> so_far(weights.size());
   for (const Weight weight : {Weight::Binding, Weight::Firm, Weight::Heard}) {
     for (std::size_t at = 0; at < heard.size(); ++at) {
       if (weights[at] != weight) continue;
       heard[at] = wished[at];
       so_far[at] = weight;
-      if (is_accepted(one, answer, so_far)) continue;
+      if (accepted(one, answer, so_far)) continue;
       if (weight != Weight::Heard && direction == Direction::Forward) {
         refuse_firm(one, answer, so_far);
       }
@@ -126,7 +148,8 @@ std::optional<HeardDimension> source_of(const OperatorOnMesh& one, const RuleAns
       const Layout kept = heard[place];
       std::vector<int>& dims = heard[place].dims[axis];
       dims.erase(std::find(dims.begin(), dims.end(), mesh_dim));
-      const bool needed = !is_accepted(one, without, {}) || !follows(inferred(one, without));
+      const auto inference = accepted(one, without, {});
+      const bool needed = !inference || !follows(*inference);
       heard[place] = kept;
       if (needed) return here;
     }

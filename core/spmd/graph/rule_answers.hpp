@@ -50,9 +50,24 @@ std::optional<HeardDimension> source_of(const OperatorOnMesh& one, const RuleAns
                                         int mesh_dim,
                                         const std::function<bool(const Inference&)>& follows);
 
-/// Whether it is annotated with how it takes or makes tensors: what its tensors are annotated with
-/// does not bind it then.
-bool settles_itself(const GraphOperator& one);
+/// A tensor on an operator's mesh.
+struct LyingTensor {
+  const Layout& layout;
+  bool is_annotated;  // at the tensor
+};
+
+struct WeighedLayouts {
+  std::vector<Layout> layouts = {};
+  std::vector<Weight> weights = {};
+};
+
+/// How an operator's inputs, or its outputs, come to it: as it is annotated (`annotated` may be
+/// empty), else as `lying` has the tensor. What tensors are annotated with is firm, unless the
+/// operator is annotated with how it takes or makes any.
+WeighedLayouts weighed_layouts(const GraphOperator& one,
+                               const std::vector<std::optional<std::size_t>>& tensors,
+                               const std::vector<std::optional<Layout>>& annotated,
+                               const std::function<LyingTensor(std::size_t)>& lying);
 
 /// Whole layouts of the tensors of some arguments.
 std::vector<Layout> whole_layouts(const OperatorGraph& graph,

@@ -127,6 +127,14 @@ Call call_for(const Wanted& wanted) {
               *wanted.sum);
 }
 
+std::vector<MeshAxis> axes_of(const StageDivision& ranks) {
+  std::vector<MeshAxis> axes{{std::string(kTensorAxis), ranks.tensor},
+                             {std::string(kContextAxis), ranks.context},
+                             {std::string(kExpertAxis), ranks.experts}};
+  std::erase_if(axes, [](const MeshAxis& axis) { return axis.devices == 1; });
+  return axes;
+}
+
 std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
                                        const StageDivision& ranks, Numerics numerics) {

@@ -19,6 +19,9 @@ namespace pipewright::exec {
 /// What a plan says of it: a collective of the axis whose ranks bring it together.
 Call call_for(const Wanted& wanted);
 
+/// The ranks that divide a stage's layers, along each axis on which there are several.
+std::vector<MeshAxis> axes_of(const StageDivision& ranks);
+
 /// Layers [first, end) of the model, divided among `ranks`: the parts of F, I and B, and of W where
 /// that tells others something, which carry the stage's number 0. Computations are weighed by their
 /// operations; sums over ranks and gathered rows are calls of the group "tp", keys and values of

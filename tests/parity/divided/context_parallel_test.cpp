@@ -16,11 +16,7 @@ namespace context_parallel_test {
 using exec::Numerics;
 using planner::Schedule;
 
-/// Two ranks have chunks of two tokens, four ranks chunks of one.
-Model with_eight_tokens(Json changes) {
-  if (!changes.contains("sequence")) changes["sequence"] = 8;
-  return divisible_model(changes);
-}
+// Of eight tokens two ranks have chunks of two, four ranks chunks of one.
 Model gpt() { return with_eight_tokens(Json::object()); }
 Model llama() { return with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}}); }
 Model tied() { return with_eight_tokens({{"tied_head", true}}); }
@@ -86,17 +82,10 @@ TEST(ContextParallelLayouts, FastNumericsAreNearTheSerialRun) {
 
 /// What the stage of a block of Llama's shape and the head tells others, in order.
 std::vector<std::string> told(ActionKind kind, Numerics numerics) {
-  std::vector<std::string> calls;
   const StageDivision ranks{.tensor = 1, .experts = 1, .rows = false, .context = 2};
   const Model model = llama();
   const int end = static_cast<int>(model.layers.size());
-  for (const ActionParts& action : exec::divided_parts(model, 6, end, 1, {}, ranks, numerics)) {
-    if (action.kind != kind) continue;
-    for (const Part& part : action.parts) {
-      if (!part.is_computation()) calls.push_back(to_string(part.call));
-    }
-  }
-  return calls;
+  return calls_in(exec::divided_parts(model, 6, end, 1, {}, ranks, numerics), kind);
 }
 
 TEST(ContextParallelLayouts, KeysAreGatheredAndTheirGradientsScattered) {

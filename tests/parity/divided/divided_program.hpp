@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/order/devices.hpp"
@@ -19,6 +20,11 @@ inline Model divisible_model(Json changes = Json::object()) {
   transformer.update(changes);
   return read_model(
       JsonCursor(Json{{"schema", "pipewright.model/1"}, {"transformer", transformer}}, "model"));
+}
+/// Of eight tokens, unless `changes` say otherwise.
+inline Model with_eight_tokens(Json changes) {
+  if (!changes.contains("sequence")) changes["sequence"] = 8;
+  return divisible_model(std::move(changes));
 }
 /// Two heads of queries share a head of keys.
 inline Model divisible_llama() { return divisible_model({{"style", "llama"}, {"kv_heads", 4}}); }
@@ -52,6 +58,18 @@ inline Model divisible_deepseek(const Json& changes = Json::object()) {
   return divisible_model(all);
 }
 inline Model divisible_tied() { return divisible_model({{"tied_head", true}}); }
+
+/// What actions of the kind tell other ranks, in order.
+inline std::vector<std::string> calls_in(const std::vector<ActionParts>& actions, ActionKind kind) {
+  std::vector<std::string> calls;
+  for (const ActionParts& action : actions) {
+    if (action.kind != kind) continue;
+    for (const Part& part : action.parts) {
+      if (!part.is_computation()) calls.push_back(to_string(part.call));
+    }
+  }
+  return calls;
+}
 
 struct Layout {
   int tensor = 2, replicas = 1;

@@ -16,11 +16,7 @@ namespace sequence_parallel_test {
 using exec::Numerics;
 using planner::Schedule;
 
-/// Two and four ranks divide eight tokens.
-Model with_eight_tokens(Json changes) {
-  if (!changes.contains("sequence")) changes["sequence"] = 8;
-  return divisible_model(changes);
-}
+// Two and four ranks divide eight tokens.
 Model gpt() { return with_eight_tokens(Json::object()); }
 Model llama() { return with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}}); }
 Model mixtral() {
@@ -89,14 +85,7 @@ TEST(SequenceParallelLayouts, FastNumericsAreNearTheSerialRun) {
 
 /// What the stage of an embedding and a block of Llama's shape tells others, in order.
 std::vector<std::string> told(ActionKind kind) {
-  std::vector<std::string> calls;
-  for (const ActionParts& action : exec::divided_parts(llama(), 0, 2, 1, {}, {2, 1, true})) {
-    if (action.kind != kind) continue;
-    for (const Part& part : action.parts) {
-      if (!part.is_computation()) calls.push_back(to_string(part.call));
-    }
-  }
-  return calls;
+  return calls_in(exec::divided_parts(llama(), 0, 2, 1, {}, {2, 1, true}), kind);
 }
 
 TEST(SequenceParallelLayouts, RowsAreGatheredInFrontOfDividedLayersAndScatteredBehind) {
