@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <regex>
+#include <sstream>
 
 #include "tests/support/command_runner.hpp"
 #include "tests/support/documented_commands.hpp"
@@ -22,8 +22,9 @@ namespace fs = std::filesystem;
 constexpr int kThisMachineCannot = 3;
 
 std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
 }
 
 const fs::path& source() {
