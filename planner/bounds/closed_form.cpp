@@ -31,7 +31,7 @@ std::int64_t backward_of(const Schedule& schedule, const ScheduleRequest& reques
                          const StageCosts& each) {
   const auto found = request.parameters.find("backward");
   const bool fused = found != request.parameters.end() && found->second == "fused";
-  return schedule.splits_backward && !fused ? each.i.value + each.w.value : each.b.value;
+  return schedule.traits.splits_backward && !fused ? each.i.value + each.w.value : each.b.value;
 }
 
 }  // namespace

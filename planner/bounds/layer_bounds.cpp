@@ -79,7 +79,7 @@ CommonOfSchedules common_of(const Choice& schedule_mode) {
     common.one_rank_a_stage = common.one_rank_a_stage && schedule.layout != Layout::Replicas &&
                               schedule.layout != Layout::Bidirectional;
     common.whole_ranks = common.whole_ranks && schedule.layout != Layout::Replicas;
-    common.synchronous = common.synchronous && !schedule.asynchronous;
+    common.synchronous = common.synchronous && !schedule.traits.asynchronous;
   }
   return common;
 }

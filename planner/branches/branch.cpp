@@ -179,7 +179,7 @@ std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<S
     Rank& rank = of_rank[static_cast<std::size_t>(stages[s].rank.value)];
     rank.state += memory[s].constant;
     // After its I a micro-batch may hold less.
-    const Bytes held = c.schedule->splits_backward
+    const Bytes held = c.schedule->traits.splits_backward
                            ? std::min(memory[s].f, Bytes(-memory[s].w.value))
                            : memory[s].f;
     rank.lightest = std::min(rank.lightest, held);
@@ -198,7 +198,7 @@ bool surely_fits(const Configuration& c, const std::vector<StagePlan>& stages,
   const Layout layout = c.schedule->layout;
   if (limits.all.value <= 0) return true;
   if (layout == Layout::Bidirectional || layout == Layout::Replicas) return false;
-  if (c.schedule->asynchronous) return false;  // older weights are not looked at here
+  if (c.schedule->traits.asynchronous) return false;  // older weights are not looked at here
   const auto peaks = live_activations(c);
   if (!peaks) return false;
   struct Rank {
@@ -261,14 +261,15 @@ std::int64_t bound_of(const Configuration& c, const std::vector<StagePlan>& stag
                       const ConfigurationCosts& costs) {
   std::vector<StageCosts> of_stage = chosen_stage_costs(costs, c.parallel, stages);
   set_ring_times(costs, c.parallel, stages, of_stage);
-  if (c.schedule->overlaps) of_stage = costs.stage_parts(c.parallel, stages, of_stage).computations;
+  if (c.schedule->traits.overlaps)
+    of_stage = costs.stage_parts(c.parallel, stages, of_stage).computations;
   return flow_bound(c, stages, of_stage, costs.wires(c.parallel, stages),
                     costs.sending(*c.schedule));
 }
 
 std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs) {
-  const bool splits = c.schedule->splits_backward;
+  const bool splits = c.schedule->traits.splits_backward;
   const int ranks = c.parallel.pipeline, micro_batches = c.parallel.micro_batches;
   if (c.schedule->layout == Layout::Replicas) return replicated_bound(c.parallel, costs);
   if (c.schedule->layout == Layout::Bidirectional) {
@@ -296,7 +297,8 @@ std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& st
     drain += costs[s].b.value;
   }
   // All ranks' work, one after the other, up to the rank's own last backward.
-  const std::int64_t in_turn = c.schedule->one_at_a_time ? (fill + drain) * micro_batches : 0;
+  const std::int64_t in_turn =
+      c.schedule->traits.one_at_a_time ? (fill + drain) * micro_batches : 0;
   std::int64_t bound = 0;
   for (const Rank& rank : of_rank) {
     if (rank.fill < 0) continue;
@@ -338,7 +340,7 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
       branch.configuration.parallel.chunks = shape.chunks;
       branch.configuration.parallel.holders = holders_in(shape.schedule->layout);
       branch.configuration.parallel.stage_replicas = shape.stage_replicas;
-      if (mesh.recompute.by_stage && shape.schedule->cost_driven) {
+      if (mesh.recompute.by_stage && shape.schedule->traits.cost_driven) {
         ++branches.pruned[LeftOut::OrderByCosts];
         continue;
       }
@@ -361,7 +363,7 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
         branch.stages = cut->stages;
         const Sending sending = costs.sending(*shape.schedule);
         branch.bound =
-            shape.schedule->overlaps
+            shape.schedule->traits.overlaps
                 ? bound_of_computations(costs, branch.configuration, *cut, sending)
             : cut->by_recompute
                 ? bound_by_recompute(branch.configuration, *cut, limits, sending)

@@ -89,7 +89,7 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
           : order_costs(source, c, *branch.stages, limit);
   const ScheduleRequest request = request_for(parallel, *branch.stages, by.table, by.limits);
   // The sizes are possible; a schedule that plans by costs may still find no room for its order.
-  if (c.schedule->cost_driven && refusal_of(*c.schedule, request)) {
+  if (c.schedule->traits.cost_driven && refusal_of(*c.schedule, request)) {
     outcome.pruned = LeftOut::OverMemory;
     return outcome;
   }
@@ -125,7 +125,7 @@ Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
   }
   if (outcome.pruned) return outcome;
   std::optional<CostTable> with_pairs;
-  if (configuration.schedule->overlaps) {
+  if (configuration.schedule->traits.overlaps) {
     with_pairs = with_pair_times(
         by.table, pipeline, costs.stage_parts(parallel, stages, by.table.stages),
         rank_axes(parallel.tensor, parallel.context, parallel.experts, parallel.data), policy);

@@ -54,7 +54,7 @@ class Way {
   void find_after() {
     const auto ranks = static_cast<std::size_t>(configuration_.parallel.pipeline);
     after_.assign(stages_.size(), 0);
-    if (configuration_.schedule->asynchronous) return;
+    if (configuration_.schedule->traits.asynchronous) return;
     std::vector<std::int64_t> reduced(ranks, 0), end(ranks, 0);
     for (std::size_t s = 0; s < stages_.size(); ++s)
       end[static_cast<std::size_t>(stages_[s].rank.value)] +=
@@ -77,7 +77,7 @@ class Way {
     const StageCosts& cost = costs_[static_cast<std::size_t>(stage)];
     const int rank = rank_of(stage);
     std::int64_t time = cost.b.value, later = 0;
-    if (configuration_.schedule->splits_backward) {
+    if (configuration_.schedule->traits.splits_backward) {
       const std::int64_t both = std::min(cost.b, cost.i + cost.w).value;
       time = std::min(cost.i, cost.b).value;
       later = std::max<std::int64_t>(0, both - time);
@@ -155,7 +155,7 @@ class Way {
   /// A rank that holds all micro-batches of all its stages begins its backwards after its forwards.
   /// False where no rank does. Needs `done`.
   bool hold_back(std::span<const int> held) {
-    if (held.empty() || configuration_.schedule->splits_backward) return false;
+    if (held.empty() || configuration_.schedule->traits.splits_backward) return false;
     const std::int64_t all = micro_batches() * configuration_.parallel.chunks;
     std::vector<std::int64_t> ready(held.size(), 0);
     std::int64_t late = 0;  // against the way of one micro-batch

@@ -98,7 +98,7 @@ std::optional<std::string> broken_recompute(const Configuration& c, std::size_t 
                                             const ConfigurationCosts& costs) {
   const SetupRecompute& recompute = c.parallel.recompute;
   if (!recompute.by_stage) return std::nullopt;
-  if (c.schedule->cost_driven && recompute.is_to_choose()) {
+  if (c.schedule->traits.cost_driven && recompute.is_to_choose()) {
     return "The order of " + std::string(c.schedule->name) +
            " follows from the costs, and recompute by stage would choose the costs from the "
            "order: a circle. Name none, selective or full, or one for each stage "
@@ -285,7 +285,8 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
   }
   const bool divides = c.parallel.tensor > 1 && !costs.is_estimated();
   const bool clips = job.training.clip_grad_norm > 0;
-  if (c.schedule->asynchronous && (c.parallel.data > 1 || divides || tie_of(job.model) || clips)) {
+  if (c.schedule->traits.asynchronous &&
+      (c.parallel.data > 1 || divides || tie_of(job.model) || clips)) {
     return std::string(c.schedule->name) +
            " updates inside the step, which nothing here does with " +
            (c.parallel.data > 1 ? "replicas of the pipeline; say dp=1."

@@ -80,7 +80,7 @@ bool ShapeChoices::allows_baseline() const {
 bool ShapeChoices::may_overlap() const {
   const auto several = schedules_for(2, false);
   return std::any_of(several.begin(), several.end(),
-                     [](const Schedule* schedule) { return schedule->overlaps; });
+                     [](const Schedule* schedule) { return schedule->traits.overlaps; });
 }
 
 std::vector<const Schedule*> ShapeChoices::schedules_for(int ranks, bool has_other_devices) const {
@@ -94,7 +94,7 @@ std::vector<const Schedule*> ShapeChoices::schedules_for(int ranks, bool has_oth
     const bool has_layout =
         schedule.layout == Layout::Loop || (is_estimated_ && schedule.layout == Layout::V);
     const bool automatic = asked_.empty() && schedule.policy.empty() && ranks > 1 && has_layout &&
-                           !schedule.asynchronous && !schedule.searched;
+                           !schedule.traits.asynchronous && !schedule.traits.searched;
     const bool named = std::find(asked_.begin(), asked_.end(), &schedule) != asked_.end();
     if (automatic || named) list.push_back(&schedule);
   }
@@ -159,19 +159,19 @@ ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
   Shapes shapes;
   for (const Schedule* schedule : schedules_for(mesh.pipeline, mesh.data > 1 || mesh.tensor > 1)) {
     for (const int chunks : chunks_for(*schedule, mesh.pipeline)) {
-      if (mesh.data > 1 && schedule->asynchronous) {
+      if (mesh.data > 1 && schedule->traits.asynchronous) {
         shapes.left_out.add(LeftOut::AsynchronousWithReplicas);
         continue;
       }
-      if (mesh.tensor > 1 && schedule->asynchronous && !is_estimated_) {
+      if (mesh.tensor > 1 && schedule->traits.asynchronous && !is_estimated_) {
         shapes.left_out.add(LeftOut::AsynchronousWithDividedLayers);
         continue;
       }
-      if (is_tied_ && schedule->asynchronous) {
+      if (is_tied_ && schedule->traits.asynchronous) {
         shapes.left_out.add(LeftOut::AsynchronousWithTiedHead);
         continue;
       }
-      if (clips_ && schedule->asynchronous) {
+      if (clips_ && schedule->traits.asynchronous) {
         shapes.left_out.add(LeftOut::AsynchronousWithClipping);
         continue;
       }

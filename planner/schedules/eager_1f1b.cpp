@@ -35,11 +35,11 @@ Schedule eager_1f1b_schedule() {
   Schedule entry;
   entry.name = "eager-1f1b";
   entry.aliases = {"Eager1F1B"};
-  entry.summary = "1F1B with twice the run-ahead: hides transfers, for twice the activations";
-  entry.constraint = "v = 1; any p, m (Paddle itself asks for m >= 2p-1)";
-  entry.bubble = "(p-1)(F+B)";
-  entry.memory = "min(2(p-r)-1, m)";
-  entry.source = "PaddlePaddle pipeline_eager_1f1b.py (pull 57605); minPP's eager 1F1B";
+  entry.text.summary = "1F1B with twice the run-ahead: hides transfers, for twice the activations";
+  entry.text.constraint = "v = 1; any p, m (Paddle itself asks for m >= 2p-1)";
+  entry.text.bubble = "(p-1)(F+B)";
+  entry.text.memory = "min(2(p-r)-1, m)";
+  entry.text.source = "PaddlePaddle pipeline_eager_1f1b.py (pull 57605); minPP's eager 1F1B";
   entry.refusal = refuse_eager_1f1b;
   entry.make = make_eager_1f1b;
   return entry;

@@ -30,11 +30,11 @@ Schedule gpipe_schedule() {
   Schedule entry;
   entry.name = "gpipe";
   entry.aliases = {"FThenB", "F-then-B", "AFAB"};
-  entry.summary = "all forwards, then all backwards";
-  entry.constraint = "v = 1; any p, m";
-  entry.bubble = "(p-1)(F+B)";
-  entry.memory = "m";
-  entry.source = "GPipe (arXiv:1811.06965); PyTorch ScheduleGPipe; Paddle FThenB";
+  entry.text.summary = "all forwards, then all backwards";
+  entry.text.constraint = "v = 1; any p, m";
+  entry.text.bubble = "(p-1)(F+B)";
+  entry.text.memory = "m";
+  entry.text.source = "GPipe (arXiv:1811.06965); PyTorch ScheduleGPipe; Paddle FThenB";
   entry.refusal = refuse_gpipe;
   entry.make = make_gpipe;
   return entry;

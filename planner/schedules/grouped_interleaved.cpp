@@ -91,15 +91,17 @@ Schedule grouped_interleaved_schedule() {
   Schedule entry;
   entry.name = "grouped-interleaved";
   entry.aliases = {"GIS"};
-  entry.summary = "interleaved 1F1B in groups of p/2 micro-batches: half of its activations";
-  entry.constraint = "any p, m, v; the parameter group (G): ceil(p/2) <= G <= p, default ceil(p/2)";
-  entry.bubble = "none known; F = I = W, v = 2, even p, G = p/2 divides m: (5p/2-2)F (by running)";
-  entry.memory = "(v-1)min(m,G) + min(m,p-r) chunks";
-  entry.source =
+  entry.text.summary = "interleaved 1F1B in groups of p/2 micro-batches: half of its activations";
+  entry.text.constraint =
+      "any p, m, v; the parameter group (G): ceil(p/2) <= G <= p, default ceil(p/2)";
+  entry.text.bubble =
+      "none known; F = I = W, v = 2, even p, G = p/2 divides m: (5p/2-2)F (by running)";
+  entry.text.memory = "(v-1)min(m,G) + min(m,p-r) chunks";
+  entry.text.source =
       "PipeOffload (arXiv:2503.01328), group_interleaved_1f1b.py of "
       "sail-sg/zero-bubble-pipeline-parallelism";
   entry.parameters = {"group"};
-  entry.splits_backward = true;
+  entry.traits.splits_backward = true;
   entry.default_chunks = 2;
   entry.refusal = refuse_grouped_interleaved;
   entry.make = make_grouped_interleaved;

@@ -84,14 +84,14 @@ Schedule interleaved_schedule() {
   Schedule entry;
   entry.name = "interleaved";
   entry.aliases = {"VPP", "Interleaved1F1B", "interleaved-1f1b", "1F1B-I"};
-  entry.summary =
+  entry.text.summary =
       "1F1B with v chunks on each rank: 1/v of the bubble, more activations, more messages";
-  entry.constraint =
+  entry.text.constraint =
       "m divides into max(1, m/p) equal rounds (G = micro-batches a round), or the parameter group "
       "sets G: min(p,m) <= G <= m and m mod G is 0 or at least p";
-  entry.bubble = "(p-1)(F+B) of one chunk, for m >= p and G = p";
-  entry.memory = "min(mv, (v-1)G + 2(p-1-r) + 1) chunks";
-  entry.source = "Megatron-LM (arXiv:2104.04473); PyTorch ScheduleInterleaved1F1B";
+  entry.text.bubble = "(p-1)(F+B) of one chunk, for m >= p and G = p";
+  entry.text.memory = "min(mv, (v-1)G + 2(p-1-r) + 1) chunks";
+  entry.text.source = "Megatron-LM (arXiv:2104.04473); PyTorch ScheduleInterleaved1F1B";
   entry.parameters = {"group", "jobs"};
   entry.default_chunks = 2;
   entry.refusal = refuse_interleaved;

@@ -33,11 +33,12 @@ Schedule looped_bfs_schedule() {
   Schedule entry;
   entry.name = "looped-bfs";
   entry.aliases = {"LoopedBFS", "breadth-first"};
-  entry.summary = "GPipe with v chunks a rank: 1/v of its bubble, all activations live";
-  entry.constraint = "any p, m, v";
-  entry.bubble = "(p-1 + (v-1)max(0, p-m))(F+B) of one chunk";
-  entry.memory = "vm chunks";
-  entry.source = "Breadth-First Pipeline Parallelism (arXiv:2211.05953); PyTorch ScheduleLoopedBFS";
+  entry.text.summary = "GPipe with v chunks a rank: 1/v of its bubble, all activations live";
+  entry.text.constraint = "any p, m, v";
+  entry.text.bubble = "(p-1 + (v-1)max(0, p-m))(F+B) of one chunk";
+  entry.text.memory = "vm chunks";
+  entry.text.source =
+      "Breadth-First Pipeline Parallelism (arXiv:2211.05953); PyTorch ScheduleLoopedBFS";
   entry.default_chunks = 2;
   entry.refusal = refuse_looped_bfs;
   entry.make = make_looped_bfs;

@@ -28,12 +28,13 @@ Schedule naive_schedule() {
   Schedule entry;
   entry.name = "naive";
   entry.aliases = {"model-parallel", "sequential"};
-  entry.summary = "one micro-batch at a time through all stages and back: the baseline";
-  entry.constraint = "v = 1; any p, m";
-  entry.bubble = "m(p-1)(F+B)";
-  entry.memory = "1";
-  entry.source = "model parallelism as GPipe's paper describes it, section 2 (arXiv:1811.06965)";
-  entry.one_at_a_time = true;
+  entry.text.summary = "one micro-batch at a time through all stages and back: the baseline";
+  entry.text.constraint = "v = 1; any p, m";
+  entry.text.bubble = "m(p-1)(F+B)";
+  entry.text.memory = "1";
+  entry.text.source =
+      "model parallelism as GPipe's paper describes it, section 2 (arXiv:1811.06965)";
+  entry.traits.one_at_a_time = true;
   entry.refusal = refuse_naive;
   entry.make = make_naive;
   return entry;

@@ -43,11 +43,11 @@ Schedule one_f_one_b_schedule() {
   Schedule entry;
   entry.name = "1f1b";
   entry.aliases = {"PipeDream-Flush", "one-f-one-b"};
-  entry.summary = "one forward, one backward: GPipe's bubble with at most p activations";
-  entry.constraint = "v = 1; any p, m, also m < p";
-  entry.bubble = "(p-1)(F+B)";
-  entry.memory = "min(p-r, m)";
-  entry.source =
+  entry.text.summary = "one forward, one backward: GPipe's bubble with at most p activations";
+  entry.text.constraint = "v = 1; any p, m, also m < p";
+  entry.text.bubble = "(p-1)(F+B)";
+  entry.text.memory = "min(p-r, m)";
+  entry.text.source =
       "PipeDream-Flush (arXiv:2006.09503); PyTorch Schedule1F1B; with the parameter jobs, Paddle's "
       "job lists and their transfer ends";
   entry.parameters = {"jobs"};

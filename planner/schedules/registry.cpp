@@ -144,7 +144,7 @@ Placement placement_of(const Schedule& schedule, const ScheduleRequest& request)
       break;
   }
   const auto asked = request.parameters.find("placement");
-  if (schedule.searched && asked != request.parameters.end() && asked->second == "v")
+  if (schedule.traits.searched && asked != request.parameters.end() && asked->second == "v")
     return Placement::v_shape(request.ranks);
   return Placement::loop(request.ranks, request.chunks);
 }

@@ -39,24 +39,34 @@ constexpr int holders_in(Layout layout) { return layout == Layout::Bidirectional
 /// "loop", "v", "waves", "bidirectional", "replicas".
 std::string_view to_string(Layout layout);
 
+/// What `schedules show` prints of a schedule.
+struct ScheduleText {
+  std::string_view summary;     // one line
+  std::string_view constraint;  // in words, with p, m, v
+  std::string_view bubble;      // closed form of makespan - work, or "none known"
+  std::string_view memory;      // peak live activations on rank r
+  std::string_view source;      // paper or code it comes from
+};
+
+/// What sets a schedule apart for those who choose, bound or run one.
+struct ScheduleTraits {
+  bool splits_backward = false;  // I and W apart
+  bool asynchronous = false;     // updates inside the step: actions name weight versions
+  bool overlaps = false;       // pairs of a forward and a backward: one computes, one communicates
+  bool one_at_a_time = false;  // a micro-batch enters when the one before it has left
+  bool cost_driven = false;    // the order depends on ScheduleRequest::costs
+  bool searched = false;       // by synthesis: slow, and the tuner tries it only where it is named
+};
+
 /// One entry. Functions are pure: any number of threads may call them.
 struct Schedule {
   std::string_view name;
   std::vector<std::string_view> aliases;
-  std::string_view summary;                  // one line
-  std::string_view constraint;               // in words, with p, m, v
-  std::string_view bubble;                   // closed form of makespan - work, or "none known"
-  std::string_view memory;                   // peak live activations on rank r
-  std::string_view source;                   // paper or code it comes from
+  ScheduleText text;
   std::vector<std::string_view> parameters;  // keys it understands
-  bool splits_backward = false;              // I and W apart
-  int default_chunks = 1;                    // v where the user says none
+  ScheduleTraits traits;
+  int default_chunks = 1;  // v where the user says none
   Layout layout = Layout::Loop;
-  bool cost_driven = false;    // the order depends on ScheduleRequest::costs
-  bool searched = false;       // by synthesis: slow, and the tuner tries it only where it is named
-  bool asynchronous = false;   // updates inside the step: actions name weight versions
-  bool overlaps = false;       // pairs of a forward and a backward: one computes, one communicates
-  bool one_at_a_time = false;  // a micro-batch enters when the one before it has left
   /// The policy that shows what it is about, "" for the plan's default.
   std::string_view policy;
   /// nullopt: fine. Else one sentence: what is wrong, and the nearest legal choice.

@@ -117,8 +117,9 @@ std::string memory_reason(const Candidate& best, Bytes memory_limit) {
   return text + ": rank " + std::to_string(best.fullest_rank) + " holds " +
          format_bytes(best.state_bytes) + " of weights, gradients and optimizer state and " +
          format_bytes(active) +
-         (find_schedule(best.schedule).asynchronous ? " of activations and older weights, of "
-                                                    : " of activations, of ") +
+         (find_schedule(best.schedule).traits.asynchronous
+              ? " of activations and older weights, of "
+              : " of activations, of ") +
          std::to_string(best.peak_activations[rank]) +
          (best.peak_activations[rank] == 1 ? " chunk and micro-batch"
                                            : " chunks and micro-batches") +
@@ -265,7 +266,7 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.expert_parallel = parallel.experts;
   plan.sequence_parallel = parallel.sequence_parallel;
   StageParts inside;
-  if (!schedule.asynchronous) {
+  if (!schedule.traits.asynchronous) {
     inside =
         costs.stage_parts(parallel, best.stages, chosen_stage_costs(costs, parallel, best.stages));
   }
@@ -273,11 +274,11 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.replicas_are_ranks = !plan.parts.empty() && parallel.data > 1 && !costs.is_estimated();
   plan.costs = chosen_table(costs, parallel, best.stages, plan.program_replicas());
   if (!plan.parts.empty()) take_computations(inside.computations, plan.costs.stages);
-  if (!schedule.asynchronous)
+  if (!schedule.traits.asynchronous)
     for (StageMemory& memory : plan.costs.memory) memory.version = Bytes(0);
   if (best.synthesised) {
     plan.schedule.order = *best.synthesised->order;
-  } else if (schedule.cost_driven) {
+  } else if (schedule.traits.cost_driven) {
     // The limit that it planned for stands nowhere else in the plan.
     const CostTable searched =
         costs.table(parallel, best.stages, costs.simulated_replicas(parallel));

@@ -41,7 +41,7 @@ void set_schedule(const RequestedValues& asked, Strategy& strategy) {
   const auto name = asked.find("schedule");
   if (name != asked.end()) {
     strategy.schedule_mode.clear();
-    if (!find_schedule(name->second).searched) strategy.schedule_mode = {name->second};
+    if (!find_schedule(name->second).traits.searched) strategy.schedule_mode = {name->second};
     strategy.stage_replicas.clear();
   }
   const auto replicas = asked.find("replicas");

@@ -184,8 +184,9 @@ class ScheduleSearch {
       entry->second = choices_.on(setup);
       const bool overlapping = mesh.tried == Tried::Overlapping;
       if (mesh.tried != Tried::All) {
-        std::erase_if(entry->second.list,
-                      [&](const Shape& shape) { return shape.schedule->overlaps != overlapping; });
+        std::erase_if(entry->second.list, [&](const Shape& shape) {
+          return shape.schedule->traits.overlaps != overlapping;
+        });
       }
       if (overlapping) entry->second.left_out = {};  // counted with the others
       const LeftOutExamples& examples = entry->second.left_out.examples;
@@ -370,7 +371,7 @@ class ScheduleSearch {
     const auto& [schedule, parallel, even_layers, rank_evened] = branch.configuration;
     const auto actions =
         3 * static_cast<std::int64_t>(branch.stages->size()) * parallel.micro_batches;
-    return actions * kInstructionNs * (schedule->cost_driven ? kTriesByCosts : 1);
+    return actions * kInstructionNs * (schedule->traits.cost_driven ? kTriesByCosts : 1);
   }
 
   bool is_over_budget() {

@@ -16,7 +16,7 @@ bool same_placement(const Placement& a, const Placement& b) {
 
 /// The schedule's order, nullopt where it refuses or its rule cannot be carried out.
 std::optional<Order> order_of_schedule(const Schedule& schedule, const ScheduleRequest& request) {
-  if (schedule.searched || schedule.asynchronous || refusal_of(schedule, request))
+  if (schedule.traits.searched || schedule.traits.asynchronous || refusal_of(schedule, request))
     return std::nullopt;
   try {
     return schedule.make(request);
@@ -48,7 +48,7 @@ NamedBest offer_named(Search& search, const SynthesisRequest& request) {
                         .memory_limit = common_limit(problem)};
   for (const Schedule& schedule : schedules()) {
     // What a cost-driven schedule's name promises may fit, and differ from what the limit gives.
-    const int plans = schedule.cost_driven && named.memory_limit.value > 0 ? 2 : 1;
+    const int plans = schedule.traits.cost_driven && named.memory_limit.value > 0 ? 2 : 1;
     for (int plan = 0; plan < plans; ++plan) {
       ScheduleRequest planned = named;
       if (plan == 1) planned.memory_limit = Bytes(0);

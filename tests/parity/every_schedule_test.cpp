@@ -68,12 +68,12 @@ TEST_P(EverySchedule, TrainsOnTheCpu) {
     SCOPED_TRACE(ranks);
     const Program program = program_of(schedule, ranks, micro_batches_for(schedule, ranks));
     Setting setting(program);
-    setting.training.verified_steps = schedule.asynchronous ? 0 : 2;
+    setting.training.verified_steps = schedule.traits.asynchronous ? 0 : 2;
     const auto run =
         exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 20});
     ASSERT_TRUE(run.finished());
     EXPECT_LT(*run.steps.back().loss, *run.steps.front().loss);
-    if (schedule.asynchronous) continue;
+    if (schedule.traits.asynchronous) continue;
     ASSERT_TRUE(run.verify.has_value());
     EXPECT_LE(run.verify->gradients.norm_rel, 1e-6) << run.verify->gradients.worst;
     exec::SerialRun serial(setting.model, {.micro_batch_size = kMicroBatchSize,

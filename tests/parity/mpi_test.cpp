@@ -120,7 +120,7 @@ void expect_serial_bits(const Program& program, const Extras& extras = {}) {
 TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradientsAndParametersBitForBit) {
   int ran = 0;
   for (const auto& [schedule, order, program] : every_program()) {
-    if (schedule->asynchronous) continue;
+    if (schedule->traits.asynchronous) continue;
     SCOPED_TRACE(schedule->name);
     expect_serial_bits(program);
     ++ran;
@@ -130,7 +130,7 @@ TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradientsAndParametersBitForBit)
 
 TEST(Mpi, EverySynchronousScheduleGivesTheSerialGradientsWithAFastLibrary) {
   for (const auto& [schedule, order, program] : every_program()) {
-    if (schedule->asynchronous) continue;
+    if (schedule->traits.asynchronous) continue;
     SCOPED_TRACE(schedule->name);
     Setting setting(program);
     setting.training.verified_steps = 2;
@@ -163,7 +163,7 @@ TEST(Mpi, ReplicasOfAPipelineGiveTheSerialBitsShardedOrNot) {
 TEST(Mpi, ClippingRecomputeAndATiedHeadGiveTheSerialBitsToo) {
   const Model tied = tied_transformer();
   for (const auto& [schedule, order, program] : every_program()) {
-    if (schedule->asynchronous) continue;
+    if (schedule->traits.asynchronous) continue;
     SCOPED_TRACE(schedule->name);
     LowerOptions options{.clips = true, .optimizer = true};
     expect_serial_bits(lower(order, program.policy, options),

@@ -119,7 +119,7 @@ inline int micro_batches_for(const planner::Schedule& schedule, int ranks) {
 inline std::vector<const planner::Schedule*> synchronous_schedules() {
   std::vector<const planner::Schedule*> found;
   for (const planner::Schedule& one : planner::schedules()) {
-    if (!one.asynchronous) found.push_back(&one);
+    if (!one.traits.asynchronous) found.push_back(&one);
   }
   return found;
 }

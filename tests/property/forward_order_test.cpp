@@ -54,7 +54,7 @@ TEST(ForwardOrders, TheLibraryAgreesWithTheReference) {
 TEST(ForwardOrders, ThoseOfEveryScheduleAreWholeAndEnd) {
   int tried = 0;
   for (const planner::Schedule& schedule : planner::schedules()) {
-    if (schedule.searched) continue;
+    if (schedule.traits.searched) continue;
     for (const int ranks : {1, 2, 4}) {
       for (const int chunks : {1, 2}) {
         const planner::ScheduleRequest request{

@@ -142,7 +142,7 @@ TEST_P(NcclSchedule, TwoSendsExchangedOnOneRankAreCaught) {
 std::vector<const planner::Schedule*> all_schedules() {
   std::vector<const planner::Schedule*> all;
   for (const planner::Schedule& schedule : planner::schedules()) {
-    if (!schedule.searched) all.push_back(&schedule);
+    if (!schedule.traits.searched) all.push_back(&schedule);
   }
   return all;
 }

@@ -40,7 +40,7 @@ Order trimmed(Order order) {
 TEST(OrderJson, KeepsEveryScheduleOfTheRegistry) {
   int kept = 0;
   for (const auto& schedule : planner::schedules()) {
-    if (schedule.cost_driven) continue;
+    if (schedule.traits.cost_driven) continue;
     for (const auto& [ranks, micro_batches] : {std::pair(2, 4), {4, 8}, {4, 10}, {3, 6}}) {
       const planner::ScheduleRequest request{ranks, micro_batches, schedule.default_chunks, {}};
       if (planner::refusal_of(schedule, request)) continue;

@@ -47,7 +47,7 @@ TEST_P(RegistrySchedules, UnequalStagesAgreeWithTheInterpreter) {
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
   for (const planner::Schedule& schedule : planner::schedules()) {
-    if (!schedule.searched) names.emplace_back(schedule.name);
+    if (!schedule.traits.searched) names.emplace_back(schedule.name);
   }
   return names;
 }

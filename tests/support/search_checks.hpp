@@ -46,7 +46,7 @@ inline void expect_same_rows(const planner::SearchResult& quick, const planner::
 inline void expect_bounds_hold(const planner::ConfigurationCosts& costs,
                                const planner::Candidate& row) {
   SCOPED_TRACE(describe(row));
-  const bool overlaps = planner::find_schedule(row.schedule).overlaps;
+  const bool overlaps = planner::find_schedule(row.schedule).traits.overlaps;
   EXPECT_LE(overlaps ? costs.least_overlapped_step(row.parallel) : costs.least_step(row.parallel),
             row.step.value);
   EXPECT_LE(costs.least_memory(row.parallel), row.peak_bytes);

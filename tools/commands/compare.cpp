@@ -42,7 +42,7 @@ ComparisonRow simulate_schedule(const planner::Schedule& schedule, const Argumen
                                 Session& session) {
   planner::ScheduleRequest request = schedule_request(arguments, schedule, CostsOf::Ranks);
   // One --vpp for all: a schedule that knows one chunk only keeps to it.
-  if (schedule.default_chunks == 1 && !schedule.searched) request.chunks = 1;
+  if (schedule.default_chunks == 1 && !schedule.traits.searched) request.chunks = 1;
   // A parameter is for those schedules that have it.
   std::erase_if(request.parameters, [&](const auto& parameter) {
     const auto& known = schedule.parameters;

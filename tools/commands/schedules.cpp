@@ -28,23 +28,23 @@ std::string joined(const std::vector<std::string_view>& words) {
 Json fields_of(const planner::Schedule& schedule) {
   return {{"name", schedule.name},
           {"aliases", schedule.aliases},
-          {"summary", schedule.summary},
-          {"constraint", schedule.constraint},
-          {"bubble", schedule.bubble},
-          {"memory", schedule.memory},
-          {"source", schedule.source},
+          {"summary", schedule.text.summary},
+          {"constraint", schedule.text.constraint},
+          {"bubble", schedule.text.bubble},
+          {"memory", schedule.text.memory},
+          {"source", schedule.text.source},
           {"parameters", schedule.parameters},
-          {"splits_backward", schedule.splits_backward},
+          {"splits_backward", schedule.traits.splits_backward},
           {"default_vpp", schedule.default_chunks},
           {"placement", std::string(planner::to_string(schedule.layout))},
-          {"cost_driven", schedule.cost_driven},
-          {"asynchronous", schedule.asynchronous}};
+          {"cost_driven", schedule.traits.cost_driven},
+          {"asynchronous", schedule.traits.asynchronous}};
 }
 
 std::string placement_text(const planner::Schedule& schedule) {
   std::string text(planner::to_string(schedule.layout));
-  if (schedule.cost_driven) text += "; the order depends on --cost and --mem";
-  if (schedule.asynchronous) text += "; updates inside the step, weight versions";
+  if (schedule.traits.cost_driven) text += "; the order depends on --cost and --mem";
+  if (schedule.traits.asynchronous) text += "; updates inside the step, weight versions";
   return text;
 }
 
@@ -64,8 +64,9 @@ std::string markdown_table() {
     std::string name = "`" + std::string(schedule.name) + "`";
     if (!schedule.aliases.empty()) name += " (" + joined(schedule.aliases) + ")";
     text += "|" + cell(name) + cell(placement_text(schedule)) +
-            cell(std::string(schedule.constraint)) + cell(std::string(schedule.bubble)) +
-            cell(std::string(schedule.memory)) + cell(std::string(schedule.source)) + "\n";
+            cell(std::string(schedule.text.constraint)) + cell(std::string(schedule.text.bubble)) +
+            cell(std::string(schedule.text.memory)) + cell(std::string(schedule.text.source)) +
+            "\n";
   }
   return text;
 }
@@ -85,9 +86,9 @@ int run_list(const Arguments& arguments, Session& session) {
     std::string name(schedule.name);
     if (!schedule.aliases.empty()) name += "  (" + joined(schedule.aliases) + ")";
     session.print(painted(session.terminal(), Ink::Bold, name) + "\n");
-    session.print(wrapped(schedule.summary, session.terminal().width, 4));
-    session.print(wrapped("bubble " + std::string(schedule.bubble) + "; peak activations " +
-                              std::string(schedule.memory),
+    session.print(wrapped(schedule.text.summary, session.terminal().width, 4));
+    session.print(wrapped("bubble " + std::string(schedule.text.bubble) + "; peak activations " +
+                              std::string(schedule.text.memory),
                           session.terminal().width, 4));
   }
   session.note("next: pipewright schedules show NAME");
@@ -113,14 +114,14 @@ void print_card(const planner::Schedule& schedule, Session& session) {
     const std::string body = wrapped(value, session.terminal().width, 14);
     session.print(label + (body.size() > 14 ? body.substr(14) : "\n"));
   };
-  line("what", std::string(schedule.summary));
+  line("what", std::string(schedule.text.summary));
   line("also", joined(schedule.aliases));
-  line("needs", std::string(schedule.constraint));
-  line("bubble", std::string(schedule.bubble));
-  line("peak", std::string(schedule.memory) + " activations on rank r");
+  line("needs", std::string(schedule.text.constraint));
+  line("bubble", std::string(schedule.text.bubble));
+  line("peak", std::string(schedule.text.memory) + " activations on rank r");
   line("placement", placement_text(schedule));
   line("parameters", joined(schedule.parameters));
-  line("source", std::string(schedule.source));
+  line("source", std::string(schedule.text.source));
 }
 
 /// Sizes to draw where the user names none: 4 ranks and 8 micro-batches, or close to that.

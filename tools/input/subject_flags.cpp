@@ -324,7 +324,7 @@ CostsOf costs_of(const planner::ScheduleRequest& request) {
 
 void add_costs(planner::ScheduleRequest& request, const planner::Schedule& schedule,
                const Arguments& arguments) {
-  if (!schedule.cost_driven) return;
+  if (!schedule.traits.cost_driven) return;
   GivenCosts costs =
       given_costs(arguments, planner::placement_of(schedule, request), costs_of(request));
   request.costs = std::move(costs.table);

@@ -52,12 +52,13 @@ void add_synthesis_parameters(planner::ScheduleRequest& request, const planner::
   }
   const auto placement = request.parameters.find("placement");
   const bool v_shape = placement != request.parameters.end() && placement->second == "v";
-  if (schedule.searched && v_shape && !arguments.has("--vpp")) request.chunks = 2;
+  if (schedule.traits.searched && v_shape && !arguments.has("--vpp")) request.chunks = 2;
 }
 
 void leave_placement_open(planner::ScheduleRequest& request, const planner::Schedule& schedule,
                           const Arguments& arguments) {
-  if (schedule.searched && !arguments.has("--vpp")) request.parameters.emplace("placement", "any");
+  if (schedule.traits.searched && !arguments.has("--vpp"))
+    request.parameters.emplace("placement", "any");
 }
 
 void settle_placement(planner::ScheduleRequest& request, const Order& order) {
@@ -84,7 +85,7 @@ planner::SynthesisRequest with_effort(planner::SynthesisRequest request, const A
 Order make_requested(const planner::Schedule& schedule, const planner::ScheduleRequest& request,
                      const Arguments& arguments, Session& session,
                      std::optional<planner::SynthesisResult>* found) {
-  if (!schedule.searched) return planner::make_order(schedule.name, request);
+  if (!schedule.traits.searched) return planner::make_order(schedule.name, request);
   if (const auto refused = planner::refusal_of(schedule, request)) throw InputError(*refused);
   if (!planner::chooses_placement(request) && request.chunks == 1 &&
       !arguments.has("--placement") && !arguments.has("--vpp")) {

@@ -120,16 +120,17 @@ Schedule one_f_one_b_rr_schedule() {
   Schedule entry;
   entry.name = "1f1b-rr";
   entry.aliases = {"one-f-one-b-rr", "1F1B-round-robin"};
-  entry.summary = "PipeDream with replicated stages: micro-batches go round the replicas";
-  entry.constraint =
+  entry.text.summary = "PipeDream with replicated stages: micro-batches go round the replicas";
+  entry.text.constraint =
       "v = 1; replicas=R0,R1,… (ranks of each stage) sums to p; m a multiple of each R";
-  entry.bubble = "none known";
-  entry.memory = "1 + (p-1 - ranks of earlier stages)/R rounded down, each with its weight version";
-  entry.source =
+  entry.text.bubble = "none known";
+  entry.text.memory =
+      "1 + (p-1 - ranks of earlier stages)/R rounded down, each with its weight version";
+  entry.text.source =
       "PipeDream (arXiv:1806.03377; SOSP 2019) section 3.2, msr-fiddle/pipedream runtime.py";
   entry.parameters = {"replicas"};
   entry.layout = Layout::Replicas;
-  entry.asynchronous = true;
+  entry.traits.asynchronous = true;
   entry.refusal = refuse_one_f_one_b_rr;
   entry.make = make_one_f_one_b_rr;
   return entry;

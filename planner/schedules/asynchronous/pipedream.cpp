@@ -39,12 +39,13 @@ Order make_pipedream(const ScheduleRequest& request) {
 Schedule pipedream_schedule() {
   Schedule entry;
   entry.name = "pipedream";
-  entry.summary = "1F1B without flush: an update after every backward, weights stashed until then";
-  entry.constraint = "v = 1; any p, m";
-  entry.bubble = "none in the steady state; (p-1)(F+B) for m micro-batches from start to end";
-  entry.memory = "min(p-r, m), each with its weight version";
-  entry.source = "PipeDream (arXiv:1806.03377; SOSP 2019), msr-fiddle/pipedream runtime.py";
-  entry.asynchronous = true;
+  entry.text.summary =
+      "1F1B without flush: an update after every backward, weights stashed until then";
+  entry.text.constraint = "v = 1; any p, m";
+  entry.text.bubble = "none in the steady state; (p-1)(F+B) for m micro-batches from start to end";
+  entry.text.memory = "min(p-r, m), each with its weight version";
+  entry.text.source = "PipeDream (arXiv:1806.03377; SOSP 2019), msr-fiddle/pipedream runtime.py";
+  entry.traits.asynchronous = true;
   entry.refusal = refuse_pipedream;
   entry.make = make_pipedream;
   return entry;

@@ -69,14 +69,14 @@ Schedule pipedream_2bw_schedule() {
   Schedule entry;
   entry.name = "pipedream-2bw";
   entry.aliases = {"2BW"};
-  entry.summary = "1F1B without flush, an update every few micro-batches, two weight versions";
-  entry.constraint =
+  entry.text.summary = "1F1B without flush, an update every few micro-batches, two weight versions";
+  entry.text.constraint =
       "v = 1; m a multiple of accumulate, accumulate >= p or = m (default: the smallest such)";
-  entry.bubble = "none in the steady state; (p-1)(F+B) for m micro-batches from start to end";
-  entry.memory = "min(p-r, m)";
-  entry.source = "Memory-Efficient Pipeline-Parallel DNN Training (arXiv:2006.09503)";
+  entry.text.bubble = "none in the steady state; (p-1)(F+B) for m micro-batches from start to end";
+  entry.text.memory = "min(p-r, m)";
+  entry.text.source = "Memory-Efficient Pipeline-Parallel DNN Training (arXiv:2006.09503)";
   entry.parameters = {"accumulate"};
-  entry.asynchronous = true;
+  entry.traits.asynchronous = true;
   entry.refusal = refuse_pipedream_2bw;
   entry.make = make_pipedream_2bw;
   return entry;

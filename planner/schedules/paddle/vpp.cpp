@@ -40,15 +40,15 @@ Schedule paddle_vpp_schedule() {
   Schedule entry;
   entry.name = "paddle-vpp";
   entry.aliases = {"PaddleVPP"};
-  entry.summary =
+  entry.text.summary =
       "Paddle's VPP job lists with their transfer ends: jobs=fused hangs, jobs=split passes";
-  entry.constraint =
+  entry.text.constraint =
       "m >= p; jobs=fused or jobs=split (the default); where p does not divide m, Paddle's rule "
       "has "
       "sizes that cannot end under any policy, such as p 5, m 7, v 2: check them";
-  entry.bubble = "none known";
-  entry.memory = "min(mv, (v-1)p + 2(p-1-r) + 1) chunks; mv where m = p";
-  entry.source = "PaddlePaddle pipeline_vpp.py, before and after pull 71104";
+  entry.text.bubble = "none known";
+  entry.text.memory = "min(mv, (v-1)p + 2(p-1-r) + 1) chunks; mv where m = p";
+  entry.text.source = "PaddlePaddle pipeline_vpp.py, before and after pull 71104";
   entry.parameters = {"jobs"};
   entry.default_chunks = 2;
   entry.policy = "paddle-vpp";

@@ -41,12 +41,12 @@ Schedule paddle_zbh1_schedule() {
   Schedule entry;
   entry.name = "paddle-zbh1";
   entry.aliases = {"ZBH1", "PaddleZBH1"};
-  entry.summary = "Paddle's ZB-H1: 1F1B where rank r splits r + 1 backwards to fill its drain";
-  entry.constraint = "v = 1; m >= p";
-  entry.bubble = "none known";
-  entry.memory = "p";
-  entry.source = "PaddlePaddle pipeline_zero_bubble.py (pull 62865)";
-  entry.splits_backward = true;
+  entry.text.summary = "Paddle's ZB-H1: 1F1B where rank r splits r + 1 backwards to fill its drain";
+  entry.text.constraint = "v = 1; m >= p";
+  entry.text.bubble = "none known";
+  entry.text.memory = "p";
+  entry.text.source = "PaddlePaddle pipeline_zero_bubble.py (pull 62865)";
+  entry.traits.splits_backward = true;
   entry.refusal = refuse_paddle_zbh1;
   entry.make = make_paddle_zbh1;
   return entry;

@@ -69,11 +69,11 @@ Order make_chimera(const ScheduleRequest& request) {
 Schedule chimera_schedule() {
   Schedule entry;
   entry.name = "chimera";
-  entry.summary = "two replicas, one each way: half of 1F1B's bubble, twice the weights";
-  entry.constraint = "v = 1; p even; m a multiple of p, both directions together";
-  entry.bubble = "(p-2)F for F = B: 2m+p-2 slots";
-  entry.memory = "p/2 + 1 + min(r, p-1-r)";
-  entry.source = "Chimera (arXiv:2107.06925), two pipelines";
+  entry.text.summary = "two replicas, one each way: half of 1F1B's bubble, twice the weights";
+  entry.text.constraint = "v = 1; p even; m a multiple of p, both directions together";
+  entry.text.bubble = "(p-2)F for F = B: 2m+p-2 slots";
+  entry.text.memory = "p/2 + 1 + min(r, p-1-r)";
+  entry.text.source = "Chimera (arXiv:2107.06925), two pipelines";
   entry.layout = Layout::Bidirectional;
   entry.refusal = refuse_chimera;
   entry.make = make_chimera;

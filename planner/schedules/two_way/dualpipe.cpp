@@ -55,13 +55,15 @@ Order make_dualpipe(const ScheduleRequest& request) {
 Schedule dualpipe_schedule() {
   Schedule entry;
   entry.name = "dualpipe";
-  entry.overlaps = true;
-  entry.summary = "two replicas, one each way: forwards overlap with backwards, twice the weights";
-  entry.constraint = "v = 1; p even; m even and >= 2p, both directions together";
-  entry.bubble = "(p/2-1)(F&B + B - 3W) for F = I = W; (p/2-1)(F+2I-W) for F = I >= W, F&B = F+B";
-  entry.memory = "p+1";
-  entry.source = "DeepSeek-V3 (arXiv:2412.19437); deepseek-ai/DualPipe dualpipe.py";
-  entry.splits_backward = true;
+  entry.traits.overlaps = true;
+  entry.text.summary =
+      "two replicas, one each way: forwards overlap with backwards, twice the weights";
+  entry.text.constraint = "v = 1; p even; m even and >= 2p, both directions together";
+  entry.text.bubble =
+      "(p/2-1)(F&B + B - 3W) for F = I = W; (p/2-1)(F+2I-W) for F = I >= W, F&B = F+B";
+  entry.text.memory = "p+1";
+  entry.text.source = "DeepSeek-V3 (arXiv:2412.19437); deepseek-ai/DualPipe dualpipe.py";
+  entry.traits.splits_backward = true;
   entry.layout = Layout::Bidirectional;
   entry.refusal = refuse_dualpipe;
   entry.make = make_dualpipe;

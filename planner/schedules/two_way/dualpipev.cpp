@@ -33,13 +33,13 @@ Order make_dualpipev(const ScheduleRequest& request) {
 Schedule dualpipev_schedule() {
   Schedule entry;
   entry.name = "dualpipev";
-  entry.overlaps = true;
-  entry.summary = "DualPipe on a V: forwards overlap with backwards, one copy of the weights";
-  entry.constraint = "v = 2; m >= 2p";
-  entry.bubble = "(p-1)(F&B + B - 3W) for F = I = W; (p-1)(F+2I-W) for F = I >= W, F&B = F+B";
-  entry.memory = "2p+1 chunks";
-  entry.source = "deepseek-ai/DualPipe dualpipev.py; PyTorch ScheduleDualPipeV";
-  entry.splits_backward = true;
+  entry.traits.overlaps = true;
+  entry.text.summary = "DualPipe on a V: forwards overlap with backwards, one copy of the weights";
+  entry.text.constraint = "v = 2; m >= 2p";
+  entry.text.bubble = "(p-1)(F&B + B - 3W) for F = I = W; (p-1)(F+2I-W) for F = I >= W, F&B = F+B";
+  entry.text.memory = "2p+1 chunks";
+  entry.text.source = "deepseek-ai/DualPipe dualpipev.py; PyTorch ScheduleDualPipeV";
+  entry.traits.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::V;
   entry.refusal = refuse_dualpipev;

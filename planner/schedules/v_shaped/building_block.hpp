@@ -29,11 +29,11 @@ template <class Block>
 Schedule block_schedule() {
   Schedule entry;
   entry.name = Block::kName;
-  entry.constraint = "v = 2; any p, m";
-  entry.source =
+  entry.text.constraint = "v = 2; any p, m";
+  entry.text.source =
       "Pipeline Parallelism with Controllable Memory (arXiv:2405.15362), zbv_greedy.py of "
       "sail-sg/zero-bubble-pipeline-parallelism";
-  entry.splits_backward = true;
+  entry.traits.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::V;
   entry.refusal = [](const ScheduleRequest& request) {

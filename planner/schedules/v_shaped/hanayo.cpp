@@ -101,14 +101,16 @@ Schedule hanayo_schedule() {
   Schedule entry;
   entry.name = "hanayo";
   entry.aliases = {"waves"};
-  entry.summary = "waves down and up the ranks: a bubble of one wave, nearly all activations live";
-  entry.constraint = "v = 2w for w waves; any p, m; backward=split (the default) or backward=fused";
-  entry.bubble =
+  entry.text.summary =
+      "waves down and up the ranks: a bubble of one wave, nearly all activations live";
+  entry.text.constraint =
+      "v = 2w for w waves; any p, m; backward=split (the default) or backward=fused";
+  entry.text.bubble =
       "(p-1)(I+max(F,I)) of one chunk for m >= p and F <= I+W; fused: (p-1)2B for F <= B";
-  entry.memory = "vm - min(p-1-r, m-1) chunks";
-  entry.source = "Hanayo (SC 2023, doi:10.1145/3581784.3607073); topal-team/elf";
+  entry.text.memory = "vm - min(p-1-r, m-1) chunks";
+  entry.text.source = "Hanayo (SC 2023, doi:10.1145/3581784.3607073); topal-team/elf";
   entry.parameters = {"backward"};
-  entry.splits_backward = true;
+  entry.traits.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::Waves;
   entry.refusal = refuse_hanayo;

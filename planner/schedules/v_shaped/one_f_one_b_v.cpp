@@ -114,11 +114,11 @@ Schedule one_f_one_b_v_schedule() {
   Schedule entry;
   entry.name = "1f1b-v";
   entry.aliases = {"V-1F1B", "V1F1B"};
-  entry.summary = "1F1B with stages in a V: two thirds of its activations, and less bubble";
-  entry.constraint = "v = 2; any p, m";
-  entry.bubble = "none known; F = I = W, m > p, p mod 3 = 1: 5(p-1)F (by running)";
-  entry.memory = "min(2m, 2ceil((2p+1)/3)) chunks";
-  entry.source =
+  entry.text.summary = "1F1B with stages in a V: two thirds of its activations, and less bubble";
+  entry.text.constraint = "v = 2; any p, m";
+  entry.text.bubble = "none known; F = I = W, m > p, p mod 3 = 1: 5(p-1)F (by running)";
+  entry.text.memory = "min(2m, 2ceil((2p+1)/3)) chunks";
+  entry.text.source =
       "Pipeline Parallelism with Controllable Memory (arXiv:2405.15362), v1f1b.py of "
       "sail-sg/zero-bubble-pipeline-parallelism";
   entry.default_chunks = 2;

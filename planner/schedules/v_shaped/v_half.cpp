@@ -25,10 +25,10 @@ struct VHalf {
 Schedule v_half_schedule() {
   Schedule entry = block_schedule<VHalf>();
   entry.aliases = {"VHalf", "ZBV-Half"};
-  entry.summary = "half of 1F1B's activations, and less bubble: stages in a V, I and W apart";
-  entry.bubble =
+  entry.text.summary = "half of 1F1B's activations, and less bubble: stages in a V, I and W apart";
+  entry.text.bubble =
       "none known; F = I = W, m > p+1 > 3: (3p-7)F for even p, (3p-4)F for odd p (by running)";
-  entry.memory = "min(2m, 2floor(p/2) + 2) chunks";
+  entry.text.memory = "min(2m, 2floor(p/2) + 2) chunks";
   return entry;
 }
 

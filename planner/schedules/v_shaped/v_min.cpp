@@ -24,10 +24,10 @@ struct VMin {
 Schedule v_min_schedule() {
   Schedule entry = block_schedule<VMin>();
   entry.aliases = {"VMin", "ZBV-Min"};
-  entry.summary = "a third of 1F1B's activations: stages in a V, I and W apart";
-  entry.bubble =
+  entry.text.summary = "a third of 1F1B's activations: stages in a V, I and W apart";
+  entry.text.bubble =
       "none known; F = I = W, m > p > 1: (4p-5)F, or (4p-7)F where 3 divides p (by running)";
-  entry.memory = "min(2m, 2floor((p+4)/3)) chunks";
+  entry.text.memory = "min(2m, 2floor((p+4)/3)) chunks";
   return entry;
 }
 

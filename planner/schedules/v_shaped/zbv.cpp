@@ -104,14 +104,14 @@ Schedule zbv_schedule() {
   Schedule entry;
   entry.name = "zbv";
   entry.aliases = {"ZBVZeroBubble", "ZB-V"};
-  entry.summary = "two stages a rank in a V, I and W apart: no bubble in a span at F = I = W";
-  entry.constraint = "v = 2; any p, m; made for m >= 2p-1";
-  entry.bubble = "(p-1)max(F, 2(I-W)) for F = I >= W and m >= 2p-1";
-  entry.memory = "min(2m, m+1+r, 2p) chunks";
-  entry.source =
+  entry.text.summary = "two stages a rank in a V, I and W apart: no bubble in a span at F = I = W";
+  entry.text.constraint = "v = 2; any p, m; made for m >= 2p-1";
+  entry.text.bubble = "(p-1)max(F, 2(I-W)) for F = I >= W and m >= 2p-1";
+  entry.text.memory = "min(2m, m+1+r, 2p) chunks";
+  entry.text.source =
       "Pipeline Parallelism with Controllable Memory (arXiv:2405.15362); PyTorch "
       "ScheduleZBVZeroBubble";
-  entry.splits_backward = true;
+  entry.traits.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::V;
   entry.refusal = refuse_zbv;

@@ -229,20 +229,20 @@ Order make_zbv_auto(const ScheduleRequest& request) {
 Schedule zbv_auto_schedule() {
   Schedule entry;
   entry.name = "zbv-auto";
-  entry.summary =
+  entry.text.summary =
       "a V of two chunks a rank, ordered for the given costs: zb-2p's waits in 1F1B's memory";
-  entry.constraint = "v = 2; any p, m; a memory limit of at least both forwards of a rank";
-  entry.bubble =
+  entry.text.constraint = "v = 2; any p, m; a memory limit of at least both forwards of a rank";
+  entry.text.bubble =
       "(p-1)F, of the span max(0, 2p-1-m)F, for F = I = W without latency and m >= p; else none "
       "known";
-  entry.memory = "the memory limit; p forwards of each chunk without one";
-  entry.source =
+  entry.text.memory = "the memory limit; p forwards of each chunk without one";
+  entry.text.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241) §6; scheduler/zbv.py of its authors' "
       "code";
-  entry.splits_backward = true;
+  entry.traits.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::V;
-  entry.cost_driven = true;
+  entry.traits.cost_driven = true;
   entry.refusal = refuse_zbv_auto;
   entry.make = make_zbv_auto;
   return entry;

@@ -188,18 +188,18 @@ Order make_zbvpp(const ScheduleRequest& request) {
 Schedule zbvpp_schedule() {
   Schedule entry;
   entry.name = "zbvpp";
-  entry.summary = "Paddle's waves of chunks, I and W apart, ordered for the given costs";
-  entry.constraint =
+  entry.text.summary = "Paddle's waves of chunks, I and W apart, ordered for the given costs";
+  entry.text.constraint =
       "v >= 2; any p, m (Paddle itself: p divides m, m <= p); a memory limit of at least all "
       "forwards of a rank";
-  entry.bubble = "none known";
-  entry.memory = "the memory limit; unlimited without one";
-  entry.source = "PaddlePaddle, pipeline_zero_bubble.py (VScheduleCreator) at 55325a0d";
+  entry.text.bubble = "none known";
+  entry.text.memory = "the memory limit; unlimited without one";
+  entry.text.source = "PaddlePaddle, pipeline_zero_bubble.py (VScheduleCreator) at 55325a0d";
   entry.parameters = {"loss"};
-  entry.splits_backward = true;
+  entry.traits.splits_backward = true;
   entry.default_chunks = 2;
   entry.layout = Layout::Waves;
-  entry.cost_driven = true;
+  entry.traits.cost_driven = true;
   entry.refusal = refuse_zbvpp;
   entry.make = make_zbvpp;
   return entry;

@@ -61,12 +61,12 @@ Schedule interleaved_zb_schedule() {
   Schedule entry;
   entry.name = "interleaved-zb";
   entry.aliases = {"InterleavedZeroBubble", "interleaved-zero-bubble"};
-  entry.summary = "interleaved 1F1B with I and W apart: a third of its bubble at F = I = W";
-  entry.constraint = "m divides into max(1, m/p) equal rounds of G micro-batches";
-  entry.bubble = "(p-1)(max(F,I) + max(0, min(F,I)-W)) of one chunk, for m >= p";
-  entry.memory = "min(mv, (v-1)G + p) chunks";
-  entry.source = "PyTorch ScheduleInterleavedZeroBubble (its ZB1P)";
-  entry.splits_backward = true;
+  entry.text.summary = "interleaved 1F1B with I and W apart: a third of its bubble at F = I = W";
+  entry.text.constraint = "m divides into max(1, m/p) equal rounds of G micro-batches";
+  entry.text.bubble = "(p-1)(max(F,I) + max(0, min(F,I)-W)) of one chunk, for m >= p";
+  entry.text.memory = "min(mv, (v-1)G + p) chunks";
+  entry.text.source = "PyTorch ScheduleInterleavedZeroBubble (its ZB1P)";
+  entry.traits.splits_backward = true;
   entry.default_chunks = 2;
   entry.refusal = refuse_interleaved_zb;
   entry.make = make_interleaved_zb;

@@ -19,15 +19,15 @@ Schedule zb_1p_schedule() {
   Schedule entry;
   entry.name = "zb-1p";
   entry.aliases = {"ZB1P"};
-  entry.summary = "I and W apart, ordered for the given costs within 1F1B's memory";
-  entry.constraint = "v = 1; any p, m; a memory limit of at least one forward";
-  entry.bubble = "(p-1)F for F = I = W without latency and m >= p; else none known";
-  entry.memory = "the memory limit; p forwards without one";
-  entry.source =
+  entry.text.summary = "I and W apart, ordered for the given costs within 1F1B's memory";
+  entry.text.constraint = "v = 1; any p, m; a memory limit of at least one forward";
+  entry.text.bubble = "(p-1)F for F = I = W without latency and m >= p; else none known";
+  entry.text.memory = "the memory limit; p forwards without one";
+  entry.text.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241) §3.1; scheduler/zb.py of its authors' "
       "code";
-  entry.splits_backward = true;
-  entry.cost_driven = true;
+  entry.traits.splits_backward = true;
+  entry.traits.cost_driven = true;
   entry.refusal = refuse_zb_1p;
   entry.make = make_zb_1p;
   return entry;

@@ -20,17 +20,18 @@ Schedule zb_2p_schedule() {
   Schedule entry;
   entry.name = "zb-2p";
   entry.aliases = {"ZB2P"};
-  entry.summary = "I and W apart, ordered for the given costs: hardly a wait, for twice the memory";
-  entry.constraint = "v = 1; any p, m; a memory limit of at least one forward";
-  entry.bubble =
+  entry.text.summary =
+      "I and W apart, ordered for the given costs: hardly a wait, for twice the memory";
+  entry.text.constraint = "v = 1; any p, m; a memory limit of at least one forward";
+  entry.text.bubble =
       "(p-1)F, of the span max(0, 2p-1-m)F, for F = I = W without latency and m >= p; else none "
       "known";
-  entry.memory = "the memory limit; 2p forwards without one";
-  entry.source =
+  entry.text.memory = "the memory limit; 2p forwards without one";
+  entry.text.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241) §3.1; scheduler/zb.py of its authors' "
       "code";
-  entry.splits_backward = true;
-  entry.cost_driven = true;
+  entry.traits.splits_backward = true;
+  entry.traits.cost_driven = true;
   entry.refusal = refuse_zb_2p;
   entry.make = make_zb_2p;
   return entry;

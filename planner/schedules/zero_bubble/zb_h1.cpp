@@ -35,15 +35,15 @@ Schedule zb_h1_schedule() {
   Schedule entry;
   entry.name = "zb-h1";
   entry.aliases = {"zero-bubble-h1"};
-  entry.summary = "1F1B with I and W apart: W fills the drain, with 1F1B's memory";
-  entry.constraint = "v = 1; any p, m";
-  entry.bubble = "(p-1)max(F,I) + (q-1)max(0, min(F,I)-W) + (p-q)min(F,I), q = min(m,p)";
-  entry.memory = "min(p, m)";
-  entry.source =
+  entry.text.summary = "1F1B with I and W apart: W fills the drain, with 1F1B's memory";
+  entry.text.constraint = "v = 1; any p, m";
+  entry.text.bubble = "(p-1)max(F,I) + (q-1)max(0, min(F,I)-W) + (p-q)min(F,I), q = min(m,p)";
+  entry.text.memory = "min(p, m)";
+  entry.text.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241), get_hand_schedule of its authors' "
       "code; "
       "Paddle's ZBH1 is another order";
-  entry.splits_backward = true;
+  entry.traits.splits_backward = true;
   entry.refusal = refuse_zb_h1;
   entry.make = make_zb_h1;
   return entry;

@@ -38,14 +38,14 @@ Schedule zb_h2_schedule() {
   Schedule entry;
   entry.name = "zb-h2";
   entry.aliases = {"zero-bubble-h2"};
-  entry.summary = "ZB-H1 with twice the run-ahead: no bubble inside a rank's span";
-  entry.constraint = "v = 1; any p, m; made for m >= 2p-1";
-  entry.bubble =
+  entry.text.summary = "ZB-H1 with twice the run-ahead: no bubble inside a rank's span";
+  entry.text.constraint = "v = 1; any p, m; made for m >= 2p-1";
+  entry.text.bubble =
       "(p-1)max(F, I-F, F+I-2W) for m >= 2p-1; of the longest span (p-1)max(0, I-F, F+I-2W)";
-  entry.memory = "min(2p-1, m)";
-  entry.source =
+  entry.text.memory = "min(2p-1, m)";
+  entry.text.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241), get_hand_schedule of its authors' code";
-  entry.splits_backward = true;
+  entry.traits.splits_backward = true;
   entry.refusal = refuse_zb_h2;
   entry.make = make_zb_h2;
   return entry;

@@ -122,7 +122,7 @@ struct Named {
 std::vector<Named> named_within_limit(const ScheduleRequest& by_rank) {
   std::vector<Named> found;
   for (const Schedule& schedule : schedules()) {
-    if (schedule.searched || schedule.asynchronous) continue;
+    if (schedule.traits.searched || schedule.traits.asynchronous) continue;
     for (int chunks = 1; chunks <= kMostChunks; ++chunks) {
       for (const Bytes limit : {by_rank.memory_limit, Bytes(0)}) {
         ScheduleRequest request = by_rank;

@@ -216,7 +216,8 @@ TEST(LayeredSearch, FewReplicasTakeTheTimeOfAll) {
     for (const Candidate& row : searched(asked, 60, false).ranked) {
       const ParallelSetup& parallel = row.parallel;
       const Schedule& schedule = find_schedule(row.schedule);
-      if (costs->simulated_replicas(parallel) == parallel.data || schedule.cost_driven) continue;
+      if (costs->simulated_replicas(parallel) == parallel.data || schedule.traits.cost_driven)
+        continue;
       const Order order =
           replicate(make_order(row.schedule,
                                {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}}),

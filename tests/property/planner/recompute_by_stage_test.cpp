@@ -273,7 +273,7 @@ TEST(OrderPeaks, AreThoseOfTheProgram) {
   for (const Schedule& schedule : schedules()) {
     for (const int ranks : {1, 2, 4}) {
       const ScheduleRequest request{ranks, 8, schedule.default_chunks, {}};
-      if (schedule.searched || refusal_of(schedule, request)) continue;
+      if (schedule.traits.searched || refusal_of(schedule, request)) continue;
       const Order order = schedule.make(request);
       const OrderPeaks peaks(order);
       const Program program = lower(order, CommPolicy{}, {});

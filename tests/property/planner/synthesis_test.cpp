@@ -250,8 +250,8 @@ TEST(Synthesis, IsNeverWorseThanANamedScheduleUnderTheSameMemory) {
                           .costs = request.costs,
                           .memory_limit = Bytes(0)};
     for (const Schedule& schedule : schedules()) {
-      if (schedule.searched || schedule.asynchronous ||
-          schedule.splits_backward != request.split_backward)
+      if (schedule.traits.searched || schedule.traits.asynchronous ||
+          schedule.traits.splits_backward != request.split_backward)
         continue;
       if (refusal_of(schedule, named)) continue;
       const Order order = schedule.make(named);

@@ -35,7 +35,7 @@ std::string row(const Order& order, std::size_t rank) {
 /// policy. Paddle's rule is only sound where the ranks divide the micro-batches.
 TEST(Schedules, EveryOrderIsWholeAndEnds) {
   for (const Schedule& schedule : schedules()) {
-    if (schedule.searched) continue;  // slow, and with tests of its own
+    if (schedule.traits.searched) continue;  // slow, and with tests of its own
     int made = 0;
     for (int p = 1; p <= 6; ++p) {
       for (int m = 1; m <= 16; ++m) {
@@ -92,7 +92,7 @@ TEST(Schedules, InterleavedEndsForEveryGroupItAccepts) {
 /// end under it as they are.
 TEST(Schedules, GeneralSchedulesEndUnderThePlansDefault) {
   for (const Schedule& schedule : schedules()) {
-    if (!schedule.policy.empty() || schedule.searched) continue;
+    if (!schedule.policy.empty() || schedule.traits.searched) continue;
     for (const auto& [p, m] :
          {std::pair(2, 1), std::pair(4, 8), std::pair(5, 3), std::pair(8, 24)}) {
       const ScheduleRequest request{p, m, schedule.default_chunks, {}};
@@ -108,8 +108,8 @@ TEST(Schedules, GeneralSchedulesEndUnderThePlansDefault) {
 TEST(Schedules, EntriesSayWhatTheyAre) {
   std::set<std::string> names;
   for (const Schedule& schedule : schedules()) {
-    for (const auto text : {schedule.name, schedule.summary, schedule.constraint, schedule.bubble,
-                            schedule.memory, schedule.source}) {
+    for (const auto text : {schedule.name, schedule.text.summary, schedule.text.constraint,
+                            schedule.text.bubble, schedule.text.memory, schedule.text.source}) {
       EXPECT_FALSE(text.empty()) << schedule.name;
     }
     EXPECT_TRUE(names.insert(std::string(schedule.name)).second) << schedule.name;

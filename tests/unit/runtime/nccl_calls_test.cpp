@@ -107,7 +107,7 @@ TEST(Communicators, FirstUseLeavesTheConnectingToTheCalls) {
 /// come to it.
 TEST(Communicators, AreMadeAndConnectedInAnOrderThatEnds) {
   for (const planner::Schedule& schedule : planner::schedules()) {
-    if (schedule.searched) continue;
+    if (schedule.traits.searched) continue;
     const planner::ScheduleRequest request{8, 16, schedule.default_chunks, {}};
     if (refusal_of(schedule, request)) continue;
     const Program program =
