@@ -11,18 +11,18 @@ constexpr int kMostNumbers = 1 << 20;  // of an image, as of any row
 constexpr int kLargestWindow = 1 << 10;
 
 Layer image_layer(std::string name, LayerKind kind, const ImageShape& before,
-                  const ImageShape& behind) {
+                  const ImageShape& after) {
   Layer layer;
   layer.name = std::move(name);
   layer.kind = kind;
   layer.image = before;
-  layer.image_out = behind;
+  layer.image_out = after;
   layer.in = before.numbers();
-  layer.out = behind.numbers();
+  layer.out = after.numbers();
   return layer;
 }
 
-ImageShape behind_window(const ImageShape& image, int channels, const Window& window) {
+ImageShape after_window(const ImageShape& image, int channels, const Window& window) {
   return {channels, window_places(image.height, window), window_places(image.width, window)};
 }
 
@@ -93,8 +93,8 @@ Layer read_conv2d(const JsonCursor& value, const ImageShape& image) {
                   std::to_string(image.channels) + ") and after (" + std::to_string(count) + ")");
     }
   }
-  const ImageShape behind = behind_window(image, count, window);
-  if (1.0 * behind.channels * behind.height * behind.width > kMostNumbers) {
+  const ImageShape after = after_window(image, count, window);
+  if (1.0 * after.channels * after.height * after.width > kMostNumbers) {
     channels.fail("channels that make an image of at most 1048576 numbers");
   }
   const auto bias = value.find("bias");
@@ -128,8 +128,8 @@ int window_places(int size, const Window& window) {
 
 Layer conv2d_layer(std::string name, const ImageShape& image, int channels, const Window& window,
                    bool bias, int groups) {
-  Layer layer = image_layer(std::move(name), LayerKind::Conv2d, image,
-                            behind_window(image, channels, window));
+  Layer layer =
+      image_layer(std::move(name), LayerKind::Conv2d, image, after_window(image, channels, window));
   layer.window = window;
   layer.bias = bias;
   layer.groups = groups;
@@ -142,7 +142,7 @@ Layer batch_norm_layer(std::string name, const ImageShape& image) {
 
 Layer pool_layer(std::string name, LayerKind kind, const ImageShape& image, const Window& window) {
   Layer layer =
-      image_layer(std::move(name), kind, image, behind_window(image, image.channels, window));
+      image_layer(std::move(name), kind, image, after_window(image, image.channels, window));
   layer.window = window;
   return layer;
 }

@@ -237,7 +237,7 @@ std::string sequence_fault(const Model& model, int ranks) {
   const Layer* first = &model.layers.front();
   while (first->kind == LayerKind::Sequential) first = &first->inner.front();
   if (first->kind != LayerKind::Embedding)
-    return "sequence parallelism begins behind an embedding, and this model does not begin with "
+    return "sequence parallelism begins after an embedding, and this model does not begin with "
            "one; leave it out";
   if (model.sequence % ranks == 0) return "";
   return axis + " does not divide the " + std::to_string(model.sequence) +

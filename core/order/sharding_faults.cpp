@@ -107,10 +107,9 @@ class ShardingCheck {
       for (std::size_t r = 0; r < ranks_; ++r) {
         const OfRank& own = of_rank_[s * ranks_ + r];
         if (own.left_over == nullptr) continue;
-        problems_.push_back(
-            place_of(r, own.left_over_at) + to_string(*own.left_over) +
-            " has no REDUCE_GRAD of its stage behind it, so its gradients are in no "
-            "replica's part of the sum");
+        problems_.push_back(place_of(r, own.left_over_at) + to_string(*own.left_over) +
+                            " has no REDUCE_GRAD of its stage after it, so its gradients are in no "
+                            "replica's part of the sum");
       }
     }
   }

@@ -175,8 +175,7 @@ Json cluster_of(const JsonCursor& document, std::vector<std::string>& notes) {
   if (given && (!given->value().is_string() || given->string().ends_with(".json"))) {
     if (document.find("nodes") || document.find("gpus_per_node") || document.find("num_gpus")) {
       notes.push_back(
-          "the cluster is that of \"cluster\"; nodes, gpus_per_node and num_gpus are "
-          "passed over");
+          "the cluster is that of \"cluster\"; nodes, gpus_per_node and num_gpus are ignored");
     }
     return given->value();
   }

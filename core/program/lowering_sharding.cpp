@@ -1,6 +1,6 @@
 // Where replicas divide gradients and weights among them: a REDUCE_GRAD after each run of a stage's
 // W and B, an UNSHARD before its computations, by a look-ahead as PyTorch has it, and a RESHARD
-// behind them (docs/semantics.md §1.1).
+// after them (docs/semantics.md §1.1).
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -71,10 +71,10 @@ class Dividing {
     const auto has = [](const std::vector<std::size_t>& list, std::size_t stage) {
       return std::find(list.begin(), list.end(), stage) != list.end();
     };
-    std::size_t behind = 0;  // the computation before
+    std::size_t after = 0;  // the computation before
     for (std::size_t i = 0; i < row_.size(); ++i) {
       if (!is_compute(row_[i].kind)) continue;
-      const std::size_t at = updates_.early ? behind : i;
+      const std::size_t at = updates_.early ? after : i;
       const std::vector<std::size_t> soon = next_stages(i);
       std::erase_if(held, [&](std::size_t stage) {
         if (has(soon, stage)) return false;
@@ -86,7 +86,7 @@ class Dividing {
         held.push_back(stage);
         add(at, ActionKind::Unshard, stage);
       }
-      behind = i + 1;
+      after = i + 1;
     }
     for (const std::size_t stage : held) add(row_.size(), ActionKind::Reshard, stage);
   }

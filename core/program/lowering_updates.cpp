@@ -122,9 +122,9 @@ class Updating {
     std::size_t least = 0;
     for (std::size_t s = stages_; s-- > 0;) {
       if (!shares(s, rank) || reduced_[s] != 0) continue;
-      const std::size_t behind =
+      const std::size_t after =
           updates_.early ? behind_last_gradient(rank, s) : draft_.ranks[rank].size();
-      const std::size_t at = std::max(least, behind);
+      const std::size_t at = std::max(least, after);
       insert(rank, at, ActionKind::ReduceGrad, s);
       least = at + 1;
     }
@@ -167,7 +167,7 @@ class Updating {
     return stages;
   }
 
-  /// The place behind the last W or B of the stage; the end where there is none.
+  /// The place after the last W or B of the stage; the end where there is none.
   std::size_t behind_last_gradient(std::size_t rank, std::size_t stage) const {
     const auto& row = draft_.ranks[rank];
     const auto weighs = [stage](ActionKind kind, std::size_t of) {

@@ -98,7 +98,7 @@ ExpertChain::ExpertChain(const Layer& mixture, LayerSite site) {
     layers_.push_back(is_linear_.back()
                           ? std::make_unique<ExpertLinear>(inner, site, mixture.choice)
                           : make_layer(inner, site));
-    site.width = width_behind(inner, site.width, site.path);
+    site.width = width_after(inner, site.width, site.path);
   }
 }
 

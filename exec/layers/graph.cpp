@@ -26,17 +26,17 @@ std::vector<int> widths_in_graph(const Layer& graph, int count, int width,
       if (input < kGraphInput || input >= k) refuse(k, "it reads a layer that is not before it");
       in.push_back(widths[static_cast<std::size_t>(input + 1)]);
     }
-    int behind = in.front();
+    int after = in.front();
     if (layer.kind == LayerKind::Concat) {
-      for (std::size_t i = 1; i < in.size(); ++i) behind += in[i];
+      for (std::size_t i = 1; i < in.size(); ++i) after += in[i];
     } else if (layer.kind == LayerKind::Add) {
       if (std::count(in.begin(), in.end(), in.front()) != static_cast<long>(in.size())) {
         refuse(k, "it adds inputs of different widths");
       }
     } else {
-      behind = width_behind(layer, in.front(), layer_path(path, k, layer));
+      after = width_after(layer, in.front(), layer_path(path, k, layer));
     }
-    widths.push_back(behind);
+    widths.push_back(after);
   }
   return widths;
 }

@@ -202,7 +202,7 @@ inline void divide_end(const Layer& layer, LayerSite& site) {
 std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& site);
 
 /// Width after a layer that has `width` in front; throws InputError as make_layer() does.
-int width_behind(const Layer& layer, int width, const std::string& path);
+int width_after(const Layer& layer, int width, const std::string& path);
 /// Width in front of a layer, as it says itself: that of a model's first one.
 int width_before(const Layer& layer);
 /// Width in front of the model's layer `index` (layers.size(): after the last).

@@ -35,7 +35,7 @@ class SequentialLayer final : public LayerChain {
       layers_.push_back(make_layer(inner, site));
       if (site.split != Split::Whole && site.tensor != nullptr)
         site.parts_in = site.split == Split::Columns ? site.tensor->size() : 1;
-      site.width = width_behind(inner, site.width, site.path);
+      site.width = width_after(inner, site.width, site.path);
     }
   }
 
@@ -51,7 +51,7 @@ class ResidualLayer final : public TrainableLayer {
  public:
   ResidualLayer(const Layer& layer, const LayerSite& site)
       : words_in_(site.own_extent().words(site.width)),
-        words_out_(site.own_extent().words(width_behind(layer, site.width, site.path))),
+        words_out_(site.own_extent().words(width_after(layer, site.width, site.path))),
         ops_(*site.ops),
         inner_(layer.inner, site),
         shortcut_(layer.shortcut, site_of_shortcut(site)) {}
@@ -141,10 +141,10 @@ void expect_width(const Layer& layer, int width, const std::string& path) {
   }
 }
 
-int width_behind_chain(const std::vector<Layer>& layers, int width, const std::string& path) {
+int width_after_chain(const std::vector<Layer>& layers, int width, const std::string& path) {
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
     const Layer& inner = layers[static_cast<std::size_t>(i)];
-    width = width_behind(inner, width, layer_path(path, i, inner));
+    width = width_after(inner, width, layer_path(path, i, inner));
   }
   return width;
 }
@@ -155,24 +155,23 @@ int width_behind_mixture(const Layer& layer, int width, const std::string& path)
     refuse_layer(path, std::to_string(choice.top_k) + " of " + std::to_string(choice.experts) +
                            " experts cannot be chosen");
   }
-  const int behind = width_behind_chain(layer.inner, width, path + "/experts");
-  if (!layer.shared.empty() &&
-      width_behind_chain(layer.shared, width, path + "/shared") != behind) {
-    refuse_layer(path, "what every row goes through besides must be as wide as an expert gives, " +
-                           std::to_string(behind) + " numbers a row");
+  const int after = width_after_chain(layer.inner, width, path + "/experts");
+  if (!layer.shared.empty() && width_after_chain(layer.shared, width, path + "/shared") != after) {
+    refuse_layer(path, "the shared expert must give as many numbers a row as the others, " +
+                           std::to_string(after));
   }
-  return behind;
+  return after;
 }
 
 int width_behind_residual(const Layer& layer, int width, const std::string& path) {
-  const int behind = width_behind_chain(layer.inner, width, path);
-  const int added = width_behind_chain(layer.shortcut, width, path + "/shortcut");
-  if (behind != added) {
-    refuse_layer(path, "what is inside a residual gives " + std::to_string(behind) +
+  const int after = width_after_chain(layer.inner, width, path);
+  const int added = width_after_chain(layer.shortcut, width, path + "/shortcut");
+  if (after != added) {
+    refuse_layer(path, "what is inside a residual gives " + std::to_string(after) +
                            " numbers a row, and what it is added to has " + std::to_string(added) +
                            ": they must be equal");
   }
-  return behind;
+  return after;
 }
 
 void check_heads(const Layer& layer, int width, const std::string& path) {
@@ -217,14 +216,14 @@ ContextPlace LayerSite::context_place() const {
   return context == nullptr ? ContextPlace{} : context->place();
 }
 
-int width_behind(const Layer& layer, int width, const std::string& path) {
+int width_after(const Layer& layer, int width, const std::string& path) {
   if (layer.kind == LayerKind::Embedding) {
     if (width != 0)
       refuse_layer(path, "an embedding takes token ids: it can only be the first layer");
     if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");
     return layer.out;
   }
-  if (layer.kind == LayerKind::Sequential) return width_behind_chain(layer.inner, width, path);
+  if (layer.kind == LayerKind::Sequential) return width_after_chain(layer.inner, width, path);
   expect_floats(path, width);
   switch (layer.kind) {
     case LayerKind::Linear:
@@ -286,13 +285,13 @@ int width_in_front_of(const Model& model, int index) {
   int width = width_before(model.layers.front());
   for (int i = 0; i < index; ++i) {
     const Layer& layer = model.layers[static_cast<std::size_t>(i)];
-    width = width_behind(layer, width, layer_path("", i, layer));
+    width = width_after(layer, width, layer_path("", i, layer));
   }
   return width;
 }
 
 std::unique_ptr<TrainableLayer> make_layer(const Layer& layer, const LayerSite& site) {
-  width_behind(layer, site.width, site.path);
+  width_after(layer, site.width, site.path);
   if (site.divides_rows && needs_all_rows(layer, site)) return make_on_all_rows(layer, site);
   switch (layer.kind) {
     case LayerKind::Linear:

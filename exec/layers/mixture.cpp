@@ -18,7 +18,7 @@ LayerSite whole_site(LayerSite site) {
   return site;
 }
 
-/// What every row goes through besides; null where there is nothing.
+/// The shared expert, which every row goes through; null where there is none.
 std::unique_ptr<TrainableLayer> make_shared(const Layer& layer, LayerSite site) {
   if (layer.shared.empty()) return nullptr;
   site.path += "/shared";

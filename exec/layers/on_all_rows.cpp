@@ -19,7 +19,7 @@ class OnAllRows final : public TrainableLayer {
   OnAllRows(const Layer& layer, const LayerSite& site, bool ends_whole)
       : extent_(site.extent),
         in_(site.width),
-        out_(width_behind(layer, site.width, site.path)),
+        out_(width_after(layer, site.width, site.path)),
         ends_whole_(ends_whole),
         name_(as_call_name(site.path)),
         ops_(*site.ops),

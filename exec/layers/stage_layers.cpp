@@ -51,7 +51,7 @@ std::vector<std::unique_ptr<TrainableLayer>> make_stage_layers(
     (what == LayerRecompute::Whole ? whole : layers)
         .push_back(gathers_for_loss ? make_on_all_rows(layer, site, true)
                                     : make_layer(layer, site));
-    site.width = width_behind(layer, site.width, site.path);
+    site.width = width_after(layer, site.width, site.path);
   }
   end_whole();
   return layers;

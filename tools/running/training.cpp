@@ -90,10 +90,10 @@ std::optional<exec::Checkpoint> load_checkpoint(const TrainingRequest& request, 
 /// `all` counts from the beginning of the training, so that a command that is given again after a
 /// crash comes to the same end.
 int steps_left(const std::optional<exec::Checkpoint>& start, int all) {
-  const int behind = start ? start->facts().step : 0;
-  if (behind < all) return all - behind;
+  const int after = start ? start->facts().step : 0;
+  if (after < all) return all - after;
   throw InputError(start->folder().string(), "",
-                   "was saved after step " + std::to_string(behind) +
+                   "was saved after step " + std::to_string(after) +
                        ", and the training ends after step " + std::to_string(all) +
                        "; ask for more with --steps, which counts from the first step");
 }

@@ -14,9 +14,9 @@ std::vector<HostSlice> scaled_phases(const std::vector<HostPhase>& phases, std::
     return static_cast<std::int64_t>(static_cast<long double>(ns) * end_ns / all);
   };
   for (const HostPhase& phase : phases) {
-    const std::int64_t behind = before + phase.duration_ns;
-    slices.push_back({phase.name, scaled(before), scaled(behind), phase.duration_ns});
-    before = behind;
+    const std::int64_t after = before + phase.duration_ns;
+    slices.push_back({phase.name, scaled(before), scaled(after), phase.duration_ns});
+    before = after;
   }
   return slices;
 }

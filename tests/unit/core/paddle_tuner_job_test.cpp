@@ -73,7 +73,7 @@ TEST(PaddleTunerJob, NamesWhatHasNoEffectAndWhatWasAssumed) {
   EXPECT_EQ(read(named).job.at("cluster").at("device").at("model"), "NVIDIA H100-SXM5-80GB");
   named["cluster"] = "cluster.json";
   EXPECT_EQ(read(named).job.at("cluster"), "cluster.json");
-  EXPECT_TRUE(notes(read(named), "passed over"));
+  EXPECT_TRUE(notes(read(named), "ignored"));
 }
 
 TEST(PaddleTunerJob, AFileWithoutSequencesAndMachinesGetsBothAndSaysSo) {

@@ -40,7 +40,7 @@ void each_plane(const PoolShape& s, const ImageShape& out, Plane plane) {
 
 void max_pool_forward(const PoolShape& s, const float* x, float* y, std::int32_t* places) {
   const ImageShape out = s.out();
-  each_plane(s, out, [&](std::size_t before, std::size_t behind) {
+  each_plane(s, out, [&](std::size_t before, std::size_t after) {
     const float* const from = x + before;
     each_place(s, out, [&](int at, const Sight& sight) {
       int best = sight.y * s.in.width + sight.x;
@@ -49,8 +49,8 @@ void max_pool_forward(const PoolShape& s, const float* x, float* y, std::int32_t
           if (from[i] > from[best]) best = i;
         }
       }
-      y[behind + static_cast<std::size_t>(at)] = from[best];
-      places[behind + static_cast<std::size_t>(at)] = best;
+      y[after + static_cast<std::size_t>(at)] = from[best];
+      places[after + static_cast<std::size_t>(at)] = best;
     });
   });
 }
@@ -58,9 +58,9 @@ void max_pool_forward(const PoolShape& s, const float* x, float* y, std::int32_t
 void max_pool_backward_input(const PoolShape& s, const std::int32_t* places, const float* dy,
                              float* dx) {
   const ImageShape out = s.out();
-  each_plane(s, out, [&](std::size_t before, std::size_t behind) {
+  each_plane(s, out, [&](std::size_t before, std::size_t after) {
     std::fill_n(dx + before, s.in.pixels(), 0.0F);
-    for (std::size_t at = behind; at < behind + static_cast<std::size_t>(out.pixels()); ++at) {
+    for (std::size_t at = after; at < after + static_cast<std::size_t>(out.pixels()); ++at) {
       dx[before + static_cast<std::size_t>(places[at])] += dy[at];
     }
   });
@@ -69,7 +69,7 @@ void max_pool_backward_input(const PoolShape& s, const std::int32_t* places, con
 void average_pool_forward(const PoolShape& s, const float* x, float* y) {
   const ImageShape out = s.out();
   const float share = 1.0F / static_cast<float>(s.window.size * s.window.size);
-  each_plane(s, out, [&](std::size_t before, std::size_t behind) {
+  each_plane(s, out, [&](std::size_t before, std::size_t after) {
     const float* const from = x + before;
     each_place(s, out, [&](int at, const Sight& sight) {
       float sum = 0;
@@ -78,7 +78,7 @@ void average_pool_forward(const PoolShape& s, const float* x, float* y) {
           sum += from[row * s.in.width + column];
         }
       }
-      y[behind + static_cast<std::size_t>(at)] = sum * share;
+      y[after + static_cast<std::size_t>(at)] = sum * share;
     });
   });
 }
@@ -86,11 +86,11 @@ void average_pool_forward(const PoolShape& s, const float* x, float* y) {
 void average_pool_backward_input(const PoolShape& s, const float* dy, float* dx) {
   const ImageShape out = s.out();
   const float share = 1.0F / static_cast<float>(s.window.size * s.window.size);
-  each_plane(s, out, [&](std::size_t before, std::size_t behind) {
+  each_plane(s, out, [&](std::size_t before, std::size_t after) {
     std::fill_n(dx + before, s.in.pixels(), 0.0F);
     float* const to = dx + before;
     each_place(s, out, [&](int at, const Sight& sight) {
-      const float part = dy[behind + static_cast<std::size_t>(at)] * share;
+      const float part = dy[after + static_cast<std::size_t>(at)] * share;
       for (int row = sight.y; row < sight.y_end; ++row) {
         for (int column = sight.x; column < sight.x_end; ++column) {
           to[row * s.in.width + column] += part;
