@@ -23,15 +23,21 @@ constexpr std::array<DeviceRates, 7> kDevices{{
     {"B200", 2250e12, 8000e9, 180 * kGiB, 148, 256, 256, true, 0.55, 0.40},
 }};
 
-/// What a large collective reaches inside a node, by device. A100: nccl-tests (see the header).
-/// V100: a ring over six NVLink 2.0 bricks; H100 and B200: nccl-tests figures of the vendors' and
-/// SimuMax's systems (configs/system of MooreThreads/SimuMax, Apache-2.0).
-double inside_of(std::string_view device) {
-  if (device == "V100") return 130e9;
-  if (device.find("A100") == 0) return 230e9;
-  if (device == "B200") return 630e9;
-  if (device == "T4") return 12e9;
-  return 360e9;
+/// A device's links inside its node, in one direction: what its data sheet says, and what a large
+/// collective reaches of that.
+struct InsideRates {
+  double nominal = 0, reached = 0;
+};
+
+/// A100: nccl-tests (see the header). V100: a ring over six NVLink 2.0 bricks; H100 and B200:
+/// nccl-tests figures of the vendors' and SimuMax's systems (configs/system of
+/// MooreThreads/SimuMax, Apache-2.0). T4: sixteen lanes of PCI Express 3.0.
+InsideRates inside_of(std::string_view device) {
+  if (device == "V100") return {150e9, 130e9};
+  if (device.find("A100") == 0) return {300e9, 230e9};
+  if (device == "B200") return {900e9, 630e9};
+  if (device == "T4") return {16e9, 12e9};
+  return {450e9, 360e9};
 }
 
 }  // namespace
@@ -52,22 +58,28 @@ std::vector<std::string_view> device_rate_names() {
 
 Machine nvlink_machine(std::string_view device, double network_bytes_per_second) {
   const DeviceRates rates = device_rates(device);
-  return {8, {{rates, inside_of(rates.name), network_bytes_per_second}}};
+  return {8, {{rates, inside_of(rates.name).reached, network_bytes_per_second}}};
 }
 
 Machine machine_of(const Cluster& cluster) {
   const int ports = cluster.network_ports > 0 ? cluster.network_ports : cluster.devices_per_node;
-  const auto node_of = [&](const DeviceSpec& device, const PortSpec& across) {
+  const auto node_of = [&](const DeviceSpec& device, const PortSpec& inside,
+                           const PortSpec& across) {
     NodeRates node = nvlink_machine(device.model, across.bytes_per_second * ports).nodes.front();
     node.device.memory_bytes = static_cast<double>(device.memory.value);
+    if (device.flops > 0) node.device.peak_flops = device.flops;
+    if (inside.bytes_per_second > 0) {
+      node.inside_bytes_per_second *= inside.bytes_per_second / inside_of(node.device.name).nominal;
+    }
     return node;
   };
   Machine machine;
   machine.devices_per_node = cluster.devices_per_node;
-  if (cluster.kinds.empty()) machine.nodes = {node_of(cluster.device, cluster.across)};
+  if (cluster.kinds.empty())
+    machine.nodes = {node_of(cluster.device, cluster.inside, cluster.across)};
   for (const NodeKind& kind : cluster.kinds) {
     machine.nodes.insert(machine.nodes.end(), static_cast<std::size_t>(kind.nodes),
-                         node_of(kind.device, kind.across));
+                         node_of(kind.device, kind.inside, kind.across));
   }
   return machine;
 }

@@ -52,8 +52,9 @@ struct Machine {
 /// the network is that of a whole node.
 Machine nvlink_machine(std::string_view device, double network_bytes_per_second);
 
-/// The nodes of a cluster file or preset: rates by the device's model, its memory and its network
-/// as the cluster has them. Throws InputError for a device without rates.
+/// The nodes of a cluster file or preset: rates by the device's model, its peak, its memory and its
+/// network as the cluster has them. Of the links inside a node collectives reach the same share as
+/// of the device's own. Throws InputError for a device without rates.
 Machine machine_of(const Cluster& cluster);
 
 /// The same with its nodes in another order (nodes_in_order()).

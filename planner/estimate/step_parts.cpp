@@ -9,7 +9,8 @@ namespace pipewright::planner {
 namespace {
 
 bool alike(const NodeRates& a, const NodeRates& b) {
-  return a.device.name == b.device.name && a.device.memory_bytes == b.device.memory_bytes &&
+  return a.device.name == b.device.name && a.device.peak_flops == b.device.peak_flops &&
+         a.device.memory_bytes == b.device.memory_bytes &&
          a.inside_bytes_per_second == b.inside_bytes_per_second &&
          a.network_bytes_per_second == b.network_bytes_per_second;
 }

@@ -36,5 +36,43 @@ TEST(MachineOfCluster, SharedPortsAreTheNodesWholeNetwork) {
   EXPECT_EQ(planner::machine_of(cluster).nodes[0].network_bytes_per_second, 2 * 25e9);
 }
 
+TEST(MachineOfCluster, LinksInsideANodeCountByWhatCollectivesReachOfThem) {
+  Cluster cluster = cluster_preset("dgx-a100", 8);
+  // nccl-tests: 230 of the 300 GB/s of an A100's NVLink.
+  EXPECT_EQ(planner::machine_of(cluster).nodes[0].inside_bytes_per_second, 230e9);
+  cluster.inside.bytes_per_second = 10e9;
+  EXPECT_DOUBLE_EQ(planner::machine_of(cluster).nodes[0].inside_bytes_per_second, 10e9 * 230 / 300);
+}
+
+TEST(MachineOfCluster, AStatedPeakTakesThePlaceOfTheDataSheets) {
+  Cluster cluster = cluster_preset("dgx-h100", 8);
+  EXPECT_EQ(planner::machine_of(cluster).nodes[0].device.peak_flops, 989e12);
+  cluster.device.flops = 756e12;  // an H100 on PCI Express
+  EXPECT_EQ(planner::machine_of(cluster).nodes[0].device.peak_flops, 756e12);
+}
+
+TEST(MachineOfCluster, EveryPresetHasItsDevicesOwnLinks) {
+  for (const std::string_view name : cluster_preset_names()) {
+    if (name == "local-cpu") continue;
+    const Cluster cluster = cluster_preset(name, 8);
+    EXPECT_EQ(planner::machine_of(cluster).nodes[0].inside_bytes_per_second,
+              planner::nvlink_machine(cluster.device.model, 1).nodes[0].inside_bytes_per_second)
+        << name;
+  }
+}
+
+TEST(MachineOfCluster, EachKindOfNodeHasItsOwnLinks) {
+  const Json document = Json::parse(R"({"schema": "pipewright.cluster/1", "name": "mixed",
+    "devices_per_node": 8, "node_kinds": [
+      {"nodes": 1, "preset": "dgx-h100"},
+      {"nodes": 1, "device": {"kind": "cuda", "model": "H100", "memory_bytes": 80000000000,
+                              "peak_flops": 989e12},
+       "inside": {"latency_ns": 5000, "bytes_per_second": 45e9},
+       "across": {"latency_ns": 5000, "bytes_per_second": 50e9}}]})");
+  const auto machine = planner::machine_of(read_cluster(JsonCursor(document, "c.json")));
+  EXPECT_EQ(machine.node(0).inside_bytes_per_second, 360e9);
+  EXPECT_DOUBLE_EQ(machine.node(1).inside_bytes_per_second, 36e9);
+}
+
 }  // namespace machine_of_cluster_test
 }  // namespace pipewright
