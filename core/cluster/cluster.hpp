@@ -76,6 +76,8 @@ std::string fingerprint(const Cluster& cluster);
 /// Latency and rate from one device to another; the links it shares with others are not in it.
 RouteCosts way_between(const Cluster& cluster, int source, int destination);
 
+/// Whether pairs of ranks differ in their routes, or share links.
+bool has_routes_of_edges(const Cluster& cluster);
 /// Fills links and route_of_edge: rank r sits on device device_of_rank[r]. Also the prices of
 /// collectives, where the cluster has some (core/cluster/collectives.hpp).
 void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>& device_of_rank);

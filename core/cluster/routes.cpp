@@ -99,6 +99,10 @@ RouteCosts way_between(const Cluster& cluster, int source, int destination) {
   return from == to ? way(sending.inside, sending.inside) : way(sending.across, receiving.across);
 }
 
+bool has_routes_of_edges(const Cluster& cluster) {
+  return cluster.nodes > 1 || cluster.inside.sharing != Sharing::None;
+}
+
 void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>& device_of_rank) {
   for (const int device : device_of_rank) {
     PIPEWRIGHT_ASSERT(device >= 0 && device < cluster.devices(),
@@ -109,9 +113,7 @@ void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>
   costs.route_of_edge.clear();
   costs.ranks_of_entry = 1;
   costs.every_route = {cluster.inside.latency, cluster.inside.bytes_per_second, {}};
-  if (cluster.nodes == 1 && cluster.inside.sharing == Sharing::None) {
-    return;  // all routes are equal
-  }
+  if (!has_routes_of_edges(cluster)) return;
   const NodePorts ports(cluster);
   PortLinks links(cluster, costs.links);
   costs.route_of_edge.reserve(device_of_rank.size() * device_of_rank.size());
