@@ -74,6 +74,7 @@ double passing_bytes(const Architecture& model, const FrameworkTraits& framework
   const bool experts = range.with_experts > 0;
   const double buffers =
       framework.keeps_weight_buffers ? weight_buffers(model, framework, setup, range) : 0;
+  if (range.dense + range.with_experts == 0) return buffers;
   if (setup.recompute.of_all == LayerRecompute::Whole) {
     return buffers + saved_bytes(model, framework, setup, experts, LayerRecompute::None);
   }

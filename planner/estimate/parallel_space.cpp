@@ -37,14 +37,37 @@ class Setups {
   void run() const {
     const int devices = space_.devices;
     for (const int tensor : open_or(space_.tensor, degrees(std::min(devices, model_.heads)))) {
-      for (const int pipeline :
-           open_or(space_.pipeline, degrees(std::min(devices, model_.blocks)))) {
+      for (const int pipeline : open_or(space_.pipeline, pipelines())) {
         for (const int context : open_or(space_.context, {1})) add_mesh(tensor, pipeline, context);
       }
     }
   }
 
  private:
+  /// Of a pipeline: what divides the devices, since ranks need not hold equally many blocks (70 on
+  /// 12), and what divides the blocks, for fewer devices.
+  std::vector<int> pipelines() const {
+    const int most = std::min(space_.devices, layers_of(model_));
+    std::vector<int> list;
+    for (int n = 1; n <= most; ++n) {
+      if ((n & (n - 1)) == 0 || space_.devices % n == 0 || model_.blocks % n == 0)
+        list.push_back(n);
+    }
+    return list;
+  }
+
+  /// Stages of a rank: also those that give each stage as many blocks, or as many layers.
+  std::vector<int> chunks_of(int pipeline) const {
+    const int layers = layers_of(model_);
+    std::vector<int> list{1};
+    for (int n = 2; pipeline > 1 && n <= layers / pipeline; ++n) {
+      const int stages = pipeline * n;
+      if ((n & (n - 1)) == 0 || model_.blocks % stages == 0 || layers % stages == 0)
+        list.push_back(n);
+    }
+    return list;
+  }
+
   void add_mesh(int tensor, int pipeline, int context) const {
     const std::int64_t used = std::int64_t{tensor} * pipeline * context;
     ParallelSetup setup;
@@ -94,8 +117,7 @@ class Setups {
       }
       setup.micro_batch_size = size;
       setup.micro_batches = samples / size;
-      const int most = setup.pipeline > 1 ? model_.blocks / setup.pipeline : 1;
-      for (const int chunks : open_or(space_.chunks, powers(std::max(1, most)))) {
+      for (const int chunks : open_or(space_.chunks, chunks_of(setup.pipeline))) {
         setup.chunks = chunks;
         add_recomputes(setup);
       }

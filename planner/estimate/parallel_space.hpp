@@ -11,8 +11,9 @@
 
 namespace pipewright::planner {
 
-/// What is tried. An empty list is open: powers of two and divisors for tp, pp, cp and ep; 1, 2, 4,
-/// 8 … for chunks and micro-batch sizes; all for the rest; cp is 1. Open data parallelism takes the
+/// What is tried. An empty list is open: powers of two and divisors for tp and ep, for pp those of
+/// the devices and of the blocks; powers of two and what gives each stage as many blocks for chunks;
+/// 1, 2, 4, 8 … for micro-batch sizes; all for the rest; cp is 1. Open data parallelism takes the
 /// devices that are left; where it is given, a setup uses as many devices as that takes.
 struct ParallelSpace {
   int devices = 1, global_batch = 1;

@@ -33,10 +33,11 @@ std::optional<Refusal> refusal_of_pipeline(const Architecture& model, const Para
     }
     return std::nullopt;
   }
-  if (setup.pipeline * setup.chunks > model.blocks) {
+  if (setup.pipeline * setup.chunks > layers_of(model)) {
     return Refusal{LeftOut::MoreStagesThanLayers,
                    "pp * vpp = " + number(setup.pipeline * setup.chunks) + " stages, but only " +
-                       number(model.blocks) + " layers; take fewer stages"};
+                       number(layers_of(model)) +
+                       " layers with embedding and head; take fewer stages"};
   }
   if (setup.chunks > 1 && setup.micro_batches % setup.pipeline != 0) {
     return Refusal{
@@ -92,9 +93,13 @@ std::optional<Refusal> refusal(const Architecture& model, const Machine& machine
   return refusal_of_pipeline(model, setup);
 }
 
+int layers_of(const Architecture& model) { return model.blocks + 2; }
+
 int blocks_of(const Architecture& model, const ParallelSetup& setup, int rank) {
   if (!setup.blocks_of_rank.empty()) return setup.blocks_of_rank[static_cast<std::size_t>(rank)];
-  // What does not divide goes to the ranks in the middle: first and last have embedding and head.
+  // What does not divide goes to the ranks in the middle: first and last have embedding and head,
+  // which count as a block each where two blocks are missing (Megatron core's
+  // --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split).
   const int each = model.blocks / setup.pipeline, left = model.blocks % setup.pipeline;
   const int from = (setup.pipeline - left + 1) / 2;
   return each + (rank >= from && rank < from + left ? 1 : 0);

@@ -75,7 +75,10 @@ struct ParallelSetup {
 std::optional<Refusal> refusal(const Architecture& model, const Machine& machine,
                                const ParallelSetup& setup);
 
-/// The number of blocks of a pipeline rank.
+/// What a pipeline divides: the blocks, the embedding and the head.
+int layers_of(const Architecture& model);
+
+/// The number of blocks of a pipeline rank; none where it has the embedding or the head alone.
 int blocks_of(const Architecture& model, const ParallelSetup& setup, int rank);
 
 }  // namespace pipewright::planner

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
+#include <set>
 
 namespace pipewright::planner {
 namespace parallel_search_test {
@@ -111,6 +113,39 @@ TEST(ParallelSearch, WhatIsAskedForIsAllThatIsTried) {
     EXPECT_TRUE(candidate.setup.sequence_parallel);
     EXPECT_EQ(candidate.setup.recompute.of_all, LayerRecompute::Whole);
   }
+}
+
+/// The pipeline degrees that an open search of 96 devices looks at, each with its chunks.
+std::map<int, std::set<int>> pipelines_tried(int blocks) {
+  const Architecture model = gpt_architecture("gpt", 512, blocks, 16, 32000, 512);
+  ParallelSpace space;
+  space.devices = 96;
+  space.global_batch = 96;
+  space.tensor = {1};
+  std::map<int, std::set<int>> tried;
+  for_each_setup(model, megatron_core(), space,
+                 {[&](const ParallelSetup& setup) { tried[setup.pipeline].insert(setup.chunks); },
+                  [](LeftOut, const ParallelSetup&) {}});
+  return tried;
+}
+
+TEST(ParallelSearch, EveryPipelineThatTheLayersReachIsTried) {
+  const auto degrees_of = [](int blocks) {
+    std::set<int> degrees;
+    for (const auto& [pipeline, chunks] : pipelines_tried(blocks)) degrees.insert(pipeline);
+    return degrees;
+  };
+  // All divisors of 96, whether or not they divide the blocks, up to one layer a rank.
+  EXPECT_EQ(degrees_of(70), (std::set<int>{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48}));
+  EXPECT_EQ(degrees_of(10), (std::set<int>{1, 2, 3, 4, 6, 8, 12}));
+}
+
+TEST(ParallelSearch, StagesOfEquallyManyBlocksOrLayersAreTried) {
+  // 126 blocks and 128 layers: 8 ranks of 16 layers; 6 ranks of 21 blocks.
+  const auto tried = pipelines_tried(126);
+  EXPECT_EQ(tried.at(8), (std::set<int>{1, 2, 4, 8, 16}));
+  EXPECT_EQ(tried.at(6), (std::set<int>{1, 2, 3, 4, 7, 8, 16, 21}));
+  EXPECT_EQ(tried.at(1), (std::set<int>{1}));
 }
 
 }  // namespace parallel_search_test

@@ -228,7 +228,8 @@ TEST(Refusals, SayWhatWouldDo) {
   EXPECT_EQ(said(setup_of(3, 1, 1, 1)),
             "tp * cp = 3 does not divide the 16 heads; take a divisor of them");
   EXPECT_EQ(said(setup_of(1, 1, 16, 1)),
-            "pp * vpp = 16 stages, but only 8 layers; take fewer stages");
+            "pp * vpp = 16 stages, but only 10 layers with embedding and head; take fewer stages");
+  EXPECT_EQ(said(setup_of(1, 1, 10, 1)), "");
   ParallelSetup chunked = setup_of(1, 1, 4, 6);
   chunked.chunks = 2;
   EXPECT_EQ(said(chunked),
@@ -258,6 +259,28 @@ TEST(Blocks, WhatDoesNotDivideGoesToTheMiddle) {
   std::vector<int> blocks;
   for (int rank = 0; rank < 4; ++rank) blocks.push_back(blocks_of(model, setup, rank));
   EXPECT_EQ(blocks, (std::vector<int>{2, 3, 3, 2}));
+}
+
+TEST(Blocks, EmbeddingAndHeadCountAsLayersWhereTheBlocksAreTwoTooFew) {
+  // BLOOM: 70 blocks on 12 ranks, 72 layers of 6 each. Llama-3 405B: 126 on 8, 128 of 16.
+  for (const auto& [count, ranks] : {std::pair{70, 12}, std::pair{126, 8}, std::pair{8, 10}}) {
+    const Architecture model = gpt_architecture("gpt", 1024, count, 16, 51200, 512);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const bool is_end = rank == 0 || rank == ranks - 1;
+      EXPECT_EQ(blocks_of(model, setup_of(1, 1, ranks, 16), rank),
+                (count + 2) / ranks - (is_end ? 1 : 0));
+    }
+  }
+}
+
+TEST(Blocks, ARankOfTheEmbeddingAloneHasItsTableAndNoBlock) {
+  const auto ranks = estimate_memory(gpt(), megatron_lm(), setup_of(1, 1, 10, 16));
+  EXPECT_EQ(ranks[0].activations, 0);
+  EXPECT_EQ(ranks[0].weights, 2 * (51200.0 + 512) * 1024);
+  EXPECT_GT(ranks[1].activations, 0);
+  const StepEstimate step =
+      estimate_step(gpt(), megatron_lm(), nvlink_machine("A100", 100e9), setup_of(1, 1, 10, 16));
+  EXPECT_LT(step.rank_seconds[0], step.rank_seconds[1]);
 }
 
 }  // namespace estimate_test
