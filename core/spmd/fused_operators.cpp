@@ -40,10 +40,11 @@ Equation attention(const Operands& operands) {
           .summed = {"", "", "", ""}};
 }
 
-/// Only the sums of exponentials say how the output lies.
+/// Only the sums of exponentials say how the output lies; itself where they are left out.
 Equation attention_backward(const Operands& operands) {
   Equation equation = attention(operands);
-  equation.heard = {2};
+  const bool has_sums = !operands.outputs()[2].tensors.front().shape.empty();
+  equation.heard = {has_sums ? std::size_t{2} : std::size_t{0}};
   return equation;
 }
 

@@ -113,10 +113,15 @@ OperatorCall call_of(const OperatorGraph& graph, const GraphOperator& one, Direc
   for (const GraphArgument& argument : one.inputs) {
     call.tensors.push_back(argument_of(graph, argument, inputs, at));
   }
-  if (direction == Direction::Forward && !operator_named(one.rule).outputs_are_given) return call;
+  const Operator& row = operator_named(one.rule);
+  if (direction == Direction::Forward && !row.outputs_are_given) return call;
   at = 0;
   for (const GraphArgument& argument : one.outputs) {
     call.tensors.push_back(argument_of(graph, argument, outputs, at));
+  }
+  // Those that nobody takes need not stand in the graph.
+  for (std::size_t more = one.outputs.size(); more < row.outputs.size(); ++more) {
+    call.tensors.push_back({.tensors = {{}}});
   }
   return call;
 }

@@ -28,6 +28,14 @@ Implementation of_product(const GraphOperator& one, const std::vector<Layout>& i
   return {"matmul_v2", n ? 0 : k ? 1 : 2};
 }
 
+/// Those that PaddlePaddle's completion does not ask by rule, and that are its elementwise
+/// operators.
+bool is_elementwise(std::string_view rule) {
+  constexpr std::string_view kRules[] = {"cast", "elementwise_pow", "gelu", "maximum", "minimum",
+                                         "relu", "subtract"};
+  return std::find(std::begin(kRules), std::end(kRules), rule) != std::end(kRules);
+}
+
 bool has_partial(const std::vector<Layout>& layouts) {
   return std::any_of(layouts.begin(), layouts.end(),
                      [](const Layout& layout) { return !layout.partial.empty(); });
@@ -49,6 +57,9 @@ Implementation implementation_of(const GraphOperator& one, const std::vector<Lay
     return {"softmax_with_cross_entropy", parts ? 1 : 0};
   }
   if (one.rule == "reshape") return {"reshape2", 0};
+  if (one.rule == "flash_attention") return {"flash_attn", 0};
+  if (one.rule == "slice" || one.rule == "softmax") return {one.rule, 0};
+  if (is_elementwise(one.rule)) return {"elementwise", 0};
   return kDefault;
 }
 

@@ -85,7 +85,7 @@ TEST(Completion, DividesTheSecondProductByRowsWhereTheFirstIsByColumns) {
   EXPECT_EQ(layout(mlp, "y"), "R");
   EXPECT_EQ(implementation(mlp, "up"), "matmul_v2 0");
   EXPECT_EQ(implementation(mlp, "down"), "matmul_v2 1");
-  EXPECT_EQ(implementation(mlp, "gelu"), "default 0");
+  EXPECT_EQ(implementation(mlp, "gelu"), "elementwise 0");
   EXPECT_EQ(reshards(mlp), Texts({"y: P(sum) to R, all_reduce along 0, 16384 B"}));
 }
 
@@ -100,6 +100,27 @@ TEST(Completion, GoesBackwardToo) {
   EXPECT_EQ(layout(found, "x"), "S0 R");
   EXPECT_EQ(layout(found, "w"), "R S1");
   EXPECT_EQ(reshards(found), Texts());
+}
+
+/// Of outputs that nobody takes the graph need not say anything: means and variances, sums of
+/// exponentials.
+TEST(Completion, GoesBackwardThroughOperatorsWhoseOutputsAreLeftOut) {
+  const Completion norm = completed(graph_of(
+      kPair,
+      tensor("x", "[4, 6]") + ", " + tensor("scale", "[6]") + ", " + tensor("bias", "[6]") + ", " +
+          tensor("y", "[4, 6]", R"("placements": ["S0"])"),
+      R"({"name": "norm", "rule": "layer_norm", "inputs": ["x", "scale", "bias"],
+          "outputs": ["y"], "attributes": [1e-05, 1]})"));
+  EXPECT_EQ(layout(norm, "x"), "S0");
+  const std::string heads = "[2, 8, 4, 16]";
+  const Completion attention = completed(graph_of(
+      kPair,
+      tensor("q", heads) + ", " + tensor("k", heads) + ", " + tensor("v", heads) + ", " +
+          tensor("out", heads, R"("placements": ["S2"])"),
+      R"({"name": "mix", "rule": "flash_attention", "inputs": ["q", "k", "v", null, null],
+          "outputs": ["out"]})"));
+  EXPECT_EQ(layout(attention, "q") + layout(attention, "k") + layout(attention, "v"), "S2S2S2");
+  EXPECT_EQ(implementation(attention, "mix"), "flash_attn 0");
 }
 
 TEST(Completion, SumsAtOnceIntoWhatIsWanted) {
