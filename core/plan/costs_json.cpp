@@ -32,7 +32,8 @@ bool routes_come_from_cluster(const CostTable& costs, const CostContext& context
     }
   }
   CostTable derived;
-  // Of thousands of ranks the cluster's routes are many: made only where they may be the costs' own.
+  // Of thousands of ranks the cluster's routes are many: made only where they may be the costs'
+  // own.
   const std::size_t ranks = context.device_of_rank.size();
   const std::size_t edges = has_routes_of_edges(context.cluster) ? ranks * ranks : 0;
   if (costs.route_of_edge.size() != edges) return false;
