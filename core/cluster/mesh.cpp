@@ -76,6 +76,20 @@ Mesh Mesh::grid_of_replicas(int pipeline, int data, int context, int tensor) {
   return mesh;
 }
 
+Mesh Mesh::grid_of_parts(int pipeline, int data, int context, int tensor) {
+  Mesh mesh = Mesh::pipeline(pipeline * data * context * tensor);
+  mesh.shape.clear();
+  mesh.dim_names.clear();
+  const std::array<std::pair<const char*, int>, 4> all{
+      {{"dp", data}, {"cp", context}, {"pp", pipeline}, {"tp", tensor}}};
+  for (const auto& [name, size] : all) {
+    if (size == 1 && std::string_view(name) != "pp") continue;
+    mesh.shape.push_back(size);
+    mesh.dim_names.emplace_back(name);
+  }
+  return mesh;
+}
+
 bool Mesh::has_pipeline_inside_data() const {
   if (size("pp") == 1 || size("dp") == 1) return false;
   const auto place = [&](const char* dim) {
@@ -124,8 +138,10 @@ std::vector<int> Mesh::devices_of_pipeline() const { return devices_along(*this,
 
 std::vector<int> Mesh::devices_of_replicas() const { return devices_along(*this, {"dp", "pp"}); }
 
+std::vector<int> Mesh::devices_of_parts() const { return devices_along(*this, {"dp", "cp", "pp"}); }
+
 std::vector<int> Mesh::devices_that_divide_ranks() const {
-  return devices_along(*this, {"dp", "pp", "tp"});
+  return devices_along(*this, {"dp", "cp", "pp", "tp"});
 }
 
 Mesh read_mesh(const JsonCursor& value) {

@@ -32,6 +32,10 @@ struct Mesh {
   /// Those of all replicas, one replica after the other: pipeline rank r of replica d is rank
   /// d * size("pp") + r of the run.
   std::vector<int> devices_of_replicas() const;
+  /// Of {"dp", "cp", "pp", "tp"}, in the same way: ranks along "cp" lie as replicas do.
+  static Mesh grid_of_parts(int pipeline, int data, int context, int tensor);
+  /// The same where each replica is as many as there are places along "cp", one after the other.
+  std::vector<int> devices_of_parts() const;
   /// The same with the "tp" devices of each of these ranks side by side.
   std::vector<int> devices_that_divide_ranks() const;
 };

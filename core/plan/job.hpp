@@ -34,7 +34,7 @@ struct Strategy {
   // "auto" was written: else a job that is planned layer by layer does what its training says, and
   // divides nothing.
   bool opens_recompute = false, opens_mp_degree = false, opens_ep_degree = false,
-       opens_sequence_parallel = false;
+       opens_cp_degree = false, opens_sequence_parallel = false;
   Choice sharding_stage;
   // Only of jobs that are estimated (estimated_architecture()):
   Choice cp_degree;

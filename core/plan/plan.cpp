@@ -270,7 +270,8 @@ void read_inside_stages(const JsonCursor& document, Plan& plan) {
   const auto lists = document.find("parts");
   if (const auto ranks = document.find("replicas_are_ranks")) {
     plan.replicas_are_ranks = ranks->boolean();
-    if (!lists) ranks->fail("parts beside it: without them replicas are ranks anyway");
+    if (!lists && plan.mesh.size("cp") == 1)
+      ranks->fail("parts beside it, or cp: without them replicas are ranks anyway");
   }
   if (!lists) return;
   plan.parts = read_parts(*lists);
@@ -289,6 +290,7 @@ void read_inside_stages(const JsonCursor& document, Plan& plan) {
 
 /// The devices of the Program's ranks: of those that stand for several the first.
 std::vector<int> devices_of_program(const Plan& plan) {
+  if (plan.replicas_are_ranks) return plan.mesh.devices_of_parts();
   return plan.program_replicas() > 1 ? plan.mesh.devices_of_replicas()
                                      : plan.mesh.devices_of_pipeline();
 }
@@ -407,8 +409,9 @@ Executable executable_of_text(std::string_view text) {
 }
 
 std::vector<MeshAxis> axes_of(const Plan& plan) {
+  if (plan.replicas_are_ranks) return rank_axes(plan.mesh.size("tp"), 1, plan.expert_parallel, 1);
   return rank_axes(plan.mesh.size("tp"), plan.mesh.size("cp"), plan.expert_parallel,
-                   plan.replicas_are_ranks ? 1 : plan.replicas());
+                   plan.replicas());
 }
 
 Plan read_plan(const JsonCursor& document) {

@@ -99,8 +99,9 @@ struct Plan {
   /// Of the actions of stages, by kind; empty: nothing is said of what ranks tell one another
   /// inside a stage.
   std::vector<ActionParts> parts;
-  /// Of a plan with parts: replicas are ranks of the Program. Else one stands for all of them, and
-  /// what they exchange is in the costs of its updates.
+  /// Of a plan with parts: replicas are ranks of the Program, and so is every place along "cp",
+  /// whose exchanges are in the costs of F and I. Else one stands for all of them, and what they
+  /// exchange is in the costs of its updates.
   bool replicas_are_ranks = false;
   CostTable costs;  // routes between all_ranks()
   Prediction predicted;
@@ -108,8 +109,8 @@ struct Plan {
   TrainingSpec training;
   TunerRecord tuner;
 
-  // A rank is the "tp" times "cp" devices that compute together; these two are 1 in a plan that can
-  // be run.
+  // A rank is the "tp" times "cp" devices that compute together, or, where replicas are ranks, the
+  // "tp" ones.
   int ranks() const { return mesh.size("pp"); }     // of the pipeline, of one replica
   int replicas() const { return mesh.size("dp"); }  // of the whole pipeline: data parallel
   /// Replicas that divide one another's state; 1: none do.
@@ -120,9 +121,12 @@ struct Plan {
   Sharding sharding() const {
     return {sharding_stage, sharding_stage > 0 ? replicas() / shards() : 1, unshard_lookahead};
   }
-  // Of the Program: replica d's pipeline rank r is rank d * ranks() + r, and its micro-batches are
-  // those from d * micro_batches on.
-  int program_replicas() const { return parts.empty() || replicas_are_ranks ? replicas() : 1; }
+  // Of the Program, where each place along "cp" may count as a replica: pipeline rank r of replica
+  // d is rank d * ranks() + r, and its micro-batches are those from d * micro_batches on.
+  int program_replicas() const {
+    if (replicas_are_ranks) return replicas() * mesh.size("cp");
+    return parts.empty() ? replicas() : 1;
+  }
   int all_ranks() const { return program_replicas() * ranks(); }
   int all_micro_batches() const { return program_replicas() * micro_batches; }
   ReplicaShape shape() const { return {program_replicas(), ranks(), micro_batches}; }

@@ -95,16 +95,18 @@ std::vector<ProfileSize> read_sizes(const JsonCursor& list, bool has_loss) {
 
 /// Of the micro-batch sizes and layers of `whole`.
 DividedProfile read_divided(const JsonCursor& value, const std::vector<ProfileSize>& whole) {
-  value.only({"tp", "ep", "sequence_parallel", "ranks_measured", "sizes"});
+  value.only({"tp", "cp", "ep", "sequence_parallel", "ranks_measured", "sizes"});
   const auto degree = [&](const char* key) {
     const auto found = value.find(key);
     return found ? read_count(*found, 1, kMostRanksMeasured) : 1;
   };
   DividedProfile divided;
   const auto rows = value.find("sequence_parallel");
-  divided.ranks = {
-      .tensor = degree("tp"), .experts = degree("ep"), .rows = rows && rows->boolean()};
-  if (divided.ranks == StageDivision{}) value.fail("a tp or an ep of more than 1");
+  divided.ranks = {.tensor = degree("tp"),
+                   .experts = degree("ep"),
+                   .rows = rows && rows->boolean(),
+                   .context = degree("cp")};
+  if (divided.ranks == StageDivision{}) value.fail("a tp, a cp or an ep of more than 1");
   divided.ranks_measured = read_count(value.at("ranks_measured"), 1, kMostRanksMeasured);
   divided.sizes = read_sizes(value.at("sizes"), false);
   const bool is_alike =
@@ -167,6 +169,7 @@ Json divided_json(const DividedProfile& divided) {
                {"ep", divided.ranks.experts},
                {"ranks_measured", divided.ranks_measured},
                {"sizes", sizes_json(divided.sizes, false)}};
+  if (divided.ranks.context > 1) json["cp"] = divided.ranks.context;
   if (divided.ranks.rows) json["sequence_parallel"] = true;
   return json;
 }

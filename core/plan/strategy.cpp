@@ -308,7 +308,7 @@ void add_estimated(const Strategy& strategy, Json& json) {
     if (choice.empty() && opens) json[key] = "auto";
   };
   add("mp_degree", strategy.mp_degree, numbers_json, strategy.opens_mp_degree);
-  add("cp_degree", strategy.cp_degree, numbers_json);
+  add("cp_degree", strategy.cp_degree, numbers_json, strategy.opens_cp_degree);
   add("ep_degree", strategy.ep_degree, numbers_json, strategy.opens_ep_degree);
   add("recompute", strategy.recompute, words_json, strategy.opens_recompute);
   add("rank_order", strategy.rank_order, words_json);
@@ -369,6 +369,7 @@ Strategy read_strategy(const JsonCursor& value) {
   };
   strategy.opens_recompute = opens("recompute", strategy.recompute);
   strategy.opens_mp_degree = opens("mp_degree", strategy.mp_degree);
+  strategy.opens_cp_degree = opens("cp_degree", strategy.cp_degree);
   strategy.opens_ep_degree = opens("ep_degree", strategy.ep_degree);
   strategy.opens_sequence_parallel = opens("use_sequence_parallel", strategy.use_sequence_parallel);
   read_sharding(fields, strategy);
@@ -406,12 +407,11 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
     if (!value || choice.empty() || choice == harmless) return;
     throw InputError(
         value->file(), value->pointer(),
-        "this job is planned layer by layer, with pipeline, data, tensor, sequence and "
+        "this job is planned layer by layer, with pipeline, data, tensor, sequence, context and "
         "expert parallelism only; for the other kinds name a transformer of 16-bit numbers "
         "(a preset such as llama3-70b, or an architecture.json), a GPU cluster and no profile");
   };
   const Strategy& asked = job.strategy;
-  refuse("cp_degree", asked.cp_degree, {"1"});
   if (asked.sharding_degree == 1) refuse("sharding_stage", asked.sharding_stage, {"0"});
   refuse("node_order", asked.node_order, {"file"});
   refuse("rank_order", asked.rank_order, {"tp-cp-pp-dp"});

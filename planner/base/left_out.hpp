@@ -41,6 +41,8 @@ enum class LeftOut : std::uint8_t {
   SelectiveWithoutAttention,
   IndivisibleLayers,
   IndivisibleRows,
+  IndivisibleSequences,
+  ContextBesideOthers,
   ExpertsAcrossGroups,
   // What is the same as another configuration, or gains nothing.
   SameRankOrder,

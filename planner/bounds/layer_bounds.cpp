@@ -21,7 +21,7 @@ double half_ring_ns(const RouteCosts& edge, int members, double bytes) {
 
 /// Rank r of replica d sits on device d * P + r. The edge that closes the ring is its longest.
 RouteCosts closing_edge(const CostModel& costs, const ParallelSetup& mesh, int rank) {
-  return costs.route((mesh.data - 1) * mesh.pipeline + rank, rank);
+  return costs.route((mesh.program_replicas() - 1) * mesh.pipeline + rank, rank);
 }
 
 /// Of one of the devices that divide the stage, or its experts.
@@ -35,7 +35,7 @@ double least_half_ns(const CostModel& costs, const Job& job, const ParallelSetup
                      Bytes parameters) {
   if (const auto priced = priced_reduction(job, mesh, rank, parameters))
     return static_cast<double>(priced->value) / (job.strategy.sharding_degree > 1 ? 1 : 2);
-  return half_ring_ns(closing_edge(costs, mesh, rank), mesh.data,
+  return half_ring_ns(closing_edge(costs, mesh, rank), mesh.program_replicas(),
                       static_cast<double>(parameters.value));
 }
 
@@ -48,7 +48,7 @@ bool exchanges_inside(const Job& job, const ParallelSetup& mesh) {
 /// What reducing takes at least on a rank, its OPT and its gathering aside.
 double least_reduction(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
                        const CommonOfSchedules& common, const StagePlan& whole) {
-  if (mesh.data == 1 || !common.synchronous || exchanges_inside(job, mesh)) return 0;
+  if (mesh.program_replicas() == 1 || !common.synchronous || exchanges_inside(job, mesh)) return 0;
   const bool is_whole = mesh.pipeline == 1 && !common.any_named;
   const Bytes parameters = is_whole ? parameters_of(job, mesh, whole) : Bytes(0);
   double least = -1;
@@ -88,7 +88,7 @@ std::int64_t least_layer_step(const CostModel& costs, const Job& job, const Para
                               const CommonOfSchedules& common) {
   const auto layers = static_cast<int>(job.model.layers.size());
   const StagePlan whole{0, layers, RankId(0)};
-  const int ranks = mesh.pipeline * mesh.data;
+  const int ranks = mesh.pipeline * mesh.program_replicas();
   const StageCosts all =
       costs.stage_costs({&whole, 1}, ranks, mesh.micro_batch_size, job.training.optimizer).front();
   const double slower = costs.contention(ranks);
@@ -113,7 +113,7 @@ std::int64_t least_layer_step(const CostModel& costs, const Job& job, const Para
 void set_least_reductions(std::vector<StageCosts>& stage_costs, const CostModel& costs,
                           const Job& job, const ParallelSetup& mesh,
                           std::span<const StagePlan> stages) {
-  if (mesh.data == 1 || exchanges_inside(job, mesh)) return;
+  if (mesh.program_replicas() == 1 || exchanges_inside(job, mesh)) return;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const double half = least_half_ns(costs, job, mesh, static_cast<int>(stages[s].rank.value),
                                       parameters_of(job, mesh, stages[s]));

@@ -20,8 +20,9 @@ RouteCosts worst_edge(const CostModel& costs, const Job& job, const ParallelSetu
   const auto edge = [&](int from, int to) {
     return costs.route(from * mesh.pipeline + rank, to * mesh.pipeline + rank);
   };
-  RouteCosts worst = edge(mesh.data - 1, 0);
-  const int kinds = std::min(mesh.data - 1, job.cluster.devices_per_node);
+  const int replicas = mesh.program_replicas();
+  RouteCosts worst = edge(replicas - 1, 0);
+  const int kinds = std::min(replicas - 1, job.cluster.devices_per_node);
   for (int d = 0; d < kinds; ++d) {
     const RouteCosts way = edge(d, d + 1);
     worst.latency = std::max(worst.latency, way.latency);
@@ -52,7 +53,7 @@ std::optional<Nanoseconds> priced_reduction(const Job& job, const ParallelSetup&
   CollectivePrices prices{collectives_on(job.cluster), {}, job.cluster.devices_per_node};
   Collective replicas;
   replicas.sharded = job.strategy.sharding_degree > 1;
-  for (int d = 0; d < mesh.data; ++d) {
+  for (int d = 0; d < mesh.program_replicas(); ++d) {
     replicas.members.push_back({RankId(d)});
     prices.device_of_rank.push_back((d * mesh.pipeline + rank) * mesh.tensor);
   }
@@ -61,11 +62,11 @@ std::optional<Nanoseconds> priced_reduction(const Job& job, const ParallelSetup&
 
 int replicas_that_differ(const Cluster& cluster, const ParallelSetup& mesh) {
   if (cluster.nodes == 1) return 1;
-  if (!cluster.kinds.empty()) return mesh.data;
+  if (!cluster.kinds.empty()) return mesh.program_replicas();
   const int per_node = cluster.devices_per_node, devices = mesh.pipeline * mesh.tensor;
   // A replica that stays inside a node is as any other one that does.
   const int different = per_node % devices == 0 ? 1 : per_node / std::gcd(per_node, devices);
-  return std::min(mesh.data, different);
+  return std::min(mesh.program_replicas(), different);
 }
 
 int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
@@ -74,13 +75,13 @@ int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
   const bool are_alike = !in_groups && common.one_rank_a_stage &&
                          job.training.clip_grad_norm == 0 && !tie_of(job.model) &&
                          !shares_this_machine(job.cluster) && have_own_ports(job.cluster);
-  if (!are_alike) return mesh.data;
-  return std::min(mesh.data, std::max(2, replicas_that_differ(job.cluster, mesh)));
+  if (!are_alike) return mesh.program_replicas();
+  return std::min(mesh.program_replicas(), std::max(2, replicas_that_differ(job.cluster, mesh)));
 }
 
 int shards_of(const Job& job, const ParallelSetup& mesh) {
   const int degree = job.strategy.sharding_degree;
-  return degree == 1 ? 1 : degree * mesh.holders;
+  return degree == 1 ? 1 : degree * mesh.context * mesh.holders;
 }
 
 CostTable table_of_some(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
@@ -88,13 +89,14 @@ CostTable table_of_some(const CostModel& costs, const Job& job, const ParallelSe
   const int shards = shards_of(job, mesh);
   CostTable table = costs.table(stages, mesh.pipeline * replicas, mesh.micro_batch_size,
                                 job.training.optimizer, shards, std::max(1, mesh.zero));
-  if (replicas == mesh.data) return table;
+  if (replicas == mesh.program_replicas()) return table;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const int rank = static_cast<int>(stages[s].rank.value);
     const auto priced = priced_reduction(job, mesh, rank, table.parameter_bytes[s]);
-    const Nanoseconds time = priced ? *priced
-                                    : ring_time(worst_edge(costs, job, mesh, rank), mesh.data,
-                                                shards > 1, table.parameter_bytes[s]);
+    const Nanoseconds time =
+        priced ? *priced
+               : ring_time(worst_edge(costs, job, mesh, rank), mesh.program_replicas(), shards > 1,
+                           table.parameter_bytes[s]);
     table.stages[s].reduce = time;
     if (shards > 1) table.stages[s].unshard = time;
   }

@@ -39,7 +39,7 @@ Candidate candidate_of(const Configuration& configuration, const std::vector<Sta
 /// What was found of some replicas, for all of them.
 void repeat_for_all(Candidate& candidate, int replicas) {
   const auto ranks = candidate.peak_activations.size() / static_cast<std::size_t>(replicas);
-  for (int d = replicas; d < candidate.parallel.data; ++d) {
+  for (int d = replicas; d < candidate.parallel.program_replicas(); ++d) {
     for (std::size_t r = 0; r < ranks; ++r) {
       const int peak = candidate.peak_activations[r];
       candidate.peak_activations.push_back(peak);

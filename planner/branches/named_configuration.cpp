@@ -283,14 +283,14 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
            " a stage is on several ranks, and the ranks here differ in speed: it has no one time. "
            "Take a schedule whose stages have one rank each.";
   }
-  const bool divides = c.parallel.tensor > 1 && !costs.is_estimated();
+  const bool divides = c.parallel.tensor * c.parallel.context > 1 && !costs.is_estimated();
   const bool clips = job.training.clip_grad_norm > 0;
   if (c.schedule->traits.asynchronous &&
       (c.parallel.data > 1 || divides || tie_of(job.model) || clips)) {
     return std::string(c.schedule->name) +
            " updates inside the step, which nothing here does with " +
            (c.parallel.data > 1 ? "replicas of the pipeline; say dp=1."
-            : divides           ? "layers that ranks divide; say tp=1."
+            : divides           ? "layers that ranks divide; say tp=1 and cp=1."
             : clips ? "clipping, which needs the norm of all ranks; set clip_grad_norm to 0."
                     : "a tied head.");
   }

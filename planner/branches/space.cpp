@@ -49,11 +49,26 @@ SearchSpace search_space(const Job& job, const ConfigurationCosts& costs) {
   return space;
 }
 
+namespace {
+
+/// Whether more than one rank may divide a stage: then one rank alone is a choice, too.
+bool divides_stages(const Strategy& strategy) {
+  const auto names_several = [](const Choice& degrees) {
+    return std::any_of(degrees.begin(), degrees.end(),
+                       [](const std::string& degree) { return degree != "1"; });
+  };
+  return strategy.opens_mp_degree || strategy.opens_cp_degree ||
+         names_several(strategy.mp_degree) || names_several(strategy.cp_degree);
+}
+
+}  // namespace
+
 ShapeChoices::ShapeChoices(const Job& job, bool is_estimated)
     : layers_(static_cast<int>(job.model.layers.size())),
       is_tied_(tie_of(job.model).has_value()),
       clips_(job.training.clip_grad_norm > 0),
       is_estimated_(is_estimated),
+      divides_stages_(divides_stages(job.strategy)),
       chunks_asked_(asked_numbers(job.strategy.vpp_degree, "vpp_degree")),
       replicas_asked_(job.strategy.stage_replicas) {
   for (const std::string& name : job.strategy.schedule_mode) asked_.push_back(&find_schedule(name));
@@ -157,9 +172,11 @@ void ShapeChoices::add_replicated(const Schedule& schedule, const ParallelSetup&
 
 ShapeChoices::Shapes ShapeChoices::on(const ParallelSetup& mesh) const {
   Shapes shapes;
-  for (const Schedule* schedule : schedules_for(mesh.pipeline, mesh.data > 1 || mesh.tensor > 1)) {
+  const bool has_parts_of_sequences = mesh.context > 1 && !is_estimated_;
+  for (const Schedule* schedule :
+       schedules_for(mesh.pipeline, mesh.data > 1 || mesh.tensor > 1 || divides_stages_)) {
     for (const int chunks : chunks_for(*schedule, mesh.pipeline)) {
-      if (mesh.data > 1 && schedule->traits.asynchronous) {
+      if ((mesh.data > 1 || has_parts_of_sequences) && schedule->traits.asynchronous) {
         shapes.left_out.add(LeftOut::AsynchronousWithReplicas);
         continue;
       }

@@ -77,7 +77,7 @@ class ShapeChoices {
   void add_replicated(const Schedule& schedule, const ParallelSetup& mesh, Shapes& shapes) const;
 
   int layers_;
-  bool is_tied_, clips_, is_estimated_;
+  bool is_tied_, clips_, is_estimated_, divides_stages_;
   std::vector<int> chunks_asked_;
   std::vector<std::vector<int>> replicas_asked_;
   std::vector<const Schedule*> asked_;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kLayersOnly =
     "pipeline and data parallelism are tried, and where the job names them tp (mp_degree), "
-    "sequence parallelism, ep (ep_degree) and ZeRO (sharding_stage), not cp";
+    "sequence parallelism, cp (cp_degree), ep (ep_degree) and ZeRO (sharding_stage)";
 
 /// Of the first kind of node whose device has no known rates; "" for none.
 std::string unknown_device(const Cluster& cluster) {

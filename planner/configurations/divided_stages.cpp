@@ -9,12 +9,13 @@
 namespace pipewright::planner {
 namespace {
 
-/// Replicas are ranks of their own in the plan's Program, so what those that divide the experts
-/// exchange is no part of an action there: its time is in that of the computations.
+/// Replicas and ranks along cp are ranks of their own in the plan's Program, so what those that
+/// divide the experts or sequences exchange is no part of an action there: its time is in that of
+/// the computations.
 void count_exchanges_as_computed(ActionParts& action) {
   std::vector<Part> parts;
   for (Part& part : action.parts) {
-    if (!part.is_computation() && part.call.group == kExpertAxis) continue;
+    if (!part.is_computation() && part.call.group != kTensorAxis) continue;
     const bool joins = part.is_computation() && !parts.empty() && parts.back().is_computation();
     if (!joins) {
       parts.push_back(std::move(part));

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/base/error.hpp"
+#include "core/model/context_split.hpp"
 #include "core/model/tensor_split.hpp"
 #include "planner/base/number_text.hpp"
 #include "planner/bounds/layer_bounds.hpp"
@@ -31,6 +32,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         ranks_asked_(asked_ranks(job.strategy)),
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         tensor_asked_(asked_tensor(job)),
+        context_asked_(asked_context(job)),
         experts_asked_(asked_experts(job)),
         rows_asked_(asked_rows(job)),
         zero_asked_(asked_zero(job.strategy)),
@@ -46,9 +48,12 @@ class LayerConfigurations final : public ConfigurationCosts {
     for (const int tensor : tensor_asked_) {
       for (const bool rows : rows_asked_) {
         if (!may_divide({tensor, 1, rows}, 1, visitor)) continue;
-        for (const int experts : experts_asked_) {
-          for (const int replicas : open_or_asked_replicas())
-            for_each_division(asked, {tensor, experts, rows}, replicas, visitor);
+        for (const int context : context_asked_) {
+          if (!may_divide({tensor, 1, rows, context}, 1, visitor)) continue;
+          for (const int experts : experts_asked_) {
+            for (const int replicas : open_or_asked_replicas())
+              for_each_division(asked, {tensor, experts, rows, context}, replicas, visitor);
+          }
         }
       }
     }
@@ -85,8 +90,8 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   std::vector<StageCosts> stage_costs(const ParallelSetup& mesh,
                                       std::span<const StagePlan> stages) const override {
-    auto costs = of(mesh).stage_costs(stages, mesh.pipeline * mesh.data, mesh.micro_batch_size,
-                                      job_.training.optimizer);
+    auto costs = of(mesh).stage_costs(stages, mesh.pipeline * mesh.program_replicas(),
+                                      mesh.micro_batch_size, job_.training.optimizer);
     for (StageCosts& stage : costs)
       stage.opt = Nanoseconds(stage.opt.value / shards_of(job_, mesh));
     set_least_reductions(costs, of(mesh), job_, mesh, stages);
@@ -140,7 +145,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<std::string> remarks(const ParallelSetup& mesh) const override {
     std::vector<std::string> remarks{"Costs: " + any_model().source() + "."};
     if (!shares_this_machine(job_.cluster)) return remarks;
-    const double slower = of(mesh).contention(mesh.data * mesh.pipeline);
+    const double slower = of(mesh).contention(mesh.program_replicas() * mesh.pipeline);
     remarks.push_back(
         "The ranks share the " + count_of(any_model().cores(), "core") + " of this machine" +
         (slower > 1
@@ -191,18 +196,20 @@ class LayerConfigurations final : public ConfigurationCosts {
     return std::vector<LayerRecompute>(job_.model.layers.size(), mesh.recompute.of_all);
   }
   bool is_tensor_open() const { return job_.strategy.opens_mp_degree; }
+  bool is_context_open() const { return job_.strategy.opens_cp_degree; }
 
   void for_each_division(const std::vector<int>& asked, const StageDivision& division, int replicas,
                          const SpaceVisitor& visitor) const {
     if (!may_divide(division, replicas, visitor)) return;
     const auto batchings = this->batchings(replicas, visitor);
-    const auto ranks = rank_counts(asked, replicas, division.tensor, visitor);
+    const auto ranks = rank_counts(asked, replicas, division, visitor);
     for (const ParallelSetup& batching : batchings) {
       for (const int p : ranks) {
         ParallelSetup setup = batching;
         setup.tensor = division.tensor;
         setup.experts = division.experts;
         setup.sequence_parallel = division.rows;
+        setup.context = division.context;
         setup.pipeline = p;
         for (const int zero : zero_asked_) {
           setup.zero = zero;
@@ -223,6 +230,20 @@ class LayerConfigurations final : public ConfigurationCosts {
     if (!fault.empty() || is_named(tensor, tensor_asked_)) return fault;
     return "mp_degree does not name tp " + std::to_string(tensor) +
            "; add it to the values there, or write \"auto\"";
+  }
+  /// The same of ranks that divide the sequences.
+  std::optional<Refusal> context_refusal(const StageDivision& division) const {
+    const int context = division.context;
+    if (context == 1) return std::nullopt;
+    if (std::string fault = context_fault(job_.model, context); !fault.empty())
+      return Refusal{LeftOut::IndivisibleSequences, std::move(fault)};
+    if (std::string fault = context_fault(job_.model, division); !fault.empty())
+      return Refusal{LeftOut::ContextBesideOthers, std::move(fault)};
+    if (is_named(context, context_asked_)) return std::nullopt;
+    return Refusal{LeftOut::IndivisibleSequences, "cp_degree does not name cp " +
+                                                      std::to_string(context) +
+                                                      "; add it to the values there, or write "
+                                                      "\"auto\""};
   }
   std::string expert_refusal(int experts, int replicas) const {
     if (replicas % experts != 0)
@@ -251,6 +272,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     if (auto refusal = row_refusal(division); !refusal.empty())
       return Refusal{tensor == 1 ? LeftOut::SequenceWithoutTensor : LeftOut::IndivisibleRows,
                      std::move(refusal)};
+    if (auto refusal = context_refusal(division)) return refusal;
     if (experts == 1) return std::nullopt;
     if (auto refusal = expert_refusal(experts, replicas); !refusal.empty())
       return Refusal{LeftOut::ExpertsApart, std::move(refusal)};
@@ -268,6 +290,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     setup.tensor = division.tensor;
     setup.experts = division.experts;
     setup.sequence_parallel = division.rows;
+    setup.context = division.context;
     visitor.ruled_out(fault->rule, setup);
     return false;
   }
@@ -316,22 +339,26 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   /// Whether ranks are more than this machine's cores: then only what the job names is tried.
   bool is_crowded(const std::vector<int>& asked, const ParallelSetup& setup) const {
-    const int devices = setup.pipeline * setup.data * setup.tensor;
+    const int devices = setup.pipeline * setup.program_replicas() * setup.tensor;
     if (!shares_this_machine(job_.cluster) || devices <= any_model().cores()) return false;
     return (asked.empty() && setup.pipeline > 1) || (replicas_asked_.empty() && setup.data > 1) ||
-           (is_tensor_open() && setup.tensor > 1);
+           (is_tensor_open() && setup.tensor > 1) || (is_context_open() && setup.context > 1);
   }
 
-  std::vector<int> rank_counts(const std::vector<int>& asked, int replicas, int tensor,
-                               const SpaceVisitor& visitor) const {
+  std::vector<int> rank_counts(const std::vector<int>& asked, int replicas,
+                               const StageDivision& division, const SpaceVisitor& visitor) const {
+    const int tensor = division.tensor, context = division.context;
     std::vector<int> list;
     const auto layers = static_cast<int>(job_.model.layers.size());
     for (const int p : asked.empty() ? open_rank_counts() : asked) {
       ParallelSetup setup = setup_of(p, replicas);
       setup.tensor = tensor;
-      if (std::int64_t{p} * replicas * tensor > job_.cluster.devices()) {
+      setup.context = context;
+      if (std::int64_t{p} * replicas * tensor * context > job_.cluster.devices()) {
         // Of what is open only that is tried which there are devices for.
-        if ((replicas_asked_.empty() && replicas > 1) || (is_tensor_open() && tensor > 1)) continue;
+        if ((replicas_asked_.empty() && replicas > 1) || (is_tensor_open() && tensor > 1) ||
+            (is_context_open() && context > 1))
+          continue;
         visitor.ruled_out(LeftOut::MoreRanksThanDevices, setup);
       } else if (p > layers && common_.whole_ranks) {
         visitor.ruled_out(LeftOut::FewerLayersThanStages, setup);
@@ -391,7 +418,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   bool has_attention_;
   std::vector<CostModel> models_;
   std::map<StageDivision, std::vector<CostModel>> divided_;  // all but the whole
-  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, experts_asked_;
+  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, context_asked_, experts_asked_;
   std::vector<bool> rows_asked_;  // sequence parallelism
   std::vector<int> zero_asked_, steps_asked_, sizes_asked_;
   CommonOfSchedules common_;

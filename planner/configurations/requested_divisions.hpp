@@ -12,6 +12,8 @@ namespace pipewright::planner {
 /// tp, and ep, to try: the divisors of the devices where the job writes "auto" (of ep those that
 /// can divide the model's experts); {1} where it does not ask.
 std::vector<int> asked_tensor(const Job& job);
+/// The same of cp; of "auto" those that the model's sequences can be divided by.
+std::vector<int> asked_context(const Job& job);
 std::vector<int> asked_experts(const Job& job);
 /// Whether the ranks of tp divide rows, too: both where the job writes "auto"; {false} where it
 /// does not ask.

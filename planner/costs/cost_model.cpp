@@ -148,7 +148,9 @@ void CostModel::divide_layers() {
 
 Nanoseconds CostModel::call_time(const Call& call) const {
   const bool is_along_tp = call.group == kTensorAxis;
-  const int devices = is_along_tp ? division_.tensor : division_.experts;
+  const int devices = is_along_tp                  ? division_.tensor
+                      : call.group == kContextAxis ? division_.context
+                                                   : division_.experts;
   CostTable table;
   table.every_route =
       profile_ && cluster_.nodes == 1

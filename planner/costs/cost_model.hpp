@@ -120,7 +120,9 @@ class CostModel {
   void divide_layers();
   Nanoseconds time_of_norms(const StagePlan& stage) const;
   /// Devices of which each sends its own rows.
-  int members_of_message() const { return division_.rows ? division_.tensor : 1; }
+  int members_of_message() const {
+    return (division_.rows ? division_.tensor : 1) * division_.context;
+  }
 
   Model model_;
   Cluster cluster_;

@@ -67,6 +67,9 @@ struct ParallelSetup {
   /// (expert_tensor_parallel_size; its default is tp).
   int expert_tensor() const { return tensor; }
   int devices() const { return tensor * data * pipeline * context; }
+  /// Planned layer by layer, ranks along cp are replicas in the plan's Program, whose gradients are
+  /// summed with the others' (Plan::program_replicas()).
+  int program_replicas() const { return data * context; }
   /// The ranks that divide the layers of a stage.
   StageDivision division() const { return {tensor, experts, sequence_parallel, context}; }
 };

@@ -22,7 +22,8 @@ constexpr std::int64_t kExactSumBytes = 16;
 
 /// `holders`: ranks of a pipeline that hold each stage.
 StateShards shards_of(const Plan& plan, int holders = 1) {
-  return {plan.sharding_stage, plan.shards() == 1 ? 1 : plan.shards() * holders};
+  const int parts = plan.sharding_stage == 0 ? 1 : plan.shards() * plan.division().context;
+  return {plan.sharding_stage, parts == 1 ? 1 : parts * holders};
 }
 
 /// Two where the Program's schedule goes both ways.
@@ -30,8 +31,9 @@ int holders_of(const Plan& plan, const Program& program) {
   int held = 0;
   for (int r = 0; r < program.ranks(); ++r)
     held += static_cast<int>(program.placement.stages_of(RankId(r)).size());
-  const int blocks =
-      size_along(program.devices, kTensorAxis) * size_along(program.devices, kContextAxis);
+  const int context =
+      plan.replicas_are_ranks ? plan.division().context : size_along(program.devices, kContextAxis);
+  const int blocks = size_along(program.devices, kTensorAxis) * context;
   return std::max(1, held / (program.stages * plan.replicas() * blocks));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/model/architecture_model.hpp"
+#include "core/model/context_split.hpp"
 #include "core/model/gpu_layers.hpp"
 #include "core/model/tensor_split.hpp"
 
@@ -10,7 +11,6 @@ namespace pipewright::planner {
 
 std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup& parallel) {
   std::vector<std::string> missing;
-  if (parallel.context > 1) missing.emplace_back("context parallelism");
   // Its times are of sums after every micro-batch, which the executor does not make.
   if (parallel.zero > 1 && estimated_architecture(job))
     missing.push_back("ZeRO stage " + std::to_string(parallel.zero));
@@ -22,6 +22,12 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
       !sequence_fault(job.model, parallel.tensor).empty())
     missing.push_back("rows of this model for sequence parallelism with tp " +
                       std::to_string(parallel.tensor));
+  if (const std::string cp = "cp " + std::to_string(parallel.context);
+      missing.empty() && !context_fault(job.model, parallel.context).empty())
+    missing.push_back("sequences of this model for " + cp);
+  else if (missing.empty() && !context_fault(job.model, parallel.division()).empty())
+    missing.push_back(cp + " beside " +
+                      (parallel.experts > 1 ? "expert parallelism" : "sequence parallelism"));
   if (missing.empty() && !expert_fault(job.model, parallel.experts).empty())
     missing.push_back("layers of this model for ep " + std::to_string(parallel.experts));
   return missing;
@@ -32,6 +38,7 @@ namespace {
 /// Of what CPUs have; "": nothing.
 std::string missing_on_gpus(const Model& model, const ParallelSetup& parallel) {
   if (parallel.tensor > 1) return "tensor parallelism on GPUs";
+  if (parallel.context > 1) return "context parallelism on GPUs";
   if (parallel.experts > 1) return "expert parallelism on GPUs";
   if (parallel.zero > 1) return "ZeRO stage " + std::to_string(parallel.zero) + " on GPUs";
   return fault_on_gpus(model);

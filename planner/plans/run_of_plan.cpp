@@ -10,7 +10,6 @@
 #include "core/costs/part_weights.hpp"
 #include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
-#include "exec/layers/divided/divided_parts.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
 
@@ -25,10 +24,10 @@ int whole_replicas(const Plan& plan) {
                    "; make it one of its divisors");
 }
 
-std::vector<ActionParts> parts_of_layers(const Plan& plan) {
-  std::vector<ActionParts> all =
-      exec::divided_parts(plan.model, plan.stages, plan.micro_batch_size,
-                          recompute_of(plan.model, plan.training.recompute), plan.division());
+std::vector<ActionParts> parts_of_layers(const Plan& plan, exec::Numerics numerics) {
+  std::vector<ActionParts> all = exec::divided_parts(
+      plan.model, plan.stages, plan.micro_batch_size,
+      recompute_of(plan.model, plan.training.recompute), plan.division(), numerics);
   for (ActionParts& action : all) {
     for (Part& part : action.parts) part.weight = std::max<std::int64_t>(1, part.weight);
   }
@@ -43,19 +42,34 @@ bool are_alike(const ActionParts& a, const ActionParts& b) {
          });
 }
 
-/// What a call takes in which replicas take part that divide the experts.
+/// Ranks of the plan's Program that divide its experts, or sequences: what they exchange is in the
+/// costs of its stages.
+bool has_exchanges(const Plan& plan) {
+  return plan.expert_parallel > 1 || (plan.replicas_are_ranks && plan.mesh.size("cp") > 1);
+}
+bool is_exchange(const Call& call) {
+  return call.group == kExpertAxis || call.group == kContextAxis;
+}
+/// Which exact numerics have besides.
+bool is_of_exact_numerics(const ActionParts& action, const Call& call) {
+  return action.kind != ActionKind::F && call.group == kContextAxis &&
+         call.kind == ActionKind::AllReduce;
+}
+
+/// What a call takes in which such ranks take part.
 Nanoseconds time_of_exchange(const Plan& plan, const Call& call) {
   CostTable table;
   table.every_route = plan.costs.route_of_edge.empty()
                           ? plan.costs.every_route
                           : way_between(plan.cluster, 0, plan.cluster.devices() - 1);
   set_collectives(table, plan.cluster, {0});
-  return table.collective_time({.kind = call.kind,
-                                .stage = {},
-                                .members = {{RankId(0), kNoInstruction}},
-                                .call_bytes = bytes_of(call),
-                                .devices = plan.expert_parallel},
-                               1);
+  return table.collective_time(
+      {.kind = call.kind,
+       .stage = {},
+       .members = {{RankId(0), kNoInstruction}},
+       .call_bytes = bytes_of(call),
+       .devices = call.group == kContextAxis ? plan.mesh.size("cp") : plan.expert_parallel},
+      1);
 }
 
 /// What a plan says of its own calls, beside computations that take so long.
@@ -95,23 +109,26 @@ class PlannedCalls {
   double ns_of_weight_ = 0;
 };
 
-/// A plan whose replicas divide the experts has their exchanges inside the costs of its stages:
-/// they are taken out of `stages`, and an action with its parts takes what it took.
+/// The exchanges of a plan that has them inside the costs of its stages are taken out of `stages`,
+/// and an action with its parts takes what it took, and what exact numerics add to it.
 void weigh_exchanges(const Plan& plan, std::vector<ActionParts>& parts,
                      std::vector<StageCosts>& stages) {
   for (ActionParts& action : parts) {
     Nanoseconds& time = stages[static_cast<std::size_t>(action.stage.value)].*time_of(action.kind);
     const PlannedCalls planned(plan, action, time);
-    time = weigh(action, time + planned.all(), [&](const Call& call) {
-      return call.group == kExpertAxis ? time_of_exchange(plan, call) : planned.time_of(call);
+    Nanoseconds all = time + planned.all();
+    for (const Part& part : action.parts)
+      if (is_of_exact_numerics(action, part.call)) all += time_of_exchange(plan, part.call);
+    time = weigh(action, all, [&](const Call& call) {
+      return is_exchange(call) ? time_of_exchange(plan, call) : planned.time_of(call);
     });
   }
 }
 
 /// Of the layers, weighed as the plan says where it has the same.
-std::vector<ActionParts> parts_of_run(const Plan& plan) {
-  std::vector<ActionParts> parts = parts_of_layers(plan);
-  if (plan.expert_parallel > 1) {
+std::vector<ActionParts> parts_of_run(const Plan& plan, exec::Numerics numerics) {
+  std::vector<ActionParts> parts = parts_of_layers(plan, numerics);
+  if (has_exchanges(plan)) {
     std::vector<StageCosts> stages = plan.costs.stages;
     weigh_exchanges(plan, parts, stages);
   }
@@ -123,15 +140,15 @@ std::vector<ActionParts> parts_of_run(const Plan& plan) {
   return parts;
 }
 
-/// By rank of a run, of those along tp the first, the plan's: replicas that divide the experts
-/// stand side by side in a run.
+/// By rank of a run, of those along tp the first, the plan's: ranks that divide the experts, or
+/// sequences, stand side by side in a run.
 std::vector<std::size_t> ranks_in_plan(const Plan& plan) {
-  const int experts = plan.expert_parallel, ranks = plan.ranks();
+  const int parts = plan.expert_parallel * plan.division().context, ranks = plan.ranks();
   std::vector<std::size_t> places;
   for (int whole = 0; whole < whole_replicas(plan); ++whole) {
     for (int rank = 0; rank < ranks; ++rank) {
-      for (int part = 0; part < experts; ++part)
-        places.push_back(static_cast<std::size_t>((whole * experts + part) * ranks + rank));
+      for (int part = 0; part < parts; ++part)
+        places.push_back(static_cast<std::size_t>((whole * parts + part) * ranks + rank));
     }
   }
   return places;
@@ -140,7 +157,7 @@ std::vector<std::size_t> ranks_in_plan(const Plan& plan) {
 /// Replicas that the plan's Program does not have take the ways of the first one.
 void take_routes(const Plan& plan, const std::vector<std::size_t>& places, CostTable& costs) {
   const auto known = static_cast<std::size_t>(plan.all_ranks());
-  const bool is_alike = known == places.size() && plan.expert_parallel == 1;
+  const bool is_alike = known == places.size() && !has_exchanges(plan);
   if (costs.route_of_edge.empty() || is_alike) return;
   costs.route_of_edge.clear();
   costs.route_of_edge.reserve(places.size() * places.size());
@@ -164,25 +181,25 @@ std::vector<int> devices_of_run(const Plan& plan, const std::vector<std::size_t>
 
 bool divides_layers(const Plan& plan) { return plan.division() != StageDivision{}; }
 
-Order order_of_run(const Plan& plan) {
+Order order_of_run(const Plan& plan, exec::Numerics numerics) {
   if (!divides_layers(plan)) return order_of_plan(plan);
   Order order = replicate(pipeline_order(plan), whole_replicas(plan));
-  order.parts = parts_of_run(plan);
+  order.parts = parts_of_run(plan, numerics);
   // Of each rank of the pipeline, and of each replica that is not one of them.
   order.mesh = exec::axes_of(plan.division());
   return written_out(order);
 }
 
-Program program_of_run(const Plan& plan) {
-  return lower(order_of_run(plan), plan.policy, lowering_of_plan(plan));
+Program program_of_run(const Plan& plan, exec::Numerics numerics) {
+  return lower(order_of_run(plan, numerics), plan.policy, lowering_of_plan(plan));
 }
 
 CostTable costs_of_run(const Plan& plan) {
   CostTable costs = plan.costs;
   if (!divides_layers(plan)) return costs;
   costs.actions = nullptr;  // of a pipeline's ranks; here each device has micro-batches of its own
-  if (plan.expert_parallel > 1) {
-    std::vector<ActionParts> parts = parts_of_layers(plan);
+  if (has_exchanges(plan)) {
+    std::vector<ActionParts> parts = parts_of_layers(plan, exec::Numerics::Fast);
     weigh_exchanges(plan, parts, costs.stages);
   }
   const std::vector<std::size_t> places = ranks_in_plan(plan);

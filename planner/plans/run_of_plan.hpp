@@ -6,19 +6,21 @@
 #include "core/order/order.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
+#include "exec/layers/divided/divided_parts.hpp"
 
 namespace pipewright::planner {
 
 /// Whether it is another one than program_of_plan()'s.
 bool divides_layers(const Plan& plan);
 
-/// Replicas that divide the experts are devices of one rank there. InputError where
-/// expert_parallel does not divide the replicas. The plan's own parts, if they are those of the
-/// model's layers. Else theirs: exchanges between experts take what the plan's numbers hold of
-/// them, so that the step stays the same; of what else is sent inside a stage the plan's numbers
-/// hold all, and it takes no time of its own.
-Order order_of_run(const Plan& plan);
-Program program_of_run(const Plan& plan);
+/// Replicas that divide the experts, and ranks that divide sequences, are devices of one rank
+/// there. InputError where expert_parallel does not divide the replicas. The plan's own parts, if
+/// they are those of the model's layers in these numerics. Else theirs: exchanges between experts,
+/// and along cp, take what the plan's numbers hold of them, so that the step stays the same; what
+/// exact numerics exchange besides comes on top; of what else is sent inside a stage the plan's
+/// numbers hold all, and it takes no time of its own.
+Order order_of_run(const Plan& plan, exec::Numerics numerics = exec::Numerics::Fast);
+Program program_of_run(const Plan& plan, exec::Numerics numerics = exec::Numerics::Fast);
 /// Of a run's ranks: routes between them are those of their pipeline ranks; on a cluster with
 /// shared links each device has its own.
 CostTable costs_of_run(const Plan& plan);

@@ -221,6 +221,8 @@ void predict_by_one_replica(Plan& plan, const CostTable& table) {
 }
 
 Mesh mesh_of(const ParallelSetup& parallel, bool is_estimated) {
+  if (!is_estimated && parallel.context > 1)
+    return Mesh::grid_of_parts(parallel.pipeline, parallel.data, parallel.context, parallel.tensor);
   if (!is_estimated && parallel.tensor == 1)
     return Mesh::data_parallel(parallel.data, parallel.pipeline);
   const bool is_data_outermost = parallel.order.of_ranks == RankOrder::DataOutermost;
@@ -271,7 +273,8 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
         costs.stage_parts(parallel, best.stages, chosen_stage_costs(costs, parallel, best.stages));
   }
   plan.parts = std::move(inside.parts);
-  plan.replicas_are_ranks = !plan.parts.empty() && parallel.data > 1 && !costs.is_estimated();
+  plan.replicas_are_ranks =
+      !costs.is_estimated() && (parallel.context > 1 || (!plan.parts.empty() && parallel.data > 1));
   plan.costs = chosen_table(costs, parallel, best.stages, plan.program_replicas());
   if (!plan.parts.empty()) take_computations(inside.computations, plan.costs.stages);
   if (!schedule.traits.asynchronous)

@@ -178,7 +178,8 @@ class ScheduleSearch {
 
   const ShapeChoices::Shapes& shapes_on(const Mesh& mesh) {
     const ParallelSetup& setup = mesh.setup;
-    const std::tuple key(setup.pipeline, setup.micro_batches, setup.data > 1, mesh.tried);
+    const std::tuple key(setup.pipeline, setup.micro_batches, setup.data > 1, setup.tensor > 1,
+                         setup.context > 1, mesh.tried);
     const auto [entry, is_new] = shapes_.try_emplace(key);
     if (is_new) {
       entry->second = choices_.on(setup);
@@ -402,7 +403,7 @@ class ScheduleSearch {
   Bytes limit_;
   SearchBudget budget_;
   const std::chrono::steady_clock::time_point begin_;
-  std::map<std::tuple<int, int, bool, Tried>, ShapeChoices::Shapes> shapes_;
+  std::map<std::tuple<int, int, bool, bool, bool, Tried>, ShapeChoices::Shapes> shapes_;
   std::optional<Candidate> leader_;  // of the table, once that is full: what follows compares
   SearchResult result_;
 };

@@ -35,6 +35,7 @@ struct PeakCase {
   int experts = 1;    // of the replicas, that divide them
   int zero = 1;       // where it is sharded
   bool rows = false;  // sequence parallelism
+  int context = 1;    // ranks that divide the sequences
 };
 
 std::string name_of(const PeakCase& c) {
@@ -42,6 +43,7 @@ std::string name_of(const PeakCase& c) {
   if (c.chunks > 1) name += "x" + std::to_string(c.chunks);
   if (c.tensor > 1) name += "_tp" + std::to_string(c.tensor);
   if (c.rows) name += "_sp";
+  if (c.context > 1) name += "_cp" + std::to_string(c.context);
   if (c.experts > 1) name += "_ep" + std::to_string(c.experts);
   if (c.replicas > 1) name += c.sharded ? "_zero" + std::to_string(c.zero) : "_replicas";
   if (c.recompute == RecomputeSpec::Kind::Full) name += "_full";
@@ -91,7 +93,9 @@ Model model_named(const std::string& name) {
 Plan plan_of(const PeakCase& c) {
   Plan plan;
   plan.model = model_named(c.model);
-  plan.mesh = Mesh::grid_of_replicas(c.ranks, c.replicas, 1, c.tensor);
+  plan.mesh = c.context > 1 ? Mesh::grid_of_parts(c.ranks, c.replicas, c.context, c.tensor)
+                            : Mesh::grid_of_replicas(c.ranks, c.replicas, 1, c.tensor);
+  plan.replicas_are_ranks = c.context > 1;
   plan.expert_parallel = c.experts;
   plan.sequence_parallel = c.rows;
   plan.micro_batches = c.micro_batches;
@@ -115,15 +119,15 @@ Plan plan_of(const PeakCase& c) {
 std::vector<std::int64_t> measured(const Plan& plan, const Program& program,
                                    exec::Numerics numerics = exec::Numerics::Fast,
                                    exec::RunMode mode = exec::RunMode::Train) {
+  const int micro_batches = plan.replicas() * plan.micro_batches;
   const auto data = exec::make_data(
-      plan.model,
-      {.samples = plan.micro_batch_size, .micro_batches = plan.all_micro_batches(), .seed = 7},
+      plan.model, {.samples = plan.micro_batch_size, .micro_batches = micro_batches, .seed = 7},
       PIPEWRIGHT_SOURCE_DIR "/LICENSE");
   exec::cpu::Training training;
   training.model = &plan.model;
   training.stages = plan.stages;
   training.micro_batch_size = plan.micro_batch_size;
-  training.micro_batches = plan.all_micro_batches();
+  training.micro_batches = micro_batches;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, 1e-3);
   training.options.recompute = recompute_of(plan.model, plan.training.recompute);
   training.options.numerics = numerics;
@@ -166,7 +170,7 @@ std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::R
       planner::divide(
           plan.costs.memory[s],
           planner::state_of(plan.model, plan.stages[s], plan.training.optimizer, plan.division()),
-          {plan.sharding_stage, plan.replicas() * holders});
+          {plan.sharding_stage, plan.replicas() * plan.division().context * holders});
     }
     plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], kind);
   }
@@ -184,7 +188,7 @@ void expect_close(const std::vector<RankFigures>& said, const std::vector<std::i
 
 TEST_P(MemoryPeaks, OfExactNumericsAreWithinFivePercent) {
   const Plan plan = plan_of(GetParam());
-  const Program program = planner::program_of_run(plan);
+  const Program program = planner::program_of_run(plan, exec::Numerics::Exact);
   expect_close(predicted(plan, program, planner::RunKind::ExactTraining),
                measured(plan, program, exec::Numerics::Exact));
 }
@@ -285,6 +289,32 @@ INSTANTIATE_TEST_SUITE_P(
                  .tensor = 2,
                  .rows = true},
         PeakCase{.model = "mixtral", .schedule = "1f1b", .ranks = 2, .tensor = 2, .rows = true},
+        PeakCase{.model = "transformer", .schedule = "1f1b", .ranks = 2, .context = 2},
+        PeakCase{.model = "transformer", .schedule = "zb-h1", .ranks = 2, .context = 4},
+        PeakCase{
+            .model = "transformer", .schedule = "gpipe", .ranks = 2, .tensor = 2, .context = 2},
+        PeakCase{.model = "llama", .schedule = "zb-h1", .ranks = 2, .context = 2},
+        PeakCase{.model = "llama", .schedule = "gpipe", .ranks = 2, .context = 4},
+        PeakCase{
+            .model = "llama", .schedule = "1f1b", .ranks = 2, .recompute = kFull, .context = 2},
+        PeakCase{.model = "llama",
+                 .schedule = "1f1b",
+                 .ranks = 2,
+                 .recompute = kSelective,
+                 .context = 2},
+        PeakCase{.model = "llama",
+                 .schedule = "1f1b",
+                 .ranks = 2,
+                 .replicas = 2,
+                 .sharded = true,
+                 .context = 2},
+        PeakCase{.model = "llama",
+                 .schedule = "1f1b",
+                 .ranks = 2,
+                 .replicas = 2,
+                 .sharded = true,
+                 .zero = 3,
+                 .context = 2},
         divided("1f1b", 1, 2), divided("1f1b", 1, 3), divided("interleaved", 2, 2),
         divided("interleaved", 2, 3), divided("zbv", 2, 2), divided("zbv", 2, 3),
         divided("gpipe", 1, 3), divided("dualpipe", 1, 1), divided("chimera", 1, 1),

@@ -136,8 +136,8 @@ Command profile_command() {
   command.description =
       "Trains the model for a while on several ranks and measures F, I, W and the update of each "
       "layer there; then a transfer between two ranks. Every number is a median, and the file also "
-      "says how the measurements are spread. Where a job asks for tp or ep, layers are measured "
-      "divided so, too.";
+      "says how the measurements are spread. Where a job asks for tp, cp or ep, layers are "
+      "measured divided so, too.";
   command.examples = {
       {"profile examples/job.json -o profile.json", "for the model and the batch sizes of a job"},
       {"profile gpt-tiny --sizes 1,2,4 --budget 3s", "a preset, in about 3 seconds"},

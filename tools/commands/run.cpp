@@ -188,12 +188,13 @@ std::string shared_cores_text(const Program& program) {
 }
 
 /// Ranks that divide layers are trained as what they are: every device a rank.
-void take_devices(Subject& subject, bool on_gpus) {
+void take_devices(Subject& subject, const TrainingRequest& training) {
+  const bool on_gpus = training.cuda.has_value();
   Plan* const plan = std::get_if<Plan>(&subject.given);
   if (plan == nullptr || on_gpus || !planner::divides_layers(*plan)) return;
   plan->policy = subject.program.policy;
-  subject.order = planner::order_of_run(*plan);
-  subject.program = planner::program_of_run(*plan);
+  subject.order = planner::order_of_run(*plan, training.numerics);
+  subject.program = planner::program_of_run(*plan, training.numerics);
   subject.costs = planner::costs_of_run(*plan);
 }
 
@@ -202,7 +203,7 @@ RunRequest take_request(const Arguments& arguments, Subject& subject) {
   const auto forward = forward_request(arguments);
   if (forward) take_forwards(subject, forward->mode);
   RunRequest request = run_request(arguments, subject);
-  if (request.training && !forward) take_devices(subject, request.training->cuda.has_value());
+  if (request.training && !forward) take_devices(subject, *request.training);
   return request;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 /// The update of a plan in which one replica stands for all has what they exchange in its time.
 void let_updates_exchange(const Plan& plan, CostTable& costs) {
-  if (plan.program_replicas() == plan.replicas()) return;
+  if (plan.program_replicas() >= plan.replicas()) return;
   costs.parameter_bytes.clear();
   for (StageCosts& stage : costs.stages) stage.reduce = stage.unshard = Nanoseconds(0);
 }

@@ -153,9 +153,11 @@ DeviceResult train(const Plan& plan, const Program& program, const CostTable& co
     throw InputError("model " + plan.model.name +
                      " learns from text, and the plan names none; give one with --data FILE");
   }
-  const exec::DataShape shape{.samples = plan.micro_batch_size,
-                              .micro_batches = plan.replicas() * plan.micro_batches,
-                              .seed = plan.training.seed};
+  // Without a backward nothing is divided: what the Program counts as replicas are some.
+  const int micro_batches =
+      request.forward ? program.micro_batches : plan.replicas() * plan.micro_batches;
+  const exec::DataShape shape{
+      .samples = plan.micro_batch_size, .micro_batches = micro_batches, .seed = plan.training.seed};
   const auto data = request.forward ? nullptr : exec::make_data(plan.model, shape, files);
   std::optional<ForwardRun> forward;
   if (request.forward)
@@ -164,7 +166,7 @@ DeviceResult train(const Plan& plan, const Program& program, const CostTable& co
   training.model = &plan.model;
   training.stages = plan.stages;
   training.micro_batch_size = plan.micro_batch_size;
-  training.micro_batches = plan.replicas() * plan.micro_batches;
+  training.micro_batches = micro_batches;
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
   training.optimizer.clip_grad_norm = plan.training.clip_grad_norm;

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "exec/devices/paced/device.hpp"
+#include "planner/plans/run_of_plan.hpp"
+#include "planner/search/search.hpp"
 #include "tests/parity/divided/divided_outcome.hpp"
 
 namespace pipewright::tests {
@@ -99,6 +103,67 @@ TEST(ContextParallelLayouts, KeysAreGatheredAndTheirGradientsScattered) {
   }
   EXPECT_EQ(told(ActionKind::W, Numerics::Fast), Calls{});
   EXPECT_EQ(told(ActionKind::W, Numerics::Exact).size(), 1U);
+}
+
+/// A plan that was searched for.
+Plan tuned(int context, int tensor, int replicas, int zero) {
+  Job job;
+  job.model = llama();
+  job.cluster = cluster_preset("local-cpu", 8);
+  job.cluster.device.model = "core";  // one for each rank
+  job.global_batch = 8;
+  job.strategy.mp_degree = {std::to_string(tensor)};
+  job.strategy.cp_degree = {std::to_string(context)};
+  job.strategy.pp_degree = {"2"};
+  job.strategy.dp_degree = {std::to_string(replicas)};
+  job.strategy.accumulate_steps = {"4"};
+  if (zero > 0) {
+    job.strategy.sharding_degree = replicas;
+    job.strategy.sharding_stage = {std::to_string(zero)};
+  }
+  const planner::SearchResult result = planner::search(job);
+  if (!result.best) throw std::runtime_error("no plan");
+  return read_plan(JsonCursor(to_json(*result.best), "plan.json"));
+}
+
+exec::cpu::CpuResult trained(const Plan& plan, const Program& program, Numerics numerics) {
+  const int micro_batches = plan.replicas() * plan.micro_batches;
+  const auto data = exec::make_data(
+      plan.model, {.samples = plan.micro_batch_size, .micro_batches = micro_batches, .seed = 7},
+      PIPEWRIGHT_SOURCE_DIR "/LICENSE");
+  exec::cpu::Training training;
+  training.model = &plan.model;
+  training.stages = plan.stages;
+  training.micro_batch_size = plan.micro_batch_size;
+  training.micro_batches = micro_batches;
+  training.optimizer = exec::optimizer_spec(plan.training.optimizer, 1e-3);
+  training.options.numerics = numerics;
+  training.data = data.get();
+  training.verified_steps = 2;
+  return exec::cpu::run_on_cpu(program, planner::costs_of_run(plan), training, {.steps = 2});
+}
+
+void expect_runs_as_it_is(const Plan& plan) {
+  EXPECT_EQ(plan.executable.at("cpu"), Executable{});
+  const Program program = planner::program_of_run(plan);
+  const CostTable costs = planner::costs_of_run(plan);
+  const exec::RunResult paced =
+      exec::paced::run_paced(program, costs, exec::local::ClockKind::Virtual, {.steps = 1});
+  ASSERT_TRUE(paced.finished());
+  EXPECT_EQ(Nanoseconds(figures_of(program, paced.timeline, costs).makespan_ns),
+            plan.predicted.step);
+  EXPECT_LT(trained(plan, program, Numerics::Fast).verify.value().gradients.norm_rel, 1e-6);
+  const Program exact = planner::program_of_run(plan, Numerics::Exact);
+  const exec::VerifyReport report = trained(plan, exact, Numerics::Exact).verify.value();
+  EXPECT_TRUE(report.gradients.bitwise) << report.gradients.worst;
+  EXPECT_TRUE(report.parameters.bitwise) << report.parameters.worst;
+}
+
+TEST(ContextParallelPlans, RunAsTheyAreAndTakeTheStepThatIsPredicted) {
+  expect_runs_as_it_is(tuned(2, 1, 1, 0));
+  expect_runs_as_it_is(tuned(4, 1, 1, 0));
+  expect_runs_as_it_is(tuned(2, 2, 1, 0));
+  for (const int zero : {0, 1, 2, 3}) expect_runs_as_it_is(tuned(2, 1, 2, zero));
 }
 
 std::string refusal(const Model& model, const Layout& layout, Numerics numerics) {

@@ -119,10 +119,9 @@ TEST(ReadJob, TwoNamesOfOneFieldHaveToAgree) {
   const InputError error = refused("/strategy", {{"tp_degree", 1}, {"tensor_parallel_size", 2}});
   EXPECT_EQ(error.pointer(), "/strategy/tensor_parallel_size");
   EXPECT_THAT(error.message(), HasSubstr("expected 1 as at /strategy/tp_degree"));
-  EXPECT_THAT(refused("/strategy", {{"context_parallel_size", 2}}).message(),
+  EXPECT_THAT(refused("/strategy", {{"zero_stage", 2}}).message(),
               HasSubstr("this job is planned layer by layer"));
-  EXPECT_EQ(refused("/strategy", {{"context_parallel_size", 2}}).pointer(),
-            "/strategy/context_parallel_size");
+  EXPECT_EQ(refused("/strategy", {{"zero_stage", 2}}).pointer(), "/strategy/zero_stage");
 }
 
 TEST(ReadJob, WhatAStrategyMayNotSay) {
@@ -134,7 +133,7 @@ TEST(ReadJob, WhatAStrategyMayNotSay) {
             "unknown key (did you mean \"pp_degree\"?)");
   EXPECT_EQ(refused("/strategy", {{"pp_degree", 2}, {"pipeline", {{"pp_degree", 2}}}}).message(),
             "stands at /strategy/pp_degree too; keep one of them");
-  EXPECT_THAT(refused("/strategy/cp_degree", 2).message(),
+  EXPECT_THAT(refused("/strategy/sharding_stage", 2).message(),
               HasSubstr("this job is planned layer by layer"));
   EXPECT_EQ(refused("/strategy/recompute", "some").pointer(), "/strategy/recompute");
   EXPECT_EQ(refused("/strategy/recompute", {"full", "by-stage"}).pointer(),

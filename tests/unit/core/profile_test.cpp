@@ -66,6 +66,8 @@ TEST(ReadProfile, RefusesDividedLayersOfAnotherKindThanTheWhole) {
   EXPECT_TRUE(read_profile(JsonCursor(document, "p.json")).divided[1].ranks.rows);
   document["divided"][1]["ep"] = 2;  // other ranks
   EXPECT_EQ(read_profile(JsonCursor(document, "p.json")).divided.size(), 2U);
+  document["divided"][1]["cp"] = 4;
+  EXPECT_EQ(read_profile(JsonCursor(document, "p.json")).divided[1].ranks.context, 4);
   document["divided"][1]["sizes"][0]["loss"] = {{"f_ns", 1}, {"i_ns", 1}};
   EXPECT_EQ(refused(document).pointer(), "/divided/1/sizes/0/loss");
 }

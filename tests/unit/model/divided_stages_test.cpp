@@ -226,6 +226,106 @@ TEST(DividedStages, ReplicasThatDivideTheExpertsAreDevicesOfOneRank) {
   EXPECT_EQ(run.timeline.makespan_ns, plan.predicted.step.value);
 }
 
+Job with_sequences(const char* model, int context, int tensor, int ranks, int replicas) {
+  Job job = job_of(model, tensor, ranks, replicas);
+  job.strategy.cp_degree = {std::to_string(context)};
+  job.training.clip_grad_norm = 0;  // its sum counts a block of devices as one rank in a run
+  return job;
+}
+
+/// Sums along tp are parts of the plan's actions; what ranks along cp gather and scatter is in the
+/// times of F and I, and they are replicas to the sums of gradients.
+void expect_one_step_along_cp(const Job& job) {
+  const SearchResult result = search(job);
+  ASSERT_TRUE(result.best.has_value());
+  const Plan& plan = *result.best;
+  EXPECT_EQ(plan.executable.at("cpu").answer, Executable::Answer::Yes);
+  EXPECT_EQ(plan.executable.at("cuda").why,
+            plan.parts.empty() ? "not in the executor: context parallelism on GPUs"
+                               : "not in the executor: tensor parallelism on GPUs");
+  EXPECT_TRUE(plan.replicas_are_ranks);
+  EXPECT_EQ(plan.all_ranks(), plan.ranks() * plan.replicas() * plan.division().context);
+  EXPECT_EQ(plan.predicted.step, result.ranked.front().step);
+  const Json json = to_json(plan);
+  const Plan again = read_plan(JsonCursor(json, "plan.json"));
+  EXPECT_EQ(to_json(again), json);
+  EXPECT_EQ(sim::simulate(program_of_plan(again), again.costs).timeline.makespan_ns,
+            plan.predicted.step.value);
+  const sim::Result run = sim::simulate(program_of_run(again), costs_of_run(again));
+  ASSERT_TRUE(run.finished);
+  EXPECT_EQ(run.timeline.makespan_ns, plan.predicted.step.value);
+  // Exact numerics sum the gradients of every micro-batch.
+  const sim::Result exact =
+      sim::simulate(program_of_run(again, exec::Numerics::Exact), costs_of_run(again));
+  ASSERT_TRUE(exact.finished);
+  EXPECT_GT(exact.timeline.makespan_ns, plan.predicted.step.value);
+}
+
+TEST(DividedStages, RanksThatDivideSequencesArePredictedAsTheyAreSimulated) {
+  for (const char* model : {"gpt-tiny", "llama-tiny"}) {
+    for (const int tensor : {1, 2}) {
+      for (const int ranks : {1, 2}) {
+        for (const int replicas : {1, 2}) {
+          if (2 * tensor * ranks * replicas > 8) continue;
+          SCOPED_TRACE(std::string(model) + ", tp " + std::to_string(tensor) + ", pp " +
+                       std::to_string(ranks) + ", dp " + std::to_string(replicas));
+          Job job = with_sequences(model, 2, tensor, ranks, replicas);
+          expect_one_step_along_cp(job);
+          if (replicas == 1) continue;
+          job.strategy.sharding_degree = 2;
+          for (const char* zero : {"1", "2", "3"}) {
+            job.strategy.sharding_stage = {zero};
+            expect_one_step_along_cp(job);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DividedStages, RanksThatDivideSequencesOnSeveralNodesTakeTheirRoutes) {
+  for (const int per_node : {2, 4, 8}) {
+    SCOPED_TRACE(std::to_string(per_node) + " devices a node");
+    Job job = with_sequences("gpt-tiny", 2, 1, 2, 2);
+    job.cluster = cluster_preset("dgx-a100", 8);
+    job.cluster.nodes = 8 / per_node;
+    job.cluster.devices_per_node = per_node;
+    expect_one_step_along_cp(job);
+  }
+}
+
+TEST(DividedStages, EachRankAlongCpHoldsAndComputesLess) {
+  Nanoseconds before(INT64_MAX);
+  Bytes held(INT64_MAX);
+  for (const int context : {1, 2, 4}) {
+    Job job = with_sequences("llama-tiny", context, 1, 1, 1);
+    job.model.sequence = 256;  // else latencies are most of it
+    job.strategy.accumulate_steps = {"4"};
+    const SearchResult result = search(job);
+    ASSERT_FALSE(result.ranked.empty());
+    EXPECT_LT(result.ranked.front().step, before);
+    EXPECT_LT(result.ranked.front().peak_bytes, held);
+    before = result.ranked.front().step;
+    held = result.ranked.front().peak_bytes;
+  }
+}
+
+TEST(DividedStages, OpenSequencesTryWhatDividesThem) {
+  Job job = with_sequences("gpt-tiny", 1, 1, 1, 1);
+  job.strategy.cp_degree = {};
+  const auto degrees = [](const Job& asked) {
+    std::set<int> found;
+    for (const Candidate& row : search(asked, nullptr, {.keep = 1000}).ranked)
+      found.insert(row.parallel.context);
+    return found;
+  };
+  EXPECT_EQ(degrees(job), (std::set{1}));
+  job.strategy.opens_cp_degree = true;
+  EXPECT_EQ(degrees(job), (std::set{1, 2, 4, 8}));
+  job.model.sequence = 24;
+  EXPECT_EQ(degrees(job), (std::set{1, 2, 4})) << "16 chunks do not divide 24 tokens";
+}
+
 TEST(DividedStages, ReplicasWithFewerExpertsHoldLessAndExchangeRows) {
   const SearchResult whole = search(with_experts(4, 1)), divided = search(with_experts(4, 4));
   ASSERT_FALSE(whole.ranked.empty());
@@ -299,6 +399,12 @@ TEST(DividedStages, WhatCannotBeDividedIsLeftOutByName) {
       << without_norm.nearest.front();
   for (const Job& apart : {with_experts(4, 3), with_experts(3, 2)})
     EXPECT_EQ(search(apart).pruned.count(LeftOutReason(LeftOut::ExpertsApart)), 1U);
+  EXPECT_EQ(search(with_sequences("gpt-tiny", 3, 1, 1, 1))
+                .pruned.count(LeftOutReason(LeftOut::IndivisibleSequences)),
+            1U);
+  Job beside = with_sequences("gpt-tiny", 2, 2, 1, 1);
+  beside.strategy.use_sequence_parallel = {"true"};
+  EXPECT_EQ(search(beside).pruned.count(LeftOutReason(LeftOut::ContextBesideOthers)), 1U);
   Job groups = with_experts(4, 4);
   groups.strategy.sharding_degree = 2;
   EXPECT_EQ(search(groups).pruned.count(LeftOutReason(LeftOut::ExpertsAcrossGroups)), 1U);

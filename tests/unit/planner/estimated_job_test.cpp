@@ -95,8 +95,9 @@ TEST(EstimatedJob, APlanNamesTheLayerThatGpusDoNotHave) {
 
 TEST(EstimatedJob, AskedForAPlanThatRunsItNamesTheFasterOneThatDoesNot) {
   Job job = job_of("megatron-7.5b", "dgx-a100", 16, 4);
-  job.strategy.mp_degree = {"1"};
+  job.strategy.mp_degree = {"2"};
   job.strategy.cp_degree = {"1", "2"};
+  job.strategy.use_sequence_parallel = {"true"};  // beside which cp is planned, not run
   SearchOptions options;
   options.only_executable = true;
   const SearchResult open = searched(job), runs = searched(job, options);

@@ -62,9 +62,21 @@ TEST(GpuRefusals, APlanWithTensorParallelismIsRefusedInItsOwnWords) {
 }
 
 TEST(GpuRefusals, APlanWithContextParallelismIsRefusedInItsOwnWords) {
-  expect_plan_refused(job_on_a100s("megatron-1.7b", R"({"mp_degree": 1, "cp_degree": 2,
-                                                        "sharding_stage": 0})"),
-                      "context parallelism\n");
+  const Folder folder;
+  folder.write("job.json", job_on_a100s("megatron-1.7b", R"({"mp_degree": 1, "cp_degree": 2,
+                                                             "sharding_stage": 0})"));
+  ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
+  for (const char* way : kGpuWays)
+    expect_refused(folder, std::string("plan.json ") + way, 3,
+                   "this plan does not run on GPUs: not in the executor: context parallelism on "
+                   "GPUs; use --device cpu\n");
+}
+
+TEST(GpuRefusals, APlanWithContextBesideSequenceParallelismIsRefusedInItsOwnWords) {
+  expect_plan_refused(job_on_a100s("megatron-1.7b", R"({"mp_degree": 2, "cp_degree": 2,
+                                                        "sharding_stage": 0,
+                                                        "use_sequence_parallel": true})"),
+                      "cp 2 beside sequence parallelism\n");
 }
 
 TEST(GpuRefusals, APlanWithZero2IsRefusedInItsOwnWords) {
