@@ -139,6 +139,25 @@ TEST(DividedCheckpoints, AnyDivisionOfRowsGoesOnFromAnyOther) {
   expect_any_goes_on(divisions, divisible_model({{"sequence", 8}}));
 }
 
+TEST(DividedCheckpoints, AnyDivisionOfSequencesGoesOnFromAnyOther) {
+  const std::vector<Division> divisions = {
+      {"cp 2", 1, {.tensor = 1, .context = 2}},
+      {"one rank", 1, {.tensor = 1}},
+      {"cp 4", 1, {.tensor = 1, .context = 4}},
+      {"pp 2, cp 2, tp 2", 2, {.tensor = 2, .context = 2}},
+      {"cp 2, dp 2, ZeRO 3",
+       1,
+       {.tensor = 1, .replicas = 2, .sharded = true, .zero = 3, .context = 2}},
+      {"sp, tp 4", 1, {.tensor = 4, .rows = true}},
+      {"pp 2, cp 2, ZeRO 1", 2, {.tensor = 1, .sharded = true, .context = 2}},
+      {"cp 2, tp 2, dp 2, ZeRO 2 in groups",
+       1,
+       {.tensor = 2, .replicas = 2, .sharded = true, .zero = 2, .groups = 2, .context = 2}},
+  };
+  expect_any_goes_on(divisions, with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}}));
+  expect_any_goes_on(divisions, with_eight_tokens({{"tied_head", true}}));
+}
+
 TEST(DividedCheckpoints, AreTheFilesOfATrainingThatIsNotDivided) {
   const Model model = divisible_model();
   std::vector<std::string> parts;
