@@ -24,8 +24,11 @@
 #include "planner/graph_partition/pipedream_profile.hpp"
 #include "tests/fuzz/door.hpp"
 #include "tests/support/sample_documents.hpp"
+#include "tools/input/trace_program.hpp"
 #include "tools/running/search_journal.hpp"
+#include "traces/analysis/action_costs.hpp"
 #include "traces/chrome/gzip.hpp"
+#include "traces/chrome/join_ranks.hpp"
 #include "traces/chrome/read_trace.hpp"
 
 namespace pipewright::test {
@@ -117,6 +120,25 @@ void read_spmd_layers(std::string_view bytes) {
   });
 }
 
+/// Files of ranks, one after the other with a line "---" between them: joined, and each step made a
+/// Program, an order and costs.
+void read_rank_traces(std::string_view bytes) {
+  constexpr std::string_view kBetween = "\n---\n";
+  std::vector<std::vector<traces::TraceTimeline>> files;
+  for (std::size_t number = 0; number < 8; ++number) {
+    const auto end = bytes.find(kBetween);
+    files.push_back(
+        traces::parse_trace_steps(bytes.substr(0, end), "rank" + std::to_string(number) + ".json"));
+    if (end == bytes.npos) break;
+    bytes.remove_prefix(end + kBetween.size());
+  }
+  for (const traces::JoinedTrace& step : traces::join_steps(std::move(files))) {
+    const tools::TraceProgram read = tools::program_of_trace(step.trace);
+    (void)tools::order_of_trace(step.trace, "a test");
+    (void)traces::action_costs(read.program, read.timeline);
+  }
+}
+
 /// What ranks tell one another: lists with their lengths in front.
 void read_packed(std::string_view bytes) {
   exec::Unpacker unpacker(std::as_bytes(std::span(bytes)));
@@ -145,6 +167,7 @@ const std::vector<Reader>& readers() {
       {kGraph, read_document<kGraph>},
       {"order_csv", read_order_rows},
       {"trace", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.json"); }},
+      {"rank_traces", read_rank_traces},
       {"journal",
        [](std::string_view bytes) {
          (void)tools::read_journal(bytes, R"({"schema":"pipewright.journal/2"})", "fuzz");

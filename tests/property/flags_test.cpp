@@ -252,6 +252,8 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--profile", refused("profile.json")},
       {"--sample-seed", refused("1")},
       {"--fit", refused("profile.json")},
+      {"--step", refused("0")},
+      {"--costs-out", refused("costs.csv")},
       {"--out", refused("out.json")},
       {"--fail-if", members("step>1%")},
       {"--trace", members("t.json")},

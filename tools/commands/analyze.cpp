@@ -1,9 +1,12 @@
 // pipewright analyze: where the time of a step is lost.
 #include <algorithm>
-#include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "core/costs/action_times.hpp"
+#include "core/order/order_json.hpp"
+#include "core/program/lower.hpp"
 #include "sim/engine.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
@@ -12,14 +15,13 @@
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/input/subject.hpp"
+#include "tools/input/trace_files.hpp"
 #include "tools/input/trace_program.hpp"
 #include "tools/output/timeline_text.hpp"
 #include "tools/output/waiting_text.hpp"
+#include "traces/analysis/action_costs.hpp"
 #include "traces/analysis/bubbles.hpp"
 #include "traces/analysis/overhead_causes.hpp"
-#include "traces/chrome/join_ranks.hpp"
-#include "traces/chrome/read_trace.hpp"
-#include "traces/chrome/unpacked_stream.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -30,105 +32,60 @@ struct Step {
   Program program;
   Timeline timeline;
   Figures figures;
-  std::vector<int> ranks;                   // numbers of the rows
-  std::optional<traces::JoinedTrace> read;  // of a trace
+  std::vector<int> ranks;          // numbers of the rows
+  std::optional<ChosenStep> read;  // of a trace
+  std::optional<Order> order;      // where it is asked for
 };
 
-bool is_folder(const std::string& path) {
-  std::error_code unknown;
-  return std::filesystem::is_directory(path, unknown);
-}
-
-/// What the text of a file looks like, read until that is clear and no more than a piece at a time.
-struct Looks {
-  bool has_events = false;  // "traceEvents", or a bare list
-  bool has_schema = false;
+/// The costs of a traced step, and what a simulation of its order with them takes.
+struct TracedCosts {
+  traces::ActionCosts costs;
+  std::int64_t replayed_ns = 0;
 };
 
-Looks looks_of(const std::string& path) {
-  constexpr std::size_t kPiece = 1 << 16, kLongestWord = 16;
-  traces::UnpackedStream stream(path, traces::kMostTraceBytes);
-  Looks looks;
-  std::string text, piece(kPiece, '\0');
-  bool has_begun = false;
-  while (!looks.has_events) {
-    const auto taken = stream.sgetn(piece.data(), static_cast<std::streamsize>(piece.size()));
-    if (taken <= 0) break;
-    text.append(piece.data(), static_cast<std::size_t>(taken));
-    const auto first = text.find_first_not_of(" \t\r\n");
-    if (!has_begun && first != text.npos) {
-      has_begun = true;
-      looks.has_events = text[first] == '[';
-    }
-    looks.has_events |= text.find("\"traceEvents\"") != text.npos;
-    looks.has_schema |= text.find("\"schema\"") != text.npos;
-    text.erase(0, text.size() - std::min(text.size(), kLongestWord));
-  }
-  return looks;
-}
-
-/// Traces have "traceEvents" or are a bare list of them; plans and jobs have "schema".
-bool is_trace(const std::string& path) {
-  if (path == "-" || path.ends_with(".gz")) return true;
-  if (is_folder(path)) return true;
-  if (!path.ends_with(".json")) return false;
-  const Looks looks = looks_of(path);
-  return looks.has_events || (!looks.has_schema && path.find("trace") != path.npos);
-}
-
-/// The traces of a folder, by name; anything else as it is.
-std::vector<std::string> files_of(const std::string& path) {
-  if (!is_folder(path)) return {path};
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    const std::string file = entry.path().string();
-    if (!entry.is_regular_file()) continue;
-    if (file.ends_with(".json.gz") || (file.ends_with(".json") && looks_of(file).has_events)) {
-      files.push_back(file);
-    }
-  }
-  std::sort(files.begin(), files.end());
-  if (files.empty()) throw InputError(path, "", "has no trace in it, neither .json nor .json.gz");
-  return files;
-}
-
-void refuse_stuck(const traces::TraceTimeline& trace) {
-  for (const auto& rank : trace.ranks) {
-    for (const auto& span : rank.spans) {
-      if (span.kind == traces::SpanKind::Stuck) {
-        throw InputError(trace.source, "rank " + std::to_string(rank.rank),
-                         "the trace is of a run that got stuck at " + to_string(span.cell) +
-                             "; use pipewright check on its order");
-      }
-    }
-  }
-}
-
-Step step_of_traces(const std::vector<std::string>& paths) {
-  std::vector<traces::TraceTimeline> files;
-  for (const std::string& path : paths) {
-    for (const std::string& file : files_of(path)) {
-      files.push_back(traces::read_trace(file));
-      refuse_stuck(files.back());
-    }
-  }
-  const std::string others =
-      files.size() > 1 ? " and " + std::to_string(files.size() - 1) + " more" : "";
-  traces::JoinedTrace joined = traces::join_ranks(std::move(files));
-  TraceProgram read = program_of_trace(joined.trace);
-  Step step{.title = joined.trace.source + others,
-            .program = std::move(read.program),
-            .timeline = std::move(read.timeline)};
-  step.figures = figures_of(step.program, step.timeline, CostTable{});
-  for (const auto& rank : joined.trace.ranks) step.ranks.push_back(rank.rank);
-  step.read = std::move(joined);
-  return step;
-}
+constexpr const char* kAnOrder = "the order";
+constexpr int kMostSteps = 1'000'000'000;
 
 traces::BubbleReport bubbles_of(const Step& step) {
   traces::BubbleReport report = traces::explain_bubbles(step.program, step.timeline);
-  if (step.read) traces::explain_overhead(step.read->trace, report);
+  if (step.read) traces::explain_overhead(step.read->joined.trace, report);
   return report;
+}
+
+bool asks_for_order(const Arguments& arguments) {
+  return arguments.has("--emit-order") || arguments.has("--out") || arguments.has("--costs-out");
+}
+
+Step step_of_traces(const std::vector<std::string>& paths, const Arguments& arguments) {
+  std::optional<int> number;
+  if (const auto given = arguments.integer("--step", 0, kMostSteps))
+    number = static_cast<int>(*given);
+  ChosenStep chosen = read_step(paths, number);
+  const traces::TraceTimeline& trace = chosen.joined.trace;
+  const std::string others =
+      chosen.files > 1 ? " and " + std::to_string(chosen.files - 1) + " more" : "";
+  TraceProgram read = program_of_trace(trace);
+  Step step{.title = trace.source + others,
+            .program = std::move(read.program),
+            .timeline = std::move(read.timeline)};
+  step.figures = figures_of(step.program, step.timeline, CostTable{});
+  for (const auto& rank : trace.ranks) step.ranks.push_back(rank.rank);
+  if (asks_for_order(arguments)) step.order = order_of_trace(trace, kAnOrder);
+  step.read = std::move(chosen);
+  return step;
+}
+
+/// Costs that a simulation under the papers' model takes: a transfer is a latency and nothing else.
+TracedCosts traced_costs(const Step& step) {
+  TracedCosts traced{traces::action_costs(step.program, step.timeline), 0};
+  const Order& order = *step.order;
+  CostTable table = CostTable::uniform(order.stages(), {}, traced.costs.latency);
+  table.actions = std::make_shared<ActionTimes>(
+      traced.costs.times, ReplicaShape{1, order.rank_count(), order.micro_batches});
+  const Program program =
+      lower(order, comm_policy_preset("ideal"), {.optimizer = table.actions->names_updates()});
+  traced.replayed_ns = sim::simulate(program, table).timeline.makespan_ns;
+  return traced;
 }
 
 Step step_of_subject(const Arguments& arguments, Session& session) {
@@ -149,6 +106,7 @@ Step step_of_subject(const Arguments& arguments, Session& session) {
             .timeline = std::move(result.timeline)};
   step.figures = figures_of(step.program, step.timeline, subject.costs);
   for (int r = 0; r < step.program.ranks(); ++r) step.ranks.push_back(r);
+  if (asks_for_order(arguments)) step.order = std::move(subject.order);
   return step;
 }
 
@@ -197,7 +155,7 @@ Json step_fields(const Step& step, const traces::BubbleReport& report) {
   fields["bubbles"] = causes_fields(report.total);
   fields["straggler"] = {{"rank", step.ranks.empty() ? 0 : step.ranks[straggler.row]},
                          {"busy_above_mean", straggler.above_mean}};
-  if (step.read) add_waiting_fields(*step.read, fields);
+  if (step.read) add_trace_fields(*step.read, fields);
   return fields;
 }
 
@@ -274,7 +232,62 @@ void print_step(const Step& step, const traces::BubbleReport& report, Session& s
                               " more than the mean; move work away from it",
                           terminal.width, 0));
   }
-  if (step.read) session.print(waiting_text(*step.read, terminal));
+  if (step.read) session.print(trace_text(*step.read, terminal));
+}
+
+Json costs_fields(const TracedCosts& traced) {
+  return {{"latency_ns", traced.costs.latency.value},
+          {"messages", traced.costs.messages},
+          {"replayed_step_ns", traced.replayed_ns}};
+}
+
+std::string replay_text(const TracedCosts& traced, const Step& step, const Arguments& arguments) {
+  const double whole = static_cast<double>(step.figures.makespan_ns);
+  const double error =
+      whole > 0 ? std::abs(static_cast<double>(traced.replayed_ns) - whole) / whole : 0;
+  return "the order simulated with these costs takes " +
+         format_duration(Nanoseconds(traced.replayed_ns)) + ", " + percent_text(error) +
+         " from the trace: pipewright simulate " + arguments.text_or("--out", "order.csv") +
+         " --costs " + *arguments.text("--costs-out") +
+         " --cost comm=" + std::to_string(traced.costs.latency.value);
+}
+
+/// The files that were asked for.
+void save_files(const Step& step, const std::optional<TracedCosts>& traced,
+                const Arguments& arguments, Session& session) {
+  if (const auto path = arguments.text("--out")) {
+    session.save(*path, write_order_csv(*step.order));
+    session.wrote(*path);
+  }
+  if (!traced) return;
+  const std::string path = *arguments.text("--costs-out");
+  session.save(path, write_action_times_csv(traced->costs.times));
+  session.wrote(path);
+  session.note(replay_text(*traced, step, arguments));
+}
+
+/// Flags that only traces have.
+std::vector<Flag> trace_flags() {
+  return {
+      {.group = "Trace",
+       .name = "--step",
+       .argument = "N",
+       .help = "which of several steps, by the number of PyTorch's ProfilerStep#N, or counted from "
+               "0 (the one with the median duration)"},
+      {.group = "Output",
+       .name = "--out",
+       .argument = "FILE",
+       .help = "write what each rank computed, in its order, as a CSV that simulate and check read",
+       .short_name = 'o',
+       .is_file = true,
+       .writes = Writes::File},
+      {.group = "Output",
+       .name = "--costs-out",
+       .argument = "FILE",
+       .help = "write what each action took from when it could begin, as simulate --costs reads it",
+       .is_file = true,
+       .writes = Writes::File},
+  };
 }
 
 int run_analyze(const Arguments& arguments, Session& session) {
@@ -284,17 +297,27 @@ int run_analyze(const Arguments& arguments, Session& session) {
     throw InputError(files[1], "",
                      "is one file too many: only traces may be several files, one for each rank");
   }
-  if (trace) {
+  if (!trace) {
+    refuse_flags(arguments, trace_flags(),
+                 "belongs to traces; simulate --emit-order writes orders");
+  } else {
     refuse_flags(arguments, subject_flags(),
                  "belongs to what is simulated; a trace brings its own times");
   }
-  const Step step = trace ? step_of_traces(files) : step_of_subject(arguments, session);
+  const Step step = trace ? step_of_traces(files, arguments) : step_of_subject(arguments, session);
   const traces::BubbleReport report = bubbles_of(step);
+  std::optional<TracedCosts> traced;
+  if (arguments.has("--costs-out")) traced = traced_costs(step);
   if (session.json()) {
-    session.print_result(step_fields(step, report));
+    Json fields = step_fields(step, report);
+    if (arguments.has("--emit-order")) fields["order"] = rows_json(*step.order);
+    if (traced) fields["costs"] = costs_fields(*traced);
+    session.print_result(fields);
   } else {
     print_step(step, report, session);
+    if (arguments.has("--emit-order")) session.print(write_order_csv(*step.order));
   }
+  save_files(step, traced, arguments, session);
   return kDone;
 }
 
@@ -305,12 +328,14 @@ Command analyze_command() {
   command.name = "analyze";
   command.summary = "say where the time of a step is lost: bubbles by cause, stragglers";
   command.description =
-      "Reads a trace of Pipewright, or those of PyTorch's ranks (one step; a file each, or their "
+      "Reads a trace of Pipewright, or those of PyTorch's ranks (a file each in any order, or "
+      "their "
       "folder), or simulates a plan, an order or a schedule as simulate does. PyTorch waits for an "
       "input inside the slice that needs it: this wait is taken out of the slice, and the output "
-      "says by which rule. Where the ranks' clocks would let a message end before it began, they "
-      "are corrected from the messages. In a trace that does not show its transfers, waiting for "
-      "one is counted as waiting for a transfer.";
+      "says by which rule. On GPUs an action takes the time of the kernels that it launched. Where "
+      "the ranks' clocks would let a message end before it began, they are set right by the "
+      "messages, with what these leave open. In a trace that does not show its transfers, waiting "
+      "for one is counted as waiting for a transfer.";
   command.examples = {
       {"analyze examples/real.trace.json", "where did the machine lose its time?"},
       {"analyze --schedule 1f1b --pp 4 --micro-batches 8", "and where does the schedule?"},
@@ -321,6 +346,10 @@ Command analyze_command() {
       "standard input";
   command.positionals.front().most = kAnyNumber;
   command.flags = subject_flags();
+  for (Flag& flag : trace_flags()) command.flags.push_back(std::move(flag));
+  command.flags.push_back({.group = "Output",
+                           .name = "--emit-order",
+                           .help = "the actions of each rank too: \"order\" in JSON, else as CSV"});
   command.run = run_analyze;
   return command;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/order/problems.hpp"
 #include "core/program/lower.hpp"
 
 namespace pipewright::tools {
@@ -16,14 +17,23 @@ using traces::TraceSpan;
 /// What stands under a name, in the order of time: OPT and the like may occur several times.
 using SpansByText = std::map<std::string, std::vector<const TraceSpan*>>;
 
+/// Whether a rank updates its weights within the step, and not only at its end.
+bool updates_inside(const traces::TraceTimeline& trace) {
+  return std::any_of(trace.ranks.begin(), trace.ranks.end(), [](const traces::TraceRank& rank) {
+    return std::count_if(rank.spans.begin(), rank.spans.end(), [](const TraceSpan& span) {
+             return span.kind != SpanKind::Stuck && span.cell.action.kind == ActionKind::Opt;
+           }) > 1;
+  });
+}
+
 /// PyTorch names the gathering of weights and its undoing even where there is nothing to gather.
 bool computes_something(ActionKind kind) {
   return kind != ActionKind::Unshard && kind != ActionKind::Reshard && !is_wait(kind);
 }
 
 /// The computations of each rank, in the order in which they started. As CSV, because reading one
-/// finds the placement of the stages too. OPT only where the order has it inside.
-std::string csv_of(const traces::TraceTimeline& trace, bool with_updates) {
+/// finds the placement of the stages too.
+std::string csv_of(const traces::TraceTimeline& trace, bool with_updates, bool with_reductions) {
   std::string csv;
   for (const auto& rank : trace.ranks) {
     std::string row;
@@ -31,6 +41,7 @@ std::string csv_of(const traces::TraceTimeline& trace, bool with_updates) {
       const ActionKind kind = span.cell.action.kind;
       if (span.kind != SpanKind::Compute || !computes_something(kind)) continue;
       if (kind == ActionKind::Opt && !with_updates) continue;
+      if (kind == ActionKind::ReduceGrad && !with_reductions) continue;
       row += (row.empty() ? "" : ",") + to_string(span.cell);
     }
     csv += row + "\n";
@@ -127,13 +138,10 @@ class Filler {
 TraceProgram program_of_trace(const traces::TraceTimeline& trace) {
   std::vector<SpansByText> spans;
   for (const auto& rank : trace.ranks) spans.push_back(spans_of(rank, trace.source));
-  bool updates = false, inside = false;
-  for (const auto& of_rank : spans) {
-    const auto found = of_rank.find("OPT");
-    updates |= found != of_rank.end();
-    inside |= found != of_rank.end() && found->second.size() > 1;
-  }
-  const Order order = read_order_csv(csv_of(trace, inside), trace.source);
+  const bool updates = std::any_of(spans.begin(), spans.end(), [](const SpansByText& of_rank) {
+    return of_rank.contains("OPT");
+  });
+  const Order order = read_order_csv(csv_of(trace, updates_inside(trace), true), trace.source);
   TraceProgram result;
   result.program = lower(order, CommPolicy{}, {.fragment = true, .optimizer = updates});
   Filler(result.program, result.timeline).fill(spans);
@@ -145,6 +153,24 @@ TraceProgram program_of_trace(const traces::TraceTimeline& trace) {
   }
   result.timeline.makespan_ns = trace.makespan_ns;
   return result;
+}
+
+Order order_of_trace(const traces::TraceTimeline& trace, const std::string& use) {
+  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
+    if (trace.ranks[r].rank == static_cast<int>(r) &&
+        static_cast<int>(trace.ranks.size()) >= trace.world_size)
+      continue;
+    throw InputError(trace.source, "",
+                     use + " needs the traces of all ranks; these are " +
+                         std::to_string(trace.ranks.size()) +
+                         (trace.world_size > 0 ? " of " + std::to_string(trace.world_size)
+                                               : " whose numbers leave some out"));
+  }
+  Order order = read_order_csv(csv_of(trace, updates_inside(trace), false), trace.source);
+  if (const auto problems = problems_of(order); !problems.empty()) {
+    throw InputError(trace.source, "", use + " needs a trace of a whole step: " + problems.front());
+  }
+  return order;
 }
 
 }  // namespace pipewright::tools

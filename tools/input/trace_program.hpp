@@ -2,6 +2,9 @@
 // of a plan.
 #pragma once
 
+#include <string>
+
+#include "core/order/order.hpp"
 #include "core/program/program.hpp"
 #include "core/timeline/timeline.hpp"
 #include "traces/analysis/trace_timeline.hpp"
@@ -18,5 +21,10 @@ struct TraceProgram {
 /// producer's end until its consumer's start. Throws InputError if an action occurs twice on a
 /// rank (several steps in one file).
 TraceProgram program_of_trace(const traces::TraceTimeline& trace);
+
+/// What the ranks computed, in the order in which it started, and nothing that follows from it: a
+/// schedule like one from a CSV. Throws InputError, naming `use`, if the trace does not show all
+/// ranks or not all that makes the order whole.
+Order order_of_trace(const traces::TraceTimeline& trace, const std::string& use);
 
 }  // namespace pipewright::tools

@@ -1,6 +1,7 @@
 #include "tools/output/waiting_text.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/units.hpp"
 #include "tools/cli/table.hpp"
@@ -41,13 +42,77 @@ std::string sentence(WaitRule rule, std::size_t slices, std::int64_t waited) {
   return "";
 }
 
+std::string open_text(const ClockShift& clock) {
+  const std::int64_t least = clock.least_ns - clock.shift_ns;
+  const std::int64_t most = clock.most_ns - clock.shift_ns;
+  return "its messages leave open " + time(least) + " to +" + time(most);
+}
+
 std::string clock_sentence(const ClockShift& clock) {
-  const std::string amount = time(std::abs(clock.shift_ns));
-  std::string text = "clock of rank " + std::to_string(clock.rank) + " set " + amount +
-                     (clock.shift_ns > 0 ? " forward" : " back");
-  if (!clock.bounded) return text + ": the least that its messages need";
-  return text + ": its messages allow " + time((clock.most_ns - clock.least_ns) / 2) +
-         " more or less";
+  std::string text = "clock of rank " + std::to_string(clock.rank) + " set " +
+                     time(std::abs(clock.shift_ns)) + (clock.shift_ns > 0 ? " forward" : " back");
+  if (clock.drift != 0) {
+    text += " and " + std::to_string(std::llround(std::abs(clock.drift) * 1e6)) + " ppm " +
+            (clock.drift > 0 ? "faster" : "slower");
+  }
+  return text + ": " + open_text(clock);
+}
+
+/// How the clocks stand where none had to be moved.
+std::string agreed_sentence(const traces::ClockFit& fit) {
+  std::int64_t least = 0, most = 0;
+  std::string unbounded;
+  for (const ClockShift& clock : fit.shifts) {
+    least = std::min(least, clock.least_ns);
+    most = std::max(most, clock.most_ns);
+    if (!clock.bounded) unbounded += (unbounded.empty() ? " " : ", ") + std::to_string(clock.rank);
+  }
+  std::string text = "clocks are taken as they are: all " + std::to_string(fit.messages) +
+                     " messages end behind their begin, and leave open " + time(least) + " to +" +
+                     time(most);
+  if (fit.messages == 0)
+    return "clocks are taken as they are: there is no message to check them by";
+  if (!unbounded.empty()) text += "; not of ranks" + unbounded + ", which they do not bound";
+  return text;
+}
+
+std::vector<std::string> clock_sentences(const traces::ClockFit& fit) {
+  if (fit.shifts.empty()) return {};
+  if (fit.agreed) return {agreed_sentence(fit)};
+  std::vector<std::string> sentences;
+  if (fit.acausal_before > 0) {
+    sentences.push_back("the ranks' clocks were wrong: " + std::to_string(fit.acausal_before) +
+                        " of " + std::to_string(fit.messages) +
+                        " messages ended before they began, by up to " + time(fit.worst_before_ns));
+  }
+  for (const ClockShift& clock : fit.shifts) {
+    if (clock.shift_ns != 0 || clock.drift != 0) sentences.push_back(clock_sentence(clock));
+  }
+  if (fit.acausal_after > 0) {
+    sentences.push_back(std::to_string(fit.acausal_after) +
+                        " messages still end before they began, by up to " +
+                        time(fit.worst_after_ns) + ": no steady clocks explain them");
+  }
+  return sentences;
+}
+
+std::string step_sentence(const ChosenStep& chosen) {
+  if (chosen.steps.size() < 2) return "";
+  const auto [fast, slow] = std::minmax_element(
+      chosen.steps.begin(), chosen.steps.end(),
+      [](const auto& a, const auto& b) { return a.makespan_ns < b.makespan_ns; });
+  return "step " + std::to_string(chosen.joined.trace.step) + " of the " +
+         std::to_string(chosen.steps.size()) + " steps " +
+         std::to_string(chosen.steps.front().number) + " to " +
+         std::to_string(chosen.steps.back().number) + ", which take " + time(fast->makespan_ns) +
+         " to " + time(slow->makespan_ns) +
+         (chosen.asked_for ? "" : ": the one with the median duration; --step N chooses another");
+}
+
+std::string stray_sentence(const traces::TraceTimeline& trace) {
+  if (trace.stray_transfers == 0) return "";
+  return std::to_string(trace.stray_transfers) +
+         " kernels of NCCL were launched outside the actions of the pipeline and do not count";
 }
 
 std::string missing_ranks(const traces::TraceTimeline& trace) {
@@ -57,10 +122,30 @@ std::string missing_ranks(const traces::TraceTimeline& trace) {
          " ranks: what a wait is for is known only where the traces of both its ranks are given";
 }
 
+Json clock_fields(const ClockShift& clock) {
+  return {{"rank", clock.rank},
+          {"shift_ns", clock.shift_ns},
+          {"least_ns", clock.bounded ? Json(clock.least_ns) : Json()},
+          {"most_ns", clock.bounded ? Json(clock.most_ns) : Json()},
+          {"drift_ppm", clock.drift * 1e6}};
+}
+
+void add_clock_fields(const traces::ClockFit& fit, Json& fields) {
+  if (fit.shifts.empty()) return;
+  fields["clocks"] = Json::array();
+  for (const ClockShift& clock : fit.shifts) fields["clocks"].push_back(clock_fields(clock));
+  fields["messages"] = {{"matched", fit.messages},
+                        {"acausal_before", fit.acausal_before},
+                        {"worst_before_ns", fit.worst_before_ns},
+                        {"acausal_after", fit.acausal_after},
+                        {"worst_after_ns", fit.worst_after_ns}};
+}
+
 }  // namespace
 
-std::string waiting_text(const traces::JoinedTrace& joined, const Terminal& terminal) {
-  std::vector<std::string> sentences;
+std::string trace_text(const ChosenStep& chosen, const Terminal& terminal) {
+  const traces::JoinedTrace& joined = chosen.joined;
+  std::vector<std::string> sentences = {step_sentence(chosen)};
   for (const WaitRule rule :
        {WaitRule::Receives, WaitRule::Operators, WaitRule::Producers, WaitRule::Unknown}) {
     std::size_t slices = 0;
@@ -74,9 +159,9 @@ std::string waiting_text(const traces::JoinedTrace& joined, const Terminal& term
     }
     if (used) sentences.push_back(sentence(rule, slices, waited));
   }
-  for (const ClockShift& clock : joined.clocks) {
-    if (clock.shift_ns != 0) sentences.push_back(clock_sentence(clock));
-  }
+  for (std::string& sentence : clock_sentences(joined.clocks))
+    sentences.push_back(std::move(sentence));
+  sentences.push_back(stray_sentence(joined.trace));
   sentences.push_back(missing_ranks(joined.trace));
   std::string text;
   for (const std::string& line : sentences) {
@@ -85,22 +170,20 @@ std::string waiting_text(const traces::JoinedTrace& joined, const Terminal& term
   return text;
 }
 
-void add_waiting_fields(const traces::JoinedTrace& joined, Json& fields) {
-  for (std::size_t r = 0; r < joined.trace.ranks.size(); ++r) {
-    const TraceRank& rank = joined.trace.ranks[r];
+void add_trace_fields(const ChosenStep& chosen, Json& fields) {
+  const traces::TraceTimeline& trace = chosen.joined.trace;
+  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
+    const TraceRank& rank = trace.ranks[r];
     if (rank.wait_rule == WaitRule::Unneeded) continue;
     fields["ranks"][r]["waited_ns"] = waited_ns(rank);
     fields["ranks"][r]["waiting_rule"] = traces::to_string(rank.wait_rule);
   }
-  if (joined.clocks.empty()) return;
-  Json clocks = Json::array();
-  for (const ClockShift& clock : joined.clocks) {
-    clocks.push_back({{"rank", clock.rank},
-                      {"shift_ns", clock.shift_ns},
-                      {"least_ns", clock.bounded ? Json(clock.least_ns) : Json()},
-                      {"most_ns", clock.bounded ? Json(clock.most_ns) : Json()}});
-  }
-  fields["clocks"] = clocks;
+  add_clock_fields(chosen.joined.clocks, fields);
+  if (chosen.steps.size() < 2) return;
+  fields["step"] = trace.step;
+  fields["steps"] = Json::array();
+  for (const TracedStep& step : chosen.steps)
+    fields["steps"].push_back({{"step", step.number}, {"makespan_ns", step.makespan_ns}});
 }
 
 }  // namespace pipewright::tools

@@ -1,20 +1,22 @@
-// What was done to traces of another tool before they were analysed: waiting taken out of slices,
-// clocks set right. As text and as JSON.
+// What was done to traces of another tool before they were analysed: a step chosen, waiting taken
+// out of slices, clocks set right. As text and as JSON.
 #pragma once
 
 #include <string>
 
 #include "core/base/json.hpp"
 #include "tools/cli/terminal.hpp"
-#include "traces/chrome/join_ranks.hpp"
+#include "tools/input/trace_files.hpp"
 
 namespace pipewright::tools {
 
-/// "" for a trace of Pipewright.
-std::string waiting_text(const traces::JoinedTrace& joined, const Terminal& terminal);
+/// Which of several steps it is, what counts as waiting, and how the clocks stand. "" for a trace
+/// of Pipewright.
+std::string trace_text(const ChosenStep& chosen, const Terminal& terminal);
 
-/// `ranks[].waited_ns` and `waiting_rule` (not for a trace of Pipewright), and with several files
-/// `clocks`. `fields` has an entry of `ranks` for each rank.
-void add_waiting_fields(const traces::JoinedTrace& joined, Json& fields);
+/// `ranks[].waited_ns` and `waiting_rule` (not for a trace of Pipewright); of several ranks
+/// `clocks` and `messages`; of several steps `step` and `steps`. `fields` has an entry of `ranks`
+/// for each rank.
+void add_trace_fields(const ChosenStep& chosen, Json& fields);
 
 }  // namespace pipewright::tools

@@ -108,7 +108,7 @@ class Separator {
     std::sort(around.receives.begin(), around.receives.end(), by_time);
     for (TraceSpan& span : rank.spans) {
       if (is_compute(span.cell.action.kind) || is_update(span)) continue;
-      rank_.posts.push_back({span.start_ns, span.end_ns});
+      if (!around.on_device) rank_.posts.push_back({span.start_ns, span.end_ns});
       if (is_recv(span.cell.action.kind)) take_arrival(span, around.receives);
     }
   }
@@ -136,7 +136,7 @@ class Separator {
     std::int64_t last = span.end_ns;  // of a batch
     for (const TimeRange& range : begun) last = std::max(last, range.end_ns);
     arrive_at(span, last);
-    arrived_[to_string(span.cell)] = last;
+    arrived_[to_string(span.cell)] = &span;
   }
 
   std::optional<std::int64_t> first_operator(const TraceSpan& span) const {
@@ -151,9 +151,10 @@ class Separator {
     for (const Action& receive : receives_of(span.cell)) {
       const auto found = arrived_.find(to_string(Cell{receive, std::nullopt}));
       if (found == arrived_.end()) continue;
-      const std::int64_t arrived = std::min(found->second, span.end_ns);
+      const std::int64_t arrived = std::min(found->second->end_ns, span.end_ns);
       const auto wait = idle_before(operators_, span.start_ns, arrived);
       if (wait) waits.push_back(*wait);
+      found->second->awaited = wait && arrived == found->second->end_ns;
     }
     take_out(span, std::move(waits), rank_);
   }
@@ -173,8 +174,8 @@ class Separator {
 
   TraceRank& rank_;
   std::vector<TimeRange> operators_;
-  std::set<std::string> issued_;                 // RECVs
-  std::map<std::string, std::int64_t> arrived_;  // by RECV: when it had been waited for
+  std::set<std::string> issued_;               // RECVs
+  std::map<std::string, TraceSpan*> arrived_;  // by name: the RECVs whose end is shown
 };
 
 void sort_by_start(std::vector<TraceSpan>& spans) {

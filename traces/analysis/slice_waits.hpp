@@ -13,15 +13,17 @@ namespace pipewright::traces {
 struct SliceSurroundings {
   std::vector<TimeRange> receives;   // of the back end ("gloo:recv"): from issue to end of wait
   std::vector<TimeRange> operators;  // that compute ("aten::mm", a kernel); those inside others too
+  bool on_device = false;            // times of actions are those of their kernels
 };
 
-/// Moves the start of each computation past the time that it waits, and fills `waits`, `posts` and
-/// `wait_rule` of the rank. A RECV ends with the back end's receive that begins inside its slice;
-/// the back end's slices of sends are not used, because they may begin long after the message has
-/// come. The first rule of WaitRule that the trace allows applies. Receives: the computation waits,
-/// for each receive that it needs, from the last operator before that receive's end until that end.
-/// Operators: it waits from the slice's start until the first operator inside it. A wait in the
-/// middle of a slice (the second input of an overlapped pair) counts at its start. O(n log n).
+/// What happens beside the rank's spans plays no part. Moves the start of each computation past the
+/// time that it waits, and fills `waits`, `posts` and `wait_rule` of the rank. A RECV ends with the
+/// back end's receive that begins inside its slice; the back end's slices of sends are not used,
+/// because they may begin long after the message has come. The first rule of WaitRule that the
+/// trace allows applies. Receives: the computation waits, for each receive that it needs, from the
+/// last operator before that receive's end until that end. Operators: it waits from the slice's
+/// start until the first operator inside it. A wait in the middle of a slice (the second input of
+/// an overlapped pair) counts at its start. O(n log n).
 void separate_waits(TraceRank& rank, SliceSurroundings around);
 
 /// The rule where neither receives nor operators are shown and there are several ranks: no

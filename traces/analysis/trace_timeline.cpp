@@ -117,18 +117,22 @@ TraceTimeline trace_timeline(const Program& program, const Timeline& timeline) {
   return trace;
 }
 
-void shift(TraceRank& rank, std::int64_t by_ns) {
+void retime(TraceRank& rank, const std::function<std::int64_t(std::int64_t)>& time_of) {
   for (TraceSpan& span : rank.spans) {
-    span.start_ns += by_ns;
-    span.moving_ns += by_ns;
-    span.end_ns += by_ns;
+    span.start_ns = time_of(span.start_ns);
+    span.moving_ns = time_of(span.moving_ns);
+    span.end_ns = time_of(span.end_ns);
   }
   for (auto* ranges : {&rank.waits, &rank.posts}) {
     for (TimeRange& range : *ranges) {
-      range.start_ns += by_ns;
-      range.end_ns += by_ns;
+      range.start_ns = time_of(range.start_ns);
+      range.end_ns = time_of(range.end_ns);
     }
   }
+}
+
+void shift(TraceRank& rank, std::int64_t by_ns) {
+  retime(rank, [by_ns](std::int64_t time) { return time + by_ns; });
 }
 
 std::int64_t begin_ns(const TraceRank& rank) {

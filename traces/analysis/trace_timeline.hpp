@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct TraceSpan {
   std::int64_t moving_ns = 0;  // of a transfer end: when data began to move, never before start_ns
   std::int64_t end_ns = 0;     // of Stuck: the end of the trace
   bool is_part = false;        // of a computation: a part of the action in `cell`
+  bool awaited = false;        // of a RECV in another tool's trace: its end let a computation begin
 
   std::int64_t duration_ns() const { return end_ns - start_ns; }
 };
@@ -57,11 +59,17 @@ struct TraceTimeline {
   /// Another tool's: what the clock of the machine showed at time 0, and how many ranks there are.
   std::int64_t clock_ns = 0;
   int world_size = 0;  // 0: the file does not say
+  /// Another tool's: which of the file's steps this is, by PyTorch's profiler or counted from 0.
+  int step = 0;
+  bool steps_are_marked = false;    // by the profiler
+  std::size_t stray_transfers = 0;  // kernels of NCCL, of all steps, outside any action
 };
 
 /// The neutral form of a Timeline.
 TraceTimeline trace_timeline(const Program& program, const Timeline& timeline);
 
+/// Replaces all times of a rank, each by what the function makes of it.
+void retime(TraceRank& rank, const std::function<std::int64_t(std::int64_t)>& time_of);
 /// Moves all times of a rank.
 void shift(TraceRank& rank, std::int64_t by_ns);
 /// When its first action began, waiting for its input included. The rank has a span.

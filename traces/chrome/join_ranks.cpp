@@ -1,129 +1,21 @@
 #include "traces/chrome/join_ranks.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
-#include <tuple>
+#include <set>
 
 #include "core/base/error.hpp"
-#include "core/base/units.hpp"
 #include "traces/analysis/slice_waits.hpp"
 #include "traces/chrome/read_trace.hpp"
 
 namespace pipewright::traces {
 namespace {
 
-constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max() / 4;
+constexpr std::int64_t kMostApart = std::int64_t{1} << 58;  // nine years
 
-/// A tensor on its way: an activation of a stage, or the gradient of its inputs.
-struct TensorKey {
-  bool gradient;
-  int stage, micro_batch;
-  auto operator<=>(const TensorKey&) const = default;
-};
+using StepsOfFile = std::vector<TraceTimeline>;
 
-/// The first moment at which it may be under way, on the rank that makes it, or the last one by
-/// which it has come, on the rank that needs it.
-struct Moment {
-  std::size_t rank = 0;
-  std::int64_t at_ns = 0;
-};
-
-/// One end of every message of the job. A tensor without a message has no second end, or both on
-/// one rank.
-struct Messages {
-  std::map<TensorKey, Moment> begun, ended;
-
-  void take(std::size_t rank, const Action& a, const TraceSpan& span) {
-    if (is_call(a.kind)) return;
-    const bool forward =
-        a.kind == ActionKind::F || a.kind == ActionKind::SendF || a.kind == ActionKind::RecvF;
-    const int source = a.stage.value + (forward ? -1 : 1);
-    if (is_send(a.kind)) {
-      // Later than the end of the computation, so the tighter bound of the two.
-      begun.insert_or_assign({!forward, a.stage.value, a.micro_batch.value},
-                             Moment{rank, span.start_ns});
-    } else if (is_recv(a.kind)) {
-      ended.insert_or_assign({!forward, source, a.micro_batch.value}, Moment{rank, span.end_ns});
-    } else if (a.kind == ActionKind::F || a.kind == ActionKind::B || a.kind == ActionKind::I) {
-      begun.try_emplace({!forward, a.stage.value, a.micro_batch.value}, Moment{rank, span.end_ns});
-      ended.try_emplace({!forward, source, a.micro_batch.value}, Moment{rank, span.end_ns});
-    }
-  }
-};
-
-Messages messages_of(const TraceTimeline& trace) {
-  Messages messages;
-  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
-    const WaitRule rule = trace.ranks[r].wait_rule;
-    const bool shows_arrival = rule == WaitRule::Receives || rule == WaitRule::Operators;
-    for (const TraceSpan& span : trace.ranks[r].spans) {
-      if (is_recv(span.cell.action.kind) && !shows_arrival) continue;
-      messages.take(r, span.cell.action, span);
-      if (span.cell.partner) messages.take(r, *span.cell.partner, span);
-    }
-  }
-  return messages;
-}
-
-/// limit[a][b]: by how much more rank a's times may be shifted than rank b's.
-using Limits = std::vector<std::vector<std::int64_t>>;
-
-Limits limits_of(const Messages& messages, std::size_t ranks) {
-  Limits limit(ranks, std::vector<std::int64_t>(ranks, kUnbounded));
-  for (const auto& [tensor, begun] : messages.begun) {
-    const auto ended = messages.ended.find(tensor);
-    if (ended == messages.ended.end() || ended->second.rank == begun.rank) continue;
-    std::int64_t& most = limit[begun.rank][ended->second.rank];
-    most = std::min(most, ended->second.at_ns - begun.at_ns);
-  }
-  return limit;
-}
-
-/// The tightest limits that follow (Floyd and Warshall). False if they contradict each other.
-bool close(Limits& limit) {
-  const std::size_t n = limit.size();
-  for (std::size_t r = 0; r < n; ++r) limit[r][r] = 0;
-  for (std::size_t k = 0; k < n; ++k) {
-    for (std::size_t a = 0; a < n; ++a) {
-      if (limit[a][k] == kUnbounded) continue;
-      for (std::size_t b = 0; b < n; ++b) {
-        if (limit[k][b] == kUnbounded) continue;
-        limit[a][b] = std::min(limit[a][b], limit[a][k] + limit[k][b]);
-      }
-    }
-  }
-  for (std::size_t r = 0; r < n; ++r) {
-    if (limit[r][r] < 0) return false;
-  }
-  return true;
-}
-
-std::vector<ClockShift> align(TraceTimeline& trace, bool& agreed) {
-  Limits limit = limits_of(messages_of(trace), trace.ranks.size());
-  agreed = std::all_of(limit.begin(), limit.end(), [](const auto& row) {
-    return std::all_of(row.begin(), row.end(), [](std::int64_t most) { return most >= 0; });
-  });
-  if (!close(limit)) {
-    throw InputError(
-        trace.source, "",
-        "and the files of the other ranks contradict each other: whatever their clocks "
-        "are shifted by, some message ends before it began; give files of one step");
-  }
-  std::vector<ClockShift> clocks;
-  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
-    const std::int64_t most = limit[r][0], least = -limit[0][r];
-    ClockShift clock{trace.ranks[r].rank, 0, least, most, most < kUnbounded && least > -kUnbounded};
-    if (!agreed && clock.bounded) clock.shift_ns = least + (most - least) / 2;
-    if (!agreed && !clock.bounded)
-      clock.shift_ns =
-          most < kUnbounded ? std::min<std::int64_t>(0, most) : std::max<std::int64_t>(0, least);
-    shift(trace.ranks[r], clock.shift_ns);
-    clocks.push_back(clock);
-  }
-  return clocks;
-}
-
+/// `files` are those of one step.
 void refuse_what_is_no_set(const std::vector<TraceTimeline>& files) {
   std::map<int, std::string> file_of_rank;
   std::map<std::string, int> rank_of_action;
@@ -152,7 +44,7 @@ void refuse_what_is_no_set(const std::vector<TraceTimeline>& files) {
 
 /// Time 0 is the start of the first action.
 void finish(TraceTimeline& trace) {
-  std::int64_t first = kUnbounded;
+  std::int64_t first = begin_ns(trace.ranks.front());
   for (const TraceRank& rank : trace.ranks) first = std::min(first, begin_ns(rank));
   trace.makespan_ns = 0;
   for (TraceRank& rank : trace.ranks) {
@@ -163,29 +55,115 @@ void finish(TraceTimeline& trace) {
   }
 }
 
+std::string steps_text(const StepsOfFile& steps) {
+  return std::to_string(steps.size()) + (steps.size() == 1 ? " step" : " steps");
+}
+
+/// Leaves the steps that all files show. Steps that only count from the start of each file have to
+/// be equally many.
+void keep_common_steps(std::vector<StepsOfFile>& files) {
+  const StepsOfFile& first = files.front();
+  const bool marked = std::all_of(files.begin(), files.end(), [](const StepsOfFile& steps) {
+    return steps.front().steps_are_marked;
+  });
+  std::set<int> common;
+  for (const TraceTimeline& step : first) common.insert(step.step);
+  for (const StepsOfFile& steps : files) {
+    if (!marked && steps.size() != first.size()) {
+      throw InputError(steps.front().source, "",
+                       "holds " + steps_text(steps) + ", but " + first.front().source + " " +
+                           steps_text(first) + "; give files of the same steps");
+    }
+    std::set<int> here;
+    for (const TraceTimeline& step : steps) here.insert(step.step);
+    std::erase_if(common, [&](int step) { return !here.contains(step); });
+  }
+  if (common.empty()) {
+    throw InputError(first.front().source, "",
+                     "and the files of the other ranks have no step of the profiler in common; "
+                     "give files of the same steps");
+  }
+  for (StepsOfFile& steps : files) {
+    if (marked)
+      std::erase_if(steps, [&](const TraceTimeline& step) { return !common.contains(step.step); });
+  }
+}
+
+/// Step `k` of all files, by the clocks of their machines: time 0 is `zero_ns` on them.
+TraceTimeline together(std::vector<StepsOfFile>& files, std::size_t k, std::int64_t zero_ns) {
+  std::vector<TraceTimeline> of_step;
+  for (StepsOfFile& steps : files) of_step.push_back(std::move(steps[k]));
+  refuse_what_is_no_set(of_step);
+  TraceTimeline whole = of_step.front();
+  whole.ranks.clear();
+  whole.stray_transfers = 0;
+  for (TraceTimeline& file : of_step) {
+    const std::int64_t apart = file.clock_ns - zero_ns;
+    if (file.makespan_ns > kMostApart)
+      throw InputError(file.source, "", "its actions take years; expected a trace of a few steps");
+    if (apart > kMostApart || apart < -kMostApart) {
+      throw InputError(
+          file.source, "",
+          "and " + whole.source + " are years apart by their clocks; give files of one step");
+    }
+    whole.stray_transfers += file.stray_transfers;
+    for (TraceRank& rank : file.ranks) {
+      shift(rank, apart);
+      whole.ranks.push_back(std::move(rank));
+    }
+  }
+  std::sort(whole.ranks.begin(), whole.ranks.end(),
+            [](const TraceRank& a, const TraceRank& b) { return a.rank < b.rank; });
+  return whole;
+}
+
+std::vector<int> numbers_of(const TraceTimeline& trace) {
+  std::vector<int> numbers;
+  for (const TraceRank& rank : trace.ranks) numbers.push_back(rank.rank);
+  return numbers;
+}
+
+void set_right(TraceTimeline& trace, const ClockFit& fit) {
+  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
+    retime(trace.ranks[r], [&](std::int64_t time) { return time + correction_at(fit, r, time); });
+  }
+}
+
 }  // namespace
 
-JoinedTrace join_ranks(std::vector<TraceTimeline> files) {
-  JoinedTrace joined;
-  if (files.size() == 1) {
-    joined.trace = std::move(files.front());
-  } else {
-    refuse_what_is_no_set(files);
-    joined.trace.source = files.front().source;
-    joined.trace.world_size = files.front().world_size;
-    for (TraceTimeline& file : files) {
-      for (TraceRank& rank : file.ranks) {
-        shift(rank, file.clock_ns - files.front().clock_ns);
-        joined.trace.ranks.push_back(std::move(rank));
-      }
-    }
-    std::sort(joined.trace.ranks.begin(), joined.trace.ranks.end(),
-              [](const TraceRank& a, const TraceRank& b) { return a.rank < b.rank; });
-    joined.clocks = align(joined.trace, joined.agreed);
+std::vector<JoinedTrace> join_steps(std::vector<std::vector<TraceTimeline>> files) {
+  std::vector<JoinedTrace> joined;
+  if (files.size() == 1 && is_own(files.front().front())) {
+    for (TraceTimeline& step : files.front()) joined.push_back({std::move(step), {}});
+    return joined;
   }
-  separate_waits_by_producers(joined.trace);
-  if (!joined.clocks.empty()) finish(joined.trace);
+  keep_common_steps(files);
+  const std::int64_t zero_ns = files.front().front().clock_ns;
+  const std::size_t count = files.front().size();
+  std::vector<Message> messages;
+  for (std::size_t k = 0; k < count; ++k) {
+    joined.push_back({together(files, k, zero_ns), {}});
+    if (numbers_of(joined[k].trace) != numbers_of(joined[0].trace)) {
+      throw InputError(joined[k].trace.source, "",
+                       "does not show the same ranks in each step; give a trace in which it does");
+    }
+    add_messages(joined[k].trace, messages);
+  }
+  const TraceTimeline& first = joined.front().trace;
+  const ClockFit fit = fit_clocks(messages, numbers_of(first), first.source);
+  for (JoinedTrace& step : joined) {
+    if (step.trace.ranks.size() > 1) step.clocks = fit;
+    set_right(step.trace, fit);
+    separate_waits_by_producers(step.trace);
+    finish(step.trace);
+  }
   return joined;
+}
+
+JoinedTrace join_ranks(std::vector<TraceTimeline> files) {
+  std::vector<StepsOfFile> one_step;
+  for (TraceTimeline& file : files) one_step.push_back({std::move(file)});
+  return std::move(join_steps(std::move(one_step)).front());
 }
 
 }  // namespace pipewright::traces

@@ -1,13 +1,15 @@
 #include "traces/chrome/read_trace.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <tuple>
+#include <unordered_map>
 
 #include "core/base/error.hpp"
 #include "core/base/units.hpp"
-#include "core/order/call.hpp"
 #include "traces/analysis/slice_waits.hpp"
+#include "traces/chrome/device_spans.hpp"
+#include "traces/chrome/slice_names.hpp"
+#include "traces/chrome/split_steps.hpp"
 #include "traces/chrome/trace_events.hpp"
 #include "traces/chrome/unpacked_stream.hpp"
 
@@ -26,80 +28,6 @@ std::string printable(std::string_view text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
   }
   return out;
-}
-
-/// "m3" with letter 'm' is 3.
-std::optional<int> numbered(std::string_view word, char letter) {
-  int value = 0;
-  if (word.size() < 2 || word[0] != letter || word[1] == '-') return std::nullopt;
-  const char* end = word.data() + word.size();
-  const auto [rest, error] = std::from_chars(word.data() + 1, end, value);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return value;
-}
-
-/// Of a call its kind, as in trace_timeline().
-std::optional<Cell> cell_of_action(std::string_view text) {
-  if (const auto call = parse_call(text))
-    return Cell{{.kind = call->kind, .stage = {}, .micro_batch = {}}, std::nullopt};
-  return parse_cell(text);
-}
-
-/// "F m3 s1", "F m0 s2 v3", "UNSHARD s1", "OPT", as append_slice_name() writes them.
-std::optional<Action> action_of_slice_name(std::string_view name) {
-  std::vector<std::string_view> words;
-  while (!name.empty()) {
-    const auto space = name.find(' ');
-    words.push_back(name.substr(0, space));
-    name.remove_prefix(space == std::string_view::npos ? name.size() : space + 1);
-  }
-  for (int k = 0; k < kActionKinds && !words.empty(); ++k) {
-    Action action{.kind = static_cast<ActionKind>(k), .stage = {}, .micro_batch = {}};
-    if (words[0] != to_string(action.kind)) continue;
-    std::size_t next = 1;
-    const auto take = [&](char letter) {
-      const auto value = next < words.size() ? numbered(words[next], letter) : std::nullopt;
-      if (value) ++next;
-      return value;
-    };
-    if (has_micro_batch(action.kind)) {
-      const auto micro_batch = take('m');
-      if (!micro_batch) return std::nullopt;
-      action.micro_batch = MicroBatchId(*micro_batch);
-    }
-    if (has_stage(action.kind)) {
-      const auto stage = take('s');
-      if (!stage) return std::nullopt;
-      action.stage = StageId(*stage);
-    }
-    if (const auto version = take('v')) action.version = *version;
-    if (next == words.size()) return action;
-  }
-  return std::nullopt;
-}
-
-/// "gloo:recv", "nccl:recv 0<-1": what a back end calls a receive. Not "c10d::recv_", which only
-/// issues one.
-bool is_backend_receive(std::string_view name) {
-  const auto colon = name.find(':');
-  return colon != std::string_view::npos && name.substr(colon + 1).starts_with("recv");
-}
-
-/// An operator or kernel that computes.
-bool is_operator(const RawEvent& event, bool on_gpu) {
-  if (event.category != (on_gpu ? "kernel" : "cpu_op")) return false;
-  return !event.name.starts_with("c10d::") && !event.name.starts_with("nccl");
-}
-
-/// What the reader looks at of an event; the many operators of a trace need no name.
-bool is_of_use(RawEvent& event) {
-  if (event.phase == "M") return event.name.find("_name") != event.name.npos || event.sort_index;
-  if (is_operator(event, true) || is_operator(event, false)) {
-    if (!cell_of_slice_name(event.name) && !is_backend_receive(event.name)) event.name.clear();
-    return true;
-  }
-  return !event.action.empty() || is_backend_receive(event.name) ||
-         cell_of_slice_name(event.name).has_value();
 }
 
 /// A rank computes one action at a time: what overlaps would count twice. Tools that round times
@@ -126,51 +54,57 @@ void settle_overlaps(TraceRank& rank, const std::string& file) {
   }
 }
 
-/// Collects the spans of each process, then numbers the ranks.
+/// Collects the spans of each process, numbers the ranks and tells steps apart.
 class Collector {
  public:
   Collector(RawTrace raw, std::string file) : raw_(std::move(raw)), file_(std::move(file)) {
-    trace_.source = file_;
-    trace_.metadata = std::move(raw_.metadata);
-    own_ = is_own(trace_);
+    whole_.source = file_;
+    whole_.metadata = std::move(raw_.metadata);
+    own_ = is_own(whole_);
   }
 
-  TraceTimeline run() {
+  std::vector<TraceTimeline> run() {
     if (own_) check_metadata();
     for (const RawEvent& event : raw_.events) {
       if (event.phase == "M") note_name(event);
     }
-    on_gpu_ = !own_ && std::any_of(raw_.events.begin(), raw_.events.end(), [](const RawEvent& e) {
-      return e.category == "gpu_user_annotation" && cell_of_slice_name(e.name).has_value();
-    });
     for (const RawEvent& event : raw_.events) {
       if (event.phase == "X") take(event);
     }
+    if (!own_) choose_device();
     number_ranks();
-    if (trace_.ranks.empty()) {
+    if (steps_.empty()) {
       throw InputError(file_, "/traceEvents",
                        "holds no action of a pipeline; expected complete (ph X) slices named like "
                        "\"F m3 s0\", \"0F3\" or \"PP:0F3\"");
     }
-    for (TraceRank& rank : trace_.ranks) settle_overlaps(rank, file_);
-    finish_times();
-    return std::move(trace_);
+    std::vector<TraceTimeline> steps;
+    for (auto& [number, ranks] : steps_) steps.push_back(step_of(number, std::move(ranks)));
+    return steps;
   }
 
  private:
+  using SpansOfThreads = std::map<std::string, std::vector<TraceSpan>>;  // by tid
   struct Process {
     std::string name;
     std::int64_t sort_index = 0;
     std::map<std::string, std::string> thread_names;
     std::map<std::string, std::int64_t> thread_order;
-    std::map<std::string, std::vector<TraceSpan>> spans;  // by tid
+    SpansOfThreads spans, annotated;  // of the host, or our own; of a GPU
+    std::vector<MarkedStep> marks;
+    std::vector<TimeRange> kernels;  // that compute, of the process that is a GPU
     SliceSurroundings around;
+  };
+  /// The kernels of a trace, once it is known when they were launched.
+  struct DeviceWork {
+    std::unordered_map<std::int64_t, std::pair<std::string, std::int64_t>> launches;  // pid, time
+    std::vector<std::pair<std::int64_t, Kernel>> kernels;  // by correlation
   };
 
   void check_metadata() {
-    const auto scale = trace_.metadata.find("time_scale");
-    if (scale != trace_.metadata.end() && scale->second == "1000") time_scale_ = 1000;
-    const std::string& schema = trace_.metadata.at("schema");
+    const auto scale = whole_.metadata.find("time_scale");
+    if (scale != whole_.metadata.end() && scale->second == "1000") time_scale_ = 1000;
+    const std::string& schema = whole_.metadata.at("schema");
     if (schema == std::string(kOwnSchema) + "1") return;
     throw InputError(
         file_, "/metadata/schema",
@@ -191,14 +125,19 @@ class Collector {
   void note_surroundings(const RawEvent& event) {
     if (!event.ts_ns || !event.dur_ns || *event.dur_ns < 0) return;
     const TimeRange range{*event.ts_ns, *event.ts_ns + *event.dur_ns};
-    SliceSurroundings& around = processes_[event.pid].around;
-    if (is_backend_receive(event.name)) around.receives.push_back(range);
-    if (is_operator(event, on_gpu_)) around.operators.push_back(range);
+    Process& process = processes_[event.pid];
+    if (is_backend_receive(event.name)) process.around.receives.push_back(range);
+    if (is_operator(event, false)) process.around.operators.push_back(range);
+    if (is_operator(event, true)) process.kernels.push_back(range);
+    if (const auto step = marked_step_number(event)) process.marks.push_back({range, *step});
+    if (!event.correlation) return;
+    if (is_launch(event)) device_.launches[*event.correlation] = {event.pid, range.start_ns};
+    if (event.category == "kernel")
+      device_.kernels.push_back({*event.correlation, {range, 0, is_nccl_kernel(event)}});
   }
 
   void take(const RawEvent& event) {
     if (!own_) note_surroundings(event);
-    if (on_gpu_ && event.category != "gpu_user_annotation") return;
     std::optional<Cell> cell;
     if (own_) {
       if (event.action.empty()) return;  // a wait or a bubble
@@ -229,7 +168,9 @@ class Collector {
     if (own_ && span.start_ns < 0)
       fail(event, "/ts", "a time from the start of the step, 0 or more");
     if (event.category == "stuck") span.kind = SpanKind::Stuck;
-    processes_[event.pid].spans[event.tid].push_back(span);
+    Process& process = processes_[event.pid];
+    const bool annotated = !own_ && event.category == "gpu_user_annotation";
+    (annotated ? process.annotated : process.spans)[event.tid].push_back(span);
   }
 
   [[noreturn]] void fail(const RawEvent& event, const std::string& where,
@@ -238,33 +179,56 @@ class Collector {
                      "expected " + expected);
   }
 
+  /// Where kernels can be traced to the slices of the only host that launched them, these give the
+  /// times. Else the slices that the profiler drew on the GPU, if there are any.
+  void choose_device() {
+    const auto hosts = std::count_if(processes_.begin(), processes_.end(), [&](const auto& entry) {
+      return has_action(entry.second.spans);
+    });
+    for (auto& [pid, process] : processes_) {
+      if (hosts != 1 || !has_action(process.spans)) continue;
+      for (auto& [correlation, kernel] : device_.kernels) {
+        const auto launch = device_.launches.find(correlation);
+        if (launch == device_.launches.end() || launch->second.first != pid) continue;
+        kernel.launched_ns = launch->second.second;
+        launched_.push_back(kernel);
+      }
+      if (!launches_kernels(spans_of(process, nullptr), launched_)) launched_.clear();
+    }
+    const bool annotated =
+        std::any_of(processes_.begin(), processes_.end(),
+                    [&](const auto& entry) { return has_action(entry.second.annotated); });
+    if (!launched_.empty() || !annotated) return;
+    for (auto& [pid, process] : processes_) {
+      process.spans = std::move(process.annotated);
+      process.around.operators = std::move(process.kernels);
+      process.around.on_device = true;
+    }
+  }
+
   void number_ranks() {
     std::vector<std::pair<std::string, Process*>> used;
     for (auto& [pid, process] : processes_) {
-      if (has_action(process)) used.emplace_back(pid, &process);
+      if (has_action(process.spans)) used.emplace_back(pid, &process);
     }
     std::stable_sort(used.begin(), used.end(), [](const auto& a, const auto& b) {
       // Numbers as numbers: a shorter text of digits is the smaller one.
       return std::make_tuple(a.second->sort_index, a.first.size(), a.first) <
              std::make_tuple(b.second->sort_index, b.first.size(), b.first);
     });
-    std::map<int, TraceRank> ranks;
     for (std::size_t i = 0; i < used.size(); ++i) {
       Process& process = *used[i].second;
       int number = static_cast<int>(i);
+      if (used.size() == 1 && !own_) number = rank_in_file_name(file_).value_or(number);
       if (const auto named = rank_in_name(process.name)) number = *named;
       if (raw_.rank) number = static_cast<int>(std::clamp<std::int64_t>(*raw_.rank, 0, kMostRanks));
-      TraceRank& rank = ranks[number];
-      rank.rank = number;
-      add_to(rank, process);
-      if (!own_) separate_waits(rank, std::move(process.around));
+      take_rank(number, process);
     }
-    for (auto& [number, rank] : ranks) trace_.ranks.push_back(std::move(rank));
   }
 
   /// An optimizer's step alone is no pipeline.
-  bool has_action(const Process& process) const {
-    return std::any_of(process.spans.begin(), process.spans.end(), [&](const auto& of_thread) {
+  bool has_action(const SpansOfThreads& threads) const {
+    return std::any_of(threads.begin(), threads.end(), [&](const auto& of_thread) {
       return std::any_of(
           of_thread.second.begin(), of_thread.second.end(),
           [&](const TraceSpan& span) { return own_ || has_stage(span.cell.action.kind); });
@@ -279,61 +243,114 @@ class Collector {
     return numbered(name, ' ');
   }
 
-  static void add_to(TraceRank& rank, Process& process) {
+  void take_rank(int number, Process& process) {
+    std::vector<std::string> lanes;
+    std::vector<TraceSpan> spans = spans_of(process, &lanes);
+    const auto add = [&](int step, const TraceSpan& span) {
+      TraceRank& rank = steps_[step][number];
+      rank.rank = number;
+      rank.lanes = lanes;
+      rank.spans.push_back(span);
+    };
+    if (own_) {
+      for (const TraceSpan& span : spans) add(0, span);
+      return;
+    }
+    const StepsOfSlices steps = steps_of_slices(spans, std::move(process.marks));
+    whole_.steps_are_marked = steps.are_marked;
+    if (!launched_.empty()) {
+      process.around.operators.clear();
+      for (const Kernel& kernel : launched_) {
+        if (!kernel.communicates) process.around.operators.push_back(kernel.ran);
+      }
+      process.around.on_device = true;
+      whole_.stray_transfers += move_to_device(spans, launched_, process.around.receives);
+    }
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      if (steps.step_of[i] != StepsOfSlices::kNoStep) add(steps.step_of[i], spans[i]);
+    }
+    for (auto& [step, ranks] : steps_) {
+      const auto found = ranks.find(number);
+      if (found != ranks.end()) separate_waits(found->second, process.around);
+    }
+  }
+
+  /// By start; `lanes` gets a name for each thread.
+  static std::vector<TraceSpan> spans_of(const Process& process, std::vector<std::string>* lanes) {
     std::vector<std::tuple<std::int64_t, std::size_t, std::string>> tids;
     for (const auto& [tid, spans] : process.spans) {
       const auto order = process.thread_order.find(tid);
       tids.emplace_back(order == process.thread_order.end() ? 0 : order->second, tid.size(), tid);
     }
     std::sort(tids.begin(), tids.end());
+    std::vector<TraceSpan> result;
+    std::uint32_t lane = 0;
     for (const auto& [order, length, tid] : tids) {
       const auto name = process.thread_names.find(tid);
-      const auto lane = static_cast<std::uint32_t>(rank.lanes.size());
-      rank.lanes.push_back(name == process.thread_names.end() ? "thread " + tid : name->second);
-      for (TraceSpan& span : process.spans[tid]) {
+      if (lanes != nullptr)
+        lanes->push_back(name == process.thread_names.end() ? "thread " + tid : name->second);
+      for (TraceSpan span : process.spans.at(tid)) {
         span.lane = lane;
-        rank.spans.push_back(span);
+        result.push_back(span);
       }
+      ++lane;
     }
-    std::stable_sort(rank.spans.begin(), rank.spans.end(), [](const auto& a, const auto& b) {
+    std::stable_sort(result.begin(), result.end(), [](const auto& a, const auto& b) {
       return std::tie(a.start_ns, a.end_ns) < std::tie(b.start_ns, b.end_ns);
     });
+    return result;
   }
 
-  void finish_times() {
+  TraceTimeline step_of(int number, std::map<int, TraceRank> ranks) {
+    TraceTimeline step = whole_;
+    step.step = number;
+    for (auto& [rank, of_rank] : ranks) step.ranks.push_back(std::move(of_rank));
+    for (TraceRank& rank : step.ranks) settle_overlaps(rank, file_);
     std::int64_t first = 0;
     if (!own_) {
-      first = begin_ns(trace_.ranks.front());
-      for (const TraceRank& rank : trace_.ranks) first = std::min(first, begin_ns(rank));
+      first = begin_ns(step.ranks.front());
+      for (const TraceRank& rank : step.ranks) first = std::min(first, begin_ns(rank));
     }
     // A base out of range is ignored: all files of a job have the same one.
     const std::int64_t base = raw_.base_ns.value_or(0);
-    trace_.clock_ns = (base < 0 || base > kMostTogether ? 0 : base) + first;
-    trace_.world_size =
+    step.clock_ns = (base < 0 || base > kMostTogether ? 0 : base) + first;
+    step.world_size =
         static_cast<int>(std::clamp<std::int64_t>(raw_.world_size.value_or(0), 0, kMostRanks));
-    for (TraceRank& rank : trace_.ranks) {
+    for (TraceRank& rank : step.ranks) {
       shift(rank, -first);
       for (const TraceSpan& span : rank.spans) {
         if (span.kind == SpanKind::Stuck) continue;
-        trace_.makespan_ns = std::max(trace_.makespan_ns, span.end_ns);
+        step.makespan_ns = std::max(step.makespan_ns, span.end_ns);
       }
     }
     // So that the times of all ranks together fit 64 bits.
-    if (trace_.makespan_ns > kMostTogether / static_cast<std::int64_t>(trace_.ranks.size())) {
+    if (step.makespan_ns > kMostTogether / static_cast<std::int64_t>(step.ranks.size())) {
       throw InputError(file_, "/traceEvents",
-                       "its actions take " + format_duration(Nanoseconds(trace_.makespan_ns)) +
+                       "its actions take " + format_duration(Nanoseconds(step.makespan_ns)) +
                            "; expected a trace of one step");
     }
+    return step;
   }
 
   RawTrace raw_;
   const std::string file_;
-  TraceTimeline trace_;
+  TraceTimeline whole_;  // what all steps have in common
   bool own_ = false;
   std::int64_t time_scale_ = 1;  // times in the file are so many times the true ones
-  bool on_gpu_ = false;
   std::map<std::string, Process> processes_;
+  DeviceWork device_;
+  std::vector<Kernel> launched_;  // empty: the host's slices, or the GPU's, give the times
+  std::map<int, std::map<int, TraceRank>> steps_;  // by number, then rank
 };
+
+/// The only one of several steps.
+TraceTimeline only_one(std::vector<TraceTimeline> steps) {
+  if (steps.size() == 1) return std::move(steps.front());
+  throw InputError(steps.front().source, "",
+                   "holds " + std::to_string(steps.size()) +
+                       " steps; expected a trace of one (pipewright analyze chooses one of several "
+                       "with --step)");
+}
 
 }  // namespace
 
@@ -342,28 +359,20 @@ bool is_own(const TraceTimeline& trace) {
   return schema != trace.metadata.end() && schema->second.rfind(kOwnSchema, 0) == 0;
 }
 
-std::optional<Cell> cell_of_slice_name(std::string_view name) {
-  constexpr std::string_view kTorch = "PP:";
-  if (name.substr(0, kTorch.size()) == kTorch) name.remove_prefix(kTorch.size());
-  if (name.starts_with("Optimizer.step#")) name = "OPT";
-  if (auto cell = parse_cell(name)) return cell;
-  const auto plus = name.find(" + ");
-  const auto first = action_of_slice_name(name.substr(0, plus));
-  if (!first) return std::nullopt;
-  if (plus == std::string_view::npos) return Cell{*first, std::nullopt};
-  const auto second = action_of_slice_name(name.substr(plus + 3));
-  if (!second) return std::nullopt;
-  return Cell{*first, *second};
-}
-
-TraceTimeline parse_trace(std::string_view bytes, const std::string& file) {
+std::vector<TraceTimeline> parse_trace_steps(std::string_view bytes, const std::string& file) {
   UnpackedStream stream(bytes, file, kMostTraceBytes);
   return Collector(read_events(stream, file, is_of_use), file).run();
 }
 
-TraceTimeline read_trace(const std::string& path) {
+std::vector<TraceTimeline> read_trace_steps(const std::string& path) {
   UnpackedStream stream(path, kMostTraceBytes);
   return Collector(read_events(stream, path, is_of_use), path).run();
 }
+
+TraceTimeline parse_trace(std::string_view bytes, const std::string& file) {
+  return only_one(parse_trace_steps(bytes, file));
+}
+
+TraceTimeline read_trace(const std::string& path) { return only_one(read_trace_steps(path)); }
 
 }  // namespace pipewright::traces

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "traces/analysis/trace_timeline.hpp"
 
@@ -14,17 +15,22 @@ namespace pipewright::traces {
 inline constexpr std::uint64_t kMostTraceBytes = std::uint64_t{2} << 30;
 
 /// Plain or gzip, by its first bytes; "-" is standard input. Throws InputError if the file cannot
-/// be read, is larger than kMostTraceBytes, is no trace, holds no action of a pipeline, or two
-/// computations of a rank overlap.
+/// be read, is larger than kMostTraceBytes, is no trace, holds no action of a pipeline, two
+/// computations of a rank overlap, or it holds several steps.
 TraceTimeline read_trace(const std::string& path);
+
+/// The same of a trace that may hold several steps, in the order of their numbers.
+std::vector<TraceTimeline> read_trace_steps(const std::string& path);
 
 /// The same from memory; `file` is for messages and becomes TraceTimeline::source.
 ///
 /// Our own trace: times and ranks as written. Another tool's: time 0 is the start of the first
-/// action; a process is a rank, in the order of its sort index; where the file says which rank
-/// wrote it (PyTorch's distributedInfo), all is of that rank; slices of a GPU are taken instead of
-/// the CPU's where both exist.
+/// action; a process is a rank, in the order of its sort index, or by the file's name if it is the
+/// only one; where the file says which rank wrote it (PyTorch's distributedInfo), all is of that
+/// rank. Where the actions ran on a GPU, the times are those of the kernels that they launched
+/// (device_spans.hpp), or of the slices that the profiler drew there.
 TraceTimeline parse_trace(std::string_view bytes, const std::string& file);
+std::vector<TraceTimeline> parse_trace_steps(std::string_view bytes, const std::string& file);
 
 /// True if the trace was written by Pipewright.
 bool is_own(const TraceTimeline& trace);

@@ -140,6 +140,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     if (key == "action") event_.action = value;
     if (key == "name") event_.label = value;
     if (key == "sort_index" && number) event_.sort_index = integer(value);
+    if (key == "correlation" && number) event_.correlation = integer(value);
     if (key == "waited_ns" && number) event_.waited_ns = integer(value).value_or(0);
   }
 

@@ -21,7 +21,9 @@ struct RawEvent {
   std::int64_t waited_ns = 0;              // args.waited_ns
   std::string label;                       // args.name, of name events
   std::optional<std::int64_t> sort_index;  // args.sort_index
-  std::size_t position = 0;                // index in the list of events
+  /// args.correlation: the same of a kernel and of the call that launched it.
+  std::optional<std::int64_t> correlation;
+  std::size_t position = 0;  // index in the list of events
 };
 
 struct RawTrace {

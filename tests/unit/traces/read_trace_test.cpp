@@ -86,6 +86,73 @@ TEST(ReadTrace, TakesTheRankThatTheFileNamesAndTheGpuBeforeTheCpu) {
   EXPECT_EQ(lines(trace), (std::vector<std::string>{"3 0 3F0 0 0 20000"}));
 }
 
+/// The host launches F0 and the receive of B0 long before they run; the kernel of the receive waits
+/// for its message. B0's slice has a kernel of another stream between its own.
+TEST(ReadTrace, TakesTheTimesOfTheKernelsThatTheHostLaunched) {
+  const auto slice = [](const std::string& name, int from, int to) {
+    return R"({"ph":"X","cat":"user_annotation","name":")" + name + R"(","pid":99,"tid":1,"ts":)" +
+           std::to_string(from) + R"(,"dur":)" + std::to_string(to - from) + "},";
+  };
+  const auto kernel = [](const std::string& name, int id, int launched, int from, int to) {
+    const std::string correlation = R"("args":{"correlation":)" + std::to_string(id) + "}},";
+    return R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":99,"tid":2,"ts":)" +
+           std::to_string(launched) + R"(,"dur":1,)" + correlation +
+           R"({"ph":"X","cat":"kernel","name":")" + name + R"(","pid":0,"tid":7,"ts":)" +
+           std::to_string(from) + R"(,"dur":)" + std::to_string(to - from) + "," + correlation;
+  };
+  std::string events =
+      slice("PP:0F0", 0, 10) + kernel("gemm", 1, 1, 5, 20) + kernel("relu", 2, 8, 21, 40) +
+      slice("PP:0SEND_F0", 10, 12) + kernel("ncclDevKernel_SendRecv(x)", 3, 11, 40, 43) +
+      slice("PP:0RECV_B0", 12, 14) + kernel("ncclDevKernel_SendRecv(x)", 4, 13, 43, 70) +
+      slice("PP:0B0", 14, 30) + kernel("gemm", 5, 15, 71, 90) + kernel("gemm", 6, 16, 90, 110) +
+      slice("PP:0REDUCE_GRAD", 30, 32) +
+      kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 7, 31, 110, 130) +
+      kernel("ncclDevKernel_Broadcast(x)", 8, 33, 200, 210);
+  events.pop_back();
+  const TraceTimeline trace =
+      parse_trace(R"({"distributedInfo":{"rank":0},"traceEvents":[)" + events + "]}", "gpu.json");
+  EXPECT_EQ(lines(trace), (std::vector<std::string>{
+                              "0 0 0B0 66000 66000 105000", "0 0 0F0 0 0 35000",
+                              "0 0 0REDUCE_GRAD 105000 105000 125000",
+                              "0 1 0RECV_B0 38000 38000 65000", "0 1 0SEND_F0 35000 35000 38000"}));
+  EXPECT_EQ(trace.stray_transfers, 1U);
+  EXPECT_TRUE(trace.ranks.at(0).posts.empty());
+}
+
+TEST(ReadTrace, TakesTheRankFromTheNameOfAFileThatNamesNone) {
+  const std::string text = R"([{"ph":"X","name":"PP:2F0","pid":99,"tid":1,"ts":0,"dur":1}])";
+  EXPECT_EQ(parse_trace(text, "traces/rank2.json").ranks.at(0).rank, 2);
+  EXPECT_EQ(parse_trace(text, "run_Rank-13_x.json.gz").ranks.at(0).rank, 13);
+  EXPECT_EQ(parse_trace(text, "rank/ranking.json").ranks.at(0).rank, 0);
+}
+
+/// Where nothing marks the steps, one ends where an action comes again; its weights are gathered
+/// before that. The update in front is of a step that the trace does not show.
+TEST(ReadTrace, TellsStepsApart) {
+  std::string events;
+  int at = 0;
+  const auto add = [&](const std::string& name) {
+    events += (events.empty() ? "" : ",") + std::string(R"({"ph":"X","name":")") + name +
+              R"(","pid":9,"tid":1,"dur":5,"ts":)" + std::to_string(at += 10) + "}";
+  };
+  add("Optimizer.step#AdamW.step");
+  for (int step = 0; step < 3; ++step) {
+    for (const char* name : {"PP:0UNSHARD", "PP:0F0", "PP:0F1", "PP:0B0", "PP:0B1",
+                             "PP:0REDUCE_GRAD", "Optimizer.step#AdamW.step"})
+      add(name);
+  }
+  const auto steps = parse_trace_steps("[" + events + "]", "t.json");
+  ASSERT_EQ(steps.size(), 3U);
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    EXPECT_EQ(steps[k].step, static_cast<int>(k));
+    EXPECT_EQ(steps[k].ranks.at(0).spans.size(), 7U);
+    EXPECT_EQ(to_string(steps[k].ranks[0].spans.front().cell), "0UNSHARD");
+    EXPECT_EQ(steps[k].makespan_ns, 65'000);
+  }
+  EXPECT_THAT(test::refusal([&] { parse_trace("[" + events + "]", "t.json"); }).message(),
+              HasSubstr("holds 3 steps"));
+}
+
 TEST(ReadTrace, TakesABareListAndOurNames) {
   const std::string text = R"([{"ph":"X","name":"F m3 s1","pid":2,"tid":1,"ts":1,"dur":1},
     {"ph":"X","name":"2B3","pid":11,"tid":1,"ts":2e0,"dur":1.0004},

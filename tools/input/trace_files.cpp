@@ -1,0 +1,124 @@
+#include "tools/input/trace_files.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/base/error.hpp"
+#include "traces/chrome/read_trace.hpp"
+#include "traces/chrome/unpacked_stream.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+bool is_folder(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::is_directory(path, unknown);
+}
+
+/// What the text of a file looks like, read until that is clear and no more than a piece at a time.
+struct Looks {
+  bool has_events = false;  // "traceEvents", or a bare list
+  bool has_schema = false;
+};
+
+Looks looks_of(const std::string& path) {
+  constexpr std::size_t kPiece = 1 << 16, kLongestWord = 16;
+  traces::UnpackedStream stream(path, traces::kMostTraceBytes);
+  Looks looks;
+  std::string text, piece(kPiece, '\0');
+  bool has_begun = false;
+  while (!looks.has_events) {
+    const auto taken = stream.sgetn(piece.data(), static_cast<std::streamsize>(piece.size()));
+    if (taken <= 0) break;
+    text.append(piece.data(), static_cast<std::size_t>(taken));
+    const auto first = text.find_first_not_of(" \t\r\n");
+    if (!has_begun && first != text.npos) {
+      has_begun = true;
+      looks.has_events = text[first] == '[';
+    }
+    looks.has_events |= text.find("\"traceEvents\"") != text.npos;
+    looks.has_schema |= text.find("\"schema\"") != text.npos;
+    text.erase(0, text.size() - std::min(text.size(), kLongestWord));
+  }
+  return looks;
+}
+
+/// The traces of a folder, by name; anything else as it is.
+std::vector<std::string> files_of(const std::string& path) {
+  if (!is_folder(path)) return {path};
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    const std::string file = entry.path().string();
+    if (!entry.is_regular_file()) continue;
+    if (file.ends_with(".json.gz") || (file.ends_with(".json") && looks_of(file).has_events)) {
+      files.push_back(file);
+    }
+  }
+  std::sort(files.begin(), files.end());
+  if (files.empty()) throw InputError(path, "", "has no trace in it, neither .json nor .json.gz");
+  return files;
+}
+
+void refuse_stuck(const traces::TraceTimeline& trace) {
+  for (const auto& rank : trace.ranks) {
+    for (const auto& span : rank.spans) {
+      if (span.kind == traces::SpanKind::Stuck) {
+        throw InputError(trace.source, "rank " + std::to_string(rank.rank),
+                         "the trace is of a run that got stuck at " + to_string(span.cell) +
+                             "; use pipewright check on its order");
+      }
+    }
+  }
+}
+
+std::size_t median_of(const std::vector<TracedStep>& steps) {
+  std::vector<std::size_t> by_time(steps.size());
+  for (std::size_t i = 0; i < by_time.size(); ++i) by_time[i] = i;
+  std::stable_sort(by_time.begin(), by_time.end(), [&](std::size_t a, std::size_t b) {
+    return steps[a].makespan_ns < steps[b].makespan_ns;
+  });
+  return by_time[(by_time.size() - 1) / 2];
+}
+
+std::size_t place_of(int number, const std::vector<TracedStep>& steps, const std::string& file) {
+  std::string numbers;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].number == number) return i;
+    numbers += (i == 0 ? "" : ", ") + std::to_string(steps[i].number);
+  }
+  throw InputError(file, "",
+                   "--step " + std::to_string(number) + ": the trace holds " +
+                       (steps.size() == 1 ? "only step " : "the steps ") + numbers);
+}
+
+}  // namespace
+
+bool is_trace(const std::string& path) {
+  if (path == "-" || path.ends_with(".gz")) return true;
+  if (is_folder(path)) return true;
+  if (!path.ends_with(".json")) return false;
+  const Looks looks = looks_of(path);
+  return looks.has_events || (!looks.has_schema && path.find("trace") != path.npos);
+}
+
+ChosenStep read_step(const std::vector<std::string>& paths, std::optional<int> number) {
+  std::vector<std::vector<traces::TraceTimeline>> files;
+  for (const std::string& path : paths) {
+    for (const std::string& file : files_of(path)) {
+      files.push_back(traces::read_trace_steps(file));
+      for (const traces::TraceTimeline& step : files.back()) refuse_stuck(step);
+    }
+  }
+  ChosenStep chosen;
+  chosen.files = files.size();
+  chosen.asked_for = number.has_value();
+  std::vector<traces::JoinedTrace> joined = traces::join_steps(std::move(files));
+  for (const traces::JoinedTrace& step : joined)
+    chosen.steps.push_back({step.trace.step, step.trace.makespan_ns});
+  const std::size_t place = number ? place_of(*number, chosen.steps, joined.front().trace.source)
+                                   : median_of(chosen.steps);
+  chosen.joined = std::move(joined[place]);
+  return chosen;
+}
+
+}  // namespace pipewright::tools

@@ -1,0 +1,35 @@
+// The traces that a command was given: one file or many, of ranks and steps, as one step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "traces/chrome/join_ranks.hpp"
+
+namespace pipewright::tools {
+
+/// Traces have "traceEvents" or are a bare list of them; plans and jobs have "schema".
+bool is_trace(const std::string& path);
+
+/// A step by the number that its trace gives it, and what it took.
+struct TracedStep {
+  int number = 0;
+  std::int64_t makespan_ns = 0;
+};
+
+struct ChosenStep {
+  traces::JoinedTrace joined;
+  std::size_t files = 0;
+  std::vector<TracedStep> steps;  // all that the traces hold
+  bool asked_for = false;         // else the median
+};
+
+/// `paths` are files, or folders with the files of the ranks. Of several steps the one with this
+/// number, or without one the step with the median makespan (of an even number the smaller of the
+/// middle two, of equal times the earlier). Throws InputError for a run that got stuck, for a
+/// number that the traces do not hold, and as read_trace_steps() and join_steps().
+ChosenStep read_step(const std::vector<std::string>& paths, std::optional<int> number);
+
+}  // namespace pipewright::tools
