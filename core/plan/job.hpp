@@ -42,6 +42,7 @@ struct Strategy {
   Choice node_order;  // "file", or an order of the kinds of nodes (core/cluster/node_order.hpp)
   bool overlap_grad_reduce = false;
   std::string framework = "megatron-core";  // whose kernels and memory are estimated
+  std::string grad_accum_dtype;  // "float32", "bfloat16", "float16"; empty: the framework's
 };
 
 /// A step that was timed on the cluster: what an estimate is calibrated by.

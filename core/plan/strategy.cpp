@@ -7,6 +7,7 @@
 #include "core/base/json_fields.hpp"
 #include "core/cluster/node_order.hpp"
 #include "core/order/comm_policy_json.hpp"
+#include "core/order/element_type.hpp"
 
 namespace pipewright {
 
@@ -19,9 +20,9 @@ constexpr std::array<std::string_view, 14> kFields{
     "recompute",        "stage_replicas"};
 
 /// Of jobs that are estimated (estimated_architecture()).
-constexpr std::array<std::string_view, 8> kEstimatedFields{
-    "mp_degree",           "cp_degree", "ep_degree",  "use_sequence_parallel",
-    "overlap_grad_reduce", "framework", "node_order", "rank_order"};
+constexpr std::array<std::string_view, 9> kEstimatedFields{
+    "mp_degree", "cp_degree",  "ep_degree",  "use_sequence_parallel", "overlap_grad_reduce",
+    "framework", "node_order", "rank_order", "grad_accum_dtype"};
 
 /// What others call a field: Megatron-LM (…_model_parallel_size), torchtitan (…_parallel_degree),
 /// DeepSpeed, Paddle's sep_degree, and the short names of tables and papers.
@@ -228,6 +229,15 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
                                               {"megatron-lm", "megatron-lm"},
                                               {"megatron-deepspeed", "megatron-deepspeed"}});
   }
+  if (const auto type = fields.find("grad_accum_dtype")) {
+    strategy.grad_accum_dtype =
+        full_type_name(read_choice<std::string>(*type, {{"fp32", "fp32"},
+                                                        {"bf16", "bf16"},
+                                                        {"fp16", "fp16"},
+                                                        {"float32", "float32"},
+                                                        {"bfloat16", "bfloat16"},
+                                                        {"float16", "float16"}}));
+  }
 }
 
 void read_policy(const Fields& fields, Strategy& strategy) {
@@ -322,6 +332,7 @@ void add_estimated(const Strategy& strategy, Json& json) {
       strategy.opens_sequence_parallel);
   if (strategy.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
   if (strategy.framework != "megatron-core") json["framework"] = strategy.framework;
+  if (!strategy.grad_accum_dtype.empty()) json["grad_accum_dtype"] = strategy.grad_accum_dtype;
 }
 
 /// Formulas know replicas that are all sharded or none; layer by layer sharding_degree says how
@@ -415,6 +426,13 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
   if (asked.sharding_degree == 1) refuse("sharding_stage", asked.sharding_stage, {"0"});
   refuse("node_order", asked.node_order, {"file"});
   refuse("rank_order", asked.rank_order, {"tp-cp-pp-dp"});
+  if (const auto type = fields.find("grad_accum_dtype");
+      type && asked.grad_accum_dtype != "float32") {
+    throw InputError(type->file(), type->pointer(),
+                     "this job is planned layer by layer, where sums of gradients have 32 bits; "
+                     "leave it out, or name a transformer of 16-bit numbers (a preset such as "
+                     "llama3-70b, or an architecture.json), a GPU cluster and no profile");
+  }
   const bool is_said_there = job.training.recompute.kind != RecomputeSpec::Kind::None;
   if (const auto value = fields.find("recompute");
       value && is_said_there && !asked.recompute.empty()) {

@@ -105,6 +105,8 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     }
     source_ = "estimated from the model's widths and the rates of " + devices_of(job.cluster) +
               " (docs/cost-model.md), framework " + job.strategy.framework;
+    if (!job.strategy.grad_accum_dtype.empty())
+      source_ += ", sums of gradients in " + job.strategy.grad_accum_dtype;
     if (scale != 1) {
       source_ += ", times " + std::to_string(std::llround(scale * 1000) / 1000.0).substr(0, 5) +
                  " by the measured step of " + job.measured_step->configuration;

@@ -101,6 +101,14 @@ FrameworkTraits framework_traits(std::string_view name) {
                    "; known are megatron-core, megatron-lm and megatron-deepspeed");
 }
 
+FrameworkTraits with_gradients(FrameworkTraits traits, double bytes) {
+  const double more = bytes - traits.gradient_bytes;
+  traits.gradient_bytes = traits.tied_gradient_bytes = bytes;
+  traits.accumulate_bytes += 2 * more;
+  traits.optimizer_bytes += more;
+  return traits;
+}
+
 FrameworkTraits megatron_deepspeed() {
   return {.name = "megatron-deepspeed",
           .launch_seconds = 33e-6,

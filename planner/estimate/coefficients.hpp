@@ -96,6 +96,9 @@ FrameworkTraits megatron_lm();
 FrameworkTraits megatron_core();
 /// By its name. Throws InputError with a suggestion.
 FrameworkTraits framework_traits(std::string_view name);
+/// The same with gradients of so many bytes, summed and exchanged: what adds a micro-batch's to the
+/// sum reads and writes the sum, and the update reads it.
+FrameworkTraits with_gradients(FrameworkTraits traits, double bytes);
 
 // Of collectives (measured: nccl-tests on 8 A100, golden/measured/nccl_allreduce_a100.json): a
 // message too small to fill the ring costs this much more than bytes over bandwidth.

@@ -202,7 +202,7 @@ Json estimated_job() {
                  "sharding_stage": [0, 1], "use_sequence_parallel": true,
                  "recompute": ["none", "by_stage"], "overlap_grad_reduce": true,
                  "rank_order": ["tp-cp-dp-pp", "tp-cp-pp-dp"], "framework": "megatron-lm",
-                 "node_order": "file"}})");
+                 "grad_accum_dtype": "bfloat16", "node_order": "file"}})");
 }
 
 std::vector<Cell> cells(std::initializer_list<const char*> texts) {

@@ -283,5 +283,35 @@ TEST(Blocks, ARankOfTheEmbeddingAloneHasItsTableAndNoBlock) {
   EXPECT_LT(step.rank_seconds[0], step.rank_seconds[1]);
 }
 
+TEST(Gradients, OfTwoBytesAreHalfTheMemoryAndHalfTheExchange) {
+  const FrameworkTraits wide = megatron_core(), narrow = with_gradients(megatron_core(), 2);
+  const ParallelSetup setup = setup_of(1, 16, 1, 4);
+  const auto bytes = [&](const FrameworkTraits& framework) {
+    return estimate_memory(gpt(), framework, setup).front().gradients;
+  };
+  EXPECT_EQ(bytes(wide), 4 * parameters(gpt()));
+  EXPECT_EQ(bytes(narrow), 2 * parameters(gpt()));
+  const Machine machine = nvlink_machine("A100", 100e9);
+  const auto step = [&](const FrameworkTraits& framework) {
+    return estimate_step(gpt(), framework, machine, setup);
+  };
+  const double start = group_start_seconds(8, {16, 1});
+  EXPECT_NEAR(step(narrow).gradient_reduction - start, (step(wide).gradient_reduction - start) / 2,
+              1e-12);
+  // The update reads two bytes a weight less, adding a micro-batch's reads and writes two less.
+  EXPECT_EQ(narrow.optimizer_bytes, wide.optimizer_bytes - 2);
+  EXPECT_EQ(narrow.accumulate_bytes, wide.accumulate_bytes - 4);
+  EXPECT_LT(step(narrow).update, step(wide).update);
+}
+
+TEST(Gradients, OfTheFrameworksOwnTypeChangeNothing) {
+  for (const FrameworkTraits& framework : {megatron_core(), megatron_lm(), megatron_deepspeed()}) {
+    const FrameworkTraits same = with_gradients(framework, framework.gradient_bytes);
+    EXPECT_EQ(same.accumulate_bytes, framework.accumulate_bytes);
+    EXPECT_EQ(same.optimizer_bytes, framework.optimizer_bytes);
+    EXPECT_EQ(same.tied_gradient_bytes, framework.tied_gradient_bytes);
+  }
+}
+
 }  // namespace estimate_test
 }  // namespace pipewright::planner
