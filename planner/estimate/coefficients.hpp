@@ -105,6 +105,12 @@ FrameworkTraits with_gradients(FrameworkTraits traits, double bytes);
 inline constexpr double kCollectiveStart = 40e-6;
 inline constexpr double kCollectiveStartPerMember = 7e-6;
 inline constexpr double kNetworkStart = 30e-6;
+/// Among nodes: a step of a ring over NVLink and over the network, and a level of a tree of nodes,
+/// up and down. NCCL's own figures for its protocol LL128, by which it chooses
+/// (src/graph/tuning.cc, hwLat: 1.9, 4.0 and twice 8.5 µs); the bulk protocol's are 3.4, 14 and
+/// twice 28.
+inline constexpr double kRingStepInside = 1.9e-6, kRingStepAcross = 4e-6;
+inline constexpr double kTreeLevel = 17e-6;
 /// A message up to this many bytes leaves before its receiver asks for it (NCCL_BUFFSIZE's
 /// default).
 inline constexpr double kBufferBytes = 4 * 1024 * 1024;

@@ -61,6 +61,12 @@ int Group::on_a_node(int devices_per_node) const {
   return near > 0 ? near : std::max(1, std::min(members, devices_per_node / stride));
 }
 
+int Group::nodes(int devices_per_node) const {
+  if (inside(devices_per_node)) return 1;
+  const int near_each = on_a_node(devices_per_node);
+  return (members + near_each - 1) / near_each;
+}
+
 double group_bytes_per_second(const NodeRates& node, int devices_per_node, const Group& group) {
   if (group.inside(devices_per_node)) return node.inside_bytes_per_second;
   const int together = group.on_a_node(devices_per_node);
@@ -69,11 +75,28 @@ double group_bytes_per_second(const NodeRates& node, int devices_per_node, const
   return node.network_bytes_per_second / rings;
 }
 
-double group_start_seconds(int devices_per_node, const Group& group) {
+namespace {
+
+/// Of any collective among so many members.
+double call_start_seconds(int devices_per_node, const Group& group) {
   if (group.members <= 1) return 0;
   const bool inside = group.inside(devices_per_node);
   const int near = std::min(group.members, devices_per_node);
   return kCollectiveStart + kCollectiveStartPerMember * near + (inside ? 0 : kNetworkStart);
+}
+
+}  // namespace
+
+double group_start_seconds(int devices_per_node, const Group& group) {
+  const double levels = std::log2(group.nodes(devices_per_node));
+  return call_start_seconds(devices_per_node, group) + levels * kTreeLevel;
+}
+
+double ring_start_seconds(int devices_per_node, const Group& group) {
+  const double start = call_start_seconds(devices_per_node, group);
+  const int nodes = group.nodes(devices_per_node);
+  if (nodes == 1) return start;
+  return start + (nodes - 1) * kRingStepAcross + (group.members - nodes) * kRingStepInside;
 }
 
 double all_reduce_seconds(const NodeRates& node, int devices_per_node, const Group& group,
@@ -88,7 +111,7 @@ double gather_seconds(const NodeRates& node, int devices_per_node, const Group& 
                       double bytes) {
   if (group.members <= 1 || bytes <= 0) return 0;
   const double share = static_cast<double>(group.members - 1) / group.members;
-  return group_start_seconds(devices_per_node, group) +
+  return ring_start_seconds(devices_per_node, group) +
          share * bytes / group_bytes_per_second(node, devices_per_node, group);
 }
 
@@ -96,7 +119,7 @@ double all_to_all_seconds(const NodeRates& node, int devices_per_node, const Gro
                           double bytes) {
   if (group.members <= 1 || bytes <= 0) return 0;
   const double members = group.members;
-  const double start = group_start_seconds(devices_per_node, group);
+  const double start = call_start_seconds(devices_per_node, group);
   if (group.inside(devices_per_node)) {
     return start + (members - 1) / members * bytes / node.inside_bytes_per_second;
   }

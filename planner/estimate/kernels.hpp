@@ -34,14 +34,18 @@ struct Group {
 
   bool inside(int devices_per_node) const { return members * stride <= devices_per_node; }
   int on_a_node(int devices_per_node) const;
+  int nodes(int devices_per_node) const;
 };
 
 /// What a ring through the group carries for each of its members, per second. Across nodes the
 /// groups that lie side by side share the node's ports.
 double group_bytes_per_second(const NodeRates& node, int devices_per_node, const Group& group);
 
-/// Before the first byte moves: start of the ring, network, and the wait for the last rank.
+/// Before the first byte moves: start, network, and the wait for the last rank; among nodes also
+/// the levels of a tree of them, which is what NCCL takes for an all-reduce that its start decides.
 double group_start_seconds(int devices_per_node, const Group& group);
+/// The same of a reduce-scatter or an all-gather, which goes round a ring of all members.
+double ring_start_seconds(int devices_per_node, const Group& group);
 
 /// Ring algorithms (Patarasuk and Yuan, JPDC 2009): an all-reduce moves 2(n-1)/n of the bytes
 /// through every member, a reduce-scatter or an all-gather half of it. `bytes`: of the whole

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/estimate/step_estimate.hpp"
-#include "planner/estimate/step_parts.hpp"
+#include "planner/estimate/gradient_exchange.hpp"
+#include "planner/estimate/layer_seconds.hpp"
 
 namespace pipewright::planner {
 
@@ -16,39 +16,9 @@ Nanoseconds nanoseconds(double seconds) {
 
 Bytes bytes(double value) { return Bytes(static_cast<std::int64_t>(std::llround(value))); }
 
-/// Times of what a stage is made of, on one kind of node.
-struct Pieces {
-  BlockSeconds dense, with_experts;
-  EndSeconds embedding, head;
-
-  double forward(const LayerRange& range) const {
-    return range.dense * dense.forward + range.with_experts * with_experts.forward +
-           (range.embedding ? embedding.forward : 0) + (range.head ? head.forward : 0);
-  }
-  double weight(const LayerRange& range) const {
-    return range.dense * dense.weight + range.with_experts * with_experts.weight +
-           (range.embedding ? embedding.weight : 0) + (range.head ? head.weight : 0);
-  }
-  double backward(const LayerRange& range) const {
-    return range.dense * dense.backward + range.with_experts * with_experts.backward +
-           (range.embedding ? embedding.input + embedding.weight : 0) +
-           (range.head ? head.input + head.weight : 0);
-  }
-};
-
-Pieces pieces_on(const EstimateContext& context, const ParallelSetup& setup,
-                 const NodeRates& node) {
-  const auto& [model, framework, machine] = context;
-  const double rows = block_sizes(model, setup).rows;
-  const auto block = [&](bool experts) {
-    return block_seconds(model, framework, node, machine.devices_per_node, setup, experts);
-  };
-  Pieces pieces;
-  if (model.experts.count == 0 || model.experts.dense_blocks > 0) pieces.dense = block(false);
-  if (model.experts.count > 0) pieces.with_experts = block(true);
-  pieces.embedding = embedding_seconds(model, framework, node, machine, setup, rows);
-  pieces.head = head_seconds(model, framework, node, machine, setup, rows);
-  return pieces;
+LayerSeconds layers_on(const EstimateContext& context, const ParallelSetup& setup,
+                       const NodeRates& node) {
+  return layer_seconds(context.model, context.framework, context.machine, setup, node);
 }
 
 LayerRange range_of(const Architecture& model, const StagePlan& stage) {
@@ -74,11 +44,13 @@ std::vector<bool> is_first_of_rank(std::span<const StagePlan> stages, int ranks)
 
 /// The exposed time of a stage's part in the end of a step.
 double update_of(const EstimateContext& context, const ParallelSetup& setup, const NodeRates& node,
-                 const LayerRange& range, double one_micro_batch) {
+                 const LayerRange& range, const LayerSeconds& layers) {
   const auto& [model, framework, machine] = context;
   const RangeWeights weights = weights_of(model, setup, range);
-  double reduction = reduction_seconds(framework, machine, setup, node, weights);
-  if (setup.overlap_gradients) reduction = std::max(0.0, reduction - one_micro_batch);
+  const double reduction =
+      setup.overlap_gradients
+          ? exposed_exchange_seconds(model, framework, machine, setup, node, range, layers)
+          : reduction_seconds(framework, machine, setup, node, weights);
   const double tied =
       range.embedding != range.head ? tied_seconds(model, framework, machine, setup, node) : 0;
   return reduction + tied + update_seconds(framework, setup, node, weights);
@@ -152,7 +124,7 @@ void set_parameters(CostTable& costs, const EstimateContext& context, const Para
   }
 }
 
-std::vector<std::int64_t> costs_on(const Architecture& model, const Pieces& pieces) {
+std::vector<std::int64_t> costs_on(const Architecture& model, const LayerSeconds& pieces) {
   const auto cost = [&](const LayerRange& range) {
     return nanoseconds(pieces.forward(range) + pieces.backward(range)).value;
   };
@@ -171,7 +143,7 @@ LayerCosts estimated_layer_costs(const EstimateContext& context, const ParallelS
   const RankNodes ranks = nodes_of_ranks(context.machine, setup);
   LayerCosts costs{{}, ranks.of_rank};
   for (const NodeRates& node : ranks.nodes)
-    costs.of_kind.push_back(costs_on(context.model, pieces_on(context, setup, node)));
+    costs.of_kind.push_back(costs_on(context.model, layers_on(context, setup, node)));
   return costs;
 }
 
@@ -179,22 +151,21 @@ std::vector<StageCosts> estimated_stage_costs(const EstimateContext& context,
                                               const ParallelSetup& setup,
                                               std::span<const StagePlan> stages) {
   const RankNodes ranks = nodes_of_ranks(context.machine, setup);
-  std::vector<Pieces> pieces_of;
-  for (const NodeRates& node : ranks.nodes) pieces_of.push_back(pieces_on(context, setup, node));
+  std::vector<LayerSeconds> pieces_of;
+  for (const NodeRates& node : ranks.nodes) pieces_of.push_back(layers_on(context, setup, node));
   const std::vector<bool> first = is_first_of_rank(stages, setup.pipeline);
   std::vector<StageCosts> costs;
   for (const StagePlan& stage : stages) {
     const auto place = static_cast<std::size_t>(ranks.place(static_cast<int>(stage.rank.value)));
     const NodeRates& node = ranks.nodes[place];
-    const Pieces& pieces = pieces_of[place];
+    const LayerSeconds& pieces = pieces_of[place];
     const LayerRange range = range_of(context.model, stage);
-    const double forward = pieces.forward(range), backward = pieces.backward(range);
     StageCosts each;
-    each.f = nanoseconds(forward);
-    each.b = nanoseconds(backward);
+    each.f = nanoseconds(pieces.forward(range));
+    each.b = nanoseconds(pieces.backward(range));
     each.w = nanoseconds(pieces.weight(range));
     each.i = each.b - each.w;
-    each.opt = nanoseconds(update_of(context, setup, node, range, forward + backward));
+    each.opt = nanoseconds(update_of(context, setup, node, range, pieces));
     if (first[costs.size()]) each.opt += nanoseconds(context.framework.step_overhead_seconds);
     costs.push_back(each);
   }
@@ -263,20 +234,22 @@ Bytes least_estimated_memory(const EstimateContext& context, const ParallelSetup
 namespace {
 
 /// The least of all updates of a replica's ranks together. Its stages have at least as many bytes
-/// to reduce as the whole model, and more starts. `one_micro_batch`: the time of it that overlap
-/// hides at most. `nodes`: those of the ranks.
+/// to reduce as the whole model, and more starts. `nodes`: those of the ranks, `layers` on each.
 double least_updates(const EstimateContext& context, const ParallelSetup& setup,
-                     const std::vector<NodeRates>& nodes, double one_micro_batch) {
+                     const std::vector<NodeRates>& nodes, const std::vector<LayerSeconds>& layers) {
   const auto& [model, framework, machine] = context;
   LayerRange all = blocks_in(model, 0, model.blocks);
   all.embedding = all.head = true;
   const RangeWeights weights = weights_of(model, setup, all);
   double least = -1;
   for (const NodeRates& node : nodes) {
-    double reduction = reduction_seconds(framework, machine, setup, node, weights);
-    // The work of slower nodes hides more of it than is known here.
-    if (setup.overlap_gradients)
-      reduction = nodes.size() > 1 ? 0 : std::max(0.0, reduction - one_micro_batch);
+    double reduction = 0;
+    if (!setup.overlap_gradients) {
+      reduction = reduction_seconds(framework, machine, setup, node, weights);
+    } else if (nodes.size() == 1) {  // else the work of slower nodes hides more than is known here
+      reduction =
+          exposed_exchange_seconds(model, framework, machine, setup, node, all, layers.front());
+    }
     const double sum = reduction + update_seconds(framework, setup, node, weights);
     if (least < 0 || sum < least) least = sum;
   }
@@ -294,18 +267,17 @@ struct SortOfLayers {
   double least_on_way() const { return *std::min_element(on_way.begin(), on_way.end()); }
 };
 
-std::vector<SortOfLayers> sorts_of_layers(const EstimateContext& context,
-                                          const ParallelSetup& setup,
-                                          const std::vector<NodeRates>& nodes, bool with_messages) {
-  const LayerRange blocks = blocks_in(context.model, 0, context.model.blocks);
+std::vector<SortOfLayers> sorts_of_layers(const Architecture& model,
+                                          const std::vector<LayerSeconds>& layers_of_node,
+                                          bool with_messages) {
+  const LayerRange blocks = blocks_in(model, 0, model.blocks);
   const std::pair<int, LayerRange> sorts[] = {{blocks.dense, {.dense = 1}},
                                               {blocks.with_experts, {.with_experts = 1}},
                                               {1, {.embedding = true}},
                                               {1, {.head = true}}};
   std::vector<SortOfLayers> layers;
   for (const auto& [count, one] : sorts) layers.push_back({count, {}, {}});
-  for (const NodeRates& node : nodes) {
-    const Pieces pieces = pieces_on(context, setup, node);
+  for (const LayerSeconds& pieces : layers_of_node) {
     layers[0].messages = pieces.dense.messages();
     layers[1].messages = pieces.with_experts.messages();
     for (std::size_t k = 0; k < layers.size(); ++k) {
@@ -341,21 +313,23 @@ double ranks_as_fast_as_the_fastest(const std::vector<SortOfLayers>& layers, con
 std::int64_t least_estimated_step(const EstimateContext& context, const ParallelSetup& setup,
                                   bool with_messages) {
   const RankNodes ranks = nodes_of_ranks(context.machine, setup);
+  std::vector<LayerSeconds> layers_of_node;
+  for (const NodeRates& node : ranks.nodes)
+    layers_of_node.push_back(layers_on(context, setup, node));
   const std::vector<SortOfLayers> layers =
-      sorts_of_layers(context, setup, ranks.nodes, with_messages);
-  double least = 0, way = 0, messages = 0;
+      sorts_of_layers(context.model, layers_of_node, with_messages);
+  double least = 0, way = 0;
   for (const SortOfLayers& sort : layers) {
     if (sort.count == 0) continue;
     least += sort.count * sort.least();
     way += sort.count * sort.least_on_way();
-    if (!with_messages) messages += sort.count * sort.messages;
   }
   // Each stage's times are rounded to whole nanoseconds, by half of one at most, and so is each of
   // the messages of a block that are left out, with all that is computed again less than 24.
   const double rounding = (with_messages ? 3e-9 : 15e-9) * (context.model.blocks + 2);
   const double share = ranks_as_fast_as_the_fastest(layers, ranks, setup.pipeline);
   const double work = (least - rounding) * setup.micro_batches;
-  const double updates = least_updates(context, setup, ranks.nodes, least + messages) - rounding;
+  const double updates = least_updates(context, setup, ranks.nodes, layers_of_node) - rounding;
   const double step = std::max(
       {0.0, work / share, (work + std::max(0.0, updates)) / setup.pipeline, way - rounding});
   return static_cast<std::int64_t>(std::floor(step * 1e9));

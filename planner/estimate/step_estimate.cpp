@@ -4,9 +4,10 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "planner/estimate/gradient_exchange.hpp"
+#include "planner/estimate/layer_seconds.hpp"
 #include "planner/estimate/rank_places.hpp"
 #include "planner/estimate/stage_messages.hpp"
-#include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
 
@@ -76,63 +77,36 @@ EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framew
 
 namespace {
 
-/// One micro-batch through every pipeline rank.
-std::vector<double> seconds_of_ranks(const Architecture& model, const FrameworkTraits& framework,
-                                     const Machine& machine, const ParallelSetup& setup) {
-  const double rows = block_sizes(model, setup).rows;
-  const bool equal = machine.nodes.size() == 1;
+/// One micro-batch through every pipeline rank, and the layers of the last.
+struct RankTimes {
   std::vector<double> seconds;
-  seconds.reserve(static_cast<std::size_t>(setup.pipeline));
-  double dense = 0, with_experts = 0;
+  LayerSeconds layers;
+};
+
+RankTimes times_of_ranks(const Architecture& model, const FrameworkTraits& framework,
+                         const Machine& machine, const ParallelSetup& setup) {
+  const bool equal = machine.nodes.size() == 1;
+  RankTimes times;
+  times.seconds.reserve(static_cast<std::size_t>(setup.pipeline));
   int first = 0;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
-    const NodeRates node = slowest_node(machine, setup, rank);
+    const LayerSeconds& layers = times.layers;
     if (rank == 0 || !equal) {
-      const auto of = [&](bool experts) {
-        const BlockSeconds block =
-            block_seconds(model, framework, node, machine.devices_per_node, setup, experts);
-        return block.forward + block.backward;
-      };
-      dense = of(false);
-      with_experts = model.experts.count > 0 ? of(true) : 0;
+      times.layers =
+          layer_seconds(model, framework, machine, setup, slowest_node(machine, setup, rank));
     }
     const LayerRange blocks = blocks_in(model, first, blocks_of(model, setup, rank));
     first += blocks.dense + blocks.with_experts;
-    double sum = blocks.with_experts * with_experts + blocks.dense * dense;
-    if (rank == 0) sum += embedding_seconds(model, framework, node, machine, setup, rows).sum();
-    if (rank == setup.pipeline - 1) {
-      sum += head_seconds(model, framework, node, machine, setup, rows).sum();
-    }
-    seconds.push_back(sum);
+    double sum =
+        blocks.with_experts * layers.with_experts.both() + blocks.dense * layers.dense.both();
+    if (rank == 0) sum += layers.embedding.sum();
+    if (rank == setup.pipeline - 1) sum += layers.head.sum();
+    times.seconds.push_back(sum);
   }
-  return seconds;
+  return times;
 }
 
 }  // namespace
-
-double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
-                         const ParallelSetup& setup, const NodeRates& node,
-                         const RangeWeights& weights) {
-  const int replicas = setup.data * setup.context;
-  const Group all = replica_group(setup, machine.devices_per_node);
-  const Group same_experts =
-      setup.experts == 1 ? all : Group{replicas / setup.experts, setup.tensor * setup.experts};
-  const auto of = [&](const Group& group, double count) {
-    const int per_node = machine.devices_per_node;
-    const double bytes = framework.gradient_bytes * count;
-    if (group.members <= 1) return 0.0;
-    const double copies = stream_seconds(node.device, framework.reduction_bytes * count);
-    if (setup.zero == 0) return copies + all_reduce_seconds(node, per_node, group, bytes);
-    // Scatter gradients, gather 16-bit weights: after the step; gradients after every micro-batch
-    // from stage 2 on, weights for both directions of every micro-batch under stage 3
-    // (arXiv:1910.02054 §7).
-    const int scatters = setup.zero >= 2 ? setup.micro_batches : 1;
-    const int gathers = setup.zero == 3 ? 2 * setup.micro_batches : 1;
-    return scatters * gather_seconds(node, per_node, group, bytes) +
-           gathers * gather_seconds(node, per_node, group, 2 * count);
-  };
-  return of(all, weights.all - weights.of_experts) + of(same_experts, weights.of_experts);
-}
 
 double update_seconds(const FrameworkTraits& framework, const ParallelSetup& setup,
                       const NodeRates& node, const RangeWeights& weights) {
@@ -152,7 +126,8 @@ double tied_seconds(const Architecture& model, const FrameworkTraits& framework,
 StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& framework,
                            const Machine& machine, const ParallelSetup& setup) {
   StepEstimate estimate;
-  estimate.rank_seconds = seconds_of_ranks(model, framework, machine, setup);
+  const RankTimes times = times_of_ranks(model, framework, machine, setup);
+  estimate.rank_seconds = times.seconds;
   const std::vector<double>& ranks = estimate.rank_seconds;
   const double most = *std::max_element(ranks.begin(), ranks.end());
   const PipelineSeconds pipeline =
@@ -169,9 +144,13 @@ StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& fra
     estimate.update = std::max(estimate.update, update_seconds(framework, setup, node, weights));
     tied = std::max(tied, tied_seconds(model, framework, machine, setup, node));
   }
-  // The scatter overlaps with the last micro-batch's backward, the gather with the first one's
-  // forward: together with one micro-batch of the busiest rank.
-  if (setup.overlap_gradients) {
+  if (setup.overlap_gradients && exchanges_by_layer(setup)) {
+    estimate.gradient_reduction =
+        exposed_exchange_seconds(model, framework, machine, setup, slowest_node(machine, setup, 0),
+                                 range_of_rank(model, setup, 0), times.layers);
+  } else if (setup.overlap_gradients) {
+    // The scatter overlaps with the last micro-batch's backward, the gather with the first one's
+    // forward: together with one micro-batch of the busiest rank.
     estimate.gradient_reduction = std::max(0.0, estimate.gradient_reduction - most);
   }
   estimate.tied_reduction = tied;

@@ -17,6 +17,7 @@ struct BlockSeconds {
   double tensor_messages = 0, expert_messages = 0, context_messages = 0;  // of both together
 
   double messages() const { return tensor_messages + expert_messages + context_messages; }
+  double both() const { return forward + backward; }
 };
 BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& framework,
                            const NodeRates& node, int devices_per_node, const ParallelSetup& setup,

@@ -63,6 +63,9 @@ LayerRange range_of_rank(const Architecture& model, const ParallelSetup& setup, 
 RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
                         const LayerRange& range) {
   RangeWeights weights;
+  weights.layers_with_experts = range.with_experts;
+  weights.layers =
+      range.dense + range.with_experts + (range.embedding ? 1 : 0) + (range.head ? 1 : 0);
   weights.of_experts = range.with_experts * expert_parameters_of_rank(model, setup, true);
   if (range.with_experts > 0)
     weights.all += range.with_experts * block_parameters_of_rank(model, setup, true);

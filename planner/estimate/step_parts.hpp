@@ -25,6 +25,7 @@ LayerRange range_of_rank(const Architecture& model, const ParallelSetup& setup, 
 /// tied table of its own.
 struct RangeWeights {
   double all = 0, of_experts = 0;
+  int layers = 0, layers_with_experts = 0;
 
   /// Each device's part where replicas share out all weights; experts are on fewer replicas.
   double shared(const ParallelSetup& setup) const;
@@ -63,11 +64,6 @@ EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framew
                         const NodeRates& node, const Machine& machine, const ParallelSetup& setup,
                         double rows);
 
-/// Gradients among the replicas, and under ZeRO the weights: those of experts among the replicas
-/// that hold the same ones.
-double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
-                         const ParallelSetup& setup, const NodeRates& node,
-                         const RangeWeights& weights);
 double update_seconds(const FrameworkTraits& framework, const ParallelSetup& setup,
                       const NodeRates& node, const RangeWeights& weights);
 /// First and last rank add up the gradients of a table that both hold; 0 where they do not.

@@ -1,0 +1,125 @@
+#include "planner/estimate/gradient_exchange.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/estimate/rank_places.hpp"
+
+namespace pipewright::planner {
+
+namespace {
+
+/// Weights that one group of replicas exchanges, and in how many messages where it is one for each
+/// layer.
+struct Exchanged {
+  Group group;
+  double count = 0;
+  int layers = 0;
+};
+
+/// Those of experts, and all others. A layer with experts sends both.
+struct ExchangedWeights {
+  Exchanged others, of_experts;
+};
+
+ExchangedWeights exchanged_by(const Machine& machine, const ParallelSetup& setup,
+                              const RangeWeights& weights) {
+  const Group all = replica_group(setup, machine.devices_per_node);
+  const Group same_experts = setup.experts == 1 ? all
+                                                : Group{setup.data * setup.context / setup.experts,
+                                                        setup.tensor * setup.experts};
+  return {{all, weights.all - weights.of_experts, weights.layers},
+          {same_experts, weights.of_experts, weights.layers_with_experts}};
+}
+
+/// One scatter of gradients or one gather of weights, a message for each layer.
+double by_layer_seconds(const NodeRates& node, int per_node, const Exchanged& part, double bytes) {
+  if (part.group.members <= 1 || part.count <= 0) return 0;
+  return gather_seconds(node, per_node, part.group, bytes * part.count) +
+         (part.layers - 1) * ring_start_seconds(per_node, part.group);
+}
+
+/// Of one micro-batch.
+struct LayerExchange {
+  double scatter = 0, gather = 0;
+};
+
+LayerExchange by_layer(const FrameworkTraits& framework, const Machine& machine,
+                       const ParallelSetup& setup, const NodeRates& node,
+                       const RangeWeights& weights) {
+  const ExchangedWeights sent = exchanged_by(machine, setup, weights);
+  LayerExchange sum;
+  for (const Exchanged& part : {sent.others, sent.of_experts}) {
+    if (part.group.members <= 1) continue;
+    sum.scatter +=
+        by_layer_seconds(node, machine.devices_per_node, part, framework.gradient_bytes) +
+        stream_seconds(node.device, framework.reduction_bytes * part.count);
+    sum.gather += by_layer_seconds(node, machine.devices_per_node, part, 2);
+  }
+  return sum;
+}
+
+}  // namespace
+
+bool exchanges_by_layer(const ParallelSetup& setup) { return setup.zero >= 2; }
+
+double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
+                         const ParallelSetup& setup, const NodeRates& node,
+                         const RangeWeights& weights) {
+  if (exchanges_by_layer(setup)) {
+    // Weights once, or for both directions of every micro-batch.
+    const LayerExchange one = by_layer(framework, machine, setup, node, weights);
+    return setup.micro_batches * one.scatter +
+           (setup.zero == 3 ? 2 * setup.micro_batches : 1) * one.gather;
+  }
+  const ExchangedWeights sent = exchanged_by(machine, setup, weights);
+  double sum = 0;
+  for (const Exchanged& part : {sent.others, sent.of_experts}) {
+    if (part.group.members <= 1) continue;
+    const int per_node = machine.devices_per_node;
+    const double bytes = framework.gradient_bytes * part.count;
+    sum += stream_seconds(node.device, framework.reduction_bytes * part.count);
+    sum += setup.zero == 0 ? all_reduce_seconds(node, per_node, part.group, bytes)
+                           : gather_seconds(node, per_node, part.group, bytes) +
+                                 gather_seconds(node, per_node, part.group, 2 * part.count);
+  }
+  return sum;
+}
+
+double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits& framework,
+                                const Machine& machine, const ParallelSetup& setup,
+                                const NodeRates& node, const LayerRange& range,
+                                const LayerSeconds& layers) {
+  if (!exchanges_by_layer(setup)) {
+    const double all =
+        reduction_seconds(framework, machine, setup, node, weights_of(model, setup, range));
+    return std::max(0.0, all - (layers.forward(range) + layers.backward(range)));
+  }
+  const auto exchange_of = [&](const LayerRange& part) {
+    return by_layer(framework, machine, setup, node, weights_of(model, setup, part));
+  };
+  const bool gathers_twice = setup.zero == 3;
+  const int times = gathers_twice ? 2 : 1;
+  const LayerExchange ends = exchange_of({.embedding = range.embedding, .head = range.head});
+  double scatters = ends.scatter, gathers = times * ends.gather;  // of a micro-batch; exposed
+  bool is_first = true;
+  const std::pair<int, LayerRange> kinds[] = {{range.dense, {.dense = 1}},
+                                              {range.with_experts, {.with_experts = 1}}};
+  for (const auto& [count, one] : kinds) {
+    if (count == 0) continue;
+    const LayerExchange block = exchange_of(one);
+    int hidden = count;
+    if (is_first) {
+      gathers += times * block.gather;
+      scatters += block.scatter;
+      --hidden;
+    }
+    is_first = false;
+    gathers += hidden * std::max(0.0, block.gather - layers.forward(one));
+    scatters += hidden * std::max(0.0, block.scatter + (gathers_twice ? block.gather : 0) -
+                                           layers.backward(one));
+  }
+  return setup.micro_batches * scatters + (gathers_twice ? setup.micro_batches : 1) * gathers;
+}
+
+}  // namespace pipewright::planner

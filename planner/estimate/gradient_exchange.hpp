@@ -1,0 +1,27 @@
+// What replicas send one another in a step: gradients, and under ZeRO weights. Pure functions;
+// seconds.
+#pragma once
+
+#include "planner/estimate/layer_seconds.hpp"
+
+namespace pipewright::planner {
+
+/// From ZeRO 2 on the layers' gradients are scattered, and under ZeRO 3 their weights gathered, one
+/// layer after the other in every micro-batch (arXiv:1910.02054 §7; PyTorch's FSDP).
+bool exchanges_by_layer(const ParallelSetup& setup);
+
+/// All of a step, those of experts among the replicas that hold the same ones.
+double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
+                         const ParallelSetup& setup, const NodeRates& node,
+                         const RangeWeights& weights);
+
+/// The part of it that computation does not hide. Up to ZeRO 1 one micro-batch hides it. Layer by
+/// layer, the weights of a block are gathered while the one before it computes, and the gradients
+/// of one are scattered while the next computes; what the model's ends exchange, each direction's
+/// first gather and the last scatter find nothing to hide behind.
+double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits& framework,
+                                const Machine& machine, const ParallelSetup& setup,
+                                const NodeRates& node, const LayerRange& range,
+                                const LayerSeconds& layers);
+
+}  // namespace pipewright::planner
