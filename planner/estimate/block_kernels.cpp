@@ -20,10 +20,13 @@ KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork&
     const double at_peak = work.flash_flops / (device.peak_flops * device.matmul_efficiency);
     return {at_peak / kFlashForward, 2.5 * at_peak / kFlashBackward};
   }
-  return {matmul_seconds(device, work.scores) + matmul_seconds(device, work.context) +
+  const double scores = slower_unaligned(work.scores.depth),
+               context = slower_unaligned(work.context.columns);
+  return {scores * matmul_seconds(device, work.scores) +
+              context * matmul_seconds(device, work.context) +
               stream_seconds(device, work.core_traffic),
-          matmul_backward_seconds(device, work.scores) +
-              matmul_backward_seconds(device, work.context) +
+          scores * matmul_backward_seconds(device, work.scores) +
+              context * matmul_backward_seconds(device, work.context) +
               stream_seconds(device, work.core_backward_traffic)};
 }
 

@@ -48,6 +48,10 @@ double matmul_seconds(const DeviceRates& device, const Matmul& matmul) {
   return std::max(seconds_by_tiles(device, matmul), stream_seconds(device, 2 * elements));
 }
 
+double slower_unaligned(double side) {
+  return std::fmod(std::floor(side), 8) == 0 ? 1 : 1 / kUnalignedRate;
+}
+
 double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul) {
   return matmul_seconds(device, {matmul.depth, matmul.columns, matmul.rows, matmul.count});
 }

@@ -23,6 +23,9 @@ double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul);
 /// Both products of the backward pass: by the weights, and by the input.
 double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul);
 
+/// How much longer a product takes by a side of that many 16-bit numbers (kUnalignedRate).
+double slower_unaligned(double side);
+
 /// A kernel that streams.
 double stream_seconds(const DeviceRates& device, double bytes);
 

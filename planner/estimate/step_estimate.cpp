@@ -1,7 +1,6 @@
 #include "planner/estimate/step_estimate.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/base/error.hpp"
 #include "planner/estimate/gradient_exchange.hpp"
@@ -58,8 +57,7 @@ EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framew
                         double rows) {
   const double columns = static_cast<double>(model.vocabulary) / setup.tensor;
   const Matmul logits{rows, columns, static_cast<double>(model.hidden)};
-  const bool aligned = framework.pads_vocabulary || std::fmod(std::floor(columns), 8) == 0;
-  const double slower = aligned ? 1 : 1 / kUnalignedRate;
+  const double slower = framework.pads_vocabulary ? 1 : slower_unaligned(columns);
   const double message = setup.tensor > 1 ? 2 * rows * model.hidden : 0;
   const double loss = stream_seconds(node.device, framework.loss_bytes_per_logit * rows * columns);
   const double product = matmul_weight_seconds(node.device, logits);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "planner/estimate/block_kernels.hpp"
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright::planner {
@@ -41,6 +42,20 @@ TEST(MatmulSeconds, IsAtLeastTheTimeOfItsMemory) {
   device.memory_bytes_per_second = 1e9;
   const double bytes = 2.0 * (128 * 64 + 64 * 1280 + 128 * 1280);
   EXPECT_DOUBLE_EQ(matmul_seconds(device, {128, 1280, 64}), bytes / 1e9);
+}
+
+TEST(AttentionCore, OfHeadsThatAreNoMultipleOfEightWideTakesThreeTimesAsLong) {
+  DeviceRates device = plain_device();
+  device.memory_bytes_per_second = 1e30;
+  const auto seconds = [&](int width) {
+    const Architecture model = gpt_architecture("gpt", 8 * width, 8, 8, 51200, 512);
+    const BlockWork work = block_work(model, megatron_lm(), setup_of(1, 1, 1, 1), false);
+    const KernelSeconds core = attention_core_seconds(device, work);
+    return std::pair{core.forward,
+                     matmul_seconds(device, work.scores) + matmul_seconds(device, work.context)};
+  };
+  EXPECT_NEAR(seconds(144).first, seconds(144).second, 1e-12);
+  EXPECT_NEAR(seconds(150).first, 3 * seconds(150).second, 1e-12);
 }
 
 TEST(Collectives, MoveWhatARingMoves) {
