@@ -1,5 +1,7 @@
 #include "planner/estimate/block_kernels.hpp"
 
+#include <utility>
+
 namespace pipewright::planner {
 
 KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work, int first,
@@ -30,17 +32,29 @@ KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork&
               stream_seconds(device, work.core_backward_traffic)};
 }
 
-MessageSeconds message_seconds(const NodeRates& node, int devices_per_node,
-                               const ParallelSetup& setup, const BlockWork& work) {
+BlockMessages message_seconds(const NodeRates& node, int devices_per_node,
+                              const ParallelSetup& setup, const BlockWork& work) {
   const Group tensor{setup.tensor, 1}, context{setup.context, setup.tensor},
-      experts{setup.experts, setup.tensor};
-  return {work.tensor_messages *
-                  all_reduce_seconds(node, devices_per_node, tensor, work.tensor_message) +
-              (setup.sequence_parallel  // a scatter and a gather for each: one more start
-                   ? work.tensor_messages * group_start_seconds(devices_per_node, tensor)
-                   : 0),
-          2 * all_to_all_seconds(node, devices_per_node, experts, work.expert_message),
-          all_to_all_seconds(node, devices_per_node, context, work.context_message)};
+      experts{setup.experts, setup.expert_tensor()};
+  MessageSeconds one;
+  if (setup.sequence_parallel) {
+    one.tensor.fill(gather_seconds(node, devices_per_node, tensor, work.tensor_message));
+    if (work.expert_parameters > 0) {
+      one.tensor[2] = one.tensor[3] =
+          gather_seconds(node, devices_per_node, tensor, work.tensor_message_of_experts);
+    }
+  } else {
+    one.tensor[1] = one.tensor[3] =
+        all_reduce_seconds(node, devices_per_node, tensor, work.tensor_message);
+  }
+  one.experts = 2 * all_to_all_seconds(node, devices_per_node, experts, work.expert_message);
+  one.context = all_to_all_seconds(node, devices_per_node, context, work.context_message);
+  BlockMessages sent{one, one};
+  if (work.expert_parameters > 0) {  // backward begins with them
+    std::swap(sent.backward.tensor[0], sent.backward.tensor[2]);
+    std::swap(sent.backward.tensor[1], sent.backward.tensor[3]);
+  }
+  return sent;
 }
 
 }  // namespace pipewright::planner

@@ -20,13 +20,22 @@ KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work,
 /// Scores and what is computed from them.
 KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork& work);
 
-/// Messages of one direction, all of each kind together.
+/// Messages of one direction. Those of tensor parallel ranks in the
+/// order of the direction: before attention (backward: the feed-forward part) and behind it, before
+/// the other half and behind it.
 struct MessageSeconds {
-  double tensor = 0, experts = 0, context = 0;
+  std::array<double, 4> tensor{};
+  double experts = 0, context = 0;  // all of each kind together
 
-  double sum() const { return tensor + experts + context; }
+  double of_tensor() const { return tensor[0] + tensor[1] + tensor[2] + tensor[3]; }
+  double sum() const { return of_tensor() + experts + context; }
 };
-MessageSeconds message_seconds(const NodeRates& node, int devices_per_node,
-                               const ParallelSetup& setup, const BlockWork& work);
+struct BlockMessages {
+  MessageSeconds forward, backward;
+};
+/// Under sequence parallelism a gather before and a scatter behind each half, of experts only where
+/// ranks divide each one; else an all-reduce behind each half.
+BlockMessages message_seconds(const NodeRates& node, int devices_per_node,
+                              const ParallelSetup& setup, const BlockWork& work);
 
 }  // namespace pipewright::planner

@@ -11,12 +11,11 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   const DeviceRates& device = node.device;
   const KernelSeconds linear = products_seconds(device, work, 0, work.products_used),
                       core = attention_core_seconds(device, work);
-  const MessageSeconds sent = message_seconds(node, devices_per_node, setup, work);
-  const double messages = sent.sum();
-  const double forward =
-      linear.forward + core.forward + stream_seconds(device, work.forward_traffic) + messages;
-  double backward =
-      linear.backward + core.backward + stream_seconds(device, work.backward_traffic) + messages;
+  const BlockMessages sent = message_seconds(node, devices_per_node, setup, work);
+  const double forward = linear.forward + core.forward +
+                         stream_seconds(device, work.forward_traffic) + sent.forward.sum();
+  double backward = linear.backward + core.backward +
+                    stream_seconds(device, work.backward_traffic) + sent.backward.sum();
   int kernels = framework.backward_kernels + 2 * work.tensor_messages;
   const double launch = framework.launch_seconds;
   const double order = setup.tensor > 1 ? kOverlapOrderOfGroups : kOverlapOrder;
@@ -25,11 +24,11 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
       with_launches(backward, launch * kernels, order) *
       (linear.weight + stream_seconds(device, work.parameters * framework.accumulate_bytes)) /
       backward;
-  double again = 1;  // times that the messages of one direction are sent, with the recomputed ones
+  double forwards = 1;  // times that a forward's messages are sent, with the recomputed ones
   if (setup.recompute.of_all == LayerRecompute::Whole) {
     backward += forward;
     kernels += framework.forward_kernels + 2 * work.tensor_messages;
-    again = 2;
+    forwards = 2;
   } else if (setup.recompute.of_all == LayerRecompute::Attention) {
     backward += core.forward;
     kernels += framework.attention_core_kernels;
@@ -38,9 +37,9 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
                         order),
           with_launches(backward, launch * kernels, order),
           weight,
-          (1 + again) * sent.tensor,
-          (1 + again) * sent.experts,
-          (1 + again) * sent.context};
+          forwards * sent.forward.of_tensor() + sent.backward.of_tensor(),
+          forwards * sent.forward.experts + sent.backward.experts,
+          forwards * sent.forward.context + sent.backward.context};
 }
 
 }  // namespace pipewright::planner

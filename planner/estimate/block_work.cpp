@@ -63,11 +63,14 @@ void add_feed_forward_products(BlockWork& work, const Architecture& model,
     work.add({rows, hidden, inner});
   }
   const double here = static_cast<double>(set.count) / setup.experts;
-  const double each = rows * set.chosen * setup.experts / set.count;
+  // Of the tokens of all ranks that send one another some, dealt out to tensor parallel ranks too
+  // where these do not divide the experts.
   const double inner = static_cast<double>(set.ffn) / setup.expert_tensor();
+  const double each =
+      rows * setup.expert_tensor() / sizes.tensor * set.chosen * setup.experts / set.count;
   work.add({each, gates * inner, hidden, here});
   work.add({each, hidden, inner, here});
-  work.add({rows, static_cast<double>(set.count), hidden});  // the router
+  work.add({rows / sizes.outside, static_cast<double>(set.count), hidden});  // the router
 }
 
 /// Scores: n heads of sequence x sequence. Counted as a whole square without flash attention, as
@@ -122,11 +125,17 @@ void add_inside_traffic(BlockWork& work, const Architecture& model,
 void add_expert_traffic(BlockWork& work, const Architecture& model, const ParallelSetup& setup,
                         const BlockSizes& sizes) {
   // A token's copies are put in order before they are sent, and by expert after; the results go
-  // the same way back: four times read and written.
+  // the same way back: four times read and written. Under sequence parallelism each tensor parallel
+  // rank sends those of its rows, and the ranks that divide an expert gather what they got
+  // (Megatron core, transformer/moe/token_dispatcher.py, with the all-to-all).
   const double copies = sizes.rows * model.experts.chosen * model.hidden;
-  work.forward_traffic += 16 * copies;
-  work.backward_traffic += 16 * copies;
-  if (setup.experts > 1) work.expert_message = 2 * copies;
+  const double sent = copies / sizes.outside;
+  const double computed = copies * setup.expert_tensor() / sizes.tensor;
+  work.forward_traffic += 8 * (sent + computed);
+  work.backward_traffic += 8 * (sent + computed);
+  if (setup.experts > 1) work.expert_message = 2 * sent;
+  if (setup.expert_tensor() > 1) work.tensor_message_of_experts = 2 * copies;
+  if (model.experts.shared_ffn > 0) work.tensor_message_of_experts += 2 * sizes.rows * model.hidden;
 }
 
 }  // namespace
@@ -159,8 +168,8 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   double activated = widths.inner;
   if (with_experts) {
     activated =
-        model.experts.chosen * static_cast<double>(model.experts.ffn) / setup.expert_tensor() +
-        model.experts.shared_ffn / sizes.tensor;
+        (model.experts.chosen * static_cast<double>(model.experts.ffn) + model.experts.shared_ffn) /
+        sizes.tensor;
     add_expert_traffic(work, model, setup, sizes);
   }
   add_inside_traffic(work, model, framework, sizes, widths, activated);

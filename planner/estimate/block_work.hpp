@@ -31,12 +31,13 @@ struct BlockWork {
   double forward_traffic = 0, backward_traffic = 0;  // bytes of all other kernels
   double core_traffic = 0;  // of softmax and dropout of the scores, forward
   double core_backward_traffic = 0;
-  double tensor_message = 0;     // bytes of one all-reduce (or of a gather and a scatter)
-  int tensor_messages = 0;       // of them, forward; as many backward
-  double expert_message = 0;     // bytes of one all-to-all; two forward, two backward
-  double context_message = 0;    // bytes of queries, keys, values and outputs, forward
-  double parameters = 0;         // of this rank
-  double expert_parameters = 0;  // of these, weights of experts
+  double tensor_message = 0;             // bytes of one all-reduce (or of a gather and a scatter)
+  int tensor_messages = 0;               // of them, forward; as many backward
+  double tensor_message_of_experts = 0;  // the same around experts, under sequence parallelism
+  double expert_message = 0;             // bytes of one all-to-all; two forward, two backward
+  double context_message = 0;            // bytes of queries, keys, values and outputs, forward
+  double parameters = 0;                 // of this rank
+  double expert_parameters = 0;          // of these, weights of experts
 
   void add(const Matmul& matmul) { products[static_cast<std::size_t>(products_used++)] = matmul; }
 };

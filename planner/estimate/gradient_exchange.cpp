@@ -25,9 +25,9 @@ struct ExchangedWeights {
 ExchangedWeights exchanged_by(const Machine& machine, const ParallelSetup& setup,
                               const RangeWeights& weights) {
   const Group all = replica_group(setup, machine.devices_per_node);
-  const Group same_experts = setup.experts == 1 ? all
-                                                : Group{setup.data * setup.context / setup.experts,
-                                                        setup.tensor * setup.experts};
+  const int holders = setup.expert_tensor() * setup.experts;  // of all experts
+  const Group same_experts =
+      holders == setup.tensor ? all : Group{setup.expert_replicas(), holders};
   return {{all, weights.all - weights.of_experts, weights.layers},
           {same_experts, weights.of_experts, weights.layers_with_experts}};
 }

@@ -81,9 +81,9 @@ double passing_bytes(const Architecture& model, const FrameworkTraits& framework
   if (!framework.keeps_weight_buffers) return 0;
   const BlockSizes sizes = block_sizes(model, setup);
   const double gates = model.gated ? 2 : 1;
-  const double inner =
-      experts ? sizes.rows * model.experts.chosen * model.experts.ffn / setup.expert_tensor()
-              : sizes.rows * model.ffn / sizes.tensor;
+  const double inner = experts
+                           ? sizes.rows * model.experts.chosen * model.experts.ffn / sizes.tensor
+                           : sizes.rows * model.ffn / sizes.tensor;
   return buffers + 2 * gates * inner;
 }
 

@@ -100,10 +100,16 @@ class Setups {
       visitor_.ruled_out(LeftOut::ReplicasOfBatch, setup);
       return;
     }
-    const int most_experts = model_.experts.count > 0 ? setup.data * setup.context : 1;
-    for (const int experts : open_or(space_.experts, degrees(most_experts))) {
-      setup.experts = experts;
-      add_batchings(setup);
+    const std::vector<int> divided =
+        model_.experts.count > 0 ? open_or(space_.expert_tensor, {0}) : std::vector<int>{0};
+    for (const int tensor : divided) {
+      setup.expert_tensor_degree = tensor == setup.tensor ? 0 : tensor;
+      const int ranks = setup.tensor * setup.data * setup.context / setup.expert_tensor();
+      const int most = model_.experts.count > 0 ? std::max(1, ranks) : 1;
+      for (const int experts : open_or(space_.experts, degrees(most))) {
+        setup.experts = experts;
+        add_batchings(setup);
+      }
     }
   }
 
@@ -170,8 +176,9 @@ double usable_bytes(const ParallelSpace& space, const NodeRates& node) {
 }
 
 void check(const ParallelSpace& space) {
-  for (const auto* list : {&space.tensor, &space.pipeline, &space.data, &space.chunks,
-                           &space.experts, &space.context, &space.micro_batch_size}) {
+  for (const auto* list :
+       {&space.tensor, &space.pipeline, &space.data, &space.chunks, &space.experts,
+        &space.expert_tensor, &space.context, &space.micro_batch_size}) {
     for (const int value : *list) {
       if (value < 1) {
         throw InputError("expected degrees and sizes of at least 1, found " +
@@ -230,6 +237,8 @@ std::string describe(const ParallelSetup& setup) {
                      std::to_string(setup.pipeline) + ", dp " + std::to_string(setup.data);
   if (setup.context > 1) text += ", cp " + std::to_string(setup.context);
   if (setup.experts > 1) text += ", ep " + std::to_string(setup.experts);
+  if (setup.expert_tensor() != setup.tensor)
+    text += ", etp " + std::to_string(setup.expert_tensor());
   if (setup.chunks > 1) text += ", vpp " + std::to_string(setup.chunks);
   text += ", micro-batches of " + std::to_string(setup.micro_batch_size);
   text += recompute_text(setup.recompute);

@@ -12,12 +12,13 @@
 namespace pipewright::planner {
 
 /// What is tried. An empty list is open: powers of two and divisors for tp and ep, for pp those of
-/// the devices and of the blocks; powers of two and what gives each stage as many blocks for chunks;
-/// 1, 2, 4, 8 … for micro-batch sizes; all for the rest; cp is 1. Open data parallelism takes the
-/// devices that are left; where it is given, a setup uses as many devices as that takes.
+/// the devices and of the blocks; powers of two and what gives each stage as many blocks for
+/// chunks; 1, 2, 4, 8 … for micro-batch sizes; all for the rest; cp is 1. Open data parallelism
+/// takes the devices that are left; where it is given, a setup uses as many devices as that takes.
 struct ParallelSpace {
   int devices = 1, global_batch = 1;
   std::vector<int> tensor, pipeline, data, chunks, experts, context, micro_batch_size, zero;
+  std::vector<int> expert_tensor;  // open: each expert is divided as tensor parallel ranks are
   std::vector<LayerRecompute> recompute;
   /// Whether setups in which each stage has its own recompute are tried: no, too, or only these.
   /// The closed estimate never tries them, since it knows no stages.

@@ -49,10 +49,12 @@ double feed_forward_bytes(const Architecture& model, const ParallelSetup& setup,
   const double gates = model.gated ? 2 : 1;
   if (!experts) return 2 * sizes.rows * (gates + 1) * model.ffn / sizes.tensor;
   const Experts& set = model.experts;
-  const double copies = sizes.rows * set.chosen;
+  // Those that a rank sends, and those that it computes.
+  const double sent = sizes.rows * set.chosen / sizes.outside;
+  const double copies = sizes.rows * set.chosen * setup.expert_tensor() / sizes.tensor;
   const double shared = 2 * sizes.rows * (gates + 1) * set.shared_ffn / sizes.tensor;
   const double routed = 2 * copies * ((gates + 1) * set.ffn / setup.expert_tensor() + model.hidden);
-  return shared + routed + 2 * copies * model.hidden + 8 * sizes.rows * set.count;
+  return shared + routed + 2 * sent * model.hidden + 8 * sizes.rows / sizes.outside * set.count;
 }
 
 }  // namespace

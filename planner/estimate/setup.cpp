@@ -23,6 +23,31 @@ std::optional<Refusal> refusal_of_tensor(const Architecture& model, const Parall
   return std::nullopt;
 }
 
+/// A stage's ranks are experts' replicas times expert parallel ranks times those that divide an
+/// expert (Megatron-LM, core/parallel_state.py).
+std::optional<Refusal> refusal_of_experts(const Architecture& model, const ParallelSetup& setup) {
+  const int split = setup.expert_tensor(), ranks = setup.tensor * setup.data * setup.context;
+  if (setup.experts == 1 && split == setup.tensor) return std::nullopt;
+  if (model.experts.count == 0 || model.experts.count % setup.experts != 0 ||
+      ranks % (setup.experts * split) != 0) {
+    return Refusal{LeftOut::ExpertsApart, "ep = " + number(setup.experts) + " has to divide the " +
+                                              number(model.experts.count) + " experts and the " +
+                                              number(ranks / split) + " replicas"};
+  }
+  if (split != setup.tensor && split != 1) {
+    return Refusal{LeftOut::ExpertsApart,
+                   "etp = " + number(split) + ": each expert is divided by tp, or by nothing"};
+  }
+  // Else tensor parallel ranks would send the same tokens.
+  if (split < setup.tensor && !setup.sequence_parallel) {
+    return Refusal{LeftOut::ExpertsApart,
+                   "etp = " + number(split) + " of tp = " + number(setup.tensor) +
+                       " needs sequence parallelism, which deals tokens out to tensor parallel "
+                       "ranks"};
+  }
+  return std::nullopt;
+}
+
 std::optional<Refusal> refusal_of_pipeline(const Architecture& model, const ParallelSetup& setup) {
   if (!setup.blocks_of_rank.empty()) {
     const int sum = std::accumulate(setup.blocks_of_rank.begin(), setup.blocks_of_rank.end(), 0);
@@ -57,8 +82,9 @@ std::string_view name_of(RankOrder order) {
 
 std::optional<Refusal> refusal(const Architecture& model, const Machine& machine,
                                const ParallelSetup& setup) {
-  for (const int degree : {setup.tensor, setup.data, setup.pipeline, setup.chunks, setup.experts,
-                           setup.context, setup.micro_batch_size, setup.micro_batches}) {
+  for (const int degree :
+       {setup.tensor, setup.data, setup.pipeline, setup.chunks, setup.experts,
+        setup.expert_tensor(), setup.context, setup.micro_batch_size, setup.micro_batches}) {
     if (degree < 1)
       return Refusal{LeftOut::Forbidden, "every degree and every size has to be at least 1"};
   }
@@ -68,12 +94,7 @@ std::optional<Refusal> refusal(const Architecture& model, const Machine& machine
                    number(setup.devices()) + " devices are asked for, the machine has " +
                        number(static_cast<int>(machine.nodes.size()) * machine.devices_per_node)};
   }
-  if (setup.experts > 1 && (model.experts.count % setup.experts != 0 ||
-                            (setup.data * setup.context) % setup.experts != 0)) {
-    return Refusal{LeftOut::ExpertsApart, "ep = " + number(setup.experts) + " has to divide the " +
-                                              number(model.experts.count) + " experts and the " +
-                                              number(setup.data * setup.context) + " replicas"};
-  }
+  if (const auto reason = refusal_of_experts(model, setup)) return reason;
   // Megatron-LM asserts it (core/parallel_state.py): experts are divided among replicas that lie
   // side by side, and the same ranks have to make up a pipeline.
   if (setup.experts > 1 && setup.order.of_ranks == RankOrder::DataOutermost) {

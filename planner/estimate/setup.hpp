@@ -47,7 +47,10 @@ struct ParallelSetup {
   int tensor = 1, data = 1, pipeline = 1;
   int chunks = 1;   // stages a pipeline rank holds (interleaving)
   int holders = 1;  // ranks of a pipeline that hold each stage (holders_in())
-  int experts = 1;  // expert parallel; divides data * context
+  /// Expert parallel ranks; with the ranks that divide each expert they divide tensor * data *
+  /// context.
+  int experts = 1;
+  int expert_tensor_degree = 0;  // ranks that divide each expert; 0: tensor
   int context = 1;  // a sequence cut among ranks, heads exchanged for it around attention
   int micro_batch_size = 1;
   int micro_batches = 1;  // of one replica
@@ -63,9 +66,11 @@ struct ParallelSetup {
   std::vector<int> stage_replicas = {};
   DeviceOrder order;
 
-  /// Ranks that divide each expert, as Megatron core does unless it is told otherwise
-  /// (expert_tensor_parallel_size; its default is tp).
-  int expert_tensor() const { return tensor; }
+  /// Ranks that divide each expert (Megatron core's expert_tensor_parallel_size; its default is
+  /// tp).
+  int expert_tensor() const { return expert_tensor_degree > 0 ? expert_tensor_degree : tensor; }
+  /// Ranks that hold the same part of the same experts.
+  int expert_replicas() const { return tensor * data * context / (experts * expert_tensor()); }
   int devices() const { return tensor * data * pipeline * context; }
   /// Planned layer by layer, ranks along cp are replicas in the plan's Program, whose gradients are
   /// summed with the others' (Plan::program_replicas()).

@@ -50,8 +50,8 @@ class BlockPieces {
 
   PieceList forward() const {
     PieceList list;
-    add_attention(list, entering_.forward, attention_.forward);
-    add_feed_forward(list, "dispatch", feed_forward_.forward, "combine");
+    add_attention(list, sent_.forward, 0, entering_.forward, attention_.forward);
+    add_feed_forward(list, sent_.forward, 2, "dispatch", feed_forward_.forward, "combine");
     return list;
   }
 
@@ -62,9 +62,10 @@ class BlockPieces {
     };
     PieceList list;
     if (setup_.recompute.of_all == LayerRecompute::Whole) append(list, forward());
-    add_feed_forward(list, "combine", seconds(feed_forward_), "dispatch");
+    add_feed_forward(list, sent_.backward, 0, "combine", seconds(feed_forward_), "dispatch");
     const bool again = setup_.recompute.of_all == LayerRecompute::Attention;
-    add_attention(list, seconds(attention_) + (again ? core_.forward : 0), seconds(entering_));
+    add_attention(list, sent_.backward, 2, seconds(attention_) + (again ? core_.forward : 0),
+                  seconds(entering_));
     return list;
   }
 
@@ -80,59 +81,62 @@ class BlockPieces {
   }
 
   /// Under sequence parallelism a rank has its part of the rows between the halves of a block.
-  void enter(PieceList& list, const char* half) const {
-    if (setup_.tensor > 1 && setup_.sequence_parallel)
+  void enter(PieceList& list, const char* half, double seconds) const {
+    if (seconds > 0)
       add_call(list, ActionKind::AllGather, kTensor, std::string(half) + "-in", rows_, hidden_,
-               sent_.tensor / (2 * work_.tensor_messages));
+               seconds);
   }
-  void leave(PieceList& list, const char* half) const {
-    if (setup_.tensor == 1) return;
+  void leave(PieceList& list, const char* half, double seconds) const {
+    if (seconds <= 0) return;
     const bool scatters = setup_.sequence_parallel;
     add_call(list, scatters ? ActionKind::ReduceScatter : ActionKind::AllReduce, kTensor,
-             scatters ? std::string(half) + "-out" : half, rows_, hidden_,
-             sent_.tensor / ((scatters ? 2 : 1) * work_.tensor_messages));
+             scatters ? std::string(half) + "-out" : half, rows_, hidden_, seconds);
   }
 
   /// Heads for rows and back, around attention: `first` and `then` are computed before and after
-  /// the first exchange.
-  void add_attention(PieceList& list, double first, double then) const {
-    enter(list, "attention");
+  /// the first exchange. Its tensor parallel messages are those from `place` on.
+  void add_attention(PieceList& list, const MessageSeconds& sent, std::size_t place, double first,
+                     double then) const {
+    enter(list, "attention", sent.tensor[place]);
     if (setup_.context == 1) {
       list.push_back(computation("attention", first + then));
     } else {
-      add_exchanged_attention(list, first, then);
+      add_exchanged_attention(list, sent, first, then);
     }
-    leave(list, "attention");
+    leave(list, "attention", sent.tensor[place + 1]);
   }
-  void add_exchanged_attention(PieceList& list, double first, double then) const {
+  void add_exchanged_attention(PieceList& list, const MessageSeconds& sent, double first,
+                               double then) const {
     const auto columns = std::llround(work_.context_message / 4 /
                                       static_cast<double>(std::max(rows_, std::int64_t{1})));
     list.push_back(computation("projection", first));
-    add_call(list, ActionKind::AllToAll, kContext, "heads", rows_, columns, sent_.context / 2);
+    add_call(list, ActionKind::AllToAll, kContext, "heads", rows_, columns, sent.context / 2);
     list.push_back(computation("attention", then));
-    add_call(list, ActionKind::AllToAll, kContext, "rows", rows_, columns, sent_.context / 2);
+    add_call(list, ActionKind::AllToAll, kContext, "rows", rows_, columns, sent.context / 2);
   }
 
-  void add_feed_forward(PieceList& list, const char* before, double seconds,
-                        const char* behind) const {
+  void add_feed_forward(PieceList& list, const MessageSeconds& sent, std::size_t place,
+                        const char* before, double seconds, const char* behind) const {
     const char* const name = experts_ ? "experts" : "mlp";
-    enter(list, name);
+    // The ranks that divide an expert gather the copies that came.
     if (experts_) add_experts_call(list, before);
+    enter(list, name, sent.tensor[place]);
     list.push_back(computation(name, seconds));
+    leave(list, name, sent.tensor[place + 1]);
     if (experts_) add_experts_call(list, behind);
-    leave(list, name);
   }
 
   void add_experts_call(PieceList& list, const char* data) const {
     if (setup_.experts == 1) return;
     const auto copies = std::llround(work_.expert_message / 2 / static_cast<double>(hidden_));
-    add_call(list, ActionKind::AllToAll, kExperts, data, copies, hidden_, sent_.experts / 2);
+    add_call(list, ActionKind::AllToAll, kExperts, data, copies, hidden_,
+             sent_.forward.experts / 2);
   }
 
   const ParallelSetup& setup_;
   bool experts_;
   BlockWork work_;
-  MessageSeconds sent_;
+  BlockMessages sent_;
   std::int64_t rows_, hidden_;
   KernelSeconds entering_, core_, attention_, feed_forward_;
 };

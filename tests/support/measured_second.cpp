@@ -31,6 +31,7 @@ ParallelSetup setup_of(const Document& row) {
   setup.pipeline = number_or(row, "pp", 1);
   setup.context = number_or(row, "cp", 1);
   setup.experts = number_or(row, "ep", 1);
+  setup.expert_tensor_degree = number_or(row, "etp", 0);
   setup.chunks = std::max(number_or(row, "vp", 1), number_or(row, "vpp", 1));
   setup.data = row.at("gpus").get<int>() / (setup.tensor * setup.pipeline * setup.context);
   setup.micro_batch_size = row.at("mbs").get<int>();

@@ -71,6 +71,7 @@ ParallelSpace space_of(const Arguments& arguments, const Cluster& cluster) {
   space.data = degrees("--dp");
   space.context = degrees("--cp");
   space.experts = degrees("--ep");
+  space.expert_tensor = degrees("--etp");
   space.chunks = degrees("--vpp");
   space.micro_batch_size = degrees("--micro-batch-size");
   space.zero = numbers_of(arguments, "--zero", 0, 3);
@@ -85,8 +86,7 @@ ParallelSpace space_of(const Arguments& arguments, const Cluster& cluster) {
 }
 
 planner::FrameworkTraits framework_of(const Arguments& arguments) {
-  const auto framework =
-      planner::framework_traits(arguments.text_or("--framework", "megatron-core"));
+  auto framework = planner::framework_traits(arguments.text_or("--framework", "megatron-core"));
   const ElementType* type = element_type(arguments.text_or("--grad-accum-dtype", ""));
   return type == nullptr ? framework
                          : planner::with_gradients(framework, static_cast<double>(type->bytes));
@@ -149,6 +149,7 @@ Json fields_of(const ParallelCandidate& candidate) {
           {"dp", setup.data},
           {"cp", setup.context},
           {"ep", setup.experts},
+          {"etp", setup.expert_tensor()},
           {"vpp", setup.chunks},
           {"micro_batch_size", setup.micro_batch_size},
           {"micro_batches", setup.micro_batches},
@@ -310,6 +311,7 @@ Command estimate_command() {
       list_flag("--dp", "N,...", "data parallel degrees"),
       list_flag("--cp", "N,...", "context parallel degrees (1)"),
       list_flag("--ep", "N,...", "expert parallel degrees"),
+      list_flag("--etp", "N,...", "ranks that divide each expert: 1, or as many as tp (tp)"),
       list_flag("--vpp", "N,...", "stages a rank holds"),
       list_flag("--micro-batch-size", "B,...", "samples of a micro-batch"),
       list_flag("--recompute", "KIND,...", "none, selective, full"),

@@ -268,6 +268,49 @@ TEST(Refusals, SayWhatWouldDo) {
             "B200");
 }
 
+/// Mixtral on 8 ranks of tp 8, each expert whole on one of them, or divided among all.
+ParallelSetup mixtral_setup(int experts, int expert_tensor) {
+  ParallelSetup setup = setup_of(8, 1, 1, 4);
+  setup.experts = experts;
+  setup.expert_tensor_degree = expert_tensor;
+  setup.sequence_parallel = true;
+  return setup;
+}
+
+TEST(Experts, WholeOnTensorParallelRanksAreAsManyWeightsAndOperations) {
+  const Architecture model = architecture_preset("mixtral-8x7b");
+  const ParallelSetup whole = mixtral_setup(8, 1), divided = mixtral_setup(1, 0);
+  EXPECT_FALSE(refusal(model, nvlink_machine("H100", 400e9), whole).has_value());
+  EXPECT_EQ(expert_parameters_of_rank(model, whole, true),
+            expert_parameters_of_rank(model, divided, true));
+  const auto flops = [&](const ParallelSetup& setup) {
+    const BlockWork work = block_work(model, megatron_core(), setup, true);
+    double sum = 0;
+    for (int p = work.attention_products; p < work.products_used - 1; ++p)
+      sum += work.products[static_cast<std::size_t>(p)].flops();
+    return sum;
+  };
+  EXPECT_DOUBLE_EQ(flops(whole), flops(divided));
+  // Nobody else holds the same expert.
+  EXPECT_EQ(whole.expert_replicas(), 1);
+}
+
+TEST(Experts, SayWhichDegreesWouldDo) {
+  const Architecture model = architecture_preset("mixtral-8x7b");
+  const Machine machine = nvlink_machine("H100", 400e9);
+  const auto said = [&](const ParallelSetup& setup) {
+    const auto reason = refusal(model, machine, setup);
+    return reason ? reason->sentence : "";
+  };
+  EXPECT_EQ(said(mixtral_setup(2, 0)), "ep = 2 has to divide the 8 experts and the 1 replicas");
+  EXPECT_EQ(said(mixtral_setup(2, 4)), "etp = 4: each expert is divided by tp, or by nothing");
+  ParallelSetup same_tokens = mixtral_setup(8, 1);
+  same_tokens.sequence_parallel = false;
+  EXPECT_EQ(said(same_tokens),
+            "etp = 1 of tp = 8 needs sequence parallelism, which deals tokens out to tensor "
+            "parallel ranks");
+}
+
 TEST(Blocks, WhatDoesNotDivideGoesToTheMiddle) {
   const Architecture model = gpt_architecture("gpt", 1024, 10, 16, 51200, 512);
   const ParallelSetup setup = setup_of(1, 1, 4, 4);
