@@ -227,7 +227,8 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
     strategy.framework =
         read_choice<std::string>(*framework, {{"megatron-core", "megatron-core"},
                                               {"megatron-lm", "megatron-lm"},
-                                              {"megatron-deepspeed", "megatron-deepspeed"}});
+                                              {"megatron-deepspeed", "megatron-deepspeed"},
+                                              {"llm-foundry", "llm-foundry"}});
   }
   if (const auto type = fields.find("grad_accum_dtype")) {
     strategy.grad_accum_dtype =

@@ -19,7 +19,8 @@ KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work,
 KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork& work) {
   if (work.flash_flops > 0) {
     // Backward computes the scores again: five products for the forward's two.
-    const double at_peak = work.flash_flops / (device.peak_flops * device.matmul_efficiency);
+    const double at_peak =
+        work.flash_flops / (work.flash_rate * device.peak_flops * device.matmul_efficiency);
     return {at_peak / kFlashForward, 2.5 * at_peak / kFlashBackward};
   }
   const double scores = slower_unaligned(work.scores.depth),

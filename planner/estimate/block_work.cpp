@@ -81,6 +81,7 @@ void add_attention_core(BlockWork& work, const FrameworkTraits& framework,
   const double square = sizes.sequence * sizes.sequence * count;
   if (framework.flash_attention) {
     work.flash_flops = square * (sizes.query_width + sizes.value_width);
+    work.flash_rate = framework.flash_rate;
     return;
   }
   work.scores = {sizes.sequence, sizes.sequence, sizes.query_width, count};

@@ -31,6 +31,7 @@ struct BlockWork {
   double forward_traffic = 0, backward_traffic = 0;  // bytes of all other kernels
   double core_traffic = 0;  // of softmax and dropout of the scores, forward
   double core_backward_traffic = 0;
+  double flash_rate = 1;                 // of kFlashForward and kFlashBackward
   double tensor_message = 0;             // bytes of one all-reduce (or of a gather and a scatter)
   int tensor_messages = 0;               // of them, forward; as many backward
   double tensor_message_of_experts = 0;  // the same around experts, under sequence parallelism

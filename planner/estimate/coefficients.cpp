@@ -93,12 +93,14 @@ Machine in_order(const Machine& machine, const std::vector<int>& nodes) {
 }
 
 FrameworkTraits framework_traits(std::string_view name) {
-  for (const FrameworkTraits& traits : {megatron_core(), megatron_lm(), megatron_deepspeed()}) {
+  for (const FrameworkTraits& traits :
+       {megatron_core(), megatron_lm(), megatron_deepspeed(), llm_foundry()}) {
     if (traits.name == name) return traits;
   }
-  throw InputError("unknown framework \"" + std::string(name) + "\"" +
-                   did_you_mean(name, {"megatron-core", "megatron-lm", "megatron-deepspeed"}) +
-                   "; known are megatron-core, megatron-lm and megatron-deepspeed");
+  throw InputError(
+      "unknown framework \"" + std::string(name) + "\"" +
+      did_you_mean(name, {"megatron-core", "megatron-lm", "megatron-deepspeed", "llm-foundry"}) +
+      "; known are megatron-core, megatron-lm, megatron-deepspeed and llm-foundry");
 }
 
 FrameworkTraits with_gradients(FrameworkTraits traits, double bytes) {
@@ -153,6 +155,14 @@ FrameworkTraits megatron_core() {
   traits.dropout = false;
   traits.fused_loss = traits.keeps_weight_buffers = true;
   traits.loss_bytes_per_logit = 30;
+  return traits;
+}
+
+FrameworkTraits llm_foundry() {
+  FrameworkTraits traits = with_gradients(megatron_core(), 2);  // mixed_precision: PURE
+  traits.name = "llm-foundry";
+  traits.keeps_weight_buffers = false;
+  traits.flash_rate = kTritonAttention;
   return traits;
 }
 

@@ -68,6 +68,7 @@ struct FrameworkTraits {
   int embedding_kernels = 18, head_kernels = 42;  // both directions; with the loss
   bool fused_kernels = false;    // bias, dropout, residual and masked softmax in one pass each
   bool flash_attention = false;  // no score ever reaches memory
+  double flash_rate = 1;         // of FlashAttention-2's (kFlashForward)
   bool dropout = true;
   bool fused_loss = false;            // softmax and cross entropy write over the logits
   bool keeps_weight_buffers = false;  // Transformer Engine; planner/estimate/memory_estimate.cpp
@@ -94,6 +95,8 @@ FrameworkTraits megatron_deepspeed_timed();
 FrameworkTraits megatron_lm();
 /// Megatron core with Transformer Engine, from 2023 on.
 FrameworkTraits megatron_core();
+/// MosaicML's llm-foundry of 2023 on Composer: PyTorch's FSDP, flash attention in Triton.
+FrameworkTraits llm_foundry();
 /// By its name. Throws InputError with a suggestion.
 FrameworkTraits framework_traits(std::string_view name);
 /// The same with gradients of so many bytes, summed and exchanged: what adds a micro-batch's to the
@@ -131,5 +134,8 @@ inline constexpr double kOverlapOrder = 4;
 inline constexpr double kOverlapOrderOfGroups = 2;
 /// Flash attention's rate, against that of a plain product.
 inline constexpr double kFlashForward = 0.75, kFlashBackward = 0.65;
+/// The first flash attention in Triton, against FlashAttention-2, which is 1.3 to 2.5 times as fast
+/// (arXiv:2307.08691 §4): the geometric mean.
+inline constexpr double kTritonAttention = 1 / 1.8;
 
 }  // namespace pipewright::planner

@@ -215,7 +215,7 @@ std::optional<MeasuredCase> fsdp_case(MeasuredTable& table, const Document& r) {
   const std::string device = r.at("device");
   MeasuredCase row;
   row.model = mpt(r);
-  row.framework = planner::megatron_core();
+  row.framework = planner::llm_foundry();
   const bool hopper = device.starts_with("h100");
   const char* name = hopper ? "H100" : device == "a100_40gb" ? "A100-SXM4-40GB" : "A100";
   row.machine = planner::nvlink_machine(name, hopper ? 400e9 : 200e9);

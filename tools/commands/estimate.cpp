@@ -298,7 +298,7 @@ Command estimate_command() {
        .name = "--framework",
        .argument = "NAME",
        .help = "whose kernels and memory (megatron-core)",
-       .choices = {"megatron-core", "megatron-lm", "megatron-deepspeed"},
+       .choices = {"megatron-core", "megatron-lm", "megatron-deepspeed", "llm-foundry"},
        .checked = true},
       {.group = "Job",
        .name = "--grad-accum-dtype",

@@ -58,6 +58,17 @@ TEST(AttentionCore, OfHeadsThatAreNoMultipleOfEightWideTakesThreeTimesAsLong) {
   EXPECT_NEAR(seconds(150).first, 3 * seconds(150).second, 1e-12);
 }
 
+TEST(AttentionCore, InTritonTakesLongerThanFlashAttention2) {
+  const DeviceRates device = device_rates("A100");
+  const auto core = [&](const FrameworkTraits& framework) {
+    return attention_core_seconds(device,
+                                  block_work(gpt(), framework, setup_of(1, 1, 1, 1), false));
+  };
+  const KernelSeconds triton = core(llm_foundry()), flash = core(megatron_core());
+  EXPECT_DOUBLE_EQ(triton.forward, 1.8 * flash.forward);
+  EXPECT_DOUBLE_EQ(triton.backward, 1.8 * flash.backward);
+}
+
 TEST(Collectives, MoveWhatARingMoves) {
   const NodeRates node{plain_device(), 100e9, 40e9};
   const double inside = kCollectiveStart + 4 * kCollectiveStartPerMember;
@@ -261,7 +272,7 @@ TEST(Refusals, SayWhatWouldDo) {
             "last; take ZeRO 1, or pp = 1");
   EXPECT_NE(test::refusal([] { framework_traits("megatron"); })
                 .message()
-                .find("known are megatron-core, megatron-lm and megatron-deepspeed"),
+                .find("known are megatron-core, megatron-lm, megatron-deepspeed and llm-foundry"),
             std::string::npos);
   EXPECT_EQ(test::refusal([] { device_rates("A101"); }).message(),
             "no rates are known for the device \"A101\"; known are T4, V100, A100, H100, H200 and "
