@@ -234,6 +234,30 @@ TEST(Mpi, RanksThatDivideRowsGiveTheSerialBits) {
   }
 }
 
+TEST(Mpi, RanksThatDivideSequencesGiveTheSerialBits) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  const Model model = with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}});
+  for (const Layout& layout :
+       {Layout{.tensor = 1, .context = processes()},
+        Layout{.tensor = processes() / 2, .context = 2},
+        Layout{
+            .tensor = 1, .replicas = processes() / 2, .sharded = true, .zero = 3, .context = 2}}) {
+    for (const exec::Numerics numerics : {exec::Numerics::Exact, exec::Numerics::Fast}) {
+      const Program program =
+          divided(planner::make_order("1f1b", {1, 4, 1, {}}), model, layout, "torch", numerics);
+      for (const auto& group_of : {through_windows(), over_the_wire()}) {
+        DividedSetting setting(program, model, numerics, layout);
+        setting.training.verified_steps = 2;
+        const auto run = train(program, setting.training, 2, group_of);
+        ASSERT_TRUE(run.finished()) << run.failure;
+        if (!is_first()) continue;
+        EXPECT_LT(run.verify.value().gradients.norm_rel, 2e-6);
+        EXPECT_EQ(run.verify.value().parameters.bitwise, numerics == exec::Numerics::Exact);
+      }
+    }
+  }
+}
+
 TEST(Mpi, RanksThatDivideExpertsGiveTheSerialBits) {
   if (processes() < 2) GTEST_SKIP() << "needs two processes";
   const Layout layout{.tensor = 1, .experts = 2};

@@ -286,11 +286,17 @@ TEST_F(Modes, ProcessesSaveTheirPartsAndEvaluateAsThreadsDo) {
           "plan.json --numerics exact --mode evaluate --load-checkpoint threads")["evaluation"]);
 }
 
-/// A plan with tp: a process for each device trains, one for each pipeline rank evaluates.
-class DividedModes : public Modes, public testing::WithParamInterface<const char*> {};
+/// A plan with tp, or cp: a process for each device trains; one for each pipeline rank evaluates,
+/// of each part of the sequences where it has such.
+struct DividedMode {
+  const char* example;
+  int evaluating;  // processes
+};
+class DividedModes : public Modes, public testing::WithParamInterface<DividedMode> {};
 
 TEST_P(DividedModes, APlanThatDividesLayersIsAJobOfItsDevices) {
-  const std::string job = PIPEWRIGHT_SOURCE_DIR "/examples/" + std::string(GetParam()) + ".json";
+  const std::string job =
+      PIPEWRIGHT_SOURCE_DIR "/examples/" + std::string(GetParam().example) + ".json";
   ASSERT_EQ(pipewright("tune " + job + " -o divided.json", folder_).status, 0);
   const std::string run = "divided.json --data " PIPEWRIGHT_SOURCE_DIR "/LICENSE --numerics exact ";
   const CommandResult alone = pipewright("run " + run + "--transport tcp", folder_);
@@ -309,18 +315,20 @@ TEST_P(DividedModes, APlanThatDividesLayersIsAJobOfItsDevices) {
 
   const Json here = run_json(run + "--mode evaluate --load-checkpoint sockets")["evaluation"];
   EXPECT_GT(here["samples"], 0);
-  const CommandResult there =
-      shell(PIPEWRIGHT_SOURCE_DIR "/tests/support/start_job 2 $PW run " + run +
-                "--transport tcp --mode evaluate --load-checkpoint threads --json",
-            folder_);
+  const CommandResult there = shell(
+      PIPEWRIGHT_SOURCE_DIR "/tests/support/start_job " + std::to_string(GetParam().evaluating) +
+          " $PW run " + run + "--transport tcp --mode evaluate --load-checkpoint threads --json",
+      folder_);
   ASSERT_EQ(there.status, 0) << there.err;
   EXPECT_EQ(Json::parse(there.out)["evaluation"], here);
 }
 
 INSTANTIATE_TEST_SUITE_P(Examples, DividedModes,
-                         testing::Values("tensor-parallel", "sequence-parallel"),
+                         testing::Values(DividedMode{"tensor-parallel", 2},
+                                         DividedMode{"sequence-parallel", 2},
+                                         DividedMode{"context-parallel", 4}),
                          [](const auto& one) {
-                           const std::string name = one.param;
+                           const std::string name = one.param.example;
                            return name.substr(0, name.find('-'));
                          });
 
