@@ -186,6 +186,14 @@ StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory
     const bool are_divided = memory.whole_gradients.value > 0;
     memory.constant += are_divided ? part_of(sums, state, shards_of(plan)) : sums;
     if (are_divided) memory.whole_gradients += sums;
+    if (const StageDivision ranks = division_of(plan, kind); ranks.context > 1) {
+      // Their W holds the sums of a micro-batch besides.
+      const StageBuffers buffers = buffers_of(plan.model, layers, plan.micro_batch_size,
+                                              recompute_of(plan.model, plan.training.recompute),
+                                              ranks, RowsToExperts::Even, exec::Numerics::Exact);
+      memory.in_w = Bytes(buffers.w.most);
+      memory.in_b = Bytes(buffers.most_in_b());
+    }
     return memory;
   }
   StageMemory memory;

@@ -21,13 +21,14 @@ class StageWalk {
  public:
   StageWalk(const Model& model, const StagePlan& stage, int micro_batch_size,
             std::span<const LayerRecompute> recompute, const StageDivision& ranks = {},
-            RowsToExperts rows = RowsToExperts::Even)
+            RowsToExperts rows = RowsToExperts::Even,
+            exec::Numerics numerics = exec::Numerics::Fast)
       : model_(model),
         stage_(stage),
         extent_(exec::extent_of_rank(model, micro_batch_size, ranks)),
         ops_(model.bytes_per_element),
         rows_(rows),
-        groups_(kFirstPlace, ranks, exec::Numerics::Fast),
+        groups_(kFirstPlace, ranks, numerics),
         divides_logits_(is_last() && vocabulary_split(model, ranks.tensor).head),
         layers_(exec::make_metered_layers(model, stage.first_layer, stage.end_layer, extent_, ops_,
                                           recompute, &groups_)),
@@ -71,7 +72,7 @@ class StageWalk {
 
   ActionBytes backward_weight() {
     const std::int64_t before = begin();
-    run(row_gradients_.bring_together(saved_));
+    const Buffer sums = run(row_gradients_.bring_together(saved_));
     for (std::size_t l = layers_.size(); l-- > 0;) run(layers_[l]->backward_weight(saved_[l]));
     return since(before);
   }
@@ -156,8 +157,8 @@ class StageWalk {
 
 StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                         std::span<const LayerRecompute> recompute, const StageDivision& ranks,
-                        RowsToExperts rows) {
-  StageWalk walk(model, stage, micro_batch_size, recompute, ranks, rows);
+                        RowsToExperts rows, exec::Numerics numerics) {
+  StageWalk walk(model, stage, micro_batch_size, recompute, ranks, rows, numerics);
   StageBuffers buffers;
   buffers.f = walk.forward();
   buffers.i = walk.backward_input();

@@ -14,6 +14,7 @@
 #include "core/model/recompute.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/plan/plan.hpp"
+#include "exec/layers/rank_groups.hpp"
 
 namespace pipewright::planner {
 
@@ -37,7 +38,8 @@ enum class RowsToExperts : std::uint8_t { Even, Most };
 /// `ranks`: so many divide its layers.
 StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_batch_size,
                         std::span<const LayerRecompute> recompute = {},
-                        const StageDivision& ranks = {}, RowsToExperts rows = RowsToExperts::Even);
+                        const StageDivision& ranks = {}, RowsToExperts rows = RowsToExperts::Even,
+                        exec::Numerics numerics = exec::Numerics::Fast);
 
 /// The bytes of an F without a backward (run --mode evaluate, predict), which keeps nothing:
 /// `change` is 0.

@@ -42,6 +42,7 @@ std::string name_of(const PeakCase& c) {
   std::string name = std::string(c.model) + "_" + c.schedule + "_" + std::to_string(c.ranks);
   if (c.chunks > 1) name += "x" + std::to_string(c.chunks);
   if (c.tensor > 1) name += "_tp" + std::to_string(c.tensor);
+  if (c.micro_batch_size == 2) name += "_of_2";
   if (c.rows) name += "_sp";
   if (c.context > 1) name += "_cp" + std::to_string(c.context);
   if (c.experts > 1) name += "_ep" + std::to_string(c.experts);
@@ -295,6 +296,10 @@ INSTANTIATE_TEST_SUITE_P(
             .model = "transformer", .schedule = "gpipe", .ranks = 2, .tensor = 2, .context = 2},
         PeakCase{.model = "llama", .schedule = "zb-h1", .ranks = 2, .context = 2},
         PeakCase{.model = "llama", .schedule = "gpipe", .ranks = 2, .context = 4},
+        PeakCase{
+            .model = "llama", .schedule = "zb-h1", .ranks = 2, .micro_batch_size = 2, .context = 2},
+        PeakCase{.model = "mixtral", .schedule = "1f1b", .ranks = 2, .context = 2},
+        PeakCase{.model = "deepseek", .schedule = "zb-h1", .ranks = 2, .context = 2},
         PeakCase{
             .model = "llama", .schedule = "1f1b", .ranks = 2, .recompute = kFull, .context = 2},
         PeakCase{.model = "llama",
