@@ -105,19 +105,19 @@ TEST(Completion, GoesBackwardToo) {
 /// Of outputs that nobody takes the graph need not say anything: means and variances, sums of
 /// exponentials.
 TEST(Completion, GoesBackwardThroughOperatorsWhoseOutputsAreLeftOut) {
-  const Completion norm = completed(graph_of(
-      kPair,
-      tensor("x", "[4, 6]") + ", " + tensor("scale", "[6]") + ", " + tensor("bias", "[6]") + ", " +
-          tensor("y", "[4, 6]", R"("placements": ["S0"])"),
-      R"({"name": "norm", "rule": "layer_norm", "inputs": ["x", "scale", "bias"],
+  const Completion norm = completed(
+      graph_of(kPair,
+               tensor("x", "[4, 6]") + ", " + tensor("scale", "[6]") + ", " +
+                   tensor("bias", "[6]") + ", " + tensor("y", "[4, 6]", R"("placements": ["S0"])"),
+               R"({"name": "norm", "rule": "layer_norm", "inputs": ["x", "scale", "bias"],
           "outputs": ["y"], "attributes": [1e-05, 1]})"));
   EXPECT_EQ(layout(norm, "x"), "S0");
   const std::string heads = "[2, 8, 4, 16]";
-  const Completion attention = completed(graph_of(
-      kPair,
-      tensor("q", heads) + ", " + tensor("k", heads) + ", " + tensor("v", heads) + ", " +
-          tensor("out", heads, R"("placements": ["S2"])"),
-      R"({"name": "mix", "rule": "flash_attention", "inputs": ["q", "k", "v", null, null],
+  const Completion attention = completed(
+      graph_of(kPair,
+               tensor("q", heads) + ", " + tensor("k", heads) + ", " + tensor("v", heads) + ", " +
+                   tensor("out", heads, R"("placements": ["S2"])"),
+               R"({"name": "mix", "rule": "flash_attention", "inputs": ["q", "k", "v", null, null],
           "outputs": ["out"]})"));
   EXPECT_EQ(layout(attention, "q") + layout(attention, "k") + layout(attention, "v"), "S2S2S2");
   EXPECT_EQ(implementation(attention, "mix"), "flash_attn 0");
