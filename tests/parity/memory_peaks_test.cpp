@@ -298,8 +298,6 @@ INSTANTIATE_TEST_SUITE_P(
         PeakCase{.model = "llama", .schedule = "gpipe", .ranks = 2, .context = 4},
         PeakCase{
             .model = "llama", .schedule = "zb-h1", .ranks = 2, .micro_batch_size = 2, .context = 2},
-        PeakCase{.model = "mixtral", .schedule = "1f1b", .ranks = 2, .context = 2},
-        PeakCase{.model = "deepseek", .schedule = "zb-h1", .ranks = 2, .context = 2},
         PeakCase{
             .model = "llama", .schedule = "1f1b", .ranks = 2, .recompute = kFull, .context = 2},
         PeakCase{.model = "llama",
