@@ -1,5 +1,6 @@
 // pipewright analyze: where the time of a step is lost.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -18,7 +19,7 @@
 #include "tools/input/trace_files.hpp"
 #include "tools/input/trace_program.hpp"
 #include "tools/output/timeline_text.hpp"
-#include "tools/output/waiting_text.hpp"
+#include "tools/output/trace_text.hpp"
 #include "traces/analysis/action_costs.hpp"
 #include "traces/analysis/bubbles.hpp"
 #include "traces/analysis/overhead_causes.hpp"
@@ -297,12 +298,12 @@ int run_analyze(const Arguments& arguments, Session& session) {
     throw InputError(files[1], "",
                      "is one file too many: only traces may be several files, one for each rank");
   }
-  if (!trace) {
-    refuse_flags(arguments, trace_flags(),
-                 "belongs to traces; simulate --emit-order writes orders");
-  } else {
+  if (trace) {
     refuse_flags(arguments, subject_flags(),
                  "belongs to what is simulated; a trace brings its own times");
+  } else {
+    refuse_flags(arguments, trace_flags(),
+                 "belongs to traces; simulate --emit-order writes orders");
   }
   const Step step = trace ? step_of_traces(files, arguments) : step_of_subject(arguments, session);
   const traces::BubbleReport report = bubbles_of(step);
@@ -329,8 +330,8 @@ Command analyze_command() {
   command.summary = "say where the time of a step is lost: bubbles by cause, stragglers";
   command.description =
       "Reads a trace of Pipewright, or those of PyTorch's ranks (a file each in any order, or "
-      "their "
-      "folder), or simulates a plan, an order or a schedule as simulate does. PyTorch waits for an "
+      "their folder), or simulates a plan, an order or a schedule as simulate does. PyTorch waits "
+      "for an "
       "input inside the slice that needs it: this wait is taken out of the slice, and the output "
       "says by which rule. On GPUs an action takes the time of the kernels that it launched. Where "
       "the ranks' clocks would let a message end before it began, they are set right by the "

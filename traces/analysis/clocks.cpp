@@ -137,7 +137,7 @@ class Fitter {
   ClockFit run() {
     count_acausal(fit_.acausal_before, fit_.worst_before_ns);
     fit_.messages = messages_.size();
-    const Limits limit = limits_of(messages_, ranks_.size(), no_allowance);
+    const Limits limit = limits();
     fit_.agreed = all_hold_unshifted(both(limit, limits_by_round_trip(messages_, limit)));
     if (!fit_.agreed) shift_all(along_tree(rough_offsets()));
     find_middle();
@@ -162,6 +162,8 @@ class Fitter {
  private:
   using Pairs = std::vector<std::vector<std::optional<PairFit>>>;
 
+  Limits limits() const { return limits_of(messages_, ranks_.size(), no_allowance); }
+
   void count_acausal(std::size_t& count, std::int64_t& worst) const {
     for (const Message& message : messages_) {
       const std::int64_t by = message.begun_ns - message.ended_ns;
@@ -181,7 +183,7 @@ class Fitter {
   /// Two-way differences (as NTP's, RFC 5905 §8): half of what the fastest messages of the two
   /// directions differ by. One direction alone: the fastest takes no time.
   Pairs rough_offsets() const {
-    const Limits limit = limits_of(messages_, ranks_.size(), no_allowance);
+    const Limits limit = limits();
     Pairs pairs(ranks_.size(), std::vector<std::optional<PairFit>>(ranks_.size()));
     for (std::size_t a = 0; a < ranks_.size(); ++a) {
       for (std::size_t b = 0; b < ranks_.size(); ++b) {
@@ -252,10 +254,12 @@ class Fitter {
   /// The middle of what is allowed: the mean of the least and the greatest solution of the
   /// difference constraints, which is itself one.
   void refine() {
-    const auto exact = [&] { return limits_of(messages_, ranks_.size(), no_allowance); };
-    if (!closed(exact())) correct_drift();
-    Limits limit = exact();
-    if (!closed(limit)) limit = widened(limit);
+    Limits limit = limits();
+    if (!closed(limit)) {
+      correct_drift();
+      limit = limits();
+      if (!closed(limit)) limit = widened(limit);
+    }
     auto closure = closed(both(limit, limits_by_round_trip(messages_, limit)));
     if (!closure) closure = closed(limit);
     std::vector<double> by(ranks_.size(), 0);
@@ -299,7 +303,7 @@ class Fitter {
     }
     const std::vector<double> by = along_tree(pairs, &drift_);
     for (Message& message : messages_) {
-      const double from = static_cast<double>(message.begun_ns - fit_.middle_ns);
+      const double from = from_middle(message);
       const double to = static_cast<double>(message.ended_ns - fit_.middle_ns);
       message.begun_ns += std::llround(drift_[message.from] * from);
       message.ended_ns += std::llround(drift_[message.to] * to);
@@ -326,7 +330,10 @@ class Fitter {
     double low = -kMostDrift, high = kMostDrift;
     for (int i = 0; i < 60; ++i) {
       const double a = low + (high - low) / 3, b = high - (high - low) / 3;
-      (fit(a).width < fit(b).width ? low : high) = fit(a).width < fit(b).width ? a : b;
+      if (fit(a).width < fit(b).width)
+        low = a;
+      else
+        high = b;
     }
     return fit((low + high) / 2);
   }

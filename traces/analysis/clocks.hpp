@@ -1,5 +1,5 @@
 // The clocks of ranks brought together by the messages between them
-// (docs/decisions/0050-clocks.md).
+// (docs/decisions/0050-clocks-of-traces.md).
 #pragma once
 
 #include <cstdint>

@@ -103,9 +103,8 @@ void end_receives_where_needed(TraceRank& rank) {
 
 class Separator {
  public:
-  Separator(TraceRank& rank, SliceSurroundings around)
-      : rank_(rank), operators_(merged(std::move(around.operators))) {
-    std::sort(around.receives.begin(), around.receives.end(), by_time);
+  Separator(TraceRank& rank, const SliceSurroundings& around)
+      : rank_(rank), operators_(around.operators) {
     for (TraceSpan& span : rank.spans) {
       if (is_compute(span.cell.action.kind) || is_update(span)) continue;
       if (!around.on_device) rank_.posts.push_back({span.start_ns, span.end_ns});
@@ -173,7 +172,7 @@ class Separator {
   }
 
   TraceRank& rank_;
-  std::vector<TimeRange> operators_;
+  const std::vector<TimeRange>& operators_;
   std::set<std::string> issued_;               // RECVs
   std::map<std::string, TraceSpan*> arrived_;  // by name: the RECVs whose end is shown
 };
@@ -202,9 +201,15 @@ void join_updates(TraceRank& rank) {
 
 }  // namespace
 
-void separate_waits(TraceRank& rank, SliceSurroundings around) {
+SliceSurroundings in_order(SliceSurroundings around) {
+  std::sort(around.receives.begin(), around.receives.end(), by_time);
+  around.operators = merged(std::move(around.operators));
+  return around;
+}
+
+void separate_waits(TraceRank& rank, const SliceSurroundings& around) {
   join_updates(rank);
-  Separator(rank, std::move(around)).run();
+  Separator(rank, around).run();
   sort_by_start(rank.spans);
 }
 

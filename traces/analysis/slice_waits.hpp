@@ -15,6 +15,8 @@ struct SliceSurroundings {
   std::vector<TimeRange> operators;  // that compute ("aten::mm", a kernel); those inside others too
   bool on_device = false;            // times of actions are those of their kernels
 };
+/// By time, operators that touch made one. O(n log n).
+SliceSurroundings in_order(SliceSurroundings around);
 
 /// What happens beside the rank's spans plays no part. Moves the start of each computation past the
 /// time that it waits, and fills `waits`, `posts` and `wait_rule` of the rank. A RECV ends with the
@@ -23,8 +25,9 @@ struct SliceSurroundings {
 /// trace allows applies. Receives: the computation waits, for each receive that it needs, from the
 /// last operator before that receive's end until that end. Operators: it waits from the slice's
 /// start until the first operator inside it. A wait in the middle of a slice (the second input of
-/// an overlapped pair) counts at its start. O(n log n).
-void separate_waits(TraceRank& rank, SliceSurroundings around);
+/// an overlapped pair) counts at its start. `around` is in_order(), of all steps of the rank; they
+/// may be many more than the spans of this one: O(spans log n).
+void separate_waits(TraceRank& rank, const SliceSurroundings& around);
 
 /// The rule where neither receives nor operators are shown and there are several ranks: no
 /// computation begins before what feeds it on another rank has ended. For ranks without a rule.

@@ -18,10 +18,10 @@ class Innermost {
   }
 
   std::optional<std::size_t> at(std::int64_t moment) const {
-    const auto behind = std::upper_bound(
+    const auto after = std::upper_bound(
         slices_.begin(), slices_.end(), moment,
         [](std::int64_t time, const TraceSpan& slice) { return time < slice.start_ns; });
-    for (auto i = static_cast<std::size_t>(behind - slices_.begin()); i-- > 0;) {
+    for (auto i = static_cast<std::size_t>(after - slices_.begin()); i-- > 0;) {
       if (latest_end_[i] <= moment) return std::nullopt;
       if (slices_[i].end_ns > moment) return i;
     }

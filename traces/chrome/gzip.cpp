@@ -13,11 +13,8 @@
 namespace pipewright::traces {
 namespace {
 
-// windowBits of zlib: 15 for the largest window, 16 more for the gzip format.
-constexpr int kGzipFormat = 15 + 16;
 // The lines of a trace are so alike that higher levels gain little and cost several times as much.
 constexpr int kLevel = 4;
-constexpr std::size_t kChunk = std::size_t{1} << 18;
 
 /// The next part of the input that fits zlib's 32-bit counter.
 void feed(z_stream& stream, std::string_view& rest) {
@@ -45,16 +42,16 @@ struct Deflater {
 std::string gzip(std::string_view bytes) {
   Deflater deflater;
   z_stream& stream = deflater.stream;
-  std::vector<char> chunk(kChunk);
+  std::vector<char> chunk(kGzipPiece);
   std::string out;
   int state = Z_OK;
   while (state != Z_STREAM_END) {
     if (stream.avail_in == 0) feed(stream, bytes);
     stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
-    stream.avail_out = static_cast<uInt>(kChunk);
+    stream.avail_out = static_cast<uInt>(kGzipPiece);
     state = deflate(&stream, bytes.empty() ? Z_FINISH : Z_NO_FLUSH);
     PIPEWRIGHT_ASSERT(state == Z_OK || state == Z_STREAM_END, "zlib cannot compress");
-    out.append(chunk.data(), kChunk - stream.avail_out);
+    out.append(chunk.data(), kGzipPiece - stream.avail_out);
   }
   return out;
 }
@@ -65,9 +62,9 @@ bool is_gzip(std::string_view bytes) {
 
 std::string gunzip(std::string_view bytes, const std::string& file, std::uint64_t most_bytes) {
   UnpackedStream stream(bytes, file, most_bytes);
-  std::vector<char> chunk(kChunk);
+  std::vector<char> chunk(kGzipPiece);
   std::string out;
-  while (const auto count = stream.sgetn(chunk.data(), static_cast<std::streamsize>(kChunk)))
+  while (const auto count = stream.sgetn(chunk.data(), static_cast<std::streamsize>(kGzipPiece)))
     out.append(chunk.data(), static_cast<std::size_t>(count));
   return out;
 }

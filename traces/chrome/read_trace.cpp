@@ -249,7 +249,7 @@ class Collector {
     const auto add = [&](int step, const TraceSpan& span) {
       TraceRank& rank = steps_[step][number];
       rank.rank = number;
-      rank.lanes = lanes;
+      if (rank.lanes.size() < lanes.size()) rank.lanes = lanes;
       rank.spans.push_back(span);
     };
     if (own_) {
@@ -269,9 +269,10 @@ class Collector {
     for (std::size_t i = 0; i < spans.size(); ++i) {
       if (steps.step_of[i] != StepsOfSlices::kNoStep) add(steps.step_of[i], spans[i]);
     }
+    const SliceSurroundings around = in_order(std::move(process.around));
     for (auto& [step, ranks] : steps_) {
       const auto found = ranks.find(number);
-      if (found != ranks.end()) separate_waits(found->second, process.around);
+      if (found != ranks.end()) separate_waits(found->second, around);
     }
   }
 

@@ -14,11 +14,11 @@ bool is_step_update(const TraceSpan& slice) { return slice.cell.action.kind == A
 
 /// The number of the marked step that begins last before the slice and holds its start.
 int marked_step(const TraceSpan& slice, const std::vector<MarkedStep>& marks) {
-  const auto behind = std::upper_bound(
+  const auto after = std::upper_bound(
       marks.begin(), marks.end(), slice.start_ns,
       [](std::int64_t time, const MarkedStep& mark) { return time < mark.range.start_ns; });
-  if (behind == marks.begin() || std::prev(behind)->range.end_ns <= slice.start_ns) return kNoStep;
-  return std::prev(behind)->number;
+  if (after == marks.begin() || std::prev(after)->range.end_ns <= slice.start_ns) return kNoStep;
+  return std::prev(after)->number;
 }
 
 /// nullopt if a computation lies in no marked step.

@@ -14,9 +14,6 @@
 namespace pipewright::traces {
 namespace {
 
-// windowBits of zlib: 15 for the largest window, 16 more for the gzip format.
-constexpr int kStreamFormat = 15 + 16;
-constexpr std::size_t kStreamPiece = std::size_t{1} << 18;
 // Traces shrink to a tenth or a fortieth, nothing to less than a thousandth. Small ones are let be.
 constexpr std::uint64_t kMostRatio = 250, kFreeBytes = std::uint64_t{32} << 20;
 
@@ -25,7 +22,7 @@ constexpr std::uint64_t kMostRatio = 250, kFreeBytes = std::uint64_t{32} << 20;
 struct UnpackedStream::Inflater {
   z_stream stream{};
   Inflater() {
-    PIPEWRIGHT_ASSERT(inflateInit2(&stream, kStreamFormat) == Z_OK, "zlib does not start");
+    PIPEWRIGHT_ASSERT(inflateInit2(&stream, kGzipFormat) == Z_OK, "zlib does not start");
   }
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
@@ -33,7 +30,7 @@ struct UnpackedStream::Inflater {
 };
 
 UnpackedStream::UnpackedStream(const std::string& path, std::uint64_t most_bytes)
-    : file_(path), most_bytes_(most_bytes), descriptor_(open_to_read(path)), read_(kStreamPiece) {}
+    : file_(path), most_bytes_(most_bytes), descriptor_(open_to_read(path)), read_(kGzipPiece) {}
 
 UnpackedStream::UnpackedStream(std::string_view bytes, const std::string& file,
                                std::uint64_t most_bytes)
@@ -83,7 +80,7 @@ std::size_t UnpackedStream::inflate_some() {
     has_ended_ = false;
     if (!refill())
       throw InputError(file_, "", "is a gzip file that was cut short; copy or record it again");
-    const std::size_t most = std::min<std::size_t>(packed_.size(), kStreamPiece);
+    const std::size_t most = std::min<std::size_t>(packed_.size(), kGzipPiece);
     // zlib takes a pointer to non-const and does not write through it.
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed_.data()));  // NOLINT
     stream.avail_in = static_cast<uInt>(most);
@@ -105,7 +102,7 @@ UnpackedStream::int_type UnpackedStream::underflow() {
     refill();
     if (is_gzip(packed_)) {
       gzip_ = std::make_unique<Inflater>();
-      unpacked_.resize(kStreamPiece);
+      unpacked_.resize(kGzipPiece);
     }
   }
   char* begin = nullptr;

@@ -1,4 +1,4 @@
-#include "tools/output/waiting_text.hpp"
+#include "tools/output/trace_text.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -60,6 +60,8 @@ std::string clock_sentence(const ClockShift& clock) {
 
 /// How the clocks stand where none had to be moved.
 std::string agreed_sentence(const traces::ClockFit& fit) {
+  if (fit.messages == 0)
+    return "clocks are taken as they are: there is no message to check them by";
   std::int64_t least = 0, most = 0;
   std::string unbounded;
   for (const ClockShift& clock : fit.shifts) {
@@ -68,10 +70,8 @@ std::string agreed_sentence(const traces::ClockFit& fit) {
     if (!clock.bounded) unbounded += (unbounded.empty() ? " " : ", ") + std::to_string(clock.rank);
   }
   std::string text = "clocks are taken as they are: all " + std::to_string(fit.messages) +
-                     " messages end behind their begin, and leave open " + time(least) + " to +" +
+                     " messages end after they began, and leave open " + time(least) + " to +" +
                      time(most);
-  if (fit.messages == 0)
-    return "clocks are taken as they are: there is no message to check them by";
   if (!unbounded.empty()) text += "; not of ranks" + unbounded + ", which they do not bound";
   return text;
 }
