@@ -71,10 +71,10 @@ class Dividing {
     const auto has = [](const std::vector<std::size_t>& list, std::size_t stage) {
       return std::find(list.begin(), list.end(), stage) != list.end();
     };
-    std::size_t after = 0;  // the computation before
+    std::size_t after_last = 0;  // the place after the latest computation
     for (std::size_t i = 0; i < row_.size(); ++i) {
       if (!is_compute(row_[i].kind)) continue;
-      const std::size_t at = updates_.early ? after : i;
+      const std::size_t at = updates_.early ? after_last : i;
       const std::vector<std::size_t> soon = next_stages(i);
       std::erase_if(held, [&](std::size_t stage) {
         if (has(soon, stage)) return false;
@@ -86,7 +86,7 @@ class Dividing {
         held.push_back(stage);
         add(at, ActionKind::Unshard, stage);
       }
-      after = i + 1;
+      after_last = i + 1;
     }
     for (const std::size_t stage : held) add(row_.size(), ActionKind::Reshard, stage);
   }

@@ -123,7 +123,7 @@ class Updating {
     for (std::size_t s = stages_; s-- > 0;) {
       if (!shares(s, rank) || reduced_[s] != 0) continue;
       const std::size_t after =
-          updates_.early ? behind_last_gradient(rank, s) : draft_.ranks[rank].size();
+          updates_.early ? after_last_gradient(rank, s) : draft_.ranks[rank].size();
       const std::size_t at = std::max(least, after);
       insert(rank, at, ActionKind::ReduceGrad, s);
       least = at + 1;
@@ -168,7 +168,7 @@ class Updating {
   }
 
   /// The place after the last W or B of the stage; the end where there is none.
-  std::size_t behind_last_gradient(std::size_t rank, std::size_t stage) const {
+  std::size_t after_last_gradient(std::size_t rank, std::size_t stage) const {
     const auto& row = draft_.ranks[rank];
     const auto weighs = [stage](ActionKind kind, std::size_t of) {
       return of == stage && (kind == ActionKind::W || kind == ActionKind::B);

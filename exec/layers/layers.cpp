@@ -149,7 +149,7 @@ int width_after_chain(const std::vector<Layer>& layers, int width, const std::st
   return width;
 }
 
-int width_behind_mixture(const Layer& layer, int width, const std::string& path) {
+int width_after_mixture(const Layer& layer, int width, const std::string& path) {
   const ExpertChoice& choice = layer.choice;
   if (choice.experts < 1 || choice.top_k < 1 || choice.top_k > choice.experts) {
     refuse_layer(path, std::to_string(choice.top_k) + " of " + std::to_string(choice.experts) +
@@ -163,7 +163,7 @@ int width_behind_mixture(const Layer& layer, int width, const std::string& path)
   return after;
 }
 
-int width_behind_residual(const Layer& layer, int width, const std::string& path) {
+int width_after_residual(const Layer& layer, int width, const std::string& path) {
   const int after = width_after_chain(layer.inner, width, path);
   const int added = width_after_chain(layer.shortcut, width, path + "/shortcut");
   if (after != added) {
@@ -231,12 +231,12 @@ int width_after(const Layer& layer, int width, const std::string& path) {
       if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");
       return layer.out;
     case LayerKind::Residual:
-      return width_behind_residual(layer, width, path);
+      return width_after_residual(layer, width, path);
     case LayerKind::Graph:
       return width_in_graph(layer, static_cast<int>(layer.inner.size()) - 1, width, path);
     case LayerKind::MixtureOfExperts:
       expect_width(layer, width, path);
-      return width_behind_mixture(layer, width, path);
+      return width_after_mixture(layer, width, path);
     case LayerKind::Custom:
       expect_width(layer, width, path);
       if (layer.out <= 0) refuse_layer(path, "\"out\" must be at least 1");

@@ -90,10 +90,10 @@ std::optional<exec::Checkpoint> load_checkpoint(const TrainingRequest& request, 
 /// `all` counts from the beginning of the training, so that a command that is given again after a
 /// crash comes to the same end.
 int steps_left(const std::optional<exec::Checkpoint>& start, int all) {
-  const int after = start ? start->facts().step : 0;
-  if (after < all) return all - after;
+  const int done = start ? start->facts().step : 0;
+  if (done < all) return all - done;
   throw InputError(start->folder().string(), "",
-                   "was saved after step " + std::to_string(after) +
+                   "was saved after step " + std::to_string(done) +
                        ", and the training ends after step " + std::to_string(all) +
                        "; ask for more with --steps, which counts from the first step");
 }
