@@ -54,40 +54,35 @@ Mesh Mesh::data_parallel(int replicas, int ranks) {
   return mesh;
 }
 
-Mesh Mesh::grid(int pipeline, int data, int context, int tensor) {
-  Mesh mesh = Mesh::pipeline(pipeline * data * context * tensor);
-  mesh.shape = {pipeline};
-  const std::array<std::pair<const char*, int>, 3> inner{
-      {{"dp", data}, {"cp", context}, {"tp", tensor}}};
-  for (const auto& [name, size] : inner) {
-    if (size == 1) continue;
+namespace {
+
+/// The outermost dimension first; those of one device are left out, but for "pp".
+Mesh mesh_of(const std::array<std::pair<std::string_view, int>, 4>& dims) {
+  int devices = 1;
+  for (const auto& [name, size] : dims) devices *= size;
+  Mesh mesh = Mesh::pipeline(devices);
+  mesh.shape.clear();
+  mesh.dim_names.clear();
+  for (const auto& [name, size] : dims) {
+    if (size == 1 && name != "pp") continue;
     mesh.shape.push_back(size);
     mesh.dim_names.emplace_back(name);
   }
   return mesh;
+}
+
+}  // namespace
+
+Mesh Mesh::grid(int pipeline, int data, int context, int tensor) {
+  return mesh_of({{{"pp", pipeline}, {"dp", data}, {"cp", context}, {"tp", tensor}}});
 }
 
 Mesh Mesh::grid_of_replicas(int pipeline, int data, int context, int tensor) {
-  Mesh mesh = grid(pipeline, data, context, tensor);
-  if (data > 1) {
-    std::swap(mesh.dim_names[0], mesh.dim_names[1]);
-    std::swap(mesh.shape[0], mesh.shape[1]);
-  }
-  return mesh;
+  return mesh_of({{{"dp", data}, {"pp", pipeline}, {"cp", context}, {"tp", tensor}}});
 }
 
 Mesh Mesh::grid_of_parts(int pipeline, int data, int context, int tensor) {
-  Mesh mesh = Mesh::pipeline(pipeline * data * context * tensor);
-  mesh.shape.clear();
-  mesh.dim_names.clear();
-  const std::array<std::pair<const char*, int>, 4> all{
-      {{"dp", data}, {"cp", context}, {"pp", pipeline}, {"tp", tensor}}};
-  for (const auto& [name, size] : all) {
-    if (size == 1 && std::string_view(name) != "pp") continue;
-    mesh.shape.push_back(size);
-    mesh.dim_names.emplace_back(name);
-  }
-  return mesh;
+  return mesh_of({{{"dp", data}, {"cp", context}, {"pp", pipeline}, {"tp", tensor}}});
 }
 
 bool Mesh::has_pipeline_inside_data() const {

@@ -25,6 +25,8 @@ struct Mesh {
   /// The same with "dp" before "pp": the ranks of a pipeline nearer to each other, replicas
   /// furthest apart.
   static Mesh grid_of_replicas(int pipeline, int data, int context, int tensor);
+  /// The same with "cp", too, before "pp": ranks along it lie as replicas do.
+  static Mesh grid_of_parts(int pipeline, int data, int context, int tensor);
   /// Whether replicas are further apart than the ranks of a pipeline; false without either.
   bool has_pipeline_inside_data() const;
   /// Device of each pipeline rank, of the first replica where there are several.
@@ -32,9 +34,7 @@ struct Mesh {
   /// Those of all replicas, one replica after the other: pipeline rank r of replica d is rank
   /// d * size("pp") + r of the run.
   std::vector<int> devices_of_replicas() const;
-  /// Of {"dp", "cp", "pp", "tp"}, in the same way: ranks along "cp" lie as replicas do.
-  static Mesh grid_of_parts(int pipeline, int data, int context, int tensor);
-  /// The same where each replica is as many as there are places along "cp", one after the other.
+  /// The same where every place along "cp" counts as a replica, one after the other.
   std::vector<int> devices_of_parts() const;
   /// The same with the "tp" devices of each of these ranks side by side.
   std::vector<int> devices_that_divide_ranks() const;

@@ -2,8 +2,10 @@
 // accepted as they are (docs/cli.md).
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/json.hpp"
@@ -19,6 +21,10 @@ enum class AutoMode : std::uint8_t { Full, Semi };
 
 /// A field of the strategy: "auto" (empty), a value, or the values to try.
 using Choice = std::vector<std::string>;
+
+/// Whose kernels and memory can be estimated; the first one unless a job says otherwise.
+inline constexpr std::array<std::string_view, 4> kFrameworks{"megatron-core", "megatron-lm",
+                                                             "megatron-deepspeed", "llm-foundry"};
 
 struct Strategy {
   Choice pp_degree, dp_degree, vpp_degree, accumulate_steps, micro_batch_size, schedule_mode;
@@ -41,7 +47,7 @@ struct Strategy {
   Choice rank_order;  // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
   Choice node_order;  // "file", or an order of the kinds of nodes (core/cluster/node_order.hpp)
   bool overlap_grad_reduce = false;
-  std::string framework = "megatron-core";  // whose kernels and memory are estimated
+  std::string framework{kFrameworks.front()};
   std::string grad_accum_dtype;  // "float32", "bfloat16", "float16"; empty: the framework's
 };
 

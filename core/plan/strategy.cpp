@@ -224,11 +224,9 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
   if (const auto overlap = fields.find("overlap_grad_reduce"))
     strategy.overlap_grad_reduce = overlap->boolean();
   if (const auto framework = fields.find("framework")) {
-    strategy.framework =
-        read_choice<std::string>(*framework, {{"megatron-core", "megatron-core"},
-                                              {"megatron-lm", "megatron-lm"},
-                                              {"megatron-deepspeed", "megatron-deepspeed"},
-                                              {"llm-foundry", "llm-foundry"}});
+    std::vector<std::pair<std::string_view, std::string_view>> choices;
+    for (const std::string_view name : kFrameworks) choices.emplace_back(name, name);
+    strategy.framework = read_choice(*framework, choices);
   }
   if (const auto type = fields.find("grad_accum_dtype")) {
     strategy.grad_accum_dtype =
@@ -332,7 +330,7 @@ void add_estimated(const Strategy& strategy, Json& json) {
   add("use_sequence_parallel", strategy.use_sequence_parallel, flags_json,
       strategy.opens_sequence_parallel);
   if (strategy.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
-  if (strategy.framework != "megatron-core") json["framework"] = strategy.framework;
+  if (strategy.framework != kFrameworks.front()) json["framework"] = strategy.framework;
   if (!strategy.grad_accum_dtype.empty()) json["grad_accum_dtype"] = strategy.grad_accum_dtype;
 }
 

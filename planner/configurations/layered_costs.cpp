@@ -205,11 +205,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     const auto ranks = rank_counts(asked, replicas, division, visitor);
     for (const ParallelSetup& batching : batchings) {
       for (const int p : ranks) {
-        ParallelSetup setup = batching;
-        setup.tensor = division.tensor;
-        setup.experts = division.experts;
-        setup.sequence_parallel = division.rows;
-        setup.context = division.context;
+        ParallelSetup setup = divided(batching, division);
         setup.pipeline = p;
         for (const int zero : zero_asked_) {
           setup.zero = zero;
@@ -219,6 +215,17 @@ class LayerConfigurations final : public ConfigurationCosts {
     }
   }
 
+  static ParallelSetup divided(ParallelSetup setup, const StageDivision& division) {
+    setup.tensor = division.tensor;
+    setup.experts = division.experts;
+    setup.sequence_parallel = division.rows;
+    setup.context = division.context;
+    return setup;
+  }
+
+  static std::string not_named(const std::string& field, const std::string& value) {
+    return field + " does not name " + value + "; add it to the values there, or write \"auto\"";
+  }
   template <class Value>
   static bool is_named(Value value, const std::vector<Value>& asked) {
     return std::find(asked.begin(), asked.end(), value) != asked.end();
@@ -228,8 +235,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     if (tensor == 1) return "";
     const std::string fault = tensor_fault(job_.model, tensor);
     if (!fault.empty() || is_named(tensor, tensor_asked_)) return fault;
-    return "mp_degree does not name tp " + std::to_string(tensor) +
-           "; add it to the values there, or write \"auto\"";
+    return not_named("mp_degree", "tp " + std::to_string(tensor));
   }
   /// The same of ranks that divide the sequences.
   std::optional<Refusal> context_refusal(const StageDivision& division) const {
@@ -240,18 +246,15 @@ class LayerConfigurations final : public ConfigurationCosts {
     if (std::string fault = context_fault(job_.model, division); !fault.empty())
       return Refusal{LeftOut::ContextBesideOthers, std::move(fault)};
     if (is_named(context, context_asked_)) return std::nullopt;
-    return Refusal{LeftOut::IndivisibleSequences, "cp_degree does not name cp " +
-                                                      std::to_string(context) +
-                                                      "; add it to the values there, or write "
-                                                      "\"auto\""};
+    return Refusal{LeftOut::IndivisibleSequences,
+                   not_named("cp_degree", "cp " + std::to_string(context))};
   }
   std::string expert_refusal(int experts, int replicas) const {
     if (replicas % experts != 0)
       return "ep " + std::to_string(experts) + " has to divide dp " + std::to_string(replicas);
     const std::string fault = expert_fault(job_.model, experts);
     if (!fault.empty() || is_named(experts, experts_asked_)) return fault;
-    return "ep_degree does not name ep " + std::to_string(experts) +
-           "; add it to the values there, or write \"auto\"";
+    return not_named("ep_degree", "ep " + std::to_string(experts));
   }
 
   std::string row_refusal(const StageDivision& division) const {
@@ -260,8 +263,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     if (tensor == 1 && !rows) return "";
     const std::string fault = rows ? sequence_fault(job_.model, tensor) : "";
     if (!fault.empty() || is_named(rows, rows_asked_)) return fault;
-    return std::string("use_sequence_parallel does not name ") + (rows ? "true" : "false") +
-           "; add it to the values there, or write \"auto\"";
+    return not_named("use_sequence_parallel", rows ? "true" : "false");
   }
 
   /// Why devices and replicas do not divide the layers so, as a sentence; nullopt: they can.
@@ -286,12 +288,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   bool may_divide(const StageDivision& division, int replicas, const SpaceVisitor& visitor) const {
     const auto fault = division_fault(division, replicas);
     if (!fault) return true;
-    ParallelSetup setup = setup_of(1, replicas);
-    setup.tensor = division.tensor;
-    setup.experts = division.experts;
-    setup.sequence_parallel = division.rows;
-    setup.context = division.context;
-    visitor.ruled_out(fault->rule, setup);
+    visitor.ruled_out(fault->rule, divided(setup_of(1, replicas), division));
     return false;
   }
   /// What does not depend on recompute.

@@ -20,9 +20,8 @@ KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work,
 /// Scores and what is computed from them.
 KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork& work);
 
-/// Messages of one direction. Those of tensor parallel ranks in the
-/// order of the direction: before attention (backward: the feed-forward part) and behind it, before
-/// the other half and behind it.
+/// Messages of one direction. Those of tensor parallel ranks in the order of the direction: before
+/// attention (backward: the feed-forward part) and after it, before the other half and after it.
 struct MessageSeconds {
   std::array<double, 4> tensor{};
   double experts = 0, context = 0;  // all of each kind together
@@ -33,8 +32,8 @@ struct MessageSeconds {
 struct BlockMessages {
   MessageSeconds forward, backward;
 };
-/// Under sequence parallelism a gather before and a scatter behind each half, of experts only where
-/// ranks divide each one; else an all-reduce behind each half.
+/// Under sequence parallelism a gather before and a scatter after each half, of experts only where
+/// ranks divide each one; else an all-reduce after each half.
 BlockMessages message_seconds(const NodeRates& node, int devices_per_node,
                               const ParallelSetup& setup, const BlockWork& work);
 

@@ -4,6 +4,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
+#include "core/order/element_type.hpp"
+#include "core/plan/job.hpp"
 
 namespace pipewright::planner {
 
@@ -92,15 +94,21 @@ Machine in_order(const Machine& machine, const std::vector<int>& nodes) {
   return result;
 }
 
-FrameworkTraits framework_traits(std::string_view name) {
+FrameworkTraits framework_traits(std::string_view name, std::string_view gradient_type) {
+  const ElementType* const type = element_type(gradient_type);
   for (const FrameworkTraits& traits :
        {megatron_core(), megatron_lm(), megatron_deepspeed(), llm_foundry()}) {
-    if (traits.name == name) return traits;
+    if (traits.name != name) continue;
+    return type == nullptr ? traits : with_gradients(traits, static_cast<double>(type->bytes));
   }
-  throw InputError(
-      "unknown framework \"" + std::string(name) + "\"" +
-      did_you_mean(name, {"megatron-core", "megatron-lm", "megatron-deepspeed", "llm-foundry"}) +
-      "; known are megatron-core, megatron-lm, megatron-deepspeed and llm-foundry");
+  std::string known;
+  for (const std::string_view one : kFrameworks) {
+    known += known.empty() ? "" : one == kFrameworks.back() ? " and " : ", ";
+    known += one;
+  }
+  throw InputError("unknown framework \"" + std::string(name) + "\"" +
+                   did_you_mean(name, {kFrameworks.begin(), kFrameworks.end()}) + "; known are " +
+                   known);
 }
 
 FrameworkTraits with_gradients(FrameworkTraits traits, double bytes) {

@@ -97,8 +97,9 @@ FrameworkTraits megatron_lm();
 FrameworkTraits megatron_core();
 /// MosaicML's llm-foundry of 2023 on Composer: PyTorch's FSDP, flash attention in Triton.
 FrameworkTraits llm_foundry();
-/// By its name. Throws InputError with a suggestion.
-FrameworkTraits framework_traits(std::string_view name);
+/// By its name; `gradient_type` as in a job's grad_accum_dtype, "": the framework's own. Throws
+/// InputError with a suggestion.
+FrameworkTraits framework_traits(std::string_view name, std::string_view gradient_type = "");
 /// The same with gradients of so many bytes, summed and exchanged: what adds a micro-batch's to the
 /// sum reads and writes the sum, and the update reads it.
 FrameworkTraits with_gradients(FrameworkTraits traits, double bytes);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "core/order/element_type.hpp"
 #include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
@@ -12,9 +11,8 @@ NodeOrderContexts::NodeOrderContexts(const Job& job, const Architecture& model)
   for (const std::string& text : job.strategy.node_order)
     asked_.push_back(read_node_order(job.cluster, text));
   if (asked_.empty()) asked_ = orders_;
-  FrameworkTraits framework = framework_traits(job.strategy.framework);
-  if (const ElementType* type = element_type(job.strategy.grad_accum_dtype))
-    framework = with_gradients(framework, static_cast<double>(type->bytes));
+  const FrameworkTraits framework =
+      framework_traits(job.strategy.framework, job.strategy.grad_accum_dtype);
   const Machine machine = machine_of(job.cluster);
   for (const NodeOrder& order : orders_)
     contexts_.push_back({model, framework, in_order(machine, nodes_in_order(job.cluster, order))});

@@ -261,7 +261,6 @@ struct SortOfLayers {
   int count = 0;
   std::vector<double> seconds;  // of one of them, by kind of rank
   std::vector<double> on_way;   // of these, what a micro-batch's way up and down has: F and I
-  double messages = 0;          // inside one of them, on the last kind of rank
 
   double least() const { return *std::min_element(seconds.begin(), seconds.end()); }
   double least_on_way() const { return *std::min_element(on_way.begin(), on_way.end()); }
@@ -278,12 +277,11 @@ std::vector<SortOfLayers> sorts_of_layers(const Architecture& model,
   std::vector<SortOfLayers> layers;
   for (const auto& [count, one] : sorts) layers.push_back({count, {}, {}});
   for (const LayerSeconds& pieces : layers_of_node) {
-    layers[0].messages = pieces.dense.messages();
-    layers[1].messages = pieces.with_experts.messages();
+    const double messages[] = {pieces.dense.messages(), pieces.with_experts.messages(), 0, 0};
     for (std::size_t k = 0; k < layers.size(); ++k) {
       const LayerRange& one = sorts[k].second;
       layers[k].seconds.push_back(pieces.forward(one) + pieces.backward(one) -
-                                  (with_messages ? 0 : layers[k].messages));
+                                  (with_messages ? 0 : messages[k]));
       layers[k].on_way.push_back(layers[k].seconds.back() - pieces.weight(one));
     }
   }
@@ -326,7 +324,7 @@ std::int64_t least_estimated_step(const EstimateContext& context, const Parallel
   }
   // Each stage's times are rounded to whole nanoseconds, by half of one at most, and so is each of
   // the messages of a block that are left out, with all that is computed again less than 24.
-  const double rounding = (with_messages ? 3e-9 : 15e-9) * (context.model.blocks + 2);
+  const double rounding = (with_messages ? 3e-9 : 15e-9) * layers_of(context.model);
   const double share = ranks_as_fast_as_the_fastest(layers, ranks, setup.pipeline);
   const double work = (least - rounding) * setup.micro_batches;
   const double updates = least_updates(context, setup, ranks.nodes, layers_of_node) - rounding;

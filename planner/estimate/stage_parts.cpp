@@ -116,14 +116,14 @@ class BlockPieces {
   }
 
   void add_feed_forward(PieceList& list, const MessageSeconds& sent, std::size_t place,
-                        const char* before, double seconds, const char* behind) const {
+                        const char* before, double seconds, const char* after) const {
     const char* const name = experts_ ? "experts" : "mlp";
     // The ranks that divide an expert gather the copies that came.
     if (experts_) add_experts_call(list, before);
     enter(list, name, sent.tensor[place]);
     list.push_back(computation(name, seconds));
     leave(list, name, sent.tensor[place + 1]);
-    if (experts_) add_experts_call(list, behind);
+    if (experts_) add_experts_call(list, after);
   }
 
   void add_experts_call(PieceList& list, const char* data) const {

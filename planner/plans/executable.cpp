@@ -22,10 +22,10 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
       !sequence_fault(job.model, parallel.tensor).empty())
     missing.push_back("rows of this model for sequence parallelism with tp " +
                       std::to_string(parallel.tensor));
-  if (const std::string cp = "cp " + std::to_string(parallel.context);
-      missing.empty() && !context_fault(job.model, parallel.context).empty())
+  const std::string cp = "cp " + std::to_string(parallel.context);
+  if (missing.empty() && !context_fault(job.model, parallel.context).empty())
     missing.push_back("sequences of this model for " + cp);
-  else if (missing.empty() && !context_fault(job.model, parallel.division()).empty())
+  if (missing.empty() && !context_fault(job.model, parallel.division()).empty())
     missing.push_back(cp + " beside " +
                       (parallel.experts > 1 ? "expert parallelism" : "sequence parallelism"));
   if (missing.empty() && !expert_fault(job.model, parallel.experts).empty())

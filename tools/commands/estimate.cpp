@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/architecture_model.hpp"
-#include "core/order/element_type.hpp"
+#include "core/plan/job.hpp"
 #include "planner/estimate/parallel_search.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
@@ -83,13 +83,6 @@ ParallelSpace space_of(const Arguments& arguments, const Cluster& cluster) {
   space.sequence_parallel =
       choices_of<bool>(arguments, "--sequence-parallel", {{"on", true}, {"off", false}});
   return space;
-}
-
-planner::FrameworkTraits framework_of(const Arguments& arguments) {
-  auto framework = planner::framework_traits(arguments.text_or("--framework", "megatron-core"));
-  const ElementType* type = element_type(arguments.text_or("--grad-accum-dtype", ""));
-  return type == nullptr ? framework
-                         : planner::with_gradients(framework, static_cast<double>(type->bytes));
 }
 
 /// The widths that the formulas need, of a model given layer by layer.
@@ -224,7 +217,9 @@ int run_estimate(const Arguments& arguments, Session& session) {
   const Cluster cluster = named_cluster(arguments.text_or("--cluster", "dgx-a100"),
                                         arguments.integer_or("--devices", 1, kMostDevices, 0));
   for (const std::string& text : cluster.assumed) session.note("assumed of the cluster: " + text);
-  const planner::FrameworkTraits framework = framework_of(arguments);
+  const planner::FrameworkTraits framework =
+      planner::framework_traits(arguments.text_or("--framework", std::string(kFrameworks.front())),
+                                arguments.text_or("--grad-accum-dtype", ""));
   const bool exhaustive = arguments.has("--exhaustive");
   const auto before = std::chrono::steady_clock::now();
   const ParallelResult result =
@@ -298,7 +293,7 @@ Command estimate_command() {
        .name = "--framework",
        .argument = "NAME",
        .help = "whose kernels and memory (megatron-core)",
-       .choices = {"megatron-core", "megatron-lm", "megatron-deepspeed", "llm-foundry"},
+       .choices = {kFrameworks.begin(), kFrameworks.end()},
        .checked = true},
       {.group = "Job",
        .name = "--grad-accum-dtype",
