@@ -18,6 +18,7 @@
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/plans/run_of_plan.hpp"
 #include "planner/schedules/registry.hpp"
+#include "tests/parity/plan_training.hpp"
 
 namespace pipewright::tests {
 namespace memory_peaks_test {
@@ -120,22 +121,10 @@ Plan plan_of(const PeakCase& c) {
 std::vector<std::int64_t> measured(const Plan& plan, const Program& program,
                                    exec::Numerics numerics = exec::Numerics::Fast,
                                    exec::RunMode mode = exec::RunMode::Train) {
-  const int micro_batches = plan.replicas() * plan.micro_batches;
-  const auto data = exec::make_data(
-      plan.model, {.samples = plan.micro_batch_size, .micro_batches = micro_batches, .seed = 7},
-      PIPEWRIGHT_SOURCE_DIR "/LICENSE");
-  exec::cpu::Training training;
-  training.model = &plan.model;
-  training.stages = plan.stages;
-  training.micro_batch_size = plan.micro_batch_size;
-  training.micro_batches = micro_batches;
-  training.optimizer = exec::optimizer_spec(plan.training.optimizer, 1e-3);
-  training.options.recompute = recompute_of(plan.model, plan.training.recompute);
-  training.options.numerics = numerics;
-  training.options.ranks.rows = mode == exec::RunMode::Train && plan.division().rows;
-  training.mode = mode;
-  training.data = data.get();
-  return exec::cpu::run_on_cpu(program, plan.costs, training, {.steps = 2}).peak_bytes;
+  PlanTraining on_text(plan, numerics);
+  on_text.training.options.ranks.rows = mode == exec::RunMode::Train && plan.division().rows;
+  on_text.training.mode = mode;
+  return exec::cpu::run_on_cpu(program, plan.costs, on_text.training, {.steps = 2}).peak_bytes;
 }
 
 class MemoryPeaks : public testing::TestWithParam<PeakCase> {};

@@ -216,22 +216,28 @@ TEST(Mpi, RanksThatDivideLayersGiveTheSerialBits) {
   EXPECT_EQ(ran, processes() == 4 ? 6 : 2);
 }
 
+/// Groups of ranks through windows of memory and over the wire: the serial run's parameters to the
+/// bit in exact numerics, its gradients nearly in fast ones.
+void expect_serial_run_among(const Program& program, const Model& model, const Layout& layout,
+                             exec::Numerics numerics) {
+  for (const auto& group_of : {through_windows(), over_the_wire()}) {
+    DividedSetting setting(program, model, numerics, layout);
+    setting.training.verified_steps = 2;
+    const auto run = train(program, setting.training, 2, group_of);
+    ASSERT_TRUE(run.finished()) << run.failure;
+    if (!is_first()) continue;
+    EXPECT_LT(run.verify.value().gradients.norm_rel, 2e-6);
+    EXPECT_EQ(run.verify.value().parameters.bitwise, numerics == exec::Numerics::Exact);
+  }
+}
+
 TEST(Mpi, RanksThatDivideRowsGiveTheSerialBits) {
   if (processes() < 2) GTEST_SKIP() << "needs two processes";
   const Layout layout{.tensor = processes(), .rows = true};
   const Model model = divisible_model({{"style", "llama"}, {"sequence", 8}});
   const Program program = divided(planner::make_order("1f1b", {1, 4, 1, {}}), model, layout);
-  for (const auto& group_of : {through_windows(), over_the_wire()}) {
-    for (const exec::Numerics numerics : {exec::Numerics::Exact, exec::Numerics::Fast}) {
-      DividedSetting setting(program, model, numerics, layout);
-      setting.training.verified_steps = 2;
-      const auto run = train(program, setting.training, 2, group_of);
-      ASSERT_TRUE(run.finished()) << run.failure;
-      if (!is_first()) continue;
-      EXPECT_LT(run.verify.value().gradients.norm_rel, 2e-6);
-      EXPECT_EQ(run.verify.value().parameters.bitwise, numerics == exec::Numerics::Exact);
-    }
-  }
+  for (const exec::Numerics numerics : {exec::Numerics::Exact, exec::Numerics::Fast})
+    expect_serial_run_among(program, model, layout, numerics);
 }
 
 TEST(Mpi, RanksThatDivideSequencesGiveTheSerialBits) {
@@ -245,15 +251,7 @@ TEST(Mpi, RanksThatDivideSequencesGiveTheSerialBits) {
     for (const exec::Numerics numerics : {exec::Numerics::Exact, exec::Numerics::Fast}) {
       const Program program =
           divided(planner::make_order("1f1b", {1, 4, 1, {}}), model, layout, "torch", numerics);
-      for (const auto& group_of : {through_windows(), over_the_wire()}) {
-        DividedSetting setting(program, model, numerics, layout);
-        setting.training.verified_steps = 2;
-        const auto run = train(program, setting.training, 2, group_of);
-        ASSERT_TRUE(run.finished()) << run.failure;
-        if (!is_first()) continue;
-        EXPECT_LT(run.verify.value().gradients.norm_rel, 2e-6);
-        EXPECT_EQ(run.verify.value().parameters.bitwise, numerics == exec::Numerics::Exact);
-      }
+      expect_serial_run_among(program, model, layout, numerics);
     }
   }
 }

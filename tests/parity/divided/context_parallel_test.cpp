@@ -13,6 +13,7 @@
 #include "planner/plans/run_of_plan.hpp"
 #include "planner/search/search.hpp"
 #include "tests/parity/divided/divided_outcome.hpp"
+#include "tests/parity/plan_training.hpp"
 
 namespace pipewright::tests {
 namespace context_parallel_test {
@@ -127,20 +128,10 @@ Plan tuned(int context, int tensor, int replicas, int zero) {
 }
 
 exec::cpu::CpuResult trained(const Plan& plan, const Program& program, Numerics numerics) {
-  const int micro_batches = plan.replicas() * plan.micro_batches;
-  const auto data = exec::make_data(
-      plan.model, {.samples = plan.micro_batch_size, .micro_batches = micro_batches, .seed = 7},
-      PIPEWRIGHT_SOURCE_DIR "/LICENSE");
-  exec::cpu::Training training;
-  training.model = &plan.model;
-  training.stages = plan.stages;
-  training.micro_batch_size = plan.micro_batch_size;
-  training.micro_batches = micro_batches;
-  training.optimizer = exec::optimizer_spec(plan.training.optimizer, 1e-3);
-  training.options.numerics = numerics;
-  training.data = data.get();
-  training.verified_steps = 2;
-  return exec::cpu::run_on_cpu(program, planner::costs_of_run(plan), training, {.steps = 2});
+  PlanTraining on_text(plan, numerics);
+  on_text.training.verified_steps = 2;
+  return exec::cpu::run_on_cpu(program, planner::costs_of_run(plan), on_text.training,
+                               {.steps = 2});
 }
 
 void expect_runs_as_it_is(const Plan& plan) {

@@ -40,24 +40,31 @@ Job job_of(const char* model, int tensor, int ranks, int replicas = 1) {
 
 class DividedStages : public testing::TestWithParam<const char*> {};
 
+/// The plan as a file is the same plan, and takes the step of its row in the table. Gives it back.
+Plan expect_same_as_a_file(const SearchResult& result) {
+  const Plan& plan = result.best.value();
+  EXPECT_EQ(plan.executable.at("cpu").answer, Executable::Answer::Yes);
+  EXPECT_EQ(plan.predicted.step, result.ranked.front().step);
+  const Json json = to_json(plan);
+  Plan again = read_plan(JsonCursor(json, "plan.json"));
+  EXPECT_EQ(to_json(again), json);
+  EXPECT_EQ(sim::simulate(program_of_plan(again), again.costs).timeline.makespan_ns,
+            plan.predicted.step.value);
+  return again;
+}
+
 /// The row of the table, whose actions are single numbers; the plan, whose ranks stand for devices;
 /// and the run, where every device is a rank, take the same step.
 void expect_one_step(const SearchResult& result) {
   ASSERT_TRUE(result.best.has_value());
   const Plan& plan = *result.best;
   ASSERT_FALSE(plan.parts.empty());
-  EXPECT_EQ(plan.executable.at("cpu").answer, Executable::Answer::Yes);
-  EXPECT_EQ(plan.predicted.step, result.ranked.front().step);
   const sim::Result devices = sim::simulate(program_of_run(plan), costs_of_run(plan));
   ASSERT_TRUE(devices.finished);
   EXPECT_EQ(devices.timeline.makespan_ns, plan.predicted.step.value);
-  // As a file it is the same plan, and its parts are still the layers'.
-  const Json json = to_json(plan);
-  const Plan again = read_plan(JsonCursor(json, "plan.json"));
+  const Plan again = expect_same_as_a_file(result);
   EXPECT_EQ(again.parts, plan.parts);
-  EXPECT_EQ(order_of_run(again).parts, plan.parts);
-  EXPECT_EQ(sim::simulate(program_of_plan(again), again.costs).timeline.makespan_ns,
-            plan.predicted.step.value);
+  EXPECT_EQ(order_of_run(again).parts, plan.parts);  // its parts are still the layers'
 }
 
 TEST_P(DividedStages, APlanIsPredictedAsItsDevicesAreSimulated) {
@@ -128,11 +135,11 @@ INSTANTIATE_TEST_SUITE_P(Models, DividedStages,
                            return name.substr(0, name.find('-'));
                          });
 
-TEST(DividedStages, EachDeviceHoldsAndComputesLess) {
+/// In each job a rank holds and computes less than in the one before.
+void expect_less_and_less(std::vector<Job> jobs) {
   Nanoseconds before(INT64_MAX);
   Bytes held(INT64_MAX);
-  for (const int tensor : {1, 2, 4}) {
-    Job job = job_of("gpt-tiny", tensor, 1);
+  for (Job& job : jobs) {
     job.strategy.accumulate_steps = {"4"};
     const SearchResult result = search(job);
     ASSERT_FALSE(result.ranked.empty());
@@ -143,18 +150,24 @@ TEST(DividedStages, EachDeviceHoldsAndComputesLess) {
   }
 }
 
+std::set<int> tried(const Job& job, int ParallelSetup::*degree) {
+  std::set<int> found;
+  for (const Candidate& row : search(job, nullptr, {.keep = 1000}).ranked)
+    found.insert(row.parallel.*degree);
+  return found;
+}
+
+TEST(DividedStages, EachDeviceHoldsAndComputesLess) {
+  expect_less_and_less(
+      {job_of("gpt-tiny", 1, 1), job_of("gpt-tiny", 2, 1), job_of("gpt-tiny", 4, 1)});
+}
+
 TEST(DividedStages, AnOpenDegreeTriesWhatDividesTheLayers) {
   Job job = job_of("gpt-tiny", 1, 1);
   job.strategy.mp_degree = {};
-  const auto degrees = [](const Job& asked) {
-    std::set<int> found;
-    for (const Candidate& row : search(asked, nullptr, {.keep = 1000}).ranked)
-      found.insert(row.parallel.tensor);
-    return found;
-  };
-  EXPECT_EQ(degrees(job), (std::set{1}));
+  EXPECT_EQ(tried(job, &ParallelSetup::tensor), (std::set{1}));
   job.strategy.opens_mp_degree = true;
-  EXPECT_EQ(degrees(job), (std::set{1, 2, 4}));  // four heads
+  EXPECT_EQ(tried(job, &ParallelSetup::tensor), (std::set{1, 2, 4}));  // four heads
 }
 
 TEST(DividedStages, RowsAreDividedWhereTheJobSaysSoAndTheyCanBe) {
@@ -239,18 +252,12 @@ void expect_one_step_along_cp(const Job& job) {
   const SearchResult result = search(job);
   ASSERT_TRUE(result.best.has_value());
   const Plan& plan = *result.best;
-  EXPECT_EQ(plan.executable.at("cpu").answer, Executable::Answer::Yes);
   EXPECT_EQ(plan.executable.at("cuda").why,
             plan.parts.empty() ? "not in the executor: context parallelism on GPUs"
                                : "not in the executor: tensor parallelism on GPUs");
   EXPECT_TRUE(plan.replicas_are_ranks);
   EXPECT_EQ(plan.all_ranks(), plan.ranks() * plan.replicas() * plan.division().context);
-  EXPECT_EQ(plan.predicted.step, result.ranked.front().step);
-  const Json json = to_json(plan);
-  const Plan again = read_plan(JsonCursor(json, "plan.json"));
-  EXPECT_EQ(to_json(again), json);
-  EXPECT_EQ(sim::simulate(program_of_plan(again), again.costs).timeline.makespan_ns,
-            plan.predicted.step.value);
+  const Plan again = expect_same_as_a_file(result);
   const sim::Result run = sim::simulate(program_of_run(again), costs_of_run(again));
   ASSERT_TRUE(run.finished);
   EXPECT_EQ(run.timeline.makespan_ns, plan.predicted.step.value);
@@ -295,35 +302,23 @@ TEST(DividedStages, RanksThatDivideSequencesOnSeveralNodesTakeTheirRoutes) {
 }
 
 TEST(DividedStages, EachRankAlongCpHoldsAndComputesLess) {
-  Nanoseconds before(INT64_MAX);
-  Bytes held(INT64_MAX);
+  std::vector<Job> jobs;
   for (const int context : {1, 2, 4}) {
-    Job job = with_sequences("llama-tiny", context, 1, 1, 1);
-    job.model.sequence = 256;  // else latencies are most of it
-    job.strategy.accumulate_steps = {"4"};
-    const SearchResult result = search(job);
-    ASSERT_FALSE(result.ranked.empty());
-    EXPECT_LT(result.ranked.front().step, before);
-    EXPECT_LT(result.ranked.front().peak_bytes, held);
-    before = result.ranked.front().step;
-    held = result.ranked.front().peak_bytes;
+    jobs.push_back(with_sequences("llama-tiny", context, 1, 1, 1));
+    jobs.back().model.sequence = 256;  // else latencies are most of it
   }
+  expect_less_and_less(std::move(jobs));
 }
 
 TEST(DividedStages, OpenSequencesTryWhatDividesThem) {
   Job job = with_sequences("gpt-tiny", 1, 1, 1, 1);
   job.strategy.cp_degree = {};
-  const auto degrees = [](const Job& asked) {
-    std::set<int> found;
-    for (const Candidate& row : search(asked, nullptr, {.keep = 1000}).ranked)
-      found.insert(row.parallel.context);
-    return found;
-  };
-  EXPECT_EQ(degrees(job), (std::set{1}));
+  EXPECT_EQ(tried(job, &ParallelSetup::context), (std::set{1}));
   job.strategy.opens_cp_degree = true;
-  EXPECT_EQ(degrees(job), (std::set{1, 2, 4, 8}));
+  EXPECT_EQ(tried(job, &ParallelSetup::context), (std::set{1, 2, 4, 8}));
   job.model.sequence = 24;
-  EXPECT_EQ(degrees(job), (std::set{1, 2, 4})) << "16 chunks do not divide 24 tokens";
+  EXPECT_EQ(tried(job, &ParallelSetup::context), (std::set{1, 2, 4}))
+      << "16 chunks do not divide 24 tokens";
 }
 
 TEST(DividedStages, ReplicasWithFewerExpertsHoldLessAndExchangeRows) {
