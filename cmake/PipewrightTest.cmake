@@ -199,9 +199,10 @@ endfunction()
 #             chooses; scripts/prove has a proof that runs all of them
 # COMMAND marks a test that runs the `pipewright` executable: it is built before the test.
 # THREADS_ONLY is GoogleTest's filter of the cases that run under ThreadSanitizer, where not all of them should.
-# Under sanitizers an executable is one test (<folder>.NAME): starting it takes longer there than most of its cases.
+# An executable is one test (<folder>.NAME) where starting it takes longer than most of its cases: where it says
+# ONE_PROCESS, and always under sanitizers.
 function(pipewright_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "COMMAND" "TIMEOUT;THREADS_ONLY" "SOURCES;LIBS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "COMMAND;ONE_PROCESS" "TIMEOUT;THREADS_ONLY" "SOURCES;LIBS;LABELS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "pipewright_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -240,7 +241,7 @@ function(pipewright_test name)
   if("threads" IN_LIST arg_LABELS)
     add_dependencies(pipewright_tests_threads ${target})
   endif()
-  if(PIPEWRIGHT_SANITIZE)
+  if(PIPEWRIGHT_SANITIZE OR arg_ONE_PROCESS)
     pipewright_whole_test(${folder}.${name} ${target} "${folder};${arg_LABELS}" "${arg_THREADS_ONLY}" ${arg_TIMEOUT})
     return()
   endif()
